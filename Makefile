@@ -25,12 +25,17 @@ build:
 	abi/sovia/link $(BUILT)/libsovia_c.a $(BUILT)/libsovia.so -Wl,--strip-debug
 	ln -sf libsovia.so $(BUILT)/libsovia.so.1
 	abi/rpc/build $(BUILT)
+	$(CARGO) build --release -p sovia-fi-c
+	mkdir -p $(BUILT)/fi
+	cp --remove-destination $(BUILT)/libsovia_fi_c.so $(BUILT)/fi/libsovia-fi.so
 	$(CARGO) build --profile vipl -p sovia-vipl
 	abi/vipl/link $(VIPL)/libvipl.a $(VIPL)/libvipl.so -Wl,--strip-debug
+	$(CARGO) build --profile vipl -p sovia-emp-c
+	abi/emp/link $(VIPL)/libsovia_emp_c.a $(VIPL)/libsovia-emp.so -Wl,--strip-debug
 
 # Takes what is built, so that `sudo make install` needs no compiler.
 install:
-	@test -x $(BUILT)/sovia -a -x $(BUILT)/sovia-bench -a -f $(BUILT)/libsovia_preload.so -a -f $(BUILT)/libsovia.so -a -f $(VIPL)/libvipl.so || { echo "run \`make build\` first" >&2; exit 1; }
+	@test -x $(BUILT)/sovia -a -x $(BUILT)/sovia-bench -a -f $(BUILT)/libsovia_preload.so -a -f $(BUILT)/libsovia.so -a -f $(VIPL)/libvipl.so -a -f $(VIPL)/libsovia-emp.so || { echo "run \`make build\` first" >&2; exit 1; }
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/sovia
 	install -m 755 $(BUILT)/sovia $(BUILT)/sovia-bench $(BUILT)/sovia-agent $(BUILT)/sovia-lane $(DESTDIR)$(PREFIX)/bin/
 	install -m 644 $(BUILT)/libsovia_preload.so $(DESTDIR)$(PREFIX)/lib/sovia/libsovia_preload.so
@@ -50,6 +55,9 @@ install:
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' abi/sovia/sovia.pc.in >$(LIBDIR)/pkgconfig/sovia.pc
 	chmod 644 $(LIBDIR)/pkgconfig/sovia.pc
 	if [ -f $(BUILT)/libsovia-rpc.so ]; then $(MAKE) --no-print-directory install-rpc; fi
+	install -d $(DESTDIR)$(PREFIX)/lib/sovia/fi
+	install -m 644 $(BUILT)/fi/libsovia-fi.so $(DESTDIR)$(PREFIX)/lib/sovia/fi/libsovia-fi.so
+	-strip --strip-debug $(DESTDIR)$(PREFIX)/lib/sovia/fi/libsovia-fi.so
 	install -m 644 $(VIPL)/libvipl.a $(LIBDIR)/libvipl.a
 	-strip --strip-debug $(LIBDIR)/libvipl.a
 	install -m 644 $(VIPL)/libvipl.so $(LIBDIR)/libvipl.so.$(VERSION)
@@ -58,6 +66,14 @@ install:
 	ln -sf libvipl.so.1 $(LIBDIR)/libgnivipl.so
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' abi/vipl/vipl.pc.in >$(LIBDIR)/pkgconfig/vipl.pc
 	chmod 644 $(LIBDIR)/pkgconfig/vipl.pc
+	install -m 644 include/emp.h $(DESTDIR)$(PREFIX)/include/emp.h
+	install -m 644 $(VIPL)/libsovia_emp_c.a $(LIBDIR)/libsovia-emp.a
+	-strip --strip-debug $(LIBDIR)/libsovia-emp.a
+	install -m 644 $(VIPL)/libsovia-emp.so $(LIBDIR)/libsovia-emp.so.$(VERSION)
+	ln -sf libsovia-emp.so.$(VERSION) $(LIBDIR)/libsovia-emp.so.1
+	ln -sf libsovia-emp.so.1 $(LIBDIR)/libsovia-emp.so
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' abi/emp/sovia-emp.pc.in >$(LIBDIR)/pkgconfig/sovia-emp.pc
+	chmod 644 $(LIBDIR)/pkgconfig/sovia-emp.pc
 
 # Sun RPC, where `make build` has found libtirpc.
 install-rpc:
@@ -77,10 +93,14 @@ uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/include/sovia.h $(LIBDIR)/pkgconfig/sovia.pc
 	rm -f $(LIBDIR)/libsovia.a $(LIBDIR)/libsovia.so $(LIBDIR)/libsovia.so.1 $(LIBDIR)/libsovia.so.*.*.*
 	rm -f $(LIBDIR)/libvipl.a $(LIBDIR)/libvipl.so $(LIBDIR)/libgnivipl.so $(LIBDIR)/libvipl.so.1 $(LIBDIR)/libvipl.so.*.*.*
+	rm -f $(DESTDIR)$(PREFIX)/include/emp.h $(LIBDIR)/pkgconfig/sovia-emp.pc
+	rm -f $(LIBDIR)/libsovia-emp.a $(LIBDIR)/libsovia-emp.so $(LIBDIR)/libsovia-emp.so.1 $(LIBDIR)/libsovia-emp.so.*.*.*
 	rm -f $(DESTDIR)$(PREFIX)/include/sovia_rpc.h $(LIBDIR)/pkgconfig/sovia-rpc.pc
 	rm -f $(LIBDIR)/libsovia-rpc.a $(LIBDIR)/libsovia-rpc.so $(LIBDIR)/libsovia-rpc.so.1 $(LIBDIR)/libsovia-rpc.so.*.*.*
 	rm -f $(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-agent.service $(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-nic@.service $(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-port@.service
 	rm -f $(DESTDIR)$(PREFIX)/share/doc/sovia/neighbours.md $(DESTDIR)$(PREFIX)/share/doc/sovia/hosts.md $(DESTDIR)$(PREFIX)/share/doc/sovia/security.md
+	rm -f $(DESTDIR)$(PREFIX)/lib/sovia/fi/libsovia-fi.so
+	-rmdir $(DESTDIR)$(PREFIX)/lib/sovia/fi
 	-rmdir $(DESTDIR)$(PREFIX)/lib/sovia $(DESTDIR)$(PREFIX)/share/doc/sovia
 
 # Programs that tests and demo drive; none of them is started.

@@ -10,8 +10,8 @@ use anyhow::Context;
 use clap::Parser;
 use ipnet::IpNet;
 use sovia_agent::{
-    Config, Control, Faults, HostsConfig, Named, Nic, Peer, Peers, Place, SecretKey, Switch,
-    SwitchConfig, Voucher, Way, read_peers, speak,
+    Config, Control, Faults, HostsConfig, Named, Nic, Orders, Peer, Peers, Place, SecretKey,
+    Switch, SwitchConfig, Voucher, Way, read_peers, speak,
 };
 use sovia_cli::{about, databases};
 
@@ -103,8 +103,8 @@ fn main() -> ExitCode {
     let result = match &cli {
         Cli { speak: true, .. } => Err(speak().into()),
         Cli { new_key: Some(path), .. } => new_key(path),
-        Cli { name: Some(name), device: Some(place), .. } => Err(share(&cli, name, place)),
-        Cli { name: Some(name), .. } => Err(serve(&cli, name)),
+        Cli { name: Some(name), device: Some(place), .. } => share(&cli, name, place),
+        Cli { name: Some(name), .. } => serve(&cli, name),
         _ => Err(vouch(&cli.socket, &cli.user)),
     };
     match result {
@@ -124,8 +124,8 @@ fn new_key(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Is a NIC, for as long as it can.
-fn serve(cli: &Cli, name: &str) -> anyhow::Error {
+/// Is a NIC, until it is ordered to end.
+fn serve(cli: &Cli, name: &str) -> anyhow::Result<()> {
     let faults = Faults {
         lost: cli.lose,
         duplicated: cli.duplicate,
@@ -133,49 +133,40 @@ fn serve(cli: &Cli, name: &str) -> anyhow::Error {
         corrupted: cli.corrupt,
         seed: cli.seed,
     };
-    let config =
-        way(cli).map(|way| Config { name: name.to_owned(), way, control: cli.control, faults });
-    match config.and_then(|config| Ok(Nic::open(&config)?)) {
-        Ok(nic) => {
-            // From here on programs are heard; a script that starts it waits for this line.
-            println!("the NIC {name} is ready");
-            nic.serve().into()
-        }
-        Err(error) => error,
-    }
+    let config = Config { name: name.to_owned(), way: way(cli)?, control: cli.control, faults };
+    let orders = Orders::take()?;
+    let nic = Nic::open(&config)?;
+    // From here on programs are heard; a script that starts it waits for this line.
+    println!("the NIC {name} is ready");
+    Ok(nic.serve(Some(&orders))?)
 }
 
-/// Shares a port, for as long as it can.
-fn share(cli: &Cli, name: &str, place: &Place) -> anyhow::Error {
-    let config = || -> anyhow::Result<SwitchConfig> {
-        let own = sovia_sys::call::geteuid();
-        let uid = |user: &String| {
-            let uid = databases::user(user).or_else(|| user.parse().ok());
-            uid.with_context(|| format!("there is no user `{user}`"))
-        };
-        let mut users = cli.serve.iter().map(uid).collect::<anyhow::Result<Vec<u32>>>()?;
-        if users.is_empty() {
-            users.push(own);
-        }
-        // Each has its share of the places.
-        users.sort_unstable();
-        users.dedup();
-        let user = match own {
-            0 => Some(
-                databases::user_and_group(&cli.user)
-                    .with_context(|| format!("there is no user `{}`", cli.user))?,
-            ),
-            _ => None,
-        };
-        Ok(SwitchConfig { name: name.to_owned(), place: place.clone(), users, user })
-    };
-    match config().and_then(|config| Ok(Switch::open(&config)?)) {
-        Ok(switch) => {
-            println!("the port {name} is ready");
-            switch.serve().into()
-        }
-        Err(error) => error,
+/// Shares a port, until it is ordered to end.
+fn share(cli: &Cli, name: &str, place: &Place) -> anyhow::Result<()> {
+    let own = sovia_sys::call::geteuid();
+    let uids = cli.serve.iter().map(|user| databases::user(user));
+    let mut users = uids.collect::<anyhow::Result<Vec<u32>>>()?;
+    if users.is_empty() {
+        users.push(own);
     }
+    // Each has its share of the places.
+    users.sort_unstable();
+    users.dedup();
+    let user = match own {
+        0 => Some(databases::user_and_group(&cli.user)?),
+        _ => None,
+    };
+    let config = SwitchConfig { name: name.to_owned(), place: place.clone(), users, user };
+    let orders = Orders::take()?;
+    let switch = Switch::open(&config)?;
+    match place {
+        // The kernel has chosen the port.
+        Place::Udp(address) if address.port() == 0 => {
+            println!("the port {name} is ready at udp:{}", switch.own());
+        }
+        _ => println!("the port {name} is ready"),
+    }
+    Ok(switch.serve(Some(&orders))?)
 }
 
 /// Where other NICs are.
@@ -228,8 +219,9 @@ fn named_peers(cli: &Cli) -> anyhow::Result<Vec<Named>> {
 
 /// Vouches, for as long as it can.
 fn vouch(socket: &Path, user: &str) -> anyhow::Error {
-    let Some((uid, gid)) = databases::user_and_group(user) else {
-        return anyhow::anyhow!("there is no user `{user}`");
+    let (uid, gid) = match databases::user_and_group(user) {
+        Ok(found) => found,
+        Err(error) => return error,
     };
     let mut speaker = Command::new("/proc/self/exe");
     speaker.args(["--speak"]).env_clear().current_dir("/").uid(uid).gid(gid);

@@ -241,6 +241,36 @@ fn calls_over_rpc_get_a_line_each() {
     assert!(said.code() == 1 && said.err.contains("at most 65536 bytes, not 1048576"), "{said:?}");
 }
 
+/// Each way has its line for every point of the paper's figures; the tables name what was published.
+#[test]
+fn emp_is_measured_as_its_paper_did() {
+    let bench = Bench::new();
+    let measure = |args: &[&str]| {
+        let few = ["emp", "--runs", "1", "--repetitions", "20", "--port", "udp"];
+        measure_once(&bench, &[&few, args].concat())
+    };
+    let said = measure(&["--json", "--way", "tcp,emp-calls,emp-thread"]);
+    if said.code() != 0 && said.err.contains("network namespace") {
+        return println!("SKIPPED: emp_is_measured_as_its_paper_did: {}", said.err.trim());
+    }
+    let lines = lines(&said);
+    for way in ["tcp", "emp-calls", "emp-thread"] {
+        for (scenario, points) in [("emp latency", 32), ("emp bandwidth", 32), ("emp batches", 9)] {
+            let of = |line: &&Value| line["way"] == way && line["scenario"] == scenario;
+            assert_eq!(lines.iter().filter(of).count(), points, "{way} {scenario}");
+        }
+    }
+    for line in &lines {
+        let value = if line["value"].is_null() { &line["mbit"] } else { &line["value"] };
+        assert!(value.as_f64().is_some_and(|value| value > 0.0), "{line}");
+    }
+    let said = measure(&["--way", "emp-calls"]);
+    assert_eq!(said.code(), 0, "{said:?}");
+    for word in ["Figure 5", "Table 2", "Figure 6", "EMP, published", "processors"] {
+        assert!(said.out.contains(word), "{word}: {said:?}");
+    }
+}
+
 /// Whether a file lies beside the program under test: with some builds more is made there.
 fn is_beside_sovia(name: &str) -> bool {
     std::path::Path::new(env!("CARGO_BIN_EXE_sovia")).with_file_name(name).exists()

@@ -6,7 +6,7 @@
 use libfuzzer_sys::fuzz_target;
 use sovia_fuzz::input::Input;
 use sovia_link::datagram::Datagrams;
-use sovia_link::wire::{Packet, seal};
+use sovia_link::wire::{Checksum, Item, Packet, Train, seal};
 use sovia_link::{Channel, Config, Control, Time};
 use std::sync::Once;
 
@@ -22,6 +22,8 @@ const CONFIG: Config = Config {
     send_buffer: 16,
     receive_buffer: 1000,
     message_max: 2000,
+    link: Checksum::Crc,
+    sends: Checksum::Crc,
     retransmit_first: core::time::Duration::from_millis(1),
     retransmit_longest: core::time::Duration::from_millis(8),
 };
@@ -32,6 +34,19 @@ fn parse(bytes: &[u8]) {
     let mut again = Vec::new();
     packet.emit(&mut again);
     assert_eq!(bytes.get(..again.len()), Some(&again[..]));
+}
+
+/// What counts as the next frame of a train says what it would say if it were parsed.
+fn follow(bytes: &[u8]) {
+    let (first, next) = bytes.split_at(bytes.len() / 2);
+    let Ok(packet) = Packet::parse_for(first, Checksum::Link) else { return };
+    let Some((sending, part)) = Train::begin(first, &packet).and_then(|mut it| it.next(next))
+    else {
+        return;
+    };
+    let Packet::Stream { to, from, ack, .. } = packet else { panic!("a train of {packet:?}") };
+    let says = Packet::Stream { to, from, sending, ack, item: Item::Part(part) };
+    assert_eq!(Packet::parse_for(next, Checksum::Link), Ok(says));
 }
 
 /// An end, what has been sent from it and received at it, and the frames that are on their way to it.
@@ -247,6 +262,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(damaged, 1, "nothing is tested");
     });
     parse(bytes);
+    follow(bytes);
     datagrams(bytes);
     story(bytes);
 });

@@ -47,10 +47,7 @@ fn meet(input: &mut Input<'_>) -> bool {
     // The honest side begins to look for its peer.
     stand.transfer();
     stand.transfer();
-    for _ in 0..MOST {
-        if input.is_empty() {
-            break;
-        }
+    input.each(MOST, |input| {
         match input.below(8) {
             0 => stand.transfer(),
             1 => stand.settle(),
@@ -77,7 +74,7 @@ fn meet(input: &mut Input<'_>) -> bool {
             }
         }
         stand.transfer();
-    }
+    });
     let attached = stand.honest.is_attached();
     stand.end();
     attached

@@ -186,10 +186,7 @@ fn play(input: &mut Input<'_>) -> usize {
     let mut lines: Vec<Line> = Vec::new();
     let mut rules = [const { Vec::new() }; 2];
     let books = [(); 2].map(|()| RefCell::new(HashSet::new()));
-    for _ in 0..MOST {
-        if input.is_empty() {
-            break;
-        }
+    input.each(MOST, |input| {
         let which = input.below(2);
         let of = &tables[which];
         let line = (!lines.is_empty()).then(|| input.below(lines.len()));
@@ -223,7 +220,7 @@ fn play(input: &mut Input<'_>) -> usize {
             _ => {}
         }
         expect_distinct(&lines);
-    }
+    });
     let attached = lines.iter().filter(|line| line.honest.is_attached()).count();
     drop(lines);
     fuzzing::forget_peers();

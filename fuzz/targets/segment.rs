@@ -216,16 +216,11 @@ fn play(input: &mut Input<'_>) -> bool {
         let _ = duel.honest.send(b"first");
         back.path.0[word::GRANT].store(2, Ordering::SeqCst);
     }
-    for _ in 0..MOST {
-        if input.is_empty() {
-            break;
-        }
-        match input.below(8) {
-            0..=2 => hostile(&mut duel, input),
-            3 => rules.push(rule(&duel, input)),
-            _ => honest(&duel, &mut rules, &mut loans, input),
-        }
-    }
+    input.each(MOST, |input| match input.below(8) {
+        0..=2 => hostile(&mut duel, input),
+        3 => rules.push(rule(&duel, input)),
+        _ => honest(&duel, &mut rules, &mut loans, input),
+    });
     let info = native::info(duel.honest.fd());
     for mut loan in loans {
         duel.during(&mut rules, |_| loan::give_back(&mut loan));

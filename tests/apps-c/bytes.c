@@ -18,6 +18,23 @@ bool matches(const void *buffer, size_t count, uint64_t offset) {
     return true;
 }
 
+void die_of_wrong_bytes(const void *buffer, size_t count, uint64_t offset) {
+    enum { ENOUGH = 32, AROUND = 64 << 20 };
+    const unsigned char *bytes = buffer;
+    size_t first = 0;
+    while (first < count && bytes[first] == pattern(offset + first))
+        first++;
+    size_t known = count - first < ENOUGH ? count - first : ENOUGH;
+    uint64_t from = offset + first, place = from > AROUND ? from - AROUND : 0, end = from + AROUND;
+    while (place < end && !matches(bytes + first, known, place))
+        place++;
+    char whose[64] = "are nowhere in the stream";
+    if (place < end)
+        snprintf(whose, sizeof whose, "are those from %llu on", (unsigned long long)place);
+    die("wrong bytes in the %zu from %llu on: the %zu from %llu on %s", count,
+        (unsigned long long)offset, known, (unsigned long long)from, whose);
+}
+
 uint32_t checksum(uint32_t sum, const void *buffer, size_t count) {
     const unsigned char *bytes = buffer;
     for (size_t i = 0; i < count; i++)
@@ -75,7 +92,7 @@ void recv_pattern(int fd, uint64_t offset, uint64_t count, size_t piece) {
             die("recv at %llu: %s", (unsigned long long)offset,
                 got ? strerrorname_np(errno) : "end of stream");
         if (!matches(buffer, got, offset))
-            die("wrong bytes in the %zd from %llu on", got, (unsigned long long)offset);
+            die_of_wrong_bytes(buffer, got, offset);
         offset += got;
         count -= got;
     }

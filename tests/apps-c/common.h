@@ -129,6 +129,8 @@ int take_over(int channel, int flags);
 // --- bytes
 void fill(void *buffer, size_t count, uint64_t offset);
 bool matches(const void *buffer, size_t count, uint64_t offset);
+// For bytes that do not match: says where in the pattern they belong.
+void die_of_wrong_bytes(const void *buffer, size_t count, uint64_t offset) __attribute__((noreturn));
 uint32_t checksum(uint32_t sum, const void *buffer, size_t count);
 #define CHECKSUM_START 2166136261u
 void send_all(int fd, const void *buffer, size_t count);

@@ -74,7 +74,7 @@ static void reads_when(int fd, int (*next)(int, int), int set) {
             die("the wait failed: %s", strerrorname_np(errno));
         ssize_t got = recv(fd, piece, sizeof piece, MSG_DONTWAIT);
         if (got > 0 && !matches(piece, got, read))
-            die("other bytes than those from %llu on", (unsigned long long)read);
+            die_of_wrong_bytes(piece, got, read);
         if (got > 0)
             read += got;
         else if (got == 0)

@@ -11,6 +11,7 @@ import select
 import signal
 import socket
 import struct
+import subprocess
 import threading
 import time
 
@@ -249,6 +250,24 @@ def half_closed(peer):
     say("every byte")
 
 
+def shut_for_reading(peer):
+    """The client has said that it reads no more, looks all the same, and writes on."""
+    connection = peer.stream()
+    if peer.server:
+        read(peer, connection)
+    else:
+        connection.shutdown(socket.SHUT_RD)
+        writer = threading.Thread(target=write, args=[peer, connection, 0.001])
+        writer.start()
+        while not is_enough(peer):
+            assert connection.recv(100) == b""
+            time.sleep(0.01)
+        writer.join()
+        assert connection.recv(100) == b""
+    peer.meet()
+    say("every byte")
+
+
 def relatives(peer):
     """A parent writes, and its child reads."""
     connection = peer.stream()
@@ -280,6 +299,24 @@ def becomes(peer):
     os.execvp("sh", ["sh", "-c", check + " && echo every byte && echo end"])
 
 
+def starts(peer):
+    """Each end starts a program that reads it when the agent has died, with much unread."""
+    connection = peer.stream()
+    text = b"".join(block(peer.server, number) for number in range(300))
+    connection.sendall(text)
+    before = sent_on_tcp(connection)
+    peer.meet()
+    note(peer, "running")
+    goes_on_on_tcp(connection, before)
+    connection.sendall(text)
+    peer.meet()
+    there = hashlib.sha256(b"".join(block(not peer.server, n) for n in range(300)) * 2)
+    check = f"head -c {2 * len(text)} | sha256sum | grep -q {there.hexdigest()}"
+    if subprocess.run(["sh", "-c", check], stdin=connection, check=False).returncode == 0:
+        say("every byte")
+    peer.meet()
+
+
 def sent_on_tcp(connection):
     """Bytes of this end's that the kernel's socket knows to have arrived."""
     return struct.unpack_from("=Q", connection.getsockopt(socket.IPPROTO_TCP, 11, 128), 120)[0]
@@ -308,8 +345,10 @@ main(
             last_words,
             killed_over_it,
             half_closed,
+            shut_for_reading,
             relatives,
             becomes,
+            starts,
         ]
     }
 )

@@ -4,7 +4,10 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::nics::between;
+use crate::programs::free_port;
 use crate::workspace::{TempDir, sovia};
 
 /// A key in a file.
@@ -141,5 +144,47 @@ impl Drop for FarNic {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Two agents on one host, by its loopback, and a name for each.
+#[derive(Debug)]
+pub struct FarPair {
+    nics: [FarNic; 2],
+    names: [String; 2],
+    _folder: TempDir,
+}
+
+impl FarPair {
+    /// Two agents with these options; `None` if there can be none here, which is said in the name of the test.
+    pub fn start(test: &str, options: &[&str]) -> Option<Self> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let folder = TempDir::new();
+        let names = ["a", "b"].map(|end| format!("far-{}-{number}-{end}", std::process::id()));
+        let keys = ["a", "b"].map(|end| Key::new(&folder, end));
+        let places = [(); 2].map(|()| format!("127.0.0.1:{}", free_port()));
+        let start = |own: usize| {
+            let peer = format!("{}@{}", keys[1 - own].public, places[1 - own]);
+            let at = (places[own].as_str(), &keys[own]);
+            FarNic::start(&folder, "", &names[own], at, &peer, options)
+        };
+        match (start(0), start(1)) {
+            (Ok(a), Ok(b)) => Some(Self { nics: [a, b], names, _folder: folder }),
+            (Err(said), _) | (_, Err(said)) => {
+                FarNic::cannot(test, &said);
+                None
+            }
+        }
+    }
+
+    /// The two agents.
+    pub fn nics(&self) -> &[FarNic; 2] {
+        &self.nics
+    }
+
+    /// The rules by which ends that connect use the first, and ends that accept the second.
+    pub fn rules(&self) -> String {
+        between(&self.names)
     }
 }

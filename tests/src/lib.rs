@@ -28,7 +28,7 @@ mod workspace;
 pub use apps::c_program;
 pub use bottleneck::Bottleneck;
 pub use cluster::Cluster;
-pub use far::{FarNic, Key};
+pub use far::{FarNic, FarPair, Key};
 pub use hosts::{Agent, Hosts};
 pub use lane::{LaneEnd, LaneNics, LaneScene, Served};
 pub use launch::{Launch, Outcome, Running, finish};
@@ -40,7 +40,7 @@ pub use scenario::{Observation, Scenario};
 pub use summary::accelerated;
 pub use transcript::difference;
 pub use until::until;
-pub use workspace::{TempDir, all_may_read, is_checked, libsovia, sovia};
+pub use workspace::{TempDir, all_may_read, fi_providers, is_checked, libsovia, sovia};
 
 /// Scenarios of one C program, each a test of the same name. What is common to
 /// them may follow the program: `scenarios!("bulk", Scenario::single: one, other)`.

@@ -1,5 +1,6 @@
 //! Two NICs in software with a lossy way between them, for tests of connections that they carry.
 
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,6 +14,11 @@ pub const LOSSY: &[&str] =
 /// The rules by which ends that connect use the NIC of the first name, and ends that accept that of the second.
 pub fn between([a, b]: &[String; 2]) -> String {
     format!("nic:name={a},end=connector;nic:name={b},end=acceptor")
+}
+
+/// The file of what the NIC of that end says.
+fn says(end: &str) -> String {
+    format!("{end}.says")
 }
 
 /// Cases of the C programs' scenarios that hold wherever two NICs carry a connection, each a test: `$run` is called with its name
@@ -43,12 +49,12 @@ macro_rules! carried_scenarios {
     };
 }
 
-/// A pair of NICs, which end with it.
+/// A pair of NICs, which end with it. What they have said is shown where a test fails.
 #[derive(Debug)]
 pub struct Nics {
     names: [String; 2],
     agents: [Child; 2],
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Nics {
@@ -62,6 +68,7 @@ impl Nics {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let names = ["a", "b"].map(|end| format!("test-{}-{number}-{end}", std::process::id()));
         let port = |end: &str| folder.path().join(end);
+        let log = |end: &str| File::create(folder.path().join(says(end))).expect("a file");
         let agent = |name: &str, own: &str, peer: &str| {
             let mut agent = Command::new(sovia())
                 .args(["agent", "--name", name, "--port"])
@@ -71,6 +78,7 @@ impl Nics {
                 .args(options)
                 .stdin(Stdio::null())
                 .stdout(Stdio::piped())
+                .stderr(log(own))
                 .spawn()
                 .expect("sovia agent starts");
             let mut line = String::new();
@@ -80,7 +88,7 @@ impl Nics {
             agent
         };
         let agents = [agent(&names[0], "a", "b"), agent(&names[1], "b", "a")];
-        Self { names, agents, _folder: folder }
+        Self { names, agents, folder }
     }
 
     /// The rules by which ends that connect use the first, and ends that accept the second.
@@ -102,9 +110,14 @@ impl Nics {
 
 impl Drop for Nics {
     fn drop(&mut self) {
-        for agent in &mut self.agents {
+        for (agent, end) in self.agents.iter_mut().zip(["a", "b"]) {
+            let ended = agent.try_wait();
             let _ = agent.kill();
             let _ = agent.wait();
+            if std::thread::panicking() {
+                let said = fs::read_to_string(self.folder.path().join(says(end)));
+                eprintln!("the NIC {end} ({ended:?}) said:\n{}", said.unwrap_or_default());
+            }
         }
     }
 }

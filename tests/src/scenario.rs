@@ -284,6 +284,7 @@ impl Scenario {
             return None;
         }
         for (role, outcome) in &seen.ends {
+            let _ = writeln!(text, "  the {role} in whole:\n{}", outcome.transcript());
             if !outcome.stderr.is_empty() {
                 let _ = writeln!(text, "  {role}'s stderr: {}", outcome.stderr.trim_end());
             }

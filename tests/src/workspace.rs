@@ -49,6 +49,19 @@ pub fn libsovia() -> PathBuf {
     path
 }
 
+/// The folder of `libsovia-fi.so` under test: `SOVIA_FI`, or the workspace's release build.
+///
+/// # Panics
+/// If it has not been built.
+pub fn fi_providers() -> PathBuf {
+    let path = env::var_os("SOVIA_FI").map_or_else(
+        || tests_dir().parent().expect("the workspace").join("target/release/fi"),
+        PathBuf::from,
+    );
+    assert!(path.join("libsovia-fi.so").exists(), "{} is missing: `make build`", path.display());
+    path
+}
+
 /// Whether Sovia is left out, to test the scenarios themselves.
 pub(crate) fn kernel_only() -> bool {
     env::var("SOVIA_TESTS_STACK").is_ok_and(|stack| stack == "kernel")

@@ -1,7 +1,8 @@
 //! Agents that are killed: the connections that they carry go on on TCP, and no program notices.
 
 use sovia_tests::{
-    Cluster, FarNic, Launch, Nics, Outcome, Running, Stack, TempDir, accelerated, finish, until,
+    Cluster, FarNic, FarPair, Launch, Nics, Outcome, Running, Stack, TempDir, accelerated, finish,
+    until,
 };
 use std::time::Duration;
 
@@ -94,9 +95,29 @@ killed!(
     questions,
     last_words,
     half_closed,
+    shut_for_reading,
     relatives,
-    becomes
+    becomes,
+    starts
 );
+
+/// An agent that its owner ends says so to the others. Of a connection in one direction, whose sender is not there any more as far as the
+/// other agent knows, nothing else tells the writer: it would wait until its agent gives the other one up.
+#[test]
+fn agent_that_is_ended_says_so_to_far_ones() {
+    let test = "agent_that_is_ended_says_so_to_far_ones";
+    for signal in [libc::SIGTERM, libc::SIGINT] {
+        let Some(pair) = FarPair::start(test, &[]) else { return };
+        let ends = Ends::start("half_closed", &pair.rules());
+        ends.run();
+        let [near, far] = pair.nics();
+        near.signal(signal);
+        for outcome in ends.end() {
+            assert!(outcome.stderr.contains(WENT_BACK), "{outcome:?}");
+        }
+        until("the other one does not say so", || far.said().contains(": it has ended\n"));
+    }
+}
 
 /// A program that is killed over it takes bytes with it: to the other one that is no end of the stream.
 #[test]

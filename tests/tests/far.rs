@@ -2,11 +2,10 @@
 //! the kernel. For root, whose agent the kernel shows sequence numbers.
 
 use sovia_tests::{
-    FarNic, Hosts, Key, LOSSY, Launch, Outcome, Running, Scenario, Stack, TempDir, accelerated,
-    between, free_port, skipped, until,
+    FarNic, FarPair, Hosts, Key, LOSSY, Launch, Outcome, Running, Scenario, Stack, TempDir,
+    accelerated, skipped, until,
 };
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 const WATCHDOG: Duration = Duration::from_secs(120);
@@ -14,53 +13,15 @@ const PORT: &str = "7541";
 /// Where agents hear each other.
 const AGENTS: u16 = 7471;
 
-/// Two agents on one host, by its loopback, and a name for each.
-struct Pair {
-    nics: [FarNic; 2],
-    names: [String; 2],
-    _folder: TempDir,
-}
-
-impl Pair {
-    fn start(test: &str, options: &[&str]) -> Option<Pair> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let folder = TempDir::new();
-        let names = ["a", "b"].map(|end| format!("far-{}-{number}-{end}", std::process::id()));
-        let keys = ["a", "b"].map(|end| Key::new(&folder, end));
-        let places = [(); 2].map(|()| format!("127.0.0.1:{}", free_port()));
-        let start = |own: usize| {
-            let peer = format!("{}@{}", keys[1 - own].public, places[1 - own]);
-            let at = (places[own].as_str(), &keys[own]);
-            FarNic::start(&folder, "", &names[own], at, &peer, options)
-        };
-        match (start(0), start(1)) {
-            (Ok(a), Ok(b)) => Some(Pair { nics: [a, b], names, _folder: folder }),
-            (Err(said), _) | (_, Err(said)) => {
-                FarNic::cannot(test, &said);
-                None
-            }
-        }
-    }
-
-    /// The rules by which ends that connect use the first, and ends that accept the second.
-    fn rules(&self) -> String {
-        between(&self.names)
-    }
-
-    /// Runs a scenario between the two, once both ends have their VI.
-    fn run(&self, scenario: Scenario) {
-        scenario
-            .env("SOVIA_RULES", self.rules())
-            .env("SOVIA_TEST_UNTIL_MET", "1")
-            .run_accelerated();
-    }
+/// Runs a scenario between two agents, once both ends have their VI.
+fn run(pair: &FarPair, scenario: Scenario) {
+    scenario.env("SOVIA_RULES", pair.rules()).env("SOVIA_TEST_UNTIL_MET", "1").run_accelerated();
 }
 
 /// Over frames that get lost, doubled, reordered and damaged.
 fn over_udp(test: &str, scenario: Scenario) {
-    if let Some(pair) = Pair::start(test, LOSSY) {
-        pair.run(scenario);
+    if let Some(pair) = FarPair::start(test, LOSSY) {
+        run(&pair, scenario);
     }
 }
 
@@ -70,9 +31,9 @@ sovia_tests::carried_scenarios!(over_udp);
 #[test]
 fn where_udp_does_not_pass_frames_go_as_tcp() {
     let test = "where_udp_does_not_pass_frames_go_as_tcp";
-    let Some(pair) = Pair::start(test, &["--lose", "1000000"]) else { return };
+    let Some(pair) = FarPair::start(test, &["--lose", "1000000"]) else { return };
     for case in ["waitall_waits_for_all", "writev_and_sendmsg_gather"] {
-        pair.run(Scenario::c("stream_calls", case));
+        run(&pair, Scenario::c("stream_calls", case));
     }
 }
 
@@ -80,9 +41,9 @@ fn where_udp_does_not_pass_frames_go_as_tcp() {
 #[test]
 fn peer_that_takes_nothing_ends_a_connection_whose_program_asks_for_that() {
     let test = "peer_that_takes_nothing_ends_a_connection_whose_program_asks_for_that";
-    let Some(pair) = Pair::start(test, &[]) else { return };
+    let Some(pair) = FarPair::start(test, &[]) else { return };
     for case in ["a_user_timeout", "a_polled_user_timeout", "a_user_timeout_of_a_stopped_peer"] {
-        pair.run(Scenario::c("options", case));
+        run(&pair, Scenario::c("options", case));
     }
 }
 
@@ -90,8 +51,8 @@ fn peer_that_takes_nothing_ends_a_connection_whose_program_asks_for_that() {
 #[test]
 fn writer_that_polls_may_be_far_ahead_of_its_reader() {
     let test = "writer_that_polls_may_be_far_ahead_of_its_reader";
-    let Some(pair) = Pair::start(test, &[]) else { return };
-    pair.run(Scenario::c("nonblocking", "a_polled_writer_is_far_ahead"));
+    let Some(pair) = FarPair::start(test, &[]) else { return };
+    run(&pair, Scenario::c("nonblocking", "a_polled_writer_is_far_ahead"));
 }
 
 /// Two network namespaces, with an agent in each.
@@ -431,11 +392,11 @@ fn what_is_not_acknowledged_in_time_ends_a_connection_whose_program_asks_for_tha
 #[test]
 fn strangers_at_its_ports_change_nothing() {
     let test = "strangers_at_its_ports_change_nothing";
-    let Some(pair) = Pair::start(test, &[]) else { return };
+    let Some(pair) = FarPair::start(test, &[]) else { return };
     let said = |nic: &FarNic| nic.said().contains("is there\n");
-    until("the agents do not meet", || pair.nics.iter().all(said));
+    until("the agents do not meet", || pair.nics().iter().all(said));
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
-    let ports: Vec<String> = pair.nics.iter().map(|nic| nic.listens_at().to_owned()).collect();
+    let ports: Vec<String> = pair.nics().iter().map(|nic| nic.listens_at().to_owned()).collect();
     let mut guests = Vec::new();
     let stranger = || {
         for (n, port) in (0u32..2000).zip(ports.iter().cycle()) {
@@ -449,6 +410,6 @@ fn strangers_at_its_ports_change_nothing() {
         guests.push(guest);
     }
     stranger();
-    pair.run(Scenario::c("stream_calls", "waitall_waits_for_all"));
-    assert!(pair.nics.iter().all(|nic| nic.said().matches("is there\n").count() == 1));
+    run(&pair, Scenario::c("stream_calls", "waitall_waits_for_all"));
+    assert!(pair.nics().iter().all(|nic| nic.said().matches("is there\n").count() == 1));
 }

@@ -1,4 +1,4 @@
--- Wireshark's dissector of Sovia's wire format, version 2 (docs/wire.md, "Captures").
+-- Wireshark's dissector of Sovia's wire format, version 2 (docs/wire.md, "Captures"), and of EMP's frames (docs/emp.md).
 --
 --     wireshark -X lua_script:tools/wireshark/sovia.lua
 --     tshark    -X lua_script:tools/wireshark/sovia.lua -r capture.pcapng
@@ -26,6 +26,18 @@ local KINDS = {
     [ANSWER] = "answer", [SETTLED] = "settled", [CANCEL] = "cancel", [POKE] = "poke",
     [POKED] = "poked",
 }
+
+local FIRST, LATER, ACKNOWLEDGED, REFUSED, NOTED = 48, 49, 50, 51, 52
+local NOT_READY, GO, EMP_HELLO, WELCOME, EMP_GONE = 53, 54, 55, 56, 57
+for kind, name in pairs({
+    [FIRST] = "EMP: first frame of a message", [LATER] = "EMP: later frame of a message",
+    [ACKNOWLEDGED] = "EMP: acknowledgement", [REFUSED] = "EMP: refused", [NOTED] = "EMP: noted",
+    [NOT_READY] = "EMP: not ready", [GO] = "EMP: go", [EMP_HELLO] = "EMP: hello",
+    [WELCOME] = "EMP: welcome", [EMP_GONE] = "EMP: gone",
+}) do
+    KINDS[kind] = name
+end
+local WHYS = { [1] = "longer than its receive", [2] = "its sender had been given up" }
 
 local SEND, WRITE, REPLY, READ, CLOSE = 1, 2, 3, 4, 5
 local ITEMS = {
@@ -116,6 +128,31 @@ local f = {
     part_length = ProtoField.uint8("sovia.address.length", "Length of a part of an address"),
     verdict = ProtoField.uint8("sovia.verdict", "Verdict", base.DEC, VERDICTS),
     connected = ProtoField.uint8("sovia.connected", "The connection has come about"),
+
+    sender = ProtoField.uint16("sovia.emp.sender", "The sender's number"),
+    emp_flags = ProtoField.uint8("sovia.emp.flags", "Flags of the message", base.HEX),
+    has_ack = ProtoField.bool("sovia.emp.flags.ack", "There is an acknowledgement", 8, nil, 0x01),
+    collection = ProtoField.uint8("sovia.emp.collection", "Frames of a collection"),
+    id = ProtoField.uint32("sovia.emp.message", "Message"),
+    frame = ProtoField.uint32("sovia.emp.frame", "Frame number"),
+    emp_total = ProtoField.uint32("sovia.emp.total", "Bytes of the message"),
+    frames = ProtoField.uint32("sovia.emp.frames", "Frames of the message"),
+    size = ProtoField.uint16("sovia.emp.size", "Bytes of each frame but the last"),
+    after = ProtoField.uint16("sovia.emp.after", "Messages back to the last one with its tag"),
+    tag = ProtoField.uint32("sovia.emp.tag", "Tag"),
+    emp_bytes = ProtoField.bytes("sovia.emp.bytes", "Bytes of the message"),
+    ack_id = ProtoField.uint32("sovia.emp.ack.message", "Acknowledged message"),
+    ack_frame = ProtoField.uint32("sovia.emp.ack.frame", "Its frame that came last"),
+    below = ProtoField.uint32("sovia.emp.ack.below", "Its collections before this one have come"),
+    done = ProtoField.uint32("sovia.emp.ack.done", "All messages before this one have come"),
+    why = ProtoField.uint8("sovia.emp.why", "Why it is refused", base.DEC, WHYS),
+    early = ProtoField.uint8("sovia.emp.early", "One before it has not come"),
+    you = ProtoField.uint16("sovia.emp.you", "The receiver's number"),
+    first = ProtoField.uint32("sovia.emp.first", "The first message that may still come"),
+    emp_nonce = ProtoField.uint64("sovia.emp.nonce", "Nonce", base.HEX),
+    key = ProtoField.uint64("sovia.emp.key", "The receiver's key", base.HEX),
+    own_key = ProtoField.uint64("sovia.emp.own_key", "The sender's key", base.HEX),
+    name = ProtoField.uint64("sovia.emp.name", "The station that is gone", base.HEX),
 }
 do
     local all = {}
@@ -521,8 +558,128 @@ local function meeting(kind, reader, tree, to, from)
     return said
 end
 
+-- EMP's frames ---------------------------------------------------------------------------------------------------------
+
+local function emp_ack(reader, tree)
+    local id = reader:uint(tree, f.ack_id, 4)
+    local frame = reader:uint(tree, f.ack_frame, 4)
+    local below = reader:uint(tree, f.below, 4)
+    local done = reader:uint(tree, f.done, 4)
+    local all = below == 0xffffffff and "whole" or string.format("collections before %d", below)
+    return string.format("ack #%d frame %d %s messages before %d", id, frame, all, done)
+end
+
+local function emp_message(reader, tree, collection)
+    local total = reader:uint(tree, f.emp_total, 4)
+    local frames = reader:uint(tree, f.frames, 4)
+    local size = reader:uint(tree, f.size, 2)
+    local after = reader:uint(tree, f.after, 2)
+    local tag = reader:uint(tree, f.tag, 4)
+    if size == 0 or frames ~= math.max(math.ceil(total / size), 1) then
+        illegal("number of frames")
+    end
+    local said = string.format(" tag %d %d bytes in %d frames", tag, total, frames)
+    if after > 0 then
+        said = said .. string.format(" after #-%d", after)
+    end
+    return said, math.min(total, size)
+end
+
+local function emp_data(kind, reader, tree)
+    reader:uint(tree, f.sender, 2)
+    local flags, line = reader:uint(tree, f.emp_flags, 1)
+    line:add(f.has_ack, reader.tvb:range(reader.at - 1, 1))
+    local collection = reader:uint(tree, f.collection, 1)
+    if flags > 1 then
+        illegal("flags of the message")
+    end
+    local id = reader:uint(tree, f.id, 4)
+    local number = reader:uint(tree, f.frame, 4)
+    local is_first = kind == FIRST
+    if (is_first and (collection < 1 or collection > 8)) or (not is_first and collection ~= 0) then
+        illegal("frames of a collection")
+    end
+    if is_first ~= (number == 0) then
+        illegal("frame number")
+    end
+    local ack, message, wanted = "", "", nil
+    if flags == 1 then
+        ack = " " .. emp_ack(reader, tree)
+    end
+    if is_first then
+        message, wanted = emp_message(reader, tree, collection)
+    end
+    local length = reader:rest(tree, f.emp_bytes)
+    if (is_first and length ~= wanted) or (not is_first and length == 0) then
+        illegal("place in the message")
+    end
+    return string.format("message #%d frame %d%s%s", id, number, message, ack)
+end
+
+local function emp_greeting(reader, tree)
+    local you = reader:uint(tree, f.you, 2)
+    reader:zeros(tree, 2)
+    local first = reader:uint(tree, f.first, 4)
+    local nonce = reader:uint64(tree, f.emp_nonce)
+    return string.format("you are %d, from #%d on, nonce %s", you, first, hex(nonce))
+end
+
+-- A frame about a message: its sender, perhaps a flag, the message or a tag.
+local function emp_word(kind, reader, tree)
+    reader:uint(tree, f.sender, 2)
+    if kind == REFUSED then
+        local why = reader:uint(tree, f.why, 1)
+        reader:zeros(tree, 1)
+        if WHYS[why] == nil then
+            illegal("why the message is refused")
+        end
+        return string.format("refused #%d: %s", reader:uint(tree, f.id, 4), WHYS[why])
+    elseif kind == NOT_READY then
+        local early = reader:uint(tree, f.early, 1)
+        reader:zeros(tree, 1)
+        if early > 1 then
+            illegal("whether it is early")
+        end
+        local said = string.format("not ready for #%d", (reader:uint(tree, f.id, 4)))
+        return early == 1 and said .. ", which is early" or said
+    end
+    reader:zeros(tree, 2)
+    if kind == ACKNOWLEDGED then
+        return emp_ack(reader, tree)
+    elseif kind == NOTED then
+        return string.format("noted #%d", (reader:uint(tree, f.id, 4)))
+    end
+    return string.format("go tag %d", (reader:uint(tree, f.tag, 4)))
+end
+
+local function emp(kind, reader, tree, to, from)
+    local said
+    if kind == FIRST or kind == LATER then
+        said = emp_data(kind, reader, tree)
+    elseif kind == EMP_HELLO then
+        said = "hello: " .. emp_greeting(reader, tree)
+        reader:uint64(tree, f.key)
+        reader:uint64(tree, f.own_key)
+    elseif kind == WELCOME then
+        said = "welcome: " .. emp_greeting(reader, tree)
+    elseif kind == EMP_GONE then
+        said = "gone: " .. hex((reader:uint64(tree, f.name)))
+    else
+        said = emp_word(kind, reader, tree)
+    end
+    if reader:left() > 0 then
+        refuse("the frame has bytes that its kind does not have")
+    end
+    if (kind ~= EMP_HELLO and is_none(to)) or is_none(from) ~= (kind == EMP_GONE) then
+        illegal("ends")
+    end
+    return "EMP " .. said
+end
+
 local function body(kind, reader, tree, to, from)
-    if kind == STREAM then
+    if kind >= FIRST and kind <= EMP_GONE then
+        return emp(kind, reader, tree, to, from)
+    elseif kind == STREAM then
         return stream(reader, tree)
     elseif kind == ACK then
         return report(reader, tree)
@@ -653,6 +810,19 @@ local function dissect_frame(tvb, root)
     return length, said, tree
 end
 
+-- Where the next frame begins behind zeros, by which a frame becomes as long as those beside it; `at` if there are none.
+local function after_padding(tvb, tree, at)
+    local next, ends = at, tvb:captured_len()
+    while next < ends and tvb(next, 1):uint() == 0 do
+        next = next + 1
+    end
+    if next > at and next < ends and looks_like_frame(tvb(next):tvb()) then
+        tree:add(f.padding, tvb(at, next - at))
+        return next
+    end
+    return at
+end
+
 -- Where segments are cut by a device, a capture on the sender's side has many frames in one datagram.
 function sovia.dissector(tvb, pinfo, root)
     if tvb:captured_len() == 0 then
@@ -664,7 +834,7 @@ function sovia.dissector(tvb, pinfo, root)
         local length, said
         length, said, tree = dissect_frame(at == 0 and tvb or tvb(at):tvb(), root)
         infos[#infos + 1] = said
-        at = at + length
+        at = after_padding(tvb, tree, at + length)
     until at >= tvb:captured_len() or not looks_like_frame(tvb(at):tvb())
     if at < tvb:captured_len() then
         tree:add(f.padding, tvb(at))

@@ -4,7 +4,7 @@ use crate::object::{Dom, code, hand_out, long_code, of, ops, strerror, take_back
 use crate::types::{CqAttr, CqEntry, CqErrEntry, Fid, FidCq, FidDomain, Ops, OpsCq, class};
 use crate::wait::Wait;
 use core::ffi::{c_char, c_int, c_void};
-use sovia_fi::completion::{Completion, Queue};
+use sovia_fi::completion::{Completion, Queue, WORDS};
 use sovia_fi::{Domain, Error, domain};
 use std::sync::Arc;
 
@@ -99,16 +99,24 @@ impl Cq {
         let Ok(queue) = state.queue(self.at) else { return long_code(Err(Error::INVALID)) };
         let mut n = 0;
         while n < count {
-            match queue.take() {
-                Ok(completion) => {
-                    let entry = entry_of(&completion);
-                    // SAFETY: the caller's contract; an entry is no longer than the longest one.
-                    unsafe {
-                        to.add(n * self.entry)
-                            .copy_from_nonoverlapping((&raw const entry).cast(), self.entry);
-                        if !sources.is_null() {
-                            *sources.add(n) = completion.source;
-                        }
+            // SAFETY: the caller's contract; entries have whole words.
+            let entry = unsafe { to.add(n * self.entry).cast::<u64>() };
+            let taken = if self.entry == 8 * WORDS {
+                // SAFETY: as above.
+                queue.take(|i, word| unsafe { entry.add(i).write(word) })
+            } else {
+                queue.take(|i, word| {
+                    if i < self.entry / 8 {
+                        // SAFETY: as above.
+                        unsafe { entry.add(i).write(word) };
+                    }
+                })
+            };
+            match taken {
+                Ok(source) => {
+                    if !sources.is_null() {
+                        // SAFETY: as above.
+                        unsafe { *sources.add(n) = source };
                     }
                     n += 1;
                 }

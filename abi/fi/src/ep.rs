@@ -195,9 +195,14 @@ impl Ep {
         let delivery = flags & (flag::DELIVERY_COMPLETE | flag::MATCH_COMPLETE) != 0;
         let tell = self.tells_send(flags);
         let context = context.addr();
-        self.run(|endpoint, common| {
-            endpoint.send(common, Send { buffer, to, tag, data, context, tell, delivery })
-        })
+        let mut state = self.inner.enter();
+        let (endpoint, common) = match state.endpoint(self.at) {
+            Ok(found) => found,
+            Err(error) => return long_code(Err(error)),
+        };
+        // Built where it is used: a copy of what has just been written part by part would wait for all that was
+        // written before, messages to other processors among it.
+        long_code(endpoint.send(common, Send { buffer, to, tag, data, context, tell, delivery }))
     }
 
     /// Sends a message that is the endpoint's own when this returns, and of which the queue is not told.
@@ -216,9 +221,13 @@ impl Ep {
             Err(error) => return long_code(Err(error)),
         };
         let (tell, delivery) = (false, false);
-        self.run(|endpoint, common| {
-            endpoint.send(common, Send { buffer, to, tag, data, context: 0, tell, delivery })
-        })
+        let mut state = self.inner.enter();
+        let (endpoint, common) = match state.endpoint(self.at) {
+            Ok(found) => found,
+            Err(error) => return long_code(Err(error)),
+        };
+        let send = Send { buffer, to, tag, data, context: 0, tell, delivery };
+        long_code(endpoint.send(common, send))
     }
 
     /// Posts a receive, or asks what has come.
@@ -234,21 +243,22 @@ impl Ep {
             Err(error) => return long_code(Err(error)),
         };
         let directed = self.directed && source != flag::ADDRESS_NONE;
-        let post = Post {
-            buffer,
-            context: context.addr(),
-            tell: self.tells_receive(flags),
-            tagged: tag.is_some(),
-            source: directed.then_some(source),
-            tag: tag.map_or(0, |(tag, _)| tag),
-            ignore: tag.map_or(u64::MAX, |(_, ignore)| ignore),
-            multi: flags & flag::MULTI_RECV != 0,
-        };
+        let (tell, tagged) = (self.tells_receive(flags), tag.is_some());
+        let source = if directed { Some(source) } else { None };
+        let (tag, ignore) = tag.unwrap_or((0, u64::MAX));
+        let (context, multi) = (context.addr(), flags & flag::MULTI_RECV != 0);
         const QUESTIONS: u64 = flag::PEEK | flag::CLAIM | flag::DISCARD;
-        if flags & QUESTIONS == 0 {
-            return self.run(|endpoint, common| endpoint.receive(common, post));
+        if flags & QUESTIONS != 0 {
+            let post = Post { buffer, context, tell, tagged, source, tag, ignore, multi };
+            return self.ask(post, flags);
         }
-        self.ask(post, flags)
+        let mut state = self.inner.enter();
+        let (endpoint, common) = match state.endpoint(self.at) {
+            Ok(found) => found,
+            Err(error) => return long_code(Err(error)),
+        };
+        let post = Post { buffer, context, tell, tagged, source, tag, ignore, multi };
+        long_code(endpoint.receive(common, post))
     }
 
     #[cold]

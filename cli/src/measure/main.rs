@@ -30,6 +30,8 @@ enum Command {
     #[command(hide = true)]
     Endpoint(bench::EndpointArgs),
     #[command(hide = true)]
+    EmpEnd(bench::EmpEndArgs),
+    #[command(hide = true)]
     RpcEnd(bench::RpcEndArgs),
     #[command(hide = true)]
     FtpEnd(bench::FtpEndArgs),
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::bench(args),
         Command::Demo(args) => demo::demo(&args),
         Command::Endpoint(args) => bench::endpoint(&args),
+        Command::EmpEnd(args) => bench::emp_end(&args),
         Command::RpcEnd(args) => bench::rpc_end(&args),
         Command::FtpEnd(args) => bench::ftp_end(&args),
     };

@@ -98,8 +98,8 @@ fn is_without_number(uid: u32) -> bool {
 /// A user as people know them, and as rules do.
 fn names_of(uid: u32) -> (String, String) {
     match databases::name_of_user(uid) {
-        Some(name) => (format!("the user {name}"), format!("user={name}")),
-        None => (format!("the user with id {uid}"), format!("uid={uid}")),
+        Ok(Some(name)) => (format!("the user {name}"), format!("user={name}")),
+        _ => (format!("the user with id {uid}"), format!("uid={uid}")),
     }
 }
 

@@ -9,7 +9,7 @@ pub(super) fn by_number(spec: &str) -> anyhow::Result<Vec<String>> {
     let mut specs = vec![String::new()];
     for term in spec.split(',') {
         let said = match term.split_once('=').map(|(key, value)| (key.trim(), value.trim())) {
-            Some(("user", name)) => vec![format!("uid={}", user(name)?)],
+            Some(("user", name)) => vec![format!("uid={}", databases::user(name)?)],
             Some(("group", name)) => members(name)?,
             _ => vec![term.to_owned()],
         };
@@ -38,15 +38,10 @@ pub(super) fn rules_by_number(text: &str) -> anyhow::Result<Option<String>> {
     Ok((by_number != text).then_some(by_number))
 }
 
-fn user(name: &str) -> anyhow::Result<u32> {
-    // A number stands for itself where no database knows it, as in a small container.
-    let known = databases::user(name).or_else(|| name.parse().ok());
-    known.with_context(|| format!("there is no user `{name}`"))
-}
-
 fn members(name: &str) -> anyhow::Result<Vec<String>> {
-    let members =
-        databases::members_of(name).with_context(|| format!("there is no group `{name}`"))?;
+    let members = databases::members_of(name)
+        .with_context(|| format!("getent cannot be asked for the group `{name}`"))?
+        .with_context(|| format!("there is no group `{name}`"))?;
     if members.is_empty() {
         bail!("the group `{name}` has no members");
     }

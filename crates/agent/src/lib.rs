@@ -11,8 +11,9 @@
 //!   several travel together;
 //! - `hosts`: how agents of different hosts know each other, by keys; `numbers`: how they know that two sockets are the ends of one
 //!   connection; `privilege`: what a NIC gives up before it hears a frame;
+//! - `orders`: what its owner asks of it, by signals; `counted`: what it tells of frames;
 //! - `port`: where frames go: UDP, or, for tests within a host, a Unix datagram socket;
-//! - `nic`: what is done when something comes.
+//! - `nic`: what is done when something comes; `closer`: closes what programs should not have sent; `complaints`: what is said of them.
 //!
 //! **The switch** (`switch`) owns a device, and passes frames between it and the NICs of native VIs in programs of this host.
 //!
@@ -24,12 +25,16 @@
 #![forbid(unsafe_code)]
 
 mod bundle;
+mod closer;
+mod complaints;
 mod connection;
+mod counted;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod hosts;
 mod nic;
 mod numbers;
+mod orders;
 mod port;
 mod privilege;
 mod program;
@@ -41,9 +46,10 @@ pub use hosts::{
     Config as HostsConfig, Conflict, KeyError, Named, Peer, PeerError, Peers, PublicKey, SecretKey,
     read_peers,
 };
+pub use orders::Orders;
 pub use port::Faults;
 pub use sovia_link::Control;
-pub use sovia_port::Place;
+pub use sovia_port::{Address, Place};
 pub use sovia_proto::agent::PATH;
 use std::path::PathBuf;
 pub use vouch::{Error as VouchError, Voucher, speak};
@@ -144,9 +150,12 @@ impl Nic {
         nic::Nic::open(config).map(Nic)
     }
 
-    /// Serves, for as long as the kernel lets it.
-    pub fn serve(mut self) -> Error {
-        self.0.serve()
+    /// Serves until its owner orders it to end: other agents are told that it does.
+    ///
+    /// # Errors
+    /// The kernel does not let it.
+    pub fn serve(mut self, orders: Option<&Orders>) -> Result<(), Error> {
+        self.0.serve(orders)
     }
 }
 
@@ -164,8 +173,16 @@ impl Switch {
         switch::Switch::open(config).map(Switch)
     }
 
-    /// Serves, until its port is gone.
-    pub fn serve(mut self) -> Error {
-        self.0.serve()
+    /// The address at which others reach its programs.
+    pub fn own(&self) -> Address {
+        self.0.own()
+    }
+
+    /// Serves until its owner orders it to end: its programs' peers are told as when those end.
+    ///
+    /// # Errors
+    /// Its port is gone, or the kernel does not let it.
+    pub fn serve(mut self, orders: Option<&Orders>) -> Result<(), Error> {
+        self.0.serve(orders)
     }
 }

@@ -1,5 +1,6 @@
 //! A program of this host: the segment that it shares with the NIC, and what it has handed over with it.
 
+use crate::closer::{self, take_leave};
 use sovia_proto::meeting::{INTRODUCTION, Introduction, NIC_NAME, Process};
 use sovia_sys::datagram::Name;
 use sovia_sys::seqpacket::{Listener, Packets};
@@ -121,7 +122,7 @@ pub(crate) enum Refused {
     Descriptors,
 }
 
-/// A program that has come, and has not been taken in.
+/// A program of this user's that has come, and has not been taken in.
 #[derive(Debug)]
 pub(crate) struct Stranger {
     packets: Packets,
@@ -170,14 +171,26 @@ impl Entrance {
         self.listener.raw()
     }
 
-    /// The next program that has come.
-    pub(crate) fn accept(&self) -> Option<Stranger> {
-        self.listener.accept().ok().map(|packets| Stranger { packets, challenge: None })
+    /// The next program that has come. One of another user's is sent away before it says anything: what it says, and does not say, costs
+    /// nothing then.
+    pub(crate) fn accept(&self) -> Option<Result<Stranger, Refused>> {
+        let packets = self.listener.accept().ok()?;
+        Some(match packets.peer() {
+            Ok((_, uid)) if uid == call::geteuid() && !trace::is_ambiguous(uid) => {
+                Ok(Stranger { packets, challenge: None })
+            }
+            Ok((_, uid)) => {
+                take_leave(&packets, uid);
+                Err(Refused::User(uid))
+            }
+            Err(_) => Err(Refused::Gone),
+        })
     }
 
     /// Hears what a stranger says next, and answers it.
     pub(crate) fn hear(&self, stranger: &mut Stranger) -> Result<Heard, Refused> {
         let packets = &stranger.packets;
+        closer::now_of(call::geteuid());
         let mut buffer = [0; INTRODUCTION + 1];
         let mut received = match packets.receive(&mut buffer) {
             Ok(received) if received.len > 0 => received,
@@ -185,9 +198,6 @@ impl Entrance {
             _ => return Err(Refused::Gone),
         };
         let (pid, uid) = packets.peer().map_err(|_| Refused::Gone)?;
-        if uid != call::geteuid() || trace::is_ambiguous(uid) {
-            return Err(Refused::User(uid));
-        }
         if received.truncated {
             return Err(Refused::Introduction);
         }
@@ -216,5 +226,55 @@ impl Stranger {
     /// The descriptor that is readable when it has sent something.
     pub(crate) fn raw(&self) -> i32 {
         self.packets.raw()
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        take_leave(&self.packets, call::geteuid());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+
+    /// A connection whose kernel holds bytes that its peer never reads: who closes it last waits for an hour.
+    fn lingering() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (peer, _) = listener.accept().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        while stream.write(&[0; 1 << 16]).is_ok() {}
+        stream.set_nonblocking(false).unwrap();
+        let fd = stream.as_raw_fd();
+        call::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, &[1i32, 3600]).unwrap();
+        (stream, peer)
+    }
+
+    /// Else any program could stop all that the NIC carries.
+    #[test]
+    fn no_program_has_the_nic_wait_for_what_it_hands_over() {
+        closer::start().unwrap();
+        let name = format!("test-{}", call::getpid());
+        let entrance = Entrance::open(&name).unwrap();
+        let name = Name::new(format!("{NIC_NAME}{name}").as_bytes()).unwrap();
+        let mut peers = Vec::new();
+        for is_heard in [true, false] {
+            let program = Packets::connect(&name).unwrap();
+            let (stream, peer) = lingering();
+            program.send(b"nonsense", &[stream.as_raw_fd()]).unwrap();
+            drop((program, stream));
+            peers.push(peer);
+            let mut stranger = entrance.accept().unwrap().unwrap();
+            if is_heard {
+                assert!(matches!(entrance.hear(&mut stranger), Err(Refused::Introduction)));
+            }
+        }
+        // What is left goes on without its peers.
+        drop(peers);
     }
 }

@@ -2,7 +2,8 @@
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
-    &["hosts", "numbers", "port"],
+    &["closer", "complaints", "counted", "hosts", "numbers", "orders"],
+    &["port"],
     &["privilege", "vouch", "wire"],
     &["bundle", "program"],
     &["connection"],

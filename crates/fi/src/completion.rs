@@ -34,44 +34,98 @@ pub struct Failure {
 }
 
 /// A completion queue.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Queue {
-    entries: VecDeque<Completion>,
+    /// A ring; its length is a power of two.
+    entries: Box<[Entry]>,
+    /// Entries that have been pushed, and those that have been read.
+    pushed: u64,
+    taken: u64,
     /// Failures, each with the number of the entry before which it is to be read.
     failures: VecDeque<(u64, Failure)>,
-    /// Entries that have been read.
-    taken: u64,
     /// The endpoints that are bound to it; reading it has them make progress.
     pub(crate) endpoints: Vec<usize>,
     /// Set by `signal`, for a thread that waits.
     pub(crate) signaled: bool,
 }
 
+/// The words of a completion, in the order of libfabric's longest entry, and the source behind them.
+///
+/// They are read one by one. A processor that reads two words at once, which were written one by one just before, waits
+/// until all that it has written so far has left it: messages in lines of other processors' among it.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C, align(64))]
+struct Entry([u64; 7]);
+
+/// Entries that there is room for in the beginning.
+const ENTRIES: usize = 256;
+/// Words of an entry without the source.
+pub const WORDS: usize = 6;
+
+impl Default for Queue {
+    fn default() -> Queue {
+        Queue {
+            entries: vec![Entry::default(); ENTRIES].into(),
+            pushed: 0,
+            taken: 0,
+            failures: VecDeque::new(),
+            endpoints: Vec::new(),
+            signaled: false,
+        }
+    }
+}
+
 impl Queue {
     #[inline(always)]
     pub(crate) fn push(&mut self, completion: Completion) {
-        self.entries.push_back(completion);
+        if self.pushed - self.taken == self.entries.len() as u64 {
+            self.grow();
+        }
+        let Completion { context, flags, len, buffer, data, tag, source } = completion;
+        let at = self.pushed as usize & (self.entries.len() - 1);
+        self.entries[at].0 = [context as u64, flags, len as u64, buffer as u64, data, tag, source];
+        self.pushed += 1;
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let old = &self.entries;
+        let mut entries = vec![Entry::default(); 2 * old.len()];
+        for number in self.taken..self.pushed {
+            let number = number as usize;
+            entries[number & (2 * old.len() - 1)] = old[number & (old.len() - 1)];
+        }
+        self.entries = entries.into();
     }
 
     pub(crate) fn fail(&mut self, failure: Failure) {
-        let before = self.taken + self.entries.len() as u64;
-        self.failures.push_back((before, failure));
+        self.failures.push_back((self.pushed, failure));
     }
 
-    /// The next entry.
+    /// Passes the words of the next entry, one after the other, to `put`, and then the source.
     ///
     /// # Errors
     /// [`Error::AVAILABLE`] if a failure is to be read first, [`Error::AGAIN`] if there is nothing.
-    #[inline]
-    pub fn take(&mut self) -> Result<Completion, Error> {
+    #[inline(always)]
+    pub fn take(&mut self, mut put: impl FnMut(usize, u64)) -> Result<u64, Error> {
         if let Some((before, _)) = self.failures.front()
             && *before == self.taken
         {
             return Err(Error::AVAILABLE);
         }
-        let entry = self.entries.pop_front().ok_or(Error::AGAIN)?;
+        if self.taken == self.pushed {
+            return Err(Error::AGAIN);
+        }
+        let at = self.taken as usize & (self.entries.len() - 1);
+        let entry = &self.entries[at].0;
+        // SAFETY: a reference. Volatile, so that no two are read at once.
+        let word = |i: usize| unsafe { core::ptr::read_volatile(&raw const entry[i]) };
+        for i in 0..WORDS {
+            put(i, word(i));
+        }
+        let source = word(WORDS);
         self.taken += 1;
-        Ok(entry)
+        Ok(source)
     }
 
     /// The next failure, if it is its turn.
@@ -101,7 +155,7 @@ impl Queue {
     /// Whether there is anything to read.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.failures.is_empty()
+        self.taken == self.pushed && self.failures.is_empty()
     }
 }
 
@@ -136,13 +190,33 @@ mod tests {
         queue.push(entry(1));
         queue.fail(failure(2));
         queue.push(entry(3));
-        assert_eq!(queue.take(), Ok(entry(1)));
-        assert_eq!(queue.take(), Err(Error::AVAILABLE));
-        assert_eq!(queue.take(), Err(Error::AVAILABLE));
+        let take = |queue: &mut Queue| {
+            let mut words = [0; WORDS];
+            queue.take(|i, word| words[i] = word).map(|source| (words[0], source))
+        };
+        assert_eq!(take(&mut queue), Ok((1, 0)));
+        assert_eq!(take(&mut queue), Err(Error::AVAILABLE));
+        assert_eq!(take(&mut queue), Err(Error::AVAILABLE));
         assert_eq!(queue.take_failure(), Some(failure(2)));
         assert_eq!(queue.take_failure(), None);
-        assert_eq!(queue.take(), Ok(entry(3)));
-        assert_eq!(queue.take(), Err(Error::AGAIN));
+        assert_eq!(take(&mut queue), Ok((3, 0)));
+        assert_eq!(take(&mut queue), Err(Error::AGAIN));
         assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn a_queue_grows_and_keeps_its_order() {
+        let mut queue = Queue::default();
+        for round in 0..5 * ENTRIES {
+            for context in [2 * round, 2 * round + 1] {
+                let flags = context as u64 * 3;
+                let source = context as u64 * 5;
+                queue.push(Completion { context, flags, source, ..Completion::default() });
+            }
+            let mut words = [0; WORDS];
+            let source = queue.take(|i, word| words[i] = word).unwrap();
+            let next = round as u64;
+            assert_eq!((words[0], words[1], source), (next, next * 3, next * 5));
+        }
     }
 }

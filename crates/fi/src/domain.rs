@@ -51,7 +51,7 @@ impl Domain {
     }
 
     /// Waits until no other thread is in it.
-    #[inline]
+    #[inline(always)]
     pub fn enter(&self) -> Entered<'_> {
         let lock =
             self.lock.as_ref().map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner));
@@ -95,7 +95,7 @@ impl State {
     ///
     /// # Errors
     /// [`Error::BAD_STATE`] if it has not been enabled, or is closed.
-    #[inline]
+    #[inline(always)]
     pub fn endpoint(&mut self, at: usize) -> Result<(&mut Endpoint, &mut Common), Error> {
         let endpoint = self.endpoints.get_mut(at).and_then(Option::as_mut);
         Ok((endpoint.ok_or(Error::BAD_STATE)?, &mut self.common))

@@ -165,9 +165,7 @@ fn await_leave(begins: &Fd) {
 
 /// The relay's life.
 fn run(fd: i32, at: Ref, socket: &Fd) {
-    // Calls on the connection are as always again.
-    at.conn.clear(flag::RETREATING);
-    at.conn.relaying.store(0, Ordering::Release);
+    retreat::goes_on_in_relay(at);
     if !both_ways(fd, at, socket) {
         // What waits here is lost. To the peer that must not look like the end of the stream.
         let _ = call::disconnect(fd);

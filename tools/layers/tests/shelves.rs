@@ -15,8 +15,8 @@ const SHELVES: &[&[&str]] = &[
         "sovia-stream",
         "sovia-link",
         "sovia-softnic",
-        "sovia-emp",
         "sovia-tags",
+        "sovia-emp",
     ],
     // Providers: crates/shm, crates/sim, crates/eth
     &["via-shm", "sovia-reflect", "via-sim", "sovia-scale", "sovia-port", "via-eth", "emp-eth"],
@@ -26,6 +26,7 @@ const SHELVES: &[&[&str]] = &[
     &["sovia-sockets"],
     // What programs call.
     &["sovia", "sovia-calls", "sovia-preload", "sovia-c", "sovia-vipl", "sovia-fi-c"],
+    &["sovia", "sovia-calls", "sovia-preload", "sovia-c", "sovia-vipl", "sovia-emp-c"],
     &["sovia-cli"],
     &["sovia-tests", "sovia-layers"],
 ];

@@ -18,7 +18,7 @@ pub(crate) fn start(name: &str, address: &str) {
     std::thread::spawn(move || {
         let switch = Switch::open(&config).expect("a switch");
         tell.send(()).expect("the test listens");
-        panic!("{}", switch.serve());
+        panic!("{:?}", switch.serve(None));
     });
     told.recv().expect("it is ready");
 }

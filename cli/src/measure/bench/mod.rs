@@ -9,6 +9,7 @@ mod compare;
 mod connections;
 mod cpu_time;
 mod cpus;
+mod emp;
 mod endpoint;
 mod ftp;
 mod idle;
@@ -36,6 +37,7 @@ use self::measure::{Measured, Measurer};
 use self::series::Series;
 use self::task::{Cpus, Scenario, Task, Wait};
 
+pub(crate) use self::emp::{EndArgs as EmpEndArgs, end as emp_end};
 pub(crate) use self::endpoint::{Args as EndpointArgs, endpoint};
 pub(crate) use self::ftp::{EndArgs as FtpEndArgs, end as ftp_end};
 pub(crate) use self::rpc::{EndArgs as RpcEndArgs, end as rpc_end};
@@ -62,6 +64,8 @@ enum What {
     Idle(idle::Args),
     /// Files by FTP between folders in memory: TCP and Sovia in turn
     Ftp(ftp::Args),
+    /// EMP as its paper measured it, between two network namespaces; TCP in turn
+    Emp(emp::Args),
     /// Calls over Sun RPC by their size: TCP and Sovia in turn
     Rpc(rpc::Args),
     /// What `sovia run` adds to a program's start
@@ -147,6 +151,7 @@ pub(crate) fn bench(args: Args) -> anyhow::Result<i32> {
         What::Connections(args) => return connections::bench(&args),
         What::Idle(args) => return idle::bench(&args),
         What::Ftp(args) => return ftp::bench(&args),
+        What::Emp(args) => return emp::bench(&args),
         What::Rpc(args) => return rpc::bench(&args),
         What::Start(args) => return start::bench(&args),
         What::Compare(args) => return compare::bench(&args),

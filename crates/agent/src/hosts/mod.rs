@@ -4,7 +4,8 @@
 //! The connection stays for as long as both are there and the network joins them. It carries frames, too, where UDP does not. When
 //! it ends the agents try to have another one. Where both then have the channel of the last one still, that goes on, and the programs
 //! notice nothing: a network may be away for long, as for TCP, and an agent may stand still. That the other agent has died is
-//! known from one thing alone: an agent that has shown the same key does not have the channel. Nothing else is proof: any
+//! known from two things alone: it has said so in the conversation, as an agent does whose owner ends it; or an agent that has shown the
+//! same key does not have the channel. Nothing else is proof: any
 //! station on the way can refuse a connection, or accept one and end it, and a process may listen there in its place for a while.
 //!
 //! Of two agents the one with the smaller public key connects, with waits that double while the other one is not there. The other
@@ -95,6 +96,8 @@ pub(crate) enum Event {
     Room,
     /// The conversation is over. The other agent may be there still.
     Lost,
+    /// The other agent has said that it ends. The channel to it is none any more.
+    Parted,
 }
 
 /// A conversation by its number, and the token by which it is watched.
@@ -217,6 +220,11 @@ impl Hosts {
         self.known[peer].held = None;
     }
 
+    /// This agent ends, and says so to all others.
+    pub(crate) fn part(&mut self) {
+        core::mem::take(&mut self.talks).into_values().for_each(Talk::part);
+    }
+
     /// Whether the conversation with a peer takes a frame now.
     pub(crate) fn has_room(&mut self, peer: PeerId) -> bool {
         self.current(peer).is_some_and(Talk::has_room)
@@ -320,7 +328,7 @@ impl Hosts {
         }
         let (peer, is_first) = (talk.peer(), talk.is_first);
         let (agreed, has_spoken) = (talk.agreed(), talk.has_spoken());
-        let said_held = talk.said_held();
+        let (said_held, has_parted) = (talk.said_held(), talk.has_parted());
         let frames = core::mem::take(&mut talk.frames);
         if let Err(over) = heard {
             return self.end(number, &over, frames, happened);
@@ -355,6 +363,14 @@ impl Hosts {
             let address = self.config.peers.all()[peer].address;
             eprintln!("sovia-agent: the agent at {address} is there");
             happened.push((peer, Event::Met(agreed)));
+        }
+        if has_parted {
+            if self.known[peer].current == Some(number) {
+                self.known[peer].held = None;
+                happened.push((peer, Event::Parted));
+            }
+            // What it has sent before is of no channel any more.
+            return self.end(number, &Over::Goodbye, Vec::new(), happened);
         }
         if self.known[peer].current == Some(number) {
             happened.extend(frames.into_iter().map(|frame| (peer, Event::Frame(frame))));

@@ -8,7 +8,7 @@ use super::{Agreed, Channel};
 use core::time::Duration;
 use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 
 /// A conversation in which the other host answers nothing for so long is over, as long as TCP itself is asked to try. That decides
 /// only when the next one is tried: the connections that the agents carry wait for it.
@@ -24,6 +24,8 @@ const OUTBOUND: usize = 256 << 10;
 /// What a message of the conversation is: its first byte.
 const TERMS: u8 = 0;
 const FRAME: u8 = 1;
+/// The agent ends, and its channel with it. The last message.
+const GOODBYE: u8 = 2;
 
 /// Why a conversation is over.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +34,8 @@ pub(super) enum Over {
     Stream(#[from] io::Error),
     #[error("it has ended the connection")]
     Hangup,
+    #[error("it has ended")]
+    Goodbye,
     #[error("{0}")]
     Secure(#[from] Ended),
     #[error("{0}")]
@@ -56,6 +60,8 @@ pub(super) struct Talk {
     /// The other agent, once it has shown its key.
     admitted: Option<Admitted>,
     theirs: Option<Terms>,
+    /// The other agent has said that it ends.
+    has_parted: bool,
     /// Frames that have come.
     pub(super) frames: Vec<Vec<u8>>,
     /// There may be more to be read, of which the kernel does not tell again.
@@ -70,8 +76,16 @@ impl Talk {
         let keepalive = TcpKeepalive::new().with_time(ASK_EVERY).with_interval(ASK_EVERY);
         socket.set_tcp_keepalive(&keepalive.with_retries(ASK_TIMES))?;
         socket.set_tcp_user_timeout(Some(SILENCE))?;
-        let (frames, has_more) = (Vec::new(), false);
-        Ok(Talk { stream, secure, is_first, admitted: None, theirs: None, frames, has_more })
+        Ok(Talk {
+            stream,
+            secure,
+            is_first,
+            admitted: None,
+            theirs: None,
+            has_parted: false,
+            frames: Vec::new(),
+            has_more: false,
+        })
     }
 
     pub(super) fn stream(&self) -> &TcpStream {
@@ -91,6 +105,11 @@ impl Talk {
     /// Whether the other agent has said its terms, as a station that repeats what it has heard cannot.
     pub(super) fn has_spoken(&self) -> bool {
         self.theirs.is_some()
+    }
+
+    /// Whether the other agent has said that it ends.
+    pub(super) fn has_parted(&self) -> bool {
+        self.has_parted
     }
 
     /// What both have agreed on.
@@ -123,6 +142,19 @@ impl Talk {
         self.say(FRAME, frame);
     }
 
+    /// Says that this agent ends, if it has spoken. Where the kernel has no room for that the other one learns it as if this one had been
+    /// killed.
+    pub(super) fn part(mut self) {
+        if self.admitted.is_none_or(|it| it.own.is_none()) {
+            return;
+        }
+        self.say(GOODBYE, &[]);
+        let _ = self.write().map(|()| self.stream.shutdown(Shutdown::Write));
+        // With something unread the kernel would reset the connection, and forget what it has not sent.
+        let mut bytes = [0; READ];
+        while self.stream.read(&mut bytes).is_ok_and(|len| len > 0) {}
+    }
+
     fn say(&mut self, kind: u8, what: &[u8]) {
         let mut message = Vec::with_capacity(1 + what.len());
         message.push(kind);
@@ -142,7 +174,7 @@ impl Talk {
                 self.say(TERMS, &terms.encode());
             }
         }
-        self.write()
+        if self.has_parted { Ok(()) } else { self.write() }
     }
 
     fn read(&mut self) -> Result<(), Over> {
@@ -154,6 +186,9 @@ impl Talk {
                 Ok(len) => {
                     self.secure.received(&bytes[..len]);
                     self.hear()?;
+                    if self.has_parted {
+                        return Ok(());
+                    }
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 // There is none, or a connection that is being made.
@@ -192,6 +227,10 @@ impl Talk {
             match (message.split_first(), self.theirs) {
                 (Some((&FRAME, frame)), Some(_)) => self.frames.push(frame.to_vec()),
                 (Some((&TERMS, terms)), None) => self.theirs = Some(Terms::decode(terms)?),
+                (Some((&GOODBYE, [])), Some(_)) => {
+                    self.has_parted = true;
+                    return Ok(());
+                }
                 _ => return Err(BadTerms::Nonsense.into()),
             }
         }

@@ -133,6 +133,23 @@ fn agent_that_ends_is_missed_and_one_that_comes_again_is_met_again() {
     }
 }
 
+/// What it says is heard once, whichever of the two has connected; and before that it has had nothing to say.
+#[test]
+fn agent_that_ends_in_order_says_so() {
+    let (keys, places) = (keys::<2>(), places::<2>(10));
+    for ends in [0, 1] {
+        let mut agents = [0, 1].map(|own| agent(&keys, &places, own));
+        let [first, second] = &mut agents;
+        meeting(&mut [first, second], 0);
+        agents[ends].part();
+        let stays = &mut agents[1 - ends];
+        let happened = until(&mut [stays], 0, |all| all[0].contains(&(0, Event::Lost)));
+        assert_eq!(happened[0], [(0, Event::Parted), (0, Event::Lost)]);
+        assert_eq!(stays.known[0].held, None);
+        assert_eq!(stays.known[0].told, Over::Goodbye.to_string());
+    }
+}
+
 /// A time at which the next try is due.
 const NEXT: u64 = 10_000_000_000;
 

@@ -6,6 +6,7 @@ use crate::bundle::Messages;
 use crate::hosts::PeerId;
 use crate::port::{Sent, Unheard};
 use crate::wire::{Id, Message};
+use sovia_link::channel::Counters;
 use sovia_link::{Channel, Event, Time};
 use sovia_proto::word;
 use sovia_reflect::Told;
@@ -65,7 +66,9 @@ impl Nic {
     pub(super) fn receive(&mut self) -> bool {
         let peers = &mut self.peers;
         let now = Time::from_nanos(clock::now_ns());
-        let mut busy = self.port.receive(&mut |peer, frame| peers[peer].handle_frame(now, frame));
+        let mut busy = self.port.receive(&mut |peer, bytes, segment| {
+            peers[peer].handle_frames(now, bytes, segment);
+        });
         for peer in 0..self.peers.len() {
             if self.peers[peer].is_due {
                 busy |= self.receive_from(peer);
@@ -103,6 +106,23 @@ impl Nic {
             self.end_if_over(id);
         }
         any
+    }
+
+    /// Tells the owner what has become of frames.
+    pub(super) fn tell_owner(&mut self) {
+        if let Some(told) = self.port.told() {
+            eprintln!("sovia-agent: {told}");
+        }
+        for peer in 0..self.peers.len() {
+            if let Some(channel) = &self.peers[peer].channel {
+                let Counters { frames, malformed, stale, refused, .. } = channel.counters();
+                eprintln!(
+                    "sovia-agent: {}: {frames} frames received, {malformed} malformed, {stale} of another channel, \
+                     {refused} that could not follow",
+                    self.name_of(peer)
+                );
+            }
+        }
     }
 
     /// Tells once that a far NIC says what no NIC says.

@@ -2,10 +2,13 @@
 
 use super::{Nic, channel_config};
 use crate::connection::Connection;
-use crate::hosts::{Event, PeerId};
+use crate::hosts::{Event, Hosts, PeerId};
 use crate::wire::{Id, Message};
 use sovia_link::{Channel, Time};
 use sovia_proto::word;
+
+/// Turns in which frames are taken that may be of a NIC that ends.
+const LAST_TURNS: u32 = 16;
 
 impl Nic {
     /// Does what there is to do about other agents.
@@ -19,16 +22,31 @@ impl Nic {
                 }
                 Event::Met(agreed) => {
                     let [own, other] = agreed.channel.epochs;
-                    let config = channel_config(agreed.frame_max, self.control);
+                    let checksums = self.port.checksums();
+                    let config = channel_config(agreed.frame_max, self.control, checksums);
                     self.peers[peer].frame_max = agreed.frame_max;
                     let channel = Channel::between(config, agreed.channel.number, own, other);
                     self.begin_with(peer, Some(channel));
                 }
-                Event::Frame(frame) => self.peers[peer].handle_frame(at, &frame),
+                Event::Frame(frame) => self.peers[peer].handle_frames(at, &frame, frame.len()),
                 Event::Room => self.peers[peer].is_due = true,
                 Event::Lost => self.lose(peer, now),
+                Event::Parted => {
+                    // What it has sent to programs that hear no more of it has come, or is lost.
+                    let _ = (0..LAST_TURNS).all(|_| self.receive());
+                    self.give_up(peer);
+                }
             }
         }
+    }
+
+    /// This NIC ends. It has sent what it can, and far NICs are told, so that connections with programs of theirs go on on TCP at once;
+    /// those of this host learn it from the end of the process.
+    pub(super) fn part(&mut self) {
+        self.visit_programs();
+        self.tell_rest();
+        self.transmit();
+        self.hosts.iter_mut().for_each(Hosts::part);
     }
 
     /// The conversation with a peer is over. What is on its way to it stays until there is another one, or it has been silent
@@ -40,8 +58,8 @@ impl Nic {
         all.into_iter().for_each(|id| self.look_for_abandoned(id));
     }
 
-    /// A peer has not been there for as long as TCP itself waits for an answer. Its programs' connections go on on TCP, whose way may
-    /// be another one.
+    /// A peer has ended, or has not been there for as long as TCP itself waits for an answer. Its programs' connections go on on TCP,
+    /// whose way may be another one.
     pub(super) fn give_up(&mut self, peer: PeerId) {
         if let Some(hosts) = &mut self.hosts {
             hosts.give_up(peer);

@@ -20,18 +20,22 @@ mod telling;
 mod unsaid;
 mod user_timeout;
 
+use crate::closer;
+use crate::complaints::Complaints;
 use crate::connection::Connection;
 use crate::hosts::{Hosts, PeerId};
 use crate::numbers::Reader;
+use crate::orders::{Order, Orders};
 use crate::port::{Local, Network, Port};
 use crate::privilege::{self, Left};
 use crate::program::{Entrance, Program, Stranger};
 use crate::wire::{Id, Message};
 use crate::{Config, Error, Way};
 use peer::Peer;
+use sovia_link::wire::Checksum;
 use sovia_link::{Channel, Control};
 use sovia_sys::{Fd, call, clock, poll};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use user_timeout::Impatient;
 
 /// Frames to a far NIC that may be on their way: of Ethernet's usual length 6 MB, which a path of a gigabit a second holds in
@@ -48,6 +52,10 @@ const CLOSED_NS: u64 = 1_000_000_000;
 /// While VIs are connected a far NIC of this host is spoken to this often (nanoseconds), so that its death is found out.
 const HERE_NS: u64 = 1_000_000_000;
 
+/// Programs that are greeted before others have their turn, and programs that may have come and not introduced themselves.
+const NEWCOMERS: usize = 32;
+const STRANGERS: usize = 128;
+
 /// The epoll instance's tokens.
 const ENTRANCE: u64 = 0;
 const DOOR: u64 = 1;
@@ -55,6 +63,7 @@ const PORT: u64 = 2;
 const NOTICE: u64 = 3;
 const STRANGER: u64 = 4;
 const HOSTS: u64 = 5;
+const ORDERS: u64 = 6;
 
 /// A NIC.
 #[derive(Debug)]
@@ -73,7 +82,10 @@ pub(crate) struct Nic {
     control: Control,
     epoll: Fd,
     /// Programs that have come and not introduced themselves.
-    strangers: Vec<Stranger>,
+    strangers: VecDeque<Stranger>,
+    /// More programs have come than are greeted in a turn.
+    has_more_to_greet: bool,
+    complaints: Complaints,
     programs: HashMap<u64, Program>,
     connections: HashMap<Id, Connection>,
     /// Some program is dying.
@@ -84,11 +96,17 @@ pub(crate) struct Nic {
     was_here: u64,
     next: u64,
     watches_for_room: bool,
+    /// There is an order of its owner's.
+    is_ordered: bool,
     impatient: Impatient,
 }
 
 /// What channels are like whose frames have up to `mtu` bytes.
-fn channel_config(mtu: usize, control: Control) -> sovia_link::Config {
+fn channel_config(
+    mtu: usize,
+    control: Control,
+    (link, sends): (Checksum, Checksum),
+) -> sovia_link::Config {
     let window = match control {
         Control::Fixed => WINDOW_FIXED,
         Control::Bbr => WINDOW,
@@ -99,6 +117,8 @@ fn channel_config(mtu: usize, control: Control) -> sovia_link::Config {
         control,
         send_buffer: 2 * window,
         receive_buffer: RECEIVE_BUFFER,
+        link,
+        sends,
         ..Default::default()
     }
 }
@@ -107,7 +127,8 @@ fn channel_config(mtu: usize, control: Control) -> sovia_link::Config {
 fn channel(mtu: usize, control: Control) -> Result<Channel, Error> {
     let mut seed = [0; 8];
     sovia_sys::call::getrandom(&mut seed).map_err(Error::Kernel)?;
-    Ok(Channel::new(channel_config(mtu, control), 0, u64::from_ne_bytes(seed)))
+    let checksums = (Checksum::Crc, Checksum::Crc);
+    Ok(Channel::new(channel_config(mtu, control, checksums), 0, u64::from_ne_bytes(seed)))
 }
 
 /// The way to other NICs, and what is needed where these are on other hosts.
@@ -164,7 +185,9 @@ impl Nic {
             first: 0,
             control,
             epoll,
-            strangers: Vec::new(),
+            strangers: VecDeque::new(),
+            has_more_to_greet: false,
+            complaints: Complaints::default(),
             programs: HashMap::new(),
             connections: HashMap::new(),
             is_closing: false,
@@ -172,8 +195,11 @@ impl Nic {
             was_here: 0,
             next: 1,
             watches_for_room: false,
+            is_ordered: false,
             impatient: Impatient::default(),
         };
+        // Without the privileges that have been given up.
+        closer::start().map_err(|_| Error::Kernel(sovia_sys::Errno::EAGAIN))?;
         nic.watch(nic.entrance.raw(), ENTRANCE)?;
         for door in &nic.entrance.doors {
             nic.watch(door.raw(), DOOR)?;
@@ -213,9 +239,21 @@ impl Nic {
             .map_err(Error::Kernel)
     }
 
-    /// Serves until the kernel refuses to wait.
-    pub(crate) fn serve(&mut self) -> Error {
+    /// Serves until it is ordered to end.
+    ///
+    /// # Errors
+    /// The kernel refuses to wait.
+    pub(crate) fn serve(&mut self, orders: Option<&Orders>) -> Result<(), Error> {
+        if let Some(orders) = orders {
+            self.watch(orders.raw(), ORDERS)?;
+        }
         loop {
+            if core::mem::take(&mut self.is_ordered)
+                && let Some(orders) = orders
+                && self.obey(orders)
+            {
+                return Ok(());
+            }
             let mut busy = self.visit_programs();
             let has_heard = self.receive();
             self.look_for_timeouts(clock::now_ns(), has_heard);
@@ -232,14 +270,30 @@ impl Nic {
             let pause = if has_news { Some(0) } else { self.pause() };
             let waited = self.look_at_events(pause);
             self.programs.values().for_each(|program| program.waiter().awake());
-            if let Err(error) = waited {
-                return error;
+            waited?;
+        }
+    }
+
+    /// Does what its owner asks; whether it is to end.
+    fn obey(&mut self, orders: &Orders) -> bool {
+        while let Some(order) = orders.next() {
+            self.tell_owner();
+            match order {
+                Order::End => {
+                    self.part();
+                    return true;
+                }
+                Order::Tell => {}
             }
         }
+        false
     }
 
     /// How long there is nothing to do unless something comes.
     fn pause(&self) -> Option<u64> {
+        if self.has_more_to_greet {
+            return Some(0);
+        }
         let now = clock::now_ns();
         let peers = self.peers.iter().filter_map(Peer::deadline).min();
         let peers = peers.map(|due| due.saturating_sub(now));
@@ -291,14 +345,19 @@ impl Nic {
         let hosts = self.hosts.as_ref().and_then(Hosts::deadline);
         let mut is_called = hosts.is_some_and(|due| due <= now);
         let mut has_died = self.is_closing;
+        let mut has_come = self.has_more_to_greet;
         for event in &events[..n] {
             match event.u64 {
-                ENTRANCE => self.greet(),
+                ENTRANCE => has_come = true,
                 STRANGER => self.hear_strangers(),
                 NOTICE => has_died = true,
                 HOSTS => is_called = true,
+                ORDERS => self.is_ordered = true,
                 _ => {}
             }
+        }
+        if has_come {
+            self.greet();
         }
         if is_called {
             self.meet(now);

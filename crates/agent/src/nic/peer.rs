@@ -36,6 +36,8 @@ pub(super) struct Peer {
     pub(super) joined: HashMap<Id, Id>,
     /// Connections of which it may not have been sent everything.
     pub(super) untold: BTreeSet<Id>,
+    /// The one of them that has its turn first, or the next one behind.
+    pub(super) next_told: Id,
     /// Messages about connections that are to be sent, in order, when there is room.
     pub(super) unsaid: Unsaid,
     /// Messages that go together.
@@ -118,13 +120,12 @@ impl Peer {
         }
     }
 
-    /// Takes a frame that has come from it.
-    pub(super) fn handle_frame(&mut self, now: Time, frame: &[u8]) {
+    /// Takes frames that have come from it, each of `segment` bytes but for the last one, which may have less.
+    pub(super) fn handle_frames(&mut self, now: Time, bytes: &[u8], segment: usize) {
         if let Some(channel) = &mut self.channel {
             self.is_due = true;
             let before = channel.first_part();
-            // A frame that is none is lost.
-            let _ = channel.handle_frame(now, frame);
+            channel.handle_frames(now, bytes, segment);
             if channel.first_part() != before {
                 self.progressed_at = now.nanos();
             }

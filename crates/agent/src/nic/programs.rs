@@ -1,23 +1,50 @@
 //! Programs of this host: how they come, what they mark in their segments, and how they die.
 
-use super::{CLOSED_NS, NOTICE, Nic, STRANGER};
+use super::{CLOSED_NS, NEWCOMERS, NOTICE, Nic, STRANGER, STRANGERS};
 use crate::connection::Connection;
 use crate::program::{Heard, Life, Refused};
 use crate::wire::{Id, Message};
+use sovia_sys::call;
 
 impl Nic {
-    /// Programs that come.
+    /// Programs that come, so many before others have their turn.
     pub(super) fn greet(&mut self) {
-        while let Some(stranger) = self.entrance.accept() {
-            if self.watch(stranger.raw(), STRANGER).is_ok() {
-                self.strangers.push(stranger);
+        self.has_more_to_greet = false;
+        for n in 0.. {
+            self.has_more_to_greet = n == NEWCOMERS;
+            if self.has_more_to_greet {
+                break;
             }
+            match self.entrance.accept() {
+                None => break,
+                Some(Ok(stranger)) => {
+                    if self.watch(stranger.raw(), STRANGER).is_ok() {
+                        self.strangers.push_back(stranger);
+                    }
+                }
+                Some(Err(refused)) => self.complain(&refused),
+            }
+        }
+        // One that says nothing makes room for others.
+        while self.strangers.len() > STRANGERS {
+            self.strangers.pop_front();
         }
         self.hear_strangers();
     }
 
+    fn complain(&mut self, refused: &Refused) {
+        match refused {
+            Refused::Gone => {}
+            Refused::User(uid) => self.complaints.say(*uid, "is not served: it is another user's"),
+            refused => {
+                let own = call::geteuid();
+                self.complaints.say(own, format_args!("is not served: {refused}"));
+            }
+        }
+    }
+
     pub(super) fn hear_strangers(&mut self) {
-        let mut taken_in = Vec::new();
+        let (mut taken_in, mut refusals) = (Vec::new(), Vec::new());
         let entrance = &self.entrance;
         self.strangers.retain_mut(|stranger| match entrance.hear(stranger) {
             Ok(Heard::More) => true,
@@ -25,12 +52,12 @@ impl Nic {
                 taken_in.push(*program);
                 false
             }
-            Err(Refused::Gone) => false,
             Err(refused) => {
-                eprintln!("sovia-agent: a program is not served: {refused}");
+                refusals.push(refused);
                 false
             }
         });
+        refusals.iter().for_each(|refused| self.complain(refused));
         for program in taken_in {
             let watched = program.notices.iter().all(|fd| self.watch(fd.raw(), NOTICE).is_ok());
             if watched {

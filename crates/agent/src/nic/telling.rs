@@ -5,9 +5,13 @@ use crate::bundle::Bundle;
 use crate::connection::Connection;
 use crate::hosts::PeerId;
 use crate::wire::{Id, Message, begin_about};
+use core::ops::Range;
 use sovia_link::Channel;
 use sovia_proto::word;
 use sovia_reflect::Sink;
+
+/// Bytes that a connection may have told in its turn, about: others wait for as long.
+const TURN: usize = 128 << 10;
 
 /// Wraps a message about a VI, and puts it to the others.
 struct About<'a> {
@@ -15,18 +19,23 @@ struct About<'a> {
     channel: &'a mut Channel,
     /// Something else goes first.
     waits: bool,
+    /// What it may have told still.
+    left: usize,
     far: Id,
 }
 
 impl Sink for About<'_> {
     fn has_room(&mut self) -> bool {
-        !self.waits && self.bundle.has_room(self.channel)
+        !self.waits && self.left > 0 && self.bundle.has_room(self.channel)
     }
 
     fn append(&mut self, write: &mut dyn FnMut(&mut Vec<u8>)) {
+        let left = &mut self.left;
         self.bundle.put_by(|bytes| {
+            let before = bytes.len();
             begin_about(self.far, bytes);
             write(bytes);
+            *left = left.saturating_sub(bytes.len() - before);
         });
     }
 }
@@ -48,7 +57,7 @@ impl Nic {
         let Some(channel) = &mut peer.channel else { return self.end_if_over(id) };
         let waits = !peer.unsaid.is_empty();
         let before = reflection.sent();
-        let mut about = About { bundle: &mut peer.bundle, channel, waits, far: *far };
+        let mut about = About { bundle: &mut peer.bundle, channel, waits, left: TURN, far: *far };
         let told = match connection.is_alone {
             true => Ok(true),
             false => reflection.collect(&mut about),
@@ -102,18 +111,22 @@ impl Nic {
                 peer.bundle.put(&message);
             }
         }
-        let mut from = 0;
-        while let Some(id) = self.next_untold(number, from) {
-            from = id + 1;
-            self.tell(id);
+        // The first one is the one behind that which was the last to find room: else those with small numbers would have all of it.
+        let first = self.peers[number].next_told;
+        for mut ids in [first..Id::MAX, 0..first] {
+            while let Some(id) = self.next_untold(number, &ids) {
+                ids.start = id + 1;
+                self.peers[number].next_told = ids.start;
+                self.tell(id);
+            }
         }
     }
 
     /// The next connection of which a peer has not been sent everything, if there is room.
-    fn next_untold(&mut self, peer: PeerId, from: Id) -> Option<Id> {
+    fn next_untold(&mut self, peer: PeerId, ids: &Range<Id>) -> Option<Id> {
         let peer = &mut self.peers[peer];
         let channel = peer.channel.as_deref_mut().filter(|_| !peer.untold.is_empty())?;
         let has_room = peer.bundle.has_room(channel);
-        peer.untold.range(from..).next().copied().filter(|_| has_room)
+        peer.untold.range(ids.clone()).next().copied().filter(|_| has_room)
     }
 }

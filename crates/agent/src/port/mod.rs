@@ -6,6 +6,7 @@ mod network;
 pub use local::Faults;
 pub(crate) use local::Local;
 pub(crate) use network::Network;
+use sovia_link::wire::Checksum;
 use std::os::fd::RawFd;
 
 /// A peer by its number; a port within this host has one, the first.
@@ -45,6 +46,14 @@ impl Port {
         }
     }
 
+    /// What finds frames that come damaged, and whether frames that are sent need a checksum.
+    pub(crate) fn checksums(&self) -> (Checksum, Checksum) {
+        match self {
+            Port::Local(_) => (Checksum::Crc, Checksum::Crc),
+            Port::Network(port) => port.checksums(),
+        }
+    }
+
     /// The descriptors that tell when something comes, and when there is room.
     pub(crate) fn descriptors(&self) -> [RawFd; 2] {
         match self {
@@ -69,10 +78,19 @@ impl Port {
         }
     }
 
-    /// Hands frames that have come from peers to `take`, up to a turn; false if nothing has come.
-    pub(crate) fn receive(&mut self, take: &mut dyn FnMut(PeerId, &[u8])) -> bool {
+    /// What has become of frames, for the owner; nothing of those within a host, where tests alone are.
+    pub(crate) fn told(&mut self) -> Option<String> {
         match self {
-            Port::Local(port) => port.receive(&mut |frame| take(0, frame)),
+            Port::Local(_) => None,
+            Port::Network(port) => Some(port.told()),
+        }
+    }
+
+    /// Hands frames that have come from peers to `take`, up to a turn; false if nothing has come.
+    /// Frames that the network has joined come together, each of the length that is told but for the last one, which may be shorter.
+    pub(crate) fn receive(&mut self, take: &mut dyn FnMut(PeerId, &[u8], usize)) -> bool {
+        match self {
+            Port::Local(port) => port.receive(&mut |frame| take(0, frame, frame.len())),
             Port::Network(port) => port.receive(take),
         }
     }

@@ -1,7 +1,9 @@
 //! A way to the NICs of other hosts: UDP.
 
 use super::{PeerId, Sent, TURN};
+use crate::counted::told;
 use core::net::SocketAddr;
+use sovia_link::wire::Checksum;
 use sovia_port::impair::Impaired;
 use sovia_port::udp::Udp;
 use sovia_port::{Address, OpenError, Port};
@@ -15,6 +17,12 @@ pub(crate) struct Network {
     numbers: HashMap<Address, PeerId>,
     /// Bytes of the longest frame that the way to each of them takes.
     frame_max: Vec<usize>,
+    /// Frames that have come from addresses that none of them has.
+    strangers: u64,
+    /// Faults damage frames behind UDP's checksum.
+    has_faults: bool,
+    /// The peer from which a frame has come last.
+    last: Option<PeerId>,
 }
 
 impl core::fmt::Debug for Network {
@@ -39,13 +47,16 @@ impl Network {
         let longest = |peer: &SocketAddr| Udp::frame_max_to(peer).unwrap_or(usual);
         let frame_max: Vec<usize> = peers.iter().map(longest).collect();
         port.set_frame_max(frame_max.iter().copied().max().unwrap_or(usual));
-        let port: Box<dyn Port + Send> = match faults.of_network() {
+        let faults = faults.of_network();
+        let has_faults = faults.is_some();
+        let port: Box<dyn Port + Send> = match faults {
             None => Box::new(port),
             Some(faults) => Box::new(Impaired::new(port, faults)),
         };
         let peers: Vec<Address> = peers.iter().copied().map(Address::Udp).collect();
         let numbers = peers.iter().copied().zip(0..).collect();
-        Ok(Network { port, peers, numbers, frame_max })
+        let (strangers, last) = (0, None);
+        Ok(Network { port, peers, numbers, frame_max, strangers, has_faults, last })
     }
 
     /// Bytes of the longest frame that the way to each peer takes, as far as the routes of this host say.
@@ -55,6 +66,11 @@ impl Network {
 
     pub(super) fn frame_max(&self) -> usize {
         self.port.frame_max()
+    }
+
+    /// UDP has a checksum of its own, which finds what is damaged, as TCP's does.
+    pub(super) fn checksums(&self) -> (Checksum, Checksum) {
+        (Checksum::Link, if self.has_faults { Checksum::Crc } else { Checksum::Link })
     }
 
     pub(super) fn descriptors(&self) -> [RawFd; 2] {
@@ -95,13 +111,22 @@ impl Network {
     }
 
     /// A frame from an address that no peer has is dropped here, for the price of a look into a table.
-    pub(super) fn receive(&mut self, take: &mut dyn FnMut(PeerId, &[u8])) -> bool {
-        let numbers = &self.numbers;
-        let received = self.port.receive(&mut |from, frame| {
-            if let Some(&peer) = numbers.get(from) {
-                take(peer, frame);
+    pub(super) fn receive(&mut self, take: &mut dyn FnMut(PeerId, &[u8], usize)) -> bool {
+        let (numbers, peers) = (&self.numbers, &self.peers);
+        let (strangers, last) = (&mut self.strangers, &mut self.last);
+        let received = self.port.receive_joined(&mut |from, bytes, segment| {
+            if last.is_none_or(|last| peers[last] != *from) {
+                *last = numbers.get(from).copied();
+            }
+            match *last {
+                Some(peer) => take(peer, bytes, segment),
+                None => *strangers += bytes.len().div_ceil(segment.max(1)) as u64,
             }
         });
         received.is_ok_and(|count| count > 0)
+    }
+
+    pub(super) fn told(&mut self) -> String {
+        told(&self.port.counters(), self.strangers)
     }
 }

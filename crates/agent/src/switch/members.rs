@@ -1,9 +1,9 @@
 //! The programs that an agent serves: how they come, what they say, what they are sent.
 
-use super::closer;
-use super::complaints::Complaints;
-use super::program::{Ended, Program, take_leave};
+use super::program::{Ended, Lost, Program};
 use super::table::{Table, Way, depends_on_listeners};
+use crate::closer::{self, take_leave};
+use crate::complaints::Complaints;
 use sovia_link::wire::{Answer, Checksum, Meeting, Passing, Word};
 use sovia_port::Address;
 use sovia_port::agent::ring::Geometry;
@@ -27,6 +27,7 @@ const SAID: usize = 1 << 15;
 pub(super) const PORT: u64 = 1 << 16;
 pub(super) const NEWS: u64 = PORT + 1;
 const ENTRANCE: u64 = PORT + 2;
+pub(super) const ORDERS: u64 = PORT + 3;
 
 /// The programs.
 #[derive(Debug)]
@@ -40,10 +41,14 @@ pub(super) struct Members {
     geometry: Geometry,
     table: Table,
     programs: BTreeMap<u16, Program>,
+    /// What users' programs have lost that have gone.
+    lost: BTreeMap<u32, Lost>,
     /// What the agent says by itself.
     said: VecDeque<(Address, Word)>,
     /// The port may have changed.
     pub(super) has_news: bool,
+    /// There is an order of the agent's owner.
+    pub(super) is_ordered: bool,
     complaints: Complaints,
 }
 
@@ -67,8 +72,10 @@ impl Members {
             geometry,
             table: Table::new(own.host()),
             programs: BTreeMap::new(),
+            lost: BTreeMap::new(),
             said: VecDeque::new(),
             has_news: false,
+            is_ordered: false,
             complaints: Complaints::default(),
         };
         members.watch(members.listener.raw(), libc::EPOLLIN, ENTRANCE)?;
@@ -101,6 +108,7 @@ impl Members {
             match event.u64 {
                 ENTRANCE => self.greet(),
                 NEWS => self.has_news = true,
+                ORDERS => self.is_ordered = true,
                 PORT => {}
                 program => self.hear_program(program as u16, most),
             }
@@ -193,14 +201,45 @@ impl Members {
         }
     }
 
-    /// Serves a program no more. Its peers are told.
+    /// A program is served no more, once it has had its say. Its peers are told.
     fn end(&mut self, number: u16, why: Ended) {
+        if why == Ended::Gone
+            && let Some(program) = self.programs.get_mut(&number)
+            && program.has_last_words(self.geometry.count())
+        {
+            // Its socket tells of its end for as long as it is watched.
+            let (epoll, socket) = (self.epoll.raw(), program.raw());
+            let _ = poll::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, socket, 0, 0);
+            return;
+        }
         let Some(program) = self.programs.remove(&number) else { return };
         if why != Ended::Gone {
             self.complaints.say(program.uid, format_args!("is served no more: {why}"));
         }
+        *self.lost.entry(program.uid).or_default() += program.lost;
         for (to, word) in self.table.remove(number) {
             self.say(to, word);
+        }
+    }
+
+    /// Each user, how many programs it has here, and what has become of frames of its programs so far.
+    pub(super) fn users(&self) -> BTreeMap<u32, (usize, Lost)> {
+        let gone = self.lost.iter().map(|(&user, &lost)| (user, (0, lost)));
+        let mut users: BTreeMap<_, _> = gone.collect();
+        for program in self.programs.values() {
+            let (count, lost) = users.entry(program.uid).or_default();
+            *count += 1;
+            *lost += program.lost;
+        }
+        users
+    }
+
+    /// All programs are served no more. Their peers are told.
+    pub(super) fn end_all(&mut self) {
+        for number in core::mem::take(&mut self.programs).into_keys() {
+            for (to, word) in self.table.remove(number) {
+                self.say(to, word);
+            }
         }
     }
 

@@ -8,7 +8,7 @@
 //! - `table`: where frames go, and which a program may send; `claims`: which program listens where; `requests`: what is remembered of
 //!   requests. No clock, no call of the kernel's;
 //! - `program`: a program, its rings, its share; `members`: all of them, and what they say beside frames;
-//! - `closer`: closes what programs should not have sent; `privilege`: what the agent gives up;
+//! - `privilege`: what the agent gives up;
 //! - here: the port, and whose turn it is.
 //!
 //! **Turns.** Each round takes so many bytes from each program (deficit round robin), and a batch of frames from the port. A
@@ -19,16 +19,16 @@
 //! it is busy no ring costs a system call.
 
 mod claims;
-mod closer;
-mod complaints;
 mod members;
 mod privilege;
 mod program;
 mod requests;
 mod table;
 
-use crate::{Error, SwitchConfig};
-use members::{Members, NEWS, PORT};
+use crate::counted::told;
+use crate::orders::{Order, Orders};
+use crate::{Error, SwitchConfig, closer};
+use members::{Members, NEWS, ORDERS, PORT};
 use sovia_link::wire::{Checksum, Passing};
 use sovia_port::agent::ring::Geometry;
 use sovia_port::agent::said::socket_of;
@@ -54,6 +54,8 @@ pub(crate) struct Switch {
     members: Members,
     /// The program that has the first turn.
     first: u16,
+    /// Frames that have come, and are no frames or for no program.
+    strangers: u64,
     /// The port has refused to work, and has not been asked since.
     has_failed: bool,
     /// The port had no room for all frames.
@@ -107,6 +109,7 @@ impl Switch {
             port,
             members,
             first: 0,
+            strangers: 0,
             has_failed: false,
             is_full: false,
             watched: libc::EPOLLIN,
@@ -115,16 +118,58 @@ impl Switch {
         })
     }
 
-    /// Serves until the port is gone, or the kernel refuses to wait.
-    pub(crate) fn serve(&mut self) -> Error {
+    pub(crate) fn own(&self) -> Address {
+        self.members.own
+    }
+
+    /// Serves until it is ordered to end.
+    ///
+    /// # Errors
+    /// The port is gone, or the kernel refuses to wait.
+    pub(crate) fn serve(&mut self, orders: Option<&Orders>) -> Result<(), Error> {
+        if let Some(orders) = orders {
+            let watched = self.members.watch(orders.raw(), libc::EPOLLIN, ORDERS);
+            watched.map_err(Error::Kernel)?;
+        }
         loop {
-            if let Err(error) = self.rounds() {
-                return error;
+            self.rounds()?;
+            if core::mem::take(&mut self.members.is_ordered)
+                && let Some(orders) = orders
+                && self.obey(orders)
+            {
+                return Ok(());
             }
-            if let Err(error) = self.sleep() {
-                return error;
+            self.sleep()?;
+        }
+    }
+
+    /// Does what its owner asks; whether it is to end.
+    fn obey(&mut self, orders: &Orders) -> bool {
+        while let Some(order) = orders.next() {
+            self.tell_owner();
+            match order {
+                Order::End => {
+                    self.part();
+                    return true;
+                }
+                Order::Tell => {}
             }
         }
+        false
+    }
+
+    /// Tells the owner what has become of frames.
+    fn tell_owner(&mut self) {
+        eprintln!("sovia-agent: {}: {}", self.place, told(&self.port.counters(), self.strangers));
+        for (user, (programs, lost)) in self.members.users() {
+            eprintln!("sovia-agent: {programs} programs of user {user}, {lost}");
+        }
+    }
+
+    /// The switch ends: programs' peers are told, as far as the port has room.
+    fn part(&mut self) {
+        self.members.end_all();
+        while self.port.flush() == Ok(0) && self.say() {}
     }
 
     /// Rounds, until there has been nothing to do for a while.
@@ -135,6 +180,9 @@ impl Switch {
             count += 1;
             if count.is_multiple_of(ROUNDS) {
                 self.hear(Some(0))?;
+            }
+            if self.members.is_ordered {
+                return Ok(());
             }
             if busy {
                 idle_since = None;
@@ -227,11 +275,11 @@ impl Switch {
     fn turn(&mut self, number: u16) -> bool {
         let mut busy = false;
         let mut frame = core::mem::take(&mut self.frame);
-        self.members.with(number, |program| {
+        let mut next = self.members.with(number, |program| {
             program.begin_turn();
-            Ok(())
+            program.next(&mut frame)
         });
-        while let Some(Some(to)) = self.members.with(number, |program| program.next(&mut frame)) {
+        while let Some(Some(to)) = next {
             let Some(more) = self.pass_on(number, to, &frame) else {
                 // It waits for the port, and comes first then.
                 self.first = number;
@@ -241,11 +289,11 @@ impl Switch {
                 });
                 break;
             };
-            self.members.with(number, |program| {
-                program.done(frame.len(), more);
-                Ok(())
-            });
             busy = true;
+            next = self.members.with(number, |program| {
+                program.done(frame.len(), more)?;
+                program.next(&mut frame)
+            });
         }
         self.frame = frame;
         busy
@@ -300,15 +348,15 @@ impl Switch {
         if self.has_failed {
             return Ok(false);
         }
-        let members = &mut self.members;
+        let (members, strangers) = (&mut self.members, &mut self.strangers);
         let received = self.port.receive(&mut |from, frame| {
             // One from the own address has not been sent from here: no port brings its own frames.
-            if let Ok((passing, frame)) = Passing::of(frame, members.checksum)
-                && *from != members.own
-            {
-                members.hear_for(&passing);
-                members.arrive(*from, &passing, frame);
-            }
+            let arrives = *from != members.own
+                && Passing::of(frame, members.checksum).is_ok_and(|(passing, frame)| {
+                    members.hear_for(&passing);
+                    members.arrive(*from, &passing, frame)
+                });
+            *strangers += u64::from(!arrives);
         });
         Ok(self.came(received)?.is_some_and(|count| count > 0))
     }

@@ -41,7 +41,8 @@ pub(crate) fn serve(name: &str, place: &str, users: Vec<u32>, is_ready: &dyn Fn(
     match Switch::open(&SwitchConfig { name: name.to_owned(), place, users, user }) {
         Ok(switch) => {
             is_ready();
-            switch.serve().to_string()
+            let ended = switch.serve(None);
+            ended.expect_err("nobody orders it to end").to_string()
         }
         Err(why) => why.to_string(),
     }

@@ -88,6 +88,28 @@ impl Part {
         assert_eq!(line.trim(), expected);
     }
 
+    /// Has it stand still, from when this returns.
+    pub(crate) fn stop(&self) {
+        self.signal("STOP");
+        let status = format!("/proc/{}/status", self.child.id());
+        let stands =
+            || std::fs::read_to_string(&status).expect("it is there").contains("State:\tT");
+        while !stands() {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Has it go on.
+    pub(crate) fn go_on(&self) {
+        self.signal("CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let (own, signal) = (self.child.id().to_string(), format!("-{signal}"));
+        let done = Command::new("kill").args([&signal, &own]).status().expect("kill starts");
+        assert!(done.success());
+    }
+
     pub(crate) fn kill(mut self) {
         self.end();
     }

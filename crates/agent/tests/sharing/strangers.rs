@@ -41,11 +41,11 @@ fn started() -> String {
 }
 
 /// An end of a port's.
-fn end(port: &Agent, n: u64) -> EndId {
+pub(crate) fn end(port: &Agent, n: u64) -> EndId {
     EndId(u64::from(port.prefix().expect("it shares its address")) << 48 | n)
 }
 
-fn put(port: &mut Agent, to: Address, word: &Word) {
+pub(crate) fn put(port: &mut Agent, to: Address, word: &Word) {
     let mut frame = Vec::new();
     word.emit_for(&mut frame, Checksum::Link);
     let room = port.slot().expect("room");
@@ -79,11 +79,11 @@ fn next(port: &mut Agent) -> (Address, Word) {
     }
 }
 
-fn ack(to: EndId, from: EndId, n: u32) -> Word {
+pub(crate) fn ack(to: EndId, from: EndId, n: u32) -> Word {
     Word::Ack { to, from, report: Report::plain(n) }
 }
 
-fn asked(id: EndId, local: NetAddress, remote: NetAddress, peer: bool) -> Word {
+pub(crate) fn asked(id: EndId, local: NetAddress, remote: NetAddress, peer: bool) -> Word {
     let request = Request { id, local, remote, attributes: ViAttributes::default(), peer };
     Word::Meeting(Meeting::Request(Box::new(request)))
 }
@@ -98,7 +98,7 @@ fn two_agents() -> (Agent, Agent, Agent) {
     (liar, victim, stranger)
 }
 
-fn place(port: &Agent, at: &[u8]) -> NetAddress {
+pub(crate) fn place(port: &Agent, at: &[u8]) -> NetAddress {
     NetAddress::new(&port.own().host(), at)
 }
 

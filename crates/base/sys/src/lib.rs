@@ -25,6 +25,7 @@ pub mod poll;
 pub mod process;
 pub mod record_lock;
 pub mod seqpacket;
+pub mod signals;
 pub mod stall;
 pub mod trace;
 pub mod tun;

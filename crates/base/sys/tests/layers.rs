@@ -18,6 +18,7 @@ const LAYERS: &[&[&str]] = &[
         "netns",
         "other_memory",
         "process",
+        "signals",
         "trace",
         "tun",
         "userfault",

@@ -60,6 +60,8 @@ pub(crate) struct Active {
     pub(crate) tries: u32,
     /// By chance, so that stations which have lost frames to one full queue do not fill it again together.
     chance: u32,
+    /// Messages that wait for a receive.
+    pub(crate) parked: u32,
     /// When the first message that waits for a receive is tried again.
     pub(crate) next_park: Option<Time>,
 
@@ -100,6 +102,7 @@ impl Active {
             rtt: Rtt::new(),
             tries: 0,
             chance: 0,
+            parked: 0,
             next_park: None,
             asking: None,
             heard: Time::ZERO,
@@ -139,6 +142,13 @@ impl Active {
 
     pub(crate) fn is_refused(&self, id: u32) -> Option<Why> {
         self.refused.iter().find(|refused| refused.0 == id).map(|refused| refused.1)
+    }
+
+    /// A message waits for a receive until then; until the end of time there is no timer.
+    pub(crate) fn wait_until(&mut self, until: Time) {
+        if until.nanos() < u64::MAX {
+            self.next_park = Some(self.next_park.map_or(until, |next| next.min(until)));
+        }
     }
 
     pub(crate) fn has_room(&self) -> bool {

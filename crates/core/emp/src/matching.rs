@@ -20,16 +20,15 @@ impl Waiting {
     }
 }
 
-/// A message whose first frame was dropped. Its sender will hear of a receive for it, unless the message is forgotten: then it
-/// tries again by itself.
+/// Messages of a node with a tag, the first frame of one of which was dropped. Their sender will hear of a receive for them, unless they
+/// are forgotten: then it tries again by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Dropped {
     pub(crate) node: Node,
-    pub(crate) id: u32,
     pub(crate) tag: u32,
 }
 
-/// Messages that are remembered.
+/// Nodes and tags that are remembered.
 const REMEMBERED: usize = 256;
 
 #[derive(Debug, Default)]
@@ -41,7 +40,7 @@ pub(crate) struct Matching {
 }
 
 impl Matching {
-    /// Another receive, behind the others; the message that has come for it before, which is to come again.
+    /// Another receive, behind the others; whose messages have come for it before, and are to come again.
     pub(crate) fn post(&mut self, receive: Waiting) -> Option<Dropped> {
         self.receives.push(receive);
         let place = self.dropped.iter().position(|it| receive.takes(it.node, it.tag))?;
@@ -59,38 +58,25 @@ impl Matching {
         place.map(|place| self.receives.remove(place)).is_some()
     }
 
-    /// Remembers a message that has found no receive.
-    pub(crate) fn remember(&mut self, message: Dropped) {
-        let is_known = self.dropped.iter().any(|it| it.node == message.node && it.id == message.id);
-        if !is_known && self.dropped.len() < REMEMBERED {
-            self.dropped.push(message);
+    pub(crate) fn has_dropped(&self) -> bool {
+        !self.dropped.is_empty()
+    }
+
+    /// Remembers whose message has found no receive.
+    pub(crate) fn remember(&mut self, dropped: Dropped) {
+        if self.dropped.len() < REMEMBERED && !self.dropped.contains(&dropped) {
+            self.dropped.push(dropped);
         }
     }
 
-    /// A message has found a receive, or will not come.
-    pub(crate) fn forget(&mut self, node: Node, id: u32) {
-        if !self.dropped.is_empty() {
-            self.dropped.retain(|it| it.node != node || it.id != id);
-        }
+    /// A message has found a receive: its sender tries the next ones by itself.
+    pub(crate) fn forget(&mut self, found: Dropped) {
+        self.dropped.retain(|dropped| *dropped != found);
     }
 
     /// Forgets all messages of a node.
     pub(crate) fn forget_all(&mut self, node: Node) {
-        self.dropped.retain(|it| it.node != node);
-    }
-
-    /// Receives that take messages of a node with that tag, as far as such messages are remembered.
-    pub(crate) fn count(&self, node: Node, tag: u32) -> usize {
-        if self.dropped.is_empty() {
-            return 0;
-        }
-        self.receives.iter().filter(|receive| receive.takes(node, tag)).count()
-    }
-
-    /// The next message of a node with that tag that is remembered, and is to come again.
-    pub(crate) fn next_of(&mut self, node: Node, tag: u32) -> Option<Dropped> {
-        let place = self.dropped.iter().position(|it| it.node == node && it.tag == tag)?;
-        Some(self.dropped.remove(place))
+        self.dropped.retain(|dropped| dropped.node != node);
     }
 
     /// Takes all receives away.
@@ -134,8 +120,7 @@ mod tests {
     #[test]
     fn a_dropped_message_is_called_by_the_first_receive_that_takes_it() {
         let mut matching = Matching::default();
-        let (first, second) =
-            (Dropped { node: 1, id: 4, tag: 7 }, Dropped { node: 2, id: 0, tag: 7 });
+        let (first, second) = (Dropped { node: 1, tag: 7 }, Dropped { node: 2, tag: 7 });
         matching.remember(first);
         matching.remember(first);
         matching.remember(second);

@@ -91,12 +91,12 @@ pub enum Body<B> {
         /// One before it with the same tag has not come.
         is_early: bool,
     },
-    /// There is a receive now for a message that had found none.
+    /// There is a receive now for messages with that tag, one of which had found none.
     Go {
         /// The sender's number.
         sender: Node,
-        /// The message.
-        id: u32,
+        /// The tag.
+        tag: u32,
     },
     /// The station is there, and asks whether the other one is.
     Hello(Hello),
@@ -268,9 +268,9 @@ impl<B: AsRef<[u8]>> Frame<B> {
                 put_sender(out, *sender, u8::from(*is_early), 0);
                 put_u32(out, *id);
             }
-            Body::Noted { sender, id } | Body::Go { sender, id } => {
+            Body::Noted { sender, id: word } | Body::Go { sender, tag: word } => {
                 put_sender(out, *sender, 0, 0);
-                put_u32(out, *id);
+                put_u32(out, *word);
             }
             Body::Hello(hello) => {
                 put_greeting(out, &hello.greeting);
@@ -337,7 +337,7 @@ impl<'a> Frame<&'a [u8]> {
                 }
                 Body::NotReady { sender, id: reader.u32()?, is_early: is_early == 1 }
             }
-            GO => Body::Go { sender: plain_sender(reader)?, id: reader.u32()? },
+            GO => Body::Go { sender: plain_sender(reader)?, tag: reader.u32()? },
             HELLO => {
                 let greeting = greeting(reader)?;
                 let (key, own_key) = (reader.u64()?, reader.u64()?);

@@ -1,5 +1,7 @@
 //! Buffers of messages that are sent.
 
+use crate::message::Divisible;
+use crate::wire::{Payload, Readable};
 use core::ops::Range;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,19 +24,25 @@ impl From<Vec<u8>> for Whole {
     }
 }
 
-impl Whole {
-    /// Bytes of the message.
-    pub(crate) fn len(&self) -> usize {
+impl Divisible for Whole {
+    type Piece = Chunk;
+
+    fn count(&self) -> usize {
         self.len
     }
 
-    pub(crate) fn chunk(&self, range: Range<usize>) -> Chunk {
+    fn piece(&self, range: Range<usize>) -> Chunk {
         Chunk { message: self.bytes.clone(), range }
     }
 
-    /// The last part of it.
-    pub(crate) fn into_chunk(self, range: Range<usize>) -> Chunk {
+    fn last_piece(self, range: Range<usize>) -> Chunk {
         Chunk { message: self.bytes, range }
+    }
+}
+
+impl From<Vec<u8>> for Chunk {
+    fn from(bytes: Vec<u8>) -> Chunk {
+        Chunk { range: 0..bytes.len(), message: Arc::new(bytes) }
     }
 }
 
@@ -48,6 +56,18 @@ pub struct Chunk {
 impl AsRef<[u8]> for Chunk {
     fn as_ref(&self) -> &[u8] {
         &self.message[self.range.clone()]
+    }
+}
+
+impl Payload for Chunk {
+    fn count(&self) -> usize {
+        self.range.len()
+    }
+}
+
+impl Readable for Chunk {
+    fn write_to(&self, room: &mut [u8]) {
+        room.copy_from_slice(self.as_ref());
     }
 }
 
@@ -120,8 +140,8 @@ mod tests {
                     Ok::<(), Infallible>(())
                 };
                 let whole = buffers.message(len, fill).unwrap();
-                prop_assert_eq!(whole.len(), len);
-                held.push_back((n as u8, whole.into_chunk(0..len)));
+                prop_assert_eq!(whole.count(), len);
+                held.push_back((n as u8, whole.last_piece(0..len)));
                 while held.len() > keeps {
                     held.pop_front();
                 }

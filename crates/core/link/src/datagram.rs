@@ -1,7 +1,7 @@
 //! Messages of an unreliable connection: whole and at most once, or not at all.
 
 use crate::message::Message;
-use crate::wire::Part;
+use crate::wire::{Part, Payload};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Messages that may be incomplete at a time; the oldest gives way.
@@ -42,7 +42,7 @@ struct Incomplete {
 
 impl Incomplete {
     /// Whether a part belongs to this message and has none of its bytes yet.
-    fn lacks<B: AsRef<[u8]>>(&self, part: &Part<B>) -> bool {
+    fn lacks<B: Payload + AsRef<[u8]>>(&self, part: &Part<B>) -> bool {
         let before = self.ranges.range(..=part.start).next_back();
         let after = self.ranges.range(part.start..).next();
         part.total as usize == self.bytes.len()
@@ -59,7 +59,11 @@ impl Datagrams {
     }
 
     /// A part of message `number`; returns the message, if it is complete for the first time now.
-    pub fn add<B: AsRef<[u8]>>(&mut self, number: u64, part: &Part<B>) -> Option<Message> {
+    pub fn add<B: Payload + AsRef<[u8]>>(
+        &mut self,
+        number: u64,
+        part: &Part<B>,
+    ) -> Option<Message> {
         let begin = self.end.saturating_sub(WINDOW);
         if number < begin || self.seen.contains(&number) || part.total > self.longest {
             return None;
@@ -99,6 +103,7 @@ impl Datagrams {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buffers::Whole;
     use crate::message::parts;
     use crate::wire::Operation;
     use proptest::prelude::*;
@@ -114,7 +119,7 @@ mod tests {
             let mut datagrams = Datagrams::new(1000);
             let mut got = BTreeSet::new();
             for (number, at) in picks {
-                let all: Vec<_> = parts(Operation::Send, None, message(number), 10).collect();
+                let all: Vec<_> = parts(Operation::Send, None, Whole::from(message(number)), 10).collect();
                 if let Some(whole) = datagrams.add(number, &all[at % all.len()]) {
                     prop_assert_eq!(whole.bytes, message(number));
                     prop_assert!(got.insert(number), "{} came twice", number);
@@ -127,7 +132,7 @@ mod tests {
     fn incomplete_messages_are_bounded() {
         let mut datagrams = Datagrams::new(1000);
         for number in 0..10_000 {
-            let first = parts(Operation::Send, None, vec![0; 20], 10).next().unwrap();
+            let first = parts(Operation::Send, None, Whole::from(vec![0; 20]), 10).next().unwrap();
             assert_eq!(datagrams.add(number, &first), None);
             assert!(datagrams.incomplete.len() <= INCOMPLETE_MAX);
         }

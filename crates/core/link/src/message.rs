@@ -1,26 +1,47 @@
 //! Messages in parts, and back again.
 
-use crate::buffers::{Chunk, Whole};
-use crate::wire::{Operation, Part};
+use crate::wire::{Operation, Part, Payload};
+use core::ops::Range;
+
+/// The bytes of a message, of which each part has a piece.
+pub trait Divisible: Sized {
+    /// What a part has of them.
+    type Piece;
+
+    /// How many there are.
+    fn count(&self) -> usize;
+
+    /// Those in a range.
+    fn piece(&self, range: Range<usize>) -> Self::Piece;
+
+    /// Those in the last range that is asked for.
+    fn last_piece(self, range: Range<usize>) -> Self::Piece;
+}
+
+/// Bytes of each part of a message of `len` bytes, none longer than `mtu` bytes: as few as can be, and all of nearly the same length. The
+/// network joins frames of one length.
+pub fn even(len: usize, mtu: usize) -> usize {
+    let count = len.div_ceil(mtu.max(1)).max(1);
+    len.div_ceil(count).max(1)
+}
 
 /// The parts of a message, none longer than `mtu` bytes. An empty message has one. A message has less than 4 GB.
-pub fn parts(
+pub fn parts<M: Divisible>(
     operation: Operation,
     immediate: Option<u32>,
-    message: impl Into<Whole>,
+    message: M,
     mtu: usize,
-) -> impl Iterator<Item = Part<Chunk>> {
-    let message = message.into();
-    let (len, mtu) = (message.len(), mtu.max(1));
+) -> impl Iterator<Item = Part<M::Piece>> {
+    let (len, mtu) = (message.count(), mtu.max(1));
     let (mut rest, mut start) = (Some(message), 0);
     core::iter::from_fn(move || {
         let end = len.min(start + mtu);
         let bytes = match rest.take()? {
-            last if end == len => last.into_chunk(start..end),
+            last if end == len => last.last_piece(start..end),
             message => {
-                let chunk = message.chunk(start..end);
+                let piece = message.piece(start..end);
                 rest = Some(message);
-                chunk
+                piece
             }
         };
         let begins = core::mem::replace(&mut start, end) as u32;
@@ -67,7 +88,7 @@ impl Assembly {
     }
 
     /// Whether a part can be the next one.
-    pub fn fits<B: AsRef<[u8]>>(&self, part: &Part<B>) -> bool {
+    pub fn fits<B: Payload + AsRef<[u8]>>(&self, part: &Part<B>) -> bool {
         let of = (part.operation, part.immediate, part.total);
         part.total <= self.longest
             && part.start as usize == self.bytes.len()
@@ -75,7 +96,7 @@ impl Assembly {
     }
 
     /// The next part; returns the message, if it was the last one. A part that does not fit is dropped.
-    pub fn add<B: AsRef<[u8]>>(&mut self, part: &Part<B>) -> Option<Message> {
+    pub fn add<B: Payload + AsRef<[u8]>>(&mut self, part: &Part<B>) -> Option<Message> {
         if !self.fits(part) {
             return None;
         }
@@ -96,13 +117,22 @@ impl Assembly {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buffers::Whole;
     use proptest::prelude::*;
 
     proptest! {
         #[test]
+        fn even_parts_are_no_more_than_there_must_be(len in 0usize..100_000, mtu in 1usize..70_000) {
+            let part = even(len, mtu);
+            prop_assert!(part <= mtu && len.div_ceil(part) <= len.div_ceil(mtu));
+            let short = len.div_ceil(part) * part - len;
+            prop_assert!(short < len.div_ceil(mtu).max(1));
+        }
+
+        #[test]
         fn parts_make_the_message_again(message: Vec<u8>, mtu in 1usize..50) {
             let mut assembly = Assembly::new(10_000);
-            let all: Vec<_> = parts(Operation::Send, Some(7), message.clone(), mtu).collect();
+            let all: Vec<_> = parts(Operation::Send, Some(7), Whole::from(message.clone()), mtu).collect();
             prop_assert!(all.iter().all(|part| part.bytes.as_ref().len() <= mtu));
             let last = all.len() - 1;
             for (i, part) in all.iter().enumerate() {

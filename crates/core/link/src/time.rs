@@ -36,6 +36,17 @@ impl Time {
         Time(self.0.saturating_add(nanos))
     }
 
+    /// The moment so many nanoseconds later; at most the last one that there is.
+    #[must_use]
+    pub const fn plus(self, nanos: u64) -> Time {
+        Time(self.0.saturating_add(nanos))
+    }
+
+    /// Nanoseconds after `earlier`; zero if it is before.
+    pub const fn nanos_since(self, earlier: Time) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
     /// How long after `earlier` it is; zero if it is before.
     pub fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

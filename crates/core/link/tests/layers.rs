@@ -2,10 +2,10 @@
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
-    &["buffers", "checksum", "sequence", "time"],
+    &["checksum", "sequence", "time"],
     &["wire"],
-    &["stream"],
-    &["message"],
+    &["message", "stream"],
+    &["buffers"],
     // The two ways of using it.
     &["channel", "datagram"],
 ];

@@ -2,6 +2,7 @@
 
 use crate::pins::Pins;
 use crate::recent::Recent;
+use crate::source::{Source, View};
 use smallvec::SmallVec;
 use via::memory::{MemoryTable, Region};
 use via::queue::Outcome;
@@ -129,6 +130,49 @@ impl Access<'_> {
             rest = later;
         }
         Ok(())
+    }
+
+    /// Where the bytes of data segments are, if all are in one that the VI may use; `None` if they have to be gathered.
+    ///
+    /// # Errors
+    /// [`Status::PROTECTION_ERROR`].
+    pub(crate) fn lend(&self, data: &[DataSegment]) -> Result<Option<DataSegment>, Status> {
+        let mut used = data.iter().filter(|segment| segment.length > 0);
+        let (Some(one), None, false) = (used.next(), used.next(), self.pins.is_on()) else {
+            return Ok(None);
+        };
+        self.segment(one, |_, _| ()).map(|()| Some(*one))
+    }
+
+    /// Does something with bytes that are to be sent.
+    ///
+    /// # Errors
+    /// [`Status::PROTECTION_ERROR`]: the VI may not use their memory any more.
+    pub(crate) fn view(
+        &self,
+        source: &Source,
+        use_it: impl FnOnce(View<'_>),
+    ) -> Result<(), Status> {
+        match source {
+            Source::Copied(chunk) => {
+                use_it(View::Copied(chunk));
+                Ok(())
+            }
+            Source::Lent(segment) => self.segment(segment, |memory, at| {
+                use_it(View::Lent(memory, at, segment.length as usize));
+            }),
+        }
+    }
+
+    /// Copies bytes that are to be sent, which the program may change or free from then on.
+    pub(crate) fn keep(&self, source: &mut Source) {
+        if let Source::Lent(segment) = source {
+            let mut bytes = vec![0; segment.length as usize];
+            // What cannot be read cannot be sent either.
+            if self.gather(&[*segment], &mut bytes).is_ok() {
+                *source = Source::Copied(bytes.into());
+            }
+        }
     }
 
     /// Whether the VI may use all of the segments.

@@ -56,7 +56,7 @@ impl<M: Medium> World<M> {
         if self.is_gone { Err(GONE) } else { Ok(()) }
     }
 
-    fn packet(&mut self, from: M::Node, at: M::Node, packet: Packet<&[u8]>) {
+    pub(crate) fn packet(&mut self, from: M::Node, at: M::Node, packet: Packet<&[u8]>) {
         match packet {
             Packet::Stream { to, from: peer, sending, ack, item } => {
                 self.stream_packet(at, from, to, peer, (sending, ack, item));

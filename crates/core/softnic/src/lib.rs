@@ -15,7 +15,8 @@
 //! - `engine`: what VIs, connections and completion queues do; `meeting`: how VIs find each other; `events`: frames and
 //!   timers, to whatever they concern;
 //! - `path_mtu`: how long frames to a peer may be;
-//! - `card`, `access`, `recent`, `pins`: a NIC's memory; from a descriptor to memory, and whose pages that is;
+//! - `card`, `access`, `recent`, `pins`: a NIC's memory; from a descriptor to memory, and whose pages that is; `source`: bytes
+//!   that are sent from there;
 //! - `nic`, `vi`, `connection`, `cq`: what a program holds in its hands.
 //!
 //! `tests/layers.rs` says which module may import which. `engine` and `meeting` call each other through methods of the
@@ -46,6 +47,7 @@ mod nic;
 mod path_mtu;
 mod pins;
 mod recent;
+mod source;
 mod table;
 mod vi;
 mod world;

@@ -3,7 +3,7 @@
 use crate::ids::ViId;
 use core::fmt::Debug;
 use sovia_link::Time;
-use sovia_link::wire::{EndId, Packet};
+use sovia_link::wire::{EndId, Packet, Readable};
 use std::time::Instant;
 use via::NetAddress;
 
@@ -17,7 +17,7 @@ pub trait Medium: Debug + Send + 'static {
     fn now(&self) -> Time;
 
     /// Sends a packet from a node of this world. It may be lost.
-    fn send<B: AsRef<[u8]>>(&mut self, from: Self::Node, to: Self::Node, packet: &Packet<B>);
+    fn send<B: Readable>(&mut self, from: Self::Node, to: Self::Node, packet: &Packet<B>);
 
     /// Sets a timer, which goes off at that time, or soon if that is past.
     fn set_timer(&mut self, at: Time, timer: Timer);

@@ -102,7 +102,10 @@ impl<D: Driver> Nic for SoftNic<D> {
 
     fn deregister_mem(&self, handle: MemHandle) -> Result<(), MemError> {
         // Memory is used under the world's lock only: nothing uses it when we have it.
-        let region = self.driver.with(|_| self.nic.table.deregister(handle))?;
+        let region = self.driver.with(|world| {
+            world.keep_region(&self.nic, handle);
+            self.nic.table.deregister(handle)
+        })?;
         self.nic.pins.deregistered(handle);
         self.driver.deregistered(region.memory());
         Ok(())
@@ -118,7 +121,11 @@ impl<D: Driver> Nic for SoftNic<D> {
         handle: MemHandle,
         attributes: MemAttributes,
     ) -> Result<(), MemError> {
-        self.driver.with(|_| self.nic.table.set_attributes(handle, attributes).map(drop))
+        self.driver.with(|world| {
+            // Whether a VI may send from it has been asked before.
+            world.keep_region(&self.nic, handle);
+            self.nic.table.set_attributes(handle, attributes).map(drop)
+        })
     }
 
     fn create_cq(&self, entries: u32, context: u64) -> Result<SoftCq<D>, CqError> {

@@ -53,7 +53,7 @@ impl Pins {
         self.on.store(true, Ordering::Release);
     }
 
-    fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.on.load(Ordering::Acquire)
     }
 

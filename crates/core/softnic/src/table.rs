@@ -64,6 +64,10 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
         self.places.keys().copied()
     }
 
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut V> {
+        self.things.iter_mut().flatten().map(|(_, thing)| thing)
+    }
+
     /// Adds a thing, in place of one of that name.
     pub(crate) fn insert(&mut self, name: K, thing: V) {
         self.remove(&name);

@@ -94,6 +94,13 @@ impl<R, M> Matcher<R, M> {
         }
     }
 
+    /// Posts a receive while no [`messages`](Self::messages) are kept.
+    #[inline(always)]
+    pub fn wait(&mut self, pattern: Pattern, receive: R) {
+        debug_assert_eq!(self.messages(), 0);
+        self.receives.push((pattern, receive));
+    }
+
     /// The receive that takes a message that has arrived. If there is none the caller is to [`keep`](Self::keep) the
     /// message before anything else is asked of the matcher.
     #[inline]

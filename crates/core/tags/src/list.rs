@@ -27,32 +27,35 @@ impl<T> Default for List<T> {
 }
 
 impl<T> List<T> {
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// Adds an element at the end.
+    #[inline(always)]
     pub(crate) fn push(&mut self, value: T) {
-        let node = Node { value: Some(value), previous: self.last, next: NONE };
-        let at = match self.nodes.get_mut(self.free as usize) {
-            Some(free) => {
-                let at = self.free;
-                self.free = free.next;
-                *free = node;
-                at
-            }
-            None => {
-                let at = u32::try_from(self.nodes.len()).expect("fewer than 2^32 elements");
-                self.nodes.push(node);
-                at
-            }
-        };
-        match self.nodes.get_mut(self.last as usize) {
+        if self.free == NONE {
+            self.grow();
+        }
+        let at = self.free;
+        let last = core::mem::replace(&mut self.last, at);
+        let node = &mut self.nodes[at as usize];
+        self.free = node.next;
+        (node.previous, node.next) = (last, NONE);
+        node.value = Some(value);
+        match self.nodes.get_mut(last as usize) {
             Some(last) => last.next = at,
             None => self.first = at,
         }
-        self.last = at;
         self.len += 1;
+    }
+
+    /// Makes a free node.
+    #[cold]
+    fn grow(&mut self) {
+        self.free = u32::try_from(self.nodes.len()).expect("fewer than 2^32 elements");
+        self.nodes.push(Node { value: None, previous: NONE, next: NONE });
     }
 
     /// The first element of which `which` holds.

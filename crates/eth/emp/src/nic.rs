@@ -29,8 +29,6 @@ pub(crate) enum Own {
     Awake,
     /// It sleeps on the port's descriptors, until then (nanoseconds).
     Watches(Option<u64>),
-    /// It sleeps until it is called, or for a while, since calls do its work.
-    Naps,
 }
 
 pub(crate) struct Nic {
@@ -207,6 +205,17 @@ impl Nic {
             self.close(array);
         }
         came + self.ways.local.len()
+    }
+
+    /// Takes what has been posted, and does what is due; whether there was anything, as a number of frames.
+    pub(crate) fn take_posts(&mut self, array: &Array) -> usize {
+        let has_posts = self.has_posts(array);
+        if has_posts {
+            let now = Time::from_nanos(clock::now_ns());
+            self.with(array, now, Engine::poll);
+            self.flush();
+        }
+        usize::from(has_posts)
     }
 
     /// Acknowledges what has come.

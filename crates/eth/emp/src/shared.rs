@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use sovia_emp::{Array, Host, Node};
 use sovia_port::watch::{Bell, Kick};
 use sovia_sys::{call, futex};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -25,6 +25,8 @@ pub(crate) struct Shared {
     bell: Bell,
     /// With [`Mode::Thread`]: the NIC's thread is about to sleep, or sleeps.
     sleeps: AtomicBool,
+    /// A message of a peer has found no receive.
+    misses_receives: AtomicBool,
     /// Sends and receives that have ended. Threads that wait for one sleep on it.
     ended: AtomicU32,
     /// How many those are.
@@ -46,6 +48,7 @@ impl Shared {
             kick: Kick::new()?,
             bell: Bell::default(),
             sleeps: AtomicBool::new(false),
+            misses_receives: AtomicBool::new(false),
             ended: AtomicU32::new(0),
             waiters: AtomicU32::new(0),
             is_closing: AtomicBool::new(false),
@@ -59,6 +62,15 @@ impl Shared {
 
     pub(crate) fn nic(&self) -> MutexGuard<'_, Nic> {
         self.nic.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The NIC, unless another thread has it.
+    pub(crate) fn nic_if_free(&self) -> Option<MutexGuard<'_, Nic>> {
+        match self.nic.try_lock() {
+            Ok(nic) => Some(nic),
+            Err(TryLockError::Poisoned(nic)) => Some(nic.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// The NIC, for a call of the program's beside a NIC's thread that is hardly ever without the lock.
@@ -97,7 +109,7 @@ impl Shared {
     /// Drives the NIC, whose lock the caller has, and wakes threads that wait for what has ended.
     pub(crate) fn drive_held(&self, nic: &mut Nic) -> usize {
         let before = nic.engine.counters().ended;
-        let came = nic.drive(&self.array);
+        let came = self.drive_and_say(nic);
         self.tell(nic.engine.counters().ended.wrapping_sub(before) as u32);
         came
     }
@@ -108,6 +120,22 @@ impl Shared {
         let before = nic.engine.counters().ended;
         nic.give_up(&self.array, node);
         self.tell(nic.engine.counters().ended.wrapping_sub(before) as u32);
+    }
+
+    /// Drives the NIC, and says whether it misses receives.
+    fn drive_and_say(&self, nic: &mut Nic) -> usize {
+        let came = nic.drive(&self.array);
+        let misses = nic.engine.misses_receives();
+        // SYNC: the lock's owner alone writes it.
+        if misses != self.misses_receives.load(Ordering::Relaxed) {
+            self.misses_receives.store(misses, Ordering::Relaxed);
+            if misses {
+                fence(Ordering::SeqCst);
+                // A receive that was posted meanwhile is seen here, or its thread sees the word.
+                return came + nic.take_posts(&self.array);
+            }
+        }
+        came
     }
 
     /// So many sends and receives have ended.
@@ -149,7 +177,17 @@ impl Shared {
         self.waiters.load(Ordering::SeqCst) > 0
     }
 
-    /// Something has been posted.
+    /// A receive has been posted. It is taken with the next frame, unless a peer waits for it.
+    pub(crate) fn posted_receive(&self) {
+        // Either the NIC takes the post after it has said that it misses receives, or this sees that it has said so.
+        fence(Ordering::SeqCst);
+        // SYNC: behind the fence.
+        if self.misses_receives.load(Ordering::Relaxed) {
+            self.posted();
+        }
+    }
+
+    /// Something has been posted that the NIC is to do at once.
     pub(crate) fn posted(&self) {
         match self.mode {
             Mode::Calls => {
@@ -191,11 +229,8 @@ impl Shared {
     }
 
     /// The NIC's thread sleeps while calls do its work.
-    pub(crate) fn nap(&self, mut nic: MutexGuard<'_, Nic>, heard: u32, nanos: u64) {
-        nic.own = Own::Naps;
-        drop(nic);
+    pub(crate) fn nap(&self, heard: u32, nanos: u64) {
         self.bell.sleep(heard, Some(nanos));
-        self.nic().own = Own::Awake;
     }
 
     /// The NIC's thread is to end.

@@ -149,24 +149,7 @@ impl Station {
         pieces: &[Piece],
     ) -> Result<Handle, PostError> {
         let posted = self.shared.host().post_receive(&self.shared.array, from, tag, pieces);
-        posted.inspect(|_| self.shared.posted())
-    }
-
-    /// As [`Station::post_receive`], but the NIC takes the receive only when it next works, for a frame or for another post: for
-    /// those that post many, and have others posted.
-    ///
-    /// # Errors
-    /// As [`Station::post_send`].
-    ///
-    /// # Safety
-    /// As [`Station::post_receive`].
-    pub unsafe fn add_receive(
-        &self,
-        from: Option<Node>,
-        tag: Option<u32>,
-        pieces: &[Piece],
-    ) -> Result<Handle, PostError> {
-        self.shared.host().post_receive(&self.shared.array, from, tag, pieces)
+        posted.inspect(|_| self.shared.posted_receive())
     }
 
     /// Ends all that is under way with a peer, as if it did not answer. Receives that have met no message stay.

@@ -7,8 +7,8 @@ use sovia_sys::{call, clock};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// While calls do its work, it looks in so often, in nanoseconds.
-const NAP_NS: u64 = 2_000_000;
+/// While calls do its work, it looks in so often, in nanoseconds: a program that stops calling is not to look dead to its peers.
+const NAP_NS: u64 = 200_000;
 /// A program that has looked so often since this thread did is spinning.
 const SPINNING: u64 = 16;
 
@@ -65,7 +65,11 @@ fn drive_between(shared: &Shared) {
     let mut driven = 0;
     while !is_closing(shared) {
         let heard = shared.heard();
-        let mut nic = shared.nic();
+        // A call that has the NIC does what there is.
+        let Some(mut nic) = shared.nic_if_free() else {
+            shared.nap(heard, NAP_NS);
+            continue;
+        };
         while shared.drive_held(&mut nic) > 0 {}
         nic.acknowledge(&shared.array);
         let looks = nic.driven.wrapping_sub(driven);
@@ -73,7 +77,8 @@ fn drive_between(shared: &Shared) {
         if looks >= SPINNING && !shared.has_sleepers() {
             // No thread sleeps on the descriptors, which would tell.
             nic.woken(true);
-            shared.nap(nic, heard, NAP_NS);
+            drop(nic);
+            shared.nap(heard, NAP_NS);
         } else {
             shared.watch(nic);
         }

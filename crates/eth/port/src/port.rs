@@ -44,6 +44,18 @@ pub trait Port {
     /// [`Error`].
     fn receive(&mut self, take: &mut dyn FnMut(&Address, &[u8])) -> Result<usize, Error>;
 
+    /// As [`receive`](Port::receive), for an owner that takes together what the network has joined: frames one behind the other, each
+    /// of the length that is told, but for the last one, which may be shorter.
+    ///
+    /// # Errors
+    /// [`Error`].
+    fn receive_joined(
+        &mut self,
+        take: &mut dyn FnMut(&Address, &[u8], usize),
+    ) -> Result<usize, Error> {
+        self.receive(&mut |from, frame| take(from, frame, frame.len()))
+    }
+
     /// The owner has slept on the descriptors, and knows of no frame where it is: the next [`receive`](Port::receive) looks
     /// everywhere.
     fn slept(&mut self) {}
@@ -101,6 +113,13 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn receive(&mut self, take: &mut dyn FnMut(&Address, &[u8])) -> Result<usize, Error> {
         (**self).receive(take)
+    }
+
+    fn receive_joined(
+        &mut self,
+        take: &mut dyn FnMut(&Address, &[u8], usize),
+    ) -> Result<usize, Error> {
+        (**self).receive_joined(take)
     }
 
     fn slept(&mut self) {

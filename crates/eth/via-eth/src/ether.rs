@@ -5,7 +5,7 @@ use core::cell::Cell;
 use core::cmp::Reverse;
 use core::fmt;
 use sovia_link::Time;
-use sovia_link::wire::{Checksum, EndId, Packet};
+use sovia_link::wire::{Checksum, EndId, Packet, Readable};
 use sovia_port::udp::Udp;
 use sovia_port::{Address, Descriptors, Error, Port};
 use sovia_softnic::{Medium, Timer};
@@ -24,6 +24,8 @@ pub struct Ether {
     has_failed: bool,
     /// It never works again.
     is_gone: bool,
+    /// Bytes of a frame to another station of UDP, which stay as they are. Connections begin while the port is away as well.
+    frame_max: usize,
     /// The first bits of ends' names, where others have the same address.
     prefix: Option<u16>,
     /// The kernel had no room for all frames.
@@ -43,13 +45,29 @@ pub struct Ether {
     spare: Vec<Vec<u8>>,
     /// How often the timers were not looked at in a row.
     unlooked: u32,
+    /// Where the last frame went, and its length.
+    last: (Address, usize),
 }
 
 /// Buffers that are kept.
 const SPARE: usize = 64;
+/// Of a frame no more than one in so many bytes is padding.
+const PADDING_PART: usize = 16;
 /// A thread that finds nothing looks at the clock for the timers' sake so seldom: asking the time takes as long as looking for
 /// frames.
 const UNLOOKED: u32 = 16;
+
+/// The length of the frame at the beginning of `room` with padding, by which it becomes as long as the last one where little is missing:
+/// frames of one length travel together.
+fn padded(room: &mut [u8], len: usize, last: usize) -> usize {
+    match room.get_mut(len..last) {
+        Some(padding) if padding.len() <= last / PADDING_PART => {
+            padding.fill(0);
+            last
+        }
+        _ => len,
+    }
+}
 
 impl fmt::Debug for Ether {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -61,6 +79,7 @@ impl Ether {
     pub(crate) fn new(port: Box<dyn Port + Send>, address: Address, checksum: Checksum) -> Ether {
         Ether {
             descriptors: port.descriptors(),
+            frame_max: port.frame_max(),
             prefix: port.prefix(),
             port: Some(port),
             address,
@@ -76,6 +95,7 @@ impl Ether {
             listening: Listening::default(),
             spare: Vec::new(),
             unlooked: 0,
+            last: (address, 0),
         }
     }
 
@@ -156,9 +176,18 @@ impl Ether {
         self.has_failed = self.is_gone || health.is_err();
     }
 
-    /// Where the port's buffer is full, the kernel may have room.
-    fn make_room(&mut self) {
-        if self.port.as_mut().is_some_and(|port| port.slot().is_none()) {
+    /// Has `write` write a frame to the port's slot, and commits as many bytes as it says. One for which there is no room is lost, as any
+    /// frame may be.
+    fn put_by(&mut self, to: &Address, mut write: impl FnMut(&mut [u8]) -> Option<usize>) {
+        for _ in 0..2 {
+            let Some(port) = &mut self.port else { return };
+            if let Some(room) = port.slot() {
+                if let Some(len) = write(room) {
+                    let _ = port.commit(len, to);
+                }
+                return;
+            }
+            // The port's buffer is full, and the kernel may have room.
             self.flush();
         }
     }
@@ -170,14 +199,12 @@ impl Ether {
         }
     }
 
-    /// Hands a frame to the port. One for which there is no room is lost, as any frame may be.
+    /// Hands a frame to the port.
     fn put(&mut self, to: &Address, frame: &[u8]) {
-        self.make_room();
-        let Some(port) = &mut self.port else { return };
-        if let Some(room) = port.slot().and_then(|slot| slot.get_mut(..frame.len())) {
-            room.copy_from_slice(frame);
-            let _ = port.commit(frame.len(), to);
-        }
+        self.put_by(to, |room| {
+            room.get_mut(..frame.len())?.copy_from_slice(frame);
+            Some(frame.len())
+        });
     }
 
     /// Sends what has been committed.
@@ -244,20 +271,21 @@ impl Medium for Ether {
         })
     }
 
-    fn send<B: AsRef<[u8]>>(&mut self, _from: Address, to: Address, packet: &Packet<B>) {
+    fn send<B: Readable>(&mut self, _from: Address, to: Address, packet: &Packet<B>) {
         if (to != self.address || self.prefix.is_some()) && self.port.is_some() {
             // Frames that go together may pass where one alone does not: the next device cuts them, or none does.
             let is_alone = matches!(packet, Packet::Probe { .. });
             if is_alone {
                 self.flush();
             }
-            self.make_room();
-            // One for which there is no room is lost, as any frame may be.
-            let Some(port) = &mut self.port else { return };
-            let len = port.slot().and_then(|room| packet.emit_into_for(room, self.checksum));
-            if let Some(len) = len {
-                let _ = port.commit(len, &to);
-            }
+            let (checksum, last) = (self.checksum, if to == self.last.0 { self.last.1 } else { 0 });
+            let mut written = 0;
+            self.put_by(&to, |room| {
+                let len = packet.emit_into_for(room, checksum)?;
+                written = padded(room, len, last);
+                Some(written)
+            });
+            self.last = (to, written);
             if is_alone {
                 self.flush();
             }
@@ -273,11 +301,10 @@ impl Medium for Ether {
     }
 
     fn frame_max(&self, to: Address) -> Option<u32> {
-        let port = self.port.as_ref()?;
         match to {
             Address::Udp(peer) => {
                 let path = Udp::frame_max_to(&peer).ok()?;
-                u32::try_from(path.min(port.frame_max())).ok()
+                u32::try_from(path.min(self.frame_max)).ok()
             }
             Address::Mac(_) => None,
         }

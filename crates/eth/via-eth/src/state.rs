@@ -71,7 +71,9 @@ impl State {
             && let Some(mut port) = world.medium_mut().take_port()
         {
             let at = world.medium().address();
-            let received = port.receive(&mut |from, frame| world.frame(*from, at, frame));
+            let received = port.receive_joined(&mut |from, bytes, segment| {
+                world.frames(*from, at, bytes, segment);
+            });
             world.medium_mut().put_port(port);
             came = world.medium_mut().came(received).unwrap_or(0);
         }

@@ -109,7 +109,7 @@ impl Far {
         let mut receives = VecDeque::with_capacity(RECEIVES);
         for room in spare.drain(..RECEIVES) {
             // SAFETY: the room is the NIC's until the receive has ended, or the station is dropped, which is before the rooms are.
-            let posted = unsafe { station.add_receive(None, Some(EAGER), &[rooms.whole(&room)]) };
+            let posted = unsafe { station.post_receive(None, Some(EAGER), &[rooms.whole(&room)]) };
             receives.push_back((posted.map_err(|_| Error::NO_MEMORY)?, room));
         }
         let mut probed = Vec::with_capacity(PROBED);
@@ -247,7 +247,7 @@ impl Far {
     fn receive_into(&mut self, room: Room) {
         let piece = self.rooms.whole(&room);
         // SAFETY: as in `open`.
-        match unsafe { self.station.add_receive(None, Some(EAGER), &[piece]) } {
+        match unsafe { self.station.post_receive(None, Some(EAGER), &[piece]) } {
             Ok(handle) => self.receives.push_back((handle, room)),
             // Descriptors are divided so that there is one for it.
             Err(error) => debug_assert!(false, "{error:?}"),
@@ -395,7 +395,7 @@ impl Far {
             if let Ok(Some(_)) = self.station.outcome(self.probed[at]) {
                 self.found = self.found.wrapping_add(1);
                 // SAFETY: there is no memory in it.
-                if let Ok(handle) = unsafe { self.station.add_receive(None, Some(PROBE), &[]) } {
+                if let Ok(handle) = unsafe { self.station.post_receive(None, Some(PROBE), &[]) } {
                     self.probed[at] = handle;
                 }
             }

@@ -1,14 +1,14 @@
 //! Progress: what has arrived is taken in.
 
 use super::receive::{Kept, Met};
-use super::{Common, Endpoint, IDLE, LOOKS};
+use super::{Common, Endpoint, IDLE, IDLE_LOOKS, LOOKS};
 use crate::error::Error;
 use crate::shm::{Body, Damaged, Head, WORDS_MAX};
 use crate::wire::{
     ATOMIC, BYTES, DONE, ENOUGH, GRANT, KIND, NEED, PLAIN, PLAIN_LONG, READ, TAGGED, TAGGED_LONG,
     WITH_DATA, WITH_ID, WRITE, WRITE_LONG, pieces_of,
 };
-use sovia_sys::call;
+use sovia_sys::{cache, call};
 use sovia_tags::Label;
 
 /// Messages that are taken from one peer before it is another's turn.
@@ -16,10 +16,22 @@ const BATCH: usize = 64;
 
 impl Endpoint {
     /// Takes in what has arrived, and sends what has been waiting for room.
-    #[inline]
+    #[inline(always)]
     pub fn progress(&mut self, common: &mut Common) {
         self.looks = self.looks.wrapping_add(1);
-        if self.looks.is_multiple_of(LOOKS) {
+        self.idle = self.idle.wrapping_add(1);
+        // As a rule there is nothing, and the sooner that is known, the sooner is the next look.
+        let is_due = self.idle % IDLE_LOOKS == IDLE_LOOKS - 1 || self.looks.is_multiple_of(LOOKS);
+        let is_busy = !self.stuck.is_empty() || !self.pulls.is_empty();
+        if is_due || is_busy || self.inlets.iter().any(|inlet| inlet.reader.has_news()) {
+            self.take_in(common);
+        } else {
+            cache::look_in_turn();
+        }
+    }
+
+    fn take_in(&mut self, common: &mut Common) {
+        if self.looks.is_multiple_of(LOOKS) || self.idle % IDLE_LOOKS == IDLE_LOOKS - 1 {
             self.look_around(common);
             if self.idle > IDLE {
                 call::sched_yield();
@@ -38,7 +50,10 @@ impl Endpoint {
         let mut inlets = core::mem::take(&mut self.inlets);
         let mut damaged = None;
         for inlet in &mut inlets {
-            for _ in 0..BATCH {
+            for i in 0..BATCH {
+                if i > 0 {
+                    inlet.reader.expect_more();
+                }
                 let taken = match inlet.reader.peek() {
                     Ok(None) => break,
                     Ok(Some((head, body))) => {
@@ -57,7 +72,9 @@ impl Endpoint {
             }
         }
         self.inlets = inlets;
-        self.idle = if found { 0 } else { self.idle.saturating_add(1) };
+        if found {
+            self.idle = 0;
+        }
         if !self.pulls.is_empty() {
             self.pull_on(common);
         }

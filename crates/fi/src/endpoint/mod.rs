@@ -117,7 +117,9 @@ struct Inlet {
 
 const NO_PEER: u32 = u32::MAX;
 /// Looks for messages for each look at the station, which takes a system call.
-const LOOKS: u32 = 128;
+const LOOKS: u32 = 4096;
+/// The same, while all are in vain.
+const IDLE_LOOKS: u32 = 256;
 /// Looks in vain after which the processor is offered to other threads, at each look at the station.
 const IDLE: u32 = 2048;
 

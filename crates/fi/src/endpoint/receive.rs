@@ -145,8 +145,30 @@ impl Endpoint {
     ///
     /// # Errors
     /// [`Error::INVALID`] if it names a source that the address vector does not have.
+    #[inline(always)]
     pub fn receive(&mut self, common: &mut Common, post: Post) -> Result<(), Error> {
-        let source = post.source.map(|number| self.peer_of(common, number)).transpose()?;
+        let source = match post.source {
+            Some(number) => Some(self.peer_of(common, number)?),
+            None => None,
+        };
+        let is_gone = source.is_some_and(|peer| self.peers[peer as usize].is_gone);
+        let matcher = if post.tagged { &mut self.tagged } else { &mut self.plain };
+        if post.multi || is_gone || matcher.messages() > 0 {
+            return self.receive_slowly(common, post, source);
+        }
+        // Each word is written to its place at once: see `completion`.
+        let Post { buffer, context, tell, tag, ignore, .. } = post;
+        let receive = Receive { context, buffer, tell, used: None, is_last: false };
+        matcher.wait(Pattern { source, tag, ignore }, receive);
+        Ok(())
+    }
+
+    fn receive_slowly(
+        &mut self,
+        common: &mut Common,
+        post: Post,
+        source: Option<u32>,
+    ) -> Result<(), Error> {
         let Post { buffer, context, tell, tagged, tag, ignore, multi, .. } = post;
         let pattern = Pattern { source, tag, ignore };
         let used = multi.then_some(0);
@@ -198,11 +220,12 @@ impl Endpoint {
         if long { usize::MAX } else { self.min_multi_receive }
     }
 
-    /// Asks about messages that no receive awaits. The answer is a completion, or the failure [`Error::NO_MESSAGE`].
+    /// Asks about messages that no receive awaits, those that have just arrived among them. The answer is a completion, or the failure [`Error::NO_MESSAGE`].
     ///
     /// # Errors
     /// As for [`Endpoint::receive`].
     pub fn probe(&mut self, common: &mut Common, post: &Post, probe: Probe) -> Result<(), Error> {
+        self.progress(common);
         let source = post.source.map(|number| self.peer_of(common, number)).transpose()?;
         let pattern = Pattern { source, tag: post.tag, ignore: post.ignore };
         let blank = Receive {

@@ -57,7 +57,7 @@ impl Remote {
 }
 
 impl Endpoint {
-    /// Writes to a peer's memory. Up to [`EAGER_MAX`] bytes are the endpoint's own when this returns.
+    /// Writes to a peer's memory. Up to [`EAGER_MAX`](crate::EAGER_MAX) bytes are the endpoint's own when this returns.
     ///
     /// # Errors
     /// [`Error::AGAIN`] if there is no room now; what is wrong with the peer.

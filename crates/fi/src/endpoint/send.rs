@@ -29,7 +29,7 @@ pub struct Send {
 }
 
 impl Endpoint {
-    /// Sends a message. Up to [`EAGER_MAX`] bytes are the endpoint's own when this returns.
+    /// Sends a message. Up to [`EAGER_MAX`](crate::EAGER_MAX) bytes are the endpoint's own when this returns.
     ///
     /// # Errors
     /// [`Error::AGAIN`] if there is no room now; what is wrong with the receiver.

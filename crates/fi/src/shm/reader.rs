@@ -4,7 +4,6 @@ use super::segment::{Head, INLINE, POOL, SLOTS, Segment, WORDS, place};
 use super::{Damaged, MESSAGE_MAX};
 use crate::memory::Buffer;
 use sovia_signal::access;
-use sovia_sys::cache;
 
 /// Given back at the latest when so many messages or bytes have been read.
 const MESSAGES: u32 = SLOTS / 8;
@@ -38,6 +37,14 @@ impl Reader {
         Reader { segment, next: 0, pool: 0, returned: 0, released: 0 }
     }
 
+    /// Whether the slot of the next message has changed.
+    #[inline(always)]
+    pub(crate) fn has_news(&self) -> bool {
+        let (number, _) = self.segment.slot(self.next).head();
+        let before = self.next.wrapping_add(1).wrapping_sub(SLOTS);
+        number != before && (number != 0 || self.next >= SLOTS)
+    }
+
     /// The message that is next, if it is there. It is the same one until [`Reader::release`].
     ///
     /// # Errors
@@ -51,10 +58,7 @@ impl Reader {
             // The message of the lap before is still there, or nothing in the first lap.
             let before = expected.wrapping_sub(SLOTS);
             return match number == before || number == 0 && self.next < SLOTS {
-                true => {
-                    cache::look_in_turn();
-                    Ok(None)
-                }
+                true => Ok(None),
                 false => Err(Damaged("a slot with another number")),
             };
         }
@@ -68,6 +72,12 @@ impl Reader {
             self.segment.pool(start).cast_const()
         });
         Ok(Some((head, Body { words, pool, len, segment: core::marker::PhantomData })))
+    }
+
+    /// There was a message, so there may be more: fetches the line behind the next one.
+    #[inline(always)]
+    pub(crate) fn expect_more(&self) {
+        self.segment.slot(self.next.wrapping_add(1)).will_be_read();
     }
 
     /// Is done with that message.

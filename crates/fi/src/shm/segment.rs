@@ -81,6 +81,12 @@ impl Slot {
         (head, words)
     }
 
+    /// Its line is fetched, to be read soon.
+    #[inline(always)]
+    pub(super) fn will_be_read(&self) {
+        cache::will_read(core::ptr::from_ref(self).cast());
+    }
+
     /// Its line is fetched, to be written soon.
     #[inline(always)]
     pub(super) fn will_be_written(&self) {
@@ -120,14 +126,23 @@ impl Credit {
 
 /// A mapped segment.
 #[derive(Debug, Clone)]
-pub(super) struct Segment(Arc<Mapping>);
+pub(super) struct Segment {
+    /// Where it begins: one step less to each message.
+    base: *mut u8,
+    _mapping: Arc<Mapping>,
+}
+
+// SAFETY: as for the mapping, which it keeps.
+unsafe impl Send for Segment {}
+// SAFETY: likewise.
+unsafe impl Sync for Segment {}
 
 impl Segment {
     /// A new one; the descriptor is for the reader.
     pub(super) fn create() -> Result<(Segment, Fd)> {
         let fd = mapping::sealed_memory(c"sovia-fi", SEGMENT as u64)?;
         let mapping = Mapping::shared(fd.raw(), SEGMENT)?;
-        Ok((Segment(Arc::new(mapping)), fd))
+        Ok((Segment::of(mapping), fd))
     }
 
     /// One that the writer has sent; `None` if it is no such memory.
@@ -135,21 +150,25 @@ impl Segment {
         if !mapping::is_sealed_memory(fd.raw(), SEGMENT as u64) {
             return None;
         }
-        Some(Segment(Arc::new(Mapping::shared(fd.raw(), SEGMENT).ok()?)))
+        Some(Segment::of(Mapping::shared(fd.raw(), SEGMENT).ok()?))
+    }
+
+    fn of(mapping: Mapping) -> Segment {
+        Segment { base: mapping.base(), _mapping: Arc::new(mapping) }
     }
 
     #[inline]
     pub(super) fn credit(&self) -> &Credit {
         // SAFETY: it lies in the mapping's first page and consists of atomics, for which all bytes are valid and
         // concurrent writes are no race.
-        unsafe { &*self.0.base().cast::<Credit>() }
+        unsafe { &*self.base.cast::<Credit>() }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn slot(&self, n: u32) -> &Slot {
         let at = SLOTS_AT + (n % SLOTS) as usize * size_of::<Slot>();
         // SAFETY: as above; the index is bounded.
-        unsafe { &*self.0.base().add(at).cast::<Slot>() }
+        unsafe { &*self.base.add(at).cast::<Slot>() }
     }
 
     /// The pool's byte at that position; [`place`] says which positions are followed by how many bytes.
@@ -157,7 +176,7 @@ impl Segment {
     pub(super) fn pool(&self, position: u64) -> *mut u8 {
         let at = POOL_AT + (position % POOL as u64) as usize;
         // SAFETY: less than the mapping's length.
-        unsafe { self.0.base().add(at) }
+        unsafe { self.base.add(at) }
     }
 }
 

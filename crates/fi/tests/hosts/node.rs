@@ -1,7 +1,7 @@
 //! Endpoints that reach each other as if they were in two hosts.
 
 use core::cell::UnsafeCell;
-use sovia_fi::completion::{Completion, Counter, Failure, Queue};
+use sovia_fi::completion::{Completion, Counter, Failure, Queue, WORDS};
 use sovia_fi::endpoint::{Bindings, Post, Remote, Send};
 use sovia_fi::memory::{Buffer, Piece};
 use sovia_fi::region::Region;
@@ -138,8 +138,14 @@ impl Node {
         self.state.progress_of_queue(0);
         let queue = self.state.queue(0).unwrap();
         loop {
-            match queue.take() {
-                Ok(completion) => self.told.push(Ok(completion)),
+            let mut words = [0; WORDS];
+            match queue.take(|at, word| words[at] = word) {
+                Ok(source) => {
+                    let [context, flags, len, buffer, data, tag] = words;
+                    let (context, len, buffer) = (context as usize, len as usize, buffer as usize);
+                    let told = Completion { context, flags, len, buffer, data, tag, source };
+                    self.told.push(Ok(told));
+                }
                 Err(Error::AVAILABLE) => {
                     self.told.push(Err(queue.take_failure().unwrap()));
                 }

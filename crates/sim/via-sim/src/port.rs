@@ -1,7 +1,7 @@
 //! The simulated network as the medium of NICs in software: frames are bytes on it, and damaged ones are damaged.
 
 use crate::Time;
-use sovia_link::wire::{EndId, Packet};
+use sovia_link::wire::{EndId, Packet, Readable};
 use sovia_simnet::{Change, Counters, Fabric, Link, Log, Net, NodeId, Queueing};
 use sovia_softnic::{Medium, Timer};
 use std::collections::HashMap;
@@ -133,7 +133,7 @@ impl Medium for Port {
         sovia_link::Time::from_nanos(self.net.now().nanos())
     }
 
-    fn send<B: AsRef<[u8]>>(&mut self, from: NodeId, to: NodeId, packet: &Packet<B>) {
+    fn send<B: Readable>(&mut self, from: NodeId, to: NodeId, packet: &Packet<B>) {
         packet.emit(&mut self.frame);
         self.net.send(from, to, self.frame.len() as u32, self.frame.as_slice().into());
     }

@@ -160,6 +160,18 @@ fn give_up(guard: &mut Guard<'_>, came: Step) {
     listeners::tell_all(guard);
 }
 
+/// A relay has the connection, and calls on it are as always again. Where the far end has yet to answer what becomes of unread bytes
+/// (between hosts), the retreat goes on: until then no receive takes anything, and a step finds the answer.
+pub(crate) fn goes_on_in_relay(at: Ref) {
+    let conn = at.conn;
+    // Under the lock, under which steps are taken. A connection that has ended has none.
+    let _guard = at.attached();
+    if !conn.has(flag::RETURNING) || conn.rx() == Rx::Back {
+        conn.clear(flag::RETREATING);
+    }
+    conn.relaying.store(0, Ordering::Release);
+}
+
 /// Whether relatives have the connection as well.
 fn is_others(conn: &Conn) -> bool {
     family::is_shared(conn) || process::is_borrowed()

@@ -8,7 +8,7 @@ use super::{Cause, begin, detach, give_up, is_others, take_back};
 use crate::conn::{Bell, Phase};
 use crate::process;
 use crate::stream::returned::PUMP_NS;
-use crate::stream::{leaving, listeners};
+use crate::stream::{failover, leaving, listeners};
 use crate::table::Ref;
 use core::sync::atomic::Ordering;
 use sovia_sync::hazard::Waits;
@@ -122,6 +122,16 @@ pub(crate) fn give(descriptors: &[(i32, Ref)], cause: Cause) {
     }
 }
 
+/// Whether it is most likely the program that gets the connection which uses it, rather than a relative of this process. (A child
+/// that becomes a program gets whatever its parent has not closed.)
+fn becomes_others(cause: Cause) -> bool {
+    match cause {
+        Cause::Exec => !process::is_borrowed(),
+        Cause::Passed | Cause::PassedOnRecord => true,
+        _ => false,
+    }
+}
+
 /// Visits connections again whose rests are for keepers, with these.
 fn visit_with_keepers(staying: &[Coming], cause: Cause, mut takes: impl FnMut(Coming, Visit<'_>)) {
     let Some(processes) = PROCESSES.get().filter(|_| !staying.is_empty()) else { return };
@@ -208,6 +218,13 @@ fn visit<'w>(
             // Relatives read on, on TCP while the rest of it comes there, or on the VI. A relay would take
             // for this process's descriptors what theirs may be the ones to read.
             let is_left_to_others = !cause.leaves_everything() && is_others(conn);
+            if is_left_to_others && becomes_others(cause) && failover::misleads(&guard) {
+                // An error is better than other bytes.
+                failover::end(&guard, fd);
+                drop(guard);
+                detach(at);
+                return Visit::Settled;
+            }
             if is_left_to_others && (came == Step::Stays || !leaving::awaits_answer(&guard)) {
                 give_up(&mut guard, came);
                 return Visit::Settled;

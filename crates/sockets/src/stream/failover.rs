@@ -16,6 +16,7 @@ mod settle;
 pub(crate) use rest::{Rest, Went, rest};
 pub(crate) use settle::{may_settle, settle};
 
+use super::anchor::anchor_has_ended;
 use super::hold::scan;
 use super::{Errno, ending, listeners, rx, tx, uncounted, word};
 use crate::conn::{Conn, Failover, Guard, HasEndpoint, flag};
@@ -102,17 +103,32 @@ pub(crate) fn may_be_told(guard: &Guard<'_>) -> bool {
 /// Goes over to TCP if the peer has: its record is there.
 #[cold]
 pub(crate) fn told(guard: &mut Guard<'_>, fd: i32) -> bool {
+    if !may_be_told(guard) {
+        return false;
+    }
     let mut record = [0; failover::LEN];
     let peek = libc::MSG_PEEK | libc::MSG_DONTWAIT;
     // Where nothing is there, to receive would take the kernel's error, which is the program's.
-    let is_there = may_be_told(guard)
-        && call::bytes_unread(fd).is_ok_and(|bytes| bytes >= failover::LEN)
+    let is_there = unread_news(guard.conn, fd) >= failover::LEN
         && call::recv(fd, &mut record, peek) == Ok(failover::LEN)
         && Record::decode(&record).is_ok();
     if is_there && !begin(guard) {
         lost(guard, fd, libc::ECONNRESET);
     }
     is_there
+}
+
+/// Bytes that are unread on TCP. Where there are none, and no end is known, the anchor has no news until it tells of some: it is not
+/// asked again in each round of the thread that watches anchors.
+fn unread_news(conn: &Conn, fd: i32) -> usize {
+    const END: u32 = flag::ENDED | flag::GONE | flag::DEAD;
+    // First: what comes from here on the kernel tells of.
+    conn.clear(flag::ANCHOR);
+    let unread = call::bytes_unread(fd);
+    if unread != Ok(0) || conn.has(END) || anchor_has_ended(fd) {
+        conn.set(flag::ANCHOR);
+    }
+    unread.unwrap_or(0)
 }
 
 /// Moves both directions to where they are from the beginning on. Done again by a relative of a process that has died over it.
@@ -251,7 +267,8 @@ fn bring_now(guard: &mut Guard<'_>, fd: i32) -> Brought {
             let record = &mut scrap[..failover::LEN];
             match call::recv(fd, record, libc::MSG_PEEK | libc::MSG_DONTWAIT) {
                 Ok(failover::LEN) if expects(guard, &scrap) => {}
-                Ok(1..failover::LEN) if !super::anchor_has_ended(fd) => return Brought::Nothing,
+                // Where this end has shut its receiving half the kernel says so as long as nothing is there.
+                Ok(0..failover::LEN) if !super::anchor_has_ended(fd) => return Brought::Nothing,
                 Err(call::Errno::EAGAIN | call::Errno::EINTR) => return Brought::Nothing,
                 Ok(_) => return over(guard, fd, libc::ECONNRESET),
                 Err(error) => return over(guard, fd, crate::errno(error)),
@@ -271,6 +288,7 @@ fn bring_now(guard: &mut Guard<'_>, fd: i32) -> Brought {
                 guard.conn.rx_tcp.fetch_add(n as u64, Ordering::AcqRel);
             }
             Err(call::Errno::EAGAIN | call::Errno::EINTR) => return Brought::Nothing,
+            Ok(_) if !super::anchor_has_ended(fd) => return Brought::Nothing,
             // It has ended in the middle of what the program has had.
             Ok(_) if has_all(guard) => guard.failover.awaits = false,
             Ok(_) => return over(guard, fd, libc::ECONNRESET),
@@ -301,10 +319,15 @@ fn read(guard: &Guard<'_>) -> u64 {
     guard.conn.rx_tcp.load(Ordering::Acquire).saturating_sub(guard.failover.base)
 }
 
+/// Bytes of the VI's stream that the program has had.
+fn consumed(guard: &Guard<'_>) -> u32 {
+    guard.bytes_taken.wrapping_add(guard.front).wrapping_add(guard.taker.head as u32)
+}
+
 /// Notes what the record at the beginning of `bytes` says; false if there is none, or bytes are missing before it.
 fn expects(guard: &mut Guard<'_>, bytes: &[u8]) -> bool {
     let Some(bytes) = bytes.first_chunk() else { return false };
-    let consumed = guard.bytes_taken.wrapping_add(guard.taker.head as u32);
+    let consumed = consumed(guard);
     let Ok(record) = Record::decode(bytes) else { return false };
     let Ok(skip) = failover::skip(&record, consumed) else { return false };
     (guard.failover.skip, guard.failover.bytes) = (skip, record.bytes);
@@ -348,7 +371,10 @@ pub(crate) enum Stands {
 pub(crate) fn receives(guard: &mut Guard<'_>, fd: i32) -> Stands {
     leaves_vi(guard);
     if guard.conn.rx() != Rx::Back {
-        return Stands::OnVi;
+        match leaves_unread(guard, fd) {
+            Stands::OnTcp => {}
+            stands => return stands,
+        }
     }
     if bring(guard, fd) == Brought::Nothing {
         return Stands::Waits;
@@ -362,6 +388,17 @@ pub(crate) fn receives(guard: &mut Guard<'_>, fd: i32) -> Stands {
     }
 }
 
+/// Whether a program that gets the socket, and no word of it, would take for data what is none, or what it writes would come before
+/// what is owed.
+pub(crate) fn misleads(guard: &Guard<'_>) -> bool {
+    is_on(guard) && (guard.failover.awaits || holds_shutdown(guard))
+}
+
+/// Ends the connection with an error, for such a program.
+pub(crate) fn end(guard: &Guard<'_>, fd: i32) {
+    lost(guard, fd, libc::ECONNRESET);
+}
+
 /// A thread has died over it. It may have taken bytes off TCP and not counted them: the kernel has.
 pub(super) fn repair(guard: &mut Guard<'_>, fd: i32) {
     if is_on(guard) {
@@ -369,6 +406,30 @@ pub(super) fn repair(guard: &mut Guard<'_>, fd: i32) {
         if guard.conn.rx() == Rx::Back {
             uncounted::count_read(guard.conn, fd);
         }
+    }
+}
+
+/// What is unread on the VI comes on TCP as well, as a rule: then the direction is on TCP from here on. A program that inherits the
+/// connection knows nothing of a record.
+fn leaves_unread(guard: &mut Guard<'_>, fd: i32) -> Stands {
+    if !guard.failover.awaits || guard.conn.rx() != Rx::Vi || guard.borrowed {
+        return Stands::OnVi;
+    }
+    let mut record = [0; failover::LEN];
+    match call::recv(fd, &mut record, libc::MSG_PEEK | libc::MSG_DONTWAIT) {
+        Ok(failover::LEN) if expects(guard, &record) => {
+            guard.conn.set_rx(Rx::Back);
+            guard.conn.set(flag::ANCHOR);
+            // It is there, and the only thread that receives is this one.
+            if let Ok(n) = call::recv(fd, &mut record, libc::MSG_DONTWAIT) {
+                guard.conn.rx_tcp.fetch_add(n as u64, Ordering::AcqRel);
+            }
+            Stands::OnTcp
+        }
+        // It begins behind the next byte of the VI's, which is there alone.
+        Ok(failover::LEN) => Stands::OnVi,
+        _ if super::anchor_has_ended(fd) => Stands::OnVi,
+        _ => Stands::Waits,
     }
 }
 

@@ -76,7 +76,7 @@ fn on_tcp(guard: &mut Guard<'_>, fd: i32) -> bool {
     conn.clear(flag::ANCHOR);
     match failover::bring(guard, fd) {
         Brought::Next => {}
-        Brought::Nothing => return false,
+        Brought::Nothing => return conn.has(flag::SHUT_RD),
         Brought::Over => return true,
     }
     let mut found = conn.has(flag::RESET) || poll::probe(fd, libc::POLLIN) != 0;

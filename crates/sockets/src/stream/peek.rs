@@ -61,6 +61,10 @@ fn peek_behind_switch(guard: &mut Guard<'_>, left: usize, out: &mut [u8]) -> usi
     if left != 0 || out.is_empty() || switch == 0 || !reflected::goes_on_behind_switch(guard) {
         return 0;
     }
+    // What lies there has been proposed to be returned: no receive takes it before that is answered.
+    if guard.conn.has(flag::RETURNING) {
+        return 0;
+    }
     // What has been looked at is not taken back: the sender must not put it on TCP.
     match claim(guard, switch) {
         Ok(true) => peek_vi(guard, out).unwrap_or(0),

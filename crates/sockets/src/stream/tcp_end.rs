@@ -19,6 +19,7 @@ pub(super) fn limit_on_tcp(guard: &mut Guard<'_>, fd: i32) -> ControlFlow<Option
     let conn = guard.conn;
     match failover::bring(guard, fd) {
         Brought::Next => {}
+        Brought::Nothing if conn.has(flag::SHUT_RD) => return ControlFlow::Break(Some(Got::End)),
         Brought::Nothing => return ControlFlow::Break(Some(Got::Nothing)),
         Brought::Over => return ControlFlow::Break(Some(failure(conn, true))),
     }
@@ -48,7 +49,7 @@ pub(super) fn tcp_gave_nothing(
         (Ok(Origin::Vi), _) => return None,
         (Err(fault), _) => Got::Failed(failed(conn, fd, fault)),
         (Ok(Origin::Nowhere), _) | (_, Err(call::Errno::EAGAIN)) => Got::Nothing,
-        (_, Ok(_)) if failover::is_owed(guard) => {
+        (_, Ok(_)) if failover::is_owed(guard) && anchor_has_ended(fd) => {
             failover::lost(guard, fd, libc::ECONNRESET);
             failure(conn, true)
         }

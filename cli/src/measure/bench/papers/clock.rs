@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 const PACE_TIME: Duration = Duration::from_millis(3);
 const COSTS: usize = 20_000;
 /// One of so many times is left out, the longest: those were interrupted.
-pub(super) const TRIMMED: u64 = 20;
+pub(in crate::bench) const TRIMMED: u64 = 20;
 
 /// The counter now.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-pub(super) fn ticks() -> u64 {
+pub(in crate::bench) fn ticks() -> u64 {
     use core::arch::x86_64::{_mm_lfence, _rdtsc};
     // SAFETY: every x86-64 processor has the fence and the counter, which Linux lets programs read.
     unsafe {
@@ -29,14 +29,14 @@ pub(super) fn ticks() -> u64 {
 /// The clock now, in nanoseconds.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
-pub(super) fn ticks() -> u64 {
+pub(in crate::bench) fn ticks() -> u64 {
     static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     START.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
 /// What ticks are worth on this machine.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
+pub(in crate::bench) struct Pace {
     /// Nanoseconds of a tick.
     tick_ns: f64,
     /// Ticks that looking at them takes.
@@ -45,7 +45,7 @@ pub(super) struct Pace {
 
 impl Pace {
     /// Takes the pace, for some milliseconds.
-    pub(super) fn take() -> Self {
+    pub(in crate::bench) fn take() -> Self {
         let (start, from) = (Instant::now(), ticks());
         while start.elapsed() < PACE_TIME {}
         let (count, time) = (ticks() - from, start.elapsed());
@@ -61,7 +61,7 @@ impl Pace {
     }
 
     /// Nanoseconds of a call between two looks that were `ticks` apart.
-    pub(super) fn call_ns(self, ticks: f64) -> f64 {
+    pub(in crate::bench) fn call_ns(self, ticks: f64) -> f64 {
         (ticks - self.cost).max(0.0) * self.tick_ns
     }
 }

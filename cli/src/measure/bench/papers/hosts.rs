@@ -16,7 +16,7 @@ use super::offloads;
 use crate::bench::task::Role;
 
 /// The hosts of the requester and of the responder.
-pub(super) struct Hosts {
+pub(in crate::bench) struct Hosts {
     namespaces: [File; 2],
 }
 
@@ -24,7 +24,7 @@ impl Hosts {
     /// Makes them.
     ///
     /// Fails where this process may not, or where there is no program `ip`.
-    pub(super) fn new(kind: LinkKind) -> anyhow::Result<Self> {
+    pub(in crate::bench) fn new(kind: LinkKind) -> anyhow::Result<Self> {
         let hosts = Self { namespaces: [fresh()?, fresh()?] };
         hosts.within(Role::Requester, || {
             let mtu = kind.mtu;
@@ -54,12 +54,12 @@ impl Hosts {
     }
 
     /// Where another process finds the namespace of an end, as long as this one lives.
-    pub(super) fn path(&self, role: Role) -> String {
+    pub(in crate::bench) fn path(&self, role: Role) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.namespace(role).as_raw_fd())
     }
 
     /// Whether frames can be carried so; the reason, if not.
-    pub(super) fn probe(&self, port: Port) -> anyhow::Result<()> {
+    pub(in crate::bench) fn probe(&self, port: Port) -> anyhow::Result<()> {
         self.within(Role::Requester, || {
             match port {
                 Port::Udp => udp::Udp::open((address(Role::Requester), 0).into()).map(drop),

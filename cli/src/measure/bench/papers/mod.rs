@@ -9,12 +9,12 @@
 
 mod between;
 mod charts;
-mod clock;
+pub(super) mod clock;
 mod compare;
 mod control;
-mod hosts;
+pub(super) mod hosts;
 mod lanes;
-mod net;
+pub(super) mod net;
 mod offloads;
 mod page;
 mod pair;

@@ -16,7 +16,7 @@ use crate::bench::task::{Role, Wait};
 /// What carries a NIC's frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Port {
+pub(in crate::bench) enum Port {
     /// A UDP socket
     Udp,
     /// Packet sockets on the Ethernet device
@@ -26,10 +26,10 @@ pub(super) enum Port {
 }
 
 impl Port {
-    pub(super) const ALL: [Self; 3] = [Self::Udp, Self::Eth, Self::Xdp];
+    pub(in crate::bench) const ALL: [Self; 3] = [Self::Udp, Self::Eth, Self::Xdp];
 
     /// Its name, as in a NIC's place.
-    pub(super) fn name(self) -> &'static str {
+    pub(in crate::bench) fn name(self) -> &'static str {
         match self {
             Self::Udp => "udp",
             Self::Eth => "eth",
@@ -40,26 +40,26 @@ impl Port {
 
 /// A network between two hosts, and what uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Net {
-    pub(super) link: LinkKind,
+pub(in crate::bench) struct Net {
+    pub(in crate::bench) link: LinkKind,
     /// Of VIs; TCP has none, nor have lanes over VIs in shared memory.
-    pub(super) port: Option<Port>,
+    pub(in crate::bench) port: Option<Port>,
 }
 
 /// The Ethernet between two hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(super) struct LinkKind {
-    pub(super) mtu: u32,
+pub(in crate::bench) struct LinkKind {
+    pub(in crate::bench) mtu: u32,
     /// Whether the kernel hands the devices segments of up to 64 KB to cut, as cards of today do, or single packets, as the
     /// papers' cards had them.
-    pub(super) offloads: bool,
+    pub(in crate::bench) offloads: bool,
 }
 
 /// The name of the Ethernet device of either host.
-pub(super) const DEVICE: &str = "way";
+pub(in crate::bench) const DEVICE: &str = "way";
 
 /// The Internet address of an end's host.
-pub(super) fn address(role: Role) -> Ipv4Addr {
+pub(in crate::bench) fn address(role: Role) -> Ipv4Addr {
     match role {
         Role::Requester => Ipv4Addr::new(10, 91, 8, 1),
         Role::Responder => Ipv4Addr::new(10, 91, 8, 2),
@@ -67,7 +67,7 @@ pub(super) fn address(role: Role) -> Ipv4Addr {
 }
 
 /// Takes the calling thread to the network namespace at a path.
-pub(super) fn enter(namespace: &str) -> anyhow::Result<()> {
+pub(in crate::bench) fn enter(namespace: &str) -> anyhow::Result<()> {
     let file = File::open(namespace).with_context(|| format!("cannot open {namespace}"))?;
     setns(file, CloneFlags::CLONE_NEWNET).context("cannot enter a network namespace")
 }

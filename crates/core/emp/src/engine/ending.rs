@@ -40,7 +40,7 @@ impl<A: Copy + PartialEq> Engine<A> {
 
     fn end_all_outgoing(&mut self, io: &Io<'_, A>, at: u16, status: Status) {
         let active = self.active(at);
-        active.next_park = None;
+        (active.parked, active.next_park) = (0, None);
         active.flights.clear();
         active.lost.clear();
         active.unsent.clear();

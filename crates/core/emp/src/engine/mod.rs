@@ -214,6 +214,8 @@ impl<A: Copy + PartialEq> Engine<A> {
     /// Takes a frame that has come from an address.
     pub fn frame(&mut self, io: &mut Io<'_, A>, address: &A, bytes: &[u8]) {
         self.counters.came += 1;
+        // A receive that was posted before the frame came is there before it.
+        self.take_posts(io);
         let Ok(Frame { to, from, body }) = Frame::parse(bytes, self.config.checksum) else {
             self.counters.malformed += 1;
             return;
@@ -256,8 +258,8 @@ impl<A: Copy + PartialEq> Engine<A> {
                     engine.not_ready(io.now, at, id, is_early);
                 });
             }
-            Body::Go { sender, id } => {
-                self.with(io, sender, from, |engine, _, at| engine.go(at, id));
+            Body::Go { sender, tag } => {
+                self.with(io, sender, from, |engine, _, at| engine.go(at, tag));
             }
         }
     }

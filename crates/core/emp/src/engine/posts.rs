@@ -2,7 +2,7 @@
 
 use super::{Engine, Io};
 use crate::array::{Array, Cursor, Outcome, Status};
-use crate::matching::Waiting;
+use crate::matching::{Dropped, Waiting};
 use crate::message::Outgoing;
 use crate::wire::{Body, Message};
 
@@ -10,6 +10,11 @@ impl<A: Copy + PartialEq> Engine<A> {
     /// Whether there is something that has been posted and not taken.
     pub fn has_posts(&self, array: &Array) -> bool {
         !self.posts.is_empty(array)
+    }
+
+    /// Whether a receive that is posted may be one that a peer waits for: otherwise it may be taken with the next frame.
+    pub fn misses_receives(&self) -> bool {
+        self.matching.has_dropped()
     }
 
     pub(super) fn take_posts(&mut self, io: &mut Io<'_, A>) {
@@ -25,9 +30,8 @@ impl<A: Copy + PartialEq> Engine<A> {
             } else if order.is_receive {
                 let (node, tag, room) = (order.node, order.tag, order.length);
                 let dropped = self.matching.post(Waiting { index: posted.index, node, tag, room });
-                if let Some(dropped) = dropped {
-                    let id = dropped.id;
-                    self.say(io, dropped.node, |sender| Body::Go { sender, id });
+                if let Some(Dropped { node, tag }) = dropped {
+                    self.say(io, node, |sender| Body::Go { sender, tag });
                 }
             } else {
                 self.begin_send(io, posted.index, order.node, order.tag.unwrap_or(0), order.length);

@@ -1,7 +1,6 @@
 //! Messages of peers: which receive they meet, and what has come of them.
 
 use super::{Engine, Io};
-use crate::Node;
 use crate::array::Status;
 use crate::ids::{AHEAD, is_before};
 use crate::matching::Dropped;
@@ -111,12 +110,14 @@ impl<A: Copy + PartialEq> Engine<A> {
         let receive = self.matching.find(node, message.tag).filter(|_| !is_early);
         let Some(receive) = receive else {
             self.counters.dropped += 1;
-            self.matching.remember(Dropped { node, id, tag: message.tag });
+            if !is_early {
+                self.matching.remember(Dropped { node, tag: message.tag });
+            }
             self.say(io, node, |sender| Body::NotReady { sender, id, is_early });
             return None;
         };
         self.matching.take(receive.index);
-        self.matching.forget(node, id);
+        self.matching.forget(Dropped { node, tag: message.tag });
         let is_taken = message.total <= receive.room;
         if is_taken {
             let incoming = Incoming::new(node, id, *message, receive.index);
@@ -126,16 +127,7 @@ impl<A: Copy + PartialEq> Engine<A> {
             self.end(io, receive.index, Status::TooLong, node, message.tag, message.total);
             self.refuse(io, at, id, Why::TooLong);
         }
-        self.call_next(io, node, message.tag);
         is_taken.then_some(receive.index)
-    }
-
-    /// Calls the messages that were dropped since the one before them had not come.
-    fn call_next(&mut self, io: &mut Io<'_, A>, node: Node, tag: u32) {
-        for _ in 0..self.matching.count(node, tag) {
-            let Some(Dropped { id, .. }) = self.matching.next_of(node, tag) else { return };
-            self.say(io, node, |sender| Body::Go { sender, id });
-        }
     }
 
     /// Puts a frame's bytes where they belong.

@@ -8,6 +8,8 @@ use crate::message::Outgoing;
 use crate::wire::{Ack, Body, Frame, Head, Message, WHOLE, Why};
 use sovia_link::Time;
 
+/// A message that waits for another one.
+const NEVER: Time = Time::from_nanos(u64::MAX);
 /// Collections that a peer is sent in its turn.
 const TURN: usize = 16;
 
@@ -146,6 +148,7 @@ impl<A: Copy + PartialEq> Engine<A> {
             && is_before(message.id, ack.done)
         {
             self.sample(io.now, at, index, None);
+            self.matched(at, index);
             self.finish(io, at, index, Status::Done);
         }
         if let Some(index) = self.find_out(at, ack.id) {
@@ -156,15 +159,11 @@ impl<A: Copy + PartialEq> Engine<A> {
     }
 
     fn acked_part(&mut self, io: &mut Io<'_, A>, at: u16, index: u16, ack: &Ack) {
-        let Some(mut message) = self.outgoing[usize::from(index)].filter(|it| it.is_sent) else {
+        if self.outgoing[usize::from(index)].is_none_or(|message| !message.is_sent) {
             return;
-        };
-        if message.parked.is_some() {
-            // It has found a receive by a frame that came twice.
-            self.unpark(at, index);
-            message = self.outgoing[usize::from(index)].unwrap_or(message);
         }
-        message.is_matched = true;
+        self.matched(at, index);
+        let Some(mut message) = self.outgoing[usize::from(index)] else { return };
         if ack.below == WHOLE {
             self.sample(io.now, at, index, None);
             return self.finish(io, at, index, Status::Done);
@@ -209,6 +208,7 @@ impl<A: Copy + PartialEq> Engine<A> {
         if message.next < message.collections() {
             active.unsent.retain(|&it| it != index);
         }
+        active.parked -= u32::from(message.parked.is_some());
         self.end_outgoing(io, index, status);
     }
 
@@ -220,9 +220,15 @@ impl<A: Copy + PartialEq> Engine<A> {
         if message.is_matched || !message.is_sent || message.parked.is_some() {
             return;
         }
-        let until = now.after(spread(self.config.timing.pause(message.parks), chance));
-        message.parked = Some(until);
-        message.parks += 1;
+        // One that came before another one with its tag waits for that one, and no timer is set.
+        let out = *message;
+        let until = if is_early && self.after(at, &out) > 0 {
+            NEVER
+        } else {
+            now.after(spread(self.config.timing.pause(out.parks), chance))
+        };
+        let Some(message) = &mut self.outgoing[usize::from(index)] else { return };
+        (message.parked, message.parks) = (Some(until), out.parks + 1);
         (message.next, message.acknowledged, message.below) = (0, 0, 0);
         let active = &mut self.actives[usize::from(at)];
         active.tries = 0;
@@ -232,15 +238,42 @@ impl<A: Copy + PartialEq> Engine<A> {
         }
         active.land_all(index);
         active.unsent.retain(|&it| it != index);
-        active.next_park = Some(active.next_park.map_or(until, |next| next.min(until)));
+        active.parked += 1;
+        active.wait_until(until);
         self.ready(at);
     }
 
-    pub(super) fn go(&mut self, at: u16, id: u32) {
-        if let Some(index) = self.find_out(at, id) {
-            self.active(at).tries = 0;
+    /// A message has met a receive, or never will. Others with its tag that wait for one are tried: twice as many, so that they
+    /// are not all sent in vain where there is one receive at a time, and soon all of them where there are many.
+    fn matched(&mut self, at: u16, index: u16) {
+        let Some(message) = &mut self.outgoing[usize::from(index)] else { return };
+        if !core::mem::replace(&mut message.is_matched, true) {
+            let tag = message.message.tag;
             self.unpark(at, index);
+            self.try_again(at, tag, 2);
         }
+    }
+
+    /// Tries the first messages with a tag again that wait for a receive.
+    fn try_again(&mut self, at: u16, tag: u32, count: usize) {
+        if self.active(at).parked == 0 {
+            return;
+        }
+        let mut left = count;
+        for place in 0..self.active(at).out.len() {
+            let index = self.active(at).out[place];
+            let message = self.outgoing[usize::from(index)];
+            if left > 0 && message.is_some_and(|it| it.message.tag == tag && it.parked.is_some()) {
+                self.unpark(at, index);
+                left -= 1;
+            }
+        }
+    }
+
+    /// The peer has a receive for messages with a tag.
+    pub(super) fn go(&mut self, at: u16, tag: u32) {
+        self.active(at).tries = 0;
+        self.try_again(at, tag, 1);
     }
 
     /// Tries a message again that waits for a receive.
@@ -256,6 +289,7 @@ impl<A: Copy + PartialEq> Engine<A> {
         };
         let place = active.unsent.partition_point(is_earlier);
         active.unsent.insert(place, index);
+        active.parked -= 1;
         self.ready(at);
     }
 
@@ -268,8 +302,7 @@ impl<A: Copy + PartialEq> Engine<A> {
             if until <= now {
                 self.unpark(at, index);
             } else {
-                let active = self.active(at);
-                active.next_park = Some(active.next_park.map_or(until, |next| next.min(until)));
+                self.active(at).wait_until(until);
             }
         }
     }
@@ -285,6 +318,7 @@ impl<A: Copy + PartialEq> Engine<A> {
                 Why::GivenUp => Status::PeerRestarted,
             };
             self.active(at).tries = 0;
+            self.matched(at, index);
             self.finish(io, at, index, status);
             self.ready(at);
         }

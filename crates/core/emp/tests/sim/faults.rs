@@ -255,7 +255,7 @@ fn impossible_frames_change_nothing() {
         ack(0, 0, u32::MAX, u32::MAX),
         ack(5, u32::MAX, 3, 0x7fff_ffff),
         Body::Noted { sender: 0, id: 9 },
-        Body::Go { sender: 0, id: 9 },
+        Body::Go { sender: 0, tag: 9 },
         Body::NotReady { sender: 0, id: 9, is_early: true },
         Body::Refused { sender: 0, id: 9, why: sovia_emp::wire::Why::TooLong },
         Body::Gone { name: EndId(3) },

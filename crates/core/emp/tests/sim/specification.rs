@@ -154,8 +154,29 @@ fn messages_with_one_tag_never_overtake_each_other() {
         }
         assert_eq!(world.bytes(1, at, 4), expected.to_be_bytes());
     }
+    // The first that waits is called for at once, and not all that wait behind it come in vain.
+    assert!(world.net.now().nanos() < 100_000_000 && world.counters(1).dropped < 1500);
     world.run();
     assert!(sends.into_iter().all(|send| world.test(0, send) == done(1, 1, 4)));
+}
+
+/// More than the receiver can remember.
+#[test]
+fn a_full_array_of_messages_is_received_one_by_one() {
+    let mut world = two();
+    for at in 0..DESCRIPTORS as u32 {
+        world.send(0, 1, at % 2, &at.to_be_bytes());
+    }
+    world.run_for(Duration::from_secs(3));
+    let begun = world.net.now();
+    for expected in (0..DESCRIPTORS as u32).step_by(2).chain((1..DESCRIPTORS as u32).step_by(2)) {
+        let (receive, at) = world.receive(1, None, Some(expected % 2), 4);
+        while world.test(1, receive).is_none() {
+            assert!(world.step());
+        }
+        assert_eq!(world.bytes(1, at, 4), expected.to_be_bytes());
+    }
+    assert!(world.net.now().since(begun) < Duration::from_millis(200));
 }
 
 #[test]

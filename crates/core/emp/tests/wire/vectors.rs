@@ -89,7 +89,7 @@ impl Meaning<'_> {
             }
             "noted" => Body::Noted { sender, id: id() },
             "notready" => Body::NotReady { sender, id: id(), is_early: self.u16("early") == 1 },
-            "go" => Body::Go { sender, id: id() },
+            "go" => Body::Go { sender, tag: self.u32("tag") },
             kind => panic!("there is no {kind}"),
         }
     }
@@ -130,7 +130,7 @@ fn every_vector_is_parsed_and_emitted() {
 
 #[test]
 fn a_frame_that_its_room_does_not_hold_is_not_written() {
-    let body = Body::<[u8; 0]>::Go { sender: 1, id: 2 };
+    let body = Body::<[u8; 0]>::Go { sender: 1, tag: 2 };
     let frame = Frame { to: EndId(1), from: EndId(2), body };
     let mut room = [0; 100];
     let len = frame.emit(&mut room, Checksum::Crc).unwrap();

@@ -1,7 +1,7 @@
 //! What a channel is like.
 
 use crate::stream::{Control, Timing};
-use crate::wire::{HEADER, Report, STREAM_PART};
+use crate::wire::{Checksum, HEADER, Report, STREAM_PART};
 use core::time::Duration;
 
 /// What a channel is like. The two ends may differ in everything but `message_max`.
@@ -20,6 +20,10 @@ pub struct Config {
     pub receive_buffer: usize,
     /// Bytes of the longest message. One that is longer is refused by both ends.
     pub message_max: usize,
+    /// What finds frames that come damaged. Those that have a checksum are checked on any link.
+    pub link: Checksum,
+    /// Whether frames that are sent have a checksum.
+    pub sends: Checksum,
     /// How long an acknowledgement is awaited at least before frames are sent again.
     pub retransmit_first: Duration,
     /// How long at most; each wait without an answer is twice the one before.
@@ -36,6 +40,8 @@ impl Default for Config {
             send_buffer: 256,
             receive_buffer: 256 << 10,
             message_max: 1 << 20,
+            link: Checksum::Crc,
+            sends: Checksum::Crc,
             retransmit_first: Duration::from_millis(1),
             retransmit_longest: Duration::from_millis(250),
         }

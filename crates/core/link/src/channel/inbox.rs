@@ -1,7 +1,7 @@
 //! Messages that have come and have not been taken.
 
 use crate::message::Assembly;
-use crate::wire::{Closing, Item, Operation};
+use crate::wire::{Closing, Item, Operation, Payload};
 use std::collections::VecDeque;
 
 /// Buffers that are kept, and how long each of them may be.
@@ -41,7 +41,7 @@ impl Inbox {
     }
 
     /// Whether an item may be the next one of a channel's stream.
-    pub(super) fn fits<B: AsRef<[u8]>>(&self, item: &Item<B>) -> bool {
+    pub(super) fn fits<B: Payload + AsRef<[u8]>>(&self, item: &Item<B>) -> bool {
         match item {
             Item::Part(part) => {
                 part.operation == Operation::Send
@@ -54,7 +54,7 @@ impl Inbox {
     }
 
     /// The next item, which fits; whether there is a whole message more.
-    pub(super) fn add<B: AsRef<[u8]>>(&mut self, item: &Item<B>) -> bool {
+    pub(super) fn add<B: Payload + AsRef<[u8]>>(&mut self, item: &Item<B>) -> bool {
         let Item::Part(part) = item else { return false };
         if self.assembly.is_empty()
             && let Some(buffer) = self.spare.pop()

@@ -42,10 +42,10 @@ mod inbox;
 
 pub use config::Config;
 
-use crate::buffers::Chunk;
+use crate::buffers::{Chunk, Whole};
 use crate::message::parts;
 use crate::stream::{Place, Stream};
-use crate::wire::{Closing, EndId, Frame, Item, Packet, Report, Sending, Word};
+use crate::wire::{Closing, EndId, Frame, Item, Packet, Payload, Report, Sending, Train, Word};
 use crate::{Malformed, Time, wire};
 use greeting::{Greeting, Heard, channel_of, epoch_of};
 use inbox::{Inbox, Received};
@@ -234,7 +234,7 @@ impl Channel {
     }
 
     fn push(&mut self, message: Vec<u8>) {
-        for part in parts(wire::Operation::Send, None, message, self.config.part()) {
+        for part in parts(wire::Operation::Send, None, Whole::from(message), self.config.part()) {
             self.stream.push(Item::Part(part));
         }
     }
@@ -252,10 +252,44 @@ impl Channel {
     /// # Errors
     /// [`Malformed`]; the frame is then counted and dropped, and nothing else is lost.
     pub fn handle_frame(&mut self, now: Time, frame: &[u8]) -> Result<(), Malformed> {
+        self.parse(frame).map(|packet| self.handle_packet(now, packet))
+    }
+
+    /// Frames have come that the network has joined: each has `segment` bytes, but for the last one, which may have less. Those that are
+    /// none are counted.
+    pub fn handle_frames(&mut self, now: Time, bytes: &[u8], segment: usize) {
+        let mut frames = bytes.chunks(segment.max(1)).peekable();
+        while let Some(frame) = frames.next() {
+            let Ok(packet) = self.parse(frame) else { continue };
+            let train = frames.peek().and_then(|_| Train::begin(frame, &packet));
+            let came_to = self.stream.ack();
+            self.handle_packet(now, packet);
+            let Some(mut train) = train.filter(|_| self.stream.ack() != came_to) else { continue };
+            // What carries on with the message of the frame before, and does not end it.
+            while !self.stream.has_early()
+                && let Some(&frame) = frames.peek()
+                && let Some((sending, part)) = train.next(frame)
+                && !part.is_last()
+                && self.inbox.has_room()
+                && self.inbox.fits(&Item::Part(part))
+                && self.stream.came_next(sending, now).is_some()
+            {
+                frames.next();
+                self.counters.frames += 1;
+                self.inbox.add(&Item::Part(part));
+            }
+        }
+    }
+
+    fn parse<'a>(&mut self, frame: &'a [u8]) -> Result<Packet<&'a [u8]>, Malformed> {
         self.counters.frames += 1;
-        let packet = Packet::parse(frame).inspect_err(|_| self.counters.malformed += 1)?;
+        let packet = Packet::parse_for(frame, self.config.link);
+        packet.inspect_err(|_| self.counters.malformed += 1)
+    }
+
+    fn handle_packet(&mut self, now: Time, packet: Packet<&[u8]>) {
         if self.state == State::Broken {
-            return Ok(());
+            return;
         }
         match packet {
             Packet::Hello { to, from } => {
@@ -277,7 +311,10 @@ impl Channel {
                 self.heard(heard);
             }
             Packet::Stream { to, from, sending, ack, item } => {
-                if self.is_addressed(to, from) && self.acknowledged(&Report::plain(ack), now) {
+                // Of most channels that bring something nothing goes the other way.
+                if self.is_addressed(to, from)
+                    && (self.stream.is_settled(ack) || self.acknowledged(&Report::plain(ack), now))
+                {
                     self.came(sending, item, now);
                 }
             }
@@ -290,7 +327,6 @@ impl Channel {
                 self.counters.refused += 1;
             }
         }
-        Ok(())
     }
 
     fn is_addressed(&mut self, to: EndId, from: EndId) -> bool {
@@ -363,7 +399,7 @@ impl Channel {
     }
 
     /// The next item is taken.
-    fn take<B: AsRef<[u8]>>(&mut self, item: &Item<B>) {
+    fn take<B: Payload + AsRef<[u8]>>(&mut self, item: &Item<B>) {
         if self.inbox.add(item) && self.inbox.len() == 1 {
             self.events.push_back(Event::Readable);
         }
@@ -376,8 +412,8 @@ impl Channel {
     /// call again until there is none.
     pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
         match self.next_out(now) {
-            Some(Next::Word(word)) => word.emit(out),
-            Some(Next::Item(packet)) => packet.emit(out),
+            Some(Next::Word(word)) => word.emit_for(out, self.config.sends),
+            Some(Next::Item(packet)) => packet.emit_for(out, self.config.sends),
             None => return false,
         }
         true
@@ -387,8 +423,8 @@ impl Channel {
     /// A frame for which `room` is too short is lost, and has length 0.
     pub fn poll_transmit_into(&mut self, now: Time, room: &mut [u8]) -> Option<usize> {
         let len = match self.next_out(now)? {
-            Next::Word(word) => word.emit_into(room),
-            Next::Item(packet) => packet.emit_into(room),
+            Next::Word(word) => word.emit_into_for(room, self.config.sends),
+            Next::Item(packet) => packet.emit_into_for(room, self.config.sends),
         };
         Some(len.unwrap_or(0))
     }
@@ -460,7 +496,8 @@ impl Channel {
         let padding = u32::try_from(padding).unwrap_or(u32::MAX);
         let from = self.greeting.own();
         self.probed = Some(nonce);
-        Word::Probe { to, from, nonce, padding }.emit_into(room) == Some(room.len())
+        let probe = Word::Probe { to, from, nonce, padding };
+        probe.emit_into_for(room, self.config.sends) == Some(room.len())
     }
 
     /// The number of the next part that is sent. A message of `len` bytes more has the parts up to [`Channel::parts_of`] of them.

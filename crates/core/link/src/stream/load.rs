@@ -1,6 +1,6 @@
 //! How much of a network an item takes.
 
-use crate::wire::{HEADER, Item};
+use crate::wire::{HEADER, Item, Payload};
 
 /// What is sent over a network: it has a size there.
 pub trait Load {
@@ -8,7 +8,7 @@ pub trait Load {
     fn bytes(&self) -> u32;
 }
 
-impl<B: AsRef<[u8]>> Load for Item<B> {
+impl<B: Payload> Load for Item<B> {
     fn bytes(&self) -> u32 {
         u32::try_from(HEADER + 12 + self.size()).unwrap_or(u32::MAX)
     }

@@ -97,6 +97,21 @@ impl<O: Load, I> Stream<O, I> {
         self.tx.backlog()
     }
 
+    /// Items that have never been sent.
+    pub fn waiting(&self) -> usize {
+        self.tx.waiting()
+    }
+
+    /// Whether an acknowledgement that says so much is no news: everything had been acknowledged.
+    pub fn is_settled(&self, ack: u32) -> bool {
+        self.tx.is_settled(ack)
+    }
+
+    /// All items that have not been acknowledged. Their sizes are not to be changed.
+    pub fn items_mut(&mut self) -> impl Iterator<Item = &mut O> {
+        self.tx.items_mut()
+    }
+
     /// The number of the oldest item that has not been acknowledged.
     pub fn base(&self) -> u64 {
         self.tx.base()
@@ -126,6 +141,11 @@ impl<O: Load, I> Stream<O, I> {
     /// As [`Stream::report`], with at most so many ranges of items out of their turn.
     pub fn report_within(&self, ranges: usize, now: Time) -> Report {
         self.rx.report(self.ack_limit, ranges, now)
+    }
+
+    /// Whether items are here that have not been taken.
+    pub fn has_early(&self) -> bool {
+        self.rx.has_held()
     }
 
     /// Whether items are missing before one that has come.

@@ -85,10 +85,10 @@ impl Rtt {
     }
 
     /// How long to wait until the end of a flight is probed (RFC 8985, section 7.2): `None` if no round trip has been
-    /// measured. The floor keeps a path of microseconds from being probed for every pause of its port.
-    pub(super) fn probe_wait(&self, timing: &Timing) -> Option<Duration> {
+    /// measured; in nanoseconds. The floor keeps a path of microseconds from being probed for every pause of its port.
+    pub(super) fn probe_wait(&self, timing: &Timing) -> Option<u64> {
         let mean = self.mean?;
-        let wait = Duration::from_nanos((2 * mean).max(mean + self.variation * 4));
-        Some(wait.max(timing.first / 4))
+        let wait = (2 * mean).max(mean + self.variation * 4);
+        Some(wait.max(timing.first.as_nanos() as u64 / 4))
     }
 }

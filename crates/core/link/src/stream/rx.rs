@@ -102,6 +102,11 @@ impl<I> Rx<I> {
             + self.held.capacity() * size_of::<Range<u64>>()
     }
 
+    /// Whether items are in the slots.
+    pub(super) fn has_held(&self) -> bool {
+        !self.held.is_empty()
+    }
+
     /// Whether an item has come whose predecessors are missing.
     pub(super) fn has_gap(&self) -> bool {
         self.held.last().is_some_and(|range| range.start > self.next)

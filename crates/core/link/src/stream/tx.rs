@@ -182,9 +182,23 @@ impl<I: Load> Tx<I> {
         self.base + self.items.len() as u64 - 1
     }
 
+    /// Whether everything has been acknowledged, as a frame with that acknowledgement says as well.
+    pub(super) fn is_settled(&self, ack: u32) -> bool {
+        self.items.is_empty() && ack == self.base as u32
+    }
+
     /// Items that have not been acknowledged.
     pub(super) fn backlog(&self) -> usize {
         self.items.len()
+    }
+
+    /// Items that have never been sent.
+    pub(super) fn waiting(&self) -> usize {
+        self.items.len() - self.sent
+    }
+
+    pub(super) fn items_mut(&mut self) -> impl Iterator<Item = &mut I> {
+        self.items.iter_mut().map(|entry| &mut entry.item)
     }
 
     /// Entries of the queue that stay allocated.
@@ -319,7 +333,8 @@ impl<I: Load> Tx<I> {
         self.probe_at = match self.rtt.probe_wait(&self.timing) {
             Some(wait) if !self.is_probed && self.tries == 0 => {
                 let alone = self.sent - self.early.min(self.sent) == 1;
-                Some(now.after(if alone { wait + self.ack_delay } else { wait }))
+                let at = now.plus(wait);
+                Some(if alone { at.after(self.ack_delay) } else { at })
             }
             _ => None,
         };
@@ -393,7 +408,7 @@ impl<I: Load> Tx<I> {
             }
             return None;
         }
-        let took = now.since(entry.sent_at).as_nanos() as u64;
+        let took = now.nanos_since(entry.sent_at);
         // A receiver cannot have delayed longer than it all took.
         let sample = took.checked_sub(delay.into())?;
         self.rtt.measured(sample, now);
@@ -418,7 +433,7 @@ impl<I: Load> Tx<I> {
         }
         entry.fate = Fate::Arrived;
         hearing.bytes += u64::from(entry.bytes);
-        let took = hearing.now.since(entry.sent_at).as_nanos() as u64;
+        let took = hearing.now.nanos_since(entry.sent_at);
         // Of what was sent several times, whether the last sending has arrived, if the report says it.
         let echoed = hearing.seen.filter(|seen| seen.sending.number == number as u32);
         let is_last = echoed.map(|seen| seen.sending.transmission == entry.transmission as u32);
@@ -491,7 +506,7 @@ impl<I: Load> Tx<I> {
 
     /// Takes for lost what was sent long enough before something that has arrived.
     fn find_lost(&mut self, now: Time) -> bool {
-        let patience = Duration::from_nanos(self.rack.patience(&self.rtt, self.early));
+        let patience = self.rack.patience(&self.rtt, self.early);
         let before = self.counts.lost;
         self.loss_at = None;
         while let Some(&(transmission, number)) = self.order.front() {
@@ -503,7 +518,7 @@ impl<I: Load> Tx<I> {
                 if !self.rack.has_passed(transmission) {
                     break;
                 }
-                let due = entry.sent_at.after(patience);
+                let due = entry.sent_at.plus(patience);
                 if due > now {
                     self.loss_at = Some(due);
                     break;

@@ -1,6 +1,6 @@
 //! Fields of a frame's body, one after the other: for every format that has this crate's header.
 
-use super::Malformed;
+use super::{Malformed, Readable};
 
 /// What has not been read of a body.
 #[derive(Debug)]
@@ -90,11 +90,19 @@ impl<'a> Reader<'a> {
 pub trait Out {
     /// Writes bytes behind those that are there.
     fn put(&mut self, bytes: &[u8]);
+    /// Likewise, from wherever they lie: memory of the program, as a rule.
+    fn put_payload(&mut self, payload: &impl Readable);
 }
 
 impl Out for Vec<u8> {
     fn put(&mut self, bytes: &[u8]) {
         self.extend_from_slice(bytes);
+    }
+
+    fn put_payload(&mut self, payload: &impl Readable) {
+        let begin = self.len();
+        self.resize(begin + payload.count(), 0);
+        payload.write_to(&mut self[begin..]);
     }
 }
 
@@ -119,6 +127,14 @@ impl Out for Room<'_> {
             room.copy_from_slice(bytes);
         }
         self.len += bytes.len();
+    }
+
+    fn put_payload(&mut self, payload: &impl Readable) {
+        let len = payload.count();
+        if let Some(room) = self.bytes.get_mut(self.len..self.len + len) {
+            payload.write_to(room);
+        }
+        self.len += len;
     }
 }
 

@@ -9,20 +9,20 @@ pub const HEADER: usize = 28;
 /// The version of the format.
 const FORMAT: u8 = 2;
 /// The flag of a frame whose checksum field is not used.
-const UNCHECKED: u8 = 1;
+pub(super) const UNCHECKED: u8 = 1;
 
 /// Where the header's fields lie.
-mod field {
+pub(super) mod field {
     use super::Range;
 
-    pub(super) const VERSION: usize = 0;
-    pub(super) const KIND: usize = 1;
-    pub(super) const FLAGS: usize = 2;
-    pub(super) const RESERVED: usize = 3;
-    pub(super) const LENGTH: Range<usize> = 4..8;
-    pub(super) const TO: Range<usize> = 8..16;
-    pub(super) const FROM: Range<usize> = 16..24;
-    pub(super) const CHECKSUM: Range<usize> = 24..28;
+    pub(in crate::wire) const VERSION: usize = 0;
+    pub(in crate::wire) const KIND: usize = 1;
+    pub(in crate::wire) const FLAGS: usize = 2;
+    pub(in crate::wire) const RESERVED: usize = 3;
+    pub(in crate::wire) const LENGTH: Range<usize> = 4..8;
+    pub(in crate::wire) const TO: Range<usize> = 8..16;
+    pub(in crate::wire) const FROM: Range<usize> = 16..24;
+    pub(in crate::wire) const CHECKSUM: Range<usize> = 24..28;
 }
 
 /// One end of a connection or of a channel. No two have the same name, not even one after the other.
@@ -102,13 +102,15 @@ impl<T: AsRef<[u8]>> Frame<T> {
         Ok(frame)
     }
 
+    /// A field of eight bytes. The frame has a whole header.
     fn word(&self, field: Range<usize>) -> u64 {
-        let bytes = &self.bytes.as_ref()[field];
-        bytes.iter().fold(0, |word, &byte| word << 8 | u64::from(byte))
+        let bytes = &self.bytes.as_ref()[..HEADER][field];
+        bytes.try_into().map_or(0, u64::from_be_bytes)
     }
 
     fn length(&self) -> usize {
-        usize::try_from(self.word(field::LENGTH)).unwrap_or(usize::MAX)
+        let bytes = &self.bytes.as_ref()[..HEADER][field::LENGTH];
+        bytes.try_into().map_or(0, u32::from_be_bytes) as usize
     }
 
     /// Which kind of frame it is.

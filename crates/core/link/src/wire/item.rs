@@ -2,7 +2,7 @@
 
 use super::bytes::{Out, Reader, put_u32, put_u64};
 use super::part::{READ_REPLY, SEND, WRITE};
-use super::{Malformed, Part};
+use super::{Malformed, Part, Payload, Readable};
 
 /// An item of a stream; each has a number of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl Closing {
     }
 }
 
-impl<B: AsRef<[u8]>> Item<B> {
+impl<B: Payload> Item<B> {
     /// Bytes that it occupies in a frame.
     pub(crate) fn size(&self) -> usize {
         match self {
@@ -73,7 +73,10 @@ impl<B: AsRef<[u8]>> Item<B> {
         }
     }
 
-    pub(super) fn emit(&self, out: &mut impl Out) {
+    pub(super) fn emit(&self, out: &mut impl Out)
+    where
+        B: Readable,
+    {
         match self {
             Item::Part(part) => part.emit(out),
             Item::Read { address, handle, length } => {
@@ -87,17 +90,6 @@ impl<B: AsRef<[u8]>> Item<B> {
                 out.put(&[CLOSE, code, 0, 0]);
                 put_u64(out, number);
             }
-        }
-    }
-}
-
-impl<B: AsRef<[u8]>> Item<B> {
-    /// The item with its bytes where they are.
-    pub fn view(&self) -> Item<&[u8]> {
-        match self {
-            Item::Part(part) => Item::Part(part.view()),
-            &Item::Read { address, handle, length } => Item::Read { address, handle, length },
-            &Item::Close(closing) => Item::Close(closing),
         }
     }
 }

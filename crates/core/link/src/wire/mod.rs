@@ -16,6 +16,7 @@ mod packet;
 mod part;
 mod passing;
 mod report;
+mod train;
 
 pub use frame::{Checksum, EndId, Frame, HEADER, begin, seal, seal_for};
 pub use item::{Closing, Item};
@@ -23,6 +24,7 @@ pub use malformed::Malformed;
 pub use meeting::{Answer, Meeting, Request};
 pub(crate) use packet::STREAM_PART;
 pub use packet::{OVERHEAD, Packet, Word};
-pub use part::{Operation, Part};
+pub use part::{Operation, Part, Payload, Readable};
 pub use passing::Passing;
 pub use report::{Held, Report, Seen, Sending};
+pub use train::Train;

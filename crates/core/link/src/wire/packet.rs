@@ -3,7 +3,7 @@
 use super::bytes::{Out, Reader, Room, put_u32, put_u64};
 use super::frame::{Checksum, HEADER, begin, seal_for};
 use super::meeting::{POKED, REQUEST};
-use super::{EndId, Frame, Item, Malformed, Meeting, Part, Report, Sending};
+use super::{EndId, Frame, Item, Malformed, Meeting, Part, Readable, Report, Sending};
 
 /// What a frame says; `B` are the bytes of messages.
 ///
@@ -107,7 +107,7 @@ pub(crate) const STREAM_PART: usize = HEADER + 12 + 16;
 /// Bytes of a frame that carries a part of any message, beside the part's own, at most: an RDMA write's has the most.
 pub const OVERHEAD: usize = STREAM_PART + 12;
 
-impl<B: AsRef<[u8]>> Packet<B> {
+impl<B: Readable> Packet<B> {
     /// Bytes of a probe without padding.
     pub const PROBE: usize = HEADER + 8;
 

@@ -3,6 +3,66 @@
 use super::Malformed;
 use super::bytes::{Out, Reader, put_u32, put_u64};
 
+/// Bytes of a message that a frame carries.
+pub trait Payload {
+    /// How many there are.
+    fn count(&self) -> usize;
+}
+
+/// Bytes that a frame is written with. They may lie where they can only be copied from.
+pub trait Readable: Payload {
+    /// Writes them to `room`, which has room for just these.
+    fn write_to(&self, room: &mut [u8]);
+}
+
+impl Payload for [u8] {
+    fn count(&self) -> usize {
+        self.len()
+    }
+}
+
+impl Readable for [u8] {
+    fn write_to(&self, room: &mut [u8]) {
+        room.copy_from_slice(self);
+    }
+}
+
+impl<const N: usize> Payload for [u8; N] {
+    fn count(&self) -> usize {
+        N
+    }
+}
+
+impl<const N: usize> Readable for [u8; N] {
+    fn write_to(&self, room: &mut [u8]) {
+        room.copy_from_slice(self);
+    }
+}
+
+impl Payload for Vec<u8> {
+    fn count(&self) -> usize {
+        self.len()
+    }
+}
+
+impl Readable for Vec<u8> {
+    fn write_to(&self, room: &mut [u8]) {
+        room.copy_from_slice(self);
+    }
+}
+
+impl<P: Payload + ?Sized> Payload for &P {
+    fn count(&self) -> usize {
+        (**self).count()
+    }
+}
+
+impl<P: Readable + ?Sized> Readable for &P {
+    fn write_to(&self, room: &mut [u8]) {
+        (**self).write_to(room);
+    }
+}
+
 /// Part of a message; `B` are the bytes that travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part<B> {
@@ -43,10 +103,10 @@ pub(super) const SEND: u8 = 1;
 pub(super) const WRITE: u8 = 2;
 pub(super) const READ_REPLY: u8 = 3;
 
-impl<B: AsRef<[u8]>> Part<B> {
+impl<B: Payload> Part<B> {
     /// Where in the message the part's bytes end.
     pub fn end(&self) -> u32 {
-        self.start.saturating_add(self.bytes.as_ref().len() as u32)
+        self.start.saturating_add(self.bytes.count() as u32)
     }
 
     /// Whether no other part follows.
@@ -54,10 +114,11 @@ impl<B: AsRef<[u8]>> Part<B> {
         self.end() == self.total
     }
 
-    /// The part with its bytes where they are.
-    pub(super) fn view(&self) -> Part<&[u8]> {
+    /// The part with other bytes, as many as it has.
+    pub fn with<C: Payload>(&self, bytes: C) -> Part<C> {
+        debug_assert_eq!(bytes.count(), self.bytes.count(), "another part");
         let Part { operation, immediate, total, start, .. } = *self;
-        Part { operation, immediate, total, start, bytes: self.bytes.as_ref() }
+        Part { operation, immediate, total, start, bytes }
     }
 
     /// Bytes that it occupies in a frame.
@@ -67,10 +128,13 @@ impl<B: AsRef<[u8]>> Part<B> {
             Operation::Write { .. } => 12,
             Operation::ReadReply { .. } => 8,
         };
-        16 + operand + self.bytes.as_ref().len()
+        16 + operand + self.bytes.count()
     }
 
-    pub(super) fn emit(&self, out: &mut impl Out) {
+    pub(super) fn emit(&self, out: &mut impl Out)
+    where
+        B: Readable,
+    {
         let tag = match self.operation {
             Operation::Send => SEND,
             Operation::Write { .. } => WRITE,
@@ -89,7 +153,7 @@ impl<B: AsRef<[u8]>> Part<B> {
             }
             Operation::ReadReply { read } => put_u64(out, read),
         }
-        out.put(self.bytes.as_ref());
+        out.put_payload(&self.bytes);
     }
 }
 

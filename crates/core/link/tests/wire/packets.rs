@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use sovia_link::wire::{
-    Answer, Closing, EndId, Held, Item, Meeting, Operation, Packet, Part, Report, Request, Seen,
-    Sending,
+    Answer, Closing, EndId, Held, Item, Meeting, Operation, Packet, Part, Readable, Report,
+    Request, Seen, Sending,
 };
 use via::{NetAddress, Reliability, ViAttributes};
 
@@ -143,7 +143,7 @@ pub(crate) fn packet() -> impl Strategy<Value = Owned> {
 }
 
 /// The frame of a packet.
-pub(crate) fn frame<B: AsRef<[u8]>>(packet: &Packet<B>) -> Vec<u8> {
+pub(crate) fn frame<B: Readable>(packet: &Packet<B>) -> Vec<u8> {
     let mut frame = vec![0xEE; 5];
     packet.emit(&mut frame);
     frame

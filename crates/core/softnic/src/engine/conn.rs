@@ -3,12 +3,14 @@
 use crate::ids::ViId;
 use crate::medium::{Medium, Purpose, Timer};
 use crate::path_mtu::PathMtu;
-use crate::world::{Arrived, Arriving, Conn, World};
+use crate::source::{Source, View};
+use crate::world::{Arrived, Arriving, Conn, ViCore, World};
 use sovia_link::datagram::Datagrams;
 use sovia_link::stream::{Stream, Verdict};
 use sovia_link::wire::{
     Closing, EndId, Item, OVERHEAD, Operation, Packet, Part, Report, Sending, Word,
 };
+use via::error::Cause;
 
 /// The shortest frames with which a connection works.
 const FRAME_LEAST: u32 = 256;
@@ -80,11 +82,30 @@ impl<M: Medium> World<M> {
             self.net.send(node, to, &probe);
         }
         let ack = conn.stream.ack();
+        let access = conn.vi.and_then(|vi| self.vis.get(&vi)).map(ViCore::access);
+        let mut denied = Ok(());
         while let Some((sending, item)) = conn.stream.next_out(now) {
             conn.owed = 0;
-            let item = item.view();
-            let packet = Packet::Stream { to: peer, from: id, sending, ack, item };
-            self.net.send(node, to, &packet);
+            let mut send = |item: Item<View<'_>>| {
+                let packet = Packet::Stream { to: peer, from: id, sending, ack, item };
+                self.net.send(node, to, &packet);
+            };
+            match (item, &access) {
+                (&Item::Read { address, handle, length }, _) => {
+                    send(Item::Read { address, handle, length });
+                }
+                (&Item::Close(closing), _) => send(Item::Close(closing)),
+                (Item::Part(part), Some(access)) => {
+                    let sent = access.view(&part.bytes, |view| send(Item::Part(part.with(view))));
+                    denied = denied.and(sent);
+                }
+                (Item::Part(part), None) => {
+                    // All has been copied, as far as it could be.
+                    if let Source::Copied(chunk) = &part.bytes {
+                        send(Item::Part(part.with(View::Copied(chunk))));
+                    }
+                }
+            }
         }
         let deadline = conn.stream.deadline().into_iter().chain(conn.path.deadline()).min();
         if let Some(deadline) = deadline
@@ -92,6 +113,9 @@ impl<M: Medium> World<M> {
         {
             conn.timer = Some(deadline);
             self.net.set_timer(deadline, Timer(Purpose::Retransmit(id)));
+        }
+        if let (Err(status), Some(vi)) = (denied, conn.vi) {
+            self.break_vi(vi, Cause::Descriptor(status), Some(Closing::Broke));
         }
     }
 
@@ -103,7 +127,13 @@ impl<M: Medium> World<M> {
             conn.timer = None;
         }
         match conn.stream.tick(now) {
-            Verdict::Patience | Verdict::Again => self.transmit(id),
+            Verdict::Patience | Verdict::Again => {
+                self.transmit(id);
+                // What has gone at its pace makes room for more.
+                if let Some(vi) = self.conns.get(&id).and_then(|conn| conn.vi) {
+                    self.push_sends(vi);
+                }
+            }
             Verdict::Hopeless => self.hopeless(id),
         }
     }
@@ -120,7 +150,10 @@ impl<M: Medium> World<M> {
         if !self.greet(at, from, id, peer) {
             return;
         }
-        self.acked(id, &Report::plain(ack));
+        // Of most streams that bring something nothing goes the other way.
+        if !self.conns.get(&id).is_some_and(|conn| conn.stream.is_settled(ack)) {
+            self.acked(id, &Report::plain(ack));
+        }
         let now = self.net.now();
         let Some(conn) = self.conns.get_mut(&id) else { return };
         if conn.is_over() {
@@ -177,9 +210,10 @@ impl<M: Medium> World<M> {
                 }
             }
         }
+        let together = self.acknowledges_at();
         if let Some(conn) = self.conns.get_mut(&id) {
             conn.owed += 1;
-            if conn.owed >= (self.config.window / 4).clamp(1, TOGETHER) {
+            if conn.owed >= together {
                 self.pay(id);
             } else if conn.owed == 1 {
                 self.owing.push(id);
@@ -211,7 +245,12 @@ impl<M: Medium> World<M> {
         !self.owing.is_empty()
     }
 
-    fn pay(&mut self, id: EndId) {
+    /// Items that have come from which on a report is sent at once.
+    pub(crate) fn acknowledges_at(&self) -> u32 {
+        (self.config.window / 4).clamp(1, TOGETHER)
+    }
+
+    pub(crate) fn pay(&mut self, id: EndId) {
         let now = self.net.now();
         let Some(conn) = self.conns.get_mut(&id) else { return };
         if core::mem::take(&mut conn.owed) > 0 {
@@ -332,8 +371,12 @@ impl<M: Medium> World<M> {
     /// told.
     pub(crate) fn close(&mut self, id: EndId, closing: Closing) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
-        conn.vi = None;
+        let vi = conn.vi.take();
         conn.stream.finish(Item::Close(closing));
+        // The program has its memory back from now on.
+        if let Some(vi) = vi.and_then(|vi| self.vis.get(&vi)) {
+            conn.keep(&vi.access(), None);
+        }
         if let Some(request) = conn.unsettled {
             // The requester learns from the answer that there is no such connection.
             self.settle(request, false);

@@ -9,4 +9,5 @@ mod end;
 mod rdma;
 mod receive;
 mod send;
+mod train;
 mod vi;

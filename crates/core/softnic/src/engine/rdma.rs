@@ -2,8 +2,9 @@
 
 use crate::ids::ViId;
 use crate::medium::Medium;
+use crate::source::Outgoing;
 use crate::world::{Arrived, Bytes, World};
-use sovia_link::message::parts;
+use sovia_link::message::{even, parts};
 use sovia_link::wire::{Closing, EndId, Item, Operation};
 use via::error::Cause;
 use via::queue::Outcome;
@@ -42,13 +43,13 @@ impl<M: Medium> World<M> {
         let memory = allowed.then(|| access.remote_read(address, handle, length)).flatten();
         let message = memory.and_then(|memory| {
             let fill = |room: &mut [u8]| access.gather(&[memory], room);
-            self.buffers.message(length as usize, fill).ok()
+            self.buffers.message(length as usize, fill).ok().map(Outgoing::Copied)
         });
         let Some(message) = message else {
             return self.deny(id, conn, number, Control::OP_RDMAREAD);
         };
         if let Some(conn) = self.conns.get_mut(&conn) {
-            let mtu = conn.part_max();
+            let mtu = even(length as usize, conn.part_max());
             for part in parts(Operation::ReadReply { read: number }, None, message, mtu) {
                 conn.stream.push(Item::Part(part));
             }

@@ -1,14 +1,20 @@
 //! The send queue: descriptors become messages, and are done in order.
 
 use crate::access::Work;
+use crate::card::Card;
 use crate::ids::ViId;
 use crate::medium::Medium;
+use crate::source::Outgoing;
 use crate::world::{Bytes, Progress, Started, World};
-use sovia_link::message::parts;
+use sovia_link::message::{even, parts};
 use sovia_link::wire::{Closing, EndId, Item, Operation, Packet};
+use std::sync::Arc;
 use via::error::Cause;
 use via::queue::Outcome;
-use via::{Control, DescriptorAddress, Status, ViState, WorkQueueKind};
+use via::{Control, DescriptorAddress, MemHandle, Status, ViState, WorkQueueKind};
+
+/// Parts that are ready to be sent, before more descriptors are started.
+const WAITING: usize = 1024;
 
 /// What a descriptor's operation is called in its status.
 fn operation(control: Control) -> Status {
@@ -47,9 +53,9 @@ impl<M: Medium> World<M> {
         let Some(vi) = self.vis.get_mut(&id) else { return false };
         let (ViState::Connected, Some(conn)) = (vi.state, vi.conn) else { return false };
         let Some(&at) = vi.waiting.front() else { return false };
-        // As much as fills the window and can follow at once; the rest keeps its memory.
-        let backlog = self.conns.get(&conn).map_or(0, |conn| conn.stream.backlog());
-        if backlog > 2 * self.config.window as usize {
+        // As much as can go at once; the rest waits as descriptors, which take less room than parts.
+        let waiting = self.conns.get(&conn).map_or(0, |conn| conn.stream.waiting());
+        if waiting > WAITING.min(self.config.window as usize) {
             return false;
         }
         // What follows an error is not started: the connection ends there.
@@ -109,10 +115,13 @@ impl<M: Medium> World<M> {
             _ => Operation::Send,
         };
         let fill = |room: &mut [u8]| vi.access().gather(&work.data, room);
-        let bytes = self.buffers.message(length as usize, fill)?;
+        let bytes = match vi.access().lend(&work.data)? {
+            Some(lent) => Outgoing::Lent(lent),
+            None => Outgoing::Copied(self.buffers.message(length as usize, fill)?),
+        };
         let conn_id = conn;
         let conn = self.conns.get_mut(&conn).ok_or(Status::TRANSPORT_ERROR)?;
-        let mtu = conn.part_max();
+        let mtu = even(length as usize, conn.part_max());
         if reliable {
             let mut last = 0;
             for part in parts(kind, work.immediate, bytes, mtu) {
@@ -124,8 +133,11 @@ impl<M: Medium> World<M> {
         conn.datagrams_sent += 1;
         let (node, to, peer) = (conn.node, conn.peer_node, conn.peer);
         for part in parts(kind, work.immediate, bytes, mtu) {
-            let packet = Packet::Datagram { to: peer, from: conn_id, message, part };
-            self.net.send(node, to, &packet);
+            vi.access().view(&part.bytes, |view| {
+                let part = part.with(view);
+                let packet = Packet::Datagram { to: peer, from: conn_id, message, part };
+                self.net.send(node, to, &packet);
+            })?;
         }
         Ok((message, Progress::Done))
     }
@@ -181,6 +193,16 @@ impl<M: Medium> World<M> {
             }
         }
         any
+    }
+
+    /// Copies what is to be sent from a region yet, whose program has the memory back then.
+    pub(crate) fn keep_region(&mut self, nic: &Arc<Card<M::Node>>, handle: MemHandle) {
+        for conn in self.conns.iter_mut().filter(|conn| conn.stream.backlog() > 0) {
+            let vi = conn.vi.and_then(|vi| self.vis.get(&vi));
+            if let Some(vi) = vi.filter(|vi| Arc::ptr_eq(&vi.nic, nic)) {
+                conn.keep(&vi.access(), Some(handle));
+            }
+        }
     }
 
     /// What a posted descriptor's operation is, as far as its memory still says.

@@ -3,7 +3,7 @@
 use crate::access::Segments;
 use crate::world::{Progress, Started, ViCore};
 use sovia_link::message::Message;
-use sovia_link::wire::{Operation, Part};
+use sovia_link::wire::{Operation, Part, Payload};
 use via::{DataSegment, Status};
 
 /// The message of a connection that is coming.
@@ -62,7 +62,7 @@ impl Arriving {
     }
 
     /// Whether a part can be the next one.
-    pub(crate) fn fits<B: AsRef<[u8]>>(&self, part: &Part<B>) -> bool {
+    pub(crate) fn fits<B: Payload + AsRef<[u8]>>(&self, part: &Part<B>) -> bool {
         let of = (part.operation, part.immediate, part.total, part.start);
         part.total <= self.longest
             && match &self.begun {
@@ -72,14 +72,14 @@ impl Arriving {
     }
 
     /// The next part, which fits, for that VI; returns the message if it was the last one.
-    pub(crate) fn add<N, B: AsRef<[u8]>>(
+    pub(crate) fn add<N, B: Payload + AsRef<[u8]>>(
         &mut self,
         part: &Part<B>,
         vi: &ViCore<N>,
     ) -> Option<Arrived> {
         let Part { operation, immediate, total, .. } = *part;
         let begin = || Begun { operation, immediate, total, came: 0, into: vi.target(part) };
-        let mut begun = self.begun.take().unwrap_or_else(begin);
+        let begun = self.begun.get_or_insert_with(begin);
         let bytes = part.bytes.as_ref();
         match &mut begun.into {
             Target::Memory(segments) => {
@@ -90,17 +90,16 @@ impl Arriving {
             Target::Buffer(buffer) => buffer.extend_from_slice(bytes),
             Target::Nowhere(_) => {}
         }
-        if part.is_last() {
-            let bytes = match begun.into {
-                Target::Memory(_) => Bytes::Placed,
-                Target::Buffer(buffer) => Bytes::Here(buffer),
-                Target::Nowhere(status) => Bytes::Refused(status),
-            };
-            return Some(Arrived { operation, immediate, length: total, bytes });
-        }
         begun.came = part.end();
-        self.begun = Some(begun);
-        None
+        if !part.is_last() {
+            return None;
+        }
+        let bytes = match self.begun.take()?.into {
+            Target::Memory(_) => Bytes::Placed,
+            Target::Buffer(buffer) => Bytes::Here(buffer),
+            Target::Nowhere(status) => Bytes::Refused(status),
+        };
+        Some(Arrived { operation, immediate, length: total, bytes })
     }
 }
 

@@ -1,13 +1,15 @@
 //! One end of a connection.
 
+use crate::access::Access;
 use crate::ids::ViId;
 use crate::path_mtu::PathMtu;
+use crate::source::Source;
 use crate::world::Arriving;
 use sovia_link::Time;
-use sovia_link::buffers::Chunk;
 use sovia_link::datagram::Datagrams;
 use sovia_link::stream::Stream;
 use sovia_link::wire::{EndId, Item, OVERHEAD};
+use via::MemHandle;
 
 /// One end of a connection. It may outlive its VI's interest in it, until the other end knows
 /// that it is over.
@@ -20,7 +22,7 @@ pub(crate) struct Conn<N> {
     pub(crate) vi: Option<ViId>,
     /// The request that it answers, until the requester is known to have the answer.
     pub(crate) unsettled: Option<EndId>,
-    pub(crate) stream: Stream<Item<Chunk>, Item<Vec<u8>>>,
+    pub(crate) stream: Stream<Item<Source>, Item<Vec<u8>>>,
     /// How long its frames may be.
     pub(crate) path: PathMtu,
     pub(crate) arriving: Arriving,
@@ -39,6 +41,18 @@ impl<N> Conn<N> {
     /// Bytes of a message that one packet carries.
     pub(crate) fn part_max(&self) -> usize {
         self.path.frame_max() as usize - OVERHEAD
+    }
+
+    /// Copies what may have to be sent yet and lies in memory that `access` reaches: all of it, or that of one region.
+    pub(crate) fn keep(&mut self, access: &Access<'_>, region: Option<MemHandle>) {
+        for item in self.stream.items_mut() {
+            if let Item::Part(part) = item
+                && let Source::Lent(segment) = &part.bytes
+                && region.is_none_or(|region| region.raw() == segment.handle)
+            {
+                access.keep(&mut part.bytes);
+            }
+        }
     }
 
     /// Whether this end is done with it and only waits for the other to know.

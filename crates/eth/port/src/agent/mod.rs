@@ -128,14 +128,18 @@ fn welcome(socket: &Packets) -> Result<(Welcome, Fd), OpenError> {
             received => break received.step("the agent's welcome")?,
         }
     };
-    let why = match (FromAgent::decode(&bytes[..received.len]), received.fds.pop()) {
+    let (why, what) = match (FromAgent::decode(&bytes[..received.len]), received.fds.pop()) {
         (Some(FromAgent::Welcome(welcome)), Some(file)) => return Ok((welcome, file)),
-        (Some(FromAgent::Refused(Why::User)), _) => Errno::EPERM,
-        (Some(FromAgent::Refused(Why::Full)), _) => Errno::EUSERS,
-        _ if received.len == 0 => Errno::ECONNRESET,
-        _ => Errno::EPROTO,
+        (Some(FromAgent::Refused(Why::User)), _) => {
+            (Errno::EPERM, "the agent does not serve this user")
+        }
+        (Some(FromAgent::Refused(Why::Full)), _) => {
+            (Errno::EUSERS, "the agent serves as many programs of this user as it can")
+        }
+        _ if received.len == 0 => (Errno::ECONNRESET, "the agent's welcome"),
+        _ => (Errno::EPROTO, "the agent's welcome"),
     };
-    Err(why).step("the agent's welcome")
+    Err(why).step(what)
 }
 
 impl Port for Agent {

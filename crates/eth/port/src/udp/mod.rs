@@ -118,16 +118,10 @@ impl Udp {
 }
 
 /// Hands the frames of a message to `take`; how many. `None` if it cannot be used.
-fn frames_of(message: &Message<'_>, take: &mut dyn FnMut(&Address, &[u8])) -> Option<usize> {
+fn frames_of(message: &Message<'_>, take: &mut dyn FnMut(&Address, &[u8], usize)) -> Option<usize> {
     let from = Address::Udp(message.from.filter(|_| !message.is_cut)?);
-    if message.bytes.is_empty() {
-        take(&from, &[]);
-        return Some(1);
-    }
-    let frames = message.bytes.chunks(message.segment);
-    let count = frames.len();
-    frames.for_each(|frame| take(&from, frame));
-    Some(count)
+    take(&from, message.bytes, message.segment);
+    Some(message.bytes.len().div_ceil(message.segment.max(1)).max(1))
 }
 
 impl Udp {
@@ -138,7 +132,7 @@ impl Udp {
     fn receive_from(
         &mut self,
         socket: RawFd,
-        take: &mut dyn FnMut(&Address, &[u8]),
+        take: &mut dyn FnMut(&Address, &[u8], usize),
     ) -> Result<usize, Error> {
         let (mut frames, mut malformed) = (0, 0);
         let got = self.incoming.receive(socket, |message| match frames_of(&message, take) {
@@ -193,6 +187,18 @@ impl Port for Udp {
     }
 
     fn receive(&mut self, take: &mut dyn FnMut(&Address, &[u8])) -> Result<usize, Error> {
+        self.receive_joined(&mut |from, bytes, segment| {
+            if bytes.is_empty() {
+                return take(from, bytes);
+            }
+            bytes.chunks(segment.max(1)).for_each(|frame| take(from, frame));
+        })
+    }
+
+    fn receive_joined(
+        &mut self,
+        take: &mut dyn FnMut(&Address, &[u8], usize),
+    ) -> Result<usize, Error> {
         let port = self.socket.raw();
         let latest = self.busy.as_ref().map_or(port, |busy| busy.latest(port));
         let mut frames = self.receive_from(latest, take)?;

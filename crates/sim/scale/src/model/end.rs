@@ -2,10 +2,10 @@
 
 use crate::Scenario;
 use sovia_link::Time;
-use sovia_link::buffers::Chunk;
+use sovia_link::buffers::{Chunk, Whole};
 use sovia_link::message::{Assembly, parts};
 use sovia_link::stream::{Place, Stream, Verdict};
-use sovia_link::wire::{HEADER, Item, Operation, Part, Report, Sending};
+use sovia_link::wire::{HEADER, Item, Operation, Part, Payload, Report, Sending};
 use std::collections::VecDeque;
 
 /// Bytes of the longest frame, and those of one that are not a part's.
@@ -131,7 +131,7 @@ impl End {
             let bytes = message(self.node, u64::from(outgoing.posted), scenario.message);
             let part = FRAME as usize - FRAME_HEADER;
             let mut last = 0;
-            for part in parts(Operation::Send, None, bytes, part) {
+            for part in parts(Operation::Send, None, Whole::from(bytes), part) {
                 last = self.stream.push(Item::Part(part));
             }
             outgoing.posted += 1;
@@ -220,7 +220,7 @@ impl End {
     }
 
     /// Adds a part to its message, and compares the message with what was sent if it is whole.
-    fn add<B: AsRef<[u8]>>(&mut self, from: u32, part: &Part<B>, taken: &mut Taken) {
+    fn add<B: Payload + AsRef<[u8]>>(&mut self, from: u32, part: &Part<B>, taken: &mut Taken) {
         taken.bytes += part.bytes.as_ref().len() as u64;
         let Some(whole) = self.assembly.add(part) else { return };
         let expected = message(from, self.incoming, whole.bytes.len() as u32);

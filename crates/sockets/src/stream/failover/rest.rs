@@ -1,7 +1,7 @@
 //! What is still to be done on TCP for a connection that its program has closed on the way there.
 
 use super::super::remains::{Part, Said};
-use super::{RECORD, holds_shutdown, is_on, read};
+use super::{RECORD, consumed, holds_shutdown, is_on, read};
 use crate::conn::{Guard, flag};
 use sovia_proto::failover::{self, Record};
 use sovia_sys::call;
@@ -47,7 +47,7 @@ pub(crate) fn rest(guard: &Guard<'_>) -> Option<Rest> {
     let had = read(guard);
     let comes = match guard.failover.awaits {
         false => Comes::Anything,
-        true if had == 0 => Comes::Record(guard.bytes_taken.wrapping_add(guard.taker.head as u32)),
+        true if had == 0 => Comes::Record(consumed(guard)),
         true => Comes::Had((RECORD + u64::from(guard.failover.skip)).saturating_sub(had)),
     };
     let is_over = out.is_empty() && matches!(comes, Comes::Anything | Comes::Had(0));
@@ -105,6 +105,8 @@ impl Rest {
                 Ok(n @ 1..) => n,
                 Err(call::Errno::EINTR) => continue,
                 Err(call::Errno::EAGAIN) => return Went::Waits,
+                // The program had shut its receiving half.
+                Ok(0) if !super::super::anchor_has_ended(fd) => return Went::Waits,
                 Ok(_) | Err(_) => 0,
             };
             self.comes = match self.comes {

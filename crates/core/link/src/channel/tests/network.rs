@@ -4,6 +4,7 @@ use crate::Time;
 use crate::channel::greeting::{Greeting, Random, name};
 use crate::channel::{Channel, Config, Event};
 use crate::stream::Control;
+use crate::wire::Checksum;
 use core::time::Duration;
 use proptest::prelude::*;
 use sovia_simnet::{Link, Net, NodeId};
@@ -18,6 +19,8 @@ const CONFIG: Config = Config {
     message_max: 1 << 20,
     retransmit_first: Duration::from_millis(1),
     retransmit_longest: Duration::from_millis(16),
+    link: Checksum::Crc,
+    sends: Checksum::Crc,
 };
 
 /// An end, what it has to send, and what it has received.

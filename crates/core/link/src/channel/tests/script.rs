@@ -3,7 +3,7 @@
 use crate::channel::greeting::name;
 use crate::channel::{Channel, Config, Event, Full};
 use crate::stream::Control;
-use crate::wire::{Closing, EndId, Item, Operation, Packet, Part, Sending};
+use crate::wire::{Checksum, Closing, EndId, Item, Operation, Packet, Part, Sending};
 use crate::{Malformed, Time};
 
 pub(super) const CONFIG: Config = Config {
@@ -15,6 +15,8 @@ pub(super) const CONFIG: Config = Config {
     message_max: 1000,
     retransmit_first: core::time::Duration::from_millis(1),
     retransmit_longest: core::time::Duration::from_millis(16),
+    link: Checksum::Crc,
+    sends: Checksum::Crc,
 };
 
 /// All frames that an end has to send now.

@@ -4,7 +4,7 @@ use super::proportion;
 use crate::Time;
 use core::time::Duration;
 
-/// The highest rate of this cycle of probing and of the one before (draft-ietf-ccwg-bbr, section 5.5.6).
+/// The highest of this period and of the one before. A rate's periods are the cycles of probing (draft-ietf-ccwg-bbr, section 5.5.6).
 #[derive(Debug, Default)]
 pub(super) struct Highest([u64; 2]);
 
@@ -13,14 +13,19 @@ impl Highest {
         self.0[0].max(self.0[1])
     }
 
-    pub(super) fn add(&mut self, rate: u64) {
-        self.0[1] = self.0[1].max(rate);
+    pub(super) fn add(&mut self, value: u64) {
+        self.0[1] = self.0[1].max(value);
     }
 
-    /// Another cycle begins, unless this one has measured nothing.
+    /// Another period begins.
     pub(super) fn advance(&mut self) {
+        self.0 = [self.0[1], 0];
+    }
+
+    /// Another one begins, unless this one has measured nothing.
+    pub(super) fn advance_if_measured(&mut self) {
         if self.0[1] > 0 {
-            self.0 = [self.0[1], 0];
+            self.advance();
         }
     }
 }
@@ -79,13 +84,13 @@ const AGGREGATE_ROUNDS: u64 = 5;
 pub(super) struct Aggregate {
     since: Time,
     bytes: u64,
-    most: [u64; 2],
+    most: Highest,
     round: u64,
 }
 
 impl Aggregate {
     pub(super) fn most(&self) -> u64 {
-        self.most[0].max(self.most[1])
+        self.most.value()
     }
 
     pub(super) fn add(&mut self, acked: u64, rate: u64, (round, now): (u64, Time), limit: u64) {
@@ -97,8 +102,9 @@ impl Aggregate {
         let expected = if self.bytes == 0 { 0 } else { expected };
         self.bytes += acked;
         if round >= self.round + AGGREGATE_ROUNDS {
-            (self.round, self.most) = (round, [self.most[1], 0]);
+            self.round = round;
+            self.most.advance();
         }
-        self.most[1] = self.most[1].max((self.bytes - expected).min(limit));
+        self.most.add((self.bytes - expected).min(limit));
     }
 }

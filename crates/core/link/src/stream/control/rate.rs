@@ -100,9 +100,9 @@ impl Delivery {
         let Sample { snapshot, sent_at, .. } = sample;
         self.first_sent_at = *sent_at;
         let delivered = self.delivered - snapshot.delivered;
-        let sending = sent_at.since(snapshot.first_sent_at);
-        let arriving = acked.now.since(snapshot.delivered_at);
-        let nanos = sending.max(arriving).as_nanos() as u64;
+        let sending = sent_at.nanos_since(snapshot.first_sent_at);
+        let arriving = acked.now.nanos_since(snapshot.delivered_at);
+        let nanos = sending.max(arriving);
         // A shorter time than a round trip is that of an acknowledgement which many frames share.
         let rate = match nanos {
             0 => 0,

@@ -8,8 +8,6 @@ use crate::Time;
 const ONE_IN: u64 = 50;
 /// The part by which the long bound grows each round where it is past the last congestion, and no queue stands.
 const FREE: u64 = 4;
-/// A queue stands between probes where it makes each round trip longer by one in so many.
-const QUEUE_PART: u64 = 2;
 /// Frames lost in one round of the start from which the path counts as full (`StartupFullLossCnt`).
 const FULL_LOSSES: u32 = 6;
 
@@ -29,9 +27,6 @@ pub(super) struct Bounds {
     /// Sendings lost in this round of losses, and whether they were too many.
     losses: u32,
     is_lossy: bool,
-    /// The shortest round trip of this round of losses, and whether a queue stood in the one before.
-    round_trip: u64,
-    pub(super) queue_stands: bool,
     /// What is lost now has been sent to probe.
     pub(super) probes: bool,
     /// How the long bound grows, since when; what it was when it was last lowered, and how much had been delivered then: what
@@ -53,8 +48,6 @@ impl Bounds {
             begins_round: false,
             losses: 0,
             is_lossy: false,
-            round_trip: u64::MAX,
-            queue_stands: false,
             probes: false,
             grows: None,
             most: 0,
@@ -126,13 +119,12 @@ impl Bbr {
     }
 
     /// What losses say at the end of each round of them.
-    pub(super) fn adapt_short(&mut self, rate: &Rate, rtt: Option<u64>) {
+    pub(super) fn adapt_short(&mut self, rate: &Rate) {
         let (delivered, is_probing) = (self.delivery.delivered, self.cycle.phase.is_probing());
         let highest = self.highest.value();
         let bounds = &mut self.bounds;
         bounds.newest_rate = bounds.newest_rate.max(rate.rate);
         bounds.newest_delivered = bounds.newest_delivered.max(rate.delivered);
-        bounds.round_trip = bounds.round_trip.min(rtt.unwrap_or(u64::MAX));
         bounds.begins_round = rate.prior_delivered >= bounds.round_ends;
         let is_starved = rate.is_starved;
         if !bounds.begins_round {
@@ -140,11 +132,6 @@ impl Bbr {
         }
         bounds.round_ends = delivered;
         let (is_lossy, losses) = (bounds.is_lossy, bounds.losses);
-        let round_trip = core::mem::replace(&mut bounds.round_trip, u64::MAX);
-        let shortest = self.shortest.value().unwrap_or(u64::MAX);
-        let queue_stands =
-            round_trip < u64::MAX && round_trip > shortest.saturating_add(shortest / QUEUE_PART);
-        bounds.queue_stands = queue_stands;
         (bounds.is_lossy, bounds.losses) = (false, 0);
         if self.cycle.phase == Phase::Startup && is_lossy && losses >= FULL_LOSSES {
             // The path is full, though the rate may rise still (section 5.3.1.3).

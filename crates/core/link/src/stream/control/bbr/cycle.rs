@@ -214,7 +214,7 @@ impl Bbr {
                     self.cycle.feedback = Feedback::Other;
                     self.bounds.probes = false;
                     if self.cycle.phase.is_probing_bandwidth() && !rate.is_starved {
-                        self.highest.advance();
+                        self.highest.advance_if_measured();
                     }
                 }
                 _ => {}

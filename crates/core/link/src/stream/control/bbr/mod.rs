@@ -173,7 +173,7 @@ impl Bbr {
         if rate.rate > 0 && (rate.rate >= self.highest.value() || !rate.is_starved) {
             self.highest.add(rate.rate);
         }
-        self.adapt_short(rate, acked.rtt);
+        self.adapt_short(rate);
         let (round, limit) = ((self.round, acked.now), self.window);
         self.aggregate.add(acked.bytes, self.rate(), round, limit);
         self.look_for_full_rate(rate);
@@ -200,7 +200,8 @@ impl Bbr {
 
     /// Section 5.6.4.
     fn resize(&mut self, acked: &Acked) {
-        let gain = self.cycle.phase.window_gain(self.bounds.queue_stands);
+        let shortest = self.shortest.value().unwrap_or(u64::MAX);
+        let gain = self.cycle.phase.window_gain(self.queue.stands(shortest));
         let wanted = self.inflight(self.rate(), gain);
         let wanted = wanted.saturating_add(self.aggregate.most());
         if self.window_before > self.window && self.cycle.phase != Phase::SeekShortest {

@@ -1,12 +1,13 @@
-//! Closes what programs have sent. They have nothing to send but bytes; a descriptor that comes all the same can be one whose
-//! closing takes as long as its sender likes, so a thread of its own waits for that instead of the agent.
+//! Closes what programs have sent that they should not have. A descriptor can be one whose closing takes as long as its sender
+//! likes (a socket that lingers), so a thread of its own waits for that instead of the agent.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Builder;
 
-use sovia_sys::Fd;
+use sovia_sys::seqpacket::Packets;
+use sovia_sys::{Fd, call};
 
 /// With so many descriptors of a user's to be closed no more of its programs are taken in.
 const MOST: usize = 64;
@@ -31,7 +32,7 @@ fn waiting<R>(work: impl FnOnce(&mut Waiting) -> R) -> R {
 ///
 /// # Errors
 /// The system has none.
-pub(super) fn start() -> std::io::Result<()> {
+pub(crate) fn start() -> std::io::Result<()> {
     let (give, given) = channel::<(Fd, u32)>();
     let close = move || {
         for (fd, user) in given {
@@ -51,7 +52,7 @@ pub(super) fn start() -> std::io::Result<()> {
 }
 
 /// Descriptors that come from now on are that user's.
-pub(super) fn now_of(user: u32) {
+pub(crate) fn now_of(user: u32) {
     waiting(|it| it.user = user);
 }
 
@@ -67,6 +68,16 @@ fn dispose(fd: Fd) {
 }
 
 /// Whether there is so much of a user's to close that no more of its programs must be taken in.
-pub(super) fn is_busy(user: u32) -> bool {
+pub(crate) fn is_busy(user: u32) -> bool {
     waiting(|it| it.of.get(&user).is_some_and(|&count| count >= MOST))
+}
+
+/// Empties a socket of a user's program, to which nothing can be sent any more: what lay there would be closed with it.
+pub(crate) fn take_leave(packets: &Packets, uid: u32) {
+    now_of(uid);
+    packets.shutdown();
+    // A message without bytes is told from the end by its sender's credentials.
+    let _ = call::setsockopt(packets.raw(), libc::SOL_SOCKET, libc::SO_PASSCRED, &1i32);
+    let mut bytes = [0; 1];
+    while packets.receive(&mut bytes).is_ok_and(|received| received.credentials.is_some()) {}
 }

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 
 /// How often something has been to say of a user's programs.
 #[derive(Debug, Default)]
-pub(super) struct Complaints(HashMap<(u32, String), u64>);
+pub(crate) struct Complaints(HashMap<(u32, String), u64>);
 
 impl Complaints {
     /// Says it, or does not if it has been said: the first time, and whenever it has been twice as often as when it was last said. So a
     /// program fills no log.
-    pub(super) fn say(&mut self, uid: u32, what: impl Display) {
+    pub(crate) fn say(&mut self, uid: u32, what: impl Display) {
         if let Some(line) = self.line(uid, what) {
             eprintln!("sovia-agent: {line}");
         }

@@ -1,0 +1,65 @@
+//! Programs of libfabric's interface over the provider, as libfabric loads it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::{env, fs};
+
+/// What is there to test with; `None` if libfabric is not installed.
+struct Made {
+    program: PathBuf,
+    /// The folder with the provider under the name that libfabric looks for.
+    providers: PathBuf,
+}
+
+fn made() -> Option<&'static Made> {
+    static MADE: OnceLock<Option<Made>> = OnceLock::new();
+    MADE.get_or_init(|| {
+        if !Path::new("/usr/include/rdma/fabric.h").exists() {
+            println!("SKIPPED: not installed: libfabric-dev");
+            return None;
+        }
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs");
+        let providers = folder.join("providers");
+        fs::create_dir_all(&providers).expect("a folder");
+        // The library that this very build has made, beside this program.
+        let own = env::current_exe().expect("a running program has a path");
+        let library = own.parent().expect("a folder").join("libsovia_fi_c.so");
+        fs::copy(library, providers.join("libsovia-fi.so")).expect("the library");
+        let program = folder.join("fabric");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/fabric.c");
+        let mut compiler = Command::new("cc");
+        compiler.args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program).arg(source);
+        assert!(compiler.arg("-lfabric").status().expect("a C compiler").success());
+        Some(Made { program, providers })
+    })
+    .as_ref()
+}
+
+/// Runs the cases with these variables in the environment.
+fn run(variables: &[(&str, &str)]) {
+    let Some(Made { program, providers }) = made() else { return };
+    let mut command = Command::new("timeout");
+    command.arg("120").arg(program).env("FI_PROVIDER_PATH", providers);
+    let output = command.envs(variables.iter().copied()).output().expect("the program runs");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{}\n{out}\n{err}", output.status);
+    assert_eq!(out.lines().filter(|line| line.ends_with(": right")).count(), 14, "{out}");
+}
+
+#[test]
+fn an_endpoint_does_what_libfabric_promises() {
+    run(&[]);
+}
+
+#[test]
+fn it_does_so_under_a_lock() {
+    run(&[("FABRIC_SAFE", "1")]);
+}
+
+/// As where the system lets no process read another one's memory.
+#[test]
+fn it_does_so_where_all_bytes_have_to_be_sent() {
+    run(&[("SOVIA_DIRECT", "off")]);
+}

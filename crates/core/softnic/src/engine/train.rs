@@ -1,0 +1,69 @@
+//! Frames that come together, of which most carry the next part of one message.
+
+use crate::medium::Medium;
+use crate::world::World;
+use sovia_link::wire::{EndId, Packet, Train};
+
+impl<M: Medium> World<M> {
+    /// Frames have come that the network has joined: each has `segment` bytes, but for the last one, which may have less. As
+    /// [`World::frame`] for each.
+    pub fn frames(&mut self, from: M::Node, at: M::Node, bytes: &[u8], segment: usize) {
+        if bytes.is_empty() {
+            return self.frame(from, at, bytes);
+        }
+        let mut frames = bytes.chunks(segment.max(1)).peekable();
+        while let Some(frame) = frames.next() {
+            let Ok(packet) = Packet::parse_for(frame, self.config.checksum) else {
+                self.counters.malformed += 1;
+                continue;
+            };
+            let ends = match packet {
+                Packet::Stream { to, from, .. } => (to, from),
+                _ => (EndId::NONE, EndId::NONE),
+            };
+            let train = frames.peek().and_then(|_| Train::begin(frame, &packet));
+            self.packet(from, at, packet);
+            if let Some(mut train) = train {
+                self.follow(from, ends, &mut train, &mut frames);
+            }
+        }
+    }
+
+    /// Takes the frames that carry on with the message of the one that was taken last, as far as they are what comes next and
+    /// do not end it.
+    fn follow<'a>(
+        &mut self,
+        from: M::Node,
+        (id, peer): (EndId, EndId),
+        train: &mut Train<'a>,
+        frames: &mut core::iter::Peekable<core::slice::Chunks<'a, u8>>,
+    ) {
+        let now = self.net.now();
+        let together = self.acknowledges_at();
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        if conn.peer_node != from || conn.peer != peer || conn.stream.has_early() {
+            return;
+        }
+        let Some(vi) = conn.vi.and_then(|vi| self.vis.get(&vi)) else { return };
+        while let Some(&frame) = frames.peek()
+            && conn.owed < together
+            && let Some((sending, part)) = train.next(frame)
+        {
+            if part.is_last()
+                || !conn.arriving.fits(&part)
+                || conn.stream.came_next(sending, now).is_none()
+            {
+                return;
+            }
+            frames.next();
+            conn.arriving.add(&part, vi);
+            conn.owed += 1;
+            if conn.owed == 1 {
+                self.owing.push(id);
+            }
+        }
+        if conn.owed >= together {
+            self.pay(id);
+        }
+    }
+}
