@@ -130,7 +130,7 @@ fn a_process_that_is_killed_in_a_long_message_is_an_error() {
         let long = Bytes::zeroed(LONG);
         let context = if sends {
             node.receive(&long, Some(0), 1, 0);
-            until(&mut [&mut node], |_| (long.bytes()[70_000] != 0).then_some(()));
+            until(&mut [&mut node], |_| (long.byte(70_000) != 0).then_some(()));
             RECEIVE + 1
         } else {
             let room = Bytes::zeroed(10);
@@ -173,7 +173,7 @@ fn an_endpoint_that_is_closed_in_a_long_message_is_an_error_at_once() {
     let (out, room) = (Bytes::pattern(50 << 20, 0), Bytes::zeroed(50 << 20));
     other.receive(&room, Some(0), 1, 0);
     send(&mut [&mut one, &mut other], 0, &out, 1, false);
-    until(&mut [&mut one, &mut other], |_| (room.bytes()[70_000] != 0).then_some(()));
+    until(&mut [&mut one, &mut other], |_| (room.byte(70_000) != 0).then_some(()));
     std::thread::scope(|scope| {
         let closing = scope.spawn(|| drop(other));
         let failure = until(&mut [&mut one], |nodes| nodes[0].told_of(1)).unwrap_err();

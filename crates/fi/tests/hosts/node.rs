@@ -36,6 +36,11 @@ impl Bytes {
         self.0.iter().map(|byte| unsafe { byte.get().read_volatile() }).collect()
     }
 
+    pub(crate) fn byte(&self, at: usize) -> u8 {
+        // SAFETY: as in `bytes`.
+        unsafe { self.0[at].get().read_volatile() }
+    }
+
     pub(crate) fn address(&self) -> u64 {
         self.0.as_ptr() as u64
     }
