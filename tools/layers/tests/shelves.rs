@@ -25,8 +25,15 @@ const SHELVES: &[&[&str]] = &[
     &["sovia-agent", "sovia-lane", "sovia-fi", "sovia-control"],
     &["sovia-sockets"],
     // What programs call.
-    &["sovia", "sovia-calls", "sovia-preload", "sovia-c", "sovia-vipl", "sovia-fi-c"],
-    &["sovia", "sovia-calls", "sovia-preload", "sovia-c", "sovia-vipl", "sovia-emp-c"],
+    &[
+        "sovia",
+        "sovia-calls",
+        "sovia-preload",
+        "sovia-c",
+        "sovia-vipl",
+        "sovia-fi-c",
+        "sovia-emp-c",
+    ],
     &["sovia-cli"],
     &["sovia-tests", "sovia-layers"],
 ];
