@@ -5,7 +5,7 @@ use crate::world::World;
 use core::time::Duration;
 use proptest::prelude::*;
 use sovia_emp::array::DESCRIPTORS;
-use sovia_emp::{Handle, Node, Status};
+use sovia_emp::{Config, Handle, Node, Status};
 use sovia_simnet::{Link, Net};
 use std::collections::BTreeMap;
 
@@ -92,9 +92,12 @@ fn message(from: u32, process: u32, to: u32, tag: u32, count: usize, len: usize)
 }
 
 impl Model {
-    fn new(seed: u64, faults: f64) -> Model {
+    fn new(seed: u64, faults: f64, restarts: bool) -> Model {
         let net = Net::new(seed, Link::faulty(faults));
-        let mut world = World::with(net, STATIONS, |_| ());
+        // Of many tries in a row all may be in vain by chance. Where no process begins anew no peer is to be given up.
+        let change =
+            if restarts { |_: &mut Config| () } else { |it: &mut Config| it.timing.tries = None };
+        let mut world = World::with(net, STATIONS, change);
         world.kept = Some(Vec::new());
         Model {
             world,
@@ -250,7 +253,7 @@ impl Model {
 }
 
 fn run(seed: u64, faults: f64, steps: &[Step], restarts: bool) {
-    let mut model = Model::new(seed, faults);
+    let mut model = Model::new(seed, faults, restarts);
     steps.iter().for_each(|step| model.step(step));
     model.end();
     model.check(restarts);
