@@ -39,7 +39,7 @@ impl<A: Copy + PartialEq> Engine<A> {
     }
 
     /// The first message that is not complete.
-    fn first_of(&mut self, node: Node) -> u32 {
+    pub(super) fn first_of(&self, node: Node) -> u32 {
         let peer = &self.peers[usize::from(node)];
         let active = self.actives.get(usize::from(peer.active));
         let oldest = active.and_then(|active| active.out.front());

@@ -3,7 +3,7 @@
 use super::{Engine, Io};
 use crate::active::spread;
 use crate::array::Status;
-use crate::ids::is_before;
+use crate::ids::{AHEAD, is_before};
 use crate::message::Outgoing;
 use crate::wire::{Ack, Body, Frame, Head, Message, WHOLE, Why};
 use sovia_link::Time;
@@ -61,6 +61,10 @@ impl<A: Copy + PartialEq> Engine<A> {
             let Some(&index) = active.unsent.front() else { return Sent::All };
             let message = self.outgoing[usize::from(index)];
             let Some(message) = message.filter(Outgoing::may_go_on) else { return Sent::All };
+            if message.id.wrapping_sub(self.first_of(message.peer)) >= AHEAD {
+                // The peer could not tell it from one of before. What ends goes on here.
+                return Sent::All;
+            }
             if !self.send_collection(io, at, index, message.next) {
                 return Sent::NoRoom;
             }

@@ -354,3 +354,27 @@ fn a_long_message_fills_the_link() {
     assert_eq!(world.test(1, receive), done(0, 0, 10 << 20));
     assert_eq!(world.counters(0).resent, 0);
 }
+
+/// A peer tells messages apart as far as 1,024 behind the first one that has not come.
+#[test]
+fn messages_far_behind_one_that_waits_for_its_receive_wait_for_it() {
+    const LATER: usize = 1100;
+    let mut world = World::new(1, Link::perfect(), 2);
+    let first = world.send(0, 1, 1, b"first");
+    let mut ended = 0;
+    for later in 0..LATER {
+        let (receive, _) = world.receive(1, Some(0), Some(2), 4);
+        let send = world.send(0, 1, 2, &(later as u32).to_be_bytes());
+        world.run_for(Duration::from_millis(5));
+        let (sent, received) = (world.test(0, send), world.test(1, receive));
+        assert_eq!(sent.is_some(), received.is_some());
+        ended += usize::from(sent.is_some());
+        assert_eq!(sent.is_some(), later < 1023, "{later}");
+    }
+    assert_eq!((ended, world.test(0, first)), (1023, None));
+    let (receive, _) = world.receive(1, Some(0), Some(1), 5);
+    world.run();
+    assert_eq!(world.test(1, receive), done(0, 1, 5));
+    assert_eq!(world.test(0, first), done(1, 1, 5));
+    assert_eq!(world.stations[1].engine.counters().timeouts, 0);
+}
