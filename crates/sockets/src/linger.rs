@@ -8,6 +8,7 @@ use crate::per_engine::per_engine;
 use crate::{anchors, stream};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_sync::{RobustBox, rank};
+use sovia_sys::poll::ppoll;
 use sovia_sys::{Fd, call};
 use stream::failover::{Rest, Went};
 use stream::returned::PUMP_NS;
@@ -40,6 +41,14 @@ pub(crate) fn serve() {
             all.retain_mut(|(fd, rest)| rest.go_on(fd.raw()) == Went::Waits);
             COUNT.store(all.len() as u32, Ordering::SeqCst);
         });
+    }
+}
+
+/// Waits until there are none, in a process that has nothing else to do.
+pub(crate) fn await_all() {
+    while COUNT.load(Ordering::SeqCst) != 0 {
+        let _ = ppoll(&mut [], Some(PUMP_NS), None);
+        serve();
     }
 }
 

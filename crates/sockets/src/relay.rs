@@ -10,7 +10,7 @@ use crate::conn::{Guard, flag};
 use crate::ops::{self, Flags};
 use crate::stream::{self, Got};
 use crate::table::{self, Ref};
-use crate::{Outcome, family, pollset, process, retreat, wait};
+use crate::{Outcome, family, linger, pollset, process, retreat, wait};
 use core::hash::{Hash, Hasher};
 use core::sync::atomic::{AtomicU64, Ordering};
 use sovia_sync::section;
@@ -169,7 +169,12 @@ fn run(fd: i32, at: Ref, socket: &Fd) {
     if !both_ways(fd, at, socket) {
         // What waits here is lost. To the peer that must not look like the end of the stream.
         let _ = call::disconnect(fd);
+        return;
     }
+    // As a program would, and TCP may have no room yet for all that it has sent: with this process it would be lost.
+    ops::close(fd);
+    let _ = call::close(fd);
+    linger::await_all();
 }
 
 /// Bytes on their way in one direction.
