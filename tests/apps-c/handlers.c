@@ -498,7 +498,7 @@ static void jumps_out_of_deep_calls(struct peer *p) {
     }
     may_jump = false;
     end_storm(thread);
-    say("left often: %d", jumps > 20);
+    say("left by jumps: %d", jumps > 0);
 }
 
 // Records that a call had taken when it was left are gone, as over the kernel; the others are in order.
@@ -529,7 +529,7 @@ static void jumps_out_of_reads(struct peer *p) {
     }
     may_jump = false;
     end_storm(thread);
-    say("in order to the end, left often: %d", jumps > 20);
+    say("in order to the end, left by jumps: %d", jumps > 0);
 }
 
 // --- threads that are cancelled while they move bytes
