@@ -170,6 +170,8 @@ fn occupy(fd: i32, at: Ref, index: u32, vi: u32, request: Request) -> Attached {
         conn.set(flag::MET);
         if pair.is_nic() {
             conn.set(flag::REFLECTED);
+            // The peer grants when it knows of this end.
+            stream::reflected::tell_nic(&guard);
         }
         if call::is_nonblocking(fd) {
             conn.set(flag::NONBLOCK);

@@ -126,10 +126,10 @@ fn next_by_nic(guard: &mut Guard<'_>) -> Result<Origin, Fault> {
     }
 }
 
-/// Grants the VI, unless another thread is inside a kernel receive.
+/// Grants the VI, unless another thread is inside a kernel receive, or the peer is behind a NIC and has no VI yet.
 pub(crate) fn grant(guard: &mut Guard<'_>, fd: i32) {
     let conn = guard.conn;
-    if conn.rx() != Rx::Tcp || conn.has(flag::RETREATING) {
+    if conn.rx() != Rx::Tcp || conn.has(flag::RETREATING) || reflected::awaits_peer(guard) {
         return;
     }
     conn.set_rx(Rx::Granted);

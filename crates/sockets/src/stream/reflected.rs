@@ -32,6 +32,15 @@ pub(crate) fn tell_nic(guard: &Guard<'_>) {
     }
 }
 
+/// Whether the peer has not come onto the VI yet, as far as the NICs have told: it says its window when it does.
+///
+/// A NIC gives an end its VI when the other end has asked for it as well, but the other one takes it with its program's next call, or never if
+/// that has forked meanwhile. A grant would be unanswered for as long, and a NIC's death then leaves this end in doubt of a
+/// switch. So it waits.
+pub(super) fn awaits_peer(guard: &Guard<'_>) -> bool {
+    is_reflected(guard) && rx(guard).writer.load(word::WINDOW) == 0
+}
+
 /// Tells the NIC for how many milliseconds what this end sends may stay unacknowledged. It asks when it sends something.
 pub(crate) fn say_user_timeout(guard: &Guard<'_>, milliseconds: u32) {
     if is_reflected(guard) {
