@@ -15,7 +15,7 @@ import subprocess
 import threading
 import time
 
-from common import main, say
+from common import main, recv_exactly, say
 
 # What a test says by making a file in DIR.
 ENOUGH = "enough"
@@ -317,6 +317,75 @@ def starts(peer):
     peer.meet()
 
 
+def connections(peer, count):
+    """So many more connections, in the same order at both ends."""
+    if peer.server:
+        listener = peer.listen("more")
+        return [listener.accept()[0] for _ in range(count)]
+    return [peer.connect("more") for _ in range(count)]
+
+
+def ask(peer, connection, questions):
+    for number in range(questions):
+        question = b"%20d" % number
+        if not peer.server:
+            connection.sendall(question)
+        assert recv_exactly(connection, len(question)) == question
+        if peer.server:
+            connection.sendall(question)
+
+
+def resting(peer):
+    """Connections that rest after so few questions that their ends have only just met, or one of them has."""
+    # Both processes know their agent.
+    first = peer.stream()
+    some = connections(peer, 120)
+    for number, connection in enumerate(some):
+        ask(peer, connection, number % 30)
+    note(peer, "running")
+    wait_for(peer, ENOUGH)
+    for connection in some:
+        ask(peer, connection, 5)
+    ask(peer, first, 5)
+    peer.meet()
+    say("every byte")
+
+
+def beginnings(peer):
+    """Connections that carry much from the beginning, both ways, and whose ends are still about to meet."""
+    ask(peer, peer.stream(), 5)
+    some = connections(peer, 24)
+    count, failures = 400, []
+
+    def send(connection):
+        for number in range(count):
+            connection.sendall(block(peer.server, number))
+
+    def receive(connection):
+        reader = Reader(peer)
+        for number in range(count):
+            reader.take(recv_exactly(connection, BLOCK))
+            if number == 20:
+                note(peer, "running")
+            time.sleep(0.001)
+
+    def attempt(function, connection):
+        try:
+            function(connection)
+        except (OSError, EOFError, AssertionError) as error:
+            failures.append(repr(error))
+
+    parts = [(function, connection) for connection in some for function in (send, receive)]
+    threads = [threading.Thread(target=attempt, args=part) for part in parts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    # No connection ends before the other end has had all of it.
+    peer.meet()
+    say(failures[0] if failures else "every byte")
+
+
 def sent_on_tcp(connection):
     """Bytes of this end's that the kernel's socket knows to have arrived."""
     return struct.unpack_from("=Q", connection.getsockopt(socket.IPPROTO_TCP, 11, 128), 120)[0]
@@ -349,6 +418,8 @@ main(
             relatives,
             becomes,
             starts,
+            resting,
+            beginnings,
         ]
     }
 )

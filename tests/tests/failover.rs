@@ -101,6 +101,25 @@ killed!(
     starts
 );
 
+/// Connections of which one end has got its VI, and the other one has not asked for its own again: nothing tells the one whether the
+/// other one has changed over.
+#[test]
+fn resting() {
+    killed("resting");
+}
+
+/// Many frames get lost, so that each step of a meeting takes long.
+#[test]
+fn connections_whose_ends_are_just_meeting_go_on() {
+    for victims in VICTIMS {
+        let nics = Nics::start(&["--lose", "300000"]);
+        let ends = Ends::start("beginnings", &nics.rules());
+        ends.run();
+        victims.iter().for_each(|&victim| nics.kill(victim));
+        ends.end();
+    }
+}
+
 /// An agent that its owner ends says so to the others. Of a connection in one direction, whose sender is not there any more as far as the
 /// other agent knows, nothing else tells the writer: it would wait until its agent gives the other one up.
 #[test]

@@ -12,8 +12,20 @@
 //!
 //! The record goes one way, and no answer is awaited: each direction does this by itself, when its sender finds that the
 //! carrier has died. TCP carries nothing else behind the byte of the switch, so the record cannot be taken for data, as long
-//! as both ends know of the switch. Where one of them may not ([`sending`], [`receiving`]) the connection ends with an
-//! error, and so it does where TCP ends before all has come that the record has announced.
+//! as both ends know of the switch. Where TCP ends before all has come that the record has announced, that is an error.
+//!
+//! # While the ends are just meeting
+//!
+//! A receiver reads nothing on the VI before its claim of the switch has been confirmed, and that is decided where the sender is.
+//! So a sender whose switch has not been claimed knows that nothing on the VI has been read. It takes the switch back, and puts
+//! all of it on TCP without a record ([`Sending::TakeBack`]). The receiver
+//!
+//! - has not claimed a switch: reads on on TCP ([`Receiving::Doubtful`]), as if there had been none;
+//! - has claimed one, and does not know whether the sender has heard of that: looks, at the byte of the switch, whether a record
+//!   is there ([`Receiving::RecordOrNot`]).
+//!
+//! What such a sender puts on TCP is not announced, and one that had closed before puts nothing there. So the end of TCP proves nothing to
+//! such a receiver, and is an error.
 //!
 //! Positions count the bytes on the VI, in packets and gathered, and wrap: no two ends are ever 2^31 apart.
 
@@ -80,7 +92,10 @@ pub enum Sending {
     Plain,
     /// It puts a record on TCP.
     Record,
-    /// The receiver may not know of the switch, or waits for an answer that has not come: the connection is over.
+    /// It takes the switch back, which the receiver has not claimed, and puts on TCP what it has put on the VI. If the receiver
+    /// has claimed it by then: a record.
+    TakeBack,
+    /// The receiver waits for an answer that has not come: the connection is over.
     Lost,
 }
 
@@ -89,13 +104,17 @@ pub enum Sending {
 pub const fn sending(tx: Tx, switch: u64, fin_sent: bool, owes: bool) -> Sending {
     match tx {
         Tx::Tcp => Sending::Plain,
-        Tx::Back if owes => Sending::Lost,
+        // What a switch that was taken back had put on the VI goes on TCP in any case.
+        Tx::Back if owes && !matches!(Switch::from_word(switch), Switch::Cancelled) => {
+            Sending::Lost
+        }
         Tx::Back => Sending::Plain,
         // Its TCP takes nothing any more. The receiver finds out whether the FIN has come.
         Tx::Vi if fin_sent => Sending::Plain,
         Tx::Vi => match Switch::from_word(switch) {
             Switch::Entered(_) => Sending::Record,
-            _ => Sending::Lost,
+            Switch::At(_) | Switch::Cancelled => Sending::TakeBack,
+            Switch::Not => Sending::Lost,
         },
     }
 }
@@ -105,11 +124,17 @@ pub const fn sending(tx: Tx, switch: u64, fin_sent: bool, owes: bool) -> Sending
 pub enum Receiving {
     /// It goes on on TCP.
     Plain,
-    /// It reads on on the VI up to the FIN, which is there.
+    /// The same; but the sender may have ended its part on the VI, or die before all is on TCP that it takes back. So TCP's end is
+    /// an error.
+    Doubtful,
+    /// It reads TCP up to the switch, and on the VI up to the FIN, which is there.
     ToFin,
     /// It reads TCP up to the switch, then what is there on the VI, and then expects a record on TCP.
     Record,
-    /// The sender may have switched, or put on TCP what it was asked for: the connection is over.
+    /// It reads TCP up to the switch, and goes by what comes then: a record, before which nothing on the VI has been read, or the
+    /// program's next bytes. As for [`Receiving::Doubtful`] TCP's end is an error.
+    RecordOrNot,
+    /// The sender may have put on TCP what it was asked for: the connection is over.
     Lost,
 }
 
@@ -128,6 +153,8 @@ pub struct Known {
     pub fin: u64,
     /// The FIN on the VI has come, or the end of the stream has been read.
     pub finished: bool,
+    /// `word::TAKEN`: all bytes of a switch that was taken back are on TCP.
+    pub taken_back: bool,
     /// It has returned what is unread.
     pub returning: bool,
 }
@@ -142,13 +169,37 @@ pub const fn receiving(known: Known) -> Receiving {
         Rx::Granted => match Switch::from_word(known.switch) {
             // It never switched.
             Switch::Not if known.fin == word::FIN_ON_TCP => Receiving::Plain,
-            Switch::Cancelled => Receiving::Plain,
-            // The claim may have been answered where the sender is. If it has not been, the sender ends the connection.
-            Switch::At(n) | Switch::Entered(n) if known.claimed && known.read <= n => {
-                Receiving::Record
+            Switch::Cancelled if known.taken_back => Receiving::Plain,
+            // All that it has put on the VI is here, and its TCP has ended at the switch.
+            Switch::At(n) | Switch::Entered(n) if known.finished && known.read <= n => {
+                Receiving::ToFin
             }
-            _ => Receiving::Lost,
+            Switch::Entered(n) if known.claimed && known.read <= n => Receiving::Record,
+            Switch::At(n) if known.claimed && known.read <= n => Receiving::RecordOrNot,
+            Switch::Entered(_) => Receiving::Lost,
+            Switch::Not | Switch::Cancelled | Switch::At(_) => Receiving::Doubtful,
         },
+    }
+}
+
+/// What the beginning of what has come at the byte of a switch can be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begins {
+    /// A record, once more of it has come.
+    Perhaps,
+    /// A record.
+    Record(Record),
+    /// The program's bytes.
+    Data,
+}
+
+/// What `bytes` begin, of which more may come.
+pub fn begins(bytes: &[u8]) -> Begins {
+    let n = bytes.len().min(MAGIC.len());
+    match bytes.first_chunk().map(Record::decode) {
+        Some(Ok(record)) => Begins::Record(record),
+        None if bytes[..n] == MAGIC[..n] => Begins::Perhaps,
+        _ => Begins::Data,
     }
 }
 

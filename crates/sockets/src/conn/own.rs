@@ -87,6 +87,10 @@ pub struct Failover {
     pub sends: bool,
     /// A record is to come, or bytes behind it that the program has had.
     pub awaits: bool,
+    /// There need be no record: the program's bytes may come in its place.
+    pub or_not: bool,
+    /// TCP's end proves nothing, and is an error.
+    pub doubts: bool,
     /// The direction in which this end receives has been on TCP all the time.
     pub is_plain: bool,
     /// What this end puts on TCP behind its record.

@@ -1,6 +1,6 @@
 //! The receiver's steps from TCP to the VI: it grants, and at the sender's switch it enters.
 
-use super::{Fault, handled, reflected, rx, tell_writer, uncounted, word};
+use super::{Fault, failover, handled, reflected, rx, tell_writer, uncounted, word};
 use crate::anchors;
 use crate::conn::{Guard, WINDOW_MAX, flag};
 use core::sync::atomic::Ordering;
@@ -91,6 +91,7 @@ pub(super) enum Origin {
 /// # Errors
 /// As for [`enter`]; also if the switch lies before what has been read.
 pub(super) fn next_from(guard: &mut Guard<'_>) -> Result<Origin, Fault> {
+    failover::leaves_switch(guard);
     if guard.conn.rx() != Rx::Granted {
         return Ok(Origin::Tcp(usize::MAX));
     }

@@ -18,14 +18,17 @@ pub(crate) use settle::{may_settle, settle};
 
 use super::anchor::anchor_has_ended;
 use super::hold::scan;
+use super::remains::Said;
 use super::{Errno, ending, listeners, rx, tx, uncounted, word};
 use crate::conn::{Conn, Failover, Guard, HasEndpoint, flag};
 use crate::{anchors, keepalive, stats};
 use core::sync::atomic::{Ordering, compiler_fence};
 use sovia_control::Reason;
-use sovia_proto::failover::{self, Heard, Kept, Known, Receiving, Record, Sending, Sent, Tail};
+use sovia_proto::failover::{
+    self, Begins, Heard, Kept, Known, Receiving, Record, Sending, Sent, Tail,
+};
 use sovia_proto::packet::Immediate;
-use sovia_proto::path::{Rx, Switch, Tx};
+use sovia_proto::path::{CANCELLED, Rx, Switch, Tx};
 use sovia_sys::call;
 
 /// Bytes of a record on TCP.
@@ -52,25 +55,24 @@ pub(super) fn begin(guard: &mut Guard<'_>) -> bool {
     if conn.has(flag::DAMAGED | flag::UNANSWERED) || guard.own.uncounted || scan(guard).is_err() {
         return false;
     }
-    let owes = conn.has(flag::LEFT_VI) && !conn.has(flag::PUMPED);
-    let switch = tx(guard).path.load(word::SWITCH);
-    let sending = failover::sending(conn.tx(), switch, guard.closing.fin_sent, owes);
     let receiving = failover::receiving(known(guard));
-    let tail = match sending {
+    if receiving == Receiving::Lost {
+        return false;
+    }
+    let tail = match sends(guard) {
         Sending::Lost => return false,
-        Sending::Plain => None,
+        Sending::Plain | Sending::TakeBack => None,
         Sending::Record => match tail(guard) {
             Ok(tail) => Some(tail),
             Err(_) => return false,
         },
     };
-    if receiving == Receiving::Lost {
-        return false;
-    }
     guard.failover = Failover {
         sends: tail.is_some(),
-        awaits: receiving == Receiving::Record,
-        is_plain: receiving == Receiving::Plain,
+        awaits: matches!(receiving, Receiving::Record | Receiving::RecordOrNot),
+        or_not: receiving == Receiving::RecordOrNot,
+        doubts: matches!(receiving, Receiving::Doubtful | Receiving::RecordOrNot),
+        is_plain: matches!(receiving, Receiving::Plain | Receiving::Doubtful),
         tail: tail.unwrap_or_default(),
         base: switched_at(guard),
         ..Failover::default()
@@ -91,6 +93,34 @@ pub(super) fn begin(guard: &mut Guard<'_>) -> bool {
     // The thread that watches anchors puts on TCP what goes there, if no call does.
     anchors::nudge();
     true
+}
+
+/// What becomes of the direction in which this end sends. A switch that is to be taken back has been.
+fn sends(guard: &Guard<'_>) -> Sending {
+    let conn = guard.conn;
+    let owes = conn.has(flag::LEFT_VI) && !conn.has(flag::PUMPED);
+    let of = |switch| failover::sending(conn.tx(), switch, guard.closing.fin_sent, owes);
+    let word = &tx(guard).path.0[word::SWITCH];
+    let switch = word.load(Ordering::Acquire);
+    let sending = of(switch);
+    if sending != Sending::TakeBack {
+        return sending;
+    }
+    // This end's NIC may be alive, and hear just now that the receiver has claimed it.
+    match word.compare_exchange(switch, CANCELLED, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => sending,
+        Err(now) => of(now),
+    }
+}
+
+/// Whether what this end has put on the VI goes on TCP as it is, since the receiver has seen nothing of it.
+fn takes_back(guard: &Guard<'_>) -> bool {
+    tx(guard).path.load(word::SWITCH) == CANCELLED
+}
+
+/// Whose word it is what of this end's goes on TCP.
+pub(super) fn said(guard: &Guard<'_>) -> Said {
+    if takes_back(guard) { Said::BySender } else { Said::OfFailover }
 }
 
 /// Whether the peer's record may be on TCP, though no NIC has said anything: the peer's own has died, and this end's does not know it.
@@ -134,7 +164,8 @@ fn unread_news(conn: &Conn, fd: i32) -> usize {
 /// Moves both directions to where they are from the beginning on. Done again by a relative of a process that has died over it.
 fn apply(guard: &mut Guard<'_>) {
     let conn = guard.conn;
-    if guard.failover.sends && !conn.has(flag::LEFT_VI) {
+    let takes_back = conn.tx() == Tx::Vi && takes_back(guard);
+    if (guard.failover.sends || takes_back) && !conn.has(flag::LEFT_VI) {
         (guard.pumped, guard.pumped_from) = (0, 0);
         conn.clear(flag::PUMPED);
         conn.set(flag::LEFT_VI);
@@ -170,6 +201,7 @@ fn known(guard: &Guard<'_>) -> Known {
         read: guard.conn.rx_tcp.load(Ordering::Acquire),
         fin: direction.writer.load(word::FIN),
         finished: ending::has_finished(guard),
+        taken_back: direction.path.load(word::TAKEN) != 0,
         returning: guard.conn.has(flag::RETURNING),
     }
 }
@@ -249,8 +281,21 @@ pub(super) enum Brought {
 /// Takes off TCP what comes before the program's next byte.
 #[inline]
 pub(super) fn bring(guard: &mut Guard<'_>, fd: i32) -> Brought {
+    leaves_switch(guard);
     let is_to_come = guard.failover.awaits && guard.conn.rx() == Rx::Back;
     if is_to_come { bring_now(guard, fd) } else { Brought::Next }
+}
+
+/// TCP has been read up to a switch of which the sender may not have heard that it was claimed: what comes next is on TCP.
+#[inline]
+pub(super) fn leaves_switch(guard: &Guard<'_>) {
+    let conn = guard.conn;
+    if guard.failover.or_not
+        && conn.rx() == Rx::Granted
+        && conn.rx_tcp.load(Ordering::Acquire) >= guard.failover.base
+    {
+        conn.set_rx(Rx::Back);
+    }
 }
 
 #[cold]
@@ -265,7 +310,15 @@ fn bring_now(guard: &mut Guard<'_>, fd: i32) -> Brought {
         if had == 0 {
             // The record is looked at before it is taken, in one piece.
             let record = &mut scrap[..failover::LEN];
-            match call::recv(fd, record, libc::MSG_PEEK | libc::MSG_DONTWAIT) {
+            let got = call::recv(fd, record, libc::MSG_PEEK | libc::MSG_DONTWAIT);
+            if let Ok(n @ 1..) = got
+                && guard.failover.or_not
+                && failover::begins(&record[..n]) == Begins::Data
+            {
+                (guard.failover.awaits, guard.failover.or_not) = (false, false);
+                break;
+            }
+            match got {
                 Ok(failover::LEN) if expects(guard, &scrap) => {}
                 // Where this end has shut its receiving half the kernel says so as long as nothing is there.
                 Ok(0..failover::LEN) if !super::anchor_has_ended(fd) => return Brought::Nothing,
@@ -331,6 +384,8 @@ fn expects(guard: &mut Guard<'_>, bytes: &[u8]) -> bool {
     let Ok(record) = Record::decode(bytes) else { return false };
     let Ok(skip) = failover::skip(&record, consumed) else { return false };
     (guard.failover.skip, guard.failover.bytes) = (skip, record.bytes);
+    // It says how much is to come.
+    (guard.failover.or_not, guard.failover.doubts) = (false, false);
     true
 }
 
@@ -339,6 +394,11 @@ pub(super) fn is_owed(guard: &Guard<'_>) -> bool {
     let Failover { is_on, awaits, bytes, .. } = guard.failover;
     let is_short = || read(guard) < RECORD + u64::from(bytes);
     is_on && (awaits || bytes != 0 && !has_all(guard) && is_short())
+}
+
+/// Whether TCP's end may come before that of the stream.
+pub(super) fn may_be_cut_off(guard: &Guard<'_>) -> bool {
+    guard.failover.doubts || is_owed(guard)
 }
 
 /// The bytes that TCP has for the program, of `unread` that are there.
@@ -391,7 +451,8 @@ pub(crate) fn receives(guard: &mut Guard<'_>, fd: i32) -> Stands {
 /// Whether a program that gets the socket, and no word of it, would take for data what is none, or what it writes would come before
 /// what is owed.
 pub(crate) fn misleads(guard: &Guard<'_>) -> bool {
-    is_on(guard) && (guard.failover.awaits || holds_shutdown(guard))
+    let Failover { awaits, doubts, .. } = guard.failover;
+    is_on(guard) && (awaits || doubts || holds_shutdown(guard))
 }
 
 /// Ends the connection with an error, for such a program.

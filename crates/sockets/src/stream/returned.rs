@@ -56,7 +56,7 @@ pub(crate) fn debt(guard: &mut Guard<'_>, fd: i32) -> Debt {
         return Debt::None;
     }
     if failover::is_on(guard) {
-        return pay(guard, fd, Said::OfFailover, word::PUMPED, None);
+        return pay(guard, fd, failover::said(guard), word::PUMPED, None);
     }
     let path = &guard.endpoint_ref().tx.direction().path;
     if path.load(word::SWITCH) == CANCELLED {

@@ -49,7 +49,7 @@ pub(super) fn tcp_gave_nothing(
         (Ok(Origin::Vi), _) => return None,
         (Err(fault), _) => Got::Failed(failed(conn, fd, fault)),
         (Ok(Origin::Nowhere), _) | (_, Err(call::Errno::EAGAIN)) => Got::Nothing,
-        (_, Ok(_)) if failover::is_owed(guard) && anchor_has_ended(fd) => {
+        (_, Ok(_)) if failover::may_be_cut_off(guard) && anchor_has_ended(fd) => {
             failover::lost(guard, fd, libc::ECONNRESET);
             failure(conn, true)
         }

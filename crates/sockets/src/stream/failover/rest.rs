@@ -1,6 +1,6 @@
 //! What is still to be done on TCP for a connection that its program has closed on the way there.
 
-use super::super::remains::{Part, Said};
+use super::super::remains::Part;
 use super::{RECORD, consumed, holds_shutdown, is_on, read};
 use crate::conn::{Guard, flag};
 use sovia_proto::failover::{self, Record};
@@ -58,7 +58,7 @@ pub(crate) fn rest(guard: &Guard<'_>) -> Option<Rest> {
 fn unsent(guard: &Guard<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     let mut piece = [0u8; 1 << 10];
-    let Ok(part) = Part::of(guard, Said::OfFailover) else { return out };
+    let Ok(part) = Part::of(guard, super::said(guard)) else { return out };
     let mut at = u64::from(guard.pumped);
     while let Ok(n @ 1..) = part.copy(guard, at, &mut piece) {
         out.extend_from_slice(&piece[..n]);
