@@ -24,7 +24,7 @@ pub struct PublicKey([u8; LEN]);
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// The file cannot be read or made.
-    #[error("{0}")]
+    #[error(transparent)]
     File(#[from] io::Error),
     /// Others may read the file.
     #[error("its mode is {0:o}: users other than its owner may read it (chmod 600)")]
@@ -70,14 +70,23 @@ impl SecretKey {
         decode(&text).map(SecretKey)
     }
 
-    /// Writes the key to a file that is not there yet.
+    /// Writes the key to a file that is not there yet; makes its folder if that is not there either.
     ///
     /// # Errors
-    /// [`KeyError::File`]
+    /// [`KeyError::File`]: there is no file of this key then.
     pub fn write_new(&self, path: &Path) -> Result<(), KeyError> {
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
         let mut options = std::fs::OpenOptions::new();
         let mut file = options.write(true).create_new(true).mode(0o600).open(path)?;
-        writeln!(file, "{}", Base64::encode_string(&self.0))?;
+        // In one piece, and on the disk before the public key is given to others.
+        let text = format!("{}\n", Base64::encode_string(&self.0));
+        let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+        written.inspect_err(|_| {
+            // What is cut short is no key, and would be in the way of the next one.
+            let _ = std::fs::remove_file(path);
+        })?;
         Ok(())
     }
 
@@ -159,8 +168,7 @@ mod tests {
     #[test]
     fn key_file_is_for_its_owner_alone() {
         let folder = std::env::temp_dir().join(format!("sovia-key-{}", std::process::id()));
-        std::fs::create_dir(&folder).unwrap();
-        let path = folder.join("key");
+        let path = folder.join("made").join("key");
         let key = SecretKey::generate().unwrap();
         key.write_new(&path).unwrap();
         assert_eq!(SecretKey::read(&path).unwrap().public(), key.public());
