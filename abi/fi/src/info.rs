@@ -18,6 +18,7 @@ pub mod value {
     pub const THREAD_SAFE: i32 = 1;
     pub const THREAD_DOMAIN: i32 = 3;
     pub const PROGRESS_MANUAL: i32 = 2;
+    pub const PROGRESS_CONTROL_UNIFIED: i32 = 3;
     pub const RM_ENABLED: i32 = 2;
     pub const AV_TABLE: i32 = 2;
     pub const MR_BASIC: i32 = 1;
@@ -324,7 +325,10 @@ impl Offer {
         if asked.threading != 0 {
             own.threading = asked.threading;
         }
-        one_of(asked.control_progress, &[PROGRESS_MANUAL])?;
+        one_of(asked.control_progress, &[PROGRESS_MANUAL, PROGRESS_CONTROL_UNIFIED])?;
+        if asked.control_progress != 0 {
+            own.control_progress = asked.control_progress;
+        }
         one_of(asked.data_progress, &[PROGRESS_MANUAL])?;
         // What takes care of full queues does so for programs that do, too.
         one_of(asked.resource_mgmt, &[1, RM_ENABLED])?;
@@ -382,10 +386,12 @@ impl Offer {
     }
 }
 
-/// A value in memory of malloc's.
+/// A value in memory of malloc's. Behind it there are zeros for what newer versions than 1.17 have put at the end of a
+/// structure, which stand for the usual in all of them.
 fn piece<T>(value: T) -> Option<*mut T> {
+    const NEWER: usize = 128;
     // SAFETY: the size is not zero; the memory is aligned for any type of C's.
-    let at = unsafe { libc::malloc(size_of::<T>()) }.cast::<T>();
+    let at = unsafe { libc::calloc(1, size_of::<T>() + NEWER) }.cast::<T>();
     if at.is_null() {
         return None;
     }
