@@ -96,7 +96,6 @@ struct Offer {
     rx: RxAttr,
     ep: EpAttr,
     domain: DomainAttr,
-    source: Option<Address>,
     destination: Option<Address>,
 }
 
@@ -124,10 +123,11 @@ unsafe fn offer(
     let mut offer = all();
     // Names of other kinds, such as a host's, are no addresses: programs bring those together by themselves.
     let named = node.and_then(|node| Address::from_text(node.to_str().ok()?));
-    if flags & flag::SOURCE != 0 {
-        offer.source = named;
-    } else {
+    if flags & flag::SOURCE == 0 {
         offer.destination = named;
+    } else {
+        // What has been an endpoint's address, or will be, is not another one's.
+        require(named.is_none())?;
     }
     let Some(hints) = hints else { return Ok(offer) };
     subset(hints.caps, ALL)?;
@@ -278,7 +278,6 @@ fn all() -> Offer {
             mr_cnt: QUEUE,
             tclass: 0,
         },
-        source: None,
         destination: None,
     }
 }
@@ -361,7 +360,7 @@ impl Offer {
 
     /// As libfabric frees it: each structure a piece of memory of its own.
     fn into_c(self) -> Option<*mut Info> {
-        let Offer { mut info, tx, rx, ep, mut domain, source, destination } = self;
+        let Offer { mut info, tx, rx, ep, mut domain, destination } = self;
         let name = || piece(*b"sovia\0");
         domain.name = name()?.cast();
         let fabric = FabricAttr {
@@ -371,9 +370,6 @@ impl Offer {
             prov_version: 0,
             api_version: 0,
         };
-        if let Some(address) = source {
-            (info.src_addr, info.src_addrlen) = (piece(*address.bytes())?.cast(), ADDRESS_LEN);
-        }
         if let Some(address) = destination {
             (info.dest_addr, info.dest_addrlen) = (piece(*address.bytes())?.cast(), ADDRESS_LEN);
         }

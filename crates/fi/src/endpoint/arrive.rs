@@ -252,6 +252,12 @@ impl Endpoint {
         if head.data != operation.got as u64 {
             return Err(Damaged("bytes that were not asked for"));
         }
+        if operation.region.is_some_and(|region| common.regions.of(region).is_none()) {
+            let origin = operation.origin;
+            self.operations.remove(head.tag);
+            self.confirm(peer, origin, Some(Error::KEY));
+            return Ok(());
+        }
         // Those beyond have been copied already.
         let len = body.len().min(operation.expected - operation.got);
         body.copy_part(len, &operation.buffer, operation.got);

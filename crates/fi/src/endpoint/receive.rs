@@ -405,6 +405,7 @@ impl Endpoint {
             tell: receive.tell,
             excess,
             origin: Some(id),
+            region: None,
         });
         if is_open {
             self.pulls.push(own);
