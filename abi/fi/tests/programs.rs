@@ -7,7 +7,9 @@ use std::{env, fs};
 
 /// What is there to test with; `None` if libfabric is not installed.
 struct Made {
-    program: PathBuf,
+    /// What libfabric promises, and what its own tests have found.
+    fabric: PathBuf,
+    found: PathBuf,
     /// The folder with the provider under the name that libfabric looks for.
     providers: PathBuf,
 }
@@ -26,26 +28,41 @@ fn made() -> Option<&'static Made> {
         let own = env::current_exe().expect("a running program has a path");
         let library = own.parent().expect("a folder").join("libsovia_fi_c.so");
         fs::copy(library, providers.join("libsovia-fi.so")).expect("the library");
-        let program = folder.join("fabric");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/fabric.c");
-        let mut compiler = Command::new("cc");
-        compiler.args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program).arg(source);
-        assert!(compiler.arg("-lfabric").status().expect("a C compiler").success());
-        Some(Made { program, providers })
+        let program = |name: &str| {
+            let program = folder.join(name);
+            let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(name);
+            let mut compiler = Command::new("cc");
+            compiler.args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program);
+            compiler.arg(source.with_extension("c")).arg("-lfabric");
+            assert!(compiler.status().expect("a C compiler").success());
+            program
+        };
+        Some(Made { fabric: program("fabric"), found: program("found"), providers })
     })
     .as_ref()
 }
 
-/// Runs the cases with these variables in the environment.
+/// Runs the cases of both programs with these variables in the environment.
 fn run(variables: &[(&str, &str)]) {
-    let Some(Made { program, providers }) = made() else { return };
+    let Some(Made { fabric, .. }) = made() else { return };
+    run_program(fabric, 14, variables);
+    run_found(variables);
+}
+
+fn run_found(variables: &[(&str, &str)]) {
+    let Some(Made { found, .. }) = made() else { return };
+    run_program(found, 3, variables);
+}
+
+fn run_program(program: &Path, cases: usize, variables: &[(&str, &str)]) {
+    let Some(Made { providers, .. }) = made() else { return };
     let mut command = Command::new("timeout");
     command.arg("120").arg(program).env("FI_PROVIDER_PATH", providers);
     let output = command.envs(variables.iter().copied()).output().expect("the program runs");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{}\n{out}\n{err}", output.status);
-    assert_eq!(out.lines().filter(|line| line.ends_with(": right")).count(), 14, "{out}");
+    assert_eq!(out.lines().filter(|line| line.ends_with(": right")).count(), cases, "{out}");
 }
 
 #[test]
@@ -62,4 +79,10 @@ fn it_does_so_under_a_lock() {
 #[test]
 fn it_does_so_where_all_bytes_have_to_be_sent() {
     run(&[("SOVIA_DIRECT", "off")]);
+}
+
+/// As between hosts.
+#[test]
+fn regions_and_last_words_go_by_emp() {
+    run_found(&[("FI_SOVIA_SHM", "off"), ("FI_SOVIA_PLACE", "udp:127.0.0.1:0")]);
 }
