@@ -67,6 +67,8 @@ struct Peer {
     is_left: bool,
     /// It has said so.
     has_left: bool,
+    /// Processes that have said who they are, and of which the endpoint has not heard yet.
+    greetings: u32,
 }
 
 /// What has happened.
@@ -183,6 +185,12 @@ impl Far {
     /// A node has said who it is.
     pub(crate) fn bind(&mut self, node: Node, peer: Option<u32>) {
         self.peer(node).peer = peer;
+    }
+
+    /// The endpoint has heard who a node says that it is.
+    pub(crate) fn greeted(&mut self, node: Node) {
+        let greetings = &mut self.peer(node).greetings;
+        *greetings = greetings.saturating_sub(1);
     }
 
     /// Messages to a node are numbered from the first on: another process has to be told who this one is.
@@ -325,6 +333,7 @@ impl Far {
             Place::Now => {
                 // Another process may be there by now.
                 peer.has_left = kind == BYE;
+                peer.greetings += u32::from(kind == HELLO);
                 self.news.push_back(News::Message(node, held));
                 while let Some(kept) = self.peers[usize::from(node)].session.next() {
                     self.peers[usize::from(node)].has_left |= kept.head.kind & KIND == BYE;
@@ -480,6 +489,9 @@ impl Far {
 
     /// All that is under way with a node ends. `is_there`: another process is there by now, with which something may be under way.
     pub(crate) fn lose(&mut self, node: Node, error: Error, is_there: bool) {
+        // One may have come of which the endpoint has not heard yet. The NIC has ended what was under way with the one before.
+        self.poll();
+        let is_there = is_there || self.peer(node).greetings > 0;
         for &id in &self.bulk_ids {
             if let Some(bulk) = self.bulks.get_mut(id).filter(|bulk| bulk.node == node) {
                 bulk.cancel(&self.station, error);
