@@ -10,6 +10,8 @@ struct Made {
     /// What libfabric promises, and what its own tests have found.
     fabric: PathBuf,
     found: PathBuf,
+    /// Random messages among eight processes.
+    soak: PathBuf,
     /// The folder with the provider under the name that libfabric looks for.
     providers: PathBuf,
 }
@@ -37,7 +39,8 @@ fn made() -> Option<&'static Made> {
             assert!(compiler.status().expect("a C compiler").success());
             program
         };
-        Some(Made { fabric: program("fabric"), found: program("found"), providers })
+        let [fabric, found, soak] = ["fabric", "found", "soak"].map(program);
+        Some(Made { fabric, found, soak, providers })
     })
     .as_ref()
 }
@@ -85,4 +88,27 @@ fn it_does_so_where_all_bytes_have_to_be_sent() {
 #[test]
 fn regions_and_last_words_go_by_emp() {
     run_found(&[("FI_SOVIA_SHM", "off"), ("FI_SOVIA_PLACE", "udp:127.0.0.1:0")]);
+}
+
+/// Runs rounds of random messages for so many minutes, or one round; a failure says how to have its round again.
+fn soak(minutes: &str, seed: &str) {
+    let Some(Made { soak, providers, .. }) = made() else { return };
+    let mut command = Command::new(soak);
+    let status = command.args([minutes, seed]).env("FI_PROVIDER_PATH", providers).status();
+    assert!(status.expect("the program runs").success());
+}
+
+/// Of the eight rounds two are by EMP where frames are lost, and two have a process that is killed.
+#[test]
+fn random_messages_among_eight_processes() {
+    (1..=8).for_each(|seed| soak("0", &seed.to_string()));
+}
+
+/// `MINUTES` of them, 60 if that is not said, from `SEED` on.
+#[test]
+#[ignore = "takes an hour: `make soak-mpi`"]
+fn random_messages_for_an_hour() {
+    let said = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
+    let seconds = std::time::UNIX_EPOCH.elapsed().expect("a clock").as_secs().to_string();
+    soak(&said("MINUTES").unwrap_or("60".to_owned()), &said("SEED").unwrap_or(seconds));
 }
