@@ -12,6 +12,9 @@ static void counters_of_regions(void)
     struct fi_cntr_attr attr = {.events = FI_CNTR_EVENTS_COMP};
     uint64_t access = FI_REMOTE_READ | FI_REMOTE_WRITE;
     IS(fi_mr_reg(domain, memory, MOST, access, 0, KEY, 0, &mr, NULL), 0);
+    struct fi_cntr_attr other = {.events = FI_CNTR_EVENTS_COMP + 1}, waited = {.wait_obj = FI_WAIT_FD};
+    IS(fi_cntr_open(domain, &other, &written, NULL), -FI_ENOSYS);
+    IS(fi_cntr_open(domain, &waited, &written, NULL), -FI_ENOSYS);
     IS(fi_cntr_open(domain, &attr, &written, NULL), 0);
     IS(fi_mr_bind(mr, &written->fid, FI_REMOTE_WRITE), 0);
     meet();
