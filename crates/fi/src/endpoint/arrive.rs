@@ -100,7 +100,7 @@ impl Endpoint {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn arrived(
         &mut self,
         common: &mut Common,
@@ -130,7 +130,7 @@ impl Endpoint {
     }
 
     /// A message that is all there.
-    #[inline]
+    #[inline(always)]
     fn message(
         &mut self,
         common: &mut Common,
@@ -149,19 +149,9 @@ impl Endpoint {
         let data = (head.kind & WITH_DATA != 0).then_some(head.data);
         let label = Label { source: peer, tag: head.tag };
         let met = Met { peer, tagged, tag: head.tag, data };
-        let matcher = if tagged { &mut self.tagged } else { &mut self.plain };
         let left = self.min_multi_receive;
-        let receive = match matcher.next_receive(label) {
-            Some(receive) if receive.used.is_some() => {
-                let part = receive.split(len, left);
-                if part.is_last {
-                    matcher.arrive(label);
-                }
-                Some(part)
-            }
-            Some(_) => matcher.arrive(label),
-            None => None,
-        };
+        let matcher = if tagged { &mut self.tagged } else { &mut self.plain };
+        let receive = matcher.arrive_at(label, |receive| receive.part(len, left));
         match receive {
             Some(receive) => {
                 body.copy(skip, &receive.buffer, 0);
@@ -196,17 +186,7 @@ impl Endpoint {
         let met = Met { peer, tagged, tag: head.tag, data };
         let left = self.left_for(true);
         let matcher = if tagged { &mut self.tagged } else { &mut self.plain };
-        let receive = match matcher.next_receive(label) {
-            Some(receive) if receive.used.is_some() => {
-                let part = receive.split(len, left);
-                if part.is_last {
-                    matcher.arrive(label);
-                }
-                Some(part)
-            }
-            Some(_) => matcher.arrive(label),
-            None => None,
-        };
+        let receive = matcher.arrive_at(label, |receive| receive.part(len, left));
         match receive {
             Some(receive) => self.pull(common, met, receive, id, len, pieces),
             None => matcher.keep(label, Kept::Long { id, len, pieces, data }),
