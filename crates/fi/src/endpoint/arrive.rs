@@ -23,14 +23,17 @@ impl Endpoint {
         // As a rule there is nothing, and the sooner that is known, the sooner is the next look.
         let is_due = self.idle % IDLE_LOOKS == IDLE_LOOKS - 1 || self.looks.is_multiple_of(LOOKS);
         let is_busy = !self.stuck.is_empty() || !self.pulls.is_empty();
-        if is_due || is_busy || self.inlets.iter().any(|inlet| inlet.reader.has_news()) {
-            self.take_in(common);
+        let is_near = !self.inlets.is_empty();
+        let is_far_due = self.far.as_mut().is_some_and(|far| far.is_due(is_near));
+        let has_news = || self.inlets.iter().any(|inlet| inlet.reader.has_news());
+        if is_due || is_busy || is_far_due || has_news() {
+            self.take_in(common, is_far_due);
         } else {
             cache::look_in_turn();
         }
     }
 
-    fn take_in(&mut self, common: &mut Common) {
+    fn take_in(&mut self, common: &mut Common, is_far_due: bool) {
         if self.looks.is_multiple_of(LOOKS) || self.idle % IDLE_LOOKS == IDLE_LOOKS - 1 {
             self.look_around(common);
             if self.idle > IDLE {
@@ -40,12 +43,7 @@ impl Endpoint {
         if !self.stuck.is_empty() {
             self.unstick(common);
         }
-        let mut found = false;
-        if let Some(far) = &mut self.far
-            && far.is_due()
-        {
-            found = self.look_far(common);
-        }
+        let mut found = is_far_due && self.look_far(common);
         // Nothing that a message has done adds an inlet or takes one away.
         let mut inlets = core::mem::take(&mut self.inlets);
         let mut damaged = None;
