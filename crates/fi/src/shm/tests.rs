@@ -135,6 +135,33 @@ fn what_is_no_segment_is_not_mapped() {
 }
 
 proptest! {
+    /// Whatever a writer leaves in the slots, the reader reads in the segment alone, and goes on or calls it damage.
+    #[test]
+    fn hostile_slots_are_read_or_damage(
+        stores in proptest::collection::vec(
+            (0u32..8, 0u32..4, 0u8..3, prop_oneof![0u32..48, 0..1 << 24]),
+            1..200,
+        ),
+    ) {
+        let (_, mut reader, segment) = ends();
+        let mut next = 0u32;
+        'stores: for (ahead, off, kind, len) in stores {
+            let (slot, number) = (next.wrapping_add(ahead), next.wrapping_add(ahead + off / 3));
+            segment.slot(slot).publish(number, Head { kind, len, tag: 0, data: 0 });
+            // No more are there than slots.
+            for _ in 0..SLOTS {
+                let Ok(found) = reader.peek() else { break 'stores };
+                let Some((head, body)) = found else { break };
+                let mut bytes = Vec::new();
+                body.append_to(0, &mut bytes);
+                prop_assert!(bytes.len() == head.len as usize && bytes.len() <= MESSAGE_MAX);
+                prop_assert_eq!(body.words::<2>().len(), 2);
+                reader.release(head);
+                next = next.wrapping_add(if head.len as usize > SMALL { IN_LINE } else { 1 });
+            }
+        }
+    }
+
     /// Messages of any lengths, in a ring that is read at any pace, over several laps of it and of the pool.
     #[test]
     fn every_message_arrives_in_its_order(
