@@ -13,7 +13,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 # `sovia run` adds to a program's start.
 STATIC = $(if $(filter /%,$(shell cc -print-file-name=libc.a)),-C target-feature=+crt-static)
 
-.PHONY: build install install-rpc uninstall setup test checked strangers soak scale stall fuzz miri tsan check-builds check-glibc deny nics ci-extra demo bench baseline compare matrix faults papers papers-ftp clean
+.PHONY: build install install-rpc uninstall setup test checked strangers soak soak-mpi scale stall fuzz miri tsan check-builds check-glibc deny nics ci-extra demo bench baseline compare matrix faults papers papers-ftp clean
 
 # Calls of their own, so that a library gets the features that it asks for itself and none that
 # another crate of the workspace switches on.
@@ -122,6 +122,11 @@ strangers: setup build
 # The tests that take long, counted in the same way.
 soak: setup build
 	@scripts/test soak
+
+# Random messages among eight processes over the libfabric provider: shared memory and EMP with faults, kills and stops. MINUTES=n
+# [60], SEED=n; the seed of a round that fails is printed.
+soak-mpi:
+	MINUTES=$(MINUTES) SEED=$(SEED) $(CARGO) test --release -p sovia-fi-c --test programs -- --ignored --nocapture random_messages_for_an_hour
 
 # The differential suite over a build whose threads stand still at hand-overs, by a few seeds.
 stall:

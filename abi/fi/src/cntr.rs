@@ -2,7 +2,7 @@
 
 use crate::object::{Dom, code, hand_out, of, ops, take_back};
 use crate::types::{CntrAttr, Fid, FidCntr, FidDomain, Ops, OpsCntr, class};
-use crate::wait::Wait;
+use crate::wait::{WAITS, Wait};
 use core::ffi::{c_int, c_void};
 use sovia_fi::completion::Counter;
 use sovia_fi::{Domain, Error, domain};
@@ -11,6 +11,9 @@ use std::sync::Arc;
 static OPS: Ops = ops(close);
 static CNTR: OpsCntr =
     OpsCntr { size: size_of::<OpsCntr>(), read, readerr, add, set, wait, adderr, seterr };
+
+/// `FI_CNTR_EVENTS_COMP`.
+const COMPLETIONS: c_int = 0;
 
 /// A counter as the program has it.
 #[derive(Debug)]
@@ -26,12 +29,18 @@ pub struct Cntr {
 /// `fi_cntr_open`.
 pub unsafe extern "C" fn cntr_open(
     dom: *mut FidDomain,
-    _: *mut CntrAttr,
+    attr: *mut CntrAttr,
     cntr: *mut *mut FidCntr,
     context: *mut c_void,
 ) -> c_int {
     // SAFETY: the contract of C's callers.
     unsafe {
+        // Newer versions than 1.17 can ask for bytes to be counted.
+        let is_known =
+            |attr: &CntrAttr| attr.events == COMPLETIONS && WAITS.contains(&attr.wait_obj);
+        if !attr.as_ref().is_none_or(is_known) {
+            return code(Err(Error::NO_SYSTEM));
+        }
         let inner = Arc::clone(&of::<Dom>(dom).inner);
         let at = domain::insert(&mut inner.enter().common.counters, Counter::default());
         let fid = Fid { class: class::CNTR, context, ops: &OPS };

@@ -2,7 +2,7 @@
 
 use crate::object::{Dom, code, hand_out, long_code, of, ops, strerror, take_back};
 use crate::types::{CqAttr, CqEntry, CqErrEntry, Fid, FidCq, FidDomain, Ops, OpsCq, class};
-use crate::wait::Wait;
+use crate::wait::{WAITS, Wait};
 use core::ffi::{c_char, c_int, c_void};
 use sovia_fi::completion::{Completion, Queue, WORDS};
 use sovia_fi::{Domain, Error, domain};
@@ -19,9 +19,6 @@ static CQ: OpsCq = OpsCq {
     signal,
     strerror: text,
 };
-
-/// `FI_WAIT_NONE`, `FI_WAIT_UNSPEC`, `FI_WAIT_YIELD`: those that need no object.
-const WAITS: [i32; 3] = [0, 1, 5];
 
 /// A completion queue as the program has it.
 #[derive(Debug)]

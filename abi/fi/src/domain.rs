@@ -4,7 +4,9 @@ use crate::av::av_open;
 use crate::cntr::cntr_open;
 use crate::cq::cq_open;
 use crate::endpoint::endpoint;
-use crate::info::value::{MR_BASIC, MR_PROV_KEY, MR_VIRT_ADDR, THREAD_DOMAIN};
+use crate::info::value::{
+    MR_BASIC, MR_PROV_KEY, MR_VIRT_ADDR, PROGRESS_CONTROL_UNIFIED, THREAD_DOMAIN,
+};
 use crate::object::{Dom, code, hand_out, of, ops, take_back};
 use crate::types::{
     AtomicAttr, Fid, FidDomain, FidFabric, Info, Ops, OpsDomain, OpsMr, class, missing,
@@ -35,9 +37,12 @@ static MR: OpsMr = OpsMr {
     regattr: crate::mr::regattr,
 };
 
+/// The version from which a program says whether its threads take turns at all of a domain's calls.
+const UNIFIED_ASKED: u32 = 2 << 16;
+
 /// `fi_domain`.
 pub unsafe extern "C" fn domain(
-    _: *mut FidFabric,
+    fabric: *mut FidFabric,
     info: *mut Info,
     domain: *mut *mut FidDomain,
     context: *mut c_void,
@@ -47,8 +52,11 @@ pub unsafe extern "C" fn domain(
         let Some(attr) = info.as_ref().and_then(|info| info.domain_attr.as_ref()) else {
             return code(Err(Error::INVALID));
         };
-        let exclusive = attr.threading == THREAD_DOMAIN;
-        // By asking for that threading the program has promised what an exclusive domain needs.
+        // Since 2.0 that threading says nothing of calls that are no data transfers.
+        let unified = (*fabric).api_version < UNIFIED_ASKED
+            || attr.control_progress == PROGRESS_CONTROL_UNIFIED;
+        let exclusive = attr.threading == THREAD_DOMAIN && unified;
+        // By asking for that the program has promised what an exclusive domain needs.
         let inner = if exclusive { Domain::exclusive() } else { Domain::shared() };
         let has = |mode| attr.mr_mode & mode != 0;
         let fid = Fid { class: class::DOMAIN, context, ops: &OPS };

@@ -18,6 +18,7 @@ pub mod value {
     pub const THREAD_SAFE: i32 = 1;
     pub const THREAD_DOMAIN: i32 = 3;
     pub const PROGRESS_MANUAL: i32 = 2;
+    pub const PROGRESS_CONTROL_UNIFIED: i32 = 3;
     pub const RM_ENABLED: i32 = 2;
     pub const AV_TABLE: i32 = 2;
     pub const MR_BASIC: i32 = 1;
@@ -95,7 +96,6 @@ struct Offer {
     rx: RxAttr,
     ep: EpAttr,
     domain: DomainAttr,
-    source: Option<Address>,
     destination: Option<Address>,
 }
 
@@ -123,10 +123,11 @@ unsafe fn offer(
     let mut offer = all();
     // Names of other kinds, such as a host's, are no addresses: programs bring those together by themselves.
     let named = node.and_then(|node| Address::from_text(node.to_str().ok()?));
-    if flags & flag::SOURCE != 0 {
-        offer.source = named;
-    } else {
+    if flags & flag::SOURCE == 0 {
         offer.destination = named;
+    } else {
+        // What has been an endpoint's address, or will be, is not another one's.
+        require(named.is_none())?;
     }
     let Some(hints) = hints else { return Ok(offer) };
     subset(hints.caps, ALL)?;
@@ -277,7 +278,6 @@ fn all() -> Offer {
             mr_cnt: QUEUE,
             tclass: 0,
         },
-        source: None,
         destination: None,
     }
 }
@@ -324,7 +324,10 @@ impl Offer {
         if asked.threading != 0 {
             own.threading = asked.threading;
         }
-        one_of(asked.control_progress, &[PROGRESS_MANUAL])?;
+        one_of(asked.control_progress, &[PROGRESS_MANUAL, PROGRESS_CONTROL_UNIFIED])?;
+        if asked.control_progress != 0 {
+            own.control_progress = asked.control_progress;
+        }
         one_of(asked.data_progress, &[PROGRESS_MANUAL])?;
         // What takes care of full queues does so for programs that do, too.
         one_of(asked.resource_mgmt, &[1, RM_ENABLED])?;
@@ -357,7 +360,7 @@ impl Offer {
 
     /// As libfabric frees it: each structure a piece of memory of its own.
     fn into_c(self) -> Option<*mut Info> {
-        let Offer { mut info, tx, rx, ep, mut domain, source, destination } = self;
+        let Offer { mut info, tx, rx, ep, mut domain, destination } = self;
         let name = || piece(*b"sovia\0");
         domain.name = name()?.cast();
         let fabric = FabricAttr {
@@ -367,9 +370,6 @@ impl Offer {
             prov_version: 0,
             api_version: 0,
         };
-        if let Some(address) = source {
-            (info.src_addr, info.src_addrlen) = (piece(*address.bytes())?.cast(), ADDRESS_LEN);
-        }
         if let Some(address) = destination {
             (info.dest_addr, info.dest_addrlen) = (piece(*address.bytes())?.cast(), ADDRESS_LEN);
         }
@@ -382,10 +382,12 @@ impl Offer {
     }
 }
 
-/// A value in memory of malloc's.
+/// A value in memory of malloc's. Behind it there are zeros for what newer versions than 1.17 have put at the end of a
+/// structure, which stand for the usual in all of them.
 fn piece<T>(value: T) -> Option<*mut T> {
+    const NEWER: usize = 128;
     // SAFETY: the size is not zero; the memory is aligned for any type of C's.
-    let at = unsafe { libc::malloc(size_of::<T>()) }.cast::<T>();
+    let at = unsafe { libc::calloc(1, size_of::<T>() + NEWER) }.cast::<T>();
     if at.is_null() {
         return None;
     }

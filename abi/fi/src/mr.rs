@@ -123,7 +123,7 @@ pub unsafe extern "C" fn regattr(
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     // SAFETY: the contract of C's callers.
     let mr = unsafe { take_back::<Mr>(fid) };
-    mr.inner.enter().common.regions.remove(mr.fid.key);
+    mr.inner.enter().remove_region(mr.fid.key);
     0
 }
 
@@ -135,9 +135,7 @@ unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, _: u64) -> c_int {
         class::CNTR => {
             // SAFETY: as above.
             let counter = unsafe { of::<crate::cntr::Cntr>(other) }.at;
-            let mut state = mr.inner.enter();
-            let region = state.common.regions.get_mut(mr.fid.key).ok_or(Error::INVALID);
-            code(region.map(|region| region.counter = Some(counter)))
+            code(mr.inner.enter().bind_region(mr.fid.key, counter))
         }
         class::EP => 0,
         _ => code(Err(Error::INVALID)),

@@ -6,8 +6,10 @@ use crate::types::Provider;
 
 /// Version 0.1 of this provider, as `FI_VERSION` has it.
 pub const VERSION: u32 = 1;
-/// The interface's version that it is written to: 1.17.
-pub const FI_VERSION: u32 = 1 << 16 | 17;
+/// The newest of the interface's versions whose programs it serves: 2.5. libfabric asks a provider for nothing on behalf of a
+/// program of a newer one, and loads one that is newer than itself. Since 1.17, to which [`crate::types`] are written,
+/// structures have only become longer: see [`crate::info`] for those that are made here.
+pub const FI_VERSION: u32 = 2 << 16 | 5;
 
 unsafe extern "C" fn cleanup() {}
 

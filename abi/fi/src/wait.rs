@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 /// Turns without news after which the processor is offered to others.
 const SPINS: u32 = 1000;
 
+/// `FI_WAIT_NONE`, `FI_WAIT_UNSPEC`, `FI_WAIT_YIELD`: those that need no object.
+pub(crate) const WAITS: [i32; 3] = [0, 1, 5];
+
 /// A wait for at most some milliseconds, or without end.
 #[derive(Debug)]
 pub(crate) struct Wait {

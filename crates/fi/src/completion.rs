@@ -168,12 +168,14 @@ pub struct Counter {
     pub errors: u64,
     /// The endpoints that are bound to it.
     pub(crate) endpoints: Vec<usize>,
+    /// Regions that are: by any of the domain's endpoints they may be written.
+    pub(crate) regions: usize,
 }
 
 impl Counter {
-    /// Whether an endpoint is bound to it.
+    /// Whether an endpoint or a region is bound to it.
     pub fn is_used(&self) -> bool {
-        !self.endpoints.is_empty()
+        !self.endpoints.is_empty() || self.regions > 0
     }
 }
 

@@ -164,8 +164,37 @@ impl State {
         }
     }
 
-    /// Has the endpoints of a counter make progress.
+    /// Has a counter count what peers write to a region.
+    ///
+    /// # Errors
+    /// [`Error::INVALID`] if there is no such region or counter.
+    pub fn bind_region(&mut self, key: u64, counter: usize) -> Result<(), Error> {
+        self.counter(counter)?;
+        let region = self.common.regions.get_mut(key).ok_or(Error::INVALID)?;
+        let before = region.counter.replace(counter);
+        self.counter(counter)?.regions += 1;
+        self.unbind(before);
+        Ok(())
+    }
+
+    /// Ends a registration.
+    pub fn remove_region(&mut self, key: u64) {
+        let region = self.common.regions.remove(key);
+        self.unbind(region.and_then(|region| region.counter));
+    }
+
+    fn unbind(&mut self, counter: Option<usize>) {
+        if let Some(counter) = counter.and_then(|counter| self.counter(counter).ok()) {
+            counter.regions -= 1;
+        }
+    }
+
+    /// Has the endpoints of a counter make progress, all of them if it counts what is written to a region.
     pub fn progress_of_counter(&mut self, at: usize) {
+        if self.counter(at).is_ok_and(|counter| counter.regions > 0) {
+            (0..self.endpoints.len()).for_each(|endpoint| self.progress(endpoint));
+            return;
+        }
         let mut i = 0;
         while let Some(counter) = self.common.counters.get(at).and_then(Option::as_ref)
             && let Some(&endpoint) = counter.endpoints.get(i)

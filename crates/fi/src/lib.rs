@@ -8,7 +8,7 @@
 //! Nothing here has a thread but EMP's NIC, which does not match messages. Progress is made by calls: reading a completion queue or a counter, as libfabric's
 //! manual progress has it.
 //!
-//! A message of up to 40 bytes is one cache line in a ring; one of up to [`EAGER_MAX`] lies in the sender's segment; of a
+//! Two messages of up to 8 bytes, or one of up to 32, are a cache line in a ring; one of up to [`EAGER_MAX`] lies in the sender's segment; of a
 //! longer one the receiver copies the bytes from the sender's memory, in one copy, once it has a receive for it. Where
 //! the system forbids that the sender sends them in pieces.
 //!

@@ -13,13 +13,24 @@ pub struct Region {
     pub access: u64,
     /// The address by which peers name its first byte.
     pub base: u64,
-    /// The counter that counts what peers do.
+    /// The counter that counts what peers write.
     pub counter: Option<usize>,
+}
+
+/// A registration that something is under way for: its key, and which of those that have had the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Registration {
+    key: u64,
+    number: u64,
 }
 
 /// The registered memory of a domain.
 #[derive(Debug, Default)]
-pub struct Regions(HashMap<u64, Region>);
+pub struct Regions {
+    /// By key, with the number of the registration.
+    regions: HashMap<u64, (u64, Region)>,
+    registered: u64,
+}
 
 impl Regions {
     /// Registers memory by a key.
@@ -27,10 +38,11 @@ impl Regions {
     /// # Errors
     /// [`Error::BUSY`] if another region has the key.
     pub fn insert(&mut self, key: u64, region: Region) -> Result<(), Error> {
-        match self.0.entry(key) {
+        match self.regions.entry(key) {
             std::collections::hash_map::Entry::Occupied(_) => Err(Error::BUSY),
             std::collections::hash_map::Entry::Vacant(place) => {
-                place.insert(region);
+                self.registered += 1;
+                place.insert((self.registered, region));
                 Ok(())
             }
         }
@@ -38,12 +50,23 @@ impl Regions {
 
     /// Ends a registration.
     pub fn remove(&mut self, key: u64) -> Option<Region> {
-        self.0.remove(&key)
+        self.regions.remove(&key).map(|(_, region)| region)
     }
 
     /// The region of that key.
     pub fn get_mut(&mut self, key: u64) -> Option<&mut Region> {
-        self.0.get_mut(&key)
+        self.regions.get_mut(&key).map(|(_, region)| region)
+    }
+
+    /// The registration that has that key now.
+    pub(crate) fn registration(&self, key: u64) -> Option<Registration> {
+        self.regions.get(&key).map(|(number, _)| Registration { key, number: *number })
+    }
+
+    /// The region of a registration, unless the program has taken it back.
+    pub(crate) fn of(&self, registration: Registration) -> Option<&Region> {
+        let (number, region) = self.regions.get(&registration.key)?;
+        (*number == registration.number).then_some(region)
     }
 
     /// The region of that key and the place in it, for a peer that wants so many bytes and those rights.
@@ -57,7 +80,7 @@ impl Regions {
         len: u64,
         access: u64,
     ) -> Result<(&Region, usize), Error> {
-        let region = self.0.get(&key).ok_or(Error::KEY)?;
+        let (_, region) = self.regions.get(&key).ok_or(Error::KEY)?;
         if region.access & access != access {
             return Err(Error::ACCESS);
         }
@@ -95,5 +118,18 @@ mod tests {
         assert_eq!(find(7, 1001, u64::MAX, REMOTE_READ), Err(Error::INVALID));
         assert_eq!(find(7, 1000, 1, REMOTE_WRITE), Err(Error::ACCESS));
         assert_eq!(find(8, 1000, 1, REMOTE_READ), Err(Error::KEY));
+    }
+    #[test]
+    fn a_registration_is_not_the_next_one_of_its_key() {
+        let region = || Region { memory: Buffer::default(), access: 0, base: 0, counter: Some(3) };
+        let mut regions = Regions::default();
+        regions.insert(7, region()).unwrap();
+        let first = regions.registration(7).unwrap();
+        assert_eq!(regions.of(first).and_then(|region| region.counter), Some(3));
+        regions.remove(7);
+        assert!(regions.of(first).is_none());
+        regions.insert(7, region()).unwrap();
+        assert!(regions.of(first).is_none());
+        assert!(regions.of(regions.registration(7).unwrap()).is_some());
     }
 }

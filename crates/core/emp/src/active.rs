@@ -6,6 +6,7 @@ use crate::wire::{Ack, Why};
 use core::time::Duration;
 use sovia_link::Time;
 use sovia_link::stream::{Rtt, Timing};
+use sovia_link::wire::EndId;
 use std::collections::VecDeque;
 
 /// Collections that may be on their way to a peer at first, and at most.
@@ -35,6 +36,8 @@ pub(crate) struct Asking {
     pub(crate) tries: u32,
     /// When it is sent again.
     pub(crate) again: Time,
+    /// The name and the key of another process that says that it is there.
+    pub(crate) other: Option<(EndId, u64)>,
 }
 
 #[derive(Debug)]

@@ -108,9 +108,24 @@ impl<R, M> Matcher<R, M> {
         self.receives.take(|(pattern, _)| pattern.takes(label)).map(|(_, receive)| receive)
     }
 
-    /// The receive that [`arrive`](Self::arrive) would take.
-    pub fn next_receive(&mut self, label: Label) -> Option<&mut R> {
-        self.receives.find_mut(|(pattern, _)| pattern.takes(label)).map(|(_, receive)| receive)
+    /// As [`arrive`](Self::arrive), where a receive may take several messages: `part` makes the receive for this one
+    /// of it, and says whether that was the last. `None`: it is for one message, and taken as it is.
+    #[inline(always)]
+    pub fn arrive_at(
+        &mut self,
+        label: Label,
+        part: impl FnOnce(&mut R) -> Option<(R, bool)>,
+    ) -> Option<R> {
+        let (place, (_, receive)) = self.receives.find_mut(|(pattern, _)| pattern.takes(label))?;
+        match part(receive) {
+            Some((part, is_last)) => {
+                if is_last {
+                    self.receives.take_at(place);
+                }
+                Some(part)
+            }
+            None => self.receives.take_at(place).map(|(_, receive)| receive),
+        }
     }
 
     /// Keeps a message that no receive has taken.

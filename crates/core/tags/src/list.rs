@@ -9,6 +9,10 @@ struct Node<T> {
     next: u32,
 }
 
+/// Where an element is, until the list is changed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place(u32);
+
 /// Elements in the order in which they were pushed.
 #[derive(Debug)]
 pub(crate) struct List<T> {
@@ -70,35 +74,41 @@ impl<T> List<T> {
         None
     }
 
-    /// Likewise, to change it.
-    pub(crate) fn find_mut(&mut self, mut which: impl FnMut(&T) -> bool) -> Option<&mut T> {
+    /// Likewise, to change it; and its place.
+    #[inline]
+    pub(crate) fn find_mut(
+        &mut self,
+        mut which: impl FnMut(&T) -> bool,
+    ) -> Option<(Place, &mut T)> {
         let mut at = self.first;
         while let Some(node) = self.nodes.get(at as usize) {
             if node.value.as_ref().is_some_and(&mut which) {
-                return self.nodes[at as usize].value.as_mut();
+                let value = self.nodes[at as usize].value.as_mut();
+                return value.map(|value| (Place(at), value));
             }
             at = node.next;
         }
         None
     }
 
+    /// Takes the element at a place that has just been found.
+    #[inline]
+    pub(crate) fn take_at(&mut self, Place(at): Place) -> Option<T> {
+        let node = self.nodes.get_mut(at as usize)?;
+        let value = node.value.take()?;
+        let (previous, next) = (node.previous, node.next);
+        node.next = self.free;
+        self.free = at;
+        self.join(previous, next);
+        self.len -= 1;
+        Some(value)
+    }
+
     /// Takes the first element of which `which` holds.
     #[inline]
-    pub(crate) fn take(&mut self, mut which: impl FnMut(&T) -> bool) -> Option<T> {
-        let mut at = self.first;
-        while let Some(node) = self.nodes.get_mut(at as usize) {
-            if node.value.as_ref().is_some_and(&mut which) {
-                let value = node.value.take();
-                let (previous, next) = (node.previous, node.next);
-                node.next = self.free;
-                self.free = at;
-                self.join(previous, next);
-                self.len -= 1;
-                return value;
-            }
-            at = node.next;
-        }
-        None
+    pub(crate) fn take(&mut self, which: impl FnMut(&T) -> bool) -> Option<T> {
+        let (place, _) = self.find_mut(which)?;
+        self.take_at(place)
     }
 
     /// Makes two nodes, either of which may be none, each other's neighbours.

@@ -12,7 +12,7 @@ use crate::shm::{Head, Load};
 use crate::slab::Slab;
 use crate::wire::{BYE, HELLO, KIND};
 use core::time::Duration;
-use emp_eth::{Handle, Mode, Node, Station, Status, Whereabouts};
+use emp_eth::{Handle, Mode, Node, Outcome, Station, Status, Whereabouts};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -67,6 +67,8 @@ struct Peer {
     is_left: bool,
     /// It has said so.
     has_left: bool,
+    /// Processes that have said who they are, and of which the endpoint has not heard yet.
+    greetings: u32,
 }
 
 /// What has happened.
@@ -145,11 +147,13 @@ impl Far {
         self.place
     }
 
-    /// Whether it is time to look for news. Cheap, so that it may be asked at each look for messages.
-    #[inline]
-    pub(crate) fn is_due(&mut self) -> bool {
+    /// Whether it is time to look for news. Cheap, so that it may be asked at each look for messages. `is_near`: there are
+    /// peers of this host, for whose messages a look at the port would be a delay.
+    #[inline(always)]
+    pub(crate) fn is_due(&mut self, is_near: bool) -> bool {
         self.looks = self.looks.wrapping_add(1);
-        let is_turn = self.is_driven && self.looks & self.pause == 0 && !self.peers.is_empty();
+        let pause = if is_near { self.pause } else { 0 };
+        let is_turn = self.is_driven && self.looks & pause == 0 && !self.peers.is_empty();
         is_turn || self.station.ended() != self.found || !self.news.is_empty()
     }
 
@@ -183,6 +187,12 @@ impl Far {
     /// A node has said who it is.
     pub(crate) fn bind(&mut self, node: Node, peer: Option<u32>) {
         self.peer(node).peer = peer;
+    }
+
+    /// The endpoint has heard who a node says that it is.
+    pub(crate) fn greeted(&mut self, node: Node) {
+        let greetings = &mut self.peer(node).greetings;
+        *greetings = greetings.saturating_sub(1);
     }
 
     /// Messages to a node are numbered from the first on: another process has to be told who this one is.
@@ -264,7 +274,10 @@ impl Far {
             return;
         }
         self.pause = 0;
-        self.look_at_receives();
+        self.look_at_first();
+        if missing(self) {
+            self.look_at_receives();
+        }
         if missing(self) {
             self.look_at_sends();
         }
@@ -276,27 +289,50 @@ impl Far {
         }
     }
 
+    /// As a rule the transfers that have ended are those that were posted first.
+    fn look_at_first(&mut self) {
+        while let Some((handle, _)) = self.receives.front()
+            && let Ok(Some(outcome)) = self.station.outcome(*handle)
+        {
+            self.received(0, outcome);
+        }
+        while let Some(sent) = self.sends.front()
+            && let Ok(Some(outcome)) = self.station.outcome(sent.handle)
+            && let Some(sent) = self.sends.pop_front()
+        {
+            if outcome.status != Status::Done {
+                // What has come before is told first.
+                self.look_at_receives();
+            }
+            self.sent(sent, outcome);
+        }
+    }
+
     fn look_at_receives(&mut self) {
         let mut at = 0;
         while at < self.receives.len() && self.station.ended() != self.found {
             let Ok(outcome) = self.station.outcome(self.receives[at].0) else { return };
-            let Some(outcome) = outcome else {
-                at += 1;
-                continue;
-            };
-            self.found = self.found.wrapping_add(1);
-            let Some((_, room)) = self.receives.remove(at) else { return };
-            if outcome.status != Status::Done {
-                self.receive_into(room);
-                self.news.push_back(News::Lost(outcome.node, error_of(outcome.status)));
-                continue;
+            match outcome {
+                Some(outcome) => self.received(at, outcome),
+                None => at += 1,
             }
-            match Held::new(&self.rooms, room, outcome.length as usize) {
-                Ok(held) => self.came(outcome.node, held),
-                Err(room) => {
-                    self.receive_into(room);
-                    self.news.push_back(News::Lost(outcome.node, Error::DAMAGED));
-                }
+        }
+    }
+
+    /// A receive has ended.
+    fn received(&mut self, at: usize, outcome: Outcome) {
+        self.found = self.found.wrapping_add(1);
+        let Some((_, room)) = self.receives.remove(at) else { return };
+        if outcome.status != Status::Done {
+            self.receive_into(room);
+            self.news.push_back(News::Lost(outcome.node, error_of(outcome.status)));
+            return;
+        }
+        match Held::new(&self.rooms, room, outcome.length as usize) {
+            Ok(held) => self.came(outcome.node, held),
+            Err(room) => {
+                self.receive_into(room);
+                self.news.push_back(News::Lost(outcome.node, Error::DAMAGED));
             }
         }
     }
@@ -325,6 +361,7 @@ impl Far {
             Place::Now => {
                 // Another process may be there by now.
                 peer.has_left = kind == BYE;
+                peer.greetings += u32::from(kind == HELLO);
                 self.news.push_back(News::Message(node, held));
                 while let Some(kept) = self.peers[usize::from(node)].session.next() {
                     self.peers[usize::from(node)].has_left |= kept.head.kind & KIND == BYE;
@@ -346,20 +383,23 @@ impl Far {
         let mut at = 0;
         while at < self.sends.len() {
             let Ok(outcome) = self.station.outcome(self.sends[at].handle) else { return };
-            let Some(outcome) = outcome else {
-                at += 1;
-                continue;
-            };
-            self.found = self.found.wrapping_add(1);
-            let Some(Sent { node, room, .. }) = self.sends.remove(at) else { return };
-            self.spare.push(room);
-            let peer = &mut self.peers[usize::from(node)];
-            peer.under_way -= 1;
-            if outcome.status != Status::Done {
-                // If that was the word that this end leaves, it is said again when the peer is heard of.
-                peer.is_left = false;
-                self.news.push_back(News::Lost(node, error_of(outcome.status)));
+            match outcome.and_then(|outcome| Some((self.sends.remove(at)?, outcome))) {
+                Some((sent, outcome)) => self.sent(sent, outcome),
+                None => at += 1,
             }
+        }
+    }
+
+    /// A send has ended.
+    fn sent(&mut self, Sent { node, room, .. }: Sent, outcome: Outcome) {
+        self.found = self.found.wrapping_add(1);
+        self.spare.push(room);
+        let peer = &mut self.peers[usize::from(node)];
+        peer.under_way -= 1;
+        if outcome.status != Status::Done {
+            // If that was the word that this end leaves, it is said again when the peer is heard of.
+            peer.is_left = false;
+            self.news.push_back(News::Lost(node, error_of(outcome.status)));
         }
     }
 
@@ -480,6 +520,9 @@ impl Far {
 
     /// All that is under way with a node ends. `is_there`: another process is there by now, with which something may be under way.
     pub(crate) fn lose(&mut self, node: Node, error: Error, is_there: bool) {
+        // One may have come of which the endpoint has not heard yet. The NIC has ended what was under way with the one before.
+        self.poll();
+        let is_there = is_there || self.peer(node).greetings > 0;
         for &id in &self.bulk_ids {
             if let Some(bulk) = self.bulks.get_mut(id).filter(|bulk| bulk.node == node) {
                 bulk.cancel(&self.station, error);

@@ -23,14 +23,17 @@ impl Endpoint {
         // As a rule there is nothing, and the sooner that is known, the sooner is the next look.
         let is_due = self.idle % IDLE_LOOKS == IDLE_LOOKS - 1 || self.looks.is_multiple_of(LOOKS);
         let is_busy = !self.stuck.is_empty() || !self.pulls.is_empty();
-        if is_due || is_busy || self.inlets.iter().any(|inlet| inlet.reader.has_news()) {
-            self.take_in(common);
+        let is_near = !self.inlets.is_empty();
+        let is_far_due = self.far.as_mut().is_some_and(|far| far.is_due(is_near));
+        let has_news = || self.inlets.iter().any(|inlet| inlet.reader.has_news());
+        if is_due || is_busy || is_far_due || has_news() {
+            self.take_in(common, is_far_due);
         } else {
             cache::look_in_turn();
         }
     }
 
-    fn take_in(&mut self, common: &mut Common) {
+    fn take_in(&mut self, common: &mut Common, is_far_due: bool) {
         if self.looks.is_multiple_of(LOOKS) || self.idle % IDLE_LOOKS == IDLE_LOOKS - 1 {
             self.look_around(common);
             if self.idle > IDLE {
@@ -40,12 +43,7 @@ impl Endpoint {
         if !self.stuck.is_empty() {
             self.unstick(common);
         }
-        let mut found = false;
-        if let Some(far) = &mut self.far
-            && far.is_due()
-        {
-            found = self.look_far(common);
-        }
+        let mut found = is_far_due && self.look_far(common);
         // Nothing that a message has done adds an inlet or takes one away.
         let mut inlets = core::mem::take(&mut self.inlets);
         let mut damaged = None;
@@ -100,7 +98,7 @@ impl Endpoint {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn arrived(
         &mut self,
         common: &mut Common,
@@ -130,7 +128,7 @@ impl Endpoint {
     }
 
     /// A message that is all there.
-    #[inline]
+    #[inline(always)]
     fn message(
         &mut self,
         common: &mut Common,
@@ -149,19 +147,9 @@ impl Endpoint {
         let data = (head.kind & WITH_DATA != 0).then_some(head.data);
         let label = Label { source: peer, tag: head.tag };
         let met = Met { peer, tagged, tag: head.tag, data };
-        let matcher = if tagged { &mut self.tagged } else { &mut self.plain };
         let left = self.min_multi_receive;
-        let receive = match matcher.next_receive(label) {
-            Some(receive) if receive.used.is_some() => {
-                let part = receive.split(len, left);
-                if part.is_last {
-                    matcher.arrive(label);
-                }
-                Some(part)
-            }
-            Some(_) => matcher.arrive(label),
-            None => None,
-        };
+        let matcher = if tagged { &mut self.tagged } else { &mut self.plain };
+        let receive = matcher.arrive_at(label, |receive| receive.part(len, left));
         match receive {
             Some(receive) => {
                 body.copy(skip, &receive.buffer, 0);
@@ -196,17 +184,7 @@ impl Endpoint {
         let met = Met { peer, tagged, tag: head.tag, data };
         let left = self.left_for(true);
         let matcher = if tagged { &mut self.tagged } else { &mut self.plain };
-        let receive = match matcher.next_receive(label) {
-            Some(receive) if receive.used.is_some() => {
-                let part = receive.split(len, left);
-                if part.is_last {
-                    matcher.arrive(label);
-                }
-                Some(part)
-            }
-            Some(_) => matcher.arrive(label),
-            None => None,
-        };
+        let receive = matcher.arrive_at(label, |receive| receive.part(len, left));
         match receive {
             Some(receive) => self.pull(common, met, receive, id, len, pieces),
             None => matcher.keep(label, Kept::Long { id, len, pieces, data }),
@@ -251,6 +229,12 @@ impl Endpoint {
         };
         if head.data != operation.got as u64 {
             return Err(Damaged("bytes that were not asked for"));
+        }
+        if operation.region.is_some_and(|region| common.regions.of(region).is_none()) {
+            let origin = operation.origin;
+            self.operations.remove(head.tag);
+            self.confirm(peer, origin, Some(Error::KEY));
+            return Ok(());
         }
         // Those beyond have been copied already.
         let len = body.len().min(operation.expected - operation.got);

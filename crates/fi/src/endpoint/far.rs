@@ -131,6 +131,7 @@ impl Endpoint {
         let mut addresses = Vec::with_capacity(2 * ADDRESS_LEN);
         body.append_to(0, &mut addresses);
         let Some(far) = &mut self.far else { return };
+        far.greeted(node);
         let from = addresses.get(..ADDRESS_LEN).and_then(Address::read);
         let is_meant = addresses.get(ADDRESS_LEN..) == Some(self.address.bytes());
         let place = from.and_then(|from| Some(from.far()?.0));

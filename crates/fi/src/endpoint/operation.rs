@@ -4,6 +4,7 @@ use super::{Common, Count, Endpoint};
 use crate::completion::{Completion, Failure};
 use crate::error::Error;
 use crate::memory::Buffer;
+use crate::region::Registration;
 use crate::wire::Pieces;
 
 /// An operation under way.
@@ -28,6 +29,8 @@ pub(super) struct Operation {
     pub(super) excess: usize,
     /// Of a receive: the sender's id of it.
     pub(super) origin: Option<u64>,
+    /// Of a peer's write: the region, which the program may take back meanwhile. `buffer` is a part of it.
+    pub(super) region: Option<Registration>,
 }
 
 impl Endpoint {
@@ -58,10 +61,14 @@ impl Endpoint {
         operation: Operation,
         result: Result<(), Error>,
     ) {
-        let Operation { completion, count, tell, excess, .. } = operation;
+        let Operation { completion, count, tell, excess, region, .. } = operation;
         let error = match result {
             Ok(()) if excess > 0 => Error::TRUNCATED,
-            Ok(()) => return self.complete(common, count, tell, completion),
+            Ok(()) => {
+                let counter = region.and_then(|region| common.regions.of(region)?.counter);
+                super::serve::count(common, counter);
+                return self.complete(common, count, tell, completion);
+            }
             Err(error) => error,
         };
         self.fail(common, count, Failure { completion, excess, error });

@@ -238,12 +238,16 @@ impl Endpoint {
                     if its.is_gone || its.links[1].is_some() {
                         continue;
                     }
-                    let Ok(link) = self.station.link(socket, peer) else { continue };
+                    self.inlets.push(Inlet { peer, reader });
+                    let Ok(link) = self.station.link(socket, peer) else {
+                        // The process has ended.
+                        self.lose(common, peer, Error::GONE);
+                        continue;
+                    };
                     if its.memory.is_none() {
                         its.memory = link.memory().ok();
                     }
                     its.links[1] = Some(link);
-                    self.inlets.push(Inlet { peer, reader });
                 }
                 News::Peer(peer) => {
                     let its = &self.peers[peer as usize];

@@ -100,6 +100,15 @@ impl Receive {
         }
     }
 
+    /// Of a receive for many messages what takes one of `len` bytes, and whether it is the last: see [`Receive::split`].
+    #[inline(always)]
+    pub(super) fn part(&mut self, len: usize, left: usize) -> Option<(Receive, bool)> {
+        self.used?;
+        let part = self.split(len, left);
+        let is_last = part.is_last;
+        Some((part, is_last))
+    }
+
     /// The part of a receive for many messages that takes one of `len` bytes. The whole is over if less than `left` bytes
     /// remain of it.
     pub(super) fn split(&mut self, len: usize, left: usize) -> Receive {
@@ -116,7 +125,7 @@ impl Receive {
 
 impl Met {
     /// What is told of a message of `len` bytes that meets `receive`; and its bytes for which there is no room.
-    #[inline]
+    #[inline(always)]
     pub(super) fn completion(
         &self,
         receive: &Receive,
@@ -352,7 +361,7 @@ impl Endpoint {
     }
 
     /// A message of `len` bytes has been copied to its receive.
-    #[inline]
+    #[inline(always)]
     pub(super) fn received(
         &mut self,
         common: &mut Common,
@@ -405,6 +414,7 @@ impl Endpoint {
             tell: receive.tell,
             excess,
             origin: Some(id),
+            region: None,
         });
         if is_open {
             self.pulls.push(own);

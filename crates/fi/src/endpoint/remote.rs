@@ -52,6 +52,7 @@ impl Remote {
             tell: self.tell,
             excess: 0,
             origin: None,
+            region: None,
         }
     }
 }

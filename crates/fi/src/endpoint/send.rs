@@ -80,6 +80,7 @@ impl Endpoint {
             tell: send.tell,
             excess: 0,
             origin: None,
+            region: None,
         });
         let Some(operation) = self.operations.get_mut(id) else { return Err(Error::NO_MEMORY) };
         // It is not looked at by others until this function returns.

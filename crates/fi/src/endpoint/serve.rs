@@ -84,6 +84,7 @@ impl Endpoint {
                     tell: head.kind & WITH_DATA != 0,
                     excess: 0,
                     origin: Some(id),
+                    region: common.regions.registration(head.tag),
                 });
                 self.answer(peer, Head { kind: NEED, len: 0, tag: id, data: own }, &[len as u64]);
                 return Ok(());
@@ -143,7 +144,6 @@ impl Endpoint {
             }
         };
         let len = len as usize;
-        let counter = region.counter;
         let mut pieces = region.memory.part(at, len);
         let only = pieces.next().filter(|piece| piece.len == len && len > SMALL);
         let granted = only.filter(|_| head.kind & PUSH == 0);
@@ -163,7 +163,6 @@ impl Endpoint {
             None => self.push(common, peer, Push { from, to: id, sent: 0, len }),
         }
         self.complete(common, Count::RemoteRead, false, Completion::default());
-        count(common, counter);
         Ok(())
     }
 
@@ -205,7 +204,9 @@ impl Endpoint {
             let from = From::Own(before);
             self.push(common, peer, Push { from, to: id, sent: 0, len });
             self.complete(common, Count::RemoteRead, false, Completion::default());
-            count(common, counter);
+            if access & REMOTE_WRITE != 0 {
+                count(common, counter);
+            }
         } else {
             self.written(common, peer, id, head, len, Ok(counter), flag::ATOMIC);
         }
@@ -260,7 +261,7 @@ fn written_flags(head: Head, kind: u64) -> u64 {
     kind | flag::REMOTE_WRITE | data
 }
 
-fn count(common: &mut Common, counter: Option<usize>) {
+pub(super) fn count(common: &mut Common, counter: Option<usize>) {
     let counter = counter.and_then(|at| common.counters.get_mut(at)?.as_mut());
     if let Some(counter) = counter {
         counter.value += 1;

@@ -100,33 +100,52 @@ impl Station {
     pub(crate) fn poll(&mut self, mut tell: impl FnMut(&Station, News)) {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 16];
         let n = poll::epoll_wait(self.epoll.raw(), &mut events, Some(0), None).unwrap_or(0);
-        for event in &events[..n] {
-            let what = event.u64;
-            match what >> 32 << 32 {
-                LISTENER => self.accept(),
-                ARRIVAL => {
-                    if let Some(news) = self.hear(what as u32) {
-                        tell(self, news);
-                    }
-                }
-                _ => tell(self, News::Peer(what as u32)),
+        let is_peer = |what: u64| what >> 32 << 32 == PEER;
+        let events = events[..n].iter().map(|event| event.u64);
+        for what in events.clone().filter(|what| !is_peer(*what)) {
+            if what == LISTENER {
+                self.accept();
+            } else if let Some(news) = self.hear(what as u32) {
+                tell(self, news);
+            }
+        }
+        if events.clone().any(is_peer) {
+            // A peer that has ended may have connected before, and sent something.
+            self.hear_all(&mut tell);
+        }
+        events.filter(|what| is_peer(*what)).for_each(|what| tell(self, News::Peer(what as u32)));
+    }
+
+    /// Takes in all connections that have been made, and what they say of themselves.
+    fn hear_all(&mut self, tell: &mut impl FnMut(&Station, News)) {
+        // As many as can wait to be taken in; one after the other may go on connecting.
+        for _ in 0..ARRIVALS_MAX {
+            if !self.accept() {
+                break;
+            }
+        }
+        let numbers: Vec<u32> = self.arrivals.iter().map(|(number, _)| *number).collect();
+        for number in numbers {
+            if let Some(news) = self.hear(number) {
+                tell(self, news);
             }
         }
     }
 
-    /// Takes the next connection in. One of another user is turned away.
-    fn accept(&mut self) {
-        let Ok(socket) = self.listener.accept() else { return };
+    /// Takes the next connection in; false if there is none. One of another user is turned away.
+    fn accept(&mut self) -> bool {
+        let Ok(socket) = self.listener.accept() else { return false };
         if socket.peer().is_ok_and(|(_, user)| user == self.user) {
             self.arrived = self.arrived.wrapping_add(1);
             if watch(self.epoll.raw(), socket.raw(), ARRIVAL | u64::from(self.arrived)).is_err() {
-                return;
+                return true;
             }
             if self.arrivals.len() == ARRIVALS_MAX {
                 self.take_arrival(0);
             }
             self.arrivals.push((self.arrived, socket));
         }
+        true
     }
 
     fn take_arrival(&mut self, at: usize) -> Packets {

@@ -1,6 +1,6 @@
 //! The reading end of a segment. Whatever it reads there the writer may change at any time: each word is loaded once.
 
-use super::segment::{Head, INLINE, POOL, SLOTS, Segment, WORDS, place};
+use super::segment::{EMPTY, Head, IN_LINE, INLINE, POOL, SLOTS, SMALL, Segment, place};
 use super::{Damaged, MESSAGE_MAX};
 use crate::memory::Buffer;
 use sovia_signal::access;
@@ -25,9 +25,8 @@ pub(crate) struct Reader {
 /// The bytes of a message, as long as it has not been released.
 #[derive(Debug)]
 pub(crate) struct Body<'a> {
-    words: [u64; WORDS],
-    /// Where they begin, if they are in the pool.
-    pool: Option<*const u8>,
+    /// Where they begin; they are one piece.
+    from: *const u8,
     len: usize,
     segment: core::marker::PhantomData<&'a Segment>,
 }
@@ -45,49 +44,79 @@ impl Reader {
         number != before && (number != 0 || self.next >= SLOTS)
     }
 
+    /// The head word of the next slot, if it has been written.
+    #[inline(always)]
+    fn next_word(&self) -> Result<Option<u64>, Damaged> {
+        let (number, word) = self.segment.slot(self.next).head();
+        let expected = self.next.wrapping_add(1);
+        if number == expected {
+            return Ok(Some(word));
+        }
+        // The message of the lap before is still there, or nothing in the first lap.
+        let before = expected.wrapping_sub(SLOTS);
+        match number == before || number == 0 && self.next < SLOTS {
+            true => Ok(None),
+            false => Err(Damaged("a slot with another number")),
+        }
+    }
+
     /// The message that is next, if it is there. It is the same one until [`Reader::release`].
     ///
     /// # Errors
     /// [`Damaged`] if no honest writer can have written what is there.
-    #[inline]
-    pub(crate) fn peek(&self) -> Result<Option<(Head, Body<'_>)>, Damaged> {
-        let slot = self.segment.slot(self.next);
-        let (number, head) = slot.head();
-        let expected = self.next.wrapping_add(1);
-        if number != expected {
-            // The message of the lap before is still there, or nothing in the first lap.
-            let before = expected.wrapping_sub(SLOTS);
-            return match number == before || number == 0 && self.next < SLOTS {
-                true => Ok(None),
-                false => Err(Damaged("a slot with another number")),
-            };
+    #[inline(always)]
+    pub(crate) fn peek(&mut self) -> Result<Option<(Head, Body<'_>)>, Damaged> {
+        let Some(mut word) = self.next_word()? else { return Ok(None) };
+        if (word >> 56) as u8 == EMPTY {
+            // What follows did not fit behind the message in the first slot of that line.
+            if self.next.is_multiple_of(IN_LINE) {
+                return Err(Damaged("an empty line"));
+            }
+            self.next = self.next.wrapping_add(1);
+            match self.next_word()? {
+                Some(next) => word = next,
+                None => return Ok(None),
+            }
         }
-        let (head, words) = slot.read(head);
+        let slot = self.segment.slot(self.next);
+        let head = slot.read(word);
         let len = head.len as usize;
+        let from = if len <= SMALL { slot.bytes().cast_const() } else { self.long(len)? };
+        Ok(Some((head, Body { from, len, segment: core::marker::PhantomData })))
+    }
+
+    /// Where the bytes of the next message lie, which has more than one slot has room for.
+    #[inline]
+    fn long(&self, len: usize) -> Result<*const u8, Damaged> {
         if len > MESSAGE_MAX {
             return Err(Damaged("a message longer than the longest"));
         }
-        let pool = (len > INLINE).then(|| {
-            let start = place(self.pool, len).0;
-            self.segment.pool(start).cast_const()
-        });
-        Ok(Some((head, Body { words, pool, len, segment: core::marker::PhantomData })))
+        if !self.next.is_multiple_of(IN_LINE) {
+            return Err(Damaged("a message across lines"));
+        }
+        Ok(match len <= INLINE {
+            true => self.segment.slot(self.next).bytes(),
+            false => self.segment.pool(place(self.pool, len).0),
+        }
+        .cast_const())
     }
 
-    /// There was a message, so there may be more: fetches the line behind the next one.
+    /// There was a message, so there may be more: fetches the line behind that of the next one.
     #[inline(always)]
     pub(crate) fn expect_more(&self) {
-        self.segment.slot(self.next.wrapping_add(1)).will_be_read();
+        if self.next.is_multiple_of(IN_LINE) {
+            self.segment.slot(self.next.wrapping_add(IN_LINE)).will_be_read();
+        }
     }
 
     /// Is done with that message.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn release(&mut self, head: Head) {
         let len = head.len as usize;
+        self.next = self.next.wrapping_add(if len > SMALL { IN_LINE } else { 1 });
         if len > INLINE {
             self.pool = place(self.pool, len).1;
         }
-        self.next = self.next.wrapping_add(1);
         if self.next.wrapping_sub(self.returned) >= MESSAGES || self.pool - self.released >= BYTES {
             self.give_back();
         }
@@ -106,8 +135,7 @@ impl Reader {
 impl<'a> Body<'a> {
     /// The bytes of a message that are in no segment.
     pub(crate) fn of(bytes: &'a [u8]) -> Body<'a> {
-        let pool = Some(bytes.as_ptr());
-        Body { words: [0; WORDS], pool, len: bytes.len(), segment: core::marker::PhantomData }
+        Body { from: bytes.as_ptr(), len: bytes.len(), segment: core::marker::PhantomData }
     }
 }
 
@@ -122,14 +150,8 @@ impl Body<'_> {
     #[inline]
     pub(crate) fn words<const N: usize>(&self) -> [u64; N] {
         let mut words = [0; N];
-        match self.pool {
-            None => words.iter_mut().zip(self.words).for_each(|(to, from)| *to = from),
-            Some(from) => {
-                let len = self.len.min(8 * N);
-                // SAFETY: the message is in the pool, and no shorter; the words are no shorter either.
-                unsafe { access::copy_valid(words.as_mut_ptr().cast(), from, len) };
-            }
-        }
+        // SAFETY: neither the message nor the words are shorter than that.
+        unsafe { access::copy_valid(words.as_mut_ptr().cast(), self.from, self.len.min(8 * N)) };
         words
     }
 
@@ -137,9 +159,8 @@ impl Body<'_> {
     #[inline]
     fn from(&self, at: usize) -> (*const u8, usize) {
         let at = at.min(self.len);
-        let start = self.pool.unwrap_or(self.words.as_ptr().cast());
         // SAFETY: within the message, which is one piece.
-        (unsafe { start.add(at) }, self.len - at)
+        (unsafe { self.from.add(at) }, self.len - at)
     }
 
     /// Copies what lies behind its byte `at` to a buffer, as much of it as there is room for from `to_at` on.

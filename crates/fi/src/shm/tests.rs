@@ -1,7 +1,7 @@
 //! Both ends of a segment in one process, and what a hostile end writes.
 
 use super::reader::Reader;
-use super::segment::{INLINE, POOL, SLOTS, Segment, place};
+use super::segment::{IN_LINE, INLINE, POOL, SLOTS, SMALL, Segment, place};
 use super::writer::Writer;
 use super::{EAGER_MAX, Head, Load, MESSAGE_MAX};
 use crate::memory::{Buffer, Piece};
@@ -65,11 +65,67 @@ fn numbers_that_were_not_given_out_are_damage() {
     assert!(writer.has_room(MESSAGE_MAX * 100).is_err());
     // The writer skips a number, or sends more than the longest.
     assert!(receive(&mut reader).is_some());
-    segment.slot(1).publish(7, Head { kind: 1, ..Head::default() }, &[0; 5]);
+    segment.slot(1).publish(7, Head { kind: 1, ..Head::default() });
     assert!(reader.peek().is_err());
     let long = Head { kind: 1, len: MESSAGE_MAX as u32 + 1, tag: 0, data: 0 };
-    segment.slot(1).publish(1, long, &[0; 5]);
+    segment.slot(1).publish(1, long);
     assert!(reader.peek().is_err());
+}
+
+#[test]
+fn slots_that_no_honest_writer_leaves_so_are_damage() {
+    // A line without a message.
+    let (_, mut reader, segment) = ends();
+    segment.slot(0).leave_empty(0);
+    assert!(reader.peek().is_err());
+    // A message that needs a line and begins in the middle of one.
+    let (mut writer, mut reader, segment) = ends();
+    assert!(send(&mut writer, 1, &[1], &[]));
+    assert!(receive(&mut reader).is_some());
+    let len = SMALL as u32 + 1;
+    segment.slot(1).publish(1, Head { kind: 1, len, tag: 0, data: 0 });
+    assert!(reader.peek().is_err());
+}
+
+/// Whatever the bytes of messages are, they are no heads: each number is told by the writer alone.
+#[test]
+fn bytes_of_a_message_are_never_taken_for_a_head() {
+    let (mut writer, mut reader, _) = ends();
+    for lap in 0..3 {
+        for line in 0..SLOTS / IN_LINE {
+            // What the head of the second slot would be a lap later.
+            let number = (lap + 1) * SLOTS + line * IN_LINE + 2;
+            let forged = u64::from(number) | 1 << 56;
+            assert!(send(&mut writer, 1, &[forged; INLINE / 8], &[]));
+            assert!(receive(&mut reader).is_some());
+            assert_eq!(receive(&mut reader), None);
+        }
+    }
+    // A message in a second slot, where the laps before left bytes.
+    assert!(send(&mut writer, 1, &[1], &[]));
+    assert!(receive(&mut reader).is_some());
+    assert_eq!(receive(&mut reader), None);
+    assert!(send(&mut writer, 2, &[2], &[]));
+    assert_eq!(receive(&mut reader), Some((2, 2u64.to_le_bytes().to_vec())));
+}
+
+#[test]
+fn a_message_that_needs_a_line_waits_for_both_slots() {
+    let (mut writer, mut reader, _) = ends();
+    for i in 0..SLOTS - 1 {
+        assert!(send(&mut writer, 1, &[u64::from(i)], &[]));
+    }
+    assert!(
+        !send(&mut writer, 2, &[9; 2], &[]),
+        "one slot is free, and it is the second of its line"
+    );
+    assert!(send(&mut writer, 1, &[9], &[]));
+    while receive(&mut reader).is_some() {}
+    assert!(send(&mut writer, 1, &[1], &[]));
+    assert!(send(&mut writer, 2, &[2; 2], &[]));
+    assert!(send(&mut writer, 3, &[3], &[]));
+    let kinds = core::iter::from_fn(|| receive(&mut reader).map(|(kind, _)| kind));
+    assert_eq!(kinds.collect::<Vec<_>>(), [1, 2, 3]);
 }
 
 #[test]
@@ -79,6 +135,37 @@ fn what_is_no_segment_is_not_mapped() {
 }
 
 proptest! {
+    /// Whatever a writer leaves in the slots, the reader reads in the segment alone, and goes on or calls it damage.
+    #[test]
+    fn hostile_slots_are_read_or_damage(
+        stores in proptest::collection::vec(
+            (0u32..8, 0u32..4, 0u8..3, prop_oneof![0u32..48, 0u32..1 << 24]),
+            1..200,
+        ),
+    ) {
+        let (_, mut reader, segment) = ends();
+        let mut next = 0u32;
+        'stores: for (ahead, off, kind, len) in stores {
+            let (slot, number) = (next.wrapping_add(ahead), next.wrapping_add(ahead + off / 3));
+            segment.slot(slot).publish(number, Head { kind, len, tag: 0, data: 0 });
+            // No more are there than slots.
+            for _ in 0..SLOTS {
+                let Ok(found) = reader.peek() else { break 'stores };
+                let Some((head, body)) = found else { break };
+                let mut bytes = Vec::new();
+                body.append_to(0, &mut bytes);
+                prop_assert!(bytes.len() == head.len as usize && bytes.len() <= MESSAGE_MAX);
+                let words: [u64; 2] = body.words();
+                let mut first = [0; 16];
+                let known = bytes.len().min(16);
+                first[..known].copy_from_slice(&bytes[..known]);
+                prop_assert_eq!(words.map(u64::to_le_bytes).concat(), first);
+                reader.release(head);
+                next = next.wrapping_add(if head.len as usize > SMALL { IN_LINE } else { 1 });
+            }
+        }
+    }
+
     /// Messages of any lengths, in a ring that is read at any pace, over several laps of it and of the pool.
     #[test]
     fn every_message_arrives_in_its_order(
@@ -90,10 +177,11 @@ proptest! {
             let len = [len % 8, len % INLINE, len % 300, len][kind];
             let words = vec![number as u64 | 1 << 63; words];
             let bytes: Vec<u8> = (0..len).map(|i| (number + i) as u8).collect();
-            if send(&mut writer, kind as u8, &words, &bytes) {
+            let kind = kind as u8 + 1;
+            if send(&mut writer, kind, &words, &bytes) {
                 let mut all: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
                 all.extend(bytes);
-                sent.push_back((kind as u8, all));
+                sent.push_back((kind, all));
             } else {
                 prop_assert!(!sent.is_empty(), "no room in what is empty");
             }

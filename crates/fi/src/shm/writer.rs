@@ -1,6 +1,6 @@
 //! The writing end of a segment.
 
-use super::segment::{Head, INLINE, POOL, SLOTS, Segment, WORDS, place};
+use super::segment::{Head, IN_LINE, INLINE, POOL, SLOTS, SMALL, Segment, place};
 use super::{Damaged, MESSAGE_MAX};
 use crate::memory::Buffer;
 
@@ -24,7 +24,7 @@ impl Load<'_> {
 }
 
 /// How far ahead of the next message its slot's line is fetched: beyond the one that the reader looks at.
-const AHEAD: u32 = 4;
+const AHEAD: u32 = 4 * IN_LINE;
 
 /// The writing end.
 #[derive(Debug)]
@@ -66,17 +66,24 @@ impl Writer {
         Ok(self.fits(len))
     }
 
-    #[inline]
+    /// Slots that a message of `len` bytes takes, the one that is left empty before it among them.
+    #[inline(always)]
+    fn slots(&self, len: usize) -> u32 {
+        if len > SMALL { IN_LINE + self.next % IN_LINE } else { 1 }
+    }
+
+    #[inline(always)]
     fn fits(&self, len: usize) -> bool {
-        let slot = self.next.wrapping_sub(self.returned) < SLOTS;
+        let slot = self.next.wrapping_sub(self.returned) + self.slots(len) <= SLOTS;
         slot && (len <= INLINE || place(self.pool, len).1 - self.released <= POOL as u64)
     }
 
-    /// More messages will follow soon: fetches the line that one of them will be in.
+    /// More messages will follow soon: fetches the line that some of them will be in.
     #[inline(always)]
     pub(crate) fn expect_more(&self) {
         let soon = self.next.wrapping_add(AHEAD);
-        if soon.wrapping_sub(self.returned) < SLOTS {
+        if self.next.is_multiple_of(IN_LINE) && soon.wrapping_sub(self.returned) <= SLOTS - IN_LINE
+        {
             self.segment.slot(soon).will_be_written();
         }
     }
@@ -93,28 +100,34 @@ impl Writer {
             return Ok(false);
         }
         head.len = len as u32;
-        let mut words = [0u64; WORDS];
-        if len <= INLINE {
-            let before = load.words.len();
-            words[..before].copy_from_slice(load.words);
-            if let Some((buffer, at, len)) = load.buffer {
-                // SAFETY: all of the message is no longer than the words.
-                unsafe { buffer.read_to(at, words[before..].as_mut_ptr().cast(), len) };
-            }
+        let has_line = len > SMALL;
+        // The second slot of a line is passed over by what needs a line.
+        let at = if has_line { self.next.wrapping_add(self.next % IN_LINE) } else { self.next };
+        let slot = self.segment.slot(at);
+        let to = if len <= INLINE {
+            slot.bytes()
         } else {
             let (start, end) = place(self.pool, len);
-            let to = self.segment.pool(start);
-            // SAFETY: `place` says that so many bytes follow in the pool, and the reader has given them back.
-            unsafe {
-                to.cast::<u64>().copy_from_nonoverlapping(load.words.as_ptr(), load.words.len());
-                if let Some((buffer, at, len)) = load.buffer {
-                    buffer.read_to(at, to.add(8 * load.words.len()), len);
-                }
-            }
             self.pool = end;
+            self.segment.pool(start)
+        };
+        // SAFETY: so many bytes follow in the slot, the line or, as `place` says, the pool, and the reader has given them back.
+        unsafe {
+            to.cast::<u64>().copy_from_nonoverlapping(load.words.as_ptr(), load.words.len());
+            if let Some((buffer, at, len)) = load.buffer {
+                buffer.read_to(at, to.add(8 * load.words.len()), len);
+            }
         }
-        self.segment.slot(self.next).publish(self.next, head, &words);
-        self.next = self.next.wrapping_add(1);
+        if has_line {
+            if at != self.next {
+                self.segment.slot(self.next).leave_empty(self.next);
+            }
+            // Its head is to be that of this lap. The reader does not look at it before it has seen the first one.
+            let second = at.wrapping_add(1);
+            self.segment.slot(second).leave_empty(second);
+        }
+        slot.publish(at, head);
+        self.next = at.wrapping_add(if has_line { IN_LINE } else { 1 });
         Ok(true)
     }
 }

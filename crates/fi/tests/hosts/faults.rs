@@ -182,6 +182,34 @@ fn an_endpoint_that_is_closed_in_a_long_message_is_an_error_at_once() {
     });
 }
 
+/// Its peer looks at nothing while the one is closed and the other one begins, which sends first.
+#[test]
+fn an_endpoint_in_the_place_of_another_is_heard() {
+    let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let place = format!("udp:{free}");
+    let mut one = Node::new(&[]);
+    for round in 0..10 {
+        let mut other = Node::new(&[("FI_SOVIA_PLACE", &place)]);
+        let (to_one, to_other) = (other.knows(one.address()), one.knows(other.address()));
+        assert_eq!((to_one, to_other), (0, round));
+        let (out, room) = (Bytes::pattern(3000, round as usize), Bytes::zeroed(3000));
+        one.receive(&room, None, round, 0);
+        send(&mut [&mut other], 0, &out, round, false);
+        let told = RECEIVE + round as usize;
+        let came = until(&mut [&mut one, &mut other], |nodes| nodes[0].told_of(told)).unwrap();
+        assert_eq!((came.len, came.source), (3000, round));
+        assert_eq!(room.bytes(), out.bytes());
+        let back = Bytes::zeroed(3000);
+        other.receive(&back, Some(0), 100, 0);
+        until(&mut [&mut one, &mut other], |nodes| nodes[0].try_send(&out, round, 100, false).ok());
+        let told = RECEIVE + 100;
+        until(&mut [&mut one, &mut other], |nodes| nodes[1].told_of(told)).unwrap();
+        assert_eq!(back.bytes(), out.bytes());
+        // `one` has no need to look: its NIC is a thread while it does not.
+        drop(other);
+    }
+}
+
 #[test]
 fn frames_that_nobody_sent_change_nothing() {
     let (mut one, mut other) = two(&[]);

@@ -33,7 +33,10 @@ impl<A: Copy + PartialEq> Engine<A> {
         let Some(peer) = self.peers.get(usize::from(node)) else { return };
         let at = peer.active;
         if at != NONE {
+            // One that says that it is in the peer's place is another one: whether that is so is still being asked.
+            let asking = self.active(at).asking.filter(|asking| asking.other.is_some());
             self.give_up(io, at, Status::PeerDead);
+            self.active(at).asking = asking;
             self.settle(at);
         }
     }

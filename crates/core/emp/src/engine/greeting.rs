@@ -23,8 +23,26 @@ impl<A: Copy + PartialEq> Engine<A> {
         // The lower half says which peer is asked.
         let nonce = self.hellos << 16 | u64::from(node);
         let again = io.now.after(self.config.timing.pause(0));
-        self.active(at).asking = Some(Asking { nonce, tries: 0, again });
+        self.active(at).asking = Some(Asking { nonce, tries: 0, again, other: None });
         self.say_hello(io, at);
+        self.settle(at);
+    }
+
+    /// Likewise, of another process that says that it is in the peer's place. Where processes choose keys of their own, it has
+    /// another one.
+    fn ask_another(&mut self, io: &mut Io<'_, A>, node: Node, name: EndId, key: u64) {
+        let at = self.activate(io.now, node);
+        let is_asked = self.active(at).asking.is_some();
+        self.ask(io, node);
+        let at = self.activate(io.now, node);
+        let takes_strangers = self.config.takes_strangers;
+        let Some(asking) = self.active(at).asking.as_mut().filter(|_| takes_strangers) else {
+            return;
+        };
+        let other = Some((name, key));
+        if core::mem::replace(&mut asking.other, other) != other && is_asked {
+            self.say_hello(io, at);
+        }
         self.settle(at);
     }
 
@@ -33,7 +51,10 @@ impl<A: Copy + PartialEq> Engine<A> {
         let node = self.active(at).peer;
         let greeting = Greeting { nonce: asking.nonce, you: node, first: self.first_of(node) };
         let peer = self.peer_at(at);
-        let (address, to, key) = (peer.address, peer.name, peer.key);
+        let (address, to) = (peer.address, peer.name);
+        // Whether the other process is there, or was once, is not known: each is asked in turn.
+        let other = asking.other.filter(|_| asking.tries.is_multiple_of(2));
+        let key = other.map_or(peer.key, |(_, key)| key);
         let hello = Hello { key, own_key: self.config.key, greeting };
         self.say_to(io, &address, to, Body::Hello(hello));
     }
@@ -71,7 +92,7 @@ impl<A: Copy + PartialEq> Engine<A> {
             self.skip_to(io, node, hello.greeting.first);
         } else {
             // Either this hello comes late, or another process is there by now.
-            self.ask(io, node);
+            self.ask_another(io, node, from, hello.own_key);
         }
         let greeting =
             Greeting { nonce: hello.greeting.nonce, you: node, first: self.first_of(node) };
@@ -88,11 +109,15 @@ impl<A: Copy + PartialEq> Engine<A> {
             return;
         };
         let active = self.active(at);
-        (active.asking, active.heard) = (None, io.now);
+        active.heard = io.now;
+        let other = active.asking.take().and_then(|asking| asking.other);
         if self.peers[usize::from(node)].name != from {
             self.replaced(io, at);
             let peer = &mut self.peers[usize::from(node)];
             (peer.name, peer.next_receive) = (from, greeting.first);
+            if let Some((_, key)) = other.filter(|(name, _)| *name == from) {
+                peer.key = key;
+            }
         }
         let peer = &mut self.peers[usize::from(node)];
         (peer.known_as, peer.is_greeted) = (greeting.you, true);

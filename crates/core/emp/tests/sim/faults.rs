@@ -215,6 +215,34 @@ fn a_station_that_knows_the_key_becomes_a_peer_where_strangers_may() {
     assert_eq!(station.engine.add_peer(&station.array, 2, 3), Some(0));
 }
 
+/// As of an endpoint that is closed, and another one that is opened at its place: its key is its own, and nothing was ever sent to it.
+#[test]
+fn a_process_in_the_place_of_another_is_heard_though_its_key_is_new() {
+    let link = Link::perfect();
+    let mut world = World::with(Net::new(5, link), 2, |config| config.takes_strangers = true);
+    for (key, text) in [(KEY, b"one"), (77, b"two"), (78, b"ten")] {
+        if key != KEY {
+            world.restart(1);
+            let station = &mut world.stations[1];
+            let config = Config { takes_strangers: true, ..Config::new(EndId(0x1000 + key), key) };
+            station.engine = sovia_emp::Engine::new(config, 1500);
+            assert_eq!(station.engine.add_peer(&station.array, 0, KEY), Some(0));
+        }
+        let (receive, _) = world.receive(0, None, None, 10);
+        let send = world.send(1, 0, 0, text);
+        world.run();
+        assert_eq!(world.test(0, receive).unwrap().length, 3);
+        assert_eq!(world.test(1, send).unwrap().status, Status::Done);
+        // Its key is known from then on.
+        let (back, _) = world.receive(1, None, None, 10);
+        let send = world.send(0, 1, 0, text);
+        world.run();
+        assert_eq!(world.test(1, back).unwrap().length, 3);
+        assert_eq!(world.test(0, send).unwrap().status, Status::Done);
+        assert_eq!(world.stations[0].engine.peers(), 2);
+    }
+}
+
 /// Frames that name the right stations and ask for what cannot be.
 #[test]
 fn impossible_frames_change_nothing() {
