@@ -29,6 +29,8 @@ const SHELVES: &[&[&str]] = &[
         "via-eth",
         "emp-eth",
         "sovia-fi-types",
+        "sovia-ofi",
+        "via-ofi",
     ],
     // A NIC of any of them.
     &["sovia-nic"],
