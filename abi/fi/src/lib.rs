@@ -29,5 +29,6 @@ mod object;
 pub mod provider;
 pub mod rma;
 pub mod tagged;
-pub mod types;
 mod wait;
+
+pub use sovia_fi_types as types;

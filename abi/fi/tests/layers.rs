@@ -2,7 +2,7 @@
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
-    &["types", "wait"],
+    &["wait"],
     &["object"],
     &["info"],
     &["av", "cntr", "cq", "eq"],

@@ -10,6 +10,7 @@
 //! ```
 
 use core::net::{IpAddr, SocketAddr};
+use sovia_nic::AnyNic;
 
 /// The word for this NIC's own address.
 const SELF: &str = "self";
@@ -104,8 +105,10 @@ fn parse(word: &str, len: usize) -> Option<Box<[u8]>> {
         };
         Some([&ip[..], &at.port().to_be_bytes()].concat().into())
     };
+    // The same, as libfabric's NICs have it.
+    let fabric = || AnyNic::host_of(&format!("ofi:any@{word}")).ok();
     let bytes = || word.split(':').map(byte).collect::<Option<Box<[u8]>>>();
-    [bytes(), internet()].into_iter().flatten().find(|address| address.len() == len)
+    [bytes(), internet(), fabric()].into_iter().flatten().find(|address| address.len() == len)
 }
 
 #[cfg(test)]

@@ -82,6 +82,25 @@ fn a_message_passing_library_between_two_udp_addresses() {
     );
 }
 
+/// Each node has a NIC of its own, on libfabric.
+#[test]
+fn a_message_passing_library_on_libfabric() {
+    const TEST: &str = "a_message_passing_library_on_libfabric";
+    let free = || UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+    let places = [free(), free()].map(|place| place.expect("a free port"));
+    let lines = format!("{} node0\n{} node1\n", places[0], places[1]);
+    if let Err(why) = sovia_nic::AnyNic::open("ofi", "tcp;ofi_rxm@127.0.0.1") {
+        println!("SKIPPED: {TEST}: {why}");
+        return;
+    }
+    let setting = |place: &SocketAddr| {
+        let nic = format!("tcp;ofi_rxm@{place}");
+        [("SOVIA_VIPL_PROVIDER", "ofi".to_owned()), ("SOVIA_VIPL_NIC", nic)]
+    };
+    let id = std::process::id() + (1 << 28);
+    converse("period-ofi", id, &["-lvipl"], &lines, &places.each_ref().map(setting));
+}
+
 /// The nodes have their NICs at two agents, each on a UDP socket; and at one.
 #[test]
 fn a_message_passing_library_at_agents() {

@@ -21,6 +21,8 @@ use via::{
 };
 #[cfg(feature = "eth")]
 use via_eth::EthNic;
+#[cfg(feature = "ofi")]
+use via_ofi::OfiNic;
 #[cfg(feature = "shm")]
 use via_shm::ShmNic;
 #[cfg(feature = "sim")]
@@ -41,11 +43,16 @@ pub enum OpenError {
 }
 
 /// The providers whose NICs have names.
-const PROVIDERS: &str = match (cfg!(feature = "shm"), cfg!(feature = "eth")) {
-    (true, true) => "shm, eth",
-    (true, false) => "shm",
-    (false, true) => "eth",
-    (false, false) => "none",
+const PROVIDERS: &str = match (cfg!(feature = "shm"), cfg!(feature = "eth"), cfg!(feature = "ofi"))
+{
+    (true, true, true) => "shm, eth, ofi",
+    (true, true, false) => "shm, eth",
+    (true, false, true) => "shm, ofi",
+    (true, false, false) => "shm",
+    (false, true, true) => "eth, ofi",
+    (false, true, false) => "eth",
+    (false, false, true) => "ofi",
+    (false, false, false) => "none",
 };
 
 /// A NIC of any provider.
@@ -69,6 +76,9 @@ pub enum AnyNic {
     /// Between hosts.
     #[cfg(feature = "eth")]
     Eth(EthNic),
+    /// On libfabric.
+    #[cfg(feature = "ofi")]
+    Ofi(OfiNic),
     /// On a simulated network.
     #[cfg(feature = "sim")]
     Sim(SimNic),
@@ -83,6 +93,9 @@ pub enum AnyVi {
     /// Between hosts.
     #[cfg(feature = "eth")]
     Eth(<EthNic as Nic>::Vi),
+    /// On libfabric.
+    #[cfg(feature = "ofi")]
+    Ofi(<OfiNic as Nic>::Vi),
     /// On a simulated network.
     #[cfg(feature = "sim")]
     Sim(<SimNic as Nic>::Vi),
@@ -97,6 +110,9 @@ pub enum AnyCq {
     /// Between hosts.
     #[cfg(feature = "eth")]
     Eth(<EthNic as Nic>::Cq),
+    /// On libfabric.
+    #[cfg(feature = "ofi")]
+    Ofi(<OfiNic as Nic>::Cq),
     /// On a simulated network.
     #[cfg(feature = "sim")]
     Sim(<SimNic as Nic>::Cq),
@@ -111,6 +127,9 @@ pub enum AnyConnection {
     /// Between hosts.
     #[cfg(feature = "eth")]
     Eth(<EthNic as Nic>::Connection),
+    /// On libfabric.
+    #[cfg(feature = "ofi")]
+    Ofi(<OfiNic as Nic>::Connection),
     /// On a simulated network.
     #[cfg(feature = "sim")]
     Sim(<SimNic as Nic>::Connection),
@@ -147,6 +166,19 @@ macro_rules! own {
                 }
                 $body
             }
+            #[cfg(feature = "ofi")]
+            $enum::Ofi($own) => {
+                #[allow(unused_macros)]
+                macro_rules! $make {
+                    ($kind:ident) => {
+                        $kind::Ofi
+                    };
+                    ($kind:ident, $it:pat) => {
+                        $kind::Ofi($it)
+                    };
+                }
+                $body
+            }
             #[cfg(feature = "sim")]
             $enum::Sim($own) => {
                 #[allow(unused_macros)]
@@ -178,7 +210,8 @@ macro_rules! pass_on {
 
 impl AnyNic {
     /// Opens the NIC of that name of a provider: of `shm`, any name; of `eth`, a place (`udp:10.0.0.1:7000`, `eth:eth0`), whose
-    /// port all NICs there share that this process opens.
+    /// port all NICs there share that this process opens; of `ofi`, a provider of libfabric's, and where
+    /// (`tcp;ofi_rxm@10.0.0.1:7000`, `shm`).
     ///
     /// # Errors
     /// [`OpenError`].
@@ -200,6 +233,14 @@ impl AnyNic {
                 let opened = via_eth::Config::new(place).open_shared();
                 opened.map(AnyNic::Eth).map_err(|error| OpenError::System(error.to_string()))
             }
+            #[cfg(feature = "ofi")]
+            "ofi" => {
+                let place = name
+                    .parse()
+                    .map_err(|error: via_ofi::BadPlace| OpenError::Name(error.to_string()))?;
+                let opened = via_ofi::Config::new(place).open_shared();
+                opened.map(AnyNic::Ofi).map_err(|error| OpenError::System(error.to_string()))
+            }
             other => {
                 let _ = name;
                 Err(OpenError::Provider(other.to_owned()))
@@ -210,7 +251,7 @@ impl AnyNic {
 
 impl AnyNic {
     /// Opens the NIC that a text names with its provider: `shm:NAME`, `udp:10.0.0.1:7000`, `eth:eth0`, `xdp:eth0`,
-    /// `agent:lan0`.
+    /// `agent:lan0`, `ofi:tcp;ofi_rxm@10.0.0.1`.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -218,15 +259,16 @@ impl AnyNic {
         match place.split_once(':') {
             Some(("shm", name)) => AnyNic::open("shm", name),
             Some(("udp" | "eth" | "xdp" | "agent", _)) => AnyNic::open("eth", place),
+            Some(("ofi", place)) => AnyNic::open("ofi", place),
             _ => Err(OpenError::Name(format!(
                 "\"{place}\" is no place for a NIC: shm:NAME, udp:ADDRESS:PORT with an address of this host's, \
-                 eth:DEVICE, xdp:DEVICE, or agent:NAME"
+                 eth:DEVICE, xdp:DEVICE, agent:NAME, or ofi:PROVIDER[@ADDRESS[:PORT]] on libfabric"
             ))),
         }
     }
 
     /// The host part of the addresses of the NIC that a text names to its peers: `shm:NAME`, `udp:10.0.0.1:7000`,
-    /// `mac:02:00:00:00:00:01`. It need not be open.
+    /// `mac:02:00:00:00:00:01`, `ofi:tcp;ofi_rxm@10.0.0.1:7000`. It need not be open.
     ///
     /// ```
     /// use sovia_nic::AnyNic;
@@ -250,13 +292,24 @@ impl AnyNic {
                 let host = station.map(|station| station.host().into());
                 host.map_err(|error| OpenError::Name(error.to_string()))
             }
-            #[cfg(not(all(feature = "shm", feature = "eth")))]
-            Some((provider @ ("shm" | "udp" | "mac"), _)) => {
+            #[cfg(feature = "ofi")]
+            Some(("ofi", place)) => {
+                let place: via_ofi::Place = place
+                    .parse()
+                    .map_err(|error: via_ofi::BadPlace| OpenError::Name(error.to_string()))?;
+                place.host().map(Into::into).ok_or_else(|| {
+                    OpenError::Name(format!(
+                        "ofi:{place}: what such a NIC is called is known when it is open"
+                    ))
+                })
+            }
+            #[cfg(not(all(feature = "shm", feature = "eth", feature = "ofi")))]
+            Some((provider @ ("shm" | "udp" | "mac" | "ofi"), _)) => {
                 Err(OpenError::Provider(provider.to_owned()))
             }
             _ => Err(OpenError::Name(format!(
-                "\"{place}\" is no place of another NIC: shm:NAME, udp:ADDRESS:PORT, or mac:XX:XX:XX:XX:XX:XX of its \
-                 Ethernet device"
+                "\"{place}\" is no place of another NIC: shm:NAME, udp:ADDRESS:PORT, mac:XX:XX:XX:XX:XX:XX of its \
+                 Ethernet device, or ofi:PROVIDER@ADDRESS:PORT"
             ))),
         }
     }

@@ -18,8 +18,20 @@ const SHELVES: &[&[&str]] = &[
         "sovia-tags",
         "sovia-emp",
     ],
-    // Providers: crates/shm, crates/sim, crates/eth
-    &["via-shm", "sovia-reflect", "via-sim", "sovia-scale", "sovia-port", "via-eth", "emp-eth"],
+    // Providers: crates/shm, crates/sim, crates/eth, crates/fabric
+    &[
+        "via-shm",
+        "sovia-reflect",
+        "via-sim",
+        "sovia-scale",
+        "sovia-port",
+        "sovia-drive",
+        "via-eth",
+        "emp-eth",
+        "sovia-fi-types",
+        "sovia-ofi",
+        "via-ofi",
+    ],
     // A NIC of any of them.
     &["sovia-nic"],
     &["sovia-agent", "sovia-lane", "sovia-fi", "sovia-control"],

@@ -65,7 +65,8 @@ impl Datagrams {
         part: &Part<B>,
     ) -> Option<Message> {
         let begin = self.end.saturating_sub(WINDOW);
-        if number < begin || self.seen.contains(&number) || part.total > self.longest {
+        let is_bad = part.total > self.longest || part.is_announcement();
+        if number < begin || self.seen.contains(&number) || is_bad {
             return None;
         }
         let total = part.total as usize;

@@ -91,6 +91,7 @@ impl Assembly {
     pub fn fits<B: Payload + AsRef<[u8]>>(&self, part: &Part<B>) -> bool {
         let of = (part.operation, part.immediate, part.total);
         part.total <= self.longest
+            && !part.is_announcement()
             && part.start as usize == self.bytes.len()
             && self.begun.is_none_or(|begun| begun == of)
     }

@@ -97,7 +97,7 @@ impl Access<'_> {
 
     /// Does something with a segment's memory and where in it the segment begins. No bytes need no memory: nothing is
     /// done.
-    fn segment(
+    pub(crate) fn segment(
         &self,
         segment: &DataSegment,
         use_it: impl FnOnce(&Memory, usize),

@@ -3,7 +3,8 @@
 use crate::pins::Pins;
 use core::fmt;
 use core::sync::atomic::AtomicU32;
-use std::sync::{Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use via::error::{ConnectError, CreateViError};
 use via::event::{Dispatcher, ErrorHandler, Spawn};
 use via::memory::{Limits, MemoryTable};
@@ -15,7 +16,6 @@ pub(crate) const VI_MAX: u32 = 1 << 16;
 pub(crate) const CQ_MAX: u32 = 1 << 12;
 pub(crate) const CQ_ENTRIES_MAX: u32 = 1 << 16;
 pub(crate) const DESCRIPTORS_MAX: u32 = 1024;
-const TRANSFER_MAX: u32 = 64 << 10;
 const DISCRIMINATOR_MAX: u16 = 64;
 const HOST_MAX: usize = 64;
 const NAME_MAX: usize = 63;
@@ -29,6 +29,8 @@ pub struct Description<'a> {
     pub name: &'a str,
     /// Its address: what others find it by ([`crate::Medium::find`]).
     pub address: &'a [u8],
+    /// Bytes of the longest message.
+    pub transfer_max: u32,
     /// Registering memory costs nothing worth saving.
     pub registration_is_free: bool,
     /// [`Capabilities::sends_execute_in_caller`].
@@ -43,6 +45,8 @@ pub(crate) struct Card<N> {
     pub(crate) node: N,
     pub(crate) table: MemoryTable,
     pub(crate) pins: Pins,
+    /// What the medium calls regions, by their handles.
+    pub(crate) keys: Mutex<HashMap<u32, u64>>,
     pub(crate) vis: AtomicU32,
     pub(crate) cqs: AtomicU32,
     pub(crate) handler: Mutex<Option<ErrorHandler>>,
@@ -62,11 +66,22 @@ impl<N> Card<N> {
             node,
             table: MemoryTable::new(LIMITS),
             pins: Pins::default(),
+            keys: Mutex::default(),
             vis: AtomicU32::new(0),
             cqs: AtomicU32::new(0),
             handler: Mutex::new(None),
             dispatcher: Dispatcher::new(description.spawn),
         }
+    }
+
+    /// What the medium calls regions.
+    pub(crate) fn keys(&self) -> MutexGuard<'_, HashMap<u32, u64>> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the medium calls the region of that handle.
+    pub(crate) fn key(&self, handle: u32) -> Option<u64> {
+        self.keys().get(&handle).copied()
     }
 
     /// Tells the error handler.
@@ -86,7 +101,7 @@ impl<N> Card<N> {
         if level.bits().count_ones() != 1 || !self.attributes.reliability.contains(level) {
             return Err(CreateViError::Reliability);
         }
-        if !(1..=TRANSFER_MAX).contains(&attributes.max_transfer_size) {
+        if !(1..=self.attributes.max_transfer_size).contains(&attributes.max_transfer_size) {
             return Err(CreateViError::MaxTransferSize);
         }
         if attributes.enable_rdma_read && !self.attributes.rdma_read.contains(level) {
@@ -141,7 +156,7 @@ fn attributes(description: &Description<'_>, mtu: u32) -> NicAttributes {
         max_segments_per_desc: via::descriptor::SEGMENTS_MAX as u16,
         max_cq: CQ_MAX,
         max_cq_entries: CQ_ENTRIES_MAX,
-        max_transfer_size: TRANSFER_MAX,
+        max_transfer_size: description.transfer_max,
         native_mtu: mtu,
         max_ptags: LIMITS.ptags,
         reliability: Reliability::all(),

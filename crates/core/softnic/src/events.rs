@@ -11,7 +11,8 @@ impl<M: Medium> World<M> {
     /// A frame has come to a node of this world. What is wrong with it is counted. What is right with it may be left
     /// to be acknowledged ([`World::acknowledge`]).
     pub fn frame(&mut self, from: M::Node, at: M::Node, frame: &[u8]) {
-        match Packet::parse_for(frame, self.config.checksum) {
+        let parse = if M::MOVES { Packet::parse_announcing } else { Packet::parse_for };
+        match parse(frame, self.config.checksum) {
             Ok(packet) => self.packet(from, at, packet),
             Err(_) => self.counters.malformed += 1,
         }

@@ -14,6 +14,7 @@
 //! - `world`: the state of everything, under one lock;
 //! - `engine`: what VIs, connections and completion queues do; `meeting`: how VIs find each other; `events`: frames and
 //!   timers, to whatever they concern;
+//! - [`moving`]: long messages, which a medium may move itself;
 //! - `path_mtu`: how long frames to a peer may be;
 //! - `card`, `access`, `recent`, `pins`: a NIC's memory; from a descriptor to memory, and whose pages that is; `source`: bytes
 //!   that are sent from there;
@@ -43,6 +44,7 @@ mod events;
 mod ids;
 mod medium;
 mod meeting;
+pub mod moving;
 mod nic;
 mod path_mtu;
 mod pins;

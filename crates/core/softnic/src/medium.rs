@@ -1,17 +1,22 @@
 //! What carries the frames of a world, and its clock.
 
 use crate::ids::ViId;
+use crate::moving::{Expected, MoveId, Span};
 use core::fmt::Debug;
 use sovia_link::Time;
 use sovia_link::wire::{EndId, Packet, Readable};
 use std::time::Instant;
-use via::NetAddress;
+use via::error::RegisterError;
+use via::{Memory, NetAddress};
 
 /// The network below a world. Frames that come and timers that go off are handed to the world by whatever drives
 /// it ([`crate::World::frame`], [`crate::World::timer`]).
 pub trait Medium: Debug + Send + 'static {
     /// A place that frames come from and go to.
     type Node: Copy + Eq + Debug + Send + Sync + 'static;
+
+    /// Whether it moves long messages itself ([`crate::moving`]).
+    const MOVES: bool = false;
 
     /// The present. It never goes back.
     fn now(&self) -> Time;
@@ -45,6 +50,46 @@ pub trait Medium: Debug + Send + 'static {
     /// whose nodes share an address with other worlds.
     fn listen(&mut self, address: &NetAddress, listens: bool) {
         let _ = (address, listens);
+    }
+
+    /// Bytes of the shortest reliable message to a node that the medium moves itself ([`crate::moving`]); `None`: all go in frames.
+    fn moves_from(&self, to: Self::Node) -> Option<u32> {
+        let _ = to;
+        None
+    }
+
+    /// Parts of memory that one move may have.
+    fn spans_max(&self) -> usize {
+        1
+    }
+
+    /// Makes memory ready for an announced message, and has the node that has announced it told ([`crate::World::ready`]).
+    fn expect(&mut self, id: MoveId, message: &Expected<Self::Node>, into: Vec<Span>) {
+        let _ = (id, message, into);
+    }
+
+    /// Sends the bytes of an announced message to a node, which calls it `ticket`.
+    fn dispatch(&mut self, id: MoveId, to: Self::Node, ticket: u64, from: Vec<Span>) {
+        let _ = (id, to, ticket, from);
+    }
+
+    /// Tells a node that what it expects under `ticket` is not coming.
+    fn withdraw(&mut self, to: Self::Node, ticket: u64) {
+        let _ = (to, ticket);
+    }
+
+    /// A program registers memory; what the medium calls the region, if it has to know it.
+    ///
+    /// # Errors
+    /// [`RegisterError`]: a limit of the system's.
+    fn register(&mut self, memory: &Memory) -> Result<Option<u64>, RegisterError> {
+        let _ = memory;
+        Ok(None)
+    }
+
+    /// Nothing uses a region any more.
+    fn deregister(&mut self, key: u64) {
+        let _ = key;
     }
 
     /// Something that has happened, for a log.

@@ -5,11 +5,11 @@ use crate::connection::{Listener, SoftConnection};
 use crate::cq::SoftCq;
 use crate::driver::Driver;
 use crate::ids::{CqId, ViId};
-use crate::medium::Medium;
+use crate::medium::{Deadline, Medium};
 use crate::pins::Pinner;
 use crate::recent::Recent;
 use crate::vi::SoftVi;
-use crate::world::{CqCore, ViCore, Workqueue};
+use crate::world::{CqCore, ViCore, Workqueue, World};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -95,6 +95,14 @@ impl<D: Driver> Nic for SoftNic<D> {
         attributes: MemAttributes,
     ) -> Result<MemHandle, RegisterError> {
         let handle = self.nic.table.register(memory, attributes)?;
+        match self.driver.with(|world| world.net.register(memory)) {
+            Ok(None) => {}
+            Ok(Some(key)) => drop(self.nic.keys().insert(handle.raw(), key)),
+            Err(error) => {
+                let _ = self.nic.table.deregister(handle);
+                return Err(error);
+            }
+        }
         self.nic.pins.registered(handle, memory);
         self.driver.registered(memory);
         Ok(handle)
@@ -106,6 +114,15 @@ impl<D: Driver> Nic for SoftNic<D> {
             world.keep_region(&self.nic, handle);
             self.nic.table.deregister(handle)
         })?;
+        let moves = |world: &mut World<D::Medium>| world.moves_region(&self.nic, handle);
+        if self.driver.with(moves) {
+            // The peer's NIC sends, or says that it does not, or is gone.
+            self.driver.wait(Deadline::Never, |world| (!moves(world)).then_some(()));
+        }
+        let key = self.nic.keys().remove(&handle.raw());
+        if let Some(key) = key {
+            self.driver.with(|world| world.net.deregister(key));
+        }
         self.nic.pins.deregistered(handle);
         self.driver.deregistered(region.memory());
         Ok(())

@@ -64,6 +64,11 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
         self.places.keys().copied()
     }
 
+    /// All, with their names, in no order.
+    pub(crate) fn iter_named(&self) -> impl Iterator<Item = (K, &V)> {
+        self.things.iter().flatten().map(|(name, thing)| (*name, thing))
+    }
+
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut V> {
         self.things.iter_mut().flatten().map(|(_, thing)| thing)
     }

@@ -87,6 +87,19 @@ impl<D: Driver> SoftVi<D> {
         ended.or_else(|| self.request_done()).unwrap_or(Err(ConnectError::Timeout))
     }
 
+    /// Disconnects. What is on its way from or to the program's memory has arrived when this returns: the memory is the
+    /// program's again.
+    fn end(&self) {
+        let moves = self.driver.with(|world| {
+            world.disconnect(self.id);
+            world.moves_for(self.id)
+        });
+        if moves {
+            let ended = |world: &mut World<D::Medium>| (!world.moves_for(self.id)).then_some(());
+            self.driver.wait(Deadline::Never, ended);
+        }
+    }
+
     fn post(&self, kind: WorkQueueKind, at: DescriptorAddress) -> Result<(), PostError> {
         self.driver.with(|world| world.post(self.id, kind, at))
     }
@@ -224,7 +237,7 @@ impl<D: Driver> Vi for SoftVi<D> {
     }
 
     fn disconnect(&self) {
-        self.driver.with(|world| world.disconnect(self.id));
+        self.end();
     }
 
     fn destroy(self) -> Result<(), (Self, IllegalTransition)> {
@@ -281,8 +294,8 @@ impl<D: Driver> Vi for SoftVi<D> {
 
 impl<D: Driver> Drop for SoftVi<D> {
     fn drop(&mut self) {
+        self.end();
         self.driver.with(|world| {
-            world.disconnect(self.id);
             let Some(mut vi) = world.vis.remove(&self.id) else { return };
             for cq in [vi.send.cq, vi.recv.cq].into_iter().flatten() {
                 world.detach(cq);

@@ -2,9 +2,8 @@
 
 use crate::ether::Ether;
 use crate::nic::EthNic;
-use crate::registry::{self, Found};
-use crate::wire::Wire;
 use core::time::Duration;
+use sovia_drive::{Registry, Wire};
 use sovia_link::stream::{Control, Timing};
 use sovia_link::wire::{Checksum, OVERHEAD};
 use sovia_port::impair::{Faults, Impaired};
@@ -52,6 +51,9 @@ const LEAST: usize = 256;
 /// Packets of one direction of a connection that may be on their way: with those of Ethernet's usual length 6 MB, which a path
 /// of a gigabit a second holds in 48 ms.
 const WINDOW: u32 = 4096;
+
+/// The NICs of this process that may have others beside them.
+static OPEN: Registry<Place, Ether> = Registry::new();
 
 impl Config {
     /// A NIC in that place, which gives a silent peer up after about a quarter of a minute.
@@ -101,10 +103,10 @@ impl Config {
     /// # Errors
     /// [`OpenError`]
     pub fn open_shared(&self) -> Result<EthNic, OpenError> {
-        registry::find_or_add(&self.place, || self.open()).map(|found| match found {
-            Found::Here(wire, address) => self.on(wire, address),
-            Found::New(nic) => nic,
-        })
+        let wire =
+            OPEN.find_or_start(&self.place, || self.open().map(|nic| nic.driver().clone()))?;
+        let address = wire.inspect(|world| world.medium().address());
+        Ok(self.on(wire, address))
     }
 
     /// Opens a NIC beside another one, on the same port: it has the same address, and memory, tags and VIs of its own.
@@ -112,11 +114,12 @@ impl Config {
         self.on(nic.driver().clone(), nic.node())
     }
 
-    fn on(&self, wire: Wire, address: Address) -> EthNic {
+    fn on(&self, wire: Wire<Ether>, address: Address) -> EthNic {
         let (name, host) = (self.place.to_string(), address.host());
         let description = Description {
             name: &name,
             address: &host,
+            transfer_max: 64 << 10,
             registration_is_free: true,
             sends_execute_in_caller: false,
             spawn: |job| std::thread::Builder::new().name("ethnic".into()).spawn(job).map(drop),

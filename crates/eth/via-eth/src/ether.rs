@@ -1,15 +1,15 @@
 //! A port, the clock and the timers, as the medium of the engine.
 
 use crate::listening::Listening;
-use core::cell::Cell;
-use core::cmp::Reverse;
 use core::fmt;
+use core::time::Duration;
+use sovia_drive::{Clock, Descriptors, Driven, Terms};
 use sovia_link::Time;
 use sovia_link::wire::{Checksum, EndId, Packet, Readable};
 use sovia_port::udp::Udp;
-use sovia_port::{Address, Descriptors, Error, Port};
-use sovia_softnic::{Medium, Timer};
-use std::collections::{BinaryHeap, VecDeque};
+use sovia_port::{Address, Error, Port};
+use sovia_softnic::{Medium, Timer, World};
+use std::collections::VecDeque;
 use via::NetAddress;
 
 /// A port with its clock.
@@ -30,11 +30,7 @@ pub struct Ether {
     prefix: Option<u16>,
     /// The kernel had no room for all frames.
     is_full: bool,
-    /// The time, if it has been looked at since the lock was taken.
-    now: Cell<Option<Time>>,
-    timers: BinaryHeap<Reverse<(Time, Timer)>>,
-    /// Timers that go off at once.
-    ready: VecDeque<Timer>,
+    clock: Clock,
     /// Frames that the NIC sends to itself.
     local: VecDeque<Vec<u8>>,
     /// Frames to send when the port is back.
@@ -43,8 +39,6 @@ pub struct Ether {
     listening: Listening,
     /// Buffers for frames.
     spare: Vec<Vec<u8>>,
-    /// How often the timers were not looked at in a row.
-    unlooked: u32,
     /// Where the last frame went, and its length.
     last: (Address, usize),
 }
@@ -53,9 +47,8 @@ pub struct Ether {
 const SPARE: usize = 64;
 /// Of a frame no more than one in so many bytes is padding.
 const PADDING_PART: usize = 16;
-/// A thread that finds nothing looks at the clock for the timers' sake so seldom: asking the time takes as long as looking for
-/// frames.
-const UNLOOKED: u32 = 16;
+/// Between two looks whether a port that has failed works again.
+const FAILED: Duration = Duration::from_millis(100);
 
 /// The length of the frame at the beginning of `room` with padding, by which it becomes as long as the last one where little is missing:
 /// frames of one length travel together.
@@ -87,14 +80,11 @@ impl Ether {
             has_failed: false,
             is_gone: false,
             is_full: false,
-            now: Cell::new(None),
-            timers: BinaryHeap::new(),
-            ready: VecDeque::new(),
+            clock: Clock::default(),
             local: VecDeque::new(),
             held: Vec::new(),
             listening: Listening::default(),
             spare: Vec::new(),
-            unlooked: 0,
             last: (address, 0),
         }
     }
@@ -103,48 +93,13 @@ impl Ether {
         self.address
     }
 
-    pub(crate) fn descriptors(&self) -> Descriptors {
-        self.descriptors
-    }
-
-    /// Whether the port has refused to work: its frames are then not worth waiting for.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.has_failed
-    }
-
-    /// Whether it never works again.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.is_gone
-    }
-
-    /// A thread is about to sleep on the port's descriptors; false if it is to look once more instead.
-    pub(crate) fn about_to_sleep(&mut self) -> bool {
-        self.is_gone || self.port.as_mut().is_none_or(|port| port.about_to_sleep())
-    }
-
-    /// Whether frames wait for room in the kernel.
-    pub(crate) fn is_full(&self) -> bool {
-        self.is_full
-    }
-
-    /// Time has passed since it was looked at.
-    pub(crate) fn pass(&self) {
-        self.now.set(None);
-    }
-
-    /// Time has passed, and it may be that of timers.
-    pub(crate) fn look_at_clock(&self) {
-        self.pass();
-        let _ = self.now();
-    }
-
     /// Takes the port away, to receive.
-    pub(crate) fn take_port(&mut self) -> Option<Box<dyn Port + Send>> {
+    fn take_port(&mut self) -> Option<Box<dyn Port + Send>> {
         self.port.take()
     }
 
     /// The port is back; what has been sent meanwhile is on its way.
-    pub(crate) fn put_port(&mut self, port: Box<dyn Port + Send>) {
+    fn put_port(&mut self, port: Box<dyn Port + Send>) {
         self.port = Some(port);
         for (to, frame) in core::mem::take(&mut self.held) {
             self.put(&to, &frame);
@@ -161,7 +116,7 @@ impl Ether {
     }
 
     /// What the port has been asked to do has come to that.
-    pub(crate) fn came<T>(&mut self, result: Result<T, Error>) -> Option<T> {
+    fn came<T>(&mut self, result: Result<T, Error>) -> Option<T> {
         let failed = result.is_err();
         if failed && !self.has_failed {
             self.ask();
@@ -170,7 +125,7 @@ impl Ether {
     }
 
     /// Asks whether the port works, where its device may have changed.
-    pub(crate) fn ask(&mut self) {
+    fn ask(&mut self) {
         let health = self.port.as_mut().map_or(Ok(()), |port| port.check());
         self.is_gone |= health == Err(Error::Gone);
         self.has_failed = self.is_gone || health.is_err();
@@ -192,13 +147,6 @@ impl Ether {
         }
     }
 
-    /// The caller has slept on the port's descriptors.
-    pub(crate) fn slept(&mut self) {
-        if let Some(port) = &mut self.port {
-            port.slept();
-        }
-    }
-
     /// Hands a frame to the port.
     fn put(&mut self, to: &Address, frame: &[u8]) {
         self.put_by(to, |room| {
@@ -207,49 +155,16 @@ impl Ether {
         });
     }
 
-    /// Sends what has been committed.
-    pub(crate) fn flush(&mut self) {
-        let Some(port) = &mut self.port else { return };
-        let flushed = port.flush();
-        if let Some(left) = self.came(flushed) {
-            self.is_full = left > 0;
-        }
-    }
-
     /// A frame that the NIC has sent to itself.
-    pub(crate) fn local_frame(&mut self) -> Option<Vec<u8>> {
+    fn local_frame(&mut self) -> Option<Vec<u8>> {
         self.local.pop_front()
     }
 
     /// Gives a buffer back.
-    pub(crate) fn give_back(&mut self, frame: Vec<u8>) {
+    fn give_back(&mut self, frame: Vec<u8>) {
         if self.spare.len() < SPARE {
             self.spare.push(frame);
         }
-    }
-
-    /// A timer whose time has come.
-    pub(crate) fn due_timer(&mut self) -> Option<Timer> {
-        if let Some(timer) = self.ready.pop_front() {
-            return Some(timer);
-        }
-        let &Reverse((at, _)) = self.timers.peek()?;
-        if self.now.get().is_none() {
-            self.unlooked += 1;
-            if self.unlooked < UNLOOKED {
-                return None;
-            }
-        }
-        self.unlooked = 0;
-        if at > self.now() {
-            return None;
-        }
-        self.timers.pop().map(|Reverse((_, timer))| timer)
-    }
-
-    /// When the next timer goes off.
-    pub(crate) fn next_timer(&self) -> Option<Time> {
-        self.timers.peek().map(|&Reverse((at, _))| at)
     }
 
     /// What the port counts, and how it works.
@@ -263,12 +178,7 @@ impl Medium for Ether {
     type Node = Address;
 
     fn now(&self) -> Time {
-        let now = self.now.get();
-        now.unwrap_or_else(|| {
-            let now = Time::from_nanos(sovia_sys::clock::now_ns());
-            self.now.set(Some(now));
-            now
-        })
+        self.clock.now()
     }
 
     fn send<B: Readable>(&mut self, _from: Address, to: Address, packet: &Packet<B>) {
@@ -311,11 +221,7 @@ impl Medium for Ether {
     }
 
     fn set_timer(&mut self, at: Time, timer: Timer) {
-        if self.now.get().is_some_and(|now| at <= now) {
-            self.ready.push_back(timer);
-        } else {
-            self.timers.push(Reverse((at, timer)));
-        }
+        self.clock.set(at, timer);
     }
 
     fn find(&self, host: &[u8]) -> Option<Address> {
@@ -348,5 +254,82 @@ impl Medium for Ether {
 
     fn is_receiving(&self) -> bool {
         self.port.is_none()
+    }
+}
+
+impl Driven for Ether {
+    const THREAD: &'static str = "ethernet";
+
+    fn take(world: &mut World<Ether>) -> usize {
+        if world.medium().has_failed {
+            return 0;
+        }
+        let Some(mut port) = world.medium_mut().take_port() else { return 0 };
+        let at = world.medium().address;
+        let received = port.receive_joined(&mut |from, bytes, segment| {
+            world.frames(*from, at, bytes, segment);
+        });
+        world.medium_mut().put_port(port);
+        world.medium_mut().came(received).unwrap_or(0)
+    }
+
+    fn step(world: &mut World<Ether>) -> bool {
+        let at = world.medium().address;
+        if let Some(frame) = world.medium_mut().local_frame() {
+            world.frame(at, at, &frame);
+            world.medium_mut().give_back(frame);
+            world.acknowledge();
+        } else if let Some(timer) = world.medium_mut().clock.due() {
+            world.timer(timer);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    fn flush(&mut self) {
+        let Some(port) = &mut self.port else { return };
+        let flushed = port.flush();
+        if let Some(left) = self.came(flushed) {
+            self.is_full = left > 0;
+        }
+    }
+
+    fn next_timer(&self) -> Option<Time> {
+        self.clock.next()
+    }
+
+    fn pass(&self) {
+        self.clock.pass();
+    }
+
+    fn terms(&mut self, until: Option<Time>) -> Terms {
+        let at_once =
+            !(self.is_gone || self.port.as_mut().is_none_or(|port| port.about_to_sleep()));
+        let again = (self.has_failed && !self.is_gone).then(|| self.clock.now().after(FAILED));
+        let until = [until, self.clock.next(), again, at_once.then(|| self.clock.now())];
+        Terms {
+            // What tells of a port that is gone does so for ever.
+            descriptors: Descriptors {
+                news: self.descriptors.news.filter(|_| !self.is_gone),
+                ..self.descriptors
+            },
+            frames: !self.has_failed,
+            room: self.is_full && !self.has_failed,
+            until: until.into_iter().flatten().min().map(Time::nanos),
+        }
+    }
+
+    fn woken(&mut self, news: bool) {
+        if let Some(port) = &mut self.port {
+            port.slept();
+        }
+        if news || self.has_failed {
+            self.ask();
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        self.is_gone
     }
 }

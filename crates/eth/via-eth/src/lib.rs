@@ -8,25 +8,13 @@
 //! - `config`: what a NIC is like, and where it is; `station`: where others are;
 //! - `listening`: at which discriminators its program listens;
 //! - `ether`: a port, the clock and the timers, as the engine's medium;
-//! - `state`: what is under the NIC's lock, and how it goes on;
-//! - `watch`: sleeping on the port's descriptors; `shared`: the lock, and what its users owe each other;
-//! - `thread`: the NIC's own thread; `wire`: calls of the program's that look or wait;
-//! - `nic`: what a program holds in its hands; `registry`: the NICs of this process.
-//!
-//! # Which thread makes progress
-//!
-//! Any thread that looks for a completion or waits for one takes what the port has. A thread that waits spins for a little and
-//! then sleeps on the port's descriptors until the next deadline, as the *watcher*: there is one at a time, and other threads
-//! that wait sleep until the watcher has news for them, or leaves and one of them takes its place. While no thread of the
-//! program does any of this, the NIC's own thread watches: RDMA and acknowledgements need no call of the program's. While they
-//! do, it looks in only now and then, and not at all while one of them sleeps as the watcher. Where nothing happens, nothing
-//! runs. A thread that waits for a request for a connection watches only while no other one waits: it would otherwise wake
-//! the others for each frame.
+//! - `sovia-drive` says which thread makes progress;
+//! - `nic`: what a program holds in its hands.
 //!
 //! # Strangers
 //!
 //! Whoever can send to the port can send frames. The engine takes those only that come from the address of a connection's other
-//! end and name both ends, whose names are random numbers of 64 bits; the others are dropped and counted ([`Wire::counters`]).
+//! end and name both ends, whose names are random numbers of 64 bits; the others are dropped and counted ([`counters`]).
 //! Frames are neither encrypted nor signed: who can read what travels can forge it.
 //!
 //! # The network goes
@@ -44,17 +32,12 @@ mod config;
 mod ether;
 mod listening;
 mod nic;
-mod registry;
-mod shared;
-mod state;
 mod station;
-mod thread;
-mod wire;
 
 pub use config::{Config, OpenError};
-pub use nic::{EthConnection, EthCq, EthNic, EthVi, Listener};
+pub use ether::Ether;
+pub use nic::{Counters, EthConnection, EthCq, EthNic, EthVi, Listener, counters};
 pub use sovia_link::Control;
 pub use sovia_port::impair::Faults;
 pub use sovia_port::{BadPlace, Place};
 pub use station::{BadStation, Station};
-pub use wire::{Counters, Wire};

@@ -4,18 +4,13 @@
 const LAYERS: &[&[&str]] = &[
     &["listening", "station"],
     &["ether"],
-    &["state"],
-    &["shared"],
-    &["thread"],
-    &["wire"],
     // What a program holds in its hands.
     &["nic"],
-    &["registry"],
     &["config"],
 ];
 
 #[test]
 fn each_module_imports_only_what_is_below_it() {
-    let known = [("wire", "shared"), ("state", "ether"), ("config", "nic")];
+    let known = [("config", "nic")];
     sovia_layers::check(env!("CARGO_MANIFEST_DIR"), LAYERS, &known);
 }

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 use via::error::ConnectError;
 use via::{NetAddress, Vi};
-use via_eth::{Config, EthNic, Place};
+use via_eth::{Config, EthNic, Place, counters};
 
 const WATCHDOG: Duration = Duration::from_secs(60);
 /// Messages that nearly fill the longest frame.
@@ -35,11 +35,11 @@ fn converse(nic: &EthNic, server: &NetAddress, is_enough: impl Fn(u64) -> bool) 
     for number in 0u32.. {
         let bytes: Vec<u8> =
             (0..LEN as u32).map(|at| (at.wrapping_mul(31) ^ number) as u8).collect();
-        let before = nic.driver().counters().port.sent;
+        let before = counters(nic).port.sent;
         end.send(&bytes);
         let back = end.received().expect("it comes back");
         assert!(back == bytes, "message {number} has other bytes");
-        let frames = nic.driver().counters().port.sent - before;
+        let frames = counters(nic).port.sent - before;
         if is_enough(frames) {
             break;
         }

@@ -9,7 +9,7 @@ use std::net::UdpSocket;
 use std::thread;
 use via::error::ConnectError;
 use via::{NetAddress, Vi};
-use via_eth::{Config, EthNic, Place};
+use via_eth::{Config, EthNic, Place, counters};
 
 const MESSAGES: u32 = 300;
 const LEN: usize = 3000;
@@ -93,7 +93,7 @@ fn whatever_a_stranger_sends_a_conversation_goes_on_undisturbed() {
     // A frame of the conversation's own that comes after its end is a stranger's, too.
     converse(&nics, meanwhile, || {
         for nic in &nics {
-            let counted = nic.driver().counters().dropped;
+            let counted = counters(nic).dropped;
             dropped += counted.malformed + counted.strangers;
         }
     });

@@ -23,6 +23,7 @@ impl Network {
         let description = Description {
             name,
             address: &address,
+            transfer_max: 64 << 10,
             registration_is_free: self.registering().is_free(),
             sends_execute_in_caller: false,
             spawn: |job| thread::Builder::new().name("simnic".into()).spawn(job).map(drop),

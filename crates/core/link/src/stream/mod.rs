@@ -132,6 +132,16 @@ impl<O: Load, I> Stream<O, I> {
         self.ack_limit = Some(number);
     }
 
+    /// As [`Stream::refuse`], until it is told otherwise: what has been taken is not dealt with yet.
+    pub fn hold(&mut self, number: Option<u64>) {
+        self.ack_limit = number;
+    }
+
+    /// The number of the item that is taken next.
+    pub fn next_in(&self) -> u64 {
+        self.rx.ack()
+    }
+
     /// All that is to be told to the sender: what [`Stream::ack`] tells, what has come out of its turn, and which
     /// sending came last.
     pub fn report(&self, now: Time) -> Report {

@@ -198,6 +198,26 @@ impl<'a> Packet<&'a [u8]> {
     /// # Errors
     /// [`Malformed`]
     pub fn parse_for(frame: &'a [u8], link: Checksum) -> Result<Packet<&'a [u8]>, Malformed> {
+        let packet = Packet::parse_announcing(frame, link)?;
+        match &packet {
+            Packet::Stream { item: Item::Part(part), .. } | Packet::Datagram { part, .. }
+                if part.is_announcement() =>
+            {
+                Err(Malformed::Value("place in the message"))
+            }
+            _ => Ok(packet),
+        }
+    }
+
+    /// As [`Packet::parse_for`], over a network that moves long messages by itself: parts without bytes announce them
+    /// ([`Part::is_announcement`]).
+    ///
+    /// # Errors
+    /// [`Malformed`]
+    pub fn parse_announcing(
+        frame: &'a [u8],
+        link: Checksum,
+    ) -> Result<Packet<&'a [u8]>, Malformed> {
         let frame = Frame::checked_for(frame, link)?;
         let (kind, to, from) = (frame.kind(), frame.to(), frame.from());
         let reader = &mut Reader(frame.into_body());

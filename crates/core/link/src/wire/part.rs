@@ -74,7 +74,8 @@ pub struct Part<B> {
     pub total: u32,
     /// Where in the message this part's bytes belong.
     pub start: u32,
-    /// This part's bytes: at least one, unless the message has none.
+    /// This part's bytes. The first part of a message has none where the message has none, or where the network
+    /// moves them by itself: then it is the only one.
     pub bytes: B,
 }
 
@@ -112,6 +113,11 @@ impl<B: Payload> Part<B> {
     /// Whether no other part follows.
     pub fn is_last(&self) -> bool {
         self.end() == self.total
+    }
+
+    /// Whether the message has bytes of which none come in frames.
+    pub fn is_announcement(&self) -> bool {
+        self.total > 0 && self.bytes.count() == 0
     }
 
     /// The part with other bytes, as many as it has.
@@ -177,7 +183,7 @@ impl<'a> Part<&'a [u8]> {
         let bytes = reader.rest();
         let length = u32::try_from(bytes.len()).map_err(|_| Malformed::Long)?;
         let fits = start.checked_add(length).is_some_and(|end| end <= total);
-        if !fits || (length == 0 && total > 0) {
+        if !fits || (length == 0 && start > 0) {
             return Err(Malformed::Value("place in the message"));
         }
         Ok(Part { operation, immediate, total, start, bytes })

@@ -1,5 +1,6 @@
 //! The stream of a connection, to and from the other end.
 
+use crate::card::Card;
 use crate::ids::ViId;
 use crate::medium::{Medium, Purpose, Timer};
 use crate::path_mtu::PathMtu;
@@ -10,6 +11,8 @@ use sovia_link::stream::{Stream, Verdict};
 use sovia_link::wire::{
     Closing, EndId, Item, OVERHEAD, Operation, Packet, Part, Report, Sending, Word,
 };
+use std::collections::VecDeque;
+use std::sync::Arc;
 use via::error::Cause;
 
 /// The shortest frames with which a connection works.
@@ -22,7 +25,7 @@ impl<M: Medium> World<M> {
     pub(crate) fn new_conn(
         &self,
         id: EndId,
-        vi: ViId,
+        of: (ViId, Arc<Card<M::Node>>),
         node: M::Node,
         peer_node: M::Node,
         peer: EndId,
@@ -39,12 +42,13 @@ impl<M: Medium> World<M> {
         let control = (self.config.control, frame);
         // Where names cannot be guessed, neither can numbers.
         let first = |end: EndId| u64::from(end.0 as u32);
-        let longest = self.vis.get(&vi).map_or(0, |vi| vi.attributes.max_transfer_size);
+        let longest = self.vis.get(&of.0).map_or(0, |vi| vi.attributes.max_transfer_size);
         Conn {
             node,
             peer_node,
             peer,
-            vi: Some(vi),
+            vi: Some(of.0),
+            of,
             unsettled: None,
             stream: Stream::controlled(
                 self.config.timing,
@@ -54,6 +58,8 @@ impl<M: Medium> World<M> {
             ),
             path,
             arriving: Arriving::new(longest),
+            announced: VecDeque::new(),
+            coming: VecDeque::new(),
             datagrams: Datagrams::new(longest),
             datagrams_sent: 0,
             owed: 0,
@@ -168,7 +174,7 @@ impl<M: Medium> World<M> {
         }
         let taken = match (&item, conn.vi) {
             // What comes in its turn goes to its place without being kept.
-            (Item::Part(part), Some(id)) if conn.arriving.fits(part) => {
+            (Item::Part(part), Some(id)) if conn.coming.is_empty() && conn.arriving.fits(part) => {
                 let number = conn.stream.came_next(sending, now);
                 let mut add = || self.vis.get(&id).and_then(|vi| conn.arriving.add(part, vi));
                 number.map(|number| (id, number, add()))
@@ -182,10 +188,40 @@ impl<M: Medium> World<M> {
                 conn.stream.came(sending, item.into_owned(), now);
             }
         }
+        self.take_items(id);
+        let together = self.acknowledges_at();
+        if let Some(conn) = self.conns.get_mut(&id) {
+            conn.owed += 1;
+            if conn.owed >= together {
+                self.pay(id);
+            } else if conn.owed == 1 {
+                self.owing.push(id);
+            }
+            self.transmit(id);
+        }
+    }
+
+    /// Takes the items that have come in their turn.
+    pub(crate) fn take_items(&mut self, id: EndId) {
         while let Some(conn) = self.conns.get_mut(&id)
             && let Some(vi) = conn.vi
             && let Some(item) = conn.stream.peek()
         {
+            if let Item::Part(part) = item
+                && part.is_announcement()
+                && conn.arriving.announces(part)
+                && self.net.moves_from(conn.peer_node).is_some()
+            {
+                let Part { operation, immediate, total, start, .. } = *part;
+                if !self.announced(vi, id, &Part { operation, immediate, total, start, bytes: () })
+                {
+                    break;
+                }
+                continue;
+            }
+            if !conn.coming.is_empty() {
+                break;
+            }
             if matches!(item, Item::Part(part) if !conn.arriving.fits(part)) {
                 conn.stream.discard();
                 self.counters.malformed += 1;
@@ -203,22 +239,13 @@ impl<M: Medium> World<M> {
                     self.serve_read(vi, id, number, (address, handle, length));
                 }
                 Item::Close(closing) => {
+                    let (at, from, peer) = (conn.node, conn.peer_node, conn.peer);
                     self.conns.remove(&id);
                     self.send(at, from, Word::Gone { to: peer });
                     self.closed_by_peer(vi, closing);
                     return;
                 }
             }
-        }
-        let together = self.acknowledges_at();
-        if let Some(conn) = self.conns.get_mut(&id) {
-            conn.owed += 1;
-            if conn.owed >= together {
-                self.pay(id);
-            } else if conn.owed == 1 {
-                self.owing.push(id);
-            }
-            self.transmit(id);
         }
     }
 
@@ -359,7 +386,7 @@ impl<M: Medium> World<M> {
         }
     }
 
-    fn message(&mut self, vi: ViId, conn: EndId, number: u64, message: Arrived) {
+    pub(crate) fn message(&mut self, vi: ViId, conn: EndId, number: u64, message: Arrived) {
         match message.operation {
             Operation::Send => self.receive(vi, conn, number, &message),
             Operation::Write { .. } => self.written(vi, conn, number, &message),

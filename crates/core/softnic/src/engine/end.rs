@@ -129,7 +129,7 @@ impl<M: Medium> World<M> {
         let Some(vi) = self.vis.get_mut(&id) else { return };
         vi.waiting.clear();
         let mut first = true;
-        for Started { last, operation, length, progress } in core::mem::take(&mut vi.started) {
+        for Started { last, operation, length, progress, .. } in core::mem::take(&mut vi.started) {
             let error = match (progress, ended) {
                 (Progress::Done, _) => None,
                 (Progress::Failed(status), _) => Some(status),

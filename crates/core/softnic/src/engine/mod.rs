@@ -6,6 +6,7 @@
 mod conn;
 mod cq;
 mod end;
+mod moving;
 mod rdma;
 mod receive;
 mod send;

@@ -41,6 +41,16 @@ impl<M: Medium> World<M> {
         let allowed = vi.attributes.enable_rdma_read && length <= vi.attributes.max_transfer_size;
         let access = vi.access();
         let memory = allowed.then(|| access.remote_read(address, handle, length)).flatten();
+        if let Some(memory) = memory
+            && self.moves(conn, length)
+            && vi.access().check(&[memory]).is_ok()
+        {
+            let data = core::iter::once(memory).collect();
+            self.announce(conn, Operation::ReadReply { read: number }, None, data);
+            return;
+        }
+        let Some(vi) = self.vis.get(&id) else { return };
+        let access = vi.access();
         let message = memory.and_then(|memory| {
             let fill = |room: &mut [u8]| access.gather(&[memory], room);
             self.buffers.message(length as usize, fill).ok().map(Outgoing::Copied)

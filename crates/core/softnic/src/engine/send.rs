@@ -72,9 +72,10 @@ impl<M: Medium> World<M> {
         let operation = loaded.as_ref().map_or(Status::OP_SEND, |work| operation(work.control));
         let length = loaded.as_ref().map_or(0, Work::length);
         let started = match loaded.and_then(|work| self.start(id, conn, work)) {
-            Ok((last, progress)) => Started { last, operation, length, progress },
+            Ok((last, progress, moving)) => Started { last, operation, length, progress, moving },
             Err(status) => {
-                Started { last: 0, operation, length: 0, progress: Progress::Failed(status) }
+                let progress = Progress::Failed(status);
+                Started { last: 0, operation, length: 0, progress, moving: false }
             }
         };
         if let Some(vi) = self.vis.get_mut(&id) {
@@ -83,11 +84,16 @@ impl<M: Medium> World<M> {
         true
     }
 
-    /// Starts one descriptor: the number of its last item, and how far it is.
+    /// Starts one descriptor: the number of its last item, how far it is, and whether the medium has to move its bytes.
     ///
     /// # Errors
     /// The status that it ends in.
-    fn start(&mut self, id: ViId, conn: EndId, work: Work) -> Result<(u64, Progress), Status> {
+    fn start(
+        &mut self,
+        id: ViId,
+        conn: EndId,
+        work: Work,
+    ) -> Result<(u64, Progress, bool), Status> {
         let vi = self.vis.get(&id).ok_or(Status::TRANSPORT_ERROR)?;
         let reliable = vi.is_reliable();
         let length = work.length();
@@ -107,13 +113,18 @@ impl<M: Medium> World<M> {
                 vi.access().check(&work.data)?;
                 let conn = self.conns.get_mut(&conn).ok_or(Status::TRANSPORT_ERROR)?;
                 let item = Item::Read { address: remote.address, handle: remote.handle, length };
-                return Ok((conn.stream.push(item), Progress::Reading(work.data)));
+                return Ok((conn.stream.push(item), Progress::Reading(work.data), false));
             }
             (Control::OP_RDMAWRITE, Some(remote)) => {
                 Operation::Write { address: remote.address, handle: remote.handle }
             }
             _ => Operation::Send,
         };
+        if reliable && self.moves(conn, length) {
+            vi.access().check(&work.data)?;
+            let number = self.announce(conn, kind, work.immediate, work.data);
+            return Ok((number.ok_or(Status::TRANSPORT_ERROR)?, Progress::Sent, true));
+        }
         let fill = |room: &mut [u8]| vi.access().gather(&work.data, room);
         let bytes = match vi.access().lend(&work.data)? {
             Some(lent) => Outgoing::Lent(lent),
@@ -127,7 +138,7 @@ impl<M: Medium> World<M> {
             for part in parts(kind, work.immediate, bytes, mtu) {
                 last = conn.stream.push(Item::Part(part));
             }
-            return Ok((last, Progress::Sent));
+            return Ok((last, Progress::Sent, false));
         }
         let message = conn.datagrams_sent;
         conn.datagrams_sent += 1;
@@ -139,7 +150,7 @@ impl<M: Medium> World<M> {
                 self.net.send(node, to, &packet);
             })?;
         }
-        Ok((message, Progress::Done))
+        Ok((message, Progress::Done, false))
     }
 
     /// The far side has everything before that number.
@@ -172,8 +183,11 @@ impl<M: Medium> World<M> {
         // Looked up afresh each time: a completion may find its completion queue full, which
         // breaks the connection.
         while let Some(vi) = self.vis.get_mut(&id)
-            && let Some(Started { progress: Progress::Done | Progress::Failed(_), .. }) =
-                vi.started.front()
+            && let Some(Started {
+                progress: Progress::Done | Progress::Failed(_),
+                moving: false,
+                ..
+            }) = vi.started.front()
             && let Some(Started { operation, length, progress, .. }) = vi.started.pop_front()
         {
             let reliable = vi.is_reliable();
@@ -197,7 +211,9 @@ impl<M: Medium> World<M> {
 
     /// Copies what is to be sent from a region yet, whose program has the memory back then.
     pub(crate) fn keep_region(&mut self, nic: &Arc<Card<M::Node>>, handle: MemHandle) {
-        for conn in self.conns.iter_mut().filter(|conn| conn.stream.backlog() > 0) {
+        for conn in
+            self.conns.iter_mut().filter(|it| it.stream.backlog() > 0 || !it.announced.is_empty())
+        {
             let vi = conn.vi.and_then(|vi| self.vis.get(&vi));
             if let Some(vi) = vi.filter(|vi| Arc::ptr_eq(&vi.nic, nic)) {
                 conn.keep(&vi.access(), Some(handle));

@@ -160,7 +160,7 @@ impl<M: Medium> World<M> {
         let attributes = told(core.attributes);
         let (node, from) = (incoming.node, incoming.from);
         let conn_id = self.net.name();
-        let mut conn = self.new_conn(conn_id, vi, node, from, id);
+        let mut conn = self.new_conn(conn_id, (vi, core.nic.clone()), node, from, id);
         conn.unsettled = Some(id);
         self.conns.insert(conn_id, conn);
         if let Some(core) = self.vis.get_mut(&vi) {

@@ -60,8 +60,10 @@ impl<M: Medium> World<M> {
         let Outgoing { vi, node, to, .. } = *outgoing;
         let error = match answer {
             Answer::Accepted { conn: peer, attributes } => {
-                let conn = self.new_conn(id, vi, node, to, peer);
-                self.conns.insert(id, conn);
+                if let Some(core) = self.vis.get(&vi) {
+                    let conn = self.new_conn(id, (vi, core.nic.clone()), node, to, peer);
+                    self.conns.insert(id, conn);
+                }
                 if let Some(vi) = self.vis.get_mut(&vi) {
                     vi.conn = Some(id);
                 }

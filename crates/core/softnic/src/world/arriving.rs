@@ -65,10 +65,16 @@ impl Arriving {
     pub(crate) fn fits<B: Payload + AsRef<[u8]>>(&self, part: &Part<B>) -> bool {
         let of = (part.operation, part.immediate, part.total, part.start);
         part.total <= self.longest
+            && !part.is_announcement()
             && match &self.begun {
                 None => part.start == 0,
                 Some(it) => (it.operation, it.immediate, it.total, it.came) == of,
             }
+    }
+
+    /// Whether a part announces the next message, whose bytes come by themselves.
+    pub(crate) fn announces<B>(&self, part: &Part<B>) -> bool {
+        part.start == 0 && part.total <= self.longest && self.begun.is_none()
     }
 
     /// The next part, which fits, for that VI; returns the message if it was the last one.
@@ -116,28 +122,41 @@ impl Arrived {
 impl<N> ViCore<N> {
     /// Where a message's bytes go whose first part that is.
     fn target<B>(&self, part: &Part<B>) -> Target {
+        if part.operation == Operation::Send && self.recv.work.front().is_none() {
+            // No page of it is touched before its bytes are there.
+            return Target::Buffer(Vec::with_capacity(part.total as usize));
+        }
+        self.whereto(part.operation, part.total, 0).map_or_else(Target::Nowhere, Target::Memory)
+    }
+
+    /// Where the bytes of a message go, of which so many that are not done yet meet receives before it.
+    ///
+    /// # Errors
+    /// What becomes of it where it has no place.
+    pub(crate) fn whereto(
+        &self,
+        operation: Operation,
+        total: u32,
+        ahead: u32,
+    ) -> Result<Segments, Status> {
         let access = self.access();
-        let reserved = match part.operation {
-            Operation::Send => match self.recv.work.front() {
-                Some(front) => access
-                    .load(front, true)
-                    .and_then(|work| access.reserve(&work.data, part.total as usize)),
-                // No page of it is touched before its bytes are there.
-                None => return Target::Buffer(Vec::with_capacity(part.total as usize)),
-            },
-            Operation::Write { address, handle } => {
-                let segment = DataSegment { address, handle, length: part.total };
-                match self.attributes.enable_rdma_write {
-                    true => access.reserve(&[segment], part.total as usize),
-                    false => Err(Status::RDMA_PROT_ERROR),
-                }
+        let total = total as usize;
+        match operation {
+            Operation::Send => {
+                let receive = self.recv.work.pending(ahead).ok_or(Status::TRANSPORT_ERROR)?;
+                access.reserve(&access.load(receive, true)?.data, total)
             }
-            Operation::ReadReply { read } => match self.reading(read) {
-                Some(data) => access.reserve(data, part.total as usize),
-                None => Err(Status::RDMA_PROT_ERROR),
-            },
-        };
-        reserved.map_or_else(Target::Nowhere, Target::Memory)
+            Operation::Write { address, handle } => {
+                let segment = DataSegment { address, handle, length: total as u32 };
+                let allowed = self.attributes.enable_rdma_write;
+                allowed.then_some(()).ok_or(Status::RDMA_PROT_ERROR)?;
+                access.reserve(&[segment], total)
+            }
+            Operation::ReadReply { read } => {
+                let data = self.reading(read).ok_or(Status::RDMA_PROT_ERROR)?;
+                access.reserve(data, total)
+            }
+        }
     }
 
     /// Places bytes that begin at byte `at` of their message. Rights are looked at for each part: the program may have changed

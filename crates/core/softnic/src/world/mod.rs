@@ -4,6 +4,7 @@ mod arriving;
 mod attempt;
 mod conn;
 mod cq;
+mod moving;
 mod peers;
 mod request;
 mod vi;
@@ -12,6 +13,7 @@ pub(crate) use arriving::{Arrived, Arriving, Bytes};
 pub(crate) use attempt::{Attempt, Role};
 pub(crate) use conn::Conn;
 pub(crate) use cq::CqCore;
+pub(crate) use moving::{Announced, Coming, Lending, Move, Way};
 pub(crate) use peers::Peers;
 pub(crate) use request::{Incoming, Outgoing, Waiter};
 pub(crate) use vi::{Progress, Started, ViCore, Workqueue};
@@ -20,6 +22,7 @@ use crate::card::Card;
 use crate::config::Config;
 use crate::ids::{CqId, ViId, WaiterId};
 use crate::medium::{Deadline, Medium};
+use crate::moving::MoveId;
 use crate::table::Table;
 use sovia_link::buffers::Buffers;
 use sovia_link::wire::{EndId, Word};
@@ -41,6 +44,8 @@ pub struct World<M: Medium> {
     pub(crate) incoming: BTreeMap<EndId, Incoming<M::Node>>,
     pub(crate) outgoing: Table<EndId, Outgoing<M::Node>>,
     pub(crate) peers: Peers,
+    /// What the medium is moving.
+    pub(crate) moving: BTreeMap<MoveId, Move<M::Node>>,
     /// Requests that have come, the oldest first.
     pub(crate) asked: VecDeque<EndId>,
     /// Ends that owe an acknowledgement; some may have paid since.
@@ -122,6 +127,7 @@ impl<M: Medium> World<M> {
             incoming: BTreeMap::new(),
             outgoing: Table::default(),
             peers: Peers::default(),
+            moving: BTreeMap::new(),
             asked: VecDeque::new(),
             owing: Vec::new(),
             later: Vec::new(),
@@ -153,6 +159,24 @@ impl<M: Medium> World<M> {
     /// Ends of connections that are alive or not yet known to be over.
     pub fn connection_ends(&self) -> usize {
         self.conns.len()
+    }
+
+    /// Whether there are connections, or requests for them.
+    pub fn has_peers(&self) -> bool {
+        !self.conns.is_empty() || !self.outgoing.is_empty()
+    }
+
+    /// The nodes to which there are connections, or requests for them; not the ends' own.
+    pub fn peers(&self) -> Vec<M::Node> {
+        let mut peers = Vec::new();
+        let ends = self.conns.iter_named().map(|(_, conn)| (conn.node, conn.peer_node));
+        let asked = self.outgoing.iter_named().map(|(_, it)| (it.node, it.to));
+        for (own, peer) in ends.chain(asked) {
+            if own != peer && !peers.contains(&peer) {
+                peers.push(peer);
+            }
+        }
+        peers
     }
 
     /// Whether nothing is left to be said: no connection is open or being closed, no request or answer on its way.

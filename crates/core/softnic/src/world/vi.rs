@@ -91,6 +91,8 @@ pub(crate) struct Started {
     pub(crate) operation: Status,
     pub(crate) length: u32,
     pub(crate) progress: Progress,
+    /// The medium has not moved its bytes yet.
+    pub(crate) moving: bool,
 }
 
 /// How far it is.

@@ -1,16 +1,17 @@
 //! The lock of a NIC, and what the threads that use it owe each other.
 
+use crate::driven::Driven;
 use crate::state::{Own, State};
 use core::time::Duration;
 use sovia_link::Time;
 use sovia_port::watch::{Bell, Kick};
-use sovia_softnic::{Deadline, Medium};
+use sovia_softnic::Deadline;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// What the threads of a NIC share.
 #[derive(Debug)]
-pub(crate) struct Shared {
-    state: Mutex<State>,
+pub(crate) struct Shared<M: Driven> {
+    state: Mutex<State<M>>,
     /// For threads of the program's that sleep while another one watches.
     news: Condvar,
     /// For those that wait for requests alone.
@@ -25,10 +26,10 @@ pub(crate) struct Shared {
     pub(crate) spin: Duration,
 }
 
-impl Shared {
+impl<M: Driven> Shared<M> {
     /// # Errors
     /// The kernel's, where there are no descriptors.
-    pub(crate) fn new(state: State, spin: Duration) -> sovia_sys::Result<Shared> {
+    pub(crate) fn new(state: State<M>, spin: Duration) -> sovia_sys::Result<Shared<M>> {
         Ok(Shared {
             state: Mutex::new(state),
             news: Condvar::new(),
@@ -40,14 +41,14 @@ impl Shared {
         })
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State<M>> {
         // A test that fails while it holds the lock has its say; others may clean up.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Wakes the threads that are to know what has been done, and runs callbacks in their order. Each use of the state
     /// ends by this.
-    pub(crate) fn leave<'s>(&'s self, mut state: MutexGuard<'s, State>) {
+    pub(crate) fn leave<'s>(&'s self, mut state: MutexGuard<'s, State<M>>) {
         let next = state.world.medium().next_timer();
         let sooner =
             |until: Option<Time>| next.is_some_and(|next| until.is_none_or(|until| next < until));
@@ -85,8 +86,8 @@ impl Shared {
         }
     }
 
-    /// Sleeps until the port has something, or another thread has news.
-    pub(crate) fn sleep<'s>(&'s self, mut state: MutexGuard<'s, State>, deadline: Deadline) {
+    /// Sleeps until the medium has something, or another thread has news.
+    pub(crate) fn sleep<'s>(&'s self, mut state: MutexGuard<'s, State<M>>, deadline: Deadline) {
         let until = until(deadline);
         if state.watcher.is_none() {
             return self.watch(state, until);
@@ -104,7 +105,11 @@ impl Shared {
 
     /// As [`Shared::sleep`], for a thread that waits for a request: it watches only while no other thread of the program's waits,
     /// which would otherwise be woken by this one for each frame that comes.
-    pub(crate) fn sleep_aside<'s>(&'s self, mut state: MutexGuard<'s, State>, deadline: Deadline) {
+    pub(crate) fn sleep_aside<'s>(
+        &'s self,
+        mut state: MutexGuard<'s, State<M>>,
+        deadline: Deadline,
+    ) {
         let until = until(deadline);
         if state.watcher.is_none() && state.sleepers == 0 {
             state.watches_aside = true;
@@ -117,8 +122,8 @@ impl Shared {
         self.leave(state);
     }
 
-    /// Sleeps on the port's descriptors, as the watcher.
-    fn watch<'s>(&'s self, mut state: MutexGuard<'s, State>, until: Option<Time>) {
+    /// Sleeps on the medium's descriptors, as the watcher.
+    fn watch<'s>(&'s self, mut state: MutexGuard<'s, State<M>>, until: Option<Time>) {
         let terms = state.terms(until);
         state.watcher = Some(terms.until.map(Time::from_nanos));
         drop(state);
@@ -142,11 +147,11 @@ fn until(deadline: Deadline) -> Option<Time> {
 }
 
 /// Sleeps until it is woken, or until then.
-fn wait<'s>(
+fn wait<'s, M: Driven>(
     on: &Condvar,
-    state: MutexGuard<'s, State>,
+    state: MutexGuard<'s, State<M>>,
     until: Option<Time>,
-) -> MutexGuard<'s, State> {
+) -> MutexGuard<'s, State<M>> {
     let now = state.world.medium().now();
     match until {
         Some(until) => {

@@ -1,10 +1,12 @@
 //! The structures of libfabric's interface, as C lays them out. Names and comments are those of its headers
-//! (`rdma/*.h`); `tests/layout.rs` compares sizes and places with them.
+//! (`rdma/*.h`); `abi/fi/tests/layout.rs` compares sizes and places with them.
+//!
+//! One definition serves both sides: the provider that libfabric loads (`abi/fi`) and the user of libfabric (`crates/fabric/ofi`).
 
 #![allow(missing_docs, reason = "libfabric's manual pages are the documentation")]
 
 use core::ffi::{c_char, c_int, c_void};
-use sovia_fi::memory::Piece;
+pub use sovia_sys::other_memory::Piece;
 
 /// A function that this provider does not have.
 pub type Missing = unsafe extern "C" fn() -> isize;

@@ -1,35 +1,41 @@
 //! A NIC's way to the network: calls that look, and calls that wait.
 
-use crate::ether::Ether;
+use crate::driven::Driven;
 use crate::shared::Shared;
 use crate::state::State;
 use crate::thread;
 use core::time::Duration;
 use sovia_link::Time;
-use sovia_softnic::{Deadline, Driver, Medium, World};
+use sovia_softnic::{Deadline, Driver, World};
 use std::sync::{Arc, MutexGuard, Weak};
 
 /// A NIC's way to the network: all that the program has of the NIC has one. With the last one the NIC closes; what is
 /// to be said to peers still is said by its own thread.
-#[derive(Debug, Clone)]
-pub struct Wire(Arc<Handle>);
+#[derive(Debug)]
+pub struct Wire<M: Driven>(Arc<Handle<M>>);
+
+impl<M: Driven> Clone for Wire<M> {
+    fn clone(&self) -> Wire<M> {
+        Wire(self.0.clone())
+    }
+}
 
 #[derive(Debug)]
-struct Handle(Arc<Shared>);
+struct Handle<M: Driven>(Arc<Shared<M>>);
 
 /// A wire for as long as the program has it.
 #[derive(Debug)]
-pub(crate) struct WeakWire(Weak<Handle>);
+pub struct WeakWire<M: Driven>(Weak<Handle<M>>);
 
-impl WeakWire {
+impl<M: Driven> WeakWire<M> {
     /// The wire, unless its network is gone.
-    pub(crate) fn find(&self) -> Option<Wire> {
+    pub fn find(&self) -> Option<Wire<M>> {
         let wire = self.0.upgrade().map(Wire)?;
         wire.is_there().then_some(wire)
     }
 }
 
-impl Drop for Handle {
+impl<M: Driven> Drop for Handle<M> {
     fn drop(&mut self) {
         self.0.lock().is_closing = true;
         self.0.own.give();
@@ -37,37 +43,21 @@ impl Drop for Handle {
     }
 }
 
-/// What has become of frames.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Counters {
-    /// Frames that the NIC has dropped, and why.
-    pub dropped: sovia_softnic::Counters,
-    /// What its port counts.
-    pub port: sovia_port::Counters,
-    /// How the port works, for people.
-    pub mode: String,
-}
-
-impl Wire {
-    /// The wire of a new NIC, with the thread that drives it; `None` if it can have none.
-    pub(crate) fn start(
-        ether: Ether,
-        config: sovia_softnic::Config,
-        spin: Duration,
-    ) -> Option<Wire> {
-        let shared = Arc::new(Shared::new(State::new(ether, config), spin).ok()?);
+impl<M: Driven> Wire<M> {
+    /// The wire of a new NIC, with the thread that drives it; `None` if it can have none. A call that waits looks for `spin`
+    /// before it sleeps.
+    pub fn start(medium: M, config: sovia_softnic::Config, spin: Duration) -> Option<Wire<M>> {
+        let shared = Arc::new(Shared::new(State::new(medium, config), spin).ok()?);
         thread::start(shared.clone()).then(|| Wire(Arc::new(Handle(shared))))
     }
 
-    /// What has become of frames so far.
-    pub fn counters(&self) -> Counters {
-        let mut state = self.shared().lock();
-        let dropped = state.world.counters();
-        let (port, mode) = state.world.medium_mut().port_counters();
-        Counters { dropped, port, mode }
+    /// Looks at the world, of which nothing is to follow.
+    pub fn inspect<R>(&self, look: impl FnOnce(&mut World<M>) -> R) -> R {
+        look(&mut self.shared().lock().world)
     }
 
-    pub(crate) fn downgrade(&self) -> WeakWire {
+    /// A handle that does not keep the NIC open.
+    pub fn downgrade(&self) -> WeakWire<M> {
         WeakWire(Arc::downgrade(&self.0))
     }
 
@@ -81,7 +71,7 @@ impl Wire {
         is_there
     }
 
-    fn shared(&self) -> &Shared {
+    fn shared(&self) -> &Shared<M> {
         &self.0.0
     }
 
@@ -89,8 +79,8 @@ impl Wire {
     fn wait_by<R>(
         &self,
         deadline: Deadline,
-        mut look: impl FnMut(&mut World<Ether>) -> Option<R>,
-        sleep: for<'s> fn(&'s Shared, MutexGuard<'s, State>, Deadline),
+        mut look: impl FnMut(&mut World<M>) -> Option<R>,
+        sleep: for<'s> fn(&'s Shared<M>, MutexGuard<'s, State<M>>, Deadline),
     ) -> Option<R> {
         let shared = self.shared();
         let mut spins_until = None;
@@ -123,10 +113,10 @@ impl Wire {
     }
 }
 
-impl Driver for Wire {
-    type Medium = Ether;
+impl<M: Driven> Driver for Wire<M> {
+    type Medium = M;
 
-    fn with<R>(&self, work: impl FnOnce(&mut World<Ether>) -> R) -> R {
+    fn with<R>(&self, work: impl FnOnce(&mut World<M>) -> R) -> R {
         let mut state = self.shared().lock();
         state.world.medium().pass();
         let result = work(&mut state.world);
@@ -135,7 +125,7 @@ impl Driver for Wire {
         result
     }
 
-    fn look<R>(&self, mut look: impl FnMut(&mut World<Ether>) -> Option<R>) -> Option<R> {
+    fn look<R>(&self, mut look: impl FnMut(&mut World<M>) -> Option<R>) -> Option<R> {
         let mut state = self.shared().lock();
         state.world.medium().pass();
         let mut seen = look(&mut state.world);
@@ -160,7 +150,7 @@ impl Driver for Wire {
     fn wait<R>(
         &self,
         deadline: Deadline,
-        look: impl FnMut(&mut World<Ether>) -> Option<R>,
+        look: impl FnMut(&mut World<M>) -> Option<R>,
     ) -> Option<R> {
         self.wait_by(deadline, look, Shared::sleep)
     }
@@ -168,7 +158,7 @@ impl Driver for Wire {
     fn wait_for_request<R>(
         &self,
         deadline: Deadline,
-        look: impl FnMut(&mut World<Ether>) -> Option<R>,
+        look: impl FnMut(&mut World<M>) -> Option<R>,
     ) -> Option<R> {
         self.wait_by(deadline, look, Shared::sleep_aside)
     }

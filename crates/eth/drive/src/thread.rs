@@ -1,5 +1,6 @@
 //! The NIC's own thread: it drives while no thread of the program's does.
 
+use crate::driven::Driven;
 use crate::shared::Shared;
 use crate::state::Own;
 use sovia_link::Time;
@@ -12,11 +13,11 @@ const NAP_NS: u64 = 2_000_000;
 const SPINNING: u64 = 16;
 
 /// Starts it; whether that could be.
-pub(crate) fn start(shared: Arc<Shared>) -> bool {
-    std::thread::Builder::new().name("ethernet".into()).spawn(move || run(&shared)).is_ok()
+pub(crate) fn start<M: Driven>(shared: Arc<Shared<M>>) -> bool {
+    std::thread::Builder::new().name(M::THREAD.into()).spawn(move || run(&shared)).is_ok()
 }
 
-fn run(shared: &Shared) {
+fn run<M: Driven>(shared: &Shared<M>) {
     let mut driven = 0;
     loop {
         let mut state = shared.lock();

@@ -1,0 +1,106 @@
+//! What is under a NIC's lock, and how it goes on.
+
+use crate::driven::Driven;
+use sovia_link::Time;
+use sovia_port::watch::Terms;
+use sovia_softnic::World;
+
+/// Frames that are taken before their senders are told, while more come.
+const UNACKNOWLEDGED: usize = 64;
+/// Looks in a row that find nothing before senders are told of less: more may be just behind, and so may be the program's answer.
+const EMPTY: u32 = 4;
+
+/// What the NIC's own thread does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Own {
+    /// It runs, or looks in again soon.
+    Awake,
+    /// It sleeps on the medium's descriptors, until then.
+    Watches(Option<Time>),
+    /// It sleeps until it is called, because a thread of the program's watches.
+    Sleeps,
+}
+
+#[derive(Debug)]
+pub(crate) struct State<M: Driven> {
+    pub(crate) world: World<M>,
+    /// A thread of the program's sleeps on the medium's descriptors, until then.
+    pub(crate) watcher: Option<Option<Time>>,
+    /// The watcher waits for requests alone, and leaves the watch to any other thread that waits.
+    pub(crate) watches_aside: bool,
+    /// Threads of the program's that sleep until the watcher has news for them.
+    pub(crate) sleepers: u32,
+    /// Those that sleep until there is a request.
+    pub(crate) asides: u32,
+    pub(crate) own: Own,
+    /// How often threads of the program's have driven.
+    pub(crate) driven: u64,
+    /// The program has nothing of the NIC any more.
+    pub(crate) is_closing: bool,
+    unacknowledged: usize,
+    /// Looks in a row that have found no frame.
+    empty: u32,
+}
+
+impl<M: Driven> State<M> {
+    pub(crate) fn new(medium: M, config: sovia_softnic::Config) -> State<M> {
+        State {
+            world: World::new(medium, config),
+            watcher: None,
+            watches_aside: false,
+            sleepers: 0,
+            asides: 0,
+            own: Own::Awake,
+            driven: 0,
+            is_closing: false,
+            unacknowledged: 0,
+            empty: 0,
+        }
+    }
+
+    /// Takes what the medium has, once, and does all that is due; how much came. The caller has said whether time has passed
+    /// ([`Driven::pass`], [`Driven::look_at_clock`]).
+    pub(crate) fn drive(&mut self) -> usize {
+        let came = M::take(&mut self.world);
+        self.unacknowledged += came;
+        self.empty = if came == 0 { self.empty.saturating_add(1) } else { 0 };
+        // While more frames come, and while the program may be about to answer, an acknowledgement waits.
+        if self.empty >= EMPTY || self.unacknowledged >= UNACKNOWLEDGED {
+            self.acknowledge();
+        }
+        self.settle();
+        came
+    }
+
+    /// Acknowledges what has come.
+    pub(crate) fn acknowledge(&mut self) {
+        self.unacknowledged = 0;
+        self.world.acknowledge();
+    }
+
+    /// Does all that is due without looking for more, and sends what has come of it.
+    pub(crate) fn settle(&mut self) {
+        let world = &mut self.world;
+        loop {
+            world.catch_up();
+            if !M::step(world) {
+                break;
+            }
+        }
+        world.medium_mut().flush();
+        if world.medium().is_gone() {
+            world.network_gone();
+        }
+    }
+
+    /// As [`Driven::terms`].
+    pub(crate) fn terms(&mut self, until: Option<Time>) -> Terms {
+        self.world.medium_mut().terms(until)
+    }
+
+    /// A thread has slept on the medium's descriptors.
+    pub(crate) fn woken(&mut self, news: bool) {
+        self.world.medium().look_at_clock();
+        self.world.medium_mut().woken(news);
+    }
+}

@@ -1,0 +1,39 @@
+//! What goes wrong.
+
+use core::ffi::c_int;
+
+/// Why libfabric does not do something.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The library is not there, or is none that this program can use.
+    #[error("libfabric cannot be loaded: {0}; install it (Debian: libfabric1)")]
+    Library(String),
+    /// A text that C cannot have.
+    #[error("\"{0}\" is no name for libfabric")]
+    Name(String),
+    /// No provider of that name has what is needed.
+    #[error(
+        "libfabric's provider \"{provider}\" offers no reliable datagram endpoint with tagged messages here{at} ({why}); \
+         `fi_info -t FI_EP_RDM -c FI_TAGGED` lists those that do"
+    )]
+    Provider {
+        /// The provider that was asked for.
+        provider: String,
+        /// At which address.
+        at: String,
+        /// What libfabric says.
+        why: String,
+    },
+    /// A call failed.
+    #[error("{call} of libfabric's provider \"{provider}\" failed: {why}")]
+    Call {
+        /// The provider.
+        provider: String,
+        /// Which.
+        call: &'static str,
+        /// libfabric's number.
+        errno: c_int,
+        /// What libfabric says.
+        why: String,
+    },
+}

@@ -1,0 +1,118 @@
+//! What is under way: libfabric has a pointer to each, and scratch room in it.
+
+use crate::object::Object;
+use core::ffi::c_void;
+use core::ptr::NonNull;
+use sovia_fi_types::{FidMr, Piece};
+use via::Memory;
+
+/// Another endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Peer(pub(crate) u64);
+
+/// What an operation is.
+#[derive(Debug)]
+pub(crate) enum Kind {
+    /// None: it is free.
+    Free,
+    /// A frame is awaited in that buffer.
+    Receive(usize),
+    /// A frame is sent from that buffer.
+    Send(usize, Peer),
+    /// Bytes go to a peer.
+    Out(u64, Peer),
+    /// Bytes come.
+    In(u64),
+}
+
+/// An operation. `struct fi_context2` comes first, as providers may ask.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Operation {
+    scratch: [*mut c_void; 8],
+    pub(crate) kind: Kind,
+    /// What is used meanwhile.
+    pub(crate) memory: Vec<Memory>,
+    /// The parts of memory, with the descriptors of their registrations, and the tag, of a move.
+    pub(crate) pieces: Vec<Piece>,
+    pub(crate) descs: Vec<*mut c_void>,
+    pub(crate) tag: u64,
+    pub(crate) registered: Option<Object<FidMr>>,
+}
+
+/// All operations of an endpoint: those under way, and free ones.
+#[derive(Debug, Default)]
+pub(crate) struct Operations {
+    all: Vec<NonNull<Operation>>,
+    free: Vec<NonNull<Operation>>,
+}
+
+// SAFETY: the operations are used by whatever has the endpoint.
+unsafe impl Send for Operations {}
+
+impl Operations {
+    /// Begins one.
+    pub(crate) fn begin(&mut self, kind: Kind) -> NonNull<Operation> {
+        let operation = self.free.pop().unwrap_or_else(|| {
+            let scratch = [core::ptr::null_mut(); 8];
+            let new = Box::new(Operation {
+                scratch,
+                kind: Kind::Free,
+                memory: Vec::new(),
+                pieces: Vec::new(),
+                descs: Vec::new(),
+                tag: 0,
+                registered: None,
+            });
+            let new = NonNull::from(Box::leak(new));
+            self.all.push(new);
+            new
+        });
+        // SAFETY: it is not under way, so that nothing else uses it.
+        unsafe { (*operation.as_ptr()).kind = kind };
+        operation
+    }
+
+    /// It is through, or was not begun after all; what it was.
+    ///
+    /// # Safety
+    /// It came from [`Operations::begin`], and libfabric has done with it.
+    pub(crate) unsafe fn end(&mut self, operation: NonNull<Operation>) -> Kind {
+        self.free.push(operation);
+        // SAFETY: the caller's to vouch for.
+        let it = unsafe { &mut *operation.as_ptr() };
+        it.memory.clear();
+        it.pieces.clear();
+        it.descs.clear();
+        it.registered = None;
+        core::mem::replace(&mut it.kind, Kind::Free)
+    }
+
+    /// The one that moves bytes under that name.
+    pub(crate) fn find(&self, name: u64) -> Option<NonNull<Operation>> {
+        // SAFETY: libfabric uses the scratch room only.
+        let is_it = |it: &NonNull<Operation>| unsafe {
+            matches!(&(*it.as_ptr()).kind, Kind::In(one) | Kind::Out(one, _) if *one == name)
+        };
+        self.all.iter().copied().find(is_it)
+    }
+
+    /// Those that wait for bytes from, or send them to, anywhere.
+    pub(crate) fn moving(&self) -> usize {
+        // SAFETY: as above.
+        let moves = |it: &&NonNull<Operation>| unsafe {
+            matches!((*it.as_ptr()).kind, Kind::In(_) | Kind::Out(..))
+        };
+        self.all.iter().filter(moves).count()
+    }
+}
+
+impl Drop for Operations {
+    /// The endpoint is closed by now.
+    fn drop(&mut self) {
+        for operation in self.all.drain(..) {
+            // SAFETY: it was leaked by `begin`, and nothing uses it any more.
+            drop(unsafe { Box::from_raw(operation.as_ptr()) });
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! libfabric, from its functions up to an endpoint.
+
+/// The modules at the crate's root, lowest layer first.
+const LAYERS: &[&[&str]] =
+    &[&["arena", "error", "object"], &["library"], &["choice"], &["operation"], &["endpoint"]];
+
+#[test]
+fn each_module_imports_only_what_is_below_it() {
+    let known = [("choice", "library"), ("endpoint", "operation")];
+    sovia_layers::check(env!("CARGO_MANIFEST_DIR"), LAYERS, &known);
+}

@@ -1,0 +1,374 @@
+//! An endpoint of libfabric's, with a clock, as the medium of the engine.
+
+use crate::alive::Alive;
+use crate::message;
+use crate::nodes::{Node, Nodes};
+use crate::presence::is_gone;
+use core::cell::RefCell;
+use core::hash::{BuildHasher, Hasher};
+use core::time::Duration;
+use sovia_drive::{Clock, Descriptors, Driven, Terms};
+use sovia_link::Time;
+use sovia_link::wire::{Checksum, EndId, Packet, Readable};
+use sovia_ofi::{Endpoint, Event};
+use sovia_softnic::moving::{Expected, MoveId, Span};
+use sovia_softnic::{Medium, Timer, World};
+use std::collections::{BTreeMap, VecDeque};
+use std::hash::RandomState;
+use std::sync::{Arc, Mutex, PoisonError};
+use via::Memory;
+use via::error::RegisterError;
+
+/// A thread that sleeps without a descriptor looks again after so long, and after twice as long each time that it finds nothing.
+const NAP: Duration = Duration::from_micros(20);
+/// The longest such sleep.
+const NAP_MAX: Duration = Duration::from_millis(1);
+/// Where the provider has no room, it is asked again after so long.
+const FULL: Duration = Duration::from_micros(100);
+
+/// What one's own NIC has to do for itself.
+#[derive(Debug)]
+pub(crate) enum Own {
+    /// A frame.
+    Frame(Vec<u8>),
+    /// Memory is ready for an announced message.
+    Ready(Expected<Node>, u64),
+    /// A move is over.
+    Moved(MoveId, bool),
+}
+
+/// Nodes that are asked about by threads of their own, and their answers.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) answers: Arc<Mutex<Vec<(Node, bool)>>>,
+}
+
+/// Memory that waits for a message.
+#[derive(Debug)]
+struct Place {
+    id: MoveId,
+    from: Node,
+    /// Of messages to oneself.
+    own: Vec<Span>,
+}
+
+/// An endpoint with its clock.
+#[derive(Debug)]
+pub struct Fabric {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) clock: Clock,
+    pub(crate) alive: Alive,
+    pub(crate) nodes: RefCell<Nodes>,
+    /// What peers know this NIC by.
+    number: u64,
+    /// Messages of that length and more are moved.
+    moves_from: u32,
+    pub(crate) own: VecDeque<Own>,
+    expected: BTreeMap<u64, Place>,
+    /// Tags are drawn by this from a count: no peer guesses another one's.
+    tags: (RandomState, u64, u64),
+    /// Nodes that are being asked about, and what has come of it: whether they are gone.
+    pub(crate) asked: Asked,
+    /// Looks in a row that have found nothing.
+    pub(crate) idle: u32,
+    pub(crate) events: Vec<Event>,
+    /// Messages that made no sense, or came from a NIC that is not known.
+    pub(crate) strange: u64,
+}
+
+impl Fabric {
+    pub(crate) fn new(endpoint: Endpoint, moves_from: u32, alike: bool) -> Option<Fabric> {
+        let nodes = RefCell::new(Nodes::new(endpoint.address(), alike));
+        Some(Fabric {
+            clock: Clock::default(),
+            alive: Alive::default(),
+            nodes,
+            number: random()?,
+            moves_from,
+            own: VecDeque::new(),
+            expected: BTreeMap::new(),
+            tags: (RandomState::new(), 0, endpoint.limits().tags),
+            asked: Asked::default(),
+            idle: 0,
+            events: Vec::new(),
+            strange: 0,
+            endpoint,
+        })
+    }
+
+    /// A tag that no peer guesses.
+    fn tag(&mut self) -> u64 {
+        let (state, count, mask) = &mut self.tags;
+        loop {
+            *count += 1;
+            let mut hasher = state.build_hasher();
+            hasher.write_u64(*count);
+            let tag = hasher.finish() & *mask;
+            if !self.expected.contains_key(&tag) {
+                return tag;
+            }
+        }
+    }
+
+    /// What libfabric calls a node, which it is told of when something is sent there for the first time.
+    pub(crate) fn peer(&mut self, node: Node) -> Option<sovia_ofi::Peer> {
+        let nodes = self.nodes.get_mut();
+        if let Some(peer) = nodes.peer(node) {
+            return Some(peer);
+        }
+        let peer = self.endpoint.peer(nodes.address(node)).ok()?;
+        nodes.call(node, peer);
+        Some(peer)
+    }
+
+    /// Sends a message to another node. One for which there is no room is lost, and said again later.
+    fn put(&mut self, to: Node, write: impl FnOnce(&mut [u8], u64) -> Option<usize>) {
+        let number = self.number;
+        if let Some(peer) = self.peer(to) {
+            self.endpoint.send(peer, |room| write(room, number));
+        }
+    }
+
+    /// Says to a node that this one is there, and where.
+    pub(crate) fn greet(&mut self, to: Node) {
+        if self.peer(to).is_some_and(|peer| self.endpoint.is_stuck(peer)) {
+            // That is being asked about.
+            return;
+        }
+        let own: Box<[u8]> = self.endpoint.address().into();
+        self.put(to, |room, number| message::begin(room, number, Some(&own)));
+    }
+
+    /// The move of that name is over.
+    pub(crate) fn forget(&mut self, id: MoveId) {
+        self.expected.retain(|_, place| place.id != id);
+    }
+
+    /// A node does not send what is expected under a ticket.
+    pub(crate) fn withdrawn(&mut self, from: Node, ticket: u64) {
+        let Some(place) = self.expected.get(&ticket).filter(|place| place.from == from) else {
+            self.strange += 1;
+            return;
+        };
+        self.endpoint.cancel(place.id.0);
+    }
+
+    /// Asks about the nodes that take nothing.
+    pub(crate) fn ask(&mut self) {
+        let nodes = self.nodes.get_mut();
+        let stuck: Vec<_> = self.endpoint.stuck().filter_map(|peer| nodes.of_peer(peer)).collect();
+        for node in stuck {
+            if self.asked.nodes.contains(&node) {
+                continue;
+            }
+            let address: Box<[u8]> = nodes.address(node).into();
+            let answers = self.asked.answers.clone();
+            let ask = move || {
+                let answer = (node, is_gone(&address));
+                answers.lock().unwrap_or_else(PoisonError::into_inner).push(answer);
+            };
+            if std::thread::Builder::new().name("libfabric-ask".into()).spawn(ask).is_ok() {
+                self.asked.nodes.push(node);
+            }
+        }
+    }
+
+    /// The nodes of which it has turned out that they are gone.
+    pub(crate) fn answers(&mut self) -> Vec<Node> {
+        if self.asked.nodes.is_empty() {
+            return Vec::new();
+        }
+        let mut answers = self.asked.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = &mut self.asked.nodes;
+        let heard = answers.drain(..).inspect(|(node, _)| asked.retain(|one| one != node));
+        heard.filter(|(_, is_gone)| *is_gone).map(|(node, _)| node).collect()
+    }
+
+    /// Nothing comes from a node any more.
+    pub(crate) fn abandon(&mut self, node: Node) {
+        let of: Vec<_> = self.expected.values().filter(|place| place.from == node).collect();
+        let ids: Vec<_> = of.into_iter().map(|place| place.id).collect();
+        ids.into_iter().for_each(|id| self.endpoint.cancel(id.0));
+        if let Some(peer) = self.nodes.get_mut().peer(node) {
+            self.endpoint.give_up(peer);
+        }
+    }
+
+    /// Copies a message of this NIC's to itself.
+    fn copy(&mut self, id: MoveId, ticket: u64, from: &[Span]) {
+        let Some(place) = self.expected.remove(&ticket) else {
+            self.own.push_back(Own::Moved(id, false));
+            return;
+        };
+        let mut bytes = Vec::new();
+        for span in from {
+            let at = bytes.len();
+            bytes.resize(at + span.len as usize, 0);
+            span.memory.read(span.at, &mut bytes[at..]);
+        }
+        let mut rest = &bytes[..];
+        for span in &place.own {
+            let (now, later) = rest.split_at(rest.len().min(span.len as usize));
+            span.memory.write(span.at, now);
+            rest = later;
+        }
+        self.own.push_back(Own::Moved(place.id, true));
+        self.own.push_back(Own::Moved(id, true));
+    }
+}
+
+/// A random number.
+fn random() -> Option<u64> {
+    let mut bytes = [0; 8];
+    let drawn = sovia_sys::call::getrandom(&mut bytes);
+    (drawn == Ok(bytes.len())).then(|| u64::from_ne_bytes(bytes))
+}
+
+fn spans(spans: Vec<Span>) -> Vec<sovia_ofi::Span> {
+    let span = |it: Span| {
+        let Span { memory, at, len, key } = it;
+        sovia_ofi::Span { memory, at, len, key }
+    };
+    spans.into_iter().map(span).collect()
+}
+
+impl Medium for Fabric {
+    type Node = Node;
+    const MOVES: bool = true;
+
+    fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    fn send<B: Readable>(&mut self, _from: Node, to: Node, packet: &Packet<B>) {
+        if to == Node::OWN {
+            let mut frame = Vec::new();
+            packet.emit_for(&mut frame, Checksum::Link);
+            self.own.push_back(Own::Frame(frame));
+            return;
+        }
+        let introduces = matches!(packet, Packet::Meeting(_)) | self.nodes.get_mut().introduce(to);
+        let own: Option<Box<[u8]>> = introduces.then(|| self.endpoint.address().into());
+        self.put(to, |room, number| {
+            let begin = message::begin(room, number, own.as_deref())?;
+            let len = packet.emit_into_for(room.get_mut(begin..)?, Checksum::Link)?;
+            Some(begin + len)
+        });
+    }
+
+    fn set_timer(&mut self, at: Time, timer: Timer) {
+        self.clock.set(at, timer);
+    }
+
+    fn find(&self, host: &[u8]) -> Option<Node> {
+        self.nodes.borrow_mut().find(host)
+    }
+
+    /// Drawn by the kernel: a frame of an older connection names none of today's ends.
+    fn name(&mut self) -> EndId {
+        loop {
+            // Where the kernel has no random bytes there is nothing safe to go on with.
+            if let Some(name) = random().map(EndId).filter(|name| *name != EndId::NONE) {
+                return name;
+            }
+        }
+    }
+
+    fn moves_from(&self, _to: Node) -> Option<u32> {
+        Some(self.moves_from)
+    }
+
+    fn spans_max(&self) -> usize {
+        self.endpoint.limits().parts
+    }
+
+    fn expect(&mut self, id: MoveId, message: &Expected<Node>, into: Vec<Span>) {
+        let (ticket, from) = (self.tag(), message.from);
+        if from == Node::OWN {
+            self.expected.insert(ticket, Place { id, from, own: into });
+            self.own.push_back(Own::Ready(*message, ticket));
+            return;
+        }
+        self.expected.insert(ticket, Place { id, from, own: Vec::new() });
+        self.endpoint.move_in(id.0, ticket, spans(into));
+        let ([to, own], number) = (message.ends, message.number);
+        self.put(from, |room, sender| message::ready(room, sender, (to, own), number, ticket));
+    }
+
+    fn dispatch(&mut self, id: MoveId, to: Node, ticket: u64, from: Vec<Span>) {
+        if to == Node::OWN {
+            return self.copy(id, ticket, &from);
+        }
+        match self.peer(to) {
+            Some(peer) => self.endpoint.move_out(id.0, peer, ticket, spans(from)),
+            None => self.own.push_back(Own::Moved(id, false)),
+        }
+    }
+
+    fn withdraw(&mut self, to: Node, ticket: u64) {
+        if to == Node::OWN {
+            if let Some(place) = self.expected.remove(&ticket) {
+                self.own.push_back(Own::Moved(place.id, false));
+            }
+            return;
+        }
+        self.put(to, |room, sender| message::withdrawn(room, sender, ticket));
+    }
+
+    fn register(&mut self, memory: &Memory) -> Result<Option<u64>, RegisterError> {
+        self.endpoint.register(memory).map_err(|_| RegisterError::TooManyBytes)
+    }
+
+    fn deregister(&mut self, key: u64) {
+        self.endpoint.deregister(key);
+    }
+}
+
+impl Driven for Fabric {
+    const THREAD: &'static str = "libfabric";
+
+    fn take(world: &mut World<Fabric>) -> usize {
+        Fabric::arrivals(world)
+    }
+
+    fn step(world: &mut World<Fabric>) -> bool {
+        Fabric::due(world)
+    }
+
+    fn flush(&mut self) {
+        self.endpoint.flush();
+    }
+
+    fn next_timer(&self) -> Option<Time> {
+        self.clock.next().into_iter().chain(self.alive.next()).min()
+    }
+
+    fn pass(&self) {
+        self.clock.pass();
+    }
+
+    fn terms(&mut self, until: Option<Time>) -> Terms {
+        let now = self.clock.now();
+        let frames = self.endpoint.descriptor();
+        let nap = match frames {
+            Some(_) if self.endpoint.about_to_sleep() => None,
+            Some(_) => Some(now),
+            None => Some(now.after((NAP * 2u32.pow(self.idle.min(8))).min(NAP_MAX))),
+        };
+        let full = self.endpoint.is_full().then(|| now.after(FULL));
+        let until = [until, self.next_timer(), nap, full].into_iter().flatten().min();
+        Terms {
+            descriptors: Descriptors { frames: frames.unwrap_or(-1), room: -1, news: None },
+            frames: true,
+            room: false,
+            until: until.map(Time::nanos),
+        }
+    }
+
+    fn woken(&mut self, _news: bool) {}
+
+    fn is_gone(&self) -> bool {
+        false
+    }
+}

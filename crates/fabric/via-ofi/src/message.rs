@@ -1,0 +1,138 @@
+//! What NICs say to each other: frames, and words about messages that libfabric moves.
+//!
+//! Each message begins with its kind and the number of its sender's. Numbers are little-endian.
+
+use sovia_link::wire::EndId;
+
+/// A frame of the engine's follows.
+const FRAME: u8 = 1;
+/// The sender's address follows, with its length before it, and then a frame of the engine's, or nothing.
+const FRAME_FROM: u8 = 2;
+/// Memory is ready for an announced message.
+const READY: u8 = 3;
+/// What is expected under a ticket is not coming.
+const WITHDRAWN: u8 = 4;
+
+/// Bytes before a frame.
+pub(crate) const HEADER: usize = 9;
+/// Bytes of the longest address.
+pub(crate) const ADDRESS_MAX: usize = 64;
+/// Bytes before a frame at most.
+pub(crate) const HEADER_MAX: usize = HEADER + 1 + ADDRESS_MAX;
+
+/// A message without its sender.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Message<'a> {
+    /// A frame; with the sender's address, if it says that. An empty one says nothing but this.
+    Frame { address: Option<&'a [u8]>, bytes: &'a [u8] },
+    /// [`sovia_softnic::World::ready`].
+    Ready { to: EndId, from: EndId, number: u64, ticket: u64 },
+    /// [`sovia_softnic::Medium::withdraw`].
+    Withdrawn { ticket: u64 },
+}
+
+/// Writes what comes before a frame; its length. `None` if there is no room.
+pub(crate) fn begin(room: &mut [u8], sender: u64, address: Option<&[u8]>) -> Option<usize> {
+    let kind = if address.is_some() { FRAME_FROM } else { FRAME };
+    *room.first_mut()? = kind;
+    room.get_mut(1..HEADER)?.copy_from_slice(&sender.to_le_bytes());
+    let Some(address) = address else { return Some(HEADER) };
+    *room.get_mut(HEADER)? = u8::try_from(address.len()).ok()?;
+    let end = HEADER + 1 + address.len();
+    room.get_mut(HEADER + 1..end)?.copy_from_slice(address);
+    Some(end)
+}
+
+/// Writes a word; its length.
+fn words(room: &mut [u8], kind: u8, words: &[u64]) -> Option<usize> {
+    *room.first_mut()? = kind;
+    for (at, word) in words.iter().enumerate() {
+        room.get_mut(1 + at * 8..9 + at * 8)?.copy_from_slice(&word.to_le_bytes());
+    }
+    Some(1 + words.len() * 8)
+}
+
+/// Writes [`Message::Ready`]; its length.
+pub(crate) fn ready(
+    room: &mut [u8],
+    sender: u64,
+    (to, from): (EndId, EndId),
+    number: u64,
+    ticket: u64,
+) -> Option<usize> {
+    words(room, READY, &[sender, to.0, from.0, number, ticket])
+}
+
+/// Writes [`Message::Withdrawn`]; its length.
+pub(crate) fn withdrawn(room: &mut [u8], sender: u64, ticket: u64) -> Option<usize> {
+    words(room, WITHDRAWN, &[sender, ticket])
+}
+
+/// The sender's number, and the message; `None` of what is none.
+pub(crate) fn parse(bytes: &[u8]) -> Option<(u64, Message<'_>)> {
+    let (kind, rest) = bytes.split_first()?;
+    let (sender, rest) = rest.split_first_chunk()?;
+    let word = |n: usize| Some(u64::from_le_bytes(*rest.get(n * 8..)?.first_chunk()?));
+    let message = match *kind {
+        FRAME => Message::Frame { address: None, bytes: rest },
+        FRAME_FROM => {
+            let (len, rest) = rest.split_first()?;
+            let (address, bytes) = rest.split_at_checked(usize::from(*len))?;
+            let is_one = (1..=ADDRESS_MAX).contains(&address.len());
+            Message::Frame { address: Some(is_one.then_some(address)?), bytes }
+        }
+        READY if rest.len() == 32 => Message::Ready {
+            to: EndId(word(0)?),
+            from: EndId(word(1)?),
+            number: word(2)?,
+            ticket: word(3)?,
+        },
+        WITHDRAWN if rest.len() == 8 => Message::Withdrawn { ticket: word(0)? },
+        _ => return None,
+    };
+    Some((u64::from_le_bytes(*sender), message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let mut room = [0; 200];
+        let len = begin(&mut room, 7, Some(b"address")).unwrap();
+        room[len..len + 5].copy_from_slice(b"frame");
+        let frame = Message::Frame { address: Some(b"address"), bytes: b"frame" };
+        assert_eq!(parse(&room[..len + 5]), Some((7, frame)));
+        let len = begin(&mut room, 8, None).unwrap();
+        assert_eq!(len, HEADER);
+        room[len] = 9;
+        let frame = Message::Frame { address: None, bytes: &[9] };
+        assert_eq!(parse(&room[..len + 1]), Some((8, frame)));
+        let (to, from) = (EndId(1), EndId(u64::MAX));
+        let len = ready(&mut room, 9, (to, from), 3, 4).unwrap();
+        let message = Message::Ready { to, from, number: 3, ticket: 4 };
+        assert_eq!(parse(&room[..len]), Some((9, message)));
+        let len = withdrawn(&mut room, 9, 4).unwrap();
+        assert_eq!(parse(&room[..len]), Some((9, Message::Withdrawn { ticket: 4 })));
+        assert_eq!(parse(&room[..len - 1]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_comes_is_read_beyond_its_end(
+            bytes in proptest::collection::vec(any::<u8>(), 0..120),
+            kind in 0u8..6,
+        ) {
+            let mut bytes = bytes;
+            if let Some(first) = bytes.first_mut() {
+                *first = kind;
+            }
+            if let Some((_, Message::Frame { address: Some(address), bytes: frame })) = parse(&bytes) {
+                prop_assert!((1..=ADDRESS_MAX).contains(&address.len()));
+                prop_assert!(bytes.len() == HEADER + 1 + address.len() + frame.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! What goes wrong: no library, no provider, no peer, a peer that is killed, messages of strangers. Nothing is left behind.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+use via::error::ConnectError;
+use via::{
+    Cause, Connection, DescriptorAddress, MemAttributes, MemHandle, Memory, NetAddress, Nic,
+    Reliability, Status, Vi, ViAttributes, ViState,
+};
+use via_ofi::{Config, OfiNic, OfiVi, counts};
+
+const TCP: &str = "tcp;ofi_rxm@127.0.0.1";
+/// Longer than a frame.
+const LONG: usize = 1 << 20;
+/// A watchdog.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// What this program does where it is started by itself.
+const ROLE: &str = "VIA_OFI_TEST_ROLE";
+
+fn open(place: &str) -> Result<OfiNic, String> {
+    Config::new(place.parse().expect("a place")).open().map_err(|why| why.to_string())
+}
+
+/// The NIC, unless this host has no libfabric.
+fn nic(test: &str, place: &str) -> Option<OfiNic> {
+    match open(place) {
+        Ok(nic) => Some(nic),
+        Err(why) if why.contains("cannot be loaded") => {
+            println!("SKIPPED: {test}: {why}");
+            None
+        }
+        Err(why) => panic!("{why}"),
+    }
+}
+
+/// A VI with room for one message each way.
+struct End {
+    vi: OfiVi,
+    memory: Memory,
+    handle: MemHandle,
+    len: usize,
+}
+
+impl End {
+    fn new(nic: &OfiNic, len: usize) -> End {
+        let attributes = ViAttributes {
+            max_transfer_size: len as u32,
+            reliability: Reliability::RELIABLE_RECEPTION,
+            ..ViAttributes::default()
+        };
+        let vi = nic.create_vi(attributes).expect("a VI");
+        let memory = Memory::zeroed(128 + 2 * len);
+        let handle = nic.register_mem(&memory, MemAttributes::default()).expect("a region");
+        End { vi, memory, handle, len }
+    }
+
+    fn prepared(&self, descriptor: usize, at: usize) -> DescriptorAddress {
+        let data = self.memory.segment(at, self.len as u32, self.handle);
+        self.memory.descriptor(descriptor).expect("room").prepare(&[data], None).expect("it fits");
+        DescriptorAddress { address: self.memory.address(descriptor), handle: self.handle }
+    }
+
+    fn receive(&self) {
+        self.vi.post_recv(self.prepared(0, 128)).expect("posted");
+    }
+
+    /// The status of a send.
+    fn send(&self, byte: u8) -> Status {
+        self.memory.write(128 + self.len, &vec![byte; self.len]);
+        self.vi.post_send(self.prepared(64, 128 + self.len)).expect("posted");
+        self.vi.send_wait(Some(PATIENCE)).expect("it is done").status
+    }
+
+    /// The bytes of the next message.
+    fn received(&self) -> Option<Vec<u8>> {
+        let done = self.vi.recv_wait(Some(PATIENCE)).expect("it is done");
+        let mut bytes = vec![0; self.len];
+        self.memory.read(128, &mut bytes);
+        done.result().ok().map(|_| bytes)
+    }
+}
+
+/// Sends back what comes to the address `server`, of one client.
+fn echo(nic: &OfiNic, len: usize) {
+    let end = End::new(nic, len);
+    end.receive();
+    let request = nic.connect_wait(&nic.address(b"server"), Some(PATIENCE)).expect("a request");
+    request.accept(&end.vi).expect("accepted");
+    while let Some(bytes) = end.received() {
+        end.receive();
+        if end.send(bytes[0]).intersects(Status::ERROR_MASK) {
+            return;
+        }
+    }
+}
+
+fn connect(nic: &OfiNic, end: &End, host: &[u8]) {
+    let (own, server) = (nic.address(b"client"), NetAddress::new(host, b"server"));
+    while end.vi.connect_request(&own, &server, Some(PATIENCE)) == Err(ConnectError::NoMatch) {
+        thread::yield_now();
+    }
+    assert_eq!(end.vi.state(), ViState::Connected);
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < PATIENCE, "not yet: {what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// This program, as another process that runs one test.
+fn another(role: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command.args(["another_process", "--exact", "--nocapture"]).env(ROLE, role);
+    command.stdout(Stdio::piped());
+    command
+}
+
+/// What other processes of these tests do; by itself nothing.
+#[test]
+fn another_process() {
+    match std::env::var(ROLE).as_deref() {
+        Ok("open") => println!("\nsaid: {}", open(TCP).err().unwrap_or("it is open".into())),
+        Ok(place) => {
+            let nic = open(place).expect("a NIC");
+            let host: Vec<_> = nic.address(b"").host.iter().map(u8::to_string).collect();
+            println!("\nsaid: {}", host.join(" "));
+            std::io::stdout().flush().expect("the test reads");
+            echo(&nic, LONG);
+        }
+        Err(_) => {}
+    }
+}
+
+/// What another process says.
+fn said(child: &mut Child) -> String {
+    let lines = BufReader::new(child.stdout.as_mut().expect("a pipe")).lines();
+    let mut lines = lines.map_while(Result::ok);
+    lines.find_map(|line| line.strip_prefix("said: ").map(str::to_owned)).expect("it says that")
+}
+
+fn server(place: &str) -> (Child, Vec<u8>) {
+    let mut child = another(place).spawn().expect("it starts");
+    let host = said(&mut child);
+    (child, host.split(' ').map(|byte| byte.parse().expect("a byte")).collect())
+}
+
+#[test]
+fn without_the_library_opening_says_what_to_install() {
+    let folder = std::env::temp_dir().join(format!("via-ofi-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::write(folder.join("libfabric.so.1"), "no library").expect("a file");
+    let mut child = another("open").env("LD_LIBRARY_PATH", &folder).spawn().expect("it starts");
+    let said = said(&mut child);
+    child.wait().expect("it ends");
+    std::fs::remove_dir_all(&folder).expect("the folder goes");
+    assert!(said.contains("libfabric cannot be loaded") && said.contains("libfabric1"), "{said}");
+}
+
+#[test]
+fn a_provider_or_an_address_that_is_not_there_is_told() {
+    const TEST: &str = "a_provider_or_an_address_that_is_not_there_is_told";
+    if nic(TEST, TCP).is_none() {
+        return;
+    }
+    for place in ["nonesuch", "tcp;ofi_rxm@198.51.100.77"] {
+        let why = open(place).map(drop).expect_err("it cannot be opened");
+        assert!(why.contains(place.split('@').next().unwrap()), "{why}");
+    }
+}
+
+#[test]
+fn a_request_to_an_address_without_a_nic_fails_by_the_networks_word() {
+    let test = "a_request_to_an_address_without_a_nic_fails_by_the_networks_word";
+    let Some(nic) = nic(test, TCP) else { return };
+    let end = End::new(&nic, 100);
+    // Port 1 of this host: nothing listens there.
+    let nothing = "tcp;ofi_rxm@127.0.0.1:1".parse::<via_ofi::Place>().unwrap().host().unwrap();
+    let (own, there) = (nic.address(b"client"), NetAddress::new(&nothing, b"server"));
+    let error = end.vi.connect_request(&own, &there, None).expect_err("nothing is there");
+    assert!(matches!(error, ConnectError::NotReachable(_)), "{error}");
+    assert_eq!(end.vi.state(), ViState::Idle);
+}
+
+/// The peer's process is killed while messages move; silent connections find it out as well, and memory is free.
+fn killed(test: &str, place: &str) {
+    let Some(nic) = nic(test, place) else { return };
+    for is_silent in [false, true] {
+        let (mut child, host) = server(place);
+        let end = End::new(&nic, LONG);
+        end.receive();
+        connect(&nic, &end, &host);
+        for byte in 1..4 {
+            assert!(!end.send(byte).intersects(Status::ERROR_MASK));
+            assert_eq!(end.received().expect("it comes back")[LONG - 1], byte);
+            end.receive();
+        }
+        child.kill().expect("it is killed");
+        child.wait().expect("it ends");
+        if is_silent {
+            until("the connection is lost", || end.vi.state() == ViState::Error);
+        } else {
+            until("a send fails", || {
+                end.vi.state() == ViState::Error || end.send(5).intersects(Status::ERROR_MASK)
+            });
+            until("the connection is lost", || end.vi.state() == ViState::Error);
+        }
+        assert_eq!(end.vi.cause(), Some(Cause::PeerDied));
+        assert!(end.received().is_none(), "the receive is flushed");
+        nic.deregister_mem(end.handle).expect("nothing uses the memory");
+        end.vi.disconnect();
+        drop(end);
+        until("nothing moves", || counts(&nic).moves == 0);
+        assert_eq!((counts(&nic).regions, counts(&nic).ends), (0, 0));
+    }
+}
+
+#[test]
+fn a_peer_that_is_killed_is_found_out_over_tcp() {
+    killed("a_peer_that_is_killed_is_found_out_over_tcp", TCP);
+}
+
+/// Messages of an endpoint that is no NIC, while a conversation goes on.
+#[test]
+fn what_strangers_send_is_counted_and_does_nothing() {
+    const TEST: &str = "what_strangers_send_is_counted_and_does_nothing";
+    let (Some(one), Some(two)) = (nic(TEST, TCP), nic(TEST, TCP)) else { return };
+    let hosts = [&one, &two].map(|nic| nic.address(b"").host);
+    let opened = sovia_ofi::Endpoint::open("tcp;ofi_rxm", (Some("127.0.0.1"), None), 4096);
+    let mut stranger = opened.expect("an endpoint");
+    let own: Box<[u8]> = stranger.address().into();
+    let peers = hosts.each_ref().map(|host| stranger.peer(host).expect("an address"));
+    thread::scope(|s| {
+        s.spawn(|| echo(&one, LONG));
+        let end = End::new(&two, LONG);
+        end.receive();
+        connect(&two, &end, &hosts[0]);
+        let mut events = Vec::new();
+        for round in 0..100u8 {
+            for peer in peers {
+                for kind in 0..6u8 {
+                    stranger.send(peer, |room| {
+                        room[0] = kind;
+                        room[1..9].copy_from_slice(&[round; 8]);
+                        // Of one kind an address follows: the stranger's, or a NIC's.
+                        let claimed: &[u8] = if round % 2 == 0 { &own } else { &hosts[1] };
+                        room[9] = claimed.len() as u8;
+                        room[10..10 + claimed.len()].copy_from_slice(claimed);
+                        room[40..80].fill(round.wrapping_mul(kind));
+                        Some(9 + usize::from(round) % 70)
+                    });
+                }
+            }
+            stranger.poll(&mut events);
+            for event in events.drain(..) {
+                if let sovia_ofi::Event::Frame(frame) = event {
+                    stranger.give_back(frame);
+                }
+            }
+            assert!(!end.send(round).intersects(Status::ERROR_MASK));
+            assert!(end.received().expect("it comes back").iter().all(|&byte| byte == round));
+            end.receive();
+        }
+        end.vi.disconnect();
+    });
+    let dropped = [&one, &two].map(|nic| {
+        let counts = counts(nic);
+        counts.strange + counts.dropped.malformed + counts.dropped.strangers
+    });
+    assert!(dropped.iter().all(|&dropped| dropped > 100), "{dropped:?}");
+}
+
+/// Deregistering waits until nothing moves, and everything is given back.
+#[test]
+fn nothing_is_left_of_connections_and_regions() {
+    const TEST: &str = "nothing_is_left_of_connections_and_regions";
+    let Some(nic) = nic(TEST, TCP) else { return };
+    for _ in 0..3 {
+        let (mut child, host) = server(TCP);
+        let end = End::new(&nic, LONG);
+        end.receive();
+        connect(&nic, &end, &host);
+        assert!(!end.send(1).intersects(Status::ERROR_MASK));
+        end.received().expect("it comes back");
+        // One is on its way when the connection ends.
+        end.receive();
+        end.memory.write(128 + LONG, &[2; LONG]);
+        end.vi.post_send(end.prepared(64, 128 + LONG)).expect("posted");
+        end.vi.disconnect();
+        nic.deregister_mem(end.handle).expect("nothing uses the memory");
+        drop(end);
+        child.wait().expect("it ends");
+    }
+    until("all is over", || {
+        let counts = counts(&nic);
+        (counts.moves, counts.regions, counts.ends) == (0, 0, 0)
+    });
+}

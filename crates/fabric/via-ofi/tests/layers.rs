@@ -1,0 +1,16 @@
+//! The provider on libfabric, from its messages up.
+
+/// The modules at the crate's root, lowest layer first.
+const LAYERS: &[&[&str]] = &[
+    &["alive", "message", "place", "presence"],
+    &["nodes"],
+    &["fabric"],
+    &["arrivals", "nic"],
+    &["config"],
+];
+
+#[test]
+fn each_module_imports_only_what_is_below_it() {
+    let known = [("fabric", "nodes"), ("config", "nic")];
+    sovia_layers::check(env!("CARGO_MANIFEST_DIR"), LAYERS, &known);
+}
