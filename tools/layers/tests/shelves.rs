@@ -18,8 +18,17 @@ const SHELVES: &[&[&str]] = &[
         "sovia-tags",
         "sovia-emp",
     ],
-    // Providers: crates/shm, crates/sim, crates/eth
-    &["via-shm", "sovia-reflect", "via-sim", "sovia-scale", "sovia-port", "via-eth", "emp-eth"],
+    // Providers: crates/shm, crates/sim, crates/eth, crates/fabric
+    &[
+        "via-shm",
+        "sovia-reflect",
+        "via-sim",
+        "sovia-scale",
+        "sovia-port",
+        "via-eth",
+        "emp-eth",
+        "sovia-verbs",
+    ],
     // A NIC of any of them.
     &["sovia-nic"],
     &["sovia-agent", "sovia-lane", "sovia-fi", "sovia-control"],
