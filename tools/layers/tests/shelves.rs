@@ -28,6 +28,7 @@ const SHELVES: &[&[&str]] = &[
         "via-eth",
         "emp-eth",
         "sovia-verbs",
+        "via-verbs",
     ],
     // A NIC of any of them.
     &["sovia-nic"],
