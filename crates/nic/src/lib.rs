@@ -25,6 +25,8 @@ use via_eth::EthNic;
 use via_shm::ShmNic;
 #[cfg(feature = "sim")]
 use via_sim::SimNic;
+#[cfg(feature = "verbs")]
+use via_verbs::VerbsNic;
 
 /// Why a NIC is not opened.
 #[derive(Debug, thiserror::Error)]
@@ -41,12 +43,17 @@ pub enum OpenError {
 }
 
 /// The providers whose NICs have names.
-const PROVIDERS: &str = match (cfg!(feature = "shm"), cfg!(feature = "eth")) {
-    (true, true) => "shm, eth",
-    (true, false) => "shm",
-    (false, true) => "eth",
-    (false, false) => "none",
-};
+const PROVIDERS: &str =
+    match (cfg!(feature = "shm"), cfg!(feature = "eth"), cfg!(feature = "verbs")) {
+        (true, true, true) => "shm, eth, verbs",
+        (true, true, false) => "shm, eth",
+        (true, false, true) => "shm, verbs",
+        (true, false, false) => "shm",
+        (false, true, true) => "eth, verbs",
+        (false, true, false) => "eth",
+        (false, false, true) => "verbs",
+        (false, false, false) => "none",
+    };
 
 /// A NIC of any provider.
 ///
@@ -72,6 +79,9 @@ pub enum AnyNic {
     /// On a simulated network.
     #[cfg(feature = "sim")]
     Sim(SimNic),
+    /// On a NIC for RDMA.
+    #[cfg(feature = "verbs")]
+    Verbs(VerbsNic),
 }
 
 /// A VI of any provider.
@@ -86,6 +96,9 @@ pub enum AnyVi {
     /// On a simulated network.
     #[cfg(feature = "sim")]
     Sim(<SimNic as Nic>::Vi),
+    /// On a NIC for RDMA.
+    #[cfg(feature = "verbs")]
+    Verbs(<VerbsNic as Nic>::Vi),
 }
 
 /// A completion queue of any provider.
@@ -100,6 +113,9 @@ pub enum AnyCq {
     /// On a simulated network.
     #[cfg(feature = "sim")]
     Sim(<SimNic as Nic>::Cq),
+    /// On a NIC for RDMA.
+    #[cfg(feature = "verbs")]
+    Verbs(<VerbsNic as Nic>::Cq),
 }
 
 /// A request for a connection of any provider.
@@ -114,6 +130,9 @@ pub enum AnyConnection {
     /// On a simulated network.
     #[cfg(feature = "sim")]
     Sim(<SimNic as Nic>::Connection),
+    /// On a NIC for RDMA.
+    #[cfg(feature = "verbs")]
+    Verbs(<VerbsNic as Nic>::Connection),
 }
 
 /// `$body`, with `$own` for what the provider has, and with `$make!(AnyVi)` for the provider's variant of another
@@ -160,6 +179,19 @@ macro_rules! own {
                 }
                 $body
             }
+            #[cfg(feature = "verbs")]
+            $enum::Verbs($own) => {
+                #[allow(unused_macros)]
+                macro_rules! $make {
+                    ($kind:ident) => {
+                        $kind::Verbs
+                    };
+                    ($kind:ident, $it:pat) => {
+                        $kind::Verbs($it)
+                    };
+                }
+                $body
+            }
         }
     };
 }
@@ -178,7 +210,7 @@ macro_rules! pass_on {
 
 impl AnyNic {
     /// Opens the NIC of that name of a provider: of `shm`, any name; of `eth`, a place (`udp:10.0.0.1:7000`, `eth:eth0`), whose
-    /// port all NICs there share that this process opens.
+    /// port all NICs there share that this process opens; of `verbs`, a NIC for RDMA (`rxe0`, `10.0.0.1:7473`, `mlx5_0@10.0.0.1`).
     ///
     /// # Errors
     /// [`OpenError`].
@@ -200,6 +232,14 @@ impl AnyNic {
                 let opened = via_eth::Config::new(place).open_shared();
                 opened.map(AnyNic::Eth).map_err(|error| OpenError::System(error.to_string()))
             }
+            #[cfg(feature = "verbs")]
+            "verbs" => {
+                let opened = name.parse().and_then(|config| VerbsNic::open(&config));
+                opened.map(AnyNic::Verbs).map_err(|error| match error {
+                    via_verbs::OpenError::Name(_) => OpenError::Name(error.to_string()),
+                    error => OpenError::System(error.to_string()),
+                })
+            }
             other => {
                 let _ = name;
                 Err(OpenError::Provider(other.to_owned()))
@@ -210,7 +250,7 @@ impl AnyNic {
 
 impl AnyNic {
     /// Opens the NIC that a text names with its provider: `shm:NAME`, `udp:10.0.0.1:7000`, `eth:eth0`, `xdp:eth0`,
-    /// `agent:lan0`.
+    /// `agent:lan0`, `verbs:mlx5_0`.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -218,15 +258,16 @@ impl AnyNic {
         match place.split_once(':') {
             Some(("shm", name)) => AnyNic::open("shm", name),
             Some(("udp" | "eth" | "xdp" | "agent", _)) => AnyNic::open("eth", place),
+            Some(("verbs", name)) => AnyNic::open("verbs", name),
             _ => Err(OpenError::Name(format!(
                 "\"{place}\" is no place for a NIC: shm:NAME, udp:ADDRESS:PORT with an address of this host's, \
-                 eth:DEVICE, xdp:DEVICE, or agent:NAME"
+                 eth:DEVICE, xdp:DEVICE, agent:NAME, or verbs:DEVICE"
             ))),
         }
     }
 
     /// The host part of the addresses of the NIC that a text names to its peers: `shm:NAME`, `udp:10.0.0.1:7000`,
-    /// `mac:02:00:00:00:00:01`. It need not be open.
+    /// `mac:02:00:00:00:00:01`, `verbs:10.0.0.1:7473`. It need not be open.
     ///
     /// ```
     /// use sovia_nic::AnyNic;
@@ -250,13 +291,18 @@ impl AnyNic {
                 let host = station.map(|station| station.host().into());
                 host.map_err(|error| OpenError::Name(error.to_string()))
             }
+            #[cfg(feature = "verbs")]
+            Some(("verbs", name)) => match name.parse::<via_verbs::Config>() {
+                Ok(config) => Ok(VerbsNic::address_at(&config, &[]).host),
+                Err(error) => Err(OpenError::Name(error.to_string())),
+            },
             #[cfg(not(all(feature = "shm", feature = "eth")))]
             Some((provider @ ("shm" | "udp" | "mac"), _)) => {
                 Err(OpenError::Provider(provider.to_owned()))
             }
             _ => Err(OpenError::Name(format!(
-                "\"{place}\" is no place of another NIC: shm:NAME, udp:ADDRESS:PORT, or mac:XX:XX:XX:XX:XX:XX of its \
-                 Ethernet device"
+                "\"{place}\" is no place of another NIC: shm:NAME, udp:ADDRESS:PORT, mac:XX:XX:XX:XX:XX:XX of its \
+                 Ethernet device, or verbs:ADDRESS:PORT"
             ))),
         }
     }
