@@ -13,7 +13,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 # `sovia run` adds to a program's start.
 STATIC = $(if $(filter /%,$(shell cc -print-file-name=libc.a)),-C target-feature=+crt-static)
 
-.PHONY: build install install-rpc uninstall setup test checked strangers soak soak-mpi scale stall fuzz miri tsan check-builds check-glibc deny nics ci-extra demo bench baseline compare matrix faults papers papers-ftp clean
+.PHONY: build install install-rpc uninstall setup test checked lab strangers soak soak-mpi scale stall fuzz miri tsan check-builds check-glibc deny nics ci-extra demo bench baseline compare matrix faults papers papers-ftp clean
 
 # Calls of their own, so that a library gets the features that it asks for itself and none that
 # another crate of the workspace switches on.
@@ -118,6 +118,10 @@ checked: setup build
 # The differential suite between two processes that may not trace each other; for root.
 strangers: setup build
 	@scripts/test strangers
+
+# What needs a NIC with RDMA, in a QEMU guest that has one in software (docs/rdma.md). Skipped where there is no QEMU.
+lab: setup
+	@scripts/test lab
 
 # The tests that take long, counted in the same way.
 soak: setup build

@@ -27,12 +27,14 @@ use via_ofi::OfiNic;
 use via_shm::ShmNic;
 #[cfg(feature = "sim")]
 use via_sim::SimNic;
+#[cfg(feature = "verbs")]
+use via_verbs::VerbsNic;
 
 /// Why a NIC is not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// There is no such provider in this build.
-    #[error("{0}: no such provider; there is: {PROVIDERS}")]
+    #[error("{0}: no such provider; there is: {there}", there = providers())]
     Provider(String),
     /// The provider does not have such a name.
     #[error("{0}")]
@@ -43,17 +45,19 @@ pub enum OpenError {
 }
 
 /// The providers whose NICs have names.
-const PROVIDERS: &str = match (cfg!(feature = "shm"), cfg!(feature = "eth"), cfg!(feature = "ofi"))
-{
-    (true, true, true) => "shm, eth, ofi",
-    (true, true, false) => "shm, eth",
-    (true, false, true) => "shm, ofi",
-    (true, false, false) => "shm",
-    (false, true, true) => "eth, ofi",
-    (false, true, false) => "eth",
-    (false, false, true) => "ofi",
-    (false, false, false) => "none",
-};
+const PROVIDERS: &[(bool, &str)] = &[
+    (cfg!(feature = "shm"), "shm"),
+    (cfg!(feature = "eth"), "eth"),
+    (cfg!(feature = "ofi"), "ofi"),
+    (cfg!(feature = "verbs"), "verbs"),
+];
+
+/// Their names, or that there is none.
+fn providers() -> String {
+    let there: Vec<&str> =
+        PROVIDERS.iter().filter(|(is_there, _)| *is_there).map(|(_, name)| *name).collect();
+    if there.is_empty() { "none".to_owned() } else { there.join(", ") }
+}
 
 /// A NIC of any provider.
 ///
@@ -82,6 +86,9 @@ pub enum AnyNic {
     /// On a simulated network.
     #[cfg(feature = "sim")]
     Sim(SimNic),
+    /// On a NIC for RDMA.
+    #[cfg(feature = "verbs")]
+    Verbs(VerbsNic),
 }
 
 /// A VI of any provider.
@@ -99,6 +106,9 @@ pub enum AnyVi {
     /// On a simulated network.
     #[cfg(feature = "sim")]
     Sim(<SimNic as Nic>::Vi),
+    /// On a NIC for RDMA.
+    #[cfg(feature = "verbs")]
+    Verbs(<VerbsNic as Nic>::Vi),
 }
 
 /// A completion queue of any provider.
@@ -116,6 +126,9 @@ pub enum AnyCq {
     /// On a simulated network.
     #[cfg(feature = "sim")]
     Sim(<SimNic as Nic>::Cq),
+    /// On a NIC for RDMA.
+    #[cfg(feature = "verbs")]
+    Verbs(<VerbsNic as Nic>::Cq),
 }
 
 /// A request for a connection of any provider.
@@ -133,6 +146,9 @@ pub enum AnyConnection {
     /// On a simulated network.
     #[cfg(feature = "sim")]
     Sim(<SimNic as Nic>::Connection),
+    /// On a NIC for RDMA.
+    #[cfg(feature = "verbs")]
+    Verbs(<VerbsNic as Nic>::Connection),
 }
 
 /// `$body`, with `$own` for what the provider has, and with `$make!(AnyVi)` for the provider's variant of another
@@ -192,6 +208,19 @@ macro_rules! own {
                 }
                 $body
             }
+            #[cfg(feature = "verbs")]
+            $enum::Verbs($own) => {
+                #[allow(unused_macros)]
+                macro_rules! $make {
+                    ($kind:ident) => {
+                        $kind::Verbs
+                    };
+                    ($kind:ident, $it:pat) => {
+                        $kind::Verbs($it)
+                    };
+                }
+                $body
+            }
         }
     };
 }
@@ -211,7 +240,7 @@ macro_rules! pass_on {
 impl AnyNic {
     /// Opens the NIC of that name of a provider: of `shm`, any name; of `eth`, a place (`udp:10.0.0.1:7000`, `eth:eth0`), whose
     /// port all NICs there share that this process opens; of `ofi`, a provider of libfabric's, and where
-    /// (`tcp;ofi_rxm@10.0.0.1:7000`, `shm`).
+    /// (`tcp;ofi_rxm@10.0.0.1:7000`, `shm`); of `verbs`, a NIC for RDMA (`rxe0`, `10.0.0.1:7473`, `mlx5_0@10.0.0.1`).
     ///
     /// # Errors
     /// [`OpenError`].
@@ -241,6 +270,14 @@ impl AnyNic {
                 let opened = via_ofi::Config::new(place).open_shared();
                 opened.map(AnyNic::Ofi).map_err(|error| OpenError::System(error.to_string()))
             }
+            #[cfg(feature = "verbs")]
+            "verbs" => {
+                let opened = name.parse().and_then(|config| VerbsNic::open(&config));
+                opened.map(AnyNic::Verbs).map_err(|error| match error {
+                    via_verbs::OpenError::Name(_) => OpenError::Name(error.to_string()),
+                    error => OpenError::System(error.to_string()),
+                })
+            }
             other => {
                 let _ = name;
                 Err(OpenError::Provider(other.to_owned()))
@@ -251,7 +288,7 @@ impl AnyNic {
 
 impl AnyNic {
     /// Opens the NIC that a text names with its provider: `shm:NAME`, `udp:10.0.0.1:7000`, `eth:eth0`, `xdp:eth0`,
-    /// `agent:lan0`, `ofi:tcp;ofi_rxm@10.0.0.1`.
+    /// `agent:lan0`, `ofi:tcp;ofi_rxm@10.0.0.1`, `verbs:mlx5_0`.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -260,15 +297,16 @@ impl AnyNic {
             Some(("shm", name)) => AnyNic::open("shm", name),
             Some(("udp" | "eth" | "xdp" | "agent", _)) => AnyNic::open("eth", place),
             Some(("ofi", place)) => AnyNic::open("ofi", place),
+            Some(("verbs", name)) => AnyNic::open("verbs", name),
             _ => Err(OpenError::Name(format!(
                 "\"{place}\" is no place for a NIC: shm:NAME, udp:ADDRESS:PORT with an address of this host's, \
-                 eth:DEVICE, xdp:DEVICE, agent:NAME, or ofi:PROVIDER[@ADDRESS[:PORT]] on libfabric"
+                 eth:DEVICE, xdp:DEVICE, agent:NAME, ofi:PROVIDER[@ADDRESS[:PORT]] on libfabric, or verbs:DEVICE"
             ))),
         }
     }
 
     /// The host part of the addresses of the NIC that a text names to its peers: `shm:NAME`, `udp:10.0.0.1:7000`,
-    /// `mac:02:00:00:00:00:01`, `ofi:tcp;ofi_rxm@10.0.0.1:7000`. It need not be open.
+    /// `mac:02:00:00:00:00:01`, `ofi:tcp;ofi_rxm@10.0.0.1:7000`, `verbs:10.0.0.1:7473`. It need not be open.
     ///
     /// ```
     /// use sovia_nic::AnyNic;
@@ -303,13 +341,18 @@ impl AnyNic {
                     ))
                 })
             }
-            #[cfg(not(all(feature = "shm", feature = "eth", feature = "ofi")))]
-            Some((provider @ ("shm" | "udp" | "mac" | "ofi"), _)) => {
+            #[cfg(feature = "verbs")]
+            Some(("verbs", name)) => match name.parse::<via_verbs::Config>() {
+                Ok(config) => Ok(VerbsNic::address_at(&config, &[]).host),
+                Err(error) => Err(OpenError::Name(error.to_string())),
+            },
+            #[cfg(not(all(feature = "shm", feature = "eth", feature = "ofi", feature = "verbs")))]
+            Some((provider @ ("shm" | "udp" | "mac" | "ofi" | "verbs"), _)) => {
                 Err(OpenError::Provider(provider.to_owned()))
             }
             _ => Err(OpenError::Name(format!(
                 "\"{place}\" is no place of another NIC: shm:NAME, udp:ADDRESS:PORT, mac:XX:XX:XX:XX:XX:XX of its \
-                 Ethernet device, or ofi:PROVIDER@ADDRESS:PORT"
+                 Ethernet device, ofi:PROVIDER@ADDRESS:PORT, or verbs:ADDRESS:PORT"
             ))),
         }
     }

@@ -31,6 +31,8 @@ const SHELVES: &[&[&str]] = &[
         "sovia-fi-types",
         "sovia-ofi",
         "via-ofi",
+        "sovia-verbs",
+        "via-verbs",
     ],
     // A NIC of any of them.
     &["sovia-nic"],

@@ -1,0 +1,75 @@
+//! A place for one result that another thread brings.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// Locks, whatever became of a thread that had the lock: what these locks guard is sound at any time.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Sleeps until woken, or until then; false when that time has come.
+pub(crate) fn sleep<'a, T>(
+    condition: &Condvar,
+    guard: MutexGuard<'a, T>,
+    until: Option<Instant>,
+) -> (MutexGuard<'a, T>, bool) {
+    match until {
+        None => (condition.wait(guard).unwrap_or_else(PoisonError::into_inner), true),
+        Some(until) => {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return (guard, false);
+            }
+            let woken = condition.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner);
+            (woken.0, true)
+        }
+    }
+}
+
+/// A result, once.
+#[derive(Debug)]
+pub(crate) struct Slot<T>(Arc<(Mutex<Option<T>>, Condvar)>);
+
+impl<T> Clone for Slot<T> {
+    fn clone(&self) -> Self {
+        Slot(self.0.clone())
+    }
+}
+
+impl<T> Slot<T> {
+    pub(crate) fn new() -> Slot<T> {
+        Slot(Arc::new((Mutex::new(None), Condvar::new())))
+    }
+
+    /// Brings it; false if there is one already.
+    pub(crate) fn put(&self, result: T) -> bool {
+        let mut place = lock(&self.0.0);
+        if place.is_some() {
+            return false;
+        }
+        *place = Some(result);
+        self.0.1.notify_all();
+        true
+    }
+
+    /// Takes it, if it is there.
+    pub(crate) fn take(&self) -> Option<T> {
+        lock(&self.0.0).take()
+    }
+
+    /// Waits for it.
+    pub(crate) fn wait(&self, until: Option<Instant>) -> Option<T> {
+        let mut place = lock(&self.0.0);
+        loop {
+            if let Some(result) = place.take() {
+                return Some(result);
+            }
+            let woken;
+            (place, woken) = sleep(&self.0.1, place, until);
+            if !woken {
+                return place.take();
+            }
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! A VI, as a program has it.
+
+use crate::agent::Job;
+use crate::card::possible;
+use crate::config;
+use crate::core::ViShared;
+use crate::cq::SPIN;
+use crate::nic::Open;
+use crate::slot::{Slot, lock, sleep};
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+use std::sync::Arc;
+use std::time::Instant;
+use via::error::{Cause, ConnectError, CreateViError, PostError, SetViError, WaitError};
+use via::event::ViCallback;
+use via::state::{Event, IllegalTransition};
+use via::{
+    Bequest, Completion, DescriptorAddress, Done, NetAddress, Vi, ViAttributes, ViState,
+    WorkQueueKind,
+};
+
+/// A VI of a NIC for RDMA.
+#[derive(Debug)]
+pub struct VerbsVi {
+    pub(crate) shared: Arc<ViShared>,
+    /// Keeps the NIC's thread.
+    pub(crate) open: Arc<Open>,
+}
+
+/// An attempt to connect: its name, where its end is told, and when it is over.
+type Begun = (u64, Slot<Result<ViAttributes, ConnectError>>, Option<Instant>);
+
+impl VerbsVi {
+    fn done(&self, kind: WorkQueueKind) -> Done {
+        let core = &mut *lock(&self.shared.core);
+        if !core.queue(kind).work.has_done() {
+            core.looks = core.looks.wrapping_add(1);
+            self.shared.poll(core);
+        }
+        core.queue(kind).work.take()
+    }
+
+    fn wait(
+        &self,
+        kind: WorkQueueKind,
+        timeout: Option<Duration>,
+    ) -> Result<Completion, WaitError> {
+        let begin = Instant::now();
+        let until = timeout.map(|timeout| begin + timeout);
+        loop {
+            match self.done(kind) {
+                Done::Completion(completion) => return Ok(completion),
+                Done::Empty => return Err(WaitError::Empty),
+                Done::NotDone => {}
+            }
+            let now = Instant::now();
+            if until.is_some_and(|until| now >= until) {
+                return Err(WaitError::Timeout);
+            }
+            if now - begin > SPIN {
+                break;
+            }
+            core::hint::spin_loop();
+        }
+        let mut core = lock(&self.shared.core);
+        core.sleepers += 1;
+        let found = loop {
+            self.shared.arm(&mut core);
+            match core.queue(kind).work.take() {
+                Done::Completion(completion) => break Ok(completion),
+                Done::Empty => break Err(WaitError::Empty),
+                Done::NotDone => {}
+            }
+            let woken;
+            (core, woken) = sleep(&self.shared.news, core, until);
+            if !woken {
+                break Err(WaitError::Timeout);
+            }
+        };
+        core.sleepers -= 1;
+        found
+    }
+
+    /// Begins to connect; where the end is told.
+    fn begin(
+        &self,
+        local: &NetAddress,
+        remote: &NetAddress,
+        timeout: Option<Duration>,
+        is_peer: bool,
+    ) -> Result<Begun, ConnectError> {
+        possible(local)?;
+        possible(remote)?;
+        if timeout == Some(Duration::ZERO) {
+            return Err(ConnectError::InvalidParameter("a timeout of zero"));
+        }
+        let to = config::place(&remote.host)
+            .ok_or(ConnectError::NotReachable("not the address of a NIC for RDMA"))?;
+        let until = timeout.map(|timeout| Instant::now() + timeout);
+        let card = &self.shared.card;
+        let (name, slot) = (card.name(), Slot::new());
+        {
+            let mut core = lock(&self.shared.core);
+            core.state = core.state.after(Event::Request)?;
+            core.attempt = Some(name);
+            core.result = Some(slot.clone());
+        }
+        let (local, remote) = (local.clone(), remote.clone());
+        card.job(Job::Connect { vi: self.shared.clone(), name, local, remote, to, until, is_peer });
+        Ok((name, slot, until))
+    }
+
+    /// The attempt is over, if it still is one, and has failed.
+    fn give_up(&self, name: u64) -> bool {
+        let mut core = lock(&self.shared.core);
+        let is_it = core.attempt == Some(name);
+        if is_it {
+            self.shared.unmade(&mut core);
+            self.shared.card.job(Job::Forget { name });
+        }
+        is_it
+    }
+}
+
+impl Vi for VerbsVi {
+    fn attributes(&self) -> ViAttributes {
+        lock(&self.shared.core).attributes
+    }
+
+    fn set_attributes(&self, attributes: ViAttributes) -> Result<(), SetViError> {
+        let card = &self.shared.card;
+        let mut core = lock(&self.shared.core);
+        if core.state != ViState::Idle {
+            return Err(SetViError::State(core.state));
+        }
+        card.check(&attributes)?;
+        let ptag = card.table.hold_ptag(attributes.ptag).map_err(|_| CreateViError::UnknownPtag)?;
+        card.table.release_ptag(core.ptag);
+        core.ptag = ptag;
+        core.attributes = ViAttributes { ptag: Some(ptag), ..attributes };
+        Ok(())
+    }
+
+    fn context(&self) -> u64 {
+        self.shared.context
+    }
+
+    fn state(&self) -> ViState {
+        let mut core = lock(&self.shared.core);
+        self.shared.poll(&mut core);
+        core.state
+    }
+
+    fn cause(&self) -> Option<Cause> {
+        let mut core = lock(&self.shared.core);
+        self.shared.poll(&mut core);
+        core.cause
+    }
+
+    fn queues_empty(&self) -> (bool, bool) {
+        let core = lock(&self.shared.core);
+        (core.send.work.is_empty(), core.recv.work.is_empty())
+    }
+
+    fn connect_request(
+        &self,
+        local: &NetAddress,
+        remote: &NetAddress,
+        timeout: Option<Duration>,
+    ) -> Result<ViAttributes, ConnectError> {
+        let (name, slot, until) = self.begin(local, remote, timeout, false)?;
+        if let Some(result) = slot.wait(until) {
+            return result;
+        }
+        if self.give_up(name) {
+            return Err(ConnectError::Timeout);
+        }
+        slot.take().unwrap_or(Err(ConnectError::Timeout))
+    }
+
+    fn connect_peer_request(
+        &self,
+        local: &NetAddress,
+        remote: &NetAddress,
+        timeout: Option<Duration>,
+    ) -> Result<(), ConnectError> {
+        self.shared.card.own(local)?;
+        self.begin(local, remote, timeout, true).map(drop)
+    }
+
+    fn connect_peer_done(&self) -> Option<Result<ViAttributes, ConnectError>> {
+        let mut core = lock(&self.shared.core);
+        let Some(slot) = &core.result else {
+            let error = IllegalTransition { state: core.state, event: Event::Accepted };
+            return Some(Err(ConnectError::State(error)));
+        };
+        let result = slot.take()?;
+        core.result = None;
+        Some(result)
+    }
+
+    fn connect_peer_wait(&self) -> Result<ViAttributes, ConnectError> {
+        let (slot, state) = {
+            let core = lock(&self.shared.core);
+            (core.result.clone(), core.state)
+        };
+        let error = ConnectError::State(IllegalTransition { state, event: Event::Accepted });
+        let Some(slot) = slot else { return Err(error) };
+        let result = slot.wait(None).unwrap_or(Err(error));
+        lock(&self.shared.core).result = None;
+        result
+    }
+
+    fn disconnect(&self) {
+        let shared = &self.shared;
+        let mut core = lock(&shared.core);
+        if let Some(name) = core.attempt {
+            let error = IllegalTransition { state: ViState::Idle, event: Event::Accepted };
+            shared.unmade(&mut core);
+            shared.card.job(Job::Forget { name });
+            if let Some(slot) = &core.result {
+                slot.put(Err(ConnectError::State(error)));
+            }
+        }
+        // The far side receives what has been sent: the device has it, and ends it in its own time.
+        core.sleepers += 1;
+        while core.state == ViState::Connected {
+            shared.arm(&mut core);
+            if core.state != ViState::Connected || core.send.work.outstanding() == 0 {
+                break;
+            }
+            (core, _) = sleep(&shared.news, core, None);
+        }
+        core.sleepers -= 1;
+        shared.end(&mut core);
+    }
+
+    fn destroy(self) -> Result<(), (Self, IllegalTransition)> {
+        let state = self.state();
+        match state.after(Event::Destroy) {
+            Ok(_) => Ok(()),
+            Err(error) => Err((self, error)),
+        }
+    }
+
+    fn post_send(&self, descriptor: DescriptorAddress) -> Result<(), PostError> {
+        self.shared.post(WorkQueueKind::Send, descriptor)
+    }
+
+    fn post_recv(&self, descriptor: DescriptorAddress) -> Result<(), PostError> {
+        self.shared.post(WorkQueueKind::Recv, descriptor)
+    }
+
+    fn send_done(&self) -> Done {
+        self.done(WorkQueueKind::Send)
+    }
+
+    fn recv_done(&self) -> Done {
+        self.done(WorkQueueKind::Recv)
+    }
+
+    fn send_wait(&self, timeout: Option<Duration>) -> Result<Completion, WaitError> {
+        self.wait(WorkQueueKind::Send, timeout)
+    }
+
+    fn recv_wait(&self, timeout: Option<Duration>) -> Result<Completion, WaitError> {
+        self.wait(WorkQueueKind::Recv, timeout)
+    }
+
+    fn send_notify(&self, callback: ViCallback) {
+        self.notify(WorkQueueKind::Send, callback);
+    }
+
+    fn recv_notify(&self, callback: ViCallback) {
+        self.notify(WorkQueueKind::Recv, callback);
+    }
+
+    fn push_sends(&self) -> bool {
+        let mut core = lock(&self.shared.core);
+        self.shared.poll(&mut core);
+        core.send.work.outstanding() > 0
+    }
+
+    fn bequest(&self) -> Option<Box<dyn Bequest>> {
+        None
+    }
+}
+
+impl VerbsVi {
+    fn notify(&self, kind: WorkQueueKind, callback: ViCallback) {
+        let core = &mut *lock(&self.shared.core);
+        core.queue(kind).notify.push_back(callback);
+        self.shared.hand_out(core, kind);
+        self.shared.arm(core);
+    }
+}
+
+impl Drop for VerbsVi {
+    fn drop(&mut self) {
+        self.disconnect();
+        let card = &self.shared.card;
+        lock(&card.vis).remove(&self.shared.token);
+        let core = &mut *lock(&self.shared.core);
+        card.table.release_ptag(core.ptag);
+        for kind in [WorkQueueKind::Send, WorkQueueKind::Recv] {
+            let queue = core.queue(kind);
+            if let Some(cq) = queue.cq.take() {
+                cq.attached.fetch_sub(1, Ordering::Relaxed);
+            }
+            let callbacks = core::mem::take(&mut queue.notify);
+            if !callbacks.is_empty() {
+                card.dispatcher.run(Box::new(move || drop(callbacks)));
+            }
+        }
+        card.vi_count.fetch_sub(1, Ordering::Relaxed);
+        let _ = &self.open;
+    }
+}
