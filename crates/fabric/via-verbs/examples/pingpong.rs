@@ -35,7 +35,7 @@ impl End {
     }
 
     fn receive(&self, i: usize, bytes: usize) {
-        self.vi.post_recv(self.descriptor(i, bytes)).expect("posted");
+        self.vi.post_recv(self.descriptor(i % (WINDOW / 2), bytes)).expect("posted");
     }
 
     fn send(&self, i: usize, bytes: usize) {
@@ -74,8 +74,8 @@ fn main() {
         request.accept(&server.vi).expect("accepted");
         for i in 0..count {
             server.taken(Vi::recv_done);
-            server.receive(i, PLACE);
             server.send(WINDOW / 2 + i % (WINDOW / 2), bytes);
+            server.receive(i, PLACE);
             server.taken(Vi::send_done);
         }
         for i in 0..count {
@@ -107,13 +107,21 @@ fn main() {
         times[count / 2].as_secs_f64() * 5e5
     );
     let begin = Instant::now();
-    let mut acked = 0;
-    for i in 0..count {
-        client.send(WINDOW / 2 + i % 32, PLACE);
-        client.taken(Vi::send_done);
-        if i % 16 == 15 && i - acked >= 32 {
-            client.taken(Vi::recv_done);
-            client.receive(i, PLACE);
+    let (mut sent, mut done, mut acked) = (0, 0, 0);
+    while done < count {
+        // As many as have a receive, and a descriptor.
+        if sent < count && sent - done < 32 && sent - acked < 48 {
+            client.send(WINDOW / 2 + sent % 32, PLACE);
+            sent += 1;
+            continue;
+        }
+        if let Done::Completion(completion) = client.vi.send_done() {
+            completion.result().expect("sent");
+            done += 1;
+        }
+        if let Done::Completion(completion) = client.vi.recv_done() {
+            completion.result().expect("received");
+            client.receive(acked / 16, PLACE);
             acked += 16;
         }
     }
