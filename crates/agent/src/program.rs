@@ -242,7 +242,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
 
-    /// A connection whose kernel holds bytes that its peer never reads: who closes it last waits for an hour.
+    /// A connection whose kernel holds bytes that its peer never reads: the last process that closes it waits for an hour.
     fn lingering() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

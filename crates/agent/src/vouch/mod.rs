@@ -107,7 +107,7 @@ fn listen(path: &Path) -> Result<Fd, Error> {
         Err(error) => return Err(refused(error)),
     }
     let listener = Listener::bind_file(bytes).map_err(refused)?;
-    // Whoever can reach the folder may come.
+    // Any process that can reach the folder may connect.
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666)).map_err(failed)?;
     Ok(listener.into())
 }

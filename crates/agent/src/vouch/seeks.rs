@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 /// What the programs of a user may seek at a time, and all programs. What they seek beyond that is not heard: it stays on TCP.
 const OF_ONE_USER: usize = 16 << 10;
 const OF_ALL: usize = 96 << 10;
-/// Others that are looked at for one that is sought: anybody who knows the addresses may say that they are its own.
+/// Others that are looked at for one that is sought: any process that knows the addresses may say that they are its own.
 const CANDIDATES: usize = 8;
 
 /// A program that has come, as the agent counts them.

@@ -1,6 +1,6 @@
 //! The part of the agent with privileges: whether two programs have the two ends of one connection.
 //!
-//! It is a process of its own that hears nobody but the other part, which programs speak to. What it needs: `CAP_SYS_ADMIN` to
+//! It is a process of its own that hears nothing but the other part, which programs speak to. What it needs: `CAP_SYS_ADMIN` to
 //! enter a network namespace, `CAP_NET_ADMIN` to learn which one a program's socket is of, and, once at the start, for the
 //! program that reads sequence numbers, `CAP_BPF`, which `CAP_SYS_ADMIN` includes.
 //!

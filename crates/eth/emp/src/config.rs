@@ -5,7 +5,7 @@ use sovia_link::stream::Timing;
 use sovia_port::Place;
 use sovia_port::impair::Faults;
 
-/// Who does the NIC's work.
+/// Which thread does the NIC's work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// A thread of its own, all of it, on that processor alone if one is named.
@@ -24,7 +24,7 @@ pub struct Config {
     pub place: Place,
     /// What peers have to know in order to be answered.
     pub key: u64,
-    /// Who does the NIC's work.
+    /// Which thread does the NIC's work.
     pub mode: Mode,
     /// How long the NIC's thread, or a call that waits, looks before it sleeps.
     pub spin: Duration,

@@ -31,7 +31,7 @@ pub(crate) fn start(shared: Arc<Shared>) -> std::io::Result<JoinHandle<()>> {
         }
         let mut nic = shared.nic();
         nic.close(&shared.array);
-        // Whoever waits is told.
+        // Threads that wait are told.
         shared.tell(1);
     })
 }

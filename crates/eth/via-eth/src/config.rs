@@ -17,7 +17,7 @@ pub struct Config {
     pub place: Place,
     /// Packets of one direction of a connection that may be on their way.
     pub window: u32,
-    /// What else limits them: [`Control::Bbr`], unless nobody else uses the link.
+    /// What else limits them: [`Control::Bbr`], unless no other traffic uses the link.
     pub control: Control,
     /// How long an acknowledgement is awaited before packets are sent again, and for how long in all.
     pub timing: Timing,

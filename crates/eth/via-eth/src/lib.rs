@@ -13,7 +13,7 @@
 //!
 //! # Strangers
 //!
-//! Whoever can send to the port can send frames. The engine takes those only that come from the address of a connection's other
+//! Any station that can send to the port can send frames. The engine takes those only that come from the address of a connection's other
 //! end and name both ends, whose names are random numbers of 64 bits; the others are dropped and counted ([`counters`]).
 //! Frames are neither encrypted nor signed: who can read what travels can forge it.
 //!

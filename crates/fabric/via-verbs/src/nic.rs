@@ -78,7 +78,7 @@ impl VerbsNic {
         let events = Events::new()?;
         let id = Id::new(&events, Space::Connections, Agent::LISTENER)?;
         if let Err(error) = id.bind(config.at) {
-            // Another program has the port that nobody asked for.
+            // Another program has the default port, which the caller did not ask for.
             if config.is_port_given || error.errno() != Some(Agent::IN_USE) {
                 return Err(error.into());
             }

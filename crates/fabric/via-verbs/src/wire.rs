@@ -360,7 +360,7 @@ mod tests {
         }
     }
 
-    /// The manager fills private data up with zeros, and anybody may send anything.
+    /// The manager fills private data up with zeros, and any host may send anything.
     #[test]
     fn zeros_behind_do_not_matter_and_nonsense_is_refused() {
         let mut bytes = hello().bytes();

@@ -8,7 +8,7 @@ use sovia_sys::interface::Interfaces;
 
 /// The place of the station: as [`Place`] reads it, or `off` for none.
 const PLACE: &str = "FI_SOVIA_PLACE";
-/// Who does the NIC's work: `calls`, `thread`, `thread:PROCESSOR`, or `auto`.
+/// What does the NIC's work: `calls`, `thread`, `thread:PROCESSOR`, or `auto`.
 const PROGRESS: &str = "FI_SOVIA_PROGRESS";
 /// How often a peer that does not answer is asked before it is given up.
 const TRIES: &str = "FI_SOVIA_TRIES";

@@ -105,7 +105,7 @@ impl Held {
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: whoever holds the room may read it, `len` is no longer than it, and nothing writes there meanwhile.
+        // SAFETY: the holder of the room may read it, `len` is no longer than it, and nothing writes there meanwhile.
         unsafe { core::slice::from_raw_parts(self.rooms.at(&self.room), self.len) }
     }
 

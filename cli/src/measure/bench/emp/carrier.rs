@@ -117,7 +117,7 @@ impl Open {
     pub(super) fn accept(self) -> anyhow::Result<Carrier> {
         match self {
             Self::Tcp(listener, polls) => Carrier::over(listener.accept()?.0, polls),
-            // Whoever sends first becomes peer 0.
+            // The peer that sends first becomes peer 0.
             Self::Emp(station) => Ok(Carrier::on(station, 0)),
         }
     }

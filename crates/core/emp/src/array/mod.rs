@@ -38,7 +38,7 @@ const CANCEL: u16 = 1 << 15;
 
 /// A descriptor: 20 bytes.
 ///
-/// The first word has who owns it (or what has come of it), what it is, and the next of its chain; then, of a message's first
+/// The first word has its owner (or what has come of it), what it is, and the next of its chain; then, of a message's first
 /// one: node (16 bits) and number of pieces (16), tag, a piece. The others of a chain have two pieces.
 #[derive(Debug)]
 pub(crate) struct Descriptor([AtomicU32; 5]);
@@ -112,7 +112,7 @@ impl Array {
         &self.descriptors[usize::from(index)].0[word]
     }
 
-    /// Reads a word that whoever owns the descriptor may change: the caller owns it.
+    /// Reads a word that the descriptor's owner may change: the caller owns it.
     fn get(&self, index: u16, word: usize) -> u32 {
         // SYNC: the first word's store and load order the others.
         self.word(index, word).load(Ordering::Relaxed)

@@ -150,7 +150,7 @@ impl Array {
 
     /// Whether the station knows a node of that number, or it means any.
     pub(crate) fn is_node(&self, node: Node) -> bool {
-        // SYNC: whoever adds a node is the NIC's owner.
+        // SYNC: the thread that adds a node is the NIC's owner.
         node == ANY_NODE || u32::from(node) < self.nodes.load(Ordering::Relaxed)
     }
 }

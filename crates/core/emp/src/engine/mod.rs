@@ -295,7 +295,7 @@ impl<A: Copy + PartialEq> Engine<A> {
         None
     }
 
-    /// A number by chance, of which nothing depends but who is first.
+    /// A random number, on which nothing depends but which of two ends goes first.
     fn chance(&mut self) -> u32 {
         // xorshift64*
         self.chance ^= self.chance >> 12;

@@ -341,7 +341,7 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// Whether there is a connection between these two ends. Else nobody is answered: a probe may have overtaken what tells of it.
+    /// Whether there is a connection between these two ends. Else there is no answer: a probe may have overtaken what tells of it.
     fn is_between(&mut self, from: M::Node, id: EndId, peer: EndId) -> bool {
         let is = self.conns.get(&id).is_some_and(|it| it.peer_node == from && it.peer == peer);
         self.counters.strangers += u64::from(!is);

@@ -1,7 +1,7 @@
 //! The memory that `AF_XDP` sockets share with this process: chunks for frames, and rings in which their addresses go to and
 //! fro.
 //!
-//! A chunk is the kernel's or this process's at any time. Here that is a type: whoever has a [`Chunk`] may read or write its
+//! A chunk is the kernel's or this process's at any time. Here that is a type: code that has a [`Chunk`] may read or write its
 //! bytes, and putting it in a ring takes it away. A ring has one producer and one consumer, each with a counter of its own
 //! that the other one reads: entries are written before the counter that hands them over is stored (release), and read after it has
 //! been loaded (acquire).
