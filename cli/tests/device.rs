@@ -71,7 +71,7 @@ fn owner_is_told_what_has_become_of_frames() {
         signal(&child, "-USR1");
         let [of_port, of_program] = told();
         if of_port.contains(" 1 received") && of_program.contains(" 1 malformed") {
-            assert!(of_port.ends_with(" 1 of or for nobody"), "{of_port}");
+            assert!(of_port.ends_with(" 1 without a known sender or receiver"), "{of_port}");
             break;
         }
         std::thread::yield_now();
