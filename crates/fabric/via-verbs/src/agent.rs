@@ -135,8 +135,8 @@ impl Agent {
             while let Some(event) = self.card.events.take() {
                 self.event(event);
             }
-            while let Some(token) = self.card.channel.news() {
-                if let Some(vi) = self.card.vi(token)
+            while let Some(name) = self.card.channel.news() {
+                if let Some(vi) = self.card.vi(name)
                     && vi.stirred()
                 {
                     self.watch(&vi);
@@ -295,10 +295,16 @@ impl Agent {
     }
 
     /// A queue pair for a VI, which has its receives.
-    fn link(&self, vi: &ViShared, id: &Id, name: u64, peer: SocketAddr) -> Result<Link, Error> {
+    fn link(
+        &self,
+        vi: &Arc<ViShared>,
+        id: &Id,
+        name: u64,
+        peer: SocketAddr,
+    ) -> Result<Link, Error> {
         let config = &self.card.config;
         let ptag = lock(&vi.core).ptag;
-        let cq = Cq::new(&self.card.channel, config.depth * 2 + 2, vi.token)?;
+        let cq = Cq::new(&self.card.channel, config.depth * 2 + 2, vi.name)?;
         let size = Size {
             sends: config.depth,
             receives: config.depth,
@@ -307,7 +313,7 @@ impl Agent {
         };
         let pair = Pair::new(&self.card.domain(ptag)?, &cq, size)?;
         pair.start(id)?;
-        Ok(Link::new(pair, name, peer))
+        Ok(Link::new(pair, name, peer, self.card.token(vi)))
     }
 
     fn requests(
@@ -335,19 +341,19 @@ impl Agent {
                 if core.attempt != Some(name) {
                     return;
                 }
-                let number = match link {
+                let (number, token) = match link {
                     Ok(link) => {
-                        let number = link.pair.number();
+                        let names = (link.pair.number(), link.own.number());
                         core.link = Some(link);
                         vi.feed_receives(core);
-                        number
+                        names
                     }
                     Err(error) => return refused(&vi, core, system(&error)),
                 };
                 let hello = Hello {
                     is_peer: attempt.is_peer,
                     attributes: ViAttributes { ptag: None, ..core.attributes },
-                    token: vi.token,
+                    token,
                     port: self.card.at.port(),
                     from: attempt.local.discriminator.clone(),
                     to: attempt.remote.discriminator.clone(),
@@ -446,14 +452,14 @@ impl Agent {
         let answer = match Question::parse(said) {
             None => Answer::Denied,
             Some(Question::Key { token, handle, address, length, write, immediate }) => {
-                let vi = self.card.vi(token);
-                let asked =
-                    |vi: Arc<ViShared>| vi.asked(handle, (address, length), write, immediate);
+                let vi = self.card.connected(token);
+                let range = (address, length);
+                let asked = |vi: Arc<ViShared>| vi.asked(token, handle, range, write, immediate);
                 vi.map_or(Answer::Heard, asked)
             }
             Some(Question::Close { token, closing, received }) => {
-                if let Some(vi) = self.card.vi(token) {
-                    vi.told(closing, received);
+                if let Some(vi) = self.card.connected(token) {
+                    vi.told(token, closing, received);
                 }
                 Answer::Heard
             }
@@ -578,11 +584,11 @@ impl Agent {
             link.token = hello.token;
             core.link = Some(link);
             vi.feed_receives(core);
+            let Some(link) = &core.link else { return Ok(()) };
             let welcome = Welcome {
                 attributes: ViAttributes { ptag: None, ..core.attributes },
-                token: vi.token,
+                token: link.own.number(),
             };
-            let Some(link) = &core.link else { return Ok(()) };
             link.pair.connect(&id, rights(&core.attributes))?;
             id.accept(&welcome.bytes(), self.card.offers.reads, link.pair.number())
         });
