@@ -77,12 +77,17 @@ enum Role {
 enum Errand {
     /// A VI that waits for a key, on that connection.
     Key(u64, u64),
-    /// The end of that connection.
-    Close(u64),
+    /// The end of that connection, told to the NIC there; so often it has been told without an answer.
+    Close(u64, SocketAddr, u32),
 }
 
 /// Between two attempts to meet a peer that is not there yet.
 const AGAIN: Duration = Duration::from_millis(10);
+
+/// Between two attempts to tell that a connection has ended, and how many there are: a link may be back by then.
+const TELL_AGAIN: Duration = Duration::from_secs(1);
+/// See there.
+const TELLINGS: u32 = 60;
 
 /// Between two looks whether programs poll.
 const WHILE: Duration = Duration::from_millis(4);
@@ -94,6 +99,8 @@ pub(crate) struct Agent {
     roles: HashMap<u64, (Option<Id>, Role)>,
     /// Peers' attempts that wait to be asked, or to ask again then.
     peers: HashMap<u64, (Attempt, Option<Instant>)>,
+    /// Ends of connections that are to be told again, and when.
+    untold: Vec<(Instant, Question, Errand)>,
     /// VIs that their program polls, as far as is known.
     polled: Vec<Weak<ViShared>>,
     look_at: Instant,
@@ -115,6 +122,7 @@ impl Agent {
             _questions: questions,
             roles,
             peers,
+            untold: Vec::new(),
             polled: Vec::new(),
             look_at: Instant::now(),
             is_ending: false,
@@ -197,7 +205,7 @@ impl Agent {
                     *role = Role::Ends;
                 }
                 match tell {
-                    Some((to, question)) => self.ask(to, question, Errand::Close(name)),
+                    Some((to, question)) => self.ask(to, question, Errand::Close(name, to, 0)),
                     None => self.close(name),
                 }
             }
@@ -242,7 +250,13 @@ impl Agent {
 
     fn answered(&mut self, question: Question, errand: Errand, answer: Option<Answer>) {
         match (errand, question) {
-            (Errand::Close(name), _) => self.close(name),
+            (Errand::Close(name, to, told), _)
+                if answer.is_none() && told < TELLINGS && self.roles.contains_key(&name) =>
+            {
+                let errand = Errand::Close(name, to, told + 1);
+                self.untold.push((Instant::now() + TELL_AGAIN, question, errand));
+            }
+            (Errand::Close(name, ..), _) => self.close(name),
             (Errand::Key(vi, name), Question::Key { handle, write, .. }) => {
                 let Some(vi) = self.card.vi(vi) else { return };
                 match answer {
@@ -657,6 +671,14 @@ impl Agent {
             self.polled.retain(|vi| vi.upgrade().is_some_and(|vi| vi.is_polled()));
             self.look_at = now + WHILE;
         }
+        let (tell, later): (Vec<_>, Vec<_>) =
+            core::mem::take(&mut self.untold).into_iter().partition(|(at, ..)| *at <= now);
+        self.untold = later;
+        for (_, question, errand) in tell {
+            if let Errand::Close(_, to, _) = errand {
+                self.ask(to, question, errand);
+            }
+        }
         let due = |until: Option<Instant>| until.is_some_and(|until| until <= now);
         let over =
             self.peers.iter().filter(|(_, (attempt, _))| due(attempt.until)).map(|(name, _)| *name);
@@ -685,7 +707,8 @@ impl Agent {
             _ => None,
         });
         let look = (!self.polled.is_empty()).then_some(self.look_at);
-        peers.chain(asking).flatten().chain(look).min()
+        let untold = self.untold.iter().map(|(at, ..)| *at);
+        peers.chain(asking).flatten().chain(look).chain(untold).min()
     }
 }
 

@@ -543,8 +543,13 @@ impl ViShared {
                 let status = Status::LENGTH_ERROR;
                 (status, Cause::Descriptor(status), Closing::Broke)
             }
-            _ => {
+            value::IBV_WC_LOC_PROT_ERR | value::IBV_WC_LOC_ACCESS_ERR => {
                 let status = Status::PROTECTION_ERROR;
+                (status, Cause::Descriptor(status), Closing::Broke)
+            }
+            // The device cannot send: its link is down, above all.
+            _ => {
+                let status = Status::TRANSPORT_ERROR;
                 (status, Cause::Descriptor(status), Closing::Broke)
             }
         };
