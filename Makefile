@@ -13,7 +13,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 # `sovia run` adds to a program's start.
 STATIC = $(if $(filter /%,$(shell cc -print-file-name=libc.a)),-C target-feature=+crt-static)
 
-.PHONY: build install install-rpc uninstall setup test checked lab strangers soak soak-mpi scale stall fuzz miri tsan check-builds check-glibc deny nics ci-extra demo bench baseline compare matrix faults papers papers-ftp clean
+.PHONY: build install install-rpc uninstall setup test checked lab lab-short strangers soak soak-mpi scale stall fuzz miri tsan check-builds check-glibc deny nics ci-extra demo bench baseline compare matrix faults papers papers-ftp clean
 
 # Calls of their own, so that a library gets the features that it asks for itself and none that
 # another crate of the workspace switches on.
@@ -123,6 +123,10 @@ strangers: setup build
 lab: setup
 	@scripts/test lab
 
+# The part of it that takes a minute or two: other projects' programs, and the cases that connect VIs.
+lab-short: setup
+	@scripts/test lab-short
+
 # The tests that take long, counted in the same way.
 soak: setup build
 	@scripts/test soak
@@ -167,12 +171,12 @@ check-glibc: build
 deny:
 	scripts/deny
 
-# What is too long for every change, and asks the same each time.
 # The scenarios between two NICs in software, over a way that loses frames.
 nics: setup build
 	scripts/test nics
 
-ci-extra: checked nics
+# What is too long for every change, and asks the same each time.
+ci-extra: checked nics lab-short
 	scripts/fuzz -n 20000
 
 demo: setup build

@@ -77,12 +77,17 @@ enum Role {
 enum Errand {
     /// A VI that waits for a key, on that connection.
     Key(u64, u64),
-    /// The end of that connection.
-    Close(u64),
+    /// The end of that connection, told to the NIC there; so often it has been told without an answer.
+    Close(u64, SocketAddr, u32),
 }
 
 /// Between two attempts to meet a peer that is not there yet.
 const AGAIN: Duration = Duration::from_millis(10);
+
+/// Between two attempts to tell that a connection has ended, and how many there are: a link may be back by then.
+const TELL_AGAIN: Duration = Duration::from_secs(1);
+/// See there.
+const TELLINGS: u32 = 60;
 
 /// Between two looks whether programs poll.
 const WHILE: Duration = Duration::from_millis(4);
@@ -94,6 +99,8 @@ pub(crate) struct Agent {
     roles: HashMap<u64, (Option<Id>, Role)>,
     /// Peers' attempts that wait to be asked, or to ask again then.
     peers: HashMap<u64, (Attempt, Option<Instant>)>,
+    /// Ends of connections that are to be told again, and when.
+    untold: Vec<(Instant, Question, Errand)>,
     /// VIs that their program polls, as far as is known.
     polled: Vec<Weak<ViShared>>,
     look_at: Instant,
@@ -115,6 +122,7 @@ impl Agent {
             _questions: questions,
             roles,
             peers,
+            untold: Vec::new(),
             polled: Vec::new(),
             look_at: Instant::now(),
             is_ending: false,
@@ -135,8 +143,8 @@ impl Agent {
             while let Some(event) = self.card.events.take() {
                 self.event(event);
             }
-            while let Some(token) = self.card.channel.news() {
-                if let Some(vi) = self.card.vi(token)
+            while let Some(name) = self.card.channel.news() {
+                if let Some(vi) = self.card.vi(name)
                     && vi.stirred()
                 {
                     self.watch(&vi);
@@ -197,7 +205,7 @@ impl Agent {
                     *role = Role::Ends;
                 }
                 match tell {
-                    Some((to, question)) => self.ask(to, question, Errand::Close(name)),
+                    Some((to, question)) => self.ask(to, question, Errand::Close(name, to, 0)),
                     None => self.close(name),
                 }
             }
@@ -242,7 +250,13 @@ impl Agent {
 
     fn answered(&mut self, question: Question, errand: Errand, answer: Option<Answer>) {
         match (errand, question) {
-            (Errand::Close(name), _) => self.close(name),
+            (Errand::Close(name, to, told), _)
+                if answer.is_none() && told < TELLINGS && self.roles.contains_key(&name) =>
+            {
+                let errand = Errand::Close(name, to, told + 1);
+                self.untold.push((Instant::now() + TELL_AGAIN, question, errand));
+            }
+            (Errand::Close(name, ..), _) => self.close(name),
             (Errand::Key(vi, name), Question::Key { handle, write, .. }) => {
                 let Some(vi) = self.card.vi(vi) else { return };
                 match answer {
@@ -295,10 +309,16 @@ impl Agent {
     }
 
     /// A queue pair for a VI, which has its receives.
-    fn link(&self, vi: &ViShared, id: &Id, name: u64, peer: SocketAddr) -> Result<Link, Error> {
+    fn link(
+        &self,
+        vi: &Arc<ViShared>,
+        id: &Id,
+        name: u64,
+        peer: SocketAddr,
+    ) -> Result<Link, Error> {
         let config = &self.card.config;
         let ptag = lock(&vi.core).ptag;
-        let cq = Cq::new(&self.card.channel, config.depth * 2 + 2, vi.token)?;
+        let cq = Cq::new(&self.card.channel, config.depth * 2 + 2, vi.name)?;
         let size = Size {
             sends: config.depth,
             receives: config.depth,
@@ -307,7 +327,7 @@ impl Agent {
         };
         let pair = Pair::new(&self.card.domain(ptag)?, &cq, size)?;
         pair.start(id)?;
-        Ok(Link::new(pair, name, peer))
+        Ok(Link::new(pair, name, peer, self.card.token(vi)))
     }
 
     fn requests(
@@ -335,19 +355,19 @@ impl Agent {
                 if core.attempt != Some(name) {
                     return;
                 }
-                let number = match link {
+                let (number, token) = match link {
                     Ok(link) => {
-                        let number = link.pair.number();
+                        let names = (link.pair.number(), link.own.number());
                         core.link = Some(link);
                         vi.feed_receives(core);
-                        number
+                        names
                     }
                     Err(error) => return refused(&vi, core, system(&error)),
                 };
                 let hello = Hello {
                     is_peer: attempt.is_peer,
                     attributes: ViAttributes { ptag: None, ..core.attributes },
-                    token: vi.token,
+                    token,
                     port: self.card.at.port(),
                     from: attempt.local.discriminator.clone(),
                     to: attempt.remote.discriminator.clone(),
@@ -446,14 +466,14 @@ impl Agent {
         let answer = match Question::parse(said) {
             None => Answer::Denied,
             Some(Question::Key { token, handle, address, length, write, immediate }) => {
-                let vi = self.card.vi(token);
-                let asked =
-                    |vi: Arc<ViShared>| vi.asked(handle, (address, length), write, immediate);
+                let vi = self.card.connected(token);
+                let range = (address, length);
+                let asked = |vi: Arc<ViShared>| vi.asked(token, handle, range, write, immediate);
                 vi.map_or(Answer::Heard, asked)
             }
             Some(Question::Close { token, closing, received }) => {
-                if let Some(vi) = self.card.vi(token) {
-                    vi.told(closing, received);
+                if let Some(vi) = self.card.connected(token) {
+                    vi.told(token, closing, received);
                 }
                 Answer::Heard
             }
@@ -578,11 +598,11 @@ impl Agent {
             link.token = hello.token;
             core.link = Some(link);
             vi.feed_receives(core);
+            let Some(link) = &core.link else { return Ok(()) };
             let welcome = Welcome {
                 attributes: ViAttributes { ptag: None, ..core.attributes },
-                token: vi.token,
+                token: link.own.number(),
             };
-            let Some(link) = &core.link else { return Ok(()) };
             link.pair.connect(&id, rights(&core.attributes))?;
             id.accept(&welcome.bytes(), self.card.offers.reads, link.pair.number())
         });
@@ -651,6 +671,14 @@ impl Agent {
             self.polled.retain(|vi| vi.upgrade().is_some_and(|vi| vi.is_polled()));
             self.look_at = now + WHILE;
         }
+        let (tell, later): (Vec<_>, Vec<_>) =
+            core::mem::take(&mut self.untold).into_iter().partition(|(at, ..)| *at <= now);
+        self.untold = later;
+        for (_, question, errand) in tell {
+            if let Errand::Close(_, to, _) = errand {
+                self.ask(to, question, errand);
+            }
+        }
         let due = |until: Option<Instant>| until.is_some_and(|until| until <= now);
         let over =
             self.peers.iter().filter(|(_, (attempt, _))| due(attempt.until)).map(|(name, _)| *name);
@@ -679,7 +707,8 @@ impl Agent {
             _ => None,
         });
         let look = (!self.polled.is_empty()).then_some(self.look_at);
-        peers.chain(asking).flatten().chain(look).min()
+        let untold = self.untold.iter().map(|(at, ..)| *at);
+        peers.chain(asking).flatten().chain(look).chain(untold).min()
     }
 }
 

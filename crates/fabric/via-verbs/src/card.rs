@@ -37,6 +37,25 @@ struct Held {
     read: Option<RegisteredMemory>,
 }
 
+/// By which the far side's questions name a connection: a number that others cannot guess, and that ends with the connection. A question
+/// about a connection that a VI has had before therefore finds nothing.
+pub(crate) struct Token {
+    number: u64,
+    card: Arc<Card>,
+}
+
+impl Token {
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        lock(&self.card.connections).remove(&self.number);
+    }
+}
+
 /// What a NIC's VIs need of it.
 pub(crate) struct Card {
     pub(crate) attributes: NicAttributes,
@@ -54,6 +73,8 @@ pub(crate) struct Card {
     pub(crate) handler: Mutex<Option<ErrorHandler>>,
     pub(crate) waiters: Mutex<Vec<Waiter>>,
     pub(crate) vis: Mutex<HashMap<u64, Weak<ViShared>>>,
+    /// VIs by the tokens of their connections.
+    connections: Mutex<HashMap<u64, Weak<ViShared>>>,
     pub(crate) jobs: Mutex<VecDeque<Job>>,
     /// Wakes the NIC's thread.
     pub(crate) bell: Fd,
@@ -102,6 +123,7 @@ impl Card {
             handler: Mutex::new(None),
             waiters: Mutex::default(),
             vis: Mutex::default(),
+            connections: Mutex::default(),
             jobs: Mutex::default(),
             bell,
             domains: Mutex::default(),
@@ -116,9 +138,11 @@ impl Card {
         self.names.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A number that others cannot guess.
-    pub(crate) fn token(&self) -> u64 {
-        self.random.hash_one(self.name())
+    /// A token for a new connection of a VI.
+    pub(crate) fn token(self: &Arc<Card>, vi: &Arc<ViShared>) -> Token {
+        let number = self.random.hash_one(self.name());
+        lock(&self.connections).insert(number, Arc::downgrade(vi));
+        Token { number, card: self.clone() }
     }
 
     /// Gives the NIC's thread something to do.
@@ -127,9 +151,14 @@ impl Card {
         let _ = sovia_sys::call::write(self.bell.raw(), &1u64.to_ne_bytes());
     }
 
-    /// The VI of that token.
-    pub(crate) fn vi(&self, token: u64) -> Option<Arc<ViShared>> {
-        lock(&self.vis).get(&token)?.upgrade()
+    /// The VI of that name.
+    pub(crate) fn vi(&self, name: u64) -> Option<Arc<ViShared>> {
+        lock(&self.vis).get(&name)?.upgrade()
+    }
+
+    /// The VI whose connection has that token.
+    pub(crate) fn connected(&self, token: u64) -> Option<Arc<ViShared>> {
+        lock(&self.connections).get(&token)?.upgrade()
     }
 
     /// Tells the error handler, in its turn.

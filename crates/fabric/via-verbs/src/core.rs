@@ -2,7 +2,7 @@
 
 use crate::access::{Access, Keyed, Recent, Segments, Work};
 use crate::agent::Job;
-use crate::card::Card;
+use crate::card::{Card, Token};
 use crate::cq::CqShared;
 use crate::slot::{Slot, lock};
 use crate::wire::{Answer, Closing, Question};
@@ -61,8 +61,10 @@ pub(crate) struct Link {
     pub(crate) name: u64,
     /// Where the far NIC listens.
     pub(crate) peer: SocketAddr,
-    /// The far VI.
+    /// What the far side calls the connection.
     pub(crate) token: u64,
+    /// What this side calls it.
+    pub(crate) own: Token,
     /// Keys of the far side's regions, to write and to read.
     keys: HashMap<(u32, bool), u32>,
     /// The far side has been asked for one.
@@ -73,12 +75,13 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn new(pair: Pair, name: u64, peer: SocketAddr) -> Link {
+    pub(crate) fn new(pair: Pair, name: u64, peer: SocketAddr, own: Token) -> Link {
         Link {
             pair,
             name,
             peer,
             token: 0,
+            own,
             keys: HashMap::new(),
             asking: false,
             received: 0,
@@ -113,7 +116,8 @@ pub(crate) struct Core {
 /// A VI, as its handle, its completion queues and the thread have it.
 pub(crate) struct ViShared {
     pub(crate) card: Arc<Card>,
-    pub(crate) token: u64,
+    /// What the NIC calls it.
+    pub(crate) name: u64,
     pub(crate) context: u64,
     pub(crate) core: Mutex<Core>,
     pub(crate) news: Condvar,
@@ -137,6 +141,11 @@ pub(crate) enum First {
 impl Core {
     fn access<'a>(&'a mut self, card: &'a Card) -> Access<'a> {
         Access { card, recent: &mut self.recent, ptag: self.ptag }
+    }
+
+    /// Whether its connection has that token.
+    fn has(&self, token: u64) -> bool {
+        self.link.as_ref().is_some_and(|link| link.own.number() == token)
     }
 
     /// No device has the posted receives any more.
@@ -189,8 +198,8 @@ impl ViShared {
             overrun: false,
             has_overrun: false,
         };
-        let token = card.token();
-        ViShared { card, token, context, core: Mutex::new(core), news: Condvar::new() }
+        let name = card.name();
+        ViShared { card, name, context, core: Mutex::new(core), news: Condvar::new() }
     }
 
     /// Posts a descriptor.
@@ -400,7 +409,7 @@ impl ViShared {
                 write,
                 immediate: write && work.immediate.is_some(),
             };
-            self.card.job(Job::Ask { to: link.peer, question, vi: self.token, name: link.name });
+            self.card.job(Job::Ask { to: link.peer, question, vi: self.name, name: link.name });
         }
         None
     }
@@ -534,8 +543,13 @@ impl ViShared {
                 let status = Status::LENGTH_ERROR;
                 (status, Cause::Descriptor(status), Closing::Broke)
             }
-            _ => {
+            value::IBV_WC_LOC_PROT_ERR | value::IBV_WC_LOC_ACCESS_ERR => {
                 let status = Status::PROTECTION_ERROR;
+                (status, Cause::Descriptor(status), Closing::Broke)
+            }
+            // The device cannot send: its link is down, above all.
+            _ => {
+                let status = Status::TRANSPORT_ERROR;
                 (status, Cause::Descriptor(status), Closing::Broke)
             }
         };
@@ -646,10 +660,10 @@ impl ViShared {
         self.card.job(Job::Close { name, tell });
     }
 
-    /// The far side says that the connection ends.
-    pub(crate) fn told(&self, closing: Closing, received: u32) {
+    /// The far side says that the connection of that token ends.
+    pub(crate) fn told(&self, token: u64, closing: Closing, received: u32) {
         let core = &mut *lock(&self.core);
-        if core.state != ViState::Connected {
+        if !core.has(token) || core.state != ViState::Connected {
             return;
         }
         self.poll(core);
@@ -687,9 +701,10 @@ impl ViShared {
         }
     }
 
-    /// The peer asks for a key. One that it may not have ends the connection.
+    /// The peer of the connection of that token asks for a key. One that it may not have ends the connection.
     pub(crate) fn asked(
         &self,
+        token: u64,
         handle: u32,
         range: (u64, u32),
         write: bool,
@@ -697,7 +712,8 @@ impl ViShared {
     ) -> Answer {
         let (ptag, allowed, sent) = {
             let core = lock(&self.core);
-            let (ViState::Connected, Some(link)) = (core.state, &core.link) else {
+            let (ViState::Connected, true, Some(link)) = (core.state, core.has(token), &core.link)
+            else {
                 // It is being told why.
                 return Answer::Heard;
             };
@@ -714,7 +730,7 @@ impl ViShared {
             (true, false) => Closing::WriteDenied,
             (true, true) => Closing::WriteWithImmediateDenied,
         };
-        self.told(closing, sent);
+        self.told(token, closing, sent);
         Answer::Denied
     }
 

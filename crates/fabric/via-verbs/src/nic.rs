@@ -251,7 +251,7 @@ impl Nic for VerbsNic {
         for cq in queues.iter().flatten() {
             cq.attach(&shared);
         }
-        lock(&card.vis).insert(shared.token, Arc::downgrade(&shared));
+        lock(&card.vis).insert(shared.name, Arc::downgrade(&shared));
         Ok(VerbsVi { shared, open: self.open.clone() })
     }
 

@@ -299,7 +299,7 @@ impl Drop for VerbsVi {
     fn drop(&mut self) {
         self.disconnect();
         let card = &self.shared.card;
-        lock(&card.vis).remove(&self.shared.token);
+        lock(&card.vis).remove(&self.shared.name);
         let core = &mut *lock(&self.shared.core);
         card.table.release_ptag(core.ptag);
         for kind in [WorkQueueKind::Send, WorkQueueKind::Recv] {

@@ -17,7 +17,7 @@ pub struct Hello {
     pub is_peer: bool,
     /// Of the requesting VI.
     pub attributes: ViAttributes,
-    /// By which questions name that VI.
+    /// By which questions name the connection at that VI.
     pub token: u64,
     /// Where the requesting NIC listens.
     pub port: u16,
@@ -32,7 +32,7 @@ pub struct Hello {
 pub struct Welcome {
     /// Of the accepting VI.
     pub attributes: ViAttributes,
-    /// By which questions name that VI.
+    /// By which questions name the connection at that VI.
     pub token: u64,
 }
 
@@ -75,7 +75,7 @@ pub enum Closing {
 pub enum Question {
     /// Under which key may these bytes be written, or read?
     Key {
-        /// The VI that is asked.
+        /// The connection, as the side that is asked calls it.
         token: u64,
         /// The region's handle.
         handle: u32,
@@ -90,7 +90,7 @@ pub enum Question {
     },
     /// No question: the connection ends.
     Close {
-        /// The VI that is told.
+        /// The connection, as the side that is told calls it.
         token: u64,
         /// Why.
         closing: Closing,

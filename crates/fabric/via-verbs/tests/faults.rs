@@ -1,0 +1,392 @@
+//! What goes wrong: no library, no device, no permission, too little memory that may be locked, a peer that is killed, strangers, a link
+//! that goes down. Nothing is left behind. All but the first want the guest of `scripts/lab`, whose devices and links they may change.
+
+use sovia_verbs::live::{CQS, IDS, PAIRS, REGIONS};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use via::error::{ConnectError, RegisterError};
+use via::{
+    Cause, Connection, DescriptorAddress, MemAttributes, MemHandle, Memory, NetAddress, Nic,
+    Status, Vi, ViAttributes, ViState,
+};
+use via_verbs::{Config, VerbsNic, VerbsVi};
+
+/// The guest's address.
+const AT: &str = "10.77.0.1";
+/// Longer than a packet.
+const LONG: usize = 1 << 16;
+/// A watchdog: the NIC is emulated.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// What this program does where it is started by itself.
+const ROLE: &str = "VIA_VERBS_TEST_ROLE";
+/// A user without any privilege.
+const NOBODY: u32 = 65_534;
+
+/// What the tests count belongs to the whole process, and what they change to the whole guest: one at a time. `None`, and a word about
+/// it, outside the guest.
+fn in_the_lab(test: &str) -> Option<MutexGuard<'static, ()>> {
+    static ONE: Mutex<()> = Mutex::new(());
+    let is_guest =
+        Path::new("/run/lab/command").exists() && Path::new("/sys/class/infiniband/rxe0").exists();
+    if !is_guest {
+        println!("SKIPPED: {test}: it changes the guest of scripts/lab (make lab)");
+    }
+    is_guest.then(|| ONE.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn open(place: &str) -> Result<VerbsNic, String> {
+    let config = place.parse::<Config>().map_err(|why| why.to_string())?;
+    VerbsNic::open(&config).map_err(|why| why.to_string())
+}
+
+/// A NIC with a port of its own.
+fn nic() -> VerbsNic {
+    open(&format!("{AT}:0")).expect("the guest's NIC")
+}
+
+/// A VI with room for one message each way.
+struct End {
+    vi: VerbsVi,
+    memory: Memory,
+    handle: MemHandle,
+    len: usize,
+}
+
+impl End {
+    fn new(nic: &VerbsNic, len: usize) -> End {
+        let attributes = ViAttributes { max_transfer_size: len as u32, ..ViAttributes::default() };
+        let vi = nic.create_vi(attributes).expect("a VI");
+        let memory = Memory::zeroed(128 + 2 * len);
+        let handle = nic.register_mem(&memory, MemAttributes::default()).expect("a region");
+        End { vi, memory, handle, len }
+    }
+
+    fn prepared(&self, descriptor: usize, at: usize) -> DescriptorAddress {
+        let data = self.memory.segment(at, self.len as u32, self.handle);
+        self.memory.descriptor(descriptor).expect("room").prepare(&[data], None).expect("it fits");
+        DescriptorAddress { address: self.memory.address(descriptor), handle: self.handle }
+    }
+
+    fn receive(&self) {
+        self.vi.post_recv(self.prepared(0, 128)).expect("posted");
+    }
+
+    /// The status of a send.
+    fn send(&self, byte: u8) -> Status {
+        self.memory.write(128 + self.len, &vec![byte; self.len]);
+        self.vi.post_send(self.prepared(64, 128 + self.len)).expect("posted");
+        self.vi.send_wait(Some(PATIENCE)).expect("it is done").status
+    }
+
+    /// The bytes of the next message.
+    fn received(&self) -> Option<Vec<u8>> {
+        let done = self.vi.recv_wait(Some(PATIENCE)).expect("it is done");
+        let mut bytes = vec![0; self.len];
+        self.memory.read(128, &mut bytes);
+        done.result().ok().map(|_| bytes)
+    }
+
+    /// A message there and back.
+    fn is_echoed(&self, byte: u8) {
+        assert!(!self.send(byte).intersects(Status::ERROR_MASK), "byte {byte}");
+        let bytes = self.received().expect("it comes back");
+        assert!(bytes.iter().all(|&it| it == byte), "byte {byte}");
+        self.receive();
+    }
+}
+
+/// Sends back what comes to the address `server`, of one client after the other.
+fn echo(nic: &VerbsNic, len: usize, clients: usize) {
+    for _ in 0..clients {
+        let end = End::new(nic, len);
+        end.receive();
+        let request = nic.connect_wait(&nic.address(b"server"), Some(PATIENCE));
+        let request = request.expect("a request");
+        request.accept(&end.vi).expect("accepted");
+        while let Some(bytes) = end.received() {
+            end.receive();
+            if end.send(bytes[0]).intersects(Status::ERROR_MASK) {
+                break;
+            }
+        }
+        end.vi.disconnect();
+        nic.deregister_mem(end.handle).expect("nothing uses the memory");
+    }
+}
+
+fn connect(nic: &VerbsNic, end: &End, host: &[u8]) {
+    let (own, server) = (nic.address(b"client"), NetAddress::new(host, b"server"));
+    while end.vi.connect_request(&own, &server, Some(PATIENCE)) == Err(ConnectError::NoMatch) {
+        thread::yield_now();
+    }
+    assert_eq!(end.vi.state(), ViState::Connected);
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < PATIENCE, "not yet: {what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// What this process has of the NIC's: queue pairs, registrations, completion queues and identifiers.
+fn live() -> [usize; 4] {
+    [&PAIRS, &REGIONS, &CQS, &IDS].map(|count| count.get())
+}
+
+/// Ends an end, then a NIC, and sees that nothing is left.
+fn nothing_left(nic: VerbsNic, ends: Vec<End>) {
+    for end in ends {
+        nic.deregister_mem(end.handle).expect("nothing uses the memory");
+        end.vi.disconnect();
+    }
+    assert_eq!((PAIRS.get(), REGIONS.get()), (0, 0));
+    drop(nic);
+    assert_eq!(live(), [0; 4]);
+}
+
+/// This program, as another process that runs one test.
+fn another(role: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command.args(["another_process", "--exact", "--nocapture"]).env(ROLE, role);
+    command.stdout(Stdio::piped());
+    command
+}
+
+/// What other processes of these tests do; by itself nothing.
+#[test]
+fn another_process() {
+    let say = |what: String| {
+        println!("\nsaid: {what}");
+        std::io::stdout().flush().expect("the test reads");
+    };
+    match std::env::var(ROLE).as_deref() {
+        Ok("open") => say(open(AT).err().unwrap_or("it is open".into())),
+        Ok("register") => {
+            let nic = nic();
+            let register =
+                |bytes| nic.register_mem(&Memory::zeroed(bytes), MemAttributes::default());
+            let small = register(4096).expect("it fits the limit");
+            let large = register(1 << 20);
+            assert_eq!(large, Err(RegisterError::TooManyBytes));
+            assert_eq!(REGIONS.get(), 1);
+            nic.deregister_mem(small).expect("it was registered");
+            register(4096).expect("what was given back can be registered again");
+            say(large.expect_err("it is more than the limit").to_string());
+        }
+        Ok("echo") => {
+            let nic = nic();
+            let host: Vec<_> = nic.address(b"").host.iter().map(u8::to_string).collect();
+            say(host.join(" "));
+            echo(&nic, LONG, 1);
+        }
+        _ => {}
+    }
+}
+
+/// What another process says.
+fn said(child: &mut Child) -> String {
+    let lines = BufReader::new(child.stdout.as_mut().expect("a pipe")).lines();
+    let mut lines = lines.map_while(Result::ok);
+    lines.find_map(|line| line.strip_prefix("said: ").map(str::to_owned)).expect("it says that")
+}
+
+#[test]
+fn without_a_library_opening_says_which() {
+    for library in ["libibverbs.so.1", "librdmacm.so.1"] {
+        let folder =
+            std::env::temp_dir().join(format!("via-verbs-{library}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        // The loader finds this first, and takes nothing in its place.
+        std::fs::write(folder.join(library), "no library").expect("a file");
+        let mut child = another("open").env("LD_LIBRARY_PATH", &folder).spawn().expect("it starts");
+        let said = said(&mut child);
+        assert!(child.wait().expect("it ends").success());
+        std::fs::remove_dir_all(&folder).expect("the folder goes");
+        // Where the host has neither, the first is told of.
+        let is_first = said.contains("libibverbs.so.1 cannot be loaded");
+        assert!(is_first || said.contains(&format!("{library} cannot be loaded")), "{said}");
+    }
+}
+
+#[test]
+fn a_device_or_an_address_that_is_not_there_is_told() {
+    let Some(_one) = in_the_lab("a_device_or_an_address_that_is_not_there_is_told") else { return };
+    let why = open("nonesuch0").map(drop).expect_err("no such device");
+    assert!(why.contains("nonesuch0") && why.contains("ibv_devices"), "{why}");
+    // An address of no NIC for RDMA, and one of no interface.
+    for place in ["127.0.0.1", "198.51.100.77"] {
+        let why = open(place).map(drop).expect_err("no NIC has the address");
+        assert!(why.contains("rdma_bind_addr"), "{why}");
+    }
+    assert_eq!(live(), [0; 4]);
+}
+
+#[test]
+fn without_permission_opening_says_what_it_may_not() {
+    let Some(_one) = in_the_lab("without_permission_opening_says_what_it_may_not") else { return };
+    let chmod = |mode: &str| {
+        let changed = Command::new("chmod").args(["-R", mode, "/dev/infiniband"]).status();
+        assert!(changed.expect("chmod runs").success());
+    };
+    chmod("go=");
+    let mut child = another("open").uid(NOBODY).spawn().expect("it starts");
+    let said = said(&mut child);
+    child.wait().expect("it ends");
+    chmod("go=rwX");
+    assert!(said.contains("rdma_create_event_channel"), "{said}");
+    assert!(said.contains("ermission denied") || said.contains("No such"), "{said}");
+}
+
+#[test]
+fn the_limit_of_locked_memory_is_told_and_leaves_nothing() {
+    let test = "the_limit_of_locked_memory_is_told_and_leaves_nothing";
+    let Some(_one) = in_the_lab(test) else { return };
+    let mut child = Command::new("bash");
+    child.args(["-c", r#"ulimit -l 64; exec "$0" another_process --exact --nocapture"#]);
+    child.arg(std::env::current_exe().expect("this program"));
+    child.env(ROLE, "register").stdout(Stdio::piped()).uid(NOBODY);
+    let mut child = child.spawn().expect("it starts");
+    let said = said(&mut child);
+    assert!(child.wait().expect("it ends").success());
+    assert!(said.contains("more bytes than the NIC registers"), "{said}");
+}
+
+/// The peer's process is killed while messages move; a VI that sends nothing finds it out as well.
+#[test]
+fn a_peer_that_is_killed_is_found_out() {
+    let Some(_one) = in_the_lab("a_peer_that_is_killed_is_found_out") else { return };
+    for is_silent in [false, true] {
+        let mut child = another("echo").spawn().expect("it starts");
+        let host = said(&mut child);
+        let host: Vec<u8> = host.split(' ').map(|byte| byte.parse().expect("a byte")).collect();
+        let nic = nic();
+        let end = End::new(&nic, LONG);
+        end.receive();
+        connect(&nic, &end, &host);
+        (1..4).for_each(|byte| end.is_echoed(byte));
+        child.kill().expect("it is killed");
+        child.wait().expect("it ends");
+        if !is_silent {
+            until("a send fails", || {
+                end.vi.state() == ViState::Error || end.send(5).intersects(Status::ERROR_MASK)
+            });
+        }
+        until("the connection is lost", || end.vi.state() == ViState::Error);
+        assert_eq!(end.vi.cause(), Some(Cause::PeerDied));
+        assert!(end.received().is_none(), "the receive is flushed");
+        nothing_left(nic, vec![end]);
+    }
+}
+
+/// A program that knows nothing of VIs asks for a connection: it is refused, and a VI connects after it.
+#[test]
+fn a_strangers_request_is_refused() {
+    let Some(_one) = in_the_lab("a_strangers_request_is_refused") else { return };
+    let server = nic();
+    let host = server.address(b"").host;
+    let port = u16::from_be_bytes([host[4], host[5]]).to_string();
+    thread::scope(|s| {
+        s.spawn(|| echo(&server, LONG, 1));
+        for _ in 0..3 {
+            let rping = Command::new("rping")
+                .args(["-c", "-C", "1", "-a", AT, "-p", &port])
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status();
+            assert!(!rping.expect("rping runs").success());
+        }
+        let client = nic();
+        let end = End::new(&client, LONG);
+        end.receive();
+        connect(&client, &end, &host);
+        end.is_echoed(9);
+        end.vi.disconnect();
+        client.deregister_mem(end.handle).expect("nothing uses the memory");
+    });
+    nothing_left(server, Vec::new());
+}
+
+/// The link of the NIC goes down while messages move, and comes up again: what the two VIs were told is so, and they connect again.
+#[test]
+fn a_link_that_goes_down_breaks_and_one_that_is_back_connects() {
+    let test = "a_link_that_goes_down_breaks_and_one_that_is_back_connects";
+    let Some(_one) = in_the_lab(test) else { return };
+    let link = |state: &str| {
+        let changed = Command::new("ip").args(["link", "set", "lab0", state]).status();
+        assert!(changed.expect("ip runs").success());
+    };
+    let server = nic();
+    let host = server.address(b"").host;
+    thread::scope(|s| {
+        s.spawn(|| echo(&server, LONG, 2));
+        let client = nic();
+        let end = End::new(&client, LONG);
+        end.receive();
+        connect(&client, &end, &host);
+        end.is_echoed(1);
+        link("down");
+        let status = end.send(2);
+        link("up");
+        assert!(status.intersects(Status::TRANSPORT_ERROR), "{status:?}");
+        assert_eq!(end.vi.state(), ViState::Error);
+        assert!(end.received().is_none(), "the receive is flushed");
+        end.vi.disconnect();
+        end.receive();
+        connect(&client, &end, &host);
+        (3..6).for_each(|byte| end.is_echoed(byte));
+        end.vi.disconnect();
+        client.deregister_mem(end.handle).expect("nothing uses the memory");
+    });
+    nothing_left(server, Vec::new());
+}
+
+/// 1,000 VIs of one process, connected in pairs, each of which carries a message each way.
+#[test]
+fn a_thousand_connected_vis() {
+    let Some(_one) = in_the_lab("a_thousand_connected_vis") else { return };
+    const PAIRED: usize = 500;
+    const LEN: usize = 64;
+    let (server, client) = (nic(), nic());
+    let ends = |nic: &VerbsNic| -> Vec<End> {
+        (0..PAIRED)
+            .map(|_| {
+                let end = End::new(nic, LEN);
+                end.receive();
+                end
+            })
+            .collect()
+    };
+    let (accepting, requesting) = (ends(&server), ends(&client));
+    let host = server.address(b"").host;
+    let begin = Instant::now();
+    thread::scope(|s| {
+        s.spawn(|| {
+            for end in &accepting {
+                let request = server.connect_wait(&server.address(b"server"), None).expect("one");
+                request.accept(&end.vi).expect("accepted");
+            }
+        });
+        requesting.iter().for_each(|end| connect(&client, end, &host));
+    });
+    println!("{} connected VIs after {:?}", 2 * PAIRED, begin.elapsed());
+    assert_eq!(PAIRS.get(), 2 * PAIRED);
+    for (i, (a, b)) in accepting.iter().zip(&requesting).enumerate() {
+        for (from, to, byte) in [(a, b, i as u8), (b, a, !i as u8)] {
+            assert!(!from.send(byte).intersects(Status::ERROR_MASK), "pair {i}");
+            assert_eq!(to.received(), Some(vec![byte; LEN]), "pair {i}");
+        }
+    }
+    for end in requesting {
+        end.vi.disconnect();
+        client.deregister_mem(end.handle).expect("nothing uses the memory");
+    }
+    drop(client);
+    nothing_left(server, accepting);
+}
