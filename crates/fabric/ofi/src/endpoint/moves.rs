@@ -75,7 +75,8 @@ impl Endpoint {
     /// Hands a move to the provider; false if the provider has no room.
     pub(super) fn try_move(&mut self, operation: NonNull<Operation>) -> bool {
         let context = operation.as_ptr().cast();
-        // SAFETY: the endpoint is open and its tables are complete; libfabric has not seen the operation, which keeps the memory until it is over.
+        // SAFETY: the endpoint is open and its tables are complete; libfabric has not seen the operation, which keeps the memory until
+        // it is over.
         let result = unsafe {
             let it = &mut *operation.as_ptr();
             let (ep, ops, tag) = (self.open.ep.raw(), (*self.open.ep.raw()).tagged, it.tag);
