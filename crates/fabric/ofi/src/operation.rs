@@ -1,4 +1,4 @@
-//! What is under way: libfabric has a pointer to each, and scratch room in it.
+//! Operations that are under way. libfabric has a pointer to each, and uses the beginning of it as scratch room.
 
 use crate::object::Object;
 use core::ffi::c_void;
@@ -31,7 +31,7 @@ pub(crate) enum Kind {
 pub(crate) struct Operation {
     scratch: [*mut c_void; 8],
     pub(crate) kind: Kind,
-    /// What is used meanwhile.
+    /// Memory that a move uses, kept until it is over.
     pub(crate) memory: Vec<Memory>,
     /// The parts of memory, with the descriptors of their registrations, and the tag, of a move.
     pub(crate) pieces: Vec<Piece>,
@@ -47,11 +47,11 @@ pub(crate) struct Operations {
     free: Vec<NonNull<Operation>>,
 }
 
-// SAFETY: the operations are used by whatever has the endpoint.
+// SAFETY: the operations are used only by the thread that uses the endpoint.
 unsafe impl Send for Operations {}
 
 impl Operations {
-    /// Begins one.
+    /// An operation of that kind, from the free ones or new.
     pub(crate) fn begin(&mut self, kind: Kind) -> NonNull<Operation> {
         let operation = self.free.pop().unwrap_or_else(|| {
             let scratch = [core::ptr::null_mut(); 8];
@@ -73,13 +73,13 @@ impl Operations {
         operation
     }
 
-    /// It is through, or was not begun after all; what it was.
+    /// Frees an operation that is over, or that libfabric has not taken; its kind.
     ///
     /// # Safety
-    /// It came from [`Operations::begin`], and libfabric has done with it.
+    /// It came from [`Operations::begin`], and libfabric does not use it any more.
     pub(crate) unsafe fn end(&mut self, operation: NonNull<Operation>) -> Kind {
         self.free.push(operation);
-        // SAFETY: the caller's to vouch for.
+        // SAFETY: it is one of `all`, and libfabric does not use it, as the caller promises.
         let it = unsafe { &mut *operation.as_ptr() };
         it.memory.clear();
         it.pieces.clear();

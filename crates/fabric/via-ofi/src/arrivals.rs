@@ -8,7 +8,7 @@ use sovia_softnic::World;
 use sovia_softnic::moving::MoveId;
 
 impl Fabric {
-    /// Hands to the world what has come; how much that was.
+    /// Hands events of the endpoint to the world; how many there were.
     pub(crate) fn arrivals(world: &mut World<Fabric>) -> usize {
         let fabric = world.medium_mut();
         let mut events = core::mem::take(&mut fabric.events);
@@ -96,7 +96,7 @@ impl Fabric {
         false
     }
 
-    /// Nothing can be sent to a node.
+    /// A node is gone: ends what is under way with it.
     fn lost(world: &mut World<Fabric>, node: Node) {
         world.medium_mut().abandon(node);
         world.node_lost(node);

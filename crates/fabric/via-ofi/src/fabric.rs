@@ -26,7 +26,7 @@ const NAP_MAX: Duration = Duration::from_millis(1);
 /// Where the provider has no room, it is asked again after so long.
 const FULL: Duration = Duration::from_micros(100);
 
-/// What one's own NIC has to do for itself.
+/// What a NIC has sent to itself.
 #[derive(Debug)]
 pub(crate) enum Own {
     /// A frame.
@@ -37,19 +37,19 @@ pub(crate) enum Own {
     Moved(MoveId, bool),
 }
 
-/// Nodes that are asked about by threads of their own, and their answers.
+/// Nodes of which threads find out whether they are gone, and what those threads have found.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
     pub(crate) nodes: Vec<Node>,
     pub(crate) answers: Arc<Mutex<Vec<(Node, bool)>>>,
 }
 
-/// Memory that waits for a message.
+/// Memory in which a message is expected.
 #[derive(Debug)]
 struct Place {
     id: MoveId,
     from: Node,
-    /// Of messages to oneself.
+    /// The memory itself, for a message of this NIC's to itself.
     own: Vec<Span>,
 }
 
@@ -60,15 +60,14 @@ pub struct Fabric {
     pub(crate) clock: Clock,
     pub(crate) alive: Alive,
     pub(crate) nodes: RefCell<Nodes>,
-    /// What peers know this NIC by.
+    /// The number by which peers know this NIC.
     number: u64,
     /// Messages of that length and more are moved.
     moves_from: u32,
     pub(crate) own: VecDeque<Own>,
     expected: BTreeMap<u64, Place>,
-    /// Tags are drawn by this from a count: no peer guesses another one's.
+    /// Key and count from which tags are drawn, and the bits that a tag may have: no peer can guess a tag of another peer's.
     tags: (RandomState, u64, u64),
-    /// Nodes that are being asked about, and what has come of it: whether they are gone.
     pub(crate) asked: Asked,
     /// Looks in a row that have found nothing.
     pub(crate) idle: u32,
@@ -97,7 +96,7 @@ impl Fabric {
         })
     }
 
-    /// A tag that no peer guesses.
+    /// A tag that no peer can guess.
     fn tag(&mut self) -> u64 {
         let (state, count, mask) = &mut self.tags;
         loop {
@@ -111,7 +110,7 @@ impl Fabric {
         }
     }
 
-    /// What libfabric calls a node, which it is told of when something is sent there for the first time.
+    /// libfabric's name of a node. libfabric gets the node's address with the first message to it.
     pub(crate) fn peer(&mut self, node: Node) -> Option<sovia_ofi::Peer> {
         let nodes = self.nodes.get_mut();
         if let Some(peer) = nodes.peer(node) {
@@ -122,7 +121,7 @@ impl Fabric {
         Some(peer)
     }
 
-    /// Sends a message to another node. One for which there is no room is lost, and said again later.
+    /// Sends a message to another node. It is lost if no buffer is free; the engine sends frames again.
     fn put(&mut self, to: Node, write: impl FnOnce(&mut [u8], u64) -> Option<usize>) {
         let number = self.number;
         if let Some(peer) = self.peer(to) {
@@ -130,10 +129,10 @@ impl Fabric {
         }
     }
 
-    /// Says to a node that this one is there, and where.
+    /// Sends a node this NIC's address.
     pub(crate) fn greet(&mut self, to: Node) {
         if self.peer(to).is_some_and(|peer| self.endpoint.is_stuck(peer)) {
-            // That is being asked about.
+            // Whether that node is gone is being found out.
             return;
         }
         let own: Box<[u8]> = self.endpoint.address().into();
@@ -145,7 +144,7 @@ impl Fabric {
         self.expected.retain(|_, place| place.id != id);
     }
 
-    /// A node does not send what is expected under a ticket.
+    /// A node has said that it will not send the message expected under a ticket.
     pub(crate) fn withdrawn(&mut self, from: Node, ticket: u64) {
         let Some(place) = self.expected.get(&ticket).filter(|place| place.from == from) else {
             self.strange += 1;
@@ -154,7 +153,7 @@ impl Fabric {
         self.endpoint.cancel(place.id.0);
     }
 
-    /// Asks about the nodes that take nothing.
+    /// Starts a thread for each node that takes nothing, to find out whether it is gone.
     pub(crate) fn ask(&mut self) {
         let nodes = self.nodes.get_mut();
         let stuck: Vec<_> = self.endpoint.stuck().filter_map(|peer| nodes.of_peer(peer)).collect();
@@ -174,7 +173,7 @@ impl Fabric {
         }
     }
 
-    /// The nodes of which it has turned out that they are gone.
+    /// The nodes that such threads have found to be gone.
     pub(crate) fn answers(&mut self) -> Vec<Node> {
         if self.asked.nodes.is_empty() {
             return Vec::new();
@@ -185,7 +184,7 @@ impl Fabric {
         heard.filter(|(_, is_gone)| *is_gone).map(|(node, _)| node).collect()
     }
 
-    /// Nothing comes from a node any more.
+    /// Ends the moves that come from a node that is gone, and drops what waits to be sent to it.
     pub(crate) fn abandon(&mut self, node: Node) {
         let of: Vec<_> = self.expected.values().filter(|place| place.from == node).collect();
         let ids: Vec<_> = of.into_iter().map(|place| place.id).collect();

@@ -22,7 +22,7 @@ const NUMBERS_MAX: usize = 1 << 17;
 #[derive(Debug)]
 struct Known {
     address: Box<[u8]>,
-    /// What libfabric calls it, once something has been sent there.
+    /// libfabric's name of it, once a message has been sent there.
     peer: Option<Peer>,
     /// It has been told this NIC's address.
     introduced: bool,
@@ -74,12 +74,12 @@ impl Nodes {
         self.by_number.get(&number).copied()
     }
 
-    /// The NIC that libfabric calls that.
+    /// The NIC of that name of libfabric's.
     pub(crate) fn of_peer(&self, peer: Peer) -> Option<Node> {
         self.by_peer.get(&peer).copied()
     }
 
-    /// A NIC says its address, and its number; which it is. A number that is another NIC's stays that one's.
+    /// The NIC that has sent this address and number. `None` if the number belongs to another NIC already.
     pub(crate) fn introduced(&mut self, address: &[u8], number: u64) -> Option<Node> {
         let node = self.find(address)?;
         if let Some(&other) = self.by_number.get(&number) {
@@ -89,7 +89,7 @@ impl Nodes {
             return None;
         }
         self.by_number.insert(number, node);
-        // A process that is new at the address has not heard of this one.
+        // A new process at the address does not know this NIC's address.
         self.known.get_mut(node.0 as usize)?.introduced = false;
         Some(node)
     }
@@ -98,12 +98,12 @@ impl Nodes {
         self.known.get(node.0 as usize).map_or(&[], |known| &known.address)
     }
 
-    /// What libfabric calls a NIC.
+    /// libfabric's name of a NIC.
     pub(crate) fn peer(&self, node: Node) -> Option<Peer> {
         self.known.get(node.0 as usize)?.peer
     }
 
-    /// libfabric calls it that.
+    /// Sets libfabric's name of a NIC.
     pub(crate) fn call(&mut self, node: Node, peer: Peer) {
         if let Some(known) = self.known.get_mut(node.0 as usize) {
             known.peer = Some(peer);
@@ -111,7 +111,7 @@ impl Nodes {
         }
     }
 
-    /// Whether a NIC is to be told this one's address; it is not asked again.
+    /// Whether a NIC has still to be sent this one's address; true once for each process there.
     pub(crate) fn introduce(&mut self, node: Node) -> bool {
         let known = self.known.get_mut(node.0 as usize);
         known.is_some_and(|known| !core::mem::replace(&mut known.introduced, true))

@@ -1,15 +1,15 @@
-//! Whether a NIC that takes nothing is there at all.
+//! Finds out whether a NIC that takes no messages is gone.
 //!
-//! Providers tell of a peer that is gone by an error, or not: `ofi_rxm` connects again and again, and has no room meanwhile. The address
-//! then says what to ask: an Internet address is the port at which the peer's endpoint listens, and the host there says whether anything
-//! does; that of `shm` begins with the number of a process. A peer that is stopped is there.
+//! Not every provider reports a peer that is gone: `ofi_rxm` connects again and again, and has no room meanwhile. The peer's address then
+//! says what to look at: an Internet address is the port at which its endpoint listens, and a connection there is refused if the endpoint is
+//! gone; an address of `shm` begins with the number of a process. A peer that is only stopped is not gone.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use core::time::Duration;
 use std::io::ErrorKind;
 use std::net::TcpStream;
 
-/// Waiting for an answer longer than this tells nothing.
+/// A host that has not answered after this long is not known to be gone.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The Internet address that an endpoint's address is, if it is one.
@@ -62,7 +62,7 @@ mod tests {
     use std::net::TcpListener;
 
     #[test]
-    fn an_address_says_whom_to_ask() {
+    fn an_address_names_a_port_or_a_process() {
         for text in ["10.0.0.1:7000", "[fe80::1]:7000"] {
             let place: Place = format!("tcp@{text}").parse().unwrap();
             assert_eq!(internet(&place.host().unwrap()), Some(text.parse().unwrap()));

@@ -1,0 +1,60 @@
+//! Registration of memory, where the provider asks for that.
+
+use super::{Endpoint, RECV, SEND};
+use crate::error::Error;
+use crate::object::Object;
+use core::ffi::c_void;
+use core::ptr::null_mut;
+use sovia_fi_types::FidMr;
+use via::Memory;
+
+/// `FI_READ`, `FI_WRITE`, `FI_REMOTE_READ`, `FI_REMOTE_WRITE`.
+const READ: u64 = 1 << 8;
+const WRITE: u64 = 1 << 9;
+const REMOTE_READ: u64 = 1 << 12;
+const REMOTE_WRITE: u64 = 1 << 13;
+
+impl Endpoint {
+    /// Registers memory for all uses; the region, and its descriptor.
+    pub(super) fn registered(
+        &mut self,
+        start: *mut u8,
+        len: usize,
+    ) -> Result<(Object<FidMr>, *mut c_void), Error> {
+        let access = SEND | RECV | READ | WRITE | REMOTE_READ | REMOTE_WRITE;
+        let key = if self.limits.gives_keys { 0 } else { self.next_key };
+        self.next_key += 1;
+        let mut region = null_mut();
+        // SAFETY: the domain is open; the memory is the endpoint's, or the program's, and stays valid while it is registered.
+        let (result, region) = unsafe {
+            let (reg, domain) = ((*(*self.open.domain.raw()).mr).reg, self.open.domain.fid());
+            let start = start.cast_const().cast();
+            let made = reg(domain, start, len, access, 0, key, 0, &raw mut region, null_mut());
+            (made, if made == 0 { Object::new(region) } else { None })
+        };
+        let region = region.ok_or_else(|| self.failed("fi_mr_reg", result))?;
+        // SAFETY: the region is open.
+        let desc = unsafe { (*region.raw()).mem_desc };
+        Ok((region, desc))
+    }
+
+    /// Registers memory, where the provider asks for that; the key of the registration.
+    ///
+    /// # Errors
+    /// [`Error::Call`], as a rule because of a limit of the system's.
+    pub fn register(&mut self, memory: &Memory) -> Result<Option<u64>, Error> {
+        if !self.limits.registers {
+            return Ok(None);
+        }
+        let key = self.next_key;
+        let start = core::ptr::with_exposed_provenance_mut(memory.address(0) as usize);
+        let (region, _) = self.registered(start, memory.len())?;
+        self.open.regions.insert(key, region);
+        Ok(Some(key))
+    }
+
+    /// Removes a registration that [`Endpoint::register`] has made. No move may use it any more.
+    pub fn deregister(&mut self, key: u64) {
+        self.open.regions.remove(&key);
+    }
+}
