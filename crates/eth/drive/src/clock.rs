@@ -20,6 +20,8 @@ pub struct Clock {
     ready: VecDeque<Timer>,
     /// How often the timers were not looked at in a row.
     unlooked: u32,
+    /// How often [`Clock::seldom`] gave no time in a row.
+    unasked: u32,
 }
 
 impl Clock {
@@ -31,6 +33,18 @@ impl Clock {
             self.now.set(Some(now));
             now
         })
+    }
+
+    /// The present, for what is not urgent: if it is known, or each sixteenth time in a row that it is not.
+    pub fn seldom(&mut self) -> Option<Time> {
+        if self.now.get().is_none() {
+            self.unasked += 1;
+            if self.unasked < UNLOOKED {
+                return None;
+            }
+        }
+        self.unasked = 0;
+        Some(self.now())
     }
 
     /// Time has passed since it was looked at.
@@ -69,5 +83,22 @@ impl Clock {
             return None;
         }
         self.timers.pop().map(|Reverse((_, timer))| timer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_for_what_is_not_urgent_is_known_or_asked_each_sixteenth_time() {
+        let mut clock = Clock::default();
+        for _ in 1..UNLOOKED {
+            assert_eq!(clock.seldom(), None);
+        }
+        let now = clock.seldom().expect("it is asked now");
+        assert_eq!(clock.seldom(), Some(now), "it is known");
+        clock.pass();
+        assert_eq!(clock.seldom(), None);
     }
 }

@@ -83,13 +83,13 @@ impl Fabric {
         }
         let has_peers = world.has_peers();
         let fabric = world.medium_mut();
-        if has_peers || fabric.alive.next().is_some() {
-            let now = fabric.clock.now();
-            if fabric.alive.is_due(has_peers, now) {
-                fabric.ask();
-                let peers = world.peers();
-                peers.into_iter().for_each(|node| world.medium_mut().greet(node));
-            }
+        if (has_peers || fabric.alive.next().is_some())
+            && let Some(now) = fabric.clock.seldom()
+            && fabric.alive.is_due(has_peers, now)
+        {
+            fabric.ask();
+            let peers = world.peers();
+            peers.into_iter().for_each(|node| world.medium_mut().greet(node));
         }
         let gone = world.medium_mut().answers();
         gone.into_iter().for_each(|node| Fabric::lost(world, node));
