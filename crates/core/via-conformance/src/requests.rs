@@ -174,7 +174,8 @@ mod a_withdrawn_request_cannot_be_accepted {
         let line = Line::client(cx);
         let end = End::new(cx);
         let error = loop {
-            match end.vi.connect_request(&cx.client(), &cx.server, ms(30)).unwrap_err() {
+            // Long enough for a request to be there before it is withdrawn, on a machine that is emulated and busy as well.
+            match end.vi.connect_request(&cx.client(), &cx.server, ms(1000)).unwrap_err() {
                 ConnectError::NoMatch => thread::sleep(Duration::from_millis(1)),
                 error => break error,
             }
