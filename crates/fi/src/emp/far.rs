@@ -67,7 +67,7 @@ struct Peer {
     is_left: bool,
     /// It has said so.
     has_left: bool,
-    /// Processes that have said who they are, and of which the endpoint has not heard yet.
+    /// Processes that have named themselves, and of which the endpoint has not heard yet.
     greetings: u32,
 }
 
@@ -189,7 +189,7 @@ impl Far {
         self.peer(node).peer = peer;
     }
 
-    /// The endpoint has heard who a node says that it is.
+    /// The endpoint has heard by which name a node calls itself.
     pub(crate) fn greeted(&mut self, node: Node) {
         let greetings = &mut self.peer(node).greetings;
         *greetings = greetings.saturating_sub(1);
