@@ -5,12 +5,10 @@ use core::fmt;
 use core::sync::atomic::AtomicU32;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use via::error::{ConnectError, CreateViError};
+use via::error::ConnectError;
 use via::event::{Dispatcher, ErrorHandler, Spawn};
 use via::memory::{Limits, MemoryTable};
-use via::{
-    AsyncError, Capabilities, MemHandle, NetAddress, NicAttributes, Reliability, ViAttributes,
-};
+use via::{AsyncError, Capabilities, MemHandle, NetAddress, NicAttributes, Reliability};
 
 pub(crate) const VI_MAX: u32 = 1 << 16;
 pub(crate) const CQ_MAX: u32 = 1 << 12;
@@ -90,24 +88,6 @@ impl<N> Card<N> {
         if let Some(handler) = handler {
             handler(error);
         }
-    }
-
-    /// Whether VIs may have such attributes.
-    ///
-    /// # Errors
-    /// [`CreateViError`].
-    pub(crate) fn check(&self, attributes: &ViAttributes) -> Result<(), CreateViError> {
-        let level = attributes.reliability;
-        if level.bits().count_ones() != 1 || !self.attributes.reliability.contains(level) {
-            return Err(CreateViError::Reliability);
-        }
-        if !(1..=self.attributes.max_transfer_size).contains(&attributes.max_transfer_size) {
-            return Err(CreateViError::MaxTransferSize);
-        }
-        if attributes.enable_rdma_read && !self.attributes.rdma_read.contains(level) {
-            return Err(CreateViError::RdmaRead);
-        }
-        Ok(())
     }
 
     /// Whether an address is one of this NIC's.

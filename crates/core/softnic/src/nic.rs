@@ -181,7 +181,7 @@ impl<D: Driver> Nic for SoftNic<D> {
         attributes: ViAttributes,
         attach: Attach<'_, SoftCq<D>>,
     ) -> Result<SoftVi<D>, CreateViError> {
-        self.nic.check(&attributes)?;
+        self.nic.attributes.offer(&attributes)?;
         let more = |count| (count < VI_MAX).then_some(count + 1);
         self.nic
             .vis

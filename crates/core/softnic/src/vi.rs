@@ -157,7 +157,7 @@ impl<D: Driver> Vi for SoftVi<D> {
             if vi.state != ViState::Idle || vi.conn.is_some() {
                 return Err(SetViError::State(vi.state));
             }
-            self.nic.check(&attributes)?;
+            self.nic.attributes.offer(&attributes)?;
             let ptag = self.nic.table.hold_ptag(attributes.ptag);
             let ptag = ptag.map_err(|_| CreateViError::UnknownPtag)?;
             self.nic.table.release_ptag(vi.ptag);

@@ -1,6 +1,6 @@
 //! What a NIC, a VI and a memory region are like, as data that upper layers read.
 
-use crate::error::ConnectError;
+use crate::error::{ConnectError, CreateViError};
 use crate::tag::Ptag;
 use bitflags::bitflags;
 
@@ -63,6 +63,26 @@ pub struct NicAttributes {
     pub rdma_read: Reliability,
     /// What VIPL's structure has no field for.
     pub capabilities: Capabilities,
+}
+
+impl NicAttributes {
+    /// Whether a VI of such a NIC may have `wanted`: one level that it offers, messages that it transfers, and RDMA reads only
+    /// where it does them.
+    ///
+    /// # Errors
+    /// [`CreateViError::Reliability`], [`CreateViError::MaxTransferSize`], [`CreateViError::RdmaRead`]: what it does not offer.
+    pub fn offer(&self, wanted: &ViAttributes) -> Result<(), CreateViError> {
+        let level = wanted.reliability;
+        if level.bits().count_ones() != 1 || !self.reliability.contains(level) {
+            Err(CreateViError::Reliability)
+        } else if !(1..=self.max_transfer_size).contains(&wanted.max_transfer_size) {
+            Err(CreateViError::MaxTransferSize)
+        } else if wanted.enable_rdma_read && !self.rdma_read.contains(level) {
+            Err(CreateViError::RdmaRead)
+        } else {
+            Ok(())
+        }
+    }
 }
 
 /// How a provider works, as far as upper layers may want to choose by it.

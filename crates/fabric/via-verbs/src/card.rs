@@ -13,12 +13,10 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, Weak};
-use via::error::{ConnectError, CreateViError, MemError, RegisterError};
+use via::error::{ConnectError, MemError, RegisterError};
 use via::event::{Dispatcher, ErrorHandler};
 use via::memory::{MemoryTable, Region};
-use via::{
-    AsyncError, MemAttributes, MemHandle, Memory, NetAddress, NicAttributes, Ptag, ViAttributes,
-};
+use via::{AsyncError, MemAttributes, MemHandle, Memory, NetAddress, NicAttributes, Ptag};
 
 /// A thread that waits for a request.
 pub(crate) struct Waiter {
@@ -296,21 +294,6 @@ impl Card {
             *place = Some(self.registered(&region, Rights { write, read: !write }).ok()?);
         }
         place.as_ref().map(RegisteredMemory::remote_key)
-    }
-
-    /// Whether VIs may have such attributes.
-    ///
-    /// # Errors
-    /// [`CreateViError`].
-    pub(crate) fn check(&self, attributes: &ViAttributes) -> Result<(), CreateViError> {
-        let level = attributes.reliability;
-        if level.bits().count_ones() != 1 || !self.attributes.reliability.contains(level) {
-            return Err(CreateViError::Reliability);
-        }
-        if !(1..=self.attributes.max_transfer_size).contains(&attributes.max_transfer_size) {
-            return Err(CreateViError::MaxTransferSize);
-        }
-        Ok(())
     }
 
     /// Whether an address is one of this NIC's.

@@ -235,7 +235,7 @@ impl Nic for VerbsNic {
         attach: Attach<'_, VerbsCq>,
     ) -> Result<VerbsVi, CreateViError> {
         let card = &self.card;
-        card.check(&attributes)?;
+        card.attributes.offer(&attributes)?;
         let queues = [attach.send, attach.recv].map(|cq| cq.map(|cq| cq.0.clone()));
         if queues.iter().flatten().any(|cq| !cq.is_of(card)) {
             return Err(CreateViError::ForeignCq);

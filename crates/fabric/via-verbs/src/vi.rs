@@ -133,7 +133,7 @@ impl Vi for VerbsVi {
         if core.state != ViState::Idle {
             return Err(SetViError::State(core.state));
         }
-        card.check(&attributes)?;
+        card.attributes.offer(&attributes)?;
         let ptag = card.table.hold_ptag(attributes.ptag).map_err(|_| CreateViError::UnknownPtag)?;
         card.table.release_ptag(core.ptag);
         core.ptag = ptag;

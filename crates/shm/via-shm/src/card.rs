@@ -7,10 +7,10 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_sys::{call, process};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use via::NicAttributes;
 use via::error::{CqError, CreateViError};
 use via::event::{AsyncError, Dispatcher, ErrorHandler, Job};
 use via::memory::{Limits, MemoryTable, Region};
-use via::{NicAttributes, ViAttributes};
 
 /// A VI, as the card knows it.
 pub(crate) trait MemoryUser: Send + Sync {
@@ -134,24 +134,6 @@ impl Card {
     /// A completion queue is no more.
     pub(crate) fn cq_gone(&self) {
         self.cqs.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Whether a VI may have such attributes.
-    pub(crate) fn check_vi(&self, attributes: &ViAttributes) -> Result<(), CreateViError> {
-        let nic = &self.attributes;
-        if attributes.reliability.bits().count_ones() != 1
-            || !nic.reliability.contains(attributes.reliability)
-        {
-            return Err(CreateViError::Reliability);
-        }
-        if attributes.max_transfer_size == 0 || attributes.max_transfer_size > nic.max_transfer_size
-        {
-            return Err(CreateViError::MaxTransferSize);
-        }
-        if attributes.enable_rdma_read && !nic.rdma_read.contains(attributes.reliability) {
-            return Err(CreateViError::RdmaRead);
-        }
-        Ok(())
     }
 
     /// Waits until neither a peer nor a VI of this NIC uses what it has found of a region.

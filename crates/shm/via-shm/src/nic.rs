@@ -209,7 +209,7 @@ impl Nic for ShmNic {
         attributes: ViAttributes,
         attach: Attach<'_, ShmCq>,
     ) -> Result<ShmVi, CreateViError> {
-        self.0.check_vi(&attributes)?;
+        self.0.attributes.offer(&attributes)?;
         let vi = self.0.add_vi(|id| {
             let ptag = self.0.table.hold_ptag(attributes.ptag);
             let ptag = ptag.map_err(|_| CreateViError::UnknownPtag)?;

@@ -210,7 +210,7 @@ impl Core {
 
     /// Changes the attributes of an idle VI.
     pub(crate) fn set_attributes(&self, attributes: ViAttributes) -> Result<(), SetViError> {
-        self.nic.check_vi(&attributes)?;
+        self.nic.attributes.offer(&attributes)?;
         let mut machine = self.machine();
         if machine.state != ViState::Idle {
             return Err(SetViError::State(machine.state));
