@@ -70,6 +70,10 @@ struct Cli {
     /// for a direct link between the two hosts
     #[arg(long, value_name = "CONTROL", requires = "listen", default_value_t = Control::Bbr)]
     control: Control,
+    /// A NIC by which frames go to agents that have one of its kind, and by UDP to others: verbs:DEVICE or verbs:ADDRESS for one that does
+    /// RDMA, ofi:PROVIDER@ADDRESS for one of libfabric's
+    #[arg(long, value_name = "NIC", requires = "listen")]
+    fabric: Option<String>,
     /// For tests, the Unix datagram socket on which the NIC hears another one of this host; it is made, and --peer is the
     /// other one's
     #[arg(long, value_name = "PATH", requires = "name", conflicts_with = "listen")]
@@ -133,7 +137,13 @@ fn serve(cli: &Cli, name: &str) -> anyhow::Result<()> {
         corrupted: cli.corrupt,
         seed: cli.seed,
     };
-    let config = Config { name: name.to_owned(), way: way(cli)?, control: cli.control, faults };
+    let config = Config {
+        name: name.to_owned(),
+        way: way(cli)?,
+        control: cli.control,
+        faults,
+        fabric: cli.fabric.clone(),
+    };
     let orders = Orders::take()?;
     let nic = Nic::open(&config)?;
     // From here on programs are heard; a script that starts it waits for this line.

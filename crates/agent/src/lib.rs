@@ -63,8 +63,10 @@ pub struct Config {
     pub way: Way,
     /// What limits its frames, where a network carries them; within a host nothing does.
     pub control: Control,
-    /// What happens to its frames.
+    /// What happens to its frames that go by the port.
     pub faults: Faults,
+    /// A NIC that carries frames to agents of other hosts which have one of its kind, as [`sovia_nic::AnyNic::open_at`] names it.
+    pub fabric: Option<String>,
 }
 
 /// A switch's configuration.
@@ -109,6 +111,9 @@ pub enum Error {
     /// Its UDP port cannot be opened.
     #[error("no frames can be heard at {0}: {1}")]
     Network(core::net::SocketAddr, sovia_port::OpenError),
+    /// The NIC that carries frames cannot be opened.
+    #[error("{0}: {1}")]
+    Fabric(String, String),
     /// The kernel shows it no sequence numbers.
     #[error(
         "the kernel does not show it what proves that two sockets are the ends of one connection: {0}; \

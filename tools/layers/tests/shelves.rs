@@ -13,6 +13,7 @@ const SHELVES: &[&[&str]] = &[
         "via-conformance",
         "sovia-proto",
         "sovia-stream",
+        "sovia-trunk",
         "sovia-link",
         "sovia-softnic",
         "sovia-tags",

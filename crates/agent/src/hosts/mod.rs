@@ -26,10 +26,10 @@ mod terms;
 
 pub use key::{KeyError, PublicKey, SecretKey};
 pub(crate) use peers::PeerId;
+pub(crate) use retry::Retry;
 pub use peers::{Conflict, Named, Peer, PeerError, Peers, read as read_peers};
 
 use core::net::SocketAddr;
-use retry::Retry;
 use secure::Secure;
 use socket2::{Domain, Protocol, Socket, Type};
 use sovia_sys::{Fd, poll};
@@ -90,6 +90,8 @@ pub(crate) struct Agreed {
 pub(crate) enum Event {
     /// The other agent is there: with the channel that goes on, or with a new one, and then it is another agent than before.
     Met(Agreed),
+    /// The other agent has a NIC that carries frames, of which this is said.
+    Fabric(Vec<u8>),
     /// A frame has come in the conversation.
     Frame(Vec<u8>),
     /// The conversation may have room for frames.
@@ -140,6 +142,8 @@ pub(crate) struct Hosts {
     /// Those that have something to be read still.
     unread: BTreeSet<Number>,
     next: Number,
+    /// What is said of this agent's NIC that carries frames, if it has one.
+    fabric: Option<Arc<[u8]>>,
     /// Why a stranger was refused last, and how often that was told.
     told: (String, u32),
 }
@@ -175,8 +179,14 @@ impl Hosts {
             guests: BTreeSet::new(),
             unread: BTreeSet::new(),
             next: LISTENER + 1,
+            fabric: None,
             told: (String::new(), 0),
         })
+    }
+
+    /// This agent has a NIC that carries frames: that is said of it to agents that have one as well.
+    pub(crate) fn has_fabric(&mut self, what: &[u8]) {
+        self.fabric = Some(what.into());
     }
 
     pub(crate) fn peers(&self) -> &Peers {
@@ -213,6 +223,11 @@ impl Hosts {
         // Those that have come are heard before others are tried.
         self.try_due(now);
         happened
+    }
+
+    /// The channel to a peer, for as long as it is not known to have died.
+    pub(crate) fn channel(&self, peer: PeerId) -> Option<Channel> {
+        self.known[peer].held
     }
 
     /// The channel to a peer is none any more on this side.
@@ -299,7 +314,7 @@ impl Hosts {
     }
 
     fn add(&mut self, stream: TcpStream, secure: Secure, is_first: bool) -> io::Result<Number> {
-        let talk = Talk::new(stream, secure, is_first)?;
+        let talk = Talk::new(stream, secure, is_first, self.fabric.clone())?;
         let number = self.next;
         let events = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLET) as u32;
         watch(&self.epoll, talk.stream().as_raw_fd(), events, number)?;
@@ -310,7 +325,7 @@ impl Hosts {
 
     /// Something has come in a conversation, or it has room.
     fn hear(&mut self, number: Number, happened: &mut Vec<(PeerId, Event)>) {
-        let (peers, known) = (&self.config.peers, &self.known);
+        let (peers, known, has_fabric) = (&self.config.peers, &self.known, self.fabric.is_some());
         let Some(talk) = self.talks.get_mut(&number) else { return };
         let heard = talk.step(&mut |key, is_first| {
             let peer = peers.of_key(&key)?;
@@ -319,7 +334,7 @@ impl Hosts {
             let is_knock_of_peer = known.connects && !is_first;
             let own = match is_knock_of_peer {
                 true => None,
-                false => Some(Terms::draw(known.frame_max, known.held)?),
+                false => Some(Terms::draw(known.frame_max, known.held, has_fabric)?),
             };
             Some(Admitted { peer, own })
         });
@@ -330,6 +345,8 @@ impl Hosts {
         let (agreed, has_spoken) = (talk.agreed(), talk.has_spoken());
         let (said_held, has_parted) = (talk.said_held(), talk.has_parted());
         let frames = core::mem::take(&mut talk.frames);
+        // The owner is told once both have agreed.
+        let fabric = if agreed.is_some() { talk.fabric.take() } else { None };
         if let Err(over) = heard {
             return self.end(number, &over, frames, happened);
         }
@@ -373,6 +390,7 @@ impl Hosts {
             return self.end(number, &Over::Goodbye, Vec::new(), happened);
         }
         if self.known[peer].current == Some(number) {
+            happened.extend(fabric.map(|what| (peer, Event::Fabric(what))));
             happened.extend(frames.into_iter().map(|frame| (peer, Event::Frame(frame))));
             happened.push((peer, Event::Room));
         }

@@ -6,7 +6,7 @@ const LONGEST_NS: u64 = 32_000_000_000;
 
 /// When the next try is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Retry {
+pub(crate) struct Retry {
     due: u64,
     wait: u64,
     /// When there could be a next try at the soonest.
@@ -15,23 +15,23 @@ pub(super) struct Retry {
 
 impl Retry {
     /// At once.
-    pub(super) fn at_once() -> Retry {
+    pub(crate) fn at_once() -> Retry {
         Retry { due: 0, wait: FIRST_NS, soonest: 0 }
     }
 
     /// When it is due (nanoseconds of the monotonic clock).
-    pub(super) fn due(&self) -> u64 {
+    pub(crate) fn due(&self) -> u64 {
         self.due
     }
 
     /// Whether it is due. One that nearly is goes along: agents that try to reach many hosts which are not there so wake for
     /// all of them together.
-    pub(super) fn is_due(&self, now: u64) -> bool {
+    pub(crate) fn is_due(&self, now: u64) -> bool {
         self.due <= now.saturating_add(self.wait / 16)
     }
 
     /// A try is made.
-    pub(super) fn tried(&mut self, now: u64) {
+    pub(crate) fn tried(&mut self, now: u64) {
         self.due = now.saturating_add(self.wait);
         self.soonest = now.saturating_add(FIRST_NS);
         self.wait = (2 * self.wait).min(LONGEST_NS);
@@ -39,7 +39,7 @@ impl Retry {
 
     /// The last try has led to a conversation. When that is over the next one is due at once, unless the last one has just been
     /// made: agents that have the same key by mistake would else replace each other without end.
-    pub(super) fn succeeded(&mut self) {
+    pub(crate) fn succeeded(&mut self) {
         (self.due, self.wait) = (self.soonest, FIRST_NS);
     }
 }

@@ -9,6 +9,7 @@ use core::time::Duration;
 use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
 
 /// A conversation in which the other host answers nothing for so long is over, as long as TCP itself is asked to try. That decides
 /// only when the next one is tried: the connections that the agents carry wait for it.
@@ -26,6 +27,10 @@ const TERMS: u8 = 0;
 const FRAME: u8 = 1;
 /// The agent ends, and its channel with it. The last message.
 const GOODBYE: u8 = 2;
+/// What NIC the agent has that carries frames, behind the terms of two agents that each have one.
+const FABRIC: u8 = 3;
+/// Bytes that what is said of a NIC may have.
+const FABRIC_MAX: usize = 256;
 
 /// Why a conversation is over.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +65,10 @@ pub(super) struct Talk {
     /// The other agent, once it has shown its key.
     admitted: Option<Admitted>,
     theirs: Option<Terms>,
+    /// What is said of this agent's NIC, until it has been said.
+    own_fabric: Option<Arc<[u8]>>,
+    /// What the other agent has said of its NIC.
+    pub(super) fabric: Option<Vec<u8>>,
     /// The other agent has said that it ends.
     has_parted: bool,
     /// Frames that have come.
@@ -69,7 +78,12 @@ pub(super) struct Talk {
 }
 
 impl Talk {
-    pub(super) fn new(stream: TcpStream, secure: Secure, is_first: bool) -> io::Result<Talk> {
+    pub(super) fn new(
+        stream: TcpStream,
+        secure: Secure,
+        is_first: bool,
+        own_fabric: Option<Arc<[u8]>>,
+    ) -> io::Result<Talk> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         let socket = SockRef::from(&stream);
@@ -82,6 +96,8 @@ impl Talk {
             is_first,
             admitted: None,
             theirs: None,
+            own_fabric,
+            fabric: None,
             has_parted: false,
             frames: Vec::new(),
             has_more: false,
@@ -174,7 +190,18 @@ impl Talk {
                 self.say(TERMS, &terms.encode());
             }
         }
+        if self.tells_of_fabrics()
+            && let Some(own) = self.own_fabric.take()
+        {
+            self.say(FABRIC, &own);
+        }
         if self.has_parted { Ok(()) } else { self.write() }
+    }
+
+    /// Whether both agents have a NIC of which they tell each other.
+    fn tells_of_fabrics(&self) -> bool {
+        let own = self.admitted.and_then(|it| it.own);
+        [own, self.theirs].into_iter().all(|terms| terms.is_some_and(|it| it.has_fabric))
     }
 
     fn read(&mut self) -> Result<(), Over> {
@@ -227,6 +254,11 @@ impl Talk {
             match (message.split_first(), self.theirs) {
                 (Some((&FRAME, frame)), Some(_)) => self.frames.push(frame.to_vec()),
                 (Some((&TERMS, terms)), None) => self.theirs = Some(Terms::decode(terms)?),
+                (Some((&FABRIC, nic)), Some(_))
+                    if self.tells_of_fabrics() && self.fabric.is_none() && nic.len() <= FABRIC_MAX =>
+                {
+                    self.fabric = Some(nic.to_vec());
+                }
                 (Some((&GOODBYE, [])), Some(_)) => {
                     self.has_parted = true;
                     return Ok(());

@@ -3,7 +3,7 @@
 //! | offset | length | field, big-endian |
 //! |---|---|---|
 //! | 0 | 2 | version of what the NICs say: 2 |
-//! | 2 | 2 | zero |
+//! | 2 | 2 | 1: the speaker has a NIC of which it tells an agent that says the same; else 0 |
 //! | 4 | 4 | bytes of the longest frame that the speaker takes |
 //! | 8 | 4 | the number of the channel; the one counts that the agent says which has connected |
 //! | 12 | 4 | the speaker's epoch in that channel, not zero |
@@ -32,6 +32,8 @@ pub(super) struct Terms {
     pub(super) epoch: u32,
     /// The channel that it still has.
     pub(super) held: Option<Channel>,
+    /// It has a NIC that carries frames to its like.
+    pub(super) has_fabric: bool,
 }
 
 /// Why terms are of no use.
@@ -49,19 +51,25 @@ pub(super) enum BadTerms {
 
 impl Terms {
     /// For a new conversation.
-    pub(super) fn draw(frame_max: usize, held: Option<Channel>) -> Option<Terms> {
+    pub(super) fn draw(
+        frame_max: usize,
+        held: Option<Channel>,
+        has_fabric: bool,
+    ) -> Option<Terms> {
         let frame_max = u32::try_from(frame_max).unwrap_or(u32::MAX);
         let mut bytes = [0; 8];
         let drawn = sovia_sys::call::getrandom(&mut bytes).ok()?;
         let [a, b, c, d, e, f, g, h] = bytes;
         let (channel, epoch) = (u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h]));
         let epoch = epoch.max(1);
-        (drawn == bytes.len()).then_some(Terms { frame_max, channel, epoch, held })
+        let terms = Terms { frame_max, channel, epoch, held, has_fabric };
+        (drawn == bytes.len()).then_some(terms)
     }
 
     pub(super) fn encode(&self) -> [u8; LEN] {
         let mut bytes = [0; LEN];
         bytes[..2].copy_from_slice(&VERSION.to_be_bytes());
+        bytes[2..4].copy_from_slice(&u16::from(self.has_fabric).to_be_bytes());
         let held = self.held.unwrap_or(Channel { number: 0, epochs: [0; 2] });
         let words = [self.frame_max, self.channel, self.epoch];
         let words = words.into_iter().chain([held.number]).chain(held.epochs);
@@ -86,8 +94,9 @@ impl Terms {
             channel: word(8),
             epoch: word(12),
             held: has_held.then_some(held),
+            has_fabric: bytes[3] == 1,
         };
-        let can_be = bytes[2..4] == [0; 2]
+        let can_be = matches!(bytes[2..4], [0, 0 | 1])
             && terms.frame_max >= FRAME_LEAST
             && terms.epoch != 0
             && (has_held && !held.epochs.contains(&0) || word(16) == 0);
@@ -102,11 +111,11 @@ mod tests {
     #[test]
     fn terms_survive_their_encoding_and_nothing_else_is_taken_for_some() {
         let held = Some(Channel { number: 7, epochs: [8, 9] });
-        for held in [None, held] {
-            let terms = Terms::draw(1472, held).unwrap();
+        for (held, has_fabric) in [(None, false), (held, true)] {
+            let terms = Terms::draw(1472, held, has_fabric).unwrap();
             assert_eq!(Terms::decode(&terms.encode()), Ok(terms));
         }
-        let bytes = Terms::draw(1472, held).unwrap().encode();
+        let bytes = Terms::draw(1472, held, false).unwrap().encode();
         for len in 0..LEN {
             assert_eq!(Terms::decode(&bytes[..len]), Err(BadTerms::Nonsense), "{len}");
         }
@@ -116,7 +125,7 @@ mod tests {
             Terms::decode(&bytes)
         };
         assert_eq!(with(0, &[0, 1]), Err(BadTerms::Version(1)));
-        assert_eq!(with(3, &[1]), Err(BadTerms::Nonsense));
+        assert_eq!(with(3, &[2]), Err(BadTerms::Nonsense));
         assert_eq!(with(4, &[0, 0, 1, 255]), Err(BadTerms::Nonsense), "511 bytes");
         assert_eq!(with(12, &[0; 4]), Err(BadTerms::Nonsense), "no epoch");
         assert_eq!(with(20, &[0; 4]), Err(BadTerms::Nonsense), "half a channel");
@@ -125,6 +134,6 @@ mod tests {
 
     #[test]
     fn no_two_are_drawn_alike() {
-        assert_ne!(Terms::draw(1472, None), Terms::draw(1472, None));
+        assert_ne!(Terms::draw(1472, None, false), Terms::draw(1472, None, false));
     }
 }

@@ -26,6 +26,7 @@ impl Nic {
     /// A far NIC has gone, or is another one, which knows nothing of what this one has sent: it will hear this channel, if any.
     /// Its connections are given up.
     pub(super) fn begin_with(&mut self, peer: PeerId, channel: Option<Channel>) {
+        self.forget_trunk(peer);
         self.peers[peer].begin(channel);
         let (mut offered, mut ended, mut broken) = (Vec::new(), Vec::new(), 0);
         for (&id, connection) in &mut self.connections {
@@ -69,6 +70,7 @@ impl Nic {
         let mut busy = self.port.receive(&mut |peer, bytes, segment| {
             peers[peer].handle_frames(now, bytes, segment);
         });
+        busy |= self.receive_by_trunks(now);
         for peer in 0..self.peers.len() {
             if self.peers[peer].is_due {
                 busy |= self.receive_from(peer);
@@ -83,7 +85,7 @@ impl Nic {
             match event {
                 // Agents of two hosts learn it from their conversation.
                 Event::Broken(_) if self.hosts.is_none() => self.begin_anew(peer),
-                Event::Passed(_) => self.peers[peer].route = Route::Port,
+                Event::Passed(_) => self.peers[peer].port_passes(),
                 _ => {}
             }
         }
@@ -161,8 +163,10 @@ impl Nic {
         let Some(channel) = state.channel.as_mut().filter(|_| state.is_met) else { return nothing };
         // Where there is no room it goes when there is some.
         state.bundle.send(channel);
-        if state.route != Route::Port {
-            return self.transmit_in_conversation(peer);
+        match state.route {
+            Route::Trunk => return self.transmit_by_trunk(peer),
+            Route::Conversation { .. } => return self.transmit_in_conversation(peer),
+            Route::Port => {}
         }
         let now = Time::from_nanos(clock::now_ns());
         match self.port.transmit(peer, &mut |room| channel.poll_transmit_into(now, room)) {

@@ -18,7 +18,8 @@ impl Nic {
         for (peer, event) in hosts.step(now) {
             match event {
                 Event::Met(agreed) if agreed.is_held => {
-                    self.peers[peer].go_on();
+                    let route = self.best_route(peer);
+                    self.peers[peer].go_on(route);
                 }
                 Event::Met(agreed) => {
                     let [own, other] = agreed.channel.epochs;
@@ -28,6 +29,7 @@ impl Nic {
                     let channel = Channel::between(config, agreed.channel.number, own, other);
                     self.begin_with(peer, Some(channel));
                 }
+                Event::Fabric(said) => self.meet_fabric(peer, &said),
                 Event::Frame(frame) => self.peers[peer].handle_frames(at, &frame, frame.len()),
                 Event::Room => self.peers[peer].is_due = true,
                 Event::Lost => self.lose(peer, now),

@@ -6,8 +6,10 @@
 //! - `user_timeout`: connections of which too much time has passed without an answer;
 //! - `telling`: messages to a far NIC; `frames`: frames from it and to it; `hearing`: what it says by them; `route`: which
 //!   way frames go;
+//! - `fabric`: a NIC that carries frames to agents which have one of its kind;
 //! - `meeting`: agents of other hosts.
 
+mod fabric;
 mod frames;
 mod hearing;
 mod meeting;
@@ -31,6 +33,7 @@ use crate::privilege::{self, Left};
 use crate::program::{Entrance, Program, Stranger};
 use crate::wire::{Id, Message};
 use crate::{Config, Error, Way};
+use fabric::Fabric;
 use peer::Peer;
 use sovia_link::wire::Checksum;
 use sovia_link::{Channel, Control};
@@ -64,6 +67,7 @@ const NOTICE: u64 = 3;
 const STRANGER: u64 = 4;
 const HOSTS: u64 = 5;
 const ORDERS: u64 = 6;
+const FABRIC: u64 = 7;
 
 /// A NIC.
 #[derive(Debug)]
@@ -72,6 +76,8 @@ pub(crate) struct Nic {
     port: Port,
     /// The agents of other hosts, unless the far NIC is on this one.
     hosts: Option<Hosts>,
+    /// What carries frames to agents that have one of its kind.
+    fabric: Option<Fabric>,
     /// What reads the sequence numbers of programs' sockets, where they are asked for.
     reader: Option<Reader>,
     /// The far NICs. One of this host is the only one.
@@ -180,6 +186,7 @@ impl Nic {
             entrance,
             port,
             hosts,
+            fabric: None,
             reader,
             peers,
             first: 0,
@@ -200,6 +207,13 @@ impl Nic {
         };
         // Without the privileges that have been given up.
         closer::start().map_err(|_| Error::Kernel(sovia_sys::Errno::EAGAIN))?;
+        if let (Some(name), Some(hosts)) = (&config.fabric, &mut nic.hosts) {
+            let fabric = Fabric::open(name, nic.peers.len())?;
+            hosts.has_fabric(&fabric.introduction());
+            let bell = fabric.raw();
+            nic.fabric = Some(fabric);
+            nic.watch(bell, FABRIC)?;
+        }
         nic.watch(nic.entrance.raw(), ENTRANCE)?;
         for door in &nic.entrance.doors {
             nic.watch(door.raw(), DOOR)?;
@@ -268,6 +282,9 @@ impl Nic {
             self.programs.values().for_each(|program| program.waiter().going_to_sleep());
             let has_news = self.programs.values().any(|program| program.waiter().has_news());
             let pause = if has_news { Some(0) } else { self.pause() };
+            if let (Some(fabric), true) = (&self.fabric, pause != Some(0)) {
+                fabric.arm();
+            }
             let waited = self.look_at_events(pause);
             self.programs.values().for_each(|program| program.waiter().awake());
             waited?;
@@ -302,8 +319,10 @@ impl Nic {
         let here = self.asks_whether_it_is_there().then_some(here);
         let hosts = self.hosts.as_ref().and_then(Hosts::deadline);
         let hosts = hosts.map(|due| due.saturating_sub(now));
+        let fabric = self.fabric.as_ref().and_then(|fabric| fabric.deadline(now));
+        let fabric = fabric.map(|due| due.saturating_sub(now));
         let impatient = self.impatient.due().map(|due| due.saturating_sub(now));
-        peers.into_iter().chain(closing).chain(here).chain(hosts).chain(impatient).min()
+        peers.into_iter().chain(closing).chain(here).chain(hosts).chain(fabric).chain(impatient).min()
     }
 
     /// Whether VIs are connected to those of far NICs.

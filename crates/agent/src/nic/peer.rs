@@ -73,10 +73,17 @@ impl Peer {
         };
     }
 
-    /// It can be spoken to again, by the channel that there was before.
-    pub(super) fn go_on(&mut self) {
-        (self.is_met, self.is_due, self.route) = (true, true, Route::Port);
+    /// It can be spoken to again, by the channel that there was before and by that way.
+    pub(super) fn go_on(&mut self, route: Route) {
+        (self.is_met, self.is_due, self.route) = (true, true, route);
         self.lost_at = None;
+    }
+
+    /// A probe of the port has been answered.
+    pub(super) fn port_passes(&mut self) {
+        if let Route::Conversation { .. } = self.route {
+            self.route = Route::Port;
+        }
     }
 
     /// It cannot be spoken to for now.
@@ -152,7 +159,7 @@ mod tests {
         peer.channel.as_mut().unwrap().send(b"something").unwrap();
         assert_eq!(peer.deadline(), Some(1000 + PATIENCE_NS));
         assert!(!peer.is_given_up(999 + PATIENCE_NS) && peer.is_given_up(1000 + PATIENCE_NS));
-        peer.go_on();
+        peer.go_on(Route::Port);
         assert!(!peer.is_given_up(u64::MAX));
     }
 

@@ -1,9 +1,10 @@
-//! Which way frames go to another host: by UDP, or, where that does not pass, in the agents' conversation.
+//! Which way frames go to another host: by a trunk between NICs that both agents have, by UDP, or, where that does not pass, in the
+//! agents' conversation.
 //!
 //! A firewall may let TCP pass and not UDP, a path may take short frames only, and either may begin at any time. What has been sent
 //! again several times in vain goes by the conversation from then on, which TCP carries, so a connection goes on wherever
 //! TCP would have. A probe of the longest frame's length is sent by UDP now and then; when the far NIC has answered one, frames
-//! go by UDP again. Each NIC decides that for what it sends.
+//! go by UDP again. A trunk on which nothing is acknowledged is left in the same way, until the far NIC has answered on it. Each NIC decides that for what it sends.
 
 use super::Nic;
 use crate::hosts::PeerId;
@@ -23,6 +24,8 @@ pub(super) enum Route {
     /// By the port.
     #[default]
     Port,
+    /// By a trunk.
+    Trunk,
     /// In the agents' conversation.
     Conversation {
         /// When the port is probed next, and how long to wait then.
@@ -36,7 +39,7 @@ impl Route {
     pub(super) fn probe_deadline(&self) -> Option<u64> {
         match self {
             Route::Conversation { probe_at, .. } => Some(*probe_at),
-            Route::Port => None,
+            Route::Trunk | Route::Port => None,
         }
     }
 }
@@ -48,6 +51,10 @@ impl Nic {
         let is_far = self.hosts.is_some() && peer.is_met;
         let Some(channel) = peer.channel.as_ref().filter(|_| is_far) else { return };
         match peer.route {
+            Route::Trunk if channel.tries() >= TRIES => {
+                (peer.route, peer.is_due) = (Route::Port, true);
+                self.ask_by_trunk(number);
+            }
             Route::Port if channel.tries() >= TRIES => {
                 peer.route = Route::Conversation { probe_at: now, wait: PROBE_NS };
                 peer.is_due = true;

@@ -13,6 +13,7 @@
 //! - [`nic`], [`vi`], [`cq`]: the traits [`Nic`], [`Connection`], [`Vi`] and [`CompletionQueue`]
 //!   that providers implement, with [`attributes`], [`address`]es and [`error`]s (each maps to
 //!   VIPL's return codes);
+//! - [`slots`]: descriptors with buffers, in memory that stays registered, for what is written over any NIC;
 //! - [`bequest`]: what a dead process leaves to its peer, where a provider can keep it;
 //! - [`event`]: errors that belong to no call, and the thread that runs callbacks.
 //!
@@ -35,6 +36,7 @@ pub mod flags;
 pub mod memory;
 pub mod nic;
 pub mod queue;
+pub mod slots;
 pub mod state;
 pub mod tag;
 pub mod vi;
@@ -50,6 +52,7 @@ pub use flags::{Control, Status};
 pub use memory::Memory;
 pub use nic::{Connection, Nic};
 pub use queue::{Completion, Done};
+pub use slots::Slots;
 pub use state::ViState;
 pub use tag::{MemHandle, Ptag};
 pub use vi::Vi;

@@ -11,6 +11,8 @@ const LAYERS: &[&[&str]] = &[
     // Traits.
     &["vi"],
     &["nic"],
+    // What is written over them.
+    &["slots"],
 ];
 
 #[test]

@@ -1,7 +1,6 @@
 //! A VI with its memory: at the end that sends packets, and at the end that receives them.
 
 mod receiver;
-mod region;
 mod sender;
 
 pub(crate) use receiver::{Received, Receiver};

@@ -1,10 +1,9 @@
 //! The end of a VI that receives packets.
 
-use super::region::Region;
 use super::{LinkId, MakeError, make_vi};
 use crate::credit::{Posted, RECEIVES, TOLD_MAX};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use via::{Done, Nic, Vi};
+use via::{Done, Nic, Slots, Vi};
 
 /// The end of a VI that receives.
 pub(crate) struct Receiver<N: Nic> {
@@ -12,8 +11,8 @@ pub(crate) struct Receiver<N: Nic> {
     /// Which peer is at the other end.
     pub(crate) peer: usize,
     pub(crate) vi: N::Vi,
-    packets: Region<N>,
-    told: Region<N>,
+    packets: Slots<N>,
+    told: Slots<N>,
     state: Mutex<State>,
 }
 
@@ -48,8 +47,8 @@ impl<N: Nic> Receiver<N> {
         mtu: usize,
     ) -> Result<Receiver<N>, MakeError> {
         let vi = make_vi(&**nic, cq, id, mtu)?;
-        let packets = Region::new(nic, RECEIVES, mtu)?;
-        let told = Region::new(nic, TOLD_MAX, 0)?;
+        let packets = Slots::new(nic, RECEIVES, mtu)?;
+        let told = Slots::new(nic, TOLD_MAX, 0)?;
         for slot in 0..RECEIVES {
             vi.post_recv(packets.prepare(slot, mtu, None))?;
         }

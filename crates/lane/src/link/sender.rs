@@ -1,10 +1,9 @@
 //! The end of a VI that sends packets.
 
-use super::region::Region;
 use super::{LinkId, MakeError, make_vi};
 use crate::credit::{Allowance, RECEIVES, TOLD_MAX};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use via::{Done, Nic, Vi};
+use via::{Done, Nic, Slots, Vi};
 
 /// Sends at a time: as many as the other end has receives for.
 const SENDS: usize = RECEIVES;
@@ -15,8 +14,8 @@ pub(crate) struct Sender<N: Nic> {
     /// Which peer is at the other end.
     pub(crate) peer: usize,
     pub(crate) vi: N::Vi,
-    packets: Region<N>,
-    told: Region<N>,
+    packets: Slots<N>,
+    told: Slots<N>,
     state: Mutex<State>,
 }
 
@@ -66,8 +65,8 @@ impl<N: Nic> Sender<N> {
         mtu: usize,
     ) -> Result<Sender<N>, MakeError> {
         let vi = make_vi(&**nic, cq, id, mtu)?;
-        let packets = Region::new(nic, SENDS, mtu)?;
-        let told = Region::new(nic, TOLD_MAX, 0)?;
+        let packets = Slots::new(nic, SENDS, mtu)?;
+        let told = Slots::new(nic, TOLD_MAX, 0)?;
         for slot in 0..TOLD_MAX {
             vi.post_recv(told.prepare(slot, 0, None))?;
         }

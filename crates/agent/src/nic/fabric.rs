@@ -1,0 +1,280 @@
+//! A NIC that carries frames to agents which have one of its kind: for RDMA, or one of libfabric's providers.
+//!
+//! Two agents tell each other in their conversation what NIC each has, and connect a VI between the two, a *trunk*
+//! ([`sovia_trunk`]). While it is there frames go by it, and by the port else. A trunk that breaks takes no frame with it that the channel does
+//! not send again; it is connected again, after waits that double.
+
+use super::Nic;
+use super::route::Route;
+use crate::hosts::{Channel, PeerId, Retry};
+use crate::port::Sent;
+use crate::Error;
+use sovia_link::Time;
+use sovia_nic::AnyNic;
+use sovia_sys::{Fd, call, clock};
+use sovia_trunk::{News, Trunks};
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+/// Nothing but a look tells when a VI is connected (nanoseconds).
+const LOOK_NS: u64 = 10_000_000;
+/// What VIs are connected for.
+const PURPOSE: &[u8] = b"sovia";
+
+/// The NIC, and the trunks by it.
+#[derive(Debug)]
+pub(super) struct Fabric {
+    trunks: Trunks<AnyNic>,
+    /// As the owner has called it.
+    name: String,
+    /// What is written when something has come while the agent sleeps.
+    bell: Arc<Fd>,
+    /// To agents that have told of a NIC of this one's kind.
+    ways: Vec<Option<Way>>,
+}
+
+/// How far the trunk to an agent is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Stage {
+    /// There is none, until the next try is due.
+    #[default]
+    Down,
+    Connecting,
+    Up,
+}
+
+/// The way to an agent that has a NIC of the same kind.
+#[derive(Debug)]
+struct Way {
+    /// The address of its NIC, and under which discriminator both connect.
+    host: Vec<u8>,
+    discriminator: Vec<u8>,
+    stage: Stage,
+    retry: Retry,
+    /// Why there was no trunk when that was told last.
+    told: String,
+}
+
+/// The provider's name in a NIC's.
+fn provider_of(name: &str) -> &str {
+    name.split_once(':').map_or("", |(provider, _)| provider)
+}
+
+/// What is said of a NIC to other agents: the provider's name, zero, the NIC's address.
+fn introduction(name: &str, host: &[u8]) -> Vec<u8> {
+    [provider_of(name).as_bytes(), &[0], host].concat()
+}
+
+/// The address in what is said of a NIC, if that is of the same provider.
+fn host_in<'a>(said: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let rest = said.strip_prefix(provider_of(name).as_bytes())?;
+    rest.strip_prefix(&[0]).filter(|host| !host.is_empty())
+}
+
+/// Under which discriminator two agents connect the VI for a channel: no other station knows its epochs.
+fn discriminator(channel: Channel) -> Vec<u8> {
+    let [own, other] = channel.epochs;
+    let words = [channel.number, own.min(other), own.max(other)].map(u32::to_be_bytes);
+    [PURPOSE, &words.concat()].concat()
+}
+
+impl Fabric {
+    /// Opens the NIC of that name.
+    pub(super) fn open(name: &str, peers: usize) -> Result<Fabric, Error> {
+        let failed = |error: String| Error::Fabric(name.to_owned(), error);
+        let nic = AnyNic::open_at(name).map_err(|error| failed(error.to_string()))?;
+        let trunks = Trunks::new(Arc::new(nic)).map_err(|error| failed(error.to_string()))?;
+        let flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
+        let bell = Fd::make(|| call::eventfd(flags)).map_err(Error::Kernel)?;
+        let ways = (0..peers).map(|_| None).collect();
+        Ok(Fabric { trunks, name: name.to_owned(), bell: Arc::new(bell), ways })
+    }
+
+    /// What other agents are told of it.
+    pub(super) fn introduction(&self) -> Vec<u8> {
+        introduction(&self.name, self.trunks.host())
+    }
+
+    /// The descriptor that tells, edge by edge, when something has come since [`Fabric::arm`].
+    pub(super) fn raw(&self) -> RawFd {
+        self.bell.raw()
+    }
+
+    /// The agent is going to sleep.
+    pub(super) fn arm(&self) {
+        let bell = self.bell.clone();
+        self.trunks.wake_by(move || {
+            // Its count is never taken. Where it is full the descriptor is readable still, and tells of no news: that takes 2^64 of them.
+            let _ = call::write(bell.raw(), &1_u64.to_ne_bytes());
+        });
+    }
+
+    /// When there is something to do though nothing comes (nanoseconds of the monotonic clock).
+    pub(super) fn deadline(&self, now: u64) -> Option<u64> {
+        let look = self.trunks.is_connecting().then_some(now + LOOK_NS);
+        let is_down = |way: &&Way| way.stage == Stage::Down;
+        let due = self.ways.iter().flatten().filter(is_down).map(|way| way.retry.due());
+        due.chain(look).min()
+    }
+
+    /// Whether frames to a peer can go by a trunk.
+    fn is_up(&self, peer: PeerId) -> bool {
+        self.ways[peer].as_ref().is_some_and(|way| way.stage == Stage::Up)
+    }
+
+    /// The peer has begun anew, or is none any more.
+    fn forget(&mut self, peer: PeerId) {
+        self.trunks.end(peer);
+        self.ways[peer] = None;
+    }
+
+    /// The peer has a NIC of this one's kind at `host`, and both know that channel.
+    fn met(&mut self, peer: PeerId, host: &[u8], channel: Channel) {
+        let (host, discriminator) = (host.to_vec(), discriminator(channel));
+        let same = |way: &Way| way.host == host && way.discriminator == discriminator;
+        if self.ways[peer].as_ref().is_some_and(same) {
+            // A new conversation between two that have not been apart.
+            return;
+        }
+        self.trunks.end(peer);
+        let (stage, retry, told) = (Stage::Down, Retry::at_once(), String::new());
+        self.ways[peer] = Some(Way { host, discriminator, stage, retry, told });
+    }
+
+    /// Connects where that is due.
+    fn connect_due(&mut self, now: u64) -> Vec<(PeerId, News)> {
+        let mut failed = Vec::new();
+        for (peer, way) in self.ways.iter_mut().enumerate() {
+            let Some(way) = way.as_mut().filter(|way| way.stage == Stage::Down) else { continue };
+            if !way.retry.is_due(now) {
+                continue;
+            }
+            way.retry.tried(now);
+            way.stage = Stage::Connecting;
+            if let Err(error) = self.trunks.connect(peer, &way.host, &way.discriminator) {
+                failed.push((peer, News::Down(error.to_string())));
+            }
+        }
+        failed
+    }
+}
+
+impl Nic {
+    /// A peer has told what NIC it has that carries frames.
+    pub(super) fn meet_fabric(&mut self, peer: PeerId, said: &[u8]) {
+        let name = self.name_of(peer);
+        let (Some(fabric), Some(hosts)) = (&mut self.fabric, &self.hosts) else { return };
+        match (host_in(said, &fabric.name), hosts.channel(peer)) {
+            (Some(host), Some(channel)) => fabric.met(peer, host, channel),
+            (None, _) => {
+                let other = String::from_utf8_lossy(said.split(|&it| it == 0).next().unwrap_or(said));
+                let (other, own) = (other.escape_debug(), &fabric.name);
+                eprintln!("sovia-agent: {name} has a NIC of {other}, which {own} cannot reach: frames go by UDP");
+            }
+            (_, None) => {}
+        }
+    }
+
+    /// Which way frames to a peer go that can be spoken to.
+    pub(super) fn best_route(&self, peer: PeerId) -> Route {
+        match &self.fabric {
+            Some(fabric) if fabric.is_up(peer) => Route::Trunk,
+            _ => Route::Port,
+        }
+    }
+
+    /// A peer is another one than before, or none: nothing goes by the trunk to it.
+    pub(super) fn forget_trunk(&mut self, peer: PeerId) {
+        if let Some(fabric) = &mut self.fabric {
+            fabric.forget(peer);
+        }
+    }
+
+    /// Takes frames that have come by trunks; false if none has.
+    pub(super) fn receive_by_trunks(&mut self, now: Time) -> bool {
+        let (Some(fabric), peers) = (&mut self.fabric, &mut self.peers) else { return false };
+        let busy = fabric.trunks.look(&mut |peer, bytes, frame| {
+            peers[peer].handle_frames(now, bytes, frame);
+        });
+        let mut news = fabric.connect_due(now.nanos());
+        news.extend(core::iter::from_fn(|| fabric.trunks.news()));
+        let any = !news.is_empty();
+        for (peer, news) in news {
+            self.trunk_has_news(peer, news);
+        }
+        busy || any
+    }
+
+    fn trunk_has_news(&mut self, peer: PeerId, news: News) {
+        let name = self.name_of(peer);
+        let Some(fabric) = &mut self.fabric else { return };
+        let own = &fabric.name;
+        let Some(way) = &mut fabric.ways[peer] else { return };
+        let route = match news {
+            News::Up => {
+                (way.stage, way.told) = (Stage::Up, String::new());
+                way.retry.succeeded();
+                eprintln!("sovia-agent: frames to {name} go by {own}");
+                Route::Trunk
+            }
+            News::Answered => Route::Trunk,
+            News::Down(why) => {
+                way.stage = Stage::Down;
+                if why != way.told {
+                    eprintln!("sovia-agent: frames to {name} go by UDP, and not by {own}: {why}");
+                    way.told = why;
+                }
+                match self.peers[peer].route {
+                    Route::Trunk => Route::Port,
+                    route => route,
+                }
+            }
+        };
+        let state = &mut self.peers[peer];
+        state.is_due |= state.route != route;
+        state.route = route;
+    }
+
+    /// Has the peer answer by the trunk, where frames that went by it are not acknowledged.
+    pub(super) fn ask_by_trunk(&mut self, peer: PeerId) {
+        if let Some(fabric) = &mut self.fabric {
+            fabric.trunks.ask(peer);
+        }
+    }
+
+    /// Sends what the channel to a peer has to send by the trunk.
+    pub(super) fn transmit_by_trunk(&mut self, peer: PeerId) -> Sent {
+        let nothing = Sent { any: false, has_room: true };
+        let Some(fabric) = &mut self.fabric else { return nothing };
+        let state = &mut self.peers[peer];
+        let Some(channel) = &mut state.channel else { return nothing };
+        let now = Time::from_nanos(clock::now_ns());
+        let sent = fabric.trunks.transmit(peer, state.frame_max, &mut |room| {
+            channel.poll_transmit_into(now, room)
+        });
+        Sent { any: sent.any, has_room: sent.has_room }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_of_a_nic_has_its_address_for_one_of_the_same_provider() {
+        let said = introduction("ofi:tcp;ofi_rxm@10.0.0.1:7000", &[10, 0, 0, 1]);
+        assert_eq!(host_in(&said, "ofi:shm"), Some([10, 0, 0, 1].as_slice()));
+        assert_eq!(host_in(&said, "verbs:rxe0"), None);
+        for said in [b"".as_slice(), b"ofi", b"ofi\0", b"of\0i", b"ofix\0i"] {
+            assert_eq!(host_in(said, "ofi:shm"), None, "{said:?}");
+        }
+    }
+
+    #[test]
+    fn both_agents_connect_under_one_discriminator_and_each_channel_has_its_own() {
+        let own = Channel { number: 7, epochs: [8, 9] };
+        assert_eq!(discriminator(own), discriminator(Channel { number: 7, epochs: [9, 8] }));
+        assert_ne!(discriminator(own), discriminator(Channel { number: 8, epochs: [9, 8] }));
+        assert_ne!(discriminator(own), discriminator(Channel { number: 7, epochs: [9, 7] }));
+    }
+}

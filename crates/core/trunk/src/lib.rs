@@ -1,0 +1,47 @@
+//! A trunk: the frames of a link between two agents in messages of a VI, over any provider.
+//!
+//! Agents that have NICs of one kind send each other their frames by a VI of these, where others use UDP. The link above
+//! (`sovia_link`) stays as it is: what was on its way when a VI breaks is sent again by another way. So a trunk need not be reliable,
+//! only fast; and none of its failures concerns a byte of a program.
+//!
+//! - `message`: frames in a message;
+//! - `trunk`: one VI, with SOVIA's window and delayed acknowledgements (ICS section 4.2) that no message comes without a
+//!   receive;
+//! - [`Trunks`]: all of an agent, with one completion queue.
+//!
+//! ```
+//! use sovia_trunk::{News, Trunks};
+//! use std::sync::Arc;
+//! use via_sim::{Config, Network};
+//!
+//! let network = Network::new(1, Config::default());
+//! let nics = ["a", "b"].map(|name| Arc::new(network.nic(name)));
+//! let mut ends = nics.map(|nic| Trunks::new(nic).unwrap());
+//! let hosts: Vec<_> = ends.iter().map(|end| end.host().to_vec()).collect();
+//! ends[0].connect(7, &hosts[1], b"trunk")?;
+//! ends[1].connect(8, &hosts[0], b"trunk")?;
+//! network.run();
+//! ends.iter_mut().for_each(|end| end.look(&mut |_, _, _| {}).then(|| ()).unwrap());
+//! assert_eq!(ends[0].news(), Some((7, News::Up)));
+//!
+//! let mut frames = [b"one", b"two"].into_iter();
+//! ends[0].transmit(7, 1500, &mut |room| {
+//!     let frame = frames.next()?;
+//!     room[..frame.len()].copy_from_slice(frame);
+//!     Some(frame.len())
+//! });
+//! network.run();
+//! let mut came = Vec::new();
+//! ends[1].look(&mut |peer, run, frame| came.push((peer, run.to_vec(), frame)));
+//! assert_eq!(came, [(8, b"onetwo".to_vec(), 3)]);
+//! # Ok::<(), sovia_trunk::MakeError>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod message;
+mod trunk;
+mod trunks;
+
+pub use trunk::MakeError;
+pub use trunks::{News, PeerId, Transmitted, Trunks};

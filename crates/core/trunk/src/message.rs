@@ -1,0 +1,214 @@
+//! What is in a message of a trunk: frames one behind the other, then how long they are.
+//!
+//! Frames come in runs: of as many bytes each, but for the last one of a run, which may have fewer. So a link that is handed a run takes
+//! what it would take from a port that joins frames. Behind the frames stand, for each run, in little-endian words of 32 bits:
+//!
+//! | word | |
+//! |---|---|
+//! | 0 | bytes of a frame, at least one |
+//! | 1 | bytes of the run, at least as many |
+//!
+//! and in the last word of the message the number of runs, with [`ASKS`] if the other end is to answer at once. A message without a
+//! frame that asks for nothing is none: what is acknowledged alone has no bytes at all.
+
+/// Runs that a message may have.
+const RUNS: usize = 16;
+/// Bytes of a run's length, and of the last word.
+const RUN: usize = 8;
+const LAST: usize = 4;
+/// In the last word: the other end is to acknowledge this message at once.
+const ASKS: u32 = 1 << 16;
+
+/// A message that is being filled.
+#[derive(Debug, Default)]
+pub(crate) struct Filling {
+    /// Bytes of frames.
+    len: usize,
+    runs: Vec<(usize, usize)>,
+}
+
+impl Filling {
+    /// Puts frames of at most `longest` bytes into the message, as long as `next` writes some to the room that it is given and there is
+    /// room for another one. Whether that was the end of the room.
+    pub(crate) fn fill(
+        &mut self,
+        bytes: &mut [u8],
+        longest: usize,
+        next: &mut dyn FnMut(&mut [u8]) -> Option<usize>,
+    ) -> bool {
+        loop {
+            let behind = RUN * (self.runs.len() + 1) + LAST;
+            let room = bytes.len().saturating_sub(self.len + behind);
+            if room < longest || self.runs.len() == RUNS {
+                return true;
+            }
+            let Some(len) = next(&mut bytes[self.len..][..longest]) else { return false };
+            self.add(len.min(longest));
+        }
+    }
+
+    fn add(&mut self, len: usize) {
+        self.len += len;
+        match self.runs.last_mut() {
+            _ if len == 0 => {}
+            // A run goes on until a frame is shorter than those before.
+            Some((frame, run)) if len <= *frame && *run % *frame == 0 => *run += len,
+            _ => self.runs.push((len, len)),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Writes the lengths behind the frames; the length of the message.
+    pub(crate) fn end(self, bytes: &mut [u8], asks: bool) -> usize {
+        let count = self.runs.len() as u32 | if asks { ASKS } else { 0 };
+        let lengths = self.runs.iter().flat_map(|&(frame, run)| [frame as u32, run as u32]);
+        let mut at = self.len;
+        for word in lengths.chain([count]) {
+            bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
+            at += 4;
+        }
+        at
+    }
+}
+
+/// A message that came.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Message<'a> {
+    frames: &'a [u8],
+    runs: &'a [u8],
+    pub(crate) asks: bool,
+}
+
+/// No trunk sends such a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Malformed;
+
+fn word(bytes: &[u8]) -> usize {
+    bytes.iter().rev().fold(0, |word, &byte| word << 8 | usize::from(byte))
+}
+
+impl<'a> Message<'a> {
+    /// Everything in it is checked here.
+    pub(crate) fn parse(bytes: &'a [u8]) -> Result<Message<'a>, Malformed> {
+        let (rest, last) = bytes.split_last_chunk::<LAST>().ok_or(Malformed)?;
+        let last = u32::from_le_bytes(*last);
+        let (count, asks) = ((last & !ASKS) as usize, last & ASKS != 0);
+        if count > RUNS || count == 0 && !asks {
+            return Err(Malformed);
+        }
+        let at = rest.len().checked_sub(count * RUN).ok_or(Malformed)?;
+        let (frames, runs) = rest.split_at(at);
+        let message = Message { frames, runs, asks };
+        let mut sum = 0;
+        for (frame, run) in message.lengths() {
+            if frame == 0 || run < frame {
+                return Err(Malformed);
+            }
+            sum += run;
+        }
+        if sum == frames.len() { Ok(message) } else { Err(Malformed) }
+    }
+
+    fn lengths(&self) -> impl Iterator<Item = (usize, usize)> + 'a {
+        self.runs.chunks_exact(RUN).map(|run| (word(&run[..4]), word(&run[4..])))
+    }
+
+    /// The runs: their bytes, and how many of them a frame has.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = (&'a [u8], usize)> + 'a {
+        let (frames, mut at) = (self.frames, 0);
+        self.lengths().map(move |(frame, run)| {
+            let begin = at;
+            at += run;
+            (&frames[begin..at], frame)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The messages into which those frames go, in rooms of so many bytes.
+    fn messages(frames: &[Vec<u8>], room: usize, longest: usize) -> Vec<Vec<u8>> {
+        let mut left = frames.iter();
+        let mut messages = Vec::new();
+        loop {
+            let (mut bytes, mut filling) = (vec![0; room], Filling::default());
+            let is_full = filling.fill(&mut bytes, longest, &mut |room| {
+                let frame = left.next()?;
+                room[..frame.len()].copy_from_slice(frame);
+                Some(frame.len())
+            });
+            if filling.is_empty() {
+                return messages;
+            }
+            let len = filling.end(&mut bytes, false);
+            bytes.truncate(len);
+            messages.push(bytes);
+            if !is_full {
+                return messages;
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn frames_come_out_as_they_went_in(
+            lengths in proptest::collection::vec(prop_oneof![Just(100_usize), Just(64), 1..=100_usize], 0..200),
+            room in 112..2000_usize,
+        ) {
+            let frames: Vec<Vec<u8>> =
+                lengths.iter().enumerate().map(|(n, &len)| vec![n as u8; len]).collect();
+            let mut came = Vec::new();
+            for message in messages(&frames, room, 100) {
+                let message = Message::parse(&message).expect("it is one");
+                prop_assert!(!message.asks);
+                for (run, frame) in message.runs() {
+                    came.extend(run.chunks(frame).map(<[u8]>::to_vec));
+                }
+            }
+            prop_assert_eq!(came, frames);
+        }
+
+        #[test]
+        fn whatever_comes_is_parsed_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..64), count in 0..18_u32) {
+            let mut bytes = bytes;
+            bytes.extend(count.to_le_bytes());
+            if let Ok(message) = Message::parse(&bytes) {
+                let total: usize = message.runs().map(|(run, frame)| { assert!(frame > 0); run.len() }).sum();
+                prop_assert_eq!(total + RUN * count as usize + LAST, bytes.len());
+            }
+        }
+    }
+
+    #[test]
+    fn message_without_frames_asks_or_is_none() {
+        let mut bytes = [0; 16];
+        let len = Filling::default().end(&mut bytes, true);
+        assert!(Message::parse(&bytes[..len]).is_ok_and(|it| it.asks && it.runs().count() == 0));
+        let len = Filling::default().end(&mut bytes, false);
+        assert!(Message::parse(&bytes[..len]).is_err());
+        assert!(Message::parse(&[]).is_err());
+    }
+
+    #[test]
+    fn runs_that_are_not_what_the_message_has_are_refused() {
+        let with = |words: &[u32]| {
+            let mut bytes = vec![7; 10];
+            words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+            Message::parse(&bytes).is_ok()
+        };
+        assert!(with(&[4, 10, 1]));
+        assert!(with(&[4, 4, 6, 6, 2]));
+        assert!(!with(&[4, 9, 1]), "a byte of no frame");
+        assert!(!with(&[4, 11, 1]), "a byte more than there is");
+        assert!(!with(&[11, 10, 1]), "a frame longer than its run");
+        assert!(!with(&[0, 10, 1]), "frames without bytes");
+        assert!(!with(&[4, 10, 2]), "a run that is not there");
+        assert!(!with(&[4, 10, 1 | 1 << 17]), "something of which nothing is known");
+    }
+}

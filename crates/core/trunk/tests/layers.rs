@@ -1,0 +1,9 @@
+//! What a message is like, then one trunk, then all of an agent.
+
+/// The modules at the crate's root, lowest layer first.
+const LAYERS: &[&[&str]] = &[&["message"], &["trunk"], &["trunks"]];
+
+#[test]
+fn each_module_imports_only_what_is_below_it() {
+    sovia_layers::check(env!("CARGO_MANIFEST_DIR"), LAYERS, &[]);
+}
