@@ -70,10 +70,11 @@ struct Cli {
     /// for a direct link between the two hosts
     #[arg(long, value_name = "CONTROL", requires = "listen", default_value_t = Control::Bbr)]
     control: Control,
-    /// A NIC by which frames go to agents that have one of its kind, and by UDP to others: verbs:DEVICE or verbs:ADDRESS for one that does
-    /// RDMA, ofi:PROVIDER@ADDRESS for one of libfabric's
-    #[arg(long, value_name = "NIC", requires = "listen")]
-    fabric: Option<String>,
+    /// A NIC by which frames go to agents that have one of its kind, and by UDP to others: verbs or verbs:DEVICE for one that does RDMA,
+    /// ofi:PROVIDER[@ADDRESS] for one of libfabric's; without an address, or a device, the one at that of --listen. auto:
+    /// verbs where the kernel has such a NIC at that address; none: UDP alone
+    #[arg(long, value_name = "NIC", default_value = "auto")]
+    fabric: String,
     /// For tests, the Unix datagram socket on which the NIC hears another one of this host; it is made, and --peer is the
     /// other one's
     #[arg(long, value_name = "PATH", requires = "name", conflicts_with = "listen")]
@@ -142,7 +143,7 @@ fn serve(cli: &Cli, name: &str) -> anyhow::Result<()> {
         way: way(cli)?,
         control: cli.control,
         faults,
-        fabric: cli.fabric.clone(),
+        fabric: cli.fabric.parse().unwrap_or_default(),
     };
     let orders = Orders::take()?;
     let nic = Nic::open(&config)?;

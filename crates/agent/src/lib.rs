@@ -65,8 +65,32 @@ pub struct Config {
     pub control: Control,
     /// What happens to its frames that go by the port.
     pub faults: Faults,
-    /// A NIC that carries frames to agents of other hosts which have one of its kind, as [`sovia_nic::AnyNic::open_at`] names it.
-    pub fabric: Option<String>,
+    /// What carries frames to agents of other hosts that have the like.
+    pub fabric: Fabric,
+}
+
+/// A NIC by which frames go to agents of other hosts that have one of its kind.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Fabric {
+    /// The NIC for RDMA at the address at which the agent listens, if there is one.
+    #[default]
+    Auto,
+    /// None: frames go by UDP.
+    None,
+    /// That one, as [`sovia_nic::AnyNic::open_at`] names it, or without its address for the one at which the agent listens.
+    Nic(String),
+}
+
+impl core::str::FromStr for Fabric {
+    type Err = core::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Fabric, Self::Err> {
+        Ok(match text {
+            "auto" => Fabric::Auto,
+            "none" => Fabric::None,
+            name => Fabric::Nic(name.to_owned()),
+        })
+    }
 }
 
 /// A switch's configuration.

@@ -26,8 +26,8 @@ mod terms;
 
 pub use key::{KeyError, PublicKey, SecretKey};
 pub(crate) use peers::PeerId;
-pub(crate) use retry::Retry;
 pub use peers::{Conflict, Named, Peer, PeerError, Peers, read as read_peers};
+pub(crate) use retry::Retry;
 
 use core::net::SocketAddr;
 use secure::Secure;
@@ -187,6 +187,11 @@ impl Hosts {
     /// This agent has a NIC that carries frames: that is said of it to agents that have one as well.
     pub(crate) fn has_fabric(&mut self, what: &[u8]) {
         self.fabric = Some(what.into());
+    }
+
+    /// Where this agent listens.
+    pub(crate) fn own(&self) -> SocketAddr {
+        self.config.listen
     }
 
     pub(crate) fn peers(&self) -> &Peers {

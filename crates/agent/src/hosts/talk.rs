@@ -255,7 +255,9 @@ impl Talk {
                 (Some((&FRAME, frame)), Some(_)) => self.frames.push(frame.to_vec()),
                 (Some((&TERMS, terms)), None) => self.theirs = Some(Terms::decode(terms)?),
                 (Some((&FABRIC, nic)), Some(_))
-                    if self.tells_of_fabrics() && self.fabric.is_none() && nic.len() <= FABRIC_MAX =>
+                    if self.tells_of_fabrics()
+                        && self.fabric.is_none()
+                        && nic.len() <= FABRIC_MAX =>
                 {
                     self.fabric = Some(nic.to_vec());
                 }

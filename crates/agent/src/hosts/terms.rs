@@ -51,11 +51,7 @@ pub(super) enum BadTerms {
 
 impl Terms {
     /// For a new conversation.
-    pub(super) fn draw(
-        frame_max: usize,
-        held: Option<Channel>,
-        has_fabric: bool,
-    ) -> Option<Terms> {
+    pub(super) fn draw(frame_max: usize, held: Option<Channel>, has_fabric: bool) -> Option<Terms> {
         let frame_max = u32::try_from(frame_max).unwrap_or(u32::MAX);
         let mut bytes = [0; 8];
         let drawn = sovia_sys::call::getrandom(&mut bytes).ok()?;

@@ -8,7 +8,8 @@ use super::Nic;
 use super::route::Route;
 use crate::hosts::{Channel, PeerId, Retry};
 use crate::port::Sent;
-use crate::Error;
+use crate::{Error, Fabric as Wanted};
+use core::net::IpAddr;
 use sovia_link::Time;
 use sovia_nic::AnyNic;
 use sovia_sys::{Fd, call, clock};
@@ -60,6 +61,16 @@ fn provider_of(name: &str) -> &str {
     name.split_once(':').map_or("", |(provider, _)| provider)
 }
 
+/// The NIC that an owner means who has named no address: the one at that of the agent.
+fn at(name: &str, own: IpAddr) -> String {
+    match name {
+        "verbs" => format!("verbs:{own}"),
+        "ofi:shm" => name.to_owned(),
+        name if name.starts_with("ofi:") && !name.contains('@') => format!("{name}@{own}"),
+        name => name.to_owned(),
+    }
+}
+
 /// What is said of a NIC to other agents: the provider's name, zero, the NIC's address.
 fn introduction(name: &str, host: &[u8]) -> Vec<u8> {
     [provider_of(name).as_bytes(), &[0], host].concat()
@@ -78,9 +89,30 @@ fn discriminator(channel: Channel) -> Vec<u8> {
     [PURPOSE, &words.concat()].concat()
 }
 
+/// Where the kernel lists NICs for RDMA.
+const RDMA: &str = "/sys/class/infiniband";
+
 impl Fabric {
+    /// Opens the NIC that the owner wants, for an agent that listens at `own`; none where that is what there is.
+    pub(super) fn wanted(
+        wanted: &Wanted,
+        own: IpAddr,
+        peers: usize,
+    ) -> Result<Option<Fabric>, Error> {
+        let has_rdma = || std::fs::read_dir(RDMA).is_ok_and(|mut all| all.next().is_some());
+        match wanted {
+            Wanted::Nic(name) => Fabric::open(&at(name, own), peers).map(Some),
+            Wanted::Auto if has_rdma() => {
+                let fabric = Fabric::open(&at("verbs", own), peers);
+                let told = |error: &Error| eprintln!("sovia-agent: no frames go by RDMA: {error}");
+                Ok(fabric.inspect_err(told).ok())
+            }
+            Wanted::Auto | Wanted::None => Ok(None),
+        }
+    }
+
     /// Opens the NIC of that name.
-    pub(super) fn open(name: &str, peers: usize) -> Result<Fabric, Error> {
+    fn open(name: &str, peers: usize) -> Result<Fabric, Error> {
         let failed = |error: String| Error::Fabric(name.to_owned(), error);
         let nic = AnyNic::open_at(name).map_err(|error| failed(error.to_string()))?;
         let trunks = Trunks::new(Arc::new(nic)).map_err(|error| failed(error.to_string()))?;
@@ -167,9 +199,12 @@ impl Nic {
         match (host_in(said, &fabric.name), hosts.channel(peer)) {
             (Some(host), Some(channel)) => fabric.met(peer, host, channel),
             (None, _) => {
-                let other = String::from_utf8_lossy(said.split(|&it| it == 0).next().unwrap_or(said));
+                let other =
+                    String::from_utf8_lossy(said.split(|&it| it == 0).next().unwrap_or(said));
                 let (other, own) = (other.escape_debug(), &fabric.name);
-                eprintln!("sovia-agent: {name} has a NIC of {other}, which {own} cannot reach: frames go by UDP");
+                eprintln!(
+                    "sovia-agent: {name} has a NIC of {other}, which {own} cannot reach: frames go by UDP"
+                );
             }
             (_, None) => {}
         }
@@ -249,9 +284,9 @@ impl Nic {
         let state = &mut self.peers[peer];
         let Some(channel) = &mut state.channel else { return nothing };
         let now = Time::from_nanos(clock::now_ns());
-        let sent = fabric.trunks.transmit(peer, state.frame_max, &mut |room| {
-            channel.poll_transmit_into(now, room)
-        });
+        let sent = fabric
+            .trunks
+            .transmit(peer, state.frame_max, &mut |room| channel.poll_transmit_into(now, room));
         Sent { any: sent.any, has_room: sent.has_room }
     }
 }
@@ -267,6 +302,20 @@ mod tests {
         assert_eq!(host_in(&said, "verbs:rxe0"), None);
         for said in [b"".as_slice(), b"ofi", b"ofi\0", b"of\0i", b"ofix\0i"] {
             assert_eq!(host_in(said, "ofi:shm"), None, "{said:?}");
+        }
+    }
+
+    #[test]
+    fn nic_without_an_address_is_the_one_at_the_agents() {
+        let own = [10, 0, 0, 1].into();
+        for (name, meant) in [
+            ("verbs", "verbs:10.0.0.1"),
+            ("verbs:rxe0", "verbs:rxe0"),
+            ("ofi:tcp;ofi_rxm", "ofi:tcp;ofi_rxm@10.0.0.1"),
+            ("ofi:tcp;ofi_rxm@10.0.1.1:7000", "ofi:tcp;ofi_rxm@10.0.1.1:7000"),
+            ("ofi:shm", "ofi:shm"),
+        ] {
+            assert_eq!(at(name, own), meant);
         }
     }
 

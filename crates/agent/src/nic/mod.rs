@@ -207,8 +207,9 @@ impl Nic {
         };
         // Without the privileges that have been given up.
         closer::start().map_err(|_| Error::Kernel(sovia_sys::Errno::EAGAIN))?;
-        if let (Some(name), Some(hosts)) = (&config.fabric, &mut nic.hosts) {
-            let fabric = Fabric::open(name, nic.peers.len())?;
+        if let Some(hosts) = &mut nic.hosts
+            && let Some(fabric) = Fabric::wanted(&config.fabric, hosts.own().ip(), nic.peers.len())?
+        {
             hosts.has_fabric(&fabric.introduction());
             let bell = fabric.raw();
             nic.fabric = Some(fabric);
@@ -322,7 +323,14 @@ impl Nic {
         let fabric = self.fabric.as_ref().and_then(|fabric| fabric.deadline(now));
         let fabric = fabric.map(|due| due.saturating_sub(now));
         let impatient = self.impatient.due().map(|due| due.saturating_sub(now));
-        peers.into_iter().chain(closing).chain(here).chain(hosts).chain(fabric).chain(impatient).min()
+        peers
+            .into_iter()
+            .chain(closing)
+            .chain(here)
+            .chain(hosts)
+            .chain(fabric)
+            .chain(impatient)
+            .min()
     }
 
     /// Whether VIs are connected to those of far NICs.

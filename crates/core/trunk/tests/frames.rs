@@ -1,7 +1,7 @@
 //! Frames go between two agents' trunks, and what ends a trunk ends nothing else.
 
-use std::sync::Arc;
 use sovia_trunk::{News, PeerId, Trunks};
+use std::sync::Arc;
 use via::{MemAttributes, Memory, NetAddress, Nic, Vi, ViAttributes};
 use via_sim::{Config, Network, SimNic};
 

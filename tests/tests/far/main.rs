@@ -1,17 +1,14 @@
 //! Connections between hosts: each has an agent, and the two know each other by keys. What programs see is what they see over
 //! the kernel. For root, whose agent the kernel shows sequence numbers.
 
+mod fabric;
+mod scene;
+
+use scene::{AGENTS, NAME, PORT, SCRIPT, Scene, WATCHDOG, ip};
 use sovia_tests::{
-    FarNic, FarPair, Hosts, Key, LOSSY, Launch, Outcome, Running, Scenario, Stack, TempDir,
-    accelerated, skipped, until,
+    FarNic, FarPair, Hosts, Key, LOSSY, Outcome, Scenario, TempDir, accelerated, until,
 };
 use std::net::TcpStream;
-use std::time::Duration;
-
-const WATCHDOG: Duration = Duration::from_secs(120);
-const PORT: &str = "7541";
-/// Where agents hear each other.
-const AGENTS: u16 = 7471;
 
 /// Runs a scenario between two agents, once both ends have their VI.
 fn run(pair: &FarPair, scenario: Scenario) {
@@ -55,94 +52,12 @@ fn writer_that_polls_may_be_far_ahead_of_its_reader() {
     run(&pair, Scenario::c("nonblocking", "a_polled_writer_is_far_ahead"));
 }
 
-/// Two network namespaces, with an agent in each.
-struct Scene {
-    hosts: Hosts,
-    folder: TempDir,
-    keys: [Key; 2],
-}
-
-impl Scene {
-    fn set(test: &str, programs: &[&str]) -> Option<Scene> {
-        if skipped(test, &[&["ip", "python3"], programs].concat()) {
-            return None;
-        }
-        let Some(hosts) = Hosts::new() else {
-            println!("SKIPPED: {test}: no network namespace can be made");
-            return None;
-        };
-        let folder = TempDir::new();
-        let keys = ["a", "b"].map(|end| Key::new(&folder, end));
-        Some(Scene { hosts, folder, keys })
-    }
-
-    fn place(host: usize) -> String {
-        format!("{}:{AGENTS}", Hosts::ADDRESSES[host])
-    }
-
-    /// The agent of a host, which expects the other one's key; `None` if there can be none here.
-    fn agent(&self, test: &str, host: usize) -> Option<FarNic> {
-        let peer = format!("{}@{}", self.keys[1 - host].public, Scene::place(1 - host));
-        self.agent_with(test, host, &peer, &[])
-    }
-
-    fn agent_with(&self, test: &str, host: usize, peer: &str, options: &[&str]) -> Option<FarNic> {
-        let (place, prefix) = (Scene::place(host), self.hosts.prefix(host));
-        let at = (place.as_str(), &self.keys[host]);
-        FarNic::start(&self.folder, &prefix, NAME, at, peer, options)
-            .inspect_err(|said| FarNic::cannot(test, said))
-            .ok()
-    }
-
-    /// Has the way between the hosts go `down` or `up`.
-    fn way(&self, state: &str) {
-        ip(&format!("-n {} link set way {state}", self.hosts.name(0)));
-    }
-
-    /// Starts a program on a host, by the rule that its agent carries what it can.
-    fn start(&self, host: usize, words: &[&str]) -> Running {
-        let prefix = self.hosts.prefix(host);
-        let prefix: Vec<&str> = prefix.split_whitespace().collect();
-        Launch::new(Stack::Sovia, words)
-            .by(&prefix)
-            .verbose(true)
-            .env("SOVIA_RULES", &format!("nic:name={NAME}"))
-            .current_dir(self.folder.path())
-            .start()
-    }
-
-    /// Has the first host's program ask the second one's, as `apps-py/neighbours.py` does.
-    fn converse(&self, connections: &str, case: &[&str]) -> [Outcome; 2] {
-        let address = Hosts::ADDRESSES[1];
-        let answers = ["python3", SCRIPT, "answer", address, PORT, connections];
-        let asks = [&["python3", SCRIPT, "ask", case[0], address, PORT], &case[1..]].concat();
-        let ends = [self.start(1, &answers), self.start(0, &asks)];
-        let ends = ends.map(|end| end.finish(WATCHDOG));
-        assert!(ends.iter().all(|end| end.success() && end.stdout.ends_with("ok\n")), "{ends:#?}");
-        ends
-    }
-}
-
-/// Does that by `ip`.
-fn ip(words: &str) {
-    let done = std::process::Command::new("ip").args(words.split_whitespace()).output();
-    let done = done.expect("ip starts");
-    assert!(done.status.success(), "{words}: {done:?}");
-}
-
-/// The name of each host's agent.
-const NAME: &str = "far";
-const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/apps-py/neighbours.py");
-
 #[test]
 fn redis_is_served_to_another_host() {
     let test = "redis_is_served_to_another_host";
     let Some(scene) = Scene::set(test, &["redis-server", "redis-benchmark"]) else { return };
     let (Some(_a), Some(_b)) = (scene.agent(test, 0), scene.agent(test, 1)) else { return };
-    let address = Hosts::ADDRESSES[1];
-    let server = ["redis-server", "--port", PORT, "--bind", address, "--protected-mode", "no"];
-    let server = scene.start(1, &[&server[..], &["--save", ""]].concat());
-    until("the server does not listen", || server.stdout_so_far().contains("Ready to accept"));
+    let (address, server) = (Hosts::ADDRESSES[1], scene.redis());
     let benchmark = ["redis-benchmark", "-h", address, "-p", PORT, "-n", "60000", "-c", "50", "-q"];
     let outcome = scene.start(0, &[&benchmark[..], &["-t", "set,get"]].concat()).finish(WATCHDOG);
     server.signal(libc::SIGTERM);
@@ -163,10 +78,7 @@ fn path_that_becomes_narrower_loses_nothing() {
     for host in [0, 1] {
         ip(&format!("-n {} link set way mtu 1000", scene.hosts.name(host)));
     }
-    let address = Hosts::ADDRESSES[1];
-    let server = ["redis-server", "--port", PORT, "--bind", address, "--protected-mode", "no"];
-    let server = scene.start(1, &[&server[..], &["--save", ""]].concat());
-    until("the server does not listen", || server.stdout_so_far().contains("Ready to accept"));
+    let (address, server) = (Hosts::ADDRESSES[1], scene.redis());
     let benchmark = ["redis-benchmark", "-h", address, "-p", PORT, "-n", "2000", "-c", "4", "-q"];
     let benchmark = [&benchmark[..], &["-d", "20000", "-t", "set,get"]].concat();
     let outcome = scene.start(0, &benchmark).finish(WATCHDOG);
@@ -291,10 +203,7 @@ fn connections_outlive_the_agents_conversation() {
     let [Some(a), Some(b)] = &agents else { return };
     let met = |times: usize| [a, b].iter().all(|agent| agent.meetings() >= times);
     until("the agents do not meet", || met(1));
-    let address = Hosts::ADDRESSES[1];
-    let server = ["redis-server", "--port", PORT, "--bind", address, "--protected-mode", "no"];
-    let server = scene.start(1, &[&server[..], &["--save", ""]].concat());
-    until("the server does not listen", || server.stdout_so_far().contains("Ready to accept"));
+    let (address, server) = (Hosts::ADDRESSES[1], scene.redis());
     // For as long as it is not ended.
     let benchmark = ["redis-benchmark", "-h", address, "-p", PORT, "-l", "-n", "3000", "-c", "8"];
     let size = ["-d", "3000", "-t", "set,get", "-q"];

@@ -1,0 +1,110 @@
+//! Two hosts with an agent each.
+
+use sovia_tests::{FarNic, Hosts, Key, Launch, Outcome, Running, Stack, TempDir, skipped, until};
+use std::time::Duration;
+
+pub(crate) const WATCHDOG: Duration = Duration::from_secs(120);
+pub(crate) const PORT: &str = "7541";
+/// Where agents hear each other.
+pub(crate) const AGENTS: u16 = 7471;
+/// The name of each host's agent.
+pub(crate) const NAME: &str = "far";
+pub(crate) const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/apps-py/neighbours.py");
+
+/// Two network namespaces, with an agent in each.
+pub(crate) struct Scene {
+    pub(crate) hosts: Hosts,
+    pub(crate) folder: TempDir,
+    pub(crate) keys: [Key; 2],
+}
+
+impl Scene {
+    pub(crate) fn set(test: &str, programs: &[&str]) -> Option<Scene> {
+        if skipped(test, &[&["ip", "python3"], programs].concat()) {
+            return None;
+        }
+        let Some(hosts) = Hosts::new() else {
+            println!("SKIPPED: {test}: no network namespace can be made");
+            return None;
+        };
+        let folder = TempDir::new();
+        let keys = ["a", "b"].map(|end| Key::new(&folder, end));
+        Some(Scene { hosts, folder, keys })
+    }
+
+    pub(crate) fn place(host: usize) -> String {
+        format!("{}:{AGENTS}", Hosts::ADDRESSES[host])
+    }
+
+    /// The agent of a host, which expects the other one's key; `None` if there can be none here.
+    pub(crate) fn agent(&self, test: &str, host: usize) -> Option<FarNic> {
+        let peer = format!("{}@{}", self.keys[1 - host].public, Scene::place(1 - host));
+        self.agent_with(test, host, &peer, &[])
+    }
+
+    pub(crate) fn agent_with(
+        &self,
+        test: &str,
+        host: usize,
+        peer: &str,
+        options: &[&str],
+    ) -> Option<FarNic> {
+        let (place, prefix) = (Scene::place(host), self.hosts.prefix(host));
+        let at = (place.as_str(), &self.keys[host]);
+        FarNic::start(&self.folder, &prefix, NAME, at, peer, options)
+            .inspect_err(|said| FarNic::cannot(test, said))
+            .ok()
+    }
+
+    /// Has the way between the hosts go `down` or `up`.
+    pub(crate) fn way(&self, state: &str) {
+        ip(&format!("-n {} link set way {state}", self.hosts.name(0)));
+    }
+
+    /// Ends all TCP connections of the first host but those of these ports, as a NIC that goes away would those of its own.
+    pub(crate) fn end_connections_but(&self, ports: &[u16]) {
+        let name = self.hosts.name(0);
+        let but = ports.iter().map(|port| format!("sport != :{port} and dport != :{port}"));
+        let filter = but.collect::<Vec<_>>().join(" and ");
+        ip(&format!("netns exec {name} ss -Kt state established ( {filter} )"));
+    }
+
+    /// Starts a program on a host, by the rule that its agent carries what it can.
+    pub(crate) fn start(&self, host: usize, words: &[&str]) -> Running {
+        let prefix = self.hosts.prefix(host);
+        let prefix: Vec<&str> = prefix.split_whitespace().collect();
+        Launch::new(Stack::Sovia, words)
+            .by(&prefix)
+            .verbose(true)
+            .env("SOVIA_RULES", &format!("nic:name={NAME}"))
+            .current_dir(self.folder.path())
+            .start()
+    }
+
+    /// Redis on the second host.
+    pub(crate) fn redis(&self) -> Running {
+        let address = Hosts::ADDRESSES[1];
+        let server = ["redis-server", "--port", PORT, "--bind", address, "--protected-mode", "no"];
+        let server = self.start(1, &[&server[..], &["--save", ""]].concat());
+        until("the server does not listen", || server.stdout_so_far().contains("Ready to accept"));
+        server
+    }
+
+    /// Has the first host's program ask the second one's, as `apps-py/neighbours.py` does.
+    pub(crate) fn converse(&self, connections: &str, case: &[&str]) -> [Outcome; 2] {
+        let address = Hosts::ADDRESSES[1];
+        let answers = ["python3", SCRIPT, "answer", address, PORT, connections];
+        let asks = [&["python3", SCRIPT, "ask", case[0], address, PORT], &case[1..]].concat();
+        let ends = [self.start(1, &answers), self.start(0, &asks)];
+        let ends = ends.map(|end| end.finish(WATCHDOG));
+        assert!(ends.iter().all(|end| end.success() && end.stdout.ends_with("ok\n")), "{ends:#?}");
+        ends
+    }
+}
+
+/// Does that by `ip`.
+pub(crate) fn ip(words: &str) {
+    let done = std::process::Command::new("ip").args(words.split_whitespace()).output();
+    let done = done.expect("ip starts");
+    assert!(done.status.success(), "{words}: {done:?}");
+}
