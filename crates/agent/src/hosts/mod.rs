@@ -184,8 +184,9 @@ impl Hosts {
         })
     }
 
-    /// This agent has a NIC that carries frames: that is said of it to agents that have one as well.
-    pub(crate) fn has_fabric(&mut self, what: &[u8]) {
+    /// This agent has a NIC that carries frames of at most that many bytes: `what` is said of it to agents that have one as well.
+    pub(crate) fn has_fabric(&mut self, what: &[u8], frame_max: usize) {
+        self.known.iter_mut().for_each(|known| known.frame_max = known.frame_max.min(frame_max));
         self.fabric = Some(what.into());
     }
 

@@ -210,7 +210,7 @@ impl Nic {
         if let Some(hosts) = &mut nic.hosts
             && let Some(fabric) = Fabric::wanted(&config.fabric, hosts.own().ip(), nic.peers.len())?
         {
-            hosts.has_fabric(&fabric.introduction());
+            hosts.has_fabric(&fabric.introduction(), sovia_trunk::FRAME_MAX);
             let bell = fabric.raw();
             nic.fabric = Some(fabric);
             nic.watch(bell, FABRIC)?;

@@ -43,5 +43,5 @@ mod message;
 mod trunk;
 mod trunks;
 
-pub use trunk::MakeError;
+pub use trunk::{FRAME_MAX, MakeError};
 pub use trunks::{News, PeerId, Transmitted, Trunks};

@@ -19,6 +19,11 @@ const LAST: usize = 4;
 /// In the last word: the other end is to acknowledge this message at once.
 const ASKS: u32 = 1 << 16;
 
+/// Bytes of the longest frame that a message of so many bytes has room for.
+pub(crate) const fn longest_frame(message: usize) -> usize {
+    message - RUN - LAST
+}
+
 /// A message that is being filled.
 #[derive(Debug, Default)]
 pub(crate) struct Filling {
@@ -193,6 +198,14 @@ mod tests {
         let len = Filling::default().end(&mut bytes, false);
         assert!(Message::parse(&bytes[..len]).is_err());
         assert!(Message::parse(&[]).is_err());
+    }
+
+    #[test]
+    fn longest_frame_fills_a_message_alone() {
+        let longest = longest_frame(2000);
+        let frames = [vec![1; longest], vec![2; 1], vec![3; longest]];
+        let messages = messages(&frames, 2000, longest);
+        assert_eq!(messages.iter().map(Vec::len).collect::<Vec<_>>(), [2000, 13, 2000]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! One trunk: a VI with its buffers, and how many messages the other end has receives for.
 
-use crate::message::{Filling, Message};
+use crate::message::{Filling, Message, longest_frame};
 use sovia_proto::flow::{Flow, Parameters};
 use sovia_proto::packet::{Immediate, Kind};
 use std::sync::Arc;
@@ -12,6 +12,8 @@ use via::{Attach, Completion, Done, NetAddress, Nic, Slots, Vi, ViAttributes, Vi
 const FLOW: Parameters = Parameters { window: 16, threshold: 8 };
 /// Bytes of a message: what VIA asks of every NIC.
 pub(crate) const LONGEST: usize = 32 << 10;
+/// Bytes of the longest frame that a trunk carries.
+pub const FRAME_MAX: usize = longest_frame(LONGEST);
 const RECEIVES: usize = FLOW.receives() as usize;
 const SENDS: usize = FLOW.window as usize;
 /// Acknowledgements that may go alone before the NIC is done with the first.

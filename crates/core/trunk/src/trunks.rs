@@ -183,7 +183,7 @@ impl<N: Nic> Trunks<N> {
         }
     }
 
-    /// Sends a peer the frames of at most `longest` bytes that `next` writes to the room that it is given, until it gives no length or
+    /// Sends a peer the frames of at most `longest` bytes ([`FRAME_MAX`](crate::FRAME_MAX) at most) that `next` writes to the room that it is given, until it gives no length or
     /// there is no room. A frame of length 0 is none.
     pub fn transmit(
         &mut self,
