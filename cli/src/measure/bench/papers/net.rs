@@ -10,7 +10,6 @@ use nix::sched::{CloneFlags, setns};
 use serde::{Deserialize, Serialize};
 use via_eth::{Config, EthNic, Place};
 
-use super::control::Control;
 use crate::bench::task::{Role, Wait};
 
 /// What carries a NIC's frames.
@@ -84,19 +83,4 @@ pub(super) fn open(port: Port, role: Role, wait: Wait) -> anyhow::Result<EthNic>
         config.spin = Duration::ZERO;
     }
     Ok(config.open()?)
-}
-
-/// Tells the peer a NIC's host address, which is short.
-pub(super) fn tell(control: &mut Control, host: &[u8]) -> anyhow::Result<()> {
-    anyhow::ensure!(host.len() <= 8, "a host address of {} bytes", host.len());
-    let mut bytes = [0; 8];
-    bytes[..host.len()].copy_from_slice(host);
-    control.tell(host.len() as u64)?;
-    control.tell(u64::from_be_bytes(bytes))
-}
-
-/// Hears the address that the peer tells.
-pub(super) fn hear(control: &mut Control) -> anyhow::Result<Vec<u8>> {
-    let (len, bytes) = (control.hear()? as usize, control.hear()?.to_be_bytes());
-    Ok(bytes.get(..len).context("no host address")?.to_vec())
 }
