@@ -210,7 +210,7 @@ fn every_way_between_two_hosts_is_measured() {
     lines.iter().for_each(check_figure);
     let errors = String::from_utf8_lossy(&output.stderr);
     for mtu in [1500, 9000] {
-        for port in ["udp", "eth", "xdp"] {
+        for port in ["udp", "eth", "xdp", "ofi"] {
             // What this kernel does not have is left out, and that is said.
             if errors.contains(&format!("left out: {port} at MTU {mtu}")) {
                 println!("SKIPPED: {test}: {port} at MTU {mtu}");
@@ -253,7 +253,7 @@ fn every_way_between_two_hosts_is_measured() {
         let name = part.split('"').next().unwrap();
         assert_eq!(xml::fault(&read(name)), None, "{name}");
     }
-    assert_eq!(page.matches("<img src=").count(), 12);
+    assert_eq!(page.matches("<img src=").count(), 14);
     let findings = read("findings.jsonl");
     for line in findings.lines() {
         let line: Value = serde_json::from_str(line).unwrap();
