@@ -68,6 +68,35 @@ fn every_layer_size_and_metric_gets_a_line() {
 }
 
 #[test]
+fn any_nic_is_a_layer() {
+    let bench = Bench::new();
+    let nic = ["--nic", "udp:127.0.0.1:0", "--layers", "via,nic,tcp", "--json"];
+    for (args, metrics) in [
+        (&["latency", "--size", "1,100K"][..], 2),
+        (&["latency", "--size", "4", "--wait", "block"], 1),
+        (&["bandwidth", "--size", "100,1M"], 2),
+        (&["rate", "--size", "64"], 2),
+    ] {
+        let lines = lines(&measure(&bench, &[args, &nic].concat()));
+        assert_eq!(lines.len(), 3 * metrics, "{args:?}: {lines:#?}");
+        for line in lines {
+            assert!(line["min"].as_f64().is_some_and(|min| min > 0.0), "{line}");
+            let is_it = line["layer"] == "nic";
+            assert_eq!(line["nic"].as_str(), is_it.then_some("udp:127.0.0.1:0"), "{line}");
+            assert_eq!(is_it, line["provider"] == "nic", "{line}");
+        }
+    }
+    for (args, why) in [
+        (&["latency", "--layers", "nic"][..], "needs `--nic PLACE`"),
+        (&["latency", "--wait", "sleep", "--nic", "udp:127.0.0.1:0"], "has no layer `nic`"),
+        (&["rate", "--nic", "nowhere"], "is no place for a NIC"),
+    ] {
+        let said = measure(&bench, args);
+        assert!(said.code() != 0 && said.err.contains(why), "{said:?}");
+    }
+}
+
+#[test]
 fn people_get_a_table() {
     let bench = Bench::new();
     let said = measure(&bench, &["latency", "--size", "4", "--layers", "tcp,unix"]);

@@ -14,6 +14,20 @@ use serde_json::Value;
 /// Durations with which figures mean nothing, and few VIs.
 const TINY: [&str; 7] = ["--quick", "--runs", "1", "--seconds", "0.0002", "--vis", "20"];
 
+/// Those of the report.
+const SCENARIOS: [&str; 10] = [
+    "calls",
+    "loops",
+    "memory",
+    "netpipe",
+    "queues",
+    "registration",
+    "scatter",
+    "sovia",
+    "strided",
+    "throughput",
+];
+
 fn bench(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sovia"));
     command.arg("bench").args(args).output().unwrap()
@@ -75,19 +89,7 @@ fn the_report_has_page_pictures_and_data() {
         check_figure(&line);
         scenarios.insert(line["scenario"].as_str().unwrap().to_owned());
     }
-    let all = [
-        "calls",
-        "loops",
-        "memory",
-        "netpipe",
-        "queues",
-        "registration",
-        "scatter",
-        "sovia",
-        "strided",
-        "throughput",
-    ];
-    assert!(scenarios.iter().eq(all.iter()), "{scenarios:?}");
+    assert!(scenarios.iter().eq(SCENARIOS.iter()), "{scenarios:?}");
 
     for line in read("published.jsonl").lines() {
         let line: Value = serde_json::from_str(line).unwrap();
@@ -98,6 +100,49 @@ fn the_report_has_page_pictures_and_data() {
     }
     let machine: Value = serde_json::from_str(&read("machine.json")).unwrap();
     assert!(machine["kernel"].is_string() && machine["processors"].is_number());
+}
+
+/// The report of VIs on a NIC in a place; `None` where its provider is not on this machine, which is said of the test.
+fn report_on(test: &str, place: &str) -> Option<Vec<Value>> {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("report");
+    let to = ["papers", "--nic", place, "--out", out.to_str().unwrap()];
+    let output = bench(&[&to, &TINY[..]].concat());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if errors.contains("libfabric cannot be loaded") || errors.contains("libfabric's provider") {
+        common::skipped(test, errors.trim());
+        return None;
+    }
+    assert!(said(&output).contains(place));
+    let figures = fs::read_to_string(out.join("figures.jsonl")).unwrap();
+    Some(figures.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+}
+
+#[test]
+fn all_of_the_report_runs_on_any_nic() {
+    let test = "all_of_the_report_runs_on_any_nic";
+    if !can_run(test) {
+        return;
+    }
+    for place in ["udp:127.0.0.1:0", "ofi:tcp;ofi_rxm@127.0.0.1"] {
+        let Some(lines) = report_on(test, place) else { continue };
+        lines.iter().for_each(check_figure);
+        let mut scenarios = BTreeSet::new();
+        for line in &lines {
+            let is_kernels = line["way"] == "tcp" || line["way"] == "unix";
+            assert_eq!(line["nic"].as_str(), (!is_kernels).then_some(place), "{line}");
+            if !is_kernels {
+                scenarios.insert(line["scenario"].as_str().unwrap());
+            }
+        }
+        assert!(scenarios.iter().eq(SCENARIOS.iter()), "{place}: {scenarios:?}");
+        // Beyond what such a NIC carries at once, too.
+        let longest = lines.iter().filter(|line| {
+            (&line["scenario"], &line["x"], &line["nic"])
+                == (&"netpipe".into(), &(8 << 20).into(), &place.into())
+        });
+        assert!(longest.count() > 0, "{place}");
+    }
 }
 
 #[test]
@@ -165,7 +210,7 @@ fn every_way_between_two_hosts_is_measured() {
     lines.iter().for_each(check_figure);
     let errors = String::from_utf8_lossy(&output.stderr);
     for mtu in [1500, 9000] {
-        for port in ["udp", "eth", "xdp"] {
+        for port in ["udp", "eth", "xdp", "ofi"] {
             // What this kernel does not have is left out, and that is said.
             if errors.contains(&format!("left out: {port} at MTU {mtu}")) {
                 println!("SKIPPED: {test}: {port} at MTU {mtu}");
@@ -208,7 +253,7 @@ fn every_way_between_two_hosts_is_measured() {
         let name = part.split('"').next().unwrap();
         assert_eq!(xml::fault(&read(name)), None, "{name}");
     }
-    assert_eq!(page.matches("<img src=").count(), 12);
+    assert_eq!(page.matches("<img src=").count(), 14);
     let findings = read("findings.jsonl");
     for line in findings.lines() {
         let line: Value = serde_json::from_str(line).unwrap();
@@ -262,6 +307,9 @@ fn bad_amounts_are_refused() {
         &["netpipe", "--largest", "9M"],
         &["hosts", "--mtu", "1400"],
         &["hosts", "--ports", "tcp"],
+        &["loops", "--nic", "eth"],
+        &["loops", "--nic", "udp:127.0.0.1:0,"],
+        &["loops", "--nic", "eth:no-such-device"],
     ] {
         assert!(!bench(args).status.success(), "{args:?}");
     }

@@ -4,7 +4,10 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::{FromRawFd, RawFd};
 
+use ::via::Nic;
 use anyhow::Context;
+use sovia_nic::AnyNic;
+use via_shm::ShmNic;
 
 use super::layer::Layer;
 use super::link::bytes::Bytes;
@@ -82,19 +85,26 @@ fn play(errand: &Errand) -> anyhow::Result<Vec<Figure>> {
             scenario::play(&mut Eventfds::new(there, back, *role), task, *role)
         }
         Layer::Via => {
-            let mut end = match &errand.place {
-                Some(name) => via::connect(name, task)?,
+            let own = format!("bench-{}", std::process::id());
+            let nic = ShmNic::open(errand.place.as_ref().unwrap_or(&own))?;
+            if errand.place.is_none() {
+                say(&own)?;
+            }
+            let host = nic.attributes().local_address.clone();
+            play_on(nic, &host, errand)
+        }
+        Layer::Nic => {
+            let places = task.nic.as_ref().context("no NIC is named")?;
+            let nic = AnyNic::open_at(places.of(*role))?;
+            let host = match &errand.place {
+                Some(host) => serde_json::from_str(host).context("not the address of a NIC")?,
                 None => {
-                    let (listener, name) = via::listen(task)?;
-                    say(&name)?;
-                    listener.accept()?
+                    let host = nic.attributes().local_address.clone();
+                    say(&serde_json::to_string(&host)?)?;
+                    host
                 }
             };
-            let figures = scenario::play(&mut end, task, *role)?;
-            if *role == Role::Responder {
-                end.linger();
-            }
-            Ok(figures)
+            play_on(nic, &host, errand)
         }
         Layer::Tcp | Layer::Sovia if task.scenario == Scenario::Connect => match &errand.place {
             Some(port) => scenario::connect::request(port, task),
@@ -128,6 +138,17 @@ fn play(errand: &Errand) -> anyhow::Result<Vec<Figure>> {
             scenario::play(&mut socket, task, *role)
         }
     }
+}
+
+/// Over VIs of a NIC; the responder's has the host address `host`.
+fn play_on<N: Nic>(nic: N, host: &[u8], errand: &Errand) -> anyhow::Result<Vec<Figure>> {
+    let Errand { task, role, .. } = errand;
+    let mut end = via::join(nic, host, task, *role)?;
+    let figures = scenario::play(&mut end, task, *role)?;
+    if *role == Role::Responder {
+        end.linger();
+    }
+    Ok(figures)
 }
 
 /// The descriptors whose numbers the errand's place lists.

@@ -17,6 +17,8 @@ pub(super) enum Layer {
     Eventfd,
     /// A native Virtual Interface, by descriptors: what Sovia's sockets are built on
     Via,
+    /// The same on the NIC that is asked for by `--nic`
+    Nic,
     /// The kernel's TCP over loopback
     Tcp,
     /// The kernel's Unix stream sockets
@@ -33,7 +35,7 @@ impl Layer {
             (Scenario::Load, _) => return vec![Self::Tcp, Self::Unix, Self::Sovia],
             // Neither can be told to sleep at once.
             (_, Wait::Sleep) => vec![],
-            (_, Wait::Poll | Wait::Block) => vec![Self::Ring, Self::Via],
+            (_, Wait::Poll | Wait::Block) => vec![Self::Ring, Self::Via, Self::Nic],
         };
         if scenario == Scenario::Latency && wait != Wait::Poll {
             layers.push(Self::Eventfd);
@@ -48,6 +50,7 @@ impl Layer {
             Self::Ring => "memory",
             Self::Eventfd | Self::Tcp | Self::Unix => "kernel",
             Self::Via | Self::Sovia => "shm",
+            Self::Nic => "nic",
         }
     }
 
@@ -68,6 +71,7 @@ impl fmt::Display for Layer {
             Self::Ring => "ring",
             Self::Eventfd => "eventfd",
             Self::Via => "via",
+            Self::Nic => "nic",
             Self::Tcp => "tcp",
             Self::Unix => "unix",
             Self::Sovia => "sovia",

@@ -111,7 +111,9 @@ fn place(layer: Layer) -> anyhow::Result<(Vec<File>, Option<String>)> {
                 File::from(std::os::fd::OwnedFd::from(make()?)),
             ]
         }
-        Layer::Via | Layer::Tcp | Layer::Unix | Layer::Sovia => return Ok((Vec::new(), None)),
+        Layer::Via | Layer::Nic | Layer::Tcp | Layer::Unix | Layer::Sovia => {
+            return Ok((Vec::new(), None));
+        }
     };
     let numbers: Vec<_> = files.iter().map(|file| file.as_raw_fd().to_string()).collect();
     Ok((files, Some(numbers.join(","))))

@@ -17,6 +17,7 @@ mod layer;
 mod link;
 mod machine;
 mod measure;
+mod nic;
 mod pace;
 mod papers;
 mod process;
@@ -34,6 +35,7 @@ use clap::Subcommand;
 use self::layer::Layer;
 use self::machine::Machine;
 use self::measure::{Measured, Measurer};
+use self::nic::Places;
 use self::series::Series;
 use self::task::{Cpus, Scenario, Task, Wait};
 
@@ -91,6 +93,10 @@ struct Messages {
     /// Which processors they run on [default: apart for `poll`, free for `block` and `sleep`]
     #[arg(long, value_enum)]
     cpus: Option<Cpus>,
+    /// Where the NIC of both ends of the layer `nic` is, or by a comma the requester's and the responder's: udp:ADDRESS:PORT,
+    /// eth:DEVICE, xdp:DEVICE, ofi:PROVIDER@ADDRESS, verbs:DEVICE, shm:NAME
+    #[arg(long, value_name = "PLACE")]
+    nic: Option<Places>,
     #[command(flatten)]
     common: Common,
 }
@@ -128,6 +134,7 @@ struct Plan {
     scenario: Scenario,
     wait: Wait,
     cpus: Cpus,
+    nic: Option<Places>,
     sizes: Vec<usize>,
     layers: Vec<Layer>,
     runs: u32,
@@ -142,11 +149,12 @@ pub(crate) fn bench(args: Args) -> anyhow::Result<i32> {
         What::Bandwidth(how) => (Scenario::Bandwidth, how),
         What::Rate(how) => (Scenario::Rate, how),
         What::Connect(common) => {
-            let how = Messages { size: Vec::new(), wait: Wait::Block, cpus: None, common };
+            let how =
+                Messages { size: Vec::new(), wait: Wait::Block, cpus: None, nic: None, common };
             (Scenario::Connect, how)
         }
         What::Load(Load { size, common }) => {
-            (Scenario::Load, Messages { size, wait: Wait::Block, cpus: None, common })
+            (Scenario::Load, Messages { size, wait: Wait::Block, cpus: None, nic: None, common })
         }
         What::Connections(args) => return connections::bench(&args),
         What::Idle(args) => return idle::bench(&args),
@@ -175,11 +183,17 @@ pub(crate) fn bench(args: Args) -> anyhow::Result<i32> {
 }
 
 fn plan(measurer: &Measurer, scenario: Scenario, how: Messages) -> anyhow::Result<Plan> {
-    let Messages { size: mut sizes, wait, cpus, common } = how;
+    let Messages { size: mut sizes, wait, cpus, nic, common } = how;
     if sizes.is_empty() {
         sizes = scenario.default_sizes().to_vec();
     }
-    let possible = Layer::all_for(scenario, wait);
+    let mut possible = Layer::all_for(scenario, wait);
+    match &nic {
+        Some(places) if possible.contains(&Layer::Nic) => places.probe()?,
+        Some(_) => bail!("`{scenario} --wait {wait}` has no layer `nic`"),
+        None if common.layers.contains(&Layer::Nic) => bail!("the layer `nic` needs `--nic PLACE`"),
+        None => possible.retain(|layer| *layer != Layer::Nic),
+    }
     let mut layers = common.layers.clone();
     if let Some(layer) = layers.iter().find(|layer| !possible.contains(layer)) {
         bail!("`{scenario} --wait {wait}` has no layer `{layer}`");
@@ -198,7 +212,7 @@ fn plan(measurer: &Measurer, scenario: Scenario, how: Messages) -> anyhow::Resul
         );
     }
     let Common { runs, seconds, realtime, .. } = common;
-    Ok(Plan { scenario, wait, cpus, sizes, layers, runs, seconds, realtime })
+    Ok(Plan { scenario, wait, cpus, nic, sizes, layers, runs, seconds, realtime })
 }
 
 fn run(plan: &Plan, measurer: &Measurer) -> anyhow::Result<Series> {
@@ -213,6 +227,7 @@ fn run(plan: &Plan, measurer: &Measurer) -> anyhow::Result<Series> {
                 size_bytes: size,
                 seconds: plan.seconds,
                 realtime: plan.realtime,
+                nic: plan.nic.clone(),
                 peak: None,
             };
             if plan.scenario == Scenario::Load {

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::Plan;
 use super::layer::Layer;
+use super::nic::Places;
 use super::ratio::Ratio;
 use super::series::Series;
 use super::task::{Cpus, Metric, Scenario, Wait};
@@ -18,6 +19,8 @@ struct Line<'a> {
     scenario: Scenario,
     layer: Layer,
     provider: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nic: Option<&'a Places>,
     wait: Wait,
     cpus: Cpus,
     size_bytes: usize,
@@ -47,6 +50,7 @@ pub(super) fn json(plan: &Plan, series: &Series) -> anyhow::Result<()> {
             scenario: plan.scenario,
             layer,
             provider: layer.provider(),
+            nic: plan.nic.as_ref().filter(|_| layer == Layer::Nic),
             wait: layer.wait(plan.wait),
             cpus: layer.cpus(plan.cpus),
             size_bytes,
@@ -75,7 +79,7 @@ fn against(
     size: usize,
     layer: Layer,
 ) -> BTreeMap<Layer, Ratio> {
-    if !matches!(layer, Layer::Via | Layer::Sovia) {
+    if !matches!(layer, Layer::Via | Layer::Nic | Layer::Sovia) {
         return BTreeMap::new();
     }
     let others = bases(plan.wait).iter().filter(|&&base| base != layer);
@@ -188,6 +192,9 @@ fn explanation(plan: &Plan) -> String {
     }
     if plan.layers.contains(&Layer::Via) {
         text.push_str("\nvia: a native Virtual Interface used by descriptors, without sockets.");
+    }
+    if let Some(places) = plan.nic.as_ref().filter(|_| plan.layers.contains(&Layer::Nic)) {
+        text.push_str(&format!("\nnic: the same on {places}."));
     }
     if plan.layers.contains(&Layer::Eventfd) {
         text.push_str("\neventfd: nothing but waking each other: the limit where both ends sleep.");

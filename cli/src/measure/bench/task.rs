@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::layer::Layer;
+use super::nic::Places;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,6 +101,8 @@ pub(super) struct Task {
     pub(super) seconds: f64,
     /// The real-time priority of both ends, if they are to have one.
     pub(super) realtime: Option<i32>,
+    /// Of the layer `nic`: where the NICs are.
+    pub(super) nic: Option<Places>,
     /// Of the scenario `load`: what TCP carries at most, in bytes a second.
     pub(super) peak: Option<f64>,
 }

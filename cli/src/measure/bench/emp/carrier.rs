@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 use emp_eth::{Address, Config, Handle, Mode, Node, Piece, Place, Station, Status};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -90,6 +90,7 @@ impl Open {
                     Port::Udp => Place::Udp((host, 0).into()),
                     Port::Eth => Place::Device(DEVICE.to_owned()),
                     Port::Xdp => Place::Xdp(DEVICE.to_owned()),
+                    Port::Ofi => bail!("EMP's frames are carried by udp, eth or xdp"),
                 };
                 let mut config = Config::new(place, KEY);
                 config.takes_strangers = true;

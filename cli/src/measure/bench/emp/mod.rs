@@ -25,8 +25,8 @@ use super::task::Role;
 /// What is measured.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// What carries EMP's frames
-    #[arg(long, value_enum, default_value_t = Port::Eth)]
+    /// What carries EMP's frames: udp, eth or xdp
+    #[arg(long, default_value = "eth", value_parser = parse_port)]
     port: Port,
     /// What is measured, in turn; several, by commas [default: all]
     #[arg(long, value_enum, value_delimiter = ',')]
@@ -77,6 +77,13 @@ const SIZES: [usize; 32] = [
 ];
 /// Computing of a batch in figure 6, in microseconds.
 const WORK_US: [f64; 9] = [0.0, 25.0, 50.0, 100.0, 200.0, 400.0, 800.0, 1600.0, 3200.0];
+
+/// What carries frames; libfabric carries messages.
+fn parse_port(text: &str) -> Result<Port, String> {
+    let ports = Port::ALL.into_iter().filter(|port| *port != Port::Ofi);
+    let mut found = ports.filter(|port| port.name() == text);
+    found.next().ok_or_else(|| "expected udp, eth or xdp".to_owned())
+}
 
 /// Measures and reports; returns the exit status.
 pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {

@@ -1,4 +1,4 @@
-//! A native Virtual Interface of the shared-memory NIC, used as programs written for VIA use it:
+//! A native Virtual Interface of any NIC, used as programs written for VIA use it:
 //! descriptors are posted and taken, and messages lie in registered memory.
 //!
 //! So nothing is copied here between a message and a buffer of the scenario but the first byte,
@@ -12,14 +12,14 @@ use std::time::Duration;
 use anyhow::Context;
 use via::error::ConnectError;
 use via::{
-    Connection, DescriptorAddress, Done, MemAttributes, MemHandle, Memory, Nic, Vi, ViAttributes,
+    Completion, Connection, DescriptorAddress, Done, MemAttributes, MemHandle, Memory, NetAddress,
+    Nic, Vi, ViAttributes,
 };
-use via_shm::{ShmNic, ShmVi};
 
 use super::{Link, spin};
-use crate::bench::task::{Task, Wait};
+use crate::bench::task::{Role, Task, Wait};
 
-/// Bytes of the longest message on the VI; longer ones of the scenario are sent in pieces.
+/// Bytes of the longest message on the VI, where the NIC takes as long ones.
 const PIECE_BYTES_MAX: usize = 64 << 10;
 /// Most messages on their way; fewer where they would not fit in a second-level cache.
 const WINDOW_MAX: usize = 32;
@@ -32,14 +32,20 @@ const DISCRIMINATOR: &[u8] = b"bench";
 const TIMEOUT: Option<Duration> = Some(Duration::from_secs(10));
 
 /// One end of a connected VI.
-pub(in crate::bench) struct Interface {
-    vi: ShmVi,
+pub(in crate::bench) struct Interface<N: Nic> {
+    /// Before the NIC, which it is of.
+    vi: N::Vi,
+    nic: N,
+    /// Bytes of the longest message; longer ones of the scenario are sent in pieces.
+    piece_max: usize,
     memory: Memory,
     wait: Wait,
-    /// The one message that is sent, again and again; behind the buffers to receive into. Its
-    /// descriptor stays as it is from one message of a length to the next.
-    out: usize,
-    out_len: usize,
+    /// What is sent lies behind the buffers to receive into, which are as many. Descriptors stay as they are from one message of a
+    /// length to the next, and the first is used again and again where sends are done when they are posted.
+    out_lens: Vec<usize>,
+    next: usize,
+    /// Sends that have not been found done.
+    posted: usize,
     /// Where the buffers begin, and their distance.
     buffers: usize,
     stride: usize,
@@ -54,36 +60,23 @@ pub(in crate::bench) struct Interface {
     spare: Option<DescriptorAddress>,
 }
 
-/// The end that waits for the requester.
-pub(in crate::bench) struct Listener {
-    nic: ShmNic,
-    end: Interface,
-}
-
-/// Opens a NIC of its own, whose name is returned.
-pub(in crate::bench) fn listen(task: &Task) -> anyhow::Result<(Listener, String)> {
-    let name = format!("bench-{}", std::process::id());
-    let nic = ShmNic::open(&name)?;
-    let end = Interface::new(&nic, task)?;
-    Ok((Listener { nic, end }, name))
-}
-
-impl Listener {
-    /// Accepts the requester's connection.
-    pub(in crate::bench) fn accept(self) -> anyhow::Result<Interface> {
-        let address = self.nic.address(DISCRIMINATOR);
-        self.nic.connect_wait(&address, TIMEOUT)?.accept(&self.end.vi)?;
-        Ok(self.end)
+/// One end of a connection between this NIC and the other end's; the responder's has the host address `host`.
+pub(in crate::bench) fn join<N: Nic>(
+    nic: N,
+    host: &[u8],
+    task: &Task,
+    role: Role,
+) -> anyhow::Result<Interface<N>> {
+    let own = NetAddress::new(&nic.attributes().local_address, DISCRIMINATOR);
+    let address = NetAddress::new(host, DISCRIMINATOR);
+    let end = Interface::new(nic, task)?;
+    if role == Role::Responder {
+        let request = end.nic.connect_wait(&address, TIMEOUT)?;
+        request.accept(&end.vi).map_err(|refused| refused.error)?;
+        return Ok(end);
     }
-}
-
-/// Connects to the responder's NIC.
-pub(in crate::bench) fn connect(name: &str, task: &Task) -> anyhow::Result<Interface> {
-    let nic = ShmNic::open(name)?;
-    let end = Interface::new(&nic, task)?;
-    let address = nic.address(DISCRIMINATOR);
-    // The responder has said its name and is about to wait.
-    let connected = spin(|| match end.vi.connect_request(&address, &address, TIMEOUT) {
+    // The responder has said where its NIC is, and is about to wait.
+    let connected = spin(|| match end.vi.connect_request(&own, &address, TIMEOUT) {
         Err(ConnectError::NoMatch) => None,
         other => Some(other),
     });
@@ -91,20 +84,21 @@ pub(in crate::bench) fn connect(name: &str, task: &Task) -> anyhow::Result<Inter
     Ok(end)
 }
 
-impl Interface {
-    fn new(nic: &ShmNic, task: &Task) -> anyhow::Result<Self> {
-        let piece = task.size_bytes.min(PIECE_BYTES_MAX);
+impl<N: Nic> Interface<N> {
+    fn new(nic: N, task: &Task) -> anyhow::Result<Self> {
+        let piece_max = PIECE_BYTES_MAX.min(nic.attributes().max_transfer_size as usize);
+        let piece = task.size_bytes.min(piece_max);
         let window = (WINDOW_BYTES / piece).clamp(2, WINDOW_MAX);
         let receives = window + TELLING;
-        // Descriptors first, then their buffers; the last of each is for sending.
+        // Descriptors first, then their buffers; the second half of each is for sending.
         let stride = piece.next_multiple_of(DESCRIPTOR_BYTES);
-        let buffers = (receives + 1) * DESCRIPTOR_BYTES;
-        let memory = Memory::zeroed(buffers + (receives + 1) * stride);
+        let buffers = 2 * receives * DESCRIPTOR_BYTES;
+        let memory = Memory::zeroed(buffers + 2 * receives * stride);
         let handle = nic.register_mem(&memory, MemAttributes::default())?;
         let attributes =
-            ViAttributes { max_transfer_size: PIECE_BYTES_MAX as u32, ..ViAttributes::default() };
+            ViAttributes { max_transfer_size: piece_max as u32, ..ViAttributes::default() };
         let vi = nic.create_vi(attributes)?;
-        for number in 0..=receives {
+        for number in 0..2 * receives {
             let buffer = memory.segment(buffers + number * stride, piece as u32, handle);
             let at = number * DESCRIPTOR_BYTES;
             memory.descriptor(at).context("no descriptor")?.prepare(&[buffer], None)?;
@@ -112,13 +106,15 @@ impl Interface {
                 vi.post_recv(DescriptorAddress { address: memory.address(at), handle })?;
             }
         }
-        let (wait, out) = (task.wait, receives * DESCRIPTOR_BYTES);
         Ok(Self {
             vi,
+            nic,
+            piece_max,
             memory,
-            wait,
-            out,
-            out_len: piece,
+            wait: task.wait,
+            out_lens: vec![piece; receives],
+            next: 0,
+            posted: 0,
             buffers,
             stride,
             handle,
@@ -143,27 +139,54 @@ impl Interface {
         }
     }
 
-    /// Sends `len` bytes of the buffer, which begin with `first`.
+    /// Sends `len` bytes of a buffer, which begin with `first`.
     fn post(&mut self, len: usize, first: u8) -> io::Result<()> {
-        let at = self.buffers + self.out / DESCRIPTOR_BYTES * self.stride;
-        if self.out_len != len {
-            let descriptor = self.memory.descriptor(self.out).ok_or_else(|| self.broken())?;
+        let out = self.out()?;
+        let number = self.out_lens.len() + out;
+        let at = self.buffers + number * self.stride;
+        if self.out_lens[out] != len {
+            let descriptor = self.memory.descriptor(number * DESCRIPTOR_BYTES);
+            let descriptor = descriptor.ok_or_else(|| self.broken())?;
             let buffer = self.memory.segment(at, len as u32, self.handle);
             descriptor.prepare(&[buffer], None).map_err(io::Error::other)?;
-            self.out_len = len;
+            self.out_lens[out] = len;
         }
         if len > 0 {
             self.memory.write(at, &[first]);
         }
-        let address = self.memory.address(self.out);
+        let address = self.memory.address(number * DESCRIPTOR_BYTES);
         let handle = self.handle;
         self.vi.post_send(DescriptorAddress { address, handle }).map_err(io::Error::other)?;
+        self.posted += 1;
         self.repost()?;
-        let sent = match self.wait {
-            Wait::Poll => spin(|| taken(self.vi.send_done())),
-            Wait::Block | Wait::Sleep => self.vi.send_wait(TIMEOUT).ok(),
-        };
-        sent.and_then(|completion| completion.result().ok()).ok_or_else(|| self.broken())?;
+        while self.posted > 0 {
+            match self.vi.send_done() {
+                Done::NotDone => break,
+                done => self.sent(done.completion())?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of a free descriptor to send by.
+    fn out(&mut self) -> io::Result<usize> {
+        if self.posted == self.out_lens.len() {
+            let done = match self.wait {
+                Wait::Poll => spin(|| taken(self.vi.send_done())),
+                Wait::Block | Wait::Sleep => self.vi.send_wait(TIMEOUT).ok(),
+            };
+            self.sent(done)?;
+        }
+        let out = if self.posted == 0 { 0 } else { self.next };
+        self.next = (out + 1) % self.out_lens.len();
+        Ok(out)
+    }
+
+    /// A send is over.
+    fn sent(&mut self, done: Option<Completion>) -> io::Result<()> {
+        let result = done.and_then(|completion| completion.result().ok());
+        result.ok_or_else(|| self.broken())?;
+        self.posted -= 1;
         Ok(())
     }
 
@@ -198,9 +221,9 @@ impl Interface {
     }
 }
 
-impl Link for Interface {
+impl<N: Nic> Link for Interface<N> {
     fn send(&mut self, data: &[u8]) -> io::Result<()> {
-        for piece in data.chunks(PIECE_BYTES_MAX) {
+        for piece in data.chunks(self.piece_max) {
             while self.room == 0 {
                 if self.take(&mut [])? > 0 {
                     return Err(self.broken());
@@ -230,7 +253,7 @@ impl Link for Interface {
 }
 
 /// A completion, or that there will be none.
-fn taken(done: Done) -> Option<Option<via::Completion>> {
+fn taken(done: Done) -> Option<Option<Completion>> {
     match done {
         Done::Completion(completion) => Some(Some(completion)),
         Done::NotDone => None,

@@ -286,6 +286,6 @@ mod tests {
         files.sort_unstable();
         files.dedup();
         assert_eq!(files.len(), count, "each has a file of its own");
-        assert_eq!(count, 1 + 2 + 1 + 1 + 3 + 8 + 1 + 1 + 1 + 6 + 12);
+        assert_eq!(count, 1 + 2 + 1 + 1 + 3 + 8 + 1 + 1 + 1 + 6 + 14);
     }
 }

@@ -5,6 +5,11 @@ use std::io::{Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 
+use anyhow::Context;
+
+/// What is said at once has no more bytes: it is the address of a NIC.
+const BYTES_MAX: usize = 256;
+
 /// A connection between the two processes of a measurement.
 pub(super) struct Control(UnixStream);
 
@@ -36,6 +41,20 @@ impl Control {
         let mut bytes = [0; 8];
         self.0.read_exact(&mut bytes)?;
         Ok(u64::from_ne_bytes(bytes))
+    }
+
+    /// Says some bytes, which the peer hears whole.
+    pub(super) fn tell_bytes(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
+        self.tell(bytes.len() as u64)?;
+        Ok(self.0.write_all(bytes)?)
+    }
+
+    /// Hears the bytes that the peer says, sleeping until they are there.
+    pub(super) fn hear_bytes(&mut self) -> anyhow::Result<Box<[u8]>> {
+        let len = usize::try_from(self.hear()?).ok().filter(|len| *len <= BYTES_MAX);
+        let mut bytes = vec![0; len.context("the other end says something that is too long")?];
+        self.0.read_exact(&mut bytes)?;
+        Ok(bytes.into())
     }
 
     /// Sends some numbers and receives as many from the peer, which does the same.

@@ -11,9 +11,9 @@ use anyhow::{Context, bail, ensure};
 use nix::sched::{CloneFlags, setns, unshare};
 use sovia_port::{packet, udp, xdp};
 
-use super::net::{DEVICE, LinkKind, Port, address};
+use super::net::{self, DEVICE, LinkKind, Port, address};
 use super::offloads;
-use crate::bench::task::Role;
+use crate::bench::task::{Role, Wait};
 
 /// The hosts of the requester and of the responder.
 pub(in crate::bench) struct Hosts {
@@ -62,10 +62,11 @@ impl Hosts {
     pub(in crate::bench) fn probe(&self, port: Port) -> anyhow::Result<()> {
         self.within(Role::Requester, || {
             match port {
-                Port::Udp => udp::Udp::open((address(Role::Requester), 0).into()).map(drop),
-                Port::Eth => packet::Packet::open(&packet::Config::new(DEVICE)).map(drop),
-                Port::Xdp => xdp::Xdp::open(&xdp::Config::new(DEVICE)).map(drop),
-            }?;
+                Port::Udp => udp::Udp::open((address(Role::Requester), 0).into()).map(drop)?,
+                Port::Eth => packet::Packet::open(&packet::Config::new(DEVICE)).map(drop)?,
+                Port::Xdp => xdp::Xdp::open(&xdp::Config::new(DEVICE)).map(drop)?,
+                Port::Ofi => net::open(port, Role::Requester, Wait::Poll).map(drop)?,
+            }
             Ok(())
         })
     }

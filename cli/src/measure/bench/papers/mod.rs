@@ -1,5 +1,5 @@
 //! The benchmarks of the papers on VI Architecture implementations, for Virtual Interfaces in
-//! shared memory: `sovia bench papers`, and each scenario by its own name.
+//! shared memory, or on any NIC: `sovia bench papers`, and each scenario by its own name.
 //!
 //! A scenario ([`work::Scenario`]) is a set of parts ([`plan`]); a part is one line of its
 //! pictures, and two processes play it from the first point to the last ([`play`]). All parts of
@@ -38,6 +38,7 @@ use self::plan::Effort;
 use self::results::Results;
 use self::work::Scenario;
 use super::machine::Machine;
+use super::nic::Places;
 
 pub(super) use self::play::endpoint;
 
@@ -51,25 +52,25 @@ pub(super) enum What {
     /// All of the following, as the papers on VIA measured it: a page with pictures and data
     Papers(AllArgs),
     /// The papers' ping-pong loops with 4 bytes, whole and call by call
-    Loops(OneArgs),
+    Loops(OnArgs),
     /// One-way and two-way throughput by size: send/receive and RDMA write
-    Throughput(OneArgs),
+    Throughput(OnArgs),
     /// Doubles stored a stride apart: copied, sent and copied, received by segments
-    Strided(OneArgs),
+    Strided(OnArgs),
     /// Messages received by 32 segments, by the size of these
-    Scatter(OneArgs),
+    Scatter(OnArgs),
     /// A completion queue against looking at one VI after the other, by their number
-    Queues(OneArgs),
+    Queues(OnArgs),
     /// NetPIPE's sweep from 1 byte to 8 MB: VI, TCP and Unix sockets
-    Netpipe(OneArgs),
+    Netpipe(OnArgs),
     /// Single calls of a VI, and what one VI carries beside a bare ring
-    Calls(OneArgs),
+    Calls(OnArgs),
     /// The memory of idle connected VIs
-    Memory(OneArgs),
+    Memory(OnArgs),
     /// Registering the bytes of a send, locking them and copying them, by size
-    Registration(OneArgs),
+    Registration(OnArgs),
     /// SOVIA streams in the papers' configurations: latency and bandwidth by size
-    Sovia(OneArgs),
+    Sovia(OnArgs),
     /// Between two hosts, which it makes itself (root): NetPIPE's sweeps over UDP, Ethernet and TCP, SOVIA streams
     Hosts(between::HostsArgs),
 }
@@ -107,6 +108,34 @@ pub(super) struct OneArgs {
     json: bool,
 }
 
+/// One scenario, on any NIC.
+#[derive(clap::Args)]
+pub(super) struct OnArgs {
+    #[command(flatten)]
+    one: OneArgs,
+    #[command(flatten)]
+    on: On,
+}
+
+/// Which NIC the VIs are on.
+#[derive(clap::Args)]
+struct On {
+    /// Where the NIC of both ends is, or by a comma the requester's and the responder's: udp:ADDRESS:PORT, eth:DEVICE,
+    /// xdp:DEVICE, ofi:PROVIDER@ADDRESS, verbs:DEVICE, shm:NAME [default: in shared memory]
+    #[arg(long, value_name = "PLACE")]
+    nic: Option<Places>,
+}
+
+impl On {
+    /// The NICs, which have been open.
+    fn nic(&self) -> anyhow::Result<Option<&Places>> {
+        if let Some(places) = &self.nic {
+            places.probe()?;
+        }
+        Ok(self.nic.as_ref())
+    }
+}
+
 /// All of them.
 #[derive(clap::Args)]
 pub(super) struct AllArgs {
@@ -115,6 +144,8 @@ pub(super) struct AllArgs {
     out: PathBuf,
     #[command(flatten)]
     how: Args,
+    #[command(flatten)]
+    on: On,
 }
 
 impl Args {
@@ -152,11 +183,12 @@ pub(super) fn bench(what: &What) -> anyhow::Result<i32> {
 }
 
 /// Measures one scenario and prints it.
-fn one(scenario: Scenario, args: &OneArgs) -> anyhow::Result<i32> {
+fn one(scenario: Scenario, OnArgs { one, on }: &OnArgs) -> anyhow::Result<i32> {
     let pairs = Pairs::new()?;
-    let mut results = Results::new(scenario, plan::parts(scenario, args.how.effort()));
-    (0..args.how.runs()).for_each(|done| run(&mut results, done, &pairs));
-    report(results, args)
+    let parts = plan::parts_on(scenario, one.how.effort(), on.nic()?);
+    let mut results = Results::new(scenario, parts);
+    (0..one.how.runs()).for_each(|done| run(&mut results, done, &pairs));
+    report(results, one)
 }
 
 /// Prints what was measured of one scenario.
@@ -191,7 +223,8 @@ fn all(args: &AllArgs) -> anyhow::Result<i32> {
     let pairs = Pairs::new()?;
     let machine = Machine::this(pairs.cpus());
     let effort = args.how.effort();
-    let mut all = Scenario::ALL.map(|it| Results::new(it, plan::parts(it, effort)));
+    let nic = args.on.nic()?;
+    let mut all = Scenario::ALL.map(|it| Results::new(it, plan::parts_on(it, effort, nic)));
     let (runs, limit) = (args.how.runs(), if effort.quick { QUICK_LIMIT } else { FULL_LIMIT });
     let mut done = 0;
     while done < runs {
@@ -211,7 +244,8 @@ fn all(args: &AllArgs) -> anyhow::Result<i32> {
     } else {
         String::new()
     };
-    let how = format!("{}{cut} It took {took:.0} s.", how(&args.how));
+    let on = nic.map(|nic| format!(" The VIs are on NICs in {nic}.")).unwrap_or_default();
+    let how = format!("{}{on}{cut} It took {took:.0} s.", how(&args.how));
     let files = page::write(&args.out, &machine, &how, &all)?;
     println!("{how}");
     tables::print(&tables::comparison(&compare::rows(&all)));

@@ -8,10 +8,13 @@ use anyhow::Context;
 use clap::ValueEnum;
 use nix::sched::{CloneFlags, setns};
 use serde::{Deserialize, Serialize};
-use via_eth::{Config, EthNic, Place};
+use sovia_nic::AnyNic;
+use via_eth::{Config, Place};
 
-use super::control::Control;
 use crate::bench::task::{Role, Wait};
+
+/// libfabric's provider between hosts.
+const FABRIC: &str = "tcp;ofi_rxm";
 
 /// What carries a NIC's frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
@@ -23,10 +26,12 @@ pub(in crate::bench) enum Port {
     Eth,
     /// AF_XDP on the Ethernet device
     Xdp,
+    /// libfabric, over TCP
+    Ofi,
 }
 
 impl Port {
-    pub(in crate::bench) const ALL: [Self; 3] = [Self::Udp, Self::Eth, Self::Xdp];
+    pub(in crate::bench) const ALL: [Self; 4] = [Self::Udp, Self::Eth, Self::Xdp, Self::Ofi];
 
     /// Its name, as in a NIC's place.
     pub(in crate::bench) fn name(self) -> &'static str {
@@ -34,6 +39,7 @@ impl Port {
             Self::Udp => "udp",
             Self::Eth => "eth",
             Self::Xdp => "xdp",
+            Self::Ofi => "ofi",
         }
     }
 }
@@ -73,30 +79,23 @@ pub(in crate::bench) fn enter(namespace: &str) -> anyhow::Result<()> {
 }
 
 /// Opens an end's NIC. One that is to sleep does so at once when it waits; otherwise it looks for a while first.
-pub(super) fn open(port: Port, role: Role, wait: Wait) -> anyhow::Result<EthNic> {
+pub(super) fn open(port: Port, role: Role, wait: Wait) -> anyhow::Result<AnyNic> {
     let place = match port {
         Port::Udp => Place::Udp(SocketAddr::new(IpAddr::V4(address(role)), 0)),
         Port::Eth => Place::Device(DEVICE.to_owned()),
         Port::Xdp => Place::Xdp(DEVICE.to_owned()),
+        Port::Ofi => {
+            let place = format!("{FABRIC}@{}", address(role)).parse()?;
+            let mut config = via_ofi::Config::new(place);
+            if wait == Wait::Sleep {
+                config.spin = Duration::ZERO;
+            }
+            return Ok(AnyNic::Ofi(config.open()?));
+        }
     };
     let mut config = Config::new(place);
     if wait == Wait::Sleep {
         config.spin = Duration::ZERO;
     }
-    Ok(config.open()?)
-}
-
-/// Tells the peer a NIC's host address, which is short.
-pub(super) fn tell(control: &mut Control, host: &[u8]) -> anyhow::Result<()> {
-    anyhow::ensure!(host.len() <= 8, "a host address of {} bytes", host.len());
-    let mut bytes = [0; 8];
-    bytes[..host.len()].copy_from_slice(host);
-    control.tell(host.len() as u64)?;
-    control.tell(u64::from_be_bytes(bytes))
-}
-
-/// Hears the address that the peer tells.
-pub(super) fn hear(control: &mut Control) -> anyhow::Result<Vec<u8>> {
-    let (len, bytes) = (control.hear()? as usize, control.hear()?.to_be_bytes());
-    Ok(bytes.get(..len).context("no host address")?.to_vec())
+    Ok(AnyNic::Eth(config.open()?))
 }

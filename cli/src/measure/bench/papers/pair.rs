@@ -86,6 +86,7 @@ impl Pairs {
                     size_bytes: size,
                     seconds,
                     realtime: None,
+                    nic: None,
                     peak: None,
                 })
             }

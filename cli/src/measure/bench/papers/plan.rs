@@ -5,6 +5,7 @@ mod sovia;
 
 use super::work::{Part, Perturbed, Prepared, Scenario, Spread, Strategy, Way, Work};
 use crate::bench::layer::Layer;
+use crate::bench::nic::Places;
 use crate::bench::task::{Cpus, Scenario as Plain, Wait};
 
 /// How much is measured.
@@ -53,8 +54,21 @@ fn part(
     work: Work,
     effort: Effort,
 ) -> Part {
-    let (configuration, net) = (None, None);
-    Part { scenario, series, way, wait, cpus, work, configuration, net, seconds: effort.seconds }
+    let (configuration, net, nic, seconds) = (None, None, None, effort.seconds);
+    Part { scenario, series, way, wait, cpus, work, configuration, net, nic, seconds }
+}
+
+/// The parts of a scenario with their VIs on NICs in those places, or in shared memory. What is only in shared memory is left out there.
+pub(super) fn parts_on(scenario: Scenario, effort: Effort, nic: Option<&Places>) -> Vec<Part> {
+    let mut parts = parts(scenario, effort);
+    let Some(places) = nic else { return parts };
+    parts.retain(|part| !matches!(part.work, Work::Layer { .. }));
+    for part in &mut parts {
+        if !matches!(part.way, Way::Tcp | Way::Unix) {
+            part.nic = Some(places.clone());
+        }
+    }
+    parts
 }
 
 /// How an end waits, for people.
@@ -255,7 +269,7 @@ fn registration(effort: Effort) -> Vec<Part> {
     let step = if effort.quick { 4 } else { 2 };
     let sizes: Vec<usize> = (10..=22).step_by(step).map(|bits| 1 << bits).collect();
     [
-        (Prepared::Registered, "registered, shm"),
+        (Prepared::Registered, "registered"),
         (Prepared::Pinned, "pinned (mlock, munlock)"),
         (Prepared::CopiedCached, "copied, cached"),
         (Prepared::CopiedUncached, "copied, uncached"),
@@ -291,6 +305,20 @@ mod tests {
         assert!(netpipe_sizes(Effort { quick: true, ..exact }).len() < 12);
         let short = netpipe_sizes(Effort { largest: 64 << 10, ..exact });
         assert_eq!(short.last().map(|size| size.size()), Some(64 << 10));
+    }
+
+    #[test]
+    fn all_but_sockets_have_the_nic_that_is_asked_for() {
+        let places: Places = "udp:10.0.0.1:0".parse().unwrap();
+        for scenario in Scenario::ALL {
+            let parts = parts_on(scenario, EFFORT, Some(&places));
+            assert!(!parts.is_empty(), "{scenario}");
+            for part in parts {
+                let is_kernels = matches!(part.way, Way::Tcp | Way::Unix);
+                assert_eq!(part.nic.is_none(), is_kernels, "{}", part.series);
+                assert!(!matches!(part.way, Way::Ring), "{}", part.series);
+            }
+        }
     }
 
     #[test]

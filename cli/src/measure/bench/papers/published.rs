@@ -175,7 +175,7 @@ const fn preparing(series: &'static str, size: u64) -> Ours {
     ours(Scenario::Registration, series, Metric::Preparing, Pick::At(size))
 }
 
-const REGISTERED: Ours = preparing("registered, shm", 1024);
+const REGISTERED: Ours = preparing("registered", 1024);
 const PINNED: Ours = preparing("pinned (mlock, munlock)", 1024);
 const UNCACHED: Ours = preparing("copied, uncached", 1024);
 const CACHED: Ours = preparing("copied, cached", 1024);

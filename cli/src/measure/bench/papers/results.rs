@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::net::{LinkKind, Port};
 use super::work::{End, Metric, Part, Reading, Scenario};
+use crate::bench::nic::Places;
 use crate::bench::report::rounded;
 use crate::bench::series::median;
 use crate::bench::task::{Cpus, Wait};
@@ -57,6 +58,8 @@ struct Line<'a> {
     port: Option<Port>,
     #[serde(flatten)]
     link: Option<LinkKind>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nic: Option<&'a Places>,
     end: End,
     x_name: &'a str,
     x: u64,
@@ -149,6 +152,7 @@ impl Results {
                 cpus: part.cpus,
                 port: part.net.and_then(|net| net.port),
                 link: part.net.map(|net| net.link),
+                nic: part.nic.as_ref(),
                 end,
                 x_name: self.scenario.x_name(),
                 x,

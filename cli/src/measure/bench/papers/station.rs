@@ -5,22 +5,22 @@
 
 use std::hint;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use via::error::ConnectError;
 use via::{
     Attach, Completion, Connection, Control as Operation, DataSegment, DescriptorAddress,
-    DescriptorRef, Done, MemAttributes, MemHandle, Memory, Nic, RemoteSegment, Vi, ViAttributes,
+    DescriptorRef, Done, MemAttributes, MemHandle, Memory, NetAddress, Nic, RemoteSegment, Vi,
+    ViAttributes,
 };
-use via_shm::{ShmCq, ShmNic, ShmVi};
 
 use super::control::Control;
 use crate::bench::task::{Role, Wait};
 
-/// Bytes of the longest message, and of the longest on the VIs: what the NIC allows.
-pub(super) const TRANSFER_BYTES_MAX: usize = 8 << 20;
+/// Bytes of the longest message on the VIs, where the NIC takes as long ones.
+const TRANSFER_BYTES_MAX: usize = 8 << 20;
 /// Distances of descriptors, in bytes.
 const SHORT_BYTES: usize = 64;
 const LONG_BYTES: usize = 4096;
@@ -48,8 +48,8 @@ pub(super) enum Slot {
 }
 
 /// One end.
-pub(super) struct Station {
-    pub(super) nic: ShmNic,
+pub(super) struct Station<N: Nic> {
+    pub(super) nic: N,
     memory: Memory,
     handle: MemHandle,
     room: Room,
@@ -57,31 +57,47 @@ pub(super) struct Station {
     /// The peer's data.
     remote: RemoteSegment,
     role: Role,
+    /// The host address of the responder's NIC.
+    responder: Box<[u8]>,
+    /// Whether an end that waits for a change of its memory calls the NIC meanwhile.
+    looks: bool,
 }
 
-impl Station {
-    /// Opens a NIC by a name that both ends know, and tells the peer where its data lies.
-    pub(super) fn open(
+impl<N: Nic> Station<N> {
+    /// The end of that role, which waits so, on a NIC: tells the peer where its data lies, and the requester where the responder's NIC is.
+    pub(super) fn new(
         control: &mut Control,
-        name: &str,
-        role: Role,
-        wait: Wait,
+        nic: N,
+        (role, wait): (Role, Wait),
         room: Room,
     ) -> anyhow::Result<Self> {
-        let nic = ShmNic::open(name)?;
         let memory = Memory::zeroed(data_at(room) + room.data);
         let attributes = MemAttributes { enable_rdma_write: true, ..MemAttributes::default() };
         let handle = nic.register_mem(&memory, attributes)?;
         let mine = [memory.address(data_at(room)), u64::from(handle.raw())];
         let [address, raw] = control.exchange(mine)?;
         let remote = RemoteSegment { address, handle: raw as u32 };
-        Ok(Self { nic, memory, handle, room, wait, remote, role })
+        let own = nic.attributes().local_address.clone();
+        let responder = match role {
+            Role::Responder => {
+                control.tell_bytes(&own)?;
+                own
+            }
+            Role::Requester => control.hear_bytes()?,
+        };
+        let looks = false;
+        Ok(Self { nic, memory, handle, room, wait, remote, role, responder, looks })
+    }
+
+    /// Has an end that waits for a change of its memory call the NIC meanwhile: one in software goes on when it is called.
+    pub(super) fn with_looks(self, looks: bool) -> Self {
+        Self { looks, ..self }
     }
 
     /// A VI that takes messages as long as the NIC does, not connected.
-    pub(super) fn vi(&self, recv: Option<&ShmCq>, context: u64) -> anyhow::Result<ShmVi> {
+    pub(super) fn vi(&self, recv: Option<&N::Cq>, context: u64) -> anyhow::Result<N::Vi> {
         let attributes = ViAttributes {
-            max_transfer_size: TRANSFER_BYTES_MAX as u32,
+            max_transfer_size: transfer_max(&self.nic) as u32,
             enable_rdma_write: true,
             ..ViAttributes::default()
         };
@@ -90,14 +106,16 @@ impl Station {
 
     /// Connects it with the VI of the peer that is connected at the same time. Receives are to be
     /// posted before.
-    pub(super) fn connect(&self, vi: &ShmVi) -> anyhow::Result<()> {
-        let address = self.nic.address(DISCRIMINATOR);
+    pub(super) fn connect(&self, vi: &N::Vi) -> anyhow::Result<()> {
+        let address = NetAddress::new(&self.responder, DISCRIMINATOR);
         if self.role == Role::Responder {
-            self.nic.connect_wait(&address, TIMEOUT)?.accept(vi)?;
+            let request = self.nic.connect_wait(&address, TIMEOUT)?;
+            request.accept(vi).map_err(|refused| refused.error)?;
             return Ok(());
         }
+        let own = NetAddress::new(&self.nic.attributes().local_address, DISCRIMINATOR);
         loop {
-            match vi.connect_request(&address, &address, TIMEOUT) {
+            match vi.connect_request(&own, &address, TIMEOUT) {
                 // The responder is about to wait.
                 Err(ConnectError::NoMatch) => std::thread::yield_now(),
                 result => return result.map(drop).context("cannot connect a VI"),
@@ -168,9 +186,29 @@ impl Station {
         Ok(unsafe { AtomicU32::from_ptr(place.as_ptr()) })
     }
 
+    /// Waits until the word of the data changes so; `vi` has a receive posted that no message meets.
+    #[inline]
+    pub(super) fn await_word(
+        &self,
+        vi: &N::Vi,
+        word: &AtomicU32,
+        is: impl Fn(u32) -> bool,
+    ) -> anyhow::Result<()> {
+        while !is(word.load(Ordering::Acquire)) {
+            hint::spin_loop();
+            if self.looks
+                && let Done::Completion(completion) = vi.recv_done()
+            {
+                check(vi, Some(completion))?;
+                bail!("a message has come where a write was due");
+            }
+        }
+        Ok(())
+    }
+
     /// The oldest send, once it is done.
     #[inline]
-    pub(super) fn sent(&self, vi: &ShmVi) -> anyhow::Result<Completion> {
+    pub(super) fn sent(&self, vi: &N::Vi) -> anyhow::Result<Completion> {
         let done = match self.wait {
             Wait::Poll => poll(|| vi.send_done()),
             Wait::Block | Wait::Sleep => vi.send_wait(TIMEOUT).ok(),
@@ -180,7 +218,7 @@ impl Station {
 
     /// The oldest receive, once it is done.
     #[inline]
-    pub(super) fn received(&self, vi: &ShmVi) -> anyhow::Result<Completion> {
+    pub(super) fn received(&self, vi: &N::Vi) -> anyhow::Result<Completion> {
         let done = match self.wait {
             Wait::Poll => poll(|| vi.recv_done()),
             Wait::Block | Wait::Sleep => vi.recv_wait(TIMEOUT).ok(),
@@ -190,10 +228,15 @@ impl Station {
 
     /// Posts a send and waits until it is done.
     #[inline]
-    pub(super) fn send(&self, vi: &ShmVi, descriptor: DescriptorAddress) -> anyhow::Result<()> {
+    pub(super) fn send(&self, vi: &N::Vi, descriptor: DescriptorAddress) -> anyhow::Result<()> {
         vi.post_send(descriptor)?;
         self.sent(vi).map(drop)
     }
+}
+
+/// Bytes of the longest message on VIs of a NIC.
+pub(super) fn transfer_max(nic: &impl Nic) -> usize {
+    TRANSFER_BYTES_MAX.min(nic.attributes().max_transfer_size as usize)
 }
 
 fn short_bytes(room: Room) -> usize {
@@ -218,7 +261,7 @@ fn poll(mut look: impl FnMut() -> Done) -> Option<Completion> {
 
 /// A completion without an error, or why there is none.
 #[inline]
-pub(super) fn check(vi: &ShmVi, done: Option<Completion>) -> anyhow::Result<Completion> {
+pub(super) fn check(vi: &impl Vi, done: Option<Completion>) -> anyhow::Result<Completion> {
     match done {
         Some(completion) if completion.result().is_ok() => Ok(completion),
         _ => broken(vi, done),
@@ -226,7 +269,7 @@ pub(super) fn check(vi: &ShmVi, done: Option<Completion>) -> anyhow::Result<Comp
 }
 
 #[cold]
-fn broken(vi: &ShmVi, done: Option<Completion>) -> anyhow::Result<Completion> {
+fn broken(vi: &impl Vi, done: Option<Completion>) -> anyhow::Result<Completion> {
     let cause = vi.cause().map(|cause| cause.to_string()).unwrap_or_default();
     match done {
         Some(completion) => bail!("a descriptor ended with {:?} {cause}", completion.status),

@@ -24,7 +24,10 @@ pub(super) const SPREAD: &str =
 pub(super) fn of(results: &Results) -> Vec<Table> {
     match results.scenario {
         Scenario::Loops | Scenario::Memory => vec![list(results)],
-        Scenario::Calls => vec![list(results), beside_ring(results)],
+        Scenario::Calls => [list(results), beside_ring(results)]
+            .into_iter()
+            .filter(|table| !table.rows.is_empty())
+            .collect(),
         Scenario::Hosts => hosts::groups()
             .iter()
             .map(|group| by_x(results, group.metric, &group.title, |part| group.has(part)))

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::net::Net;
 use crate::bench::layer::Layer;
+use crate::bench::nic::Places;
 use crate::bench::task::{self, Cpus, Role, Wait};
 
 /// What is measured: a chapter of the report, and a command of its own.
@@ -245,6 +246,8 @@ pub(super) struct Part {
     pub(super) configuration: Option<String>,
     /// Between two hosts: the network.
     pub(super) net: Option<Net>,
+    /// Where its VIs' NICs are, if not in shared memory.
+    pub(super) nic: Option<Places>,
     /// For each point.
     pub(super) seconds: f64,
 }

@@ -12,6 +12,9 @@ const LATENCIES: [&str; 5] =
     ["SOVIA_NOTIFY", "SOVIA_HANDLER", "SOVIA_SINGLE", "SOVIA_COPY", "SOVIA_HYBRID"];
 const BANDWIDTHS: [&str; 3] = ["SOVIA_BASE", "SOVIA_DACKS", "SOVIA_COMBINE"];
 
+/// What carries the VIs of streams.
+const STREAMS: [Port; 3] = [Port::Udp, Port::Eth, Port::Ofi];
+
 /// What the VIs of lanes use: shared memory, in cLAN's place, or the Ethernet.
 const LANES: [Option<Port>; 2] = [None, Some(Port::Udp)];
 
@@ -106,7 +109,7 @@ fn streams(effort: Effort, parts: &mut Vec<Part>) {
         put("latency", name, Way::Lane, port, latency());
         put("bandwidth", name, Way::Lane, port, bandwidth());
     }
-    for port in [Port::Udp, Port::Eth] {
+    for port in STREAMS {
         put("latency", "native VIA", Way::SendRecv, Some(port), latency());
         for name in LATENCIES {
             put("latency", name, Way::Sovia, Some(port), latency());
@@ -153,7 +156,7 @@ pub(in crate::bench::papers) fn groups() -> Vec<Group> {
             }
         }
     }
-    for port in [Port::Udp, Port::Eth] {
+    for port in STREAMS {
         for (what, metric) in [("latency", Metric::HalfTrip), ("bandwidth", Metric::Throughput)] {
             groups.push(Group {
                 title: format!("SOVIA {what} {}", port.name()),

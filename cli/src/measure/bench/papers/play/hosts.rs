@@ -8,7 +8,7 @@ use via::Nic;
 
 use super::Player;
 use crate::bench::layer::Layer;
-use crate::bench::link::{Link, netpipe, sovia, tcp};
+use crate::bench::link::{Link, netpipe, tcp};
 use crate::bench::papers::lanes;
 use crate::bench::papers::net::{self, Net};
 use crate::bench::papers::work::{Way, Work};
@@ -22,27 +22,22 @@ impl Player<'_> {
             way @ (Way::Tcp | Way::Lane) => {
                 let address = if way == Way::Lane { lanes::lane_address } else { net::address };
                 let mut socket = self.tcp_between_hosts(address(Role::Responder).into())?;
-                self.over(&mut socket)
+                self.over_to_the_end(&mut socket)
             }
             Way::SendRecv => {
                 let mut module = self.module(net)?;
-                self.over(&mut module)
+                self.over_to_the_end(&mut module)
             }
             Way::Sovia => {
                 let mut stream = self.stream_between_hosts(net)?;
-                self.over(&mut stream)
+                self.over_to_the_end(&mut stream)
             }
             other => bail!("there is no {} between hosts", other.title()),
         }
     }
 
-    fn over(&mut self, link: &mut dyn Link) -> anyhow::Result<()> {
-        let part = self.part;
-        match &part.work {
-            Work::PingPong { sizes } => self.ping_pong_over(link, sizes)?,
-            Work::OneWay { sizes } => self.one_way_over(link, sizes)?,
-            _ => bail!("there is no such work between hosts"),
-        }
+    fn over_to_the_end(&mut self, link: &mut dyn Link) -> anyhow::Result<()> {
+        self.over(link)?;
         // The link is closed behind this: neither end may miss the other's last bytes.
         self.control.meet()
     }
@@ -57,6 +52,7 @@ impl Player<'_> {
             size_bytes: 1,
             seconds: self.part.seconds,
             realtime: None,
+            nic: None,
             peak: None,
         };
         if self.is_requester() {
@@ -74,26 +70,16 @@ impl Player<'_> {
         let host = nic.attributes().local_address.clone();
         let module = netpipe::Module::new(nic, self.part.wait, self.longest())?;
         if self.is_requester() {
-            module.connect(&net::hear(&mut self.control)?)
+            module.connect(&self.control.hear_bytes()?)
         } else {
-            net::tell(&mut self.control, &host)?;
+            self.control.tell_bytes(&host)?;
             module.accept()
         }
     }
 
     fn stream_between_hosts(&mut self, net: Net) -> anyhow::Result<impl Link + use<>> {
-        let how = self.part.configuration.as_deref().context("a stream without configuration")?;
-        let how = how.parse()?;
         let nic = net::open(net.port.context("no port")?, self.role, self.part.wait)?;
-        if self.is_requester() {
-            let host = net::hear(&mut self.control)?;
-            sovia::connect(nic, &host, &how)
-        } else {
-            let host = nic.attributes().local_address.clone();
-            let listener = sovia::listen(nic, &how)?;
-            net::tell(&mut self.control, &host)?;
-            listener.accept()
-        }
+        self.stream_on(nic)
     }
 
     /// Bytes of the part's longest message.

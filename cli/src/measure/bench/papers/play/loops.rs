@@ -4,12 +4,10 @@
 //! They post and look in the paper's order, in which a message may come before the receive for it
 //! is posted. So there is always one receive more than the loop needs.
 
-use std::hint;
 use std::sync::atomic::Ordering;
 
 use hdrhistogram::Histogram;
-use via::{DescriptorAddress, Vi};
-use via_shm::ShmVi;
+use via::{DescriptorAddress, Nic, Vi};
 
 use super::Player;
 use super::clock::{self, Pace};
@@ -79,15 +77,15 @@ impl Stamps for Stamped {
 }
 
 /// A loop's VI and what it posts.
-struct Loop<'a> {
-    station: &'a Station,
-    vi: &'a ShmVi,
+struct Loop<'a, N: Nic> {
+    station: &'a Station<N>,
+    vi: &'a N::Vi,
     out: DescriptorAddress,
     /// The receive to be posted next.
     next: std::cell::Cell<usize>,
 }
 
-impl Loop<'_> {
+impl<N: Nic> Loop<'_, N> {
     fn post_recv(&self) -> anyhow::Result<()> {
         let next = self.next.get();
         self.vi.post_recv(self.station.address(Slot::Short(next)))?;
@@ -129,9 +127,7 @@ impl Loop<'_> {
         stamps.step(0);
         self.station.sent(self.vi)?;
         stamps.step(1);
-        while flag.load(Ordering::Acquire) != 0 {
-            hint::spin_loop();
-        }
+        self.station.await_word(self.vi, flag, |flag| flag == 0)?;
         stamps.step(2);
         Ok(())
     }
@@ -139,9 +135,7 @@ impl Loop<'_> {
     fn write_responder(&self, stamps: &mut impl Stamps) -> anyhow::Result<()> {
         let flag = self.station.word(FLAG_AT)?;
         stamps.begin();
-        while flag.load(Ordering::Acquire) == 0 {
-            hint::spin_loop();
-        }
+        self.station.await_word(self.vi, flag, |flag| flag != 0)?;
         stamps.step(0);
         flag.store(0, Ordering::Release);
         self.vi.post_send(self.out)?;
@@ -181,9 +175,9 @@ fn steps(way: Way, wait: Wait, role: Role) -> &'static [Metric] {
 }
 
 impl Player<'_> {
-    pub(super) fn loops(&mut self) -> anyhow::Result<()> {
+    pub(super) fn loops<N: Nic>(&mut self, nic: N) -> anyhow::Result<()> {
         let room = Room { short: RECEIVES + 1, long: 0, data: 4096 };
-        let station = self.station(room)?;
+        let station = self.station(nic, room)?;
         let vi = station.vi(None, 0)?;
         let (way, role) = (self.part.way, self.role);
         let data = station.data(OUT_AT, BYTES);
@@ -220,7 +214,7 @@ impl Player<'_> {
     }
 
     /// Once more, call by call.
-    fn stamped(&mut self, it: &Loop<'_>, round_ns: Option<f64>) -> anyhow::Result<()> {
+    fn stamped<N: Nic>(&mut self, it: &Loop<'_, N>, round_ns: Option<f64>) -> anyhow::Result<()> {
         let mut stamped = Stamped::new()?;
         let pace = Pace::take();
         let way = self.part.way;

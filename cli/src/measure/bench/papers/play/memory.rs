@@ -3,6 +3,7 @@
 use std::fs;
 
 use anyhow::Context;
+use via::Nic;
 
 use super::Player;
 use crate::bench::papers::station::Room;
@@ -41,8 +42,8 @@ impl Pages {
 }
 
 impl Player<'_> {
-    pub(super) fn memory(&mut self, count: usize) -> anyhow::Result<()> {
-        let station = self.station(Room { short: 1, long: 0, data: 4096 })?;
+    pub(super) fn memory<N: Nic>(&mut self, nic: N, count: usize) -> anyhow::Result<()> {
+        let station = self.station(nic, Room { short: 1, long: 0, data: 4096 })?;
         // What the first connection brings with it belongs to the pair of processes.
         let first = station.vi(None, 0)?;
         station.connect(&first)?;

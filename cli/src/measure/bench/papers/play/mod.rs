@@ -14,6 +14,7 @@ mod spread;
 use std::io::Write;
 
 use anyhow::{Context, bail};
+use sovia_nic::AnyNic;
 use via::Nic;
 use via_shm::ShmNic;
 
@@ -87,39 +88,57 @@ impl Player<'_> {
         if let Some(net) = part.net {
             return self.between_hosts(net);
         }
-        match &part.work {
-            Work::Loops => self.loops()?,
-            Work::OneWay { sizes } => match part.way {
-                Way::SendRecv | Way::RdmaWrite => self.one_way(sizes)?,
-                _ => self.with_link(|player, link| player.one_way_over(link, sizes))?,
-            },
-            Work::Paced { sizes, mbits } => {
-                self.with_link(|player, link| player.paced_over(link, sizes, *mbits))?;
-            }
-            Work::PingPong { sizes } => match part.way {
-                Way::SendRecv | Way::RdmaWrite => self.ping_pong(sizes)?,
-                _ => self.with_link(|player, link| player.ping_pong_over(link, sizes))?,
-            },
-            Work::Strided { spread, strides } => self.strided(*spread, strides)?,
-            Work::Scatter { spread, blocks } => self.scatter(*spread, blocks)?,
-            Work::Queues { strategy, outstanding, size, vis } => {
-                self.queues(*strategy, *outstanding, *size, vis)?;
-            }
-            Work::Calls => self.calls()?,
-            Work::Layer { .. } => bail!("the processes of `sovia bench` play that"),
-            Work::Memory { vis } => self.memory(*vis)?,
-            Work::Registering { prepared, sizes } => self.registering(*prepared, sizes)?,
+        if matches!(part.way, Way::Tcp | Way::Unix) {
+            self.with_socket(Self::over)?;
+        } else if let Some(places) = &part.nic {
+            self.on(AnyNic::open_at(places.of(self.role))?)?;
+        } else {
+            self.on(ShmNic::open(self.name)?)?;
         }
         // Neither goes while the other may still be at work on the connection.
         self.control.meet()
+    }
+
+    /// With a NIC.
+    fn on<N: Nic + 'static>(&mut self, nic: N) -> anyhow::Result<()> {
+        let part = self.part;
+        match &part.work {
+            _ if part.way == Way::Sovia => self.with_stream(nic),
+            Work::Loops => self.loops(nic),
+            Work::OneWay { sizes } => self.one_way(nic, sizes),
+            Work::PingPong { sizes } => self.ping_pong(nic, sizes),
+            Work::Strided { spread, strides } => self.strided(nic, *spread, strides),
+            Work::Scatter { spread, blocks } => self.scatter(nic, *spread, blocks),
+            Work::Queues { strategy, outstanding, size, vis } => {
+                self.queues(nic, *strategy, *outstanding, *size, vis)
+            }
+            Work::Calls => self.calls(nic),
+            Work::Memory { vis } => self.memory(nic, *vis),
+            Work::Registering { prepared, sizes } => self.registering(nic, *prepared, sizes),
+            Work::Layer { .. } => bail!("the processes of `sovia bench` play that"),
+            Work::Paced { .. } => bail!("a pace is kept over sockets and streams"),
+        }
+    }
+
+    /// Over a socket or a stream.
+    fn over(&mut self, link: &mut dyn Link) -> anyhow::Result<()> {
+        let part = self.part;
+        match &part.work {
+            Work::PingPong { sizes } => self.ping_pong_over(link, sizes),
+            Work::OneWay { sizes } => self.one_way_over(link, sizes),
+            Work::Paced { sizes, mbits } => self.paced_over(link, sizes, *mbits),
+            _ => bail!("that takes a VI"),
+        }
     }
 
     fn is_requester(&self) -> bool {
         self.role == Role::Requester
     }
 
-    fn station(&mut self, room: Room) -> anyhow::Result<Station> {
-        Station::open(&mut self.control, self.name, self.role, self.part.wait, room)
+    fn station<N: Nic>(&mut self, nic: N, room: Room) -> anyhow::Result<Station<N>> {
+        let how = (self.role, self.part.wait);
+        let station = Station::new(&mut self.control, nic, how, room)?;
+        Ok(station.with_looks(self.part.nic.is_some()))
     }
 
     fn reading(&mut self, metric: Metric, x: usize, value: f64) {
@@ -155,13 +174,10 @@ impl Player<'_> {
     }
 
     /// Over a socket of the kernel's.
-    fn with_link(
+    fn with_socket(
         &mut self,
         play: impl FnOnce(&mut Self, &mut dyn Link) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        if self.part.way == Way::Sovia {
-            return self.with_stream(play);
-        }
         let layer = match self.part.way {
             Way::Tcp => Layer::Tcp,
             Way::Unix => Layer::Unix,
@@ -183,6 +199,7 @@ impl Player<'_> {
             size_bytes: 1,
             seconds,
             realtime: None,
+            nic: None,
             peak: None,
         };
         let unix_name = format!("{}-link", self.name);
@@ -209,21 +226,23 @@ impl Player<'_> {
     }
 
     /// Over a SOVIA stream.
-    fn with_stream(
-        &mut self,
-        play: impl FnOnce(&mut Self, &mut dyn Link) -> anyhow::Result<()>,
-    ) -> anyhow::Result<()> {
+    fn with_stream<N: Nic + 'static>(&mut self, nic: N) -> anyhow::Result<()> {
+        let mut stream = self.stream_on(nic)?;
+        self.over(&mut stream)
+    }
+
+    /// A SOVIA stream to the other end, by its NIC.
+    fn stream_on<N: Nic + 'static>(&mut self, nic: N) -> anyhow::Result<sovia::Sovia<N>> {
         let how = self.part.configuration.as_deref().context("a stream without configuration")?;
         let how = how.parse()?;
         if self.is_requester() {
-            self.control.hear()?;
-            let nic = ShmNic::open(self.name)?;
-            let host = nic.attributes().local_address.clone();
-            play(self, &mut sovia::connect(nic, &host, &how)?)
+            let host = self.control.hear_bytes()?;
+            sovia::connect(nic, &host, &how)
         } else {
-            let listener = sovia::listen(ShmNic::open(self.name)?, &how)?;
-            self.control.tell(0)?;
-            play(self, &mut listener.accept()?)
+            let host = nic.attributes().local_address.clone();
+            let listener = sovia::listen(nic, &how)?;
+            self.control.tell_bytes(&host)?;
+            listener.accept()
         }
     }
 }

@@ -1,12 +1,11 @@
 //! One-way throughput, as the paper measures it: one end sends as fast as it can, the other
 //! confirms at the end. A round is a fixed number of messages and the confirmation.
 
-use via::Vi;
-use via_shm::ShmVi;
+use via::{Nic, Vi};
 
 use super::Player;
 use crate::bench::link::Link;
-use crate::bench::papers::station::{Room, Slot, Station};
+use crate::bench::papers::station::{Room, Slot, Station, transfer_max};
 use crate::bench::papers::work::{Metric, Way};
 use crate::bench::task::Role;
 
@@ -48,9 +47,11 @@ impl Stream {
 }
 
 impl Player<'_> {
-    pub(super) fn one_way(&mut self, sizes: &[usize]) -> anyhow::Result<()> {
-        let len_max = sizes.iter().copied().max().unwrap_or(1);
-        let station = self.station(Room { short: SHORT, long: 0, data: len_max })?;
+    pub(super) fn one_way<N: Nic>(&mut self, nic: N, sizes: &[usize]) -> anyhow::Result<()> {
+        // Longer ones would be several messages, of which the receiver would have to post as many receives.
+        let sizes: Vec<_> = sizes.iter().filter(|len| **len <= transfer_max(&nic)).collect();
+        let len_max = sizes.iter().copied().max().copied().unwrap_or(1);
+        let station = self.station(nic, Room { short: SHORT, long: 0, data: len_max })?;
         for &len in sizes {
             let stream = Stream::of(len, self.part.way);
             for i in 0..stream.messages {
@@ -67,9 +68,9 @@ impl Player<'_> {
     /// Measures a stream over a VI of its own; the requester gets the nanoseconds of a round. The
     /// receives in `slots` are prepared; the receiver has `after` called for each message, by
     /// its place in the round.
-    pub(super) fn stream(
+    pub(super) fn stream<N: Nic>(
         &mut self,
-        station: &Station,
+        station: &Station<N>,
         stream: Stream,
         slots: fn(usize) -> Slot,
         mut after: impl FnMut(usize) -> anyhow::Result<()>,
@@ -141,7 +142,7 @@ impl Player<'_> {
     }
 }
 
-fn request(station: &Station, vi: &ShmVi, stream: Stream) -> anyhow::Result<()> {
+fn request<N: Nic>(station: &Station<N>, vi: &N::Vi, stream: Stream) -> anyhow::Result<()> {
     for i in 0..stream.messages {
         let slot = Slot::Short(SENDS_AT + i % SENDS);
         if i >= SENDS {
@@ -166,9 +167,9 @@ fn request(station: &Station, vi: &ShmVi, stream: Stream) -> anyhow::Result<()> 
     Ok(vi.post_recv(confirmed.descriptor)?)
 }
 
-fn serve(
-    station: &Station,
-    vi: &ShmVi,
+fn serve<N: Nic>(
+    station: &Station<N>,
+    vi: &N::Vi,
     stream: Stream,
     after: &mut impl FnMut(usize) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {

@@ -6,39 +6,29 @@
 
 use std::cell::RefCell;
 
-use via::Vi;
-use via_shm::ShmVi;
-
 use super::Player;
 use crate::bench::link::Link;
-use crate::bench::papers::station::{Room, Slot, Station, TRANSFER_BYTES_MAX};
+use crate::bench::papers::station::{Room, Slot, Station, transfer_max};
 use crate::bench::papers::work::{End, Metric, Perturbed, Reading, Way};
+use via::{Nic, Vi};
 
-/// Pieces of the longest message.
-const PIECES_MAX: usize = 2;
-/// Where short descriptors lie: receives, then sends.
-const SENDS_AT: usize = PIECES_MAX;
-/// Where data lies: what is received, then what is sent.
-const OUT_AT: usize = PIECES_MAX * TRANSFER_BYTES_MAX;
-
-fn pieces(size: usize) -> usize {
-    size.div_ceil(TRANSFER_BYTES_MAX)
-}
-
-/// One end of the loop.
-struct PingPong<'a> {
-    station: &'a Station,
-    vi: &'a ShmVi,
+/// One end of the loop. Its descriptors are receives, then sends; its data is what is received, then what is sent.
+struct PingPong<'a, N: Nic> {
+    station: &'a Station<N>,
+    vi: &'a N::Vi,
     way: Way,
+    /// Bytes of a piece, and pieces of the longest message.
+    piece: usize,
+    pieces_max: usize,
     /// Sends of a message, and receives.
     pieces: usize,
     receives: usize,
 }
 
-impl PingPong<'_> {
+impl<N: Nic> PingPong<'_, N> {
     fn send(&self) -> anyhow::Result<()> {
         for i in 0..self.pieces {
-            self.vi.post_send(self.station.address(Slot::Short(SENDS_AT + i)))?;
+            self.vi.post_send(self.station.address(Slot::Short(self.pieces_max + i)))?;
         }
         (0..self.pieces).try_for_each(|_| self.station.sent(self.vi).map(drop))
     }
@@ -57,9 +47,10 @@ impl PingPong<'_> {
     /// Fills in what is sent for messages of `size` bytes.
     fn prepare(&self, size: usize) -> anyhow::Result<()> {
         for i in 0..self.pieces {
-            let at = i * TRANSFER_BYTES_MAX;
-            let data = self.station.data(OUT_AT + at, (size - at).min(TRANSFER_BYTES_MAX));
-            let slot = Slot::Short(SENDS_AT + i);
+            let at = i * self.piece;
+            let out = self.pieces_max * self.piece;
+            let data = self.station.data(out + at, (size - at).min(self.piece));
+            let slot = Slot::Short(self.pieces_max + i);
             match self.way {
                 Way::RdmaWrite => {
                     let last = i + 1 == self.pieces;
@@ -73,15 +64,14 @@ impl PingPong<'_> {
 }
 
 impl Player<'_> {
-    pub(super) fn ping_pong(&mut self, sizes: &[Perturbed]) -> anyhow::Result<()> {
-        let station = self.station(Room {
-            short: 2 * PIECES_MAX,
-            long: 0,
-            data: 2 * PIECES_MAX * TRANSFER_BYTES_MAX,
-        })?;
-        for i in 0..PIECES_MAX {
-            let data = station.data(i * TRANSFER_BYTES_MAX, TRANSFER_BYTES_MAX);
-            station.prepare(Slot::Short(i), &[data])?;
+    pub(super) fn ping_pong<N: Nic>(&mut self, nic: N, sizes: &[Perturbed]) -> anyhow::Result<()> {
+        let longest = sizes.iter().map(|size| size.size()).max().unwrap_or(1);
+        let piece = longest.min(transfer_max(&nic));
+        let pieces_max = longest.div_ceil(piece);
+        let room = Room { short: 2 * pieces_max, long: 0, data: 2 * pieces_max * piece };
+        let station = self.station(nic, room)?;
+        for i in 0..pieces_max {
+            station.prepare(Slot::Short(i), &[station.data(i * piece, piece)])?;
         }
         let vi = station.vi(None, 0)?;
         station.connect(&vi)?;
@@ -89,10 +79,10 @@ impl Player<'_> {
         // Receives that the responder has posted for what comes next.
         let mut ahead = 0;
         for &size in sizes {
-            let pieces = pieces(size.size());
-            anyhow::ensure!(pieces <= PIECES_MAX, "{} bytes are too many", size.size());
+            let pieces = size.size().div_ceil(piece);
             let receives = if way == Way::RdmaWrite { 1 } else { pieces };
-            let it = PingPong { station: &station, vi: &vi, way, pieces, receives };
+            let (station, vi) = (&station, &vi);
+            let it = PingPong { station, vi, way, piece, pieces_max, pieces, receives };
             it.prepare(size.size())?;
             if !self.is_requester() {
                 anyhow::ensure!(ahead <= receives, "sizes are to ascend");

@@ -8,7 +8,6 @@ use std::cell::RefCell;
 use std::hint;
 
 use via::{Completion, CompletionQueue, DescriptorAddress, Nic, Vi};
-use via_shm::{ShmCq, ShmVi};
 
 use super::Player;
 use crate::bench::papers::station::{Room, Slot, Station, check};
@@ -25,9 +24,9 @@ const CQ_ENTRIES: u32 = 4096;
 const WARM_UP: usize = 64;
 
 /// All VIs of one point.
-struct Many {
-    vis: Vec<ShmVi>,
-    cq: Option<ShmCq>,
+struct Many<N: Nic> {
+    vis: Vec<N::Vi>,
+    cq: Option<N::Cq>,
     /// Requests outstanding on each, and where to look next.
     waiting: Vec<usize>,
     next: usize,
@@ -37,7 +36,7 @@ struct Many {
     turn: Option<usize>,
 }
 
-impl Many {
+impl<N: Nic> Many<N> {
     /// Any VI: xorshift, the same in every run.
     fn any(&mut self) -> usize {
         if let Some(turn) = &mut self.turn {
@@ -79,8 +78,9 @@ impl Many {
 }
 
 impl Player<'_> {
-    pub(super) fn queues(
+    pub(super) fn queues<N: Nic>(
         &mut self,
+        nic: N,
         strategy: Strategy,
         outstanding: usize,
         size: usize,
@@ -91,7 +91,7 @@ impl Player<'_> {
         let receives = most * RECEIVES;
         // Buffers of receives: a few, in turn, as many as are used at the same time.
         let data = (RECEIVES + 1) * size.max(REPLY_BYTES).next_multiple_of(64);
-        let station = self.station(Room { short: receives + 1, long: 0, data })?;
+        let station = self.station(nic, Room { short: receives + 1, long: 0, data })?;
         let out = Slot::Short(receives);
         for &count in counts {
             let many = self.many(&station, strategy, count, size)?;
@@ -115,15 +115,16 @@ impl Player<'_> {
     }
 
     /// So many connected VIs, with their receives posted.
-    fn many(
+    fn many<N: Nic>(
         &mut self,
-        station: &Station,
+        station: &Station<N>,
         strategy: Strategy,
         count: usize,
         size: usize,
-    ) -> anyhow::Result<Many> {
+    ) -> anyhow::Result<Many<N>> {
+        let entries = CQ_ENTRIES.min(station.nic.attributes().max_cq_entries);
         let cq = match strategy {
-            Strategy::CompletionQueue => Some(station.nic.create_cq(CQ_ENTRIES, 0)?),
+            Strategy::CompletionQueue => Some(station.nic.create_cq(entries, 0)?),
             Strategy::RoundRobin => None,
         };
         let stride = size.max(REPLY_BYTES).next_multiple_of(64);
@@ -144,9 +145,9 @@ impl Player<'_> {
 }
 
 /// A round of the requester.
-fn requests(
-    station: &Station,
-    many: &mut Many,
+fn requests<N: Nic>(
+    station: &Station<N>,
+    many: &mut Many<N>,
     out: DescriptorAddress,
     outstanding: usize,
 ) -> anyhow::Result<()> {
@@ -167,7 +168,11 @@ fn requests(
 }
 
 /// A round of the responder.
-fn serve(station: &Station, many: &mut Many, out: DescriptorAddress) -> anyhow::Result<()> {
+fn serve<N: Nic>(
+    station: &Station<N>,
+    many: &mut Many<N>,
+    out: DescriptorAddress,
+) -> anyhow::Result<()> {
     for _ in 0..REQUESTS {
         let (i, received) = many.find(false)?;
         many.vis[i].post_recv(received.descriptor)?;

@@ -51,12 +51,13 @@ impl Copying {
 }
 
 impl Player<'_> {
-    pub(super) fn registering(
+    pub(super) fn registering<N: Nic>(
         &mut self,
+        nic: N,
         prepared: Prepared,
         sizes: &[usize],
     ) -> anyhow::Result<()> {
-        let station = self.station(Room { short: 1, long: 0, data: 4096 })?;
+        let station = self.station(nic, Room { short: 1, long: 0, data: 4096 })?;
         let largest = sizes.iter().copied().max().unwrap_or(1);
         let from = if prepared == Prepared::CopiedUncached { UNCACHED_BYTES } else { largest };
         let is_requester = self.is_requester();
@@ -86,7 +87,7 @@ impl Player<'_> {
 }
 
 /// Registers and deregisters.
-fn register(station: &Station, start: NonNull<u8>, len: usize) -> anyhow::Result<()> {
+fn register<N: Nic>(station: &Station<N>, start: NonNull<u8>, len: usize) -> anyhow::Result<()> {
     // SAFETY: the bytes are the caller's memory, which lives longer than the registration; no
     // descriptor names them.
     let memory = unsafe { Memory::from_raw(start, len) };

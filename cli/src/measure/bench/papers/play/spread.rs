@@ -4,7 +4,7 @@
 use std::hint::black_box;
 use std::ptr::NonNull;
 
-use via::DataSegment;
+use via::{DataSegment, Nic};
 
 use super::Player;
 use super::oneway::{SHORT, Stream};
@@ -34,7 +34,7 @@ struct Strided {
 
 impl Strided {
     /// In the station's data: the row at its beginning, the target behind it.
-    fn of(station: &Station, stride: usize) -> anyhow::Result<Self> {
+    fn of(station: &Station<impl Nic>, stride: usize) -> anyhow::Result<Self> {
         let from = station.bytes(0, BLOCK_BYTES)?;
         let to = station.bytes(BLOCK_BYTES, BLOCK_BYTES * stride)?;
         anyhow::ensure!(from.cast::<f64>().is_aligned() && to.cast::<f64>().is_aligned());
@@ -55,11 +55,16 @@ impl Strided {
 }
 
 impl Player<'_> {
-    pub(super) fn strided(&mut self, spread: Spread, strides: &[usize]) -> anyhow::Result<()> {
+    pub(super) fn strided<N: Nic>(
+        &mut self,
+        nic: N,
+        spread: Spread,
+        strides: &[usize],
+    ) -> anyhow::Result<()> {
         let stride_max = strides.iter().copied().max().unwrap_or(1);
         let long = BLOCKS * DOUBLES / SEGMENTS_MAX;
         let data = BLOCK_BYTES * (1 + stride_max);
-        let station = self.station(Room { short: SHORT, long, data })?;
+        let station = self.station(nic, Room { short: SHORT, long, data })?;
         for &stride in strides {
             let rows = Strided::of(&station, stride)?;
             let throughput = match spread {
@@ -103,11 +108,16 @@ impl Player<'_> {
         Ok(())
     }
 
-    pub(super) fn scatter(&mut self, spread: Spread, blocks: &[usize]) -> anyhow::Result<()> {
+    pub(super) fn scatter<N: Nic>(
+        &mut self,
+        nic: N,
+        spread: Spread,
+        blocks: &[usize],
+    ) -> anyhow::Result<()> {
         let block_max = blocks.iter().copied().max().unwrap_or(1);
         let target_at = SEGMENTS * block_max;
         let data = target_at + SEGMENTS * APART * block_max;
-        let station = self.station(Room { short: SHORT, long: MESSAGES, data })?;
+        let station = self.station(nic, Room { short: SHORT, long: MESSAGES, data })?;
         for &block in blocks {
             let len = SEGMENTS * block;
             let stream = Stream { messages: MESSAGES, len, way: Way::SendRecv };
