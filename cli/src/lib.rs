@@ -4,6 +4,7 @@
 pub mod about;
 mod board;
 pub mod databases;
+pub mod definition;
 pub mod library;
 
 pub use self::board::Board;

@@ -13,7 +13,7 @@ use std::os::unix::process::CommandExt;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
-use sovia_cli::{about, library};
+use sovia_cli::{about, definition, library};
 
 /// Moves the TCP streams of unmodified programs onto Virtual Interfaces in shared memory.
 #[derive(Parser)]
@@ -46,6 +46,9 @@ struct Passed {
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 extern "C" fn main(_argc: c_int, _argv: *const *const std::ffi::c_char) -> c_int {
+    if definition::print_if_asked::<Cli>() {
+        return 0;
+    }
     let status = match Cli::parse_from(arguments()).command {
         Command::Run(args) => run::run(args),
         Command::Bench(Passed { arguments }) => {
