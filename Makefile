@@ -20,7 +20,7 @@ FILL_PC = sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefi
 # `sovia run` adds to a program's start.
 STATIC = $(if $(filter /%,$(shell cc -print-file-name=libc.a)),-C target-feature=+crt-static)
 
-.PHONY: build install install-rpc packages uninstall setup test checked lab lab-short strangers soak soak-mpi scale stall fuzz miri tsan check-builds check-glibc deny nics ci-extra demo bench baseline compare matrix faults papers papers-ftp clean
+.PHONY: build install install-rpc packages uninstall setup test checked lab lab-short strangers soak soak-mpi scale stall fuzz miri tsan check-builds check-glibc check-abi deny nics ci-extra demo bench baseline compare matrix faults papers papers-ftp clean
 
 # Calls of their own, so that a library gets the features that it asks for itself and none that
 # another crate of the workspace switches on.
@@ -186,6 +186,10 @@ check-builds:
 # That what is built asks for no newer glibc than README.md promises.
 check-glibc: build
 	scripts/check-glibc
+
+# That programs linked with the C libraries before still find what they were linked with.
+check-abi: build
+	scripts/check-abi
 
 # Licences, sources and known faults of the crates that it is built from, by cargo-deny where that is installed.
 deny:
