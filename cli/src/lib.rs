@@ -6,5 +6,7 @@ mod board;
 pub mod databases;
 pub mod definition;
 pub mod library;
+pub mod program;
+pub mod rules;
 
 pub use self::board::Board;

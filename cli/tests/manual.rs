@@ -17,6 +17,7 @@ const OTHERS: &[&str] = &[
     env!("CARGO_BIN_EXE_sovia-bench"),
     env!("CARGO_BIN_EXE_sovia-agent"),
     env!("CARGO_BIN_EXE_sovia-lane"),
+    env!("CARGO_BIN_EXE_sovia-admin"),
 ];
 
 fn sovia() -> clap::Command {
