@@ -6,20 +6,29 @@ CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 BUILT := $(TARGET)/release
 VIPL := $(TARGET)/vipl
-LIBDIR := $(DESTDIR)$(PREFIX)/lib
+# Where libraries for other programs go; distributions have other places.
+LIBDIR ?= $(PREFIX)/lib
+ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+# What `sovia` becomes for its other commands.
+PROGRAMS := sovia-bench sovia-agent sovia-lane sovia-admin
+MANUAL := $(BUILT)/manual
+# Of the files by which pkg-config finds a library.
+FILL_PC = sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|; s|@VERSION@|$(VERSION)|'
 
 # `sovia` is linked statically where libc can be: dynamic linking takes a third of the time that
 # `sovia run` adds to a program's start.
 STATIC = $(if $(filter /%,$(shell cc -print-file-name=libc.a)),-C target-feature=+crt-static)
 
-.PHONY: build install install-rpc uninstall setup test checked lab lab-short strangers soak soak-mpi scale stall fuzz miri tsan check-builds check-glibc deny nics ci-extra demo bench baseline compare matrix faults papers papers-ftp clean
+.PHONY: build install install-rpc packages uninstall setup test checked lab lab-short strangers soak soak-mpi scale stall fuzz miri tsan check-builds check-glibc check-abi deny nics ci-extra demo bench baseline compare matrix faults papers papers-ftp clean
 
 # Calls of their own, so that a library gets the features that it asks for itself and none that
 # another crate of the workspace switches on.
 build:
-	$(CARGO) build --release -p sovia-cli --bin sovia-bench --bin sovia-agent --bin sovia-lane
+	$(CARGO) build --release -p sovia-cli $(addprefix --bin ,$(PROGRAMS))
 	$(CARGO) rustc --release -p sovia-cli --bin sovia -- $(STATIC)
+	$(CARGO) build --release -p sovia-manual
+	$(BUILT)/sovia-manual $(MANUAL) $(BUILT)/sovia $(addprefix $(BUILT)/,$(PROGRAMS))
 	$(CARGO) build --release -p sovia-preload
 	$(CARGO) build --release -p sovia-c
 	abi/sovia/link $(BUILT)/libsovia_c.a $(BUILT)/libsovia.so -Wl,--strip-debug
@@ -35,68 +44,79 @@ build:
 
 # Takes what is built, so that `sudo make install` needs no compiler.
 install:
-	@test -x $(BUILT)/sovia -a -x $(BUILT)/sovia-bench -a -f $(BUILT)/libsovia_preload.so -a -f $(BUILT)/libsovia.so -a -f $(VIPL)/libvipl.so -a -f $(VIPL)/libsovia-emp.so || { echo "run \`make build\` first" >&2; exit 1; }
+	@test -x $(BUILT)/sovia -a -d $(MANUAL)/man1 -a -f $(BUILT)/libsovia_preload.so -a -f $(BUILT)/libsovia.so -a -f $(VIPL)/libvipl.so -a -f $(VIPL)/libsovia-emp.so || { echo "run \`make build\` first" >&2; exit 1; }
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/sovia
-	install -m 755 $(BUILT)/sovia $(BUILT)/sovia-bench $(BUILT)/sovia-agent $(BUILT)/sovia-lane $(DESTDIR)$(PREFIX)/bin/
+	install -m 755 $(BUILT)/sovia $(addprefix $(BUILT)/,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/bin/
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 644 $(MANUAL)/man1/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
+	install -D -m 644 $(MANUAL)/bash/sovia $(DESTDIR)$(PREFIX)/share/bash-completion/completions/sovia
+	install -D -m 644 $(MANUAL)/zsh/_sovia $(DESTDIR)$(ZSHDIR)/_sovia
+	install -D -m 644 $(MANUAL)/fish/sovia.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/sovia.fish
 	install -m 644 $(BUILT)/libsovia_preload.so $(DESTDIR)$(PREFIX)/lib/sovia/libsovia_preload.so
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/share/doc/sovia
 	sed 's|@PREFIX@|$(PREFIX)|g' cli/sovia-agent.service.in >$(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-agent.service
 	sed 's|@PREFIX@|$(PREFIX)|g' cli/sovia-nic@.service.in >$(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-nic@.service
 	sed 's|@PREFIX@|$(PREFIX)|g' cli/sovia-port@.service.in >$(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-port@.service
 	install -m 644 docs/neighbours.md docs/hosts.md docs/security.md $(DESTDIR)$(PREFIX)/share/doc/sovia/
-	install -d $(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include
+	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include
 	install -m 644 include/vipl.h $(DESTDIR)$(PREFIX)/include/vipl.h
 	install -m 644 include/sovia.h $(DESTDIR)$(PREFIX)/include/sovia.h
-	install -m 644 $(BUILT)/libsovia_c.a $(LIBDIR)/libsovia.a
-	-strip --strip-debug $(LIBDIR)/libsovia.a
-	install -m 644 $(BUILT)/libsovia.so $(LIBDIR)/libsovia.so.$(VERSION)
-	ln -sf libsovia.so.$(VERSION) $(LIBDIR)/libsovia.so.1
-	ln -sf libsovia.so.1 $(LIBDIR)/libsovia.so
-	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' abi/sovia/sovia.pc.in >$(LIBDIR)/pkgconfig/sovia.pc
-	chmod 644 $(LIBDIR)/pkgconfig/sovia.pc
+	install -m 644 $(BUILT)/libsovia_c.a $(DESTDIR)$(LIBDIR)/libsovia.a
+	-strip --strip-debug $(DESTDIR)$(LIBDIR)/libsovia.a
+	install -m 644 $(BUILT)/libsovia.so $(DESTDIR)$(LIBDIR)/libsovia.so.$(VERSION)
+	ln -sf libsovia.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libsovia.so.1
+	ln -sf libsovia.so.1 $(DESTDIR)$(LIBDIR)/libsovia.so
+	$(FILL_PC) abi/sovia/sovia.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/sovia.pc
+	chmod 644 $(DESTDIR)$(LIBDIR)/pkgconfig/sovia.pc
 	if [ -f $(BUILT)/libsovia-rpc.so ]; then $(MAKE) --no-print-directory install-rpc; fi
 	install -d $(DESTDIR)$(PREFIX)/lib/sovia/fi
 	install -m 644 $(BUILT)/fi/libsovia-fi.so $(DESTDIR)$(PREFIX)/lib/sovia/fi/libsovia-fi.so
 	-strip --strip-debug $(DESTDIR)$(PREFIX)/lib/sovia/fi/libsovia-fi.so
-	install -m 644 $(VIPL)/libvipl.a $(LIBDIR)/libvipl.a
-	-strip --strip-debug $(LIBDIR)/libvipl.a
-	install -m 644 $(VIPL)/libvipl.so $(LIBDIR)/libvipl.so.$(VERSION)
-	ln -sf libvipl.so.$(VERSION) $(LIBDIR)/libvipl.so.1
-	ln -sf libvipl.so.1 $(LIBDIR)/libvipl.so
-	ln -sf libvipl.so.1 $(LIBDIR)/libgnivipl.so
-	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' abi/vipl/vipl.pc.in >$(LIBDIR)/pkgconfig/vipl.pc
-	chmod 644 $(LIBDIR)/pkgconfig/vipl.pc
+	install -m 644 $(VIPL)/libvipl.a $(DESTDIR)$(LIBDIR)/libvipl.a
+	-strip --strip-debug $(DESTDIR)$(LIBDIR)/libvipl.a
+	install -m 644 $(VIPL)/libvipl.so $(DESTDIR)$(LIBDIR)/libvipl.so.$(VERSION)
+	ln -sf libvipl.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libvipl.so.1
+	ln -sf libvipl.so.1 $(DESTDIR)$(LIBDIR)/libvipl.so
+	ln -sf libvipl.so.1 $(DESTDIR)$(LIBDIR)/libgnivipl.so
+	$(FILL_PC) abi/vipl/vipl.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/vipl.pc
+	chmod 644 $(DESTDIR)$(LIBDIR)/pkgconfig/vipl.pc
 	install -m 644 include/emp.h $(DESTDIR)$(PREFIX)/include/emp.h
-	install -m 644 $(VIPL)/libsovia_emp_c.a $(LIBDIR)/libsovia-emp.a
-	-strip --strip-debug $(LIBDIR)/libsovia-emp.a
-	install -m 644 $(VIPL)/libsovia-emp.so $(LIBDIR)/libsovia-emp.so.$(VERSION)
-	ln -sf libsovia-emp.so.$(VERSION) $(LIBDIR)/libsovia-emp.so.1
-	ln -sf libsovia-emp.so.1 $(LIBDIR)/libsovia-emp.so
-	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' abi/emp/sovia-emp.pc.in >$(LIBDIR)/pkgconfig/sovia-emp.pc
-	chmod 644 $(LIBDIR)/pkgconfig/sovia-emp.pc
+	install -m 644 $(VIPL)/libsovia_emp_c.a $(DESTDIR)$(LIBDIR)/libsovia-emp.a
+	-strip --strip-debug $(DESTDIR)$(LIBDIR)/libsovia-emp.a
+	install -m 644 $(VIPL)/libsovia-emp.so $(DESTDIR)$(LIBDIR)/libsovia-emp.so.$(VERSION)
+	ln -sf libsovia-emp.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libsovia-emp.so.1
+	ln -sf libsovia-emp.so.1 $(DESTDIR)$(LIBDIR)/libsovia-emp.so
+	$(FILL_PC) abi/emp/sovia-emp.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/sovia-emp.pc
+	chmod 644 $(DESTDIR)$(LIBDIR)/pkgconfig/sovia-emp.pc
 
 # Sun RPC, where `make build` has found libtirpc.
 install-rpc:
 	install -m 644 include/sovia_rpc.h $(DESTDIR)$(PREFIX)/include/sovia_rpc.h
-	install -m 644 $(BUILT)/libsovia-rpc.a $(LIBDIR)/libsovia-rpc.a
-	-strip --strip-debug $(LIBDIR)/libsovia-rpc.a
-	install -m 644 $(BUILT)/libsovia-rpc.so $(LIBDIR)/libsovia-rpc.so.$(VERSION)
-	-strip --strip-debug $(LIBDIR)/libsovia-rpc.so.$(VERSION)
-	ln -sf libsovia-rpc.so.$(VERSION) $(LIBDIR)/libsovia-rpc.so.1
-	ln -sf libsovia-rpc.so.1 $(LIBDIR)/libsovia-rpc.so
-	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' abi/rpc/sovia-rpc.pc.in >$(LIBDIR)/pkgconfig/sovia-rpc.pc
-	chmod 644 $(LIBDIR)/pkgconfig/sovia-rpc.pc
+	install -m 644 $(BUILT)/libsovia-rpc.a $(DESTDIR)$(LIBDIR)/libsovia-rpc.a
+	-strip --strip-debug $(DESTDIR)$(LIBDIR)/libsovia-rpc.a
+	install -m 644 $(BUILT)/libsovia-rpc.so $(DESTDIR)$(LIBDIR)/libsovia-rpc.so.$(VERSION)
+	-strip --strip-debug $(DESTDIR)$(LIBDIR)/libsovia-rpc.so.$(VERSION)
+	ln -sf libsovia-rpc.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libsovia-rpc.so.1
+	ln -sf libsovia-rpc.so.1 $(DESTDIR)$(LIBDIR)/libsovia-rpc.so
+	$(FILL_PC) abi/rpc/sovia-rpc.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/sovia-rpc.pc
+	chmod 644 $(DESTDIR)$(LIBDIR)/pkgconfig/sovia-rpc.pc
+
+# Packages of what is built, in target/packages. A kind whose tools are not installed is left out, and says so.
+packages: build
+	@for kind in deb rpm tar; do scripts/package $$kind || [ $$? = 3 ] || exit 1; done
 
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/bin/sovia $(DESTDIR)$(PREFIX)/bin/sovia-bench $(DESTDIR)$(PREFIX)/bin/sovia-agent $(DESTDIR)$(PREFIX)/bin/sovia-lane $(DESTDIR)$(PREFIX)/lib/sovia/libsovia_preload.so
-	rm -f $(DESTDIR)$(PREFIX)/include/vipl.h $(LIBDIR)/pkgconfig/vipl.pc
-	rm -f $(DESTDIR)$(PREFIX)/include/sovia.h $(LIBDIR)/pkgconfig/sovia.pc
-	rm -f $(LIBDIR)/libsovia.a $(LIBDIR)/libsovia.so $(LIBDIR)/libsovia.so.1 $(LIBDIR)/libsovia.so.*.*.*
-	rm -f $(LIBDIR)/libvipl.a $(LIBDIR)/libvipl.so $(LIBDIR)/libgnivipl.so $(LIBDIR)/libvipl.so.1 $(LIBDIR)/libvipl.so.*.*.*
-	rm -f $(DESTDIR)$(PREFIX)/include/emp.h $(LIBDIR)/pkgconfig/sovia-emp.pc
-	rm -f $(LIBDIR)/libsovia-emp.a $(LIBDIR)/libsovia-emp.so $(LIBDIR)/libsovia-emp.so.1 $(LIBDIR)/libsovia-emp.so.*.*.*
-	rm -f $(DESTDIR)$(PREFIX)/include/sovia_rpc.h $(LIBDIR)/pkgconfig/sovia-rpc.pc
-	rm -f $(LIBDIR)/libsovia-rpc.a $(LIBDIR)/libsovia-rpc.so $(LIBDIR)/libsovia-rpc.so.1 $(LIBDIR)/libsovia-rpc.so.*.*.*
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/bin/,sovia $(PROGRAMS)) $(DESTDIR)$(PREFIX)/lib/sovia/libsovia_preload.so
+	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/sovia.1 $(DESTDIR)$(PREFIX)/share/man/man1/sovia-*.1
+	rm -f $(DESTDIR)$(PREFIX)/share/bash-completion/completions/sovia $(DESTDIR)$(ZSHDIR)/_sovia $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/sovia.fish
+	rm -f $(DESTDIR)$(PREFIX)/include/vipl.h $(DESTDIR)$(LIBDIR)/pkgconfig/vipl.pc
+	rm -f $(DESTDIR)$(PREFIX)/include/sovia.h $(DESTDIR)$(LIBDIR)/pkgconfig/sovia.pc
+	rm -f $(DESTDIR)$(LIBDIR)/libsovia.a $(DESTDIR)$(LIBDIR)/libsovia.so $(DESTDIR)$(LIBDIR)/libsovia.so.1 $(DESTDIR)$(LIBDIR)/libsovia.so.*.*.*
+	rm -f $(DESTDIR)$(LIBDIR)/libvipl.a $(DESTDIR)$(LIBDIR)/libvipl.so $(DESTDIR)$(LIBDIR)/libgnivipl.so $(DESTDIR)$(LIBDIR)/libvipl.so.1 $(DESTDIR)$(LIBDIR)/libvipl.so.*.*.*
+	rm -f $(DESTDIR)$(PREFIX)/include/emp.h $(DESTDIR)$(LIBDIR)/pkgconfig/sovia-emp.pc
+	rm -f $(DESTDIR)$(LIBDIR)/libsovia-emp.a $(DESTDIR)$(LIBDIR)/libsovia-emp.so $(DESTDIR)$(LIBDIR)/libsovia-emp.so.1 $(DESTDIR)$(LIBDIR)/libsovia-emp.so.*.*.*
+	rm -f $(DESTDIR)$(PREFIX)/include/sovia_rpc.h $(DESTDIR)$(LIBDIR)/pkgconfig/sovia-rpc.pc
+	rm -f $(DESTDIR)$(LIBDIR)/libsovia-rpc.a $(DESTDIR)$(LIBDIR)/libsovia-rpc.so $(DESTDIR)$(LIBDIR)/libsovia-rpc.so.1 $(DESTDIR)$(LIBDIR)/libsovia-rpc.so.*.*.*
 	rm -f $(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-agent.service $(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-nic@.service $(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-port@.service
 	rm -f $(DESTDIR)$(PREFIX)/share/doc/sovia/neighbours.md $(DESTDIR)$(PREFIX)/share/doc/sovia/hosts.md $(DESTDIR)$(PREFIX)/share/doc/sovia/security.md
 	rm -f $(DESTDIR)$(PREFIX)/lib/sovia/fi/libsovia-fi.so
@@ -166,6 +186,10 @@ check-builds:
 # That what is built asks for no newer glibc than README.md promises.
 check-glibc: build
 	scripts/check-glibc
+
+# That programs linked with the C libraries before still find what they were linked with.
+check-abi: build
+	scripts/check-abi
 
 # Licences, sources and known faults of the crates that it is built from, by cargo-deny where that is installed.
 deny:

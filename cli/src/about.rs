@@ -11,3 +11,9 @@ pub const AGENT: &str =
 
 /// `sovia lane`.
 pub const LANE: &str = "Carry IP packets over Virtual Interfaces: a network device for any program";
+
+/// `sovia enable`.
+pub const ENABLE: &str = "Have systemd units start with Sovia in them, from now on";
+
+/// `sovia disable`.
+pub const DISABLE: &str = "Have systemd units start without Sovia again";

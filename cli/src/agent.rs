@@ -13,7 +13,7 @@ use sovia_agent::{
     Config, Control, Faults, HostsConfig, Named, Nic, Orders, Peer, Peers, Place, SecretKey,
     Switch, SwitchConfig, Voucher, Way, read_peers, speak,
 };
-use sovia_cli::{about, databases};
+use sovia_cli::{about, databases, definition};
 
 /// Programs that are told to trust each other's user (`sovia run --trust`) meet by themselves if they are in one network
 /// namespace and may ask the kernel about its sockets. Others, as in containers that a bridge connects, meet by this agent: it
@@ -104,6 +104,9 @@ fn name(text: &str) -> Result<String, String> {
 }
 
 fn main() -> ExitCode {
+    if definition::print_if_asked::<Cli>() {
+        return ExitCode::SUCCESS;
+    }
     let cli = Cli::parse();
     let result = match &cli {
         Cli { speak: true, .. } => Err(speak().into()),

@@ -4,6 +4,9 @@
 pub mod about;
 mod board;
 pub mod databases;
+pub mod definition;
 pub mod library;
+pub mod program;
+pub mod rules;
 
 pub use self::board::Board;

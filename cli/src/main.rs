@@ -13,7 +13,7 @@ use std::os::unix::process::CommandExt;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
-use sovia_cli::{about, library};
+use sovia_cli::{about, definition, library};
 
 /// Moves the TCP streams of unmodified programs onto Virtual Interfaces in shared memory.
 #[derive(Parser)]
@@ -34,6 +34,10 @@ enum Command {
     Agent(Passed),
     #[command(about = about::LANE)]
     Lane(Passed),
+    #[command(about = about::ENABLE)]
+    Enable(Passed),
+    #[command(about = about::DISABLE)]
+    Disable(Passed),
 }
 
 /// The arguments of a command of another program, which looks at them.
@@ -46,6 +50,9 @@ struct Passed {
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 extern "C" fn main(_argc: c_int, _argv: *const *const std::ffi::c_char) -> c_int {
+    if definition::print_if_asked::<Cli>() {
+        return 0;
+    }
     let status = match Cli::parse_from(arguments()).command {
         Command::Run(args) => run::run(args),
         Command::Bench(Passed { arguments }) => {
@@ -56,6 +63,12 @@ extern "C" fn main(_argc: c_int, _argv: *const *const std::ffi::c_char) -> c_int
         }
         Command::Agent(Passed { arguments }) => become_another("sovia-agent", None, arguments),
         Command::Lane(Passed { arguments }) => become_another("sovia-lane", None, arguments),
+        Command::Enable(Passed { arguments }) => {
+            become_another("sovia-admin", Some("enable"), arguments)
+        }
+        Command::Disable(Passed { arguments }) => {
+            become_another("sovia-admin", Some("disable"), arguments)
+        }
     };
     // Without Rust's own start there is none of its end either.
     let flushed = std::io::stdout().flush();
@@ -75,7 +88,9 @@ fn arguments() -> Vec<OsString> {
     let mut arguments: Vec<_> = std::env::args_os().collect();
     if arguments.len() == 3
         && arguments[1] == "help"
-        && ["bench", "demo", "agent", "lane"].iter().any(|other| arguments[2] == *other)
+        && ["bench", "demo", "agent", "lane", "enable", "disable"]
+            .iter()
+            .any(|other| arguments[2] == *other)
     {
         arguments.remove(1);
         arguments.push("--help".into());

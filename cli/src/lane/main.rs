@@ -12,7 +12,7 @@ use clap::{Parser, Subcommand};
 use ipnet::IpNet;
 use nix::sys::signal::{SigSet, Signal};
 use peers::Peer;
-use sovia_cli::about;
+use sovia_cli::{about, definition};
 use sovia_lane::{Config, Event, Lane};
 use sovia_nic::AnyNic;
 use sovia_sys::tun;
@@ -89,6 +89,9 @@ enum End {
 }
 
 fn main() -> ExitCode {
+    if definition::print_if_asked::<Cli>() {
+        return ExitCode::SUCCESS;
+    }
     let Command::Up(arguments) = Cli::parse().command;
     match up(&arguments) {
         Ok(()) => ExitCode::SUCCESS,

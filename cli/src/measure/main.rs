@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
-use sovia_cli::about;
+use sovia_cli::{about, definition};
 
 #[derive(Parser)]
 #[command(name = "sovia", bin_name = "sovia", version, max_term_width = 100)]
@@ -39,6 +39,9 @@ enum Command {
 
 fn main() -> ExitCode {
     die_of_closed_pipes();
+    if definition::print_if_asked::<Cli>() {
+        return ExitCode::SUCCESS;
+    }
     let status = match Cli::parse().command {
         Command::Bench(args) => bench::bench(args),
         Command::Demo(args) => demo::demo(&args),

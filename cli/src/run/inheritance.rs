@@ -9,7 +9,7 @@ use std::path::Path;
 
 use sovia_control::inheritance::{Inheritance, LEN, NUMBERS, Program};
 
-use super::inspect;
+use sovia_cli::program;
 
 /// Passes on what is there for this process. `program`: the file that this process is about to become, with the library
 /// in it; `None` where it stays what it is, or the library is not in it.
@@ -53,5 +53,5 @@ fn file_id(path: &Path) -> Option<Program> {
 
 /// Which file the kernel executes for that path: the interpreter of a script.
 fn executed(path: &Path) -> Option<Program> {
-    file_id(inspect::interpreter_of(path).as_deref().unwrap_or(path))
+    file_id(program::interpreter_of(path).as_deref().unwrap_or(path))
 }

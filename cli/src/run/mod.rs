@@ -3,34 +3,25 @@
 //! Without `-v` this process becomes the program, so there is nothing between it and the process that
 //! started it. With `-v` it waits for the program, passes signals on and then reports.
 
-mod elf;
 mod inheritance;
-mod inspect;
-mod lookup;
-mod privilege;
 mod start;
 mod summary;
 mod supervise;
-mod trust;
 
 use std::env;
 use std::ffi::OsString;
 
 use anyhow::Context;
-use sovia_cli::{Board, library};
+use sovia_cli::rules::{self, Specs};
+use sovia_cli::{Board, library, program};
+use sovia_control::Rules;
 use sovia_control::env as names;
-use sovia_control::{Effect, Rules};
 use sovia_proto::configuration::Configuration;
 
 use self::start::Program;
 
 /// Exit status where `sovia run` itself failed, as `env` and `timeout` have it.
 const EXIT_OURSELVES: i32 = 125;
-/// Exit status for a program that cannot be executed, as in a shell.
-const EXIT_NOT_EXECUTABLE: i32 = 126;
-/// Exit status for a program that is not there, as in a shell.
-const EXIT_NOT_FOUND: i32 = 127;
-
 /// Run a program with its local TCP connections on Virtual Interfaces.
 ///
 /// The program keeps its input and output, its signals and its exit status. What cannot be
@@ -44,20 +35,8 @@ pub(crate) struct Args {
     /// Say at the end what was accelerated, and why the rest was not
     #[arg(short, long)]
     verbose: bool,
-    /// Accelerate only connections that match; several: that match one of them
-    #[arg(long, value_name = "SPEC")]
-    only: Vec<String>,
-    /// Leave connections that match on TCP
-    #[arg(long, value_name = "SPEC")]
-    except: Vec<String>,
-    /// Share memory with processes of another user, too, if they say the same of this one's: `user=NAME`,
-    /// `uid=NUMBER`, `group=NAME` (its members at the start) or `any` in the SPEC. Neither end can harm the other by it
-    #[arg(long, value_name = "SPEC")]
-    trust: Vec<String>,
-    /// For tests: connect the two ends of connections that match by a NIC in software, `name=NAME` in
-    /// the SPEC (`sovia agent`); both ends must say so. Without it they share memory, on one host
-    #[arg(long, value_name = "SPEC")]
-    nic: Vec<String>,
+    #[command(flatten)]
+    specs: Specs,
     /// What connections do of the papers' protocol: a name such as SOVIA_COMBINE, or words joined by
     /// commas: which thread handles messages (`single`, `handler`, `notify`), how bytes are sent
     /// (`auto`, `copy`, `reg`, `hybrid=2048`), `w=8,t=4`, `chunk=16384`, `combine=1024,delay=1ms`. A window has
@@ -103,9 +82,9 @@ struct Ready {
 fn prepare(args: &Args) -> Result<Ready, Refusal> {
     let rules = rules(args)?;
     let protocol = protocol(args)?;
-    let path = lookup::find(&args.command[0])
+    let path = program::find(&args.command[0])
         .map_err(|error| Refusal { status: error.exit_status(), error: error.into() })?;
-    let findings = inspect::inspect(&path);
+    let findings = program::inspect(&path);
     let program = Program::new(path, &args.command, &findings)?;
 
     if let Some(obstacle) = &findings.obstacle {
@@ -148,30 +127,12 @@ impl Ready {
 
 /// The rules of the command line, or `None` where the environment's are to stay as they are.
 fn rules(args: &Args) -> anyhow::Result<Option<Rules>> {
-    let mut rules = Rules::NONE;
-    let trusted: Vec<String> = args
-        .trust
-        .iter()
-        .map(|spec| trust::by_number(spec).with_context(|| format!("--trust {spec}")))
-        .collect::<anyhow::Result<Vec<_>>>()?
-        .concat();
-    for (effect, specs) in [
-        (Effect::Only, &args.only),
-        (Effect::Except, &args.except),
-        (Effect::Trust, &trusted),
-        (Effect::Nic, &args.nic),
-    ] {
-        for spec in specs {
-            rules
-                .add(effect, spec)
-                .map_err(|error| anyhow::anyhow!("--{}: {error}", effect.word()))?;
-        }
-    }
+    let rules = args.specs.rules()?;
     if rules.is_empty() {
         // The library cannot report an error to the user, so wrong rules in the environment end here.
         if let Some(text) = env::var_os(names::RULES) {
             let text = text.to_string_lossy();
-            let by_number = trust::rules_by_number(&text).context(names::RULES)?;
+            let by_number = rules::by_number(&text).context(names::RULES)?;
             let parsed = Rules::parse(by_number.as_deref().unwrap_or(&text));
             let parsed = parsed.map_err(|error| anyhow::anyhow!("{}: {error}", names::RULES))?;
             return Ok(by_number.map(|_| parsed));

@@ -8,8 +8,7 @@ use anyhow::Context;
 use nix::errno::Errno;
 use nix::unistd::{execv, execvp};
 
-use super::inspect::Findings;
-use super::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND};
+use sovia_cli::program::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Findings};
 
 /// A program, its arguments, and what to say if the kernel will not have it.
 pub(super) struct Program {

@@ -50,7 +50,7 @@ const SHELVES: &[&[&str]] = &[
         "sovia-emp-c",
     ],
     &["sovia-cli"],
-    &["sovia-tests", "sovia-layers"],
+    &["sovia-tests", "sovia-layers", "sovia-manual"],
 ];
 
 fn place(crate_name: &str) -> Option<(usize, usize)> {

@@ -15,7 +15,7 @@ const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// A program that cannot be started.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum LookupError {
+pub enum LookupError {
     /// No such file, in PATH or where the path says.
     NotFound(OsString),
     /// A file that this user may not execute.
@@ -26,7 +26,7 @@ pub(super) enum LookupError {
 
 impl LookupError {
     /// The exit status of a shell in the same place.
-    pub(super) fn exit_status(&self) -> i32 {
+    pub fn exit_status(&self) -> i32 {
         match self {
             Self::NotFound(_) => EXIT_NOT_FOUND,
             Self::NotExecutable(_) | Self::Folder(_) => EXIT_NOT_EXECUTABLE,
@@ -53,7 +53,7 @@ impl std::error::Error for LookupError {}
 ///
 /// # Errors
 /// As execvp: a file without permission is passed over, and is the error if no other is found.
-pub(super) fn find(name: &OsStr) -> Result<PathBuf, LookupError> {
+pub fn find(name: &OsStr) -> Result<PathBuf, LookupError> {
     if has_slash(name) {
         return candidate(name, PathBuf::from(name));
     }

@@ -1,7 +1,7 @@
 //! The users in rules `trust:`. People know them by name, and the library, which can ask no database, by number.
 
+use crate::databases;
 use anyhow::{Context, bail};
-use sovia_cli::databases;
 use sovia_control::Effect;
 
 /// A SPEC with the numbers of users in the place of their names; one for each member of a group.
@@ -23,7 +23,10 @@ pub(super) fn by_number(spec: &str) -> anyhow::Result<Vec<String>> {
 }
 
 /// The rules of the environment with numbers in the place of names; `None` if there are no names.
-pub(super) fn rules_by_number(text: &str) -> anyhow::Result<Option<String>> {
+///
+/// # Errors
+/// There is no such user or group, or the databases cannot be asked.
+pub fn rules_by_number(text: &str) -> anyhow::Result<Option<String>> {
     let trust = format!("{}:", Effect::Trust.word());
     let mut rules = Vec::new();
     for rule in text.split(';') {

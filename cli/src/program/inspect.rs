@@ -19,19 +19,19 @@ const SHELL: &str = "/bin/sh";
 
 /// What was found out about a program.
 #[derive(Debug, Default)]
-pub(super) struct Findings {
+pub struct Findings {
     /// Why its connections will stay on TCP.
-    pub(super) obstacle: Option<Obstacle>,
+    pub obstacle: Option<Obstacle>,
     /// The interpreter that it needs and that is not there.
-    pub(super) missing: Option<PathBuf>,
+    pub missing: Option<PathBuf>,
     /// A script that does not name an interpreter.
-    pub(super) is_bare_script: bool,
+    pub is_bare_script: bool,
 }
 
 /// Why a program's connections stay on TCP, and which file is to blame: the program itself or
 /// its interpreter.
 #[derive(Debug)]
-pub(super) struct Obstacle {
+pub struct Obstacle {
     file: PathBuf,
     kind: Kind,
 }
@@ -51,12 +51,12 @@ enum Kind {
 impl Obstacle {
     /// Whether the library may stay in the environment, for the programs that this one starts.
     /// Elsewhere the dynamic linker would complain, refuse to start, or drop it anyway.
-    pub(super) fn tolerates_library(&self) -> bool {
+    pub fn tolerates_library(&self) -> bool {
         matches!(self.kind, Kind::Static { .. } | Kind::Go)
     }
 
     /// One line for the user of the program at `path`.
-    pub(super) fn line(&self, path: &Path) -> String {
+    pub fn line(&self, path: &Path) -> String {
         if self.file == path {
             format!("{} {}", path.display(), self.kind)
         } else {
@@ -94,7 +94,7 @@ impl fmt::Display for Kind {
 
 /// Looks at the program at `path`. What cannot be read is taken to be all right: executing it
 /// shows the truth soon enough.
-pub(super) fn inspect(path: &Path) -> Findings {
+pub fn inspect(path: &Path) -> Findings {
     inspect_to_depth(path, 0)
 }
 
@@ -119,7 +119,7 @@ fn inspect_to_depth(path: &Path, depth: usize) -> Findings {
 }
 
 /// The interpreter of the script at `path`. `None` for other programs, and for what cannot be read.
-pub(super) fn interpreter_of(path: &Path) -> Option<PathBuf> {
+pub fn interpreter_of(path: &Path) -> Option<PathBuf> {
     let file = File::open(path).ok()?;
     Shebang::parse(&beginning(&file)).map(|shebang| shebang.interpreter)
 }

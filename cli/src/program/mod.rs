@@ -1,0 +1,14 @@
+//! What the file of a program says before it runs: where it is, and whether it takes the library.
+
+mod elf;
+mod inspect;
+mod lookup;
+mod privilege;
+
+pub use self::inspect::{Findings, Obstacle, inspect, interpreter_of};
+pub use self::lookup::{LookupError, find};
+
+/// Exit status for a program that cannot be executed, as in a shell.
+pub const EXIT_NOT_EXECUTABLE: i32 = 126;
+/// Exit status for a program that is not there, as in a shell.
+pub const EXIT_NOT_FOUND: i32 = 127;

@@ -1,0 +1,58 @@
+//! Rules of the command line: which connections may be accelerated, and whom to trust.
+
+mod trust;
+
+use anyhow::Context;
+use sovia_control::{Effect, Rules};
+
+pub use self::trust::rules_by_number as by_number;
+
+/// Rules, as the command line has them. Without any everything of one's own user is accelerated.
+///
+/// A SPEC is a list of conditions, joined by commas, that must all hold.
+#[derive(clap::Args)]
+pub struct Specs {
+    /// Accelerate only connections that match; several: that match one of them
+    #[arg(long, value_name = "SPEC")]
+    pub only: Vec<String>,
+    /// Leave connections that match on TCP
+    #[arg(long, value_name = "SPEC")]
+    pub except: Vec<String>,
+    /// Share memory with processes of another user, too, if they say the same of this one's: `user=NAME`,
+    /// `uid=NUMBER`, `group=NAME` (its members at the start) or `any` in the SPEC. Neither end can harm the other by it
+    #[arg(long, value_name = "SPEC")]
+    pub trust: Vec<String>,
+    /// For tests: connect the two ends of connections that match by a NIC in software, `name=NAME` in
+    /// the SPEC (`sovia agent`); both ends must say so. Without it they share memory, on one host
+    #[arg(long, value_name = "SPEC")]
+    pub nic: Vec<String>,
+}
+
+impl Specs {
+    /// The rules, with numbers in the place of users' and groups' names.
+    ///
+    /// # Errors
+    /// A SPEC that has no meaning, or names a user that there is not.
+    pub fn rules(&self) -> anyhow::Result<Rules> {
+        let mut rules = Rules::NONE;
+        let trusted: Vec<String> = self
+            .trust
+            .iter()
+            .map(|spec| trust::by_number(spec).with_context(|| format!("--trust {spec}")))
+            .collect::<anyhow::Result<Vec<_>>>()?
+            .concat();
+        for (effect, specs) in [
+            (Effect::Only, &self.only),
+            (Effect::Except, &self.except),
+            (Effect::Trust, &trusted),
+            (Effect::Nic, &self.nic),
+        ] {
+            for spec in specs {
+                rules
+                    .add(effect, spec)
+                    .map_err(|error| anyhow::anyhow!("--{}: {error}", effect.word()))?;
+            }
+        }
+        Ok(rules)
+    }
+}
