@@ -18,7 +18,7 @@ STATIC = $(if $(filter /%,$(shell cc -print-file-name=libc.a)),-C target-feature
 # Calls of their own, so that a library gets the features that it asks for itself and none that
 # another crate of the workspace switches on.
 build:
-	$(CARGO) build --release -p sovia-cli --bin sovia-bench --bin sovia-agent --bin sovia-lane
+	$(CARGO) build --release -p sovia-cli --bin sovia-bench --bin sovia-agent --bin sovia-lane --bin sovia-watch
 	$(CARGO) rustc --release -p sovia-cli --bin sovia -- $(STATIC)
 	$(CARGO) build --release -p sovia-preload
 	$(CARGO) build --release -p sovia-c
@@ -37,7 +37,7 @@ build:
 install:
 	@test -x $(BUILT)/sovia -a -x $(BUILT)/sovia-bench -a -f $(BUILT)/libsovia_preload.so -a -f $(BUILT)/libsovia.so -a -f $(VIPL)/libvipl.so -a -f $(VIPL)/libsovia-emp.so || { echo "run \`make build\` first" >&2; exit 1; }
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/sovia
-	install -m 755 $(BUILT)/sovia $(BUILT)/sovia-bench $(BUILT)/sovia-agent $(BUILT)/sovia-lane $(DESTDIR)$(PREFIX)/bin/
+	install -m 755 $(BUILT)/sovia $(BUILT)/sovia-bench $(BUILT)/sovia-agent $(BUILT)/sovia-lane $(BUILT)/sovia-watch $(DESTDIR)$(PREFIX)/bin/
 	install -m 644 $(BUILT)/libsovia_preload.so $(DESTDIR)$(PREFIX)/lib/sovia/libsovia_preload.so
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/share/doc/sovia
 	sed 's|@PREFIX@|$(PREFIX)|g' cli/sovia-agent.service.in >$(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-agent.service
@@ -88,7 +88,7 @@ install-rpc:
 	chmod 644 $(LIBDIR)/pkgconfig/sovia-rpc.pc
 
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/bin/sovia $(DESTDIR)$(PREFIX)/bin/sovia-bench $(DESTDIR)$(PREFIX)/bin/sovia-agent $(DESTDIR)$(PREFIX)/bin/sovia-lane $(DESTDIR)$(PREFIX)/lib/sovia/libsovia_preload.so
+	rm -f $(DESTDIR)$(PREFIX)/bin/sovia $(DESTDIR)$(PREFIX)/bin/sovia-bench $(DESTDIR)$(PREFIX)/bin/sovia-agent $(DESTDIR)$(PREFIX)/bin/sovia-lane $(DESTDIR)$(PREFIX)/bin/sovia-watch $(DESTDIR)$(PREFIX)/lib/sovia/libsovia_preload.so
 	rm -f $(DESTDIR)$(PREFIX)/include/vipl.h $(LIBDIR)/pkgconfig/vipl.pc
 	rm -f $(DESTDIR)$(PREFIX)/include/sovia.h $(LIBDIR)/pkgconfig/sovia.pc
 	rm -f $(LIBDIR)/libsovia.a $(LIBDIR)/libsovia.so $(LIBDIR)/libsovia.so.1 $(LIBDIR)/libsovia.so.*.*.*

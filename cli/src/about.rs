@@ -11,3 +11,9 @@ pub const AGENT: &str =
 
 /// `sovia lane`.
 pub const LANE: &str = "Carry IP packets over Virtual Interfaces: a network device for any program";
+
+/// `sovia ps`.
+pub const PS: &str = "List the connections of programs under Sovia, one a line";
+
+/// `sovia explain`.
+pub const EXPLAIN: &str = "Say why connections are on TCP, and what would change it";
