@@ -11,7 +11,7 @@ LIBDIR ?= $(PREFIX)/lib
 ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 # What `sovia` becomes for its other commands.
-PROGRAMS := sovia-bench sovia-agent sovia-lane sovia-admin
+PROGRAMS := sovia-bench sovia-agent sovia-lane sovia-admin sovia-watch
 MANUAL := $(BUILT)/manual
 # Of the files by which pkg-config finds a library.
 FILL_PC = sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|; s|@VERSION@|$(VERSION)|'

@@ -17,3 +17,9 @@ pub const ENABLE: &str = "Have systemd units start with Sovia in them, from now 
 
 /// `sovia disable`.
 pub const DISABLE: &str = "Have systemd units start without Sovia again";
+
+/// `sovia ps`.
+pub const PS: &str = "List the connections of programs under Sovia, one a line";
+
+/// `sovia explain`.
+pub const EXPLAIN: &str = "Say why connections are on TCP, and what would change it";

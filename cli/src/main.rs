@@ -1,5 +1,6 @@
 //! `sovia`: runs programs over Virtual Interfaces. What measures them is `sovia-bench`, which this program
-//! becomes for `sovia bench` and `sovia demo`; for `sovia agent` it becomes `sovia-agent`, for `sovia lane` `sovia-lane`.
+//! becomes for `sovia bench` and `sovia demo`; for `sovia agent` it becomes `sovia-agent`, for `sovia lane` `sovia-lane`, and
+//! for the commands that look at running programs `sovia-watch`.
 
 // The standard start of a Rust program ignores SIGPIPE and opens /dev/null where standard input
 // or output is closed, and what `sovia run` executes would inherit both. So `main` is C's.
@@ -38,6 +39,10 @@ enum Command {
     Enable(Passed),
     #[command(about = about::DISABLE)]
     Disable(Passed),
+    #[command(about = about::PS)]
+    Ps(Passed),
+    #[command(about = about::EXPLAIN)]
+    Explain(Passed),
 }
 
 /// The arguments of a command of another program, which looks at them.
@@ -69,6 +74,10 @@ extern "C" fn main(_argc: c_int, _argv: *const *const std::ffi::c_char) -> c_int
         Command::Disable(Passed { arguments }) => {
             become_another("sovia-admin", Some("disable"), arguments)
         }
+        Command::Ps(Passed { arguments }) => become_another("sovia-watch", Some("ps"), arguments),
+        Command::Explain(Passed { arguments }) => {
+            become_another("sovia-watch", Some("explain"), arguments)
+        }
     };
     // Without Rust's own start there is none of its end either.
     let flushed = std::io::stdout().flush();
@@ -88,7 +97,7 @@ fn arguments() -> Vec<OsString> {
     let mut arguments: Vec<_> = std::env::args_os().collect();
     if arguments.len() == 3
         && arguments[1] == "help"
-        && ["bench", "demo", "agent", "lane", "enable", "disable"]
+        && ["bench", "demo", "agent", "lane", "enable", "disable", "ps", "explain"]
             .iter()
             .any(|other| arguments[2] == *other)
     {

@@ -18,6 +18,7 @@ const OTHERS: &[&str] = &[
     env!("CARGO_BIN_EXE_sovia-agent"),
     env!("CARGO_BIN_EXE_sovia-lane"),
     env!("CARGO_BIN_EXE_sovia-admin"),
+    env!("CARGO_BIN_EXE_sovia-watch"),
 ];
 
 fn sovia() -> clap::Command {

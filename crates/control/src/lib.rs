@@ -2,7 +2,7 @@
 //!
 //! Downwards go the [`Rules`], which say what connections may leave TCP, as text in the
 //! environment. Upwards come counters, in a [`StatsPage`] that all processes of a run map.
-//! [`mod@env`] names the variables that carry both. What a process tells the program that it becomes is a
+//! What it shows of its connections while it runs is its [`board`]. [`mod@env`] names the variables that carry both. What a process tells the program that it becomes is a
 //! [`inheritance::Inheritance`].
 //!
 //! The injected library must never meet its own hooks, so this crate has no standard library
@@ -14,6 +14,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod board;
 pub mod env;
 pub mod inheritance;
 mod reason;

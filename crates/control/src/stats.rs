@@ -32,6 +32,7 @@ const _: () = assert!(
 /// Every counter wraps, none goes down. The page is shared by cores that do nothing but send:
 /// adding to it for every message would cost more than the message. [`Traffic`] is what a
 /// connection counts for itself, and adds now and then and at its end.
+#[derive(Debug)]
 #[repr(C, align(64))]
 pub struct StatsPage {
     magic: AtomicU64,
@@ -112,10 +113,15 @@ impl StatsPage {
     pub unsafe fn create<'a>(memory: *mut u8, len: usize) -> Result<&'a Self, PageError> {
         // SAFETY: the caller's promises are those of `shape`.
         let page = unsafe { Self::shape(memory, len)? };
-        page.version.store(VERSION, Ordering::Relaxed);
-        // Last: a process that sees the magic number sees the version.
-        page.magic.store(MAGIC, Ordering::Release);
+        page.begin();
         Ok(page)
+    }
+
+    /// Makes a page of all-zero words a page, before any other process can see it.
+    pub fn begin(&self) {
+        self.version.store(VERSION, Ordering::Relaxed);
+        // Last: a process that sees the magic number sees the version.
+        self.magic.store(MAGIC, Ordering::Release);
     }
 
     /// Looks at memory that another process made into a page.
@@ -133,6 +139,49 @@ impl StatsPage {
         }
         match page.version.load(Ordering::Relaxed) {
             VERSION => Ok(page),
+            other => Err(PageError::Version(other)),
+        }
+    }
+
+    /// A page of its own with what another one said when its bytes were read.
+    ///
+    /// # Errors
+    /// All of [`PageError`].
+    pub fn copy_of(bytes: &[u8]) -> Result<Self, PageError> {
+        if bytes.len() < size_of::<Self>() {
+            return Err(PageError::Shape);
+        }
+        let words = bytes.chunks_exact(8).map(|word| core::array::from_fn(|at| word[at]));
+        let mut words = words.map(u64::from_ne_bytes);
+        let mut next = || AtomicU64::new(words.next().unwrap_or(0));
+        // In the order of the fields: each is a word, or words.
+        let page = Self {
+            magic: next(),
+            version: next(),
+            accelerated: next(),
+            stayed: next(),
+            reasons: core::array::from_fn(|_| next()),
+            junk: core::array::from_fn(|_| next()),
+            bytes_sent: next(),
+            messages_sent: next(),
+            bytes_received: next(),
+            sleeps: next(),
+            rings: next(),
+            messages_handled: next(),
+            messages_registered: next(),
+            recorded: next(),
+            decided: next(),
+            users: core::array::from_fn(|_| next()),
+        };
+        page.checked()
+    }
+
+    fn checked(self) -> Result<Self, PageError> {
+        if self.magic.load(Ordering::Relaxed) != MAGIC {
+            return Err(PageError::Magic);
+        }
+        match self.version.load(Ordering::Relaxed) {
+            VERSION => Ok(self),
             other => Err(PageError::Version(other)),
         }
     }
@@ -325,7 +374,21 @@ mod tests {
         page.add(&traffic);
         page.add(&Traffic::default());
 
-        let page = seen(&mut memory, StatsPage::SIZE).unwrap();
+        let copy = {
+            let page = seen(&mut memory, StatsPage::SIZE).unwrap();
+            let at = core::ptr::from_ref(page).cast::<u8>();
+            // SAFETY: the page's own bytes, which no other thread has.
+            let bytes = unsafe { core::slice::from_raw_parts(at, size_of::<StatsPage>()) };
+            assert_eq!(StatsPage::copy_of(&bytes[1..]).err(), Some(PageError::Shape));
+            assert_eq!(StatsPage::copy_of(&vec![0; 4096]).err(), Some(PageError::Magic));
+            StatsPage::copy_of(bytes).unwrap()
+        };
+        for page in [seen(&mut memory, StatsPage::SIZE).unwrap(), &copy] {
+            said_by(page, &traffic);
+        }
+    }
+
+    fn said_by(page: &StatsPage, traffic: &Traffic) {
         for (place, &reason) in Reason::ALL.iter().enumerate() {
             assert_eq!(page.stayed_for(reason), place as u64 + 1);
         }
@@ -334,7 +397,7 @@ mod tests {
         }
         assert_eq!(page.stayed(), (1..=Reason::ALL.len() as u64).sum::<u64>());
         assert_eq!(page.accelerated(), 1);
-        assert_eq!(page.traffic(), traffic);
+        assert_eq!(page.traffic(), *traffic);
     }
 
     #[test]

@@ -128,7 +128,7 @@ fn leave(cause: Cause) -> bool {
         thread::ended();
     }
     // Where the family's memory is a file, programs that are not of the family may have opened it.
-    let is_shared = members::has_relatives() || family::file().is_some();
+    let is_shared = members::has_relatives() || family::is_in_a_file();
     let retired = if is_shared { drop_all(cause.reason()) } else { Vec::new() };
     sets::leave_doors();
     pair::leave_all(sets::forget_pair);

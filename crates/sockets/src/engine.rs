@@ -4,7 +4,7 @@ use crate::conn::Phase;
 use crate::meeting::Server;
 use crate::retreat::{self, Processes};
 use crate::{
-    closer, config, fork, inheritance, keeper, ops, process, progress, relay, stats, stream, table,
+    closer, config, fork, inheritance, keeper, ops, process, progress, relay, stream, table,
 };
 use sovia_sync::record;
 use sovia_sys::fd;
@@ -41,9 +41,6 @@ pub fn thread_leaves() {
 
 /// The program ends: what its open connections have counted goes to the statistics.
 pub fn finish() {
-    if stats::page().is_none() {
-        return;
-    }
     table::for_each_conn(|_, at| {
         if at.conn.phase() == Phase::Attached
             && let Some(mut guard) = at.conn.try_lock()

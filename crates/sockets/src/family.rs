@@ -7,22 +7,25 @@
 //! socket that is recorded. One that is forked later shares the mappings that there were at the fork;
 //! what it maps after that belongs to it, and to the children it forks then.
 //!
-//! The first mapping is of a file, so that a program which one of the processes becomes can see which
-//! processes hold what it has inherited ([`crate::inheritance`]).
+//! They lie in files, which other processes can read (`files`).
 //!
 //! A slot is taken by setting its bit, which lies in the slot's own chunk; the generation tells a
 //! slot's lives apart.
+
+mod files;
 
 use crate::backlog;
 use crate::conn::{Conn, Holding, Phase};
 use crate::members::{self, Members, is_known, my_bit};
 use crate::passed_on::PassedOn;
 use crate::per_engine::{self, per_engine};
+use crate::stats;
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+pub(crate) use files::{LEN as FILE_LEN, inherited as file, is_in_a_file};
+use sovia_control::{StatsPage, board};
 use sovia_sync::record;
-use sovia_sys::mapping::sealed_memory;
-use sovia_sys::{Fd, Mapping, process};
+use sovia_sys::{Fd, process};
 
 /// Connections that one family can have on record; more stay on TCP unrecorded.
 pub const CONNS: usize = 1 << 15;
@@ -37,7 +40,13 @@ struct Header {
     /// The family's processes; used in the first chunk only, which is found by it.
     members: Members,
     used: [AtomicU64; WORDS],
+    _gap: [AtomicU64; GAP],
+    /// What lies where in the chunk, for readers.
+    legend: files::Words,
 }
+
+/// What is left between the list, the bits and the legend.
+const GAP: usize = (board::AT - size_of::<Members>()) / 8 - WORDS;
 
 /// A mapping: slots, and which of them are taken.
 #[repr(C)]
@@ -62,36 +71,22 @@ struct First {
     passed: PassedOn,
     /// The PID namespace of the process that made this; 0: it is not known.
     namespace: AtomicU64,
+    /// What the family's processes have counted.
+    totals: Totals,
 }
+
+/// Counters, with as much room as readers ask for.
+#[repr(C, align(4096))]
+struct Totals {
+    page: StatsPage,
+}
+
+const _: () = assert!(size_of::<Totals>() == StatsPage::SIZE);
 
 per_engine! {
     /// The chunks after the first, which [`members::LIST`] finds.
     static FURTHER: [AtomicPtr<Chunk>; CONNS / CHUNK - 1] =
         [const { AtomicPtr::new(core::ptr::null_mut()) }; CONNS / CHUNK - 1];
-}
-
-/// How long the file of the first mapping is.
-pub(crate) const FILE_LEN: u64 = size_of::<First>().next_multiple_of(4096) as u64;
-
-per_engine! {
-    /// The file of the first mapping; 0: there is none.
-    static FILE: AtomicI32 = AtomicI32::new(0);
-}
-
-/// The first mapping, of a file if there can be one.
-fn map_first() -> Option<(Mapping, Option<Fd>)> {
-    if sovia_sys::fd::can_be_spared()
-        && let Some(file) = sealed_memory(c"sovia-records", FILE_LEN).ok().filter(Fd::is_high)
-        && let Ok(mapping) = Mapping::for_family_in(file.raw(), FILE_LEN as usize)
-    {
-        return Some((mapping, Some(file)));
-    }
-    Some((Mapping::for_family(size_of::<First>()).ok()?, None))
-}
-
-/// The file with the family's list of processes and its first connections, if they lie in one.
-pub(crate) fn file() -> Option<i32> {
-    Some(FILE.load(Ordering::Acquire)).filter(|&fd| fd != 0)
 }
 
 /// Notes in `word` in which PID namespace this process is.
@@ -146,18 +141,22 @@ fn chunk(at: usize) -> Option<&'static Chunk> {
 /// Makes a chunk's memory, unless another thread is earlier. `None` if there is no room for it.
 #[cold]
 fn map(at: usize) -> Option<&'static Chunk> {
-    let (mapping, file) = match at {
-        0 => map_first()?,
-        _ => (Mapping::for_family(size_of::<Chunk>()).ok()?, None),
-    };
+    let (mapping, file) = files::map(at)?;
     let base: *mut Chunk = mapping.base().cast();
     // SYNC: AcqRel publishes what `join` has stored; `first` and `chunk` load with Acquire.
     let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
     let none = core::ptr::null_mut();
-    let is_ours = if at == 0 {
+    if at == 0 {
         members::found();
-        // SAFETY: a mapping as long as a Chunk, all zero, which is a valid one.
-        members::join(unsafe { &(*base).header.members });
+    }
+    // SAFETY: a mapping as long as a Chunk, all zero, which is a valid one.
+    let header = unsafe { &(*base).header };
+    files::describe(&header.legend, at);
+    let is_ours = if at == 0 {
+        // SAFETY: a mapping as long as a First, all zero, which is a valid one.
+        let totals = unsafe { &(*base.cast::<First>()).totals };
+        totals.page.begin();
+        members::join(&header.members);
         members::LIST.compare_exchange(none, base.cast(), success, failure).is_ok()
     } else {
         let none = core::ptr::null_mut();
@@ -167,12 +166,14 @@ fn map(at: usize) -> Option<&'static Chunk> {
         // They last as long as the process.
         core::mem::forget(mapping);
         if let Some(file) = file {
-            FILE.store(file.into_raw(), Ordering::Release);
+            files::keep(at, file, first().map(|chunk| &chunk.header.legend));
         }
         share_threads();
         if let Some(first) = first_mapping() {
             backlog::count_in(&first.backlog);
+            stats::count_in(&first.totals.page);
             if at == 0 {
+                files::let_inherit();
                 first.passed.begin(Holding::LAYOUT, members::locks_id());
                 note_namespace(&first.namespace);
             }
@@ -310,12 +311,29 @@ pub fn give_back(index: u32) {
 ///
 /// False if there is no memory to be had.
 pub(crate) fn leave(retired: &[u32]) -> bool {
+    let place_of = |base: usize| {
+        chunks().find(|(_, chunk)| core::ptr::from_ref(*chunk).addr() == base).map(|(at, _)| at)
+    };
+    let mut renewed: Vec<(usize, Fd)> = Vec::new();
+    let file = |base: usize, _len: usize| {
+        let at = place_of(base)?;
+        renewed.push((at, files::renew(at)?));
+        renewed.last().map(|(_, file)| file.raw())
+    };
     let fill = |base: usize, old: *const u8, new: *mut u8, len: usize| {
         let (old, new) = (Memory { base, at: old, len }, Memory { base, at: new, len });
+        let place = place_of(base);
         if let Some(list) = members::list().and_then(|list| new.counterpart(list)) {
             members::begin_anew(list);
         }
+        let legend = place.and_then(|at| Some((at, new.counterpart(&chunk(at)?.header.legend)?)));
+        if let Some((at, legend)) = legend {
+            files::describe(legend, at);
+        }
         let Some(first) = first_mapping() else { return };
+        if let Some(totals) = new.counterpart(&first.totals) {
+            totals.page.begin();
+        }
         if let Some(namespace) = new.counterpart(&first.namespace) {
             note_namespace(namespace);
         }
@@ -345,10 +363,10 @@ pub(crate) fn leave(retired: &[u32]) -> bool {
             first.threads.catch_up(before);
         }
     };
-    let left = sovia_sys::mapping::leave_family(fill, settle);
-    let file = FILE.swap(0, Ordering::AcqRel);
-    if file != 0 {
-        drop(Fd::keep(file));
+    let left = sovia_sys::mapping::leave_family(file, fill, settle);
+    files::leave();
+    for (at, file) in renewed {
+        files::keep(at, file, first().map(|chunk| &chunk.header.legend));
     }
     left
 }
@@ -356,8 +374,7 @@ pub(crate) fn leave(retired: &[u32]) -> bool {
 /// In a forked child.
 pub(crate) fn born() {
     if first().is_none() {
-        // A thread of the parent may have been about to make the memory.
-        FILE.store(0, Ordering::Release);
+        files::forget();
     }
 }
 

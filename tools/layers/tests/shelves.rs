@@ -37,7 +37,7 @@ const SHELVES: &[&[&str]] = &[
     ],
     // A NIC of any of them.
     &["sovia-nic"],
-    &["sovia-agent", "sovia-lane", "sovia-fi", "sovia-control"],
+    &["sovia-agent", "sovia-lane", "sovia-fi", "sovia-control", "sovia-board"],
     &["sovia-sockets"],
     // What programs call.
     &[

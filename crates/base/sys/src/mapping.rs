@@ -190,6 +190,16 @@ pub const SEALS: usize = (libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL
 
 /// A new sealed memory file of that size, all zero and sparse.
 pub fn sealed_memory(name: &core::ffi::CStr, len: u64) -> Result<Fd> {
+    let fd = unsealed_memory(name, len)?;
+    call::fcntl(fd.raw(), libc::F_ADD_SEALS, SEALS)?;
+    Ok(fd)
+}
+
+/// A new memory file of that size, all zero and sparse, that can be sealed.
+///
+/// # Errors
+/// `EFBIG` where a limit on file size is in the way; those of the calls that are made.
+pub fn unsealed_memory(name: &core::ffi::CStr, len: u64) -> Result<Fd> {
     // A file-size limit would answer ftruncate with a signal that kills the program.
     if call::soft_limit(libc::RLIMIT_FSIZE).is_some_and(|limit| limit < len) {
         return Err(call::Errno::EFBIG);
@@ -197,8 +207,28 @@ pub fn sealed_memory(name: &core::ffi::CStr, len: u64) -> Result<Fd> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     let fd = Fd::make(|| call::memfd_create(name, flags))?;
     call::ftruncate(fd.raw(), len)?;
-    call::fcntl(fd.raw(), libc::F_ADD_SEALS, SEALS)?;
     Ok(fd)
+}
+
+/// New memory that forked children share with this process and with each other, and the file that it lies in: all zero. A
+/// process that may open the file can read it, and cannot write.
+///
+/// A process of the same user that opens it between the mapping and its seal could; the kernel has no way to do both at
+/// once.
+///
+/// # Errors
+/// `EINVAL` where the kernel cannot seal so (before Linux 5.1); `EFBIG`, `EMFILE` and others of the calls that are made.
+pub fn shown_memory(name: &core::ffi::CStr, len: u64) -> Result<(Mapping, Fd)> {
+    let file = unsealed_memory(name, len)?;
+    let mapping = Mapping::for_family_in(file.raw(), len as usize)?;
+    seal_for_reading(file.raw())?;
+    Ok((mapping, file))
+}
+
+/// Seals a memory file against every write but by the mappings that there are.
+fn seal_for_reading(file: RawFd) -> Result<()> {
+    let seals = SEALS | libc::F_SEAL_FUTURE_WRITE as usize;
+    call::fcntl(file, libc::F_ADD_SEALS, seals).map(drop)
 }
 
 /// Whether a descriptor is a memory file of exactly that size with [`SEALS`] in place.
@@ -247,6 +277,7 @@ mod tests {
             let ours = |base: usize| base == family.base() as usize;
             let mut settled = false;
             good &= leave_family(
+                |_, _| None,
                 |base, old, new, len| {
                     if ours(base) && len == 1 << 16 {
                         // SAFETY: within the mappings, which are that long.

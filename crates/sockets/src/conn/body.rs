@@ -251,6 +251,7 @@ impl<'a> Locked<'a> {
         flow: Parameters,
         protocol: Protocol,
     ) -> Guard<'a> {
+        self.conn.show_configuration(flow, &protocol);
         self.begin(endpoint, flow, protocol);
         self.conn.clear(flag::TORN);
         Guard(self)

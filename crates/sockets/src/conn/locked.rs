@@ -115,7 +115,7 @@ impl Locked<'_> {
     pub(crate) fn settle_traffic(&mut self) {
         let traffic = core::mem::take(&mut self.traffic);
         self.past += traffic;
-        if let Some(page) = crate::stats::page() {
+        for page in crate::stats::pages() {
             page.add(&traffic);
         }
     }

@@ -10,6 +10,7 @@
 //! - `body`, `own`: what belongs to the lock's holder;
 //! - `waiting`: threads that wait for it; `error`: the error that the next call is to return;
 //! - `put_by`: the options of its keep-alive while it has others;
+//! - `shown`: what other processes may read of it;
 //! - `approach`: how far it is on the way to its VI; `choice`: what the program has chosen for it.
 
 mod approach;
@@ -23,6 +24,7 @@ mod life;
 mod locked;
 mod own;
 mod put_by;
+mod shown;
 mod stay;
 mod waiting;
 mod whereabouts;
@@ -39,6 +41,8 @@ pub use locked::{Guard, Locked};
 pub(crate) use own::Place;
 pub use own::{Failover, Handler, Own, Seen};
 pub(crate) use put_by::PutBy;
+pub(crate) use shown::FIELDS;
+use shown::Shown;
 pub(crate) use whereabouts::Kept;
 use whereabouts::Whereabouts;
 
@@ -157,6 +161,8 @@ pub struct Conn {
     error: AtomicU32,
     /// Why it is on TCP for good: a [`sovia_control::Reason`] plus one; 0 if it is not.
     pub stay: AtomicU32,
+    /// What is noted for other processes that look at it.
+    shown: Shown,
     body: UnsafeCell<Body>,
 }
 

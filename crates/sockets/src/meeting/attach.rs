@@ -202,11 +202,8 @@ fn occupy(fd: i32, at: Ref, index: u32, vi: u32, request: Request) -> Attached {
     if !sets::attached(at) {
         return Attached::GoesBack;
     }
-    if request == Request::Answered
-        && let Some(page) = stats::page()
-        && conn.is_first_count()
-    {
-        page.count_accelerated();
+    if request == Request::Answered && conn.is_first_count() {
+        stats::accelerated();
     }
     Attached::Yes
 }

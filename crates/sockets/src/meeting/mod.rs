@@ -178,9 +178,7 @@ pub(crate) fn closed(at: Ref) -> Reason {
 }
 
 fn junk(kind: Junk) {
-    if let Some(page) = stats::page() {
-        page.count_junk(kind);
-    }
+    stats::junk(kind);
 }
 
 /// Forgets every meeting: nothing has come of them, and what has been asked for is withdrawn.

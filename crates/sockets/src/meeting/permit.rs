@@ -20,6 +20,7 @@ pub(super) fn permitted(fd: i32, at: Ref) -> Option<Link> {
         give_up(at, Reason::NotConnected);
         return None;
     };
+    at.conn.show_addresses(local, peer);
     if !call::is_tcp(fd) {
         // The kernel has made another socket of it than the program has asked for (MPTCP).
         give_up(at, Reason::RetreatUlp);
@@ -67,7 +68,10 @@ pub(super) fn is_local(local: SocketAddr, peer: SocketAddr) -> bool {
 #[inline(never)]
 pub(super) fn nic_of(fd: i32, at: Ref) -> Option<&'static NicName> {
     let (local, peer) = addresses(fd)?;
-    config::nic(end_of(at), local, peer)
+    let name = config::nic(end_of(at), local, peer)?;
+    at.conn.show_addresses(local, peer);
+    at.conn.show_nic(name);
+    Some(name)
 }
 
 /// Which end of its connection this process has.

@@ -35,10 +35,8 @@ fn settle_now(guard: &mut Guard<'_>) -> bool {
         conn.set_tx(Tx::Back);
         // Other threads that wait look again.
         listeners::tell_all(guard);
-    } else if let Some(page) = stats::page()
-        && conn.is_first_count()
-    {
-        page.count_accelerated();
+    } else if conn.is_first_count() {
+        stats::accelerated();
     }
     conn.clear(flag::UNANSWERED);
     is_revoked

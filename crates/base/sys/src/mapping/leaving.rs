@@ -1,8 +1,8 @@
 //! How a process ends the sharing of its mappings with others, while they stay where they are.
 
-use super::Mapping;
 use super::places::{PLACES, Sharing};
-use crate::call::{Result, Sysno};
+use super::{Mapping, seal_for_reading};
+use crate::call::{RawFd, Result, Sysno};
 use core::sync::atomic::Ordering;
 
 /// Ends the sharing of memory with processes that have a file of it: from here on each mapping of
@@ -35,10 +35,13 @@ pub fn leave_files() -> bool {
 /// will share. `fill` gets the old bytes, the new ones and their number, and puts into the new ones
 /// what is to be there at that moment; `settle` gets the same a moment after, when the new bytes are in
 /// place, so that it sees what other threads have changed in the old ones meanwhile. Both are told first
-/// where the mapping is; the old bytes are to be looked at through the pointer that they get.
+/// where the mapping is; the old bytes are to be looked at through the pointer that they get. `file` is told where the
+/// mapping is and how long, and gives a memory file of that length ([`super::unsealed_memory`]) for the new memory to lie in, where
+/// others are to read it: it is sealed as [`super::shown_memory`] seals.
 ///
 /// False if a mapping could not be replaced.
 pub fn leave_family(
+    mut file: impl FnMut(usize, usize) -> Option<RawFd>,
     mut fill: impl FnMut(usize, *const u8, *mut u8, usize),
     mut settle: impl FnMut(usize, *const u8, usize),
 ) -> bool {
@@ -48,7 +51,8 @@ pub fn leave_family(
             continue;
         }
         let (base, len) = (place.base.load(Ordering::Acquire), place.len.load(Ordering::Acquire));
-        let replaced = replace(base, len, &mut fill, &mut settle);
+        let file = file(base, len);
+        let replaced = replace(base, len, file, &mut fill, &mut settle);
         all &= replaced.is_ok();
         place.settle(Sharing::Family);
     }
@@ -58,12 +62,20 @@ pub fn leave_family(
 fn replace(
     base: usize,
     len: usize,
+    file: Option<RawFd>,
     fill: &mut impl FnMut(usize, *const u8, *mut u8, usize),
     settle: &mut impl FnMut(usize, *const u8, usize),
 ) -> Result<()> {
-    let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    let new = Mapping::make(len, access, flags, -1)?;
+    let new = match file {
+        Some(file) => {
+            let new = Mapping::make(len, access, flags, file)?;
+            seal_for_reading(file)?;
+            new
+        }
+        None => Mapping::make(len, access, flags | libc::MAP_ANONYMOUS, -1)?,
+    };
     // SAFETY: the range is the mapping just made.
     let _ = unsafe { syscalls::syscall!(Sysno::munlock, new.base, len) };
     // Shared memory is mapped a second time by moving none of it.

@@ -243,7 +243,10 @@ impl Meetings {
     fn refuse(&mut self, i: u32, refusal: Refusal) {
         match refusal {
             Refusal::Final(reason) => self.give_up(i, reason),
-            Refusal::Doubt(reason) => self.list[i].doubt = Some(reason),
+            Refusal::Doubt(reason) => {
+                self.list[i].doubt = Some(reason);
+                self.list[i].at.conn.show_doubt(reason);
+            }
         }
     }
 
@@ -256,7 +259,7 @@ impl Meetings {
         // Too few transfers for the other end to have come so far, however long they took; or there is no
         // page of counters in which to note the reason.
         let transfers = meeting.at.conn.transfers.load(Ordering::Relaxed);
-        if transfers.wrapping_sub(meeting.asked_at) < ANSWERED_BY || stats::page().is_none() {
+        if transfers.wrapping_sub(meeting.asked_at) < ANSWERED_BY || !stats::is_asked_for() {
             return Reason::ShortLived;
         }
         meeting.why_plain()

@@ -1,0 +1,104 @@
+//! Which connections are wanted.
+
+use clap::ValueEnum;
+use sovia_board::{Connection, Scan, scan};
+use sovia_cli::databases;
+
+/// How far a connection has come, as `sovia ps` says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum State {
+    /// Both directions are on a VI
+    Via,
+    /// One direction is on a VI
+    Half,
+    /// It has a VI, on which neither direction is yet
+    Entering,
+    /// On TCP, and the two ends may yet meet
+    Meeting,
+    /// On its way back to TCP
+    Leaving,
+    /// On TCP for good
+    Tcp,
+}
+
+impl State {
+    fn word(self) -> &'static str {
+        match self {
+            State::Via => "via",
+            State::Half => "half",
+            State::Entering => "entering",
+            State::Meeting => "meeting",
+            State::Leaving => "leaving",
+            State::Tcp => "tcp",
+        }
+    }
+}
+
+/// Which connections are wanted: those that fit one of each kind that is given.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct Filter {
+    /// Of these processes
+    #[arg(long, short, value_name = "PID")]
+    pub(crate) pid: Vec<i32>,
+    /// With this port, at either end
+    #[arg(long, value_name = "PORT")]
+    pub(crate) port: Vec<u16>,
+    /// Of programs of this name
+    #[arg(long, value_name = "NAME")]
+    pub(crate) program: Vec<String>,
+    /// Of this user's processes
+    #[arg(long, value_name = "USER")]
+    pub(crate) user: Vec<String>,
+    /// In this state
+    #[arg(long, value_name = "STATE")]
+    pub(crate) state: Vec<State>,
+    /// Carried by shm (shared memory), tcp, or the NIC in software of this name
+    #[arg(long, value_name = "CARRIER")]
+    pub(crate) carrier: Vec<String>,
+}
+
+/// A filter whose users are known by their numbers.
+#[derive(Debug)]
+pub(crate) struct Wanted<'a> {
+    filter: &'a Filter,
+    users: Vec<u32>,
+}
+
+impl Filter {
+    /// Looks the users up.
+    pub(crate) fn wanted(&self) -> anyhow::Result<Wanted<'_>> {
+        let users = self.user.iter().map(|user| databases::user(user));
+        Ok(Wanted { filter: self, users: users.collect::<anyhow::Result<_>>()? })
+    }
+}
+
+impl Wanted<'_> {
+    /// Whether a connection is.
+    pub(crate) fn has(&self, scan: &Scan, connection: &Connection) -> bool {
+        let Filter { pid, port, program, user: _, state, carrier } = self.filter;
+        let mut processes = connection.holders.iter().map(|&at| &scan.processes[at]);
+        let is_port = |port: &u16| {
+            let ends = connection.addresses();
+            ends.is_some_and(|(local, peer)| [local.port(), peer.port()].contains(port))
+        };
+        processes.any(|process| {
+            (pid.is_empty() || pid.contains(&process.pid))
+                && (program.is_empty() || program.contains(&process.program))
+                && (self.users.is_empty() || self.users.contains(&process.uid))
+        }) && (port.is_empty() || port.iter().any(is_port))
+            && (state.is_empty() || state.iter().any(|state| state.word() == connection.state()))
+            && (carrier.is_empty() || carrier.iter().any(|name| name == connection.carrier()))
+    }
+}
+
+/// Looks at the processes, and says on stderr what could not be seen of them.
+///
+/// # Errors
+/// None can be looked at.
+pub(crate) fn look() -> anyhow::Result<Scan> {
+    let found = scan()?;
+    for one in &found.unreadable {
+        eprintln!("sovia: process {}: its connections are {}", one.pid, one.fault);
+    }
+    Ok(found)
+}

@@ -1,0 +1,60 @@
+//! `sovia-watch`: what `sovia ps` and the other commands become that look at programs while they run.
+//!
+//! They read what processes under Sovia show (`sovia_board`): those of the caller's user, and all of them for root. No process
+//! is stopped, slowed down or asked.
+
+mod advice;
+mod columns;
+mod explain;
+mod filter;
+mod kernel;
+mod ps;
+mod units;
+mod users;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use sovia_cli::{about, definition};
+
+#[derive(Parser)]
+#[command(name = "sovia", bin_name = "sovia", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    #[command(about = about::PS)]
+    Ps(ps::Args),
+    #[command(about = about::EXPLAIN)]
+    Explain(explain::Args),
+}
+
+fn main() -> ExitCode {
+    die_of_closed_pipes();
+    if definition::print_if_asked::<Cli>() {
+        return ExitCode::SUCCESS;
+    }
+    let done = match Cli::parse().command {
+        Command::Ps(args) => ps::ps(&args),
+        Command::Explain(args) => explain::explain(&args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sovia: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Ends the program where the reader of its output has gone, as `sovia ps | head` expects. Rust's start ignores the signal.
+fn die_of_closed_pipes() {
+    let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+    // SAFETY: no handler is installed.
+    let done = unsafe { sigaction(Signal::SIGPIPE, &default) };
+    done.expect("SIGPIPE has a default");
+}

@@ -1,0 +1,236 @@
+//! The files in which a process shows its connections.
+
+use crate::process::Folder;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Mode, OFlags, RawDir, SeekFrom, fstat, openat, readlinkat, seek};
+use rustix::process::{Flock, FlockType, fcntl_getlk};
+use sovia_control::board::{FILE_NAMES, Fault, HEAD, Legend, NUMBERS_FROM, Record};
+use std::ffi::CStr;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// What the file with a family's locks is called.
+const LOCKS: &str = "/memfd:sovia-family";
+
+/// A file with connections.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    file: File,
+    pub(crate) inode: u64,
+    pub(crate) head: Box<[u8; HEAD]>,
+    pub(crate) legend: Legend,
+}
+
+impl Shown {
+    fn of(file: File) -> Result<Shown, Fault> {
+        let about = fstat(&file).map_err(|_| Fault::Magic)?;
+        let mut head = Box::new([0; HEAD]);
+        file.read_exact_at(&mut head[..], 0).map_err(|_| Fault::Magic)?;
+        let legend = Legend::read(&head, about.st_size as u64)?;
+        Ok(Shown { file, inode: about.st_ino, head, legend })
+    }
+
+    /// The connections in it, each with the number of its record.
+    pub(crate) fn records(&self) -> impl Iterator<Item = (u32, Record)> {
+        let mut bytes = Vec::new();
+        self.legend.used(&self.head).filter_map(move |n| {
+            let (at, len) = self.legend.place_of(n);
+            bytes.resize(len, 0);
+            self.file.read_exact_at(&mut bytes, at).ok()?;
+            Some((n, Record::read(&self.legend, &bytes)?))
+        })
+    }
+
+    /// Bytes of it.
+    pub(crate) fn bytes(&self, at: u64, len: usize) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        self.file.read_exact_at(&mut bytes, at).ok()?;
+        Some(bytes)
+    }
+}
+
+/// A process's own files: of a family, and its place in that.
+#[derive(Debug)]
+pub(crate) struct Own {
+    pub(crate) first: Shown,
+    pub(crate) place: u32,
+    descriptors: OwnedFd,
+}
+
+/// What there is to see of a process.
+#[derive(Debug)]
+pub(crate) enum Seen {
+    /// It shows connections.
+    Own(Box<Own>),
+    /// It has none on record, or does not run under Sovia.
+    Nothing,
+    /// The kernel does not let it be looked at.
+    Forbidden,
+    /// What it shows cannot be read.
+    Fault(Fault),
+}
+
+/// What tells memory files from others that have such names: they lie on one mount of the kernel's own.
+#[derive(Debug)]
+pub(crate) struct MemoryFiles(Option<Vec<u8>>);
+
+impl MemoryFiles {
+    pub(crate) fn find() -> MemoryFiles {
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        let own = rustix::fs::memfd_create("sovia-look", flags).ok().and_then(|file| {
+            let number = rustix::fd::AsRawFd::as_raw_fd(&file);
+            mount(&std::fs::read(format!("/proc/self/fdinfo/{number}")).ok()?)
+        });
+        MemoryFiles(own)
+    }
+
+    /// Whether a descriptor of a process is one. A file of a user's own file system is not even opened: that could hold the
+    /// reader up for ever.
+    fn has(&self, folder: &Folder, number: &str) -> bool {
+        let is_on = |mount_here: &Vec<u8>| {
+            let about = folder.read(&format!("fdinfo/{number}"));
+            about.and_then(|about| mount(&about)).is_some_and(|there| there == *mount_here)
+        };
+        self.0.as_ref().is_some_and(is_on)
+    }
+}
+
+fn mount(about: &[u8]) -> Option<Vec<u8>> {
+    let line = about.split(|&byte| byte == b'\n').find(|line| line.starts_with(b"mnt_id:"))?;
+    Some(line.to_vec())
+}
+
+fn open(descriptors: impl AsFd, number: &str) -> Option<File> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    openat(descriptors, number, flags, Mode::empty()).ok().map(File::from)
+}
+
+/// Looks for the files of a process: among the numbers that private descriptors have.
+pub(crate) fn of(folder: &Folder, memory: &MemoryFiles) -> Seen {
+    let descriptors = match folder.folder("fd") {
+        Ok(descriptors) => descriptors,
+        Err(rustix::io::Errno::ACCESS | rustix::io::Errno::PERM) => return Seen::Forbidden,
+        Err(_) => return Seen::Nothing,
+    };
+    let mut search = Search { folder, memory, firsts: Vec::new(), locks: Vec::new(), fault: None };
+    let mut below = i32::MAX;
+    for from in NUMBERS_FROM {
+        if let Some((first, place)) = search.among(&descriptors, from, below) {
+            return Seen::Own(Box::new(Own { first, place, descriptors }));
+        }
+        below = from;
+    }
+    search.fault.map_or(Seen::Nothing, Seen::Fault)
+}
+
+struct Search<'a> {
+    folder: &'a Folder,
+    memory: &'a MemoryFiles,
+    /// First files of families: the process's own, and of those of which it has inherited connections.
+    firsts: Vec<Shown>,
+    locks: Vec<(u64, File)>,
+    fault: Option<Fault>,
+}
+
+impl Search<'_> {
+    fn among(&mut self, descriptors: &OwnedFd, from: i32, below: i32) -> Option<(Shown, u32)> {
+        // The place of a number in the list is two more than the number.
+        seek(descriptors, SeekFrom::Start(from as u64 + 2)).ok()?;
+        let mut room = Vec::with_capacity(8192);
+        let mut entries = RawDir::new(descriptors, room.spare_capacity_mut());
+        while let Some(Ok(entry)) = entries.next() {
+            let Some(number) = entry
+                .file_name()
+                .to_str()
+                .ok()
+                .filter(|name| name.parse::<i32>().is_ok_and(|number| number >= from))
+            else {
+                continue;
+            };
+            if number.parse::<i32>().is_ok_and(|number| number >= below) {
+                return None;
+            }
+            if self.look_at(descriptors, number)
+                && let Some(found) = self.own()
+            {
+                return Some(found);
+            }
+        }
+        None
+    }
+
+    /// Whether a descriptor is one of those that are looked for.
+    fn look_at(&mut self, descriptors: &OwnedFd, number: &str) -> bool {
+        let Ok(link) = readlinkat(descriptors, number, Vec::new()) else { return false };
+        let is_locks = starts_with(&link, LOCKS);
+        let is_shown = FILE_NAMES.iter().any(|name| starts_with(&link, name));
+        if !(is_locks || is_shown) || !self.memory.has(self.folder, number) {
+            return false;
+        }
+        let Some(file) = open(descriptors, number) else { return false };
+        if is_locks {
+            let Ok(about) = fstat(&file) else { return false };
+            self.locks.push((about.st_ino, file));
+            return true;
+        }
+        match Shown::of(file) {
+            Ok(shown) if shown.legend.shape.number == 0 => self.firsts.push(shown),
+            Ok(_) => return false,
+            Err(fault) => self.fault = Some(fault),
+        }
+        true
+    }
+
+    /// The family of which the process is one, among those whose files it has, and its place there.
+    fn own(&mut self) -> Option<(Shown, u32)> {
+        let place_in = |first: &Shown| match first.legend.locks {
+            0 => {
+                let own = self.folder.own_id()?;
+                let member = first.legend.members(&first.head).find(|member| member.pid == own)?;
+                Some(member.place)
+            }
+            id => {
+                let (_, locks) = self.locks.iter().find(|(inode, _)| *inode == id)?;
+                let members = first.legend.members(&first.head);
+                members.map(|member| member.place).find(|&place| self.holds(locks, place))
+            }
+        };
+        let (at, place) =
+            self.firsts.iter().enumerate().find_map(|(at, first)| Some((at, place_in(first)?)))?;
+        Some((self.firsts.swap_remove(at), place))
+    }
+
+    /// Whether the process holds the lock on a place: for as long as it lives and is the program that took it.
+    fn holds(&self, locks: &File, place: u32) -> bool {
+        let lock =
+            Flock { start: u64::from(place), length: 1, ..Flock::from(FlockType::WriteLock) };
+        let held = fcntl_getlk(locks, &lock).ok().flatten();
+        held.and_then(|held| held.pid)
+            .is_some_and(|pid| pid.as_raw_nonzero().get() == self.folder.pid)
+    }
+}
+
+impl Own {
+    /// The family's other files that this process has, but for those that `is_known`.
+    pub(crate) fn others(
+        &self,
+        folder: &Folder,
+        memory: &MemoryFiles,
+        is_known: impl Fn(u64) -> bool,
+    ) -> Vec<Shown> {
+        let entries = Legend::files(&self.first.head).filter(|entry| !is_known(entry.inode));
+        let opened = entries.filter_map(|entry| {
+            let number = entry.fd.to_string();
+            let link = readlinkat(&self.descriptors, number.as_str(), Vec::new()).ok()?;
+            let is_shown = starts_with(&link, FILE_NAMES[1]) && memory.has(folder, &number);
+            let file = is_shown.then(|| open(&self.descriptors, &number)).flatten()?;
+            let shown = Shown::of(file).ok()?;
+            (shown.inode == entry.inode && shown.legend.shape.number != 0).then_some(shown)
+        });
+        opened.collect()
+    }
+}
+
+fn starts_with(link: &CStr, name: &str) -> bool {
+    link.to_bytes().starts_with(name.as_bytes())
+}

@@ -1,0 +1,9 @@
+//! From the kernel's words to what a reader makes of them.
+
+/// The modules at the crate's root, lowest layer first.
+const LAYERS: &[&[&str]] = &[&["text"], &["process"], &["files"], &["scan"], &["pairs", "rates"]];
+
+#[test]
+fn each_module_imports_only_what_is_below_it() {
+    sovia_layers::check(env!("CARGO_MANIFEST_DIR"), LAYERS, &[("scan", "files")]);
+}

@@ -1,0 +1,174 @@
+//! What is written is read, and nonsense is refused or harmless.
+
+use super::*;
+use crate::StatsPage;
+use core::sync::atomic::AtomicU64;
+use proptest::prelude::*;
+use std::vec;
+use std::vec::Vec;
+
+const SHAPE: Shape = Shape {
+    number: 0,
+    records_at: 4096,
+    stride: 256,
+    count: 70,
+    used_at: 512,
+    members_at: 0,
+    members: 64,
+    totals_at: 4096 + 70 * 256 + 128,
+};
+const FILE_LEN: u64 = 4096 + 70 * 256 + 128 + StatsPage::SIZE as u64;
+
+const FIELDS: [Field; 9] = [
+    Field::half(Word::Generation, 20),
+    Field::half(Word::Phase, 24),
+    Field::bit(Word::HasMet, 28, 1 << 13),
+    Field::whole(Word::BytesSent, 32),
+    Field::whole(Word::PastBytesSent, 40),
+    Field::whole(Word::AddressesOf, 48),
+    Field::half(Word::Ports, 56),
+    Field::half(Word::Stays, 60),
+    Field::whole(Word::Configuration, 64),
+];
+
+/// The first page of a file with that legend.
+fn head(shape: &Shape, fields: &[Field]) -> [u8; HEAD] {
+    let words = [const { AtomicU64::new(0) }; LEGEND_WORDS];
+    Legend::write(&words, shape, 77, "0.1.0", fields);
+    assert!(Legend::add_file(&words, File { fd: 3080, inode: 99 }));
+    let mut head = [0; HEAD];
+    for (i, word) in words.into_iter().enumerate() {
+        head[AT + i * 8..][..8].copy_from_slice(&word.into_inner().to_ne_bytes());
+    }
+    head
+}
+
+fn put(bytes: &mut [u8], at: usize, value: u64, len: usize) {
+    bytes[at..at + len].copy_from_slice(&value.to_ne_bytes()[..len]);
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let mut head = head(&SHAPE, &FIELDS);
+    put(&mut head, 3 * 8, 1234, 4);
+    put(&mut head, 512 + 8, 1 << 5, 8);
+    let legend = Legend::read(&head, FILE_LEN).unwrap();
+    assert_eq!((legend.shape, legend.locks, legend.library()), (SHAPE, 77, "0.1.0"));
+    assert!(Legend::files(&head).eq([File { fd: 3080, inode: 99 }]));
+    assert!(legend.members(&head).eq([Member { place: 3, pid: 1234 }]));
+    assert!(legend.used(&head).eq([69]));
+    assert_eq!(legend.place_of(69), (4096 + 69 * 256 + 20, 52));
+
+    let mut record = vec![0; 256];
+    put(&mut record, 20, 7, 4);
+    put(&mut record, 24, Phase::Attached as u64, 4);
+    put(&mut record, 28, 1 << 13, 4);
+    put(&mut record, 32, 5, 8);
+    put(&mut record, 40, 10, 8);
+    put(&mut record, 48, 8, 8);
+    put(&mut record, 56, 6379 << 16 | 80, 4);
+    put(&mut record, 60, u64::from(crate::Reason::Rule as u32 + 1), 4);
+    let configuration = Configuration {
+        window: 32,
+        threshold: 16,
+        handling: Handling::Notify,
+        transfer: Transfer::Copy,
+    };
+    put(&mut record, 64, configuration.word(), 8);
+    let said = Record::read(&legend, &record[20..72]).unwrap();
+    assert_eq!((said.generation, said.phase), (7, Phase::Attached));
+    assert_eq!((said.traffic.bytes_sent, said.unsettled.bytes_sent), (15, 5));
+    assert_eq!(said.stays, Some(crate::Reason::Rule));
+    assert_eq!(said.configuration, Some(configuration));
+    let (local, peer) = said.addresses.unwrap();
+    assert_eq!((local.port(), peer.port()), (80, 6379));
+
+    // Addresses of the slot's last connection are not this one's.
+    put(&mut record, 48, 7, 8);
+    assert_eq!(Record::read(&legend, &record[20..72]).unwrap().addresses, None);
+    // Nor is what was counted before it had a VI.
+    put(&mut record, 28, 0, 4);
+    assert_eq!(Record::read(&legend, &record[20..72]).unwrap().traffic.bytes_sent, 0);
+    put(&mut record, 24, Phase::Free as u64, 4);
+    assert_eq!(Record::read(&legend, &record[20..72]), None);
+}
+
+#[test]
+fn addresses_keep_their_family() {
+    for text in ["127.0.0.1:6379", "[::1]:80", "[2001:db8::7]:1"] {
+        let address: core::net::SocketAddr = text.parse().unwrap();
+        let (high, low) = pack_address(&address);
+        let ip = core::net::Ipv6Addr::from(u128::from(high) << 64 | u128::from(low));
+        assert_eq!(ip.to_canonical(), address.ip());
+    }
+}
+
+#[test]
+fn files_that_say_more_than_they_hold_are_refused() {
+    let changes: [fn(&mut Shape); 7] = [
+        |shape| shape.stride = u32::MAX,
+        |shape| shape.count = 200,
+        |shape| shape.count = u32::MAX,
+        |shape| shape.used_at = HEAD as u32 - 8,
+        |shape| shape.members = 65,
+        |shape| shape.members_at = u32::MAX,
+        |shape| shape.totals_at += 1,
+    ];
+    assert!(Legend::read(&head(&SHAPE, &FIELDS), FILE_LEN).is_ok());
+    for change in changes {
+        let mut shape = SHAPE;
+        change(&mut shape);
+        assert_eq!(
+            Legend::read(&head(&shape, &FIELDS), FILE_LEN),
+            Err(Fault::Nonsense),
+            "{shape:?}"
+        );
+    }
+    for fields in
+        [&[][..], &[Field::whole(Word::Cookie, 252)], &[Field::half(Word::Phase, 1 << 31)]]
+    {
+        assert_eq!(Legend::read(&head(&SHAPE, fields), FILE_LEN), Err(Fault::Nonsense));
+    }
+    assert_eq!(Legend::read(&[0; HEAD], FILE_LEN), Err(Fault::Magic));
+    let mut later = head(&SHAPE, &FIELDS);
+    put(&mut later, AT + 8, 9, 4);
+    assert_eq!(Legend::read(&later, FILE_LEN), Err(Fault::Version(9)));
+}
+
+#[test]
+fn a_familys_files_are_as_many_as_there_is_room_for() {
+    let words = [const { AtomicU64::new(0) }; LEGEND_WORDS];
+    let added = (0..1000).filter(|&fd| Legend::add_file(&words, File { fd, inode: 1 })).count();
+    assert!((100..1000).contains(&added), "{added}");
+}
+
+#[test]
+fn words_keep_their_numbers() {
+    assert!(Word::ALL.is_sorted());
+    assert!(Word::ALL.iter().all(|&word| Word::of(word as u16) == Some(word)));
+    assert_eq!(Word::of(0), None);
+}
+
+proptest! {
+    /// Whatever a process writes there, reading it ends and stays within the bytes that there are.
+    #[test]
+    fn nonsense_is_harmless(
+        seeds in proptest::collection::vec((0usize..HEAD / 8, any::<u64>()), 0..24),
+        record in proptest::collection::vec(any::<u8>(), 0..300),
+    ) {
+        let mut head = head(&SHAPE, &FIELDS);
+        for (at, word) in seeds {
+            put(&mut head, at * 8, word, 8);
+        }
+        if let Ok(legend) = Legend::read(&head, FILE_LEN) {
+            prop_assert!(legend.used(&head).count() <= RECORDS_MAX as usize);
+            prop_assert!(legend.members(&head).count() <= 64);
+            for n in legend.used(&head).take(4) {
+                let (at, len) = legend.place_of(n);
+                prop_assert!(len <= SPAN_MAX && at + len as u64 <= FILE_LEN);
+            }
+            let _ = (Record::read(&legend, &record), legend.library().len());
+        }
+        let _: Vec<File> = Legend::files(&head).collect();
+    }
+}

@@ -1,0 +1,189 @@
+//! What a connection shows to other processes: where its words lie, and what is noted for them alone.
+//!
+//! The engine's own words are shown where they are ([`FIELDS`]); what a reader could not find there is noted in
+//! [`Shown`], at the beginning of a meeting and when the connection gets its VI.
+
+use super::{Body, Conn, Protocol, flag};
+use core::mem::offset_of;
+use core::net::SocketAddr;
+use core::sync::atomic::{AtomicU64, Ordering};
+use sovia_control::board::{self, Configuration, Field, Word};
+use sovia_control::{NicName, Reason, Traffic};
+use sovia_proto::configuration::{Handling, Transfer};
+use sovia_proto::flow::Parameters;
+use sovia_proto::order::Taker;
+
+/// What is noted for readers. As long as two cache lines, so that what follows it in a connection lies in its lines as before.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Shown {
+    local: [AtomicU64; 2],
+    peer: [AtomicU64; 2],
+    ports: AtomicU64,
+    /// Of which life the addresses are: its generation plus one; 0 while they are written.
+    life: AtomicU64,
+    configuration: AtomicU64,
+    nic: [AtomicU64; 4],
+    /// Why the other end's process has been refused so far: a reason plus one.
+    doubt: AtomicU64,
+    _rest: [AtomicU64; 4],
+}
+
+const _: () = assert!(size_of::<Shown>() == 128);
+
+impl Conn {
+    /// Notes the connection's addresses for readers.
+    pub(crate) fn show_addresses(&self, local: SocketAddr, peer: SocketAddr) {
+        let shown = &self.shown;
+        let life = u64::from(self.generation()) + 1;
+        if shown.life.load(Ordering::Relaxed) == life {
+            return;
+        }
+        shown.life.store(0, Ordering::Relaxed);
+        for (words, address) in [(&shown.local, &local), (&shown.peer, &peer)] {
+            let (high, low) = board::pack_address(address);
+            words[0].store(high, Ordering::Release);
+            words[1].store(low, Ordering::Release);
+        }
+        let ports = u64::from(local.port()) | u64::from(peer.port()) << 16;
+        shown.ports.store(ports, Ordering::Release);
+        shown.nic.iter().for_each(|word| word.store(0, Ordering::Release));
+        shown.doubt.store(0, Ordering::Release);
+        shown.life.store(life, Ordering::Release);
+    }
+
+    /// Notes why the other end's process has been refused, should no other one answer.
+    pub(crate) fn show_doubt(&self, reason: Reason) {
+        self.shown.doubt.store(reason as u64 + 1, Ordering::Relaxed);
+    }
+
+    /// Notes the NIC in software that is to carry the connection.
+    pub(crate) fn show_nic(&self, name: &NicName) {
+        let bytes = name.as_str().as_bytes();
+        for (word, chunk) in self.shown.nic.iter().zip(bytes.chunks(8)) {
+            let byte = |at: usize| chunk.get(at).copied().unwrap_or(0);
+            word.store(u64::from_ne_bytes(core::array::from_fn(byte)), Ordering::Relaxed);
+        }
+    }
+
+    /// Notes what it does of the protocol.
+    pub(super) fn show_configuration(&self, flow: Parameters, protocol: &Protocol) {
+        let handling = match protocol.handling {
+            Handling::Single => board::Handling::Single,
+            Handling::Handler => board::Handling::Handler,
+            Handling::Notify => board::Handling::Notify,
+        };
+        let transfer = match protocol.transfer {
+            Transfer::Auto => board::Transfer::Auto,
+            Transfer::Reg => board::Transfer::Reg,
+            Transfer::Copy => board::Transfer::Copy,
+            Transfer::Hybrid { .. } => board::Transfer::Hybrid,
+        };
+        let Parameters { window, threshold } = flow;
+        let configuration = Configuration { window, threshold, handling, transfer };
+        self.shown.configuration.store(configuration.word(), Ordering::Relaxed);
+    }
+}
+
+const fn in_body(at: usize) -> usize {
+    offset_of!(Conn, body) + at
+}
+
+const fn in_traffic(of: usize, at: usize) -> usize {
+    in_body(of) + at
+}
+
+const fn in_shown(at: usize) -> usize {
+    offset_of!(Conn, shown) + at
+}
+
+const fn is(word: Word, mask: u32) -> Field {
+    Field::bit(word, offset_of!(Conn, flags), mask)
+}
+
+const NOW: usize = offset_of!(Body, traffic);
+const PAST: usize = offset_of!(Body, past);
+
+/// Where in a connection the words lie that are shown.
+pub(crate) const FIELDS: &[Field] = &[
+    Field::half(Word::Generation, offset_of!(Conn, generation)),
+    Field::half(Word::Phase, offset_of!(Conn, phase)),
+    Field::half(Word::Sends, offset_of!(Conn, tx)),
+    Field::half(Word::Receives, offset_of!(Conn, rx)),
+    Field::whole(Word::Holders, offset_of!(Conn, holders)),
+    Field::half(Word::Transfers, offset_of!(Conn, transfers)),
+    Field::whole(Word::TcpReceived, offset_of!(Conn, rx_tcp)),
+    Field::whole(Word::TcpSent, offset_of!(Conn, tx_tcp)),
+    Field::whole(Word::Cookie, offset_of!(Conn, cookie)),
+    Field::half(Word::Stays, offset_of!(Conn, stay)),
+    Field::half(Word::Leaves, offset_of!(Conn, leaves_for)),
+    Field::half(Word::Sleeps, offset_of!(Conn, sleeps)),
+    is(Word::IsConnector, flag::CONNECTOR),
+    is(Word::HasMet, flag::MET),
+    is(Word::Combines, flag::COMBINES),
+    is(Word::Handled, flag::HANDLED),
+    is(Word::Notified, flag::NOTIFIED),
+    is(Word::Reflected, flag::REFLECTED),
+    is(Word::Retreats, flag::RETREATING),
+    is(Word::Relayed, flag::RELAYED),
+    is(Word::ShutsSending, flag::SHUT_WR),
+    is(Word::ShutsReceiving, flag::SHUT_RD),
+    Field::whole(Word::LocalHigh, in_shown(offset_of!(Shown, local))),
+    Field::whole(Word::LocalLow, in_shown(offset_of!(Shown, local) + 8)),
+    Field::whole(Word::PeerHigh, in_shown(offset_of!(Shown, peer))),
+    Field::whole(Word::PeerLow, in_shown(offset_of!(Shown, peer) + 8)),
+    Field::whole(Word::Ports, in_shown(offset_of!(Shown, ports))),
+    Field::whole(Word::AddressesOf, in_shown(offset_of!(Shown, life))),
+    Field::whole(Word::Configuration, in_shown(offset_of!(Shown, configuration))),
+    Field::whole(Word::Nic0, in_shown(offset_of!(Shown, nic))),
+    Field::whole(Word::Nic1, in_shown(offset_of!(Shown, nic) + 8)),
+    Field::whole(Word::Nic2, in_shown(offset_of!(Shown, nic) + 16)),
+    Field::whole(Word::Nic3, in_shown(offset_of!(Shown, nic) + 24)),
+    Field::whole(Word::Doubts, in_shown(offset_of!(Shown, doubt))),
+    Field::whole(Word::BytesSent, in_traffic(NOW, offset_of!(Traffic, bytes_sent))),
+    Field::whole(Word::MessagesSent, in_traffic(NOW, offset_of!(Traffic, messages_sent))),
+    Field::whole(Word::BytesReceived, in_traffic(NOW, offset_of!(Traffic, bytes_received))),
+    Field::whole(Word::MessagesHandled, in_traffic(NOW, offset_of!(Traffic, messages_handled))),
+    Field::whole(
+        Word::MessagesRegistered,
+        in_traffic(NOW, offset_of!(Traffic, messages_registered)),
+    ),
+    Field::whole(Word::PastBytesSent, in_traffic(PAST, offset_of!(Traffic, bytes_sent))),
+    Field::whole(Word::PastMessagesSent, in_traffic(PAST, offset_of!(Traffic, messages_sent))),
+    Field::whole(Word::PastBytesReceived, in_traffic(PAST, offset_of!(Traffic, bytes_received))),
+    Field::whole(
+        Word::PastMessagesHandled,
+        in_traffic(PAST, offset_of!(Traffic, messages_handled)),
+    ),
+    Field::whole(
+        Word::PastMessagesRegistered,
+        in_traffic(PAST, offset_of!(Traffic, messages_registered)),
+    ),
+    Field::half(Word::PacketsTaken, in_body(offset_of!(Body, taker)) + offset_of!(Taker, packets)),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conn::Phase;
+    use sovia_proto::path::{Rx, Tx};
+
+    /// What the numbers mean to a reader is what they mean to the engine.
+    #[test]
+    fn numbers_mean_the_same_to_readers() {
+        let phases = [Phase::Free, Phase::Candidate, Phase::Attached, Phase::Plain];
+        assert!(phases.iter().zip(board::Phase::ALL).all(|(&a, &b)| a as u32 == b as u32));
+        let sends = [Tx::Tcp, Tx::Vi, Tx::Back];
+        assert!(sends.iter().zip(board::Sends::ALL).all(|(&a, &b)| a as u32 == b as u32));
+        let receives = [Rx::Tcp, Rx::Granted, Rx::Vi, Rx::Back];
+        assert!(receives.iter().zip(board::Receives::ALL).all(|(&a, &b)| a as u32 == b as u32));
+    }
+
+    #[test]
+    fn every_word_lies_within_a_connection_and_is_shown_once() {
+        let mut words: Vec<Word> = FIELDS.iter().map(|field| field.word).collect();
+        words.sort_unstable();
+        assert_eq!(words, Word::ALL);
+        assert!(FIELDS.iter().all(|field| (field.at as usize) < size_of::<Conn>()));
+    }
+}

@@ -1,0 +1,139 @@
+//! The files in which the family's memory lies, so that other processes can read it ([`sovia_control::board`]).
+//!
+//! The first one has another use as well: a program that one of the processes becomes, or one that gets a connection in a
+//! message, finds in it which processes hold that ([`crate::inheritance`]). A process that has changed its user, or what
+//! else `credentials` leaves everything for, has files for readers alone.
+
+use super::{CHUNK, CONNS, Chunk, First, Header};
+use crate::conn::{Conn, FIELDS};
+use crate::members::{self, MEMBERS};
+use crate::per_engine::per_engine;
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use sovia_control::board::{self, File, LEGEND_WORDS, Legend, Shape};
+use sovia_sys::mapping::{sealed_memory, shown_memory, unsealed_memory};
+use sovia_sys::{Errno, Fd, Mapping, call, fd};
+
+/// The legend's words, in the first page of a chunk.
+pub(super) type Words = [AtomicU64; LEGEND_WORDS];
+
+const _: () =
+    assert!(offset_of!(Header, legend) == board::AT && size_of::<Header>() == board::HEAD);
+
+per_engine! {
+    /// The file of each chunk; 0: it lies in none.
+    static FILES: [AtomicI32; CONNS / CHUNK] = [const { AtomicI32::new(0) }; CONNS / CHUNK];
+    /// Whether the first of them is for inheritance, too.
+    static IS_INHERITED: AtomicBool = AtomicBool::new(false);
+}
+/// Whether the kernel lets a file be sealed against others' writes.
+static IS_SEALED: AtomicBool = AtomicBool::new(false);
+
+/// How long the file of the first mapping is.
+pub(crate) const LEN: u64 = size_of::<First>().next_multiple_of(4096) as u64;
+
+/// The file with the family's list of processes and its first connections, if it may be inherited.
+pub(crate) fn inherited() -> Option<i32> {
+    if !IS_INHERITED.load(Ordering::Acquire) {
+        return None;
+    }
+    Some(FILES[0].load(Ordering::Acquire)).filter(|&fd| fd != 0)
+}
+
+/// Whether the family's memory lies in a file, which programs that are not of the family may have opened.
+pub(crate) fn is_in_a_file() -> bool {
+    FILES[0].load(Ordering::Acquire) != 0
+}
+
+/// Memory for the chunk at that place, in a file if there can be one.
+pub(super) fn map(at: usize) -> Option<(Mapping, Option<Fd>)> {
+    let len = len_of(at);
+    let made = fd::can_be_spared().then(|| if at == 0 { first() } else { further(len) });
+    match made.flatten() {
+        Some((mapping, file)) => Some((mapping, Some(file))),
+        None => Some((Mapping::for_family(len as usize).ok()?, None)),
+    }
+}
+
+fn first() -> Option<(Mapping, Fd)> {
+    const NAME: &core::ffi::CStr = c"sovia-records";
+    match shown_memory(NAME, LEN) {
+        Ok((mapping, file)) => {
+            IS_SEALED.store(true, Ordering::Relaxed);
+            file.is_high().then_some((mapping, file))
+        }
+        // The kernel has no such seal.
+        Err(Errno::EINVAL) => {
+            let file = sealed_memory(NAME, LEN).ok().filter(Fd::is_high)?;
+            Some((Mapping::for_family_in(file.raw(), LEN as usize).ok()?, file))
+        }
+        Err(_) => None,
+    }
+}
+
+fn further(len: u64) -> Option<(Mapping, Fd)> {
+    if !IS_SEALED.load(Ordering::Relaxed) {
+        return None;
+    }
+    shown_memory(c"sovia-board", len).ok().filter(|(_, file)| file.is_high())
+}
+
+fn len_of(at: usize) -> u64 {
+    if at == 0 { LEN } else { size_of::<Chunk>() as u64 }
+}
+
+/// Says in a chunk, before other processes can see it, where what lies in it.
+pub(super) fn describe(words: &Words, at: usize) {
+    let shape = Shape {
+        number: at as u32,
+        records_at: offset_of!(Chunk, conns) as u32,
+        stride: size_of::<Conn>() as u32,
+        count: CHUNK as u32,
+        used_at: offset_of!(Header, used) as u32,
+        members_at: offset_of!(Header, members) as u32,
+        members: if at == 0 { MEMBERS as u32 } else { 0 },
+        totals_at: if at == 0 { offset_of!(First, totals) as u32 } else { board::ABSENT },
+    };
+    Legend::write(words, &shape, members::locks_id(), env!("CARGO_PKG_VERSION"), FIELDS);
+}
+
+/// The chunk at that place lies in that file from now on, and `first` says so to readers.
+pub(super) fn keep(at: usize, file: Fd, first: Option<&Words>) {
+    let inode = call::file_id(file.raw()).map_or(0, |(_, inode)| inode);
+    if let Some(words) = first.filter(|_| at != 0) {
+        // Where there is no room for more, its connections are not shown.
+        let _ = Legend::add_file(words, File { fd: file.raw(), inode });
+    }
+    FILES[at].store(file.into_raw(), Ordering::Release);
+}
+
+/// Programs may inherit by the first file.
+pub(super) fn let_inherit() {
+    IS_INHERITED.store(true, Ordering::Release);
+}
+
+/// A file for new memory in the place of a chunk's, which shares nothing with what was there.
+pub(super) fn renew(at: usize) -> Option<Fd> {
+    if !IS_SEALED.load(Ordering::Relaxed) || FILES[at].load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    unsealed_memory(c"sovia-board", len_of(at)).ok().filter(Fd::is_high)
+}
+
+/// This process's memory lies in none of its files any more.
+pub(super) fn leave() {
+    IS_INHERITED.store(false, Ordering::Release);
+    for file in FILES.iter() {
+        let fd = file.swap(0, Ordering::AcqRel);
+        if fd != 0 {
+            drop(Fd::keep(fd));
+        }
+    }
+}
+
+/// In a forked child that has no memory in common with its parent.
+pub(super) fn forget() {
+    // A thread of the parent may have been about to make the memory.
+    IS_INHERITED.store(false, Ordering::Release);
+    FILES.iter().for_each(|file| file.store(0, Ordering::Release));
+}
