@@ -19,6 +19,9 @@ use std::sync::Arc;
 
 /// Nothing but a look tells when a VI is connected (nanoseconds).
 const LOOK_NS: u64 = 10_000_000;
+/// A trunk by which nothing is answered for so long, though frames go by another way, is connected again (nanoseconds): its NIC may have
+/// lost what the VI waits for. What it costs to do so too soon is speed, for a moment.
+const SILENCE_NS: u64 = 2_000_000_000;
 /// What VIs are connected for.
 const PURPOSE: &[u8] = b"sovia";
 
@@ -52,6 +55,8 @@ struct Way {
     discriminator: Vec<u8>,
     stage: Stage,
     retry: Retry,
+    /// Since when an answer is awaited by the trunk (nanoseconds).
+    asked_at: Option<u64>,
     /// Why there was no trunk when that was told last.
     told: String,
 }
@@ -146,7 +151,8 @@ impl Fabric {
         let look = self.trunks.is_connecting().then_some(now + LOOK_NS);
         let is_down = |way: &&Way| way.stage == Stage::Down;
         let due = self.ways.iter().flatten().filter(is_down).map(|way| way.retry.due());
-        due.chain(look).min()
+        let asked = self.ways.iter().flatten().filter_map(|way| way.asked_at);
+        due.chain(look).chain(asked.map(|at| at + SILENCE_NS)).min()
     }
 
     /// Whether frames to a peer can go by a trunk.
@@ -169,8 +175,9 @@ impl Fabric {
             return;
         }
         self.trunks.end(peer);
-        let (stage, retry, told) = (Stage::Down, Retry::at_once(), String::new());
-        self.ways[peer] = Some(Way { host, discriminator, stage, retry, told });
+        let (stage, retry) = (Stage::Down, Retry::at_once());
+        let (asked_at, told) = (None, String::new());
+        self.ways[peer] = Some(Way { host, discriminator, stage, retry, asked_at, told });
     }
 
     /// Connects where that is due.
@@ -188,6 +195,17 @@ impl Fabric {
             }
         }
         failed
+    }
+
+    /// Ends the trunks by which nothing is answered.
+    fn end_silent(&mut self, now: u64) -> Vec<(PeerId, News)> {
+        let is_silent = |way: &Way| way.asked_at.is_some_and(|at| at + SILENCE_NS <= now);
+        let all = self.ways.iter().enumerate();
+        let silent: Vec<PeerId> = all
+            .filter_map(|(peer, way)| way.as_ref().is_some_and(is_silent).then_some(peer))
+            .collect();
+        silent.iter().for_each(|&peer| self.trunks.end(peer));
+        silent.into_iter().map(|peer| (peer, News::Down("nothing is answered".into()))).collect()
     }
 }
 
@@ -231,7 +249,8 @@ impl Nic {
         let busy = fabric.trunks.look(&mut |peer, bytes, frame| {
             peers[peer].handle_frames(now, bytes, frame);
         });
-        let mut news = fabric.connect_due(now.nanos());
+        let mut news = fabric.end_silent(now.nanos());
+        news.extend(fabric.connect_due(now.nanos()));
         news.extend(core::iter::from_fn(|| fabric.trunks.news()));
         let any = !news.is_empty();
         for (peer, news) in news {
@@ -245,6 +264,7 @@ impl Nic {
         let Some(fabric) = &mut self.fabric else { return };
         let own = &fabric.name;
         let Some(way) = &mut fabric.ways[peer] else { return };
+        way.asked_at = None;
         let route = match news {
             News::Up => {
                 (way.stage, way.told) = (Stage::Up, String::new());
@@ -272,8 +292,10 @@ impl Nic {
 
     /// Has the peer answer by the trunk, where frames that went by it are not acknowledged.
     pub(super) fn ask_by_trunk(&mut self, peer: PeerId) {
-        if let Some(fabric) = &mut self.fabric {
-            fabric.trunks.ask(peer);
+        let Some(fabric) = &mut self.fabric else { return };
+        fabric.trunks.ask(peer);
+        if let Some(way) = &mut fabric.ways[peer] {
+            way.asked_at = Some(clock::now_ns());
         }
     }
 

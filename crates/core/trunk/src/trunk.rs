@@ -76,8 +76,8 @@ pub(crate) struct Trunk<N: Nic> {
     owes: bool,
     /// The next message asks for an answer.
     asks: bool,
-    /// An answer has been asked for, and has not come.
-    pub(crate) is_asked: bool,
+    /// An answer has been asked for. It has come when so many messages more have been acknowledged: those before the question, and that.
+    asked: Option<u16>,
     /// Why it is down, if the VI does not know.
     reason: Option<String>,
 }
@@ -105,7 +105,7 @@ impl<N: Nic> Trunk<N> {
             state: State::Connecting,
             owes: false,
             asks: false,
-            is_asked: false,
+            asked: None,
             reason: None,
         };
         (0..RECEIVES).try_for_each(|slot| trunk.post_receive(slot))?;
@@ -181,9 +181,7 @@ impl<N: Nic> Trunk<N> {
         }
         // The receive is there again before the other end is told that it is.
         self.post_receive(slot).ok()?;
-        if immediate.acks > 0 {
-            self.is_asked = false;
-        }
+        self.asked = self.asked.map(|left| left.saturating_sub(immediate.acks));
         Some(if is_data { Came::Message(len) } else { Came::Acknowledged })
     }
 
@@ -194,7 +192,12 @@ impl<N: Nic> Trunk<N> {
 
     /// Has the other end answer, if it is there.
     pub(crate) fn ask(&mut self) {
-        (self.asks, self.is_asked) = (true, true);
+        (self.asks, self.asked) = (true, None);
+    }
+
+    /// Whether the other end has answered; true once.
+    pub(crate) fn has_answered(&mut self) -> bool {
+        self.asked.take_if(|left| *left == 0).is_some()
     }
 
     fn has_room(&self) -> bool {
@@ -231,6 +234,9 @@ impl<N: Nic> Trunk<N> {
         let len = filling.end(buffer, asks);
         self.sends.write(slot, &buffer[..len]);
         let immediate = self.flow.send(Kind::Data);
+        if asks {
+            self.asked = Some(self.flow.unacked());
+        }
         self.owes = false;
         if self.vi.post_send(self.sends.prepare(slot, len, Some(immediate.encode()))).is_err() {
             self.state = State::Down;

@@ -125,7 +125,6 @@ impl<N: Nic> Trunks<N> {
             busy = true;
             let Some(&peer) = self.peers.get(&entry.context) else { continue };
             let Some((_, trunk)) = self.trunks.get_mut(&peer) else { continue };
-            let was_asked = trunk.is_asked;
             let came = match entry.queue {
                 WorkQueueKind::Send => trunk.sent(),
                 WorkQueueKind::Recv => trunk.received(&mut self.buffer),
@@ -139,7 +138,7 @@ impl<N: Nic> Trunks<N> {
                     Err(_) => trunk.state = State::Down,
                 }
             }
-            if was_asked && !trunk.is_asked {
+            if trunk.has_answered() {
                 self.news.push_back((peer, News::Answered));
             }
         }
@@ -175,7 +174,7 @@ impl<N: Nic> Trunks<N> {
         self.news.pop_front()
     }
 
-    /// Has the other end of a trunk answer: [`News::Answered`] tells that it has.
+    /// Has the other end of a trunk answer: [`News::Answered`] tells that it has, and with that everything that was sent before.
     pub fn ask(&mut self, peer: PeerId) {
         if let Some((_, trunk)) = self.trunks.get_mut(&peer) {
             trunk.ask();
