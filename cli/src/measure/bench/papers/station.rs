@@ -69,6 +69,9 @@ impl Station {
         room: Room,
     ) -> anyhow::Result<Self> {
         let nic = ShmNic::open(name)?;
+        if wait == Wait::Sleep {
+            nic.set_spin(Duration::ZERO);
+        }
         let memory = Memory::zeroed(data_at(room) + room.data);
         let attributes = MemAttributes { enable_rdma_write: true, ..MemAttributes::default() };
         let handle = nic.register_mem(&memory, attributes)?;

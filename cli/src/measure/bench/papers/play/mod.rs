@@ -1,5 +1,6 @@
 //! What the two processes of a part do.
 
+mod buffers;
 mod calls;
 mod hosts;
 mod loops;
@@ -12,8 +13,10 @@ mod registering;
 mod spread;
 
 use std::io::Write;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
+use sovia_cli::library;
 use via::Nic;
 use via_shm::ShmNic;
 
@@ -23,8 +26,9 @@ use super::work::{End, Errand, Metric, Part, Reading, Way, Work};
 use super::{clock, rounds};
 use crate::bench::cpus;
 use crate::bench::layer::Layer;
-use crate::bench::link::{Link, sovia, tcp, unix};
-use crate::bench::task::{Role, Scenario, Task};
+use crate::bench::link::socket::Socket;
+use crate::bench::link::{Link, native, sovia, tcp, unix};
+use crate::bench::task::{Role, Scenario, Task, Wait};
 
 /// One process of a measurement, from the errand it is given to the figures it says.
 pub(in crate::bench) fn endpoint(errand: &str) -> anyhow::Result<()> {
@@ -108,10 +112,23 @@ impl Player<'_> {
             Work::Calls => self.calls()?,
             Work::Layer { .. } => bail!("the processes of `sovia bench` play that"),
             Work::Memory { vis } => self.memory(*vis)?,
-            Work::Registering { prepared, sizes } => self.registering(*prepared, sizes)?,
+            Work::Registering { prepared, sizes, held } => {
+                self.registering(*prepared, sizes, *held)?;
+            }
+            Work::Buffers { buffers, sizes } => self.buffers(*buffers, sizes)?,
+            Work::Stored => bail!("its figures are stored"),
         }
         // Neither goes while the other may still be at work on the connection.
         self.control.meet()
+    }
+
+    /// A NIC in shared memory that waits as the part says.
+    fn shm(&self) -> anyhow::Result<ShmNic> {
+        let nic = ShmNic::open(self.name)?;
+        if self.part.wait == Wait::Sleep {
+            nic.set_spin(Duration::ZERO);
+        }
+        Ok(nic)
     }
 
     fn is_requester(&self) -> bool {
@@ -162,18 +179,16 @@ impl Player<'_> {
         if self.part.way == Way::Sovia {
             return self.with_stream(play);
         }
+        if self.part.way == Way::Native {
+            return self.with_native(play);
+        }
         let layer = match self.part.way {
-            Way::Tcp => Layer::Tcp,
+            // Under `sovia run` these are the very calls of TCP's.
+            Way::Tcp | Way::Run => Layer::Tcp,
             Way::Unix => Layer::Unix,
             other => bail!("{} is no socket", other.title()),
         };
-        // With TCP_NODELAY, as NetPIPE has it: the end of a round must not wait for the kernel to
-        // acknowledge what went before. At a pace TCP combines small messages, as SOVIA's papers
-        // left it.
-        let scenario = match self.part.work {
-            Work::Paced { .. } => Scenario::Bandwidth,
-            _ => Scenario::Latency,
-        };
+        let scenario = if self.part.nagle { Scenario::Bandwidth } else { Scenario::Latency };
         let (wait, cpus, seconds) = (self.part.wait, self.part.cpus, self.part.seconds);
         let task = Task {
             scenario,
@@ -190,11 +205,13 @@ impl Player<'_> {
             (Layer::Tcp, Role::Responder) => {
                 let (listener, port) = tcp::listen()?;
                 self.control.tell(port.parse()?)?;
-                play(self, &mut tcp::accept(&listener, &task)?)
+                let socket = tcp::accept(&listener, &task)?;
+                play(self, &mut self.buffered(socket)?)
             }
             (Layer::Tcp, Role::Requester) => {
                 let port = self.control.hear()?.to_string();
-                play(self, &mut tcp::connect(&port, &task)?)
+                let socket = tcp::connect(&port, &task)?;
+                play(self, &mut self.buffered(socket)?)
             }
             (_, Role::Responder) => {
                 let listener = unix::listen_at(&unix_name)?;
@@ -208,6 +225,32 @@ impl Player<'_> {
         }
     }
 
+    /// A socket with the buffers that its part asks for.
+    fn buffered(&self, socket: Socket) -> anyhow::Result<Socket> {
+        if self.part.nagle { tcp::with_greatest_buffers(socket) } else { Ok(socket) }
+    }
+
+    /// Over a socket of libsovia's.
+    fn with_native(
+        &mut self,
+        play: impl FnOnce(&mut Self, &mut dyn Link) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let library = native::Library::open(&library::beside("libsovia.so")?)?;
+        let nodelay = !self.part.nagle;
+        if self.is_requester() {
+            let port = u16::try_from(self.control.hear()?).context("no port")?;
+            let mut socket = native::connect(&library, port)?;
+            socket.set_nodelay(nodelay)?;
+            play(self, &mut socket)
+        } else {
+            let (listener, port) = native::listen(&library)?;
+            self.control.tell(port.into())?;
+            let mut socket = listener.accept()?;
+            socket.set_nodelay(nodelay)?;
+            play(self, &mut socket)
+        }
+    }
+
     /// Over a SOVIA stream.
     fn with_stream(
         &mut self,
@@ -217,11 +260,11 @@ impl Player<'_> {
         let how = how.parse()?;
         if self.is_requester() {
             self.control.hear()?;
-            let nic = ShmNic::open(self.name)?;
+            let nic = self.shm()?;
             let host = nic.attributes().local_address.clone();
             play(self, &mut sovia::connect(nic, &host, &how)?)
         } else {
-            let listener = sovia::listen(ShmNic::open(self.name)?, &how)?;
+            let listener = sovia::listen(self.shm()?, &how)?;
             self.control.tell(0)?;
             play(self, &mut listener.accept()?)
         }
