@@ -26,6 +26,11 @@ impl Progress {
         Self { bar }
     }
 
+    /// Of runs with so many steps each.
+    pub(crate) fn of_runs(runs: u32, steps: usize) -> Self {
+        Self::of(u64::from(runs) * steps as u64)
+    }
+
     /// The next step begins; its name is shown.
     pub(crate) fn step(&self, name: &str) {
         self.bar.set_message(Cow::from(name.to_owned()));

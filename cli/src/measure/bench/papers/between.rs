@@ -66,7 +66,7 @@ pub(super) fn bench(args: &HostsArgs) -> anyhow::Result<i32> {
     }
     let mut results = Results::new(Scenario::Hosts, parts);
     results.left_out = left_out;
-    let progress = Progress::of(u64::from(how.runs()) * results.parts.len() as u64);
+    let progress = Progress::of_runs(how.runs(), results.parts.len());
     for done in 0..how.runs() {
         super::run(&mut results, done, &pairs, &progress);
     }

@@ -176,7 +176,7 @@ pub(super) fn bench(what: &What) -> anyhow::Result<i32> {
 fn one(scenario: Scenario, args: &OneArgs) -> anyhow::Result<i32> {
     let pairs = Pairs::new()?;
     let mut results = Results::new(scenario, plan::parts(scenario, args.how.effort()));
-    let progress = Progress::of(u64::from(args.how.runs()) * results.parts.len() as u64);
+    let progress = Progress::of_runs(args.how.runs(), results.parts.len());
     (0..args.how.runs()).for_each(|done| run(&mut results, done, &pairs, &progress));
     progress.finish();
     report(results, args)
@@ -234,7 +234,7 @@ fn measured(args: &AllArgs) -> anyhow::Result<Whole> {
         wanted.map(|it| Results::new(it, plan::parts(it, effort))).collect();
     let (runs, limit) = (args.how.runs(), if effort.quick { QUICK_LIMIT } else { FULL_LIMIT });
     let parts: usize = all.iter().map(|results| results.parts.len()).sum();
-    let progress = Progress::of(u64::from(runs) * parts as u64);
+    let progress = Progress::of_runs(runs, parts);
     let mut done = 0;
     while done < runs && !all.is_empty() {
         for results in &mut all {

@@ -24,7 +24,8 @@ pub(super) fn pictures(results: &Results, note: &Note) -> Vec<Picture> {
                 (false, Metric::HalfTrip) => "Fig. 5 and Table 2, M-VIA",
                 _ => "Fig. 8, M-VIA",
             };
-            let title = format!("{}, {figure}: {}", paper.name, group.title);
+            let what = if group.metric == Metric::HalfTrip { "latency" } else { "throughput" };
+            let title = format!("{}, {figure}: {}, {what}", paper.name, group.title);
             let mut lines =
                 album.lines(group.metric, |point| point.off == 0 && group.has(point.part));
             lines.extend(

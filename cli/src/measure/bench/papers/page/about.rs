@@ -60,7 +60,8 @@ pub(super) fn about(scenario: Scenario) -> &'static str {
              the papers' blocking. Beside them the sockets of sovia run and of libsovia, in the same configurations and as they choose. \
              Figure 9 takes two processors at each end. Processor time (Fig. 10): the sender offers the 780 Mbit/s that the paper's \
              adapter carried with blocking calls, in bursts, and sleeps in between; figures of ends that did not carry as much are left \
-             out of pictures and comparisons. RDMA writes in place of sends, with which the paper saw no advantage, are not measured: \
+             out of pictures and comparisons. What of it is the program's and what is the kernel's the kernel tells by its tick, which is coarse \
+             for measurements as short as these; the sum is exact. RDMA writes in place of sends, with which the paper saw no advantage, are not measured: \
              the streams do not have them."
         }
         Scenario::Hosts => {

@@ -8,7 +8,8 @@ h3{font-size:1.1rem;margin-top:2rem}h4{margin:1.5rem 0 .3rem}\
 nav{background:#f6f8fa;border:1px solid #ddd;border-radius:6px;padding:.3rem 1rem;margin:1rem 0}\
 table{border-collapse:collapse;font-size:13px}thead th{background:#f6f8fa}\
 th,td{padding:.25rem .6rem;border-bottom:1px solid #e5e5e5;text-align:right;vertical-align:top}\
-th.l,td.l{text-align:left}td.l{min-width:8rem}\
+th.l,td.l{text-align:left}td.l{min-width:8rem}td.l:nth-child(n+3){min-width:0}\
+@media (max-width:40rem){body{font-size:15px}table{font-size:12px}th,td{padding:.2rem .35rem}td.l{min-width:5.5rem}}\
 .wide{overflow-x:auto;margin:.5rem 0}\
 figure{margin:1.2rem 0;border:1px solid #e5e5e5;border-radius:6px;padding:.4rem}\
 figure svg{display:block;width:100%;height:auto;min-width:640px;max-width:860px;margin:0 auto}\

@@ -36,6 +36,10 @@ pub(in crate::bench) fn endpoint(errand: &str) -> anyhow::Result<()> {
     let limit = rounds::limit(errand.part.points(), errand.part.seconds);
     // SAFETY: alarm has no conditions; the signal's default action ends this process.
     unsafe { libc::alarm(limit.as_secs() as u32) };
+    if errand.part.way == Way::Native {
+        // As under `sovia run`: the library is there before this end is bound to its processor, and takes it that peers may have others.
+        drop(native::listen(&native::Library::open(&library::beside("libsovia.so")?)?)?);
+    }
     if let Some(cpu) = errand.cpu {
         cpus::pin(cpu)?;
     }

@@ -49,10 +49,12 @@ pub(in crate::bench::papers) fn draw(title: &str, rows: &[Row], note: &Note) -> 
     for tick in scale.ticks() {
         let Some(label) = tick.label else { continue };
         let at = across(tick.value);
-        svg.line((at, TOP), (at, bottom), GRID, 1.0);
+        for i in 0..rows.len() {
+            let top = TOP + i as f64 * STEP + 18.0;
+            svg.line((at, top), (at, top + 14.0), if tick.value == 1.0 { INK } else { GRID }, 1.0);
+        }
         svg.text((at, bottom + 18.0), Anchor::Middle, 12.0, &label);
     }
-    svg.line((across(1.0), TOP), (across(1.0), bottom), INK, 1.0);
     svg.line((LEFT, bottom), (RIGHT, bottom), INK, 1.2);
     svg.text(((LEFT + RIGHT) / 2.0, bottom + 38.0), Anchor::Middle, 13.0, "one by the other");
     for (i, row) in rows.iter().enumerate() {

@@ -67,8 +67,14 @@ pub(in crate::bench::papers) fn draw(title: &str, note: &Note) -> String {
         let (a, b) = ((a.0, a.1 + shift), (b.0, b.1 + shift));
         svg.arrow(a, b, "#666");
         let (x, y) = ((a.0 + b.0) / 2.0, (a.1 + b.1) / 2.0);
+        // Between boxes that stand close, below them or above.
+        let beside = match (a.1 - b.1).abs() < 1.0 {
+            true if shift > 0.0 && b.0 < a.0 => 30.0,
+            true => -24.0,
+            false => 0.0,
+        };
         for (i, name) in names.iter().enumerate() {
-            svg.label((x, y - 4.0 + 11.0 * i as f64), 9.5, name);
+            svg.label((x, y - 4.0 + beside + 11.0 * i as f64), 9.5, name);
         }
     }
     for &state in State::ALL {

@@ -20,11 +20,15 @@ const BLOCKING: &str = ", blocking";
 const SLEEPING: &str = ", sleeping";
 
 /// Names and their colours; the first that a name contains counts.
-const COLORS: [(&str, &str); 51] = [
+const COLORS: [(&str, &str); 54] = [
     ("send/receive, polling, cold, read", "#6a51a3"),
     ("send/receive, polling, cold", "#41b6c4"),
     ("TCP, polling, cold, read", "#8c2d04"),
     ("TCP, polling, cold", "#fd8d3c"),
+    ("libsovia SOVIA_SINGLE", "#c2a5cf"),
+    ("libsovia SOVIA_COMBINE", "#7b3294"),
+    ("sovia run SOVIA_SINGLE", "#a6dba0"),
+    ("sovia run SOVIA_COMBINE", "#5aae61"),
     ("SOVIA_NOTIFY", "#e69f00"),
     ("SOVIA_HANDLER", "#cc79a7"),
     ("SOVIA_3WAY", "#a6761d"),
@@ -36,7 +40,6 @@ const COLORS: [(&str, &str); 51] = [
     ("SOVIA_REG", "#009e73"),
     ("SOVIA_COPY", "#56b4e9"),
     ("SOVIA_BASE", "#7f3c8d"),
-    ("sovia run SOVIA", "#1b7837"),
     ("sovia run", "#1b7837"),
     ("libsovia", "#40004b"),
     ("sock-via", "#40004b"),
