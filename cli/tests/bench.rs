@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use common::{Bench, Said, is_there, skipped};
 use serde_json::Value;
@@ -352,4 +352,31 @@ fn is_there_a_library(name: &str) -> bool {
     ["/usr/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/lib64"]
         .iter()
         .any(|folder| std::path::Path::new(folder).join(name).exists())
+}
+
+/// What a command writes to a terminal that it has for all its output.
+fn on_a_terminal(words: &str) -> Option<String> {
+    let sovia = env!("CARGO_BIN_EXE_sovia");
+    let mut command = Command::new("script");
+    command.args(["-qec", &format!("{sovia} {words}"), "/dev/null"]).stdin(Stdio::null());
+    let output = command.output().ok()?;
+    assert!(output.status.success(), "{output:?}");
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn long_work_says_on_a_terminal_how_far_it_is() {
+    let words = "bench latency --layers tcp,unix --size 64 --wait block --runs 2 --seconds 0.01";
+    let Some(shown) = on_a_terminal(words) else {
+        skipped("long_work_says_on_a_terminal_how_far_it_is", "there is no program script");
+        return;
+    };
+    for part in ["latency over tcp, 64 bytes", "latency over unix, 64 bytes", "/4"] {
+        assert!(shown.contains(part), "{part} in {shown}");
+    }
+    // A pipe gets what was measured, and nothing else.
+    let words: Vec<&str> = words.split(' ').collect();
+    let output = Command::new(env!("CARGO_BIN_EXE_sovia")).args(words).output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    assert!(!String::from_utf8_lossy(&output.stdout).contains("latency over"), "{output:?}");
 }

@@ -6,6 +6,7 @@
 
 mod bench;
 mod demo;
+mod progress;
 mod table;
 
 use std::process::ExitCode;

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::{TimeVal, TimeValLike};
 use nix::time::{ClockId, clock_gettime};
 
 /// Both clocks, from its start on.
@@ -11,6 +13,17 @@ use nix::time::{ClockId, clock_gettime};
 pub(super) struct CpuTime {
     start: Instant,
     before: Duration,
+    /// As the kernel divides it, which it does by looking at its tick where the process is.
+    before_of: [Duration; 2],
+}
+
+/// Processor time in percent of the time that has passed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load {
+    /// All of it.
+    pub(super) percent: f64,
+    /// In the program; the rest in the kernel.
+    pub(super) user: f64,
 }
 
 impl CpuTime {
@@ -19,7 +32,7 @@ impl CpuTime {
     /// # Errors
     /// Where the kernel has no such clock.
     pub(super) fn start() -> anyhow::Result<Self> {
-        Ok(Self { before: of_process()?, start: Instant::now() })
+        Ok(Self { before: of_process()?, before_of: divided()?, start: Instant::now() })
     }
 
     /// The time that has passed.
@@ -33,6 +46,19 @@ impl CpuTime {
     /// As for [`CpuTime::start`].
     pub(super) fn spent(&self) -> anyhow::Result<Duration> {
         Ok(of_process()?.saturating_sub(self.before))
+    }
+
+    /// The same, divided into the program's part and the kernel's.
+    ///
+    /// # Errors
+    /// As for [`CpuTime::start`].
+    pub(super) fn load(&self) -> anyhow::Result<Load> {
+        let percent = self.percent()?;
+        let [user, system] = divided()?;
+        let user = user.saturating_sub(self.before_of[0]).as_secs_f64();
+        let system = system.saturating_sub(self.before_of[1]).as_secs_f64();
+        let share = if user + system > 0.0 { user / (user + system) } else { 1.0 };
+        Ok(Load { percent, user: percent * share })
     }
 
     /// What was spent, in percent of what has passed: 100 is one processor all the time.
@@ -51,6 +77,13 @@ pub(super) fn percent(part: Duration, whole: Duration) -> f64 {
 
 fn of_process() -> anyhow::Result<Duration> {
     Ok(clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)?.into())
+}
+
+/// In the program and in the kernel.
+fn divided() -> anyhow::Result<[Duration; 2]> {
+    let usage = getrusage(UsageWho::RUSAGE_SELF)?;
+    let time = |value: TimeVal| Duration::from_micros(value.num_microseconds().unsigned_abs());
+    Ok([time(usage.user_time()), time(usage.system_time())])
 }
 
 #[cfg(test)]

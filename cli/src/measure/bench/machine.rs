@@ -1,11 +1,12 @@
 //! The machine that was measured, by name.
 
 use std::fs;
+use std::time::{Duration, SystemTime};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What figures depend on.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Machine {
     pub(super) processor: String,
     /// How many this process may use.
@@ -18,8 +19,12 @@ pub(super) struct Machine {
     pub(super) governor: Option<String>,
     /// Load when the measurement began; two ends alone would make it two.
     pub(super) load: String,
-    pub(super) version: &'static str,
-    pub(super) build: &'static str,
+    /// What other programs had of all processors just before it began, in percent.
+    pub(super) others_percent: f64,
+    /// When that was (UTC).
+    pub(super) date: String,
+    pub(super) version: String,
+    pub(super) build: String,
 }
 
 impl Machine {
@@ -40,9 +45,32 @@ impl Machine {
                 .is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
             governor: Some(governor.trim().to_owned()).filter(|it| !it.is_empty()),
             load: read("/proc/loadavg").split(' ').take(1).collect(),
-            version: env!("CARGO_PKG_VERSION"),
-            build: if cfg!(debug_assertions) { "debug" } else { "release" },
+            others_percent: others(),
+            date: date(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            build: if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned(),
         }
+    }
+
+    /// Whether other programs kept the ends from their processors when the measurement began.
+    pub(super) fn is_busy(&self) -> bool {
+        self.others_percent > BUSY_PERCENT
+    }
+
+    /// How busy it was.
+    pub(super) fn busy_text(&self) -> String {
+        format!(
+            "other programs had {:.0} % of its processors (load {})",
+            self.others_percent, self.load
+        )
+    }
+
+    /// The machine, the date and the load, for a picture.
+    pub(super) fn short(&self) -> String {
+        format!(
+            "{}, {} processors, {}; {}, load {}; {} build",
+            self.processor, self.processors, self.kernel, self.date, self.load, self.build
+        )
     }
 
     /// In one line.
@@ -52,16 +80,69 @@ impl Machine {
         let governor =
             self.governor.as_ref().map_or(String::new(), |it| format!(", governor {it}"));
         format!(
-            "{}, {} {kind} (the ends on {first} and {second}), {} GB, {}{governor}; load {} when it began; Sovia {}, {} build",
+            "{}, {} {kind} (the ends on {first} and {second}), {} GB, {}{governor}; {}; {} when it began; Sovia {}, {} build",
             self.processor,
             self.processors,
             self.memory_gb,
             self.kernel,
-            self.load,
+            self.date,
+            self.busy_text(),
             self.version,
             self.build
         )
     }
+}
+
+/// Beyond this much the machine is said to be busy.
+const BUSY_PERCENT: f64 = 10.0;
+/// How long is looked what other programs do.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// What others have of all processors, in percent, while this process sleeps.
+fn others() -> f64 {
+    let before = processor_time();
+    std::thread::sleep(LOOK);
+    let (before, after) = (before.unwrap_or_default(), processor_time().unwrap_or_default());
+    let (idle, all) = (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1));
+    if all == 0 { 0.0 } else { 100.0 * (1.0 - idle as f64 / all as f64) }
+}
+
+/// Idle ticks and all ticks of all processors since the start.
+fn processor_time() -> Option<(u64, u64)> {
+    let text = fs::read_to_string("/proc/stat").ok()?;
+    let line = text.lines().next()?.strip_prefix("cpu ")?;
+    let ticks: Vec<u64> = line.split_whitespace().filter_map(|it| it.parse().ok()).collect();
+    // Idle and waiting for a device; a guest's time is in a user's already.
+    Some((ticks.get(3)? + ticks.get(4)?, ticks.iter().take(8).sum()))
+}
+
+/// Today, in UTC.
+fn date() -> String {
+    let days = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    civil(days.map_or(0, |since| since.as_secs() / 86_400))
+}
+
+/// The date of a day after the first of January 1970, by the rules of the Gregorian calendar.
+fn civil(days: u64) -> String {
+    let (mut year, mut left) = (1970, days);
+    let is_leap =
+        |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
+    loop {
+        let length = if is_leap(year) { 366 } else { 365 };
+        if left < length {
+            break;
+        }
+        (year, left) = (year + 1, left - length);
+    }
+    let february = if is_leap(year) { 29 } else { 28 };
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+        if left < length {
+            break;
+        }
+        (month, left) = (month + 1, left - length);
+    }
+    format!("{year:04}-{month:02}-{:02}", left + 1)
 }
 
 /// The value of the first line `name : value`.
@@ -83,6 +164,19 @@ mod tests {
         assert_eq!(field(text, "nothing"), None);
         let machine = Machine::this((0, 1));
         assert!(machine.processors >= 1 && machine.memory_gb > 0.0);
-        assert!(machine.describe().contains("Linux"));
+        assert!(machine.describe().contains("Linux") && machine.short().contains(&machine.date));
+        assert!((0.0..=100.0).contains(&machine.others_percent));
+        assert!(Machine { others_percent: 50.0, ..machine.clone() }.is_busy());
+        let text = serde_json::to_string(&machine).unwrap();
+        assert_eq!(serde_json::from_str::<Machine>(&text).unwrap().date, machine.date);
+    }
+
+    #[test]
+    fn days_have_dates() {
+        assert_eq!(
+            [0, 58, 59, 365].map(civil),
+            ["1970-01-01", "1970-02-28", "1970-03-01", "1971-01-01"]
+        );
+        assert_eq!([11_016, 20_146].map(civil), ["2000-02-29", "2025-02-27"]);
     }
 }

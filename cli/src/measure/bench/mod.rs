@@ -38,6 +38,7 @@ use self::measure::{Measured, Measurer};
 use self::nic::Places;
 use self::series::Series;
 use self::task::{Cpus, Scenario, Task, Wait};
+use crate::progress::Progress;
 
 pub(crate) use self::emp::{EndArgs as EmpEndArgs, end as emp_end};
 pub(crate) use self::endpoint::{Args as EndpointArgs, endpoint};
@@ -217,6 +218,7 @@ fn plan(measurer: &Measurer, scenario: Scenario, how: Messages) -> anyhow::Resul
 
 fn run(plan: &Plan, measurer: &Measurer) -> anyhow::Result<Series> {
     let mut series = Series::default();
+    let progress = Progress::of_runs(plan.runs, plan.sizes.len() * plan.layers.len());
     for _ in 0..plan.runs {
         for &size in &plan.sizes {
             let mut task = Task {
@@ -235,6 +237,7 @@ fn run(plan: &Plan, measurer: &Measurer) -> anyhow::Result<Series> {
             }
             for &layer in &plan.layers {
                 let task = Task { layer, ..task.clone() };
+                progress.step(&format!("{} over {layer}, {size} bytes", plan.scenario));
                 let Measured { figures, stayed } = measurer.measure(&task)?;
                 series.add(size, layer, figures);
                 // Short connections are meant to stay there.

@@ -14,6 +14,7 @@ use sovia_cli::library;
 
 use super::process;
 use super::series::median;
+use crate::progress::Progress;
 use crate::table::{self, number};
 
 /// What is measured.
@@ -49,8 +50,10 @@ struct Line {
 /// Measures and reports; returns the exit status.
 pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
     let mut ways = ways()?;
+    let progress = Progress::of_runs(args.runs, ways.len());
     for _ in 0..args.runs {
         for way in &mut ways {
+            progress.step(way.name);
             let start = Instant::now();
             let status = way.command("true").stdout(Stdio::null()).status();
             let status = status.with_context(|| format!("cannot start `true` ({})", way.name))?;
@@ -58,6 +61,7 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
             ensure!(status.success(), "`true` ({}): {status}", way.name);
         }
     }
+    progress.finish();
     let mut lines: Vec<Line> = Vec::new();
     let mut bare = None;
     for way in ways {

@@ -14,6 +14,7 @@ use sovia_control::Reason;
 
 use self::redis::Redis;
 use self::workload::{Outcome, TESTS, WORKLOADS, Workload};
+use crate::progress::Progress;
 use crate::table;
 use sovia_cli::Board;
 
@@ -90,12 +91,14 @@ type Results = BTreeMap<(Workload, &'static str, Way), Vec<Outcome>>;
 
 fn measure(args: &Args, servers: &[Redis]) -> anyhow::Result<Results> {
     let mut results = Results::new();
+    let progress = Progress::of_runs(args.runs + 1, WORKLOADS.len() * servers.len());
     // How many requests fill the time, found out by few.
     let mut requests = BTreeMap::new();
     for run in 0..=args.runs {
         for workload in WORKLOADS {
             for server in servers {
                 let way = server.way();
+                progress.step(&format!("{} clients over {}", workload.clients, way.name()));
                 let count =
                     requests.get(&(workload, way)).copied().unwrap_or(workload.few_requests());
                 let outcome = server.benchmark(workload, count)?;

@@ -3,6 +3,7 @@
 
 use crate::connect::hub::Hub;
 use crate::engine::Starts;
+use crate::patience::SpinLimit;
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_sys::{call, process};
 use std::collections::HashMap;
@@ -27,6 +28,8 @@ pub(crate) struct Card {
     handler: Mutex<Option<ErrorHandler>>,
     cqs: AtomicU32,
     vis: Mutex<Vis>,
+    /// Of VIs and completion queues that are made from now on.
+    pub(crate) spin: SpinLimit,
 }
 
 impl core::fmt::Debug for Card {
@@ -62,6 +65,7 @@ impl Card {
             handler: Mutex::new(None),
             cqs: AtomicU32::new(0),
             vis: Mutex::default(),
+            spin: SpinLimit::default(),
         });
         let weak: Weak<dyn Starts> = Arc::downgrade(&card) as _;
         card.hub.engine.start_for(weak);

@@ -28,33 +28,77 @@ pub(crate) fn deadline(timeout: Option<Duration>) -> Deadline {
     clock::now_ns().checked_add(timeout)
 }
 
-/// For how long it has paid to spin on a queue (nanoseconds).
+/// The longest spin of what is made on a NIC from now on (nanoseconds).
 #[derive(Debug)]
-pub(crate) struct Budget(AtomicU32);
+pub(crate) struct SpinLimit(AtomicU32);
 
-impl Default for Budget {
-    fn default() -> Budget {
-        Budget(AtomicU32::new(SPIN_MAX))
+impl Default for SpinLimit {
+    fn default() -> SpinLimit {
+        SpinLimit(AtomicU32::new(SPIN_MAX))
     }
+}
+
+impl SpinLimit {
+    /// At most what is spun by default.
+    pub(crate) fn set(&self, longest: Duration) {
+        let ns = u32::try_from(longest.as_nanos()).unwrap_or(SPIN_MAX).min(SPIN_MAX);
+        self.0.store(ns, Ordering::Relaxed);
+    }
+
+    /// What a queue that is made now may spin.
+    pub(crate) fn budget(&self) -> Budget {
+        let most = self.0.load(Ordering::Relaxed);
+        Budget { now: AtomicU32::new(most), most }
+    }
+}
+
+/// For how long it has paid to spin on a queue, and for how long it may be spun at most (nanoseconds).
+#[derive(Debug)]
+pub(crate) struct Budget {
+    now: AtomicU32,
+    most: u32,
 }
 
 impl Budget {
     pub(crate) fn get(&self) -> u64 {
-        u64::from(self.0.load(Ordering::Relaxed))
+        u64::from(self.now.load(Ordering::Relaxed))
     }
 
     /// A wait is over that took `waited` nanoseconds, asleep at its end or not.
     pub(crate) fn learn(&self, waited: u64, slept: bool) {
-        let now = self.0.load(Ordering::Relaxed);
+        let now = self.now.load(Ordering::Relaxed);
         let next = if !slept {
-            now.saturating_mul(2).min(SPIN_MAX)
-        } else if waited < u64::from(SPIN_MAX) {
-            SPIN_MAX
+            now.saturating_mul(2).min(self.most)
+        } else if waited < u64::from(self.most) {
+            self.most
         } else {
-            (now / 2).max(SPIN_MIN)
+            (now / 2).max(SPIN_MIN).min(self.most)
         };
         if next != now {
-            self.0.store(next, Ordering::Relaxed);
+            self.now.store(next, Ordering::Relaxed);
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_stays_below_its_limit() {
+        let limit = SpinLimit::default();
+        let usual = limit.budget();
+        usual.learn(1 << 40, true);
+        assert_eq!(usual.get(), u64::from(SPIN_MAX / 2));
+        usual.learn(0, false);
+        assert_eq!(usual.get(), u64::from(SPIN_MAX));
+        limit.set(Duration::ZERO);
+        let none = limit.budget();
+        for (waited, slept) in [(0, false), (1, true), (1 << 40, true)] {
+            none.learn(waited, slept);
+            assert_eq!(none.get(), 0, "{waited} {slept}");
+        }
+        limit.set(Duration::from_secs(1));
+        assert_eq!(limit.budget().get(), u64::from(SPIN_MAX));
     }
 }

@@ -16,6 +16,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::process::{self, Process};
+use crate::progress::Progress;
 use sovia_cli::{Board, library};
 
 pub(super) use self::play::endpoint;
@@ -159,8 +160,10 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
         }
     }
     let mut pairs: Vec<Vec<Pair>> = vec![Vec::new(); points.len()];
+    let progress = Progress::of_runs(args.runs, points.len());
     for run in 0..args.runs {
         for (point, pairs) in points.iter().zip(&mut pairs) {
+            progress.step("connections");
             // Neither is always the first.
             let first = measure(*point, run % 2 == 1)?;
             let second = measure(*point, run % 2 == 0)?;
@@ -168,6 +171,7 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
             pairs.push(Pair { tcp, sovia });
         }
     }
+    progress.finish();
     report::print(&points, &pairs, args.json)?;
     Ok(0)
 }

@@ -21,6 +21,7 @@ use super::papers::hosts::Hosts;
 use super::papers::net::{self, LinkKind, Port};
 use super::process::{self, Process, WATCHDOG_SECONDS};
 use super::task::Role;
+use crate::progress::Progress;
 
 /// What is measured.
 #[derive(clap::Args)]
@@ -94,13 +95,16 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
         ways => ways.to_vec(),
     };
     let mut seen = report::Seen::default();
+    let progress = Progress::of_runs(args.runs, ways.len());
     for _ in 0..args.runs {
         for &way in &ways {
+            progress.step(way.name());
             for reading in round(args, &hosts, cpus, way)? {
                 seen.add(way, reading);
             }
         }
     }
+    progress.finish();
     let mut out = std::io::stdout().lock();
     if args.json {
         seen.json(&mut out)?

@@ -26,6 +26,7 @@ use self::client::{Client, Way};
 use super::parse_size;
 use super::process::{self, Process};
 use super::series::median;
+use crate::progress::Progress;
 use crate::table::{self, number};
 
 pub(crate) use server::{Args as EndArgs, run as end};
@@ -132,11 +133,13 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
     let library = library::find()?;
     let mut seen: BTreeMap<Key, Vec<Transfer>> = BTreeMap::new();
     let mut copies: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+    let progress = Progress::of_runs(args.runs, sizes.len() * clients.len());
     for _ in 0..args.runs {
         for &size in &sizes {
             let folder = Folder::new(size)?;
             copies.entry(size).or_default().push(folder.copy()?);
             for (client, program) in &clients {
+                progress.step(&format!("{size} bytes by {client}"));
                 for layer in [Layer::Tcp, Layer::Sovia, Layer::SockVia] {
                     let (ftpd, program) = match (layer, client, &changed) {
                         (Layer::Tcp | Layer::Sovia, ..) => (&ftpd, program),
@@ -154,6 +157,7 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
             }
         }
     }
+    progress.finish();
     let copy = |size| median(copies.get(&size).cloned().unwrap_or_default());
     let lines: Vec<Line> =
         seen.iter().filter_map(|(&key, transfers)| line(key, transfers, copy(key.0)?)).collect();

@@ -16,6 +16,7 @@ use sovia_cli::{Board, library};
 use super::layer::Layer;
 use super::process::{self, Process};
 use super::series::median;
+use crate::progress::Progress;
 use crate::table::{self, number};
 
 pub(super) use ends::endpoint;
@@ -93,8 +94,10 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
     let layers = [Layer::Tcp, Layer::Sovia];
     let mut seen: [Vec<Measured>; 2] = Default::default();
     let mut accelerated = u64::MAX;
+    let progress = Progress::of_runs(args.runs, layers.len());
     for _ in 0..args.runs {
         for (layer, seen) in layers.iter().zip(&mut seen) {
+            progress.step(&format!("{} connections over {layer}", args.open));
             let board = if *layer == Layer::Sovia { Some(Board::new()?) } else { None };
             seen.push(round(args, board.as_ref())?);
             if let Some(board) = board {
@@ -102,6 +105,7 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
             }
         }
     }
+    progress.finish();
     for (layer, seen) in layers.into_iter().zip(&seen) {
         let accelerated_ends = if layer == Layer::Sovia { accelerated } else { 0 };
         lines.push(line(args, layer, seen, accelerated_ends));

@@ -2,6 +2,7 @@
 
 pub(super) mod bytes;
 pub(super) mod eventfd;
+pub(super) mod native;
 pub(super) mod netpipe;
 pub(super) mod region;
 pub(super) mod slots;

@@ -18,6 +18,14 @@ impl Socket {
     pub(super) fn new(fd: OwnedFd) -> Self {
         Self { fd }
     }
+
+    pub(super) fn set_option(&self, level: i32, name: i32, value: libc::c_int) -> io::Result<()> {
+        let length = size_of_val(&value) as libc::socklen_t;
+        let value = (&raw const value).cast();
+        // SAFETY: a number of that length, which outlives the call.
+        let done = unsafe { libc::setsockopt(self.fd.as_raw_fd(), level, name, value, length) };
+        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
 }
 
 impl Link for Socket {

@@ -33,6 +33,14 @@ pub(in crate::bench) fn connect_to(at: SocketAddr, task: &Task) -> anyhow::Resul
     prepare(TcpStream::connect(at)?, task)
 }
 
+/// Asks for the greatest buffers that the system gives without privileges; what it gives, it halves or caps by itself.
+pub(in crate::bench) fn with_greatest_buffers(socket: Socket) -> anyhow::Result<Socket> {
+    for name in [libc::SO_SNDBUF, libc::SO_RCVBUF] {
+        socket.set_option(libc::SOL_SOCKET, name, libc::c_int::MAX / 2)?;
+    }
+    Ok(socket)
+}
+
 fn prepare(stream: TcpStream, task: &Task) -> anyhow::Result<Socket> {
     // A stream of large writes is left as programs leave it.
     stream.set_nodelay(task.scenario != Scenario::Bandwidth)?;

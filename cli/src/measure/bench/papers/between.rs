@@ -9,9 +9,7 @@ use super::results::Results;
 use super::work::{Scenario, Way};
 use super::{OneArgs, page, plan};
 use crate::bench::machine::Machine;
-
-/// The load beyond which figures are said to be of a busy machine.
-const BUSY: f64 = 1.0;
+use crate::progress::Progress;
 
 /// Between two hosts.
 #[derive(clap::Args)]
@@ -60,27 +58,25 @@ pub(super) fn bench(args: &HostsArgs) -> anyhow::Result<i32> {
         parts.retain(|part| (part.net, part.way) != (Some(net), way));
     }
     let machine = Machine::this(pairs.cpus());
-    let busy = machine.load.parse().is_ok_and(|load: f64| load > BUSY).then(|| {
-        format!(
-            " The machine was busy (load {}): ends that spin were kept from their processors.",
-            machine.load
-        )
-    });
-    let busy = busy.unwrap_or_default();
-    if !busy.is_empty() {
-        eprintln!("sovia:{busy}");
+    if machine.is_busy() {
+        eprintln!(
+            "sovia: the machine is busy: {}; ends that spin are kept from their processors",
+            machine.busy_text()
+        );
     }
     let mut results = Results::new(Scenario::Hosts, parts);
     results.left_out = left_out;
+    let progress = Progress::of_runs(how.runs(), results.parts.len());
     for done in 0..how.runs() {
-        eprintln!("sovia: run {} of {}", done + 1, how.runs());
-        super::run(&mut results, done, &pairs);
+        super::run(&mut results, done, &pairs, &progress);
     }
+    progress.finish();
     if let Some(out) = &args.out {
         let took = start.elapsed().as_secs_f64();
-        let how = format!("{}{busy} It took {took:.0} s.", super::how(how));
+        let how = format!("{} It took {took:.0} s.", super::how(how));
         let all = [results];
-        let files = page::write(out, &machine, &how, &all)?;
+        let setting = page::Setting { machine: &machine, how: &how };
+        let files = page::write(out, &setting, &all)?;
         eprintln!("sovia: {} files in {}: {}", files.len(), out.display(), files.join(", "));
         let [measured] = all;
         results = measured;

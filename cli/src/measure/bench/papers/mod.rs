@@ -7,9 +7,11 @@
 //! which tables, pictures and the page are made, with the published figures ([`published`])
 //! beside them.
 
+mod attributes;
 mod between;
 mod charts;
 pub(super) mod clock;
+mod companions;
 mod compare;
 mod control;
 pub(super) mod hosts;
@@ -25,12 +27,14 @@ mod published;
 mod results;
 mod rounds;
 mod station;
+mod stored;
 mod tables;
 mod work;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use clap::Subcommand;
 
 use self::pair::Pairs;
@@ -39,6 +43,7 @@ use self::results::Results;
 use self::work::Scenario;
 use super::machine::Machine;
 use super::nic::Places;
+use crate::progress::Progress;
 
 pub(super) use self::play::endpoint;
 
@@ -67,6 +72,8 @@ pub(super) enum What {
     Calls(OnArgs),
     /// The memory of idle connected VIs
     Memory(OnArgs),
+    /// The ping-pong loop from and into memory that no cache holds, and with a receiver that reads
+    Buffers(OnArgs),
     /// Registering the bytes of a send, locking them and copying them, by size
     Registration(OnArgs),
     /// SOVIA streams in the papers' configurations: latency and bandwidth by size
@@ -142,10 +149,23 @@ pub(super) struct AllArgs {
     /// The folder that the page, the pictures and the data go to
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
+    /// Measure these alone; by commas [default: all, and what other commands measure]
+    #[arg(long, value_delimiter = ',', value_name = "SCENARIO", value_parser = parse_scenario)]
+    only: Vec<Scenario>,
+    /// Measure nothing: make the report of figures that were measured before, by this command or by `hosts`, `rpc`, `ftp` and `emp`
+    /// with --json; by commas. The first one's folder tells of the machine
+    #[arg(long, value_delimiter = ',', value_name = "FILE", conflicts_with_all = ["only", "nic"])]
+    from: Vec<PathBuf>,
     #[command(flatten)]
     how: Args,
     #[command(flatten)]
     on: On,
+}
+
+impl AllArgs {
+    fn wants(&self, scenario: Scenario) -> bool {
+        self.only.is_empty() || self.only.contains(&scenario)
+    }
 }
 
 impl Args {
@@ -176,6 +196,7 @@ pub(super) fn bench(what: &What) -> anyhow::Result<i32> {
         What::Netpipe(args) => one(Scenario::Netpipe, args),
         What::Calls(args) => one(Scenario::Calls, args),
         What::Memory(args) => one(Scenario::Memory, args),
+        What::Buffers(args) => one(Scenario::Buffers, args),
         What::Registration(args) => one(Scenario::Registration, args),
         What::Sovia(args) => one(Scenario::Sovia, args),
         What::Hosts(args) => between::bench(args),
@@ -187,7 +208,9 @@ fn one(scenario: Scenario, OnArgs { one, on }: &OnArgs) -> anyhow::Result<i32> {
     let pairs = Pairs::new()?;
     let parts = plan::parts_on(scenario, one.how.effort(), on.nic()?);
     let mut results = Results::new(scenario, parts);
-    (0..one.how.runs()).for_each(|done| run(&mut results, done, &pairs));
+    let progress = Progress::of_runs(one.how.runs(), results.parts.len());
+    (0..one.how.runs()).for_each(|done| run(&mut results, done, &pairs, &progress));
+    progress.finish();
     report(results, one)
 }
 
@@ -208,29 +231,47 @@ fn report(results: Results, args: &OneArgs) -> anyhow::Result<i32> {
     let results = [results];
     let rows = compare::rows(&results);
     if !rows.is_empty() {
-        tables::print(&tables::comparison(&rows));
+        tables::print(&tables::comparison(rows.iter()));
     }
     let verdicts = compare::verdicts(&results);
     if !verdicts.is_empty() {
-        tables::print(&tables::findings(&verdicts));
+        tables::print(&tables::findings(verdicts.iter()));
     }
     Ok(status(&results))
 }
 
 /// Measures everything and writes the report.
 fn all(args: &AllArgs) -> anyhow::Result<i32> {
+    let (all, machine, how) =
+        if args.from.is_empty() { measured(args)? } else { from_files(&args.from)? };
+    let setting = page::Setting { machine: &machine, how: &how };
+    let files = page::write(&args.out, &setting, &all)?;
+    println!("{how}");
+    tables::print(&tables::comparison(compare::rows(&all).iter()));
+    tables::print(&tables::findings(compare::verdicts(&all).iter()));
+    println!("\n{} files in {}: {}", files.len(), args.out.display(), files.join(", "));
+    Ok(status(&all))
+}
+
+/// What is measured, of which machine, and how.
+type Whole = (Vec<Results>, Machine, String);
+
+fn measured(args: &AllArgs) -> anyhow::Result<Whole> {
     let start = Instant::now();
     let pairs = Pairs::new()?;
     let machine = Machine::this(pairs.cpus());
     let effort = args.how.effort();
     let nic = args.on.nic()?;
-    let mut all = Scenario::ALL.map(|it| Results::new(it, plan::parts_on(it, effort, nic)));
+    let wanted = Scenario::ALL.into_iter().filter(|&it| args.wants(it));
+    let mut all: Vec<Results> =
+        wanted.map(|it| Results::new(it, plan::parts_on(it, effort, nic))).collect();
     let (runs, limit) = (args.how.runs(), if effort.quick { QUICK_LIMIT } else { FULL_LIMIT });
+    let parts: usize = all.iter().map(|results| results.parts.len()).sum();
+    let progress = Progress::of_runs(runs, parts);
     let mut done = 0;
-    while done < runs {
+    while done < runs && !all.is_empty() {
         for results in &mut all {
-            eprintln!("sovia: run {} of {runs}: {}", done + 1, tables::title(results.scenario));
-            run(results, done, &pairs);
+            run(results, done, &pairs, &progress);
         }
         done += 1;
         // As long again as each run so far would be too long.
@@ -238,32 +279,48 @@ fn all(args: &AllArgs) -> anyhow::Result<i32> {
             break;
         }
     }
-    let took = start.elapsed().as_secs_f64();
-    let cut = if done < runs {
+    progress.finish();
+    let cut = if done < runs && !all.is_empty() {
         format!(" Stopped after {done} runs for lack of time.")
     } else {
         String::new()
     };
+    for scenario in Scenario::COMPANIONS.into_iter().filter(|&it| args.wants(it)) {
+        companions::measure(scenario, &args.how, &mut all);
+    }
+    let took = start.elapsed().as_secs_f64();
     let on = nic.map(|nic| format!(" The VIs are on NICs in {nic}.")).unwrap_or_default();
-    let how = format!("{}{on}{cut} It took {took:.0} s.", how(&args.how));
-    let files = page::write(&args.out, &machine, &how, &all)?;
-    println!("{how}");
-    tables::print(&tables::comparison(&compare::rows(&all)));
-    println!("\n{} files in {}: {}", files.len(), args.out.display(), files.join(", "));
-    Ok(status(&all))
+    Ok((all, machine, format!("{}{on}{cut} It took {took:.0} s.", how(&args.how))))
+}
+
+/// Figures of files, and the machine that the first file's folder has.
+fn from_files(files: &[PathBuf]) -> anyhow::Result<Whole> {
+    let mut all = Vec::new();
+    for file in files {
+        let text = std::fs::read_to_string(file)
+            .with_context(|| format!("cannot read {}", file.display()))?;
+        stored::read(&text, &mut all).with_context(|| file.display().to_string())?;
+    }
+    let path = files[0].with_file_name("machine.json");
+    let machine = std::fs::read_to_string(&path)
+        .with_context(|| format!("{} is to tell of the machine", path.display()))?;
+    let machine = serde_json::from_str(&machine).with_context(|| path.display().to_string())?;
+    let names: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+    Ok((all, machine, format!("Figures that were measured before, of {} files.", names.len())))
 }
 
 /// Every part once, where so many runs are done.
-fn run(results: &mut Results, done: u32, pairs: &Pairs) {
-    // Memory does not depend on the moment.
-    if results.scenario == Scenario::Memory && done > 0 {
-        return;
-    }
+fn run(results: &mut Results, done: u32, pairs: &Pairs, progress: &Progress) {
     for i in 0..results.parts.len() {
+        progress.step(&format!("{}: {}", results.scenario, results.parts[i].series));
+        // Memory does not depend on the moment.
+        if results.scenario == Scenario::Memory && done > 0 {
+            continue;
+        }
         match pairs.run(&results.parts[i]) {
             Ok(readings) => results.add(i, readings),
             Err(error) => {
-                eprintln!("sovia: {error:#}");
+                progress.say(&format!("sovia: {error:#}"));
                 results.failures.push(format!("{error:#}"));
             }
         }
@@ -283,6 +340,14 @@ fn how(args: &Args) -> String {
     format!(
         "{runs}, about {milliseconds} ms for a point{quick}; everything takes turns in each run, and ends that poll spin on a processor each."
     )
+}
+
+fn parse_scenario(text: &str) -> Result<Scenario, String> {
+    let all = || Scenario::ALL.into_iter().chain(Scenario::COMPANIONS);
+    all().find(|it| it.name() == text).ok_or_else(|| {
+        let names: Vec<_> = all().map(Scenario::name).collect();
+        format!("expected one of {}", names.join(", "))
+    })
 }
 
 /// As long as the NIC in shared memory carries by two messages.

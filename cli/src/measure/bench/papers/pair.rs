@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
+use sovia_cli::{Board, library};
+use sovia_control::env as names;
 
 use super::hosts::Hosts;
 use super::lanes::Lanes;
@@ -14,7 +17,7 @@ use super::work::{End, Errand, Metric, Part, Reading, Way, Work};
 use crate::bench::cpus;
 use crate::bench::measure::Measurer;
 use crate::bench::process::{self, Process};
-use crate::bench::task::{self, Cpus, Role, Task};
+use crate::bench::task::{self, Cpus, Role, Task, Wait};
 
 /// How long a process that has failed may take to say so.
 const LAST_WORDS: Duration = Duration::from_millis(200);
@@ -101,14 +104,25 @@ impl Pairs {
             Some(net) if part.way == Way::Lane => Some(Lanes::start(self.hosts(net.link)?, net)?),
             _ => None,
         };
-        let mut responder = self.start(part, Role::Responder, None)?;
+        let board = match part.way {
+            Way::Run => Some((Board::new()?, library::find()?)),
+            Way::Native => Some((Board::new()?, PathBuf::new())),
+            _ => None,
+        };
+        let board = board.as_ref().map(|(board, library)| (board, library.as_path()));
+        let mut responder = self.start(part, Role::Responder, None, board)?;
         let place = responder.line().context("the responder did not say where it listens")?;
-        let mut requester = self.start(part, Role::Requester, Some(place))?;
+        let mut requester = self.start(part, Role::Requester, Some(place), board)?;
         process::bind(&requester, &responder)?;
         let figures = Self::figures(&mut requester, &mut responder);
         if figures.is_err() {
             // Whose fault it is they say themselves, and the other may not have said it yet.
             std::thread::sleep(LAST_WORDS);
+        }
+        if figures.is_ok()
+            && let Some((board, _)) = board
+        {
+            ensure!(board.page().accelerated() > 0, "the connection stayed on TCP");
         }
         figures
     }
@@ -125,7 +139,13 @@ impl Pairs {
         Ok(all)
     }
 
-    fn start(&self, part: &Part, role: Role, place: Option<String>) -> anyhow::Result<Process> {
+    fn start(
+        &self,
+        part: &Part,
+        role: Role,
+        place: Option<String>,
+        board: Option<(&Board, &Path)>,
+    ) -> anyhow::Result<Process> {
         let cpu = match (part.cpus, role) {
             (Cpus::Free, _) => None,
             (Cpus::Together, _) | (Cpus::Apart, Role::Requester) => Some(self.cpus.0),
@@ -140,6 +160,19 @@ impl Pairs {
         let mut command = Command::new("/proc/self/exe");
         command.args(["endpoint", "--papers", &errand]);
         process::without_library(&mut command);
+        command.env_remove(names::PROTOCOL);
+        if let Some((board, library)) = board {
+            match part.way {
+                Way::Run => process::with_library(&mut command, library, board)?,
+                _ => drop(command.env(names::STATS, board.path())),
+            }
+            if let Some(protocol) = &part.configuration {
+                command.env(names::PROTOCOL, protocol);
+            }
+            if part.wait == Wait::Sleep {
+                command.env(names::SPIN, "0");
+            }
+        }
         Process::start(&mut command)
     }
 

@@ -3,7 +3,7 @@
 pub(super) mod hosts;
 mod sovia;
 
-use super::work::{Part, Perturbed, Prepared, Scenario, Spread, Strategy, Way, Work};
+use super::work::{Buffers, Part, Perturbed, Prepared, Scenario, Spread, Strategy, Way, Work};
 use crate::bench::layer::Layer;
 use crate::bench::nic::Places;
 use crate::bench::task::{Cpus, Scenario as Plain, Wait};
@@ -24,9 +24,11 @@ pub(super) struct Effort {
 }
 
 const WAYS: [Way; 2] = [Way::SendRecv, Way::RdmaWrite];
-const WAITS: [Wait; 2] = [Wait::Poll, Wait::Block];
+const WAITS: [Wait; 3] = [Wait::Poll, Wait::Block, Wait::Sleep];
 /// Outstanding messages of the paper's Figs. 8 to 10.
 const OUTSTANDING: [usize; 3] = [1, 2, 5];
+/// TCP as the papers' figures of bandwidth have it, in names of series.
+const NAGLE: &str = "TCP with Nagle";
 /// The longest message of NetPIPE's sweep at most.
 pub(super) const NETPIPE_BYTES_MAX: usize = 8 << 20;
 
@@ -43,7 +45,10 @@ pub(super) fn parts(scenario: Scenario, effort: Effort) -> Vec<Part> {
         Scenario::Memory => memory(effort),
         Scenario::Registration => registration(effort),
         Scenario::Sovia => sovia::parts(effort),
+        Scenario::Buffers => buffers(effort),
         Scenario::Hosts => hosts::parts(effort),
+        // Other commands measure these.
+        Scenario::Rpc | Scenario::Ftp | Scenario::Emp => Vec::new(),
     }
 }
 
@@ -54,15 +59,20 @@ fn part(
     work: Work,
     effort: Effort,
 ) -> Part {
-    let (configuration, net, nic, seconds) = (None, None, None, effort.seconds);
-    Part { scenario, series, way, wait, cpus, work, configuration, net, nic, seconds }
+    let (configuration, nagle, net, nic) = (None, false, None, None);
+    let seconds = effort.seconds;
+    Part { scenario, series, way, wait, cpus, work, configuration, nagle, net, nic, seconds }
 }
 
 /// The parts of a scenario with their VIs on NICs in those places, or in shared memory. What is only in shared memory is left out there.
 pub(super) fn parts_on(scenario: Scenario, effort: Effort, nic: Option<&Places>) -> Vec<Part> {
     let mut parts = parts(scenario, effort);
     let Some(places) = nic else { return parts };
-    parts.retain(|part| !matches!(part.work, Work::Layer { .. }));
+    // Sockets of Sovia's choose their NICs themselves: between processes of a host, shared memory.
+    let elsewhere = |part: &Part| {
+        !matches!(part.work, Work::Layer { .. }) && !matches!(part.way, Way::Run | Way::Native)
+    };
+    parts.retain(elsewhere);
     for part in &mut parts {
         if !matches!(part.way, Way::Tcp | Way::Unix) {
             part.nic = Some(places.clone());
@@ -71,11 +81,12 @@ pub(super) fn parts_on(scenario: Scenario, effort: Effort, nic: Option<&Places>)
     parts
 }
 
-/// How an end waits, for people.
-fn waiting(wait: Wait) -> &'static str {
+/// How an end waits, for people: calls of a NIC that block look for a while before they sleep.
+pub(super) fn waiting(wait: Wait) -> &'static str {
     match wait {
         Wait::Poll => "polling",
-        Wait::Block | Wait::Sleep => "blocking",
+        Wait::Block => "blocking",
+        Wait::Sleep => "sleeping",
     }
 }
 
@@ -95,7 +106,8 @@ fn throughput(effort: Effort) -> Vec<Part> {
     };
     let mut kinds: Vec<_> =
         WAYS.into_iter().flat_map(|way| WAITS.map(|wait| (way, wait))).collect();
-    kinds.push((Way::Tcp, Wait::Block));
+    // TCP's blocking calls sleep at once.
+    kinds.extend([(Way::Tcp, Wait::Poll), (Way::Tcp, Wait::Sleep)]);
     let mut parts = Vec::new();
     for is_one_way in [true, false] {
         for &(way, wait) in &kinds {
@@ -107,7 +119,12 @@ fn throughput(effort: Effort) -> Vec<Part> {
                 let exact = |&base: &usize| Perturbed { base, off: 0 };
                 Work::PingPong { sizes: sizes.iter().map(exact).collect() }
             };
-            parts.push(part(Scenario::Throughput, (way, wait, Cpus::Apart), series, work, effort));
+            let part = part(Scenario::Throughput, (way, wait, Cpus::Apart), series, work, effort);
+            if way == Way::Tcp && is_one_way {
+                let series = format!("one way, {NAGLE}, {}", waiting(wait));
+                parts.push(Part { series, nagle: true, ..part.clone() });
+            }
+            parts.push(part);
         }
     }
     parts
@@ -136,6 +153,7 @@ fn scatter(effort: Effort) -> Vec<Part> {
     [
         (Spread::Segments, Wait::Poll, "32 segments, polling"),
         (Spread::Segments, Wait::Block, "32 segments, blocking"),
+        (Spread::Segments, Wait::Sleep, "32 segments, sleeping"),
         (Spread::Copied, Wait::Poll, "one segment, then copied, polling"),
         (Spread::None, Wait::Poll, "one segment, polling"),
     ]
@@ -199,26 +217,32 @@ fn netpipe_sizes(Effort { quick, perturbation, largest, .. }: Effort) -> Vec<Per
     sizes
 }
 
+/// Where the two ends run, in names of series.
+const APART: &str = "a processor each";
+const TOGETHER: &str = "both on one";
+
 fn netpipe(effort: Effort) -> Vec<Part> {
     let sizes = netpipe_sizes(effort);
     [
         (Way::SendRecv, Wait::Poll, Cpus::Apart),
         (Way::SendRecv, Wait::Block, Cpus::Apart),
+        (Way::SendRecv, Wait::Sleep, Cpus::Apart),
         (Way::RdmaWrite, Wait::Poll, Cpus::Apart),
         (Way::RdmaWrite, Wait::Block, Cpus::Apart),
+        (Way::RdmaWrite, Wait::Sleep, Cpus::Apart),
         (Way::Tcp, Wait::Poll, Cpus::Apart),
-        (Way::Tcp, Wait::Block, Cpus::Apart),
+        (Way::Tcp, Wait::Sleep, Cpus::Apart),
         (Way::Unix, Wait::Poll, Cpus::Apart),
-        (Way::Unix, Wait::Block, Cpus::Apart),
+        (Way::Unix, Wait::Sleep, Cpus::Apart),
         // Two ends that spin would wait for each other's time slice.
-        (Way::SendRecv, Wait::Block, Cpus::Together),
-        (Way::RdmaWrite, Wait::Block, Cpus::Together),
-        (Way::Tcp, Wait::Block, Cpus::Together),
-        (Way::Unix, Wait::Block, Cpus::Together),
+        (Way::SendRecv, Wait::Sleep, Cpus::Together),
+        (Way::RdmaWrite, Wait::Sleep, Cpus::Together),
+        (Way::Tcp, Wait::Sleep, Cpus::Together),
+        (Way::Unix, Wait::Sleep, Cpus::Together),
     ]
     .into_iter()
     .map(|(way, wait, cpus)| {
-        let processors = if cpus == Cpus::Together { "one processor" } else { "two processors" };
+        let processors = if cpus == Cpus::Together { TOGETHER } else { APART };
         let series = format!("{}, {}, {processors}", way.title(), waiting(wait));
         let work = Work::PingPong { sizes: sizes.clone() };
         // There are many points.
@@ -264,19 +288,42 @@ fn memory(effort: Effort) -> Vec<Part> {
     vec![part(Scenario::Memory, how, "idle connected VIs".to_owned(), work, effort)]
 }
 
+/// Messages from and into memory that is in no cache, and read by the receiver, beside the usual loop.
+fn buffers(effort: Effort) -> Vec<Part> {
+    let step = if effort.quick { 4 } else { 2 };
+    let sizes: Vec<usize> = (6..=20).step_by(step).map(|bits| 1 << bits).collect();
+    let kinds = [(Buffers::Hot, "hot"), (Buffers::Cold, "cold"), (Buffers::Read, "cold, read")];
+    [(Way::SendRecv, Wait::Poll), (Way::Tcp, Wait::Poll)]
+        .into_iter()
+        .flat_map(|(way, wait)| {
+            kinds.map(|(buffers, name)| {
+                let series = format!("{}, {}, {name}", way.title(), waiting(wait));
+                let work = Work::Buffers { buffers, sizes: sizes.clone() };
+                part(Scenario::Buffers, (way, wait, Cpus::Apart), series, work, effort)
+            })
+        })
+        .collect()
+}
+
+/// Bytes that are registered beside those of a send, where the papers found that it matters.
+const HELD_BYTES: usize = 2 << 20;
+
 /// What a send costs its caller before it is posted, by size; the ICS paper's figure 6.
 fn registration(effort: Effort) -> Vec<Part> {
     let step = if effort.quick { 4 } else { 2 };
-    let sizes: Vec<usize> = (10..=22).step_by(step).map(|bits| 1 << bits).collect();
+    let sizes: Vec<usize> =
+        [2].into_iter().chain((10..=22).step_by(step)).map(|bits| 1 << bits).collect();
     [
-        (Prepared::Registered, "registered"),
-        (Prepared::Pinned, "pinned (mlock, munlock)"),
-        (Prepared::CopiedCached, "copied, cached"),
-        (Prepared::CopiedUncached, "copied, uncached"),
+        (Prepared::Registered, "registered", 0),
+        (Prepared::Registered, "registered, 2 MB held", HELD_BYTES),
+        (Prepared::Pinned, "pinned (mlock, munlock)", 0),
+        (Prepared::Pinned, "pinned (mlock, munlock), 2 MB held", HELD_BYTES),
+        (Prepared::CopiedCached, "copied, cached", 0),
+        (Prepared::CopiedUncached, "copied, uncached", 0),
     ]
     .into_iter()
-    .map(|(prepared, series)| {
-        let work = Work::Registering { prepared, sizes: sizes.clone() };
+    .map(|(prepared, series, held)| {
+        let work = Work::Registering { prepared, sizes: sizes.clone(), held };
         let how = (Way::Local, Wait::Poll, Cpus::Apart);
         part(Scenario::Registration, how, series.to_owned(), work, effort)
     })

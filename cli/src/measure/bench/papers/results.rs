@@ -12,7 +12,7 @@ use crate::bench::series::median;
 use crate::bench::task::{Cpus, Wait};
 
 /// What tells a point of a series from the others.
-type Key = (End, Metric, u64, i32);
+pub(super) type Key = (End, Metric, u64, i32);
 
 /// One scenario's figures.
 pub(super) struct Results {
@@ -24,6 +24,8 @@ pub(super) struct Results {
     pub(super) failures: Vec<String>,
     /// What cannot be measured on this machine, and why; it is no failure.
     pub(super) left_out: Vec<String>,
+    /// Figures of a point are those of the runs, in their order; otherwise they are the least, the median and the greatest.
+    pub(super) by_run: bool,
 }
 
 /// What is said of a point.
@@ -44,6 +46,7 @@ pub(super) struct Point<'a> {
     pub(super) x: u64,
     pub(super) off: i32,
     pub(super) summary: Summary,
+    values: &'a [f64],
 }
 
 /// One line of JSON.
@@ -70,6 +73,9 @@ struct Line<'a> {
     min: f64,
     max: f64,
     runs: usize,
+    /// Of each run, in their order; of figures that another command measured, the least, the median and the greatest.
+    values: Vec<f64>,
+    by_run: bool,
 }
 
 impl Summary {
@@ -91,7 +97,29 @@ impl Summary {
 impl Results {
     pub(super) fn new(scenario: Scenario, parts: Vec<Part>) -> Self {
         let figures = vec![BTreeMap::new(); parts.len()];
-        Self { scenario, parts, figures, failures: Vec::new(), left_out: Vec::new() }
+        let (failures, left_out) = (Vec::new(), Vec::new());
+        Self { scenario, parts, figures, failures, left_out, by_run: true }
+    }
+
+    /// Whether anything was measured.
+    pub(super) fn is_empty(&self) -> bool {
+        self.figures.iter().all(BTreeMap::is_empty)
+    }
+
+    /// Notes figures of a series that was measured before.
+    pub(super) fn restore(&mut self, part: Part, key: Key, values: Vec<f64>) {
+        let known = self.parts.iter().position(|it| it.series == part.series);
+        let place = known.unwrap_or_else(|| {
+            self.parts.push(part);
+            self.figures.push(BTreeMap::new());
+            self.parts.len() - 1
+        });
+        self.figures[place].insert(key, values);
+    }
+
+    /// The figures of a point in each run; none where they are not told apart.
+    fn by_run(&self, values: &[f64]) -> Vec<f64> {
+        if self.by_run { values.to_vec() } else { median(values.to_vec()).into_iter().collect() }
     }
 
     /// Notes what part `i` has brought in one run.
@@ -106,26 +134,33 @@ impl Results {
         self.parts.iter().zip(&self.figures).flat_map(|(part, figures)| {
             figures.iter().filter_map(move |(&(end, metric, x, off), values)| {
                 let summary = Summary::of(values)?;
-                Some(Point { part, end, metric, x, off, summary })
+                Some(Point { part, end, metric, x, off, summary, values })
             })
         })
     }
 
     /// The medians of a metric of a series as its requester has it, by x, without perturbation.
     pub(super) fn curve(&self, series: &str, end: End, metric: Metric) -> Vec<(u64, f64)> {
-        self.points()
-            .filter(|p| p.part.series == series && p.end == end && p.metric == metric && p.off == 0)
-            .map(|p| (p.x, p.summary.median))
+        self.summaries(series, end, metric).into_iter().map(|(x, it)| (x, it.median)).collect()
+    }
+
+    /// The same with least and greatest.
+    pub(super) fn summaries(&self, series: &str, end: End, metric: Metric) -> Vec<(u64, Summary)> {
+        let of_series = self.parts.iter().zip(&self.figures).filter(|it| it.0.series == series);
+        of_series
+            .flat_map(|(_, figures)| figures)
+            .filter(|((whose, what, _, off), _)| (*whose, *what, *off) == (end, metric, 0))
+            .filter_map(|((_, _, x, _), values)| Some((*x, Summary::of(values)?)))
             .collect()
     }
 
     /// As [`Results::curve`], of each run by itself; those of runs in which all of the points were measured.
     pub(super) fn curves(&self, series: &str, end: End, metric: Metric) -> Vec<Vec<(u64, f64)>> {
         let of_series = self.parts.iter().zip(&self.figures).filter(|it| it.0.series == series);
-        let points: Vec<(u64, &Vec<f64>)> = of_series
+        let points: Vec<(u64, Vec<f64>)> = of_series
             .flat_map(|(_, figures)| figures)
             .filter(|((whose, what, _, off), _)| (*whose, *what, *off) == (end, metric, 0))
-            .map(|((_, _, x, _), values)| (*x, values))
+            .map(|((_, _, x, _), values)| (*x, self.by_run(values)))
             .collect();
         let runs = points.iter().map(|point| point.1.len()).min().unwrap_or(0);
         let of_run = |run: usize| points.iter().map(|point| (point.0, point.1[run])).collect();
@@ -143,7 +178,7 @@ impl Results {
     /// A line of JSON for every point.
     pub(super) fn json(&self) -> anyhow::Result<String> {
         let mut text = String::new();
-        for Point { part, end, metric, x, off, summary } in self.points() {
+        for Point { part, end, metric, x, off, summary, values } in self.points() {
             let line = Line {
                 scenario: self.scenario,
                 series: &part.series,
@@ -163,6 +198,8 @@ impl Results {
                 min: rounded(summary.min),
                 max: rounded(summary.max),
                 runs: summary.runs,
+                values: values.iter().copied().map(rounded).collect(),
+                by_run: self.by_run,
             };
             text.push_str(&serde_json::to_string(&line)?);
             text.push('\n');

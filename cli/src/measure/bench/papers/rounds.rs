@@ -21,6 +21,11 @@ const ROUNDS_MIN: f64 = 5.0;
 const ROUNDS_MAX: f64 = 5e6;
 /// The rounds that are measured come in so many pieces.
 const PIECES: f64 = 8.0;
+/// Messages of a stream's first go, how much longer than asked for the last one is to be, and how many times as many messages as
+/// the one before a go has at most.
+const STREAM_FIRST: u64 = 64;
+const STREAM_MARGIN: f64 = 1.1;
+const STREAM_TIMES_MAX: f64 = 32.0;
 /// Says that the point is measured.
 const OVER: u64 = 0;
 
@@ -65,6 +70,28 @@ pub(super) fn lead(
     Ok(middle(times))
 }
 
+/// The requester's part of a stream: `play` sends so many messages and has them confirmed. Returns the nanoseconds of a message:
+/// of one go that takes at least so many seconds, confirmed once at its end. Shorter ones before it say how many messages that takes.
+pub(super) fn lead_stream(
+    control: &mut Control,
+    seconds: f64,
+    mut play: impl FnMut(u64) -> anyhow::Result<()>,
+) -> anyhow::Result<f64> {
+    let mut messages = STREAM_FIRST;
+    loop {
+        begin(control, messages)?;
+        let start = Instant::now();
+        play(messages)?;
+        let passed = start.elapsed().as_secs_f64();
+        if passed >= seconds {
+            control.tell(OVER)?;
+            return Ok(passed * 1e9 / messages as f64);
+        }
+        let times = (STREAM_MARGIN * seconds / passed.max(1e-9)).clamp(2.0, STREAM_TIMES_MAX);
+        messages = (messages as f64 * times) as u64;
+    }
+}
+
 /// Plays `rounds` rounds once, which the responder joins in, and nothing before or after.
 pub(super) fn lead_once(
     control: &mut Control,
@@ -87,13 +114,21 @@ pub(super) fn follow(
     control: &mut Control,
     mut round: impl FnMut() -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
+    follow_stream(control, |rounds| (0..rounds).try_for_each(|_| round()))
+}
+
+/// The responder's part of a stream: `play` takes so many messages and confirms them.
+pub(super) fn follow_stream(
+    control: &mut Control,
+    mut play: impl FnMut(u64) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     loop {
         let rounds = control.hear()?;
         if rounds == OVER {
             return Ok(());
         }
         control.tell(rounds)?;
-        (0..rounds).try_for_each(|_| round())?;
+        play(rounds)?;
     }
 }
 
@@ -144,6 +179,32 @@ mod tests {
         lead_once(&mut control, 7, &mut round).unwrap();
         assert!(rounds > 15);
         assert_eq!(responder.join().unwrap(), rounds);
+    }
+
+    #[test]
+    fn a_stream_takes_its_time_and_is_confirmed_once() {
+        let (listener, name) = super::super::control::listen().unwrap();
+        let responder = std::thread::spawn(move || {
+            let mut control = Control::accept(&listener).unwrap();
+            let mut goes = Vec::new();
+            let play = |messages| {
+                goes.push(messages);
+                Ok(())
+            };
+            follow_stream(&mut control, play).unwrap();
+            goes
+        });
+        let mut control = Control::connect(&name).unwrap();
+        let mut goes = Vec::new();
+        let play = |messages: u64| {
+            goes.push(messages);
+            std::thread::sleep(Duration::from_micros(messages));
+            Ok(())
+        };
+        let ns = lead_stream(&mut control, 0.01, play).unwrap();
+        assert!(ns >= 1000.0, "{ns}");
+        assert!(goes.is_sorted() && goes[0] == STREAM_FIRST, "{goes:?}");
+        assert_eq!(responder.join().unwrap(), goes);
     }
 
     #[test]

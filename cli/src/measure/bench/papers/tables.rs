@@ -2,8 +2,9 @@
 
 use super::compare::{Row, Verdict};
 use super::plan::hosts;
+use super::published::Grid;
 use super::results::{Point, Results};
-use super::work::{End, Metric, Part, Scenario, Way, Work};
+use super::work::{End, Metric, Part, Scenario, Way};
 use crate::table::number;
 
 /// A table: its title, its header, its rows.
@@ -132,7 +133,10 @@ fn by_x(results: &Results, metric: Metric, name: &str, of: impl Fn(&Part) -> boo
         row.extend(series.iter().map(|name| {
             let point = points.iter().find(|point| point.x == x && point.part.series == *name);
             point.map_or("-".to_owned(), |point| match metric {
-                Metric::Processor => of_both(results, point),
+                Metric::Processor
+                | Metric::ProcessorUser
+                | Metric::ProcessorSystem
+                | Metric::ProcessorPerByte => of_both(results, point),
                 _ => cell(point),
             })
         }));
@@ -146,9 +150,9 @@ fn by_x(results: &Results, metric: Metric, name: &str, of: impl Fn(&Part) -> boo
     }
 }
 
-/// Whether NetPIPE's perturbations are measured in a part.
-fn is_perturbed(part: &Part) -> bool {
-    matches!(&part.work, Work::PingPong { sizes } if sizes.iter().any(|size| size.off != 0))
+/// Whether NetPIPE's perturbations were measured in a part.
+fn is_perturbed(results: &Results, part: &Part) -> bool {
+    results.points().any(|point| point.part.series == part.series && point.off != 0)
 }
 
 /// How far throughput falls at the sizes next to a NetPIPE size: the greatest drop of each series.
@@ -162,7 +166,7 @@ pub(super) fn perturbations(results: &Results) -> Option<Table> {
             .map(|p| p.summary.median)
     };
     let mut rows = Vec::new();
-    for part in results.parts.iter().filter(|part| is_perturbed(part)) {
+    for part in results.parts.iter().filter(|part| is_perturbed(results, part)) {
         // The worst of a series: where, how far off, and what share of the unperturbed is left.
         let mut worst: Option<(u64, i32, f64)> = None;
         for point in results.points().filter(|p| {
@@ -174,9 +178,12 @@ pub(super) fn perturbations(results: &Results) -> Option<Table> {
                 worst = Some((point.x, point.off, share));
             }
         }
-        let (x, off, share) = worst?;
+        let Some((x, off, share)) = worst else { continue };
         let share = format!("{:.0} %", share * 100.0);
         rows.push(vec![part.series.clone(), x.to_string(), format!("{off:+}"), share]);
+    }
+    if rows.is_empty() {
+        return None;
     }
     let header = ["series", "size bytes", "perturbation", "left of the throughput"];
     Some(Table {
@@ -187,8 +194,47 @@ pub(super) fn perturbations(results: &Results) -> Option<Table> {
     })
 }
 
+/// A table that a paper prints whole, with ours beside each of its columns.
+pub(super) fn grid(grid: &Grid, all: &[Results]) -> Table {
+    let mut header = vec!["bytes".to_owned()];
+    for column in grid.columns {
+        header.extend(["published", "ours"].map(|whose| format!("{}, {whose}", column.name)));
+        if column.name != grid.columns[0].name {
+            header.extend(["published", "ours"].map(|whose| format!("by native, {whose}")));
+        }
+    }
+    let results = all.iter().find(|results| results.scenario == grid.scenario);
+    let curve =
+        |i: usize| results.map(|it| it.curve(grid.columns[i].series, End::Requester, grid.metric));
+    let curves = [0, 1, 2, 3].map(|i| curve(i).unwrap_or_default());
+    let row = |(x, values): &(u64, [f64; 4])| {
+        let ours = curves
+            .each_ref()
+            .map(|curve| curve.iter().find(|point| point.0 == *x).map(|point| point.1));
+        let mut row = vec![x.to_string()];
+        for i in 0..values.len() {
+            row.extend([number(Some(values[i])), measured(ours[i])]);
+            if i > 0 {
+                let here = ours[i].zip(ours[0]).map(|(it, base)| it / base);
+                row.extend([number(Some(values[i] / values[0])), measured(here)]);
+            }
+        }
+        row
+    };
+    Table {
+        title: format!("{}, in {}: {}", grid.place, grid.metric.unit(), grid.what),
+        header,
+        rows: grid.rows.iter().map(row).collect(),
+        left: Vec::new(),
+    }
+}
+
+fn measured(value: Option<f64>) -> String {
+    value.map_or("not measured".to_owned(), |value| number(Some(value)))
+}
+
 /// Published figures beside ours.
-pub(super) fn comparison(rows: &[Row]) -> Table {
+pub(super) fn comparison<'a>(rows: impl Iterator<Item = &'a Row>) -> Table {
     let header = ["where", "what", "unit", "published", "ours", "ours / published", "times better"];
     let row = |row: &Row| {
         vec![
@@ -196,7 +242,7 @@ pub(super) fn comparison(rows: &[Row]) -> Table {
             row.fact.what.to_owned(),
             row.fact.unit.to_owned(),
             number(Some(row.fact.value)),
-            number(row.ours),
+            row.ours.map_or_else(|| row.why(), |ours| number(Some(ours))),
             ratio(row.ratio()),
             number(row.better()),
         ]
@@ -204,13 +250,13 @@ pub(super) fn comparison(rows: &[Row]) -> Table {
     Table {
         title: "Published and ours".to_owned(),
         header: header.map(str::to_owned).to_vec(),
-        rows: rows.iter().map(row).collect(),
+        rows: rows.map(row).collect(),
         left: vec![0, 1, 2],
     }
 }
 
 /// What the papers found, and whether it holds here.
-pub(super) fn findings(verdicts: &[Verdict]) -> Table {
+pub(super) fn findings<'a>(verdicts: impl Iterator<Item = &'a Verdict>) -> Table {
     let header =
         ["where", "what was found", "then", "holds from", "to", "here", "min", "max", "so it"];
     let row = |verdict: &Verdict| {
@@ -219,7 +265,7 @@ pub(super) fn findings(verdicts: &[Verdict]) -> Table {
         vec![
             verdict.finding.place.to_owned(),
             verdict.finding.what.to_owned(),
-            number(Some(verdict.finding.value)),
+            number(verdict.finding.value),
             number(Some(least)),
             most,
             number(verdict.ours()),
@@ -231,7 +277,7 @@ pub(super) fn findings(verdicts: &[Verdict]) -> Table {
     Table {
         title: "What was found then, as quotients, and whether it holds here".to_owned(),
         header: header.map(str::to_owned).to_vec(),
-        rows: verdicts.iter().map(row).collect(),
+        rows: verdicts.map(row).collect(),
         left: vec![0, 1, 8],
     }
 }
@@ -257,7 +303,11 @@ pub(super) fn title(scenario: Scenario) -> &'static str {
         Scenario::Memory => "Memory of idle connected VIs (per VI)",
         Scenario::Registration => "Registering and copying",
         Scenario::Sovia => "SOVIA streams in the papers' configurations",
+        Scenario::Buffers => "Messages from and into other memory each time",
         Scenario::Hosts => "NetPIPE and SOVIA between two hosts",
+        Scenario::Rpc => "Sun RPC",
+        Scenario::Ftp => "FTP",
+        Scenario::Emp => "EMP",
     }
 }
 

@@ -23,12 +23,16 @@ pub(super) enum Scenario {
     Memory,
     Registration,
     Sovia,
+    Buffers,
     Hosts,
+    Rpc,
+    Ftp,
+    Emp,
 }
 
 impl Scenario {
-    /// Those of one host, which the report has.
-    pub(super) const ALL: [Self; 10] = [
+    /// Those of one host, which the report measures itself.
+    pub(super) const ALL: [Self; 11] = [
         Self::Loops,
         Self::Throughput,
         Self::Strided,
@@ -39,7 +43,11 @@ impl Scenario {
         Self::Memory,
         Self::Registration,
         Self::Sovia,
+        Self::Buffers,
     ];
+
+    /// Those that other commands measure, whose figures the report takes over.
+    pub(super) const COMPANIONS: [Self; 4] = [Self::Hosts, Self::Rpc, Self::Ftp, Self::Emp];
 
     /// Its name, in commands and in results.
     pub(super) fn name(self) -> &'static str {
@@ -54,7 +62,11 @@ impl Scenario {
             Self::Memory => "memory",
             Self::Registration => "registration",
             Self::Sovia => "sovia",
+            Self::Buffers => "buffers",
             Self::Hosts => "hosts",
+            Self::Rpc => "rpc",
+            Self::Ftp => "ftp",
+            Self::Emp => "emp",
         }
     }
 
@@ -71,7 +83,11 @@ impl Scenario {
             | Self::Calls
             | Self::Registration
             | Self::Sovia
-            | Self::Hosts => "size_bytes",
+            | Self::Buffers
+            | Self::Hosts
+            | Self::Rpc
+            | Self::Ftp
+            | Self::Emp => "size_bytes",
         }
     }
 }
@@ -98,6 +114,12 @@ pub(super) enum Way {
     Ring,
     /// A SOVIA stream over a VI
     Sovia,
+    /// TCP's processes under `sovia run`
+    Run,
+    /// Sockets of libsovia's
+    Native,
+    /// EMP
+    Emp,
     /// Within one process: nothing travels
     Local,
 }
@@ -113,6 +135,9 @@ impl Way {
             Self::Unix => "unix",
             Self::Ring => "ring",
             Self::Sovia => "sovia",
+            Self::Run => "run",
+            Self::Native => "native",
+            Self::Emp => "emp",
             Self::Local => "local",
         }
     }
@@ -127,6 +152,9 @@ impl Way {
             Self::Unix => "Unix socket",
             Self::Ring => "bare ring",
             Self::Sovia => "SOVIA",
+            Self::Run => "sovia run",
+            Self::Native => "libsovia",
+            Self::Emp => "EMP",
             Self::Local => "local copy",
         }
     }
@@ -190,6 +218,17 @@ pub(super) enum Prepared {
     CopiedUncached,
 }
 
+/// Which memory messages are sent from and received into, and what is done with them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Buffers {
+    /// Always the same
+    Hot,
+    /// Others each time, of twice what the last cache holds
+    Cold,
+    /// As cold ones, and the receiver reads every byte before it answers
+    Read,
+}
+
 /// A message size of NetPIPE's: a base size and how far off it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Perturbed {
@@ -227,8 +266,12 @@ pub(super) enum Work {
     Layer { scenario: task::Scenario, layer: Layer, size: usize },
     /// What idle connected VIs take
     Memory { vis: usize },
-    /// Bytes made ready for a send, by one end alone
-    Registering { prepared: Prepared, sizes: Vec<usize> },
+    /// Bytes made ready for a send, by one end alone, with so many bytes registered beside them
+    Registering { prepared: Prepared, sizes: Vec<usize>, held: usize },
+    /// The ping-pong loop by size, by the memory that is sent from and received into
+    Buffers { buffers: Buffers, sizes: Vec<usize> },
+    /// Nothing any more: its figures were stored, or another command measured them
+    Stored,
 }
 
 /// One line of a scenario's pictures: a pair of processes plays it, from the first point to the
@@ -242,8 +285,11 @@ pub(super) struct Part {
     pub(super) wait: Wait,
     pub(super) cpus: Cpus,
     pub(super) work: Work,
-    /// Of a SOVIA stream, as text.
+    /// Of a SOVIA stream or of sockets, as text.
     pub(super) configuration: Option<String>,
+    /// TCP combines small messages by Nagle's algorithm and has the greatest buffers that the system allows, as the papers' had in
+    /// their figures of bandwidth. Otherwise it has TCP_NODELAY.
+    pub(super) nagle: bool,
     /// Between two hosts: the network.
     pub(super) net: Option<Net>,
     /// Where its VIs' NICs are, if not in shared memory.
@@ -262,9 +308,9 @@ impl Part {
             Work::Strided { strides, .. } => strides.len(),
             Work::Scatter { blocks, .. } => blocks.len(),
             Work::Queues { vis, .. } => vis.len(),
-            Work::Registering { sizes, .. } => sizes.len(),
+            Work::Registering { sizes, .. } | Work::Buffers { sizes, .. } => sizes.len(),
             Work::Calls => 8,
-            Work::Memory { .. } | Work::Layer { .. } => 1,
+            Work::Memory { .. } | Work::Layer { .. } | Work::Stored => 1,
         }
     }
 }
@@ -303,9 +349,16 @@ macro_rules! metrics {
         }
 
         impl Metric {
+            const ALL: &[Self] = &[$(Self::$name),+];
+
             /// Its name in results.
             pub(super) fn name(self) -> &'static str {
                 match self { $(Self::$name => $text,)+ }
+            }
+
+            /// The metric of that name.
+            pub(super) fn of_name(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|metric| metric.name() == name)
             }
 
             /// The unit of its figures; a Mbit is 10^6 bits.
@@ -327,6 +380,15 @@ metrics! {
     Throughput "throughput" "Mbit/s" "throughput";
     Rate "rate" "1/s" "messages a second";
     Processor "processor_time" "%" "processor time of the sender / of the receiver";
+    ProcessorUser "processor_user" "%" "processor time in the program, of the sender / of the receiver";
+    ProcessorSystem "processor_system" "%" "processor time in the kernel, of the sender / of the receiver";
+    ProcessorPerByte "processor_per_mb" "us/MB" "processor time per MB, of the sender / of the receiver";
+    CallTime "call" "us" "a call and its answer";
+    Isend "isend" "us" "posting a send";
+    Irecv "irecv" "us" "posting a receive";
+    Waitall "waitall" "us" "waiting for a batch";
+    AllCalls "all_calls" "us" "the three calls together";
+    Share "share" "%" "share of the processor that the program has";
     Preparing "preparing" "us" "making the bytes of a send ready";
     PerMessage "time_per_message" "us" "time per message";
     PostSend "post_send" "ns" "post send";

@@ -21,6 +21,7 @@ use super::layer::Layer;
 use super::process::{self, Process};
 use super::series::median;
 use super::{parse_seconds, parse_size};
+use crate::progress::Progress;
 use crate::table::{self, number};
 
 pub(crate) use ends::{Args as EndArgs, run as end};
@@ -90,8 +91,10 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
     layers.extend(via.is_some().then_some(Layer::Via));
     let mut seen: BTreeMap<(usize, Layer), Vec<Measured>> = BTreeMap::new();
     let mut accelerated: BTreeMap<Layer, u32> = BTreeMap::new();
+    let progress = Progress::of_runs(args.runs, layers.len());
     for _ in 0..args.runs {
         for &layer in &layers {
+            progress.step(&format!("calls over {layer}"));
             let carrier = match (layer, &via) {
                 (Layer::Sovia, _) => Carrier::Preloaded(Board::new()?, &library),
                 (Layer::Via, Some(via)) => Carrier::Via(Board::new()?, via),
@@ -103,6 +106,7 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
             *accelerated.entry(layer).or_default() += u32::from(carrier.has_accelerated());
         }
     }
+    progress.finish();
     let lines: Vec<Line> = sizes
         .iter()
         .flat_map(|&size| layers.iter().map(move |&layer| (size, layer)))

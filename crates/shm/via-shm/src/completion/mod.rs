@@ -119,6 +119,7 @@ impl Entries {
 
 impl<V: Member> CqCore<V> {
     pub(crate) fn new(nic: Arc<Card>, capacity: u32, context: u64) -> CqCore<V> {
+        let budget = nic.spin.budget();
         CqCore {
             nic,
             context,
@@ -133,7 +134,7 @@ impl<V: Member> CqCore<V> {
             sleepers: AtomicU32::new(0),
             by_engine: AtomicU32::new(0),
             unlisted: AtomicBool::new(false),
-            budget: Budget::default(),
+            budget,
             armed: AtomicU32::new(0),
         }
     }

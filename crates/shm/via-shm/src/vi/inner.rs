@@ -82,8 +82,8 @@ impl Core {
             send: Lock::new(SendSide::new(capacity, &attributes, ptag, send)),
             recv: Lock::new(RecvSide::new(capacity, level, ptag, recv)),
             target: Target::default(),
-            send_budget: Budget::default(),
-            recv_budget: Budget::default(),
+            send_budget: nic.spin.budget(),
+            recv_budget: nic.spin.budget(),
             nic,
         }
     }

@@ -1,6 +1,6 @@
 //! NetPIPE's sweeps between two hosts at either MTU (its figures 3 to 5), and SOVIA's streams as they were measured on M-VIA.
 
-use super::{Effort, netpipe_sizes, part};
+use super::{Effort, netpipe_sizes, part, waiting};
 use crate::bench::papers::net::{LinkKind, Net, Port};
 use crate::bench::papers::work::{Metric, Part, Perturbed, Scenario, Way, Work};
 use crate::bench::task::{Cpus, Wait};
@@ -21,15 +21,6 @@ const LANES: [Option<Port>; 2] = [None, Some(Port::Udp)];
 /// TCP over lanes by these VIs, in names of series.
 fn lane(port: Option<Port>) -> String {
     format!("TCP over LANE, {}", port.map_or("shm", Port::name))
-}
-
-/// How an end waits: of a NIC's calls, those that block look for a while before they sleep.
-pub(in crate::bench::papers) fn waiting(wait: Wait) -> &'static str {
-    match wait {
-        Wait::Poll => "polling",
-        Wait::Block => "blocking",
-        Wait::Sleep => "sleeping",
-    }
 }
 
 fn hosts_part(

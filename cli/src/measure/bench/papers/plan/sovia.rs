@@ -1,11 +1,22 @@
 //! The parts of the papers on SOVIA.
 
-use super::{Effort, part};
+use super::{Effort, part, waiting};
 use crate::bench::papers::work::{Part, Perturbed, Scenario, Way, Work};
 use crate::bench::task::{Cpus, Wait};
 
 /// What the papers' network carried with blocking calls (ICS, section 4.3), in Mbit/s.
 const BLOCKING_MBITS: u32 = 780;
+/// Which thread handles messages; how bytes are sent; what bandwidth takes.
+const HANDLING: [&str; 3] = ["SOVIA_NOTIFY", "SOVIA_HANDLER", "SOVIA_SINGLE"];
+const TRANSFER: [&str; 6] =
+    ["SOVIA_REG", "SOVIA_COPY", "SOVIA_HYBRID", "SOVIA_3WAY", "SOVIA_DACKS", "SOVIA_COMBINE"];
+const FLOW: [&str; 4] = ["SOVIA_BASE", "SOVIA_FLOWCNTL", "SOVIA_DACKS", "SOVIA_COMBINE"];
+/// The sockets, beside the streams: `sovia run` and libsovia, in the configurations that are the papers' best, and as they choose.
+const SOCKETS: [(&str, Option<&str>); 3] = [
+    ("", None),
+    (" SOVIA_SINGLE", Some("SOVIA_SINGLE")),
+    (" SOVIA_COMBINE", Some("SOVIA_COMBINE")),
+];
 
 /// What the two papers on SOVIA measured, each figure a word before the first comma.
 pub(super) fn parts(effort: Effort) -> Vec<Part> {
@@ -14,41 +25,77 @@ pub(super) fn parts(effort: Effort) -> Vec<Part> {
     let exact = |&base: &usize| Perturbed { base, off: 0 };
     let latency = || Work::PingPong { sizes: sizes.iter().map(exact).collect() };
     let bandwidth = || Work::OneWay { sizes: sizes.clone() };
-    let stream = |cpus, what: &str, work, name: &str| {
-        let series = format!("{what}, {name}");
-        let how = (Way::Sovia, Wait::Block, cpus);
-        let configuration = Some(name.to_owned());
-        Part { configuration, ..part(Scenario::Sovia, how, series, work, effort) }
-    };
-    let beside = |cpus, what: &str, work, way| {
-        let name = if way == Way::Tcp { "TCP" } else { "native VIA" };
-        let how = (way, Wait::Block, cpus);
-        part(Scenario::Sovia, how, format!("{what}, {name}"), work, effort)
-    };
     let mut parts = Vec::new();
-    for (cpus, what) in [(Cpus::Together, "one processor"), (Cpus::Apart, "two processors")] {
-        for way in [Way::Tcp, Way::SendRecv] {
-            parts.push(beside(cpus, what, latency(), way));
+    let mut put = |how: (Way, Wait, Cpus), name: String, work: Work, configuration, nagle| {
+        let part = part(Scenario::Sovia, how, name, work, effort);
+        parts.push(Part { configuration, nagle, ..part });
+    };
+    // Figure 5, tables 2 and 3: a processor for each end, as the papers' machines had one each.
+    for wait in [Wait::Block, Wait::Sleep] {
+        let (apart, waits) = (Cpus::Apart, waiting(wait));
+        put(
+            (Way::SendRecv, wait, apart),
+            format!("latency, native VIA, {waits}"),
+            latency(),
+            None,
+            false,
+        );
+        for name in HANDLING.iter().chain(&TRANSFER) {
+            let series = format!("latency, {name}, {waits}");
+            put((Way::Sovia, wait, apart), series, latency(), Some((*name).to_owned()), false);
         }
-        for name in ["SOVIA_NOTIFY", "SOVIA_HANDLER", "SOVIA_SINGLE"] {
-            parts.push(stream(cpus, what, latency(), name));
+        for way in [Way::Run, Way::Native] {
+            for (name, configuration) in SOCKETS {
+                let series = format!("latency, {}{name}, {waits}", way.title());
+                put((way, wait, apart), series, latency(), configuration.map(str::to_owned), false);
+            }
+        }
+        put(
+            (Way::SendRecv, wait, apart),
+            format!("bandwidth, native VIA, {waits}"),
+            bandwidth(),
+            None,
+            false,
+        );
+        for name in FLOW {
+            let series = format!("bandwidth, {name}, {waits}");
+            put((Way::Sovia, wait, apart), series, bandwidth(), Some(name.to_owned()), false);
+        }
+        for way in [Way::Run, Way::Native] {
+            for (name, configuration) in SOCKETS {
+                let series = format!("bandwidth, {}{name}, {waits}", way.title());
+                put(
+                    (way, wait, apart),
+                    series,
+                    bandwidth(),
+                    configuration.map(str::to_owned),
+                    false,
+                );
+            }
         }
     }
-    for name in
-        ["SOVIA_REG", "SOVIA_COPY", "SOVIA_HYBRID", "SOVIA_3WAY", "SOVIA_DACKS", "SOVIA_COMBINE"]
-    {
-        parts.push(stream(Cpus::Apart, "transfer", latency(), name));
+    // TCP in each of its configurations; its blocking calls sleep at once.
+    for wait in [Wait::Poll, Wait::Sleep] {
+        let (how, waits) = ((Way::Tcp, wait, Cpus::Apart), waiting(wait));
+        put(how, format!("latency, TCP, {waits}"), latency(), None, false);
+        put(how, format!("bandwidth, TCP, {waits}"), bandwidth(), None, false);
+        put(how, format!("bandwidth, TCP with Nagle, {waits}"), bandwidth(), None, true);
     }
-    for way in [Way::Tcp, Way::SendRecv] {
-        parts.push(beside(Cpus::Apart, "bandwidth", bandwidth(), way));
+    // Both ends on one processor, which no paper measured.
+    let together = |way| (way, Wait::Sleep, Cpus::Together);
+    put(together(Way::Tcp), "one processor, TCP".to_owned(), latency(), None, false);
+    put(together(Way::SendRecv), "one processor, native VIA".to_owned(), latency(), None, false);
+    for name in HANDLING {
+        let series = format!("one processor, {name}");
+        put(together(Way::Sovia), series, latency(), Some(name.to_owned()), false);
     }
-    for name in ["SOVIA_BASE", "SOVIA_FLOWCNTL", "SOVIA_DACKS", "SOVIA_COMBINE"] {
-        parts.push(stream(Cpus::Apart, "bandwidth", bandwidth(), name));
-    }
+    // Figure 10, by blocking calls that sleep.
     let paced = || Work::Paced { sizes: sizes.clone(), mbits: BLOCKING_MBITS };
-    parts.push(beside(Cpus::Apart, "paced", paced(), Way::Tcp));
-    for name in ["SOVIA_BASE", "SOVIA_FLOWCNTL", "SOVIA_DACKS", "SOVIA_COMBINE"] {
-        parts.push(stream(Cpus::Apart, "paced", paced(), name));
+    let asleep = |way| (way, Wait::Sleep, Cpus::Apart);
+    put(asleep(Way::Tcp), "paced, TCP with Nagle".to_owned(), paced(), None, true);
+    for name in FLOW {
+        put(asleep(Way::Sovia), format!("paced, {name}"), paced(), Some(name.to_owned()), false);
     }
+    put(asleep(Way::Run), "paced, sovia run".to_owned(), paced(), None, true);
     parts
 }

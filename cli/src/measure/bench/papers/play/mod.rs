@@ -1,5 +1,6 @@
 //! What the two processes of a part do.
 
+mod buffers;
 mod calls;
 mod hosts;
 mod loops;
@@ -12,8 +13,10 @@ mod registering;
 mod spread;
 
 use std::io::Write;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
+use sovia_cli::library;
 use sovia_nic::AnyNic;
 use via::Nic;
 use via_shm::ShmNic;
@@ -24,8 +27,9 @@ use super::work::{End, Errand, Metric, Part, Reading, Way, Work};
 use super::{clock, rounds};
 use crate::bench::cpus;
 use crate::bench::layer::Layer;
-use crate::bench::link::{Link, sovia, tcp, unix};
-use crate::bench::task::{Role, Scenario, Task};
+use crate::bench::link::socket::Socket;
+use crate::bench::link::{Link, native, sovia, tcp, unix};
+use crate::bench::task::{Role, Scenario, Task, Wait};
 
 /// One process of a measurement, from the errand it is given to the figures it says.
 pub(in crate::bench) fn endpoint(errand: &str) -> anyhow::Result<()> {
@@ -33,6 +37,10 @@ pub(in crate::bench) fn endpoint(errand: &str) -> anyhow::Result<()> {
     let limit = rounds::limit(errand.part.points(), errand.part.seconds);
     // SAFETY: alarm has no conditions; the signal's default action ends this process.
     unsafe { libc::alarm(limit.as_secs() as u32) };
+    if errand.part.way == Way::Native {
+        // As under `sovia run`: the library is there before this end is bound to its processor, and takes it that peers may have others.
+        drop(native::listen(&native::Library::open(&library::beside("libsovia.so")?)?)?);
+    }
     if let Some(cpu) = errand.cpu {
         cpus::pin(cpu)?;
     }
@@ -88,12 +96,11 @@ impl Player<'_> {
         if let Some(net) = part.net {
             return self.between_hosts(net);
         }
-        if matches!(part.way, Way::Tcp | Way::Unix) {
-            self.with_socket(Self::over)?;
-        } else if let Some(places) = &part.nic {
-            self.on(AnyNic::open_at(places.of(self.role))?)?;
-        } else {
-            self.on(ShmNic::open(self.name)?)?;
+        match (part.way, &part.nic) {
+            (Way::Tcp | Way::Unix | Way::Run, _) => self.with_socket(Self::over)?,
+            (Way::Native, _) => self.with_native(Self::over)?,
+            (_, Some(places)) => self.on(AnyNic::open_at(places.of(self.role))?)?,
+            (_, None) => self.on(self.shm()?)?,
         }
         // Neither goes while the other may still be at work on the connection.
         self.control.meet()
@@ -114,9 +121,13 @@ impl Player<'_> {
             }
             Work::Calls => self.calls(nic),
             Work::Memory { vis } => self.memory(nic, *vis),
-            Work::Registering { prepared, sizes } => self.registering(nic, *prepared, sizes),
+            Work::Registering { prepared, sizes, held } => {
+                self.registering(nic, *prepared, sizes, *held)
+            }
+            Work::Buffers { buffers, sizes } => self.buffers(nic, *buffers, sizes),
             Work::Layer { .. } => bail!("the processes of `sovia bench` play that"),
             Work::Paced { .. } => bail!("a pace is kept over sockets and streams"),
+            Work::Stored => bail!("its figures are stored"),
         }
     }
 
@@ -127,8 +138,18 @@ impl Player<'_> {
             Work::PingPong { sizes } => self.ping_pong_over(link, sizes),
             Work::OneWay { sizes } => self.one_way_over(link, sizes),
             Work::Paced { sizes, mbits } => self.paced_over(link, sizes, *mbits),
+            Work::Buffers { buffers, sizes } => self.buffers_over(link, *buffers, sizes),
             _ => bail!("that takes a VI"),
         }
+    }
+
+    /// A NIC in shared memory that waits as the part says.
+    fn shm(&self) -> anyhow::Result<ShmNic> {
+        let nic = ShmNic::open(self.name)?;
+        if self.part.wait == Wait::Sleep {
+            nic.set_spin(Duration::ZERO);
+        }
+        Ok(nic)
     }
 
     fn is_requester(&self) -> bool {
@@ -179,17 +200,12 @@ impl Player<'_> {
         play: impl FnOnce(&mut Self, &mut dyn Link) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let layer = match self.part.way {
-            Way::Tcp => Layer::Tcp,
+            // Under `sovia run` these are the very calls of TCP's.
+            Way::Tcp | Way::Run => Layer::Tcp,
             Way::Unix => Layer::Unix,
             other => bail!("{} is no socket", other.title()),
         };
-        // With TCP_NODELAY, as NetPIPE has it: the end of a round must not wait for the kernel to
-        // acknowledge what went before. At a pace TCP combines small messages, as SOVIA's papers
-        // left it.
-        let scenario = match self.part.work {
-            Work::Paced { .. } => Scenario::Bandwidth,
-            _ => Scenario::Latency,
-        };
+        let scenario = if self.part.nagle { Scenario::Bandwidth } else { Scenario::Latency };
         let (wait, cpus, seconds) = (self.part.wait, self.part.cpus, self.part.seconds);
         let task = Task {
             scenario,
@@ -207,11 +223,13 @@ impl Player<'_> {
             (Layer::Tcp, Role::Responder) => {
                 let (listener, port) = tcp::listen()?;
                 self.control.tell(port.parse()?)?;
-                play(self, &mut tcp::accept(&listener, &task)?)
+                let socket = tcp::accept(&listener, &task)?;
+                play(self, &mut self.buffered(socket)?)
             }
             (Layer::Tcp, Role::Requester) => {
                 let port = self.control.hear()?.to_string();
-                play(self, &mut tcp::connect(&port, &task)?)
+                let socket = tcp::connect(&port, &task)?;
+                play(self, &mut self.buffered(socket)?)
             }
             (_, Role::Responder) => {
                 let listener = unix::listen_at(&unix_name)?;
@@ -222,6 +240,32 @@ impl Player<'_> {
                 self.control.hear()?;
                 play(self, &mut unix::connect(&unix_name, &task)?)
             }
+        }
+    }
+
+    /// A socket with the buffers that its part asks for.
+    fn buffered(&self, socket: Socket) -> anyhow::Result<Socket> {
+        if self.part.nagle { tcp::with_greatest_buffers(socket) } else { Ok(socket) }
+    }
+
+    /// Over a socket of libsovia's.
+    fn with_native(
+        &mut self,
+        play: impl FnOnce(&mut Self, &mut dyn Link) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let library = native::Library::open(&library::beside("libsovia.so")?)?;
+        let nodelay = !self.part.nagle;
+        if self.is_requester() {
+            let port = u16::try_from(self.control.hear()?).context("no port")?;
+            let mut socket = native::connect(&library, port)?;
+            socket.set_nodelay(nodelay)?;
+            play(self, &mut socket)
+        } else {
+            let (listener, port) = native::listen(&library)?;
+            self.control.tell(port.into())?;
+            let mut socket = listener.accept()?;
+            socket.set_nodelay(nodelay)?;
+            play(self, &mut socket)
         }
     }
 

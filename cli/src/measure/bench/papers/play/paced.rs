@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::Player;
 use super::oneway::SOCKET_BUFFER_BYTES;
-use crate::bench::cpu_time::CpuTime;
+use crate::bench::cpu_time::{CpuTime, Load};
 use crate::bench::link::Link;
 use crate::bench::pace::Pace;
 use crate::bench::papers::work::Metric;
@@ -22,8 +22,7 @@ const STOP: u8 = 0;
 
 /// What one end has seen of a stream.
 struct Seen {
-    /// Processor time of this end, in percent.
-    percent: f64,
+    load: Load,
     mbits: f64,
 }
 
@@ -40,7 +39,12 @@ impl Player<'_> {
             // At first the waiting thread has to learn for how long it pays to spin.
             self.paced(link, pace, 1.0)?;
             let seen = self.paced(link, pace, LONGER)?;
-            self.reading(Metric::Processor, size, seen.percent);
+            self.reading(Metric::Processor, size, seen.load.percent);
+            self.reading(Metric::ProcessorUser, size, seen.load.user);
+            self.reading(Metric::ProcessorSystem, size, seen.load.percent - seen.load.user);
+            // Percent of a second for each Mbit/s are µs for each Mbit.
+            let per_mb = seen.load.percent * 1e4 / (seen.mbits / 8.0).max(1e-9);
+            self.reading(Metric::ProcessorPerByte, size, per_mb);
             if self.is_requester() {
                 self.reading(Metric::Throughput, size, seen.mbits);
             }
@@ -88,5 +92,5 @@ fn take(link: &mut dyn Link) -> anyhow::Result<Seen> {
 
 fn seen(cpu: &CpuTime, bytes: usize) -> anyhow::Result<Seen> {
     let mbits = bytes as f64 * 8e-6 / cpu.passed().as_secs_f64().max(1e-9);
-    Ok(Seen { percent: cpu.percent()?, mbits })
+    Ok(Seen { load: cpu.load()?, mbits })
 }

@@ -56,11 +56,24 @@ impl Player<'_> {
         nic: N,
         prepared: Prepared,
         sizes: &[usize],
+        held: usize,
     ) -> anyhow::Result<()> {
         let station = self.station(nic, Room { short: 1, long: 0, data: 4096 })?;
         let largest = sizes.iter().copied().max().unwrap_or(1);
         let from = if prepared == Prepared::CopiedUncached { UNCACHED_BYTES } else { largest };
         let is_requester = self.is_requester();
+        // Registered, or locked, as long as this lasts.
+        let beside = Memory::zeroed(held.max(1));
+        let handle = match prepared {
+            Prepared::Registered if held > 0 => {
+                Some(station.nic.register_mem(&beside, MemAttributes::default())?)
+            }
+            Prepared::Pinned if held > 0 && held as u64 <= lockable()? => {
+                lock(beside.range(beside.address(0), 0).context("no memory")?, held)?;
+                None
+            }
+            _ => None,
+        };
         let mut copying =
             if is_requester { Copying::new(from, largest) } else { Copying::new(1, 1) };
         // Both ends have the same limit.
@@ -82,6 +95,9 @@ impl Player<'_> {
                 self.reading(Metric::Preparing, len, ns / 1e3);
             }
         }
+        if let Some(handle) = handle {
+            station.nic.deregister_mem(handle)?;
+        }
         Ok(())
     }
 }
@@ -98,6 +114,15 @@ fn register<N: Nic>(station: &Station<N>, start: NonNull<u8>, len: usize) -> any
 /// Bytes that this process may lock.
 fn lockable() -> anyhow::Result<u64> {
     Ok(getrlimit(Resource::RLIMIT_MEMLOCK)?.0)
+}
+
+/// Locks bytes until this process ends, or their memory goes.
+fn lock(start: NonNull<u8>, len: usize) -> anyhow::Result<()> {
+    // SAFETY: locking memory changes none of it.
+    let locked = unsafe { libc::mlock(start.as_ptr().cast(), len) == 0 };
+    let why = std::io::Error::last_os_error;
+    anyhow::ensure!(locked, "cannot lock {len} bytes: {}", why());
+    Ok(())
 }
 
 /// Locks and unlocks: what the kernel's part of registering costs where pages are pinned, at least.

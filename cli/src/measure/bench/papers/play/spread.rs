@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use via::{DataSegment, Nic};
 
 use super::Player;
-use super::oneway::{SHORT, Stream};
+use super::oneway::{SHORT, Stream, throughput};
 use crate::bench::papers::station::{Room, SEGMENTS_MAX, Slot, Station};
 use crate::bench::papers::work::{Metric, Spread, Way};
 
@@ -16,11 +16,11 @@ const DOUBLE: usize = size_of::<f64>();
 /// Doubles of a strided block, about 8 KB as in the paper: four descriptors full.
 const DOUBLES: usize = 4 * SEGMENTS_MAX;
 const BLOCK_BYTES: usize = DOUBLES * DOUBLE;
-/// Blocks in a round.
+/// Blocks whose receives are posted.
 const BLOCKS: usize = 16;
 /// Segments of a scattered message, as in the paper.
 const SEGMENTS: usize = 32;
-/// Scattered messages in a round.
+/// Scattered messages whose receives are posted.
 const MESSAGES: usize = 64;
 /// Blocks are this many of their lengths apart: every other place stays as it is.
 const APART: usize = 2;
@@ -67,7 +67,7 @@ impl Player<'_> {
         let station = self.station(nic, Room { short: SHORT, long, data })?;
         for &stride in strides {
             let rows = Strided::of(&station, stride)?;
-            let throughput = match spread {
+            let reached = match spread {
                 Spread::None => {
                     let copy = || {
                         rows.copy();
@@ -76,7 +76,7 @@ impl Player<'_> {
                     self.rounds(copy, || Ok(()))?.map(|ns| BLOCK_BYTES as f64 * 8e3 / ns)
                 }
                 Spread::Copied => {
-                    let stream = Stream { messages: BLOCKS, len: BLOCK_BYTES, way: Way::SendRecv };
+                    let stream = Stream { window: BLOCKS, len: BLOCK_BYTES, way: Way::SendRecv };
                     for i in 0..BLOCKS {
                         station.prepare(Slot::Short(i), &[station.data(0, BLOCK_BYTES)])?;
                     }
@@ -84,11 +84,11 @@ impl Player<'_> {
                         rows.copy();
                         Ok(())
                     })?;
-                    ns.map(|ns| stream.throughput(ns))
+                    ns.map(|ns| throughput(stream.len, ns))
                 }
                 Spread::Segments => {
                     let len = SEGMENTS_MAX * DOUBLE;
-                    let stream = Stream { messages: long, len, way: Way::SendRecv };
+                    let stream = Stream { window: long, len, way: Way::SendRecv };
                     for i in 0..long {
                         // Which doubles of the block are this message's.
                         let first = i % (DOUBLES / SEGMENTS_MAX) * SEGMENTS_MAX;
@@ -98,11 +98,11 @@ impl Player<'_> {
                         station.prepare(Slot::Long(i), &segments)?;
                     }
                     let ns = self.stream(&station, stream, Slot::Long, |_| Ok(()))?;
-                    ns.map(|ns| stream.throughput(ns))
+                    ns.map(|ns| throughput(stream.len, ns))
                 }
             };
-            if let Some(throughput) = throughput {
-                self.reading(Metric::Throughput, stride, throughput);
+            if let Some(reached) = reached {
+                self.reading(Metric::Throughput, stride, reached);
             }
         }
         Ok(())
@@ -120,7 +120,7 @@ impl Player<'_> {
         let station = self.station(nic, Room { short: SHORT, long: MESSAGES, data })?;
         for &block in blocks {
             let len = SEGMENTS * block;
-            let stream = Stream { messages: MESSAGES, len, way: Way::SendRecv };
+            let stream = Stream { window: MESSAGES, len, way: Way::SendRecv };
             let place = |i: usize| target_at + i * APART * block;
             let segments: Vec<DataSegment> = match spread {
                 Spread::Segments => (0..SEGMENTS).map(|i| station.data(place(i), block)).collect(),
@@ -144,7 +144,7 @@ impl Player<'_> {
                 Ok(())
             })?;
             if let Some(ns) = ns {
-                self.reading(Metric::Throughput, block, stream.throughput(ns));
+                self.reading(Metric::Throughput, block, throughput(len, ns));
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Bars of several pieces, one row each: where the time of a loop goes.
 
 use super::scale::{Kind, Scale};
-use super::svg::{Anchor, GRID, INK, Svg, color};
+use super::svg::{Anchor, GRID, INK, Note, Svg, color};
 use crate::table::number;
 
 /// A picture.
@@ -20,10 +20,10 @@ pub(in crate::bench::papers) struct Row {
     pub(in crate::bench::papers) pieces: Vec<(String, f64)>,
 }
 
-const WIDTH: f64 = 900.0;
-const LEFT: f64 = 290.0;
-const RIGHT: f64 = 820.0;
-const TOP: f64 = 46.0;
+const WIDTH: f64 = 760.0;
+const LEFT: f64 = 270.0;
+const RIGHT: f64 = 690.0;
+const TOP: f64 = 84.0;
 const STEP: f64 = 34.0;
 const BAR: f64 = 22.0;
 const LEGEND_STEP: f64 = 20.0;
@@ -32,7 +32,7 @@ const LEGEND_COLUMNS: usize = 3;
 const NUMBER_WIDTH: f64 = 34.0;
 
 /// The picture as SVG.
-pub(in crate::bench::papers) fn draw(bars: &Bars) -> String {
+pub(in crate::bench::papers) fn draw(bars: &Bars, note: &Note) -> String {
     let mut kinds: Vec<&str> = Vec::new();
     for (kind, _) in bars.rows.iter().flat_map(|row| &row.pieces) {
         if !kinds.contains(&kind.as_str()) {
@@ -43,7 +43,7 @@ pub(in crate::bench::papers) fn draw(bars: &Bars) -> String {
     let legend_top = bottom + 62.0;
     let legend_rows = kinds.len().div_ceil(LEGEND_COLUMNS) as f64;
     let mut svg = Svg::new(WIDTH, legend_top + legend_rows * LEGEND_STEP, &bars.title);
-    svg.text((20.0, 26.0), Anchor::Start, 16.0, &bars.title);
+    svg.heading(20.0, &bars.title, note);
     let sums = bars.rows.iter().map(|row| row.pieces.iter().map(|piece| piece.1).sum());
     let scale = Scale::over(Kind::Linear, sums);
     let across = |value| LEFT + scale.place(value).unwrap_or(0.0) * (RIGHT - LEFT);
@@ -94,10 +94,11 @@ mod tests {
             pieces: vec![("post".to_owned(), 10.0), ("wait".to_owned(), 0.0)],
         };
         let bars = Bars { title: "t".to_owned(), label: "ns", rows: vec![row("a"), row("b")] };
-        let svg = draw(&bars);
+        let note = Note { text: String::new(), is_warning: false };
+        let svg = draw(&bars, &note);
         // The ground, two pieces in each row, two in the legend.
         assert_eq!(svg.matches("<rect").count(), 7);
         assert!(svg.contains(">post<") && svg.contains(">wait<") && svg.contains(">10.0<"));
-        assert!(!draw(&Bars { rows: Vec::new(), ..bars }).contains("NaN"));
+        assert!(!draw(&Bars { rows: Vec::new(), ..bars }, &note).contains("NaN"));
     }
 }

@@ -2,7 +2,8 @@
 
 pub(in crate::bench::papers) use super::scale::Kind;
 use super::scale::{Scale, number};
-use super::svg::{Anchor, FAINT_GRID, GRID, INK, Svg, color};
+use super::style::{self, PUBLISHED};
+use super::svg::{Anchor, FAINT_GRID, GRID, INK, Note, Svg};
 
 /// A picture.
 #[derive(Debug)]
@@ -20,12 +21,10 @@ pub(in crate::bench::papers) struct Axis {
     pub(in crate::bench::papers) kind: Kind,
 }
 
-/// A series.
+/// A series; its name says how it is drawn.
 #[derive(Debug)]
 pub(in crate::bench::papers) struct Line {
     pub(in crate::bench::papers) name: String,
-    /// Drawn with dashes.
-    pub(in crate::bench::papers) dashed: bool,
     pub(in crate::bench::papers) points: Vec<Dot>,
 }
 
@@ -38,29 +37,33 @@ pub(in crate::bench::papers) struct Dot {
     pub(in crate::bench::papers) range: (f64, f64),
 }
 
-const WIDTH: f64 = 900.0;
+const WIDTH: f64 = 760.0;
 /// Of the frame: its corners and what lies outside.
-const LEFT: f64 = 76.0;
-const RIGHT: f64 = 870.0;
-const TOP: f64 = 46.0;
+const LEFT: f64 = 70.0;
+const RIGHT: f64 = 740.0;
+const TOP: f64 = 92.0;
 const BOTTOM: f64 = 430.0;
-const LEGEND_TOP: f64 = 488.0;
+const LEGEND_TOP: f64 = 490.0;
 const LEGEND_STEP: f64 = 20.0;
 const LEGEND_COLUMNS: usize = 2;
+/// What dashes say.
+const DASHES: &str = "solid: looks all the time; dashes: blocks, after looking for 50 µs at most; dots: sleeps at once; grey: published";
 /// More points than this are drawn as a line alone, without marks and ranges.
 const MARKED_MAX: usize = 60;
 
 /// The picture as SVG.
-pub(in crate::bench::papers) fn draw(chart: &Chart) -> String {
+pub(in crate::bench::papers) fn draw(chart: &Chart, note: &Note) -> String {
     let rows = chart.lines.len().div_ceil(LEGEND_COLUMNS);
     let mut svg = Svg::new(WIDTH, LEGEND_TOP + rows as f64 * LEGEND_STEP, &chart.title);
     let all = || chart.lines.iter().flat_map(|line| &line.points);
     let x = Scale::over(chart.x.kind, all().map(|dot| dot.x));
-    let y = Scale::over(chart.y.kind, all().flat_map(|dot| [dot.y, dot.range.0, dot.range.1]));
-    svg.text((LEFT, 26.0), Anchor::Start, 16.0, &chart.title);
+    // By medians: one run that was disturbed does not press the others together.
+    let y = Scale::over(chart.y.kind, all().map(|dot| dot.y));
+    svg.heading(LEFT - 50.0, &chart.title, note);
+    svg.text((LEFT - 50.0, TOP - 8.0), Anchor::Start, 11.0, DASHES);
     axes(&mut svg, chart, &x, &y);
     for (i, line) in chart.lines.iter().enumerate() {
-        draw_line(&mut svg, i, line, &x, &y);
+        draw_line(&mut svg, line, &x, &y);
         legend(&mut svg, i, line);
     }
     svg.finish()
@@ -88,77 +91,95 @@ fn axes(svg: &mut Svg, chart: &Chart, x: &Scale, y: &Scale) {
         let grid = if tick.label.is_some() { GRID } else { FAINT_GRID };
         svg.line((LEFT, at), (RIGHT, at), grid, 1.0);
         if let Some(label) = tick.label {
-            svg.text((LEFT - 7.0, at + 4.0), Anchor::End, 12.0, &label);
+            svg.text((LEFT - 8.0, at + 4.0), Anchor::End, 12.0, &label);
         }
     }
     svg.line((LEFT, BOTTOM), (RIGHT, BOTTOM), INK, 1.2);
     svg.line((LEFT, TOP), (LEFT, BOTTOM), INK, 1.2);
     svg.text(((LEFT + RIGHT) / 2.0, BOTTOM + 40.0), Anchor::Middle, 13.0, chart.x.label);
-    svg.upright((20.0, (TOP + BOTTOM) / 2.0), 13.0, chart.y.label);
+    svg.upright((16.0, (TOP + BOTTOM) / 2.0), 13.0, chart.y.label);
 }
 
-fn draw_line(svg: &mut Svg, i: usize, line: &Line, x: &Scale, y: &Scale) {
+fn draw_line(svg: &mut Svg, line: &Line, x: &Scale, y: &Scale) {
+    let style = style::of(&line.name);
     let point = |dot: &Dot| Some((across(x.place(dot.x)?), up(y.place(dot.y)?)));
     let points: Vec<_> = line.points.iter().filter_map(point).collect();
-    svg.path(&points, color(i), dashes(line));
+    svg.path(&points, style.color, style.dashes);
     if line.points.len() > MARKED_MAX {
         return;
     }
-    for dot in &line.points {
-        let (Some(at), Some(low), Some(high)) =
-            (x.place(dot.x), y.place(dot.range.0), y.place(dot.range.1))
-        else {
-            continue;
-        };
+    for dot in line.points.iter().filter(|dot| dot.range.0 < dot.range.1) {
+        let (Some(at), Some(high)) = (x.place(dot.x), y.place(dot.range.1)) else { continue };
+        let low = y.place(dot.range.0).unwrap_or(-1.0);
         let at = across(at);
-        svg.line((at, up(low)), (at, up(high)), color(i), 1.0);
+        svg.line((at, up(low.clamp(0.0, 1.0))), (at, up(high.clamp(0.0, 1.0))), style.color, 1.0);
+        // A bar that leaves the frame ends there with a head.
+        for (end, is_out, back) in [(1.0, high > 1.0, 6.0), (0.0, low < 0.0, -6.0)] {
+            if is_out {
+                let tip = up(end);
+                svg.line((at, tip), (at - 4.0, tip + back), style.color, 1.4);
+                svg.line((at, tip), (at + 4.0, tip + back), style.color, 1.4);
+            }
+        }
     }
+    let is_hollow = line.name.contains(PUBLISHED);
     for dot in &line.points {
         if let Some(place) = point(dot) {
             let hint = format!("{}: {} at {}", line.name, number(dot.y), number(dot.x));
-            svg.mark(place, i, &hint);
+            svg.mark(place, style, is_hollow, &hint);
         }
     }
 }
 
 fn legend(svg: &mut Svg, i: usize, line: &Line) {
+    let style = style::of(&line.name);
     let column = (i % LEGEND_COLUMNS) as f64;
-    let at = LEFT + column * (RIGHT - LEFT) / LEGEND_COLUMNS as f64;
+    let at = 20.0 + column * (RIGHT - 20.0) / LEGEND_COLUMNS as f64;
     let height = LEGEND_TOP + (i / LEGEND_COLUMNS) as f64 * LEGEND_STEP;
-    svg.path(&[(at, height), (at + 34.0, height)], color(i), dashes(line));
-    svg.mark((at + 17.0, height), i, &line.name);
+    svg.path(&[(at, height), (at + 34.0, height)], style.color, style.dashes);
+    svg.mark((at + 17.0, height), style, line.name.contains(PUBLISHED), &line.name);
     svg.text((at + 42.0, height + 4.0), Anchor::Start, 12.0, &line.name);
-}
-
-fn dashes(line: &Line) -> Option<&'static str> {
-    line.dashed.then_some("6 3")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_picture_has_axes_lines_and_legend() {
-        let dot = |x: f64, y: f64| Dot { x, y, range: (y * 0.9, y * 1.1) };
-        let line = |name: &str, dashed| Line {
-            name: name.to_owned(),
-            dashed,
-            points: vec![dot(1.0, 5.0), dot(64.0, 500.0), dot(4096.0, 0.0)],
-        };
-        let chart = Chart {
+    fn chart(points: Vec<Dot>) -> Chart {
+        let line = |name: &str| Line { name: name.to_owned(), points: points.clone() };
+        Chart {
             title: "a < b & c".to_owned(),
             x: Axis { label: "bytes", kind: Kind::Binary },
             y: Axis { label: "µs", kind: Kind::Log },
-            lines: vec![line("one", false), line("two", true)],
-        };
-        let svg = draw(&chart);
-        for part in ["a &lt; b &amp; c", ">bytes<", ">µs<", ">one<", ">two<", ">4K<", ">100<"] {
+            lines: vec![line("one"), line("two, blocking"), line("one, published")],
+        }
+    }
+
+    fn note() -> Note {
+        Note { text: "a machine".to_owned(), is_warning: false }
+    }
+
+    #[test]
+    fn a_picture_has_axes_lines_and_legend() {
+        let dot = |x: f64, y: f64| Dot { x, y, range: (y * 0.9, y * 1.1) };
+        let svg = draw(&chart(vec![dot(1.0, 5.0), dot(64.0, 500.0), dot(4096.0, 0.0)]), &note());
+        let parts =
+            ["a &lt; b &amp; c", ">bytes<", ">µs<", ">one<", ">4K<", ">100<", ">a machine<"];
+        for part in parts {
             assert!(svg.contains(part), "{part} in {svg}");
         }
         // Zero has no place on a logarithmic axis: two points of each line, and the legend's.
-        assert_eq!(svg.matches("<polyline").count(), 4);
-        assert_eq!(svg.matches("<circle").count(), 3);
+        assert_eq!(svg.matches("<polyline").count(), 6);
+        assert_eq!(svg.matches("stroke-dasharray").count(), 2);
         assert!(!svg.contains("NaN") && !svg.contains("inf"));
+    }
+
+    #[test]
+    fn a_bar_beyond_the_frame_is_cut_and_has_a_head() {
+        let lines = |high: f64| {
+            let dots = [1.0, 2.0].map(|x| Dot { x, y: 10.0 * x, range: (10.0 * x, high) });
+            draw(&chart(dots.to_vec()), &note()).matches("<line").count()
+        };
+        assert_eq!(lines(1e6), lines(20.5) + 2 * 2 * 3);
     }
 }

@@ -2,7 +2,11 @@
 
 pub(super) mod bars;
 pub(super) mod lines;
+pub(super) mod quotients;
 mod scale;
+pub(super) mod states;
+mod style;
 mod svg;
 
-pub(super) use svg::escaped;
+pub(super) use style::PUBLISHED;
+pub(super) use svg::{Note, escaped};

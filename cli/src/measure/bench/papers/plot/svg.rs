@@ -2,11 +2,21 @@
 
 use std::fmt::Write;
 
+use super::style::Style;
+
 /// A picture that is being drawn.
 pub(super) struct Svg {
     body: String,
     width: f64,
     height: f64,
+}
+
+/// What a picture says below its title: of what machine it is, and when it was measured.
+#[derive(Clone, Debug)]
+pub(in crate::bench::papers) struct Note {
+    pub(in crate::bench::papers) text: String,
+    /// In red: figures of a busy machine.
+    pub(in crate::bench::papers) is_warning: bool,
 }
 
 /// Where a text stands by its point.
@@ -22,6 +32,10 @@ const COLORS: [&str; 9] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#7f3c8d", "#4d4d4d",
     "#a5aa33",
 ];
+/// Letters of a note's first line, at most.
+const NOTE_LETTERS: usize = 112;
+const WARNING: &str = "#b2182b";
+const FAINT: &str = "#666";
 pub(super) const INK: &str = "#222";
 pub(super) const GRID: &str = "#ddd";
 pub(super) const FAINT_GRID: &str = "#f0f0f0";
@@ -93,16 +107,72 @@ impl Svg {
         ));
     }
 
-    /// The mark of series `i`: a circle, a square, a triangle, a diamond.
-    pub(super) fn mark(&mut self, (x, y): (f64, f64), i: usize, hint: &str) {
-        let (color, hint) = (color(i), escaped(hint));
+    /// Title and note, at the top.
+    pub(super) fn heading(&mut self, left: f64, title: &str, note: &Note) {
+        self.text((left, 26.0), Anchor::Start, 15.0, title);
+        let color = if note.is_warning { WARNING } else { FAINT };
+        // Long ones in two lines.
+        let (first, second) = broken(&note.text, NOTE_LETTERS);
+        for (i, line) in [first, second].into_iter().filter(|line| !line.is_empty()).enumerate() {
+            self.colored((left, 46.0 + 15.0 * i as f64), 11.0, color, line);
+        }
+    }
+
+    fn colored(&mut self, (x, y): (f64, f64), size: f64, color: &str, text: &str) {
+        self.add(format_args!(
+            r#"<text x="{x:.1}" y="{y:.1}" font-size="{size}" fill="{color}">{}</text>"#,
+            escaped(text)
+        ));
+    }
+
+    /// A box with an edge.
+    pub(super) fn frame(&mut self, (x, y): (f64, f64), size: (f64, f64), fill: &str, edge: &str) {
+        self.add(format_args!(
+            r#"<rect x="{x:.1}" y="{y:.1}" width="{:.1}" height="{:.1}" rx="5" fill="{fill}" stroke="{edge}"/>"#,
+            size.0, size.1
+        ));
+    }
+
+    /// A line with a head at its end.
+    pub(super) fn arrow(&mut self, from: (f64, f64), to: (f64, f64), color: &str) {
+        self.line(from, to, color, 1.2);
+        let turn = (to.1 - from.1).atan2(to.0 - from.0);
+        for side in [2.7, -2.7] {
+            let end = (to.0 + 8.0 * (turn + side).cos(), to.1 + 8.0 * (turn + side).sin());
+            self.line(to, end, color, 1.2);
+        }
+    }
+
+    /// Text on a white ground, its middle at the point.
+    pub(super) fn label(&mut self, (x, y): (f64, f64), size: f64, text: &str) {
+        let width = text.chars().count() as f64 * size * 0.62;
+        self.rect((x - width / 2.0, y - size + 1.0), (width, size + 2.0), "#fff", None);
+        self.text((x, y), Anchor::Middle, size, text);
+    }
+
+    /// A diamond, hollow or filled.
+    pub(super) fn diamond(&mut self, (x, y): (f64, f64), color: &str, is_hollow: bool, hint: &str) {
+        let (fill, hint) = (if is_hollow { "#fff" } else { color }, escaped(hint));
+        self.add(format_args!(
+            r#"<path d="M {x:.1} {:.1} l 5.5 5.5 l -5.5 5.5 l -5.5 -5.5 z" fill="{fill}" stroke="{color}" stroke-width="1.6"><title>{hint}</title></path>"#,
+            y - 5.5
+        ));
+    }
+
+    /// A mark of a series: a circle, a square, a triangle, a diamond.
+    pub(super) fn mark(&mut self, (x, y): (f64, f64), style: Style, is_hollow: bool, hint: &str) {
+        let (color, i, hint) = (style.color, style.mark, escaped(hint));
+        let fill = if is_hollow { "#fff" } else { color };
         let shape = match i % 4 {
             0 => format!(r#"<circle cx="{x:.1}" cy="{y:.1}" r="3.2""#),
             1 => format!(r#"<rect x="{:.1}" y="{:.1}" width="5.8" height="5.8""#, x - 2.9, y - 2.9),
             2 => format!(r#"<path d="M {x:.1} {:.1} l 3.8 6.6 h -7.6 z""#, y - 4.2),
             _ => format!(r#"<path d="M {x:.1} {:.1} l 3.9 3.9 l -3.9 3.9 l -3.9 -3.9 z""#, y - 3.9),
         };
-        self.add(format_args!(r#"{shape} fill="{color}"><title>{hint}</title>{}"#, end(i)));
+        self.add(format_args!(
+            r#"{shape} fill="{fill}" stroke="{color}"><title>{hint}</title>{}"#,
+            end(i)
+        ));
     }
 
     pub(super) fn text(&mut self, (x, y): (f64, f64), anchor: Anchor, size: f64, text: &str) {
@@ -137,11 +207,20 @@ impl Svg {
     pub(super) fn finish(self) -> String {
         let Self { body, width, height } = self;
         format!(
-            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
+            "\
              <svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
              viewBox=\"0 0 {width} {height}\" font-family=\"DejaVu Sans, Helvetica, sans-serif\">\n\
              {body}</svg>\n"
         )
+    }
+}
+
+/// A text in two lines, the first of so many letters at most.
+fn broken(text: &str, letters: usize) -> (&str, &str) {
+    let Some((end, _)) = text.char_indices().nth(letters) else { return (text, "") };
+    match text[..end].rfind(' ') {
+        Some(space) => (&text[..space], &text[space + 1..]),
+        None => (text, ""),
     }
 }
 

@@ -1,0 +1,182 @@
+package sovia
+
+// #define _GNU_SOURCE
+// #include <netinet/in.h>
+// #include <netinet/tcp.h>
+// #include <sovia.h>
+// #include <stdlib.h>
+//
+// static int sovia_get_info(int fd, struct sov_info *info) {
+//     socklen_t length = sizeof *info;
+//     return sov_getsockopt(fd, SOL_SOVIA, SOV_INFO, info, &length);
+// }
+import "C"
+
+import (
+	"io"
+	"net"
+	"sync"
+	"time"
+	"unsafe"
+)
+
+// Conn is a connection. It is a net.Conn, with what net.TCPConn has beyond that for its halves.
+type Conn struct {
+	socket        *socket
+	local, remote net.Addr
+	// One reader and one writer at a time: what one call asks for stays together.
+	reading, writing sync.Mutex
+}
+
+var _ net.Conn = (*Conn)(nil)
+
+// newConn makes a connection of a connected socket, with TCP_NODELAY, as package net has it.
+func newConn(s *socket) (*Conn, error) {
+	if err := s.option(C.IPPROTO_TCP, C.TCP_NODELAY, 1); err != nil {
+		s.close()
+		return nil, err
+	}
+	return &Conn{socket: s, local: s.localAddr(), remote: s.remoteAddr()}, nil
+}
+
+// Read reads what is there, at least a byte, waiting for it; io.EOF at the end.
+func (c *Conn) Read(b []byte) (int, error) {
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	s := c.socket
+	count, err := s.until("sov_recv", s.canRead, &s.readBy, func() (C.ssize_t, error) {
+		if len(b) == 0 {
+			return 0, nil
+		}
+		done, err := C.sov_recv(s.fd, unsafe.Pointer(&b[0]), C.size_t(len(b)), C.MSG_DONTWAIT)
+		return done, err
+	})
+	if err != nil {
+		return 0, c.failed("read", err)
+	}
+	if count == 0 && len(b) > 0 {
+		return 0, io.EOF
+	}
+	return count, nil
+}
+
+// Write writes all of b, waiting for room.
+func (c *Conn) Write(b []byte) (int, error) {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	s := c.socket
+	for done := 0; ; {
+		rest := b[done:]
+		count, err := s.until("sov_send", s.canWrite, &s.writeBy, func() (C.ssize_t, error) {
+			if len(rest) == 0 {
+				return 0, nil
+			}
+			done, err := C.sov_send(s.fd, unsafe.Pointer(&rest[0]), C.size_t(len(rest)), C.MSG_DONTWAIT|C.MSG_NOSIGNAL)
+			return done, err
+		})
+		if err != nil {
+			return done, c.failed("write", err)
+		}
+		if done += count; done == len(b) {
+			return done, nil
+		}
+	}
+}
+
+// Close closes the connection. Calls that wait return net.ErrClosed; what was written still arrives.
+func (c *Conn) Close() error {
+	return c.failed("close", c.socket.close())
+}
+
+// CloseRead ends what comes; CloseWrite ends what goes: the peer reads io.EOF behind it.
+func (c *Conn) CloseRead() error { return c.shutdown(C.SHUT_RD) }
+
+// CloseWrite ends what goes: the peer reads io.EOF behind what was written.
+func (c *Conn) CloseWrite() error { return c.shutdown(C.SHUT_WR) }
+
+func (c *Conn) shutdown(how C.int) error {
+	_, err := c.socket.call(func() (C.ssize_t, error) {
+		done, err := C.sov_shutdown(c.socket.fd, how)
+		return C.ssize_t(done), err
+	})
+	return c.failed("close", named("sov_shutdown", err))
+}
+
+// LocalAddr returns this end's address, a *net.TCPAddr.
+func (c *Conn) LocalAddr() net.Addr { return c.local }
+
+// RemoteAddr returns the peer's address, a *net.TCPAddr.
+func (c *Conn) RemoteAddr() net.Addr { return c.remote }
+
+// SetDeadline sets the deadlines of reads and writes; the zero time is none.
+func (c *Conn) SetDeadline(t time.Time) error {
+	if err := c.SetReadDeadline(t); err != nil {
+		return err
+	}
+	return c.SetWriteDeadline(t)
+}
+
+// SetReadDeadline sets the deadline of reads, of those that wait now as well.
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(&c.socket.readBy, t) }
+
+// SetWriteDeadline sets the deadline of writes, of those that wait now as well.
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(&c.socket.writeBy, t) }
+
+func (c *Conn) setDeadline(d *deadline, t time.Time) error {
+	select {
+	case <-c.socket.closed:
+		return c.failed("set", net.ErrClosed)
+	default:
+		d.set(t)
+		return nil
+	}
+}
+
+// SetNoDelay switches TCP_NODELAY, which is on to begin with: off, small writes are combined.
+func (c *Conn) SetNoDelay(noDelay bool) error {
+	value := C.int(0)
+	if noDelay {
+		value = 1
+	}
+	return c.failed("set", c.socket.option(C.IPPROTO_TCP, C.TCP_NODELAY, value))
+}
+
+// Stats is what is known of a connection.
+type Stats struct {
+	// OnVI: its bytes move over shared memory, as they do after a few transfers where both ends are on one host.
+	OnVI bool
+	// Reason is why it is on TCP for good; empty if it is not.
+	Reason string
+	// What went over shared memory.
+	BytesSent, MessagesSent, BytesReceived uint64
+}
+
+// Stats tells where the connection runs.
+func (c *Conn) Stats() (Stats, error) {
+	var info C.struct_sov_info
+	_, err := c.socket.call(func() (C.ssize_t, error) {
+		done, err := C.sovia_get_info(c.socket.fd, &info)
+		return C.ssize_t(done), err
+	})
+	if err != nil {
+		return Stats{}, c.failed("get", named("sov_getsockopt", err))
+	}
+	stats := Stats{
+		OnVI:          info.state == C.SOV_VIA,
+		BytesSent:     uint64(info.bytes_sent),
+		MessagesSent:  uint64(info.messages_sent),
+		BytesReceived: uint64(info.bytes_received),
+	}
+	if text := C.sov_strreason(C.int(info.reason)); info.state == C.SOV_TCP && text != nil {
+		stats.Reason = C.GoString(text)
+	}
+	return stats, nil
+}
+
+// failed says what failed and where, as package net does.
+func (c *Conn) failed(operation string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &net.OpError{Op: operation, Net: "tcp", Source: c.local, Addr: c.remote, Err: err}
+}

@@ -1,0 +1,50 @@
+package sovia
+
+import (
+	"sync"
+	"time"
+)
+
+// deadline is a point in time at which a channel closes: that of those who wait now, and of those who come later.
+type deadline struct {
+	mutex sync.Mutex
+	timer *time.Timer
+	over  chan struct{}
+}
+
+// set moves it; zero is never.
+func (d *deadline) set(at time.Time) {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	if d.timer != nil && !d.timer.Stop() {
+		// It has run, or is about to: it closes the channel that it was made for.
+		<-d.over
+	}
+	d.timer = nil
+	isOver := false
+	select {
+	case <-d.over:
+		isOver = true
+	default:
+	}
+	if at.IsZero() || time.Until(at) > 0 {
+		if isOver {
+			d.over = make(chan struct{})
+		}
+		if !at.IsZero() {
+			over := d.over
+			d.timer = time.AfterFunc(time.Until(at), func() { close(over) })
+		}
+		return
+	}
+	if !isOver {
+		close(d.over)
+	}
+}
+
+// wait returns the channel that closes at the deadline as it is now.
+func (d *deadline) wait() chan struct{} {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	return d.over
+}

@@ -1,0 +1,3 @@
+module sovia
+
+go 1.19

@@ -1,0 +1,106 @@
+package sovia
+
+// #define _GNU_SOURCE
+// #include <netinet/in.h>
+// #include <sovia.h>
+import "C"
+
+import (
+	"context"
+	"errors"
+	"net"
+	"syscall"
+	"time"
+)
+
+// Connections that wait to be accepted, as the system allows at most.
+const backlog = 4096
+
+// Listener is a net.Listener whose connections are of this package.
+type Listener struct {
+	socket *socket
+	at     net.Addr
+}
+
+var _ net.Listener = (*Listener)(nil)
+
+// Listen listens at an address of network "tcp", "tcp4" or "tcp6", as net.Listen does.
+func Listen(network, address string) (net.Listener, error) {
+	targets, err := resolve(context.Background(), network, address)
+	if err != nil {
+		return nil, &net.OpError{Op: "listen", Net: network, Err: err}
+	}
+	l, err := listen(targets[0])
+	if err == nil {
+		return l, nil
+	}
+	// Every address of a host: where there is no IPv6, those of IPv4.
+	if network == "tcp" && targets[0].IP.Equal(net.IPv6zero) && errors.Is(err, syscall.EAFNOSUPPORT) {
+		if l, err := listen(&net.TCPAddr{IP: net.IPv4zero, Port: targets[0].Port}); err == nil {
+			return l, nil
+		}
+	}
+	return nil, &net.OpError{Op: "listen", Net: network, Addr: targets[0], Err: err}
+}
+
+func listen(at *net.TCPAddr) (*Listener, error) {
+	s, err := openSocket(at.IP)
+	if err != nil {
+		return nil, err
+	}
+	if err = s.option(C.SOL_SOCKET, C.SO_REUSEADDR, 1); err == nil {
+		if err = s.bind(at); err == nil {
+			err = s.listen(backlog)
+		}
+	}
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return &Listener{socket: s, at: s.localAddr()}, nil
+}
+
+// Accept waits for the next connection.
+func (l *Listener) Accept() (net.Conn, error) {
+	s := l.socket
+	for {
+		fd, err := s.until("sov_accept4", s.canRead, &s.readBy, s.accepted)
+		if errors.Is(err, syscall.ECONNABORTED) {
+			continue
+		}
+		if err != nil {
+			return nil, l.failed("accept", err)
+		}
+		// There may be more, and another goroutine that waits for them.
+		signal(s.canRead)
+		taken, err := newSocket(C.int(fd))
+		if err != nil {
+			return nil, l.failed("accept", err)
+		}
+		conn, err := newConn(taken)
+		if err != nil {
+			// It has ended already.
+			continue
+		}
+		return conn, nil
+	}
+}
+
+// Close closes the listener. Calls of Accept return net.ErrClosed; connections that were accepted stay.
+func (l *Listener) Close() error { return l.failed("close", l.socket.close()) }
+
+// Addr returns the address, a *net.TCPAddr.
+func (l *Listener) Addr() net.Addr { return l.at }
+
+// SetDeadline sets the deadline of Accept; the zero time is none.
+func (l *Listener) SetDeadline(t time.Time) error {
+	l.socket.readBy.set(t)
+	return nil
+}
+
+func (l *Listener) failed(operation string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &net.OpError{Op: operation, Net: "tcp", Addr: l.at, Err: err}
+}
