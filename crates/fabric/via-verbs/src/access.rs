@@ -1,45 +1,19 @@
 //! From a descriptor to the memory that it names.
 
-use crate::card::Card;
+use crate::regions::Regions;
 use smallvec::SmallVec;
 use sovia_verbs::Segment;
 use std::sync::Arc;
+use via::descriptor::Work;
 use via::memory::Region;
 use via::queue::Outcome;
-use via::{Control, DataSegment, DescriptorAddress, DescriptorRef, Ptag, RemoteSegment, Status};
+use via::{DataSegment, DescriptorAddress, DescriptorRef, Ptag, Status, WorkQueueKind};
 
 /// Regions that a VI remembers.
 const RECENT: usize = 8;
 
-/// Data segments, few in most descriptors.
-pub(crate) type Segments = SmallVec<[DataSegment; 8]>;
-/// The same as the device wants them.
-pub(crate) type Keyed = SmallVec<[Segment; 8]>;
-
-/// What a descriptor asks for, read once.
-#[derive(Debug)]
-pub(crate) struct Work {
-    pub(crate) control: Control,
-    pub(crate) remote: Option<RemoteSegment>,
-    pub(crate) data: Segments,
-    pub(crate) immediate: Option<u32>,
-}
-
-impl Work {
-    /// Bytes of all data segments; more than can be for more than can be.
-    pub(crate) fn length(&self) -> u32 {
-        self.data.iter().fold(0, |sum, segment| sum.saturating_add(segment.length))
-    }
-
-    /// What it is called in its status.
-    pub(crate) fn operation(&self) -> Status {
-        match self.control.operation() {
-            Control::OP_RDMAWRITE => Status::OP_RDMA_WRITE,
-            Control::OP_RDMAREAD => Status::OP_RDMA_READ,
-            _ => Status::OP_SEND,
-        }
-    }
-}
+/// Data segments as the device wants them.
+pub(crate) type Keyed = SmallVec<[Segment; 4]>;
 
 /// The regions that a VI used last, with their local keys: those are found without a lock.
 #[derive(Debug, Default)]
@@ -50,7 +24,7 @@ pub(crate) struct Recent {
 
 /// Memory that a VI may use.
 pub(crate) struct Access<'a> {
-    pub(crate) card: &'a Card,
+    pub(crate) regions: &'a Regions,
     pub(crate) recent: &'a mut Recent,
     pub(crate) ptag: Ptag,
 }
@@ -65,7 +39,7 @@ impl Access<'_> {
         let place = match found {
             Some(place) => place,
             None => {
-                let found = self.card.local(handle)?;
+                let found = self.regions.local(handle)?;
                 entries.retain(|(region, _)| region.is_live());
                 let place = self.recent.next % RECENT;
                 self.recent.next = place + 1;
@@ -98,30 +72,16 @@ impl Access<'_> {
         self.descriptor(at, |descriptor| descriptor.complete(status, length, immediate));
     }
 
-    /// Reads a descriptor of the send queue, or of the receive queue.
+    /// Reads a descriptor of that queue.
     ///
     /// # Errors
     /// The status that it ends in.
-    pub(crate) fn load(&mut self, at: DescriptorAddress, receive: bool) -> Result<Work, Status> {
-        let work = self.descriptor(at, |descriptor| {
-            let (control, count) = (descriptor.control(), descriptor.seg_count());
-            let rdma = control.operation() != Control::OP_SENDRECV;
-            let bad = control.intersects(Control::RESERVED)
-                || control.operation() == Control::OP_MASK
-                || count > descriptor.room()
-                || rdma && (receive || count == 0);
-            if bad {
-                return Err(Status::FORMAT_ERROR);
-            }
-            let first = usize::from(rdma);
-            let immediate = control.contains(Control::IMMEDIATE) && !receive;
-            Ok(Work {
-                control,
-                remote: descriptor.remote().filter(|_| rdma),
-                data: (first..count).filter_map(|i| descriptor.segment(i)).collect(),
-                immediate: immediate.then(|| descriptor.immediate()),
-            })
-        });
+    pub(crate) fn load(
+        &mut self,
+        at: DescriptorAddress,
+        queue: WorkQueueKind,
+    ) -> Result<Work, Status> {
+        let work = self.descriptor(at, |descriptor| descriptor.work(queue));
         work.unwrap_or(Err(Status::PROTECTION_ERROR))
     }
 
