@@ -7,7 +7,7 @@ use std::sync::Arc;
 use via::descriptor::Work;
 use via::memory::Region;
 use via::queue::Outcome;
-use via::{DataSegment, DescriptorAddress, DescriptorRef, Ptag, Status, WorkQueueKind};
+use via::{DataSegment, DescriptorAddress, DescriptorRef, Memory, Ptag, Status, WorkQueueKind};
 
 /// Regions that a VI remembers.
 const RECENT: usize = 8;
@@ -18,8 +18,7 @@ pub(crate) type Keyed = SmallVec<[Segment; 4]>;
 /// The regions that a VI used last, with their local keys: those are found without a lock.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
-    entries: Vec<(Arc<Region>, u32)>,
-    next: usize,
+    entries: [Option<(u32, Arc<Region>, u32)>; RECENT],
 }
 
 /// Memory that a VI may use.
@@ -31,32 +30,20 @@ pub(crate) struct Access<'a> {
 
 impl Access<'_> {
     /// The region of that handle with its local key, if there is one that the VI may use.
+    #[inline]
     fn region(&mut self, handle: u32) -> Option<(&Region, u32)> {
-        let entries = &mut self.recent.entries;
-        let found = entries
-            .iter()
-            .position(|(region, _)| region.handle().raw() == handle && region.is_live());
-        let place = match found {
-            Some(place) => place,
-            None => {
-                let found = self.regions.local(handle)?;
-                entries.retain(|(region, _)| region.is_live());
-                let place = self.recent.next % RECENT;
-                self.recent.next = place + 1;
-                if place < entries.len() {
-                    entries[place] = found;
-                    place
-                } else {
-                    entries.push(found);
-                    entries.len() - 1
-                }
-            }
-        };
-        let (region, key) = &entries[place];
+        let place = &mut self.recent.entries[handle as usize % RECENT];
+        let is_it =
+            |(known, region, _): &(u32, Arc<Region>, u32)| *known == handle && region.is_live();
+        if !place.as_ref().is_some_and(is_it) {
+            *place = self.regions.local(handle).map(|(region, key)| (handle, region, key));
+        }
+        let (_, region, key) = place.as_ref()?;
         (region.ptag() == self.ptag).then_some((region, *key))
     }
 
     /// Does something with a descriptor, if there is one.
+    #[inline]
     pub(crate) fn descriptor<R>(
         &mut self,
         at: DescriptorAddress,
@@ -85,12 +72,12 @@ impl Access<'_> {
         work.unwrap_or(Err(Status::PROTECTION_ERROR))
     }
 
-    /// Data segments with their keys, without empty ones.
+    /// Adds data segments with their keys, without empty ones.
     ///
     /// # Errors
     /// [`Status::PROTECTION_ERROR`].
-    pub(crate) fn keyed(&mut self, data: &[DataSegment]) -> Result<Keyed, Status> {
-        let mut keyed = Keyed::new();
+    #[inline]
+    pub(crate) fn keyed(&mut self, data: &[DataSegment], keyed: &mut Keyed) -> Result<(), Status> {
         for segment in data.iter().filter(|segment| segment.length > 0) {
             let (region, key) = self.region(segment.handle).ok_or(Status::PROTECTION_ERROR)?;
             let within = region.memory().range(segment.address, segment.length).is_some();
@@ -99,7 +86,19 @@ impl Access<'_> {
             }
             keyed.push(Segment { addr: segment.address, length: segment.length, lkey: key });
         }
-        Ok(keyed)
+        Ok(())
+    }
+
+    /// The memory of a segment that is not empty, and where in it the segment begins.
+    ///
+    /// # Errors
+    /// [`Status::PROTECTION_ERROR`].
+    #[inline]
+    pub(crate) fn place(&mut self, segment: &DataSegment) -> Result<(&Memory, usize), Status> {
+        let (region, _) = self.region(segment.handle).ok_or(Status::PROTECTION_ERROR)?;
+        let memory = region.memory();
+        memory.range(segment.address, segment.length).ok_or(Status::PROTECTION_ERROR)?;
+        Ok((memory, (segment.address - memory.address(0)) as usize))
     }
 
     /// The bytes of data segments, one after the other.

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 pub type Segments = SmallVec<[DataSegment; 4]>;
 
 /// What a descriptor asks for. A program may change the descriptor at any time; this stays as it was read.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Work {
     /// The operation and how it is done. It has no bit that is reserved.
     pub control: Control,
@@ -23,11 +23,13 @@ pub struct Work {
 
 impl Work {
     /// Bytes of all data segments; more than can be for more than can be.
+    #[inline]
     pub fn length(&self) -> u32 {
         self.data.iter().fold(0, |sum, segment| sum.saturating_add(segment.length))
     }
 
     /// What a send descriptor's operation is called in its status.
+    #[inline]
     pub fn operation(&self) -> Status {
         self.control.operation_status()
     }
@@ -40,6 +42,16 @@ impl DescriptorRef<'_> {
     /// [`Status::FORMAT_ERROR`]: reserved bits, no operation, more segments than there is room for, an RDMA without an address
     /// segment or in the receive queue.
     pub fn work(&self, queue: WorkQueueKind) -> Result<Work, Status> {
+        let mut work = Work::default();
+        self.read(queue, &mut work).map(|()| work)
+    }
+
+    /// As [`DescriptorRef::work`], into a place: a work's bytes are copied no more.
+    ///
+    /// # Errors
+    /// As there; what the place has then is worth nothing.
+    #[inline]
+    pub fn read(&self, queue: WorkQueueKind, work: &mut Work) -> Result<(), Status> {
         let (control, count) = (self.control(), self.seg_count());
         let is_receive = queue == WorkQueueKind::Recv;
         let is_rdma = control.operation() != Control::OP_SENDRECV;
@@ -51,12 +63,14 @@ impl DescriptorRef<'_> {
             return Err(Status::FORMAT_ERROR);
         }
         let immediate = control.contains(Control::IMMEDIATE) && !is_receive;
-        Ok(Work {
-            control,
-            remote: self.remote().filter(|_| is_rdma),
-            data: (usize::from(is_rdma)..count).filter_map(|i| self.segment(i)).collect(),
-            immediate: immediate.then(|| self.immediate()),
-        })
+        work.control = control;
+        work.remote = self.remote().filter(|_| is_rdma);
+        work.immediate = immediate.then(|| self.immediate());
+        work.data.clear();
+        for i in usize::from(is_rdma)..count {
+            work.data.extend(self.segment(i));
+        }
+        Ok(())
     }
 }
 

@@ -4,6 +4,7 @@ use crate::engine::{First, RECEIVE};
 use crate::state::{Core, Started, ViShared};
 use crate::wire::Closing;
 use sovia_verbs::Completion as Ended;
+use sovia_verbs::completion::Batch;
 use sovia_verbs::sys::value;
 use via::error::Cause;
 use via::queue::Outcome;
@@ -12,16 +13,27 @@ use via::{AsyncError, CqEntry, Done, Status, ViState, WorkQueueKind};
 impl ViShared {
     /// Takes what the device has done.
     pub(crate) fn poll(&self, core: &mut Core) {
-        while let Some(link) = &core.link
-            && let Some(ended) = link.pair.cq().poll()
-        {
-            if ended.name == RECEIVE {
-                self.received(core, &ended);
-            } else {
-                self.sent(core, &ended);
+        let mut batch = Batch::new();
+        while let Some(link) = &core.link {
+            link.pair.cq().poll(&mut batch);
+            for ended in &batch {
+                // What follows an error is flushed with the connection.
+                if core.link.is_none() {
+                    break;
+                }
+                if ended.name == RECEIVE {
+                    self.received(core, &ended);
+                } else {
+                    self.sent(core, &ended);
+                }
+            }
+            if !batch.is_full() {
+                break;
             }
         }
-        self.feed_sends(core);
+        if core.send.next().is_some() {
+            self.feed_sends(core);
+        }
         self.settle(core);
     }
 
@@ -46,7 +58,8 @@ impl ViShared {
         if error.is_none() && core.access(&self.card).descriptor(at, |_| ()).is_none() {
             error = Some(Status::PROTECTION_ERROR);
         }
-        if let (None, Some((copy, data)), false) = (error, &started.copy, ended.is_remote_write) {
+        if let (None, Some(copied), false) = (error, &started.copy, ended.is_remote_write) {
+            let (copy, data) = &**copied;
             let mut bytes = vec![0; ended.length as usize];
             copy.memory().read(0, &mut bytes);
             error = core.access(&self.card).scatter(data, &bytes).err();
@@ -131,7 +144,8 @@ impl ViShared {
             link.sent = link.sent.wrapping_add(1);
         }
         let mut outcome = Outcome { status: operation, length, immediate: None };
-        if let (Status::OP_RDMA_READ, Some((copy, data))) = (operation, &started.copy) {
+        if let (Status::OP_RDMA_READ, Some(copied)) = (operation, &started.copy) {
+            let (copy, data) = &**copied;
             let mut bytes = vec![0; length as usize];
             copy.memory().read(0, &mut bytes);
             if let Err(status) = core.access(&self.card).scatter(data, &bytes) {

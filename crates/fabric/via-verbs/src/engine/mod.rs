@@ -4,6 +4,7 @@ mod done;
 mod ending;
 mod news;
 mod posting;
+mod sending;
 
 pub(crate) use ending::First;
 

@@ -11,7 +11,7 @@ use via::descriptor::Segments;
 use via::error::{Cause, ConnectError};
 use via::event::ViCallback;
 use via::queue::WorkQueue;
-use via::{Ptag, Status, ViAttributes, ViState, WorkQueueKind};
+use via::{DescriptorAddress, Ptag, Status, ViAttributes, ViState, WorkQueueKind};
 
 /// What a request's descriptor is done with.
 #[derive(Debug)]
@@ -23,7 +23,13 @@ pub(crate) struct Started {
     /// What was wrong when it was started.
     pub(crate) failed: Option<Status>,
     /// Where the bytes are that the device could not be handed as they lie, and where they belong.
-    pub(crate) copy: Option<(RegisteredMemory, Segments)>,
+    pub(crate) copy: Option<Box<(RegisteredMemory, Segments)>>,
+}
+
+impl Started {
+    pub(crate) fn new(operation: Status, length: u32) -> Started {
+        Started { operation, length, consumes: false, failed: None, copy: None }
+    }
 }
 
 /// A work queue.
@@ -38,6 +44,12 @@ pub(crate) struct Queue {
 impl Queue {
     fn new(depth: u32, cq: Option<Arc<CqShared>>) -> Queue {
         Queue { work: WorkQueue::new(depth), started: VecDeque::new(), notify: VecDeque::new(), cq }
+    }
+
+    /// The oldest descriptor that the device does not have yet.
+    #[inline]
+    pub(crate) fn next(&self) -> Option<DescriptorAddress> {
+        self.work.pending(self.started.len() as u32)
     }
 }
 
@@ -94,7 +106,7 @@ pub(crate) struct Core {
     /// How often the program has looked; and how often it had when the thread last saw.
     pub(crate) looks: u32,
     pub(crate) looked: u32,
-    recent: Recent,
+    pub(crate) recent: Recent,
     pub(crate) overrun: bool,
     /// A completion queue has had no room: the connection is to be broken.
     pub(crate) has_overrun: bool,
