@@ -64,19 +64,16 @@ impl Regions {
         attributes: MemAttributes,
     ) -> Result<MemHandle, RegisterError> {
         let handle = self.table.register(memory, attributes)?;
-        let held = self.table.find(handle.raw()).and_then(|region| {
-            let local = self.registered(&region, Rights::default()).ok()?;
-            Some(Held { region, local, write: None, read: None })
-        });
-        match held {
-            Some(held) => {
+        let Some(region) = self.table.find(handle.raw()) else { return Ok(handle) };
+        match self.registered(&region, Rights::default()) {
+            Ok(local) => {
+                let held = Held { region, local, write: None, read: None };
                 lock(&self.held).insert(handle.raw(), held);
                 Ok(handle)
             }
-            // Locked memory, above all.
-            None => {
+            Err(error) => {
                 let _ = self.table.deregister(handle);
-                Err(RegisterError::TooManyBytes)
+                Err(refused(&error))
             }
         }
     }
@@ -147,5 +144,18 @@ impl Regions {
             *place = Some(self.registered(&region, Rights { write, read: !write }).ok()?);
         }
         place.as_ref().map(RegisteredMemory::remote_key)
+    }
+}
+
+/// What a program is told of a registration that has failed.
+fn refused(error: &sovia_verbs::Error) -> RegisterError {
+    const ENOMEM: i32 = 12;
+    const EAGAIN: i32 = 11;
+    match (error, error.errno()) {
+        (_, Some(ENOMEM | EAGAIN)) => RegisterError::LockedMemory,
+        (sovia_verbs::Error::Call { call, .. }, errno) => {
+            RegisterError::System { call, errno: errno.unwrap_or(0) }
+        }
+        (sovia_verbs::Error::Library(_), _) => RegisterError::System { call: "dlopen", errno: 0 },
     }
 }
