@@ -13,7 +13,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 # `sovia run` adds to a program's start.
 STATIC = $(if $(filter /%,$(shell cc -print-file-name=libc.a)),-C target-feature=+crt-static)
 
-.PHONY: build install install-rpc uninstall setup test checked lab lab-short strangers soak soak-mpi scale stall fuzz miri tsan check-builds check-glibc deny nics ci-extra demo bench baseline compare matrix faults papers papers-ftp clean
+.PHONY: build install install-rpc uninstall setup test checked lab lab-short lab-soak strangers soak soak-mpi scale stall fuzz miri tsan check-builds check-glibc deny nics ci-extra demo bench baseline compare matrix faults papers papers-ftp clean
 
 # Calls of their own, so that a library gets the features that it asks for itself and none that
 # another crate of the workspace switches on.
@@ -126,6 +126,10 @@ lab: setup
 # The part of it that takes a minute or two: other projects' programs, and the cases that connect VIs.
 lab-short: setup
 	@scripts/test lab-short
+
+# There, peers that are killed and links that go down while messages move. MINUTES=n [60], SEED=n; the seed is printed.
+lab-soak: setup
+	@MINUTES=$(MINUTES) SEED=$(SEED) scripts/test lab-soak
 
 # The tests that take long, counted in the same way.
 soak: setup build

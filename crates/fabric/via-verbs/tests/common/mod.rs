@@ -4,8 +4,7 @@ use sovia_verbs::live::{CQS, IDS, PAIRS, REGIONS};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
-use via::error::ConnectError;
+use std::time::{Duration, Instant};
 use via::{
     Connection, DescriptorAddress, MemAttributes, MemHandle, Memory, NetAddress, Nic, Status, Vi,
     ViAttributes, ViState,
@@ -110,10 +109,13 @@ pub(crate) fn echo(nic: &VerbsNic, len: usize, clients: usize) {
     }
 }
 
+/// Connects, again and again while the far side is not there yet.
 pub(crate) fn connect(nic: &VerbsNic, end: &End, host: &[u8]) {
     let (own, server) = (nic.address(b"client"), NetAddress::new(host, b"server"));
-    while end.vi.connect_request(&own, &server, Some(PATIENCE)) == Err(ConnectError::NoMatch) {
-        thread::yield_now();
+    let begin = Instant::now();
+    while let Err(why) = end.vi.connect_request(&own, &server, Some(PATIENCE)) {
+        assert!(begin.elapsed() < PATIENCE, "no connection: {why}");
+        thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(end.vi.state(), ViState::Connected);
 }
