@@ -20,7 +20,7 @@ FILL_PC = sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefi
 # `sovia run` adds to a program's start.
 STATIC = $(if $(filter /%,$(shell cc -print-file-name=libc.a)),-C target-feature=+crt-static)
 
-.PHONY: build install install-rpc packages uninstall setup test checked lab lab-short strangers soak soak-mpi scale stall fuzz miri tsan check-builds check-glibc check-abi deny nics ci-extra demo bench baseline compare matrix faults papers papers-ftp clean
+.PHONY: build install install-rpc packages uninstall setup test checked lab lab-short lab-soak strangers soak soak-mpi scale stall fuzz miri tsan check-builds check-glibc check-abi deny nics ci-extra demo bench baseline compare matrix faults papers papers-ftp clean
 
 # Calls of their own, so that a library gets the features that it asks for itself and none that
 # another crate of the workspace switches on.
@@ -146,6 +146,10 @@ lab: setup
 # The part of it that takes a minute or two: other projects' programs, and the cases that connect VIs.
 lab-short: setup
 	@scripts/test lab-short
+
+# There, peers that are killed and links that go down while messages move. MINUTES=n [60], SEED=n; the seed is printed.
+lab-soak: setup
+	@MINUTES=$(MINUTES) SEED=$(SEED) scripts/test lab-soak
 
 # The tests that take long, counted in the same way.
 soak: setup build

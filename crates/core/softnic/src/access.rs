@@ -3,31 +3,10 @@
 use crate::pins::Pins;
 use crate::recent::Recent;
 use crate::source::{Source, View};
-use smallvec::SmallVec;
+use via::descriptor::{Segments, Work};
 use via::memory::{MemoryTable, Region};
 use via::queue::Outcome;
-use via::{
-    Control, DataSegment, DescriptorAddress, DescriptorRef, Memory, Ptag, RemoteSegment, Status,
-};
-
-/// Data segments, few in most descriptors.
-pub(crate) type Segments = SmallVec<[DataSegment; 4]>;
-
-/// What a descriptor asks for, read once.
-#[derive(Debug)]
-pub(crate) struct Work {
-    pub(crate) control: Control,
-    pub(crate) remote: Option<RemoteSegment>,
-    pub(crate) data: Segments,
-    pub(crate) immediate: Option<u32>,
-}
-
-impl Work {
-    /// Bytes of all data segments; more than can be for more than can be.
-    pub(crate) fn length(&self) -> u32 {
-        self.data.iter().fold(0, |sum, segment| sum.saturating_add(segment.length))
-    }
-}
+use via::{DataSegment, DescriptorAddress, DescriptorRef, Memory, Ptag, Status, WorkQueueKind};
 
 /// Memory that a VI may use.
 #[derive(Debug, Clone, Copy)]
@@ -68,30 +47,12 @@ impl Access<'_> {
         self.descriptor(at, |descriptor| descriptor.complete(status, length, immediate));
     }
 
-    /// Reads a descriptor of the send queue, or of the receive queue.
+    /// Reads a descriptor of that queue.
     ///
     /// # Errors
     /// The status that it ends in.
-    pub(crate) fn load(&self, at: DescriptorAddress, receive: bool) -> Result<Work, Status> {
-        let work = self.descriptor(at, |descriptor| {
-            let (control, count) = (descriptor.control(), descriptor.seg_count());
-            let rdma = control.operation() != Control::OP_SENDRECV;
-            let bad = control.intersects(Control::RESERVED)
-                || control.operation() == Control::OP_MASK
-                || count > descriptor.room()
-                || rdma && (receive || count == 0);
-            if bad {
-                return Err(Status::FORMAT_ERROR);
-            }
-            let first = usize::from(rdma);
-            let immediate = control.contains(Control::IMMEDIATE) && !receive;
-            Ok(Work {
-                control,
-                remote: descriptor.remote().filter(|_| rdma),
-                data: (first..count).filter_map(|i| descriptor.segment(i)).collect(),
-                immediate: immediate.then(|| descriptor.immediate()),
-            })
-        });
+    pub(crate) fn load(&self, at: DescriptorAddress, queue: WorkQueueKind) -> Result<Work, Status> {
+        let work = self.descriptor(at, |descriptor| descriptor.work(queue));
         work.unwrap_or(Err(Status::PROTECTION_ERROR))
     }
 

@@ -90,31 +90,17 @@ impl<N> Card<N> {
         }
     }
 
-    /// Whether an address is one of this NIC's.
+    /// Whether an address can be one at all.
     ///
     /// # Errors
     /// [`ConnectError::InvalidParameter`].
-    pub(crate) fn own(&self, address: &NetAddress) -> Result<(), ConnectError> {
-        possible(address)?;
-        if address.host != self.attributes.local_address {
-            return Err(ConnectError::InvalidParameter("not this NIC's address"));
+    pub(crate) fn possible(&self, address: &NetAddress) -> Result<(), ConnectError> {
+        self.attributes.possible(address)?;
+        if address.host.len() > HOST_MAX {
+            return Err(ConnectError::InvalidParameter("the host address is too long"));
         }
         Ok(())
     }
-}
-
-/// Whether an address can be one at all.
-///
-/// # Errors
-/// [`ConnectError::InvalidParameter`].
-pub(crate) fn possible(address: &NetAddress) -> Result<(), ConnectError> {
-    if address.discriminator.len() > usize::from(DISCRIMINATOR_MAX) {
-        return Err(ConnectError::InvalidParameter("the discriminator is too long"));
-    }
-    if address.host.len() > HOST_MAX {
-        return Err(ConnectError::InvalidParameter("the host address is too long"));
-    }
-    Ok(())
 }
 
 fn attributes(description: &Description<'_>, mtu: u32) -> NicAttributes {

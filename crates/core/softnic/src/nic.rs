@@ -65,7 +65,7 @@ impl<D: Driver> SoftNic<D> {
     /// # Errors
     /// [`ConnectError::InvalidParameter`] for an address that is not this NIC's or too long.
     pub fn listen(&self, local: &NetAddress) -> Result<Listener<D>, ConnectError> {
-        self.nic.own(local)?;
+        self.nic.attributes.own(local)?;
         let (node, local) = (self.nic.node, local.clone());
         let waiter = self.driver.with(|world| world.add_waiter(node, local));
         Ok(Listener::new(self.driver.clone(), waiter))

@@ -1,6 +1,6 @@
 //! The VI, as a program has it.
 
-use crate::card::{Card, possible};
+use crate::card::Card;
 use crate::driver::Driver;
 use crate::ids::ViId;
 use crate::medium::{Deadline, Medium};
@@ -62,8 +62,8 @@ impl<D: Driver> SoftVi<D> {
         role: Role,
         timeout: Option<Duration>,
     ) -> Result<(), ConnectError> {
-        possible(local)?;
-        possible(remote)?;
+        self.nic.possible(local)?;
+        self.nic.possible(remote)?;
         if timeout == Some(Duration::ZERO) {
             return Err(ConnectError::InvalidParameter("a timeout of zero"));
         }
@@ -207,7 +207,7 @@ impl<D: Driver> Vi for SoftVi<D> {
         remote: &NetAddress,
         timeout: Option<Duration>,
     ) -> Result<(), ConnectError> {
-        self.nic.own(local)?;
+        self.nic.attributes.own(local)?;
         let role = match local.cmp(remote) {
             core::cmp::Ordering::Less => Role::Asking,
             core::cmp::Ordering::Greater => Role::Asked,

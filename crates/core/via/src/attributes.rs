@@ -1,5 +1,6 @@
 //! What a NIC, a VI and a memory region are like, as data that upper layers read.
 
+use crate::address::NetAddress;
 use crate::error::{ConnectError, CreateViError};
 use crate::tag::Ptag;
 use bitflags::bitflags;
@@ -82,6 +83,29 @@ impl NicAttributes {
         } else {
             Ok(())
         }
+    }
+
+    /// Whether such a NIC's VIs can have an address, or ask for it, as far as its discriminator says.
+    ///
+    /// # Errors
+    /// [`ConnectError::InvalidParameter`].
+    pub fn possible(&self, address: &NetAddress) -> Result<(), ConnectError> {
+        if address.discriminator.len() > usize::from(self.max_discriminator_len) {
+            return Err(ConnectError::InvalidParameter("the discriminator is too long"));
+        }
+        Ok(())
+    }
+
+    /// Whether an address is one of this NIC's.
+    ///
+    /// # Errors
+    /// [`ConnectError::InvalidParameter`].
+    pub fn own(&self, address: &NetAddress) -> Result<(), ConnectError> {
+        self.possible(address)?;
+        if address.host != self.local_address {
+            return Err(ConnectError::InvalidParameter("not this NIC's address"));
+        }
+        Ok(())
     }
 }
 

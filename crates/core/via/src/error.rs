@@ -134,6 +134,19 @@ pub enum RegisterError {
     /// The NIC has no room for another region.
     #[error("more regions than the NIC registers")]
     TooManyRegions,
+    /// The operating system does not lock the region's memory for the NIC.
+    #[error(
+        "the system does not lock that memory for the NIC (its limit may be reached: ulimit -l, or LimitMEMLOCK= of a systemd unit)"
+    )]
+    LockedMemory,
+    /// The operating system refused something else.
+    #[error("{call} failed (error {errno})")]
+    System {
+        /// What was called.
+        call: &'static str,
+        /// The operating system's error number.
+        errno: i32,
+    },
 }
 
 /// Why a registered region cannot be queried, changed or deregistered.
@@ -327,7 +340,10 @@ codes! {
     RegisterError {
         RegisterError::Empty => InvalidParameter,
         RegisterError::UnknownPtag => InvalidPtag,
-        RegisterError::TooManyBytes | RegisterError::TooManyRegions => ErrorResource,
+        RegisterError::TooManyBytes
+        | RegisterError::TooManyRegions
+        | RegisterError::LockedMemory
+        | RegisterError::System { .. } => ErrorResource,
     }
     MemError {
         MemError::UnknownHandle => InvalidParameter,

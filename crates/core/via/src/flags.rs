@@ -30,6 +30,15 @@ impl Control {
     pub fn operation(self) -> Control {
         self & Control::OP_MASK
     }
+
+    /// What a send descriptor's operation is called in its status.
+    pub fn operation_status(self) -> Status {
+        match self.operation() {
+            Control::OP_RDMAWRITE => Status::OP_RDMA_WRITE,
+            Control::OP_RDMAREAD => Status::OP_RDMA_READ,
+            _ => Status::OP_SEND,
+        }
+    }
 }
 
 bitflags! {

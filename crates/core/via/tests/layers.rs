@@ -4,9 +4,11 @@
 const LAYERS: &[&[&str]] = &[
     // Nouns.
     &["address", "bequest", "flags", "state", "tag"],
-    &["descriptor", "error"],
+    &["error"],
     // Rules.
-    &["attributes", "cq", "queue"],
+    &["attributes", "cq"],
+    &["descriptor"],
+    &["queue"],
     &["connection", "event", "memory"],
     // Traits.
     &["vi"],

@@ -84,6 +84,78 @@ pub struct Completion {
     pub is_remote_write: bool,
 }
 
+/// Entries that one call takes.
+const BATCH: usize = 8;
+
+/// Requests that have ended, oldest first.
+#[derive(Debug)]
+pub struct Batch {
+    entries: [MaybeUninit<ibv_wc>; BATCH],
+    /// So many of them the driver has filled in.
+    len: usize,
+}
+
+impl Batch {
+    /// Room for some.
+    #[inline]
+    pub fn new() -> Batch {
+        Batch { entries: [const { MaybeUninit::uninit() }; BATCH], len: 0 }
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether there may be more.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.len == BATCH
+    }
+}
+
+impl Default for Batch {
+    fn default() -> Batch {
+        Batch::new()
+    }
+}
+
+impl<'a> IntoIterator for &'a Batch {
+    type Item = Completion;
+    type IntoIter = core::iter::Map<
+        core::slice::Iter<'a, MaybeUninit<ibv_wc>>,
+        fn(&MaybeUninit<ibv_wc>) -> Completion,
+    >;
+
+    #[inline]
+    fn into_iter(self) -> Self::IntoIter {
+        self.entries[..self.len].iter().map(read)
+    }
+}
+
+/// An entry that the driver has filled in.
+#[inline]
+fn read(entry: &MaybeUninit<ibv_wc>) -> Completion {
+    let wc = entry.as_ptr();
+    // SAFETY: `Batch::into_iter` has none but those that are filled in. What of one is not filled in on an error is not looked at.
+    let wc = unsafe {
+        let (name, status) = ((*wc).wr_id, WcStatus((*wc).status));
+        if status.0 != value::IBV_WC_SUCCESS {
+            return Completion { name, status, length: 0, immediate: None, is_remote_write: false };
+        }
+        &*wc
+    };
+    let immediate = wc.wc_flags & value::IBV_WC_WITH_IMM != 0;
+    Completion {
+        name: wc.wr_id,
+        status: WcStatus(wc.status),
+        length: wc.byte_len,
+        immediate: immediate.then(|| u32::from_be(wc.imm_data)),
+        is_remote_write: wc.opcode == value::IBV_WC_RECV_RDMA_WITH_IMM,
+    }
+}
+
 /// A completion queue.
 #[derive(Debug)]
 pub struct Cq {
@@ -125,38 +197,15 @@ impl Cq {
         Ok(Arc::new(Cq { raw, channel: channel.clone(), poll, arm }))
     }
 
-    /// Takes one entry.
+    /// Takes the oldest entries, by one call of the driver, into `batch` instead of what was there.
     #[inline]
-    pub fn poll(&self) -> Option<Completion> {
-        let mut found = MaybeUninit::<ibv_wc>::uninit();
-        // SAFETY: the queue exists; where the driver returns 1 it has filled one entry in. What of it is not filled in on an error
-        // is not looked at.
-        let wc = unsafe {
-            if (self.poll)(self.raw, 1, found.as_mut_ptr()) != 1 {
-                return None;
-            }
-            let wc = found.as_ptr();
-            let (name, status) = ((*wc).wr_id, (*wc).status);
-            if status != value::IBV_WC_SUCCESS {
-                let status = WcStatus(status);
-                return Some(Completion {
-                    name,
-                    status,
-                    length: 0,
-                    immediate: None,
-                    is_remote_write: false,
-                });
-            }
-            &*wc
+    pub fn poll(&self, batch: &mut Batch) {
+        // SAFETY: the queue exists; the driver fills in as many entries as it returns, and there is room for them.
+        let found = unsafe {
+            (self.poll)(self.raw, BATCH as i32, batch.entries.as_mut_ptr().cast::<ibv_wc>())
         };
-        let immediate = wc.wc_flags & value::IBV_WC_WITH_IMM != 0;
-        Some(Completion {
-            name: wc.wr_id,
-            status: WcStatus(wc.status),
-            length: wc.byte_len,
-            immediate: immediate.then(|| u32::from_be(wc.imm_data)),
-            is_remote_write: wc.opcode == value::IBV_WC_RECV_RDMA_WITH_IMM,
-        })
+        // An error is none: there is nothing to be taken.
+        batch.len = usize::try_from(found).unwrap_or(0).min(BATCH);
     }
 
     /// Has the channel tell of the next entry. Those that are there by now it does not tell of: look once more.

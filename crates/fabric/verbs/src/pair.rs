@@ -9,6 +9,7 @@ use crate::region::Rights;
 use crate::sys::*;
 use core::mem::MaybeUninit;
 use std::sync::Arc;
+use via::Memory;
 
 /// Bytes of a registered region that a request names, by the region's local key. Which bytes may be used the device
 /// checks, when it uses them.
@@ -208,7 +209,7 @@ impl Pair {
         number("ibv_post_recv", unsafe { (self.post_recv)(self.raw, &mut request, &mut bad) })
     }
 
-    /// Posts a request to the send queue, which is told of when it is done, unless it is not the last of several (`more`).
+    /// Posts a request to the send queue, which is told of when it is done.
     ///
     /// # Errors
     /// [`Error::Call`]: the queue is full, or the pair is not connected.
@@ -220,9 +221,8 @@ impl Pair {
         segments: &[Segment],
         immediate: Option<u32>,
         fenced: bool,
-        more: bool,
     ) -> Result<(), Error> {
-        let mut flags = if more { 0 } else { value::IBV_SEND_SIGNALED };
+        let mut flags = value::IBV_SEND_SIGNALED;
         if fenced {
             flags |= value::IBV_SEND_FENCE;
         }
@@ -243,11 +243,51 @@ impl Pair {
         immediate: Option<u32>,
         fenced: bool,
     ) -> Result<(), Error> {
-        if bytes.len() > self.inline_max as usize {
+        let segment = Segment { addr: bytes.as_ptr() as u64, length: bytes.len() as u32, lkey: 0 };
+        // SAFETY: the bytes are those of a slice, or there are none.
+        unsafe { self.post_carried(name, work, segment, immediate, fenced) }
+    }
+
+    /// As [`Pair::post_inline`], of so many bytes of memory from a place on.
+    ///
+    /// # Errors
+    /// [`Error::Call`]; EFAULT if not all of them are within.
+    #[inline]
+    pub fn post_inline_from(
+        &self,
+        name: u64,
+        work: Work,
+        (memory, at, length): (&Memory, usize, u32),
+        immediate: Option<u32>,
+        fenced: bool,
+    ) -> Result<(), Error> {
+        let addr = memory.address(at);
+        if memory.range(addr, length).is_none() {
+            return Err(Error::returned("ibv_post_send", libc::EFAULT));
+        }
+        let segment = Segment { addr, length, lkey: 0 };
+        // SAFETY: the bytes are within the memory, which is valid while it lives.
+        unsafe { self.post_carried(name, work, segment, immediate, fenced) }
+    }
+
+    /// Posts a request that carries its bytes itself.
+    ///
+    /// # Safety
+    /// The segment's bytes are valid for reads during the call.
+    #[inline]
+    unsafe fn post_carried(
+        &self,
+        name: u64,
+        work: Work,
+        segment: Segment,
+        immediate: Option<u32>,
+        fenced: bool,
+    ) -> Result<(), Error> {
+        if segment.length > self.inline_max {
             return Err(Error::returned("ibv_post_send", libc::EINVAL));
         }
-        let segment = Segment { addr: bytes.as_ptr() as u64, length: bytes.len() as u32, lkey: 0 };
-        let segments = if bytes.is_empty() { &[][..] } else { core::slice::from_ref(&segment) };
+        let is_empty = segment.length == 0;
+        let segments = if is_empty { &[][..] } else { core::slice::from_ref(&segment) };
         let mut flags = value::IBV_SEND_SIGNALED | value::IBV_SEND_INLINE;
         if fenced {
             flags |= value::IBV_SEND_FENCE;
@@ -285,7 +325,7 @@ impl Pair {
         };
         let mut bad = core::ptr::null_mut();
         // SAFETY: the pair exists; request and segments are read during the call alone, and with IBV_SEND_INLINE, which
-        // `post_inline` alone sets, the bytes as well, of a slice. Other memory is the device's to check, and stays
+        // `post_carried` alone sets, the bytes as well, which its callers have. Other memory is the device's to check, and stays
         // while it is registered.
         number("ibv_post_send", unsafe { (self.post_send)(self.raw, &mut request, &mut bad) })
     }

@@ -1,131 +1,256 @@
-//! Round trips and streams between two VIs on a NIC for RDMA, beside which ib_send_lat and ib_send_bw can be run.
+//! Round trips and streams between two VIs on NICs for RDMA, beside ib_send_lat and ib_send_bw between the same two in the same run.
 //!
-//! `pingpong DEVICE BYTES COUNT`: half the time of a round trip at the median, then the bandwidth of messages of 64 KB.
+//! `pingpong DEVICE ADDRESS [TURNS [ROUNDS]]`. Each end is a process. Prints in turn for messages of 4 bytes the time one way in
+//! microseconds at the median (of means of 20), and for messages of 64 KB the megabytes a second, of VIs whose ends look all the time and of perftest's
+//! programs, which do so as well; then the medians of all turns, and what the VIs' are of perftest's.
 
-use std::thread;
-use std::time::Instant;
-use via::{Connection, DescriptorAddress, Done, MemAttributes, Memory, Nic, Vi, ViAttributes};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use via::error::ConnectError;
+use via::{
+    Connection, DescriptorAddress, Done, MemAttributes, MemHandle, Memory, Nic, Status, Vi,
+    ViAttributes,
+};
 use via_verbs::{Config, VerbsNic, VerbsVi};
 
-const WINDOW: usize = 128;
-const PLACE: usize = 1 << 16;
-const DATA: usize = 4096 * WINDOW;
+const SHORT: usize = 4;
+const LONG: usize = 1 << 16;
+/// Receives that are posted, and sends that are under way at most, as perftest's programs have them.
+const POSTED: usize = 512;
+const UNDER_WAY: usize = 128;
+/// Messages for which one credit comes back.
+const CREDIT: usize = 128;
+/// Round trips before those that are measured, and those that are measured at a time: where the clock is a system call, as in a guest,
+/// it takes as long as a tenth of one.
+const WARM: usize = 200;
+const BATCH: usize = 20;
+const PORT: u16 = 21_000;
 
+/// A VI with its memory: descriptors first, then a buffer for all.
 struct End {
     vi: VerbsVi,
     memory: Memory,
-    handle: via::MemHandle,
-    _nic: VerbsNic,
+    handle: MemHandle,
 }
 
 impl End {
-    fn new(nic: VerbsNic) -> End {
-        let memory = Memory::zeroed(DATA + PLACE);
-        let handle = nic.register_mem(&memory, MemAttributes::default()).expect("registered");
-        let attributes =
-            ViAttributes { max_transfer_size: PLACE as u32, ..ViAttributes::default() };
-        End { vi: nic.create_vi(attributes).expect("a VI"), memory, handle, _nic: nic }
+    fn new(nic: &VerbsNic) -> End {
+        let attributes = ViAttributes { max_transfer_size: LONG as u32, ..ViAttributes::default() };
+        let memory = Memory::zeroed(128 * POSTED + 2 * LONG);
+        let handle = nic.register_mem(&memory, MemAttributes::default()).expect("a region");
+        let end = End { vi: nic.create_vi(attributes).expect("a VI"), memory, handle };
+        (0..POSTED).for_each(|n| end.receive(n));
+        end
     }
 
-    fn descriptor(&self, i: usize, bytes: usize) -> DescriptorAddress {
-        let at = i % WINDOW * 4096;
-        let data = [self.memory.segment(DATA, bytes as u32, self.handle)];
-        self.memory.descriptor(at).expect("a place").prepare(&data, None).expect("room");
-        DescriptorAddress { address: self.memory.address(at), handle: self.handle }
+    fn descriptor(&self, n: usize, data: usize, bytes: usize) -> DescriptorAddress {
+        let data = [self.memory.segment(128 * POSTED + data, bytes as u32, self.handle)];
+        self.memory.descriptor(n * 64).expect("room").prepare(&data, None).expect("it fits");
+        DescriptorAddress { address: self.memory.address(n * 64), handle: self.handle }
     }
 
-    fn receive(&self, i: usize, bytes: usize) {
-        self.vi.post_recv(self.descriptor(i % (WINDOW / 2), bytes)).expect("posted");
+    fn receive(&self, n: usize) {
+        self.vi.post_recv(self.descriptor(n % POSTED, 0, LONG)).expect("posted");
     }
 
-    fn send(&self, i: usize, bytes: usize) {
-        self.vi.post_send(self.descriptor(i, bytes)).expect("posted");
+    fn send(&self, n: usize, bytes: usize) {
+        self.vi.post_send(self.descriptor(POSTED + n % POSTED, LONG, bytes)).expect("posted");
     }
 
-    fn taken(&self, done: impl Fn(&VerbsVi) -> Done) {
-        loop {
-            if let Done::Completion(completion) = done(&self.vi) {
-                completion.result().expect("a good end");
-                return;
-            }
+    fn is_done(done: Done) -> bool {
+        let Done::Completion(done) = done else { return false };
+        let status = done.status;
+        assert!(!status.intersects(Status::ERROR_MASK), "{status:?}");
+        true
+    }
+
+    fn done(look: impl Fn() -> Done) {
+        while !Self::is_done(look()) {
             core::hint::spin_loop();
         }
     }
+
+    fn bounce(&self, is_first: bool, rounds: usize) {
+        for n in 0..rounds {
+            if is_first {
+                self.send(n, SHORT);
+            }
+            Self::done(|| self.vi.recv_done());
+            self.receive(n);
+            if !is_first {
+                self.send(n, SHORT);
+            }
+            Self::done(|| self.vi.send_done());
+        }
+    }
+
+    /// Takes so many long messages, and says so for each [`CREDIT`].
+    fn sink(&self, count: usize) {
+        for n in 0..count {
+            Self::done(|| self.vi.recv_done());
+            self.receive(n);
+            if (n + 1) % CREDIT == 0 {
+                self.send(n, 0);
+                Self::done(|| self.vi.send_done());
+            }
+        }
+    }
+
+    fn stream(&self, count: usize) -> f64 {
+        let begin = Instant::now();
+        let (mut sent, mut done, mut acked) = (0, 0, 0);
+        while acked < count {
+            // As many as have a receive.
+            if sent < count && sent - done < UNDER_WAY && sent - acked < POSTED - CREDIT {
+                self.send(sent, LONG);
+                sent += 1;
+                continue;
+            }
+            if done < sent && Self::is_done(self.vi.send_done()) {
+                done += 1;
+            }
+            if Self::is_done(self.vi.recv_done()) {
+                self.receive(acked / CREDIT);
+                acked += CREDIT;
+            }
+        }
+        while done < sent {
+            Self::done(|| self.vi.send_done());
+            done += 1;
+        }
+        (count * LONG) as f64 / begin.elapsed().as_secs_f64() / 1048576.0
+    }
+}
+
+/// Round trips, and long messages.
+type Counts = [usize; 2];
+
+fn open(device: &str, port: u16) -> VerbsNic {
+    let config = format!("{device}:{port}").parse::<Config>().unwrap_or_else(|why| panic!("{why}"));
+    VerbsNic::open(&config).unwrap_or_else(|why| panic!("{why}"))
+}
+
+fn server(device: &str, [short, long]: Counts) {
+    let nic = open(device, PORT);
+    let end = End::new(&nic);
+    println!("listening");
+    let request = nic.connect_wait(&nic.address(b"pingpong"), None).expect("a request");
+    request.accept(&end.vi).expect("accepted");
+    end.bounce(false, WARM + short);
+    end.sink(long);
+    // The other end disconnects.
+    let _ = end.vi.recv_wait(None);
+}
+
+fn client(device: &str, [short, long]: Counts) -> [f64; 2] {
+    let nic = open(device, PORT + 1);
+    let end = End::new(&nic);
+    let config: Config = format!("{device}:{PORT}").parse().expect("a device");
+    let place = VerbsNic::address_at(&config, b"pingpong");
+    while end.vi.connect_request(&nic.address(b"client"), &place, None)
+        == Err(ConnectError::NoMatch)
+    {}
+    end.bounce(true, WARM);
+    let times = (0..short / BATCH).map(|_| {
+        let begin = Instant::now();
+        end.bounce(true, BATCH);
+        begin.elapsed().as_secs_f64() * 1e6 / (2 * BATCH) as f64
+    });
+    let time = median(times.collect());
+    let rate = end.stream(long);
+    end.vi.disconnect();
+    [time, rate]
+}
+
+fn own(role: &str, device: &str, counts: Counts) -> Child {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command.args([role, device]).args(counts.map(|count| count.to_string()));
+    command.stdout(Stdio::piped()).spawn().expect("it starts")
+}
+
+fn line(child: &mut Child) -> String {
+    let mut said = String::new();
+    BufReader::new(child.stdout.as_mut().expect("a pipe")).read_line(&mut said).expect("a line");
+    said
+}
+
+fn vi(device: &str, counts: Counts) -> [f64; 2] {
+    let mut server = own("server", device, counts);
+    line(&mut server);
+    let mut client = own("client", device, counts);
+    let figures = line(&mut client);
+    client.wait().expect("it ends");
+    server.wait().expect("it ends");
+    let mut figures = figures.split_whitespace().map(|it| it.parse().expect("a figure"));
+    core::array::from_fn(|_| figures.next().expect("two figures"))
+}
+
+/// The figure in that place of the last line of a program of perftest's.
+fn perftest(
+    program: &str,
+    device: &str,
+    address: &str,
+    (bytes, count): (usize, usize),
+    place: usize,
+) -> f64 {
+    let (bytes, count) = (bytes.to_string(), count.to_string());
+    let command = || {
+        let mut command = Command::new(program);
+        command.args(["-d", device, "-n", &count, "-s", &bytes]);
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        command
+    };
+    let mut server = command().spawn().expect("perftest is there");
+    let figure = loop {
+        std::thread::sleep(Duration::from_millis(500));
+        let said = command().arg(address).output().expect("perftest is there");
+        if said.status.success() || server.try_wait().is_ok_and(|ended| ended.is_some()) {
+            let said = String::from_utf8_lossy(&said.stdout).into_owned();
+            let line = said.lines().rfind(|line| line.trim().starts_with(&bytes));
+            let figure = line.and_then(|line| line.split_whitespace().nth(place)?.parse().ok());
+            break figure.unwrap_or(f64::NAN);
+        }
+    };
+    server.wait().expect("it ends");
+    figure
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 fn main() {
-    let words: Vec<String> = std::env::args().collect();
-    let [_, device, bytes, count] = &words[..] else { panic!("pingpong DEVICE BYTES COUNT") };
-    let (bytes, count): (usize, usize) =
-        (bytes.parse().expect("bytes"), count.parse().expect("a count"));
-    let open = |port| {
-        VerbsNic::open(&format!("{device}:{port}").parse::<Config>().expect("a device"))
-            .expect("a NIC")
-    };
-    let (server, client) = (End::new(open(21_000)), End::new(open(21_001)));
-    let at =
-        VerbsNic::address_at(&format!("{device}:21000").parse().expect("a device"), b"pingpong");
-    for i in 0..WINDOW / 2 {
-        server.receive(i, PLACE);
-        client.receive(i, PLACE);
-    }
-    let answering = thread::spawn(move || {
-        let request = server._nic.connect_wait(&at, None).expect("a request");
-        request.accept(&server.vi).expect("accepted");
-        for i in 0..count {
-            server.taken(Vi::recv_done);
-            server.send(WINDOW / 2 + i % (WINDOW / 2), bytes);
-            server.receive(i, PLACE);
-            server.taken(Vi::send_done);
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let number = |n: usize, usual| words.get(n).map_or(usual, |it| it.parse().expect("a number"));
+    match words.first().map(String::as_str) {
+        Some("server") => return server(&words[1], [number(2, 0), number(3, 0)]),
+        Some("client") => {
+            let [time, rate] = client(&words[1], [number(2, 0), number(3, 0)]);
+            return println!("{time} {rate}");
         }
-        for i in 0..count {
-            server.taken(Vi::recv_done);
-            server.receive(i, PLACE);
-            if i % 16 == 15 {
-                server.send(WINDOW - 1, 0);
-                server.taken(Vi::send_done);
-            }
-        }
-    });
-    let at =
-        VerbsNic::address_at(&format!("{device}:21000").parse().expect("a device"), b"pingpong");
-    while client.vi.connect_request(&at.with_discriminator(b"client"), &at, None).is_err() {
-        thread::yield_now();
+        _ => {}
     }
-    let mut times = Vec::with_capacity(count);
-    for i in 0..count {
-        let begin = Instant::now();
-        client.send(WINDOW / 2, bytes);
-        client.taken(Vi::recv_done);
-        times.push(begin.elapsed());
-        client.receive(i, PLACE);
-        client.taken(Vi::send_done);
-    }
-    times.sort();
+    let [device, address] = &words[..2] else { panic!("pingpong DEVICE ADDRESS [TURNS [ROUNDS]]") };
+    let (turns, rounds) = (number(2, 5), number(3, 2000));
+    let counts = [rounds.next_multiple_of(BATCH), (rounds / 2).next_multiple_of(CREDIT)];
     println!(
-        "{bytes} bytes: {:.2} us one way (median of {count})",
-        times[count / 2].as_secs_f64() * 5e5
+        "{:>12} {:>16} {:>12} {:>16}",
+        "VI, us", "ib_send_lat, us", "VI, MB/s", "ib_send_bw, MB/s"
     );
-    let begin = Instant::now();
-    let (mut sent, mut done, mut acked) = (0, 0, 0);
-    while done < count {
-        // As many as have a receive, and a descriptor.
-        if sent < count && sent - done < 32 && sent - acked < 48 {
-            client.send(WINDOW / 2 + sent % 32, PLACE);
-            sent += 1;
-            continue;
-        }
-        if let Done::Completion(completion) = client.vi.send_done() {
-            completion.result().expect("sent");
-            done += 1;
-        }
-        if let Done::Completion(completion) = client.vi.recv_done() {
-            completion.result().expect("received");
-            client.receive(acked / 16, PLACE);
-            acked += 16;
+    let mut all = [const { Vec::new() }; 4];
+    for _ in 0..turns {
+        let [time, rate] = vi(device, counts);
+        let their_time = perftest("ib_send_lat", device, address, (SHORT, counts[0]), 4);
+        let their_rate = perftest("ib_send_bw", device, address, (LONG, counts[1]), 3);
+        println!("{time:12.2} {their_time:16.2} {rate:12.2} {their_rate:16.2}");
+        let _ = std::io::stdout().flush();
+        for (figures, figure) in all.iter_mut().zip([time, their_time, rate, their_rate]) {
+            figures.push(figure);
         }
     }
-    let rate = (count * PLACE) as f64 / begin.elapsed().as_secs_f64() / 1048576.0;
-    println!("{PLACE} bytes: {rate:.2} MB/s");
-    answering.join().expect("the other end");
+    let [time, their_time, rate, their_rate] = all.map(median);
+    println!("medians: {:.3} of the time, {:.3} of the rate", time / their_time, rate / their_rate);
+    println!("{time:12.2} {their_time:16.2} {rate:12.2} {their_rate:16.2}");
 }

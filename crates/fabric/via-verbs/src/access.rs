@@ -1,88 +1,49 @@
 //! From a descriptor to the memory that it names.
 
-use crate::card::Card;
+use crate::regions::Regions;
 use smallvec::SmallVec;
 use sovia_verbs::Segment;
 use std::sync::Arc;
+use via::descriptor::Work;
 use via::memory::Region;
 use via::queue::Outcome;
-use via::{Control, DataSegment, DescriptorAddress, DescriptorRef, Ptag, RemoteSegment, Status};
+use via::{DataSegment, DescriptorAddress, DescriptorRef, Memory, Ptag, Status, WorkQueueKind};
 
 /// Regions that a VI remembers.
 const RECENT: usize = 8;
 
-/// Data segments, few in most descriptors.
-pub(crate) type Segments = SmallVec<[DataSegment; 8]>;
-/// The same as the device wants them.
-pub(crate) type Keyed = SmallVec<[Segment; 8]>;
-
-/// What a descriptor asks for, read once.
-#[derive(Debug)]
-pub(crate) struct Work {
-    pub(crate) control: Control,
-    pub(crate) remote: Option<RemoteSegment>,
-    pub(crate) data: Segments,
-    pub(crate) immediate: Option<u32>,
-}
-
-impl Work {
-    /// Bytes of all data segments; more than can be for more than can be.
-    pub(crate) fn length(&self) -> u32 {
-        self.data.iter().fold(0, |sum, segment| sum.saturating_add(segment.length))
-    }
-
-    /// What it is called in its status.
-    pub(crate) fn operation(&self) -> Status {
-        match self.control.operation() {
-            Control::OP_RDMAWRITE => Status::OP_RDMA_WRITE,
-            Control::OP_RDMAREAD => Status::OP_RDMA_READ,
-            _ => Status::OP_SEND,
-        }
-    }
-}
+/// Data segments as the device wants them.
+pub(crate) type Keyed = SmallVec<[Segment; 4]>;
 
 /// The regions that a VI used last, with their local keys: those are found without a lock.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
-    entries: Vec<(Arc<Region>, u32)>,
-    next: usize,
+    entries: [Option<(u32, Arc<Region>, u32)>; RECENT],
 }
 
 /// Memory that a VI may use.
 pub(crate) struct Access<'a> {
-    pub(crate) card: &'a Card,
+    pub(crate) regions: &'a Regions,
     pub(crate) recent: &'a mut Recent,
     pub(crate) ptag: Ptag,
 }
 
 impl Access<'_> {
     /// The region of that handle with its local key, if there is one that the VI may use.
+    #[inline]
     fn region(&mut self, handle: u32) -> Option<(&Region, u32)> {
-        let entries = &mut self.recent.entries;
-        let found = entries
-            .iter()
-            .position(|(region, _)| region.handle().raw() == handle && region.is_live());
-        let place = match found {
-            Some(place) => place,
-            None => {
-                let found = self.card.local(handle)?;
-                entries.retain(|(region, _)| region.is_live());
-                let place = self.recent.next % RECENT;
-                self.recent.next = place + 1;
-                if place < entries.len() {
-                    entries[place] = found;
-                    place
-                } else {
-                    entries.push(found);
-                    entries.len() - 1
-                }
-            }
-        };
-        let (region, key) = &entries[place];
+        let place = &mut self.recent.entries[handle as usize % RECENT];
+        let is_it =
+            |(known, region, _): &(u32, Arc<Region>, u32)| *known == handle && region.is_live();
+        if !place.as_ref().is_some_and(is_it) {
+            *place = self.regions.local(handle).map(|(region, key)| (handle, region, key));
+        }
+        let (_, region, key) = place.as_ref()?;
         (region.ptag() == self.ptag).then_some((region, *key))
     }
 
     /// Does something with a descriptor, if there is one.
+    #[inline]
     pub(crate) fn descriptor<R>(
         &mut self,
         at: DescriptorAddress,
@@ -98,39 +59,25 @@ impl Access<'_> {
         self.descriptor(at, |descriptor| descriptor.complete(status, length, immediate));
     }
 
-    /// Reads a descriptor of the send queue, or of the receive queue.
+    /// Reads a descriptor of that queue.
     ///
     /// # Errors
     /// The status that it ends in.
-    pub(crate) fn load(&mut self, at: DescriptorAddress, receive: bool) -> Result<Work, Status> {
-        let work = self.descriptor(at, |descriptor| {
-            let (control, count) = (descriptor.control(), descriptor.seg_count());
-            let rdma = control.operation() != Control::OP_SENDRECV;
-            let bad = control.intersects(Control::RESERVED)
-                || control.operation() == Control::OP_MASK
-                || count > descriptor.room()
-                || rdma && (receive || count == 0);
-            if bad {
-                return Err(Status::FORMAT_ERROR);
-            }
-            let first = usize::from(rdma);
-            let immediate = control.contains(Control::IMMEDIATE) && !receive;
-            Ok(Work {
-                control,
-                remote: descriptor.remote().filter(|_| rdma),
-                data: (first..count).filter_map(|i| descriptor.segment(i)).collect(),
-                immediate: immediate.then(|| descriptor.immediate()),
-            })
-        });
+    pub(crate) fn load(
+        &mut self,
+        at: DescriptorAddress,
+        queue: WorkQueueKind,
+    ) -> Result<Work, Status> {
+        let work = self.descriptor(at, |descriptor| descriptor.work(queue));
         work.unwrap_or(Err(Status::PROTECTION_ERROR))
     }
 
-    /// Data segments with their keys, without empty ones.
+    /// Adds data segments with their keys, without empty ones.
     ///
     /// # Errors
     /// [`Status::PROTECTION_ERROR`].
-    pub(crate) fn keyed(&mut self, data: &[DataSegment]) -> Result<Keyed, Status> {
-        let mut keyed = Keyed::new();
+    #[inline]
+    pub(crate) fn keyed(&mut self, data: &[DataSegment], keyed: &mut Keyed) -> Result<(), Status> {
         for segment in data.iter().filter(|segment| segment.length > 0) {
             let (region, key) = self.region(segment.handle).ok_or(Status::PROTECTION_ERROR)?;
             let within = region.memory().range(segment.address, segment.length).is_some();
@@ -139,7 +86,19 @@ impl Access<'_> {
             }
             keyed.push(Segment { addr: segment.address, length: segment.length, lkey: key });
         }
-        Ok(keyed)
+        Ok(())
+    }
+
+    /// The memory of a segment that is not empty, and where in it the segment begins.
+    ///
+    /// # Errors
+    /// [`Status::PROTECTION_ERROR`].
+    #[inline]
+    pub(crate) fn place(&mut self, segment: &DataSegment) -> Result<(&Memory, usize), Status> {
+        let (region, _) = self.region(segment.handle).ok_or(Status::PROTECTION_ERROR)?;
+        let memory = region.memory();
+        memory.range(segment.address, segment.length).ok_or(Status::PROTECTION_ERROR)?;
+        Ok((memory, (segment.address - memory.address(0)) as usize))
     }
 
     /// The bytes of data segments, one after the other.

@@ -17,13 +17,15 @@
 
 mod access;
 mod agent;
-mod card;
 mod config;
 mod connection;
-mod core;
 mod cq;
+mod engine;
 mod nic;
+mod open;
+mod regions;
 mod slot;
+mod state;
 mod vi;
 pub mod wire;
 

@@ -1,12 +1,13 @@
 //! The NIC.
 
-use crate::agent::{Agent, Job};
-use crate::card::{Card, Parts, Waiter};
+use crate::agent::Agent;
 use crate::config::{Config, OpenError, host};
 use crate::connection::VerbsConnection;
-use crate::core::ViShared;
-use crate::cq::{CqShared, VerbsCq};
+use crate::cq::VerbsCq;
+use crate::open::Open;
+use crate::regions::Regions;
 use crate::slot::{Slot, lock};
+use crate::state::{Card, CqShared, Parts, ViShared, Waiter};
 use crate::vi::VerbsVi;
 use crate::wire::DISCRIMINATOR_MAX;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -14,12 +15,11 @@ use core::time::Duration;
 use sovia_sys::{Fd, call};
 use sovia_verbs::{Channel, Device, Events, Id, Offers, Space};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 use std::time::Instant;
 use via::error::{ConnectError, CqError, CreateViError, MemError, PtagError, RegisterError};
 use via::event::ErrorHandler;
-use via::memory::{Limits, MemoryTable};
+use via::memory::Limits;
 use via::{
     AsyncError, Attach, Capabilities, MemAttributes, MemHandle, Memory, NetAddress, Nic,
     NicAttributes, Ptag, Reliability, ViAttributes,
@@ -30,28 +30,6 @@ const CQ_ENTRIES_MAX: u32 = 1 << 16;
 const NAME_MAX: usize = 63;
 /// Requests that the system keeps for the NIC's thread.
 const BACKLOG: u16 = 1024;
-
-/// The thread of a NIC, which ends with the last handle of the NIC and its VIs.
-pub(crate) struct Open {
-    card: Arc<Card>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-}
-
-impl core::fmt::Debug for Open {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        self.card.fmt(f)
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.card.job(Job::End);
-        if let Some(thread) = lock(&self.thread).take() {
-            // It has been told to end, and says what is to be said to far sides first.
-            let _ = thread.join();
-        }
-    }
-}
 
 /// A NIC for RDMA, open. Its VIs keep what they need of it.
 ///
@@ -107,13 +85,13 @@ impl VerbsNic {
         })?;
         device.id().listen(BACKLOG)?;
         questions.listen(BACKLOG)?;
-        let table = MemoryTable::new(limits);
-        let parts = Parts { attributes, config, offers, at, device, channel, events, table, bell };
+        let regions = Regions::new(device, limits);
+        let parts = Parts { attributes, config, offers, at, channel, events, regions, bell };
         let card = Arc::new(Card::new(parts));
         let agent = Agent::new(card.clone(), questions);
         let thread = std::thread::Builder::new().name("verbs".into()).spawn(move || agent.run());
         let thread = thread.map_err(|error| OpenError::System("a thread", error))?;
-        let open = Arc::new(Open { card: card.clone(), thread: Mutex::new(Some(thread)) });
+        let open = Arc::new(Open::new(card.clone(), thread));
         Ok(VerbsNic { card, open })
     }
 
@@ -181,12 +159,12 @@ impl Nic for VerbsNic {
     }
 
     fn create_ptag(&self) -> Result<Ptag, PtagError> {
-        self.card.table.create_ptag()
+        self.card.regions.table.create_ptag()
     }
 
     fn destroy_ptag(&self, ptag: Ptag) -> Result<(), PtagError> {
-        self.card.table.destroy_ptag(ptag)?;
-        self.card.forget(ptag);
+        self.card.regions.table.destroy_ptag(ptag)?;
+        self.card.regions.forget(ptag);
         Ok(())
     }
 
@@ -195,7 +173,7 @@ impl Nic for VerbsNic {
         memory: &Memory,
         attributes: MemAttributes,
     ) -> Result<MemHandle, RegisterError> {
-        self.card.register(memory, attributes)
+        self.card.regions.register(memory, attributes)
     }
 
     fn deregister_mem(&self, handle: MemHandle) -> Result<(), MemError> {
@@ -203,7 +181,7 @@ impl Nic for VerbsNic {
     }
 
     fn query_mem(&self, handle: MemHandle) -> Result<(Memory, MemAttributes), MemError> {
-        let region = self.card.table.find(handle.raw()).ok_or(MemError::UnknownHandle)?;
+        let region = self.card.regions.table.find(handle.raw()).ok_or(MemError::UnknownHandle)?;
         Ok((region.memory().clone(), region.attributes()))
     }
 
@@ -240,9 +218,13 @@ impl Nic for VerbsNic {
         if queues.iter().flatten().any(|cq| !cq.is_of(card)) {
             return Err(CreateViError::ForeignCq);
         }
-        let ptag = card.table.hold_ptag(attributes.ptag).map_err(|_| CreateViError::UnknownPtag)?;
+        let ptag = card
+            .regions
+            .table
+            .hold_ptag(attributes.ptag)
+            .map_err(|_| CreateViError::UnknownPtag)?;
         if !VerbsNic::count(&card.vi_count, card.attributes.max_vi) {
-            card.table.release_ptag(ptag);
+            card.regions.table.release_ptag(ptag);
             return Err(CreateViError::TooMany);
         }
         let [send, recv] = queues.clone();
@@ -276,7 +258,7 @@ impl Nic for VerbsNic {
         local: &NetAddress,
         timeout: Option<Duration>,
     ) -> Result<VerbsConnection, ConnectError> {
-        self.card.own(local)?;
+        self.card.attributes.own(local)?;
         let until = timeout.map(|timeout| Instant::now() + timeout);
         let (slot, name) = (Slot::new(), self.card.name());
         let waiter =
@@ -287,8 +269,7 @@ impl Nic for VerbsNic {
             lock(&self.card.waiters).retain(|waiter| waiter.name != name);
             slot.take()
         });
-        let mut connection = found.ok_or(ConnectError::Timeout)?;
-        connection.open = Some(self.open.clone());
-        Ok(connection)
+        let request = found.ok_or(ConnectError::Timeout)?;
+        Ok(VerbsConnection { request, _open: self.open.clone() })
     }
 }

@@ -1,7 +1,11 @@
 //! A place for one result that another thread brings.
 
+use core::time::Duration;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+
+/// How long a thread looks before it sleeps.
+pub(crate) const SPIN: Duration = Duration::from_micros(50);
 
 /// Locks, whatever became of a thread that had the lock: what these locks guard is sound at any time.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

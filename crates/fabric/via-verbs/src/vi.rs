@@ -1,12 +1,9 @@
 //! A VI, as a program has it.
 
-use crate::agent::Job;
-use crate::card::possible;
 use crate::config;
-use crate::core::ViShared;
-use crate::cq::SPIN;
-use crate::nic::Open;
-use crate::slot::{Slot, lock, sleep};
+use crate::open::Open;
+use crate::slot::{SPIN, Slot, lock, sleep};
+use crate::state::{Job, ViShared};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use std::sync::Arc;
@@ -89,8 +86,8 @@ impl VerbsVi {
         timeout: Option<Duration>,
         is_peer: bool,
     ) -> Result<Begun, ConnectError> {
-        possible(local)?;
-        possible(remote)?;
+        self.shared.card.attributes.possible(local)?;
+        self.shared.card.attributes.possible(remote)?;
         if timeout == Some(Duration::ZERO) {
             return Err(ConnectError::InvalidParameter("a timeout of zero"));
         }
@@ -134,8 +131,12 @@ impl Vi for VerbsVi {
             return Err(SetViError::State(core.state));
         }
         card.attributes.offer(&attributes)?;
-        let ptag = card.table.hold_ptag(attributes.ptag).map_err(|_| CreateViError::UnknownPtag)?;
-        card.table.release_ptag(core.ptag);
+        let ptag = card
+            .regions
+            .table
+            .hold_ptag(attributes.ptag)
+            .map_err(|_| CreateViError::UnknownPtag)?;
+        card.regions.table.release_ptag(core.ptag);
         core.ptag = ptag;
         core.attributes = ViAttributes { ptag: Some(ptag), ..attributes };
         Ok(())
@@ -184,7 +185,7 @@ impl Vi for VerbsVi {
         remote: &NetAddress,
         timeout: Option<Duration>,
     ) -> Result<(), ConnectError> {
-        self.shared.card.own(local)?;
+        self.shared.card.attributes.own(local)?;
         self.begin(local, remote, timeout, true).map(drop)
     }
 
@@ -301,7 +302,7 @@ impl Drop for VerbsVi {
         let card = &self.shared.card;
         lock(&card.vis).remove(&self.shared.name);
         let core = &mut *lock(&self.shared.core);
-        card.table.release_ptag(core.ptag);
+        card.regions.table.release_ptag(core.ptag);
         for kind in [WorkQueueKind::Send, WorkQueueKind::Recv] {
             let queue = core.queue(kind);
             if let Some(cq) = queue.cq.take() {

@@ -1,131 +1,23 @@
 //! What goes wrong: no library, no device, no permission, too little memory that may be locked, a peer that is killed, strangers, a link
 //! that goes down. Nothing is left behind. All but the first want the guest of `scripts/lab`, whose devices and links they may change.
 
-use sovia_verbs::live::{CQS, IDS, PAIRS, REGIONS};
+mod common;
+
+use common::*;
+use sovia_verbs::live::{PAIRS, REGIONS};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use via::error::{ConnectError, RegisterError};
-use via::{
-    Cause, Connection, DescriptorAddress, MemAttributes, MemHandle, Memory, NetAddress, Nic,
-    Status, Vi, ViAttributes, ViState,
-};
-use via_verbs::{Config, VerbsNic, VerbsVi};
+use via::error::RegisterError;
+use via::{Cause, Connection, MemAttributes, Memory, Nic, Status, Vi, ViState};
+use via_verbs::VerbsNic;
 
-/// The guest's address.
-const AT: &str = "10.77.0.1";
-/// Longer than a packet.
-const LONG: usize = 1 << 16;
-/// A watchdog: the NIC is emulated.
-const PATIENCE: Duration = Duration::from_secs(120);
 /// What this program does where it is started by itself.
 const ROLE: &str = "VIA_VERBS_TEST_ROLE";
 /// A user without any privilege.
 const NOBODY: u32 = 65_534;
-
-/// What the tests count belongs to the whole process, and what they change to the whole guest: one at a time. `None`, and a word about
-/// it, outside the guest.
-fn in_the_lab(test: &str) -> Option<MutexGuard<'static, ()>> {
-    static ONE: Mutex<()> = Mutex::new(());
-    let is_guest =
-        Path::new("/run/lab/command").exists() && Path::new("/sys/class/infiniband/rxe0").exists();
-    if !is_guest {
-        println!("SKIPPED: {test}: it changes the guest of scripts/lab (make lab)");
-    }
-    is_guest.then(|| ONE.lock().unwrap_or_else(PoisonError::into_inner))
-}
-
-fn open(place: &str) -> Result<VerbsNic, String> {
-    let config = place.parse::<Config>().map_err(|why| why.to_string())?;
-    VerbsNic::open(&config).map_err(|why| why.to_string())
-}
-
-/// A NIC with a port of its own.
-fn nic() -> VerbsNic {
-    open(&format!("{AT}:0")).expect("the guest's NIC")
-}
-
-/// A VI with room for one message each way.
-struct End {
-    vi: VerbsVi,
-    memory: Memory,
-    handle: MemHandle,
-    len: usize,
-}
-
-impl End {
-    fn new(nic: &VerbsNic, len: usize) -> End {
-        let attributes = ViAttributes { max_transfer_size: len as u32, ..ViAttributes::default() };
-        let vi = nic.create_vi(attributes).expect("a VI");
-        let memory = Memory::zeroed(128 + 2 * len);
-        let handle = nic.register_mem(&memory, MemAttributes::default()).expect("a region");
-        End { vi, memory, handle, len }
-    }
-
-    fn prepared(&self, descriptor: usize, at: usize) -> DescriptorAddress {
-        let data = self.memory.segment(at, self.len as u32, self.handle);
-        self.memory.descriptor(descriptor).expect("room").prepare(&[data], None).expect("it fits");
-        DescriptorAddress { address: self.memory.address(descriptor), handle: self.handle }
-    }
-
-    fn receive(&self) {
-        self.vi.post_recv(self.prepared(0, 128)).expect("posted");
-    }
-
-    /// The status of a send.
-    fn send(&self, byte: u8) -> Status {
-        self.memory.write(128 + self.len, &vec![byte; self.len]);
-        self.vi.post_send(self.prepared(64, 128 + self.len)).expect("posted");
-        self.vi.send_wait(Some(PATIENCE)).expect("it is done").status
-    }
-
-    /// The bytes of the next message.
-    fn received(&self) -> Option<Vec<u8>> {
-        let done = self.vi.recv_wait(Some(PATIENCE)).expect("it is done");
-        let mut bytes = vec![0; self.len];
-        self.memory.read(128, &mut bytes);
-        done.result().ok().map(|_| bytes)
-    }
-
-    /// A message there and back.
-    fn is_echoed(&self, byte: u8) {
-        assert!(!self.send(byte).intersects(Status::ERROR_MASK), "byte {byte}");
-        let bytes = self.received().expect("it comes back");
-        assert!(bytes.iter().all(|&it| it == byte), "byte {byte}");
-        self.receive();
-    }
-}
-
-/// Sends back what comes to the address `server`, of one client after the other.
-fn echo(nic: &VerbsNic, len: usize, clients: usize) {
-    for _ in 0..clients {
-        let end = End::new(nic, len);
-        end.receive();
-        let request = nic.connect_wait(&nic.address(b"server"), Some(PATIENCE));
-        let request = request.expect("a request");
-        request.accept(&end.vi).expect("accepted");
-        while let Some(bytes) = end.received() {
-            end.receive();
-            if end.send(bytes[0]).intersects(Status::ERROR_MASK) {
-                break;
-            }
-        }
-        end.vi.disconnect();
-        nic.deregister_mem(end.handle).expect("nothing uses the memory");
-    }
-}
-
-fn connect(nic: &VerbsNic, end: &End, host: &[u8]) {
-    let (own, server) = (nic.address(b"client"), NetAddress::new(host, b"server"));
-    while end.vi.connect_request(&own, &server, Some(PATIENCE)) == Err(ConnectError::NoMatch) {
-        thread::yield_now();
-    }
-    assert_eq!(end.vi.state(), ViState::Connected);
-}
 
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
@@ -133,22 +25,6 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(begin.elapsed() < PATIENCE, "not yet: {what}");
         thread::sleep(Duration::from_millis(1));
     }
-}
-
-/// What this process has of the NIC's: queue pairs, registrations, completion queues and identifiers.
-fn live() -> [usize; 4] {
-    [&PAIRS, &REGIONS, &CQS, &IDS].map(|count| count.get())
-}
-
-/// Ends an end, then a NIC, and sees that nothing is left.
-fn nothing_left(nic: VerbsNic, ends: Vec<End>) {
-    for end in ends {
-        nic.deregister_mem(end.handle).expect("nothing uses the memory");
-        end.vi.disconnect();
-    }
-    assert_eq!((PAIRS.get(), REGIONS.get()), (0, 0));
-    drop(nic);
-    assert_eq!(live(), [0; 4]);
 }
 
 /// This program, as another process that runs one test.
@@ -174,7 +50,7 @@ fn another_process() {
                 |bytes| nic.register_mem(&Memory::zeroed(bytes), MemAttributes::default());
             let small = register(4096).expect("it fits the limit");
             let large = register(1 << 20);
-            assert_eq!(large, Err(RegisterError::TooManyBytes));
+            assert_eq!(large, Err(RegisterError::LockedMemory));
             assert_eq!(REGIONS.get(), 1);
             nic.deregister_mem(small).expect("it was registered");
             register(4096).expect("what was given back can be registered again");
@@ -255,7 +131,7 @@ fn the_limit_of_locked_memory_is_told_and_leaves_nothing() {
     let mut child = child.spawn().expect("it starts");
     let said = said(&mut child);
     assert!(child.wait().expect("it ends").success());
-    assert!(said.contains("more bytes than the NIC registers"), "{said}");
+    assert!(said.contains("ulimit -l") && said.contains("LimitMEMLOCK="), "{said}");
 }
 
 /// The peer's process is killed while messages move; a VI that sends nothing finds it out as well.

@@ -254,9 +254,7 @@ impl Nic for ShmNic {
         local: &NetAddress,
         timeout: Option<Duration>,
     ) -> Result<ShmConnection, ConnectError> {
-        if local.host != self.0.attributes.local_address {
-            return Err(ConnectError::InvalidParameter("not this NIC's address"));
-        }
+        self.0.attributes.own(local)?;
         let until = deadline(timeout);
         Incoming::wait(&self.0.hub, local, until).map(Box::new).map(ShmConnection)
     }

@@ -1,6 +1,6 @@
 //! Messages whose bytes the medium moves: `crate::moving` says how.
 
-use crate::access::{Access, Segments};
+use crate::access::Access;
 use crate::card::Card;
 use crate::ids::ViId;
 use crate::medium::Medium;
@@ -10,6 +10,7 @@ use crate::world::{Announced, Arrived, Bytes, Coming, Lending, Move, Way, World}
 use smallvec::SmallVec;
 use sovia_link::wire::{EndId, Item, Operation, Part};
 use std::sync::Arc;
+use via::descriptor::Segments;
 use via::{DataSegment, MemHandle, Memory, Status};
 
 /// Messages of one connection that are moved at a time.

@@ -19,9 +19,9 @@ impl<M: Medium> World<M> {
         let met = match &message.bytes {
             Bytes::Placed => Ok(()),
             Bytes::Refused(status) => Err(*status),
-            Bytes::Here(bytes) => {
-                access.load(front, true).and_then(|work| access.scatter(&work.data, bytes))
-            }
+            Bytes::Here(bytes) => access
+                .load(front, WorkQueueKind::Recv)
+                .and_then(|work| access.scatter(&work.data, bytes)),
         };
         match met {
             Ok(()) => {
@@ -46,7 +46,7 @@ impl<M: Medium> World<M> {
         let Some(front) = vi.recv.work.front() else {
             return self.no_receive(id, conn, number);
         };
-        match vi.access().load(front, true) {
+        match vi.access().load(front, WorkQueueKind::Recv) {
             Ok(_) => {
                 let Arrived { length, immediate, .. } = *message;
                 let outcome = Outcome { status: Status::OP_REMOTE_RDMA_WRITE, length, immediate };

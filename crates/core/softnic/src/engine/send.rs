@@ -1,6 +1,5 @@
 //! The send queue: descriptors become messages, and are done in order.
 
-use crate::access::Work;
 use crate::card::Card;
 use crate::ids::ViId;
 use crate::medium::Medium;
@@ -9,21 +8,13 @@ use crate::world::{Bytes, Progress, Started, World};
 use sovia_link::message::{even, parts};
 use sovia_link::wire::{Closing, EndId, Item, Operation, Packet};
 use std::sync::Arc;
+use via::descriptor::Work;
 use via::error::Cause;
 use via::queue::Outcome;
 use via::{Control, DescriptorAddress, MemHandle, Status, ViState, WorkQueueKind};
 
 /// Parts that are ready to be sent, before more descriptors are started.
 const WAITING: usize = 1024;
-
-/// What a descriptor's operation is called in its status.
-fn operation(control: Control) -> Status {
-    match control.operation() {
-        Control::OP_RDMAWRITE => Status::OP_RDMA_WRITE,
-        Control::OP_RDMAREAD => Status::OP_RDMA_READ,
-        _ => Status::OP_SEND,
-    }
-}
 
 impl<M: Medium> World<M> {
     /// Something has been posted.
@@ -62,14 +53,14 @@ impl<M: Medium> World<M> {
         if vi.started.iter().any(|s| matches!(s.progress, Progress::Failed(_))) {
             return false;
         }
-        let loaded = vi.access().load(at, false);
+        let loaded = vi.access().load(at, WorkQueueKind::Send);
         let fenced = loaded.as_ref().is_ok_and(|work| work.control.contains(Control::QFENCE));
         let reading = |s: &Started| matches!(s.progress, Progress::Reading(_));
         if fenced && vi.started.iter().any(reading) {
             return false;
         }
         vi.waiting.pop_front();
-        let operation = loaded.as_ref().map_or(Status::OP_SEND, |work| operation(work.control));
+        let operation = loaded.as_ref().map_or(Status::OP_SEND, Work::operation);
         let length = loaded.as_ref().map_or(0, Work::length);
         let started = match loaded.and_then(|work| self.start(id, conn, work)) {
             Ok((last, progress, moving)) => Started { last, operation, length, progress, moving },
@@ -224,6 +215,6 @@ impl<M: Medium> World<M> {
     /// What a posted descriptor's operation is, as far as its memory still says.
     pub(crate) fn posted_operation(&self, id: ViId, at: DescriptorAddress) -> Status {
         let control = self.vis.get(&id).and_then(|vi| vi.access().descriptor(at, |d| d.control()));
-        control.map_or(Status::OP_SEND, operation)
+        control.map_or(Status::OP_SEND, Control::operation_status)
     }
 }

@@ -1,10 +1,10 @@
 //! A message that comes in parts, in order: each part goes to the memory where it belongs as it comes.
 
-use crate::access::Segments;
 use crate::world::{Progress, Started, ViCore};
 use sovia_link::message::Message;
 use sovia_link::wire::{Operation, Part, Payload};
-use via::{DataSegment, Status};
+use via::descriptor::Segments;
+use via::{DataSegment, Status, WorkQueueKind};
 
 /// The message of a connection that is coming.
 #[derive(Debug)]
@@ -144,7 +144,7 @@ impl<N> ViCore<N> {
         match operation {
             Operation::Send => {
                 let receive = self.recv.work.pending(ahead).ok_or(Status::TRANSPORT_ERROR)?;
-                access.reserve(&access.load(receive, true)?.data, total)
+                access.reserve(&access.load(receive, WorkQueueKind::Recv)?.data, total)
             }
             Operation::Write { address, handle } => {
                 let segment = DataSegment { address, handle, length: total as u32 };

@@ -1,11 +1,11 @@
 //! Messages whose bytes the medium moves.
 
-use crate::access::Segments;
 use crate::card::Card;
 use crate::ids::ViId;
 use smallvec::SmallVec;
 use sovia_link::wire::{EndId, Operation};
 use std::sync::Arc;
+use via::descriptor::Segments;
 use via::{MemHandle, Memory};
 
 /// A message of this end's that has been announced and is not asked for yet.

@@ -1,6 +1,6 @@
 //! A VI: its state, and its descriptors.
 
-use crate::access::{Access, Segments};
+use crate::access::Access;
 use crate::card::Card;
 use crate::ids::CqId;
 use crate::recent::Recent;
@@ -8,6 +8,7 @@ use crate::world::Attempt;
 use sovia_link::wire::EndId;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use via::descriptor::Segments;
 use via::error::{Cause, ConnectError};
 use via::event::ViCallback;
 use via::queue::WorkQueue;

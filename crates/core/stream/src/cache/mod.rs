@@ -248,7 +248,11 @@ impl<N: Nic + 'static> Cache<N> {
         register: impl Fn(&Range<usize>) -> Result<MemHandle, RegisterError>,
     ) -> Option<MemHandle> {
         match register(pages) {
-            Err(RegisterError::TooManyBytes | RegisterError::TooManyRegions) => {
+            Err(
+                RegisterError::TooManyBytes
+                | RegisterError::TooManyRegions
+                | RegisterError::LockedMemory,
+            ) => {
                 self.ranges().evict_all();
                 self.collect();
                 register(pages).ok()

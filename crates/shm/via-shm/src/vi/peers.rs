@@ -73,9 +73,7 @@ impl Core {
         for address in [local, remote] {
             crate::connect::check(address)?;
         }
-        if local.host != self.nic.attributes.local_address {
-            return Err(ConnectError::InvalidParameter("not this NIC's address"));
-        }
+        self.nic.attributes.own(local)?;
         let number = self.machine().begin(Model::PeerToPeer)?;
         *self.peering.stage() = Stage::Requested(number);
         let request = Peers {

@@ -6,11 +6,14 @@
 //! the NIC writes it; a NIC loads what it decides by exactly once.
 //!
 //! [`Descriptor`] is the storage of a descriptor with two segments, 64 bytes; a longer one simply
-//! continues. [`DescriptorRef`] is the way to use either.
+//! continues. [`DescriptorRef`] is the way to use either, and [`Work`] what a NIC reads of one.
+
+mod work;
 
 use crate::flags::{Control, Status};
 use crate::tag::MemHandle;
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+pub use work::{Segments, Work};
 
 /// Descriptors begin at multiples of this many bytes (`VIP_DESCRIPTOR_ALIGNMENT`).
 pub const ALIGNMENT: usize = 64;

@@ -1,0 +1,137 @@
+//! What a descriptor asks for, as a NIC in software or a driver reads it: once, and checked.
+
+use super::{DataSegment, DescriptorRef, RemoteSegment};
+use crate::cq::WorkQueueKind;
+use crate::flags::{Control, Status};
+use smallvec::SmallVec;
+
+/// Data segments, few in most descriptors.
+pub type Segments = SmallVec<[DataSegment; 4]>;
+
+/// What a descriptor asks for. A program may change the descriptor at any time; this stays as it was read.
+#[derive(Debug, Clone, Default)]
+pub struct Work {
+    /// The operation and how it is done. It has no bit that is reserved.
+    pub control: Control,
+    /// Where in the peer's memory an RDMA goes; `None` if it is none.
+    pub remote: Option<RemoteSegment>,
+    /// Where the bytes are, or belong. Whether they may be used there is not checked.
+    pub data: Segments,
+    /// Immediate data to be sent.
+    pub immediate: Option<u32>,
+}
+
+impl Work {
+    /// Bytes of all data segments; more than can be for more than can be.
+    #[inline]
+    pub fn length(&self) -> u32 {
+        self.data.iter().fold(0, |sum, segment| sum.saturating_add(segment.length))
+    }
+
+    /// What a send descriptor's operation is called in its status.
+    #[inline]
+    pub fn operation(&self) -> Status {
+        self.control.operation_status()
+    }
+}
+
+impl DescriptorRef<'_> {
+    /// For NICs: what a descriptor of that queue asks for. Each field is loaded once.
+    ///
+    /// # Errors
+    /// [`Status::FORMAT_ERROR`]: reserved bits, no operation, more segments than there is room for, an RDMA without an address
+    /// segment or in the receive queue.
+    pub fn work(&self, queue: WorkQueueKind) -> Result<Work, Status> {
+        let mut work = Work::default();
+        self.read(queue, &mut work).map(|()| work)
+    }
+
+    /// As [`DescriptorRef::work`], into a place: a work's bytes are copied no more.
+    ///
+    /// # Errors
+    /// As there; what the place has then is worth nothing.
+    #[inline]
+    pub fn read(&self, queue: WorkQueueKind, work: &mut Work) -> Result<(), Status> {
+        let (control, count) = (self.control(), self.seg_count());
+        let is_receive = queue == WorkQueueKind::Recv;
+        let is_rdma = control.operation() != Control::OP_SENDRECV;
+        let bad = control.intersects(Control::RESERVED)
+            || control.operation() == Control::OP_MASK
+            || count > self.room()
+            || is_rdma && (is_receive || count == 0);
+        if bad {
+            return Err(Status::FORMAT_ERROR);
+        }
+        let immediate = control.contains(Control::IMMEDIATE) && !is_receive;
+        work.control = control;
+        work.remote = self.remote().filter(|_| is_rdma);
+        work.immediate = immediate.then(|| self.immediate());
+        work.data.clear();
+        for i in usize::from(is_rdma)..count {
+            work.data.extend(self.segment(i));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::descriptor::Descriptor;
+
+    const DATA: DataSegment = DataSegment { address: 0x1000, handle: 7, length: 100 };
+
+    #[test]
+    fn a_send_and_a_receive_are_read_as_they_were_prepared() {
+        let storage = Descriptor::default();
+        storage.as_ref().prepare(&[DATA, DATA], Some(5)).unwrap();
+        let sent = storage.as_ref().work(WorkQueueKind::Send).unwrap();
+        assert_eq!(
+            (&sent.data[..], sent.immediate, sent.remote),
+            (&[DATA, DATA][..], Some(5), None)
+        );
+        assert_eq!((sent.length(), sent.operation()), (200, Status::OP_SEND));
+        let received = storage.as_ref().work(WorkQueueKind::Recv).unwrap();
+        assert_eq!((received.data.len(), received.immediate), (2, None));
+    }
+
+    #[test]
+    fn the_first_segment_of_an_rdma_is_its_address() {
+        let storage = Descriptor::default();
+        let remote = RemoteSegment { address: 0x9000, handle: 3 };
+        for (control, status) in [
+            (Control::OP_RDMAWRITE, Status::OP_RDMA_WRITE),
+            (Control::OP_RDMAREAD, Status::OP_RDMA_READ),
+        ] {
+            storage.as_ref().prepare_rdma(control, remote, &[DATA], None).unwrap();
+            let work = storage.as_ref().work(WorkQueueKind::Send).unwrap();
+            assert_eq!((work.remote, &work.data[..]), (Some(remote), &[DATA][..]));
+            assert_eq!(work.operation(), status);
+            // No RDMA is received into a receive of that form.
+            let received = storage.as_ref().work(WorkQueueKind::Recv);
+            assert_eq!(received.err(), Some(Status::FORMAT_ERROR));
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_a_format_error() {
+        type Spoil = fn(DescriptorRef<'_>);
+        let spoils: [Spoil; 4] = [
+            |d| d.set_control(Control::RESERVED),
+            |d| d.set_control(Control::OP_MASK),
+            |d| d.set_seg_count(3),
+            |d| {
+                d.set_control(Control::OP_RDMAWRITE);
+                d.set_seg_count(0);
+            },
+        ];
+        for spoil in spoils {
+            let storage = Descriptor::default();
+            storage.as_ref().prepare(&[DATA], None).unwrap();
+            spoil(storage.as_ref());
+            for queue in [WorkQueueKind::Send, WorkQueueKind::Recv] {
+                assert_eq!(storage.as_ref().work(queue).err(), Some(Status::FORMAT_ERROR));
+            }
+        }
+    }
+}

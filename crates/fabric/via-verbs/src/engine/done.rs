@@ -1,0 +1,208 @@
+//! What the device has done is told to the program.
+
+use crate::engine::{First, RECEIVE};
+use crate::state::{Core, Started, ViShared};
+use crate::wire::Closing;
+use sovia_verbs::Completion as Ended;
+use sovia_verbs::completion::Batch;
+use sovia_verbs::sys::value;
+use via::error::Cause;
+use via::queue::Outcome;
+use via::{AsyncError, CqEntry, Done, Status, ViState, WorkQueueKind};
+
+impl ViShared {
+    /// Takes what the device has done.
+    pub(crate) fn poll(&self, core: &mut Core) {
+        let mut batch = Batch::new();
+        while let Some(link) = &core.link {
+            link.pair.cq().poll(&mut batch);
+            for ended in &batch {
+                // What follows an error is flushed with the connection.
+                if core.link.is_none() {
+                    break;
+                }
+                if ended.name == RECEIVE {
+                    self.received(core, &ended);
+                } else {
+                    self.sent(core, &ended);
+                }
+            }
+            if !batch.is_full() {
+                break;
+            }
+        }
+        if core.send.next().is_some() {
+            self.feed_sends(core);
+        }
+        self.settle(core);
+    }
+
+    fn received(&self, core: &mut Core, ended: &Ended) {
+        if ended.status.0 == value::IBV_WC_WR_FLUSH_ERR {
+            // The pair has failed; why the far side says.
+            return;
+        }
+        let (Some(started), Some(at)) = (core.recv.started.pop_front(), core.recv.work.front())
+        else {
+            return;
+        };
+        let mut operation = Status::OP_RECEIVE;
+        if ended.is_remote_write {
+            operation |= Status::OP_RDMA_WRITE;
+        }
+        let mut error = match ended.status.0 {
+            value::IBV_WC_SUCCESS => started.failed,
+            value::IBV_WC_LOC_LEN_ERR | value::IBV_WC_REM_INV_REQ_ERR => Some(Status::LENGTH_ERROR),
+            _ => Some(started.failed.unwrap_or(Status::PROTECTION_ERROR)),
+        };
+        if error.is_none() && core.access(&self.card).descriptor(at, |_| ()).is_none() {
+            error = Some(Status::PROTECTION_ERROR);
+        }
+        if let (None, Some(copied), false) = (error, &started.copy, ended.is_remote_write) {
+            let (copy, data) = &**copied;
+            let mut bytes = vec![0; ended.length as usize];
+            copy.memory().read(0, &mut bytes);
+            error = core.access(&self.card).scatter(data, &bytes).err();
+        }
+        match error {
+            None => {
+                if let Some(link) = &mut core.link {
+                    link.received = link.received.wrapping_add(1);
+                }
+                let Ended { length, immediate, .. } = *ended;
+                self.complete(
+                    core,
+                    WorkQueueKind::Recv,
+                    Outcome { status: operation, length, immediate },
+                );
+            }
+            Some(status) => {
+                self.complete(core, WorkQueueKind::Recv, Outcome::error(operation | status));
+                self.broken(
+                    core,
+                    Cause::Descriptor(status),
+                    Some(Closing::Broke),
+                    First::Flushed,
+                    true,
+                );
+            }
+        }
+    }
+
+    fn sent(&self, core: &mut Core, ended: &Ended) {
+        if ended.status.0 == value::IBV_WC_WR_FLUSH_ERR {
+            return;
+        }
+        if ended.status.0 == value::IBV_WC_SUCCESS {
+            self.sent_well(core);
+            return;
+        }
+        let is_read =
+            core.send.started.front().is_some_and(|it| it.operation == Status::OP_RDMA_READ);
+        let immediate = core.send.started.front().is_some_and(|it| it.consumes);
+        let denied = match (is_read, immediate) {
+            (true, _) => Closing::ReadDenied,
+            (false, true) => Closing::WriteWithImmediateDenied,
+            (false, false) => Closing::WriteDenied,
+        };
+        let (status, cause, closing) = match ended.status.0 {
+            value::IBV_WC_RNR_RETRY_EXC_ERR => {
+                (Status::TRANSPORT_ERROR, Cause::ReceiveQueueEmpty, Closing::NoReceive)
+            }
+            value::IBV_WC_REM_ACCESS_ERR => {
+                let status = Status::RDMA_PROT_ERROR;
+                (status, Cause::Descriptor(status), denied)
+            }
+            value::IBV_WC_REM_INV_REQ_ERR | value::IBV_WC_REM_OP_ERR => {
+                (Status::TRANSPORT_ERROR, Cause::PeerBroke, Closing::Broke)
+            }
+            value::IBV_WC_RETRY_EXC_ERR => {
+                (Status::TRANSPORT_ERROR, Cause::PeerDied, Closing::Broke)
+            }
+            value::IBV_WC_LOC_LEN_ERR => {
+                let status = Status::LENGTH_ERROR;
+                (status, Cause::Descriptor(status), Closing::Broke)
+            }
+            value::IBV_WC_LOC_PROT_ERR | value::IBV_WC_LOC_ACCESS_ERR => {
+                let status = Status::PROTECTION_ERROR;
+                (status, Cause::Descriptor(status), Closing::Broke)
+            }
+            // The device cannot send: its link is down, above all.
+            _ => {
+                let status = Status::TRANSPORT_ERROR;
+                (status, Cause::Descriptor(status), Closing::Broke)
+            }
+        };
+        self.broken(core, cause, Some(closing), First::In(status), true);
+    }
+
+    /// The oldest send that the device has is done.
+    pub(super) fn sent_well(&self, core: &mut Core) {
+        let Some(started) = core.send.started.pop_front() else { return };
+        let Started { operation, length, consumes, .. } = started;
+        if let (true, Some(link)) = (consumes, &mut core.link) {
+            link.sent = link.sent.wrapping_add(1);
+        }
+        let mut outcome = Outcome { status: operation, length, immediate: None };
+        if let (Status::OP_RDMA_READ, Some(copied)) = (operation, &started.copy) {
+            let (copy, data) = &**copied;
+            let mut bytes = vec![0; length as usize];
+            copy.memory().read(0, &mut bytes);
+            if let Err(status) = core.access(&self.card).scatter(data, &bytes) {
+                outcome = Outcome::error(operation | status);
+            }
+        }
+        self.complete(core, WorkQueueKind::Send, outcome);
+        self.finish_sends(core);
+    }
+
+    /// A send that failed before the device had it ends in its turn.
+    pub(super) fn finish_sends(&self, core: &mut Core) {
+        if let Some(status) = core.send.started.front().and_then(|first| first.failed) {
+            self.broken(
+                core,
+                Cause::Descriptor(status),
+                Some(Closing::Broke),
+                First::In(status),
+                true,
+            );
+        }
+    }
+
+    /// The oldest descriptor of a queue is done.
+    pub(super) fn complete(&self, core: &mut Core, kind: WorkQueueKind, outcome: Outcome) {
+        let Some(at) = core.queue(kind).work.front() else { return };
+        core.access(&self.card).complete(at, &outcome);
+        let queue = core.queue(kind);
+        queue.work.complete(outcome);
+        self.hand_out(core, kind);
+        if let Some(cq) = core.queue(kind).cq.clone()
+            && !cq.enter(CqEntry { context: self.context, queue: kind })
+        {
+            if !core::mem::replace(&mut core.overrun, true) {
+                let error = AsyncError::of_vi(self.context, Cause::CqOverrun.code());
+                let resource = via::Resource::Cq;
+                self.card.report(AsyncError { cq: Some(cq.context), resource, ..error });
+            }
+            core.has_overrun = true;
+        }
+    }
+
+    /// Gives descriptors that are done to callbacks that want them.
+    pub(crate) fn hand_out(&self, core: &mut Core, kind: WorkQueueKind) {
+        let queue = core.queue(kind);
+        while !queue.notify.is_empty() {
+            let Done::Completion(completion) = queue.work.take() else { return };
+            if let Some(callback) = queue.notify.pop_front() {
+                self.card.dispatcher.run(Box::new(move || callback(completion)));
+            }
+        }
+    }
+
+    /// Breaks the connection of a VI whose completion queue has run over.
+    pub(super) fn settle(&self, core: &mut Core) {
+        if core::mem::take(&mut core.has_overrun) && core.state == ViState::Connected {
+            self.broken(core, Cause::CqOverrun, Some(Closing::Broke), First::Flushed, false);
+        }
+    }
+}

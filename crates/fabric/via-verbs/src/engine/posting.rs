@@ -1,0 +1,136 @@
+//! What is posted goes to the device.
+
+use crate::access::{Access, Keyed};
+use crate::engine::RECEIVE;
+use crate::slot::lock;
+use crate::state::{Core, Started, ViShared};
+use sovia_verbs::{RegisteredMemory, Rights, Segment};
+use via::descriptor::Work;
+use via::error::PostError;
+use via::{DescriptorAddress, Memory, Status, ViState, WorkQueueKind};
+
+/// A key that no region has.
+pub(super) const NO_KEY: u32 = 0;
+
+impl ViShared {
+    /// Posts a descriptor.
+    ///
+    /// # Errors
+    /// [`PostError`].
+    pub(crate) fn post(&self, kind: WorkQueueKind, at: DescriptorAddress) -> Result<(), PostError> {
+        let core = &mut *lock(&self.core);
+        if kind == WorkQueueKind::Send && !matches!(core.state, ViState::Connected | ViState::Error)
+        {
+            return Err(PostError::State(core.state));
+        }
+        let (queue, recent) = match kind {
+            WorkQueueKind::Send => (&mut core.send, &mut core.recent),
+            WorkQueueKind::Recv => (&mut core.recv, &mut core.recent),
+        };
+        let mut access = Access { regions: &self.card.regions, recent, ptag: core.ptag };
+        let is_next = queue.next().is_none();
+        let mut work = Work::default();
+        let posted = access.descriptor(at, |descriptor| {
+            queue.work.post(at).map_err(|_| PostError::QueueFull)?;
+            descriptor.clear_status();
+            Ok(descriptor.read(kind, &mut work))
+        });
+        // What waits for others is read again in its turn.
+        let loaded = posted.ok_or(PostError::Descriptor)??;
+        let loaded = loaded.map(|()| &work);
+        match (core.state, kind) {
+            (ViState::Error, _) => self.flush(core, kind),
+            (_, WorkQueueKind::Recv) if is_next && core.link.is_some() => {
+                let started = self.start_receive(core, loaded);
+                core.recv.started.push_back(started);
+            }
+            (_, WorkQueueKind::Recv) => self.feed_receives(core),
+            (_, WorkQueueKind::Send) => {
+                if is_next {
+                    self.feed_send(core, loaded);
+                } else {
+                    self.feed_sends(core);
+                }
+                if core.wants() {
+                    self.arm(core);
+                }
+            }
+        }
+        self.settle(core);
+        Ok(())
+    }
+
+    /// Gives posted receives to the device.
+    pub(crate) fn feed_receives(&self, core: &mut Core) {
+        while core.link.is_some()
+            && let Some(at) = core.recv.next()
+        {
+            let loaded = core.access(&self.card).load(at, WorkQueueKind::Recv);
+            let started = self.start_receive(core, loaded.as_ref().map_err(|status| *status));
+            core.recv.started.push_back(started);
+        }
+    }
+
+    #[inline]
+    fn start_receive(&self, core: &mut Core, loaded: Result<&Work, Status>) -> Started {
+        let mut started = Started::new(Status::OP_RECEIVE, 0);
+        let mut segments = Keyed::new();
+        let keyed = loaded.and_then(|work| {
+            core.access(&self.card).keyed(&work.data, &mut segments)?;
+            Ok(work)
+        });
+        match keyed {
+            Ok(_) if segments.len() <= self.card.config.segments as usize => {}
+            Ok(work) => {
+                segments.clear();
+                match self.copy_of(core, work) {
+                    Some((segment, copy)) => {
+                        segments.push(segment);
+                        started.copy = Some(Box::new((copy, work.data.clone())));
+                    }
+                    None => started.failed = Some(Status::PROTECTION_ERROR),
+                }
+            }
+            Err(status) => {
+                segments.clear();
+                match loaded {
+                    Ok(work) => self.partly_keyed(core, work, &mut segments),
+                    Err(_) => started.failed = Some(status),
+                }
+            }
+        }
+        if started.failed.is_some() {
+            // A receive that cannot be is one all the same, for the message that meets it to end in an error.
+            segments.push(Segment { addr: 0, length: 1 << 20, lkey: NO_KEY });
+        }
+        if let Some(link) = &core.link
+            && link.pair.post_receive(RECEIVE, &segments).is_err()
+        {
+            started.failed = Some(Status::TRANSPORT_ERROR);
+        }
+        started
+    }
+
+    /// The segments of a receive of which some may not be used: which of them a message gets to is the device's to find out.
+    #[cold]
+    fn partly_keyed(&self, core: &mut Core, work: &Work, segments: &mut Keyed) {
+        let mut access = core.access(&self.card);
+        let used = work.data.iter().filter(|segment| segment.length > 0);
+        for one in used.take(self.card.config.segments as usize) {
+            if access.keyed(core::slice::from_ref(one), segments).is_err() {
+                segments.push(Segment { addr: one.address, length: one.length, lkey: NO_KEY });
+            }
+        }
+    }
+
+    /// Memory of the device's for a descriptor with more segments than the device takes.
+    #[cold]
+    pub(super) fn copy_of(&self, core: &Core, work: &Work) -> Option<(Segment, RegisteredMemory)> {
+        let memory = Memory::zeroed(work.length() as usize);
+        let domain = self.card.regions.domain(core.ptag).ok()?;
+        let copy = RegisteredMemory::new(&domain, &memory, Rights::default()).ok()?;
+        let segment =
+            Segment { addr: memory.address(0), length: work.length(), lkey: copy.local_key() };
+        Some((segment, copy))
+    }
+}

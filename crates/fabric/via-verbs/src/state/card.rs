@@ -1,0 +1,184 @@
+//! What all handles of one NIC share.
+
+use crate::config::Config;
+use crate::regions::Regions;
+use crate::slot::{Slot, lock};
+use crate::state::{Job, Request, ViShared};
+use core::fmt;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use sovia_sys::Fd;
+use sovia_verbs::{Channel, Events, Offers};
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, Weak};
+use via::error::MemError;
+use via::event::{Dispatcher, ErrorHandler};
+use via::{AsyncError, MemAttributes, MemHandle, NicAttributes};
+
+/// A thread that waits for a request.
+pub(crate) struct Waiter {
+    pub(crate) discriminator: Box<[u8]>,
+    pub(crate) slot: Slot<Request>,
+    pub(crate) name: u64,
+}
+
+/// By which the far side's questions name a connection: a number that others cannot guess, and that ends with the connection. A question
+/// about a connection that a VI has had before therefore finds nothing.
+pub(crate) struct Token {
+    number: u64,
+    card: Arc<Card>,
+}
+
+impl Token {
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        lock(&self.card.connections).remove(&self.number);
+    }
+}
+
+/// What a NIC's VIs need of it.
+pub(crate) struct Card {
+    pub(crate) attributes: NicAttributes,
+    pub(crate) config: Config,
+    pub(crate) offers: Offers,
+    /// Where it listens.
+    pub(crate) at: SocketAddr,
+    pub(crate) channel: Arc<Channel>,
+    pub(crate) events: Arc<Events>,
+    pub(crate) regions: Regions,
+    pub(crate) vi_count: AtomicU32,
+    pub(crate) cq_count: AtomicU32,
+    pub(crate) dispatcher: Dispatcher,
+    pub(crate) handler: Mutex<Option<ErrorHandler>>,
+    pub(crate) waiters: Mutex<Vec<Waiter>>,
+    pub(crate) vis: Mutex<HashMap<u64, Weak<ViShared>>>,
+    /// VIs by the tokens of their connections.
+    connections: Mutex<HashMap<u64, Weak<ViShared>>>,
+    pub(crate) jobs: Mutex<VecDeque<Job>>,
+    /// Wakes the NIC's thread.
+    pub(crate) bell: Fd,
+    names: AtomicU64,
+    random: RandomState,
+}
+
+impl fmt::Debug for Card {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Card").field("at", &self.at).finish_non_exhaustive()
+    }
+}
+
+/// What a card is made of.
+pub(crate) struct Parts {
+    pub(crate) attributes: NicAttributes,
+    pub(crate) config: Config,
+    pub(crate) offers: Offers,
+    pub(crate) at: SocketAddr,
+    pub(crate) channel: Arc<Channel>,
+    pub(crate) events: Arc<Events>,
+    pub(crate) regions: Regions,
+    pub(crate) bell: Fd,
+}
+
+impl Card {
+    pub(crate) fn new(parts: Parts) -> Card {
+        let Parts { attributes, config, offers, at, channel, events, regions, bell } = parts;
+        let spawn =
+            |job| std::thread::Builder::new().name("verbs-callbacks".into()).spawn(job).map(drop);
+        Card {
+            attributes,
+            config,
+            offers,
+            at,
+            channel,
+            events,
+            regions,
+            vi_count: AtomicU32::new(0),
+            cq_count: AtomicU32::new(0),
+            dispatcher: Dispatcher::new(spawn),
+            handler: Mutex::new(None),
+            waiters: Mutex::default(),
+            vis: Mutex::default(),
+            connections: Mutex::default(),
+            jobs: Mutex::default(),
+            bell,
+            names: AtomicU64::new(1),
+            random: RandomState::new(),
+        }
+    }
+
+    /// A number that was not used before.
+    pub(crate) fn name(&self) -> u64 {
+        self.names.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A token for a new connection of a VI.
+    pub(crate) fn token(self: &Arc<Card>, vi: &Arc<ViShared>) -> Token {
+        let number = self.random.hash_one(self.name());
+        lock(&self.connections).insert(number, Arc::downgrade(vi));
+        Token { number, card: self.clone() }
+    }
+
+    /// Gives the NIC's thread something to do.
+    pub(crate) fn job(&self, job: Job) {
+        lock(&self.jobs).push_back(job);
+        let _ = sovia_sys::call::write(self.bell.raw(), &1u64.to_ne_bytes());
+    }
+
+    /// The VI of that name.
+    pub(crate) fn vi(&self, name: u64) -> Option<Arc<ViShared>> {
+        lock(&self.vis).get(&name)?.upgrade()
+    }
+
+    /// The VI whose connection has that token.
+    pub(crate) fn connected(&self, token: u64) -> Option<Arc<ViShared>> {
+        lock(&self.connections).get(&token)?.upgrade()
+    }
+
+    /// Tells the error handler, in its turn.
+    pub(crate) fn report(self: &Arc<Card>, error: AsyncError) {
+        let card = self.clone();
+        self.dispatcher.run(Box::new(move || {
+            let handler = lock(&card.handler).clone();
+            if let Some(handler) = handler {
+                handler(&error);
+            }
+        }));
+    }
+
+    /// Deregisters memory.
+    ///
+    /// # Errors
+    /// [`MemError::UnknownHandle`].
+    pub(crate) fn deregister(&self, handle: MemHandle) -> Result<(), MemError> {
+        let held = self.regions.remove(handle)?;
+        self.wait_for_vis();
+        drop(held);
+        Ok(())
+    }
+
+    /// Changes a region's attributes.
+    ///
+    /// # Errors
+    /// [`MemError`].
+    pub(crate) fn set_attributes(
+        &self,
+        handle: MemHandle,
+        attributes: MemAttributes,
+    ) -> Result<(), MemError> {
+        self.regions.set_attributes(handle, attributes)?;
+        self.wait_for_vis();
+        Ok(())
+    }
+
+    /// When it returns, no thread uses what it has found in the table before.
+    fn wait_for_vis(&self) {
+        let vis: Vec<_> = lock(&self.vis).values().filter_map(Weak::upgrade).collect();
+        vis.iter().for_each(|vi| drop(lock(&vi.core)));
+    }
+}

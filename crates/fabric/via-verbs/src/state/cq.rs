@@ -1,0 +1,109 @@
+//! Completion queues: entries of queues whose descriptors are done.
+
+use crate::slot::lock;
+use crate::state::{Card, ViShared};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, Weak};
+use via::CqEntry;
+use via::cq::{CqCallback, CqSignal};
+
+pub(crate) struct Entries {
+    pub(crate) entries: VecDeque<CqEntry>,
+    pub(crate) capacity: u32,
+    pub(crate) notify: VecDeque<CqCallback>,
+    pub(crate) signals: Vec<CqSignal>,
+    pub(crate) sleepers: u32,
+}
+
+/// A completion queue, as its handle and its VIs have it.
+pub(crate) struct CqShared {
+    pub(crate) card: Arc<Card>,
+    pub(crate) context: u64,
+    pub(crate) inner: Mutex<Entries>,
+    pub(crate) news: Condvar,
+    wanted: AtomicBool,
+    /// Work queues that are attached.
+    pub(crate) attached: AtomicU32,
+    pub(crate) vis: Mutex<Vec<Weak<ViShared>>>,
+}
+
+impl core::fmt::Debug for CqShared {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Cq").field("context", &self.context).finish_non_exhaustive()
+    }
+}
+
+impl CqShared {
+    pub(crate) fn new(card: Arc<Card>, capacity: u32, context: u64) -> CqShared {
+        CqShared {
+            card,
+            context,
+            inner: Mutex::new(Entries {
+                entries: VecDeque::new(),
+                capacity,
+                notify: VecDeque::new(),
+                signals: Vec::new(),
+                sleepers: 0,
+            }),
+            news: Condvar::new(),
+            wanted: AtomicBool::new(false),
+            attached: AtomicU32::new(0),
+            vis: Mutex::default(),
+        }
+    }
+
+    /// Whether a thread, a callback or a signal waits for an entry.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::SeqCst)
+    }
+
+    /// Takes an entry in; false if there is no room.
+    pub(crate) fn enter(&self, entry: CqEntry) -> bool {
+        let inner = &mut *lock(&self.inner);
+        if inner.entries.len() >= inner.capacity as usize {
+            return false;
+        }
+        inner.entries.push_back(entry);
+        self.hand_out(inner);
+        self.news.notify_all();
+        true
+    }
+
+    /// Whether it is of that NIC.
+    pub(crate) fn is_of(&self, card: &Arc<Card>) -> bool {
+        Arc::ptr_eq(&self.card, card)
+    }
+
+    /// A work queue of that VI is attached.
+    pub(crate) fn attach(&self, vi: &Arc<ViShared>) {
+        self.attached.fetch_add(1, Ordering::Relaxed);
+        let mut vis = lock(&self.vis);
+        vis.retain(|vi| vi.strong_count() > 0);
+        if !vis.iter().any(|known| known.as_ptr() == Arc::as_ptr(vi)) {
+            vis.push(Arc::downgrade(vi));
+        }
+    }
+
+    pub(crate) fn hand_out(&self, inner: &mut Entries) {
+        while !inner.notify.is_empty()
+            && let Some(entry) = inner.entries.pop_front()
+            && let Some(callback) = inner.notify.pop_front()
+        {
+            self.card.dispatcher.run(Box::new(move || callback(entry)));
+        }
+        if !inner.entries.is_empty() {
+            inner.signals.drain(..).for_each(|signal| signal());
+        }
+        self.note(inner);
+    }
+
+    pub(crate) fn note(&self, inner: &Entries) {
+        let wanted = inner.sleepers > 0 || !inner.notify.is_empty() || !inner.signals.is_empty();
+        self.wanted.store(wanted, Ordering::SeqCst);
+    }
+
+    pub(crate) fn take(&self) -> Option<CqEntry> {
+        lock(&self.inner).entries.pop_front()
+    }
+}

@@ -1,0 +1,39 @@
+//! What the NIC's thread is asked to do.
+
+use crate::slot::Slot;
+use crate::state::ViShared;
+use crate::wire::{Question, Refusal};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+use via::NetAddress;
+use via::error::ConnectError;
+
+/// How a thread that accepts is told what has become of it.
+pub(crate) type Accepted = Slot<Result<(), ConnectError>>;
+
+/// What the thread is asked to do.
+pub(crate) enum Job {
+    /// Connect a VI.
+    Connect {
+        vi: Arc<ViShared>,
+        name: u64,
+        local: NetAddress,
+        remote: NetAddress,
+        to: SocketAddr,
+        until: Option<Instant>,
+        is_peer: bool,
+    },
+    /// Accept a request that the program has.
+    Accept { name: u64, vi: Arc<ViShared>, slot: Accepted },
+    /// Refuse it.
+    Reject { name: u64, refusal: Refusal },
+    /// An attempt is over.
+    Forget { name: u64 },
+    /// Ask the far side for a key.
+    Ask { to: SocketAddr, question: Question, vi: u64, name: u64 },
+    /// A connection is over; the far side may have to be told.
+    Close { name: u64, tell: Option<(SocketAddr, Question)> },
+    /// The NIC is closed.
+    End,
+}

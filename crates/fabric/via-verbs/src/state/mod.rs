@@ -1,0 +1,13 @@
+//! The state of everything: what all handles of a NIC share, its VIs, its completion queues, and what its thread is asked to do.
+
+mod card;
+mod cq;
+mod job;
+mod request;
+mod vi;
+
+pub(crate) use card::{Card, Parts, Token, Waiter};
+pub(crate) use cq::CqShared;
+pub(crate) use job::{Accepted, Job};
+pub(crate) use request::Request;
+pub(crate) use vi::{Core, Link, Started, ViShared};
