@@ -17,3 +17,6 @@ pub const ENABLE: &str = "Have systemd units start with Sovia in them, from now 
 
 /// `sovia disable`.
 pub const DISABLE: &str = "Have systemd units start without Sovia again";
+
+/// `sovia doctor`.
+pub const DOCTOR: &str = "Say what here keeps programs on TCP, and what would change it";
