@@ -20,7 +20,7 @@ FILL_PC = sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefi
 # `sovia run` adds to a program's start.
 STATIC = $(if $(filter /%,$(shell cc -print-file-name=libc.a)),-C target-feature=+crt-static)
 
-.PHONY: build install install-rpc packages uninstall setup test checked lab lab-short lab-soak strangers soak soak-mpi scale stall fuzz miri tsan check-builds check-glibc check-abi deny nics ci-extra demo bench baseline compare matrix faults papers papers-ftp clean
+.PHONY: build install install-rpc packages try-packages uninstall setup test checked lab lab-short lab-soak strangers soak soak-mpi scale stall fuzz miri tsan check-builds check-glibc check-abi deny nics ci-extra demo bench baseline compare matrix faults papers papers-ftp clean
 
 # Calls of their own, so that a library gets the features that it asks for itself and none that
 # another crate of the workspace switches on.
@@ -104,6 +104,10 @@ install-rpc:
 # Packages of what is built, in target/packages. A kind whose tools are not installed is left out, and says so.
 packages: build
 	@for kind in deb rpm tar; do scripts/package $$kind || [ $$? = 3 ] || exit 1; done
+
+# The packages, tried in a Debian of their own: installed, used, upgraded under load, removed. For root, with debootstrap.
+try-packages: packages
+	scripts/try-packages
 
 uninstall:
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/bin/,sovia $(PROGRAMS)) $(DESTDIR)$(PREFIX)/lib/sovia/libsovia_preload.so

@@ -23,3 +23,6 @@ pub const PS: &str = "List the connections of programs under Sovia, one a line";
 
 /// `sovia explain`.
 pub const EXPLAIN: &str = "Say why connections are on TCP, and what would change it";
+
+/// `sovia doctor`.
+pub const DOCTOR: &str = "Say what here keeps programs on TCP, and what would change it";

@@ -35,6 +35,8 @@ enum Command {
     Agent(Passed),
     #[command(about = about::LANE)]
     Lane(Passed),
+    #[command(about = about::DOCTOR)]
+    Doctor(Passed),
     #[command(about = about::ENABLE)]
     Enable(Passed),
     #[command(about = about::DISABLE)]
@@ -68,6 +70,9 @@ extern "C" fn main(_argc: c_int, _argv: *const *const std::ffi::c_char) -> c_int
         }
         Command::Agent(Passed { arguments }) => become_another("sovia-agent", None, arguments),
         Command::Lane(Passed { arguments }) => become_another("sovia-lane", None, arguments),
+        Command::Doctor(Passed { arguments }) => {
+            become_another("sovia-admin", Some("doctor"), arguments)
+        }
         Command::Enable(Passed { arguments }) => {
             become_another("sovia-admin", Some("enable"), arguments)
         }
@@ -97,7 +102,7 @@ fn arguments() -> Vec<OsString> {
     let mut arguments: Vec<_> = std::env::args_os().collect();
     if arguments.len() == 3
         && arguments[1] == "help"
-        && ["bench", "demo", "agent", "lane", "enable", "disable", "ps", "explain"]
+        && ["bench", "demo", "agent", "lane", "doctor", "enable", "disable", "ps", "explain"]
             .iter()
             .any(|other| arguments[2] == *other)
     {

@@ -1,5 +1,6 @@
-//! `sovia-admin`: what `sovia enable` and `sovia disable` become: what an administrator does for good.
+//! `sovia-admin`: what `sovia doctor`, `sovia enable` and `sovia disable` become.
 
+mod doctor;
 mod enable;
 mod unit;
 
@@ -17,6 +18,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    #[command(about = about::DOCTOR)]
+    Doctor(doctor::Args),
     #[command(about = about::ENABLE)]
     Enable(enable::EnableArgs),
     #[command(about = about::DISABLE)]
@@ -28,6 +31,11 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let result = match Cli::parse().command {
+        Command::Doctor(args) => match doctor::doctor(&args) {
+            Ok(true) => Ok(()),
+            Ok(false) => return ExitCode::FAILURE,
+            Err(error) => Err(error.into()),
+        },
         Command::Enable(args) => enable::enable(&args),
         Command::Disable(args) => enable::disable(&args),
     };

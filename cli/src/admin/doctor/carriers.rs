@@ -1,0 +1,74 @@
+//! Carriers: what Virtual Interfaces can run over here. Each is opened, as a program would open it.
+
+use std::fs;
+use std::path::Path;
+
+use sovia_nic::AnyNic;
+
+use super::Finding;
+
+/// Of each carrier whether it opens, and why not.
+pub(super) fn look() -> Vec<Finding> {
+    let mut findings = vec![
+        try_place("shared memory", &format!("shm:doctor-{}", std::process::id()), true, ""),
+        try_place("UDP", "udp:127.0.0.1:0", false, "VIs between hosts need UDP, or a device"),
+    ];
+    for device in of("/sys/class/net") {
+        if is_ethernet(&device) {
+            findings.push(try_place(
+                "Ethernet",
+                &format!("eth:{device}"),
+                false,
+                "it takes CAP_NET_RAW; `sudo sovia agent --device` shares it with programs that have none",
+            ));
+        }
+    }
+    let nics = of("/sys/class/infiniband");
+    if nics.is_empty() {
+        findings.push(Finding::good("RDMA", "no NIC for it is here (/sys/class/infiniband)"));
+    }
+    for nic in nics {
+        let advice =
+            "rdma-core's libibverbs and librdmacm, and a limit of locked memory (ulimit -l)";
+        findings.push(try_place("RDMA", &format!("verbs:{nic}"), false, advice));
+    }
+    findings.push(try_place(
+        "libfabric",
+        "ofi:tcp;ofi_rxm@127.0.0.1",
+        false,
+        "for VIs over fabrics install libfabric (Debian: libfabric1)",
+    ));
+    findings
+}
+
+fn of(folder: &str) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<_> =
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}
+
+/// Whether a device has frames of Ethernet, and is up.
+fn is_ethernet(device: &str) -> bool {
+    const ETHERNET: &str = "1";
+    const UP: u32 = 1;
+    let of = |what: &str| fs::read_to_string(Path::new("/sys/class/net").join(device).join(what));
+    let flags = of("flags")
+        .ok()
+        .and_then(|flags| u32::from_str_radix(flags.trim().trim_start_matches("0x"), 16).ok());
+    of("type").is_ok_and(|kind| kind.trim() == ETHERNET)
+        && flags.is_some_and(|flags| flags & UP != 0)
+}
+
+fn try_place(what: &'static str, place: &str, must: bool, advice: &str) -> Finding {
+    match AnyNic::open_at(place) {
+        Ok(_) => Finding::good(what, format!("{place} opens")),
+        Err(error) if must => Finding::bad(
+            what,
+            format!("{place}: {error}"),
+            "memory files (memfd_create) are needed",
+        ),
+        Err(error) => Finding::note(what, format!("{place}: {error}"), advice),
+    }
+}

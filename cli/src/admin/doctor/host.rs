@@ -1,0 +1,243 @@
+//! The host, the user and the limits.
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+use sovia_cli::library;
+use sovia_control::env as names;
+use sovia_sys::{diag, memory_limits};
+
+use super::Finding;
+
+/// In the order in which they are said.
+pub(super) const LOOKS: &[fn() -> Finding] = &[
+    kernel,
+    libc_version,
+    the_library,
+    descriptors,
+    addresses,
+    processors,
+    memory,
+    users,
+    yama,
+    filter,
+    proc,
+    sockets,
+    agent,
+];
+
+/// Addresses that the segments of a process may take.
+const ADDRESSES: u64 = 20 << 30;
+
+fn kernel() -> Finding {
+    let about = nix::sys::utsname::uname();
+    let release = about.as_ref().map(|about| about.release().to_string_lossy().into_owned());
+    let release = release.unwrap_or_default();
+    // Commands that a process registers by, as the library does.
+    const PRIVATE_EXPEDITED: i64 = 1 << 3;
+    // SAFETY: a query, which changes nothing.
+    let commands = unsafe { libc::syscall(libc::SYS_membarrier, 0, 0, 0) };
+    if commands < 0 || commands & PRIVATE_EXPEDITED == 0 {
+        return Finding::note(
+            "kernel",
+            format!("{release}, without membarrier"),
+            "each message pays for a fence; a kernel or a filter of system calls that has membarrier saves it",
+        );
+    }
+    Finding::good("kernel", release)
+}
+
+fn libc_version() -> Finding {
+    // SAFETY: a constant text of libc's.
+    let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
+    Finding::good("libc", format!("glibc {}", version.to_string_lossy()))
+}
+
+fn the_library() -> Finding {
+    match library::find() {
+        Ok(path) => Finding::good("library", path.display().to_string()),
+        Err(error) => {
+            Finding::bad("library", format!("{error:#}"), "install Sovia, or set SOVIA_PRELOAD")
+        }
+    }
+}
+
+fn descriptors() -> Finding {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
+        return Finding::note(
+            "descriptors",
+            "the limit cannot be read",
+            "expected `ulimit -n` of 1024 or more",
+        );
+    };
+    let found = format!("{soft} a process");
+    let raise = match hard {
+        ..1024 => format!("as root, above the limit of {hard} that it may not exceed"),
+        _ => format!("ulimit -n {hard}, or LimitNOFILE={hard} in a unit"),
+    };
+    match soft {
+        ..1024 => Finding::bad("descriptors", found, format!("1024 are needed: {raise}")),
+        1024..4096 => {
+            let room = (soft - soft * 3 / 4) / 15;
+            Finding::note(
+                "descriptors",
+                format!("{found}: room for {room} processes of other users"),
+                format!("for more: {raise}"),
+            )
+        }
+        _ => Finding::good("descriptors", found),
+    }
+}
+
+fn addresses() -> Finding {
+    match getrlimit(Resource::RLIMIT_AS) {
+        Ok((soft, _)) if soft != RLIM_INFINITY && soft < ADDRESSES => Finding::bad(
+            "address space",
+            format!("{} MB a process", soft >> 20),
+            "shared memory takes 20 GB of addresses, of which little is used: ulimit -v unlimited",
+        ),
+        _ => Finding::good("address space", "room for shared memory"),
+    }
+}
+
+fn processors() -> Finding {
+    match std::thread::available_parallelism() {
+        Ok(count) if count.get() > 1 => Finding::good("processors", count.to_string()),
+        _ => Finding::note(
+            "processors",
+            "1",
+            "nothing spins: each message to a program that waits costs its wake-up, as over TCP",
+        ),
+    }
+}
+
+fn memory() -> Finding {
+    let host = memory_limits::host().map(|(total, _)| total);
+    let smallest = [host, memory_limits::control_group()].into_iter().flatten().min();
+    let limit = [smallest.map(|bytes| bytes / 8), memory_limits::tcp()].into_iter().flatten().min();
+    let Some(limit) = limit else {
+        return Finding::note(
+            "memory",
+            "no limit can be read",
+            "SOVIA_MEMORY says how much may be used",
+        );
+    };
+    let mib = limit >> 20;
+    let found = format!("{mib} MiB for what peers have not read yet");
+    match mib {
+        0..16 => Finding::note(
+            "memory",
+            found,
+            "little for long messages: raise the group's limit, or SOVIA_MEMORY",
+        ),
+        _ => Finding::good("memory", found),
+    }
+}
+
+fn users() -> Finding {
+    let overflow = fs::read_to_string("/proc/sys/kernel/overflowuid").unwrap_or_default();
+    let own = nix::unistd::geteuid();
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let is_whole = map.split_whitespace().collect::<Vec<_>>() == ["0", "0", "4294967295"];
+    if !is_whole && overflow.trim() == own.to_string() {
+        return Finding::bad(
+            "user",
+            format!("{own}, which is no user's number in this user namespace"),
+            "map the user (uid_map), as container engines do by default",
+        );
+    }
+    if is_whole {
+        return Finding::good("user", own.to_string());
+    }
+    Finding::note(
+        "user",
+        format!("{own}, in a user namespace of its own"),
+        "users without a number here are met by the agent and --trust any alone",
+    )
+}
+
+fn yama() -> Finding {
+    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
+    // It restricts attaching; two programs that meet ask whether they may read each other.
+    Finding::good(
+        "Yama",
+        match scope {
+            Ok(scope) => format!("ptrace_scope {}, which does not matter to reading", scope.trim()),
+            Err(_) => "not in this kernel".into(),
+        },
+    )
+}
+
+fn filter() -> Finding {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:")).map(str::trim);
+    match mode {
+        Some("2") => Finding::note(
+            "system calls",
+            "filtered (seccomp)",
+            "filters of container engines and @system-service let the library work; the trial below says of this one",
+        ),
+        _ => Finding::good("system calls", "not filtered"),
+    }
+}
+
+fn proc() -> Finding {
+    if fs::read_dir("/proc/self/fd").is_err() {
+        return Finding::bad(
+            "/proc",
+            "not here, or not readable",
+            "two programs of one user meet by it: mount /proc, or use --trust with this user's name",
+        );
+    }
+    match fs::metadata("/proc/1") {
+        Ok(_) => Finding::good("/proc", "readable"),
+        Err(_) => Finding::note(
+            "/proc",
+            "hides processes of other users (hidepid)",
+            "programs of one user meet; those of others by --trust",
+        ),
+    }
+}
+
+/// Whether the kernel says whose the other end of a connection is.
+fn sockets() -> Finding {
+    let asked = || -> Result<u32, String> {
+        let text = |error: std::io::Error| error.to_string();
+        let listener = TcpListener::bind("127.0.0.1:0").map_err(text)?;
+        let here = TcpStream::connect(listener.local_addr().map_err(text)?).map_err(text)?;
+        let (there, _) = listener.accept().map_err(text)?;
+        let (local, peer) = (there.local_addr().map_err(text)?, there.peer_addr().map_err(text)?);
+        diag::cookie(here.as_raw_fd()).map_err(|error| error.to_string())?;
+        diag::tcp_owner(local, peer).map(|owner| owner.uid).map_err(|error| error.to_string())
+    };
+    match asked() {
+        Ok(uid) if uid == nix::unistd::geteuid().as_raw() => {
+            Finding::good("sock_diag", "the kernel says whose the other end of a connection is")
+        }
+        Ok(uid) => {
+            Finding::note("sock_diag", format!("says {uid} of this user's socket"), "report this")
+        }
+        Err(error) => Finding::bad(
+            "sock_diag",
+            format!("the kernel does not say whose the other end of a connection is: {error}"),
+            "allow AF_NETLINK (RestrictAddressFamilies=), load the module inet_diag, or start the agent and use --trust",
+        ),
+    }
+}
+
+fn agent() -> Finding {
+    let path =
+        std::env::var_os(names::AGENT).map_or(PathBuf::from(sovia_agent::PATH), PathBuf::from);
+    match UnixStream::connect(&path) {
+        Ok(_) => Finding::good("agent", path.display().to_string()),
+        Err(error) => Finding::note(
+            "agent",
+            format!("{}: {error}", path.display()),
+            "containers on a bridge, and units whose sandbox hides others, stay on TCP: systemctl enable --now sovia-agent, or `sudo sovia agent`",
+        ),
+    }
+}

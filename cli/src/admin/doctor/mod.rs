@@ -1,0 +1,93 @@
+//! `sovia doctor`: what of this host and this user lets connections leave TCP, and what keeps them there.
+
+mod carriers;
+mod host;
+mod trial;
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+/// Say what here keeps programs on TCP, and what would change it
+///
+/// Looks at the kernel, libc, limits, namespaces, control groups, devices and the agent as a program sees them that this
+/// user starts here, opens each carrier that there is, and has two processes talk over TCP and over Sovia. The exit status is 0 if programs of this
+/// user leave TCP, 1 if something keeps them there, 2 if the command line is wrong.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// One JSON object a line
+    #[arg(long)]
+    json: bool,
+    /// Leave out the two processes that talk to each other
+    #[arg(long)]
+    no_trial: bool,
+}
+
+/// What a look found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    /// All right.
+    Good,
+    /// Programs leave TCP all the same; some of them, or over some carriers, may not.
+    Note,
+    /// Programs stay on TCP.
+    Bad,
+}
+
+/// One look.
+#[derive(Debug, Serialize)]
+struct Finding {
+    verdict: Verdict,
+    /// At what.
+    what: &'static str,
+    /// What was found.
+    found: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<String>,
+}
+
+impl Finding {
+    fn good(what: &'static str, found: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Good, what, found: found.into(), advice: None }
+    }
+
+    fn note(what: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Note, what, found: found.into(), advice: Some(advice.into()) }
+    }
+
+    fn bad(what: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Bad, what, found: found.into(), advice: Some(advice.into()) }
+    }
+}
+
+/// Looks, and says what it finds as it goes; whether programs leave TCP.
+pub(crate) fn doctor(args: &Args) -> io::Result<bool> {
+    let mut are_well = true;
+    let mut say = |finding: Finding| -> io::Result<()> {
+        are_well &= finding.verdict != Verdict::Bad;
+        let mut out = io::stdout();
+        if args.json {
+            let line = serde_json::to_string(&finding)?;
+            return writeln!(out, "{line}");
+        }
+        let verdict = match finding.verdict {
+            Verdict::Good => "ok",
+            Verdict::Note => "note",
+            Verdict::Bad => "TCP",
+        };
+        writeln!(out, "{verdict:<5}{:<20}{}", finding.what, finding.found)?;
+        finding.advice.map_or(Ok(()), |advice| writeln!(out, "{:25}{advice}", ""))
+    };
+    for look in host::LOOKS {
+        say(look())?;
+    }
+    for finding in carriers::look() {
+        say(finding)?;
+    }
+    if !args.no_trial {
+        say(trial::look())?;
+    }
+    Ok(are_well)
+}

@@ -1,0 +1,59 @@
+//! `sovia doctor` says what keeps programs on TCP, and its exit status says whether anything does.
+
+mod common;
+
+use std::process::Command;
+
+use common::Said;
+
+/// Stands for the library, which no look loads.
+const LIBRARY: &str = "/bin/sh";
+
+/// The findings under a limit, by what was looked at, with their verdicts.
+fn findings(limit: &str, arguments: &str) -> (i32, Vec<(String, String)>) {
+    let line = format!("{limit} exec {} doctor --json {arguments}", env!("CARGO_BIN_EXE_sovia"));
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", &line]).env("SOVIA_PRELOAD", LIBRARY).env("SOVIA_AGENT", "/nowhere");
+    let said = Said::from(shell.output().unwrap());
+    let lines = said.out.lines().map(|line| {
+        let value: serde_json::Value = serde_json::from_str(line).unwrap();
+        let text = |name: &str| value[name].as_str().unwrap().to_owned();
+        assert!(value["verdict"] == "good" || value["advice"].is_string(), "{line}: no advice");
+        (text("what"), text("verdict"))
+    });
+    (said.code(), lines.collect())
+}
+
+fn verdict<'a>(findings: &'a [(String, String)], what: &str) -> &'a str {
+    let found = findings.iter().find(|(name, _)| name == what);
+    found.map_or_else(|| panic!("{what} is missing of {findings:?}"), |(_, verdict)| verdict)
+}
+
+#[test]
+fn limits_that_leave_no_room_are_found_and_end_in_status_1() {
+    for (limit, what) in
+        [("ulimit -n 512;", "descriptors"), ("ulimit -S -v 10000000;", "address space")]
+    {
+        let (status, found) = findings(limit, "--no-trial");
+        assert_eq!((status, verdict(&found, what)), (1, "bad"), "{limit} {found:?}");
+    }
+    let (_, found) = findings("ulimit -n 2000;", "--no-trial");
+    assert_eq!(verdict(&found, "descriptors"), "note");
+    assert_eq!(verdict(&found, "agent"), "note");
+    assert_eq!(verdict(&found, "shared memory"), "good");
+    assert_eq!(verdict(&found, "UDP"), "good");
+}
+
+#[test]
+fn a_trial_that_stays_on_tcp_is_found() {
+    // What stands for the library takes no connection off TCP.
+    let (status, found) = findings("", "");
+    assert_eq!((status, verdict(&found, "trial")), (1, "bad"), "{found:?}");
+}
+
+#[test]
+fn a_wrong_command_line_ends_in_status_2() {
+    let mut sovia = Command::new(env!("CARGO_BIN_EXE_sovia"));
+    let said = Said::from(sovia.args(["doctor", "--bogus"]).output().unwrap());
+    assert_eq!(said.code(), 2, "{said:?}");
+}
