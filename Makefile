@@ -20,7 +20,7 @@ FILL_PC = sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefi
 # `sovia run` adds to a program's start.
 STATIC = $(if $(filter /%,$(shell cc -print-file-name=libc.a)),-C target-feature=+crt-static)
 
-.PHONY: build install install-rpc packages try-packages uninstall setup test checked lab lab-short lab-soak strangers soak soak-mpi scale stall fuzz miri tsan check-builds check-glibc check-abi deny nics ci-extra demo bench baseline compare matrix faults papers papers-ftp clean
+.PHONY: build install install-rpc packages try-packages uninstall setup test checked lab lab-short lab-soak strangers soak soak-mpi scale stall fuzz miri tsan check-builds check-glibc check-abi deny nics ci-extra demo bench baseline compare matrix faults papers papers-ftp book clean
 
 # Calls of their own, so that a library gets the features that it asks for itself and none that
 # another crate of the workspace switches on.
@@ -211,8 +211,9 @@ nics: setup build
 ci-extra: checked nics lab-short
 	scripts/fuzz -n 20000
 
+# PICTURE=docs/demo.svg draws README's picture again.
 demo: setup build
-	$(BUILT)/sovia demo
+	$(BUILT)/sovia demo $(if $(PICTURE),--picture $(PICTURE))
 
 bench: build
 	scripts/bench $(BUILT)/sovia
@@ -242,6 +243,10 @@ faults: build
 # FTP's programs with SOCK_VIA for the data connection, from Debian's source, for the tests and `sovia bench ftp`.
 papers-ftp: build
 	scripts/papers-ftp $(TARGET)
+
+# The documentation as a book, by mdBook, with the report of `make papers` if there is one.
+book:
+	scripts/book $(TARGET)
 
 # The papers' benchmarks, as a page with pictures.
 papers: build papers-ftp

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// What figures depend on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Machine {
+pub(crate) struct Machine {
     pub(super) processor: String,
     /// How many this process may use.
     pub(super) processors: usize,
@@ -28,7 +28,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    pub(super) fn this(used: (usize, usize)) -> Self {
+    pub(crate) fn this(used: (usize, usize)) -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let cpuinfo = read("/proc/cpuinfo");
         let memory = field(&read("/proc/meminfo"), "MemTotal").unwrap_or_default();
@@ -53,7 +53,7 @@ impl Machine {
     }
 
     /// Whether other programs kept the ends from their processors when the measurement began.
-    pub(super) fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         self.others_percent > BUSY_PERCENT
     }
 
@@ -66,7 +66,7 @@ impl Machine {
     }
 
     /// The machine, the date and the load, for a picture.
-    pub(super) fn short(&self) -> String {
+    pub(crate) fn short(&self) -> String {
         format!(
             "{}, {} processors, {}; {}, load {}; {} build",
             self.processor, self.processors, self.kernel, self.date, self.load, self.build

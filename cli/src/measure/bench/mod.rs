@@ -15,7 +15,7 @@ mod ftp;
 mod idle;
 mod layer;
 mod link;
-mod machine;
+pub(crate) mod machine;
 mod measure;
 mod nic;
 mod pace;
@@ -43,6 +43,7 @@ use crate::progress::Progress;
 pub(crate) use self::emp::{EndArgs as EmpEndArgs, end as emp_end};
 pub(crate) use self::endpoint::{Args as EndpointArgs, endpoint};
 pub(crate) use self::ftp::{EndArgs as FtpEndArgs, end as ftp_end};
+pub(crate) use self::papers::plot::{Note, bars};
 pub(crate) use self::rpc::{EndArgs as RpcEndArgs, end as rpc_end};
 
 #[derive(clap::Args)]

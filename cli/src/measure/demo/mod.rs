@@ -1,10 +1,12 @@
 //! `sovia demo`: an unmodified Redis three ways, one beside the other.
 
+mod picture;
 mod redis;
 mod service;
 mod workload;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -26,6 +28,9 @@ pub(crate) struct Args {
     /// About how long one measurement takes
     #[arg(long, default_value_t = 0.8)]
     seconds: f64,
+    /// Also draw what was measured, as SVG
+    #[arg(long, value_name = "FILE")]
+    picture: Option<PathBuf>,
 }
 
 /// How client and server are connected.
@@ -73,6 +78,10 @@ pub(crate) fn demo(args: &Args) -> anyhow::Result<i32> {
     drop(servers);
 
     println!("\n{}", report(&results));
+    if let Some(path) = &args.picture {
+        std::fs::write(path, picture::draw(&results))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
     let (moved, stayed) = (board.page().accelerated(), board.page().stayed());
     let stop = if stayed == 0 { "." } else { ":" };
     println!(

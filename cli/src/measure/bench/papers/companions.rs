@@ -51,7 +51,7 @@ fn arguments(scenario: Scenario, how: &Args) -> Vec<String> {
             arguments.extend(["--seconds".to_owned(), seconds]);
         }
         Scenario::Emp => {
-            let repetitions = if how.quick { "300" } else { "10000" };
+            let repetitions = if how.quick { "300" } else { "3000" };
             arguments.extend(["--repetitions".to_owned(), repetitions.to_owned()]);
         }
         Scenario::Ftp if how.quick => {

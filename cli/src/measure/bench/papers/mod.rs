@@ -22,7 +22,7 @@ mod page;
 mod pair;
 mod plan;
 mod play;
-mod plot;
+pub(super) mod plot;
 mod published;
 mod results;
 mod rounds;

@@ -6,18 +6,18 @@ use crate::table::number;
 
 /// A picture.
 #[derive(Debug)]
-pub(in crate::bench::papers) struct Bars {
-    pub(in crate::bench::papers) title: String,
+pub(crate) struct Bars {
+    pub(crate) title: String,
     /// What the pieces' lengths are.
-    pub(in crate::bench::papers) label: &'static str,
-    pub(in crate::bench::papers) rows: Vec<Row>,
+    pub(crate) label: &'static str,
+    pub(crate) rows: Vec<Row>,
 }
 
 /// A row: its pieces follow each other.
 #[derive(Debug)]
-pub(in crate::bench::papers) struct Row {
-    pub(in crate::bench::papers) name: String,
-    pub(in crate::bench::papers) pieces: Vec<(String, f64)>,
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) pieces: Vec<(String, f64)>,
 }
 
 const WIDTH: f64 = 760.0;
@@ -32,7 +32,7 @@ const LEGEND_COLUMNS: usize = 3;
 const NUMBER_WIDTH: f64 = 34.0;
 
 /// The picture as SVG.
-pub(in crate::bench::papers) fn draw(bars: &Bars, note: &Note) -> String {
+pub(crate) fn draw(bars: &Bars, note: &Note) -> String {
     let mut kinds: Vec<&str> = Vec::new();
     for (kind, _) in bars.rows.iter().flat_map(|row| &row.pieces) {
         if !kinds.contains(&kind.as_str()) {

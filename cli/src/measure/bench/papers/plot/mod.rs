@@ -1,6 +1,6 @@
 //! Pictures: SVG by itself, without a drawing library.
 
-pub(super) mod bars;
+pub(crate) mod bars;
 pub(super) mod lines;
 pub(super) mod quotients;
 mod scale;
@@ -9,4 +9,5 @@ mod style;
 mod svg;
 
 pub(super) use style::PUBLISHED;
-pub(super) use svg::{Note, escaped};
+pub(crate) use svg::Note;
+pub(super) use svg::escaped;

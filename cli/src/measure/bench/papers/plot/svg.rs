@@ -13,10 +13,10 @@ pub(super) struct Svg {
 
 /// What a picture says below its title: of what machine it is, and when it was measured.
 #[derive(Clone, Debug)]
-pub(in crate::bench::papers) struct Note {
-    pub(in crate::bench::papers) text: String,
+pub(crate) struct Note {
+    pub(crate) text: String,
     /// In red: figures of a busy machine.
-    pub(in crate::bench::papers) is_warning: bool,
+    pub(crate) is_warning: bool,
 }
 
 /// Where a text stands by its point.
@@ -46,7 +46,7 @@ pub(super) fn color(i: usize) -> &'static str {
 }
 
 /// Text as it stands in XML.
-pub(in crate::bench::papers) fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {

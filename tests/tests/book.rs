@@ -1,0 +1,138 @@
+//! The documentation: links lead somewhere, and mdBook makes a book of it.
+
+use sovia_tests::{TempDir, skipped};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Every page that the tree keeps.
+fn pages() -> Vec<String> {
+    let output = Command::new("git").args(["ls-files", "*.md"]).current_dir(root()).output();
+    let known = output.ok().filter(|output| output.status.success());
+    let listed = known.map(|it| String::from_utf8_lossy(&it.stdout).into_owned());
+    let mut pages: Vec<String> = listed.unwrap_or_default().lines().map(str::to_owned).collect();
+    if pages.is_empty() {
+        // A tree without its history.
+        let here = fs::read_dir(root()).unwrap().chain(fs::read_dir(root().join("docs")).unwrap());
+        let of_tree = here.map(|entry| entry.unwrap().path());
+        let of_tree = of_tree.filter(|path| path.extension().is_some_and(|it| it == "md"));
+        pages.extend(of_tree.map(|it| it.strip_prefix(root()).unwrap().display().to_string()));
+    }
+    pages
+}
+
+/// Lines outside blocks of code, without code within them.
+fn prose(text: &str) -> String {
+    let mut prose = String::new();
+    let mut is_code = false;
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            is_code = !is_code;
+        } else if !is_code && !line.starts_with("    ") {
+            let outside = line.split('`').step_by(2);
+            prose.extend(outside);
+            prose.push('\n');
+        }
+    }
+    prose
+}
+
+/// Where links of a page lead to.
+fn links(text: &str) -> Vec<String> {
+    let parts = prose(text);
+    let parts = parts.split("](").skip(1).filter_map(|part| part.split_once(')'));
+    parts.map(|(link, _)| link.trim().to_owned()).collect()
+}
+
+/// What headings of a page are called in links.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let mut is_code = false;
+    let mut anchors = BTreeSet::new();
+    for line in text.lines() {
+        is_code ^= line.trim_start().starts_with("```");
+        if is_code || !line.starts_with('#') {
+            continue;
+        }
+        let letters = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = letters.chars().filter(|it| it.is_alphanumeric() || " -_".contains(*it));
+        anchors.insert(kept.map(|it| if it == ' ' { '-' } else { it }).collect());
+    }
+    anchors
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let (mut faults, mut count) = (Vec::new(), 0);
+    for page in pages() {
+        let text = fs::read_to_string(root().join(&page)).unwrap();
+        for link in links(&text) {
+            if link.contains("://") || link.starts_with("mailto:") {
+                continue;
+            }
+            // The summary's are of the tree's root; the report is made.
+            let is_summary = page.ends_with("SUMMARY.md");
+            if link == "report/index.html" {
+                continue;
+            }
+            let (file, anchor) = link.split_once('#').unwrap_or((&link, ""));
+            let from = root().join(&page);
+            let folder = if is_summary { root() } else { from.parent().unwrap().to_owned() };
+            let target = if file.is_empty() { from.clone() } else { folder.join(file) };
+            count += 1;
+            let is_heading = || {
+                let text = fs::read_to_string(&target).unwrap_or_default();
+                anchor.is_empty() || anchors(&text).contains(anchor)
+            };
+            if !target.exists() || !is_heading() {
+                faults.push(format!("{page}: {link}"));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{faults:#?}");
+    assert!(count > 100, "{count} links");
+}
+
+#[test]
+fn every_page_of_the_documentation_is_in_the_book() {
+    let summary = fs::read_to_string(root().join("docs/book/SUMMARY.md")).unwrap();
+    let named: BTreeSet<String> = links(&summary).into_iter().collect();
+    for page in pages() {
+        let is_of_book = page.starts_with("docs/") && !page.starts_with("docs/book/");
+        assert!(!is_of_book || named.contains(&page), "{page} is not in docs/book/SUMMARY.md");
+    }
+}
+
+#[test]
+fn the_book_is_made() {
+    if skipped("the_book_is_made", &["mdbook"]) {
+        return;
+    }
+    let target = TempDir::new();
+    let output = Command::new("scripts/book").arg(target.path()).current_dir(root()).output();
+    let output = output.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(!said.contains("[ERROR]") && !said.contains("[WARN]"), "{said}");
+    let book = target.path().join("book");
+    for page in ["index.html", "docs/start.html", "docs/native.html", "docs/report/index.html"] {
+        let text =
+            fs::read_to_string(book.join(page)).unwrap_or_else(|why| panic!("{page}: {why}"));
+        assert!(text.contains("<title>"), "{page}");
+    }
+    // What pages show comes with them.
+    assert!(book.join("docs/demo.svg").exists());
+    assert!(book.join("abi/sovia/examples/echo.c").exists());
+}
+
+#[test]
+fn the_checker_of_links_knows_pages() {
+    let text = "# A & b: `c`\n[x](y.md#z) `[no](no)`\n```\n[no](no)\n# no\n```\n## A-b_c\n";
+    assert_eq!(links(text), ["y.md#z"]);
+    let expected = ["a--b-c", "a-b_c"].map(str::to_owned);
+    assert_eq!(anchors(text), BTreeSet::from(expected));
+}
