@@ -13,7 +13,7 @@ mod word;
 
 pub use private::start;
 pub(crate) use private::{for_each_inherited, forked};
-pub use slots::FDS;
+pub use slots::{FDS, close};
 pub use socket::for_each_conn_elsewhere;
 pub(crate) use socket::{conn_of_socket, is_socket_of};
 pub(crate) use tcp::is_fresh_tcp;

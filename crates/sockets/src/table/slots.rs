@@ -1,7 +1,7 @@
 //! Where the words of the table lie: those of low numbers in a static, those of higher ones in chunks that are mapped.
 
 use crate::per_engine::per_engine;
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use sovia_sys::Mapping;
 
 /// Descriptor numbers that are looked at; sockets above stay on TCP.
@@ -18,6 +18,13 @@ per_engine! {
     /// Those of the others; null where none has been entered.
     static CHUNKS: [AtomicPtr<Chunk>; FDS / CHUNK] =
         [const { AtomicPtr::new(core::ptr::null_mut()) }; FDS / CHUNK];
+    /// Whether nothing is entered in this process.
+    static IS_CLOSED: AtomicBool = AtomicBool::new(false);
+}
+
+/// From now on nothing is entered: every descriptor is the kernel's alone.
+pub fn close() {
+    IS_CLOSED.store(true, Ordering::Relaxed);
 }
 
 #[inline]
@@ -39,6 +46,9 @@ fn slot_above(fd: i32) -> Option<&'static AtomicU64> {
 
 /// The word of `fd`, whose chunk is mapped if it has not been.
 pub(super) fn slot_to_enter(fd: i32) -> Option<&'static AtomicU64> {
+    if IS_CLOSED.load(Ordering::Relaxed) {
+        return None;
+    }
     if let Some(slot) = slot(fd) {
         return Some(slot);
     }
