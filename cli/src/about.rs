@@ -17,3 +17,9 @@ pub const PS: &str = "List the connections of programs under Sovia, one a line";
 
 /// `sovia explain`.
 pub const EXPLAIN: &str = "Say why connections are on TCP, and what would change it";
+
+/// `sovia stat`.
+pub const STAT: &str = "Say what programs under Sovia do, a line for each interval";
+
+/// `sovia top`.
+pub const TOP: &str = "Watch programs and pairs of programs under Sovia, by traffic";

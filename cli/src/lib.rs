@@ -5,5 +5,6 @@ pub mod about;
 mod board;
 pub mod databases;
 pub mod library;
+pub mod metrics;
 
 pub use self::board::Board;

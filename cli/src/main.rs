@@ -37,6 +37,10 @@ enum Command {
     Lane(Passed),
     #[command(about = about::PS)]
     Ps(Passed),
+    #[command(about = about::STAT)]
+    Stat(Passed),
+    #[command(about = about::TOP)]
+    Top(Passed),
     #[command(about = about::EXPLAIN)]
     Explain(Passed),
 }
@@ -62,6 +66,10 @@ extern "C" fn main(_argc: c_int, _argv: *const *const std::ffi::c_char) -> c_int
         Command::Agent(Passed { arguments }) => become_another("sovia-agent", None, arguments),
         Command::Lane(Passed { arguments }) => become_another("sovia-lane", None, arguments),
         Command::Ps(Passed { arguments }) => become_another("sovia-watch", Some("ps"), arguments),
+        Command::Stat(Passed { arguments }) => {
+            become_another("sovia-watch", Some("stat"), arguments)
+        }
+        Command::Top(Passed { arguments }) => become_another("sovia-watch", Some("top"), arguments),
         Command::Explain(Passed { arguments }) => {
             become_another("sovia-watch", Some("explain"), arguments)
         }
@@ -84,7 +92,7 @@ fn arguments() -> Vec<OsString> {
     let mut arguments: Vec<_> = std::env::args_os().collect();
     if arguments.len() == 3
         && arguments[1] == "help"
-        && ["bench", "demo", "agent", "lane", "ps", "explain"]
+        && ["bench", "demo", "agent", "lane", "ps", "stat", "top", "explain"]
             .iter()
             .any(|other| arguments[2] == *other)
     {

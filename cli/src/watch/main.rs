@@ -4,11 +4,14 @@
 //! is stopped, slowed down or asked.
 
 mod advice;
+mod busy;
 mod columns;
 mod explain;
 mod filter;
 mod kernel;
 mod ps;
+mod stat;
+mod top;
 mod units;
 mod users;
 
@@ -29,6 +32,10 @@ struct Cli {
 enum Command {
     #[command(about = about::PS)]
     Ps(ps::Args),
+    #[command(about = about::STAT)]
+    Stat(stat::Args),
+    #[command(about = about::TOP)]
+    Top(top::Args),
     #[command(about = about::EXPLAIN)]
     Explain(explain::Args),
 }
@@ -37,6 +44,8 @@ fn main() -> ExitCode {
     die_of_closed_pipes();
     let done = match Cli::parse().command {
         Command::Ps(args) => ps::ps(&args),
+        Command::Stat(args) => stat::stat(&args),
+        Command::Top(args) => top::top(&args),
         Command::Explain(args) => explain::explain(&args),
     };
     match done {
