@@ -26,3 +26,9 @@ pub const EXPLAIN: &str = "Say why connections are on TCP, and what would change
 
 /// `sovia doctor`.
 pub const DOCTOR: &str = "Say what here keeps programs on TCP, and what would change it";
+
+/// `sovia stat`.
+pub const STAT: &str = "Say what programs under Sovia do, a line for each interval";
+
+/// `sovia top`.
+pub const TOP: &str = "Watch programs and pairs of programs under Sovia, by traffic";

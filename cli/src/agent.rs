@@ -5,6 +5,7 @@ use core::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::Parser;
@@ -13,7 +14,7 @@ use sovia_agent::{
     Config, Control, Faults, HostsConfig, Named, Nic, Orders, Peer, Peers, Place, SecretKey,
     Switch, SwitchConfig, Voucher, Way, read_peers, speak,
 };
-use sovia_cli::{about, databases, definition};
+use sovia_cli::{about, databases, definition, metrics};
 
 /// Programs that are told to trust each other's user (`sovia run --trust`) meet by themselves if they are in one network
 /// namespace and may ask the kernel about its sockets. Others, as in containers that a bridge connects, meet by this agent: it
@@ -23,6 +24,8 @@ use sovia_cli::{about, databases, definition};
 /// With --name it is a NIC in software: programs of this host that ask for it (`sovia run --nic name=NAME`) reach those of
 /// other hosts by it, where other agents do the same. They know each other by keys (--new-key). It reads its arguments and
 /// files once: to change them, start it again.
+///
+/// With --metrics it counts what programs under Sovia do, for Prometheus: of all users, if it is root's.
 ///
 /// With --name and --device it owns a network device, or a UDP port, and shares it between programs with native VIs (VIPL), whose
 /// NIC is then agent:NAME and needs no privilege. It gives its own up before it hears any of them.
@@ -41,6 +44,13 @@ struct Cli {
     /// Make a key, write it to a file, and print the public key, by which other agents know the agent that has it
     #[arg(long, value_name = "FILE", exclusive = true)]
     new_key: Option<PathBuf>,
+    /// Write counters of all programs under Sovia to this file, again and again: the textfile collector of Prometheus's node
+    /// exporter takes it (a name that ends with .prom, in its folder). It needs nothing else of the agent
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "speak", "socket", "user"])]
+    metrics: Option<PathBuf>,
+    /// How often, in seconds
+    #[arg(long, value_name = "SECONDS", requires = "metrics", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..))]
+    metrics_interval: u64,
     /// Be a NIC in software: by what name programs find it, as in `sovia run --nic name=NAME`
     #[arg(long, value_name = "NAME", value_parser = name)]
     name: Option<String>,
@@ -111,6 +121,10 @@ fn main() -> ExitCode {
     let result = match &cli {
         Cli { speak: true, .. } => Err(speak().into()),
         Cli { new_key: Some(path), .. } => new_key(path),
+        Cli { metrics: Some(path), metrics_interval, .. } => {
+            let ready = || println!("the counters are in {}", path.display());
+            metrics::serve(path, Duration::from_secs(*metrics_interval), ready)
+        }
         Cli { name: Some(name), device: Some(place), .. } => share(&cli, name, place),
         Cli { name: Some(name), .. } => serve(&cli, name),
         _ => Err(vouch(&cli.socket, &cli.user)),

@@ -6,6 +6,7 @@ mod board;
 pub mod databases;
 pub mod definition;
 pub mod library;
+pub mod metrics;
 pub mod program;
 pub mod rules;
 

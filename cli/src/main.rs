@@ -43,6 +43,10 @@ enum Command {
     Disable(Passed),
     #[command(about = about::PS)]
     Ps(Passed),
+    #[command(about = about::STAT)]
+    Stat(Passed),
+    #[command(about = about::TOP)]
+    Top(Passed),
     #[command(about = about::EXPLAIN)]
     Explain(Passed),
 }
@@ -80,6 +84,10 @@ extern "C" fn main(_argc: c_int, _argv: *const *const std::ffi::c_char) -> c_int
             become_another("sovia-admin", Some("disable"), arguments)
         }
         Command::Ps(Passed { arguments }) => become_another("sovia-watch", Some("ps"), arguments),
+        Command::Stat(Passed { arguments }) => {
+            become_another("sovia-watch", Some("stat"), arguments)
+        }
+        Command::Top(Passed { arguments }) => become_another("sovia-watch", Some("top"), arguments),
         Command::Explain(Passed { arguments }) => {
             become_another("sovia-watch", Some("explain"), arguments)
         }
@@ -102,9 +110,12 @@ fn arguments() -> Vec<OsString> {
     let mut arguments: Vec<_> = std::env::args_os().collect();
     if arguments.len() == 3
         && arguments[1] == "help"
-        && ["bench", "demo", "agent", "lane", "doctor", "enable", "disable", "ps", "explain"]
-            .iter()
-            .any(|other| arguments[2] == *other)
+        && [
+            "bench", "demo", "agent", "lane", "doctor", "enable", "disable", "ps", "stat", "top",
+            "explain",
+        ]
+        .iter()
+        .any(|other| arguments[2] == *other)
     {
         arguments.remove(1);
         arguments.push("--help".into());

@@ -387,3 +387,112 @@ fn hostile_files_fool_no_reader() {
         }
     }
 }
+
+/// A client that asks and asks.
+fn busy(port: u16) -> Running {
+    let program = installed("redis-benchmark").expect("it comes with Redis");
+    let port_text = port.to_string();
+    let words = ["-p", &port_text, "-c", "8", "-n", "1000000000", "-t", "get", "-q"];
+    let program = program.to_str().expect("a path is text").to_owned();
+    let words = std::iter::once(program).chain(words.map(str::to_owned));
+    let client = Launch::new(Stack::Sovia, words).start();
+    until("no connection is accelerated", || {
+        ends(port, "redis-benchmark").iter().filter(|end| end["state"] == "via").count() == 8
+    });
+    client
+}
+
+#[test]
+fn rates_and_totals_show() {
+    if left_out("rates_and_totals_show") {
+        return;
+    }
+    let folder = TempDir::new();
+    let (server, port) = redis(folder.path());
+    let _client = busy(port);
+    let id = server.id().to_string();
+    let output = run(&["stat", &id, "-i", "0.3", "-n", "2"]);
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).expect("text");
+    let lines: Vec<Vec<&str>> =
+        text.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines.len(), 3, "{text}");
+    assert_eq!(lines[0].len(), 8, "{text}");
+    for line in &lines[1..] {
+        assert_eq!((line[0], line[7]), ("8", format!("redis-server,{id}").as_str()), "{text}");
+        assert!(line[2..6].iter().all(|rate| *rate != "0"), "{text}");
+    }
+    let output = run(&["stat", &id, "--totals"]);
+    let text = String::from_utf8(output.stdout).expect("text");
+    for what in ["8  connections now", "8  came onto a VI", "bytes sent on VIs"] {
+        assert!(text.contains(what), "{what}: {text}");
+    }
+}
+
+#[test]
+fn counters_for_prometheus_grow() {
+    if left_out("counters_for_prometheus_grow") {
+        return;
+    }
+    let folder = TempDir::new();
+    let (_server, port) = redis(folder.path());
+    let _client = busy(port);
+    let file = folder.path().join("sovia.prom");
+    let agent = sovia().with_file_name("sovia-agent");
+    let words = ["--metrics-interval", "1", "--metrics"].map(Into::into);
+    let words = std::iter::once(agent.into_os_string()).chain(words);
+    let _agent = Launch::new(Stack::Kernel, words.chain([file.clone().into_os_string()])).start();
+    let sent = || -> u64 {
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        let name = "sovia_bytes_sent_total{program=\"redis-benchmark\",";
+        let lines = text.lines().filter(|line| line.starts_with(name));
+        let values = lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok());
+        values.sum()
+    };
+    until("nothing is counted", || sent() > 0);
+    let before = sent();
+    until("the counter does not grow", || sent() > before);
+    let text = std::fs::read_to_string(&file).expect("the counters");
+    assert!(text.contains("carrier=\"shm\",state=\"via\"} "), "{text}");
+}
+
+/// In a terminal, narrow and wide; it is left as it was.
+#[test]
+fn a_terminal_shows_pairs_of_programs() {
+    let test = "a_terminal_shows_pairs_of_programs";
+    if left_out(test) || skipped(test, &["tmux"]) {
+        return;
+    }
+    let folder = TempDir::new();
+    let (_server, port) = redis(folder.path());
+    let _client = busy(port);
+    for (width, all) in [("80", false), ("200", true)] {
+        let socket = folder.path().join(format!("tmux-{width}"));
+        let tmux = |arguments: &[&str]| {
+            let mut command = Command::new("tmux");
+            command.arg("-S").arg(&socket).args(["-f", "/dev/null"]).args(arguments);
+            let output = command.output().expect("tmux runs");
+            String::from_utf8(output.stdout).expect("text")
+        };
+        let command = format!("{} top -i 0.3; echo it has ended; sleep 1000", sovia().display());
+        tmux(&["new-session", "-d", "-x", width, "-y", "40", &command]);
+        let mut shown = String::new();
+        until("the two programs and their connections", || {
+            shown = tmux(&["capture-pane", "-p"]);
+            let pair = |line: &str| {
+                line.contains("redis-benchmark > redis-server")
+                    && line.contains(&format!(" {port} "))
+            };
+            shown.lines().any(pair) && shown.contains(" answers/s: ") && shown.contains("%")
+        });
+        assert_eq!(shown.contains("SLEEP/s"), all, "{shown}");
+        assert!(shown.contains("SAVED/s"), "{shown}");
+        tmux(&["send-keys", "o"]);
+        until("another order", || tmux(&["capture-pane", "-p"]).contains("order: messages"));
+        tmux(&["send-keys", "q"]);
+        until("its end", || tmux(&["capture-pane", "-p"]).starts_with("it has ended"));
+        tmux(&["kill-server"]);
+    }
+    let piped = run(&["top"]);
+    assert!(!piped.status.success() && piped.stdout.is_empty(), "{piped:?}");
+}

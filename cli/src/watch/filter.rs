@@ -98,7 +98,15 @@ impl Wanted<'_> {
 pub(crate) fn look() -> anyhow::Result<Scan> {
     let found = scan()?;
     for one in &found.unreadable {
-        eprintln!("sovia: process {}: its connections are {}", one.pid, one.fault);
+        eprintln!("sovia: process {}: what it shows of its connections is {}", one.pid, one.fault);
     }
     Ok(found)
+}
+
+/// The same without a word: for a terminal that shows a picture.
+///
+/// # Errors
+/// None can be looked at.
+pub(crate) fn look_quietly() -> anyhow::Result<Scan> {
+    Ok(scan()?)
 }

@@ -4,11 +4,14 @@
 //! is stopped, slowed down or asked.
 
 mod advice;
+mod busy;
 mod columns;
 mod explain;
 mod filter;
 mod kernel;
 mod ps;
+mod stat;
+mod top;
 mod units;
 mod users;
 
@@ -29,6 +32,10 @@ struct Cli {
 enum Command {
     #[command(about = about::PS)]
     Ps(ps::Args),
+    #[command(about = about::STAT)]
+    Stat(stat::Args),
+    #[command(about = about::TOP)]
+    Top(top::Args),
     #[command(about = about::EXPLAIN)]
     Explain(explain::Args),
 }
@@ -40,6 +47,8 @@ fn main() -> ExitCode {
     }
     let done = match Cli::parse().command {
         Command::Ps(args) => ps::ps(&args),
+        Command::Stat(args) => stat::stat(&args),
+        Command::Top(args) => top::top(&args),
         Command::Explain(args) => explain::explain(&args),
     };
     match done {

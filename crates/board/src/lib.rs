@@ -9,17 +9,20 @@
 //!
 //! - `text`: names of programs, made fit to be shown; `process`: what the kernel says of a process;
 //! - `files`: the files of one; `scan`: all processes, and their connections;
-//! - `pairs`: which two connections are the ends of one; `rates`: what has happened between two looks.
+//! - `pairs`: which two connections are the ends of one; `rates`: what has happened between two looks;
+//!   `metrics`: counters for Prometheus.
 
 #![forbid(unsafe_code)]
 
 mod files;
+mod metrics;
 mod pairs;
 mod process;
 mod rates;
 mod scan;
 mod text;
 
+pub use metrics::Metrics;
 pub use pairs::{Pairs, pairs};
 pub use process::{Process, exists};
 pub use rates::{Rate, Rates};

@@ -4,7 +4,7 @@ use crate::files::{self, MemoryFiles, Own, Seen, Shown};
 use crate::process::{Folder, Process};
 use core::net::SocketAddr;
 use sovia_control::board::{Fault, Phase, Receives, Record, Sends};
-use sovia_control::{Reason, StatsPage};
+use sovia_control::{Reason, StatsPage, Traffic};
 use std::collections::HashMap;
 use std::time::Instant;
 
@@ -85,6 +85,21 @@ pub struct Family {
     pub processes: Vec<usize>,
     /// What they have counted, but for what connections have not told yet ([`Record::unsettled`]).
     pub totals: Option<StatsPage>,
+}
+
+impl Family {
+    /// What went over VIs: of its connections that are open, which are given, and of all before them.
+    pub fn traffic<'a>(&self, open: impl Iterator<Item = &'a Connection>) -> Traffic {
+        let before = self.totals.as_ref().map(StatsPage::traffic).unwrap_or_default();
+        open.map(|connection| connection.record.unsettled).fold(before, |sum, more| Traffic {
+            bytes_sent: sum.bytes_sent.wrapping_add(more.bytes_sent),
+            messages_sent: sum.messages_sent.wrapping_add(more.messages_sent),
+            bytes_received: sum.bytes_received.wrapping_add(more.bytes_received),
+            messages_handled: sum.messages_handled.wrapping_add(more.messages_handled),
+            messages_registered: sum.messages_registered.wrapping_add(more.messages_registered),
+            ..sum
+        })
+    }
 }
 
 /// A process whose connections cannot be read.

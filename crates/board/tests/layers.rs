@@ -1,7 +1,8 @@
 //! From the kernel's words to what a reader makes of them.
 
 /// The modules at the crate's root, lowest layer first.
-const LAYERS: &[&[&str]] = &[&["text"], &["process"], &["files"], &["scan"], &["pairs", "rates"]];
+const LAYERS: &[&[&str]] =
+    &[&["text"], &["process"], &["files"], &["scan"], &["metrics", "pairs", "rates"]];
 
 #[test]
 fn each_module_imports_only_what_is_below_it() {

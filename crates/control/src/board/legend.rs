@@ -17,6 +17,9 @@ const FIELDS_COUNT: usize = NAME + NAME_WORDS;
 const FIELDS: usize = FIELDS_COUNT + 1;
 const FIELDS_MAX: usize = 64;
 const FILES: usize = FIELDS + FIELDS_MAX;
+/// More than any word's number.
+const WORDS_MAX: usize = 96;
+const _: () = assert!((super::Word::ALL[super::Word::ALL.len() - 1] as usize) < WORDS_MAX);
 /// Other files that a family's first one names.
 const FILES_MAX: usize = (LEGEND_WORDS - FILES) / 2;
 
@@ -85,7 +88,10 @@ pub enum Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Magic => write!(f, "not a file of connections"),
+            Self::Magic => write!(
+                f,
+                "without a legend: written by an older version of Sovia, or by another program"
+            ),
             Self::Version(version) => write!(
                 f,
                 "written by another version of Sovia (its board is of version {version}, this program reads {VERSION})"
@@ -106,7 +112,8 @@ pub struct Legend {
     pub locks: u64,
     /// The version of the library.
     pub library: [u8; NAME_WORDS * 8],
-    fields: [Option<Field>; FIELDS_MAX],
+    /// By the words' numbers.
+    fields: [Option<Field>; WORDS_MAX],
     /// The part of a record in which its words lie.
     span: (u32, u32),
 }
@@ -188,10 +195,10 @@ impl Legend {
         for (i, chunk) in library.chunks_exact_mut(8).enumerate() {
             chunk.copy_from_slice(&word(NAME + i).to_ne_bytes());
         }
-        let mut fields = [None; FIELDS_MAX];
+        let mut fields = [None; WORDS_MAX];
         let said = word(FIELDS_COUNT).min(FIELDS_MAX as u64) as usize;
-        for (i, field) in fields[..said].iter_mut().enumerate() {
-            *field = Field::decode(word(FIELDS + i));
+        for field in (0..said).filter_map(|i| Field::decode(word(FIELDS + i))) {
+            fields[field.word as usize] = Some(field);
         }
         let ends = || {
             fields.iter().flatten().map(|field| {
@@ -246,7 +253,7 @@ impl Legend {
 
     /// What a word says, in those bytes; `None` if records have no such word.
     pub(super) fn value(&self, bytes: &[u8], word: super::Word) -> Option<u64> {
-        let field = self.fields.iter().flatten().find(|field| field.word == word)?;
+        let field = self.fields[word as usize].as_ref()?;
         Some(Field { at: field.at - self.span.0, ..*field }.value(bytes))
     }
 

@@ -1,0 +1,136 @@
+//! What programs, and pairs of programs, did in a time.
+
+use std::collections::BTreeMap;
+
+use sovia_board::{Pairs, Rate, Scan};
+
+/// What several connections did together.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Sum {
+    /// Connections of which at least one direction is on a VI.
+    pub(crate) on_vi: usize,
+    /// Others.
+    pub(crate) on_tcp: usize,
+    /// What they did.
+    pub(crate) rate: Rate,
+    /// For each connection with answers, how long it took from one to the next, in seconds, and how many there were a second.
+    pub(crate) turns: Vec<(f64, f64)>,
+}
+
+impl Sum {
+    fn add(&mut self, is_on_vi: bool, rate: Rate) {
+        *(if is_on_vi { &mut self.on_vi } else { &mut self.on_tcp }) += 1;
+        self.rate += rate;
+        if rate.packets_received > 0.0 {
+            self.turns.push((1.0 / rate.packets_received, rate.packets_received));
+        }
+    }
+
+    /// The turn that a part of all answers took at most; `None` where there were none.
+    pub(crate) fn turn(&self, part: f64) -> Option<f64> {
+        let mut turns = self.turns.clone();
+        turns.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let wanted = part * turns.iter().map(|(_, weight)| weight).sum::<f64>();
+        let mut seen = 0.0;
+        let found = turns.iter().find(|(_, weight)| {
+            seen += weight;
+            seen >= wanted
+        });
+        found.or(turns.last()).map(|(turn, _)| *turn)
+    }
+}
+
+/// A program of a user.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Program {
+    pub(crate) name: String,
+    pub(crate) uid: u32,
+}
+
+/// Two programs, and the port at which the one that accepts was asked.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Couple {
+    /// The one that connects; empty where it cannot be seen.
+    pub(crate) client: String,
+    /// The one that accepts, likewise.
+    pub(crate) server: String,
+    pub(crate) port: u16,
+}
+
+/// By process: places in the scan. A connection that several have counts for the first of them.
+pub(crate) fn by_process(scan: &Scan, rates: &[Rate]) -> BTreeMap<usize, Sum> {
+    let mut sums: BTreeMap<usize, Sum> =
+        (0..scan.processes.len()).map(|process| (process, Sum::default())).collect();
+    for (connection, rate) in scan.connections.iter().zip(rates) {
+        sums.entry(connection.holders[0]).or_default().add(connection.is_on_vi(), *rate);
+    }
+    sums
+}
+
+/// By program, with how many processes of it there are.
+pub(crate) fn by_program(scan: &Scan, rates: &[Rate]) -> BTreeMap<Program, (usize, Sum)> {
+    let mut sums: BTreeMap<Program, (usize, Sum)> = BTreeMap::new();
+    for (process, sum) in by_process(scan, rates) {
+        let process = &scan.processes[process];
+        let program = Program { name: process.program.clone(), uid: process.uid };
+        let (processes, all) = sums.entry(program).or_default();
+        *processes += 1;
+        all.on_vi += sum.on_vi;
+        all.on_tcp += sum.on_tcp;
+        all.rate += sum.rate;
+        all.turns.extend(sum.turns);
+    }
+    sums
+}
+
+/// By pairs of programs: what the client's end did, or, where only the server's is seen, that one with sent and received
+/// exchanged.
+pub(crate) fn by_couple(scan: &Scan, pairs: &Pairs, rates: &[Rate]) -> BTreeMap<Couple, Sum> {
+    let mut sums: BTreeMap<Couple, Sum> = BTreeMap::new();
+    for (at, (connection, rate)) in scan.connections.iter().zip(rates).enumerate() {
+        let Some((local, peer)) = connection.addresses() else { continue };
+        let is_client = connection.record.is_connector;
+        if !is_client && pairs[at].is_some() {
+            continue;
+        }
+        let program = |at: usize| {
+            let holder = scan.connections[at].holders[0];
+            scan.processes[holder].program.clone()
+        };
+        let (own, other) = (program(at), pairs[at].map(program).unwrap_or_default());
+        let (client, server, port) =
+            if is_client { (own, other, peer.port()) } else { (other, own, local.port()) };
+        // Both ends' calls are saved, and either may sleep.
+        let mut rate = *rate;
+        if let Some(other) = pairs[at] {
+            rate.sleeps += rates[other].sleeps;
+        }
+        if !is_client {
+            std::mem::swap(&mut rate.sent, &mut rate.received);
+            std::mem::swap(&mut rate.messages_sent, &mut rate.packets_received);
+        }
+        let sum = sums.entry(Couple { client, server, port }).or_default();
+        sum.add(connection.is_on_vi(), rate);
+    }
+    sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_all_answers_is_counted_by_their_number() {
+        let mut sum = Sum::default();
+        let answers = |packets_received| Rate { packets_received, ..Rate::default() };
+        assert_eq!(sum.turn(0.5), None);
+        sum.add(true, answers(0.0));
+        assert_eq!((sum.on_vi, sum.turn(0.5)), (1, None));
+        // Nine tenths of the answers are quick.
+        sum.add(true, answers(9000.0));
+        sum.add(false, answers(1000.0));
+        assert_eq!((sum.on_vi, sum.on_tcp), (2, 1));
+        assert_eq!(sum.turn(0.5), Some(1.0 / 9000.0));
+        assert_eq!(sum.turn(0.99), Some(1.0 / 1000.0));
+    }
+}
