@@ -13,9 +13,10 @@ use crate::bench::papers::work::{Buffers, Metric};
 
 /// Bytes that buffers have where the size of the last cache is not known.
 const UNKNOWN_CACHE_BYTES: usize = 64 << 20;
-/// Of what is sent, and of what is received: at least twice the last cache, and at most so much.
+/// Of what is sent, and of what is received: twice the last cache, and at most so much. A virtual machine is told of the whole cache
+/// of its host, of which it has a part.
 const TIMES: usize = 2;
-const MOST_BYTES: usize = 1 << 30;
+const MOST_BYTES: usize = 256 << 20;
 
 /// Bytes of the last cache that this machine says it has.
 fn last_cache_bytes() -> usize {
