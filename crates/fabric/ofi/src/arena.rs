@@ -62,14 +62,6 @@ pub struct Lent {
     pub(crate) arena: Arc<Arena>,
     pub(crate) number: usize,
     pub(crate) len: usize,
-    pub(crate) tag: u64,
-}
-
-impl Lent {
-    /// The usable bits of its tag.
-    pub fn tag(&self) -> u64 {
-        self.tag
-    }
 }
 
 impl Deref for Lent {

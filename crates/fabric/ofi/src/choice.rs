@@ -7,6 +7,7 @@ use core::ptr::{null, null_mut};
 use sovia_fi_types::Info;
 use std::ffi::CString;
 
+const MSG: u64 = 1 << 1;
 const TAGGED: u64 = 1 << 3;
 const SOURCE: u64 = 1 << 57;
 const CONTEXT: u64 = 1 << 59;
@@ -33,7 +34,7 @@ pub struct Limits {
     pub sends: usize,
     /// And from others.
     pub receives: usize,
-    /// Bits of a tag that can be used, of frames as of moves. The next higher one tells frames from moves.
+    /// Bits of a tag that can be used.
     pub tags: u64,
     /// Memory that the endpoint uses has to be registered.
     pub registers: bool,
@@ -80,7 +81,7 @@ impl Choice {
         // SAFETY: as above; the name is allocated as the library frees it.
         unsafe {
             let info = &mut *hints.info;
-            info.caps = TAGGED;
+            info.caps = MSG | TAGGED;
             info.mode = CONTEXT | CONTEXT2;
             (*info.ep_attr).kind = EP_RDM;
             (*info.tx_attr).msg_order = ORDER_SAS;
@@ -132,7 +133,7 @@ impl Choice {
                 sends: tx.size,
                 receives: rx.size,
                 // Of the bits above the first that the format has, the provider has some for itself.
-                tags: u64::MAX.checked_shr(ep.mem_tag_format.leading_zeros() + 1).unwrap_or(0),
+                tags: u64::MAX.checked_shr(ep.mem_tag_format.leading_zeros()).unwrap_or(u64::MAX),
                 registers: mr_mode & MR_LOCAL != 0,
                 gives_keys: mr_mode & MR_PROV_KEY != 0,
             }

@@ -18,7 +18,7 @@ impl Fabric {
         for event in events.drain(..) {
             match event {
                 Event::Frame(lent) => {
-                    Fabric::arrived(world, lent.tag(), &lent);
+                    Fabric::arrived(world, &lent);
                     world.medium_mut().endpoint.give_back(lent);
                 }
                 Event::Moved(name, is_done) => {
@@ -37,8 +37,8 @@ impl Fabric {
         came
     }
 
-    fn arrived(world: &mut World<Fabric>, tag: u64, bytes: &[u8]) {
-        let Some((number, message)) = parse(tag, bytes) else {
+    fn arrived(world: &mut World<Fabric>, bytes: &[u8]) {
+        let Some((number, message)) = parse(bytes) else {
             world.medium_mut().strange += 1;
             return;
         };

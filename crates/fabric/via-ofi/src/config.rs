@@ -1,7 +1,7 @@
 //! What a NIC is like, and opening it.
 
 use crate::fabric::Fabric;
-use crate::message::{ADDRESS_MAX, HEADER_MAX, NUMBER_BITS_MIN, numbers};
+use crate::message::HEADER_MAX;
 use crate::nic::OfiNic;
 use crate::nodes::Node;
 use crate::place::Place;
@@ -35,7 +35,7 @@ pub enum OpenError {
         why: Box<sovia_ofi::Error>,
     },
     /// Its messages or addresses are of no use for a NIC.
-    #[error("{0}: the provider's messages or tags are too short, or its addresses too long")]
+    #[error("{0}: the provider's messages are too short, or its addresses too long")]
     Limits(Place),
     /// It can have no thread of its own, or no descriptor to wake that by.
     #[error("{0}: the NIC cannot have a thread of its own")]
@@ -94,11 +94,7 @@ impl Config {
             OpenError::Fabric { place, why }
         })?;
         let frame = endpoint.frame_max().min(endpoint.limits().longest);
-        let numbers = numbers(endpoint.limits().tags).count_ones();
-        if frame < 4096
-            || numbers < NUMBER_BITS_MIN
-            || !(1..=ADDRESS_MAX).contains(&endpoint.address().len())
-        {
+        if frame < 4096 || !(1..=crate::message::ADDRESS_MAX).contains(&endpoint.address().len()) {
             return Err(OpenError::Limits(place()));
         }
         // The network below loses nothing, and gives nothing up: what it cannot send it says.

@@ -60,7 +60,7 @@ pub struct Fabric {
     pub(crate) clock: Clock,
     pub(crate) alive: Alive,
     pub(crate) nodes: RefCell<Nodes>,
-    /// The number by which peers know this NIC; in the tags of what it sends.
+    /// The number by which peers know this NIC.
     number: u64,
     /// Messages of that length and more are moved.
     moves_from: u32,
@@ -83,7 +83,7 @@ impl Fabric {
             clock: Clock::default(),
             alive: Alive::default(),
             nodes,
-            number: random()? & message::numbers(endpoint.limits().tags),
+            number: random()?,
             moves_from,
             own: VecDeque::new(),
             expected: BTreeMap::new(),
@@ -122,10 +122,10 @@ impl Fabric {
     }
 
     /// Sends a message to another node. It is lost if no buffer is free; the engine sends frames again.
-    fn put(&mut self, to: Node, kind: u8, write: impl FnOnce(&mut [u8]) -> Option<usize>) {
-        let tag = message::tag(kind, self.number);
+    fn put(&mut self, to: Node, write: impl FnOnce(&mut [u8], u64) -> Option<usize>) {
+        let number = self.number;
         if let Some(peer) = self.peer(to) {
-            self.endpoint.send(peer, tag, write);
+            self.endpoint.send(peer, |room| write(room, number));
         }
     }
 
@@ -136,7 +136,7 @@ impl Fabric {
             return;
         }
         let own: Box<[u8]> = self.endpoint.address().into();
-        self.put(to, message::FRAME_FROM, |room| message::begin(room, Some(&own)));
+        self.put(to, |room, number| message::begin(room, number, Some(&own)));
     }
 
     /// The move of that name is over.
@@ -249,9 +249,8 @@ impl Medium for Fabric {
         }
         let introduces = matches!(packet, Packet::Meeting(_)) | self.nodes.get_mut().introduce(to);
         let own: Option<Box<[u8]>> = introduces.then(|| self.endpoint.address().into());
-        let kind = if introduces { message::FRAME_FROM } else { message::FRAME };
-        self.put(to, kind, |room| {
-            let begin = message::begin(room, own.as_deref())?;
+        self.put(to, |room, number| {
+            let begin = message::begin(room, number, own.as_deref())?;
             let len = packet.emit_into_for(room.get_mut(begin..)?, Checksum::Link)?;
             Some(begin + len)
         });
@@ -293,7 +292,7 @@ impl Medium for Fabric {
         self.expected.insert(ticket, Place { id, from, own: Vec::new() });
         self.endpoint.move_in(id.0, ticket, spans(into));
         let ([to, own], number) = (message.ends, message.number);
-        self.put(from, message::READY, |room| message::ready(room, (to, own), number, ticket));
+        self.put(from, |room, sender| message::ready(room, sender, (to, own), number, ticket));
     }
 
     fn dispatch(&mut self, id: MoveId, to: Node, ticket: u64, from: Vec<Span>) {
@@ -313,7 +312,7 @@ impl Medium for Fabric {
             }
             return;
         }
-        self.put(to, message::WITHDRAWN, |room| message::withdrawn(room, ticket));
+        self.put(to, |room, sender| message::withdrawn(room, sender, ticket));
     }
 
     fn register(&mut self, memory: &Memory) -> Result<Option<u64>, RegisterError> {

@@ -1,4 +1,4 @@
-//! Frames: short messages with any tag of their own, through buffers of the endpoint's own.
+//! Frames: short messages without a tag, through buffers of the endpoint's own.
 
 use super::queue::AT_ONCE;
 use super::waiting::Waiting;
@@ -8,15 +8,9 @@ use crate::operation::{Kind, Peer};
 use core::ffi::c_void;
 
 impl Endpoint {
-    /// Sends the frame that `write` writes, with the usable bits of that tag. `write` returns its length, or `None` if there is nothing to send. False if no buffer is
+    /// Sends the frame that `write` writes. `write` returns its length, or `None` if there is nothing to send. False if no buffer is
     /// free: nothing is written then.
-    pub fn send(
-        &mut self,
-        to: Peer,
-        tag: u64,
-        write: impl FnOnce(&mut [u8]) -> Option<usize>,
-    ) -> bool {
-        let tag = self.frame_bit() | (tag & self.limits.tags);
+    pub fn send(&mut self, to: Peer, write: impl FnOnce(&mut [u8]) -> Option<usize>) -> bool {
         let Some(buffer) = self.free.pop() else { return false };
         // SAFETY: the buffer is free, so that nothing else uses it.
         let room = unsafe {
@@ -27,21 +21,21 @@ impl Endpoint {
             self.free.push(buffer);
             return true;
         };
-        if self.waiting.contains_key(&Some(to)) || !self.try_send(buffer, len, to, tag) {
-            self.wait(Some(to), Waiting::Frame(buffer, len, to, tag));
+        if self.waiting.contains_key(&Some(to)) || !self.try_send(buffer, len, to) {
+            self.wait(Some(to), Waiting::Frame(buffer, len, to));
         }
         true
     }
 
     /// Hands a frame to the provider; false if the provider has no room.
-    pub(super) fn try_send(&mut self, buffer: Buffer, len: usize, to: Peer, tag: u64) -> bool {
+    pub(super) fn try_send(&mut self, buffer: Buffer, len: usize, to: Peer) -> bool {
         // SAFETY: the endpoint is open and its tables are complete; the buffer is not changed until the operation is over.
         unsafe {
             let (ep, start) =
                 (self.open.ep.raw(), self.open.outgoing.buffer(buffer).cast::<c_void>());
-            let ops = (*ep).tagged;
+            let ops = (*ep).msg;
             if len <= self.limits.inject {
-                let result = ((*ops).inject)(ep, start, len, to.0, tag);
+                let result = ((*ops).inject)(ep, start, len, to.0);
                 if result == AGAIN {
                     return false;
                 }
@@ -53,7 +47,7 @@ impl Endpoint {
             }
             let operation = self.open.operations.begin(Kind::Send(buffer, to));
             let context = operation.as_ptr().cast();
-            let result = ((*ops).send)(ep, start, len, self.outgoing_desc, to.0, tag, context);
+            let result = ((*ops).send)(ep, start, len, self.outgoing_desc, to.0, context);
             if result != 0 {
                 self.open.operations.end(operation);
                 if result == AGAIN {
@@ -66,11 +60,6 @@ impl Endpoint {
         }
     }
 
-    /// The bit of a tag that frames have, and moves do not.
-    fn frame_bit(&self) -> u64 {
-        self.limits.tags + 1
-    }
-
     /// Takes the buffer of a frame that has been read, for another receive.
     pub fn give_back(&mut self, frame: Lent) {
         self.unposted.push(frame.number);
@@ -81,14 +70,13 @@ impl Endpoint {
 
     /// Posts a receive in each buffer that has none, as far as the provider has room.
     pub(super) fn post_receives(&mut self) {
-        let (bit, any) = (self.frame_bit(), self.limits.tags);
         while let Some(number) = self.unposted.pop() {
             let operation = self.open.operations.begin(Kind::Receive(number));
             // SAFETY: the buffer is not lent, and stays until the operation is over.
             let result = unsafe {
                 let (ep, start) = (self.open.ep.raw(), self.open.awaited.buffer(number).cast());
                 let (len, context) = (self.open.awaited.each, operation.as_ptr().cast());
-                ((*(*ep).tagged).recv)(ep, start, len, self.awaited_desc, ANY, bit, any, context)
+                ((*(*ep).msg).recv)(ep, start, len, self.awaited_desc, ANY, context)
             };
             if result != 0 {
                 // SAFETY: libfabric has not taken it.

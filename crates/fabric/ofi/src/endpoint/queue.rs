@@ -11,8 +11,8 @@ use sovia_sys::call::RawFd;
 
 /// `FI_GETWAIT`.
 const GETWAIT: c_int = 5;
-/// `FI_CQ_FORMAT_TAGGED`.
-const CQ_FORMAT_TAGGED: c_int = 4;
+/// `FI_CQ_FORMAT_MSG`.
+const CQ_FORMAT_MSG: c_int = 2;
 /// `FI_WAIT_NONE`.
 pub(super) const WAIT_NONE: c_int = 0;
 /// `FI_WAIT_FD`.
@@ -22,6 +22,14 @@ const ERROR_AVAILABLE: isize = 259;
 
 /// Completions that are read at a time.
 pub(super) const AT_ONCE: usize = 16;
+
+/// `struct fi_cq_msg_entry`.
+#[repr(C)]
+struct MsgEntry {
+    context: *mut c_void,
+    flags: u64,
+    len: usize,
+}
 
 /// Opens a completion queue; its descriptor, if it has one.
 ///
@@ -35,7 +43,7 @@ pub(super) unsafe fn open_cq(
     let mut attr = CqAttr {
         size,
         flags: 0,
-        format: CQ_FORMAT_TAGGED,
+        format: CQ_FORMAT_MSG,
         wait_obj,
         signaling_vector: 0,
         wait_cond: 0,
@@ -66,7 +74,7 @@ impl Endpoint {
         // SAFETY: zeros are entries.
         let mut entries: [CqEntry; AT_ONCE] = unsafe { core::mem::zeroed() };
         loop {
-            // SAFETY: the queue is open, and as many entries of its format have room.
+            // SAFETY: the queue is open; entries of its format are shorter than these, so that as many have room.
             let read = unsafe {
                 let read = (*(*self.open.cq.raw()).ops).read;
                 read(self.open.cq.raw(), entries.as_mut_ptr().cast(), AT_ONCE)
@@ -76,8 +84,12 @@ impl Endpoint {
                 continue;
             }
             let Ok(count) = usize::try_from(read) else { break };
-            for entry in &entries[..count.min(AT_ONCE)] {
-                self.take(entry.op_context, (entry.len, entry.tag), None, events);
+            // SAFETY: the provider has written that many entries of the queue's format, one behind the other.
+            let entries = unsafe {
+                core::slice::from_raw_parts(entries.as_ptr().cast::<MsgEntry>(), count.min(AT_ONCE))
+            };
+            for entry in entries {
+                self.take(entry.context, entry.len, None, events);
             }
             if count < AT_ONCE {
                 break;
@@ -97,15 +109,15 @@ impl Endpoint {
             read(self.open.cq.raw(), &raw mut entry, 0)
         };
         if read == 1 {
-            self.take(entry.op_context, (0, 0), Some(entry.err), events);
+            self.take(entry.op_context, 0, Some(entry.err), events);
         }
     }
 
-    /// Ends the operation of a completion, with its length and tag, or with libfabric's number of its error.
+    /// Ends the operation of a completion, with its length, or with libfabric's number of its error.
     fn take(
         &mut self,
         context: *mut c_void,
-        (len, tag): (usize, u64),
+        len: usize,
         errno: Option<i32>,
         events: &mut Vec<Event>,
     ) {
@@ -114,8 +126,7 @@ impl Endpoint {
         let kind = unsafe { self.open.operations.end(operation) };
         match (&kind, errno) {
             (&Kind::Receive(number), None) => {
-                let (arena, tag) = (self.open.awaited.clone(), tag & self.limits.tags);
-                events.push(Event::Frame(Lent { arena, number, len, tag }));
+                events.push(Event::Frame(Lent { arena: self.open.awaited.clone(), number, len }));
             }
             (&Kind::Receive(number), Some(_)) => self.unposted.push(number),
             (&Kind::Send(buffer, to), errno) => {

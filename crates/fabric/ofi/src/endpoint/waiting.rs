@@ -7,8 +7,8 @@ use core::ptr::NonNull;
 /// A frame or a move that the provider had no room for.
 #[derive(Debug)]
 pub(super) enum Waiting {
-    /// A frame in that buffer, of that length, to that peer, with that tag.
-    Frame(Buffer, usize, Peer, u64),
+    /// A frame in that buffer, of that length, to that peer.
+    Frame(Buffer, usize, Peer),
     /// An operation that libfabric has not seen.
     Move(NonNull<Operation>),
 }
@@ -29,7 +29,7 @@ impl Endpoint {
         all.retain(|_, waiting| {
             while let Some(first) = waiting.front() {
                 let is_taken = match *first {
-                    Waiting::Frame(buffer, len, to, tag) => self.try_send(buffer, len, to, tag),
+                    Waiting::Frame(buffer, len, to) => self.try_send(buffer, len, to),
                     Waiting::Move(operation) => self.try_move(operation),
                 };
                 if !is_taken {
