@@ -69,7 +69,13 @@ impl Nic {
         let now = Time::from_nanos(clock::now_ns());
         let mut busy = self.port.receive(&mut |peer, bytes, segment| {
             peers[peer].handle_frames(now, bytes, segment);
+            peers[peer].came_by_another_way |= peers[peer].route == Route::Trunk;
         });
+        for peer in 0..self.peers.len() {
+            if core::mem::take(&mut self.peers[peer].came_by_another_way) {
+                self.doubt_trunk(peer, Route::Port);
+            }
+        }
         busy |= self.receive_by_trunks(now);
         for peer in 0..self.peers.len() {
             if self.peers[peer].is_due {

@@ -1,5 +1,6 @@
 //! Agents of other hosts, as they come and go.
 
+use super::route::Route;
 use super::{Nic, channel_config};
 use crate::connection::Connection;
 use crate::hosts::{Event, Hosts, PeerId};
@@ -30,7 +31,10 @@ impl Nic {
                     self.begin_with(peer, Some(channel));
                 }
                 Event::Fabric(said) => self.meet_fabric(peer, &said),
-                Event::Frame(frame) => self.peers[peer].handle_frames(at, &frame, frame.len()),
+                Event::Frame(frame) => {
+                    self.peers[peer].handle_frames(at, &frame, frame.len());
+                    self.doubt_trunk(peer, Route::conversation(now));
+                }
                 Event::Room => self.peers[peer].is_due = true,
                 Event::Lost => self.lose(peer, now),
                 Event::Parted => {

@@ -28,6 +28,8 @@ pub(super) struct Peer {
     /// Bytes of the longest frame to it.
     pub(super) frame_max: usize,
     pub(super) route: Route,
+    /// A frame has come by another way than the trunk, by which this NIC's go.
+    pub(super) came_by_another_way: bool,
     /// Own requests that no program of its has asked for yet.
     pub(super) requests: HashMap<Key, Id>,
     /// Its requests that no program of this host has asked for yet.

@@ -35,6 +35,11 @@ pub(super) enum Route {
 }
 
 impl Route {
+    /// In the conversation, with a first probe of the port at once.
+    pub(super) fn conversation(now: u64) -> Route {
+        Route::Conversation { probe_at: now, wait: PROBE_NS }
+    }
+
     /// When the port is probed next (nanoseconds).
     pub(super) fn probe_deadline(&self) -> Option<u64> {
         match self {
@@ -52,16 +57,25 @@ impl Nic {
         let Some(channel) = peer.channel.as_ref().filter(|_| is_far) else { return };
         match peer.route {
             Route::Trunk if channel.tries() >= TRIES => {
-                (peer.route, peer.is_due) = (Route::Port, true);
-                self.ask_by_trunk(number);
+                self.doubt_trunk(number, Route::Port);
             }
             Route::Port if channel.tries() >= TRIES => {
-                peer.route = Route::Conversation { probe_at: now, wait: PROBE_NS };
+                peer.route = Route::conversation(now);
                 peer.is_due = true;
                 self.probe(number, now);
             }
             Route::Conversation { probe_at, .. } if probe_at <= now => self.probe(number, now),
             _ => {}
+        }
+    }
+
+    /// Frames go by another way than the trunk until the peer has answered there: this NIC's own are not acknowledged, or the peer has left the
+    /// trunk. A NIC that has nothing to send but acknowledgements, which nothing acknowledges, would not find out by itself.
+    pub(super) fn doubt_trunk(&mut self, number: PeerId, route: Route) {
+        let peer = &mut self.peers[number];
+        if peer.route == Route::Trunk {
+            (peer.route, peer.is_due) = (route, true);
+            self.ask_by_trunk(number);
         }
     }
 
