@@ -71,8 +71,8 @@ fn widths(names: &[Constraint], width: u16) -> Vec<Constraint> {
 pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, users: &Users, is_paused: bool) {
     let area = frame.area();
     let picture = if area.height >= 20 { 8 } else { 0 };
-    let programs =
-        (model.programs.len() as u16 + 1).clamp(2, area.height.saturating_sub(picture + 3) / 2);
+    let most = (area.height.saturating_sub(picture + 3) / 2).max(2);
+    let programs = (model.programs.len() as u16 + 1).clamp(2, most);
     let [title, upper, lower, below, keys] = Layout::vertical([
         Constraint::Length(2),
         Constraint::Length(programs),
