@@ -5,6 +5,7 @@ use crate::trunk::{Came, ENTRIES, LONGEST, MakeError, State, Trunk};
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::thread::Builder;
 use via::{CompletionQueue, NetAddress, Nic, WorkQueueKind};
 
 /// The agent at the other end, by the owner's number.
@@ -49,13 +50,19 @@ pub struct Trunks<N: Nic> {
     is_armed: Arc<AtomicBool>,
 }
 
+/// Destroys a trunk, in a thread of its own: the NIC may have to wait until nothing moves in its memory any more, for as long as it
+/// likes. Where there can be no thread, at once.
+fn destroy<N: Nic + 'static>(trunk: Trunk<N>) {
+    let _ = Builder::new().name("trunk-end".into()).spawn(move || drop(trunk));
+}
+
 impl<N: Nic> core::fmt::Debug for Trunks<N> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "Trunks({} of them)", self.trunks.len())
     }
 }
 
-impl<N: Nic> Trunks<N> {
+impl<N: Nic + 'static> Trunks<N> {
     /// None yet.
     ///
     /// # Errors
@@ -105,9 +112,10 @@ impl<N: Nic> Trunks<N> {
 
     /// Ends the trunk to a peer, if there is one.
     pub fn end(&mut self, peer: PeerId) {
-        if let Some((name, _)) = self.trunks.remove(&peer) {
+        if let Some((name, trunk)) = self.trunks.remove(&peer) {
             self.peers.remove(&name);
             self.news.retain(|(of, _)| *of != peer);
+            destroy(trunk);
         }
     }
 
