@@ -145,7 +145,7 @@ strangers: setup build
 	@scripts/test strangers
 
 # What needs a NIC with RDMA, in a QEMU guest that has one in software (docs/rdma.md). Skipped where there is no QEMU.
-lab: setup
+lab: setup build
 	@scripts/test lab
 
 # The part of it that takes a minute or two: other projects' programs, and the cases that connect VIs.

@@ -23,7 +23,7 @@ const LOOK_NS: u64 = 10_000_000;
 /// lost what the VI waits for. What it costs to do so too soon is speed, for a moment.
 const SILENCE_NS: u64 = 2_000_000_000;
 /// What VIs are connected for.
-const PURPOSE: &[u8] = b"sovia";
+const PURPOSE: &[u8] = b"sovi";
 
 /// The NIC, and the trunks by it.
 #[derive(Debug)]
