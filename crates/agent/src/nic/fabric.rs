@@ -66,7 +66,7 @@ fn provider_of(name: &str) -> &str {
     name.split_once(':').map_or("", |(provider, _)| provider)
 }
 
-/// The NIC that an owner means who has named no address: the one at that of the agent.
+/// The NIC that is meant by a name without an address: the one at that of the agent.
 fn at(name: &str, own: IpAddr) -> String {
     match name {
         "verbs" => format!("verbs:{own}"),
