@@ -1,5 +1,4 @@
-//! What the two programs of the command line share: `sovia`, which runs programs, and `sovia-bench`, which
-//! measures.
+//! What `sovia`, which runs programs, and the programs that it becomes for its other commands share.
 
 pub mod about;
 mod board;
@@ -7,6 +6,7 @@ pub mod databases;
 pub mod definition;
 pub mod library;
 pub mod metrics;
+pub mod pipes;
 pub mod program;
 pub mod rules;
 

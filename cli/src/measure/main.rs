@@ -12,7 +12,7 @@ mod table;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use sovia_cli::pipes::die_of_closed_pipes;
 use sovia_cli::{about, definition};
 
 #[derive(Parser)]
@@ -58,13 +58,4 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// Ends the program where the reader of its output has gone, as `sovia bench | head` expects. Rust's start
-/// ignores the signal.
-fn die_of_closed_pipes() {
-    let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
-    // SAFETY: no handler is installed.
-    let done = unsafe { sigaction(Signal::SIGPIPE, &default) };
-    done.expect("SIGPIPE has a default");
 }

@@ -73,11 +73,7 @@ fn connections_outlive_a_nic_that_goes_away() {
     let test = "connections_outlive_a_nic_that_goes_away";
     let programs = ["redis-server", "redis-benchmark", "ss"];
     let Some((scene, [a, b])) = scene(test, &programs) else { return };
-    let (address, server) = (Hosts::ADDRESSES[1], scene.redis());
-    let benchmark = ["redis-benchmark", "-h", address, "-p", PORT, "-l", "-n", "3000", "-c", "8"];
-    let size = ["-d", "3000", "-t", "set,get", "-q"];
-    let benchmark = scene.start(0, &[&benchmark[..], &size].concat());
-    let served = || benchmark.stdout_so_far().matches("requests per second").count();
+    let load = scene.load();
     // Where the connection was idle at that moment, libfabric has another one before it is needed.
     let carries = || {
         [&a, &b].iter().all(|agent| {
@@ -87,24 +83,14 @@ fn connections_outlive_a_nic_that_goes_away() {
                 .is_some_and(|it| it.contains(CARRIES))
         })
     };
-    until("nothing is served", || served() >= 2);
+    load.is_served("nothing is served");
     for _ in 0..3 {
         scene.end_connections_but(&[AGENTS, PORT.parse().expect("a number")]);
-        let before = served();
-        until("nothing is served any more", || served() >= before + 2);
+        load.is_served("nothing is served any more");
         until("the NICs carry nothing again", carries);
-        let before = served();
-        until("nothing is served by the NICs", || served() >= before + 2);
+        load.is_served("nothing is served by the NICs");
     }
-    benchmark.signal(libc::SIGINT);
-    let outcome = benchmark.finish(WATCHDOG);
-    server.signal(libc::SIGTERM);
-    let served = server.finish(WATCHDOG);
-    assert!(!outcome.stderr.contains("Error") && !outcome.stdout.contains("Error"), "{outcome:?}");
-    for agent in [a, b] {
-        assert!(!agent.said().contains("given up"), "{}", agent.said());
-    }
-    assert!(served.success() && accelerated(&served.stderr).is_some_and(|ends| ends >= 8));
+    load.end([&a, &b]);
 }
 
 /// Agents that have nothing in common but UDP.

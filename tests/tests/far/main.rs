@@ -203,38 +203,21 @@ fn connections_outlive_the_agents_conversation() {
     let [Some(a), Some(b)] = &agents else { return };
     let met = |times: usize| [a, b].iter().all(|agent| agent.meetings() >= times);
     until("the agents do not meet", || met(1));
-    let (address, server) = (Hosts::ADDRESSES[1], scene.redis());
-    // For as long as it is not ended.
-    let benchmark = ["redis-benchmark", "-h", address, "-p", PORT, "-l", "-n", "3000", "-c", "8"];
-    let size = ["-d", "3000", "-t", "set,get", "-q"];
-    let benchmark = scene.start(0, &[&benchmark[..], &size].concat());
-    let name = scene.hosts.name(0).to_owned();
-    let served = || benchmark.stdout_so_far().matches("requests per second").count();
-    until("nothing is served", || served() >= 2);
+    let load = scene.load();
+    load.is_served("nothing is served");
     for cut in 1..=4 {
         let down = cut % 2 == 0;
         if down {
             scene.way("down");
         }
-        ip(&format!(
-            "netns exec {name} ss -K state established ( sport = :{AGENTS} or dport = :{AGENTS} )"
-        ));
+        scene.end_conversation();
         if down {
             scene.way("up");
         }
         until("the agents do not meet again", || met(1 + cut));
-        let before = served();
-        until("nothing is served any more", || served() >= before + 2);
+        load.is_served("nothing is served any more");
     }
-    benchmark.signal(libc::SIGINT);
-    let outcome = benchmark.finish(WATCHDOG);
-    server.signal(libc::SIGTERM);
-    let served = server.finish(WATCHDOG);
-    assert!(!outcome.stderr.contains("Error") && !outcome.stdout.contains("Error"), "{outcome:?}");
-    for agent in [a, b] {
-        assert!(!agent.said().contains("given up"), "{}", agent.said());
-    }
-    assert!(served.success() && accelerated(&served.stderr).is_some_and(|ends| ends >= 8));
+    load.end([a, b]);
 }
 
 /// A program's TCP breaks while its host is cut off (SO_KEEPALIVE). The other program's TCP knows nothing of it. The agents may have
@@ -251,9 +234,7 @@ fn end_while_the_agents_cannot_speak_is_told_when_they_can() {
         until("it is not accelerated", || asks.stdout_so_far().contains("accelerated\n"));
         scene.way("down");
         if have_found_out {
-            let name = scene.hosts.name(0);
-            let filter = format!("( sport = :{AGENTS} or dport = :{AGENTS} )");
-            ip(&format!("netns exec {name} ss -K state established {filter}"));
+            scene.end_conversation();
         }
         let asked = asks.finish(WATCHDOG);
         let end = "over: ETIMEDOUT\nafter it: b'' 0\nok\n";

@@ -1,6 +1,8 @@
 //! Two hosts with an agent each.
 
-use sovia_tests::{FarNic, Hosts, Key, Launch, Outcome, Running, Stack, TempDir, skipped, until};
+use sovia_tests::{
+    FarNic, Hosts, Key, Launch, Outcome, Running, Stack, TempDir, accelerated, skipped, until,
+};
 use std::time::Duration;
 
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(120);
@@ -61,12 +63,29 @@ impl Scene {
         ip(&format!("-n {} link set way {state}", self.hosts.name(0)));
     }
 
+    /// Ends the agents' conversation, as a firewall does that forgets it.
+    pub(crate) fn end_conversation(&self) {
+        self.end_connections(&format!("sport = :{AGENTS} or dport = :{AGENTS}"));
+    }
+
     /// Ends all TCP connections of the first host but those of these ports, as a NIC that goes away would those of its own.
     pub(crate) fn end_connections_but(&self, ports: &[u16]) {
-        let name = self.hosts.name(0);
         let but = ports.iter().map(|port| format!("sport != :{port} and dport != :{port}"));
-        let filter = but.collect::<Vec<_>>().join(" and ");
+        self.end_connections(&but.collect::<Vec<_>>().join(" and "));
+    }
+
+    fn end_connections(&self, filter: &str) {
+        let name = self.hosts.name(0);
         ip(&format!("netns exec {name} ss -Kt state established ( {filter} )"));
+    }
+
+    /// Has redis-benchmark ask Redis, again and again.
+    pub(crate) fn load(&self) -> Load {
+        let server = self.redis();
+        let benchmark =
+            ["redis-benchmark", "-h", Hosts::ADDRESSES[1], "-p", PORT, "-l", "-n", "3000"];
+        let size = ["-c", "8", "-d", "3000", "-t", "set,get", "-q"];
+        Load { server, benchmark: self.start(0, &[&benchmark[..], &size].concat()) }
     }
 
     /// Starts a program on a host, by the rule that its agent carries what it can.
@@ -99,6 +118,37 @@ impl Scene {
         let ends = ends.map(|end| end.finish(WATCHDOG));
         assert!(ends.iter().all(|end| end.success() && end.stdout.ends_with("ok\n")), "{ends:#?}");
         ends
+    }
+}
+
+/// Redis on the second host, and on the first one eight connections that ask it until they are ended.
+pub(crate) struct Load {
+    server: Running,
+    benchmark: Running,
+}
+
+impl Load {
+    /// Waits until more is served, `or` says that nothing is.
+    pub(crate) fn is_served(&self, or: &str) {
+        let served = || self.benchmark.stdout_so_far().matches("requests per second").count();
+        let before = served();
+        until(or, || served() >= before + 2);
+    }
+
+    /// Ends it: no request has failed, all connections were carried, and none was given up by an agent.
+    pub(crate) fn end(self, agents: [&FarNic; 2]) {
+        self.benchmark.signal(libc::SIGINT);
+        let outcome = self.benchmark.finish(WATCHDOG);
+        self.server.signal(libc::SIGTERM);
+        let served = self.server.finish(WATCHDOG);
+        assert!(
+            !outcome.stderr.contains("Error") && !outcome.stdout.contains("Error"),
+            "{outcome:?}"
+        );
+        for agent in agents {
+            assert!(!agent.said().contains("given up"), "{}", agent.said());
+        }
+        assert!(served.success() && accelerated(&served.stderr).is_some_and(|ends| ends >= 8));
     }
 }
 

@@ -71,16 +71,15 @@ impl Nic {
             peers[peer].handle_frames(now, bytes, segment);
             peers[peer].came_by_another_way |= peers[peer].route == Route::Trunk;
         });
+        busy |= self.receive_by_trunks(now);
         for peer in 0..self.peers.len() {
+            if !self.peers[peer].is_due {
+                continue;
+            }
             if core::mem::take(&mut self.peers[peer].came_by_another_way) {
                 self.doubt_trunk(peer, Route::Port);
             }
-        }
-        busy |= self.receive_by_trunks(now);
-        for peer in 0..self.peers.len() {
-            if self.peers[peer].is_due {
-                busy |= self.receive_from(peer);
-            }
+            busy |= self.receive_from(peer);
         }
         busy
     }

@@ -5,7 +5,7 @@ use sovia_proto::flow::{Flow, Parameters};
 use sovia_proto::packet::{Immediate, Kind};
 use std::sync::Arc;
 use via::error::{ConnectError, CreateViError, PostError, RegisterError};
-use via::{Attach, Completion, Done, NetAddress, Nic, Slots, Vi, ViAttributes, ViState};
+use via::{Attach, Completion, NetAddress, Nic, Slots, Vi, ViAttributes, ViState};
 
 /// Messages that may be unacknowledged, and those after which an acknowledgement goes alone: half a megabyte may be on its way, which
 /// a path of a hundred gigabits a second holds in 40 µs.
@@ -48,17 +48,6 @@ pub(crate) enum State {
     Up,
     /// Nothing more comes or goes by it.
     Down,
-}
-
-/// What has become of a completion.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Came {
-    /// Nothing of concern: a send is done.
-    Nothing,
-    /// So many bytes of a message are in the buffer.
-    Message(usize),
-    /// The other end acknowledges something.
-    Acknowledged,
 }
 
 /// A VI with its buffers.
@@ -142,8 +131,8 @@ impl<N: Nic> Trunk<N> {
     }
 
     /// Takes a send that is done.
-    pub(crate) fn sent(&mut self) -> Came {
-        let Done::Completion(done) = self.vi.send_done() else { return Came::Nothing };
+    pub(crate) fn sent(&mut self) {
+        let Some(done) = self.vi.send_done().completion() else { return };
         if done.result().is_err() {
             self.state = State::Down;
         }
@@ -152,21 +141,20 @@ impl<N: Nic> Trunk<N> {
         } else if let Some(slot) = self.acks.slot_of(done.descriptor) {
             self.free_acks.push(slot);
         }
-        Came::Nothing
     }
 
-    /// Takes a receive that is done, into `buffer`, which has room for the longest message.
-    pub(crate) fn received(&mut self, buffer: &mut [u8]) -> Came {
-        let Done::Completion(done) = self.vi.recv_done() else { return Came::Nothing };
-        let came = self.take(&done, buffer);
-        if came.is_none() {
+    /// Takes a receive that is done, into `buffer`, which has room for the longest message: the bytes of a message, if it has brought one.
+    pub(crate) fn received(&mut self, buffer: &mut [u8]) -> Option<usize> {
+        let done = self.vi.recv_done().completion()?;
+        let taken = self.take(&done, buffer);
+        if taken.is_none() {
             self.state = State::Down;
         }
-        came.unwrap_or(Came::Nothing)
+        taken.flatten()
     }
 
-    /// `None` if nothing more can come.
-    fn take(&mut self, done: &Completion, buffer: &mut [u8]) -> Option<Came> {
+    /// The bytes of a message, or none where something was acknowledged alone. `None` if nothing more can come.
+    fn take(&mut self, done: &Completion, buffer: &mut [u8]) -> Option<Option<usize>> {
         let len = done.result().ok()? as usize;
         let slot = self.receives.slot_of(done.descriptor)?;
         let immediate = Immediate::decode(done.immediate?).ok()?;
@@ -182,7 +170,7 @@ impl<N: Nic> Trunk<N> {
         // The receive is there again before the other end is told that it is.
         self.post_receive(slot).ok()?;
         self.asked = self.asked.map(|left| left.saturating_sub(immediate.acks));
-        Some(if is_data { Came::Message(len) } else { Came::Acknowledged })
+        Some(is_data.then_some(len))
     }
 
     /// A message has been taken, and asks for an answer or does not.

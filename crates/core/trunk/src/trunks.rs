@@ -1,7 +1,7 @@
 //! An agent's trunks, with one NIC and one completion queue.
 
 use crate::message::Message;
-use crate::trunk::{Came, ENTRIES, LONGEST, MakeError, State, Trunk};
+use crate::trunk::{ENTRIES, LONGEST, MakeError, State, Trunk};
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -134,10 +134,13 @@ impl<N: Nic + 'static> Trunks<N> {
             let Some(&peer) = self.peers.get(&entry.context) else { continue };
             let Some((_, trunk)) = self.trunks.get_mut(&peer) else { continue };
             let came = match entry.queue {
-                WorkQueueKind::Send => trunk.sent(),
+                WorkQueueKind::Send => {
+                    trunk.sent();
+                    None
+                }
                 WorkQueueKind::Recv => trunk.received(&mut self.buffer),
             };
-            if let Came::Message(len) = came {
+            if let Some(len) = came {
                 match Message::parse(&self.buffer[..len]) {
                     Ok(message) => {
                         message.runs().for_each(|(run, frame)| take(peer, run, frame));

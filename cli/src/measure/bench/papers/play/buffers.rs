@@ -106,17 +106,7 @@ impl Player<'_> {
                 }
                 Ok(())
             };
-            let ns = self.rounds(
-                || {
-                    send()?;
-                    receive()
-                },
-                || {
-                    receive()?;
-                    send()
-                },
-            )?;
-            self.half_trip(len, ns);
+            self.bounce(len, send, receive)?;
         }
         Ok(())
     }
@@ -146,25 +136,25 @@ impl Player<'_> {
                 }
                 Ok(())
             };
-            let ns = self.rounds(
-                || {
-                    send()?;
-                    receive()
-                },
-                || {
-                    receive()?;
-                    send()
-                },
-            )?;
-            self.half_trip(len, ns);
+            self.bounce(len, send, receive)?;
         }
         Ok(())
     }
 
-    fn half_trip(&mut self, len: usize, round_ns: Option<f64>) {
-        let Some(ns) = round_ns else { return };
-        self.reading(Metric::HalfTrip, len, ns / 2e3);
-        self.reading(Metric::Throughput, len, len as f64 * 8e3 / (ns / 2.0));
+    /// Messages of that length there and back: the requester sends first.
+    fn bounce(
+        &mut self,
+        len: usize,
+        send: impl Fn() -> anyhow::Result<()>,
+        receive: impl Fn() -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let request = || send().and_then(|()| receive());
+        let serve = || receive().and_then(|()| send());
+        if let Some(ns) = self.rounds(request, serve)? {
+            self.reading(Metric::HalfTrip, len, ns / 2e3);
+            self.reading(Metric::Throughput, len, len as f64 * 8e3 / (ns / 2.0));
+        }
+        Ok(())
     }
 }
 
