@@ -4,21 +4,21 @@ use sovia_control::Reason;
 
 /// What is known of a connection's two ends, as far as an advice needs it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Ends {
+pub struct Ends {
     /// The user of this end.
-    pub(crate) user: String,
+    pub user: String,
     /// The user of the other end, if it is known.
-    pub(crate) other_user: Option<String>,
+    pub other_user: Option<String>,
     /// The command of the other end's program, if it is known.
-    pub(crate) other_command: Option<String>,
+    pub other_command: Option<String>,
     /// The rules that this end's program goes by.
-    pub(crate) rules: Option<String>,
+    pub rules: Option<String>,
     /// Whether the peer's address is one that is always this host's.
-    pub(crate) is_loopback: bool,
+    pub is_loopback: bool,
 }
 
 /// What to do, in lines; none where nothing is to be done.
-pub(crate) fn advice(reason: Reason, ends: &Ends) -> Vec<String> {
+pub fn advice(reason: Reason, ends: &Ends) -> Vec<String> {
     let line = |text: &str| vec![text.to_owned()];
     let user = &ends.user;
     let other = ends.other_user.as_deref().unwrap_or("USER");

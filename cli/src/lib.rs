@@ -1,6 +1,7 @@
 //! What `sovia`, which runs programs, and the programs that it becomes for its other commands share.
 
 pub mod about;
+pub mod advice;
 mod board;
 pub mod databases;
 pub mod definition;

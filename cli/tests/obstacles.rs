@@ -37,6 +37,19 @@ fn a_dynamic_program_gets_no_line() {
 }
 
 #[test]
+fn a_quiet_run_says_nothing_of_it() {
+    let bench = Bench::new();
+    if !bench.cc("static", HELLO, &["-static"]) {
+        return skipped("a_quiet_run_says_nothing_of_it", "cc -static does not work here");
+    }
+    let said = bench.run(["-q", "./static"]);
+    assert_eq!((said.out.as_str(), said.code(), said.err.as_str()), ("hello\n", 5, ""), "{said:?}");
+    // An error is none of what is left out.
+    let said = bench.run(["-q", "./no-such-program"]);
+    assert!(said.code() == 127 && said.err.contains("no-such-program"), "{said:?}");
+}
+
+#[test]
 fn static_programs() {
     let bench = Bench::new();
     for (name, flag) in [("static", "-static"), ("static-pie", "-static-pie")] {

@@ -1,5 +1,5 @@
 //! `sovia run` is not noticed: status, signals, input, output, environment and lookup are the
-//! program's own, with and without `-v`.
+//! program's own, with `-q`, `-v`, `-vv` and without.
 
 mod common;
 
@@ -9,10 +9,10 @@ use std::process::{Child, Command, Stdio};
 
 use common::{Bench, Said};
 
-/// Both ways to run; what holds must hold in both.
-const WAYS: [&[&str]; 2] = [&[], &["-v"]];
+/// The ways to run; what holds must hold in all.
+const WAYS: [&[&str]; 4] = [&[], &["-q"], &["-v"], &["-vv"]];
 
-fn both(check: impl Fn(&Bench, &[&str])) {
+fn always(check: impl Fn(&Bench, &[&str])) {
     let bench = Bench::new();
     for way in WAYS {
         check(&bench, way);
@@ -25,7 +25,7 @@ fn shell(bench: &Bench, way: &[&str], script: &str) -> Said {
 
 #[test]
 fn the_library_is_loaded_and_the_exit_status_is_the_programs() {
-    both(|bench, way| {
+    always(|bench, way| {
         for status in [0, 1, 42, 255] {
             let said = shell(bench, way, &format!("exit {status}"));
             assert_eq!((said.code(), said.loads()), (status, 1), "{said:?}");
@@ -35,12 +35,12 @@ fn the_library_is_loaded_and_the_exit_status_is_the_programs() {
 
 #[test]
 fn children_are_accelerated_too() {
-    both(|bench, way| assert_eq!(shell(bench, way, "/bin/true; /bin/true").loads(), 3));
+    always(|bench, way| assert_eq!(shell(bench, way, "/bin/true; /bin/true").loads(), 3));
 }
 
 #[test]
 fn a_signal_that_kills_the_program_kills_sovia() {
-    both(|bench, way| {
+    always(|bench, way| {
         for signal in [libc::SIGKILL, libc::SIGTERM, libc::SIGSEGV, libc::SIGUSR1] {
             let said = shell(bench, way, &format!("kill -{signal} $$"));
             assert_eq!(said.status.signal(), Some(signal), "{said:?}");
@@ -50,7 +50,7 @@ fn a_signal_that_kills_the_program_kills_sovia() {
 
 #[test]
 fn input_and_output_pass_through() {
-    both(|bench, way| {
+    always(|bench, way| {
         let mut child = bench
             .sovia()
             .args(way)
@@ -74,7 +74,7 @@ fn options_behind_the_program_are_the_programs() {
 
 #[test]
 fn ignored_and_blocked_signals_are_inherited_as_they_were() {
-    both(|bench, way| {
+    always(|bench, way| {
         for ignore_pipe in [false, true] {
             let status = |command: &mut Command| {
                 // SAFETY: signal and sigprocmask may be called between fork and exec.
@@ -102,7 +102,7 @@ fn ignored_and_blocked_signals_are_inherited_as_they_were() {
 
 #[test]
 fn closed_input_and_output_stay_closed() {
-    both(|bench, way| {
+    always(|bench, way| {
         let list = |command: &mut Command| {
             // SAFETY: close may be called between fork and exec.
             unsafe {
@@ -125,7 +125,7 @@ fn closed_input_and_output_stay_closed() {
 
 #[test]
 fn the_program_sees_no_descriptor_of_ours() {
-    both(|bench, way| {
+    always(|bench, way| {
         // What the test was started with may be open as well.
         let plain = Said::from(Command::new("ls").arg("/proc/self/fd").output().unwrap());
         assert_eq!(bench.run(way.iter().copied().chain(["ls", "/proc/self/fd"])).out, plain.out);
@@ -171,7 +171,7 @@ fn send(child: &Child, signal: i32) {
 fn signals_sent_to_sovia_reach_the_program() {
     let signals = ["TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "WINCH"];
     let numbers = [15, 2, 1, 3, 10, 12, 28];
-    both(|bench, way| {
+    always(|bench, way| {
         let traps: String =
             signals.iter().map(|name| format!("trap 'echo {name}' {name}; ")).collect();
         let script =
@@ -188,7 +188,7 @@ fn signals_sent_to_sovia_reach_the_program() {
 
 #[test]
 fn a_stopped_program_is_a_stopped_job() {
-    both(|bench, way| {
+    always(|bench, way| {
         // SIGTSTP, as the terminal sends it; a process that stops a program by SIGSTOP continues it by name.
         let (mut child, mut out) = start(bench, way, "echo ready; kill -TSTP $$; echo on; exit 3");
         let mut status = 0;
@@ -213,7 +213,7 @@ fn a_signal_to_the_group_from_the_program_is_not_sent_twice() {
 
 #[test]
 fn programs_are_found_as_a_shell_finds_them() {
-    both(|bench, way| {
+    always(|bench, way| {
         bench.file("here", "#!/bin/sh\necho $0", 0o755);
         bench.file("shut", "#!/bin/sh\n", 0o644);
         let run = |program: &str| bench.run(way.iter().copied().chain([program]));
@@ -349,4 +349,21 @@ fn verbose_reports_what_all_processes_counted() {
     assert!(said.err.contains("accelerated: 3"), "{said:?}");
     let said = bench.run(["/bin/sh", "-c", "/bin/true"]);
     assert!(!said.err.contains("sovia"), "{said:?}");
+}
+
+#[test]
+fn more_words_say_what_fewer_say_and_more() {
+    let bench = Bench::new();
+    let said = |way: &[&str]| {
+        let said = bench.run(way.iter().copied().chain(["--except", "port=22", "/bin/true"]));
+        said.err.replace("[loaded]", "")
+    };
+    let [results, reasons] = [said(&["-v"]), said(&["-v", "-v"])];
+    assert!(reasons.ends_with(&results) && results.contains("accelerated"), "{reasons}");
+    for line in ["program:  /bin/true", "preload.so", "rules:    except:port=22"] {
+        assert!(reasons.contains(line) && !results.contains(line), "{reasons}");
+    }
+    assert_eq!([said(&["-q"]), said(&[])], ["", ""]);
+    let both = bench.run(["-q", "-v", "/bin/true"]);
+    assert!(both.code() == 2 && both.err.contains("cannot be used with"), "{both:?}");
 }

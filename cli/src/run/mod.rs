@@ -4,12 +4,15 @@
 //! started it. With `-v` it waits for the program, passes signals on and then reports.
 
 mod inheritance;
+mod outset;
 mod start;
 mod summary;
 mod supervise;
+mod voice;
 
 use std::env;
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use anyhow::Context;
 use sovia_cli::rules::{self, Specs};
@@ -18,7 +21,10 @@ use sovia_control::Rules;
 use sovia_control::env as names;
 use sovia_proto::configuration::Configuration;
 
+use self::outset::Outset;
 use self::start::Program;
+use self::summary::Summary;
+use self::voice::{Voice, Words};
 
 /// Exit status where `sovia run` itself failed, as `env` and `timeout` have it.
 const EXIT_OURSELVES: i32 = 125;
@@ -32,9 +38,8 @@ const EXIT_OURSELVES: i32 = 125;
 /// `program=redis-server` (the program's file name), `end=connector` or `end=acceptor`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Say at the end what was accelerated, and why the rest was not
-    #[arg(short, long)]
-    verbose: bool,
+    #[command(flatten)]
+    words: Words,
     #[command(flatten)]
     specs: Specs,
     /// What connections do of the papers' protocol: a name such as SOVIA_COMBINE, or words joined by
@@ -73,13 +78,17 @@ impl<E: Into<anyhow::Error>> From<E> for Refusal {
 
 struct Ready {
     program: Program,
+    voice: Voice,
     board: Option<Board>,
-    /// Whether the library is in it.
+    /// The library, where it is in the environment.
+    library: Option<PathBuf>,
+    /// Whether the program takes it.
     is_covered: bool,
 }
 
 /// Looks at everything that can be wrong, and leaves the environment as the program shall have it.
 fn prepare(args: &Args) -> Result<Ready, Refusal> {
+    let voice = args.words.voice();
     let rules = rules(args)?;
     let protocol = protocol(args)?;
     let path = program::find(&args.command[0])
@@ -87,13 +96,17 @@ fn prepare(args: &Args) -> Result<Ready, Refusal> {
     let findings = program::inspect(&path);
     let program = Program::new(path, &args.command, &findings)?;
 
-    if let Some(obstacle) = &findings.obstacle {
+    if let Some(obstacle) = &findings.obstacle
+        && voice >= Voice::Obstacles
+    {
         eprintln!("sovia: {}", obstacle.line(program.path()));
     }
     let is_covered = findings.obstacle.is_none();
+    let mut library = None;
     if findings.obstacle.as_ref().is_none_or(|obstacle| obstacle.tolerates_library()) {
-        let library = library::find()?;
-        set_env("LD_PRELOAD", &library::preload_value(&library, env::var_os("LD_PRELOAD"))?);
+        let found = library::find()?;
+        set_env("LD_PRELOAD", &library::preload_value(&found, env::var_os("LD_PRELOAD"))?);
+        library = Some(found);
     }
     if let Some(rules) = rules {
         set_env(names::RULES, rules.to_string().as_ref());
@@ -101,14 +114,14 @@ fn prepare(args: &Args) -> Result<Ready, Refusal> {
     if let Some(text) = protocol {
         set_env(names::PROTOCOL, text.as_ref());
     }
-    let board = if args.verbose {
+    let board = if voice >= Voice::Results {
         let board = Board::new()?;
         set_env(names::STATS, board.path().as_ref());
         Some(board)
     } else {
         None
     };
-    Ok(Ready { program, board, is_covered })
+    Ok(Ready { program, voice, board, library, is_covered })
 }
 
 impl Ready {
@@ -119,8 +132,12 @@ impl Ready {
         };
         // This process keeps what it has inherited, so the program is not alone with it.
         inheritance::pass_on(None);
+        if self.voice >= Voice::Reasons {
+            let (program, library) = (self.program.path(), self.library.as_deref());
+            eprint!("{}", Outset { program, library, variable: |name| env::var_os(name) });
+        }
         let end = supervise::supervise(|| self.program.become_it())?;
-        eprint!("{}", summary::Summary(board.page()));
+        eprint!("{}", Summary { page: board.page(), advises: self.voice >= Voice::Reasons });
         Ok(end.follow())
     }
 }

@@ -1,16 +1,22 @@
-//! What `sovia run -v` says at the end.
+//! What `sovia run -v` says at the end, and `-vv` more of.
 
 use std::fmt;
 
+use nix::unistd::getuid;
+use sovia_cli::advice::{Ends, advice};
 use sovia_cli::databases;
-use sovia_control::{Junk, Reason, StatsPage};
+use sovia_control::{Junk, Reason, StatsPage, env};
 
 /// The counters of a run as lines for people. Empty counters are left out.
-pub(super) struct Summary<'a>(pub(super) &'a StatsPage);
+pub(super) struct Summary<'a> {
+    pub(super) page: &'a StatsPage,
+    /// Whether it says what would change that connections were on TCP.
+    pub(super) advises: bool,
+}
 
 impl fmt::Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let page = self.0;
+        let page = self.page;
         let (accelerated, stayed) = (page.accelerated(), page.stayed());
         if accelerated == 0 && stayed == 0 && page.recorded() == 0 {
             writeln!(f, "sovia: no TCP connections")?;
@@ -25,6 +31,9 @@ impl fmt::Display for Summary<'_> {
         for &reason in Reason::ALL {
             if let count @ 1.. = page.stayed_for(reason) {
                 writeln!(f, "sovia: {count:>7}  {}", reason.describe())?;
+                for line in self.advice(reason) {
+                    writeln!(f, "sovia: {:>7}    to change it: {line}", "")?;
+                }
             }
             if reason == Reason::OtherUser {
                 for (uid, count) in page.users() {
@@ -87,6 +96,19 @@ impl fmt::Display for Summary<'_> {
     }
 }
 
+impl Summary<'_> {
+    /// What would change that connections were on TCP for that reason, as far as `sovia run` knows the ends.
+    fn advice(&self, reason: Reason) -> Vec<String> {
+        // The lines of each user say it with the user's name.
+        if !self.advises || reason == Reason::OtherUser {
+            return Vec::new();
+        }
+        let (uid, rules) = (getuid().as_raw(), std::env::var(env::RULES).ok());
+        let user = databases::name_of_user(uid).ok().flatten().unwrap_or_else(|| uid.to_string());
+        advice(reason, &Ends { user, rules, ..Ends::default() })
+    }
+}
+
 /// Whether that is what a user namespace says of every user that it has no number for.
 fn is_without_number(uid: u32) -> bool {
     const OVERFLOW: u32 = 65534;
@@ -130,10 +152,30 @@ mod tests {
     use sovia_cli::Board;
     use sovia_control::Traffic;
 
+    fn summary(page: &StatsPage) -> Summary<'_> {
+        Summary { page, advises: false }
+    }
+
+    #[test]
+    fn advice_stands_below_its_reason() {
+        let board = Board::new().unwrap();
+        board.page().count(Reason::PeerPlain);
+        board.page().count(Reason::NoDescriptors);
+        let said = Summary { page: board.page(), advises: true }.to_string();
+        let lines: Vec<_> = said.lines().collect();
+        let expected = [
+            "sovia:       1  the peer does not run under Sovia",
+            "sovia:            to change it: start the other end's program by:  sovia run -- PROGRAM",
+            "sovia:       1  no descriptors left that the program does not need (ulimit -n is below 1024)",
+            "sovia:            to change it: start it with:  ulimit -n 4096",
+        ];
+        assert_eq!(lines[2..6], expected, "{said}");
+    }
+
     #[test]
     fn an_idle_run_has_one_line() {
         let board = Board::new().unwrap();
-        assert_eq!(Summary(board.page()).to_string(), "sovia: no TCP connections\n");
+        assert_eq!(summary(board.page()).to_string(), "sovia: no TCP connections\n");
     }
 
     #[test]
@@ -173,6 +215,6 @@ sovia: slept 2 times, woke a sleeping peer 0 times
 sovia: 3 messages handled by a thread of Sovia's
 sovia: 1 message sent from memory registered for it
 ";
-        assert_eq!(Summary(page).to_string(), expected);
+        assert_eq!(summary(page).to_string(), expected);
     }
 }

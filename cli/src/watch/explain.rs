@@ -7,9 +7,9 @@ use std::io::{Write, stdout};
 use std::net::SocketAddr;
 
 use sovia_board::{Connection, Pairs, Scan, pairs, shown};
+use sovia_cli::advice::{Ends, advice};
 use sovia_control::{Reason, env};
 
-use crate::advice::{Ends, advice};
 use crate::filter::look;
 use crate::kernel::{Owner, Socket, owners, sockets};
 use crate::ps::named;

@@ -3,7 +3,6 @@
 //! They read what processes under Sovia show (`sovia_board`): those of the caller's user, and all of them for root. No process
 //! is stopped, slowed down or asked.
 
-mod advice;
 mod busy;
 mod columns;
 mod explain;

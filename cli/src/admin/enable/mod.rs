@@ -33,18 +33,8 @@ pub(crate) struct EnableArgs {
     /// Open the sandbox (AF_NETLINK, PrivateUsers=no) instead of starting the agent, where the unit needs one of them
     #[arg(long)]
     without_agent: bool,
-    /// Restart the units that are running
-    #[arg(long)]
-    now: bool,
-    /// Print what would be written, and write nothing
-    #[arg(long)]
-    dry_run: bool,
-    /// The folder that is the root of the system, as in an image
-    #[arg(long, value_name = "DIR", default_value = "/")]
-    root: PathBuf,
-    /// Say nothing but errors
-    #[arg(short, long)]
-    quiet: bool,
+    #[command(flatten)]
+    doing: Doing,
 }
 
 /// Have systemd units start without Sovia again
@@ -58,10 +48,17 @@ pub(crate) struct DisableArgs {
     /// All units that are enabled
     #[arg(long, conflicts_with = "units")]
     all: bool,
+    #[command(flatten)]
+    doing: Doing,
+}
+
+/// How units are enabled and disabled.
+#[derive(clap::Args)]
+struct Doing {
     /// Restart the units that are running
     #[arg(long)]
     now: bool,
-    /// Print what would be removed, and remove nothing
+    /// Print what would be written or removed, and change nothing
     #[arg(long)]
     dry_run: bool,
     /// The folder that is the root of the system, as in an image
@@ -74,8 +71,8 @@ pub(crate) struct DisableArgs {
 
 /// Enables all units, or none where one cannot be.
 pub(crate) fn enable(args: &EnableArgs) -> anyhow::Result<()> {
-    let place = Place::new(&args.root);
-    let systemd = Systemd::of(&args.root);
+    let place = Place::new(&args.doing.root);
+    let systemd = Systemd::of(&args.doing.root);
     let wish = Wish {
         library: readable_by_all(library::find()?)?,
         rules: args.specs.rules()?.to_string(),
@@ -88,10 +85,10 @@ pub(crate) fn enable(args: &EnableArgs) -> anyhow::Result<()> {
         look_at_programs(&unit, &place, &mut plan)?;
         prepared.push((DropIn::of(&place, &unit.name), unit, plan));
     }
-    let mut out = Out { quiet: args.quiet };
+    let mut out = Out { quiet: args.doing.quiet };
     for (drop_in, unit, plan) in &prepared {
         let text = drop_in::text(&unit.name, plan);
-        if args.dry_run {
+        if args.doing.dry_run {
             out.say(&format!("# {}\n{text}", drop_in.path().display()))?;
         } else if drop_in.write(&text)? {
             out.say(&format!("{}: {} is written", unit.name, drop_in.path().display()))?;
@@ -102,7 +99,7 @@ pub(crate) fn enable(args: &EnableArgs) -> anyhow::Result<()> {
             out.say(&format!("{}: {note}", unit.name))?;
         }
     }
-    if args.dry_run {
+    if args.doing.dry_run {
         return Ok(());
     }
     systemd.reload()?;
@@ -115,7 +112,7 @@ pub(crate) fn enable(args: &EnableArgs) -> anyhow::Result<()> {
                 unit.name
             ))?;
         }
-        restart(&systemd, &unit.name, args.now, &mut out)?;
+        restart(&systemd, &unit.name, args.doing.now, &mut out)?;
         out.say(&clients(unit, &wish))?;
     }
     Ok(())
@@ -123,9 +120,9 @@ pub(crate) fn enable(args: &EnableArgs) -> anyhow::Result<()> {
 
 /// Disables units.
 pub(crate) fn disable(args: &DisableArgs) -> anyhow::Result<()> {
-    let place = Place::new(&args.root);
-    let systemd = Systemd::of(&args.root);
-    let mut out = Out { quiet: args.quiet };
+    let place = Place::new(&args.doing.root);
+    let systemd = Systemd::of(&args.doing.root);
+    let mut out = Out { quiet: args.doing.quiet };
     let drop_ins = if args.all {
         drop_in::all(&place)?
     } else {
@@ -139,7 +136,7 @@ pub(crate) fn disable(args: &DisableArgs) -> anyhow::Result<()> {
     };
     let mut removed = Vec::new();
     for drop_in in &drop_ins {
-        if args.dry_run {
+        if args.doing.dry_run {
             out.say(&format!("{} would be removed", drop_in.path().display()))?;
         } else if drop_in.remove()? {
             out.say(&format!("{}: {} is removed", drop_in.unit(), drop_in.path().display()))?;
@@ -153,7 +150,7 @@ pub(crate) fn disable(args: &DisableArgs) -> anyhow::Result<()> {
     }
     systemd.reload()?;
     for drop_in in removed {
-        restart(&systemd, drop_in.unit(), args.now, &mut out)?;
+        restart(&systemd, drop_in.unit(), args.doing.now, &mut out)?;
     }
     Ok(())
 }

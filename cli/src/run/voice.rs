@@ -1,0 +1,37 @@
+//! How much `sovia run` says of itself, on standard error.
+
+/// Each level says what the one before it does, and more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Voice {
+    /// Why nothing was started.
+    Errors,
+    /// That the program cannot be accelerated.
+    Obstacles,
+    /// At the end, what was accelerated, and why the rest was not.
+    Results,
+    /// At the start, what the program is started with; at the end, what would change that connections were on TCP.
+    Reasons,
+}
+
+/// The command line's words for it.
+#[derive(clap::Args)]
+pub(super) struct Words {
+    /// Say nothing but why the program was not started
+    #[arg(short, long, conflicts_with = "verbose")]
+    quiet: bool,
+    /// Say at the end what was accelerated, and why the rest was not; -vv: and at the start what the
+    /// program is started with, and at the end what would change that connections were on TCP
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+impl Words {
+    pub(super) fn voice(&self) -> Voice {
+        match (self.quiet, self.verbose) {
+            (true, _) => Voice::Errors,
+            (false, 0) => Voice::Obstacles,
+            (false, 1) => Voice::Results,
+            (false, _) => Voice::Reasons,
+        }
+    }
+}
