@@ -8,7 +8,7 @@ use std::io::Cursor;
 use std::sync::Once;
 
 #[allow(dead_code, reason = "opening files is not tested here")]
-#[path = "../../cli/src/run/elf.rs"]
+#[path = "../../cli/src/program/elf.rs"]
 mod elf;
 
 /// By the cache through which files are read, which must not believe what the headers say of lengths; and by the
