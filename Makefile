@@ -20,7 +20,7 @@ FILL_PC = sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefi
 # `sovia run` adds to a program's start.
 STATIC = $(if $(filter /%,$(shell cc -print-file-name=libc.a)),-C target-feature=+crt-static)
 
-.PHONY: build install install-rpc packages try-packages uninstall setup test checked lab lab-short lab-soak strangers soak soak-mpi scale stall fuzz miri tsan check-builds check-glibc check-abi deny nics ci-extra demo bench baseline compare matrix faults papers papers-ftp book clean
+.PHONY: build install install-rpc packages try-packages try-upgrade uninstall setup test checked lab lab-short lab-soak strangers soak soak-mpi scale stall fuzz miri tsan check-builds check-glibc check-abi deny nics ci-extra demo bench baseline compare matrix faults papers papers-ftp book clean
 
 # Calls of their own, so that a library gets the features that it asks for itself and none that
 # another crate of the workspace switches on.
@@ -46,13 +46,13 @@ build:
 install:
 	@test -x $(BUILT)/sovia -a -d $(MANUAL)/man1 -a -f $(BUILT)/libsovia_preload.so -a -f $(BUILT)/libsovia.so -a -f $(VIPL)/libvipl.so -a -f $(VIPL)/libsovia-emp.so || { echo "run \`make build\` first" >&2; exit 1; }
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/sovia
-	install -m 755 $(BUILT)/sovia $(addprefix $(BUILT)/,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/bin/
+	for program in sovia $(PROGRAMS); do scripts/put $(BUILT)/$$program $(DESTDIR)$(PREFIX)/bin/$$program || exit 1; done
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 644 $(MANUAL)/man1/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
 	install -D -m 644 $(MANUAL)/bash/sovia $(DESTDIR)$(PREFIX)/share/bash-completion/completions/sovia
 	install -D -m 644 $(MANUAL)/zsh/_sovia $(DESTDIR)$(ZSHDIR)/_sovia
 	install -D -m 644 $(MANUAL)/fish/sovia.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/sovia.fish
-	install -m 644 $(BUILT)/libsovia_preload.so $(DESTDIR)$(PREFIX)/lib/sovia/libsovia_preload.so
+	scripts/put -m 644 $(BUILT)/libsovia_preload.so $(DESTDIR)$(PREFIX)/lib/sovia/libsovia_preload.so
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/share/doc/sovia
 	sed 's|@PREFIX@|$(PREFIX)|g' cli/sovia-agent.service.in >$(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-agent.service
 	sed 's|@PREFIX@|$(PREFIX)|g' cli/sovia-nic@.service.in >$(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-nic@.service
@@ -64,7 +64,7 @@ install:
 	install -m 644 include/sovia.h $(DESTDIR)$(PREFIX)/include/sovia.h
 	install -m 644 $(BUILT)/libsovia_c.a $(DESTDIR)$(LIBDIR)/libsovia.a
 	-strip --strip-debug $(DESTDIR)$(LIBDIR)/libsovia.a
-	install -m 644 $(BUILT)/libsovia.so $(DESTDIR)$(LIBDIR)/libsovia.so.$(VERSION)
+	scripts/put -m 644 $(BUILT)/libsovia.so $(DESTDIR)$(LIBDIR)/libsovia.so.$(VERSION)
 	ln -sf libsovia.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libsovia.so.1
 	ln -sf libsovia.so.1 $(DESTDIR)$(LIBDIR)/libsovia.so
 	$(FILL_PC) abi/sovia/sovia.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/sovia.pc
@@ -75,7 +75,7 @@ install:
 	-strip --strip-debug $(DESTDIR)$(PREFIX)/lib/sovia/fi/libsovia-fi.so
 	install -m 644 $(VIPL)/libvipl.a $(DESTDIR)$(LIBDIR)/libvipl.a
 	-strip --strip-debug $(DESTDIR)$(LIBDIR)/libvipl.a
-	install -m 644 $(VIPL)/libvipl.so $(DESTDIR)$(LIBDIR)/libvipl.so.$(VERSION)
+	scripts/put -m 644 $(VIPL)/libvipl.so $(DESTDIR)$(LIBDIR)/libvipl.so.$(VERSION)
 	ln -sf libvipl.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libvipl.so.1
 	ln -sf libvipl.so.1 $(DESTDIR)$(LIBDIR)/libvipl.so
 	ln -sf libvipl.so.1 $(DESTDIR)$(LIBDIR)/libgnivipl.so
@@ -84,7 +84,7 @@ install:
 	install -m 644 include/emp.h $(DESTDIR)$(PREFIX)/include/emp.h
 	install -m 644 $(VIPL)/libsovia_emp_c.a $(DESTDIR)$(LIBDIR)/libsovia-emp.a
 	-strip --strip-debug $(DESTDIR)$(LIBDIR)/libsovia-emp.a
-	install -m 644 $(VIPL)/libsovia-emp.so $(DESTDIR)$(LIBDIR)/libsovia-emp.so.$(VERSION)
+	scripts/put -m 644 $(VIPL)/libsovia-emp.so $(DESTDIR)$(LIBDIR)/libsovia-emp.so.$(VERSION)
 	ln -sf libsovia-emp.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libsovia-emp.so.1
 	ln -sf libsovia-emp.so.1 $(DESTDIR)$(LIBDIR)/libsovia-emp.so
 	$(FILL_PC) abi/emp/sovia-emp.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/sovia-emp.pc
@@ -109,6 +109,15 @@ packages: build
 # The packages, tried in a Debian of their own: installed, used, upgraded under load, removed. For root, with debootstrap.
 try-packages: packages
 	scripts/try-packages
+
+# OLD is a commit: an older version, beside which this one is tried.
+try-upgrade: build
+	@test -n "$(OLD)" || { echo "which older version? make try-upgrade OLD=COMMIT" >&2; exit 2; }
+	test -d $(TARGET)/old/source || git clone --quiet . $(TARGET)/old/source
+	git -C $(TARGET)/old/source fetch --quiet && git -C $(TARGET)/old/source checkout --quiet $(OLD)
+	CARGO_TARGET_DIR=$(abspath $(TARGET))/old $(CARGO) build --release -p sovia-cli --manifest-path $(TARGET)/old/source/Cargo.toml
+	CARGO_TARGET_DIR=$(abspath $(TARGET))/old $(CARGO) build --release -p sovia-preload --manifest-path $(TARGET)/old/source/Cargo.toml
+	scripts/try-upgrade $(TARGET)/old/release $(BUILT) $(OLD)
 
 uninstall:
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/bin/,sovia $(PROGRAMS)) $(DESTDIR)$(PREFIX)/lib/sovia/libsovia_preload.so
