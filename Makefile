@@ -20,7 +20,7 @@ FILL_PC = sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefi
 # `sovia run` adds to a program's start.
 STATIC = $(if $(filter /%,$(shell cc -print-file-name=libc.a)),-C target-feature=+crt-static)
 
-.PHONY: build install install-rpc packages try-packages try-upgrade uninstall setup test checked lab lab-short lab-soak strangers soak soak-mpi scale stall fuzz miri tsan check-builds check-glibc check-abi deny nics ci-extra demo bench baseline compare matrix faults papers papers-ftp book clean
+.PHONY: build install install-rpc packages try-packages try-upgrade crates uninstall setup test checked lab lab-short lab-soak strangers soak soak-mpi scale stall fuzz miri tsan check-builds check-glibc check-abi deny nics ci-extra demo bench baseline compare matrix faults papers papers-ftp book clean
 
 # Calls of their own, so that a library gets the features that it asks for itself and none that
 # another crate of the workspace switches on.
@@ -109,6 +109,10 @@ packages: build
 # The packages, tried in a Debian of their own: installed, used, upgraded under load, removed. For root, with debootstrap.
 try-packages: packages
 	scripts/try-packages
+
+# What would be published on crates.io: packed, and each built of what is packed alone.
+crates:
+	$(CARGO) publish --dry-run --workspace --locked
 
 # OLD is a commit: an older version, beside which this one is tried.
 try-upgrade: build
