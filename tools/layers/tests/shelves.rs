@@ -9,7 +9,7 @@ const SHELVES: &[&[&str]] = &[
     &["sovia-sys", "sovia-sync", "sovia-signal", "sovia-simnet"],
     // crates/core
     &[
-        "via",
+        "sovia-via",
         "via-conformance",
         "sovia-proto",
         "sovia-stream",
