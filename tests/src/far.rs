@@ -158,6 +158,11 @@ pub struct FarPair {
 impl FarPair {
     /// Two agents with these options; `None` if there can be none here, which is said in the name of the test.
     pub fn start(test: &str, options: &[&str]) -> Option<Self> {
+        Self::start_each(test, [options, options])
+    }
+
+    /// The same, with options for each.
+    pub fn start_each(test: &str, options: [&[&str]; 2]) -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let folder = TempDir::new();
@@ -167,7 +172,7 @@ impl FarPair {
         let start = |own: usize| {
             let peer = format!("{}@{}", keys[1 - own].public, places[1 - own]);
             let at = (places[own].as_str(), &keys[own]);
-            FarNic::start(&folder, "", &names[own], at, &peer, options)
+            FarNic::start(&folder, "", &names[own], at, &peer, options[own])
         };
         match (start(0), start(1)) {
             (Ok(a), Ok(b)) => Some(Self { nics: [a, b], names, _folder: folder }),

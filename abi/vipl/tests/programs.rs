@@ -89,18 +89,18 @@ fn devices_may_be_told_apart() {
 
 /// Both ends of a case, maybe under valgrind, with NICs in shared memory.
 fn pair(case: &str, valgrind: bool) {
-    pair_with(case, valgrind, &[]);
+    pair_with(case, valgrind, |_| Vec::new());
 }
 
-/// Both ends of a case, by settings.
-fn pair_with(case: &str, valgrind: bool, settings: &[(&str, String)]) {
+/// Both ends of a case, by settings for each role.
+fn pair_with(case: &str, valgrind: bool, settings: impl Fn(&str) -> Vec<(&'static str, String)>) {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     // A discriminator has few bytes.
     let name = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     let start = |role: &str| {
         watched(if valgrind { 200 } else { 60 }, valgrind, pairs())
             .args([role, case, &name])
-            .envs(settings.iter().map(|(name, value)| (name, value)))
+            .envs(settings(role))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -141,8 +141,14 @@ macro_rules! pairs {
             const OTHERS: [&str; 2] = ["accepting_with_another", "plain_address"];
             let cases = [$(stringify!($case)),+].into_iter();
             for case in cases.filter(|case| !OTHERS.contains(case)) {
-                pair_with(case, false, &agent::settings(&name));
+                pair_with(case, false, |_| agent::settings(&name).into());
             }
+        }
+
+        /// The same, with a NIC for RDMA for each end, where the environment names a device and its address.
+        #[test]
+        fn pairs_on_a_nic_for_rdma() {
+            pairs_over_rdma("pairs_on_a_nic_for_rdma", &[$(stringify!($case)),+]);
         }
 
         /// The same, and neither end uses memory that is not its own, or has nothing in it yet.
@@ -179,6 +185,31 @@ pairs! {
     overrun,
     segments,
     threads,
+}
+
+/// Pairs whose ends have a NIC each, of one device, and find each other by a file of hosts.
+fn pairs_over_rdma(test: &str, cases: &[&str]) {
+    // What a NIC for RDMA does not offer, and what needs a second NIC at a port that is taken.
+    const OTHERS: [&str; 3] = ["accepting_with_another", "reliable_reception", "unreliable"];
+    let Some(address) = std::env::var_os("SOVIA_RDMA_ADDRESS") else {
+        return println!("SKIPPED: {test}: SOVIA_RDMA_ADDRESS names no NIC for RDMA (make lab)");
+    };
+    let place = |role: &str| {
+        let port = if role == "server" { 7481 } else { 7482 };
+        format!("{}:{port}", address.to_string_lossy())
+    };
+    let hosts = common::folder().join("hosts");
+    let lines = ["server", "client"].map(|role| format!("{} {role}\n", place(role)));
+    fs::write(&hosts, lines.concat()).expect("a file of hosts");
+    for case in cases.iter().filter(|case| !OTHERS.contains(case)) {
+        pair_with(case, false, |role| {
+            vec![
+                ("SOVIA_VIPL_PROVIDER", "verbs".to_owned()),
+                ("SOVIA_VIPL_NIC", place(role)),
+                ("SOVIA_VIPL_HOSTS", hosts.display().to_string()),
+            ]
+        });
+    }
 }
 
 /// The first program of a newcomer, between two builds of it, often: what is taken back at the end

@@ -2,6 +2,7 @@
 //! the kernel. For root, whose agent the kernel shows sequence numbers.
 
 mod fabric;
+mod rdma;
 mod scene;
 
 use scene::{AGENTS, NAME, PORT, SCRIPT, Scene, WATCHDOG, ip};

@@ -63,17 +63,18 @@ pub(super) mod a_request_can_be_rejected {
 
 /// Unanswered requests time out, and waits without a request.
 pub(super) mod a_request_times_out {
-    use crate::{Context, End, SOON};
+    use crate::withdrawn;
+    use crate::{Context, End, Line};
     use core::time::Duration;
     use via::error::ConnectError;
     use via::{Connection, Nic, Vi, ViState};
 
     pub(crate) fn server<N: Nic>(cx: &Context<'_, N>) {
-        let other = cx.server.with_discriminator(b"elsewhere");
+        let line = Line::server(cx);
+        let other = cx.place(1);
         let short = Some(Duration::from_millis(20));
         assert_eq!(cx.nic.connect_wait(&other, short).err(), Some(ConnectError::Timeout));
-        let connection = cx.nic.connect_wait(&cx.server, SOON).unwrap();
-        std::thread::sleep(Duration::from_millis(150));
+        let connection = withdrawn::received(cx, &line);
         let end = End::new(cx);
         assert_eq!(connection.accept(&end.vi).unwrap_err().error, ConnectError::Timeout);
         assert_eq!(end.vi.state(), ViState::Idle);
@@ -83,18 +84,12 @@ pub(super) mod a_request_times_out {
     }
 
     pub(crate) fn client<N: Nic>(cx: &Context<'_, N>) {
+        let line = Line::client(cx);
         let end = End::new(cx);
         let none = Some(Duration::ZERO);
         let error = end.vi.connect_request(&cx.client(), &cx.server, none).unwrap_err();
         assert!(matches!(error, ConnectError::InvalidParameter(_)), "{error}");
-        let short = Some(Duration::from_millis(50));
-        let error = loop {
-            match end.vi.connect_request(&cx.client(), &cx.server, short).unwrap_err() {
-                ConnectError::NoMatch => std::thread::sleep(Duration::from_millis(1)),
-                error => break error,
-            }
-        };
-        assert_eq!((error, end.vi.state()), (ConnectError::Timeout, ViState::Idle));
+        withdrawn::request(cx, &line, &end);
     }
 }
 

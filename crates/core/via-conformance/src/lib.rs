@@ -53,6 +53,7 @@ mod transfers;
 mod unreliable;
 mod vis;
 mod waiting;
+mod withdrawn;
 
 use core::time::Duration;
 pub use end::{End, Target, connect, pair};

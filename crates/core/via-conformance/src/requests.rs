@@ -1,6 +1,7 @@
 //! The life of a request for a connection, client–server.
 
 use super::prelude::*;
+use super::withdrawn;
 use via::NetAddress;
 
 group! { "connect, client-server":
@@ -158,8 +159,7 @@ mod a_withdrawn_request_cannot_be_accepted {
 
     pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
         let line = Line::server(cx);
-        let connection = cx.nic.connect_wait(&cx.server, SOON).unwrap();
-        line.meet();
+        let connection = withdrawn::received(cx, &line);
         let end = End::new(cx);
         end.post_recv(0, 0, 8);
         assert_eq!(connection.accept(&end.vi).unwrap_err().error, ConnectError::Timeout);
@@ -173,15 +173,7 @@ mod a_withdrawn_request_cannot_be_accepted {
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
         let line = Line::client(cx);
         let end = End::new(cx);
-        let error = loop {
-            // Long enough for a request to be there before it is withdrawn, on a machine that is emulated and busy as well.
-            match end.vi.connect_request(&cx.client(), &cx.server, ms(1000)).unwrap_err() {
-                ConnectError::NoMatch => thread::sleep(Duration::from_millis(1)),
-                error => break error,
-            }
-        };
-        assert_eq!((error, end.vi.state()), (ConnectError::Timeout, ViState::Idle));
-        line.meet();
+        withdrawn::request(cx, &line, &end);
         end.request(cx).unwrap();
         end.send(0, 0, 8);
         line.meet();

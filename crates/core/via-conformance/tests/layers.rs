@@ -6,6 +6,7 @@ const LAYERS: &[&[&str]] = &[
     &["end", "need", "until"],
     &["line", "told"],
     &["group", "prelude"],
+    &["withdrawn"],
     // The cases.
     &[
         "connections",

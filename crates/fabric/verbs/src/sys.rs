@@ -302,6 +302,7 @@ pub mod value {
         IBV_WC_WITH_IMM = 2,
         IBV_WC_SUCCESS = 0,
         IBV_WC_LOC_LEN_ERR = 1,
+        IBV_WC_LOC_QP_OP_ERR = 2,
         IBV_WC_LOC_PROT_ERR = 4,
         IBV_WC_WR_FLUSH_ERR = 5,
         IBV_WC_LOC_ACCESS_ERR = 8,

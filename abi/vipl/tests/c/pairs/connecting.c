@@ -155,7 +155,7 @@ static void peers(void)
     snprintf(mine, sizeof mine, "%.20s%s", name, server ? "-a" : "-b");
     snprintf(other, sizeof other, "%.20s%s", name, server ? "-b" : "-a");
     address(&e.local, e.nic, mine);
-    address(&e.remote, e.nic, other);
+    address_there(&e, other);
     RETURNS(VIP_SUCCESS, VipConnectPeerRequest(e.vi, &e.local.net, &e.remote.net, SECONDS(20)));
     RETURNS(VIP_INVALID_STATE, VipConnectPeerRequest(e.vi, &e.local.net, &e.remote.net, SECONDS(20)));
     if (server) {
@@ -174,7 +174,7 @@ static void peers(void)
     pause_ms(50);
     RETURNS(VIP_SUCCESS, VipDisconnect(e.vi));
     /* No peer comes. */
-    address(&e.remote, e.nic, "nobody");
+    address_there(&e, "nobody");
     RETURNS(VIP_SUCCESS, VipConnectPeerRequest(e.vi, &e.local.net, &e.remote.net, 30));
     got = VipConnectPeerWait(e.vi, &far);
     HOLDS(got == VIP_TIMEOUT || got == VIP_NO_MATCH);

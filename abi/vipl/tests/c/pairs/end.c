@@ -14,6 +14,19 @@ void on_error(VIP_PVOID context, VIP_ERROR_DESCRIPTOR *e)
     errors++;
 }
 
+void address_there(end_t *e, const char *discriminator)
+{
+    address_t own;
+    VIP_NET_ADDRESS *there = address(&e->remote, e->nic, "");
+    RETURNS(VIP_SUCCESS, VipNSInit(e->nic, NULL));
+    /* A host that has no such name in the file is both ends' own. */
+    if (VipNSGetHostByName(e->nic, server ? "client" : "server", there, 0) != VIP_SUCCESS)
+        memcpy(there, address(&own, e->nic, ""), sizeof own);
+    there->DiscriminatorLen = (VIP_UINT16)strlen(discriminator);
+    memcpy(there->HostAddress + there->HostAddressLen, discriminator, strlen(discriminator));
+    RETURNS(VIP_SUCCESS, VipNSShutdown(e->nic));
+}
+
 void open_end(end_t *e, VIP_CQ_HANDLE send, VIP_CQ_HANDLE recv)
 {
     VIP_MEM_ATTRIBUTES region = {NULL, VIP_TRUE, VIP_TRUE};
@@ -29,7 +42,7 @@ void open_end(end_t *e, VIP_CQ_HANDLE send, VIP_CQ_HANDLE recv)
     memset(e->memory, 0, SIZE);
     MUST(VIP_SUCCESS, VipRegisterMem(e->nic, e->memory, SIZE, &region, &e->mem));
     address(&e->local, e->nic, server ? name : "client");
-    address(&e->remote, e->nic, name);
+    address_there(e, name);
 }
 
 VIP_RETURN try_connect(end_t *e)

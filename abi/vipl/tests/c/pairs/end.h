@@ -28,6 +28,9 @@ extern volatile unsigned kinds;
 extern volatile VIP_ERROR_DESCRIPTOR told;
 void on_error(VIP_PVOID context, VIP_ERROR_DESCRIPTOR *e);
 
+/* Where the other end's NIC is: at this host's own address, unless a file of hosts says where `server` and `client` are. */
+void address_there(end_t *e, const char *discriminator);
+
 /* A VI on these completion queues, of a NIC of its own if there is none yet; and its end. */
 void open_end(end_t *e, VIP_CQ_HANDLE send, VIP_CQ_HANDLE recv);
 VIP_RETURN try_connect(end_t *e);

@@ -1,5 +1,6 @@
 //! What the device has done is told to the program.
 
+use crate::access::Keyed;
 use crate::engine::{First, RECEIVE};
 use crate::state::{Core, Started, ViShared};
 use crate::wire::Closing;
@@ -8,7 +9,7 @@ use sovia_verbs::completion::Batch;
 use sovia_verbs::sys::value;
 use via::error::Cause;
 use via::queue::Outcome;
-use via::{AsyncError, CqEntry, Done, Status, ViState, WorkQueueKind};
+use via::{AsyncError, CqEntry, DescriptorAddress, Done, Status, ViState, WorkQueueKind};
 
 impl ViShared {
     /// Takes what the device has done.
@@ -53,6 +54,12 @@ impl ViShared {
         let mut error = match ended.status.0 {
             value::IBV_WC_SUCCESS => started.failed,
             value::IBV_WC_LOC_LEN_ERR | value::IBV_WC_REM_INV_REQ_ERR => Some(Status::LENGTH_ERROR),
+            // A driver's word (rxe's) for a receive that cannot take the message, whyever.
+            value::IBV_WC_LOC_QP_OP_ERR
+                if started.failed.is_none() && self.is_usable(core, at, WorkQueueKind::Recv) =>
+            {
+                Some(Status::LENGTH_ERROR)
+            }
             _ => Some(started.failed.unwrap_or(Status::PROTECTION_ERROR)),
         };
         if error.is_none() && core.access(&self.card).descriptor(at, |_| ()).is_none() {
@@ -87,6 +94,14 @@ impl ViShared {
                 );
             }
         }
+    }
+
+    /// Whether a descriptor of that queue may use all of its memory.
+    #[cold]
+    fn is_usable(&self, core: &mut Core, at: DescriptorAddress, queue: WorkQueueKind) -> bool {
+        let mut access = core.access(&self.card);
+        let loaded = access.load(at, queue);
+        loaded.is_ok_and(|work| access.keyed(&work.data, &mut Keyed::new()).is_ok())
     }
 
     fn sent(&self, core: &mut Core, ended: &Ended) {
