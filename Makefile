@@ -20,7 +20,7 @@ FILL_PC = sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefi
 # `sovia run` adds to a program's start.
 STATIC = $(if $(filter /%,$(shell cc -print-file-name=libc.a)),-C target-feature=+crt-static)
 
-.PHONY: build install install-rpc packages try-packages try-upgrade crates uninstall setup test checked lab lab-short lab-soak strangers soak soak-mpi scale stall fuzz miri tsan check-builds check-glibc check-abi deny nics ci-extra demo bench baseline compare matrix faults papers papers-ftp book clean
+.PHONY: build install install-rpc packages try-packages try-containers try-upgrade crates uninstall setup test checked lab lab-short lab-soak strangers soak soak-mpi scale stall fuzz miri tsan check-builds check-glibc check-abi deny nics ci-extra demo bench baseline compare matrix faults papers papers-ftp book clean
 
 # Calls of their own, so that a library gets the features that it asks for itself and none that
 # another crate of the workspace switches on.
@@ -58,7 +58,7 @@ install:
 	sed 's|@PREFIX@|$(PREFIX)|g' cli/sovia-nic@.service.in >$(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-nic@.service
 	sed 's|@PREFIX@|$(PREFIX)|g' cli/sovia-port@.service.in >$(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-port@.service
 	sed 's|@PREFIX@|$(PREFIX)|g' cli/sovia-metrics.service.in >$(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-metrics.service
-	install -m 644 docs/neighbours.md docs/hosts.md docs/ops.md docs/security.md $(DESTDIR)$(PREFIX)/share/doc/sovia/
+	install -m 644 docs/neighbours.md docs/containers.md docs/hosts.md docs/ops.md docs/security.md $(DESTDIR)$(PREFIX)/share/doc/sovia/
 	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include
 	install -m 644 include/vipl.h $(DESTDIR)$(PREFIX)/include/vipl.h
 	install -m 644 include/sovia.h $(DESTDIR)$(PREFIX)/include/sovia.h
@@ -110,6 +110,10 @@ packages: build
 try-packages: packages
 	scripts/try-packages
 
+# Recipes for containers, Compose and pods, each carried out with podman in namespaces of its own. For root, with debootstrap.
+try-containers: packages
+	scripts/try-containers
+
 # What would be published on crates.io: packed, and each built of what is packed alone.
 crates:
 	$(CARGO) publish --dry-run --workspace --locked
@@ -136,7 +140,7 @@ uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/include/sovia_rpc.h $(DESTDIR)$(LIBDIR)/pkgconfig/sovia-rpc.pc
 	rm -f $(DESTDIR)$(LIBDIR)/libsovia-rpc.a $(DESTDIR)$(LIBDIR)/libsovia-rpc.so $(DESTDIR)$(LIBDIR)/libsovia-rpc.so.1 $(DESTDIR)$(LIBDIR)/libsovia-rpc.so.*.*.*
 	rm -f $(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-agent.service $(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-nic@.service $(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-port@.service $(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-metrics.service
-	rm -f $(DESTDIR)$(PREFIX)/share/doc/sovia/neighbours.md $(DESTDIR)$(PREFIX)/share/doc/sovia/hosts.md $(DESTDIR)$(PREFIX)/share/doc/sovia/ops.md $(DESTDIR)$(PREFIX)/share/doc/sovia/security.md
+	rm -f $(DESTDIR)$(PREFIX)/share/doc/sovia/neighbours.md $(DESTDIR)$(PREFIX)/share/doc/sovia/containers.md $(DESTDIR)$(PREFIX)/share/doc/sovia/hosts.md $(DESTDIR)$(PREFIX)/share/doc/sovia/ops.md $(DESTDIR)$(PREFIX)/share/doc/sovia/security.md
 	rm -f $(DESTDIR)$(PREFIX)/lib/sovia/fi/libsovia-fi.so
 	-rmdir $(DESTDIR)$(PREFIX)/lib/sovia/fi
 	-rmdir $(DESTDIR)$(PREFIX)/lib/sovia $(DESTDIR)$(PREFIX)/share/doc/sovia

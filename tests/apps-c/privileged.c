@@ -1,6 +1,7 @@
 /* Says whether a program that gains rights has anything of Sovia's but the library's code: it echoes over a connection of its own, by
-   epoll and a forked child, then counts its descriptors and looks at its memory. */
+   epoll and a forked child, counts its descriptors, looks at its memory, and asks for a ring of io_uring. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 #include <sys/auxv.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <netinet/in.h>
 
@@ -62,6 +64,9 @@ int main(void) {
         code |= strstr(line, "libsovia_preload") != NULL;
         memory |= strstr(line, "memfd:sovia") != NULL;
     }
-    printf("secure %lu child %d descriptors %d code %d memory %d\n", getauxval(AT_SECURE), status, descriptors, code, memory);
+    /* A ring of no entries is never made: what is said is why. */
+    syscall(SYS_io_uring_setup, 0, NULL);
+    int rings = errno;
+    printf("secure %lu child %d descriptors %d code %d memory %d rings %d\n", getauxval(AT_SECURE), status, descriptors, code, memory, rings);
     return 0;
 }

@@ -1,14 +1,25 @@
 //! /etc/ld.so.preload names the library for all programs of a system, also for those that gain rights by their file. In these it does
-//! nothing, and reads no variable of the user's who starts them.
+//! nothing, and reads no variable of the user's who starts them. /etc/sovia/rules says of the others which it leaves alone.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use sovia_tests::{TempDir, all_may_read, c_program, skipped, sovia};
 
-/// Starts the program of this test, as a user without rights, in a mount namespace whose /etc/ld.so.preload names `library`.
-fn said(program: &Path, library: &Path, folder: &Path) -> String {
+/// What a program finds in /etc, and in its environment.
+#[derive(Clone, Copy, Default)]
+struct System<'a> {
+    /// What /etc/ld.so.preload names.
+    library: Option<&'a Path>,
+    /// What /etc/sovia/rules says; without, there is none.
+    rules: Option<&'a str>,
+    /// SOVIA_RULES and its value; without, there is none.
+    variable: Option<&'a str>,
+}
+
+/// Starts the program of this test, as a user without rights, in a mount namespace with an /etc of its own.
+fn said(program: &Path, system: System<'_>, folder: &Path) -> String {
     const SCRIPT: &str = r#"
         set -e
         mount --make-rprivate /
@@ -16,50 +27,110 @@ fn said(program: &Path, library: &Path, folder: &Path) -> String {
         mkdir "$3/upper" "$3/work"
         mount -t overlay overlay -o "lowerdir=/etc,upperdir=$3/upper,workdir=$3/work" /etc
         echo "$2" >/etc/ld.so.preload
-        exec setpriv --reuid 4001 --regid 4001 --clear-groups env SOVIA_STATS="$4" "$1"
+        rm -rf /etc/sovia
+        mkdir /etc/sovia
+        [ -z "${RULES+set}" ] || printf '%s' "$RULES" >/etc/sovia/rules
+        exec setpriv --reuid 4001 --regid 4001 --clear-groups env -u RULES SOVIA_STATS="$4" "$1"
     "#;
     let mut shell = Command::new("unshare");
-    shell.args(["--mount", "sh", "-c", SCRIPT, "-"]).args([program, library, folder]);
+    shell.env_remove("LD_PRELOAD").env_remove("SOVIA_RULES");
+    shell.envs(system.rules.map(|rules| ("RULES", rules)));
+    shell.envs(system.variable.map(|rules| ("SOVIA_RULES", rules)));
+    shell.args(["--mount", "sh", "-c", SCRIPT, "-"]);
+    shell.args([program, system.library.unwrap_or(Path::new("")), folder]);
     let output = shell.arg(program).output().expect("unshare is there");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(output.status.success(), "{}: {}", program.display(), text(&output.stderr));
     text(&output.stdout)
 }
 
+/// A folder with copies of the program, and the library; nothing where the test cannot run.
+struct Scene {
+    folder: TempDir,
+    library: PathBuf,
+}
+
+impl Scene {
+    fn new(test: &str) -> Option<Self> {
+        if !std::fs::metadata("/proc/self").is_ok_and(|about| about.uid() == 0) {
+            println!("SKIPPED: {test}: only root can make mount namespaces and setuid programs");
+            return None;
+        }
+        if skipped(test, &["unshare", "setpriv"]) {
+            return None;
+        }
+        let library = sovia().with_file_name("libsovia_preload.so");
+        if !all_may_read(&library) {
+            println!("SKIPPED: {test}: other users may not read the build");
+            return None;
+        }
+        let folder = TempDir::new();
+        let open = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(folder.path(), open).expect("a mode");
+        std::fs::create_dir(folder.path().join("scratch")).expect("a folder");
+        Some(Self { folder, library })
+    }
+
+    /// What a copy of the program with that name and mode says.
+    fn run(&self, name: &str, mode: u32, system: System<'_>) -> String {
+        let program = self.folder.path().join(name);
+        std::fs::copy(c_program("privileged"), &program).expect("a copy");
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(mode)).expect("a mode");
+        said(&program, system, &self.folder.path().join("scratch"))
+    }
+
+    fn system(&self) -> System<'_> {
+        System { library: Some(&self.library), ..System::default() }
+    }
+}
+
 #[test]
 fn a_setuid_program_is_left_alone_by_a_library_that_all_programs_load() {
     let test = "a_setuid_program_is_left_alone_by_a_library_that_all_programs_load";
-    if !std::fs::metadata("/proc/self").is_ok_and(|about| about.uid() == 0) {
-        return println!(
-            "SKIPPED: {test}: only root can make mount namespaces and setuid programs"
-        );
-    }
-    let library = sovia().with_file_name("libsovia_preload.so");
-    if skipped(test, &["unshare", "setpriv"]) {
-        return;
-    }
-    if !all_may_read(&library) {
-        return println!("SKIPPED: {test}: other users may not read the build");
-    }
-    let folder = TempDir::new();
-    let open = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(folder.path(), open).expect("a mode");
-    let scratch = folder.path().join("scratch");
-    std::fs::create_dir(&scratch).expect("a folder");
-    let run = |name: &str, mode: u32| {
-        let program = folder.path().join(name);
-        std::fs::copy(c_program("privileged"), &program).expect("a copy");
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(mode)).expect("a mode");
-        said(&program, &library, &scratch)
-    };
-    let plain = run("plain", 0o755);
+    let Some(scene) = Scene::new(test) else { return };
+    let plain = scene.run("plain", 0o755, scene.system());
     assert!(plain.contains("secure 0 child 0") && plain.contains("code 1 memory 1"), "{plain}");
-    let setuid = run("setuid", 0o4755);
+    let setuid = scene.run("setuid", 0o4755, scene.system());
     if setuid.contains("secure 0") {
         return println!("SKIPPED: {test}: no program is setuid in temporary folders");
     }
     // As without the library, whatever descriptors this test has inherited, but for the library's code.
-    let without = said(&folder.path().join("setuid"), Path::new(""), &scratch);
+    let without = scene.run("setuid", 0o4755, System::default());
     assert_eq!(setuid, without.replace("code 0", "code 1"));
     assert!(setuid.contains("secure 1 child 0") && setuid.contains("code 1 memory 0"), "{setuid}");
+    // Neither by a rule of the system's, nor by one of the user's.
+    let named = Some("only:program=setuid");
+    let setuid =
+        scene.run("setuid", 0o4755, System { rules: named, variable: named, ..scene.system() });
+    assert_eq!(setuid, without.replace("code 0", "code 1"));
+}
+
+#[test]
+fn the_systems_rules_say_which_programs_a_library_that_all_load_leaves_alone() {
+    let test = "the_systems_rules_say_which_programs_a_library_that_all_load_leaves_alone";
+    let Some(scene) = Scene::new(test) else { return };
+    let without = scene.run("program", 0o755, System::default());
+    assert!(without.contains("code 0 memory 0"), "{without}");
+    let loaded = without.replace("code 0", "code 1");
+    let run =
+        |rules, variable| scene.run("program", 0o755, System { rules, variable, ..scene.system() });
+    for rules in [
+        "# Only another one.\nonly:program=other\n",
+        "except:program=program",
+        "not a rule",
+        "trust:user=root",
+    ] {
+        assert_eq!(run(Some(rules), None), loaded, "{rules}");
+    }
+    let named = "only:program=other\nonly:program=program\n";
+    for (rules, variable) in [
+        (Some(named), None),
+        (Some(""), None),
+        // The program's own environment counts more.
+        (Some("only:program=other"), Some("only:program=program")),
+        (Some("only:program=other"), Some("")),
+    ] {
+        let said = run(rules, variable);
+        assert!(said.contains("code 1 memory 1"), "{rules:?} {variable:?}: {said}");
+    }
 }

@@ -59,6 +59,25 @@ fn redis_benchmark_runs_every_test() {
     }
 }
 
+/// Redis writes a title over its arguments, where its name was that a rule is compared with.
+#[test]
+fn a_rule_names_redis() {
+    if skipped("a_rule_names_redis", &["redis-server", "redis-benchmark"]) {
+        return;
+    }
+    let folder = TempDir::new();
+    let port = free_port();
+    let line = format!(
+        "env SOVIA_RULES=only:program=redis-server redis-server --port {port} --bind 127.0.0.1 --dir {} --save \
+         --daemonize no",
+        folder.path().display()
+    );
+    let server = Service::start(Stack::Sovia, &line, port);
+    // Says that its connections were not accelerated, if so.
+    Client::of(Pairing::SOVIA).run(&format!("redis-benchmark -p {port} -n 100000 -t get -q"));
+    assert!(server.end(libc::SIGTERM).success(), "the server's exit");
+}
+
 /// A replica is filled by a forked child of the server, which writes to the stream
 /// itself, and follows what is written later.
 #[test]

@@ -47,18 +47,25 @@ fn gains_rights() -> bool {
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
+/// Whether the system's rules leave the program no connection. Where LD_PRELOAD names the library they do not count: the program's
+/// environment says what is accelerated, and the process may have been left connections by the one that it was before.
+fn is_left_alone() -> bool {
+    process::start();
+    !process::is_asked_for() && !sovia_sockets::config::follow_system()
+}
+
 /// Runs before the program's own code, after the libraries it needs have been loaded.
 extern "C" fn start() {
     let before = errno();
     real::resolve_all();
     process::resolve_variadic();
-    if gains_rights() {
-        // The hooks find nothing recorded, so each call is libc's. No variable is read, and no descriptor made.
-        sovia_sockets::table::close();
+    if gains_rights() || is_left_alone() {
+        // The hooks find nothing recorded, so each call is libc's. In a program that gains rights no variable is read. No descriptor is
+        // made.
+        sovia_sockets::stay_out();
         set_errno(before);
         return;
     }
-    process::start();
     handles::start();
     signals::start();
     jumps::start();

@@ -134,6 +134,12 @@ pub(crate) fn start() {
     }
 }
 
+/// Whether LD_PRELOAD names this library, and not /etc/ld.so.preload alone.
+pub(crate) fn is_asked_for() -> bool {
+    // SAFETY: libc's list of this program's variables.
+    unsafe { has_library(inherited_environment()) }
+}
+
 /// Whether it is the command that runs programs with the library: in the same folder, or where `make install` puts it.
 fn is_sovia(path: &CStr) -> bool {
     let Some(library) = LIBRARY.get().and_then(|path| path.to_str().ok()) else { return false };

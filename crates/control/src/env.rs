@@ -1,4 +1,6 @@
-//! The environment variables between `sovia run` and the injected library.
+//! The environment variables between `sovia run` and the injected library, and the file that stands in for them.
+
+use core::ffi::CStr;
 
 /// What may be accelerated: the text form of [`Rules`](crate::Rules). Unset or empty: everything.
 pub const RULES: &str = "SOVIA_RULES";
@@ -28,3 +30,7 @@ pub const PROTOCOL: &str = "SOVIA_PROTOCOL";
 
 /// The path of the library to inject, where it is not installed beside `sovia`.
 pub const PRELOAD: &str = "SOVIA_PRELOAD";
+
+/// A file with rules, as [`Rules::parse_file`](crate::Rules::parse_file) reads it: of programs into which nothing but
+/// /etc/ld.so.preload brings the library, and whose environment has no [`RULES`].
+pub const SYSTEM_RULES: &CStr = c"/etc/sovia/rules";

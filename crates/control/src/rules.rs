@@ -59,6 +59,25 @@ impl Rules {
     /// The first term that cannot be understood, and what is expected in its place.
     pub fn parse(text: &str) -> Result<Self, RuleError> {
         let mut rules = Self::NONE;
+        rules.read(text)?;
+        Ok(rules)
+    }
+
+    /// Reads a file: the text form on lines, of which those that begin with `#` are remarks.
+    ///
+    /// # Errors
+    /// As for [`parse`](Self::parse).
+    pub fn parse_file(text: &str) -> Result<Self, RuleError> {
+        let mut rules = Self::NONE;
+        let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+        for line in lines {
+            rules.read(line)?;
+        }
+        Ok(rules)
+    }
+
+    /// Adds rules in their text form.
+    fn read(&mut self, text: &str) -> Result<(), RuleError> {
         for rule in text.split(';').map(str::trim).filter(|rule| !rule.is_empty()) {
             let (word, spec) =
                 rule.split_once(':').ok_or(RuleError::new(rule, RuleFault::Effect))?;
@@ -69,9 +88,9 @@ impl Rules {
                 "nic" => Effect::Nic,
                 _ => return Err(RuleError::new(rule, RuleFault::Effect)),
             };
-            rules.add(effect, spec)?;
+            self.add(effect, spec)?;
         }
-        Ok(rules)
+        Ok(())
     }
 
     /// Adds one rule, from the text of its SPEC.
@@ -114,6 +133,16 @@ impl Rules {
             }
         }
         only_matched || !only_seen
+    }
+
+    /// Whether any connection of that program may be accelerated, given as for [`allows`](Self::allows). None may where all
+    /// `only:` rules name other programs, or where an `except:` rule says no more than this one's name.
+    pub fn concern(&self, program: &[u8]) -> bool {
+        let of = |wanted| self.iter().filter(move |(effect, _)| *effect == wanted);
+        let is_named = |(_, spec): &(Effect, Spec)| spec.is_for(program);
+        let is_refused = |(_, spec): &(Effect, Spec)| spec.is_for(program) && spec.is_for_all();
+        (of(Effect::Only).next().is_none() || of(Effect::Only).any(is_named))
+            && !of(Effect::Except).any(is_refused)
     }
 
     /// The NIC by which this end of a connection may be accelerated, if a rule names one.

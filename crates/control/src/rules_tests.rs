@@ -29,6 +29,41 @@ fn without_rules_everything_is_allowed() {
 }
 
 #[test]
+fn a_file_has_rules_on_lines_and_remarks() {
+    let text = "# Who is accelerated; only these\n\nonly:program=redis-server\n  # and\n only:port=80 ; trust:any\n";
+    let rules = Rules::parse_file(text).unwrap();
+    assert_eq!(rules, Rules::parse("only:program=redis-server;only:port=80;trust:any").unwrap());
+    assert!(Rules::parse_file("").unwrap().is_empty());
+    let error = Rules::parse_file("only:port=1\nport=2\n").unwrap_err();
+    assert_eq!((error.fault(), error.term()), (RuleFault::Effect, "port=2"));
+}
+
+#[test]
+fn rules_concern_a_program_if_they_leave_it_any_connection() {
+    let concern = |rules: &str| Rules::parse(rules).unwrap().concern(b"/usr/bin/redis-server");
+    for rules in [
+        "",
+        "trust:any",
+        "only:port=1",
+        "only:program=redis-server",
+        "only:program=app;only:program=redis-server,port=6379",
+        "except:program=app",
+        "except:program=redis-server,port=1",
+        "except:port=1",
+    ] {
+        assert!(concern(rules), "{rules}");
+    }
+    for rules in [
+        "only:program=app",
+        "only:program=app;trust:any",
+        "except:program=redis-server",
+        "only:program=redis-server;except:program=redis-server",
+    ] {
+        assert!(!concern(rules), "{rules}");
+    }
+}
+
+#[test]
 fn a_port_is_that_of_either_end() {
     assert!(allowed("only:port=6379", "x", REDIS, CLIENT));
     assert!(allowed("only:port=6379", "x", CLIENT, REDIS));

@@ -176,6 +176,16 @@ impl Spec {
         self.users
     }
 
+    /// Whether connections of that program may match.
+    pub(crate) fn is_for(&self, program: &[u8]) -> bool {
+        self.program.as_ref().is_none_or(|name| name.is(program))
+    }
+
+    /// Whether all connections of the programs that it is for match.
+    pub(crate) fn is_for_all(&self) -> bool {
+        self.ports.is_none() && self.net.is_none() && self.end.is_none()
+    }
+
     pub(crate) fn matches(
         &self,
         program: &[u8],
@@ -185,7 +195,7 @@ impl Spec {
     ) -> bool {
         self.ports.is_none_or(|ports| ports.contains(local.port()) || ports.contains(peer.port()))
             && self.net.is_none_or(|net| net.contains(peer.ip()))
-            && self.program.as_ref().is_none_or(|name| name.is(program))
+            && self.is_for(program)
             && self.end.is_none_or(|only| only == end)
     }
 }

@@ -1,4 +1,5 @@
-//! What the user decided, read once from the environment.
+//! What the user decided, read once from the environment. Where that says nothing, and /etc/ld.so.preload has brought the library, the
+//! rules are those of the system, /etc/sovia/rules.
 //!
 //! | variable | meaning | default |
 //! |---|---|---|
@@ -14,8 +15,10 @@ use crate::per_engine::per_engine;
 use core::ffi::CStr;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use sovia_control::env::SYSTEM_RULES;
 use sovia_control::{End, NicName, Reason, Rules};
 use sovia_proto::configuration::Configuration;
+use sovia_sys::{Errno, Fd, call};
 
 per_engine! {
     static SPIN_US: AtomicU32 = AtomicU32::new(50);
@@ -50,11 +53,60 @@ fn number(name: &CStr) -> Option<u32> {
     variable(name)?.to_str().ok()?.parse().ok()
 }
 
+/// Most bytes of the file with the system's rules.
+const SYSTEM_RULES_MAX: usize = 64 << 10;
+
+/// Takes the rules of the system, for a program that its environment says nothing about. Returns whether they leave it any
+/// connection: a file that cannot be read or understood leaves none, no file leaves all.
+pub fn follow_system() -> bool {
+    learn_program();
+    if variable(c"SOVIA_RULES").is_some() {
+        return true;
+    }
+    let text = match system_rules() {
+        Err(Errno::ENOENT) => return true,
+        text => text.ok().and_then(|text| String::from_utf8(text).ok()),
+    };
+    let rules = text.and_then(|text| Rules::parse_file(&text).ok());
+    let Some(rules) = rules.filter(|rules| rules.concern(program())) else { return false };
+    RULES.store(Box::into_raw(Box::new(rules)), Ordering::Release);
+    true
+}
+
+fn system_rules() -> sovia_sys::Result<Vec<u8>> {
+    let file = Fd::adopt(call::open(SYSTEM_RULES, libc::O_RDONLY | libc::O_CLOEXEC, 0)?);
+    let mut text = vec![0; SYSTEM_RULES_MAX + 1];
+    let mut len = 0;
+    while len <= SYSTEM_RULES_MAX {
+        match call::pread(file.raw(), &mut text[len..], len as i64)? {
+            0 => {
+                text.truncate(len);
+                return Ok(text);
+            }
+            read => len += read,
+        }
+    }
+    Err(Errno::EFBIG)
+}
+
+/// Remembers the program's name. A copy: programs write their titles over it, as Redis does.
+fn learn_program() {
+    if !PROGRAM.load(Ordering::Relaxed).is_null() {
+        return;
+    }
+    // SAFETY: glibc sets it before any constructor runs.
+    let name = unsafe { program_invocation_short_name };
+    if !name.is_null() {
+        // SAFETY: a string, which no code of the program's has changed so far.
+        let copy = unsafe { CStr::from_ptr(name) }.to_owned();
+        PROGRAM.store(copy.into_raw(), Ordering::Relaxed);
+    }
+}
+
 /// Reads the environment.
 pub fn load() {
-    // SAFETY: glibc sets it before any constructor runs.
-    PROGRAM.store(unsafe { program_invocation_short_name }, Ordering::Relaxed);
-    CPUS.store(sovia_sys::call::cpus_allowed(), Ordering::Relaxed);
+    learn_program();
+    CPUS.store(call::cpus_allowed(), Ordering::Relaxed);
     if let Some(us) = number(c"SOVIA_SPIN") {
         SPIN_US.store(us.min(10_000), Ordering::Relaxed);
     }
@@ -106,6 +158,11 @@ pub fn meet_after() -> Option<u32> {
 /// Whether io_uring may be used.
 pub fn io_uring_allowed() -> bool {
     IO_URING.load(Ordering::Relaxed)
+}
+
+/// Lets rings through: no connection is on record that they could pass by.
+pub(crate) fn allow_io_uring() {
+    IO_URING.store(true, Ordering::Relaxed);
 }
 
 /// Processors that this process may use.
@@ -170,6 +227,6 @@ fn program() -> &'static [u8] {
     if name.is_null() {
         return &[];
     }
-    // SAFETY: glibc's pointer to the program's short name, a C string that stays.
+    // SAFETY: a leaked C string.
     unsafe { CStr::from_ptr(name) }.to_bytes()
 }

@@ -20,6 +20,12 @@ pub fn start() {
     });
 }
 
+/// In the place of [`start`]: every descriptor is the kernel's alone, and every call the program's own.
+pub fn stay_out() {
+    table::close();
+    config::allow_io_uring();
+}
+
 /// All of it but what makes further processes.
 fn start_alone() {
     record::start();

@@ -1,0 +1,214 @@
+# Containers in namespaces of a script's own, and what recipes are asked. Sourced by scripts/try-containers, with `work`, `root` and
+# `target`, as process 1 of its PID namespace.
+
+passed=0 failed=0 skipped=0
+# A way to run a step of a Containerfile that needs no limit raised; and no registry is asked for a name that is here.
+build=(--isolation chroot --pull-never --quiet)
+
+# podman with its files below `work`, a /run and a network of its own.
+prepare() {
+    mount --make-rprivate /
+    mount -t tmpfs tmpfs /run
+    mkdir -p /run/lock "$work/root" "$work/user"
+    ip link set lo up
+    mount -t sysfs sysfs /sys
+    mount -t cgroup2 cgroup2 /sys/fs/cgroup
+    # A group that has others below it may hold no process itself.
+    mkdir /sys/fs/cgroup/init
+    echo $$ >/sys/fs/cgroup/init/cgroup.procs
+    settings /run/settings "$work/root"
+    export CONTAINERS_CONF=/run/settings/containers.conf CONTAINERS_STORAGE_CONF=/run/settings/storage.conf
+    # A user of the machine's, with numbers for the users in its containers.
+    mkdir -p /run/etc
+    cp /etc/passwd /etc/group /run/etc/
+    echo 'sovia-try:x:4100:4100::/run/home:/bin/sh' >>/run/etc/passwd
+    echo 'sovia-try:x:4100:' >>/run/etc/group
+    echo 'sovia-try:300000:65536' | tee /run/etc/subuid >/run/etc/subgid
+    for file in passwd group subuid subgid; do
+        [ ! -e /etc/$file ] || mount --bind /run/etc/$file /etc/$file
+    done
+    mkdir -p /run/home /run/user/4100
+    chown 4100:4100 /run/home /run/user/4100 "$work/user"
+    chmod 755 "$work"
+    settings /run/home/settings "$work/user"
+}
+
+# settings FOLDER STORE: podman's files of settings.
+settings() {
+    mkdir -p "$1"
+    # The limits are what this process has: raising them takes a right that machines in containers lack.
+    cat >"$1/containers.conf" <<CONF
+[containers]
+default_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]
+[network]
+network_backend = "netavark"
+[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+runtime = "crun"
+[engine.runtimes]
+crun = ["$1/crun"]
+CONF
+    cat >"$1/storage.conf" <<CONF
+[storage]
+driver = "overlay"
+graphroot = "$2/graph"
+runroot = "$1/store"
+CONF
+    # Control groups limit what containers use, and have no part in who meets whom: left out, since a machine may lack them.
+    printf '#!/bin/sh\nexec %s --cgroup-manager=disabled "$@"\n' "$(command -v crun)" >"$1/crun"
+    chmod 755 "$1/crun"
+    chmod -R a+rX "$1"
+}
+
+# What the recipes start from, by the project's own Containerfile and the recipe for images of others.
+images() {
+    tar -C "$root" -c . | podman import -q - localhost/debian >"$work/images" 2>&1 &&
+        podman build "${build[@]}" -t sovia --build-arg BASE=localhost/debian \
+            -f packaging/container/Containerfile "$target/packages/deb" >>"$work/images" 2>&1 &&
+        podman build "${build[@]}" -t redis-sovia --build-arg BASE=localhost/debian \
+            -f docs/recipes/redis.Containerfile docs/recipes >>"$work/images" 2>&1 || {
+        cat "$work/images" >&2
+        echo "0 passed, 1 failed, 0 skipped"
+        exit 1
+    }
+    podman run --rm --network none localhost/sovia true 2>"$work/images" || skip "no container starts here: $(tail -1 "$work/images")"
+}
+
+# try NAME COMMAND…: counts it. What it says goes to `log`, and is shown if it fails. A status of 3 is that it cannot run here.
+try() {
+    local name=$1 status=0
+    shift
+    [ ${#wanted[@]} = 0 ] || [[ " ${wanted[*]} " == *" $name "* ]] || return 0
+    log=$work/log
+    # Not as a condition: there errexit would not count inside.
+    set +e
+    (
+        set -e
+        "$@"
+    ) >"$log" 2>&1
+    status=$?
+    set -e
+    case $status in
+    0)
+        passed=$((passed + 1))
+        echo "ok: $name: $(grep -aoE 'sovia: accelerated: .*|[0-9.]+ requests per second' "$log" | sed 's/^sovia: //' | tail -3 | paste -sd ' ' | sed 's/  */ /g')"
+        ;;
+    3)
+        skipped=$((skipped + 1))
+        echo "SKIPPED: $name: $(tail -1 "$log")"
+        ;;
+    *)
+        failed=$((failed + 1))
+        tr '\r' '\n' <"$log" | sed 's/^/    /'
+        echo "FAILED: $name"
+        ;;
+    esac
+    podman pod rm -fa -t 0 >/dev/null 2>&1
+    podman rm -fa -t 0 >/dev/null 2>&1
+}
+
+# Until a command succeeds; minutes are the watchdog's.
+soon() {
+    local tries=0
+    until "$@"; do
+        tries=$((tries + 1))
+        [ $tries -lt 600 ] || {
+            echo "it never was so: $*"
+            return 1
+        }
+        sleep 0.2
+    done
+}
+
+skip_one() {
+    echo "$1"
+    exit 3
+}
+
+needs() {
+    command -v "$1" >/dev/null || skip_one "$1 is not installed"
+}
+
+# That many reports of `sovia run -v` speak of connections on VIs.
+are_accelerated() {
+    local reports
+    reports=$(grep -acE 'sovia: accelerated: [1-9][0-9]* end' "$log") || true
+    [ "$reports" = "$1" ] || {
+        echo "$reports reports of connections on VIs, and not $1"
+        return 1
+    }
+}
+
+leaves_nothing() {
+    local left
+    left=$(podman ps -aq)
+    [ -z "$left" ] || {
+        echo "containers are left: $left"
+        return 1
+    }
+}
+
+# What a container says, until it ends.
+follow() {
+    timeout 300 podman wait "$1"
+    podman logs "$1"
+}
+
+# with_agent COMMAND…: while the host's agent runs.
+with_agent() {
+    "$target/release/sovia" agent &
+    local agent=$! status=0
+    soon test -S /run/sovia/agent
+    "$@" || status=$?
+    kill $agent
+    wait $agent || true
+    rm -rf /run/sovia
+    return $status
+}
+
+# with_docker_api COMMAND…: while podman answers for Docker's daemon.
+with_docker_api() {
+    podman system service -t 0 unix:///run/docker-api &
+    local service=$! status=0
+    soon test -S /run/docker-api
+    DOCKER_HOST=unix:///run/docker-api "$@" || status=$?
+    kill $service
+    wait $service || true
+    rm -f /run/docker-api
+    return $status
+}
+
+as_user() {
+    setpriv --reuid 4100 --regid 4100 --clear-groups \
+        env -u DOCKER_HOST HOME=/run/home XDG_RUNTIME_DIR=/run/user/4100 PATH="$PATH" \
+        CONTAINERS_CONF=/run/home/settings/containers.conf CONTAINERS_STORAGE_CONF=/run/home/settings/storage.conf "$@"
+}
+
+# Whether connections of those two programs are on VIs, by what `sovia ps` says.
+ends_on_vis() {
+    "$target/release/sovia" ps --json | python3 -c '
+import json, sys
+ends = [end for end in json.load(sys.stdin) if end["state"] == "via"]
+names = lambda processes: {process["program"] for process in processes}
+sys.exit(not any(names(end["processes"]) == {sys.argv[1]} and names(end["other_end"]) == {sys.argv[2]} for end in ends))
+' "$@"
+}
+
+process_of() {
+    podman inspect "$1" --format '{{.State.Pid}}'
+}
+
+# Whether a container runs, and a connection of its network namespace is established.
+is_talking() {
+    grep -q ' 01 ' "/proc/$(process_of "$1")/net/tcp"
+}
+
+# The library's code is in that container's first process, and nothing that it would make.
+is_left_alone() {
+    local process
+    process=/proc/$(process_of "$1")
+    grep -q libsovia_preload "$process/maps" || { echo "$1 has no library"; return 2; }
+    ! grep -q 'memfd:sovia' "$process/maps" || { echo "$1 has memory of Sovia's"; return 1; }
+    ! "$target/release/sovia" ps --json | grep -q "\"pid\":${process#/proc/}," || { echo "$1 shows connections"; return 1; }
+}

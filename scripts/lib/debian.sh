@@ -1,0 +1,16 @@
+# A Debian for what is tried in one. Sourced.
+
+# Makes a Debian with systemd and Redis in the folder $1 by debootstrap, unless one is there. Where it cannot it prints why, and
+# returns 1.
+debian() {
+    [ ! -x "$1/usr/bin/redis-server" ] || return 0
+    command -v debootstrap >/dev/null || {
+        echo "debootstrap is not installed"
+        return 1
+    }
+    mkdir -p "$1"
+    debootstrap --variant=minbase --include=redis-server,redis-tools,systemd,systemd-sysv bookworm "$1" >"$1.log" || {
+        echo "debootstrap failed: $(tail -1 "$1.log")"
+        return 1
+    }
+}
