@@ -26,8 +26,8 @@ mod object;
 mod operation;
 
 pub use arena::Lent;
-pub use choice::Limits;
-pub use endpoint::{Endpoint, Event, Span};
+pub use choice::{Limits, PARTS_MAX};
+pub use endpoint::{Endpoint, Event, Part, Span};
 pub use error::Error;
 pub use library::Library;
 pub use operation::Peer;
