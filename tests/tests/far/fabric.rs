@@ -67,6 +67,64 @@ fn redis_is_served_by_libfabric() {
     assert!(served.success() && accelerated(&served.stderr).is_some_and(|ends| ends >= 50));
 }
 
+/// Has the firewalls of both hosts drop UDP, from when frames go by the NICs in both directions.
+fn shut_udp(scene: &Scene) {
+    let ends = scene.converse("1", &["once"]);
+    assert_eq!(ends[1].stdout, "accelerated\nok\n", "{ends:#?}");
+    [0, 1].into_iter().for_each(|host| scene.shut_udp(host));
+}
+
+#[test]
+fn nginx_serves_files_by_libfabric() {
+    let test = "nginx_serves_files_by_libfabric";
+    let programs = ["nginx", "wrk", "curl", "nft", "ss"];
+    let Some((scene, _agents)) = scene(test, &programs) else { return };
+    shut_udp(&scene);
+    let served: Vec<u8> =
+        (0..30_000_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let server = scene.nginx(&served);
+    let site = format!("http://{}:{PORT}", Hosts::ADDRESSES[1]);
+    for copy in ["first", "second"] {
+        let fetched = scene
+            .start(0, &["curl", "-sSf", "-o", copy, &format!("{site}/served")])
+            .finish(WATCHDOG);
+        assert!(fetched.success() && accelerated(&fetched.stderr) == Some(1), "{fetched:?}");
+        let copy = std::fs::read(scene.folder.path().join(copy)).expect("the fetched file");
+        assert!(copy == served, "it arrives changed");
+    }
+    for what in ["hello", "served"] {
+        let words = ["wrk", "-t2", "-c20", "-d2s", "--timeout", "60s", &format!("{site}/{what}")];
+        let outcome = scene.start(0, &words).finish(WATCHDOG);
+        assert!(outcome.success() && outcome.stdout.contains("Requests/sec"), "{outcome:?}");
+        let is_clean = ["errors", "Non-2xx"].iter().all(|it| !outcome.stdout.contains(it));
+        assert!(is_clean, "{outcome:?}");
+        assert!(accelerated(&outcome.stderr).is_some_and(|ends| ends >= 20), "{outcome:?}");
+    }
+    server.signal(libc::SIGQUIT);
+    assert!(server.finish(WATCHDOG).success(), "the server's exit");
+    assert_eq!([0, 1].map(|host| scene.has_tried_udp(host)), [false; 2], "frames went by UDP");
+}
+
+#[test]
+fn iperf3_measures_both_ways_by_libfabric() {
+    let test = "iperf3_measures_both_ways_by_libfabric";
+    let Some((scene, _agents)) = scene(test, &["iperf3", "nft", "ss"]) else { return };
+    shut_udp(&scene);
+    let address = Hosts::ADDRESSES[1];
+    let server = scene.start(1, &["iperf3", "-s", "-B", address, "-p", PORT]);
+    scene.listens("the server does not listen");
+    for way in [&[][..], &["-R"], &["-P", "4"], &["--bidir"]] {
+        let words = [&["iperf3", "-c", address, "-p", PORT, "-t", "2"], way].concat();
+        let outcome = scene.start(0, &words).finish(WATCHDOG);
+        let is_done = outcome.success() && outcome.stdout.contains("iperf Done.");
+        assert!(is_done && outcome.stdout.contains("receiver"), "{outcome:?}");
+        assert!(accelerated(&outcome.stderr).is_some_and(|ends| ends >= 2), "{outcome:?}");
+    }
+    server.signal(libc::SIGTERM);
+    server.finish(WATCHDOG);
+    assert_eq!([0, 1].map(|host| scene.has_tried_udp(host)), [false; 2], "frames went by UDP");
+}
+
 /// The wire between the hosts is cut below libfabric's connection, and below the agents' own, again and again.
 #[test]
 fn connections_outlive_a_nic_that_goes_away() {

@@ -35,6 +35,27 @@ fn where_udp_does_not_pass_frames_go_as_tcp() {
     }
 }
 
+/// A firewall that shuts one direction of UDP below connections, and then the other one. The end that hears nothing by UDP and the one that is not
+/// heard go on in the agents' conversation.
+#[test]
+fn connections_go_on_where_udp_passes_in_one_direction_only() {
+    let test = "connections_go_on_where_udp_passes_in_one_direction_only";
+    let programs = ["redis-server", "redis-benchmark", "nft"];
+    let Some(scene) = Scene::set(test, &programs) else { return };
+    let agents = [0, 1].map(|host| scene.agent(test, host));
+    let [Some(a), Some(b)] = &agents else { return };
+    until("the agents do not meet", || [a, b].iter().all(|it| it.said().contains("is there\n")));
+    let load = scene.load();
+    load.is_served("nothing is served");
+    for host in [0, 1, 0] {
+        scene.shut_udp(host);
+        load.is_served("nothing is served any more");
+        scene.open_udp(host);
+        load.is_served("nothing is served again");
+    }
+    load.end([a, b]);
+}
+
 /// A program that takes nothing: the kernel judges, once the VI is full.
 #[test]
 fn peer_that_takes_nothing_ends_a_connection_whose_program_asks_for_that() {

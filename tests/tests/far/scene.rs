@@ -79,6 +79,31 @@ impl Scene {
         ip(&format!("netns exec {name} ss -Kt state established ( {filter} )"));
     }
 
+    /// Has a firewall drop all UDP that a host sends.
+    pub(crate) fn shut_udp(&self, host: usize) {
+        for rule in [
+            "add table inet shut",
+            "add chain inet shut out { type filter hook output priority 0 ; }",
+            "add rule inet shut out meta l4proto udp counter drop",
+        ] {
+            ip(&format!("netns exec {} nft {rule}", self.hosts.name(host)));
+        }
+    }
+
+    /// Whether anything was dropped so.
+    pub(crate) fn has_tried_udp(&self, host: usize) -> bool {
+        let words = format!("netns exec {} nft list table inet shut", self.hosts.name(host));
+        let listed = std::process::Command::new("ip").args(words.split(' ')).output();
+        let listed = String::from_utf8_lossy(&listed.expect("ip starts").stdout).into_owned();
+        assert!(listed.contains("counter packets"), "{listed}");
+        !listed.contains("counter packets 0 ")
+    }
+
+    /// Has it let UDP pass again.
+    pub(crate) fn open_udp(&self, host: usize) {
+        ip(&format!("netns exec {} nft delete table inet shut", self.hosts.name(host)));
+    }
+
     /// Has redis-benchmark ask Redis, again and again.
     pub(crate) fn load(&self) -> Load {
         let server = self.redis();
@@ -98,6 +123,36 @@ impl Scene {
             .env("SOVIA_RULES", &format!("nic:name={NAME}"))
             .current_dir(self.folder.path())
             .start()
+    }
+
+    /// nginx on the second host, with a file to serve that has those bytes.
+    pub(crate) fn nginx(&self, bytes: &[u8]) -> Running {
+        let at = self.folder.path().display().to_string();
+        let address = Hosts::ADDRESSES[1];
+        let conf = format!(
+            "daemon off; worker_processes 2; user root; pid {at}/pid; error_log {at}/error.log;
+             events {{ worker_connections 256; }}
+             http {{
+               access_log off; sendfile on; keepalive_requests 100000;
+               client_body_temp_path {at}/body; proxy_temp_path {at}/proxy;
+               fastcgi_temp_path {at}/fastcgi; uwsgi_temp_path {at}/uwsgi; scgi_temp_path {at}/scgi;
+               server {{ listen {address}:{PORT}; root {at}; location /hello {{ return 200 'hello'; }} }}
+             }}"
+        );
+        std::fs::write(self.folder.path().join("served"), bytes).expect("a file to serve");
+        std::fs::write(self.folder.path().join("nginx.conf"), conf).expect("a configuration");
+        let (conf, log) = (format!("{at}/nginx.conf"), format!("{at}/error.log"));
+        let server = self.start(1, &["nginx", "-p", &at, "-c", &conf, "-e", &log]);
+        self.listens("the server does not listen");
+        server
+    }
+
+    /// Waits until a program of the second host listens.
+    pub(crate) fn listens(&self, or: &str) {
+        let name = self.hosts.name(1);
+        let filter = format!("netns exec {name} ss -Hltn sport = :{PORT}");
+        let listening = || std::process::Command::new("ip").args(filter.split(' ')).output();
+        until(or, || !listening().expect("ip starts").stdout.is_empty());
     }
 
     /// Redis on the second host.

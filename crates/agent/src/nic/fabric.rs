@@ -5,7 +5,7 @@
 //! not send again; it is connected again, after waits that double.
 
 use super::Nic;
-use super::route::Route;
+use super::route::{Carrier, Route};
 use crate::hosts::{Channel, PeerId, Retry};
 use crate::port::Sent;
 use crate::{Error, Fabric as Wanted};
@@ -247,7 +247,7 @@ impl Nic {
     pub(super) fn receive_by_trunks(&mut self, now: Time) -> bool {
         let (Some(fabric), peers) = (&mut self.fabric, &mut self.peers) else { return false };
         let busy = fabric.trunks.look(&mut |peer, bytes, frame| {
-            peers[peer].handle_frames(now, bytes, frame);
+            peers[peer].handle_frames(now, Carrier::Trunk, bytes, frame);
         });
         let mut news = fabric.end_silent(now.nanos());
         news.extend(fabric.connect_due(now.nanos()));

@@ -1,6 +1,6 @@
 //! Frames from far NICs and to them, and far NICs that begin anew. Each has its turn.
 
-use super::route::Route;
+use super::route::{Carrier, Route};
 use super::{Nic, channel};
 use crate::bundle::Messages;
 use crate::hosts::PeerId;
@@ -68,7 +68,7 @@ impl Nic {
         let peers = &mut self.peers;
         let now = Time::from_nanos(clock::now_ns());
         let mut busy = self.port.receive(&mut |peer, bytes, segment| {
-            peers[peer].handle_frames(now, bytes, segment);
+            peers[peer].handle_frames(now, Carrier::Port, bytes, segment);
             peers[peer].came_by_another_way |= peers[peer].route == Route::Trunk;
         });
         busy |= self.receive_by_trunks(now);
@@ -148,11 +148,12 @@ impl Nic {
                 continue;
             }
             self.peers[peer].is_due = false;
-            let sent = self.transmit_to(peer);
+            let way = self.peers[peer].way();
+            let sent = self.transmit_to(peer, way);
             any |= sent.any;
             // Without room it has its turn again when there is some.
             self.peers[peer].is_due |= sent.any || !sent.has_room;
-            if !sent.has_room && self.peers[peer].route == Route::Port {
+            if !sent.has_room && way == Carrier::Port {
                 // All peers share the port: the next one begins then.
                 self.first = (peer + 1) % count;
                 self.watch_for_room(true);
@@ -163,15 +164,15 @@ impl Nic {
         any
     }
 
-    fn transmit_to(&mut self, peer: PeerId) -> Sent {
+    fn transmit_to(&mut self, peer: PeerId, way: Carrier) -> Sent {
         let (state, nothing) = (&mut self.peers[peer], Sent { any: false, has_room: true });
         let Some(channel) = state.channel.as_mut().filter(|_| state.is_met) else { return nothing };
         // Where there is no room it goes when there is some.
         state.bundle.send(channel);
-        match state.route {
-            Route::Trunk => return self.transmit_by_trunk(peer),
-            Route::Conversation { .. } => return self.transmit_in_conversation(peer),
-            Route::Port => {}
+        match way {
+            Carrier::Trunk => return self.transmit_by_trunk(peer),
+            Carrier::Conversation => return self.transmit_in_conversation(peer),
+            Carrier::Port => {}
         }
         let now = Time::from_nanos(clock::now_ns());
         match self.port.transmit(peer, &mut |room| channel.poll_transmit_into(now, room)) {

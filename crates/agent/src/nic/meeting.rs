@@ -1,6 +1,6 @@
 //! Agents of other hosts, as they come and go.
 
-use super::route::Route;
+use super::route::{Carrier, Route};
 use super::{Nic, channel_config};
 use crate::connection::Connection;
 use crate::hosts::{Event, Hosts, PeerId};
@@ -32,7 +32,7 @@ impl Nic {
                 }
                 Event::Fabric(said) => self.meet_fabric(peer, &said),
                 Event::Frame(frame) => {
-                    self.peers[peer].handle_frames(at, &frame, frame.len());
+                    self.peers[peer].handle_frames(at, Carrier::Conversation, &frame, frame.len());
                     self.doubt_trunk(peer, Route::conversation(now));
                 }
                 Event::Room => self.peers[peer].is_due = true,

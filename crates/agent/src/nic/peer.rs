@@ -2,11 +2,12 @@
 //! one that has died, stands still or floods concerns its own connections alone.
 
 use super::offers::Offers;
-use super::route::Route;
+use super::route::{Carrier, Route};
 use super::unsaid::Unsaid;
 use crate::bundle::Bundle;
 use crate::connection::Key;
 use crate::wire::{Id, Message};
+use sovia_link::channel::Counters;
 use sovia_link::{Channel, Time};
 use std::collections::{BTreeSet, HashMap};
 
@@ -28,6 +29,8 @@ pub(super) struct Peer {
     /// Bytes of the longest frame to it.
     pub(super) frame_max: usize,
     pub(super) route: Route,
+    /// By which way its last frame came.
+    heard_by: Option<Carrier>,
     /// A frame has come by another way than the trunk, by which this NIC's go.
     pub(super) came_by_another_way: bool,
     /// Own requests that no program of its has asked for yet.
@@ -88,6 +91,16 @@ impl Peer {
         }
     }
 
+    /// By which way a frame goes to it now: acknowledgements alone by the one by which it sends, if this NIC has that.
+    pub(super) fn way(&self) -> Carrier {
+        let own = self.route.way();
+        let acknowledges_only = self.channel.as_ref().is_some_and(|channel| channel.is_idle());
+        match self.heard_by.filter(|_| acknowledges_only) {
+            Some(Carrier::Trunk) | None => own,
+            Some(heard_by) => heard_by,
+        }
+    }
+
     /// It cannot be spoken to for now.
     pub(super) fn lose(&mut self, now: u64) {
         (self.is_met, self.lost_at) = (false, Some(now));
@@ -130,11 +143,17 @@ impl Peer {
     }
 
     /// Takes frames that have come from it, each of `segment` bytes but for the last one, which may have less.
-    pub(super) fn handle_frames(&mut self, now: Time, bytes: &[u8], segment: usize) {
+    pub(super) fn handle_frames(&mut self, now: Time, by: Carrier, bytes: &[u8], segment: usize) {
         if let Some(channel) = &mut self.channel {
             self.is_due = true;
             let before = channel.first_part();
+            let is_its = |it: Counters| it.frames - it.malformed - it.stale;
+            let of_its = is_its(channel.counters());
             channel.handle_frames(now, bytes, segment);
+            if is_its(channel.counters()) != of_its {
+                // A stranger's frame says nothing of a way.
+                self.heard_by = Some(by);
+            }
             if channel.first_part() != before {
                 self.progressed_at = now.nanos();
             }
@@ -163,6 +182,40 @@ mod tests {
         assert!(!peer.is_given_up(999 + PATIENCE_NS) && peer.is_given_up(1000 + PATIENCE_NS));
         peer.go_on(Route::Port);
         assert!(!peer.is_given_up(u64::MAX));
+    }
+
+    #[test]
+    fn acknowledgements_alone_go_by_the_way_by_which_the_peers_frames_come() {
+        let now = Time::from_nanos(1);
+        let mut ends = [(1, 2), (2, 1)].map(|(own, other)| {
+            let mut peer = Peer::default();
+            peer.begin(Some(Channel::between(Config::default(), 7, own, other)));
+            peer
+        });
+        let [a, b] = &mut ends;
+        let mut frame = Vec::new();
+        let frame_of = |peer: &mut Peer, frame: &mut Vec<u8>| {
+            assert!(peer.channel.as_mut().unwrap().poll_transmit(now, frame), "it has a frame");
+        };
+        b.channel.as_mut().unwrap().send(b"something").unwrap();
+        frame_of(b, &mut frame);
+        a.handle_frames(now, Carrier::Conversation, &frame, frame.len());
+        assert_eq!((a.way(), a.route), (Carrier::Conversation, Route::Port));
+        // What no peer has sent, by another way.
+        let stranger = vec![0; frame.len()];
+        a.handle_frames(now, Carrier::Port, &stranger, stranger.len());
+        assert_eq!(a.way(), Carrier::Conversation);
+        // What is its own goes where its own is acknowledged.
+        a.channel.as_mut().unwrap().send(b"an answer").unwrap();
+        assert_eq!(a.way(), Carrier::Port);
+        frame_of(a, &mut frame);
+        b.handle_frames(now, Carrier::Port, &frame, frame.len());
+        assert_eq!(b.way(), Carrier::Port);
+        frame_of(b, &mut frame);
+        a.handle_frames(now, Carrier::Conversation, &frame, frame.len());
+        assert_eq!(a.way(), Carrier::Conversation, "all of its own is acknowledged");
+        a.handle_frames(now, Carrier::Trunk, &frame, frame.len());
+        assert_eq!(a.way(), Carrier::Port, "it has no trunk");
     }
 
     /// docs/hosts.md says how large it is.

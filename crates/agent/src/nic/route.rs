@@ -4,7 +4,9 @@
 //! A firewall may let TCP pass and not UDP, a path may take short frames only, and either may begin at any time. What has been sent
 //! again several times in vain goes by the conversation from then on, which TCP carries, so a connection goes on wherever
 //! TCP would have. A probe of the longest frame's length is sent by UDP now and then; when the far NIC has answered one, frames
-//! go by UDP again. A trunk on which nothing is acknowledged is left in the same way, until the far NIC has answered on it. Each NIC decides that for what it sends.
+//! go by UDP again. A trunk on which nothing is acknowledged is left in the same way, until the far NIC has answered on it. Each NIC decides that for what it sends
+//! and the far one acknowledges. Acknowledgements alone, which nothing acknowledges, go by the way by which the far NIC's frames come: of a way that
+//! passes in one direction only that NIC hears nothing, and leaves it.
 
 use super::Nic;
 use crate::hosts::PeerId;
@@ -17,6 +19,14 @@ const TRIES: u32 = 5;
 /// Until the first probe but one, and between two at most (nanoseconds).
 const PROBE_NS: u64 = 250_000_000;
 const PROBES_NS: u64 = 60_000_000_000;
+
+/// What a frame goes or comes by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Carrier {
+    Port,
+    Trunk,
+    Conversation,
+}
 
 /// Which way frames go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -38,6 +48,14 @@ impl Route {
     /// In the conversation, with a first probe of the port at once.
     pub(super) fn conversation(now: u64) -> Route {
         Route::Conversation { probe_at: now, wait: PROBE_NS }
+    }
+
+    pub(super) fn way(&self) -> Carrier {
+        match self {
+            Route::Port => Carrier::Port,
+            Route::Trunk => Carrier::Trunk,
+            Route::Conversation { .. } => Carrier::Conversation,
+        }
     }
 
     /// When the port is probed next (nanoseconds).

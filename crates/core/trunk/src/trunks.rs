@@ -50,8 +50,8 @@ pub struct Trunks<N: Nic> {
     is_armed: Arc<AtomicBool>,
 }
 
-/// Destroys a trunk, in a thread of its own: the NIC may have to wait until nothing moves in its memory any more, for as long as it
-/// likes. Where there can be no thread, at once.
+/// Destroys a trunk, in a thread of its own: the NIC waits until nothing moves in its memory any more, and what the other host has
+/// to say to that may take as long as it likes. Where there can be no thread, at once.
 fn destroy<N: Nic + 'static>(trunk: Trunk<N>) {
     let _ = Builder::new().name("trunk-end".into()).spawn(move || drop(trunk));
 }

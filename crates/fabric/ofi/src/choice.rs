@@ -8,7 +8,7 @@ use sovia_fi_types::Info;
 use std::ffi::CString;
 
 const MSG: u64 = 1 << 1;
-const TAGGED: u64 = 1 << 3;
+const RMA: u64 = 1 << 2;
 const SOURCE: u64 = 1 << 57;
 const CONTEXT: u64 = 1 << 59;
 const CONTEXT2: u64 = 1 << 52;
@@ -20,6 +20,10 @@ pub(crate) const MR_LOCAL: c_int = 1 << 2;
 const MR_VIRT_ADDR: c_int = 1 << 4;
 const MR_ALLOCATED: c_int = 1 << 5;
 pub(crate) const MR_PROV_KEY: c_int = 1 << 6;
+const MR_MODE: c_int = MR_LOCAL | MR_VIRT_ADDR | MR_ALLOCATED;
+
+/// Parts of memory that one move has at most, whatever the provider takes: a peer is told of each.
+pub const PARTS_MAX: usize = 16;
 
 /// What a provider allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,12 +38,14 @@ pub struct Limits {
     pub sends: usize,
     /// And from others.
     pub receives: usize,
-    /// Bits of a tag that can be used.
-    pub tags: u64,
     /// Memory that the endpoint uses has to be registered.
     pub registers: bool,
     /// The provider gives registrations their keys.
     pub(crate) gives_keys: bool,
+    /// Bits that a key may have.
+    pub(crate) keys: u64,
+    /// A part of a region is named by its address, and not by where in the region it begins.
+    pub(crate) by_address: bool,
 }
 
 /// A provider's answer.
@@ -62,12 +68,21 @@ fn text(name: &str) -> Result<CString, Error> {
 
 impl Choice {
     /// A provider's first answer: its endpoint at that address of this host's, with a port or another service, or
-    /// wherever it likes.
+    /// wherever it likes. Where it can leave the keys of registrations to its user it is to do that: its own may be guessed.
     pub(crate) fn of(
         library: &'static Library,
         provider: &str,
-        node: Option<&str>,
-        service: Option<&str>,
+        (node, service): (Option<&str>, Option<&str>),
+    ) -> Result<Choice, Error> {
+        let ask = |keys| Choice::ask(library, provider, (node, service), MR_MODE | keys);
+        ask(0).or_else(|_| ask(MR_PROV_KEY))
+    }
+
+    fn ask(
+        library: &'static Library,
+        provider: &str,
+        (node, service): (Option<&str>, Option<&str>),
+        mr_mode: c_int,
     ) -> Result<Choice, Error> {
         let name = text(provider)?;
         let [node_text, service_text] = [node, service].map(|it| it.map(text).transpose());
@@ -81,13 +96,13 @@ impl Choice {
         // SAFETY: as above; the name is allocated as the library frees it.
         unsafe {
             let info = &mut *hints.info;
-            info.caps = MSG | TAGGED;
+            info.caps = MSG | RMA;
             info.mode = CONTEXT | CONTEXT2;
             (*info.ep_attr).kind = EP_RDM;
             (*info.tx_attr).msg_order = ORDER_SAS;
             (*info.rx_attr).msg_order = ORDER_SAS;
             let domain = &mut *info.domain_attr;
-            domain.mr_mode = MR_LOCAL | MR_VIRT_ADDR | MR_ALLOCATED | MR_PROV_KEY;
+            domain.mr_mode = mr_mode;
             domain.threading = THREAD_DOMAIN;
             domain.resource_mgmt = RM_ENABLED;
             (*info.fabric_attr).prov_name = libc::strdup(name.as_ptr());
@@ -125,17 +140,19 @@ impl Choice {
         unsafe {
             let info = &*self.info;
             let (tx, rx, ep) = (&*info.tx_attr, &*info.rx_attr, &*info.ep_attr);
-            let mr_mode = (*info.domain_attr).mr_mode;
+            let domain = &*info.domain_attr;
+            let mr_mode = domain.mr_mode;
+            let spare = 64_usize.saturating_sub(8 * domain.mr_key_size) as u32;
             Limits {
                 inject: tx.inject_size,
-                parts: tx.iov_limit.min(rx.iov_limit).max(1),
+                parts: tx.iov_limit.min(tx.rma_iov_limit).clamp(1, PARTS_MAX),
                 longest: ep.max_msg_size,
                 sends: tx.size,
                 receives: rx.size,
-                // Of the bits above the first that the format has, the provider has some for itself.
-                tags: u64::MAX.checked_shr(ep.mem_tag_format.leading_zeros()).unwrap_or(u64::MAX),
                 registers: mr_mode & MR_LOCAL != 0,
                 gives_keys: mr_mode & MR_PROV_KEY != 0,
+                keys: u64::MAX.checked_shr(spare).unwrap_or(u64::MAX),
+                by_address: mr_mode & MR_VIRT_ADDR != 0,
             }
         }
     }

@@ -13,7 +13,7 @@ pub enum Error {
     Name(String),
     /// No provider of that name has what is needed.
     #[error(
-        "libfabric's provider \"{provider}\" offers no reliable datagram endpoint with tagged messages here{at} ({why}); \
+        "libfabric's provider \"{provider}\" offers no reliable datagram endpoint with reads of remote memory here{at} ({why}); \
          `fi_info -t FI_EP_RDM -c FI_TAGGED` lists those that do"
     )]
     Provider {

@@ -5,8 +5,8 @@
 //! two things:
 //!
 //! - *frames*: short messages without a tag, through buffers of the endpoint's own ([`Endpoint::send`], [`Event::Frame`]);
-//! - *moves*: messages of any length with an exact tag, from registered memory of the program's to such memory, without a copy
-//!   ([`Endpoint::move_out`], [`Endpoint::move_in`], [`Event::Moved`]).
+//! - *moves*: an endpoint lends memory of the program's, and another one fetches its bytes to such memory, without a copy
+//!   ([`Endpoint::lend`], [`Endpoint::fetch`], [`Event::Fetched`]).
 //!
 //! What the provider asks for is done: registration of local memory (`FI_MR_LOCAL`), contexts (`FI_CONTEXT`, `FI_CONTEXT2`), its
 //! limits, and progress, which is made in [`Endpoint::poll`]. One thread uses an endpoint at a time.
@@ -26,8 +26,8 @@ mod object;
 mod operation;
 
 pub use arena::Lent;
-pub use choice::Limits;
-pub use endpoint::{Endpoint, Event, Span};
+pub use choice::{Limits, PARTS_MAX};
+pub use endpoint::{Endpoint, Event, Part, Span};
 pub use error::Error;
 pub use library::Library;
 pub use operation::Peer;

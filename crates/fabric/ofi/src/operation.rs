@@ -3,7 +3,7 @@
 use crate::object::Object;
 use core::ffi::c_void;
 use core::ptr::NonNull;
-use sovia_fi_types::{FidMr, Piece};
+use sovia_fi_types::{FidMr, Piece, RmaIov};
 use via::Memory;
 
 /// Another endpoint.
@@ -19,10 +19,8 @@ pub(crate) enum Kind {
     Receive(usize),
     /// A frame is sent from that buffer.
     Send(usize, Peer),
-    /// Bytes go to a peer.
-    Out(u64, Peer),
-    /// Bytes come.
-    In(u64),
+    /// Bytes of a peer's memory are fetched.
+    Fetch(u64, Peer),
 }
 
 /// An operation. `struct fi_context2` comes first, as providers may ask.
@@ -33,10 +31,10 @@ pub(crate) struct Operation {
     pub(crate) kind: Kind,
     /// Memory that a move uses, kept until it is over.
     pub(crate) memory: Vec<Memory>,
-    /// The parts of memory, with the descriptors of their registrations, and the tag, of a move.
+    /// The parts of memory, with the descriptors of their registrations, and those of the peer's memory, of a move.
     pub(crate) pieces: Vec<Piece>,
     pub(crate) descs: Vec<*mut c_void>,
-    pub(crate) tag: u64,
+    pub(crate) remote: Vec<RmaIov>,
     pub(crate) registered: Option<Object<FidMr>>,
 }
 
@@ -61,7 +59,7 @@ impl Operations {
                 memory: Vec::new(),
                 pieces: Vec::new(),
                 descs: Vec::new(),
-                tag: 0,
+                remote: Vec::new(),
                 registered: None,
             });
             let new = NonNull::from(Box::leak(new));
@@ -84,25 +82,16 @@ impl Operations {
         it.memory.clear();
         it.pieces.clear();
         it.descs.clear();
+        it.remote.clear();
         it.registered = None;
         core::mem::replace(&mut it.kind, Kind::Free)
     }
 
-    /// The one that moves bytes under that name.
-    pub(crate) fn find(&self, name: u64) -> Option<NonNull<Operation>> {
+    /// Those that fetch bytes.
+    pub(crate) fn fetching(&self) -> usize {
         // SAFETY: libfabric uses the scratch room only.
-        let is_it = |it: &NonNull<Operation>| unsafe {
-            matches!(&(*it.as_ptr()).kind, Kind::In(one) | Kind::Out(one, _) if *one == name)
-        };
-        self.all.iter().copied().find(is_it)
-    }
-
-    /// Those that wait for bytes from, or send them to, anywhere.
-    pub(crate) fn moving(&self) -> usize {
-        // SAFETY: as above.
-        let moves = |it: &&NonNull<Operation>| unsafe {
-            matches!((*it.as_ptr()).kind, Kind::In(_) | Kind::Out(..))
-        };
+        let moves =
+            |it: &&NonNull<Operation>| unsafe { matches!((*it.as_ptr()).kind, Kind::Fetch(..)) };
         self.all.iter().filter(moves).count()
     }
 }

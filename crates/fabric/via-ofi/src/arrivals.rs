@@ -5,7 +5,6 @@ use crate::message::{Message, parse};
 use crate::nodes::Node;
 use sovia_ofi::Event;
 use sovia_softnic::World;
-use sovia_softnic::moving::MoveId;
 
 impl Fabric {
     /// Hands events of the endpoint to the world; how many there were.
@@ -21,14 +20,11 @@ impl Fabric {
                     Fabric::arrived(world, &lent);
                     world.medium_mut().endpoint.give_back(lent);
                 }
-                Event::Moved(name, is_done) => {
-                    world.medium_mut().forget(MoveId(name));
-                    world.moved(MoveId(name), is_done);
-                }
+                Event::Fetched(ticket, is_done) => world.medium_mut().fetched(ticket, is_done),
                 Event::Failed(peer, _) => {
                     let node = world.medium_mut().nodes.get_mut().of_peer(peer);
                     if let Some(node) = node {
-                        Fabric::lost(world, node);
+                        world.medium_mut().doubt(node, true);
                     }
                 }
             }
@@ -55,9 +51,16 @@ impl Fabric {
             Message::Frame { bytes: [], .. } => {}
             Message::Frame { bytes, .. } => world.frame(from, Node::OWN, bytes),
             Message::Ready { to, from: peer, number, ticket } => {
-                world.ready(from, (to, peer), number, ticket);
+                if !world.medium_mut().lends(from, ticket) {
+                    world.ready(from, (to, peer), number, ticket);
+                }
             }
             Message::Withdrawn { ticket } => world.medium_mut().withdrawn(from, ticket),
+            Message::Lent { ticket, parts } => {
+                let parts: Vec<_> = parts.iter().collect();
+                world.medium_mut().offered(from, ticket, &parts);
+            }
+            Message::Returned { ticket } => world.medium_mut().returned(from, ticket),
         }
     }
 
@@ -81,7 +84,7 @@ impl Fabric {
             world.timer(timer);
             return true;
         }
-        let has_peers = world.has_peers();
+        let has_peers = world.has_peers() || !world.medium().moves.is_empty();
         let fabric = world.medium_mut();
         if (has_peers || fabric.alive.next().is_some())
             && let Some(now) = fabric.clock.seldom()
@@ -89,7 +92,12 @@ impl Fabric {
         {
             fabric.ask();
             let peers = world.peers();
+            let gone = world.medium_mut().known_gone(&peers);
+            gone.into_iter().for_each(|node| Fabric::lost(world, node));
+            let peers = world.peers();
             peers.into_iter().for_each(|node| world.medium_mut().greet(node));
+            world.medium_mut().say_again();
+            world.remind();
         }
         let gone = world.medium_mut().answers();
         gone.into_iter().for_each(|node| Fabric::lost(world, node));

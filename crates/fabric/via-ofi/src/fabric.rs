@@ -2,10 +2,11 @@
 
 use crate::alive::Alive;
 use crate::message;
+use crate::moves::Moves;
 use crate::nodes::{Node, Nodes};
-use crate::presence::is_gone;
+use crate::presence::Presence;
 use core::cell::RefCell;
-use core::hash::{BuildHasher, Hasher};
+use core::hash::BuildHasher;
 use core::time::Duration;
 use sovia_drive::{Clock, Descriptors, Driven, Terms};
 use sovia_link::Time;
@@ -15,7 +16,7 @@ use sovia_softnic::moving::{Expected, MoveId, Span};
 use sovia_softnic::{Medium, Timer, World};
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::RandomState;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use via::Memory;
 use via::error::RegisterError;
 
@@ -37,20 +38,12 @@ pub(crate) enum Own {
     Moved(MoveId, bool),
 }
 
-/// Nodes of which threads find out whether they are gone, and what those threads have found.
+/// Nodes of which threads find out whether they are there, and what those threads have found.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
-    pub(crate) nodes: Vec<Node>,
-    pub(crate) answers: Arc<Mutex<Vec<(Node, bool)>>>,
-}
-
-/// Memory in which a message is expected.
-#[derive(Debug)]
-struct Place {
-    id: MoveId,
-    from: Node,
-    /// The memory itself, for a message of this NIC's to itself.
-    own: Vec<Span>,
+    /// With whether the provider has told an error: then one of which nothing can be found out is lost.
+    pub(crate) nodes: BTreeMap<Node, bool>,
+    pub(crate) answers: Arc<Mutex<Vec<(Node, Presence)>>>,
 }
 
 /// An endpoint with its clock.
@@ -65,9 +58,11 @@ pub struct Fabric {
     /// Messages of that length and more are moved.
     moves_from: u32,
     pub(crate) own: VecDeque<Own>,
-    expected: BTreeMap<u64, Place>,
-    /// Key and count from which tags are drawn, and the bits that a tag may have: no peer can guess a tag of another peer's.
-    tags: (RandomState, u64, u64),
+    pub(crate) moves: Moves,
+    /// Where messages of this NIC's to itself are expected.
+    within: BTreeMap<u64, (MoveId, Vec<Span>)>,
+    /// Key and count from which tickets are drawn: no peer can guess one of another peer's.
+    tickets: (RandomState, u64),
     pub(crate) asked: Asked,
     /// Looks in a row that have found nothing.
     pub(crate) idle: u32,
@@ -86,8 +81,9 @@ impl Fabric {
             number: random()?,
             moves_from,
             own: VecDeque::new(),
-            expected: BTreeMap::new(),
-            tags: (RandomState::new(), 0, endpoint.limits().tags),
+            moves: Moves::default(),
+            within: BTreeMap::new(),
+            tickets: (RandomState::new(), 0),
             asked: Asked::default(),
             idle: 0,
             events: Vec::new(),
@@ -96,16 +92,14 @@ impl Fabric {
         })
     }
 
-    /// A tag that no peer can guess.
-    fn tag(&mut self) -> u64 {
-        let (state, count, mask) = &mut self.tags;
+    /// A ticket that no peer can guess.
+    fn ticket(&mut self) -> u64 {
+        let (state, count) = &mut self.tickets;
         loop {
             *count += 1;
-            let mut hasher = state.build_hasher();
-            hasher.write_u64(*count);
-            let tag = hasher.finish() & *mask;
-            if !self.expected.contains_key(&tag) {
-                return tag;
+            let ticket = state.hash_one(*count);
+            if !self.moves.has(ticket) && !self.within.contains_key(&ticket) {
+                return ticket;
             }
         }
     }
@@ -121,8 +115,9 @@ impl Fabric {
         Some(peer)
     }
 
-    /// Sends a message to another node. It is lost if no buffer is free; the engine sends frames again.
-    fn put(&mut self, to: Node, write: impl FnOnce(&mut [u8], u64) -> Option<usize>) {
+    /// Sends a message to another node. It is lost if no buffer is free; the engine sends frames again, and what is said of moves is said
+    /// until it is answered.
+    pub(crate) fn put(&mut self, to: Node, write: impl FnOnce(&mut [u8], u64) -> Option<usize>) {
         let number = self.number;
         if let Some(peer) = self.peer(to) {
             self.endpoint.send(peer, |room| write(room, number));
@@ -139,64 +134,20 @@ impl Fabric {
         self.put(to, |room, number| message::begin(room, number, Some(&own)));
     }
 
-    /// The move of that name is over.
-    pub(crate) fn forget(&mut self, id: MoveId) {
-        self.expected.retain(|_, place| place.id != id);
-    }
-
-    /// A node has said that it will not send the message expected under a ticket.
-    pub(crate) fn withdrawn(&mut self, from: Node, ticket: u64) {
-        let Some(place) = self.expected.get(&ticket).filter(|place| place.from == from) else {
-            self.strange += 1;
-            return;
-        };
-        self.endpoint.cancel(place.id.0);
-    }
-
-    /// Starts a thread for each node that takes nothing, to find out whether it is gone.
-    pub(crate) fn ask(&mut self) {
-        let nodes = self.nodes.get_mut();
-        let stuck: Vec<_> = self.endpoint.stuck().filter_map(|peer| nodes.of_peer(peer)).collect();
-        for node in stuck {
-            if self.asked.nodes.contains(&node) {
-                continue;
-            }
-            let address: Box<[u8]> = nodes.address(node).into();
-            let answers = self.asked.answers.clone();
-            let ask = move || {
-                let answer = (node, is_gone(&address));
-                answers.lock().unwrap_or_else(PoisonError::into_inner).push(answer);
-            };
-            if std::thread::Builder::new().name("libfabric-ask".into()).spawn(ask).is_ok() {
-                self.asked.nodes.push(node);
-            }
-        }
-    }
-
-    /// The nodes that such threads have found to be gone.
-    pub(crate) fn answers(&mut self) -> Vec<Node> {
-        if self.asked.nodes.is_empty() {
-            return Vec::new();
-        }
-        let mut answers = self.asked.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        let asked = &mut self.asked.nodes;
-        let heard = answers.drain(..).inspect(|(node, _)| asked.retain(|one| one != node));
-        heard.filter(|(_, is_gone)| *is_gone).map(|(node, _)| node).collect()
-    }
-
-    /// Ends the moves that come from a node that is gone, and drops what waits to be sent to it.
+    /// Ends the moves from and to a node that is gone, and drops what waits to be sent to it.
     pub(crate) fn abandon(&mut self, node: Node) {
-        let of: Vec<_> = self.expected.values().filter(|place| place.from == node).collect();
-        let ids: Vec<_> = of.into_iter().map(|place| place.id).collect();
-        ids.into_iter().for_each(|id| self.endpoint.cancel(id.0));
         if let Some(peer) = self.nodes.get_mut().peer(node) {
             self.endpoint.give_up(peer);
         }
+        let (lent, expected) = self.moves.abandon(node);
+        lent.iter().for_each(|id| self.endpoint.take_back(id.0));
+        let over = lent.into_iter().chain(expected);
+        self.own.extend(over.map(|id| Own::Moved(id, false)));
     }
 
     /// Copies a message of this NIC's to itself.
     fn copy(&mut self, id: MoveId, ticket: u64, from: &[Span]) {
-        let Some(place) = self.expected.remove(&ticket) else {
+        let Some((place, into)) = self.within.remove(&ticket) else {
             self.own.push_back(Own::Moved(id, false));
             return;
         };
@@ -207,12 +158,12 @@ impl Fabric {
             span.memory.read(span.at, &mut bytes[at..]);
         }
         let mut rest = &bytes[..];
-        for span in &place.own {
+        for span in &into {
             let (now, later) = rest.split_at(rest.len().min(span.len as usize));
             span.memory.write(span.at, now);
             rest = later;
         }
-        self.own.push_back(Own::Moved(place.id, true));
+        self.own.push_back(Own::Moved(place, true));
         self.own.push_back(Own::Moved(id, true));
     }
 }
@@ -283,32 +234,34 @@ impl Medium for Fabric {
     }
 
     fn expect(&mut self, id: MoveId, message: &Expected<Node>, into: Vec<Span>) {
-        let (ticket, from) = (self.tag(), message.from);
-        if from == Node::OWN {
-            self.expected.insert(ticket, Place { id, from, own: into });
+        let ticket = self.ticket();
+        if message.from == Node::OWN {
+            self.within.insert(ticket, (id, into));
             self.own.push_back(Own::Ready(*message, ticket));
             return;
         }
-        self.expected.insert(ticket, Place { id, from, own: Vec::new() });
-        self.endpoint.move_in(id.0, ticket, spans(into));
-        let ([to, own], number) = (message.ends, message.number);
-        self.put(from, |room, sender| message::ready(room, sender, (to, own), number, ticket));
+        self.moves.expect(ticket, id, *message, spans(into));
+        self.tell_ready(ticket, message);
     }
 
     fn dispatch(&mut self, id: MoveId, to: Node, ticket: u64, from: Vec<Span>) {
         if to == Node::OWN {
             return self.copy(id, ticket, &from);
         }
-        match self.peer(to) {
-            Some(peer) => self.endpoint.move_out(id.0, peer, ticket, spans(from)),
-            None => self.own.push_back(Own::Moved(id, false)),
+        match self.endpoint.lend(id.0, &spans(from)) {
+            Ok(parts) => {
+                self.tell_lent(to, ticket, &parts);
+                self.moves.lend(to, ticket, id, parts);
+            }
+            // The peer hears of it when it says once more that it is ready.
+            Err(_) => self.own.push_back(Own::Moved(id, false)),
         }
     }
 
     fn withdraw(&mut self, to: Node, ticket: u64) {
         if to == Node::OWN {
-            if let Some(place) = self.expected.remove(&ticket) {
-                self.own.push_back(Own::Moved(place.id, false));
+            if let Some((place, _)) = self.within.remove(&ticket) {
+                self.own.push_back(Own::Moved(place, false));
             }
             return;
         }

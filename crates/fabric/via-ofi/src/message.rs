@@ -3,6 +3,7 @@
 //! Each message begins with its kind and the number of its sender's. Numbers are little-endian.
 
 use sovia_link::wire::EndId;
+use sovia_ofi::{PARTS_MAX, Part};
 
 /// A frame of the engine's follows.
 const FRAME: u8 = 1;
@@ -12,6 +13,10 @@ const FRAME_FROM: u8 = 2;
 const READY: u8 = 3;
 /// What is expected under a ticket is not coming.
 const WITHDRAWN: u8 = 4;
+/// The bytes that are expected under a ticket can be fetched: parts of memory follow.
+const LENT: u8 = 5;
+/// What was lent for a ticket is not fetched any more.
+const RETURNED: u8 = 6;
 
 /// Bytes before a frame.
 pub(crate) const HEADER: usize = 9;
@@ -29,6 +34,32 @@ pub(crate) enum Message<'a> {
     Ready { to: EndId, from: EndId, number: u64, ticket: u64 },
     /// [`sovia_softnic::Medium::withdraw`].
     Withdrawn { ticket: u64 },
+    /// [`sovia_ofi::Endpoint::lend`].
+    Lent { ticket: u64, parts: Parts<'a> },
+    /// The sender of this fetches nothing for that ticket, now or later.
+    Returned { ticket: u64 },
+}
+
+/// Bytes of a part of memory.
+const PART: usize = 24;
+
+/// Parts of memory, as they come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Parts<'a>(&'a [u8]);
+
+impl Parts<'_> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Part> {
+        self.0.chunks_exact(PART).map(|part| {
+            let word = |n: usize| {
+                part[n * 8..]
+                    .iter()
+                    .take(8)
+                    .rev()
+                    .fold(0, |word, &byte| word << 8 | u64::from(byte))
+            };
+            Part { address: word(0), len: word(1), key: word(2) }
+        })
+    }
 }
 
 /// Writes what comes before a frame; its length. `None` if there is no room.
@@ -44,12 +75,14 @@ pub(crate) fn begin(room: &mut [u8], sender: u64, address: Option<&[u8]>) -> Opt
 }
 
 /// Writes a word; its length.
-fn words(room: &mut [u8], kind: u8, words: &[u64]) -> Option<usize> {
+fn words(room: &mut [u8], kind: u8, words: impl IntoIterator<Item = u64>) -> Option<usize> {
     *room.first_mut()? = kind;
-    for (at, word) in words.iter().enumerate() {
-        room.get_mut(1 + at * 8..9 + at * 8)?.copy_from_slice(&word.to_le_bytes());
+    let mut end = 1;
+    for word in words {
+        room.get_mut(end..end + 8)?.copy_from_slice(&word.to_le_bytes());
+        end += 8;
     }
-    Some(1 + words.len() * 8)
+    Some(end)
 }
 
 /// Writes [`Message::Ready`]; its length.
@@ -60,12 +93,23 @@ pub(crate) fn ready(
     number: u64,
     ticket: u64,
 ) -> Option<usize> {
-    words(room, READY, &[sender, to.0, from.0, number, ticket])
+    words(room, READY, [sender, to.0, from.0, number, ticket])
 }
 
 /// Writes [`Message::Withdrawn`]; its length.
 pub(crate) fn withdrawn(room: &mut [u8], sender: u64, ticket: u64) -> Option<usize> {
-    words(room, WITHDRAWN, &[sender, ticket])
+    words(room, WITHDRAWN, [sender, ticket])
+}
+
+/// Writes [`Message::Lent`]; its length.
+pub(crate) fn lent(room: &mut [u8], sender: u64, ticket: u64, parts: &[Part]) -> Option<usize> {
+    let parts = parts.iter().flat_map(|it| [it.address, it.len, it.key]);
+    words(room, LENT, [sender, ticket].into_iter().chain(parts))
+}
+
+/// Writes [`Message::Returned`]; its length.
+pub(crate) fn returned(room: &mut [u8], sender: u64, ticket: u64) -> Option<usize> {
+    words(room, RETURNED, [sender, ticket])
 }
 
 /// The sender's number, and the message; `None` of what is none.
@@ -88,6 +132,13 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<(u64, Message<'_>)> {
             ticket: word(3)?,
         },
         WITHDRAWN if rest.len() == 8 => Message::Withdrawn { ticket: word(0)? },
+        RETURNED if rest.len() == 8 => Message::Returned { ticket: word(0)? },
+        LENT => {
+            let parts = rest.get(8..)?;
+            let count = parts.len() / PART;
+            let is_whole = parts.len() % PART == 0 && (1..=PARTS_MAX).contains(&count);
+            Message::Lent { ticket: word(0)?, parts: Parts(is_whole.then_some(parts)?) }
+        }
         _ => return None,
     };
     Some((u64::from_le_bytes(*sender), message))
@@ -117,13 +168,22 @@ mod tests {
         let len = withdrawn(&mut room, 9, 4).unwrap();
         assert_eq!(parse(&room[..len]), Some((9, Message::Withdrawn { ticket: 4 })));
         assert_eq!(parse(&room[..len - 1]), None);
+        let len = returned(&mut room, 9, 4).unwrap();
+        assert_eq!(parse(&room[..len]), Some((9, Message::Returned { ticket: 4 })));
+        let parts = [1, u64::MAX].map(|it| Part { address: it, len: it - 1, key: it / 3 });
+        let len = lent(&mut room, 9, 4, &parts).unwrap();
+        let Some((9, Message::Lent { ticket: 4, parts: came })) = parse(&room[..len]) else {
+            panic!("it is one");
+        };
+        assert!(came.iter().eq(parts));
+        assert_eq!((parse(&room[..len - 1]), parse(&room[..17])), (None, None));
     }
 
     proptest! {
         #[test]
         fn nothing_that_comes_is_read_beyond_its_end(
             bytes in proptest::collection::vec(any::<u8>(), 0..120),
-            kind in 0u8..6,
+            kind in 0u8..8,
         ) {
             let mut bytes = bytes;
             if let Some(first) = bytes.first_mut() {

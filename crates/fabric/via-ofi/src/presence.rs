@@ -38,21 +38,59 @@ fn process(address: &[u8]) -> Option<u32> {
     digits.parse().ok()
 }
 
-/// Whether the endpoint of an address is known to be gone. It may take long.
-pub(crate) fn is_gone(address: &[u8]) -> bool {
-    if let Some(process) = process(address) {
-        return std::fs::metadata(format!("/proc/{process}")).is_err();
+/// What is known of an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Presence {
+    /// It is there.
+    There,
+    /// It is not.
+    Gone,
+    /// That cannot be found out.
+    Unknown,
+}
+
+/// Whether the endpoint of an address is there. It may take long.
+pub(crate) fn presence(address: &[u8]) -> Presence {
+    if let Some(presence) = local_presence(address) {
+        return presence;
     }
-    let Some(at) = internet(address) else { return false };
+    let Some(at) = internet(address) else { return Presence::Unknown };
     match TcpStream::connect_timeout(&at, PATIENCE) {
-        Ok(_) => false,
-        Err(why) => matches!(
-            why.kind(),
+        Ok(_) => Presence::There,
+        Err(why) => match why.kind() {
             ErrorKind::ConnectionRefused
-                | ErrorKind::HostUnreachable
-                | ErrorKind::NetworkUnreachable
-        ),
+            | ErrorKind::HostUnreachable
+            | ErrorKind::NetworkUnreachable => Presence::Gone,
+            _ => Presence::Unknown,
+        },
     }
+}
+
+/// The same for an endpoint of `shm`; at once. What the provider sends there goes to memory, so that it never tells an error.
+pub(crate) fn local_presence(address: &[u8]) -> Option<Presence> {
+    if is_alive(process(address)?) {
+        return Some(Presence::There);
+    }
+    remove_left(address);
+    Some(Presence::Gone)
+}
+
+/// Removes the file of an endpoint of `shm` whose process has ended without doing so.
+fn remove_left(address: &[u8]) {
+    let text = core::str::from_utf8(address).unwrap_or_default().trim_end_matches('\0');
+    // The peer has said that: nothing but what the provider calls its files is a file's name.
+    let is_plain = |name: &&str| name.chars().all(|c| c.is_ascii_digit() || c == ':');
+    if let Some(name) = text.strip_prefix("fi_shm://").filter(is_plain) {
+        let _ = std::fs::remove_file(format!("/dev/shm/{name}"));
+    }
+}
+
+/// Whether a process runs. One that has ended, and for which its parent has not asked yet, does not.
+fn is_alive(process: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // The program's name comes before the state, and may have parentheses of its own.
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
 #[cfg(test)]
@@ -76,10 +114,12 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let place: Place = format!("tcp@{}", listener.local_addr().unwrap()).parse().unwrap();
         let host = place.host().unwrap();
-        assert!(!is_gone(&host), "it does not even accept");
+        assert_eq!(presence(&host), Presence::There, "it does not even accept");
         drop(listener);
-        assert!(is_gone(&host));
-        assert!(!is_gone(format!("fi_shm://{}", std::process::id()).as_bytes()));
-        assert!(is_gone(b"fi_shm://4999999"), "there are no such numbers");
+        assert_eq!(presence(&host), Presence::Gone);
+        let own = format!("fi_shm://{}", std::process::id());
+        assert_eq!(presence(own.as_bytes()), Presence::There);
+        assert_eq!(presence(b"fi_shm://4999999"), Presence::Gone, "there are no such numbers");
+        assert_eq!(presence(b"fi_ns://a"), Presence::Unknown);
     }
 }

@@ -199,6 +199,7 @@ fn killed(test: &str, place: &str) {
             assert_eq!(end.received().expect("it comes back")[LONG - 1], byte);
             end.receive();
         }
+        assert_eq!(place == "shm", !shared_by(child.id()).is_empty());
         child.kill().expect("it is killed");
         child.wait().expect("it ends");
         if is_silent {
@@ -216,12 +217,25 @@ fn killed(test: &str, place: &str) {
         drop(end);
         until("nothing moves", || counts(&nic).moves == 0);
         assert_eq!((counts(&nic).regions, counts(&nic).ends), (0, 0));
+        assert_eq!(shared_by(child.id()), Vec::<String>::new(), "left in /dev/shm");
     }
 }
 
 #[test]
 fn a_peer_that_is_killed_is_found_out_over_tcp() {
     killed("a_peer_that_is_killed_is_found_out_over_tcp", TCP);
+}
+
+/// Files of shared memory that libfabric has made for a process.
+fn shared_by(process: u32) -> Vec<String> {
+    let all = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
+    let names = all.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with(&format!("{process}:"))).collect()
+}
+
+#[test]
+fn a_peer_that_is_killed_is_found_out_over_shared_memory() {
+    killed("a_peer_that_is_killed_is_found_out_over_shared_memory", "shm");
 }
 
 /// Messages of an endpoint that is no NIC, while a conversation goes on.

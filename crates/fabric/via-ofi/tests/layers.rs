@@ -4,7 +4,9 @@
 const LAYERS: &[&[&str]] = &[
     &["alive", "message", "place", "presence"],
     &["nodes"],
+    &["moves"],
     &["fabric"],
+    &["asking", "exchange"],
     &["arrivals", "nic"],
     &["config"],
 ];

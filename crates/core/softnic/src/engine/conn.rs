@@ -277,6 +277,19 @@ impl<M: Medium> World<M> {
         (self.config.window / 4).clamp(1, TOGETHER)
     }
 
+    /// Tells the other end of each connection what has come: one that is none any more is answered so. For a network that may lose what two
+    /// nodes say to each other without a word to either.
+    pub fn remind(&mut self) {
+        let settled = self.conns.iter_named().filter(|(_, conn)| conn.unsettled.is_none());
+        let settled: Vec<_> = settled.map(|(id, _)| id).collect();
+        for id in settled {
+            if let Some(conn) = self.conns.get_mut(&id) {
+                conn.owed += 1;
+            }
+            self.pay(id);
+        }
+    }
+
     pub(crate) fn pay(&mut self, id: EndId) {
         let now = self.net.now();
         let Some(conn) = self.conns.get_mut(&id) else { return };

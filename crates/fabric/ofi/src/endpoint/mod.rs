@@ -1,7 +1,7 @@
 //! A reliable datagram endpoint.
 //!
 //! - `open`: how it is opened; `objects`: what it consists of, and when that is closed;
-//! - `frames`: short messages; `moves`: messages from registered memory to registered memory; `regions`: its registration;
+//! - `frames`: short messages; `moves`: memory that others may read, and fetching from theirs; `regions`: registration;
 //! - `waiting`: what the provider has no room for; `queue`: completions.
 
 mod frames;
@@ -12,7 +12,7 @@ mod queue;
 mod regions;
 mod waiting;
 
-pub use moves::Span;
+pub use moves::{Part, Span};
 
 use crate::arena::Lent;
 use crate::choice::Limits;
@@ -26,6 +26,7 @@ use core::ptr::null_mut;
 use objects::Open;
 use sovia_sys::call::RawFd;
 use std::collections::{BTreeMap, VecDeque};
+use std::hash::RandomState;
 use waiting::Waiting;
 
 /// `FI_RECV` and `FI_SEND`: what a completion queue is bound for, and a region registered for.
@@ -41,9 +42,9 @@ const ANY: u64 = u64::MAX;
 pub enum Event {
     /// A frame has arrived. Its buffer is to be given back ([`Endpoint::give_back`]).
     Frame(Lent),
-    /// The move of that name is over, and its memory is not used any more; whether all bytes have been moved.
-    Moved(u64, bool),
-    /// A frame or a move could not be sent to a peer, which has not received it; libfabric's number of the error.
+    /// What was fetched under that name is there, or cannot be had (false); memory is not used any more.
+    Fetched(u64, bool),
+    /// A frame could not be sent to a peer, which has not received it; libfabric's number of the error.
     Failed(Peer, i32),
 }
 
@@ -70,7 +71,8 @@ pub struct Endpoint {
     /// Events that the next [`Endpoint::poll`] reports.
     noted: Vec<Event>,
     descriptor: Option<RawFd>,
-    next_key: u64,
+    /// From what keys are drawn: no peer can guess those of another one.
+    keys: (RandomState, u64),
 }
 
 // SAFETY: as for `Open`.
@@ -119,9 +121,9 @@ impl Endpoint {
         self.open.outgoing.each
     }
 
-    /// Moves that are under way, and regions that are registered: for tests, which count them.
+    /// Moves that are under way, from here and to here, and regions that are registered: for tests, which count them.
     pub fn counts(&self) -> (usize, usize) {
-        (self.open.operations.moving(), self.open.regions.len())
+        (self.open.operations.fetching() + self.open.leases.len(), self.open.regions.len())
     }
 
     fn failed(&self, call: &'static str, errno: c_int) -> Error {

@@ -1,16 +1,21 @@
-//! Moves: messages of any length with an exact tag, from memory of the program's to such memory.
+//! Moves: an endpoint lends memory, and another one fetches its bytes to memory of its own.
+//!
+//! The one that fetches asks, and libfabric tells it how each such operation has ended, also where the connection below is lost: so memory on
+//! that side is free when its operation is over, and the other side's when it has been told so.
 
+use super::regions::{LENT, LOCAL};
 use super::waiting::Waiting;
-use super::{AGAIN, ANY, Endpoint, Event};
+use super::{AGAIN, Endpoint, Event};
+use crate::error::Error;
 use crate::operation::{Kind, Operation, Peer};
 use core::ptr::{NonNull, null_mut};
-use sovia_fi_types::Piece;
+use sovia_fi_types::{MsgRma, Piece, RmaIov};
 use via::Memory;
 
 /// A part of memory from which or to which bytes are moved.
 #[derive(Debug, Clone)]
 pub struct Span {
-    /// The memory. It stays valid until the move is over ([`Event::Moved`]), as [`Memory::from_raw`] asks.
+    /// The memory. It stays valid until the move is over ([`Event::Fetched`], [`Endpoint::take_back`]), as [`Memory::from_raw`] asks.
     pub memory: Memory,
     /// Offset of the part in it.
     pub at: usize,
@@ -20,72 +25,117 @@ pub struct Span {
     pub key: Option<u64>,
 }
 
+/// A part of memory that is lent, as the endpoint that fetches it has to name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// Where it begins: an address, or an offset.
+    pub address: u64,
+    /// Bytes of it.
+    pub len: u64,
+    /// The key to it.
+    pub key: u64,
+}
+
+impl Span {
+    fn piece(&self) -> Option<Piece> {
+        let start = self.memory.range(self.memory.address(self.at), self.len)?;
+        Some(Piece { address: start.as_ptr().expose_provenance(), len: self.len as usize })
+    }
+}
+
 impl Endpoint {
-    /// Sends bytes of memory to a peer under that tag. [`Event::Moved`] says when the memory is not used any more.
-    pub fn move_out(&mut self, name: u64, to: Peer, tag: u64, from: Vec<Span>) {
-        self.begin_move(Kind::Out(name, to), tag, from);
+    /// Lends memory: whatever endpoint has the keys may read it, until it is taken back.
+    ///
+    /// # Errors
+    /// [`Error::Call`], as a rule because of a limit of the system's.
+    pub fn lend(&mut self, name: u64, spans: &[Span]) -> Result<Vec<Part>, Error> {
+        let mut regions = Vec::with_capacity(spans.len());
+        let mut parts = Vec::with_capacity(spans.len());
+        for span in spans {
+            let Some(Piece { address, len }) = span.piece() else {
+                return Err(self.failed("fi_mr_reg", libc::EFAULT));
+            };
+            let start = core::ptr::with_exposed_provenance_mut(address);
+            let (region, _) = self.registered(start, len, LENT)?;
+            // SAFETY: the region is open.
+            let key = unsafe { (*region.raw()).key };
+            let address = if self.limits.by_address { address as u64 } else { 0 };
+            parts.push(Part { address, len: len as u64, key });
+            regions.push(region);
+        }
+        let memory = spans.iter().map(|span| span.memory.clone()).collect();
+        self.open.leases.insert(name, (regions, memory));
+        Ok(parts)
     }
 
-    /// Receives the message with that tag into memory. [`Event::Moved`] says when its bytes are there.
-    pub fn move_in(&mut self, name: u64, tag: u64, into: Vec<Span>) {
-        self.begin_move(Kind::In(name), tag, into);
+    /// Takes back what is lent under that name. No endpoint may still be fetching it.
+    pub fn take_back(&mut self, name: u64) {
+        self.open.leases.remove(&name);
     }
 
-    fn begin_move(&mut self, kind: Kind, tag: u64, spans: Vec<Span>) {
-        let (name, to) = match kind {
-            Kind::In(name) => (name, None),
-            Kind::Out(name, to) => (name, Some(to)),
-            _ => return,
+    /// Fetches what a peer has lent into memory of as many bytes. [`Event::Fetched`] says when that is over.
+    pub fn fetch(&mut self, name: u64, from: Peer, parts: &[Part], into: &[Span]) {
+        let pieces: Option<Vec<Piece>> = into.iter().map(Span::piece).collect();
+        let bytes = |pieces: &[Piece]| pieces.iter().map(|it| it.len as u64).sum();
+        let wanted = parts.iter().try_fold(0_u64, |sum, part| sum.checked_add(part.len));
+        let fits = |pieces: &Vec<Piece>| {
+            let max = pieces.len().max(parts.len());
+            max <= self.limits.parts && !parts.is_empty() && wanted == Some(bytes(pieces))
         };
-        let piece = |span: &Span| {
-            let start = span.memory.range(span.memory.address(span.at), span.len)?;
-            Some(Piece { address: start.as_ptr().expose_provenance(), len: span.len as usize })
-        };
-        let pieces: Option<Vec<Piece>> = spans.iter().map(piece).collect();
-        let pieces = pieces.filter(|pieces| pieces.len() <= self.limits.parts);
-        let operation = self.open.operations.begin(kind);
-        let Some(pieces) = pieces else {
-            // SAFETY: libfabric has not seen it.
-            unsafe { self.open.operations.end(operation) };
-            return self.noted.push(Event::Moved(name, false));
+        let Some(pieces) = pieces.filter(fits) else {
+            return self.noted.push(Event::Fetched(name, false));
         };
         let mut registered = None;
         if self.limits.registers
-            && let [Span { key: None, .. }] = &spans[..]
+            && let [Span { key: None, .. }] = into
         {
             // Memory of the engine's own, which is registered for this move alone.
             let start = core::ptr::with_exposed_provenance_mut(pieces[0].address);
-            registered = self.registered(start, pieces[0].len).ok();
+            registered = self.registered(start, pieces[0].len, LOCAL).ok();
         }
-        let own = registered.as_ref().map_or(null_mut(), |(_, desc)| *desc);
+        // A provider that asks for no registrations takes memory without.
+        let own = match &registered {
+            Some((_, desc)) => Some(*desc),
+            None => (!self.limits.registers).then_some(null_mut()),
+        };
         // SAFETY: the region is open while it is in the table.
         let find = |key: &u64| self.open.regions.get(key).map(|it| unsafe { (*it.raw()).mem_desc });
-        let desc = |span: &Span| span.key.as_ref().and_then(find).unwrap_or(own);
-        let descs: Vec<_> = spans.iter().map(desc).collect();
+        let desc = |span: &Span| span.key.as_ref().and_then(find).or(own);
+        let Some(descs) = into.iter().map(desc).collect::<Option<Vec<_>>>() else {
+            return self.noted.push(Event::Fetched(name, false));
+        };
+        let operation = self.open.operations.begin(Kind::Fetch(name, from));
         // SAFETY: libfabric has not seen it.
         let it = unsafe { &mut *operation.as_ptr() };
-        (it.pieces, it.descs, it.tag) = (pieces, descs, tag);
+        (it.pieces, it.descs) = (pieces, descs);
+        let remote = |it: &Part| RmaIov { addr: it.address, len: it.len as usize, key: it.key };
+        it.remote.extend(parts.iter().map(remote));
         it.registered = registered.map(|(region, _)| region);
-        it.memory.extend(spans.into_iter().map(|span| span.memory));
-        if self.waiting.contains_key(&to) || !self.try_move(operation) {
-            self.wait(to, Waiting::Move(operation));
+        it.memory.extend(into.iter().map(|span| span.memory.clone()));
+        if self.waiting.contains_key(&Some(from)) || !self.try_move(operation) {
+            self.wait(Some(from), Waiting::Move(operation));
         }
     }
 
     /// Hands a move to the provider; false if the provider has no room.
     pub(super) fn try_move(&mut self, operation: NonNull<Operation>) -> bool {
-        let context = operation.as_ptr().cast();
-        // SAFETY: the endpoint is open and its tables are complete; libfabric has not seen the operation, which keeps the memory until
-        // it is over.
+        // SAFETY: libfabric has not seen it.
+        let it = unsafe { &mut *operation.as_ptr() };
+        let Kind::Fetch(_, from) = it.kind else { return true };
+        let message = MsgRma {
+            msg_iov: it.pieces.as_ptr(),
+            desc: it.descs.as_mut_ptr(),
+            iov_count: it.pieces.len(),
+            addr: from.0,
+            rma_iov: it.remote.as_ptr(),
+            rma_iov_count: it.remote.len(),
+            context: operation.as_ptr().cast(),
+            data: 0,
+        };
+        // SAFETY: the endpoint is open and its tables are complete; the operation keeps the memory until it is over.
         let result = unsafe {
-            let it = &mut *operation.as_ptr();
-            let (ep, ops, tag) = (self.open.ep.raw(), (*self.open.ep.raw()).tagged, it.tag);
-            let (pieces, descs, count) =
-                (it.pieces.as_ptr(), it.descs.as_mut_ptr(), it.pieces.len());
-            match it.kind {
-                Kind::Out(_, to) => ((*ops).sendv)(ep, pieces, descs, count, to.0, tag, context),
-                _ => ((*ops).recvv)(ep, pieces, descs, count, ANY, tag, 0, context),
-            }
+            let ep = self.open.ep.raw();
+            ((*(*ep).rma).readmsg)(ep, &raw const message, 0)
         };
         if result == AGAIN {
             return false;
@@ -93,43 +143,16 @@ impl Endpoint {
         if result != 0 {
             // SAFETY: libfabric has not taken it.
             let kind = unsafe { self.open.operations.end(operation) };
-            self.note_end(&kind, Some(result as i32));
+            self.note_end(&kind, false);
         }
         true
     }
 
-    /// Notes the events of a move that is over.
-    pub(super) fn note_end(&mut self, kind: &Kind, errno: Option<i32>) {
+    /// Notes the event of a move that is over.
+    pub(super) fn note_end(&mut self, kind: &Kind, is_done: bool) {
         match *kind {
-            Kind::Out(name, to) => {
-                self.noted.push(Event::Moved(name, errno.is_none()));
-                if let Some(errno) = errno {
-                    self.noted.push(Event::Failed(to, errno));
-                }
-            }
-            Kind::In(name) => self.noted.push(Event::Moved(name, errno.is_none())),
+            Kind::Fetch(name, _) => self.noted.push(Event::Fetched(name, is_done)),
             Kind::Free | Kind::Receive(_) | Kind::Send(..) => {}
-        }
-    }
-
-    /// Ends a move before its bytes have been moved. [`Event::Moved`] follows: false, or true if they were moved first.
-    pub fn cancel(&mut self, name: u64) {
-        let Some(operation) = self.open.operations.find(name) else { return };
-        let waits = |it: &Waiting| matches!(it, Waiting::Move(one) if *one == operation);
-        let found = self.waiting.values_mut().find_map(|all| {
-            let at = all.iter().position(waits)?;
-            all.remove(at)
-        });
-        if found.is_some() {
-            self.waiting.retain(|_, all| !all.is_empty());
-            // SAFETY: libfabric has not seen it.
-            unsafe { self.open.operations.end(operation) };
-            return self.noted.push(Event::Moved(name, false));
-        }
-        // SAFETY: the endpoint is open, and the operation under way.
-        unsafe {
-            let cancel = (*(*self.open.ep.raw()).ops).cancel;
-            cancel(self.open.ep.fid(), operation.as_ptr().cast());
         }
     }
 }

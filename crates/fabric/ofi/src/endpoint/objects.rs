@@ -7,6 +7,10 @@ use crate::operation::Operations;
 use sovia_fi_types::{FidAv, FidCq, FidDomain, FidEp, FidFabric, FidMr};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use via::Memory;
+
+/// Registrations of memory that a peer may read, and the memory.
+pub(super) type Lease = (Vec<Object<FidMr>>, Vec<Memory>);
 
 /// What an endpoint consists of. Fields are dropped in this order: each object before those that it was made from.
 #[derive(Debug)]
@@ -14,6 +18,8 @@ pub(super) struct Open {
     pub(super) ep: Object<FidEp>,
     pub(super) operations: Operations,
     pub(super) regions: HashMap<u64, Object<FidMr>>,
+    /// Memory that a peer may read, by the name of the move.
+    pub(super) leases: HashMap<u64, Lease>,
     pub(super) _arena_regions: Vec<Object<FidMr>>,
     pub(super) cq: Object<FidCq>,
     pub(super) av: Object<FidAv>,

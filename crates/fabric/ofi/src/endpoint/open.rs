@@ -2,6 +2,7 @@
 
 use super::objects::{self, Open};
 use super::queue::{WAIT_FD, WAIT_NONE, open_cq};
+use super::regions::LOCAL;
 use super::{Endpoint, RECV, SEND, failed};
 use crate::arena::Arena;
 use crate::choice::Choice;
@@ -14,6 +15,7 @@ use core::mem::ManuallyDrop;
 use core::ptr::{null, null_mut};
 use sovia_fi_types::{AvAttr, FidEp};
 use std::collections::{BTreeMap, HashMap};
+use std::hash::RandomState;
 use std::sync::Arc;
 
 /// `FI_ENABLE`.
@@ -36,7 +38,7 @@ impl Endpoint {
         frame: usize,
     ) -> Result<Endpoint, Error> {
         let library = Library::load()?;
-        let choice = Choice::of(library, provider, node, service)?;
+        let choice = Choice::of(library, provider, (node, service))?;
         let limits = choice.limits();
         let name = choice.name();
         let check = |call, result: c_int| match result {
@@ -94,6 +96,7 @@ impl Endpoint {
             ep,
             operations: Operations::default(),
             regions: HashMap::new(),
+            leases: HashMap::new(),
             _arena_regions: Vec::new(),
             cq,
             av,
@@ -117,14 +120,14 @@ impl Endpoint {
             waiting: BTreeMap::new(),
             noted: Vec::new(),
             descriptor,
-            next_key: 1,
+            keys: (RandomState::new(), 0),
         };
         if limits.registers {
             let (start, len) = endpoint.open.awaited.range();
-            let (awaited, desc) = endpoint.registered(start, len)?;
+            let (awaited, desc) = endpoint.registered(start, len, LOCAL)?;
             endpoint.awaited_desc = desc;
             let (start, len) = endpoint.open.outgoing.range();
-            let (outgoing, desc) = endpoint.registered(start, len)?;
+            let (outgoing, desc) = endpoint.registered(start, len, LOCAL)?;
             endpoint.outgoing_desc = desc;
             endpoint.open._arena_regions.extend([awaited, outgoing]);
         }

@@ -135,7 +135,7 @@ impl Endpoint {
                     self.noted.push(Event::Failed(to, errno));
                 }
             }
-            _ => self.note_end(&kind, errno),
+            _ => self.note_end(&kind, errno.is_none()),
         }
     }
 

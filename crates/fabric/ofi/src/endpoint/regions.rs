@@ -6,24 +6,32 @@ use crate::object::Object;
 use core::ffi::c_void;
 use core::ptr::null_mut;
 use sovia_fi_types::FidMr;
+use std::hash::BuildHasher;
 use via::Memory;
 
-/// `FI_READ`, `FI_WRITE`, `FI_REMOTE_READ`, `FI_REMOTE_WRITE`.
+/// `FI_READ`, `FI_REMOTE_READ`.
 const READ: u64 = 1 << 8;
-const WRITE: u64 = 1 << 9;
-const REMOTE_READ: u64 = 1 << 12;
-const REMOTE_WRITE: u64 = 1 << 13;
+/// What a peer may do with memory that is lent to it.
+pub(super) const LENT: u64 = 1 << 12;
+/// What the endpoint itself may do with memory.
+pub(super) const LOCAL: u64 = SEND | RECV | READ;
 
 impl Endpoint {
-    /// Registers memory for all uses; the region, and its descriptor.
+    /// A key that no peer can guess, where the provider leaves that to its user.
+    fn draw_key(&mut self) -> u64 {
+        let (state, count) = &mut self.keys;
+        *count += 1;
+        state.hash_one(*count) & self.limits.keys
+    }
+
+    /// Registers memory; the region, and its descriptor.
     pub(super) fn registered(
         &mut self,
         start: *mut u8,
         len: usize,
+        access: u64,
     ) -> Result<(Object<FidMr>, *mut c_void), Error> {
-        let access = SEND | RECV | READ | WRITE | REMOTE_READ | REMOTE_WRITE;
-        let key = if self.limits.gives_keys { 0 } else { self.next_key };
-        self.next_key += 1;
+        let key = if self.limits.gives_keys { 0 } else { self.draw_key() };
         let mut region = null_mut();
         // SAFETY: the domain is open; the memory is the endpoint's, or the program's, and stays valid while it is registered.
         let (result, region) = unsafe {
@@ -46,9 +54,9 @@ impl Endpoint {
         if !self.limits.registers {
             return Ok(None);
         }
-        let key = self.next_key;
         let start = core::ptr::with_exposed_provenance_mut(memory.address(0) as usize);
-        let (region, _) = self.registered(start, memory.len())?;
+        let (region, _) = self.registered(start, memory.len(), LOCAL)?;
+        let key = region.raw().expose_provenance() as u64;
         self.open.regions.insert(key, region);
         Ok(Some(key))
     }

@@ -1,7 +1,7 @@
 //! What waits until the provider has room.
 
-use super::{Buffer, Endpoint, Event};
-use crate::operation::{Kind, Operation, Peer};
+use super::{Buffer, Endpoint};
+use crate::operation::{Operation, Peer};
 use core::ptr::NonNull;
 
 /// A frame or a move that the provider had no room for.
@@ -59,9 +59,8 @@ impl Endpoint {
                 Waiting::Frame(buffer, ..) => self.free.push(buffer),
                 Waiting::Move(operation) => {
                     // SAFETY: libfabric has not seen it.
-                    if let Kind::Out(name, _) = unsafe { self.open.operations.end(operation) } {
-                        self.noted.push(Event::Moved(name, false));
-                    }
+                    let kind = unsafe { self.open.operations.end(operation) };
+                    self.note_end(&kind, false);
                 }
             }
         }
