@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 use sovia_tests::{
-    Launch, Running, Service, Stack, TempDir, free_port, installed, skipped, sovia, until,
+    Launch, Running, Service, Stack, TempDir, Terminal, free_port, installed, skipped, sovia, until,
 };
 
 fn redis(folder: &Path) -> (Service, u16) {
@@ -466,19 +466,12 @@ fn a_terminal_shows_pairs_of_programs() {
     let folder = TempDir::new();
     let (_server, port) = redis(folder.path());
     let _client = busy(port);
-    for (width, all) in [("80", false), ("200", true)] {
-        let socket = folder.path().join(format!("tmux-{width}"));
-        let tmux = |arguments: &[&str]| {
-            let mut command = Command::new("tmux");
-            command.arg("-S").arg(&socket).args(["-f", "/dev/null"]).args(arguments);
-            let output = command.output().expect("tmux runs");
-            String::from_utf8(output.stdout).expect("text")
-        };
+    for (width, all) in [(80, false), (200, true)] {
         let command = format!("{} top -i 0.3; echo it has ended; sleep 1000", sovia().display());
-        tmux(&["new-session", "-d", "-x", width, "-y", "40", &command]);
+        let terminal = Terminal::start(&folder, width, &command);
         let mut shown = String::new();
         until("the two programs and their connections", || {
-            shown = tmux(&["capture-pane", "-p"]);
+            shown = terminal.screen();
             let pair = |line: &str| {
                 line.contains("redis-benchmark > redis-server")
                     && line.contains(&format!(" {port} "))
@@ -487,11 +480,10 @@ fn a_terminal_shows_pairs_of_programs() {
         });
         assert_eq!(shown.contains("SLEEP/s"), all, "{shown}");
         assert!(shown.contains("SAVED/s"), "{shown}");
-        tmux(&["send-keys", "o"]);
-        until("another order", || tmux(&["capture-pane", "-p"]).contains("order: messages"));
-        tmux(&["send-keys", "q"]);
-        until("its end", || tmux(&["capture-pane", "-p"]).starts_with("it has ended"));
-        tmux(&["kill-server"]);
+        terminal.press("o");
+        until("another order", || terminal.screen().contains("order: messages"));
+        terminal.press("q");
+        until("its end", || terminal.screen().starts_with("it has ended"));
     }
     let piped = run(&["top"]);
     assert!(!piped.status.success() && piped.stdout.is_empty(), "{piped:?}");

@@ -3,9 +3,14 @@
 mod draw;
 mod model;
 
-use std::io::{IsTerminal, stdout};
+use std::fs::File;
+use std::io::{IsTerminal, stdin, stdout};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use ratatui::DefaultTerminal;
@@ -33,25 +38,69 @@ pub(crate) fn top(args: &Args) -> anyhow::Result<()> {
         stdout().is_terminal(),
         "sovia top needs a terminal; `sovia stat` writes lines, `sovia ps --json` is for scripts"
     );
-    // A signal to end is a key like another one: the terminal is put back.
-    let mut signals = SigSet::empty();
-    [Signal::SIGTERM, Signal::SIGHUP].into_iter().for_each(|signal| signals.add(signal));
-    signals.thread_block()?;
-    let signals = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+    let keyboard = Keyboard::open()?;
     let mut model = Model::begin(&look_quietly()?);
     let mut terminal = ratatui::try_init()?;
-    let done = show(&mut terminal, &mut model, args.interval, &signals);
+    let done = show(&mut terminal, &mut model, args.interval, &keyboard);
     ratatui::restore();
     done
+}
+
+/// From where keys come, and the signal to end, which is a key like another one: the terminal is put back. (SIGHUP ends the program as
+/// it is: the terminal is gone.)
+struct Keyboard {
+    terminal: OwnedFd,
+    signals: SignalFd,
+}
+
+/// What a wait has found.
+enum Woken {
+    /// Perhaps a key, or another size; or it has taken so long.
+    Look,
+    /// The program is to end, or has no terminal any more.
+    End,
+}
+
+impl Keyboard {
+    fn open() -> anyhow::Result<Self> {
+        let mut signals = SigSet::empty();
+        signals.add(Signal::SIGTERM);
+        signals.thread_block()?;
+        let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
+        let signals = SignalFd::with_flags(&signals, flags)?;
+        // What crossterm reads.
+        let terminal = if stdin().is_terminal() {
+            stdin().as_fd().try_clone_to_owned()?
+        } else {
+            File::open("/dev/tty").context("sovia top takes keys from a terminal: /dev/tty")?.into()
+        };
+        Ok(Self { terminal, signals })
+    }
+
+    /// Waits for at most so long. Crossterm is not asked about a terminal that is gone: it would read its end again and again.
+    fn wait(&self, most: Duration) -> anyhow::Result<Woken> {
+        let mut ready = [
+            PollFd::new(self.terminal.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
+        ];
+        match poll(&mut ready, PollTimeout::try_from(most)?) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno).context("cannot wait for keys"),
+        }
+        let gone = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
+        let is_gone = ready[0].revents().is_some_and(|found| found.intersects(gone));
+        let is_told = ready[1].any().unwrap_or(false);
+        Ok(if is_gone || is_told { Woken::End } else { Woken::Look })
+    }
 }
 
 fn show(
     terminal: &mut DefaultTerminal,
     model: &mut Model,
     interval: Duration,
-    signals: &SignalFd,
+    keyboard: &Keyboard,
 ) -> anyhow::Result<()> {
-    /// A signal is seen after so long.
+    /// Another size of the terminal is seen after so long.
     const SLICE: Duration = Duration::from_millis(200);
     let users = Users::default();
     let mut is_paused = false;
@@ -66,10 +115,10 @@ fn show(
         }
         terminal.draw(|frame| draw::draw(frame, model, &users, is_paused))?;
         let wait = next.saturating_duration_since(Instant::now()).min(SLICE);
-        if signals.read_signal()?.is_some() {
+        if let Woken::End = keyboard.wait(wait)? {
             return Ok(());
         }
-        if !event::poll(wait)? {
+        if !event::poll(Duration::ZERO)? {
             continue;
         }
         let Event::Key(key) = event::read()? else { continue };

@@ -1,0 +1,53 @@
+//! How `sovia top` ends.
+
+use sovia_tests::{TempDir, Terminal, skipped, sovia, until};
+use std::path::PathBuf;
+
+/// What it shows first.
+const SHOWN: &str = "PROGRAM ";
+
+fn process(pid: i32) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/exe"))
+}
+
+/// In a terminal that goes away, `sovia top` ends, though SIGHUP is ignored (nohup).
+#[test]
+fn it_ends_with_its_terminal() {
+    let test = "it_ends_with_its_terminal";
+    if skipped(test, &["tmux"]) {
+        return;
+    }
+    let folder = TempDir::new();
+    for before in ["", "trap '' HUP; "] {
+        let terminal =
+            Terminal::start(&folder, 80, &format!("{before}exec {} top", sovia().display()));
+        until("nothing is shown", || terminal.screen().contains(SHOWN));
+        let pid = terminal.pid();
+        assert!(process(pid).read_link().is_ok_and(|it| it.ends_with("sovia-watch")));
+        drop(terminal);
+        until("it goes on without a terminal", || process(pid).read_link().is_err());
+    }
+}
+
+/// SIGTERM ends it, and the terminal is put back.
+#[test]
+fn a_signal_ends_it_as_a_key_does() {
+    let test = "a_signal_ends_it_as_a_key_does";
+    if skipped(test, &["tmux"]) {
+        return;
+    }
+    let folder = TempDir::new();
+    let command = format!(
+        "echo before it; sh -c 'echo $$ >{pid}; exec {top} top'; echo it has ended; sleep 1000",
+        pid = folder.path().join("pid").display(),
+        top = sovia().display()
+    );
+    let terminal = Terminal::start(&folder, 80, &command);
+    until("nothing is shown", || terminal.screen().contains(SHOWN));
+    let pid = std::fs::read_to_string(folder.path().join("pid")).expect("its id");
+    let pid: i32 = pid.trim().parse().expect("a number");
+    // SAFETY: a signal to a process that this test has started and that its shell has not reaped.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGTERM) }, 0);
+    let back = |screen: &str| screen.starts_with("before it\nit has ended");
+    until("the terminal is not put back", || back(&terminal.screen()));
+}
