@@ -28,6 +28,10 @@ pub(crate) fn number(value: Option<f64>) -> String {
         Some(value) if value >= 100.0 => format!("{value:.0}"),
         Some(value) if value >= 10.0 => format!("{value:.1}"),
         Some(value) if value >= 1.0 => format!("{value:.2}"),
+        // A slow link's GB/s: two digits, wherever they begin.
+        Some(value) if (1e-9..0.01).contains(&value) => {
+            format!("{value:.*}", 1 + -value.log10().floor() as usize)
+        }
         Some(value) => format!("{value:.3}"),
     }
 }
@@ -39,6 +43,9 @@ mod tests {
     #[test]
     fn numbers_have_three_digits() {
         for (value, text) in [
+            (0.0, "0.000"),
+            (0.000_512, "0.00051"),
+            (0.0097, "0.0097"),
             (0.0581, "0.058"),
             (1.234, "1.23"),
             (23.45, "23.4"),
