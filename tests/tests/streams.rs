@@ -71,7 +71,7 @@ scenarios!("late":
     the_acceptor_stands_still_at_each_step,
 );
 
-scenarios!("long":
+scenarios!("long", Scenario::meets_in_its_call:
     many_megabytes_in_one_write,
     many_megabytes_in_one_writev,
     many_megabytes_in_one_fwrite,
