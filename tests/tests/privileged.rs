@@ -84,6 +84,19 @@ impl Scene {
         said(&program, system, &self.folder.path().join("scratch"))
     }
 
+    /// What `sovia explain` says of a program with those rules of the system.
+    fn explained(&self, rules: &str) -> String {
+        let script = self.folder.path().join("explained");
+        let text = format!(
+            "#!/bin/sh\nsleep 5 >/dev/null 2>&1 &\nuntil [ $(cat /proc/$!/comm) = sleep ]; do :; done\nexec {} explain $!\n",
+            sovia().display()
+        );
+        std::fs::write(&script, text).expect("a script");
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("a mode");
+        let system = System { rules: Some(rules), ..self.system() };
+        said(&script, system, &self.folder.path().join("scratch"))
+    }
+
     fn system(&self) -> System<'_> {
         System { library: Some(&self.library), ..System::default() }
     }
@@ -140,4 +153,14 @@ fn the_systems_rules_say_which_programs_a_library_that_all_load_leaves_alone() {
         let said = run(rules, variable);
         assert!(said.contains("code 1 memory 1"), "{rules:?} {variable:?}: {said}");
     }
+}
+
+#[test]
+fn what_the_systems_rules_leave_alone_is_not_called_accelerated() {
+    let test = "what_the_systems_rules_leave_alone_is_not_called_accelerated";
+    let Some(scene) = Scene::new(test) else { return };
+    let alone = scene.explained("only:program=other");
+    assert!(alone.contains("not under Sovia"), "{alone}");
+    let named = scene.explained("only:program=sleep");
+    assert!(named.contains(": under Sovia"), "{named}");
 }
