@@ -71,8 +71,7 @@ install:
 	chmod 644 $(DESTDIR)$(LIBDIR)/pkgconfig/sovia.pc
 	if [ -f $(BUILT)/libsovia-rpc.so ]; then $(MAKE) --no-print-directory install-rpc; fi
 	install -d $(DESTDIR)$(PREFIX)/lib/sovia/fi
-	install -m 644 $(BUILT)/fi/libsovia-fi.so $(DESTDIR)$(PREFIX)/lib/sovia/fi/libsovia-fi.so
-	-strip --strip-debug $(DESTDIR)$(PREFIX)/lib/sovia/fi/libsovia-fi.so
+	scripts/put -s -m 644 $(BUILT)/fi/libsovia-fi.so $(DESTDIR)$(PREFIX)/lib/sovia/fi/libsovia-fi.so
 	install -m 644 $(VIPL)/libvipl.a $(DESTDIR)$(LIBDIR)/libvipl.a
 	-strip --strip-debug $(DESTDIR)$(LIBDIR)/libvipl.a
 	scripts/put -m 644 $(VIPL)/libvipl.so $(DESTDIR)$(LIBDIR)/libvipl.so.$(VERSION)
@@ -95,8 +94,7 @@ install-rpc:
 	install -m 644 include/sovia_rpc.h $(DESTDIR)$(PREFIX)/include/sovia_rpc.h
 	install -m 644 $(BUILT)/libsovia-rpc.a $(DESTDIR)$(LIBDIR)/libsovia-rpc.a
 	-strip --strip-debug $(DESTDIR)$(LIBDIR)/libsovia-rpc.a
-	install -m 644 $(BUILT)/libsovia-rpc.so $(DESTDIR)$(LIBDIR)/libsovia-rpc.so.$(VERSION)
-	-strip --strip-debug $(DESTDIR)$(LIBDIR)/libsovia-rpc.so.$(VERSION)
+	scripts/put -s -m 644 $(BUILT)/libsovia-rpc.so $(DESTDIR)$(LIBDIR)/libsovia-rpc.so.$(VERSION)
 	ln -sf libsovia-rpc.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libsovia-rpc.so.1
 	ln -sf libsovia-rpc.so.1 $(DESTDIR)$(LIBDIR)/libsovia-rpc.so
 	$(FILL_PC) abi/rpc/sovia-rpc.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/sovia-rpc.pc

@@ -10,5 +10,6 @@ pub mod metrics;
 pub mod pipes;
 pub mod program;
 pub mod rules;
+pub mod system_rules;
 
 pub use self::board::Board;

@@ -66,6 +66,26 @@ fn input_and_output_pass_through() {
 }
 
 #[test]
+fn the_program_runs_where_standard_error_takes_nothing() {
+    let run = |bench: &Bench, way: &[&str], program: &str| {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut sovia = bench.sovia();
+        let output =
+            sovia.args(way).args(["--", program, "-c", "echo ran; exit 3"]).stderr(full).output();
+        let output = output.unwrap();
+        (String::from_utf8(output.stdout).unwrap(), output.status.code())
+    };
+    always(|bench, way| {
+        assert_eq!(run(bench, way, "/bin/sh"), ("ran\n".to_owned(), Some(3)), "{way:?}");
+        // What it would say of this one goes nowhere.
+        if bench.cc("static", "int main(void) { return 3; }", &["-static"]) {
+            assert_eq!(run(bench, way, "./static"), (String::new(), Some(3)), "{way:?}");
+        }
+        assert_eq!(run(bench, way, "./no-such-program").1, Some(127), "{way:?}");
+    });
+}
+
+#[test]
 fn options_behind_the_program_are_the_programs() {
     let bench = Bench::new();
     let said = bench.run(["echo", "-v", "--only", "--", "x"]);

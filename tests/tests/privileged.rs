@@ -14,6 +14,8 @@ struct System<'a> {
     library: Option<&'a Path>,
     /// What /etc/sovia/rules says; without, there is none.
     rules: Option<&'a str>,
+    /// In the place of that file a pipe that nobody writes to.
+    has_pipe: bool,
     /// SOVIA_RULES and its value; without, there is none.
     variable: Option<&'a str>,
 }
@@ -26,19 +28,22 @@ fn said(program: &Path, system: System<'_>, folder: &Path) -> String {
         mount -t tmpfs tmpfs "$3"
         mkdir "$3/upper" "$3/work"
         mount -t overlay overlay -o "lowerdir=/etc,upperdir=$3/upper,workdir=$3/work" /etc
-        echo "$2" >/etc/ld.so.preload
         rm -rf /etc/sovia
         mkdir /etc/sovia
         [ -z "${RULES+set}" ] || printf '%s' "$RULES" >/etc/sovia/rules
-        exec setpriv --reuid 4001 --regid 4001 --clear-groups env -u RULES SOVIA_STATS="$4" "$1"
+        [ -z "${PIPE+set}" ] || mkfifo -m 644 /etc/sovia/rules
+        # From here on each program that starts loads it.
+        echo "$2" >/etc/ld.so.preload
+        exec setpriv --reuid 4001 --regid 4001 --clear-groups env -u RULES -u PIPE SOVIA_STATS="$4" "$1"
     "#;
-    let mut shell = Command::new("unshare");
+    let mut shell = Command::new("timeout");
     shell.env_remove("LD_PRELOAD").env_remove("SOVIA_RULES");
     shell.envs(system.rules.map(|rules| ("RULES", rules)));
+    shell.envs(system.has_pipe.then_some(("PIPE", "")));
     shell.envs(system.variable.map(|rules| ("SOVIA_RULES", rules)));
-    shell.args(["--mount", "sh", "-c", SCRIPT, "-"]);
+    shell.args(["60", "unshare", "--mount", "sh", "-c", SCRIPT, "-"]);
     shell.args([program, system.library.unwrap_or(Path::new("")), folder]);
-    let output = shell.arg(program).output().expect("unshare is there");
+    let output = shell.arg(program).output().expect("timeout is there");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(output.status.success(), "{}: {}", program.display(), text(&output.stderr));
     text(&output.stdout)
@@ -77,6 +82,19 @@ impl Scene {
         std::fs::copy(c_program("privileged"), &program).expect("a copy");
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(mode)).expect("a mode");
         said(&program, system, &self.folder.path().join("scratch"))
+    }
+
+    /// What `sovia explain` says of a program with those rules of the system.
+    fn explained(&self, rules: &str) -> String {
+        let script = self.folder.path().join("explained");
+        let text = format!(
+            "#!/bin/sh\nsleep 5 >/dev/null 2>&1 &\nuntil [ $(cat /proc/$!/comm) = sleep ]; do :; done\nexec {} explain $!\n",
+            sovia().display()
+        );
+        std::fs::write(&script, text).expect("a script");
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("a mode");
+        let system = System { rules: Some(rules), ..self.system() };
+        said(&script, system, &self.folder.path().join("scratch"))
     }
 
     fn system(&self) -> System<'_> {
@@ -122,6 +140,8 @@ fn the_systems_rules_say_which_programs_a_library_that_all_load_leaves_alone() {
     ] {
         assert_eq!(run(Some(rules), None), loaded, "{rules}");
     }
+    // No program waits for whoever writes to it.
+    assert_eq!(scene.run("program", 0o755, System { has_pipe: true, ..scene.system() }), loaded);
     let named = "only:program=other\nonly:program=program\n";
     for (rules, variable) in [
         (Some(named), None),
@@ -133,4 +153,14 @@ fn the_systems_rules_say_which_programs_a_library_that_all_load_leaves_alone() {
         let said = run(rules, variable);
         assert!(said.contains("code 1 memory 1"), "{rules:?} {variable:?}: {said}");
     }
+}
+
+#[test]
+fn what_the_systems_rules_leave_alone_is_not_called_accelerated() {
+    let test = "what_the_systems_rules_leave_alone_is_not_called_accelerated";
+    let Some(scene) = Scene::new(test) else { return };
+    let alone = scene.explained("only:program=other");
+    assert!(alone.contains("not under Sovia"), "{alone}");
+    let named = scene.explained("only:program=sleep");
+    assert!(named.contains(": under Sovia"), "{named}");
 }

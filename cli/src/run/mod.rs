@@ -24,7 +24,7 @@ use sovia_proto::configuration::Configuration;
 use self::outset::Outset;
 use self::start::Program;
 use self::summary::Summary;
-use self::voice::{Voice, Words};
+use self::voice::{Voice, Words, say};
 
 /// Exit status where `sovia run` itself failed, as `env` and `timeout` have it.
 const EXIT_OURSELVES: i32 = 125;
@@ -58,7 +58,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<i32> {
     match prepare(&args) {
         Ok(ready) => ready.go(),
         Err(Refusal { status, error }) => {
-            eprintln!("sovia: {error:#}");
+            say(format_args!("sovia: {error:#}\n"));
             Ok(status)
         }
     }
@@ -99,7 +99,7 @@ fn prepare(args: &Args) -> Result<Ready, Refusal> {
     if let Some(obstacle) = &findings.obstacle
         && voice >= Voice::Obstacles
     {
-        eprintln!("sovia: {}", obstacle.line(program.path()));
+        say(format_args!("sovia: {}\n", obstacle.line(program.path())));
     }
     let is_covered = findings.obstacle.is_none();
     let mut library = None;
@@ -134,10 +134,10 @@ impl Ready {
         inheritance::pass_on(None);
         if self.voice >= Voice::Reasons {
             let (program, library) = (self.program.path(), self.library.as_deref());
-            eprint!("{}", Outset { program, library, variable: |name| env::var_os(name) });
+            say(Outset { program, library, variable: |name| env::var_os(name) });
         }
         let end = supervise::supervise(|| self.program.become_it())?;
-        eprint!("{}", Summary { page: board.page(), advises: self.voice >= Voice::Reasons });
+        say(Summary { page: board.page(), advises: self.voice >= Voice::Reasons });
         Ok(end.follow())
     }
 }

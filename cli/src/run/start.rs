@@ -10,6 +10,8 @@ use nix::unistd::{execv, execvp};
 
 use sovia_cli::program::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Findings};
 
+use super::voice::say;
+
 /// A program, its arguments, and what to say if the kernel will not have it.
 pub(super) struct Program {
     path: PathBuf,
@@ -56,9 +58,10 @@ impl Program {
         let path = self.path.display();
         match (errno, &self.missing) {
             (Errno::ENOENT, Some(interpreter)) => {
-                eprintln!("sovia: {path}: its interpreter {} is missing", interpreter.display());
+                let interpreter = interpreter.display();
+                say(format_args!("sovia: {path}: its interpreter {interpreter} is missing\n"));
             }
-            _ => eprintln!("sovia: {path}: {}", errno.desc()),
+            _ => say(format_args!("sovia: {path}: {}\n", errno.desc())),
         }
         if errno == Errno::ENOENT { EXIT_NOT_FOUND } else { EXIT_NOT_EXECUTABLE }
     }

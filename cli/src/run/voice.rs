@@ -1,5 +1,13 @@
 //! How much `sovia run` says of itself, on standard error.
 
+use std::fmt::Display;
+use std::io::{Write, stderr};
+
+/// Writes to standard error. Where that takes nothing (a full disk, a reader that has gone) the program runs all the same.
+pub(super) fn say(text: impl Display) {
+    let _ = stderr().write_all(text.to_string().as_bytes());
+}
+
 /// Each level says what the one before it does, and more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Voice {

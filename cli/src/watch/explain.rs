@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 
 use sovia_board::{Connection, Pairs, Scan, pairs, shown};
 use sovia_cli::advice::{Ends, advice};
+use sovia_cli::system_rules;
 use sovia_control::{Reason, env};
 
 use crate::filter::look;
@@ -94,7 +95,9 @@ impl View {
         let inodes: Vec<u64> = here.iter().map(|socket| socket.inode).collect();
         let owners = owners(&inodes);
         let mut plain: BTreeMap<i32, &Owner> = BTreeMap::new();
-        for owner in owners.values().filter(|owner| owner.has_library == Some(false)) {
+        let shows = |pid| self.scan.processes.iter().any(|process| process.pid == pid);
+        let is_plain = |owner: &&Owner| owner.has_library == Some(false) && !shows(owner.pid);
+        for owner in owners.values().filter(is_plain) {
             plain.insert(owner.pid, owner);
         }
         for (pid, owner) in plain {
@@ -276,11 +279,15 @@ fn without_library(name: &str, owner: &Owner) -> String {
     )
 }
 
-/// The rules that a process was started with.
+/// The rules that a process was started with, or those of its system.
 fn rules_of(pid: i32) -> Option<String> {
     let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
     let mut variables = environment.split(|&byte| byte == 0);
     let name = format!("{}=", env::RULES);
-    let value = variables.find_map(|variable| variable.strip_prefix(name.as_bytes()))?;
-    Some(shown(value))
+    let value = variables.find_map(|variable| variable.strip_prefix(name.as_bytes()));
+    let of_system = || {
+        let rules = system_rules::followed_by(pid)?;
+        Some(format!("{rules} ({})", env::SYSTEM_RULES.to_string_lossy()))
+    };
+    value.map(shown).or_else(of_system)
 }

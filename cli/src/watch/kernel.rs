@@ -5,6 +5,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use sovia_board::shown;
+use sovia_cli::system_rules::leave_alone;
 
 /// A TCP socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +64,7 @@ pub(crate) struct Owner {
     pub(crate) program: String,
     /// As a person would type it; what a shell would take apart is quoted.
     pub(crate) command: String,
-    /// Whether Sovia's library is in it; `None` where that cannot be seen.
+    /// Whether Sovia's library is in it, and not one that the system's rules have leave it alone; `None` where that cannot be seen.
     pub(crate) has_library: Option<bool>,
 }
 
@@ -78,7 +79,10 @@ impl Owner {
             pid,
             program: shown(comm.strip_suffix(b"\n").unwrap_or(&comm)),
             command,
-            has_library: maps.ok().map(|maps| maps.contains("/libsovia")),
+            has_library: maps.ok().map(|maps| {
+                let is_alone = maps.contains("/libsovia_preload") && leave_alone(pid);
+                maps.contains("/libsovia") && !is_alone
+            }),
         })
     }
 }

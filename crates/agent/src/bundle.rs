@@ -33,6 +33,11 @@ impl Bundle {
         self.bytes[at..at + 4].copy_from_slice(&len.to_le_bytes());
     }
 
+    /// Whether nothing waits for the channel.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
     /// How many bytes wait for the channel.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
@@ -40,7 +45,7 @@ impl Bundle {
 
     /// Gives the channel what there is; false if that has no room.
     pub(crate) fn send(&mut self, channel: &mut Channel) -> bool {
-        if !self.bytes.is_empty() {
+        if !self.is_empty() {
             return channel.send_from(&mut self.bytes).is_ok();
         }
         true

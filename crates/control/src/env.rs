@@ -34,3 +34,6 @@ pub const PRELOAD: &str = "SOVIA_PRELOAD";
 /// A file with rules, as [`Rules::parse_file`](crate::Rules::parse_file) reads it: of programs into which nothing but
 /// /etc/ld.so.preload brings the library, and whose environment has no [`RULES`].
 pub const SYSTEM_RULES: &CStr = c"/etc/sovia/rules";
+
+/// Most bytes of that file.
+pub const SYSTEM_RULES_MAX: usize = 64 << 10;

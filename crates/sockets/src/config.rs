@@ -15,10 +15,10 @@ use crate::per_engine::per_engine;
 use core::ffi::CStr;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
-use sovia_control::env::SYSTEM_RULES;
+use sovia_control::env::{SYSTEM_RULES, SYSTEM_RULES_MAX};
 use sovia_control::{End, NicName, Reason, Rules};
 use sovia_proto::configuration::Configuration;
-use sovia_sys::{Errno, Fd, call};
+use sovia_sys::{Errno, call};
 
 per_engine! {
     static SPIN_US: AtomicU32 = AtomicU32::new(50);
@@ -53,9 +53,6 @@ fn number(name: &CStr) -> Option<u32> {
     variable(name)?.to_str().ok()?.parse().ok()
 }
 
-/// Most bytes of the file with the system's rules.
-const SYSTEM_RULES_MAX: usize = 64 << 10;
-
 /// Takes the rules of the system, for a program that its environment says nothing about. Returns whether they leave it any
 /// connection: a file that cannot be read or understood leaves none, no file leaves all.
 pub fn follow_system() -> bool {
@@ -63,7 +60,7 @@ pub fn follow_system() -> bool {
     if variable(c"SOVIA_RULES").is_some() {
         return true;
     }
-    let text = match system_rules() {
+    let text = match call::contents(SYSTEM_RULES, SYSTEM_RULES_MAX) {
         Err(Errno::ENOENT) => return true,
         text => text.ok().and_then(|text| String::from_utf8(text).ok()),
     };
@@ -71,22 +68,6 @@ pub fn follow_system() -> bool {
     let Some(rules) = rules.filter(|rules| rules.concern(program())) else { return false };
     RULES.store(Box::into_raw(Box::new(rules)), Ordering::Release);
     true
-}
-
-fn system_rules() -> sovia_sys::Result<Vec<u8>> {
-    let file = Fd::adopt(call::open(SYSTEM_RULES, libc::O_RDONLY | libc::O_CLOEXEC, 0)?);
-    let mut text = vec![0; SYSTEM_RULES_MAX + 1];
-    let mut len = 0;
-    while len <= SYSTEM_RULES_MAX {
-        match call::pread(file.raw(), &mut text[len..], len as i64)? {
-            0 => {
-                text.truncate(len);
-                return Ok(text);
-            }
-            read => len += read,
-        }
-    }
-    Err(Errno::EFBIG)
 }
 
 /// Remembers the program's name. A copy: programs write their titles over it, as Redis does.

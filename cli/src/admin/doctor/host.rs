@@ -1,7 +1,6 @@
 //! The host, the user and the limits.
 
 use std::fs;
-use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -9,7 +8,7 @@ use std::path::PathBuf;
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use sovia_cli::library;
-use sovia_control::{Rules, env as names};
+use sovia_control::env as names;
 use sovia_sys::{diag, memory_limits};
 
 use super::Finding;
@@ -29,7 +28,7 @@ pub(super) const LOOKS: &[fn() -> Finding] = &[
     proc,
     sockets,
     agent,
-    system_rules,
+    super::system::rules,
 ];
 
 /// Addresses that the segments of a process may take.
@@ -227,28 +226,6 @@ fn sockets() -> Finding {
             "sock_diag",
             format!("the kernel does not say whose the other end of a connection is: {error}"),
             "allow AF_NETLINK (RestrictAddressFamilies=), load the module inet_diag, or start the agent and use --trust",
-        ),
-    }
-}
-
-/// What programs follow that have the library by /etc/ld.so.preload. It cannot tell anyone of a mistake there.
-fn system_rules() -> Finding {
-    let path = names::SYSTEM_RULES.to_string_lossy();
-    let what = "system's rules";
-    let rules = match fs::read_to_string(&*path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            return Finding::good(what, format!("no {path}"));
-        }
-        Err(error) => Err(error.to_string()),
-        Ok(text) => Rules::parse_file(&text).map_err(|error| error.to_string()),
-    };
-    match rules {
-        Ok(rules) if rules.is_empty() => Finding::good(what, format!("{path}: none")),
-        Ok(rules) => Finding::good(what, format!("{path}: {rules}")),
-        Err(error) => Finding::note(
-            what,
-            format!("{path}: {error}"),
-            "programs that have the library by /etc/ld.so.preload stay on TCP until it is right",
         ),
     }
 }

@@ -2,6 +2,7 @@
 
 mod carriers;
 mod host;
+mod system;
 mod trial;
 
 use std::io::{self, Write};

@@ -94,7 +94,9 @@ impl Peer {
     /// By which way a frame goes to it now: acknowledgements alone by the one by which it sends, if this NIC has that.
     pub(super) fn way(&self) -> Carrier {
         let own = self.route.way();
-        let acknowledges_only = self.channel.as_ref().is_some_and(|channel| channel.is_idle());
+        let is_idle = self.channel.as_ref().is_some_and(|channel| channel.is_idle());
+        // The channel gets the bundle when a frame is made.
+        let acknowledges_only = is_idle && self.bundle.is_empty();
         match self.heard_by.filter(|_| acknowledges_only) {
             Some(Carrier::Trunk) | None => own,
             Some(heard_by) => heard_by,
@@ -205,7 +207,11 @@ mod tests {
         let stranger = vec![0; frame.len()];
         a.handle_frames(now, Carrier::Port, &stranger, stranger.len());
         assert_eq!(a.way(), Carrier::Conversation);
-        // What is its own goes where its own is acknowledged.
+        // What is its own goes where its own is acknowledged, also while it waits for the channel.
+        a.say(Message::Broken(1));
+        assert_eq!(a.way(), Carrier::Port);
+        a.bundle = Bundle::default();
+        assert_eq!(a.way(), Carrier::Conversation);
         a.channel.as_mut().unwrap().send(b"an answer").unwrap();
         assert_eq!(a.way(), Carrier::Port);
         frame_of(a, &mut frame);

@@ -1,0 +1,131 @@
+//! Rules of programs that have the library by /etc/ld.so.preload, as the library reads them.
+
+use std::ffi::{CStr, CString, OsStr};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use sovia_control::{Rules, env};
+use sovia_sys::{Errno, call};
+
+/// The rules of a file, if it is there.
+///
+/// # Errors
+/// Why programs of some user find none to follow.
+pub fn read(path: &CStr) -> Result<Option<Rules>, String> {
+    let file = Path::new(OsStr::from_bytes(path.to_bytes()));
+    let may_all = |path: &Path, right| fs::metadata(path).map_or(true, |it| it.mode() & right != 0);
+    if !file.parent().is_none_or(|folder| may_all(folder, 0o001)) {
+        return Err("not all users may look into the folder".to_owned());
+    }
+    let text = match call::contents(path, env::SYSTEM_RULES_MAX) {
+        Err(Errno::ENOENT) => return Ok(None),
+        Err(Errno::EFBIG) => return Err(format!("more than {} bytes", env::SYSTEM_RULES_MAX)),
+        Err(Errno::ESPIPE) => return Err("it is a pipe".to_owned()),
+        text => {
+            text.map_err(|errno| std::io::Error::from_raw_os_error(errno.into_raw()).to_string())?
+        }
+    };
+    if !may_all(file, 0o004) {
+        return Err("not all users may read it".to_owned());
+    }
+    let text = String::from_utf8(text).map_err(|error| error.to_string())?;
+    Rules::parse_file(&text).map(Some).map_err(|error| error.to_string())
+}
+
+/// What [`read`] finds for a process whose environment does not say what is accelerated.
+fn of(pid: i32) -> Option<Result<Option<Rules>, String>> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let says = |variable: &[u8]| {
+        let preload = variable.strip_prefix(b"LD_PRELOAD=").map(String::from_utf8_lossy);
+        preload.is_some_and(|names| names.contains("/libsovia"))
+            || variable.starts_with(format!("{}=", env::RULES).as_bytes())
+    };
+    if environment.split(|&byte| byte == 0).any(says) {
+        return None;
+    }
+    let path = format!("/proc/{pid}/root{}", env::SYSTEM_RULES.to_string_lossy());
+    CString::new(path).ok().map(|path| read(&path))
+}
+
+/// The rules of the system that a process with the library goes by.
+pub fn followed_by(pid: i32) -> Option<Rules> {
+    of(pid)?.ok()?
+}
+
+/// Whether they leave a process with the library no connection, so that the library does nothing in it. The library knows the program
+/// by the name that it was started by, over which it may have written a title since: its other names count as well here.
+pub fn leave_alone(pid: i32) -> bool {
+    let read_of = |file| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let (command, file) = (read_of("cmdline"), fs::read_link(format!("/proc/{pid}/exe")));
+    let (title, comm, file) = (first_word(&command), read_of("comm"), file.unwrap_or_default());
+    let names = [title, comm.trim_ascii_end(), file.as_os_str().as_bytes()];
+    match of(pid) {
+        None | Some(Ok(None)) => false,
+        Some(Ok(Some(rules))) => !names.iter().any(|name| rules.concern(name)),
+        Some(Err(_)) => true,
+    }
+}
+
+fn first_word(command: &[u8]) -> &[u8] {
+    command.split(|&byte| matches!(byte, 0 | b' ' | b':')).next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::unix::fs::PermissionsExt;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_file_that_leaves_programs_without_rules_is_told_of() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, text) = (folder.path().join("rules"), "only:program=app\n");
+        let path = CString::new(file.as_os_str().as_bytes()).unwrap();
+        let mode = |of: &Path, mode| {
+            fs::set_permissions(of, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        let why = || read(&path).unwrap_err();
+        mode(folder.path(), 0o755);
+        assert_eq!(read(&path), Ok(None));
+        fs::write(&file, text).unwrap();
+        mode(&file, 0o644);
+        assert_eq!(read(&path), Ok(Some(Rules::parse(text.trim()).unwrap())));
+        mode(&file, 0o600);
+        assert!(why().contains("read it"));
+        mode(&file, 0o644);
+        mode(folder.path(), 0o700);
+        assert!(why().contains("the folder"));
+        mode(folder.path(), 0o755);
+        fs::write(&file, "#\n".repeat(env::SYSTEM_RULES_MAX)).unwrap();
+        assert!(why().contains("more than 65536 bytes"));
+        fs::write(&file, b"\xff").unwrap();
+        assert!(why().contains("utf-8"));
+        fs::remove_file(&file).unwrap();
+        nix::unistd::mkfifo(&file, nix::sys::stat::Mode::from_bits_truncate(0o644)).unwrap();
+        assert!(why().contains("a pipe"));
+    }
+
+    #[test]
+    fn what_a_programs_environment_says_counts_more() {
+        let shell = |name: &str, value: &str| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", "echo; read line"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+            shell.env_remove("LD_PRELOAD").env_remove(env::RULES).env(name, value);
+            let mut shell = shell.spawn().unwrap();
+            // It has its environment by then.
+            shell.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+            shell
+        };
+        for (name, value) in
+            [(env::RULES, "only:port=1"), ("LD_PRELOAD", "/nowhere/libsovia_preload.so")]
+        {
+            let mut child = shell(name, value);
+            let pid = child.id() as i32;
+            assert!(of(pid).is_none() && followed_by(pid).is_none() && !leave_alone(pid), "{name}");
+            child.kill().and_then(|()| child.wait()).unwrap();
+        }
+    }
+}
