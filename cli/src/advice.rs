@@ -82,8 +82,8 @@ pub fn advice(reason: Reason, ends: &Ends) -> Vec<String> {
         Reason::NicGone | Reason::BrokenOff => {
             line("see that `sovia agent --name` runs on both hosts; new connections are accelerated then")
         }
-        Reason::HalfClosed => line("to meet before the program shuts a side:  SOVIA_MEET=0"),
-        Reason::ShortLived => line("to meet with the first transfer:  SOVIA_MEET=0"),
+        Reason::HalfClosed => line("have the ends meet before the program shuts a side:  SOVIA_MEET=0"),
+        Reason::ShortLived => line("have the ends meet with the first transfer:  SOVIA_MEET=0"),
         Reason::RetreatPeer => line("nothing here: ask for the other end by its process"),
         Reason::Corrupt | Reason::Replaced => {
             line("that is a fault of the program's or of Sovia's: see CONTRIBUTING.md, \"To report a fault\"")

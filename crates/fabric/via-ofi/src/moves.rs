@@ -57,7 +57,7 @@ pub(crate) enum Next {
     Fetch,
     /// Its sender is to be told again that memory is ready.
     Tell(Expected<Node>),
-    /// The move is over, and so is what is lent for it by that node.
+    /// The move is over, and so is what is lent for it by that node; whether all bytes are there.
     Over(MoveId, Node, bool),
 }
 

@@ -43,7 +43,10 @@ pub fn open(path: &core::ffi::CStr, flags: i32, mode: u32) -> Result<RawFd> {
 pub fn contents(path: &core::ffi::CStr, most: usize) -> Result<Vec<u8>> {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = crate::Fd::adopt(open(path, flags, 0)?);
-    let mut bytes = vec![0; most + 1];
+    let mut bytes = Vec::new();
+    // Little address space is an error like another one.
+    bytes.try_reserve_exact(most + 1).map_err(|_| super::Errno::ENOMEM)?;
+    bytes.resize(most + 1, 0);
     let mut len = 0;
     while len <= most {
         match pread(file.raw(), &mut bytes[len..], len as i64)? {
