@@ -30,6 +30,8 @@ fn go(place: &str, words: &[&str]) -> Command {
     let mut command = Command::new("timeout");
     command.args(["--kill-after=5", "600", "go"]).args(words).current_dir(module().join(place));
     command.env("PKG_CONFIG_PATH", described).env("LD_LIBRARY_PATH", libraries);
+    // Go's cache does not look at what pkg-config says, but at this.
+    command.env("CGO_LDFLAGS", format!("-L{}", libraries.display()));
     command
 }
 
