@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use sovia_control::{Rules, env};
-use sovia_sys::{Errno, call};
+use sovia_sys::{Errno, small_file};
 
 /// The rules of a file, if it is there.
 ///
@@ -19,7 +19,7 @@ pub fn read(path: &CStr) -> Result<Option<Rules>, String> {
     if !file.parent().is_none_or(|folder| may_all(folder, 0o001)) {
         return Err("not all users may look into the folder".to_owned());
     }
-    let text = match call::contents(path, env::SYSTEM_RULES_MAX) {
+    let text = match small_file::read(path, env::SYSTEM_RULES_MAX) {
         Err(Errno::ENOENT) => return Ok(None),
         Err(Errno::EFBIG) => return Err(format!("more than {} bytes", env::SYSTEM_RULES_MAX)),
         Err(Errno::ESPIPE) => return Err("it is a pipe".to_owned()),

@@ -18,7 +18,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use sovia_control::env::{SYSTEM_RULES, SYSTEM_RULES_MAX};
 use sovia_control::{End, NicName, Reason, Rules};
 use sovia_proto::configuration::Configuration;
-use sovia_sys::{Errno, call};
+use sovia_sys::{Errno, call, small_file};
 
 per_engine! {
     static SPIN_US: AtomicU32 = AtomicU32::new(50);
@@ -60,7 +60,7 @@ pub fn follow_system() -> bool {
     if variable(c"SOVIA_RULES").is_some() {
         return true;
     }
-    let text = match call::contents(SYSTEM_RULES, SYSTEM_RULES_MAX) {
+    let text = match small_file::read(SYSTEM_RULES, SYSTEM_RULES_MAX) {
         Err(Errno::ENOENT) => return true,
         text => text.ok().and_then(|text| String::from_utf8(text).ok()),
     };

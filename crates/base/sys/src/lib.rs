@@ -26,6 +26,7 @@ pub mod process;
 pub mod record_lock;
 pub mod seqpacket;
 pub mod signals;
+pub mod small_file;
 pub mod stall;
 pub mod trace;
 pub mod tun;

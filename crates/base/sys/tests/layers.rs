@@ -19,6 +19,7 @@ const LAYERS: &[&[&str]] = &[
         "other_memory",
         "process",
         "signals",
+        "small_file",
         "trace",
         "tun",
         "userfault",

@@ -36,30 +36,6 @@ pub fn open(path: &core::ffi::CStr, flags: i32, mode: u32) -> Result<RawFd> {
     sys!(openat, libc::AT_FDCWD, path.as_ptr(), flags, mode).map(|n| n as RawFd)
 }
 
-/// All of a file that has at most so many bytes. It opens nothing that waits for another process, or that becomes this one's terminal.
-///
-/// # Errors
-/// Those of opening and reading it; `EFBIG` where it has more bytes, `ESPIPE` of a pipe.
-pub fn contents(path: &core::ffi::CStr, most: usize) -> Result<Vec<u8>> {
-    let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
-    let file = crate::Fd::adopt(open(path, flags, 0)?);
-    let mut bytes = Vec::new();
-    // Little address space is an error like another one.
-    bytes.try_reserve_exact(most + 1).map_err(|_| super::Errno::ENOMEM)?;
-    bytes.resize(most + 1, 0);
-    let mut len = 0;
-    while len <= most {
-        match pread(file.raw(), &mut bytes[len..], len as i64)? {
-            0 => {
-                bytes.truncate(len);
-                return Ok(bytes);
-            }
-            read => len += read,
-        }
-    }
-    Err(super::Errno::EFBIG)
-}
-
 /// Anonymous memory as a file; `name` only shows in `/proc`.
 pub fn memfd_create(name: &core::ffi::CStr, flags: u32) -> Result<RawFd> {
     sys!(memfd_create, name.as_ptr(), flags).map(|n| n as RawFd)
