@@ -14,7 +14,7 @@ struct System<'a> {
     library: Option<&'a Path>,
     /// What /etc/sovia/rules says; without, there is none.
     rules: Option<&'a str>,
-    /// In the place of that file a pipe that nobody writes to.
+    /// In the place of that file a pipe that no process writes to.
     has_pipe: bool,
     /// SOVIA_RULES and its value; without, there is none.
     variable: Option<&'a str>,
@@ -140,7 +140,7 @@ fn the_systems_rules_say_which_programs_a_library_that_all_load_leaves_alone() {
     ] {
         assert_eq!(run(Some(rules), None), loaded, "{rules}");
     }
-    // No program waits for whoever writes to it.
+    // No program waits for a process that writes to it.
     assert_eq!(scene.run("program", 0o755, System { has_pipe: true, ..scene.system() }), loaded);
     let named = "only:program=other\nonly:program=program\n";
     for (rules, variable) in [

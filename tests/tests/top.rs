@@ -6,6 +6,13 @@ use std::path::PathBuf;
 /// What it shows first.
 const SHOWN: &str = "PROGRAM ";
 
+/// A terminal in which that command has started `sovia top`, which shows something.
+fn showing(folder: &TempDir, command: &str) -> Terminal {
+    let terminal = Terminal::start(folder, 80, command);
+    until("nothing is shown", || terminal.screen().contains(SHOWN));
+    terminal
+}
+
 fn process(pid: i32) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/exe"))
 }
@@ -19,9 +26,7 @@ fn it_ends_with_its_terminal() {
     }
     let folder = TempDir::new();
     for before in ["", "trap '' HUP; "] {
-        let terminal =
-            Terminal::start(&folder, 80, &format!("{before}exec {} top", sovia().display()));
-        until("nothing is shown", || terminal.screen().contains(SHOWN));
+        let terminal = showing(&folder, &format!("{before}exec {} top", sovia().display()));
         let pid = terminal.pid();
         assert!(process(pid).read_link().is_ok_and(|it| it.ends_with("sovia-watch")));
         drop(terminal);
@@ -42,8 +47,7 @@ fn a_signal_ends_it_as_a_key_does() {
         pid = folder.path().join("pid").display(),
         top = sovia().display()
     );
-    let terminal = Terminal::start(&folder, 80, &command);
-    until("nothing is shown", || terminal.screen().contains(SHOWN));
+    let terminal = showing(&folder, &command);
     let pid = std::fs::read_to_string(folder.path().join("pid")).expect("its id");
     let pid: i32 = pid.trim().parse().expect("a number");
     // SAFETY: a signal to a process that this test has started and that its shell has not reaped.

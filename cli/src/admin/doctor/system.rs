@@ -1,4 +1,4 @@
-//! What programs follow that have the library by /etc/ld.so.preload. It cannot tell anyone of a mistake there.
+//! What programs follow that have the library by /etc/ld.so.preload. The library itself tells of no mistake there.
 
 use sovia_cli::system_rules::read;
 use sovia_control::env;
