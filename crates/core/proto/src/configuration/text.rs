@@ -231,8 +231,13 @@ mod tests {
 
     #[test]
     fn what_is_printed_is_read_again() {
-        let texts =
-            ["w=8,t=4,copy,notify", "3way,reg,handler", "rdma,reg", "hybrid=100,combine=64,delay=1s", "auto"];
+        let texts = [
+            "w=8,t=4,copy,notify",
+            "3way,reg,handler",
+            "rdma,reg",
+            "hybrid=100,combine=64,delay=1s",
+            "auto",
+        ];
         for text in PRESETS.iter().map(|(name, _)| *name).chain(texts) {
             let c = parse(text).unwrap();
             assert_eq!(parse(&c.to_string()), Ok(c), "{text} is printed as {c}");

@@ -50,8 +50,10 @@ impl Leave {
         else {
             return Err(Violation("leave of the wrong length"));
         };
-        let to =
-            Target { address: u64::from_le_bytes(*address), handle: u32::from_le_bytes([h0, h1, h2, h3]) };
+        let to = Target {
+            address: u64::from_le_bytes(*address),
+            handle: u32::from_le_bytes([h0, h1, h2, h3]),
+        };
         Ok(Leave { bytes: u32::from_le_bytes([b0, b1, b2, b3]), to })
     }
 }

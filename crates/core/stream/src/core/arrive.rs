@@ -2,8 +2,8 @@
 
 use super::{Core, Inner, Kept, Place, Sending};
 use crate::error::Reset;
-use sovia_proto::configuration::Handling;
 use sovia_proto::Violation;
+use sovia_proto::configuration::Handling;
 use sovia_proto::packet::{Immediate, Kind, Written};
 use sovia_proto::session::{Arrival, BODY_MAX, Body, Leave, Outgoing, Target};
 use sovia_proto::state::State;

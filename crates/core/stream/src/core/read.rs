@@ -171,8 +171,7 @@ impl<N: Nic + 'static> Core<N> {
 
     /// Takes the first packet out of the stream, to be given back; `None` at the stream's end.
     pub(crate) fn borrow(&self, patience: Patience) -> Result<Option<Borrowed>, TransferError> {
-        let (mut held, more) =
-            self.await_data(self.lock(), CHUNK_MAX as usize, false, patience)?;
+        let (mut held, more) = self.await_data(self.lock(), CHUNK_MAX as usize, false, patience)?;
         if !more {
             return Ok(None);
         }

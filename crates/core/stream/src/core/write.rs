@@ -137,13 +137,7 @@ impl<N: Nic + 'static> Core<N> {
     }
 
     /// Sends a copy.
-    fn copy(
-        &self,
-        inner: &mut Inner<N>,
-        bytes: &[u8],
-        immediate: Immediate,
-        to: Option<Target>,
-    ) {
+    fn copy(&self, inner: &mut Inner<N>, bytes: &[u8], immediate: Immediate, to: Option<Target>) {
         let (Some(buffer), Some(send)) = (inner.free_buffers.pop(), inner.free_sends.pop()) else {
             return;
         };

@@ -20,7 +20,7 @@ const BLOCKING: &str = ", blocking";
 const SLEEPING: &str = ", sleeping";
 
 /// Names and their colours; the first that a name contains counts.
-const COLORS: [(&str, &str); 54] = [
+const COLORS: [(&str, &str); 60] = [
     ("send/receive, polling, cold, read", "#6a51a3"),
     ("send/receive, polling, cold", "#41b6c4"),
     ("TCP, polling, cold, read", "#8c2d04"),
@@ -32,6 +32,7 @@ const COLORS: [(&str, &str); 54] = [
     ("SOVIA_NOTIFY", "#e69f00"),
     ("SOVIA_HANDLER", "#cc79a7"),
     ("SOVIA_3WAY", "#a6761d"),
+    ("SOVIA_RDMA", "#111111"),
     ("SOVIA_HYBRID", "#7f3c8d"),
     ("SOVIA_FLOWCNTL", "#e7298a"),
     ("SOVIA_COMBINE", "#a50026"),
@@ -69,6 +70,11 @@ const COLORS: [(&str, &str); 54] = [
     ("one segment", "#0072b2"),
     ("completion queue", "#0072b2"),
     ("round robin", "#d55e00"),
+    ("M-VIA's law, alone, 2 MB held", "#a50026"),
+    ("M-VIA's law, alone", "#d55e00"),
+    ("cache off", "#7f3c8d"),
+    ("cache on", "#009e73"),
+    ("cache told", "#56b4e9"),
     ("2 MB held", "#a50026"),
     ("registered", "#009e73"),
     ("pinned", "#e69f00"),
