@@ -52,7 +52,7 @@ fn beside(costs: Registering, held: usize) -> Duration {
 /// ICS 2001, section 4.1.
 #[test]
 fn the_laws_of_m_via_and_clan() {
-    let micros = |tenths| Duration::from_nanos(tenths * 100);
+    let micros = |tenths: u64| Duration::from_nanos(tenths * 100);
     assert_eq!(beside(Registering::M_VIA, 0), micros(43));
     assert_eq!(beside(Registering::M_VIA, 2 << 20), micros(101));
     assert_eq!(beside(Registering::PUBLISHED, 0), micros(35));
