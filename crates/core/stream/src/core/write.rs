@@ -21,7 +21,7 @@ impl<N: Nic + 'static> Core<N> {
             held = match self.write_some(held, &bytes[done..], way) {
                 Ok((held, written)) => {
                     done += written;
-                    held
+                    self.await_written(held, patience)
                 }
                 Err((held, Stop::Wait)) => match self.await_news(held, patience) {
                     Some(held) => held,
@@ -37,6 +37,25 @@ impl<N: Nic + 'static> Core<N> {
             };
         }
         Ok(done)
+    }
+
+    /// Waits until the peer's memory has what was written to it by RDMA. A send that is posted lies with the provider, and arrives
+    /// though this process ends; an RDMA write may need this process's NIC until it is done.
+    fn await_written<'c>(&'c self, mut held: Held<'c, N>, patience: Patience) -> Held<'c, N> {
+        if self.landing.is_none() {
+            return held;
+        }
+        loop {
+            self.take_sent(&mut held);
+            // One message is on its way at a time, and nothing else is in a buffer of ours.
+            if !held.sending.iter().any(|sending| matches!(sending, Sending::Copy(_))) {
+                return held;
+            }
+            held = match self.await_sent(held, patience) {
+                Some(held) => held,
+                None => return self.lock(),
+            };
+        }
     }
 
     /// Writes what fits one packet, or the combining buffer.

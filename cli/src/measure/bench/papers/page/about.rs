@@ -54,7 +54,8 @@ pub(super) fn about(scenario: Scenario) -> &'static str {
              from one (cached), or from ever other places of 256 MB (uncached): from caches that processors share, where those are larger. Simulated: the times are \
              those of a simulated network whose NICs take as long to register as the paper says of M-VIA (by size, and by what is registered \
              beside) and of cLAN (by size alone); registering by itself, and by a stream, as a mean over 16 sends from a buffer whose memory \
-             goes after eight: its cache of registered buffers off, on (it notices memory that goes), and told by the program."
+             goes after eight: its cache of registered buffers off, on (it notices memory that goes), and told by the program. Lines \
+             of equal figures lie upon each other."
         }
         Scenario::Sovia => {
             "Streams over a VI by the configurations of SOVIA's Table 4, with a processor for each end: which thread handles messages \
