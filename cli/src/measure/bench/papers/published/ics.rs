@@ -30,6 +30,11 @@ const fn load(metric: Metric, end: End) -> Ours {
     Ours { end, ..ours(Scenario::Sovia, PACED, metric, Pick::At(32768)) }
 }
 
+/// Processor time of the sender, while so many bytes at a time go one way at the papers' pace.
+const fn at_size(metric: Metric, size: u64) -> Ours {
+    ours(Scenario::Sovia, PACED, metric, Pick::At(size))
+}
+
 /// Making the bytes of a send ready.
 const fn preparing(series: &'static str, size: u64) -> Ours {
     ours(Scenario::Registration, series, Metric::Preparing, Pick::At(size))
@@ -126,6 +131,7 @@ table_of_findings! {
     SOVIA "Sec. 4.3": "RDMA writes have no significant advantage: bandwidth by DACKS', 32 KB", none, 0.0 to 1.1, flow("bandwidth, SOVIA_RDMA, blocking", 32768), flow(DACKS, 32768);
     SOVIA "Sec. 4.3": "what RDMA writes save: bandwidth by that of the three-way handshake alone, 32 KB", none, 1.0 to ANY, flow("bandwidth, SOVIA_RDMA, blocking", 32768), flow("bandwidth, SOVIA_3WAY, blocking", 32768);
     SOVIA "Sec. 4.3, Fig. 10": "the receiver's time in the program above the sender's, 32 KB", none, 1.0 to ANY, load(Metric::ProcessorUser, End::Responder), load(Metric::ProcessorUser, End::Requester);
+    SOVIA "Sec. 4.3, Fig. 10": "the sender's time in the kernel rises where registering begins: 4 KB by 2 KB", none, 1.1 to ANY, at_size(Metric::ProcessorSystem, 4096), at_size(Metric::ProcessorSystem, 2048);
     SOVIA "Sec. 5, Table 5": "SOVIA doubles FTP, 13.8 MB (theirs by LANE, ours by loopback)", (736.0 / 288.0), 1.5 to ANY, ftp("tnftp, get, sovia", SMALL), ftp("tnftp, get, tcp", SMALL);
     SOVIA "Fig. 5, M-VIA": "TCP by native VIA, 4 bytes", (75.6 / 43.3), 1.5 to ANY, far("latency, TCP", 4), ETH_VIA;
     SOVIA "Fig. 5, M-VIA": "SOVIA_HANDLER by SOVIA_SINGLE, 4 bytes", (83.3 / 57.6), 1.2 to ANY, far("latency, SOVIA_HANDLER, eth", 4), far("latency, SOVIA_SINGLE, eth", 4);
