@@ -7,8 +7,8 @@ use libfuzzer_sys::fuzz_target;
 use sovia_fuzz::input::Input;
 use sovia_proto::configuration::{Configuration, PRESETS, Transfer};
 use sovia_proto::meeting::{LINK, Link};
-use sovia_proto::packet::Immediate;
-use sovia_proto::session::{Arrival, Body, Offer, Session};
+use sovia_proto::packet::{Immediate, Written};
+use sovia_proto::session::{Arrival, Body, Leave, Offer, Session};
 use sovia_proto::wakeup::Terms;
 use std::sync::Once;
 
@@ -30,6 +30,14 @@ fn parse(bytes: &[u8]) {
         && let Ok(immediate) = Immediate::decode(u32::from_le_bytes(bits))
     {
         assert_eq!(Immediate::decode(immediate.encode()), Ok(immediate));
+    }
+    if let Some(&bits) = bytes.first_chunk()
+        && let Some(written) = Written::decode(u32::from_le_bytes(bits))
+    {
+        assert_eq!(written.encode(), u32::from_le_bytes(bits));
+    }
+    if let Ok(leave) = Leave::decode(bytes) {
+        assert_eq!(leave.encode(), bytes);
     }
     let mut link = [0; LINK];
     let len = bytes.len().min(LINK);
@@ -58,7 +66,7 @@ impl Honest {
 
     fn receive(&mut self, immediate: u32, len: u32, body: &[u8]) {
         match self.session.arrived(Some(immediate), len, body) {
-            Ok(Arrival::Data) => {
+            Ok(Arrival::Data | Arrival::Written(_)) => {
                 self.held += 1;
                 self.arrived += 1;
             }
@@ -90,8 +98,12 @@ impl Honest {
             // A packet that may be: of some kind, with some acknowledgements.
             2..=5 => {
                 let (kind, acks, len) =
-                    (u32::from(input.u8() % 8), u32::from(input.u8() % 40), input.u16());
-                self.receive(kind << 24 | acks, len.into(), &[0; 4]);
+                    (u32::from(input.u8() % 9), u32::from(input.u8() % 40), input.u16());
+                let body = [0; 16];
+                // Of a packet that is written by RDMA the length stands here.
+                let body = if input.flag() { &body[..4] } else { &body };
+                let beside = if kind == 8 { u32::from(len) } else { acks };
+                self.receive(kind << 24 | beside, len.into(), body);
             }
             6 => {
                 let bytes = 1 + usize::from(input.u16());

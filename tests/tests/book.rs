@@ -117,7 +117,10 @@ fn the_book_is_made() {
     let output = output.unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
-    assert!(!said.contains("[ERROR]") && !said.contains("[WARN]"), "{said}");
+    assert!(!said.contains("ERROR") && !said.contains("WARN"), "{said}");
+    // Every link of every page, and every anchor, as `scripts/check-links` finds them.
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains(" pages, 0 wrong"), "{told}");
     let book = target.path().join("book");
     for page in ["index.html", "docs/start.html", "docs/native.html", "docs/report/index.html"] {
         let text =
@@ -127,6 +130,16 @@ fn the_book_is_made() {
     // What pages show comes with them.
     assert!(book.join("docs/demo.svg").exists());
     assert!(book.join("abi/sovia/examples/echo.c").exists());
+    // And a page that links to what is not there is found.
+    let page = book.join("docs/start.html");
+    let text = fs::read_to_string(&page).unwrap();
+    for wrong in ["gone.html", "native.html#gone", "#gone"] {
+        fs::write(&page, format!("{text}<a href=\"{wrong}\">")).unwrap();
+        let output =
+            Command::new("scripts/check-links").arg(&book).current_dir(root()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(wrong), "{wrong}: {said}");
+    }
 }
 
 #[test]

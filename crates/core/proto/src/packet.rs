@@ -76,6 +76,46 @@ impl Immediate {
     }
 }
 
+/// The immediate data of a message that the sender has written by RDMA to where its leave said. The bytes do not
+/// come in the packet, and a NIC need not say how many it has written: so the packet does.
+///
+/// ```
+/// use sovia_proto::packet::{Immediate, Written};
+///
+/// let written = Written { len: 65_536, acks: 1 };
+/// assert_eq!(Written::decode(written.encode()), Some(written));
+/// assert!(Immediate::decode(written.encode()).is_err(), "no packet of another configuration");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Written {
+    /// Bytes, at most [`CHUNK_MAX`](crate::configuration::CHUNK_MAX).
+    pub len: u32,
+    /// Data packets acknowledged: a stream that asks for leave has one on its way.
+    pub acks: u16,
+}
+
+impl Written {
+    const KIND: u32 = 8;
+    /// Bits of the length.
+    const LEN: u32 = 17;
+
+    /// The 32 bits.
+    #[inline]
+    pub const fn encode(self) -> u32 {
+        Written::KIND << 24 | (self.acks as u32 & 0x7f) << Written::LEN | self.len
+    }
+
+    /// Takes 32 received bits apart; `None` if they are of another kind.
+    #[inline]
+    pub const fn decode(bits: u32) -> Option<Written> {
+        if bits >> 24 != Written::KIND {
+            return None;
+        }
+        let acks = (bits >> Written::LEN & 0x7f) as u16;
+        Some(Written { len: bits & ((1 << Written::LEN) - 1), acks })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -56,6 +56,7 @@ impl Terms {
         bytes[12] = match self.handshake {
             Handshake::TwoWay => 2,
             Handshake::ThreeWay => 3,
+            Handshake::Rdma => 4,
         };
         bytes
     }
@@ -82,6 +83,7 @@ impl Terms {
         let handshake = match handshake {
             2 if possible => Handshake::TwoWay,
             3 if possible => Handshake::ThreeWay,
+            4 if possible => Handshake::Rdma,
             _ => return Err(Violation("a WAKEUP with impossible terms")),
         };
         Ok(Terms { flow: Parameters { window, threshold }, chunk, handshake })
@@ -148,7 +150,12 @@ mod tests {
     #[test]
     fn a_handshake_is_the_same_at_both_ends() {
         let of = |name| Terms::of(&PRESETS.iter().find(|(n, _)| *n == name).unwrap().1);
-        assert!(of("SOVIA_3WAY").agree(of("SOVIA_BASE")).is_err());
+        for one in ["SOVIA_BASE", "SOVIA_3WAY", "SOVIA_RDMA"] {
+            assert_eq!(Terms::decode(&of(one).encode()), Ok(of(one)));
+            for other in ["SOVIA_BASE", "SOVIA_3WAY", "SOVIA_RDMA"] {
+                assert_eq!(of(one).agree(of(other)).is_ok(), one == other, "{one}, {other}");
+            }
+        }
         let agreed = of("SOVIA_BASE").agree(of("SOVIA_DACKS")).unwrap();
         assert_eq!(agreed.flow, Parameters { window: 1, threshold: 1 });
         let mut bytes = of("SOVIA_BASE").encode();

@@ -41,13 +41,13 @@ pub trait Driver: Clone + Debug + Send + Sync + 'static {
         self.wait(deadline, look)
     }
 
-    /// Memory has been registered.
-    fn registered(&self, memory: &Memory) {
-        let _ = memory;
+    /// Memory has been registered with a NIC, which has so many bytes registered beside it.
+    fn registered(&self, memory: &Memory, beside: u64) {
+        let _ = (memory, beside);
     }
 
-    /// Memory has been deregistered.
-    fn deregistered(&self, memory: &Memory) {
-        let _ = memory;
+    /// Memory has been deregistered, likewise.
+    fn deregistered(&self, memory: &Memory, beside: u64) {
+        let _ = (memory, beside);
     }
 }

@@ -104,7 +104,8 @@ impl<D: Driver> Nic for SoftNic<D> {
             }
         }
         self.nic.pins.registered(handle, memory);
-        self.driver.registered(memory);
+        let beside = self.nic.table.bytes().saturating_sub(memory.len() as u64);
+        self.driver.registered(memory, beside);
         Ok(handle)
     }
 
@@ -124,7 +125,7 @@ impl<D: Driver> Nic for SoftNic<D> {
             self.driver.with(|world| world.net.deregister(key));
         }
         self.nic.pins.deregistered(handle);
-        self.driver.deregistered(region.memory());
+        self.driver.deregistered(region.memory(), self.nic.table.bytes());
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A [`Stack`] is a NIC with what its streams share. It connects a [`Stream`] to the listener at
 //! an address, or makes a [`Listener`]. Both ends choose a [`Configuration`] of the papers' table 4;
-//! they need not choose the same, but for the handshake: SOVIA_3WAY talks to its like only.
+//! they need not choose the same, but for the handshake: SOVIA_3WAY and SOVIA_RDMA talk to their like only.
 //!
 //! ```
 //! use sovia_stream::{Configuration, Stack};
@@ -60,6 +60,7 @@ mod register;
 mod shared;
 mod stack;
 mod stream;
+mod target;
 mod unconnected;
 mod will;
 

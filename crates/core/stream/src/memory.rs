@@ -3,10 +3,11 @@
 
 use crate::error::SetUpError;
 use sovia_proto::configuration::Configuration;
-use sovia_proto::session::BODY_MAX;
+use sovia_proto::session::{BODY_MAX, Target};
 use std::sync::Arc;
-use via::descriptor::{ALIGNMENT, DescriptorRef};
-use via::{DataSegment, DescriptorAddress, MemAttributes, MemHandle, Memory, Nic, Ptag};
+use via::descriptor::{ALIGNMENT, DescriptorRef, RemoteSegment};
+use via::error::RegisterError;
+use via::{Control, DataSegment, DescriptorAddress, MemAttributes, MemHandle, Memory, Nic, Ptag};
 
 /// Memory, registered for as long as this lives.
 #[derive(Debug)]
@@ -19,6 +20,14 @@ pub(crate) struct Registered<N: Nic + 'static> {
 impl<N: Nic + 'static> Registered<N> {
     pub(crate) fn new(nic: &Arc<N>, memory: Memory, ptag: Ptag) -> Result<Self, SetUpError> {
         let attributes = MemAttributes { ptag: Some(ptag), ..MemAttributes::default() };
+        Ok(Registered::with(nic, memory, attributes)?)
+    }
+
+    pub(crate) fn with(
+        nic: &Arc<N>,
+        memory: Memory,
+        attributes: MemAttributes,
+    ) -> Result<Self, RegisterError> {
         let handle = nic.register_mem(&memory, attributes)?;
         Ok(Registered { nic: nic.clone(), memory, handle })
     }
@@ -146,6 +155,24 @@ impl<N: Nic + 'static> Slots<N> {
         immediate: u32,
     ) -> DescriptorAddress {
         self.prepared(self.sizes.receives + i, data.as_slice(), Some(immediate))
+    }
+
+    /// An RDMA write of those bytes, ready to be posted.
+    pub(crate) fn write(
+        &self,
+        i: usize,
+        to: Target,
+        data: Option<DataSegment>,
+        immediate: u32,
+    ) -> DescriptorAddress {
+        let at = (self.sizes.receives + i) * ALIGNMENT;
+        let to = RemoteSegment { address: to.address, handle: to.handle };
+        if let Some(descriptor) = self.registered.memory.descriptor(at) {
+            // A descriptor has room for two segments.
+            let control = Control::OP_RDMAWRITE;
+            let _ = descriptor.prepare_rdma(control, to, data.as_slice(), Some(immediate));
+        }
+        self.address(at)
     }
 
     /// The body of a control packet, written to its place.

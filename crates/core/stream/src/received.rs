@@ -1,6 +1,6 @@
 //! Arrived packets where they arrived, which a program reads without copying them.
 //!
-//! This, `buffer` and `register` are the only places with unsafe code.
+//! This, `buffer`, `register` and `target` are the only places with unsafe code.
 #![allow(unsafe_code)]
 
 use crate::core::Core;

@@ -1,6 +1,6 @@
 //! A program's buffer, registered for one send (SOVIA_REG) or for those that follow (`cache`).
 //!
-//! This, `buffer` and `received` are the only places with unsafe code.
+//! This, `buffer`, `received` and `target` are the only places with unsafe code.
 #![allow(unsafe_code)]
 
 use crate::cache::Used;

@@ -4,7 +4,6 @@ mod common;
 
 use common::configurations;
 use common::pattern::{bytes, read};
-use sovia_stream::configuration::Handshake;
 use sovia_stream::{Configuration, Reset, Stack, Stream, TransferError};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -97,7 +96,7 @@ fn killed(deed: &str, name: &str, configuration: &Configuration) {
     };
     // An end that cannot write before its peer reads is read while it writes.
     let narrow = deed == WRITES && (2..32).contains(&configuration.flow.window);
-    let reads = deed == STREAMS || narrow || configuration.handshake == Handshake::ThreeWay;
+    let reads = deed == STREAMS || narrow || configuration.handshake.asks();
     let all: usize = if reads {
         std::thread::scope(|s| {
             let reader = s.spawn(|| {
@@ -148,7 +147,7 @@ fn in_the_middle_of_a_conversation() {
 }
 
 fn two_way(configuration: &Configuration) -> bool {
-    configuration.handshake == Handshake::TwoWay
+    !configuration.handshake.asks()
 }
 
 #[test]

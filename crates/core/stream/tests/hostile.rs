@@ -70,7 +70,11 @@ impl Raw {
     }
 
     fn wakeup(&self) {
-        let terms = sovia_proto::wakeup::Terms::of(&Configuration::default());
+        self.wakeup_as(&Configuration::default());
+    }
+
+    fn wakeup_as(&self, configuration: &Configuration) {
+        let terms = sovia_proto::wakeup::Terms::of(configuration);
         let body = terms.encode();
         self.send(Some(6 << 24), &body, body.len());
     }
@@ -159,5 +163,38 @@ fn only_a_peer_that_lies_is_cut_off() {
         read(&end, 1, 0, 1000);
         drop(client);
         at_end(&end);
+    }
+}
+
+/// What a peer may not say where messages are written by RDMA.
+const LIES_OF_WRITES: &[(&str, fn(&Raw))] = &[
+    ("data that is sent", |raw| raw.send(Some(DATA), b"x", 1)),
+    ("says that it has written, and sends", |raw| raw.send(Some(8 << 24 | 5), b"hello", 5)),
+    ("leave that was not asked for", |raw| raw.send(Some(2 << 24), &[1; 16], 16)),
+    ("leave that names no memory", |raw| raw.send(Some(2 << 24), &[1, 0, 0, 0], 4)),
+    ("asks for leave for nothing", |raw| raw.send(Some(7 << 24), &[0; 4], 4)),
+];
+
+#[test]
+fn a_peer_that_lies_about_its_writes_is_cut_off() {
+    let configuration: Configuration = "SOVIA_RDMA".parse().unwrap();
+    for (n, (lie, tell)) in LIES_OF_WRITES.iter().enumerate() {
+        let name = format!("hostile-writes-{n}-{}", std::process::id());
+        let nic = ShmNic::open(&name).unwrap();
+        let address = nic.address(b"stream");
+        let server = Context::new(nic, address, configuration);
+        let listener = server.listen();
+        let raw = Raw::connect(&name);
+        let (end, _) = listener.accept_within(LONG).unwrap();
+        raw.wakeup_as(&configuration);
+        tell(&raw);
+        assert!(raw.has_sent(), "{lie}: {:?}, {:?}", raw.sent, raw.vi.state());
+        let mut out = vec![7; 5000];
+        // One that stays, whose buffer could be written to.
+        let told = end.read(&mut out).unwrap_err();
+        println!("{lie}: {told}");
+        assert!(matches!(told, TransferError::Reset(Reset::Protocol(_))), "{lie}: {told}");
+        assert!(out.iter().all(|&byte| byte == 7), "{lie}");
+        raw.is_cut_off();
     }
 }

@@ -161,12 +161,12 @@ impl Driver for Network {
         self.0.wait(deadline, look)
     }
 
-    fn registered(&self, memory: &Memory) {
-        self.0.spend(self.0.registering.registering(memory));
+    fn registered(&self, memory: &Memory, beside: u64) {
+        self.0.spend(self.0.registering.registering(memory, beside));
     }
 
-    fn deregistered(&self, memory: &Memory) {
-        self.0.spend(self.0.registering.deregistering(memory));
+    fn deregistered(&self, memory: &Memory, beside: u64) {
+        self.0.spend(self.0.registering.deregistering(memory, beside));
     }
 }
 

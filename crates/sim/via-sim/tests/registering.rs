@@ -23,12 +23,40 @@ fn registering_takes_virtual_time_by_pages() {
         register_page: Duration::from_micros(10),
         deregister: Duration::from_micros(1_000),
         deregister_page: Duration::from_micros(1),
+        beside_mb: Duration::ZERO,
     };
     for config in [Config::default(), Config::default().live()] {
         assert_eq!(took(config, 8192), [Duration::ZERO; 2]);
         let costs = took(config.registering(costs), 8192 + 1);
         assert_eq!(costs, [130, 1_003].map(Duration::from_micros));
     }
+}
+
+/// What 4 bytes take, registered and deregistered, with so many bytes registered beside.
+fn beside(costs: Registering, held: usize) -> Duration {
+    let network = Network::new(1, Config::default().registering(costs));
+    // What another node has registered is not this one's.
+    let (nic, other) = (network.nic("a"), network.nic("b"));
+    let memory = [Memory::zeroed(held.max(1)), Memory::zeroed(8 << 20), Memory::zeroed(4)];
+    let attributes = MemAttributes::default();
+    let held = (held > 0).then(|| nic.register_mem(&memory[0], attributes).unwrap());
+    let _others = other.register_mem(&memory[1], attributes).unwrap();
+    let begin = network.now();
+    let handle = nic.register_mem(&memory[2], attributes).unwrap();
+    nic.deregister_mem(handle).unwrap();
+    let took = network.now().since(begin);
+    held.into_iter().for_each(|held| nic.deregister_mem(held).unwrap());
+    took
+}
+
+/// ICS 2001, section 4.1.
+#[test]
+fn the_laws_of_m_via_and_clan() {
+    let micros = |tenths: u64| Duration::from_nanos(tenths * 100);
+    assert_eq!(beside(Registering::M_VIA, 0), micros(43));
+    assert_eq!(beside(Registering::M_VIA, 2 << 20), micros(101));
+    assert_eq!(beside(Registering::PUBLISHED, 0), micros(35));
+    assert_eq!(beside(Registering::PUBLISHED, 2 << 20), micros(35));
 }
 
 #[test]

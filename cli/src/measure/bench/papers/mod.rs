@@ -285,9 +285,14 @@ fn measured(args: &AllArgs) -> anyhow::Result<Whole> {
     } else {
         String::new()
     };
-    for scenario in Scenario::COMPANIONS.into_iter().filter(|&it| args.wants(it)) {
+    // Other commands, of which each takes its time and has no terminal.
+    let wanted = || Scenario::COMPANIONS.into_iter().filter(|&it| args.wants(it));
+    let progress = Progress::of(wanted().count() as u64);
+    for scenario in wanted() {
+        progress.step(&format!("sovia bench {}", scenario.name()));
         companions::measure(scenario, &args.how, &mut all);
     }
+    progress.finish();
     let took = start.elapsed().as_secs_f64();
     let on = nic.map(|nic| format!(" The VIs are on NICs in {nic}.")).unwrap_or_default();
     Ok((all, machine, format!("{}{on}{cut} It took {took:.0} s.", how(&args.how))))

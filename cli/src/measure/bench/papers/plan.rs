@@ -1,9 +1,10 @@
 //! What each scenario has to play: its parts, with their sizes and counts.
 
 pub(super) mod hosts;
+mod registration;
 mod sovia;
 
-use super::work::{Buffers, Part, Perturbed, Prepared, Scenario, Spread, Strategy, Way, Work};
+use super::work::{Buffers, Part, Perturbed, Scenario, Spread, Strategy, Way, Work};
 use crate::bench::layer::Layer;
 use crate::bench::nic::Places;
 use crate::bench::task::{Cpus, Scenario as Plain, Wait};
@@ -43,7 +44,7 @@ pub(super) fn parts(scenario: Scenario, effort: Effort) -> Vec<Part> {
         Scenario::Netpipe => netpipe(effort),
         Scenario::Calls => calls(effort),
         Scenario::Memory => memory(effort),
-        Scenario::Registration => registration(effort),
+        Scenario::Registration => registration::parts(effort),
         Scenario::Sovia => sovia::parts(effort),
         Scenario::Buffers => buffers(effort),
         Scenario::Hosts => hosts::parts(effort),
@@ -303,31 +304,6 @@ fn buffers(effort: Effort) -> Vec<Part> {
             })
         })
         .collect()
-}
-
-/// Bytes that are registered beside those of a send, where the papers found that it matters.
-const HELD_BYTES: usize = 2 << 20;
-
-/// What a send costs its caller before it is posted, by size; the ICS paper's figure 6.
-fn registration(effort: Effort) -> Vec<Part> {
-    let step = if effort.quick { 4 } else { 2 };
-    let sizes: Vec<usize> =
-        [2].into_iter().chain((10..=22).step_by(step)).map(|bits| 1 << bits).collect();
-    [
-        (Prepared::Registered, "registered", 0),
-        (Prepared::Registered, "registered, 2 MB held", HELD_BYTES),
-        (Prepared::Pinned, "pinned (mlock, munlock)", 0),
-        (Prepared::Pinned, "pinned (mlock, munlock), 2 MB held", HELD_BYTES),
-        (Prepared::CopiedCached, "copied, cached", 0),
-        (Prepared::CopiedUncached, "copied, uncached", 0),
-    ]
-    .into_iter()
-    .map(|(prepared, series, held)| {
-        let work = Work::Registering { prepared, sizes: sizes.clone(), held };
-        let how = (Way::Local, Wait::Poll, Cpus::Apart);
-        part(Scenario::Registration, how, series.to_owned(), work, effort)
-    })
-    .collect()
 }
 
 #[cfg(test)]

@@ -218,6 +218,28 @@ pub(super) enum Prepared {
     CopiedUncached,
 }
 
+/// By which paper's law registering costs, in simulated time
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Law {
+    /// By its size, and by what is registered beside
+    MVia,
+    /// By its size alone
+    Clan,
+}
+
+/// What registers the bytes of a send there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Sender {
+    /// Nothing else is there
+    Alone,
+    /// A stream, for each send
+    CacheOff,
+    /// A stream that keeps a buffer registered, until it notices that its memory has gone
+    CacheOn,
+    /// A stream that keeps it until the program tells it so
+    CacheTold,
+}
+
 /// Which memory messages are sent from and received into, and what is done with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Buffers {
@@ -268,6 +290,8 @@ pub(super) enum Work {
     Memory { vis: usize },
     /// Bytes made ready for a send, by one end alone, with so many bytes registered beside them
     Registering { prepared: Prepared, sizes: Vec<usize>, held: usize },
+    /// The same in simulated time, at the papers' costs
+    Simulated { law: Law, sender: Sender, sizes: Vec<usize>, held: usize },
     /// The ping-pong loop by size, by the memory that is sent from and received into
     Buffers { buffers: Buffers, sizes: Vec<usize> },
     /// Nothing any more: its figures were stored, or another command measured them
@@ -308,7 +332,9 @@ impl Part {
             Work::Strided { strides, .. } => strides.len(),
             Work::Scatter { blocks, .. } => blocks.len(),
             Work::Queues { vis, .. } => vis.len(),
-            Work::Registering { sizes, .. } | Work::Buffers { sizes, .. } => sizes.len(),
+            Work::Registering { sizes, .. }
+            | Work::Simulated { sizes, .. }
+            | Work::Buffers { sizes, .. } => sizes.len(),
             Work::Calls => 8,
             Work::Memory { .. } | Work::Layer { .. } | Work::Stored => 1,
         }

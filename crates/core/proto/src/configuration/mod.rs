@@ -62,6 +62,17 @@ pub enum Handshake {
     /// A request for each message, data when it has been acknowledged: the papers' rejected
     /// alternative. One message at a time.
     ThreeWay,
+    /// The same, and the acknowledgement names memory of the reader's: the sender writes the data there by
+    /// RDMA, with which the papers saw no advantage (ICS section 6).
+    Rdma,
+}
+
+impl Handshake {
+    /// Whether a message needs leave, which the other program gives by reading.
+    #[inline]
+    pub const fn asks(self) -> bool {
+        !matches!(self, Handshake::TwoWay)
+    }
 }
 
 /// How small messages are combined (ICS section 4.2).
@@ -106,7 +117,7 @@ pub struct Configuration {
     pub combine: Option<Combine>,
 }
 
-/// The papers' names, in the order of ICS table 4, then the rejected three-way handshake. The first
+/// The papers' names, in the order of ICS table 4, then what they rejected: the three-way handshake, and RDMA writes after it. The first
 /// ones have no flow control there: a message waits for the acknowledgement of the one before,
 /// which is `w = 1, t = 1` (ICS: "SOVIA_BASE can be emulated on SOVIA_DACKS by setting w = 1 and
 /// t = 1"). So SOVIA_HYBRID and SOVIA_BASE, the curve of figure 7, are one configuration.
@@ -122,6 +133,7 @@ pub const PRESETS: &[(&str, Configuration)] = &[
     ("SOVIA_DACKS", DACKS),
     ("SOVIA_COMBINE", Configuration { combine: Some(Combine::PAPERS), ..DACKS }),
     ("SOVIA_3WAY", Configuration { handshake: Handshake::ThreeWay, ..BASE }),
+    ("SOVIA_RDMA", Configuration { handshake: Handshake::Rdma, ..BASE }),
 ];
 
 /// Other spellings that the papers' text and figures use.
@@ -171,6 +183,8 @@ pub enum Invalid {
     Delay(Duration),
     /// The three-way handshake has one message on its way, and none to combine.
     ThreeWay,
+    /// So have RDMA writes, which go to the memory of one read.
+    Rdma,
 }
 
 impl Configuration {
@@ -211,10 +225,11 @@ impl Configuration {
                 return Err(Invalid::Delay(delay));
             }
         }
-        if self.handshake == Handshake::ThreeWay && (window > 1 || self.combine.is_some()) {
-            return Err(Invalid::ThreeWay);
+        match self.handshake {
+            Handshake::ThreeWay if window > 1 || self.combine.is_some() => Err(Invalid::ThreeWay),
+            Handshake::Rdma if window > 1 || self.combine.is_some() => Err(Invalid::Rdma),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Whether a message of so many bytes is copied rather than registered. AUTO copies, which every
@@ -248,6 +263,7 @@ impl fmt::Display for Invalid {
             Invalid::ThreeWay => {
                 write!(f, "the three-way handshake needs w=1 and cannot combine")
             }
+            Invalid::Rdma => write!(f, "RDMA writes need w=1 and cannot combine"),
         }
     }
 }

@@ -11,10 +11,10 @@
 //! | `chunk=32768` | bytes of a packet |
 //! | `combine`, `combine=2048`, `nocombine` | small messages are combined: those below so many bytes |
 //! | `delay=100ms`, `delay=50us` | how long they wait (with `combine`) |
-//! | `2way`, `3way` | the handshake; `3way` makes `w=1,t=1` |
+//! | `2way`, `3way`, `rdma` | the handshake; the last two make `w=1,t=1` |
 //!
 //! The words that are names of presets as well (`single`, `copy`, `reg`, `hybrid`, `notify`,
-//! `handler`, `combine`) are changes; the preset has its full name, `SOVIA_SINGLE`.
+//! `handler`, `combine`, `3way`, `rdma`) are changes; the preset has its full name, `SOVIA_SINGLE`.
 
 use super::{
     Combine, Configuration, Handling, Handshake, Invalid, PRESETS, SOCKETS, THRESHOLD, Transfer,
@@ -39,7 +39,7 @@ pub enum ParseError {
     },
     /// Every word is good, and they do not go together.
     Invalid(Invalid),
-    /// The three-way handshake, for a socket.
+    /// The three-way handshake, with RDMA or without, for a socket.
     ThreeWaySocket,
 }
 
@@ -54,8 +54,8 @@ impl fmt::Display for ParseError {
             ParseError::Invalid(invalid) => invalid.fmt(f),
             ParseError::ThreeWaySocket => write!(
                 f,
-                "sockets have no three-way handshake: two programs that both write before they read \
-                 would wait for each other for ever"
+                "sockets have no three-way handshake, with RDMA or without: two programs that both write before \
+                 they read would wait for each other for ever"
             ),
         }
     }
@@ -96,7 +96,7 @@ impl Configuration {
         let configuration = changed(SOCKETS, text)?;
         match configuration.handshake {
             Handshake::TwoWay => Ok(configuration),
-            Handshake::ThreeWay => Err(ParseError::ThreeWaySocket),
+            Handshake::ThreeWay | Handshake::Rdma => Err(ParseError::ThreeWaySocket),
         }
     }
 }
@@ -134,16 +134,20 @@ fn apply(c: &mut Configuration, text: &str) -> Result<(), ParseError> {
             Ok(())
         }
         "2way" => flag().map(|()| c.handshake = Handshake::TwoWay),
-        "3way" => flag().map(|()| {
-            c.handshake = Handshake::ThreeWay;
-            c.flow = Parameters { window: 1, threshold: 1 };
-        }),
+        "3way" => flag().map(|()| ask(c, Handshake::ThreeWay)),
+        "rdma" => flag().map(|()| ask(c, Handshake::Rdma)),
         _ => {
             flag()?;
             *c = Configuration::named(word).ok_or_else(|| ParseError::Word(word.into()))?;
             Ok(())
         }
     }
+}
+
+/// Each message is asked for: one at a time.
+fn ask(c: &mut Configuration, handshake: Handshake) {
+    c.handshake = handshake;
+    c.flow = Parameters { window: 1, threshold: 1 };
 }
 
 fn duration(text: &str) -> Option<Duration> {
@@ -163,8 +167,10 @@ impl fmt::Display for Configuration {
         if let Some((name, _)) = PRESETS.iter().find(|(_, preset)| preset == self) {
             return f.pad(name);
         }
-        if self.handshake == Handshake::ThreeWay {
-            write!(f, "3way,")?;
+        match self.handshake {
+            Handshake::TwoWay => {}
+            Handshake::ThreeWay => write!(f, "3way,")?,
+            Handshake::Rdma => write!(f, "rdma,")?,
         }
         let Parameters { window, threshold } = self.flow;
         write!(f, "w={window},t={threshold},")?;
@@ -217,14 +223,21 @@ mod tests {
         assert_eq!(of("SOVIA_DACKS"), Ok(Configuration::default()));
         assert_eq!(of("handler,reg").unwrap().handling, Handling::Handler);
         assert_eq!(of("SOVIA_3WAY"), Err(ParseError::ThreeWaySocket));
+        assert_eq!(of("SOVIA_RDMA"), Err(ParseError::ThreeWaySocket));
+        assert_eq!(of("rdma"), Err(ParseError::ThreeWaySocket));
         assert!(of("3way").unwrap_err().to_string().contains("wait for each other"));
         assert_eq!(of("w=0").unwrap_err(), parse("w=0").unwrap_err());
     }
 
     #[test]
     fn what_is_printed_is_read_again() {
-        let texts =
-            ["w=8,t=4,copy,notify", "3way,reg,handler", "hybrid=100,combine=64,delay=1s", "auto"];
+        let texts = [
+            "w=8,t=4,copy,notify",
+            "3way,reg,handler",
+            "rdma,reg",
+            "hybrid=100,combine=64,delay=1s",
+            "auto",
+        ];
         for text in PRESETS.iter().map(|(name, _)| *name).chain(texts) {
             let c = parse(text).unwrap();
             assert_eq!(parse(&c.to_string()), Ok(c), "{text} is printed as {c}");
@@ -247,6 +260,7 @@ mod tests {
         assert!(said("combine=0").contains("0 bytes"));
         assert!(said("chunk=10").starts_with("the chunk is 10"));
         assert_eq!(said("3way,w=2"), "the three-way handshake needs w=1 and cannot combine");
+        assert_eq!(said("SOVIA_RDMA,combine"), "RDMA writes need w=1 and cannot combine");
         assert_eq!(said(""), "no such configuration or setting: ``");
     }
 }

@@ -1,10 +1,10 @@
 //! What a packet that has arrived means.
 
-use super::{Arrival, Session, exchange};
+use super::{Arrival, Leave, Session, Target, exchange};
 use crate::Violation;
 use crate::configuration::Handshake;
 use crate::flow::Flow;
-use crate::packet::{Immediate, Kind};
+use crate::packet::{Immediate, Kind, Written};
 use crate::state::{Event, State};
 use crate::wakeup::Terms;
 
@@ -20,7 +20,12 @@ impl Session {
         body: &[u8],
     ) -> Result<Arrival, Violation> {
         let bits = immediate.ok_or(Violation("a packet without immediate data"))?;
-        let packet = Immediate::decode(bits)?;
+        let rdma = self.configuration.handshake == Handshake::Rdma;
+        let written = Written::decode(bits).filter(|_| rdma);
+        let packet = match written {
+            Some(Written { acks, .. }) => Immediate { kind: Kind::Data, acks },
+            None => Immediate::decode(bits)?,
+        };
         if self.state.is_over() {
             // On its way when the connection was given up.
             return Ok(Arrival::Nothing);
@@ -34,11 +39,17 @@ impl Session {
             _ => {}
         }
         self.flow.arrived(packet)?;
-        let three = self.configuration.handshake == Handshake::ThreeWay;
         match packet.kind {
-            Kind::Data => return self.data(len),
-            Kind::Ack if three => self.exchange.granted(exchange::number(body)?)?,
-            Kind::Req if three => {
+            Kind::Data if rdma && written.is_none() => {
+                return Err(Violation("data that was not written where its leave said"));
+            }
+            Kind::Data => return self.data(written.map_or(len, |written| written.len)),
+            Kind::Ack if rdma => self.exchange.granted(Leave::decode(body)?)?,
+            Kind::Ack if self.configuration.handshake.asks() => {
+                let (bytes, to) = (exchange::number(body)?, Target::default());
+                self.exchange.granted(Leave { bytes, to })?;
+            }
+            Kind::Req if self.configuration.handshake.asks() => {
                 self.exchange.requested(exchange::number(body)?)?;
                 if self.deaf {
                     self.exchange.reading(self.configuration.chunk);
@@ -84,7 +95,7 @@ impl Session {
         if len == 0 || len > self.configuration.chunk {
             return Err(Violation("a data packet of impossible length"));
         }
-        if self.configuration.handshake == Handshake::ThreeWay {
+        if self.configuration.handshake.asks() {
             self.exchange.delivered(len)?;
         }
         self.received += u64::from(len);
@@ -92,6 +103,9 @@ impl Session {
             self.consumed();
             return Ok(Arrival::Nothing);
         }
-        Ok(Arrival::Data)
+        Ok(match self.configuration.handshake {
+            Handshake::Rdma => Arrival::Written(len),
+            _ => Arrival::Data,
+        })
     }
 }

@@ -1,6 +1,7 @@
 //! The three-way handshake: a request for each message, leave for it once the receiving program
 //! wants it, then the message (ICS figure 3a). One message at a time in each direction.
 
+use super::leave::{Leave, Target};
 use crate::Violation;
 
 /// Both directions' handshakes.
@@ -10,8 +11,8 @@ pub(super) struct Exchange {
     wanted: Option<u32>,
     /// It has been announced.
     asked: bool,
-    /// Leave has come, for so many bytes.
-    granted: Option<u32>,
+    /// Leave has come.
+    granted: Option<Leave>,
     /// The peer's message's length, until leave is given.
     request: Option<u32>,
     /// Bytes that our program has room for while it waits.
@@ -28,11 +29,11 @@ pub(super) fn number(body: &[u8]) -> Result<u32, Violation> {
 
 impl Exchange {
     /// Uses the leave to send up to `len` bytes, or sees to it that it is asked for.
-    pub(super) fn leave_for(&mut self, len: u32) -> Option<u32> {
+    pub(super) fn leave_for(&mut self, len: u32) -> Option<(u32, Target)> {
         match self.granted.take() {
             Some(granted) => {
                 (self.wanted, self.asked) = (None, false);
-                Some(len.min(granted))
+                Some((len.min(granted.bytes), granted.to))
             }
             None => {
                 self.wanted.get_or_insert(len);
@@ -53,11 +54,11 @@ impl Exchange {
     }
 
     /// Leave has come.
-    pub(super) fn granted(&mut self, bytes: u32) -> Result<(), Violation> {
+    pub(super) fn granted(&mut self, leave: Leave) -> Result<(), Violation> {
         let wanted = self.wanted.filter(|_| self.asked && self.granted.is_none());
         match wanted {
-            Some(wanted) if (1..=wanted).contains(&bytes) => {
-                self.granted = Some(bytes);
+            Some(wanted) if (1..=wanted).contains(&leave.bytes) => {
+                self.granted = Some(leave);
                 Ok(())
             }
             _ => Err(Violation("leave that was not asked for")),

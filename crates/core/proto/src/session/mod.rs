@@ -18,8 +18,10 @@
 
 mod arriving;
 mod exchange;
+mod leave;
 mod said;
 
+pub use leave::{Leave, Target};
 pub use said::{Arrival, Body, NotWritable, Offer, Outgoing};
 
 use crate::combining::{Combiner, Fate};
@@ -60,7 +62,7 @@ pub const BODY_MAX: usize = 16;
 /// pass(a, b);
 /// pass(b, a);
 ///
-/// let Ok(Offer::Copy { len, immediate }) = a.write(100, None) else { panic!("the window is open") };
+/// let Ok(Offer::Copy { len, immediate, .. }) = a.write(100, None) else { panic!("the window is open") };
 /// assert_eq!(b.arrived(Some(immediate.encode()), len, &[]), Ok(Arrival::Data));
 /// b.consumed();
 /// assert_eq!((a.sent(), b.received()), (100, 100));
@@ -170,9 +172,13 @@ impl Session {
             }
         }
         // Leave acknowledges the message before, so the window is open when it is there.
-        if terms.handshake == Handshake::ThreeWay {
-            let Some(granted) = self.exchange.leave_for(len) else { return Ok(Offer::Wait) };
+        let mut to = None;
+        if terms.handshake.asks() {
+            let Some((granted, target)) = self.exchange.leave_for(len) else {
+                return Ok(Offer::Wait);
+            };
             len = granted;
+            to = (terms.handshake == Handshake::Rdma).then_some(target);
         }
         if !self.flow.can_send() {
             return Ok(Offer::Wait);
@@ -183,8 +189,8 @@ impl Session {
             ..self.configuration
         };
         Ok(match configuration.copies(len) {
-            true => Offer::Copy { len, immediate },
-            false => Offer::Register { len, immediate },
+            true => Offer::Copy { len, immediate, to },
+            false => Offer::Register { len, immediate, to },
         })
     }
 
@@ -200,7 +206,7 @@ impl Session {
         let Some(terms) = terms else { return false };
         let joins = self.combiner.is_on() && !self.combiner.is_due();
         let room = self.combiner.waiting() < terms.chunk;
-        let granted = terms.handshake == Handshake::TwoWay || self.exchange.is_granted();
+        let granted = !terms.handshake.asks() || self.exchange.is_granted();
         if joins { room } else { self.flow.can_send() && granted && self.combiner.waiting() == 0 }
     }
 
@@ -208,7 +214,7 @@ impl Session {
     #[inline]
     pub fn reading(&mut self, room: u32) {
         self.combiner.flush();
-        if self.configuration.handshake == Handshake::ThreeWay {
+        if self.configuration.handshake.asks() {
             self.exchange.reading(room.min(self.configuration.chunk));
         }
     }
@@ -275,17 +281,21 @@ impl Session {
             State::FinWait1 | State::FinWait2 => !self.forsaken,
             state => state.hears_data(),
         };
-        if self.ack_due && terms.handshake == Handshake::TwoWay && heard {
+        if self.ack_due && !terms.handshake.asks() && heard {
             self.ack_due = false;
             return Some(self.control(Kind::Ack, Body::Empty));
         }
-        if terms.handshake == Handshake::ThreeWay {
+        if terms.handshake.asks() {
             // Leave is for a buffer that nothing is in.
             if heard
                 && self.flow.held() == 0
                 && let Some(bytes) = self.exchange.grant_due(terms.chunk)
             {
-                return Some(self.control(Kind::Ack, Body::Number(bytes)));
+                let body = match terms.handshake {
+                    Handshake::Rdma => Body::Leave(bytes),
+                    _ => Body::Number(bytes),
+                };
+                return Some(self.control(Kind::Ack, body));
             }
             if self.state.may_write()
                 && let Some(bytes) = self.exchange.request_due()

@@ -1,5 +1,6 @@
 //! What a session says to its caller.
 
+use super::leave::Target;
 use crate::packet::Immediate;
 #[cfg(doc)]
 use crate::session::Session;
@@ -23,6 +24,9 @@ pub enum Body {
     Terms(Terms),
     /// This number, little-endian, four bytes.
     Number(u32),
+    /// Leave to write so many bytes: the caller says where ([`Leave`](super::Leave)), and lends that memory until the
+    /// message is there or the connection is over.
+    Leave(u32),
     /// The combining buffer's first so many bytes, which are all.
     Combined(u32),
 }
@@ -36,6 +40,8 @@ pub enum Offer {
         len: u32,
         /// Its immediate data.
         immediate: Immediate,
+        /// Where it is to be written by RDMA; its immediate data then is [`Written`](crate::packet::Written).
+        to: Option<Target>,
     },
     /// The first `len` go now, from where they are, which is to be registered.
     Register {
@@ -43,6 +49,8 @@ pub enum Offer {
         len: u32,
         /// Its immediate data.
         immediate: Immediate,
+        /// As for [`Offer::Copy`].
+        to: Option<Target>,
     },
     /// All of them go to byte `at` of the combining buffer, and wait there.
     Join {
@@ -70,6 +78,8 @@ pub enum NotWritable {
 pub enum Arrival {
     /// Bytes for the program: its buffer is kept until [`Session::consumed`].
     Data,
+    /// So many bytes for the program, written to where its leave said; kept likewise. The packet's own buffer is free.
+    Written(u32),
     /// The buffer is free at once.
     Nothing,
 }

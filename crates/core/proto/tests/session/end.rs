@@ -1,7 +1,8 @@
 //! One end: a session with a program, a receive queue and a wire.
 
 use sovia_proto::configuration::Configuration;
-use sovia_proto::session::{Arrival, Body, NotWritable, Offer, Session};
+use sovia_proto::packet::Written;
+use sovia_proto::session::{Arrival, Body, Leave, NotWritable, Offer, Session, Target};
 use sovia_proto::state::State;
 use std::collections::VecDeque;
 
@@ -10,6 +11,8 @@ use std::collections::VecDeque;
 pub(crate) struct Packet {
     immediate: u32,
     body: Vec<u8>,
+    /// Where it is written, if it is.
+    to: Option<Target>,
 }
 
 /// The byte at a place of a stream.
@@ -35,6 +38,9 @@ pub(crate) struct End {
     pub(crate) read: u64,
     /// On their way to the other end.
     pub(crate) wire: VecDeque<Packet>,
+    /// Leaves given so far, which the addresses of their targets count; and the one whose message has not come.
+    leaves: u64,
+    lent: Option<u64>,
     pub(crate) deaf: bool,
 }
 
@@ -51,6 +57,8 @@ impl End {
             written: 0,
             read: 0,
             wire: VecDeque::new(),
+            leaves: 0,
+            lent: None,
             deaf: false,
         };
         end.session.connecting().unwrap();
@@ -70,12 +78,20 @@ impl End {
                 Body::Empty => Vec::new(),
                 Body::Terms(terms) => terms.encode().to_vec(),
                 Body::Number(number) => number.to_le_bytes().to_vec(),
+                Body::Leave(bytes) => {
+                    assert!(self.kept.is_empty() && self.lent.is_none(), "there is one target");
+                    self.leaves += 1;
+                    self.lent = Some(self.leaves);
+                    let to = Target { address: self.leaves, handle: u32::from(self.stream) };
+                    Leave { bytes, to }.encode().to_vec()
+                }
                 Body::Combined(len) => {
                     assert_eq!(len as usize, self.combined.len());
                     core::mem::take(&mut self.combined)
                 }
             };
-            self.wire.push_back(Packet { immediate: outgoing.immediate.encode(), body });
+            let immediate = outgoing.immediate.encode();
+            self.wire.push_back(Packet { immediate, body, to: None });
         }
         assert!(self.session.unacknowledged() <= self.window, "beyond the window");
     }
@@ -85,10 +101,15 @@ impl End {
         // Once to learn that something must go first, once after it has gone.
         for _ in 0..2 {
             match self.session.write(len, None) {
-                Ok(Offer::Copy { len, immediate } | Offer::Register { len, immediate }) => {
+                Ok(Offer::Copy { len, immediate, to } | Offer::Register { len, immediate, to }) => {
                     let body = self.bytes(self.written, len);
                     self.written += u64::from(len);
-                    self.wire.push_back(Packet { immediate: immediate.encode(), body });
+                    let acks = immediate.acks;
+                    let immediate = match to {
+                        None => immediate.encode(),
+                        Some(_) => Written { len, acks }.encode(),
+                    };
+                    self.wire.push_back(Packet { immediate, body, to });
                     self.post();
                     return len as usize;
                 }
@@ -141,11 +162,20 @@ impl End {
     pub(crate) fn take(&mut self, packet: &Packet) {
         assert!(self.receives > 0, "no receive is posted");
         self.receives -= 1;
-        let data = packet.immediate >> 24 == 1;
+        let data = matches!(packet.immediate >> 24, 1 | 8);
         let body = if data { &[][..] } else { &packet.body };
-        let len = packet.body.len() as u32;
+        if let Some(to) = packet.to {
+            let lent = (self.lent.take(), u32::from(self.stream));
+            assert_eq!((Some(to.address), to.handle), lent, "written to what is not lent");
+        }
+        // A NIC need not say how much was written.
+        let len = if packet.to.is_some() { 0 } else { packet.body.len() as u32 };
         match self.session.arrived(Some(packet.immediate), len, body).unwrap() {
             Arrival::Data => self.kept.push_back(packet.body.clone()),
+            Arrival::Written(len) => {
+                assert_eq!(len as usize, packet.body.len());
+                self.kept.push_back(packet.body.clone());
+            }
             Arrival::Nothing => self.receives += 1,
         }
         self.post();

@@ -55,7 +55,7 @@ impl Choices {
             handshake,
             ..preset
         };
-        if handshake == Handshake::ThreeWay {
+        if handshake.asks() {
             configuration.flow = Parameters { window: 1, threshold: 1 };
             configuration.combine = None;
         }
@@ -74,7 +74,11 @@ fn deliver(ends: &mut [End; 2], to: usize) -> bool {
 /// One schedule: whatever two programs and two wires may do, then everything to its end.
 fn schedule(seed: u64) {
     let choices = &mut Choices(seed);
-    let handshake = if choices.once_in(4) { Handshake::ThreeWay } else { Handshake::TwoWay };
+    let handshake = match choices.below(8) {
+        0 => Handshake::ThreeWay,
+        1 => Handshake::Rdma,
+        _ => Handshake::TwoWay,
+    };
     let configurations = [(); 2].map(|()| choices.configuration(handshake));
     let mut ends = [0, 1].map(|i| End::new(i as u8, &configurations[i]));
     for _ in 0..choices.below(200) {

@@ -1,12 +1,13 @@
 //! Finished descriptors become inputs of the session, and what it says is posted.
 
-use super::{Core, Inner, Kept, Sending};
+use super::{Core, Inner, Kept, Place, Sending};
 use crate::error::Reset;
+use sovia_proto::Violation;
 use sovia_proto::configuration::Handling;
-use sovia_proto::packet::{Immediate, Kind};
-use sovia_proto::session::{Arrival, BODY_MAX, Body, Outgoing};
+use sovia_proto::packet::{Immediate, Kind, Written};
+use sovia_proto::session::{Arrival, BODY_MAX, Body, Leave, Outgoing, Target};
 use sovia_proto::state::State;
-use via::{Completion, DataSegment, Done, Nic, Vi};
+use via::{Completion, DataSegment, Done, Nic, Status, Vi};
 
 impl<N: Nic + 'static> Core<N> {
     /// Looks for arrivals, where this thread is one that may: then posts what is due.
@@ -49,10 +50,17 @@ impl<N: Nic + 'static> Core<N> {
         let data = immediate.is_some_and(|bits| {
             Immediate::decode(bits).is_ok_and(|packet| packet.kind == Kind::Data)
         });
+        // Both ways: what says that it was written was, and what was written says so.
+        let told = immediate.is_some_and(|bits| Written::decode(bits).is_some());
+        let written = completion.status & Status::OP_MASK == Status::OP_REMOTE_RDMA_WRITE;
+        if told != written {
+            let violation = Violation("a packet that came in another way than it says");
+            return self.lose(inner, Some(Reset::Protocol(violation)));
+        }
         let mut body = [0; BODY_MAX];
         // A body that is too long is as wrong as none.
         let body = match len as usize {
-            len @ 1..=BODY_MAX if !data => {
+            len @ 1..=BODY_MAX if !data && !written => {
                 self.slots.copy_out(receive, 0, &mut body[..len]);
                 &body[..len]
             }
@@ -62,9 +70,21 @@ impl<N: Nic + 'static> Core<N> {
             Ok(Arrival::Data) => {
                 inner.kept.push_back(Kept::Packet { receive: receive as u16, len, had: 0 });
             }
+            Ok(Arrival::Written(len)) => {
+                self.post_receive(receive);
+                inner.kept.push_back(match inner.awaited.take() {
+                    Some(Place::Reader) => Kept::Read { len },
+                    Some(Place::Landing) | None => Kept::Landed { len, had: 0 },
+                });
+            }
             Ok(Arrival::Nothing) => {
                 self.post_receive(receive);
-                inner.ended |= inner.session.state().peer_finished();
+                let ended = inner.session.state().peer_finished();
+                // Then no more is written; nor is what a program that reads no more has dropped.
+                if ended || written {
+                    inner.awaited = None;
+                }
+                inner.ended |= ended;
             }
             Err(violation) => self.lose(inner, Some(Reset::Protocol(violation))),
         }
@@ -94,6 +114,10 @@ impl<N: Nic + 'static> Core<N> {
                 Body::Number(number) => {
                     (Sending::Control, Some(self.slots.body(i, &number.to_le_bytes())))
                 }
+                Body::Leave(bytes) => {
+                    let leave = Leave { bytes, to: self.target(inner, bytes) };
+                    (Sending::Control, Some(self.slots.body(i, &leave.encode())))
+                }
                 Body::Combined(len) => match inner.combining.take() {
                     Some(buffer) => {
                         let data = self.slots.filled(usize::from(buffer), len);
@@ -102,11 +126,22 @@ impl<N: Nic + 'static> Core<N> {
                     None => (Sending::Control, None),
                 },
             };
-            self.post(inner, send, sending, data, immediate);
+            self.post(inner, send, sending, data, immediate, None);
         }
     }
 
-    /// Posts a send.
+    /// Where so many bytes may be written: to the buffer of a thread that reads, if it has one with room for them.
+    fn target(&self, inner: &mut Inner<N>, bytes: u32) -> Target {
+        if let Some(reader) = inner.reader.filter(|reader| bytes <= reader.room) {
+            inner.awaited = Some(Place::Reader);
+            return reader.to;
+        }
+        inner.awaited = Some(Place::Landing);
+        // There is one: this end asks for leave, as the session does that gives it.
+        self.landing.as_ref().map(|landing| landing.target()).unwrap_or_default()
+    }
+
+    /// Posts a send, or an RDMA write to there.
     pub(super) fn post(
         &self,
         inner: &mut Inner<N>,
@@ -114,10 +149,18 @@ impl<N: Nic + 'static> Core<N> {
         sending: Sending<N>,
         data: Option<DataSegment>,
         immediate: Immediate,
+        to: Option<Target>,
     ) {
         let i = usize::from(send);
         inner.sending[i] = sending;
-        let descriptor = self.slots.send(i, data, immediate.encode());
+        let descriptor = match to {
+            None => self.slots.send(i, data, immediate.encode()),
+            Some(to) => {
+                let len = data.map_or(0, |data| data.length);
+                let written = Written { len, acks: immediate.acks };
+                self.slots.write(i, to, data, written.encode())
+            }
+        };
         if self.vi.post_send(descriptor).is_err() {
             self.finish_send(inner, i, false);
         }

@@ -71,9 +71,13 @@ impl<N: Nic + 'static> Core<N> {
         let inner = &mut *held;
         inner.session.shutdown_reading();
         for kept in core::mem::take(&mut inner.kept) {
-            if let Kept::Packet { receive, .. } = kept {
-                self.post_receive(usize::from(receive));
-                inner.session.consumed();
+            match kept {
+                Kept::Packet { receive, .. } => {
+                    self.post_receive(usize::from(receive));
+                    inner.session.consumed();
+                }
+                Kept::Read { .. } | Kept::Landed { .. } => inner.session.consumed(),
+                Kept::Heritage { .. } => {}
             }
         }
         inner.ended = true;

@@ -24,10 +24,11 @@ use crate::error::{Reset, SetUpError};
 use crate::handler::Handled;
 use crate::memory::{Sizes, Slots};
 use crate::shared::Shared;
+use crate::target::Landing;
 use crate::will::Will;
 use core::ops::{Deref, DerefMut};
-use sovia_proto::configuration::{Configuration, Handling, Transfer};
-use sovia_proto::session::Session;
+use sovia_proto::configuration::{Configuration, Handling, Handshake, Transfer};
+use sovia_proto::session::{Session, Target};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Instant;
@@ -41,6 +42,8 @@ pub(crate) struct Core<N: Nic + 'static> {
     pub(crate) configuration: Configuration,
     pub(crate) vi: N::Vi,
     pub(crate) slots: Slots<N>,
+    /// Where RDMA writes go that no reading program's buffer is for; with [`Handshake::Rdma`].
+    landing: Option<Landing<N>>,
     inner: Mutex<Inner<N>>,
     news: Mutex<News>,
     told: Condvar,
@@ -72,6 +75,10 @@ pub(crate) struct Inner<N: Nic + 'static> {
     early: Vec<Completion>,
     /// Packets for the program.
     kept: VecDeque<Kept>,
+    /// The buffer of a thread that reads and stays until it has its message.
+    reader: Option<Reader>,
+    /// Where the message is to be written for which leave has been given.
+    awaited: Option<Place>,
     /// Lent buffers that have been sent.
     returned: VecDeque<Buffer<N>>,
     /// The peer has closed its sending half; there is nothing behind what is kept.
@@ -104,10 +111,30 @@ enum Sending<N: Nic + 'static> {
     Lent(Buffer<N>),
 }
 
+/// A buffer that RDMA writes may go to, as long as it is.
+#[derive(Debug, Clone, Copy)]
+struct Reader {
+    to: Target,
+    room: u32,
+}
+
+/// Where RDMA writes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// To the reading thread's buffer.
+    Reader,
+    /// To [`Core::landing`].
+    Landing,
+}
+
 /// A packet that has arrived, and how much of it the program has had.
 enum Kept {
     /// In the buffer of that receive.
     Packet { receive: u16, len: u32, had: u32 },
+    /// In the reading thread's buffer.
+    Read { len: u32 },
+    /// In the landing buffer.
+    Landed { len: u32, had: u32 },
     /// Left by a peer that has died.
     Heritage { bytes: Vec<u8>, had: usize },
 }
@@ -141,8 +168,13 @@ impl<N: Nic + 'static> Core<N> {
         if configuration.chunk > most {
             return Err(SetUpError::TooSmall("bytes in a message"));
         }
+        let written = configuration.handshake == Handshake::Rdma;
+        if written && !attributes.capabilities.rdma_write {
+            return Err(SetUpError::TooSmall("RDMA writes"));
+        }
         let vi_attributes = ViAttributes {
             reliability,
+            enable_rdma_write: written,
             // The same at both ends, whatever their chunks.
             max_transfer_size: most,
             ptag: Some(stack.ptag),
@@ -156,11 +188,17 @@ impl<N: Nic + 'static> Core<N> {
         };
         let attach = Attach { send: None, recv: cq.as_deref(), context: id };
         let made = nic.create_vi_with(vi_attributes, attach).map_err(SetUpError::from);
-        let made = made.and_then(|vi| Ok((vi, Slots::new(nic, sizes, stack.ptag)?)));
+        let made = made.and_then(|vi| {
+            let landing = match written {
+                true => Some(Landing::new(stack, configuration.chunk)?),
+                false => None,
+            };
+            Ok((vi, Slots::new(nic, sizes, stack.ptag)?, landing))
+        });
         if made.is_err() && cq.is_some() {
             stack.handler().leave(id, sizes.receives);
         }
-        let (vi, slots) = made?;
+        let (vi, slots, landing) = made?;
         for i in 0..sizes.receives {
             // The queue has room and the descriptor is good, as sizes were checked.
             let _ = vi.post_recv(slots.receive(i));
@@ -176,6 +214,8 @@ impl<N: Nic + 'static> Core<N> {
             will: None,
             early: Vec::new(),
             kept: VecDeque::with_capacity(sizes.receives),
+            reader: None,
+            awaited: None,
             returned: VecDeque::new(),
             ended: false,
             reset: None,
@@ -191,6 +231,7 @@ impl<N: Nic + 'static> Core<N> {
             configuration: *configuration,
             vi,
             slots,
+            landing,
             inner: Mutex::new(inner),
             news: Mutex::default(),
             told: Condvar::new(),

@@ -6,7 +6,7 @@ use crate::error::{Reset, TransferError};
 use crate::register::Lease;
 use sovia_proto::configuration::Transfer;
 use sovia_proto::packet::Immediate;
-use sovia_proto::session::{NotWritable, Offer};
+use sovia_proto::session::{NotWritable, Offer, Target};
 use via::{Nic, Vi};
 
 impl<N: Nic + 'static> Core<N> {
@@ -21,7 +21,7 @@ impl<N: Nic + 'static> Core<N> {
             held = match self.write_some(held, &bytes[done..], way) {
                 Ok((held, written)) => {
                     done += written;
-                    held
+                    self.await_written(held, patience)
                 }
                 Err((held, Stop::Wait)) => match self.await_news(held, patience) {
                     Some(held) => held,
@@ -37,6 +37,25 @@ impl<N: Nic + 'static> Core<N> {
             };
         }
         Ok(done)
+    }
+
+    /// Waits until the peer's memory has what was written to it by RDMA. A send that is posted lies with the provider, and arrives
+    /// though this process ends; an RDMA write may need this process's NIC until it is done.
+    fn await_written<'c>(&'c self, mut held: Held<'c, N>, patience: Patience) -> Held<'c, N> {
+        if self.landing.is_none() {
+            return held;
+        }
+        loop {
+            self.take_sent(&mut held);
+            // One message is on its way at a time, and nothing else is in a buffer of ours.
+            if !held.sending.iter().any(|sending| matches!(sending, Sending::Copy(_))) {
+                return held;
+            }
+            held = match self.await_sent(held, patience) {
+                Some(held) => held,
+                None => return self.lock(),
+            };
+        }
     }
 
     /// Writes what fits one packet, or the combining buffer.
@@ -57,17 +76,17 @@ impl<N: Nic + 'static> Core<N> {
                 self.join(inner, at as usize, &bytes[..len as usize]);
                 Ok((held, len as usize))
             }
-            Offer::Copy { len, immediate } => {
-                self.copy(inner, &bytes[..len as usize], immediate);
+            Offer::Copy { len, immediate, to } => {
+                self.copy(inner, &bytes[..len as usize], immediate, to);
                 Ok((held, len as usize))
             }
-            Offer::Register { len, immediate } => {
+            Offer::Register { len, immediate, to } => {
                 let lease = Lease::new(&self.stack, bytes, len as usize);
                 match lease {
-                    Ok(lease) => Ok((self.send_leased(held, &lease, immediate), len as usize)),
+                    Ok(lease) => Ok((self.send_leased(held, &lease, immediate, to), len as usize)),
                     // Then as SOVIA_COPY does.
                     Err(_) => {
-                        self.copy(inner, &bytes[..len as usize], immediate);
+                        self.copy(inner, &bytes[..len as usize], immediate, to);
                         Ok((held, len as usize))
                     }
                 }
@@ -137,13 +156,13 @@ impl<N: Nic + 'static> Core<N> {
     }
 
     /// Sends a copy.
-    fn copy(&self, inner: &mut Inner<N>, bytes: &[u8], immediate: Immediate) {
+    fn copy(&self, inner: &mut Inner<N>, bytes: &[u8], immediate: Immediate, to: Option<Target>) {
         let (Some(buffer), Some(send)) = (inner.free_buffers.pop(), inner.free_sends.pop()) else {
             return;
         };
         self.slots.fill(usize::from(buffer), 0, bytes);
         let data = self.slots.filled(usize::from(buffer), bytes.len() as u32);
-        self.post(inner, send, Sending::Copy(buffer), Some(data), immediate);
+        self.post(inner, send, Sending::Copy(buffer), Some(data), immediate, to);
         self.take_sent(inner);
     }
 
@@ -153,10 +172,11 @@ impl<N: Nic + 'static> Core<N> {
         mut held: Held<'c, N>,
         lease: &Lease<'_, N>,
         immediate: Immediate,
+        to: Option<Target>,
     ) -> Held<'c, N> {
         let Some(send) = held.free_sends.pop() else { return held };
         let (data, i) = (lease.segment(), usize::from(send));
-        self.post(&mut held, send, Sending::Program(None), Some(data), immediate);
+        self.post(&mut held, send, Sending::Program(None), Some(data), immediate, to);
         loop {
             self.take_sent(&mut held);
             if let Sending::Program(Some(_)) = held.sending[i] {
@@ -189,17 +209,17 @@ impl<N: Nic + 'static> Core<N> {
                 return Err((buffer, TransferError::TooLong { len, chunk }));
             }
             let stop = match self.offer(inner, len - done, Some(Transfer::Reg)) {
-                Ok(Offer::Register { len: part, immediate }) => {
+                Ok(Offer::Register { len: part, immediate, to }) => {
                     let from = done;
                     done += part as usize;
                     if done < len {
                         // A receiver that has given leave for less: that much goes before.
-                        self.copy(inner, &buffer[from..done], immediate);
+                        self.copy(inner, &buffer[from..done], immediate, to);
                         continue;
                     }
                     let Some(send) = inner.free_sends.pop() else { continue };
                     let data = buffer.segment(from, len - from);
-                    self.post(inner, send, Sending::Lent(buffer), Some(data), immediate);
+                    self.post(inner, send, Sending::Lent(buffer), Some(data), immediate, to);
                     self.take_sent(inner);
                     return Ok(());
                 }

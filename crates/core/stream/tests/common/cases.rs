@@ -96,6 +96,78 @@ pub(crate) fn cases<N: Nic + 'static>() -> Vec<Case<N>> {
             },
         },
         Case {
+            name: "a read that waits gets what its buffer has room for",
+            server: |cx| {
+                let end = cx.accept();
+                say(&end);
+                // More than anything writes at once, less, and exactly as much; the message is read in parts.
+                let (mut all, mut round) = (0, 0);
+                while all < MANY {
+                    let mut out = vec![0xee; [70_000, 100, 4096, 1, 3000][round % 5]];
+                    let got = end.read(&mut out).unwrap();
+                    assert!((1..=out.len()).contains(&got));
+                    assert!((0..got).all(|i| out[i] == byte(9, all + i)), "from {all} on");
+                    assert!(out[got..].iter().all(|&left| left == 0xee), "beyond {got} bytes");
+                    (all, round) = (all + got, round + 1);
+                }
+                assert_eq!(end.read(&mut [0; 5000]), Ok(0));
+                say(&end);
+            },
+            client: |cx| {
+                let end = cx.connect();
+                hear(&end);
+                let (mut all, mut round) = (0, 0);
+                while all < MANY {
+                    let len = [1, 5000, 40_000, 300][round % 4].min(MANY - all);
+                    assert_eq!(end.write(&bytes(9, all, len)), Ok(len));
+                    (all, round) = (all + len, round + 1);
+                }
+                end.shutdown(Shutdown::Write).unwrap();
+                hear(&end);
+            },
+        },
+        Case {
+            name: "several threads read from one stream",
+            server: |cx| {
+                let end = cx.accept();
+                let counts = std::thread::scope(|s| {
+                    let reader = |limit: usize| {
+                        let mut counts = [0usize; 4];
+                        let mut out = vec![0; limit];
+                        loop {
+                            // Some stay until they have something, others look again.
+                            let got = match limit % 2 {
+                                0 => end.read(&mut out).unwrap(),
+                                _ => end.read_within(&mut out, LONG).unwrap(),
+                            };
+                            if got == 0 {
+                                return counts;
+                            }
+                            out[..got].iter().for_each(|&value| counts[usize::from(value)] += 1);
+                        }
+                    };
+                    let threads = [5000, 4001, 3000, 7].map(|limit| s.spawn(move || reader(limit)));
+                    threads.into_iter().fold([0; 4], |sum, thread| {
+                        let counts = thread.join().unwrap();
+                        core::array::from_fn(|i| sum[i] + counts[i])
+                    })
+                });
+                assert_eq!(counts, [100_000; 4]);
+                say(&end);
+            },
+            client: |cx| {
+                let end = cx.connect();
+                for round in 0..100 {
+                    for value in 0..4 {
+                        let len = if round % 2 == 0 { 1900 } else { 100 };
+                        assert_eq!(end.write(&vec![value; len]), Ok(len));
+                    }
+                }
+                end.shutdown(Shutdown::Write).unwrap();
+                hear(&end);
+            },
+        },
+        Case {
             name: "a call that may not wait does not",
             server: |cx| {
                 let end = cx.accept();

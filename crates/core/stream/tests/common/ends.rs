@@ -2,7 +2,6 @@
 
 use super::pattern::{at_end, bytes, hear, read, say, write, write_until_lost};
 use super::{Case, Context, LONG};
-use sovia_stream::configuration::Handshake;
 use sovia_stream::{Reset, State, Stream, TransferError};
 use std::net::Shutdown;
 use std::thread::sleep;
@@ -57,7 +56,7 @@ pub(crate) fn cases<N: Nic + 'static>() -> Vec<Case<N>> {
                 let (end, _) = listener.accept_within(LONG).unwrap();
                 // The other has closed, and was not read from before.
                 hear(&listener.accept_within(LONG).unwrap().0);
-                let three = cx.configuration.handshake == Handshake::ThreeWay;
+                let three = cx.configuration.handshake.asks();
                 let len = if three { 0 } else { 300 };
                 read(&end, 1, 0, len);
                 at_end(&end);
@@ -66,7 +65,7 @@ pub(crate) fn cases<N: Nic + 'static>() -> Vec<Case<N>> {
                 let end = cx.connect();
                 // One message: without flow control no more is written before it is read. With
                 // the three-way handshake none is.
-                if cx.configuration.handshake == Handshake::TwoWay {
+                if !cx.configuration.handshake.asks() {
                     assert_eq!(end.write(&bytes(1, 0, 300)), Ok(300));
                 }
                 let begin = Instant::now();
@@ -165,7 +164,7 @@ pub(crate) fn cases<N: Nic + 'static>() -> Vec<Case<N>> {
                         sleep(Duration::from_micros(100));
                     }
                 };
-                let three = cx.configuration.handshake == Handshake::ThreeWay;
+                let three = cx.configuration.handshake.asks();
                 for n in 0..3 {
                     assert_eq!(end.write(&bytes(n, 0, 20)), Ok(20));
                     match n {
@@ -186,7 +185,7 @@ pub(crate) fn cases<N: Nic + 'static>() -> Vec<Case<N>> {
 /// One message and the end, from both at once. With the three-way handshake no end can send before
 /// one reads.
 fn both_close<N: Nic + 'static>(cx: &Context<N>, end: &Stream<N>, [mine, theirs]: [u8; 2]) {
-    let three = cx.configuration.handshake == Handshake::ThreeWay;
+    let three = cx.configuration.handshake.asks();
     let len = if three { 0 } else { 500 };
     if !three {
         assert_eq!(end.write(&bytes(mine, 0, len)), Ok(len));

@@ -68,6 +68,8 @@ pub(crate) fn configurations() -> Vec<(String, Configuration)> {
         ("notify,combine", "SOVIA_COMBINE,notify"),
         ("handler,combine", "SOVIA_COMBINE,handler"),
         ("3way,notify", "3way,notify,copy"),
+        ("rdma,notify", "rdma,notify,copy"),
+        ("rdma,handler", "rdma,handler,reg,chunk=1000"),
         ("narrow", "w=3,t=2,reg,chunk=1000"),
     ];
     let own = own.map(|(name, text)| (name, text.parse().unwrap()));

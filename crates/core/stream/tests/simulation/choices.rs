@@ -59,7 +59,7 @@ impl Choices {
             1 + self.below(usize::from(configuration.flow.window)) as u16;
         configuration.combine =
             preset.combine.map(|combine| Combine { below: chunk / 2, ..combine });
-        if handshake == Handshake::ThreeWay {
+        if handshake.asks() {
             (configuration.flow.window, configuration.flow.threshold) = (1, 1);
             configuration.combine = None;
         }

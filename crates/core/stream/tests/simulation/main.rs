@@ -22,7 +22,11 @@ fn connect(
     stacks: &[Stack<SimNic>],
     number: u8,
 ) -> [End; 2] {
-    let handshake = if choices.once_in(5) { Handshake::ThreeWay } else { Handshake::TwoWay };
+    let handshake = match choices.below(10) {
+        0 => Handshake::ThreeWay,
+        1 => Handshake::Rdma,
+        _ => Handshake::TwoWay,
+    };
     let nodes = [(); 2].map(|()| choices.below(stacks.len()));
     let [a, b] =
         nodes.map(|node| stacks[node].unconnected(&choices.configuration(handshake)).unwrap());

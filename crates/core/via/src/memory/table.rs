@@ -196,6 +196,11 @@ impl MemoryTable {
         Ok(handle)
     }
 
+    /// Bytes of all regions that are registered now.
+    pub fn bytes(&self) -> u64 {
+        self.inner().bytes
+    }
+
     /// The live region under a raw handle.
     pub fn find(&self, handle: u32) -> Option<Arc<Region>> {
         let handle = MemHandle::from_raw(handle)?;

@@ -86,7 +86,16 @@ pub(super) fn of(results: &Results, note: &Note) -> Vec<Picture> {
             let y = Axis { label: "time in µs", kind: Kind::Log };
             let title = "ICS 2001, Fig. 6: registering and copying";
             let album = album(Some(&SOVIA));
-            vec![album.picture("registration", title, (x, y), Metric::Preparing, |_| true)]
+            let is_simulated = |point: &Point<'_>| point.part.series.starts_with("simulated, ");
+            let of = |point: &Point<'_>| !is_simulated(point);
+            let mut simulated = album.lines(Metric::Preparing, is_simulated);
+            simulated.push(published("M-VIA, 4 bytes", [(4.0, 4.3)].into_iter()));
+            simulated.push(published("M-VIA, 4 bytes, 2 MB held", [(4.0, 10.1)].into_iter()));
+            let law = "ICS 2001, Sec. 4.1: registering for a send, simulated at the papers' costs";
+            vec![
+                album.picture("registration", title, (x, y), Metric::Preparing, of),
+                album.drawn("registration-simulated", law, (x, y), simulated),
+            ]
         }
         Scenario::Sovia => sovia::pictures(results, note),
         Scenario::Hosts => hosts::pictures(results, note),
@@ -118,6 +127,7 @@ fn short(series: &str) -> String {
         "bandwidth, ",
         "paced, ",
         "latency, ",
+        "simulated, ",
         "MTU 1500, ",
         "MTU 9000, ",
     ];

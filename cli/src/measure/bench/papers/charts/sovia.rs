@@ -26,6 +26,9 @@ const FLOW: [&str; 7] = [
     "SOVIA_COMBINE",
 ];
 
+/// RDMA writes, and what they are measured against.
+const WRITING: [&str; 5] = ["native VIA", "SOVIA_REG", "SOVIA_3WAY", "SOVIA_RDMA", "SOVIA_DACKS"];
+
 /// Whether a series is one of those, however it waits.
 fn is_one_of(series: &str, what: &str, names: &[&str]) -> bool {
     let Some(name) = series.strip_prefix(what).and_then(|it| it.strip_prefix(", ")) else {
@@ -81,6 +84,13 @@ pub(super) fn pictures(results: &Results, note: &Note) -> Vec<Picture> {
         let file = format!("sovia-sockets-{what}");
         let of = |point: &Point<'_>| is_socket(point, what);
         pictures.push(album.picture(&file, &title, (BYTES, y), metric, of));
+    }
+    for (what, metric, y) in
+        [("latency", Metric::HalfTrip, HALF_TRIP), ("bandwidth", Metric::Throughput, GBITS)]
+    {
+        let title = format!("ICS 2001, Sec. 4.3: RDMA writes beside the window, {what}");
+        let file = format!("sovia-rdma-{what}");
+        pictures.push(album.picture(&file, &title, (BYTES, y), metric, of(what, &WRITING)));
     }
     let together = Album { paper: None, ..album };
     let of_one = |point: &Point<'_>| point.part.series.starts_with("one processor");

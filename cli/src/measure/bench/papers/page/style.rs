@@ -16,6 +16,6 @@ figure svg{display:block;width:100%;height:auto;min-width:640px;max-width:860px;
 details{margin:.4rem 0}summary{cursor:pointer;color:#0550ae}\
 .failed{color:#b2182b;font-weight:600}\
 @media print{body{max-width:none;font-size:11px;padding:0}h2{break-before:page}\
-figure,tr,h3,h4{break-inside:avoid}h3,h4{break-after:avoid}figure svg{min-width:0;max-width:17cm}\
+figure,tr,h3,h4{break-inside:avoid}h3,h4{break-after:avoid}figure svg{min-width:0;width:auto;max-width:17cm;max-height:22cm}\
 .wide{overflow:visible}table{font-size:8px}th,td{padding:.1rem .25rem}td.l{min-width:0}\
 details{display:none}nav{break-inside:avoid}}";

@@ -8,9 +8,18 @@ use crate::bench::task::{Cpus, Wait};
 const BLOCKING_MBITS: u32 = 780;
 /// Which thread handles messages; how bytes are sent; what bandwidth takes.
 const HANDLING: [&str; 3] = ["SOVIA_NOTIFY", "SOVIA_HANDLER", "SOVIA_SINGLE"];
-const TRANSFER: [&str; 6] =
-    ["SOVIA_REG", "SOVIA_COPY", "SOVIA_HYBRID", "SOVIA_3WAY", "SOVIA_DACKS", "SOVIA_COMBINE"];
+const TRANSFER: [&str; 7] = [
+    "SOVIA_REG",
+    "SOVIA_COPY",
+    "SOVIA_HYBRID",
+    "SOVIA_3WAY",
+    "SOVIA_RDMA",
+    "SOVIA_DACKS",
+    "SOVIA_COMBINE",
+];
 const FLOW: [&str; 4] = ["SOVIA_BASE", "SOVIA_FLOWCNTL", "SOVIA_DACKS", "SOVIA_COMBINE"];
+/// Bandwidth of what the papers rejected, beside it.
+const ASKING: [&str; 2] = ["SOVIA_3WAY", "SOVIA_RDMA"];
 /// The sockets, beside the streams: `sovia run` and libsovia, in the configurations that are the papers' best, and as they choose.
 const SOCKETS: [(&str, Option<&str>); 3] = [
     ("", None),
@@ -57,9 +66,9 @@ pub(super) fn parts(effort: Effort) -> Vec<Part> {
             None,
             false,
         );
-        for name in FLOW {
+        for name in FLOW.iter().chain(&ASKING) {
             let series = format!("bandwidth, {name}, {waits}");
-            put((Way::Sovia, wait, apart), series, bandwidth(), Some(name.to_owned()), false);
+            put((Way::Sovia, wait, apart), series, bandwidth(), Some((*name).to_owned()), false);
         }
         for way in [Way::Run, Way::Native] {
             for (name, configuration) in SOCKETS {

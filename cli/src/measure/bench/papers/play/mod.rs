@@ -10,6 +10,7 @@ mod paced;
 mod pingpong;
 mod queues;
 mod registering;
+mod simulated;
 mod spread;
 
 use std::io::Write;
@@ -97,6 +98,11 @@ impl Player<'_> {
             return self.between_hosts(net);
         }
         match (part.way, &part.nic) {
+            _ if matches!(part.work, Work::Simulated { .. }) => {
+                if let Work::Simulated { law, sender, sizes, held } = &part.work {
+                    self.simulated(*law, *sender, sizes, *held)?;
+                }
+            }
             (Way::Tcp | Way::Unix | Way::Run, _) => self.with_socket(Self::over)?,
             (Way::Native, _) => self.with_native(Self::over)?,
             (_, Some(places)) => self.on(AnyNic::open_at(places.of(self.role))?)?,
@@ -127,6 +133,7 @@ impl Player<'_> {
             Work::Buffers { buffers, sizes } => self.buffers(nic, *buffers, sizes),
             Work::Layer { .. } => bail!("the processes of `sovia bench` play that"),
             Work::Paced { .. } => bail!("a pace is kept over sockets and streams"),
+            Work::Simulated { .. } => bail!("that has NICs of its own"),
             Work::Stored => bail!("its figures are stored"),
         }
     }

@@ -2,7 +2,7 @@
 
 pub(in crate::bench::papers) use super::scale::Kind;
 use super::scale::{Scale, number};
-use super::style::{self, PUBLISHED};
+use super::style::{self, PUBLISHED, Style};
 use super::svg::{Anchor, FAINT_GRID, GRID, INK, Note, Svg};
 
 /// A picture.
@@ -47,7 +47,9 @@ const LEGEND_TOP: f64 = 490.0;
 const LEGEND_STEP: f64 = 20.0;
 const LEGEND_COLUMNS: usize = 2;
 /// What dashes say.
-const DASHES: &str = "solid: looks all the time; dashes: blocks, after looking for 50 µs at most; dots: sleeps at once; grey: published";
+const DASHES: &str = "solid: looks all the time; dashes: blocks, after looking for 50 µs at most; dots: sleeps at once; grey, hollow: published";
+/// What stands in a picture without a point.
+const NOTHING: &str = "no figures: nothing that belongs here was measured, or none of it counts";
 /// More points than this are drawn as a line alone, without marks and ranges.
 const MARKED_MAX: usize = 60;
 
@@ -60,11 +62,24 @@ pub(in crate::bench::papers) fn draw(chart: &Chart, note: &Note) -> String {
     // By medians: one run that was disturbed does not press the others together.
     let y = Scale::over(chart.y.kind, all().map(|dot| dot.y));
     svg.heading(LEFT - 50.0, &chart.title, note);
+    if all().next().is_none() {
+        // Axes would have numbers that count nothing.
+        let middle = ((LEFT + RIGHT) / 2.0, (TOP + BOTTOM) / 2.0);
+        svg.text(middle, Anchor::Middle, 13.0, NOTHING);
+        return svg.finish();
+    }
     svg.text((LEFT - 50.0, TOP - 8.0), Anchor::Start, 11.0, DASHES);
     axes(&mut svg, chart, &x, &y);
+    let mut published = 0;
     for (i, line) in chart.lines.iter().enumerate() {
-        draw_line(&mut svg, line, &x, &y);
-        legend(&mut svg, i, line);
+        let style = if line.name.contains(PUBLISHED) {
+            published += 1;
+            style::published(published - 1)
+        } else {
+            style::of(&line.name)
+        };
+        draw_line(&mut svg, line, style, &x, &y);
+        legend(&mut svg, i, line, style);
     }
     svg.finish()
 }
@@ -100,8 +115,7 @@ fn axes(svg: &mut Svg, chart: &Chart, x: &Scale, y: &Scale) {
     svg.upright((16.0, (TOP + BOTTOM) / 2.0), 13.0, chart.y.label);
 }
 
-fn draw_line(svg: &mut Svg, line: &Line, x: &Scale, y: &Scale) {
-    let style = style::of(&line.name);
+fn draw_line(svg: &mut Svg, line: &Line, style: Style, x: &Scale, y: &Scale) {
     let point = |dot: &Dot| Some((across(x.place(dot.x)?), up(y.place(dot.y)?)));
     let points: Vec<_> = line.points.iter().filter_map(point).collect();
     svg.path(&points, style.color, style.dashes);
@@ -131,8 +145,7 @@ fn draw_line(svg: &mut Svg, line: &Line, x: &Scale, y: &Scale) {
     }
 }
 
-fn legend(svg: &mut Svg, i: usize, line: &Line) {
-    let style = style::of(&line.name);
+fn legend(svg: &mut Svg, i: usize, line: &Line, style: Style) {
     let column = (i % LEGEND_COLUMNS) as f64;
     let at = 20.0 + column * (RIGHT - 20.0) / LEGEND_COLUMNS as f64;
     let height = LEGEND_TOP + (i / LEGEND_COLUMNS) as f64 * LEGEND_STEP;
@@ -172,6 +185,32 @@ mod tests {
         assert_eq!(svg.matches("<polyline").count(), 6);
         assert_eq!(svg.matches("stroke-dasharray").count(), 2);
         assert!(!svg.contains("NaN") && !svg.contains("inf"));
+    }
+
+    #[test]
+    fn published_lines_of_a_picture_differ_by_their_marks() {
+        let dots = vec![Dot { x: 1.0, y: 1.0, range: (1.0, 1.0) }];
+        let line = |i| Line { name: format!("{i}, published"), points: dots.clone() };
+        let svg =
+            draw(&Chart { lines: (0..6).map(line).collect(), ..chart(dots.clone()) }, &note());
+        // Each once at its point and once in the legend.
+        let shapes = [
+            "<circle",
+            r#"height="5.8""#,
+            "l 3.8 6.6",
+            "l 3.9 3.9",
+            "l 3.8 -6.6",
+            r#"height="8.4""#,
+        ];
+        for shape in shapes {
+            assert_eq!(svg.matches(shape).count(), 2, "{shape}");
+        }
+    }
+
+    #[test]
+    fn a_picture_without_points_says_so() {
+        let svg = draw(&chart(Vec::new()), &note());
+        assert!(svg.contains(NOTHING) && !svg.contains(">bytes<"), "{svg}");
     }
 
     #[test]

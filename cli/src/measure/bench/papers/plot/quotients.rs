@@ -70,6 +70,14 @@ pub(in crate::bench::papers) fn draw(title: &str, rows: &[Row], note: &Note) -> 
                 let holds = (row.bounds.0..=row.bounds.1).contains(&median);
                 let color = if holds { HOLDS } else { FAILS };
                 svg.line((across(least), middle), (across(greatest), middle), color, 2.0);
+                // A bar that leaves the axis ends there with a head.
+                for (end, back) in [(least, 6.0), (greatest, -6.0)] {
+                    if scale.place(end).is_none_or(|place| !(0.0..=1.0).contains(&place)) {
+                        let tip = (across(end), middle);
+                        svg.line(tip, (tip.0 + back, middle - 4.0), color, 1.6);
+                        svg.line(tip, (tip.0 + back, middle + 4.0), color, 1.6);
+                    }
+                }
                 svg.diamond((across(median), middle), color, false, &number(Some(median)));
                 let verdict = if holds { "holds" } else { "does not" };
                 format!("{} {verdict}", number(Some(median)))
@@ -103,6 +111,13 @@ mod tests {
             assert!(svg.contains(part), "{part} in {svg}");
         }
         assert!(!svg.contains("NaN") && !svg.contains("inf"));
+        // A bar beyond the axis has a head at that end.
+        let bar = |least, greatest| {
+            let rows = [row("a", Some((3.0, least, greatest)))];
+            let note = Note { text: String::new(), is_warning: false };
+            draw("findings", &rows, &note).matches("<line").count()
+        };
+        assert_eq!(bar(1e-6, 1e6), bar(2.9, 3.1) + 4);
         assert!(
             !draw("none", &[], &Note { text: String::new(), is_warning: false }).contains("NaN")
         );

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Style {
     pub(super) color: &'static str,
-    /// Which mark: a circle, a square, a triangle, a diamond.
+    /// Which mark: a circle, a square, a triangle, a diamond, a triangle on its point, a bar.
     pub(super) mark: usize,
     /// As SVG has dashes: none where ends look all the time.
     pub(super) dashes: Option<&'static str>,
@@ -20,7 +20,7 @@ const BLOCKING: &str = ", blocking";
 const SLEEPING: &str = ", sleeping";
 
 /// Names and their colours; the first that a name contains counts.
-const COLORS: [(&str, &str); 54] = [
+const COLORS: [(&str, &str); 66] = [
     ("send/receive, polling, cold, read", "#6a51a3"),
     ("send/receive, polling, cold", "#41b6c4"),
     ("TCP, polling, cold, read", "#8c2d04"),
@@ -32,6 +32,7 @@ const COLORS: [(&str, &str); 54] = [
     ("SOVIA_NOTIFY", "#e69f00"),
     ("SOVIA_HANDLER", "#cc79a7"),
     ("SOVIA_3WAY", "#a6761d"),
+    ("SOVIA_RDMA", "#111111"),
     ("SOVIA_HYBRID", "#7f3c8d"),
     ("SOVIA_FLOWCNTL", "#e7298a"),
     ("SOVIA_COMBINE", "#a50026"),
@@ -69,6 +70,17 @@ const COLORS: [(&str, &str); 54] = [
     ("one segment", "#0072b2"),
     ("completion queue", "#0072b2"),
     ("round robin", "#d55e00"),
+    ("M-VIA's law, alone, 2 MB held", "#a50026"),
+    ("M-VIA's law, alone", "#d55e00"),
+    ("M-VIA's law, a stream, cache off", "#7f3c8d"),
+    ("M-VIA's law, a stream, cache on", "#e69f00"),
+    ("M-VIA's law, a stream, cache told", "#8c6d31"),
+    ("cLAN's law, alone, 2 MB held", "#111111"),
+    ("cLAN's law, alone", "#0072b2"),
+    ("cLAN's law, a stream, cache off", "#009e73"),
+    ("cLAN's law, a stream, cache on", "#56b4e9"),
+    ("cLAN's law, a stream, cache told", "#4d4d4d"),
+    ("pinned (mlock, munlock), 2 MB held", "#cc79a7"),
     ("2 MB held", "#a50026"),
     ("registered", "#009e73"),
     ("pinned", "#e69f00"),
@@ -76,6 +88,11 @@ const COLORS: [(&str, &str); 54] = [
     ("copied", "#56b4e9"),
     ("median", "#0072b2"),
 ];
+
+/// How published series of a picture are drawn, which have one colour: the mark of the `i`-th tells it from the others.
+pub(super) fn published(i: usize) -> Style {
+    Style { color: PUBLISHED_COLOR, mark: i, dashes: None }
+}
 
 /// How the series of that name is drawn.
 pub(super) fn of(name: &str) -> Style {
@@ -89,11 +106,7 @@ pub(super) fn of(name: &str) -> Style {
     let bare =
         [POLLING, BLOCKING, SLEEPING].iter().fold(name, |name, it| name.trim_end_matches(it));
     let found = COLORS.iter().position(|(known, _)| bare.contains(known));
-    let color = if bare.contains(PUBLISHED) {
-        PUBLISHED_COLOR
-    } else {
-        found.map_or(OTHER, |place| COLORS[place].1)
-    };
+    let color = found.map_or(OTHER, |place| COLORS[place].1);
     // Marks tell names of one colour apart: by what is behind the name that is known.
     Style { color, mark: found.unwrap_or(0) + bare.len(), dashes }
 }
@@ -108,7 +121,8 @@ mod tests {
         assert_eq!(color("native VIA, sleeping"), color("native VIA, blocking"));
         assert_eq!(color("TCP with Nagle, polling"), color("TCP with Nagle"));
         assert_ne!(color("TCP"), color("TCP over LANE, shm"));
-        assert_eq!(color("SOVIA_COPY, published"), PUBLISHED_COLOR);
+        assert_eq!(published(1).color, published(2).color);
+        assert_ne!(published(1).mark, published(2).mark);
         assert_eq!(of("a, polling").dashes, None);
         assert_ne!(of("a, blocking").dashes, of("a, sleeping").dashes);
     }

@@ -32,6 +32,8 @@ const COLORS: [&str; 9] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#7f3c8d", "#4d4d4d",
     "#a5aa33",
 ];
+/// Marks that differ.
+const MARKS: usize = 6;
 /// Letters of a note's first line, at most.
 const NOTE_LETTERS: usize = 112;
 const WARNING: &str = "#b2182b";
@@ -159,15 +161,17 @@ impl Svg {
         ));
     }
 
-    /// A mark of a series: a circle, a square, a triangle, a diamond.
+    /// A mark of a series: a circle, a square, a triangle, a diamond, a triangle on its point, a bar.
     pub(super) fn mark(&mut self, (x, y): (f64, f64), style: Style, is_hollow: bool, hint: &str) {
         let (color, i, hint) = (style.color, style.mark, escaped(hint));
         let fill = if is_hollow { "#fff" } else { color };
-        let shape = match i % 4 {
+        let shape = match i % MARKS {
             0 => format!(r#"<circle cx="{x:.1}" cy="{y:.1}" r="3.2""#),
             1 => format!(r#"<rect x="{:.1}" y="{:.1}" width="5.8" height="5.8""#, x - 2.9, y - 2.9),
             2 => format!(r#"<path d="M {x:.1} {:.1} l 3.8 6.6 h -7.6 z""#, y - 4.2),
-            _ => format!(r#"<path d="M {x:.1} {:.1} l 3.9 3.9 l -3.9 3.9 l -3.9 -3.9 z""#, y - 3.9),
+            3 => format!(r#"<path d="M {x:.1} {:.1} l 3.9 3.9 l -3.9 3.9 l -3.9 -3.9 z""#, y - 3.9),
+            4 => format!(r#"<path d="M {x:.1} {:.1} l 3.8 -6.6 h -7.6 z""#, y + 4.2),
+            _ => format!(r#"<rect x="{:.1}" y="{:.1}" width="2.8" height="8.4""#, x - 1.4, y - 4.2),
         };
         self.add(format_args!(
             r#"{shape} fill="{fill}" stroke="{color}"><title>{hint}</title>{}"#,
@@ -226,9 +230,9 @@ fn broken(text: &str, letters: usize) -> (&str, &str) {
 
 /// How the element of mark `i` ends.
 fn end(i: usize) -> &'static str {
-    match i % 4 {
+    match i % MARKS {
         0 => "</circle>",
-        1 => "</rect>",
+        1 | 5 => "</rect>",
         _ => "</path>",
     }
 }

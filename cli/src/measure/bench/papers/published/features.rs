@@ -98,5 +98,6 @@ table_of_findings! {
     FEATURES "Sec. 3.5, Fig. 9": "it costs 1.8 %: two outstanding", 1.018, 1.0 to 1.1, queue(CQ_2, Pick::At(1)), queue(RR_2, Pick::At(1));
     FEATURES "Sec. 3.5, Fig. 10": "it costs 0.5 %: five outstanding", 1.005, 0.97 to 1.05, queue(CQ_5, Pick::At(1)), queue(RR_5, Pick::At(1));
     FEATURES "Sec. 5": "it pays off beyond 20 VIs: round robin by it, 64 VIs", none, 1.0 to ANY, queue(RR_1, Pick::At(64)), queue(CQ_1, Pick::At(64));
+    FEATURES "Sec. 5": "multiple VIs do not increase throughput: time a message, 64 VIs by one", none, 0.95 to ANY, queue(CQ_1, Pick::At(64)), queue(CQ_1, Pick::At(1));
     FEATURES "Sec. 3.5": "two outstanding messages carry more than one", none, 1.05 to ANY, peak(Scenario::Queues, CQ_2), peak(Scenario::Queues, CQ_1);
 }

@@ -1,0 +1,76 @@
+//! Where a peer's RDMA writes may go (SOVIA_RDMA): the buffer of a program that reads, or a buffer of the stream's own.
+//!
+//! This, `buffer`, `received` and `register` are the only places with unsafe code.
+#![allow(unsafe_code)]
+
+use crate::memory::Registered;
+use crate::shared::Shared;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use sovia_proto::session::Target;
+use via::error::RegisterError;
+use via::{MemAttributes, MemHandle, Memory, Nic};
+
+/// Memory that the peer may write to, of this protection tag.
+fn open<N: Nic + 'static>(stack: &Shared<N>) -> MemAttributes {
+    MemAttributes { ptag: Some(stack.ptag), enable_rdma_write: true, enable_rdma_read: false }
+}
+
+/// The buffer of a read, which the peer may write to until this is dropped.
+pub(crate) struct Lent<'b, N: Nic + 'static> {
+    nic: &'b N,
+    handle: MemHandle,
+    address: u64,
+    len: u32,
+    buffer: PhantomData<&'b mut [u8]>,
+}
+
+impl<'b, N: Nic + 'static> Lent<'b, N> {
+    /// Registers a buffer of at least one byte.
+    pub(crate) fn new(stack: &'b Shared<N>, out: &'b mut [u8]) -> Result<Self, RegisterError> {
+        let len = u32::try_from(out.len()).unwrap_or(u32::MAX);
+        let base = NonNull::from(&mut *out).cast::<u8>();
+        // SAFETY: the bytes stay valid for reads and writes, and no other code of this process uses them, until the lease is
+        // dropped, which deregisters them; after that no NIC touches them. The lease does not hand the memory out.
+        let memory = unsafe { Memory::from_raw(base, len as usize) };
+        let handle = stack.nic.register_mem(&memory, open(stack))?;
+        let address = memory.address(0);
+        Ok(Lent { nic: &*stack.nic, handle, address, len, buffer: PhantomData })
+    }
+
+    pub(crate) fn target(&self) -> Target {
+        Target { address: self.address, handle: self.handle.raw() }
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.len
+    }
+}
+
+impl<N: Nic + 'static> Drop for Lent<'_, N> {
+    fn drop(&mut self) {
+        // It fails for an unknown handle only, and this one is known.
+        let _ = self.nic.deregister_mem(self.handle);
+    }
+}
+
+/// A buffer of the stream's own, for a chunk.
+#[derive(Debug)]
+pub(crate) struct Landing<N: Nic + 'static>(Registered<N>);
+
+impl<N: Nic + 'static> Landing<N> {
+    pub(crate) fn new(stack: &Shared<N>, chunk: u32) -> Result<Self, RegisterError> {
+        let memory = Memory::zeroed(chunk as usize);
+        Ok(Landing(Registered::with(&stack.nic, memory, open(stack))?))
+    }
+
+    pub(crate) fn target(&self) -> Target {
+        Target { address: self.0.memory.address(0), handle: self.0.handle.raw() }
+    }
+
+    /// Copies out of it, from byte `at` on.
+    pub(crate) fn copy_out(&self, at: usize, out: &mut [u8]) {
+        let within = self.0.memory.read(at, out);
+        debug_assert!(within);
+    }
+}
