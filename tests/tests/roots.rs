@@ -47,7 +47,7 @@ fn a_program_is_accelerated_where_there_is_libc_and_no_other_library() {
         mkdir "$1/proc" "$1/dev"
         mount --rbind /proc "$1/proc"
         mount --rbind /dev "$1/dev"
-        exec env -i chroot "$1" /bin/sovia run -v -- /bin/echoes
+        exec env -i PATH="$PATH" chroot "$1" /bin/sovia run -v -- /bin/echoes
     "#;
     let mut shell = Command::new("timeout");
     shell.args(["60", "unshare", "--mount", "sh", "-c", SCRIPT, "-"]).arg(root);
