@@ -43,14 +43,19 @@ pub fn refusal(linker: &Path, library: &Path) -> Option<String> {
 /// What the linker itself says.
 fn asked(linker: &Path, library: &Path) -> Option<String> {
     let mut list = Command::new(linker);
-    list.arg("--list").arg(library).env_remove("LD_PRELOAD").stdin(Stdio::null());
+    list.arg("--list")
+        .arg(library)
+        .env_remove("LD_PRELOAD")
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null());
     let said = list.output().ok()?;
     let text = [said.stdout, said.stderr].concat();
     let text = String::from_utf8_lossy(&text);
     // It lists what is missing as well, and calls that no failure.
     let missing = text.lines().find(|line| line.contains("not found"));
     let failure = || text.lines().next().filter(|_| !said.status.success());
-    missing.or_else(failure).map(|line| line.trim().to_owned())
+    let why = missing.or_else(failure)?.rsplit("shared libraries: ").next()?;
+    Some(why.trim().to_owned())
 }
 
 fn needs<'data>(data: impl ReadRef<'data>) -> object::Result<Vec<Need>> {

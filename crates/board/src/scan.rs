@@ -187,7 +187,9 @@ pub fn scan_of(ids: impl IntoIterator<Item = i32>) -> Scan {
         }
     }
     let files: Vec<&Shown> = families.iter().flat_map(|family| &family.files).collect();
-    let mut records = records_of(&files).into_iter();
+    let records = records_of(&files);
+    scan.connections.reserve(records.iter().map(Vec::len).sum());
+    let mut records = records.into_iter();
     for family in &families {
         family.read(&mut scan, &mut records);
     }
@@ -205,7 +207,11 @@ fn records_of(files: &[&Shown]) -> Vec<Records> {
         while let Some(at) =
             Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&at| at < files.len())
         {
-            read[at].get_or_init(|| files[at].records().collect());
+            read[at].get_or_init(|| {
+                let mut records = Vec::with_capacity(files[at].count());
+                records.extend(files[at].records());
+                records
+            });
         }
     };
     let threads = thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX);
