@@ -39,7 +39,7 @@ enum Source {
     /// Those of its environment, if it names any: that says what is accelerated.
     Own(Option<String>),
     /// What [`read`] finds.
-    System(Result<Option<Rules>, String>),
+    System(Result<Option<Box<Rules>>, String>),
 }
 
 impl Source {
@@ -57,7 +57,8 @@ impl Source {
             return Some(Source::Own(rules));
         }
         let path = format!("/proc/{pid}/root{}", env::SYSTEM_RULES.to_string_lossy());
-        CString::new(path).ok().map(|path| Source::System(read(&path)))
+        let path = CString::new(path).ok()?;
+        Some(Source::System(read(&path).map(|rules| rules.map(Box::new))))
     }
 }
 
