@@ -107,6 +107,7 @@ packages: build
 # The packages, tried in a Debian of their own: installed, used, upgraded under load, removed. For root, with debootstrap.
 try-packages: packages
 	scripts/try-packages
+	scripts/try-archives
 
 # Recipes for containers, Compose and pods, each carried out with podman in namespaces of its own. For root, with debootstrap.
 try-containers: packages

@@ -34,24 +34,43 @@ pub fn read(path: &CStr) -> Result<Option<Rules>, String> {
     Rules::parse_file(&text).map(Some).map_err(|error| error.to_string())
 }
 
-/// What [`read`] finds for a process whose environment does not say what is accelerated.
-fn of(pid: i32) -> Option<Result<Option<Rules>, String>> {
-    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
-    let says = |variable: &[u8]| {
-        let preload = variable.strip_prefix(b"LD_PRELOAD=").map(String::from_utf8_lossy);
-        preload.is_some_and(|names| names.contains("/libsovia"))
-            || variable.starts_with(format!("{}=", env::RULES).as_bytes())
-    };
-    if environment.split(|&byte| byte == 0).any(says) {
-        return None;
-    }
-    let path = format!("/proc/{pid}/root{}", env::SYSTEM_RULES.to_string_lossy());
-    CString::new(path).ok().map(|path| read(&path))
+/// Whose rules a process with the library goes by.
+enum Source {
+    /// Those of its environment, if it names any: that says what is accelerated.
+    Own(Option<String>),
+    /// What [`read`] finds.
+    System(Result<Option<Box<Rules>>, String>),
 }
 
-/// The rules of the system that a process with the library goes by.
-pub fn followed_by(pid: i32) -> Option<Rules> {
-    of(pid)?.ok()?
+impl Source {
+    /// By one look at the environment, so that a process that becomes another program meanwhile is one or the other.
+    fn of(pid: i32) -> Option<Source> {
+        let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+        let mut variables = environment.split(|&byte| byte == 0);
+        let value = |variable: &[u8], name: &str| {
+            let value = variable.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+            Some(String::from_utf8_lossy(value).into_owned())
+        };
+        let rules = variables.clone().find_map(|variable| value(variable, env::RULES));
+        let preload = variables.find_map(|variable| value(variable, "LD_PRELOAD"));
+        if rules.is_some() || preload.is_some_and(|names| names.contains("/libsovia")) {
+            return Some(Source::Own(rules));
+        }
+        let path = format!("/proc/{pid}/root{}", env::SYSTEM_RULES.to_string_lossy());
+        let path = CString::new(path).ok()?;
+        Some(Source::System(read(&path).map(|rules| rules.map(Box::new))))
+    }
+}
+
+/// The rules that a process with the library goes by, and where those of the system are; `None` where it has none.
+pub fn followed_by(pid: i32) -> Option<String> {
+    match Source::of(pid)? {
+        Source::Own(rules) => rules,
+        Source::System(Ok(Some(rules))) => {
+            Some(format!("{rules} ({})", env::SYSTEM_RULES.to_string_lossy()))
+        }
+        Source::System(_) => None,
+    }
 }
 
 /// Whether they leave a process with the library no connection, so that the library does nothing in it. The library knows the program
@@ -61,10 +80,10 @@ pub fn leave_alone(pid: i32) -> bool {
     let (command, file) = (read_of("cmdline"), fs::read_link(format!("/proc/{pid}/exe")));
     let (title, comm, file) = (first_word(&command), read_of("comm"), file.unwrap_or_default());
     let names = [title, comm.trim_ascii_end(), file.as_os_str().as_bytes()];
-    match of(pid) {
-        None | Some(Ok(None)) => false,
-        Some(Ok(Some(rules))) => !names.iter().any(|name| rules.concern(name)),
-        Some(Err(_)) => true,
+    match Source::of(pid) {
+        None | Some(Source::Own(_) | Source::System(Ok(None))) => false,
+        Some(Source::System(Ok(Some(rules)))) => !names.iter().any(|name| rules.concern(name)),
+        Some(Source::System(Err(_))) => true,
     }
 }
 
@@ -119,12 +138,14 @@ mod tests {
             shell.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
             shell
         };
-        for (name, value) in
-            [(env::RULES, "only:port=1"), ("LD_PRELOAD", "/nowhere/libsovia_preload.so")]
-        {
+        for (name, value, rules) in [
+            (env::RULES, "only:port=1", Some("only:port=1")),
+            ("LD_PRELOAD", "/nowhere/libsovia_preload.so", None),
+        ] {
             let mut child = shell(name, value);
             let pid = child.id() as i32;
-            assert!(of(pid).is_none() && followed_by(pid).is_none() && !leave_alone(pid), "{name}");
+            assert_eq!(followed_by(pid).as_deref(), rules, "{name}");
+            assert!(matches!(Source::of(pid), Some(Source::Own(_))) && !leave_alone(pid), "{name}");
             child.kill().and_then(|()| child.wait()).unwrap();
         }
     }

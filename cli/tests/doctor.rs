@@ -11,9 +11,13 @@ const LIBRARY: &str = "/bin/sh";
 
 /// The findings under a limit, by what was looked at, with their verdicts.
 fn findings(limit: &str, arguments: &str) -> (i32, Vec<(String, String)>) {
+    findings_with(LIBRARY, limit, arguments)
+}
+
+fn findings_with(library: &str, limit: &str, arguments: &str) -> (i32, Vec<(String, String)>) {
     let line = format!("{limit} exec {} doctor --json {arguments}", env!("CARGO_BIN_EXE_sovia"));
     let mut shell = Command::new("/bin/sh");
-    shell.args(["-c", &line]).env("SOVIA_PRELOAD", LIBRARY).env("SOVIA_AGENT", "/nowhere");
+    shell.args(["-c", &line]).env("SOVIA_PRELOAD", library).env("SOVIA_AGENT", "/nowhere");
     let said = Said::from(shell.output().unwrap());
     let lines = said.out.lines().map(|line| {
         let value: serde_json::Value = serde_json::from_str(line).unwrap();
@@ -42,6 +46,13 @@ fn limits_that_leave_no_room_are_found_and_end_in_status_1() {
     assert_eq!(verdict(&found, "agent"), "note");
     assert_eq!(verdict(&found, "shared memory"), "good");
     assert_eq!(verdict(&found, "UDP"), "good");
+}
+
+#[test]
+fn a_library_that_cannot_be_loaded_is_found() {
+    assert_eq!(verdict(&findings("", "--no-trial").1, "library"), "good");
+    let (status, found) = findings_with("/etc/passwd", "", "--no-trial");
+    assert_eq!((status, verdict(&found, "library")), (1, "bad"), "{found:?}");
 }
 
 #[test]

@@ -142,6 +142,47 @@ fn another_libc() {
     ran_plainly(&bench.run(["./hello"]), &["./hello", "ld-musl-test.so.1", "not glibc"]);
 }
 
+/// Links the stand-in for the library with another one, which then is as `left` says, or gone.
+fn with_needed(left: Option<&str>) -> Bench {
+    const NEEDED: &str = "int needed(void) { return 0; }";
+    let bench = Bench::new();
+    assert!(bench.cc("hello", HELLO, &[]));
+    let map = |versions: &str| {
+        let file = bench.file("map", versions, 0o644);
+        format!("-Wl,--version-script={}", file.display())
+    };
+    let library = |versions: &str| {
+        assert!(bench.cc("libneeded.so", NEEDED, &["-shared", "-fPIC", &map(versions)]));
+    };
+    library("ONE { global: other; }; TWO { global: needed; };");
+    let folder = bench.path(".");
+    let (at, run) = (format!("-L{}", folder.display()), format!("-Wl,-rpath,{}", folder.display()));
+    let source = "int needed(void); int calls(void) { return needed(); }";
+    let flags = ["-shared", "-fPIC", &at, &run, "-lneeded"];
+    assert!(bench.cc("preload.so", source, &flags));
+    match left {
+        Some(versions) => library(versions),
+        None => std::fs::remove_file(bench.path("libneeded.so")).unwrap(),
+    }
+    bench
+}
+
+#[test]
+fn a_library_that_lacks_what_it_needs_is_left_out() {
+    for left in [None, Some("ONE { global: needed; };")] {
+        let bench = with_needed(left);
+        ran_plainly(&bench.run(["./hello"]), &["./hello", "preload.so", "cannot be loaded"]);
+        bench.file("script", format!("#!{} -x\n", bench.path("hello").display()), 0o755);
+        ran_plainly(&bench.run(["./script"]), &["./script", "libneeded.so"]);
+        let said = bench.run(["-q", "./hello"]);
+        assert_eq!((said.code(), said.err.as_str()), (5, ""), "{said:?}");
+    }
+    // With all that it needs, from where only the linker would look.
+    let bench = with_needed(Some("ONE { global: other; }; TWO { global: needed; };"));
+    let said = bench.run(["./hello"]);
+    assert_eq!((said.code(), said.err.as_str()), (5, ""), "{said:?}");
+}
+
 #[test]
 fn another_processor() {
     let bench = Bench::new();

@@ -10,6 +10,11 @@ package sovia
 //     socklen_t length = sizeof *info;
 //     return sov_getsockopt(fd, SOL_SOVIA, SOV_INFO, info, &length);
 // }
+//
+// static int sovia_set_linger(int fd, int seconds) {
+//     struct linger linger = { .l_onoff = seconds >= 0, .l_linger = seconds >= 0 ? seconds : 0 };
+//     return sov_setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
+// }
 import "C"
 
 import (
@@ -30,11 +35,15 @@ type Conn struct {
 
 var _ net.Conn = (*Conn)(nil)
 
-// newConn makes a connection of a connected socket, with TCP_NODELAY, as package net has it.
-func newConn(s *socket) (*Conn, error) {
+// newConn makes a connection of a connected socket, with TCP_NODELAY and keep-alive as package net has them.
+func newConn(s *socket, keepAlive KeepAliveConfig) (*Conn, error) {
 	if err := s.option(C.IPPROTO_TCP, C.TCP_NODELAY, 1); err != nil {
 		s.close()
 		return nil, err
+	}
+	if keepAlive.Enable {
+		// As package net: without it the connection is one all the same.
+		s.keepAlive(keepAlive)
 	}
 	return &Conn{socket: s, local: s.localAddr(), remote: s.remoteAddr()}, nil
 }
@@ -134,11 +143,27 @@ func (c *Conn) setDeadline(d *deadline, t time.Time) error {
 
 // SetNoDelay switches TCP_NODELAY, which is on to begin with: off, small writes are combined.
 func (c *Conn) SetNoDelay(noDelay bool) error {
-	value := C.int(0)
-	if noDelay {
-		value = 1
-	}
-	return c.failed("set", c.socket.option(C.IPPROTO_TCP, C.TCP_NODELAY, value))
+	return c.failed("set", c.socket.option(C.IPPROTO_TCP, C.TCP_NODELAY, truth(noDelay)))
+}
+
+// SetLinger says what Close does with bytes that the peer has not taken: negative, they are sent behind it (the default); zero, they
+// are dropped and the connection is reset; else Close waits so many seconds at most.
+func (c *Conn) SetLinger(seconds int) error {
+	_, err := c.socket.call(func() (C.ssize_t, error) {
+		done, err := C.sovia_set_linger(c.socket.fd, C.int(seconds))
+		return C.ssize_t(done), err
+	})
+	return c.failed("set", named("sov_setsockopt", err))
+}
+
+// SetReadBuffer sets the size of the kernel's buffer of what has come.
+func (c *Conn) SetReadBuffer(bytes int) error {
+	return c.failed("set", c.socket.option(C.SOL_SOCKET, C.SO_RCVBUF, C.int(bytes)))
+}
+
+// SetWriteBuffer sets the size of the kernel's buffer of what is to go.
+func (c *Conn) SetWriteBuffer(bytes int) error {
+	return c.failed("set", c.socket.option(C.SOL_SOCKET, C.SO_SNDBUF, C.int(bytes)))
 }
 
 // Stats is what is known of a connection.

@@ -9,32 +9,63 @@ import (
 	"time"
 )
 
+// Dialer connects; its fields mean what those of net.Dialer do.
+type Dialer struct {
+	// Timeout is the longest time that it takes, and Deadline the latest point in time; zero is none.
+	Timeout  time.Duration
+	Deadline time.Time
+	// LocalAddr is this end's address, a *net.TCPAddr; nil lets the kernel choose.
+	LocalAddr net.Addr
+	// KeepAlive is how long the peer is silent before the kernel asks whether it is there; zero is 15 s, negative switches it off. With
+	// KeepAliveConfig.Enable that counts instead.
+	KeepAlive       time.Duration
+	KeepAliveConfig KeepAliveConfig
+}
+
 // Dial connects to an address of network "tcp", "tcp4" or "tcp6", as net.Dial does.
 func Dial(network, address string) (net.Conn, error) {
-	return DialContext(context.Background(), network, address)
+	return (&Dialer{}).Dial(network, address)
 }
 
 // DialTimeout connects within a time.
 func DialTimeout(network, address string, timeout time.Duration) (net.Conn, error) {
-	bounded, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	return DialContext(bounded, network, address)
+	return (&Dialer{Timeout: timeout}).Dial(network, address)
 }
 
 // DialContext connects unless the context ends first. It is what http.Transport.DialContext takes.
 func DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	return (&Dialer{}).DialContext(ctx, network, address)
+}
+
+// Dial connects to an address of network "tcp", "tcp4" or "tcp6".
+func (d *Dialer) Dial(network, address string) (net.Conn, error) {
+	return d.DialContext(context.Background(), network, address)
+}
+
+// DialContext connects unless the context ends first.
+func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	if d.Timeout != 0 {
+		bounded, cancel := context.WithTimeout(ctx, d.Timeout)
+		defer cancel()
+		ctx = bounded
+	}
+	if !d.Deadline.IsZero() {
+		bounded, cancel := context.WithDeadline(ctx, d.Deadline)
+		defer cancel()
+		ctx = bounded
+	}
 	targets, err := resolve(ctx, network, address)
 	if err != nil {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
 	}
 	var first error
 	for _, target := range targets {
-		conn, err := dial(ctx, target)
+		conn, err := d.dial(ctx, target)
 		if err == nil {
 			return conn, nil
 		}
 		if first == nil {
-			first = &net.OpError{Op: "dial", Net: network, Addr: target, Err: err}
+			first = &net.OpError{Op: "dial", Net: network, Source: d.LocalAddr, Addr: target, Err: err}
 		}
 		if ctx.Err() != nil {
 			break
@@ -43,10 +74,19 @@ func DialContext(ctx context.Context, network, address string) (net.Conn, error)
 	return nil, first
 }
 
-func dial(ctx context.Context, target *net.TCPAddr) (*Conn, error) {
+func (d *Dialer) dial(ctx context.Context, target *net.TCPAddr) (*Conn, error) {
+	if ctx.Err() != nil {
+		return nil, over(ctx)
+	}
 	s, err := openSocket(target.IP)
 	if err != nil {
 		return nil, err
+	}
+	if d.LocalAddr != nil {
+		if err = s.bindAny(d.LocalAddr); err != nil {
+			s.close()
+			return nil, err
+		}
 	}
 	if err = s.connect(target); err == syscall.EINPROGRESS {
 		err = s.connected(ctx)
@@ -57,7 +97,24 @@ func dial(ctx context.Context, target *net.TCPAddr) (*Conn, error) {
 		s.close()
 		return nil, err
 	}
-	return newConn(s)
+	return newConn(s, keepAliveOf(d.KeepAlive, d.KeepAliveConfig))
+}
+
+// bindAny binds to this end's address, if it is one of TCP's.
+func (s *socket) bindAny(local net.Addr) error {
+	at, ok := local.(*net.TCPAddr)
+	if !ok {
+		return &net.AddrError{Err: "mismatched local address type", Addr: local.String()}
+	}
+	return s.bind(at)
+}
+
+// over says that a context has ended, as package net does.
+func over(ctx context.Context) error {
+	if ctx.Err() == context.DeadlineExceeded {
+		return os.ErrDeadlineExceeded
+	}
+	return ctx.Err()
 }
 
 // connected waits until it is clear whether the peer has accepted.
@@ -66,10 +123,7 @@ func (s *socket) connected(ctx context.Context) error {
 		select {
 		case <-s.canWrite:
 		case <-ctx.Done():
-			if ctx.Err() == context.DeadlineExceeded {
-				return os.ErrDeadlineExceeded
-			}
-			return ctx.Err()
+			return over(ctx)
 		}
 		if err := s.failure(); err != nil {
 			return err

@@ -18,32 +18,46 @@ const backlog = 4096
 
 // Listener is a net.Listener whose connections are of this package.
 type Listener struct {
-	socket *socket
-	at     net.Addr
+	socket    *socket
+	at        net.Addr
+	keepAlive KeepAliveConfig
 }
 
 var _ net.Listener = (*Listener)(nil)
 
+// ListenConfig says what connections that are accepted begin with; its fields mean what those of net.ListenConfig do.
+type ListenConfig struct {
+	// KeepAlive is how long the peer is silent before the kernel asks whether it is there; zero is 15 s, negative switches it off. With
+	// KeepAliveConfig.Enable that counts instead.
+	KeepAlive       time.Duration
+	KeepAliveConfig KeepAliveConfig
+}
+
 // Listen listens at an address of network "tcp", "tcp4" or "tcp6", as net.Listen does.
 func Listen(network, address string) (net.Listener, error) {
-	targets, err := resolve(context.Background(), network, address)
+	return (&ListenConfig{}).Listen(context.Background(), network, address)
+}
+
+// Listen listens at an address of network "tcp", "tcp4" or "tcp6". The context is of the look-up of the address.
+func (c *ListenConfig) Listen(ctx context.Context, network, address string) (net.Listener, error) {
+	targets, err := resolve(ctx, network, address)
 	if err != nil {
 		return nil, &net.OpError{Op: "listen", Net: network, Err: err}
 	}
-	l, err := listen(targets[0])
+	l, err := c.listen(targets[0])
 	if err == nil {
 		return l, nil
 	}
 	// Every address of a host: where there is no IPv6, those of IPv4.
 	if network == "tcp" && targets[0].IP.Equal(net.IPv6zero) && errors.Is(err, syscall.EAFNOSUPPORT) {
-		if l, err := listen(&net.TCPAddr{IP: net.IPv4zero, Port: targets[0].Port}); err == nil {
+		if l, err := c.listen(&net.TCPAddr{IP: net.IPv4zero, Port: targets[0].Port}); err == nil {
 			return l, nil
 		}
 	}
 	return nil, &net.OpError{Op: "listen", Net: network, Addr: targets[0], Err: err}
 }
 
-func listen(at *net.TCPAddr) (*Listener, error) {
+func (c *ListenConfig) listen(at *net.TCPAddr) (*Listener, error) {
 	s, err := openSocket(at.IP)
 	if err != nil {
 		return nil, err
@@ -57,7 +71,8 @@ func listen(at *net.TCPAddr) (*Listener, error) {
 		s.close()
 		return nil, err
 	}
-	return &Listener{socket: s, at: s.localAddr()}, nil
+	keepAlive := keepAliveOf(c.KeepAlive, c.KeepAliveConfig)
+	return &Listener{socket: s, at: s.localAddr(), keepAlive: keepAlive}, nil
 }
 
 // Accept waits for the next connection.
@@ -77,7 +92,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, l.failed("accept", err)
 		}
-		conn, err := newConn(taken)
+		conn, err := newConn(taken, l.keepAlive)
 		if err != nil {
 			// It has ended already.
 			continue
@@ -94,8 +109,13 @@ func (l *Listener) Addr() net.Addr { return l.at }
 
 // SetDeadline sets the deadline of Accept; the zero time is none.
 func (l *Listener) SetDeadline(t time.Time) error {
-	l.socket.readBy.set(t)
-	return nil
+	select {
+	case <-l.socket.closed:
+		return l.failed("set", net.ErrClosed)
+	default:
+		l.socket.readBy.set(t)
+		return nil
+	}
 }
 
 func (l *Listener) failed(operation string, err error) error {

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include <dirent.h>
+#include <dlfcn.h>
 #include <sys/auxv.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -67,6 +68,9 @@ int main(void) {
     /* A ring of no entries is never made: what is said is why. */
     syscall(SYS_io_uring_setup, 0, NULL);
     int rings = errno;
-    printf("secure %lu child %d descriptors %d code %d memory %d rings %d\n", getauxval(AT_SECURE), status, descriptors, code, memory, rings);
+    unsigned (*stands_aside)(void) = (unsigned (*)(void))dlsym(RTLD_DEFAULT, "sovia_stands_aside");
+    unsigned aside = stands_aside != NULL ? stands_aside() : 0;
+    printf("secure %lu child %d descriptors %d code %d memory %d rings %d aside %u\n", getauxval(AT_SECURE), status, descriptors, code, memory,
+           rings, aside);
     return 0;
 }

@@ -52,6 +52,11 @@ pub fn c_program(name: &str) -> PathBuf {
     build(name, Form::Libc)
 }
 
+/// The same, built against libsovia, which it finds where that was built.
+pub fn native_c_program(name: &str) -> PathBuf {
+    build(name, Form::Native)
+}
+
 /// How a C program is built.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {

@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use sovia_tests::{TempDir, all_may_read, c_program, skipped, sovia};
+use sovia_tests::{TempDir, all_may_read, c_program, native_c_program, skipped, sovia};
 
 /// What a program finds in /etc, and in its environment.
 #[derive(Clone, Copy, Default)]
@@ -78,8 +78,12 @@ impl Scene {
 
     /// What a copy of the program with that name and mode says.
     fn run(&self, name: &str, mode: u32, system: System<'_>) -> String {
+        self.run_copy(&c_program("privileged"), name, mode, system)
+    }
+
+    fn run_copy(&self, of: &Path, name: &str, mode: u32, system: System<'_>) -> String {
         let program = self.folder.path().join(name);
-        std::fs::copy(c_program("privileged"), &program).expect("a copy");
+        std::fs::copy(of, &program).expect("a copy");
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(mode)).expect("a mode");
         said(&program, system, &self.folder.path().join("scratch"))
     }
@@ -129,7 +133,7 @@ fn the_systems_rules_say_which_programs_a_library_that_all_load_leaves_alone() {
     let Some(scene) = Scene::new(test) else { return };
     let without = scene.run("program", 0o755, System::default());
     assert!(without.contains("code 0 memory 0"), "{without}");
-    let loaded = without.replace("code 0", "code 1");
+    let loaded = without.replace("code 0", "code 1").replace("aside 0", "aside 1");
     let run =
         |rules, variable| scene.run("program", 0o755, System { rules, variable, ..scene.system() });
     for rules in [
@@ -153,6 +157,30 @@ fn the_systems_rules_say_which_programs_a_library_that_all_load_leaves_alone() {
         let said = run(rules, variable);
         assert!(said.contains("code 1 memory 1"), "{rules:?} {variable:?}: {said}");
     }
+}
+
+#[test]
+fn a_program_that_is_written_for_sovia_has_its_vis_where_the_systems_rules_leave_it_alone() {
+    let test =
+        "a_program_that_is_written_for_sovia_has_its_vis_where_the_systems_rules_leave_it_alone";
+    let Some(scene) = Scene::new(test) else { return };
+    let native = native_c_program("privileged");
+    let run = |library, rules, variable| {
+        let system = System { library, rules, variable, ..System::default() };
+        scene.run_copy(&native, "program", 0o755, system)
+    };
+    let library = Some(&*scene.library);
+    let without = run(None, None, None);
+    assert!(without.contains("code 0 memory 1"), "{without}");
+    // As where no library is preloaded, but for that one's code.
+    let left_alone = run(library, Some("only:program=other"), None);
+    let loaded = without.replace("code 0", "code 1").replace("aside 0", "aside 1");
+    assert_eq!(left_alone, loaded);
+    // Served by the preloaded library, where the rules name it; its own environment counts more in either.
+    let named = run(library, Some("only:program=program"), None);
+    assert!(named.contains("code 1 memory 1"), "{named}");
+    let kept = run(library, Some("only:program=other"), Some("except:program=program"));
+    assert!(kept.contains("code 1"), "{kept}");
 }
 
 #[test]

@@ -116,6 +116,33 @@ fn both_ends_of_an_accelerated_connection_show() {
     until("the killed server is shown", || ps(&["--pid", &id]).is_empty());
 }
 
+/// How the linker's number of the library begins, as `readelf` says it.
+fn number_of_the_build() -> Option<String> {
+    let library = sovia().with_file_name("libsovia_preload.so");
+    let output = Command::new("readelf").arg("-n").arg(library).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let number = text.lines().find_map(|line| line.trim().strip_prefix("Build ID: "))?;
+    Some(number[..8].to_owned())
+}
+
+/// Two builds of one version are not the same, and one of them may be the older.
+#[test]
+fn which_build_a_process_has_shows() {
+    if left_out("which_build_a_process_has_shows") {
+        return;
+    }
+    let folder = TempDir::new();
+    let (_server, port) = redis(folder.path());
+    let _client = watched(Stack::Sovia, port, "plain");
+    let Some(number) = number_of_the_build() else {
+        return println!("SKIPPED: which_build_a_process_has_shows: no readelf");
+    };
+    let ends = ends(port, "redis-server");
+    let library = ends[0]["processes"][0]["library"].as_str().expect("text");
+    let build = library.split_once('+').map(|(_, build)| build);
+    assert_eq!(build, Some(&*number), "{library}");
+}
+
 /// Filters leave out what they say.
 #[test]
 fn filters_choose() {

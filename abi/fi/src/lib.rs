@@ -13,6 +13,9 @@
 
 #![allow(clippy::missing_safety_doc, reason = "one contract for all, above")]
 
+// Without it the library would need libgcc_s.so.1, which not every image has.
+use sovia_unwinder as _;
+
 pub mod atomic;
 pub mod av;
 pub mod cntr;

@@ -37,6 +37,10 @@ mod spawning;
 mod stdio;
 mod tables;
 
+// Without it the library would need libgcc_s.so.1, which not every image has.
+use sovia_unwinder as _;
+
+use core::sync::atomic::{AtomicBool, Ordering};
 use sovia_calls::boundary::{errno, finish, outcome, set_errno};
 
 /// Whether the program has rights by its file that the process had not which started it: setuid, setgid, capabilities. The
@@ -54,14 +58,18 @@ fn is_left_alone() -> bool {
     !process::is_asked_for() && !sovia_sockets::config::follow_system()
 }
 
+static STANDS_ASIDE: AtomicBool = AtomicBool::new(false);
+
 /// Runs before the program's own code, after the libraries it needs have been loaded.
 extern "C" fn start() {
     let before = errno();
     real::resolve_all();
     process::resolve_variadic();
-    if gains_rights() || is_left_alone() {
+    let gains_rights = gains_rights();
+    if gains_rights || is_left_alone() {
         // The hooks find nothing recorded, so each call is libc's. In a program that gains rights no variable is read. No descriptor is
         // made.
+        STANDS_ASIDE.store(!gains_rights, Ordering::Relaxed);
         sovia_sockets::stay_out();
         set_errno(before);
         return;
@@ -98,4 +106,10 @@ pub extern "C" fn __asan_default_options() -> *const libc::c_char {
 #[unsafe(no_mangle)]
 pub extern "C" fn sovia_native(version: u32) -> *const sovia_sockets::native::Table {
     sovia_sockets::native::lend_table(version)
+}
+
+/// Whether the system's rules leave the program alone, for the same two: they serve it themselves then.
+#[unsafe(no_mangle)]
+pub extern "C" fn sovia_stands_aside() -> u32 {
+    u32::from(STANDS_ASIDE.load(Ordering::Relaxed))
 }

@@ -22,6 +22,8 @@ const SHELL: &str = "/bin/sh";
 pub struct Findings {
     /// Why its connections will stay on TCP.
     pub obstacle: Option<Obstacle>,
+    /// The dynamic linker of a program that takes the library, or of its interpreter.
+    pub linker: Option<PathBuf>,
     /// The interpreter that it needs and that is not there.
     pub missing: Option<PathBuf>,
     /// A script that does not name an interpreter.
@@ -146,7 +148,11 @@ fn inspect_elf(path: &Path, elf: &Elf) -> Findings {
     } else {
         privileged.or(elf.go.then_some(Kind::Go))
     };
-    Findings { missing: (!interpreter.exists()).then(|| interpreter.clone()), ..blame(path, kind) }
+    Findings {
+        linker: kind.is_none().then(|| interpreter.clone()),
+        missing: (!interpreter.exists()).then(|| interpreter.clone()),
+        ..blame(path, kind)
+    }
 }
 
 fn inspect_interpreter(shebang: &Shebang, depth: usize) -> Findings {

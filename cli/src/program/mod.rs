@@ -2,10 +2,12 @@
 
 mod elf;
 mod inspect;
+mod load;
 mod lookup;
 mod privilege;
 
 pub use self::inspect::{Findings, Obstacle, inspect, interpreter_of};
+pub use self::load::refusal;
 pub use self::lookup::{LookupError, find};
 
 /// Exit status for a program that cannot be executed, as in a shell.

@@ -101,12 +101,23 @@ fn prepare(args: &Args) -> Result<Ready, Refusal> {
     {
         say(format_args!("sovia: {}\n", obstacle.line(program.path())));
     }
-    let is_covered = findings.obstacle.is_none();
+    let mut is_covered = findings.obstacle.is_none();
     let mut library = None;
     if findings.obstacle.as_ref().is_none_or(|obstacle| obstacle.tolerates_library()) {
         let found = library::find()?;
-        set_env("LD_PRELOAD", &library::preload_value(&found, env::var_os("LD_PRELOAD"))?);
-        library = Some(found);
+        let linker = findings.linker.as_deref();
+        if let Some(why) = linker.and_then(|linker| program::refusal(linker, &found)) {
+            is_covered = false;
+            if voice >= Voice::Obstacles {
+                let (path, library) = (program.path().display(), found.display());
+                say(format_args!(
+                    "sovia: {path}: {library} cannot be loaded here ({why}): runs on plain TCP\n"
+                ));
+            }
+        } else {
+            set_env("LD_PRELOAD", &library::preload_value(&found, env::var_os("LD_PRELOAD"))?);
+            library = Some(found);
+        }
     }
     if let Some(rules) = rules {
         set_env(names::RULES, rules.to_string().as_ref());

@@ -1,7 +1,5 @@
 //! Lines in columns, as wide as what stands in them.
 
-use std::fmt::Write;
-
 /// On which side a column begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
@@ -12,34 +10,70 @@ pub(crate) enum Side {
 }
 
 /// The lines with a header, two spaces between columns, and nothing behind the last one.
-pub(crate) fn columns<const N: usize>(header: [(&str, Side); N], lines: &[[String; N]]) -> String {
-    let width = |text: &str| text.chars().count();
-    let widest = |column: usize| {
-        let cells = lines.iter().map(|line| width(&line[column]));
-        cells.max().unwrap_or(0).max(width(header[column].0))
-    };
-    let widths: [usize; N] = core::array::from_fn(widest);
-    let mut out = String::new();
-    let mut put = |cells: [&str; N]| {
-        let last = cells.iter().rposition(|cell| !cell.is_empty()).unwrap_or(0);
-        for (at, cell) in cells.into_iter().enumerate().take(last + 1) {
-            let gap = widths[at] - width(cell);
+///
+/// All cells lie in one text until it is known how wide the columns are: there may be tens of thousands of lines.
+pub(crate) fn columns<const N: usize, T: AsRef<str>>(
+    header: [(&str, Side); N],
+    lines: impl IntoIterator<Item = [T; N]>,
+) -> String {
+    let mut cells = Cells { text: String::new(), ends: Vec::new(), widths: [0; N] };
+    cells.add(header.map(|(name, _)| name));
+    for line in lines {
+        cells.add(line);
+    }
+    let room: usize = cells.widths.iter().map(|width| width + 2).sum();
+    let mut out = String::with_capacity(cells.ends.len() * room);
+    let mut from = 0;
+    for ends in &cells.ends {
+        let line: [&str; N] = core::array::from_fn(|at| {
+            let from = if at == 0 { from } else { ends[at - 1] };
+            &cells.text[from..ends[at]]
+        });
+        from = ends[N - 1];
+        let last = line.iter().rposition(|cell| !cell.is_empty()).unwrap_or(0);
+        for (at, cell) in line.into_iter().enumerate().take(last + 1) {
             if at > 0 {
                 out.push_str("  ");
             }
+            let gap = || core::iter::repeat_n(' ', cells.widths[at] - width(cell));
             match header[at].1 {
-                Side::Right => write!(out, "{:gap$}{cell}", "").unwrap_or_default(),
-                Side::Left if at == last => out.push_str(cell),
-                Side::Left => write!(out, "{cell}{:gap$}", "").unwrap_or_default(),
+                Side::Right => out.extend(gap()),
+                Side::Left => {}
+            }
+            out.push_str(cell);
+            if header[at].1 == Side::Left && at < last {
+                out.extend(gap());
             }
         }
         out.push('\n');
-    };
-    put(header.map(|(name, _)| name));
-    for line in lines {
-        put(core::array::from_fn(|at| line[at].as_str()));
     }
     out
+}
+
+/// The cells of all lines, one behind the other.
+struct Cells<const N: usize> {
+    text: String,
+    /// Where each ends.
+    ends: Vec<[usize; N]>,
+    /// Of the widest in each column.
+    widths: [usize; N],
+}
+
+impl<const N: usize> Cells<N> {
+    fn add<T: AsRef<str>>(&mut self, line: [T; N]) {
+        let mut ends = [0; N];
+        for (at, cell) in line.iter().enumerate() {
+            let cell = cell.as_ref();
+            self.text.push_str(cell);
+            ends[at] = self.text.len();
+            self.widths[at] = self.widths[at].max(width(cell));
+        }
+        self.ends.push(ends);
+    }
+}
+
+fn width(text: &str) -> usize {
+    if text.is_ascii() { text.len() } else { text.chars().count() }
 }
 
 #[cfg(test)]
@@ -48,10 +82,9 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
-        let lines =
-            [["a".into(), "1".into(), "x y".into()], ["bcd".into(), "2000".into(), "".into()]];
+        let lines = [["a", "1", "x y"], ["bcd", "2000", ""], ["é", "", "ü"]];
         let header = [("NAME", Side::Left), ("N", Side::Right), ("WHY", Side::Left)];
-        let expected = "NAME     N  WHY\na        1  x y\nbcd   2000\n";
-        assert_eq!(columns(header, &lines), expected);
+        let expected = "NAME     N  WHY\na        1  x y\nbcd   2000\né           ü\n";
+        assert_eq!(columns(header, lines), expected);
     }
 }

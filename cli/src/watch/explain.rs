@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
 use std::io::{Write, stdout};
 use std::net::SocketAddr;
 
 use sovia_board::{Connection, Pairs, Scan, pairs, shown};
 use sovia_cli::advice::{Ends, advice};
-use sovia_cli::system_rules;
-use sovia_control::{Reason, env};
+use sovia_cli::system_rules::followed_by;
+use sovia_control::Reason;
 
 use crate::filter::look;
 use crate::kernel::{Owner, Socket, owners, sockets};
@@ -226,7 +225,7 @@ impl View {
                 user: self.users.name(process.uid),
                 other_user: other_uid.map(|uid| self.users.name(uid)),
                 other_command: other.and_then(|(_, owner)| Some(owner.as_ref()?.command.clone())),
-                rules: rules_of(process.pid),
+                rules: followed_by(process.pid).map(|rules| shown(rules.as_bytes())),
                 is_loopback: connection.addresses().is_some_and(|(_, peer)| is_loopback(&peer)),
             };
             let lines = advice(reason, &ends);
@@ -277,17 +276,4 @@ fn without_library(name: &str, owner: &Owner) -> String {
         "{name}\n    not under Sovia\n    to change it: sovia run -- {command}\n    \
          (which says so if no library can be loaded into it: static, Go and setuid programs)\n"
     )
-}
-
-/// The rules that a process was started with, or those of its system.
-fn rules_of(pid: i32) -> Option<String> {
-    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
-    let mut variables = environment.split(|&byte| byte == 0);
-    let name = format!("{}=", env::RULES);
-    let value = variables.find_map(|variable| variable.strip_prefix(name.as_bytes()));
-    let of_system = || {
-        let rules = system_rules::followed_by(pid)?;
-        Some(format!("{rules} ({})", env::SYSTEM_RULES.to_string_lossy()))
-    };
-    value.map(shown).or_else(of_system)
 }

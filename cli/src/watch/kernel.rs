@@ -80,8 +80,10 @@ impl Owner {
             program: shown(comm.strip_suffix(b"\n").unwrap_or(&comm)),
             command,
             has_library: maps.ok().map(|maps| {
-                let is_alone = maps.contains("/libsovia_preload") && leave_alone(pid);
-                maps.contains("/libsovia") && !is_alone
+                // A program that is written for Sovia is served by libsovia where the preloaded library does nothing.
+                let is_native = maps.contains("/libsovia.so");
+                let is_preloaded = maps.contains("/libsovia_preload");
+                is_native || is_preloaded && !leave_alone(pid)
             }),
         })
     }

@@ -1,5 +1,6 @@
 //! `sovia ps`: connections, one a line.
 
+use std::borrow::Cow;
 use std::io::{Write, stdout};
 
 use serde::Serialize;
@@ -50,6 +51,8 @@ pub(crate) fn ps(args: &Args) -> anyhow::Result<()> {
     if shown.is_empty() && !args.json {
         say_what_is_missing(&scan);
     }
+    // The process ends: to give back the memory of tens of thousands of connections would take a tenth of its time.
+    std::mem::forget((scan, pairs, text));
     Ok(())
 }
 
@@ -68,27 +71,34 @@ pub(crate) fn named(process: &Process) -> String {
     format!("{},{}", process.program, process.pid)
 }
 
-/// The processes that have a connection.
-pub(crate) fn holders(scan: &Scan, connection: &Connection) -> String {
-    let names = connection.holders.iter().map(|&at| named(&scan.processes[at]));
-    names.collect::<Vec<_>>().join(" ")
-}
-
 fn lines(scan: &Scan, pairs: &Pairs, shown: &[usize], verbose: bool) -> String {
     let users = Users::default();
-    let line = |&at: &usize| -> [String; 11] {
+    let names: Vec<String> = scan.processes.iter().map(named).collect();
+    let holders = |connection: &Connection| -> Cow<'_, str> {
+        match connection.holders[..] {
+            [one] => names[one].as_str().into(),
+            ref all => all.iter().map(|&at| &*names[at]).collect::<Vec<_>>().join(" ").into(),
+        }
+    };
+    let line = |&at: &usize| -> [Cow<'_, str>; 11] {
         let connection = &scan.connections[at];
         let record = &connection.record;
         let address = |which: fn(_) -> _| {
             connection.addresses().map_or("-".into(), |both| {
                 let address: core::net::SocketAddr = which(both);
-                address.to_string()
+                address.to_string().into()
             })
         };
-        let bytes = |vi: u64, tcp: u64| count(vi.saturating_add(tcp));
-        let other = pairs[at].map(|other| holders(scan, &scan.connections[other]));
-        let why = connection.reason().map(|reason| reason.describe().to_owned());
+        let bytes = |vi: u64, tcp: u64| count(vi.saturating_add(tcp)).into();
+        let other = pairs[at].map(|other| holders(&scan.connections[other]));
+        let why: Option<&str> = connection.reason().map(|reason| reason.describe());
         let more = verbose.then(|| details(scan, connection, &users));
+        let why = match (why, more) {
+            (Some(why), Some(more)) => format!("{why}; {more}").into(),
+            (Some(why), None) => why.into(),
+            (None, Some(more)) => more.into(),
+            (None, None) => "".into(),
+        };
         [
             connection.state().into(),
             connection.carrier().into(),
@@ -96,14 +106,13 @@ fn lines(scan: &Scan, pairs: &Pairs, shown: &[usize], verbose: bool) -> String {
             address(|(_, peer)| peer),
             bytes(record.traffic.bytes_sent, record.tcp.0),
             bytes(record.traffic.bytes_received, record.tcp.1),
-            count(record.traffic.messages_sent),
-            count(record.sleeps),
-            holders(scan, connection),
+            count(record.traffic.messages_sent).into(),
+            count(record.sleeps).into(),
+            holders(connection),
             other.unwrap_or_else(|| "-".into()),
-            why.into_iter().chain(more).collect::<Vec<_>>().join("; "),
+            why,
         ]
     };
-    let lines: Vec<_> = shown.iter().map(line).collect();
     let header = [
         ("STATE", Side::Left),
         ("CARRIER", Side::Left),
@@ -117,7 +126,7 @@ fn lines(scan: &Scan, pairs: &Pairs, shown: &[usize], verbose: bool) -> String {
         ("OTHER END", Side::Left),
         ("WHY", Side::Left),
     ];
-    columns(header, &lines)
+    columns(header, shown.iter().map(line))
 }
 
 /// What `-v` adds.

@@ -21,7 +21,8 @@ pub(crate) fn short(value: f64) -> String {
 
 /// A count, likewise.
 pub(crate) fn count(value: u64) -> String {
-    short(value as f64)
+    // By far the most.
+    if value < 1000 { value.to_string() } else { short(value as f64) }
 }
 
 #[cfg(test)]

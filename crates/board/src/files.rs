@@ -30,6 +30,11 @@ impl Shown {
         Ok(Shown { file, inode: about.st_ino, head, legend })
     }
 
+    /// How many records are in use.
+    pub(crate) fn count(&self) -> usize {
+        self.legend.used(&self.head).count()
+    }
+
     /// The connections in it, each with the number of its record.
     pub(crate) fn records(&self) -> impl Iterator<Item = (u32, Record)> {
         let mut bytes = Vec::new();

@@ -11,24 +11,48 @@ pub type Pairs = Vec<Option<usize>>;
 /// only one that does. A process may say what it likes: where several say the same, none is believed.
 pub fn pairs(scan: &Scan) -> Pairs {
     type Key = (SocketAddr, SocketAddr);
-    let mut ends: HashMap<Key, Vec<usize>> = HashMap::new();
+    // The last end that says a pair of addresses; and of each end the one before it that says the same.
+    let mut last: HashMap<Key, usize> = HashMap::with_capacity(scan.connections.len());
+    let mut before: Vec<Option<usize>> = vec![None; scan.connections.len()];
     for (at, connection) in scan.connections.iter().enumerate() {
         if let Some(key) = connection.addresses() {
-            ends.entry(key).or_default().push(at);
+            before[at] = last.insert(key, at);
         }
     }
+    let from = |at: Option<usize>| core::iter::successors(at, |&at| before[at]);
     let other_of = |at: usize| {
         let connection = &scan.connections[at];
         let (local, peer) = connection.addresses()?;
-        let there = ends.get(&(peer, local))?;
+        let there = || from(last.get(&(peer, local)).copied());
         let is_here = |other: &usize| scan.connections[*other].net == connection.net;
-        let here: Vec<usize> = there.iter().copied().filter(is_here).collect();
-        let may_be = if here.is_empty() { there } else { &here };
+        let here = the_only(there().filter(is_here));
+        let found = match here {
+            Found::None => the_only(there()),
+            here => here,
+        };
         // A connection to itself has one end.
-        may_be.first().copied().filter(|&one| may_be.len() == 1 && one != at)
+        match found {
+            Found::One(one) if one != at => Some(one),
+            _ => None,
+        }
     };
     let found: Pairs = (0..scan.connections.len()).map(other_of).collect();
     let is_mutual = |at: usize, other: usize| found[other] == Some(at);
     let mutual = found.iter().enumerate();
     mutual.map(|(at, other)| other.filter(|&other| is_mutual(at, other))).collect()
+}
+
+enum Found {
+    None,
+    One(usize),
+    Several,
+}
+
+/// Whether there are none, one or several; looks at two of them at most.
+fn the_only(mut those: impl Iterator<Item = usize>) -> Found {
+    match (those.next(), those.next()) {
+        (None, _) => Found::None,
+        (Some(one), None) => Found::One(one),
+        (Some(_), Some(_)) => Found::Several,
+    }
 }

@@ -3,10 +3,17 @@
 use crate::files::{self, MemoryFiles, Own, Seen, Shown};
 use crate::process::{Folder, Process};
 use core::net::SocketAddr;
+use core::num::NonZero;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use sovia_control::board::{Fault, Phase, Receives, Record, Sends};
 use sovia_control::{Reason, StatsPage, Traffic};
 use std::collections::HashMap;
+use std::sync::OnceLock;
+use std::thread;
 use std::time::Instant;
+
+/// Threads that read, at most.
+const THREADS_MAX: usize = 4;
 
 /// Which connection: it is no other one's as long as the host runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -179,10 +186,43 @@ pub fn scan_of(ids: impl IntoIterator<Item = i32>) -> Scan {
             Seen::Fault(fault) => scan.unreadable.push(Unreadable { pid, fault }),
         }
     }
-    for family in families {
-        family.read(&mut scan);
+    let files: Vec<&Shown> = families.iter().flat_map(|family| &family.files).collect();
+    let records = records_of(&files);
+    scan.connections.reserve(records.iter().map(Vec::len).sum());
+    let mut records = records.into_iter();
+    for family in &families {
+        family.read(&mut scan, &mut records);
     }
     scan
+}
+
+/// What stands in a file: the numbers of records, and what they say.
+type Records = Vec<(u32, Record)>;
+
+/// Each file is hundreds of reads: with several files, threads share them.
+fn records_of(files: &[&Shown]) -> Vec<Records> {
+    let read: Vec<OnceLock<Records>> = files.iter().map(|_| OnceLock::new()).collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(at) =
+            Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&at| at < files.len())
+        {
+            read[at].get_or_init(|| {
+                let mut records = Vec::with_capacity(files[at].count());
+                records.extend(files[at].records());
+                records
+            });
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX);
+    thread::scope(|scope| {
+        for _ in 1..threads.min(files.len()) {
+            // Where there can be no more threads, this one reads them all.
+            let _ = thread::Builder::new().spawn_scoped(scope, work);
+        }
+        work();
+    });
+    read.into_iter().map(|records| records.into_inner().unwrap_or_default()).collect()
 }
 
 impl Found {
@@ -197,10 +237,11 @@ impl Found {
         self.files.extend(others);
     }
 
-    fn read(self, scan: &mut Scan) {
+    /// `records` are those of the files, in their order.
+    fn read(&self, scan: &mut Scan, records: &mut impl Iterator<Item = Records>) {
         let family = scan.families.len();
-        for file in &self.files {
-            for (record, said) in file.records() {
+        for (file, records) in self.files.iter().zip(records) {
+            for (record, said) in records {
                 let holds = |place: u32| said.holders >> place & 1 != 0;
                 let holders = self.places.iter().filter(|(place, _)| holds(*place));
                 let holders: Vec<usize> = holders.map(|(_, process)| *process).collect();

@@ -212,6 +212,13 @@ pub const SYMBOL: &CStr = c"sovia_native";
 /// Given [`VERSION`], returns the table; null for another version.
 pub type Lender = extern "C" fn(u32) -> *const Table;
 
+/// The name under which the preloaded library exports an [`Aside`].
+pub const ASIDE_SYMBOL: &CStr = c"sovia_stands_aside";
+
+/// Whether the system's rules have had the preloaded library leave the program alone: 1 or 0. What asks for Sovia by itself is served
+/// by its own copy then, as where no library is preloaded.
+pub type Aside = extern "C" fn() -> u32;
+
 /// What a preloaded library exports.
 pub extern "C" fn lend_table(version: u32) -> *const Table {
     if version == VERSION { &raw const TABLE } else { core::ptr::null() }
@@ -257,7 +264,7 @@ fn look() -> Engine {
     START.call_once(|| {
         // SAFETY: a C string and a pseudo handle that glibc defines.
         let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, SYMBOL.as_ptr()) };
-        let engine = if found.is_null() {
+        let engine = if found.is_null() || preloaded_stands_aside() {
             engine::start();
             // SAFETY: a plain function; what it does may be left undone.
             unsafe { libc::atexit(finish) };
@@ -273,6 +280,18 @@ fn look() -> Engine {
         ENGINE.store(engine, Ordering::Release);
     });
     engine()
+}
+
+fn preloaded_stands_aside() -> bool {
+    // SAFETY: a C string and a pseudo handle that glibc defines.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, ASIDE_SYMBOL.as_ptr()) };
+    if found.is_null() {
+        // Of a version without it.
+        return false;
+    }
+    // SAFETY: only a preloaded library of Sovia's exports a function of that name.
+    let aside = unsafe { core::mem::transmute::<*mut libc::c_void, Aside>(found) };
+    aside() != 0
 }
 
 extern "C" fn finish() {

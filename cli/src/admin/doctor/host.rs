@@ -4,10 +4,10 @@ use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
-use sovia_cli::library;
+use sovia_cli::{library, program};
 use sovia_control::env as names;
 use sovia_sys::{diag, memory_limits};
 
@@ -31,6 +31,8 @@ pub(super) const LOOKS: &[fn() -> Finding] = &[
     super::system::rules,
 ];
 
+/// A program of this system's, by whose dynamic linker others are loaded.
+const SHELL: &str = "/bin/sh";
 /// Addresses that the segments of a process may take.
 const ADDRESSES: u64 = 20 << 30;
 
@@ -59,8 +61,17 @@ fn libc_version() -> Finding {
 }
 
 fn the_library() -> Finding {
+    let refusal =
+        |library| program::refusal(program::inspect(Path::new(SHELL)).linker.as_deref()?, library);
     match library::find() {
-        Ok(path) => Finding::good("library", path.display().to_string()),
+        Ok(path) => match refusal(&path) {
+            Some(why) => Finding::bad(
+                "library",
+                format!("{}: cannot be loaded here: {why}", path.display()),
+                "glibc 2.34 or later is needed (Debian 12, Ubuntu 22.04, RHEL 9)",
+            ),
+            None => Finding::good("library", path.display().to_string()),
+        },
         Err(error) => {
             Finding::bad("library", format!("{error:#}"), "install Sovia, or set SOVIA_PRELOAD")
         }

@@ -5,6 +5,7 @@
 //! lives in this crate; what leaves it are functions that are safe to call.
 
 pub mod bpf;
+pub mod build;
 pub mod cache;
 pub mod call;
 pub mod clock;

@@ -12,7 +12,7 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use sovia_control::board::{self, File, LEGEND_WORDS, Legend, Shape};
 use sovia_sys::mapping::{sealed_memory, shown_memory, unsealed_memory};
-use sovia_sys::{Errno, Fd, Mapping, call, fd};
+use sovia_sys::{Errno, Fd, Mapping, build, call, fd};
 
 /// The legend's words, in the first page of a chunk.
 pub(super) type Words = [AtomicU64; LEGEND_WORDS];
@@ -94,7 +94,26 @@ pub(super) fn describe(words: &Words, at: usize) {
         members: if at == 0 { MEMBERS as u32 } else { 0 },
         totals_at: if at == 0 { offset_of!(First, totals) as u32 } else { board::ABSENT },
     };
-    Legend::write(words, &shape, members::locks_id(), env!("CARGO_PKG_VERSION"), FIELDS);
+    let mut room = [0; 32];
+    Legend::write(words, &shape, members::locks_id(), library(&mut room), FIELDS);
+}
+
+/// The version and, since two builds of one version may differ, how the linker's number of this build begins.
+fn library(room: &mut [u8; 32]) -> &str {
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    const SHOWN: usize = 4;
+    const { assert!(VERSION.len() + 1 + 2 * SHOWN <= 32) };
+    let number = build::number().and_then(|number| number.get(..SHOWN)).unwrap_or_default();
+    let digits = number.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    let digits = digits.map(|digit| DIGITS[usize::from(digit)]);
+    let sign = (!number.is_empty()).then_some(b'+');
+    let mut len = 0;
+    for (to, byte) in room.iter_mut().zip(VERSION.bytes().chain(sign).chain(digits)) {
+        *to = byte;
+        len += 1;
+    }
+    core::str::from_utf8(&room[..len]).unwrap_or(VERSION)
 }
 
 /// The chunk at that place lies in that file from now on, and `first` says so to readers.
