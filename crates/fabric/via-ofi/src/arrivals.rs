@@ -1,5 +1,6 @@
 //! What comes by the endpoint, and what is due.
 
+use crate::doubts::Found;
 use crate::fabric::{Fabric, Own};
 use crate::message::{Message, parse};
 use crate::nodes::Node;
@@ -99,8 +100,16 @@ impl Fabric {
             world.medium_mut().say_again();
             world.remind();
         }
-        let gone = world.medium_mut().answers();
-        gone.into_iter().for_each(|node| Fabric::lost(world, node));
+        for (node, found) in Fabric::found(world) {
+            match found {
+                Found::There => world.node_found(node),
+                Found::Absent => {
+                    world.medium_mut().abandon(node);
+                    world.node_absent(node);
+                }
+                Found::Lost => Fabric::lost(world, node),
+            }
+        }
         false
     }
 
