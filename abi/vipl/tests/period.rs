@@ -24,7 +24,14 @@ fn built(name: &str, arguments: &[&str]) -> PathBuf {
 }
 
 fn both_nodes(name: &str, discriminator: u32, arguments: &[&str]) {
-    converse(name, discriminator, arguments, "self node0 node1 # both on this host\n", &[[], []], First::Accepts);
+    converse(
+        name,
+        discriminator,
+        arguments,
+        "self node0 node1 # both on this host\n",
+        &[[], []],
+        First::Accepts,
+    );
 }
 
 /// Two nodes, with settings for each.

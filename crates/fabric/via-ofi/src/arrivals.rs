@@ -51,6 +51,7 @@ impl Fabric {
         match message {
             Message::Frame { bytes: [], .. } => {}
             Message::Frame { bytes, .. } => world.frame(from, Node::OWN, bytes),
+            Message::Whole(message) => world.parsed(from, Node::OWN, message.packet()),
             Message::Ready { to, from: peer, number, ticket } => {
                 if !world.medium_mut().lends(from, ticket) {
                     world.ready(from, (to, peer), number, ticket);

@@ -27,7 +27,9 @@ struct Doubt {
 enum Stage {
     Waits,
     /// A thread finds out about it.
-    Asked { is_stranger: bool },
+    Asked {
+        is_stranger: bool,
+    },
 }
 
 /// All nodes that may be gone.

@@ -67,7 +67,12 @@ impl Nodes {
             return None;
         }
         let node = Node(self.known.len() as u32);
-        self.known.push(Known { address: address.into(), peer: None, introduced: false, since: None });
+        self.known.push(Known {
+            address: address.into(),
+            peer: None,
+            introduced: false,
+            since: None,
+        });
         self.by_address.insert(address.into(), node);
         Some(node)
     }

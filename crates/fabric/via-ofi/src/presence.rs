@@ -135,7 +135,11 @@ mod tests {
         assert_eq!(presence(&host, None), Presence::Absent);
         let own = format!("fi_shm://{}", std::process::id());
         assert_eq!(presence(own.as_bytes(), None), Presence::There);
-        assert_eq!(presence(b"fi_shm://4999999", None), Presence::Gone, "there are no such numbers");
+        assert_eq!(
+            presence(b"fi_shm://4999999", None),
+            Presence::Gone,
+            "there are no such numbers"
+        );
         assert_eq!(presence(b"fi_ns://a", None), Presence::Unknown);
     }
 
