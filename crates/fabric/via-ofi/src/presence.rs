@@ -59,6 +59,8 @@ pub(crate) fn presence(address: &[u8], since: Option<u64>) -> Presence {
     }
     let Some(at) = internet(address) else { return Presence::Unknown };
     match TcpStream::connect_timeout(&at, PATIENCE) {
+        // Where nothing listens, the kernel may draw that very port for this end, and connects it with itself.
+        Ok(way) if way.local_addr().is_ok_and(|own| own == at) => Presence::Absent,
         Ok(_) => Presence::There,
         Err(why) => match why.kind() {
             ErrorKind::ConnectionRefused => Presence::Absent,
