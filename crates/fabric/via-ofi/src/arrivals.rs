@@ -48,6 +48,9 @@ impl Fabric {
             world.medium_mut().strange += 1;
             return;
         };
+        if !world.medium().doubts.is_empty() {
+            world.medium_mut().doubts.heard(from);
+        }
         match message {
             Message::Frame { bytes: [], .. } => {}
             Message::Frame { bytes, .. } => world.frame(from, Node::OWN, bytes),

@@ -20,6 +20,8 @@ const THREADS_FOR_STRANGERS: usize = 4;
 struct Doubt {
     /// The provider has told an error: then a node of which nothing can be found out is lost.
     has_failed: bool,
+    /// Something has come from it since.
+    is_heard: bool,
     stage: Stage,
 }
 
@@ -112,9 +114,16 @@ impl Doubts {
             doubt.has_failed |= has_failed;
             return;
         }
-        self.nodes.insert(node, Doubt { has_failed, stage: Stage::Waits });
+        self.nodes.insert(node, Doubt { has_failed, is_heard: false, stage: Stage::Waits });
         self.waiting.push_back(node);
         self.is_new = true;
+    }
+
+    /// Something has come from a node: a thread that finds no endpoint there has asked too early, and one that finds none later asks anew.
+    pub(crate) fn heard(&mut self, node: Node) {
+        if let Some(doubt) = self.nodes.get_mut(&node) {
+            doubt.is_heard = true;
+        }
     }
 
     fn waits(&self, node: Node) -> bool {
@@ -145,7 +154,7 @@ impl Doubts {
     /// A thread finds out about a node from now on.
     pub(crate) fn begun(&mut self, node: Node, is_stranger: bool) {
         if let Some(doubt) = self.nodes.get_mut(&node) {
-            doubt.stage = Stage::Asked { is_stranger };
+            (doubt.stage, doubt.is_heard) = (Stage::Asked { is_stranger }, false);
             self.running[0] += 1;
             self.running[1] += usize::from(is_stranger);
         }
@@ -160,6 +169,7 @@ impl Doubts {
             self.is_new = true;
         }
         match presence {
+            _ if doubt.is_heard => doubt.has_failed.then_some(Found::There),
             Presence::There => doubt.has_failed.then_some(Found::There),
             Presence::Absent => Some(Found::Absent),
             Presence::Gone => Some(Found::Lost),
@@ -221,6 +231,25 @@ mod tests {
             asked.begun(node, false);
             assert_eq!(asked.answered(node, Presence::There), found);
             assert_eq!(asked.answered(node, Presence::There), None, "it is in doubt no more");
+        }
+    }
+
+    #[test]
+    fn a_node_from_which_something_has_come_meanwhile_is_there() {
+        let node = Nodes::new(b"own!", true).find(b"one!").unwrap();
+        for (heard_before, heard, found) in
+            [(true, false, Some(Found::Absent)), (false, true, Some(Found::There))]
+        {
+            let mut asked = Doubts::default();
+            asked.add(node, true);
+            if heard_before {
+                asked.heard(node);
+            }
+            asked.begun(node, false);
+            if heard {
+                asked.heard(node);
+            }
+            assert_eq!(asked.answered(node, Presence::Absent), found);
         }
     }
 

@@ -421,3 +421,44 @@ fn nothing_is_left_of_connections_and_regions() {
         (counts.moves, counts.regions, counts.ends) == (0, 0, 0)
     });
 }
+
+/// 1,000 VIs of one process, connected in pairs between two NICs, each of which carries a message each way.
+#[test]
+fn a_thousand_connected_vis() {
+    const TEST: &str = "a_thousand_connected_vis";
+    const PAIRED: usize = 500;
+    const LEN: usize = 64;
+    let (Some(server), Some(client)) = (nic(TEST, TCP), nic(TEST, TCP)) else { return };
+    let ends = |nic: &OfiNic| -> Vec<End> {
+        let end = |_| {
+            let end = End::new(nic, LEN);
+            end.receive();
+            end
+        };
+        (0..PAIRED).map(end).collect()
+    };
+    let (accepting, requesting) = (ends(&server), ends(&client));
+    let host = server.address(b"").host;
+    thread::scope(|s| {
+        s.spawn(|| {
+            for end in &accepting {
+                let request = server.connect_wait(&server.address(b"server"), Some(PATIENCE));
+                request.expect("a request").accept(&end.vi).expect("accepted");
+            }
+        });
+        requesting.iter().for_each(|end| connect(&client, end, &host));
+    });
+    assert_eq!((counts(&server).ends, counts(&client).ends), (PAIRED, PAIRED));
+    for (i, (a, b)) in accepting.iter().zip(&requesting).enumerate() {
+        for (from, to, byte) in [(a, b, i as u8), (b, a, !i as u8)] {
+            assert!(!from.send(byte).intersects(Status::ERROR_MASK), "pair {i}");
+            assert_eq!(to.received(), Some(vec![byte; LEN]), "pair {i}");
+        }
+    }
+    for end in requesting {
+        end.vi.disconnect();
+        client.deregister_mem(end.handle).expect("nothing uses the memory");
+    }
+    let all_over = || [&server, &client].map(|nic| counts(nic).ends) == [0, 0];
+    until("all connections are over", all_over);
+}
