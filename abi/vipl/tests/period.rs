@@ -11,6 +11,7 @@ use std::fs;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// The program, built for one of the two libraries of the time: as its makefile would have it.
 fn built(name: &str, arguments: &[&str]) -> PathBuf {
@@ -23,7 +24,14 @@ fn built(name: &str, arguments: &[&str]) -> PathBuf {
 }
 
 fn both_nodes(name: &str, discriminator: u32, arguments: &[&str]) {
-    converse(name, discriminator, arguments, "self node0 node1 # both on this host\n", &[[], []]);
+    converse(
+        name,
+        discriminator,
+        arguments,
+        "self node0 node1 # both on this host\n",
+        &[[], []],
+        First::Accepts,
+    );
 }
 
 /// Two nodes, with settings for each.
@@ -33,6 +41,7 @@ fn converse<const N: usize>(
     arguments: &[&str],
     lines: &str,
     settings: &[[(&str, String); N]; 2],
+    first: First,
 ) {
     let program = built(name, arguments);
     let hosts = folder().join(format!("{name}.hosts"));
@@ -43,11 +52,28 @@ fn converse<const N: usize>(
         command.envs(settings[usize::from(number == "1")].clone());
         command.stdout(Stdio::piped()).spawn().expect("it runs")
     };
-    for (number, node) in [node("0", "node1"), node("1", "node0")].into_iter().enumerate() {
+    let nodes = match first {
+        First::Accepts => [node("0", "node1"), node("1", "node0")],
+        First::Asks(long_before) => {
+            let asking = node("1", "node0");
+            std::thread::sleep(long_before);
+            [node("0", "node1"), asking]
+        }
+    };
+    // Of both: what one of them says may be why the other one fails.
+    let said = nodes.map(|node| {
         let output = node.wait_with_output().expect("it ends");
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert_eq!(said, format!("node {number}: ok\n"), "{name}: {}", output.status);
-    }
+        (String::from_utf8_lossy(&output.stdout).into_owned(), output.status.to_string())
+    });
+    let ok = |number| (format!("node {number}: ok\n"), "exit status: 0".to_owned());
+    assert_eq!(said, [0, 1].map(ok), "{name}");
+}
+
+/// Which of the two nodes is started first.
+#[derive(Clone, Copy)]
+enum First {
+    Accepts,
+    Asks(Duration),
 }
 
 #[test]
@@ -79,6 +105,7 @@ fn a_message_passing_library_between_two_udp_addresses() {
         &["-lvipl"],
         &lines,
         &places.each_ref().map(setting),
+        First::Accepts,
     );
 }
 
@@ -98,7 +125,11 @@ fn a_message_passing_library_on_libfabric() {
         [("SOVIA_VIPL_PROVIDER", "ofi".to_owned()), ("SOVIA_VIPL_NIC", nic)]
     };
     let id = std::process::id() + (1 << 28);
-    converse("period-ofi", id, &["-lvipl"], &lines, &places.each_ref().map(setting));
+    // The node that asks goes on asking while there is no NIC at the other's address, as while no program waits there.
+    for first in [First::Accepts, First::Asks(Duration::from_millis(300))] {
+        let settings = places.each_ref().map(setting);
+        converse("period-ofi", id, &["-lvipl"], &lines, &settings, first);
+    }
 }
 
 /// The nodes have their NICs at two agents, each on a UDP socket; and at one.
@@ -114,6 +145,6 @@ fn a_message_passing_library_at_agents() {
         let lines = format!("{} node0\n{} node1\n", places[first], places[second]);
         let settings = [first, second].map(|which| agent::settings(&names[which]));
         let id = std::process::id() + (1 << 29) + second as u32;
-        converse("period-agent", id, &["-lvipl"], &lines, &settings);
+        converse("period-agent", id, &["-lvipl"], &lines, &settings, First::Accepts);
     }
 }

@@ -18,6 +18,11 @@ impl<M: Medium> World<M> {
         }
     }
 
+    /// As [`World::frame`], of a medium that has a format of its own for some packets and has checked that this is one of them.
+    pub fn parsed(&mut self, from: M::Node, at: M::Node, packet: Packet<&[u8]>) {
+        self.packet(from, at, packet);
+    }
+
     /// A timer has gone off.
     pub fn timer(&mut self, Timer(purpose): Timer) {
         match purpose {

@@ -39,6 +39,11 @@ pub enum MakeError {
     /// The NIC does not begin to connect.
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    /// As many trunks to that peer are ending as may at a time.
+    #[error(
+        "earlier trunks to it have not ended: its NIC has not said that it reads no more of their memory"
+    )]
+    Ending,
 }
 
 /// How far a trunk is.

@@ -42,6 +42,7 @@ pub struct Trunks<N: Nic> {
     peers: BTreeMap<u64, PeerId>,
     cq: N::Cq,
     nic: Arc<N>,
+    endings: Endings,
     news: VecDeque<(PeerId, News)>,
     /// The last VI's name.
     last: u64,
@@ -52,8 +53,34 @@ pub struct Trunks<N: Nic> {
 
 /// Destroys a trunk, in a thread of its own: the NIC waits until nothing moves in its memory any more, and what the other host has
 /// to say to that may take as long as it likes. Where there can be no thread, at once.
-fn destroy<N: Nic + 'static>(trunk: Trunk<N>) {
-    let _ = Builder::new().name("trunk-end".into()).spawn(move || drop(trunk));
+fn destroy<N: Nic + 'static>(trunk: Trunk<N>, ending: Ending) {
+    let end = move || {
+        drop(trunk);
+        drop(ending);
+    };
+    let _ = Builder::new().name("trunk-end".into()).spawn(end);
+}
+
+/// Trunks to one peer that may be ending at a time: each has a thread and memory, and ends when the peer's NIC likes.
+const ENDING: usize = 4;
+
+/// A trunk that is ending, of its peer's.
+type Ending = Arc<()>;
+
+/// How many trunks are ending, by peer.
+#[derive(Debug, Default)]
+struct Endings(BTreeMap<PeerId, Ending>);
+
+impl Endings {
+    /// A trunk to a peer is ending, until what this returns is dropped.
+    fn begin(&mut self, peer: PeerId) -> Ending {
+        self.0.entry(peer).or_default().clone()
+    }
+
+    /// Whether no other trunk to a peer should be made: it would have to end as well.
+    fn are_too_many(&self, peer: PeerId) -> bool {
+        self.0.get(&peer).is_some_and(|ending| Arc::strong_count(ending) > ENDING)
+    }
 }
 
 impl<N: Nic> core::fmt::Debug for Trunks<N> {
@@ -73,6 +100,7 @@ impl<N: Nic + 'static> Trunks<N> {
             peers: BTreeMap::new(),
             cq: nic.create_cq(ENTRIES, 0)?,
             nic,
+            endings: Endings::default(),
             news: VecDeque::new(),
             last: 0,
             buffer: vec![0; LONGEST],
@@ -89,7 +117,7 @@ impl<N: Nic + 'static> Trunks<N> {
     /// with the same discriminator.
     ///
     /// # Errors
-    /// [`MakeError`]
+    /// [`MakeError`]; [`MakeError::Ending`] may pass.
     pub fn connect(
         &mut self,
         peer: PeerId,
@@ -97,6 +125,9 @@ impl<N: Nic + 'static> Trunks<N> {
         discriminator: &[u8],
     ) -> Result<(), MakeError> {
         self.end(peer);
+        if self.endings.are_too_many(peer) {
+            return Err(MakeError::Ending);
+        }
         let entries = ENTRIES.saturating_mul(self.trunks.len() as u32 + 1);
         if self.cq.capacity() < entries {
             self.cq.resize(entries)?;
@@ -115,7 +146,7 @@ impl<N: Nic + 'static> Trunks<N> {
         if let Some((name, trunk)) = self.trunks.remove(&peer) {
             self.peers.remove(&name);
             self.news.retain(|(of, _)| *of != peer);
-            destroy(trunk);
+            destroy(trunk, self.endings.begin(peer));
         }
     }
 
@@ -218,5 +249,21 @@ impl<N: Nic + 'static> Trunks<N> {
                 wake();
             }));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trunks_that_do_not_end_are_bounded_for_each_peer() {
+        let mut endings = Endings::default();
+        let mut of_one: Vec<_> = (0..ENDING - 1).map(|_| endings.begin(1)).collect();
+        assert!(!endings.are_too_many(1));
+        of_one.push(endings.begin(1));
+        assert!(endings.are_too_many(1) && !endings.are_too_many(2));
+        of_one.pop();
+        assert!(!endings.are_too_many(1), "one has ended");
     }
 }

@@ -1,5 +1,6 @@
 //! What comes by the endpoint, and what is due.
 
+use crate::doubts::Found;
 use crate::fabric::{Fabric, Own};
 use crate::message::{Message, parse};
 use crate::nodes::Node;
@@ -47,9 +48,13 @@ impl Fabric {
             world.medium_mut().strange += 1;
             return;
         };
+        if !world.medium().doubts.is_empty() {
+            world.medium_mut().doubts.heard(from);
+        }
         match message {
             Message::Frame { bytes: [], .. } => {}
             Message::Frame { bytes, .. } => world.frame(from, Node::OWN, bytes),
+            Message::Whole(message) => world.parsed(from, Node::OWN, message.packet()),
             Message::Ready { to, from: peer, number, ticket } => {
                 if !world.medium_mut().lends(from, ticket) {
                     world.ready(from, (to, peer), number, ticket);
@@ -99,8 +104,16 @@ impl Fabric {
             world.medium_mut().say_again();
             world.remind();
         }
-        let gone = world.medium_mut().answers();
-        gone.into_iter().for_each(|node| Fabric::lost(world, node));
+        for (node, found) in Fabric::found(world) {
+            match found {
+                Found::There => world.node_found(node),
+                Found::Absent => {
+                    world.medium_mut().abandon(node);
+                    world.node_absent(node);
+                }
+                Found::Lost => Fabric::lost(world, node),
+            }
+        }
         false
     }
 

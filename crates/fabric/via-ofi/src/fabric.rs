@@ -1,10 +1,10 @@
 //! An endpoint of libfabric's, with a clock, as the medium of the engine.
 
 use crate::alive::Alive;
+use crate::doubts::{Answers, Doubts};
 use crate::message;
 use crate::moves::Moves;
 use crate::nodes::{Node, Nodes};
-use crate::presence::Presence;
 use core::cell::RefCell;
 use core::hash::BuildHasher;
 use core::time::Duration;
@@ -16,7 +16,7 @@ use sovia_softnic::moving::{Expected, MoveId, Span};
 use sovia_softnic::{Medium, Timer, World};
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::RandomState;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use via::Memory;
 use via::error::RegisterError;
 
@@ -38,14 +38,6 @@ pub(crate) enum Own {
     Moved(MoveId, bool),
 }
 
-/// Nodes of which threads find out whether they are there, and what those threads have found.
-#[derive(Debug, Default)]
-pub(crate) struct Asked {
-    /// With whether the provider has told an error: then one of which nothing can be found out is lost.
-    pub(crate) nodes: BTreeMap<Node, bool>,
-    pub(crate) answers: Arc<Mutex<Vec<(Node, Presence)>>>,
-}
-
 /// An endpoint with its clock.
 #[derive(Debug)]
 pub struct Fabric {
@@ -63,7 +55,9 @@ pub struct Fabric {
     within: BTreeMap<u64, (MoveId, Vec<Span>)>,
     /// Key and count from which tickets are drawn: no peer can guess one of another peer's.
     tickets: (RandomState, u64),
-    pub(crate) asked: Asked,
+    pub(crate) doubts: Doubts,
+    /// What threads have found of those.
+    pub(crate) answers: Arc<Answers>,
     /// Looks in a row that have found nothing.
     pub(crate) idle: u32,
     pub(crate) events: Vec<Event>,
@@ -84,7 +78,8 @@ impl Fabric {
             moves: Moves::default(),
             within: BTreeMap::new(),
             tickets: (RandomState::new(), 0),
-            asked: Asked::default(),
+            doubts: Doubts::default(),
+            answers: Answers::new().ok()?,
             idle: 0,
             events: Vec::new(),
             strange: 0,
@@ -201,6 +196,11 @@ impl Medium for Fabric {
         let introduces = matches!(packet, Packet::Meeting(_)) | self.nodes.get_mut().introduce(to);
         let own: Option<Box<[u8]>> = introduces.then(|| self.endpoint.address().into());
         self.put(to, |room, number| {
+            if own.is_none()
+                && let Some(len) = message::whole(room, number, packet)
+            {
+                return Some(len);
+            }
             let begin = message::begin(room, number, own.as_deref())?;
             let len = packet.emit_into_for(room.get_mut(begin..)?, Checksum::Link)?;
             Some(begin + len)
@@ -311,14 +311,22 @@ impl Driven for Fabric {
         let full = self.endpoint.is_full().then(|| now.after(FULL));
         let until = [until, self.next_timer(), nap, full].into_iter().flatten().min();
         Terms {
-            descriptors: Descriptors { frames: frames.unwrap_or(-1), room: -1, news: None },
+            descriptors: Descriptors {
+                frames: frames.unwrap_or(-1),
+                room: -1,
+                news: Some(self.answers.descriptor()),
+            },
             frames: true,
             room: false,
             until: until.map(Time::nanos),
         }
     }
 
-    fn woken(&mut self, _news: bool) {}
+    fn woken(&mut self, news: bool) {
+        if news {
+            self.answers.hush();
+        }
+    }
 
     fn is_gone(&self) -> bool {
         false

@@ -11,7 +11,7 @@
 //!
 //! - `place`: where a NIC is; `message`: what NICs say to each other beside frames; `nodes`: which peers there are;
 //! - `fabric`: the endpoint as the medium of the engine; `arrivals`: what comes by it; `moves`, `exchange`: long messages;
-//! - `alive`: when peers are greeted, by which those are found that are gone; `asking`, `presence`: finding out whether one is there;
+//! - `alive`: when peers are greeted, by which those are found that are gone; `doubts`, `asking`, `presence`: finding out whether one is there;
 //! - `config`: opening a NIC; `nic`: what a program holds in its hands.
 //!
 //! `sovia-drive` says which thread makes progress. A provider of libfabric's that makes none by itself makes it whenever such a thread
@@ -32,6 +32,7 @@ mod alive;
 mod arrivals;
 mod asking;
 mod config;
+mod doubts;
 mod exchange;
 mod fabric;
 mod message;

@@ -2,7 +2,8 @@
 //!
 //! Each message begins with its kind and the number of its sender's. Numbers are little-endian.
 
-use sovia_link::wire::EndId;
+use sovia_link::wire::bytes::{Out, Room};
+use sovia_link::wire::{EndId, Item, Operation, Packet, Readable, Sending};
 use sovia_ofi::{PARTS_MAX, Part};
 
 /// A frame of the engine's follows.
@@ -17,6 +18,9 @@ const WITHDRAWN: u8 = 4;
 const LENT: u8 = 5;
 /// What was lent for a ticket is not fetched any more.
 const RETURNED: u8 = 6;
+/// A whole message of a send follows, as an item of a connection's stream ([`Whole`]): without immediate data, and with.
+const WHOLE: u8 = 7;
+const WHOLE_WITH: u8 = 8;
 
 /// Bytes before a frame.
 pub(crate) const HEADER: usize = 9;
@@ -30,6 +34,8 @@ pub(crate) const HEADER_MAX: usize = HEADER + 1 + ADDRESS_MAX;
 pub(crate) enum Message<'a> {
     /// A frame; with the sender's address, if it says that. An empty one says nothing but this.
     Frame { address: Option<&'a [u8]>, bytes: &'a [u8] },
+    /// A message in one frame.
+    Whole(Whole<'a>),
     /// [`sovia_softnic::World::ready`].
     Ready { to: EndId, from: EndId, number: u64, ticket: u64 },
     /// [`sovia_softnic::Medium::withdraw`].
@@ -38,6 +44,71 @@ pub(crate) enum Message<'a> {
     Lent { ticket: u64, parts: Parts<'a> },
     /// The sender of this fetches nothing for that ticket, now or later.
     Returned { ticket: u64 },
+}
+
+/// A whole message of a send, in its turn in a connection's stream. As a frame of the engine's it has 24 bytes more at least: more than some
+/// providers take at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Whole<'a> {
+    to: EndId,
+    from: EndId,
+    sending: Sending,
+    ack: u32,
+    immediate: Option<u32>,
+    bytes: &'a [u8],
+}
+
+/// Bytes of the numbers that a whole message has behind its sender's: two ends, its item's number and its sending's, an acknowledgement.
+const WHOLE_NUMBERS: usize = 28;
+
+impl<'a> Whole<'a> {
+    /// What it says, as the engine has it.
+    pub(crate) fn packet(self) -> Packet<&'a [u8]> {
+        let Whole { to, from, sending, ack, immediate, bytes } = self;
+        // A frame is not longer than 32 bits tell.
+        let total = bytes.len() as u32;
+        let operation = Operation::Send;
+        let part = sovia_link::wire::Part { operation, immediate, total, start: 0, bytes };
+        Packet::Stream { to, from, sending, ack, item: Item::Part(part) }
+    }
+
+    fn parse(rest: &'a [u8], has_immediate: bool) -> Option<Whole<'a>> {
+        let (numbers, rest) = rest.split_first_chunk::<WHOLE_NUMBERS>()?;
+        let word = |at: usize| Some(u64::from_le_bytes(*numbers.get(at..)?.first_chunk()?));
+        let half = |at: usize| Some(u32::from_le_bytes(*numbers.get(at..)?.first_chunk()?));
+        let (immediate, bytes) = if has_immediate {
+            let (immediate, bytes) = rest.split_first_chunk()?;
+            (Some(u32::from_le_bytes(*immediate)), bytes)
+        } else {
+            (None, rest)
+        };
+        let (to, from) = (EndId(word(0)?), EndId(word(8)?));
+        let sending = Sending { number: half(16)?, transmission: half(20)? };
+        Some(Whole { to, from, sending, ack: half(24)?, immediate, bytes })
+    }
+}
+
+/// Writes a packet that is a whole message of a send; its length. `None` of any other one, and if there is no room.
+pub(crate) fn whole<B: Readable>(
+    room: &mut [u8],
+    sender: u64,
+    packet: &Packet<B>,
+) -> Option<usize> {
+    let Packet::Stream { to, from, sending, ack, item: Item::Part(part) } = packet else {
+        return None;
+    };
+    let is_one = part.operation == Operation::Send && part.start == 0 && part.is_last();
+    if !is_one || part.is_announcement() {
+        return None;
+    }
+    let len = room.len();
+    let mut out = Room::new(room);
+    out.put(&[if part.immediate.is_some() { WHOLE_WITH } else { WHOLE }]);
+    [sender, to.0, from.0].iter().for_each(|word| out.put(&word.to_le_bytes()));
+    let halves = [sending.number, sending.transmission, *ack];
+    halves.iter().chain(&part.immediate).for_each(|half| out.put(&half.to_le_bytes()));
+    out.put_payload(&part.bytes);
+    (out.len <= len).then_some(out.len)
 }
 
 /// Bytes of a part of memory.
@@ -125,6 +196,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<(u64, Message<'_>)> {
             let is_one = (1..=ADDRESS_MAX).contains(&address.len());
             Message::Frame { address: Some(is_one.then_some(address)?), bytes }
         }
+        WHOLE | WHOLE_WITH => Message::Whole(Whole::parse(rest, *kind == WHOLE_WITH)?),
         READY if rest.len() == 32 => Message::Ready {
             to: EndId(word(0)?),
             from: EndId(word(1)?),
@@ -179,11 +251,81 @@ mod tests {
         assert_eq!((parse(&room[..len - 1]), parse(&room[..17])), (None, None));
     }
 
+    fn stream(part: sovia_link::wire::Part<&[u8]>) -> Packet<&[u8]> {
+        let sending = Sending { number: 7, transmission: u32::MAX };
+        let (to, from) = (EndId(u64::MAX - 1), EndId(3));
+        Packet::Stream { to, from, sending, ack: 9, item: Item::Part(part) }
+    }
+
+    #[test]
+    fn a_short_message_has_less_than_64_bytes_around_it() {
+        let mut room = [0; 200];
+        for (immediate, len, expected) in [(None, 27, 64), (Some(5), 23, 64), (None, 0, 37)] {
+            let bytes = &[8; 200][..len];
+            let total = len as u32;
+            let part = sovia_link::wire::Part {
+                operation: Operation::Send,
+                immediate,
+                total,
+                start: 0,
+                bytes,
+            };
+            let packet = stream(part);
+            assert_eq!(whole(&mut room, 6, &packet), Some(expected));
+            let Some((6, Message::Whole(read))) = parse(&room[..expected]) else {
+                panic!("it is one");
+            };
+            assert_eq!(read.packet(), packet);
+            assert_eq!(whole(&mut room[..expected - 1], 6, &packet), None, "there is no room");
+            let short = parse(&room[..expected - len - 1]);
+            assert_eq!(short, None, "it is cut short");
+        }
+    }
+
+    #[test]
+    fn what_is_no_whole_message_of_a_send_goes_as_a_frame() {
+        let send = sovia_link::wire::Part {
+            operation: Operation::Send,
+            immediate: None,
+            total: 4,
+            start: 0,
+            bytes: &b"four"[..],
+        };
+        let write = Operation::Write { address: 1, handle: 2 };
+        let others = [
+            sovia_link::wire::Part { operation: write, ..send },
+            sovia_link::wire::Part { total: 5, ..send },
+            sovia_link::wire::Part { total: 5, start: 1, ..send },
+            sovia_link::wire::Part { bytes: &[][..], ..send },
+        ];
+        for part in others {
+            assert_eq!(whole(&mut [0; 200], 6, &stream(part)), None, "{part:?}");
+        }
+        let gone: Packet<&[u8]> = Packet::Gone { to: EndId(1) };
+        assert_eq!(whole(&mut [0; 200], 6, &gone), None);
+    }
+
     proptest! {
+        #[test]
+        fn a_whole_message_that_is_read_is_written_as_it_came(
+            bytes in proptest::collection::vec(any::<u8>(), 0..120),
+            kind in WHOLE..=WHOLE_WITH,
+        ) {
+            let mut bytes = bytes;
+            if let Some(first) = bytes.first_mut() {
+                *first = kind;
+            }
+            if let Some((sender, Message::Whole(read))) = parse(&bytes) {
+                let mut room = [0; 120];
+                let len = whole(&mut room, sender, &read.packet());
+                prop_assert_eq!(len.map(|len| &room[..len]), Some(&bytes[..]));
+            }
+        }
+
         #[test]
         fn nothing_that_comes_is_read_beyond_its_end(
             bytes in proptest::collection::vec(any::<u8>(), 0..120),
-            kind in 0u8..8,
+            kind in 0u8..10,
         ) {
             let mut bytes = bytes;
             if let Some(first) = bytes.first_mut() {

@@ -1,6 +1,7 @@
 //! Which NICs there are, by their addresses, and by the numbers that they give themselves.
 
 use crate::message::ADDRESS_MAX;
+use crate::presence::started;
 use sovia_ofi::Peer;
 use std::collections::HashMap;
 
@@ -26,6 +27,8 @@ struct Known {
     peer: Option<Peer>,
     /// It has been told this NIC's address.
     introduced: bool,
+    /// When its process has started, where its address names that.
+    since: Option<u64>,
 }
 
 /// All NICs that are known.
@@ -64,7 +67,12 @@ impl Nodes {
             return None;
         }
         let node = Node(self.known.len() as u32);
-        self.known.push(Known { address: address.into(), peer: None, introduced: false });
+        self.known.push(Known {
+            address: address.into(),
+            peer: None,
+            introduced: false,
+            since: None,
+        });
         self.by_address.insert(address.into(), node);
         Some(node)
     }
@@ -91,7 +99,20 @@ impl Nodes {
         self.by_number.insert(number, node);
         // A new process at the address does not know this NIC's address.
         self.known.get_mut(node.0 as usize)?.introduced = false;
+        self.date(node);
         Some(node)
+    }
+
+    /// Notes which process is at a NIC's address now.
+    fn date(&mut self, node: Node) {
+        if let Some(known) = self.known.get_mut(node.0 as usize) {
+            known.since = started(&known.address);
+        }
+    }
+
+    /// When the process of a NIC has started, as far as its address says.
+    pub(crate) fn since(&self, node: Node) -> Option<u64> {
+        self.known.get(node.0 as usize)?.since
     }
 
     pub(crate) fn address(&self, node: Node) -> &[u8] {
@@ -108,6 +129,7 @@ impl Nodes {
         if let Some(known) = self.known.get_mut(node.0 as usize) {
             known.peer = Some(peer);
             self.by_peer.insert(peer, node);
+            self.date(node);
         }
     }
 

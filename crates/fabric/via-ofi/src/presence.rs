@@ -2,7 +2,8 @@
 //!
 //! Not every provider reports a peer that is gone: `ofi_rxm` connects again and again, and has no room meanwhile. The peer's address then
 //! says what to look at: an Internet address is the port at which its endpoint listens, and a connection there is refused if the endpoint is
-//! gone; an address of `shm` begins with the number of a process. A peer that is only stopped is not gone.
+//! gone; an address of `shm` begins with the number of a process, which may be another one's by now: [`started`] tells the two apart. A peer
+//! that is only stopped is not gone.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use core::time::Duration;
@@ -43,36 +44,48 @@ fn process(address: &[u8]) -> Option<u32> {
 pub(crate) enum Presence {
     /// It is there.
     There,
-    /// It is not.
+    /// Its host says that nothing is at its port. One may come there.
+    Absent,
+    /// Its process has ended, or there is no way to its host.
     Gone,
     /// That cannot be found out.
     Unknown,
 }
 
-/// Whether the endpoint of an address is there. It may take long.
-pub(crate) fn presence(address: &[u8]) -> Presence {
-    if let Some(presence) = local_presence(address) {
+/// Whether the endpoint of an address is there, whose process has [`started`] then. It may take long.
+pub(crate) fn presence(address: &[u8], since: Option<u64>) -> Presence {
+    if let Some(presence) = local_presence(address, since) {
         return presence;
     }
     let Some(at) = internet(address) else { return Presence::Unknown };
     match TcpStream::connect_timeout(&at, PATIENCE) {
+        // Where nothing listens, the kernel may draw that very port for this end, and connects it with itself.
+        Ok(way) if way.local_addr().is_ok_and(|own| own == at) => Presence::Absent,
         Ok(_) => Presence::There,
         Err(why) => match why.kind() {
-            ErrorKind::ConnectionRefused
-            | ErrorKind::HostUnreachable
-            | ErrorKind::NetworkUnreachable => Presence::Gone,
+            ErrorKind::ConnectionRefused => Presence::Absent,
+            ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => Presence::Gone,
             _ => Presence::Unknown,
         },
     }
 }
 
 /// The same for an endpoint of `shm`; at once. What the provider sends there goes to memory, so that it never tells an error.
-pub(crate) fn local_presence(address: &[u8]) -> Option<Presence> {
-    if is_alive(process(address)?) {
+pub(crate) fn local_presence(address: &[u8], since: Option<u64>) -> Option<Presence> {
+    let now = start_of(process(address)?);
+    if now.is_some_and(|now| since.is_none_or(|since| since == now)) {
         return Some(Presence::There);
     }
-    remove_left(address);
+    if now.is_none() {
+        remove_left(address);
+    }
     Some(Presence::Gone)
+}
+
+/// When the process of an endpoint of `shm` has started: two processes of one number, one after the other, differ in it. `None` of other
+/// endpoints, and if there is no such process.
+pub(crate) fn started(address: &[u8]) -> Option<u64> {
+    start_of(process(address)?)
 }
 
 /// Removes the file of an endpoint of `shm` whose process has ended without doing so.
@@ -85,12 +98,17 @@ fn remove_left(address: &[u8]) {
     }
 }
 
-/// Whether a process runs. One that has ended, and for which its parent has not asked yet, does not.
-fn is_alive(process: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+/// When a process has started, by the kernel's clock; `None` if there is none. One that has ended, and for which its parent has not asked
+/// yet, is none.
+fn start_of(process: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The program's name comes before the state, and may have parentheses of its own.
-    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
-    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_ascii_whitespace();
+    let is_over = matches!(fields.next()?, "Z" | "X");
+    // The state is the third field, and the start the twenty-second.
+    let start = fields.nth(18)?.parse().ok()?;
+    (!is_over).then_some(start)
 }
 
 #[cfg(test)]
@@ -114,12 +132,35 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let place: Place = format!("tcp@{}", listener.local_addr().unwrap()).parse().unwrap();
         let host = place.host().unwrap();
-        assert_eq!(presence(&host), Presence::There, "it does not even accept");
+        assert_eq!(presence(&host, None), Presence::There, "it does not even accept");
         drop(listener);
-        assert_eq!(presence(&host), Presence::Gone);
+        assert_eq!(presence(&host, None), Presence::Absent);
         let own = format!("fi_shm://{}", std::process::id());
-        assert_eq!(presence(own.as_bytes()), Presence::There);
-        assert_eq!(presence(b"fi_shm://4999999"), Presence::Gone, "there are no such numbers");
-        assert_eq!(presence(b"fi_ns://a"), Presence::Unknown);
+        assert_eq!(presence(own.as_bytes(), None), Presence::There);
+        assert_eq!(
+            presence(b"fi_shm://4999999", None),
+            Presence::Gone,
+            "there are no such numbers"
+        );
+        assert_eq!(presence(b"fi_ns://a", None), Presence::Unknown);
+    }
+
+    #[test]
+    fn a_process_that_has_the_number_of_one_that_has_ended_is_not_taken_for_it() {
+        let own = format!("fi_shm://{}", std::process::id());
+        let since = started(own.as_bytes());
+        assert!(since.is_some());
+        assert_eq!(presence(own.as_bytes(), since), Presence::There);
+        let before = since.map(|since| since - 1);
+        assert_eq!(presence(own.as_bytes(), before), Presence::Gone);
+        assert_eq!((started(b"fi_shm://4999999"), started(b"fi_ns://a")), (None, None));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let of_child = format!("fi_shm://{}", child.id());
+        // It is one that has ended, and not asked for, at the latest soon.
+        while started(of_child.as_bytes()).is_some() {
+            std::thread::yield_now();
+        }
+        assert_eq!(presence(of_child.as_bytes(), None), Presence::Gone);
+        child.wait().unwrap();
     }
 }

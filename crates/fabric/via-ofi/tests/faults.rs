@@ -1,6 +1,7 @@
 //! What goes wrong: no library, no provider, no peer, a peer that is killed, messages of strangers. Nothing is left behind.
 
 use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -125,6 +126,14 @@ fn another(role: &str) -> Command {
 fn another_process() {
     match std::env::var(ROLE).as_deref() {
         Ok("open") => println!("\nsaid: {}", open(TCP).err().unwrap_or("it is open".into())),
+        Ok(role) if role.starts_with("hold ") => {
+            let nic = open(&role["hold ".len()..]).expect("a NIC");
+            println!("\nsaid: open");
+            let request = nic.connect_wait(&nic.address(b"server"), Some(PATIENCE));
+            println!("\nsaid: held");
+            thread::sleep(PATIENCE);
+            drop(request);
+        }
         Ok(place) => {
             let nic = open(place).expect("a NIC");
             let host: Vec<_> = nic.address(b"").host.iter().map(u8::to_string).collect();
@@ -173,16 +182,114 @@ fn a_provider_or_an_address_that_is_not_there_is_told() {
     }
 }
 
+/// An address of this host's where no NIC is, as a place and as bytes.
+fn nowhere() -> (String, Vec<u8>) {
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    let place = format!("tcp;ofi_rxm@{}", free.expect("a free port"));
+    let host = place.parse::<via_ofi::Place>().expect("a place").host().expect("an address");
+    (place, host)
+}
+
+/// A NIC at an address where there may have been one, which may not have left it yet: its own thread closes it.
+fn open_again(place: &str) -> OfiNic {
+    let begin = Instant::now();
+    loop {
+        match open(place) {
+            Ok(nic) => return nic,
+            Err(why) => assert!(why.contains("in use") && begin.elapsed() < PATIENCE, "{why}"),
+        }
+        thread::yield_now();
+    }
+}
+
 #[test]
-fn a_request_to_an_address_without_a_nic_fails_by_the_networks_word() {
-    let test = "a_request_to_an_address_without_a_nic_fails_by_the_networks_word";
+fn a_request_to_an_address_without_a_nic_finds_no_program_that_waits() {
+    let test = "a_request_to_an_address_without_a_nic_finds_no_program_that_waits";
     let Some(nic) = nic(test, TCP) else { return };
     let end = End::new(&nic, 100);
-    // Port 1 of this host: nothing listens there.
-    let nothing = "tcp;ofi_rxm@127.0.0.1:1".parse::<via_ofi::Place>().unwrap().host().unwrap();
-    let (own, there) = (nic.address(b"client"), NetAddress::new(&nothing, b"server"));
-    let error = end.vi.connect_request(&own, &there, None).expect_err("nothing is there");
-    assert!(matches!(error, ConnectError::NotReachable(_)), "{error}");
+    let (own, there) = (nic.address(b"client"), NetAddress::new(&nowhere().1, b"server"));
+    for _ in 0..3 {
+        let error = end.vi.connect_request(&own, &there, None).expect_err("nothing is there");
+        assert_eq!(error, ConnectError::NoMatch);
+        assert_eq!(end.vi.state(), ViState::Idle);
+    }
+}
+
+/// Programs that ask as long as no program waits, as those of VIA's time do: the other one's NIC is opened meanwhile, or closed and opened
+/// again.
+#[test]
+fn a_request_meets_a_nic_that_is_opened_later() {
+    const TEST: &str = "a_request_meets_a_nic_that_is_opened_later";
+    let Some(nic) = nic(TEST, TCP) else { return };
+    let (place, host) = nowhere();
+    for round in 0..4 {
+        let end = End::new(&nic, 100);
+        thread::scope(|s| {
+            let server = s.spawn(|| {
+                thread::sleep(Duration::from_millis(37) * round);
+                echo(&open_again(&place), 100);
+            });
+            end.receive();
+            connect(&nic, &end, &host);
+            assert!(!end.send(7).intersects(Status::ERROR_MASK));
+            assert_eq!(end.received().expect("it comes back"), [7; 100]);
+            end.vi.disconnect();
+            server.join().expect("it ends");
+        });
+    }
+}
+
+/// Peers wait for each other, also where one of them has no NIC yet.
+#[test]
+fn peers_meet_though_one_nic_is_opened_later() {
+    const TEST: &str = "peers_meet_though_one_nic_is_opened_later";
+    let Some(first) = nic(TEST, TCP) else { return };
+    // The end of the smaller address asks, and the other one says that it is there.
+    for is_smaller in [false, true] {
+        let ours = first.address(b"peer");
+        let (place, theirs) = core::iter::repeat_with(nowhere)
+            .map(|(place, host)| (place, NetAddress::new(&host, b"peer")))
+            .find(|(_, theirs)| (ours < *theirs) == is_smaller)
+            .expect("ports are drawn");
+        let end = End::new(&first, 100);
+        end.vi.connect_peer_request(&ours, &theirs, Some(PATIENCE)).expect("it begins");
+        thread::sleep(Duration::from_millis(200));
+        assert_eq!(end.vi.connect_peer_done(), None, "the other one may come yet");
+        let second = open(&place).expect("a NIC");
+        let other = End::new(&second, 100);
+        other.vi.connect_peer_request(&theirs, &ours, Some(PATIENCE)).expect("it begins");
+        end.vi.connect_peer_wait().expect("connected");
+        other.vi.connect_peer_wait().expect("connected");
+    }
+}
+
+/// A program that has a request is killed, and a NIC is opened at its address before anything is sent there.
+#[test]
+fn a_request_that_went_with_its_server_ends() {
+    const TEST: &str = "a_request_that_went_with_its_server_ends";
+    let Some(nic) = nic(TEST, TCP) else { return };
+    let (place, host) = nowhere();
+    let mut child = another(&format!("hold {place}")).spawn().expect("it starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let mut said = |what: &str| {
+        let word = format!("said: {what}");
+        assert!(lines.by_ref().map_while(Result::ok).any(|line| line == word), "{what}");
+    };
+    said("open");
+    let end = End::new(&nic, 100);
+    thread::scope(|s| {
+        let ask = || {
+            let (own, server) = (nic.address(b"client"), NetAddress::new(&host, b"server"));
+            end.vi.connect_request(&own, &server, Some(PATIENCE))
+        };
+        let asking = s.spawn(ask);
+        said("held");
+        child.kill().expect("it is killed");
+        child.wait().expect("it ends");
+        let _again = open_again(&place);
+        let error = asking.join().expect("it ends").expect_err("no program waits");
+        assert_eq!(error, ConnectError::NoMatch);
+    });
     assert_eq!(end.vi.state(), ViState::Idle);
 }
 
@@ -256,7 +363,7 @@ fn what_strangers_send_is_counted_and_does_nothing() {
         let mut events = Vec::new();
         for round in 0..100u8 {
             for peer in peers {
-                for kind in 0..6u8 {
+                for kind in 0..10u8 {
                     stranger.send(peer, |room| {
                         room[0] = kind;
                         room[1..9].copy_from_slice(&[round; 8]);
@@ -313,4 +420,45 @@ fn nothing_is_left_of_connections_and_regions() {
         let counts = counts(&nic);
         (counts.moves, counts.regions, counts.ends) == (0, 0, 0)
     });
+}
+
+/// 1,000 VIs of one process, connected in pairs between two NICs, each of which carries a message each way.
+#[test]
+fn a_thousand_connected_vis() {
+    const TEST: &str = "a_thousand_connected_vis";
+    const PAIRED: usize = 500;
+    const LEN: usize = 64;
+    let (Some(server), Some(client)) = (nic(TEST, TCP), nic(TEST, TCP)) else { return };
+    let ends = |nic: &OfiNic| -> Vec<End> {
+        let end = |_| {
+            let end = End::new(nic, LEN);
+            end.receive();
+            end
+        };
+        (0..PAIRED).map(end).collect()
+    };
+    let (accepting, requesting) = (ends(&server), ends(&client));
+    let host = server.address(b"").host;
+    thread::scope(|s| {
+        s.spawn(|| {
+            for end in &accepting {
+                let request = server.connect_wait(&server.address(b"server"), Some(PATIENCE));
+                request.expect("a request").accept(&end.vi).expect("accepted");
+            }
+        });
+        requesting.iter().for_each(|end| connect(&client, end, &host));
+    });
+    assert_eq!((counts(&server).ends, counts(&client).ends), (PAIRED, PAIRED));
+    for (i, (a, b)) in accepting.iter().zip(&requesting).enumerate() {
+        for (from, to, byte) in [(a, b, i as u8), (b, a, !i as u8)] {
+            assert!(!from.send(byte).intersects(Status::ERROR_MASK), "pair {i}");
+            assert_eq!(to.received(), Some(vec![byte; LEN]), "pair {i}");
+        }
+    }
+    for end in requesting {
+        end.vi.disconnect();
+        client.deregister_mem(end.handle).expect("nothing uses the memory");
+    }
+    let all_over = || [&server, &client].map(|nic| counts(nic).ends) == [0, 0];
+    until("all connections are over", all_over);
 }

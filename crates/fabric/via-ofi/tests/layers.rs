@@ -4,7 +4,7 @@
 const LAYERS: &[&[&str]] = &[
     &["alive", "message", "place", "presence"],
     &["nodes"],
-    &["moves"],
+    &["doubts", "moves"],
     &["fabric"],
     &["asking", "exchange"],
     &["arrivals", "nic"],

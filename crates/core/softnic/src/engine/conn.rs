@@ -277,9 +277,13 @@ impl<M: Medium> World<M> {
         (self.config.window / 4).clamp(1, TOGETHER)
     }
 
-    /// Tells the other end of each connection what has come: one that is none any more is answered so. For a network that may lose what two
-    /// nodes say to each other without a word to either.
+    /// Tells the other end of each connection what has come: one that is none any more is answered so. Asks again for what a program is said
+    /// to have been handed: a NIC that is there in the other one's place has to say so. For a network that may lose what two nodes say to each
+    /// other without a word to either.
     pub fn remind(&mut self) {
+        let pending = self.outgoing.iter_named().filter(|(_, it)| it.pending);
+        let pending: Vec<_> = pending.map(|(id, _)| id).collect();
+        pending.into_iter().for_each(|id| self.send_request(id));
         let settled = self.conns.iter_named().filter(|(_, conn)| conn.unsettled.is_none());
         let settled: Vec<_> = settled.map(|(id, _)| id).collect();
         for id in settled {

@@ -261,23 +261,4 @@ impl<M: Medium> World<M> {
     pub(crate) fn moves_for(&self, vi: ViId) -> bool {
         self.moving.values().any(|it| it.vi == vi && !it.regions.is_empty())
     }
-
-    /// A node is gone for good, and never sends or takes anything again: its connections are lost, and requests to it are over.
-    pub fn node_lost(&mut self, node: M::Node) {
-        let lost = self.conns.iter_named().filter(|(_, it)| it.peer_node == node);
-        let lost: Vec<_> = lost.map(|(id, _)| id).collect();
-        let asked = self.incoming.iter().filter(|(_, it)| it.from == node);
-        let asked: Vec<_> = asked.map(|(id, _)| *id).collect();
-        for id in asked {
-            self.cancelled(node, id);
-            self.settle(id, false);
-        }
-        lost.into_iter().for_each(|id| self.hopeless(id));
-        let asking = self.outgoing.iter_mut().filter(|it| it.to == node);
-        let vis: Vec<_> = asking.map(|it| it.vi).collect();
-        for vi in vis {
-            let why = "its NIC cannot be reached";
-            self.finish(vi, Err(via::error::ConnectError::NotReachable(why)));
-        }
-    }
 }

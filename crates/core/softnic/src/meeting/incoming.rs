@@ -139,6 +139,14 @@ impl<M: Medium> World<M> {
         self.net.set_timer(self.net.now().after(wait), Timer(Purpose::Answer(id)));
     }
 
+    /// Sends the answer once, if it is not settled.
+    pub(crate) fn send_answer(&mut self, id: EndId) {
+        let Some(incoming) = self.incoming.get(&id) else { return };
+        if let (Some(answer), None) = (incoming.answer, incoming.settled) {
+            self.say(incoming.node, incoming.from, Meeting::Answer { request: id, answer });
+        }
+    }
+
     /// Accepts a request with a VI that is neither connected nor about to be. The connection
     /// comes about when the requester is heard of.
     ///

@@ -7,6 +7,7 @@
 
 mod attempt;
 mod incoming;
+mod nodes;
 mod outgoing;
 mod peers;
 mod waiters;

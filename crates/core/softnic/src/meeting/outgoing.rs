@@ -20,10 +20,16 @@ impl<M: Medium> World<M> {
         }
         let wait = timing.pause(outgoing.tries);
         outgoing.tries += 1;
+        self.send_request(id);
+        self.net.set_timer(self.net.now().after(wait), Timer(Purpose::Request(id)));
+    }
+
+    /// Sends a request once.
+    pub(crate) fn send_request(&mut self, id: EndId) {
+        let Some(outgoing) = self.outgoing.get(&id) else { return };
         let (node, to) = (outgoing.node, outgoing.to);
         let packet = Word::Meeting(Meeting::Request(Box::new(outgoing.request.clone())));
         self.send(node, to, packet);
-        self.net.set_timer(self.net.now().after(wait), Timer(Purpose::Request(id)));
     }
 
     /// A program has the request.
@@ -56,7 +62,7 @@ impl<M: Medium> World<M> {
         self.send(at, from, Word::Meeting(settled));
     }
 
-    fn take_answer(&mut self, id: EndId, outgoing: &Outgoing<M::Node>, answer: Answer) {
+    pub(crate) fn take_answer(&mut self, id: EndId, outgoing: &Outgoing<M::Node>, answer: Answer) {
         let Outgoing { vi, node, to, .. } = *outgoing;
         let error = match answer {
             Answer::Accepted { conn: peer, attributes } => {
