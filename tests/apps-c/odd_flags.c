@@ -420,7 +420,28 @@ static void takes_file(struct peer *p) {
     tell(p, 0);
 }
 
+// --- flags of a send that the kernel does not look at
+
+static void sends_with_odd_flags(struct peer *p) {
+    const int flags[] = {MSG_WAITALL, MSG_CONFIRM, MSG_DONTROUTE, MSG_WAITALL | MSG_NOSIGNAL};
+    for (int i = 0; i < 4; i++) {
+        fill(buffer, 100, 200 * i);
+        CALL(send(p->fd, buffer, 100, flags[i]));
+        fill(buffer, 100, 200 * i + 100);
+        struct iovec part = {buffer, 100};
+        struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+        CALL(sendmsg(p->fd, &message, flags[i]));
+    }
+    meet(p);
+}
+
+static void takes_800(struct peer *p) {
+    recv_pattern(p->fd, 0, 800, 800);
+    meet(p);
+}
+
 static const struct scenario scenarios[] = {
+    {"sends_with_flags_that_do_nothing", sends_with_odd_flags, takes_800},
     {"peek_with_waitall_waits", peeks_for_all, sends_in_two},
     {"peek_with_waitall_and_a_timeout", peeks_for_all_in_time, sends_in_two},
     {"peek_with_waitall_at_the_end", peeks_for_all_at_the_end, sends_and_shuts},

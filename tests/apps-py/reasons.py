@@ -93,6 +93,22 @@ def is_passed(s):
     s.sendall(MESSAGE)
 
 
+def sends_with_idle_flags(s):
+    """Flags that the kernel does not look at where a TCP connection sends."""
+    warm(s, True)
+    half = len(MESSAGE) // 2
+    for flags in (socket.MSG_WAITALL, socket.MSG_CONFIRM, socket.MSG_DONTROUTE):
+        assert s.send(MESSAGE[:half], flags) == half
+        assert s.sendmsg([MESSAGE[half:]], [], flags) == half
+
+
+def sends_with_idle_flags_answer(s):
+    warm(s, False)
+    for _ in range(3):
+        hear(s)
+    assert s.recv(1) == b""
+
+
 def is_filtered(s):
     warm(s, True)
     # One that allows everything. (Without root's rights it would take PR_SET_NO_NEW_PRIVS, a reason of its own.)
@@ -165,6 +181,7 @@ CASES = {
     "execs": (execs, heard_answer),
     "is_printed_to": (is_printed_to, heard_answer),
     "is_passed": (is_passed, heard_answer),
+    "sends_with_idle_flags": (sends_with_idle_flags, sends_with_idle_flags_answer),
     "is_filtered": (is_filtered, heard_answer),
     "is_relayed": (is_relayed, is_relayed_answer),
     "is_relayed_and_cut": (is_relayed_and_cut, is_relayed_and_cut_answer),

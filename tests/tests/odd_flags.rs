@@ -21,6 +21,7 @@ scenarios!("odd_flags":
     sendfile_of_a_long_proc,
     sendfile_of_a_pipe,
     sendfile_of_a_directory,
+    sends_with_flags_that_do_nothing,
 );
 
 scenarios!("odd_flags", Scenario::may_stay_on_tcp:

@@ -8,6 +8,11 @@ const WATCHDOG: Duration = Duration::from_secs(120);
 
 /// Runs a case of `apps-py/reasons.py`; the report of `sovia run -v` has `reason`, and no other one.
 fn told(case: &str, options: &[&str], reason: &str) {
+    all_told(case, options, &[reason]);
+}
+
+/// As [`told`], where the report has these reasons.
+fn all_told(case: &str, options: &[&str], reasons: &[&str]) {
     if skipped(case, &["python3"]) {
         return;
     }
@@ -20,15 +25,15 @@ fn told(case: &str, options: &[&str], reason: &str) {
     let outcome = Launch::new(Stack::Kernel, command).start().finish(WATCHDOG);
     assert!(outcome.success() && outcome.stdout == "ok\n", "{case}: {outcome:#?}");
     // A count, and what it counts.
-    let reasons = |line: &str| {
+    let reason = |line: &str| {
         let (count, text) = line.strip_prefix("sovia: ")?.trim_start().split_once("  ")?;
         count.parse::<u64>().ok().map(|_| text.to_owned())
     };
-    let mut said: Vec<String> = outcome.stderr.lines().filter_map(reasons).collect();
+    let mut said: Vec<String> = outcome.stderr.lines().filter_map(reason).collect();
     said.dedup();
     // The other end goes back, too, and says so if it lives to see it.
     said.retain(|text| text != "went back to TCP: the peer took it back");
-    assert_eq!(said, [reason], "{case}: {outcome:#?}");
+    assert_eq!(said, reasons, "{case}: {outcome:#?}");
 }
 
 #[test]
@@ -54,6 +59,11 @@ fn a_program_that_replaces_itself() {
 #[test]
 fn a_connection_that_libc_prints_to() {
     told("is_printed_to", &[], "went back to TCP: used by a call that Sovia does not carry");
+}
+
+#[test]
+fn a_connection_that_is_sent_to_with_flags_that_do_nothing_stays() {
+    all_told("sends_with_idle_flags", &[], &[]);
 }
 
 #[test]

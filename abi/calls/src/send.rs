@@ -7,8 +7,11 @@ use sovia_sockets::ops::{self, Flags};
 use sovia_sockets::retreat::{self, Cause};
 use sovia_sockets::table;
 
+/// Flags that the kernel does not look at where a TCP connection sends.
+const WITHOUT_EFFECT: c_int = libc::MSG_WAITALL | libc::MSG_CONFIRM | libc::MSG_DONTROUTE;
 /// Flags that are carried on a VI; a call with any other goes back to TCP first.
-const CARRIED: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_MORE | libc::MSG_EOR;
+const CARRIED: c_int =
+    libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_MORE | libc::MSG_EOR | WITHOUT_EFFECT;
 
 fn flags(flags: c_int) -> Flags {
     Flags {

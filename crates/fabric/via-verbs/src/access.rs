@@ -30,16 +30,26 @@ pub(crate) struct Access<'a> {
 
 impl Access<'_> {
     /// The region of that handle with its local key, if there is one that the VI may use.
-    #[inline]
+    #[inline(always)]
     fn region(&mut self, handle: u32) -> Option<(&Region, u32)> {
-        let place = &mut self.recent.entries[handle as usize % RECENT];
-        let is_it =
-            |(known, region, _): &(u32, Arc<Region>, u32)| *known == handle && region.is_live();
-        if !place.as_ref().is_some_and(is_it) {
-            *place = self.regions.local(handle).map(|(region, key)| (handle, region, key));
+        let place = handle as usize % RECENT;
+        let is_it = match &self.recent.entries[place] {
+            Some((known, region, _)) => *known == handle && region.is_live(),
+            None => false,
+        };
+        if !is_it {
+            self.look_up(place, handle);
         }
-        let (_, region, key) = place.as_ref()?;
-        (region.ptag() == self.ptag).then_some((region, *key))
+        let (_, region, key) = self.recent.entries[place].as_ref()?;
+        (region.ptag() == self.ptag).then_some((&**region, *key))
+    }
+
+    /// Asks the NIC, of which other threads have the lock as well.
+    #[cold]
+    #[inline(never)]
+    fn look_up(&mut self, place: usize, handle: u32) {
+        let found = self.regions.local(handle);
+        self.recent.entries[place] = found.map(|(region, key)| (handle, region, key));
     }
 
     /// Does something with a descriptor, if there is one.
@@ -53,10 +63,11 @@ impl Access<'_> {
         region.memory().descriptor_at(at.address).map(use_it)
     }
 
-    /// Tells the program in the descriptor itself. If its memory is gone, only the queue knows.
-    pub(crate) fn complete(&mut self, at: DescriptorAddress, outcome: &Outcome) {
+    /// Tells the program in the descriptor itself. If its memory is gone, which is false, only the queue knows.
+    #[inline]
+    pub(crate) fn complete(&mut self, at: DescriptorAddress, outcome: &Outcome) -> bool {
         let Outcome { status, length, immediate } = *outcome;
-        self.descriptor(at, |descriptor| descriptor.complete(status, length, immediate));
+        self.descriptor(at, |descriptor| descriptor.complete(status, length, immediate)).is_some()
     }
 
     /// Reads a descriptor of that queue.

@@ -43,7 +43,10 @@ fn another_process() {
         std::io::stdout().flush().expect("the test reads");
     };
     match std::env::var(ROLE).as_deref() {
-        Ok("open") => say(open(AT).err().unwrap_or("it is open".into())),
+        Ok("open") => {
+            say(open(AT).err().unwrap_or("it is open".into()));
+            assert_eq!(live(), [0; 4]);
+        }
         Ok("register") => {
             let nic = nic();
             let register =
@@ -53,7 +56,10 @@ fn another_process() {
             assert_eq!(large, Err(RegisterError::LockedMemory));
             assert_eq!(REGIONS.get(), 1);
             nic.deregister_mem(small).expect("it was registered");
-            register(4096).expect("what was given back can be registered again");
+            let again = register(4096).expect("what was given back can be registered again");
+            nic.deregister_mem(again).expect("it was registered");
+            drop(nic);
+            assert_eq!(live(), [0; 4]);
             say(large.expect_err("it is more than the limit").to_string());
         }
         Ok("echo") => {
@@ -101,7 +107,7 @@ fn a_device_or_an_address_that_is_not_there_is_told() {
         let why = open(place).map(drop).expect_err("no NIC has the address");
         assert!(why.contains("rdma_bind_addr"), "{why}");
     }
-    assert_eq!(live(), [0; 4]);
+    all_gone();
 }
 
 #[test]
@@ -114,10 +120,12 @@ fn without_permission_opening_says_what_it_may_not() {
     chmod("go=");
     let mut child = another("open").uid(NOBODY).spawn().expect("it starts");
     let said = said(&mut child);
-    child.wait().expect("it ends");
+    let ended = child.wait().expect("it ends");
     chmod("go=rwX");
+    assert!(ended.success());
     assert!(said.contains("rdma_create_event_channel"), "{said}");
     assert!(said.contains("ermission denied") || said.contains("No such"), "{said}");
+    all_gone();
 }
 
 #[test]
@@ -132,6 +140,60 @@ fn the_limit_of_locked_memory_is_told_and_leaves_nothing() {
     let said = said(&mut child);
     assert!(child.wait().expect("it ends").success());
     assert!(said.contains("ulimit -l") && said.contains("LimitMEMLOCK="), "{said}");
+    all_gone();
+}
+
+/// A message that meets no receive, and one that is longer than its receive, each put a queue pair in error: both VIs are told, what is posted
+/// meanwhile is flushed, and they connect again.
+#[test]
+fn a_queue_pair_in_error_breaks_both_vis_and_they_connect_again() {
+    let test = "a_queue_pair_in_error_breaks_both_vis_and_they_connect_again";
+    let Some(_one) = in_the_lab(test) else { return };
+    const LEN: usize = 4096;
+    for is_too_long in [false, true] {
+        let (server, client) = (nic(), nic());
+        let host = server.address(b"").host;
+        let end = End::new(&client, LEN);
+        let far = End { len: if is_too_long { LEN / 2 } else { LEN }, ..End::new(&server, LEN) };
+        let meet = || {
+            thread::scope(|s| {
+                s.spawn(|| {
+                    let request = server.connect_wait(&server.address(b"server"), Some(PATIENCE));
+                    request.expect("a request").accept(&far.vi).expect("accepted");
+                });
+                connect(&client, &end, &host);
+            });
+        };
+        for _ in 0..2 {
+            end.receive();
+            if is_too_long {
+                far.receive();
+            }
+            meet();
+            let status = end.send(7);
+            assert!(status.intersects(Status::TRANSPORT_ERROR), "{status:?}");
+            assert_eq!(end.vi.state(), ViState::Error);
+            let cause = if is_too_long { Cause::PeerBroke } else { Cause::ReceiveQueueEmpty };
+            assert_eq!(end.vi.cause(), Some(cause));
+            let later = end.send(8);
+            assert!(later.intersects(Status::DESC_FLUSHED_ERROR), "{later:?}");
+            assert!(end.received().is_none(), "the receive is flushed");
+            until("the far VI is told", || far.vi.state() == ViState::Error);
+            if is_too_long {
+                assert_eq!(far.vi.cause(), Some(Cause::Descriptor(Status::LENGTH_ERROR)));
+                assert!(far.received().is_none(), "the receive has failed");
+            } else {
+                assert_eq!(far.vi.cause(), Some(Cause::ReceiveQueueEmpty));
+            }
+            assert_eq!(PAIRS.get(), 0, "a queue pair ends with its connection");
+            end.vi.disconnect();
+            far.vi.disconnect();
+        }
+        client.deregister_mem(end.handle).expect("nothing uses the memory");
+        drop(end);
+        drop(client);
+        nothing_left(server, vec![far]);
+    }
 }
 
 /// The peer's process is killed while messages move; a VI that sends nothing finds it out as well.

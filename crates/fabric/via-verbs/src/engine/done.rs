@@ -13,14 +13,29 @@ use via::{AsyncError, CqEntry, DescriptorAddress, Done, Status, ViState, WorkQue
 
 impl ViShared {
     /// Takes what the device has done.
+    #[inline]
     pub(crate) fn poll(&self, core: &mut Core) {
-        let mut batch = Batch::new();
-        while let Some(link) = &core.link {
+        if let Some(link) = &core.link {
+            let mut batch = Batch::new();
             link.pair.cq().poll(&mut batch);
-            for ended in &batch {
+            if !batch.is_empty() {
+                self.take(core, &mut batch);
+            }
+        }
+        if core.send.next().is_some() {
+            self.feed_sends(core);
+        }
+        self.settle(core);
+    }
+
+    /// Takes what is in the batch, and what the device has besides. Apart from `poll`, which mostly finds nothing and is to be short then.
+    #[inline(never)]
+    fn take(&self, core: &mut Core, batch: &mut Batch) {
+        loop {
+            for ended in &*batch {
                 // What follows an error is flushed with the connection.
                 if core.link.is_none() {
-                    break;
+                    return;
                 }
                 if ended.name == RECEIVE {
                     self.received(core, &ended);
@@ -28,14 +43,9 @@ impl ViShared {
                     self.sent(core, &ended);
                 }
             }
-            if !batch.is_full() {
-                break;
-            }
+            let Some(link) = core.link.as_ref().filter(|_| batch.is_full()) else { return };
+            link.pair.cq().poll(batch);
         }
-        if core.send.next().is_some() {
-            self.feed_sends(core);
-        }
-        self.settle(core);
     }
 
     fn received(&self, core: &mut Core, ended: &Ended) {
@@ -62,38 +72,26 @@ impl ViShared {
             }
             _ => Some(started.failed.unwrap_or(Status::PROTECTION_ERROR)),
         };
-        if error.is_none() && core.access(&self.card).descriptor(at, |_| ()).is_none() {
-            error = Some(Status::PROTECTION_ERROR);
-        }
         if let (None, Some(copied), false) = (error, &started.copy, ended.is_remote_write) {
             let (copy, data) = &**copied;
             let mut bytes = vec![0; ended.length as usize];
             copy.memory().read(0, &mut bytes);
             error = core.access(&self.card).scatter(data, &bytes).err();
         }
-        match error {
-            None => {
+        if error.is_none() {
+            let Ended { length, immediate, .. } = *ended;
+            let outcome = Outcome { status: operation, length, immediate };
+            if core.access(&self.card).complete(at, &outcome) {
                 if let Some(link) = &mut core.link {
                     link.received = link.received.wrapping_add(1);
                 }
-                let Ended { length, immediate, .. } = *ended;
-                self.complete(
-                    core,
-                    WorkQueueKind::Recv,
-                    Outcome { status: operation, length, immediate },
-                );
-            }
-            Some(status) => {
-                self.complete(core, WorkQueueKind::Recv, Outcome::error(operation | status));
-                self.broken(
-                    core,
-                    Cause::Descriptor(status),
-                    Some(Closing::Broke),
-                    First::Flushed,
-                    true,
-                );
+                return self.completed(core, WorkQueueKind::Recv, outcome);
             }
         }
+        // If there is none, the descriptor's own memory is gone.
+        let status = error.unwrap_or(Status::PROTECTION_ERROR);
+        self.complete(core, WorkQueueKind::Recv, Outcome::error(operation | status));
+        self.broken(core, Cause::Descriptor(status), Some(Closing::Broke), First::Flushed, true);
     }
 
     /// Whether a descriptor of that queue may use all of its memory.
@@ -188,8 +186,17 @@ impl ViShared {
     pub(super) fn complete(&self, core: &mut Core, kind: WorkQueueKind, outcome: Outcome) {
         let Some(at) = core.queue(kind).work.front() else { return };
         core.access(&self.card).complete(at, &outcome);
+        self.completed(core, kind, outcome);
+    }
+
+    /// The oldest descriptor of a queue, which says so itself, is done.
+    #[inline]
+    fn completed(&self, core: &mut Core, kind: WorkQueueKind, outcome: Outcome) {
         let queue = core.queue(kind);
         queue.work.complete(outcome);
+        if queue.notify.is_empty() && queue.cq.is_none() {
+            return;
+        }
         self.hand_out(core, kind);
         if let Some(cq) = core.queue(kind).cq.clone()
             && !cq.enter(CqEntry { context: self.context, queue: kind })

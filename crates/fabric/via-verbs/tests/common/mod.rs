@@ -2,7 +2,8 @@
 
 use sovia_verbs::live::{CQS, IDS, PAIRS, REGIONS};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use via::{
@@ -25,8 +26,36 @@ pub(crate) fn in_the_lab(test: &str) -> Option<MutexGuard<'static, ()>> {
         Path::new("/run/lab/command").exists() && Path::new("/sys/class/infiniband/rxe0").exists();
     if !is_guest {
         println!("SKIPPED: {test}: it changes the guest of scripts/lab (make lab)");
+        return None;
     }
-    is_guest.then(|| ONE.lock().unwrap_or_else(PoisonError::into_inner))
+    let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    // What the guest has before any test.
+    BEFORE.get_or_init(kernel);
+    Some(one)
+}
+
+static BEFORE: OnceLock<String> = OnceLock::new();
+
+/// The kernel's own count of what all processes have of its devices for RDMA: queue pairs, regions, identifiers and the like.
+fn kernel() -> String {
+    let output = Command::new("rdma").args(["resource", "show"]).output().expect("iproute2");
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).expect("text");
+    // `scripts/lab/wire` adds a device, which has some of each by itself.
+    let line = text.lines().find(|line| line.contains("rxe0")).expect("the guest's device");
+    // The open device itself is librdmacm's, which keeps it until its process ends.
+    line.split(" ctx ").next().expect("a part").to_owned()
+}
+
+/// Nothing is left of any NIC, by this process's counts and by the kernel's.
+pub(crate) fn all_gone() {
+    assert_eq!(live(), [0; 4]);
+    let begin = Instant::now();
+    // What a process had that has been killed goes with its last reference.
+    while Some(&kernel()) != BEFORE.get() {
+        assert!(begin.elapsed() < PATIENCE, "{} instead of {:?}", kernel(), BEFORE.get());
+        thread::sleep(Duration::from_millis(10));
+    }
 }
 
 pub(crate) fn open(place: &str) -> Result<VerbsNic, String> {
@@ -133,5 +162,5 @@ pub(crate) fn nothing_left(nic: VerbsNic, ends: Vec<End>) {
     }
     assert_eq!((PAIRS.get(), REGIONS.get()), (0, 0));
     drop(nic);
-    assert_eq!(live(), [0; 4]);
+    all_gone();
 }
