@@ -166,8 +166,10 @@ fn only_a_peer_that_lies_is_cut_off() {
     }
 }
 
-/// What a peer may not say where messages are written by RDMA.
-const LIES_OF_WRITES: &[(&str, fn(&Raw))] = &[
+/// What a peer says that an honest one would not, where messages are written by RDMA.
+type LieOfWrites = (&'static str, fn(&Raw));
+
+const LIES_OF_WRITES: &[LieOfWrites] = &[
     ("data that is sent", |raw| raw.send(Some(DATA), b"x", 1)),
     ("says that it has written, and sends", |raw| raw.send(Some(8 << 24 | 5), b"hello", 5)),
     ("leave that was not asked for", |raw| raw.send(Some(2 << 24), &[1; 16], 16)),
