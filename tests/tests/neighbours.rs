@@ -152,7 +152,7 @@ fn private_users_meet_no_other_user() {
 /// Two containers of one network namespace.
 fn container(user: u32) -> String {
     let words = "read-only no-capabilities no-new-privileges container";
-    let namespaces = "unshare --mount --pid --ipc --uts --fork --mount-proc --";
+    let namespaces = "unshare --mount --pid --ipc --uts --fork --kill-child --mount-proc --";
     format!("{namespaces} {}", sandbox(&format!("{words} user={user}")))
 }
 

@@ -260,7 +260,7 @@ fn a_user_may_trust_processes_of_its_own_that_it_cannot_trace() {
 fn processes_of_two_pid_namespaces_meet_as_strangers() {
     let test = "processes_of_two_pid_namespaces_meet_as_strangers";
     let here = "env SOVIA_RULES=trust:uid=0";
-    let there = "unshare --pid --fork --mount-proc env SOVIA_RULES=trust:uid=0";
+    let there = "unshare --pid --fork --kill-child --mount-proc env SOVIA_RULES=trust:uid=0";
     met(test, [here, there]);
     met(test, [there, here]);
     met(test, [there, there]);

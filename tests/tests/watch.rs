@@ -350,8 +350,11 @@ fn programs_in_a_pid_namespace_show_by_their_ids_here() {
     let words = [&python(), script, &port.to_string(), "plain"].map(str::to_owned);
     // SAFETY: reads nothing but this process's user id.
     let is_root = unsafe { libc::geteuid() } == 0;
-    let options: &[&str] =
-        if is_root { &["unshare", "-p", "-f"] } else { &["unshare", "-U", "-r", "-p", "-f"] };
+    let options: &[&str] = if is_root {
+        &["unshare", "-p", "-f", "--kill-child"]
+    } else {
+        &["unshare", "-U", "-r", "-p", "-f", "--kill-child"]
+    };
     let client = Launch::new(Stack::Sovia, words).by(options).start();
     until("it is not ready", || client.stdout_so_far().contains("ready"));
     let ends = ends(port, "python3");
