@@ -1,5 +1,8 @@
 //! Lines in columns, as wide as what stands in them.
 
+use std::num::NonZero;
+use std::thread::{self, ScopedJoinHandle};
+
 /// On which side a column begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
@@ -9,48 +12,61 @@ pub(crate) enum Side {
     Right,
 }
 
-/// The lines with a header, two spaces between columns, and nothing behind the last one.
+/// Threads that make lines, at most, and how many lines are worth one.
+const THREADS_MAX: usize = 4;
+const LINES_MIN: usize = 2000;
+
+/// A line for each item, behind a header; two spaces between columns, and nothing behind the last one.
 ///
-/// All cells lie in one text until it is known how wide the columns are: there may be tens of thousands of lines.
-pub(crate) fn columns<const N: usize, T: AsRef<str>>(
+/// All cells lie in a few texts until it is known how wide the columns are, and several threads make them: there may be tens of
+/// thousands of lines.
+pub(crate) fn columns<'a, const N: usize, S: Sync, T: AsRef<str>>(
     header: [(&str, Side); N],
-    lines: impl IntoIterator<Item = [T; N]>,
+    items: &'a [S],
+    line: impl Fn(&'a S) -> [T; N] + Sync,
 ) -> String {
-    let mut cells = Cells { text: String::new(), ends: Vec::new(), widths: [0; N] };
-    cells.add(header.map(|(name, _)| name));
-    for line in lines {
-        cells.add(line);
-    }
-    let room: usize = cells.widths.iter().map(|width| width + 2).sum();
-    let mut out = String::with_capacity(cells.ends.len() * room);
-    let mut from = 0;
-    for ends in &cells.ends {
-        let line: [&str; N] = core::array::from_fn(|at| {
-            let from = if at == 0 { from } else { ends[at - 1] };
-            &cells.text[from..ends[at]]
-        });
-        from = ends[N - 1];
-        let last = line.iter().rposition(|cell| !cell.is_empty()).unwrap_or(0);
-        for (at, cell) in line.into_iter().enumerate().take(last + 1) {
-            if at > 0 {
-                out.push_str("  ");
-            }
-            let gap = || core::iter::repeat_n(' ', cells.widths[at] - width(cell));
-            match header[at].1 {
-                Side::Right => out.extend(gap()),
-                Side::Left => {}
-            }
-            out.push_str(cell);
-            if header[at].1 == Side::Left && at < last {
-                out.extend(gap());
-            }
-        }
-        out.push('\n');
-    }
-    out
+    let sides = header.map(|(_, side)| side);
+    let mut parts = vec![Cells::of([header.map(|(name, _)| name)])];
+    parts.extend(in_parts(items, LINES_MIN, |items| Cells::of(items.iter().map(&line))));
+    let widths = core::array::from_fn(|at| {
+        parts.iter().map(|part| part.widths[at]).max().unwrap_or_default()
+    });
+    let texts = in_parts(&parts, 1, |parts| {
+        parts.iter().map(|part| part.text_of(&sides, &widths)).collect::<String>()
+    });
+    texts.concat()
 }
 
-/// The cells of all lines, one behind the other.
+/// What `work` makes of each of some parts of the items, in their order. A part has `least` items, if it is not the only one; threads
+/// share the parts.
+fn in_parts<'a, S: Sync, R: Send>(
+    items: &'a [S],
+    least: usize,
+    work: impl Fn(&'a [S]) -> R + Sync,
+) -> Vec<R> {
+    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX);
+    let parts = (items.len() / least).clamp(1, threads);
+    let mut chunks = items.chunks(items.len().div_ceil(parts).max(1));
+    let Some(first) = chunks.next() else { return Vec::new() };
+    let work = &work;
+    thread::scope(|scope| {
+        let begun: Vec<_> = chunks
+            .map(|chunk| {
+                // Where there can be no more threads, this one does it.
+                let thread = thread::Builder::new().spawn_scoped(scope, move || work(chunk));
+                thread.map_err(|_| chunk)
+            })
+            .collect();
+        let done = |thread: ScopedJoinHandle<'_, R>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        let mut made = vec![work(first)];
+        made.extend(begun.into_iter().map(|part| part.map_or_else(work, done)));
+        made
+    })
+}
+
+/// The cells of some lines, one behind the other.
 struct Cells<const N: usize> {
     text: String,
     /// Where each ends.
@@ -60,15 +76,49 @@ struct Cells<const N: usize> {
 }
 
 impl<const N: usize> Cells<N> {
-    fn add<T: AsRef<str>>(&mut self, line: [T; N]) {
-        let mut ends = [0; N];
-        for (at, cell) in line.iter().enumerate() {
-            let cell = cell.as_ref();
-            self.text.push_str(cell);
-            ends[at] = self.text.len();
-            self.widths[at] = self.widths[at].max(width(cell));
+    fn of<T: AsRef<str>>(lines: impl IntoIterator<Item = [T; N]>) -> Cells<N> {
+        let mut cells = Cells { text: String::new(), ends: Vec::new(), widths: [0; N] };
+        for line in lines {
+            let mut ends = [0; N];
+            for (at, cell) in line.iter().enumerate() {
+                let cell = cell.as_ref();
+                cells.text.push_str(cell);
+                ends[at] = cells.text.len();
+                cells.widths[at] = cells.widths[at].max(width(cell));
+            }
+            cells.ends.push(ends);
         }
-        self.ends.push(ends);
+        cells
+    }
+
+    fn text_of(&self, sides: &[Side; N], widths: &[usize; N]) -> String {
+        let room: usize = widths.iter().map(|width| width + 2).sum();
+        let mut out = String::with_capacity(self.ends.len() * room);
+        let mut from = 0;
+        for ends in &self.ends {
+            let line: [&str; N] = core::array::from_fn(|at| {
+                let from = if at == 0 { from } else { ends[at - 1] };
+                &self.text[from..ends[at]]
+            });
+            from = ends[N - 1];
+            let last = line.iter().rposition(|cell| !cell.is_empty()).unwrap_or(0);
+            for (at, cell) in line.into_iter().enumerate().take(last + 1) {
+                if at > 0 {
+                    out.push_str("  ");
+                }
+                let gap = || core::iter::repeat_n(' ', widths[at] - width(cell));
+                match sides[at] {
+                    Side::Right => out.extend(gap()),
+                    Side::Left => {}
+                }
+                out.push_str(cell);
+                if sides[at] == Side::Left && at < last {
+                    out.extend(gap());
+                }
+            }
+            out.push('\n');
+        }
+        out
     }
 }
 
@@ -85,6 +135,19 @@ mod tests {
         let lines = [["a", "1", "x y"], ["bcd", "2000", ""], ["é", "", "ü"]];
         let header = [("NAME", Side::Left), ("N", Side::Right), ("WHY", Side::Left)];
         let expected = "NAME     N  WHY\na        1  x y\nbcd   2000\né           ü\n";
-        assert_eq!(columns(header, lines), expected);
+        assert_eq!(columns(header, &lines, |line| *line), expected);
+        assert_eq!(columns(header, &[], |line: &[&str; 3]| *line), "NAME  N  WHY\n");
+    }
+
+    #[test]
+    fn many_lines_keep_their_order_and_share_their_widths() {
+        let numbers: Vec<usize> = (0..LINES_MIN * THREADS_MAX + 1).collect();
+        let text = columns([("N", Side::Right)], &numbers, |n| [n.to_string()]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), numbers.len() + 1);
+        for (n, line) in numbers.iter().zip(&lines[1..]) {
+            assert_eq!(line.len(), lines[0].len());
+            assert_eq!(line.trim_start(), n.to_string());
+        }
     }
 }

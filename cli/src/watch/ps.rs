@@ -126,7 +126,7 @@ fn lines(scan: &Scan, pairs: &Pairs, shown: &[usize], verbose: bool) -> String {
         ("OTHER END", Side::Left),
         ("WHY", Side::Left),
     ];
-    columns(header, shown.iter().map(line))
+    columns(header, shown, line)
 }
 
 /// What `-v` adds.

@@ -105,7 +105,7 @@ fn table(scan: &Scan, sums: &BTreeMap<usize, Sum>) -> String {
         ("SLEEPS/s", Side::Right),
         ("PROCESS", Side::Left),
     ];
-    columns(header, lines)
+    columns(header, &lines, |line| line.each_ref())
 }
 
 /// What families have counted.

@@ -1,14 +1,14 @@
 //! Names of users, each asked for once.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
 
 use sovia_board::shown;
 use sovia_cli::databases;
 
 /// The names that are known so far.
 #[derive(Debug, Default)]
-pub(crate) struct Users(RefCell<HashMap<u32, String>>);
+pub(crate) struct Users(Mutex<HashMap<u32, String>>);
 
 impl Users {
     /// The user's name, or number where the databases know none.
@@ -17,6 +17,7 @@ impl Users {
             Ok(Some(name)) => shown(name.as_bytes()),
             _ => uid.to_string(),
         };
-        self.0.borrow_mut().entry(uid).or_insert_with(find).clone()
+        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        names.entry(uid).or_insert_with(find).clone()
     }
 }
