@@ -4,10 +4,11 @@ use std::fs::File;
 use std::num::NonZeroUsize;
 use std::os::fd::AsRawFd;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use nix::fcntl::{FcntlArg, OFlag, SealFlag, fcntl, open};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap};
+use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::stat::Mode;
 use sovia_control::StatsPage;
 
@@ -21,9 +22,15 @@ impl Board {
     /// Makes and maps an empty page, for the rest of this process's life.
     ///
     /// # Errors
-    /// Memory, descriptors or /dev/null are missing.
+    /// Memory, descriptors or /dev/null are missing, or a limit on file size is in the way.
     pub fn new() -> anyhow::Result<Self> {
         fill_stdio()?;
+        // Beyond that limit the kernel ends the process by a signal.
+        let (most, _) = getrlimit(Resource::RLIMIT_FSIZE)?;
+        ensure!(
+            most >= StatsPage::SIZE as u64,
+            "a limit on file size (ulimit -f) leaves no room for the page of counters; without -v none is needed"
+        );
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
         let file = File::from(
             memfd_create(c"sovia-stats", flags).context("cannot make the page of counters")?,

@@ -184,6 +184,16 @@ fn a_library_that_lacks_what_it_needs_is_left_out() {
 }
 
 #[test]
+fn a_pipe_in_the_place_of_the_library_holds_up_nothing() {
+    let bench = Bench::new();
+    assert!(bench.cc("hello", HELLO, &[]));
+    let library = bench.path("preload.so");
+    std::fs::remove_file(&library).unwrap();
+    nix::unistd::mkfifo(&library, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    ran_plainly(&bench.run(["./hello"]), &["./hello", "preload.so", "not a plain file"]);
+}
+
+#[test]
 fn another_processor() {
     let bench = Bench::new();
     assert!(bench.cc("hello", HELLO, &[]));

@@ -144,6 +144,27 @@ fn closed_input_and_output_stay_closed() {
 }
 
 #[test]
+fn a_limit_on_file_size_is_told_of_where_there_are_to_be_counters() {
+    let bench = Bench::new();
+    let limited = |ways: &[&str]| {
+        let mut command = bench.sovia();
+        command.args(ways).args(["--", "sh", "-c", "exit 5"]);
+        // SAFETY: setrlimit may be called between fork and exec.
+        unsafe {
+            command.pre_exec(|| {
+                let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+                libc::setrlimit(libc::RLIMIT_FSIZE, &raw const none);
+                Ok(())
+            });
+        }
+        Said::from(command.output().unwrap())
+    };
+    assert_eq!(limited(&[]).code(), 5);
+    let said = limited(&["-v"]);
+    assert!(said.code() != 5 && said.err.contains("ulimit -f"), "{said:?}");
+}
+
+#[test]
 fn the_program_sees_no_descriptor_of_ours() {
     always(|bench, way| {
         // What the test was started with may be open as well.

@@ -100,11 +100,14 @@ func (d *Dialer) dial(ctx context.Context, target *net.TCPAddr) (*Conn, error) {
 	return newConn(s, keepAliveOf(d.KeepAlive, d.KeepAliveConfig))
 }
 
-// bindAny binds to this end's address, if it is one of TCP's.
+// bindAny binds to this end's address, if it is one of TCP's; none is left to the kernel.
 func (s *socket) bindAny(local net.Addr) error {
 	at, ok := local.(*net.TCPAddr)
 	if !ok {
 		return &net.AddrError{Err: "mismatched local address type", Addr: local.String()}
+	}
+	if at == nil {
+		return nil
 	}
 	return s.bind(at)
 }

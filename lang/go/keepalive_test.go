@@ -168,6 +168,14 @@ func TestALocalAddressIsTaken(t *testing.T) {
 	if at := accept().RemoteAddr().(*net.TCPAddr); !at.IP.Equal(net.IPv4(127, 0, 0, 2)) {
 		t.Fatal(at)
 	}
+	// A pointer to none is none, as in package net.
+	dialer.LocalAddr = (*net.TCPAddr)(nil)
+	conn, err = dialer.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	accepting(t, listener)()
 	dialer.LocalAddr = &net.UnixAddr{Name: "here"}
 	if _, err := dialer.Dial("tcp", listener.Addr().String()); err == nil {
 		t.Fatal("connected from an address of another kind")

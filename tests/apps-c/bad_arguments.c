@@ -67,6 +67,7 @@ static void bad_second_page(struct peer *p) {
 static void bad_write_server(struct peer *p) {
     meet(p);
     char text[100];
+    await_bytes(p->fd, 6);
     say_text("received", text, recv(p->fd, text, sizeof text, 0));
     meet(p);
 }
@@ -86,7 +87,32 @@ static void bad_write(struct peer *p) {
     message.msg_iov = bad;
     CALL(sendmsg(p->fd, &message, 0));
     CALL(sendmmsg(p->fd, bad, 2, 0));
-    CALL(send(p->fd, "intact", 6, 0));
+    // Addresses and names, which mean nothing here and are read all the same.
+    static char name[4096];
+    CALL(sendto(p->fd, buffer, 10, 0, bad, 16));
+    CALL(sendto(p->fd, buffer, 10, 0, (struct sockaddr *)name, 1000));
+    CALL(sendto(p->fd, buffer, 10, 0, (struct sockaddr *)name, (socklen_t)-1));
+    struct iovec good[1] = {{buffer, 10}};
+    struct mmsghdr named = {.msg_hdr = {.msg_iov = good, .msg_iovlen = 1, .msg_name = bad, .msg_namelen = 16}};
+    CALL(sendmsg(p->fd, &named.msg_hdr, 0));
+    CALL(sendmmsg(p->fd, &named, 1, 0));
+    named.msg_hdr.msg_name = name;
+    named.msg_hdr.msg_namelen = (socklen_t)-1;
+    CALL(sendmsg(p->fd, &named.msg_hdr, 0));
+    // Too many buffers, and one whose length is below zero.
+    struct msghdr many = {.msg_iov = good, .msg_iovlen = 1025};
+    CALL(sendmsg(p->fd, &many, 0));
+    CALL(recvmsg(p->fd, &many, MSG_DONTWAIT));
+    many.msg_iovlen = 1;
+    good[0].iov_len = (size_t)-1;
+    CALL(sendmsg(p->fd, &many, 0));
+    CALL(recvmsg(p->fd, &many, MSG_DONTWAIT));
+    // An address of no bytes, no address of many, and a name that is too long: as if there were none.
+    CALL(sendto(p->fd, "int", 3, 0, bad, 0));
+    CALL(sendto(p->fd, "a", 1, 0, NULL, 77));
+    good[0] = (struct iovec){"ct", 2};
+    named.msg_hdr.msg_namelen = sizeof name;
+    CALL(sendmsg(p->fd, &named.msg_hdr, 0));
     meet(p);
     meet(p);
 }

@@ -33,6 +33,30 @@ pub unsafe fn buffer<'a>(buf: *mut c_void, len: size_t) -> Option<&'a mut [u8]> 
     Some(unsafe { core::slice::from_raw_parts_mut(buf, len) })
 }
 
+/// Reads an address of the program's, as the kernel does with each, whether it counts for anything or not.
+///
+/// # Errors
+/// `EINVAL` for a length that no address has; `EFAULT` where it cannot be read.
+///
+/// # Safety
+/// Nothing but a copy is made of what is there.
+pub unsafe fn check_address(at: *const c_void, len: c_int) -> Result<(), c_int> {
+    const MOST: usize = size_of::<libc::sockaddr_storage>();
+    if at.is_null() {
+        return Ok(());
+    }
+    let len = usize::try_from(len).ok().filter(|&len| len <= MOST).ok_or(libc::EINVAL)?;
+    // SAFETY: nothing is touched by it.
+    unsafe { buffer(at.cast_mut(), len) }.ok_or(libc::EFAULT)?;
+    let mut copy = [const { MaybeUninit::<u8>::uninit() }; MOST];
+    // SAFETY: there is room for all of it; the address is the program's.
+    unsafe { access::copy(copy.as_mut_ptr().cast(), at.cast(), len) }
+        .map_err(|BadAddress| libc::EFAULT)
+}
+
+/// Entries of a list of buffers, at most.
+pub const IOV_MAX: usize = 1024;
+
 /// A list of buffers, as the kernel would take it.
 ///
 /// # Errors
@@ -43,7 +67,6 @@ pub unsafe fn buffer<'a>(buf: *mut c_void, len: size_t) -> Option<&'a mut [u8]> 
 /// `iov` must be valid for `count` entries, each valid for its length, as the call
 /// demands.
 pub unsafe fn parts<'a>(iov: *const iovec, count: usize) -> Result<Parts<'a>, c_int> {
-    const IOV_MAX: usize = 1024;
     if count > IOV_MAX {
         return Err(libc::EINVAL);
     }

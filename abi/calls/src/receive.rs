@@ -1,7 +1,7 @@
 //! read and its relatives.
 
 use crate::boundary::{finish, give, outcome, take, take_if};
-use crate::buffers::{buffer, parts};
+use crate::buffers::{IOV_MAX, buffer, parts};
 use core::cell::Cell;
 use libc::{c_int, c_void, cmsghdr, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, timespec};
 use sovia_sockets::Errno;
@@ -83,7 +83,7 @@ calls! {
         let (iov, count) = (header.msg_iov, header.msg_iovlen);
         let list = match parts(iov, count) {
             Ok(list) => list,
-            Err(libc::EINVAL) => return finish(Err(libc::EMSGSIZE)),
+            Err(libc::EINVAL) if count > IOV_MAX => return finish(Err(libc::EMSGSIZE)),
             Err(e) => return finish(Err(e)),
         };
         let is_kernels = Cell::new(false);

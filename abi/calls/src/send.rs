@@ -1,7 +1,7 @@
 //! write and its relatives.
 
 use crate::boundary::{finish, give, may_look, outcome, take, take_if};
-use crate::buffers::{bytes, parts};
+use crate::buffers::{IOV_MAX, bytes, check_address, parts};
 use libc::{c_int, c_void, cmsghdr, iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t};
 use sovia_sockets::ops::{self, Flags};
 use sovia_sockets::retreat::{self, Cause};
@@ -78,12 +78,17 @@ calls! {
             retreat::now(fd, at, Cause::Call);
             return finish(kernel());
         }
+        // A name that is too long is cut.
+        let len = (header.msg_namelen as c_int).min(size_of::<libc::sockaddr_storage>() as c_int);
+        if let Err(e) = check_address(header.msg_name, len) {
+            return finish(Err(e));
+        }
         let (iov, count) = (header.msg_iov, header.msg_iovlen);
         match parts(iov, count) {
             Ok(list) => {
                 finish(list.with_bytes(|list| ops::send_parts(fd, at, list, flags(how), kernel)))
             }
-            Err(libc::EINVAL) => finish(Err(libc::EMSGSIZE)),
+            Err(libc::EINVAL) if count > IOV_MAX => finish(Err(libc::EMSGSIZE)),
             Err(e) => finish(Err(e)),
         }
     }
@@ -124,7 +129,11 @@ pub unsafe fn sendto(
         retreat::now(fd, at, Cause::Call);
         return real(fd, buf, len, how, to, to_len);
     }
-    // A connected stream's address is ignored, as the kernel does.
+    // A connected stream's address is ignored, as the kernel does, which reads it before.
+    // SAFETY: sendto's own contract.
+    if let Err(e) = unsafe { check_address(to.cast(), to_len as c_int) } {
+        return finish(Err(e));
+    }
     send(fd, buf, len, how)
 }
 

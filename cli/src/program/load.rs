@@ -23,8 +23,14 @@ struct Need {
 ///
 /// What lies beside the linker, as libc does, is looked at here. Only where that is not all, the linker is started and asked.
 pub fn refusal(linker: &Path, library: &Path) -> Option<String> {
-    if let Err(error) = File::open(library) {
-        return Some(format!("{}: {error}", library.display()));
+    let why_not = match std::fs::metadata(library) {
+        // To open a pipe would take until something writes to it.
+        Ok(about) if !about.is_file() => Some("not a plain file".to_owned()),
+        Ok(_) => File::open(library).err().map(|error| error.to_string()),
+        Err(error) => Some(error.to_string()),
+    };
+    if let Some(why) = why_not {
+        return Some(format!("{}: {why}", library.display()));
     }
     let is_all_there = || {
         let linker = std::fs::canonicalize(linker).ok()?;

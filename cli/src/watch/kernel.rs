@@ -74,12 +74,14 @@ impl Owner {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let words = line.split(|&byte| byte == 0).filter(|word| !word.is_empty());
         let command = words.map(|word| quoted(&shown(word))).collect::<Vec<_>>().join(" ");
-        let maps = fs::read_to_string(format!("/proc/{pid}/maps"));
+        // Paths of files need not be text.
+        let maps = fs::read(format!("/proc/{pid}/maps"));
         Some(Owner {
             pid,
             program: shown(comm.strip_suffix(b"\n").unwrap_or(&comm)),
             command,
             has_library: maps.ok().map(|maps| {
+                let maps = String::from_utf8_lossy(&maps);
                 // A program that is written for Sovia is served by libsovia where the preloaded library does nothing.
                 let is_native = maps.contains("/libsovia.so");
                 let is_preloaded = maps.contains("/libsovia_preload");
@@ -123,6 +125,9 @@ pub(crate) fn owners(inodes: &[u64]) -> HashMap<u64, Owner> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    use std::process::Command;
 
     #[test]
     fn a_line_of_the_kernels_table_is_a_socket() {
@@ -147,6 +152,20 @@ mod tests {
             assert_eq!(mapped, Some("127.0.0.1:80".parse().unwrap()));
         }
         assert_eq!(address("zz:1"), None);
+    }
+
+    #[test]
+    fn a_mapped_file_whose_path_is_no_text_hides_no_library() {
+        let dir = std::env::temp_dir();
+        let name = [b"sovia-\xff-".as_slice(), std::process::id().to_string().as_bytes()].concat();
+        let path = dir.join(OsStr::from_bytes(&name));
+        // The file of what runs is mapped.
+        fs::copy("/bin/sleep", &path).unwrap();
+        let mut child = Command::new(&path).arg("600").spawn().unwrap();
+        fs::remove_file(&path).unwrap();
+        let owner = Owner::of(child.id() as i32);
+        child.kill().and_then(|()| child.wait()).unwrap();
+        assert_eq!(owner.unwrap().has_library, Some(false));
     }
 
     #[test]

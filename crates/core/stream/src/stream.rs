@@ -167,6 +167,9 @@ impl<N: Nic + 'static> Stream<N> {
     /// Closes one half, or both. Closing the sending half sends FIN behind all that was written;
     /// after closing the receiving half, reads are at the stream's end and what arrives is dropped.
     ///
+    /// With SOVIA_RDMA a thread whose buffer the other end may write to stays in its read until the other end has done so or is
+    /// gone.
+    ///
     /// # Errors
     /// None; the result is that of `TcpStream`'s.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {

@@ -98,24 +98,32 @@ fn remove_left(address: &[u8]) {
     }
 }
 
-/// When a process has started, by the kernel's clock; `None` if there is none. One that has ended, and for which its parent has not asked
-/// yet, is none.
+/// When a process has started, by the kernel's clock; `None` if there is none.
 fn start_of(process: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The program's name comes before the state, and may have parentheses of its own.
-    let (_, rest) = stat.rsplit_once(')')?;
-    let mut fields = rest.split_ascii_whitespace();
-    let is_over = matches!(fields.next()?, "Z" | "X");
-    // The state is the third field, and the start the twenty-second.
-    let start = fields.nth(18)?.parse().ok()?;
-    (!is_over).then_some(start)
+    start_in(&std::fs::read(format!("/proc/{process}/stat")).ok()?)
+}
+
+/// The same from what the kernel says of a process. One that has ended, and for which its parent has not asked yet, is none; one whose first
+/// thread alone has ended is.
+fn start_in(stat: &[u8]) -> Option<u64> {
+    // The program's name comes before the state, and may have parentheses of its own, and bytes that are no text.
+    let end = stat.iter().rposition(|&byte| byte == b')')?;
+    let mut fields = core::str::from_utf8(stat.get(end + 1..)?).ok()?.split_ascii_whitespace();
+    // The state is the third field, the number of threads the twentieth, and the start the twenty-second.
+    let has_ended = matches!(fields.next()?, "Z" | "X");
+    let threads: u32 = fields.nth(16)?.parse().ok()?;
+    let start = fields.nth(1)?.parse().ok()?;
+    (!has_ended || threads > 1).then_some(start)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::place::Place;
+    use std::ffi::OsStr;
     use std::net::TcpListener;
+    use std::os::unix::ffi::OsStrExt;
+    use std::process::Command;
 
     #[test]
     fn an_address_names_a_port_or_a_process() {
@@ -146,6 +154,30 @@ mod tests {
     }
 
     #[test]
+    fn a_process_whose_name_is_no_text_is_there() {
+        let name = [b"sovia-)\xff".as_slice(), std::process::id().to_string().as_bytes()].concat();
+        let path = std::env::temp_dir().join(OsStr::from_bytes(&name));
+        std::fs::copy("/bin/sleep", &path).unwrap();
+        let mut child = Command::new(&path).arg("600").spawn().unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let found = presence(format!("fi_shm://{}", child.id()).as_bytes(), None);
+        child.kill().and_then(|()| child.wait()).unwrap();
+        assert_eq!(found, Presence::There);
+    }
+
+    #[test]
+    fn a_process_whose_first_thread_has_ended_is_there() {
+        let of = |state: &str, threads: u32| {
+            let before = "1 2 3 0 -1 4194304 0 0 0 0 0 0 0 0 20 0";
+            start_in(format!("7 (a b) {state} {before} {threads} 0 4711 0 0\n").as_bytes())
+        };
+        assert_eq!(
+            (of("S", 1), of("Z", 2), of("Z", 1), of("X", 0)),
+            (Some(4711), Some(4711), None, None)
+        );
+    }
+
+    #[test]
     fn a_process_that_has_the_number_of_one_that_has_ended_is_not_taken_for_it() {
         let own = format!("fi_shm://{}", std::process::id());
         let since = started(own.as_bytes());
@@ -154,7 +186,7 @@ mod tests {
         let before = since.map(|since| since - 1);
         assert_eq!(presence(own.as_bytes(), before), Presence::Gone);
         assert_eq!((started(b"fi_shm://4999999"), started(b"fi_ns://a")), (None, None));
-        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let mut child = Command::new("true").spawn().unwrap();
         let of_child = format!("fi_shm://{}", child.id());
         // It is one that has ended, and not asked for, at the latest soon.
         while started(of_child.as_bytes()).is_some() {
