@@ -59,9 +59,9 @@ impl End {
     /// Sends a message all of whose bytes are that one; false if the VI has broken.
     fn send(&self, byte: u8, len: usize) -> bool {
         self.memory.write(128 + LONG, &vec![byte; len]);
-        self.vi.post_send(self.prepared(64, 128 + LONG, len)).is_ok_and(|()| {
-            self.vi.send_wait(Some(PATIENCE)).expect("it is done").result().is_ok()
-        })
+        self.vi
+            .post_send(self.prepared(64, 128 + LONG, len))
+            .is_ok_and(|()| self.vi.send_wait(Some(PATIENCE)).expect("it is done").result().is_ok())
     }
 
     /// The next message, with another receive posted behind it; `None` if the VI has broken.
