@@ -8,6 +8,9 @@ pub enum Error {
     /// The library is not there, or is none that this program can use.
     #[error("libfabric cannot be loaded: {0}; install it (Debian: libfabric1)")]
     Library(String),
+    /// The process ends, and libfabric with it.
+    #[error("the process ends")]
+    Leaving,
     /// A text that C cannot have.
     #[error("\"{0}\" is no name for libfabric")]
     Name(String),

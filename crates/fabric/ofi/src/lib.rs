@@ -13,7 +13,7 @@
 //!
 //! - `library`: the functions; `error`: what goes wrong; `choice`: which provider;
 //! - `object`: libfabric's objects, closed in their order; `arena`: buffers for frames; `operation`: what is under way;
-//! - `endpoint`: the endpoint.
+//! - `endpoint`: the endpoint; `leaving`: threads stay out of libfabric once the process ends.
 
 #![warn(unsafe_op_in_unsafe_fn)]
 
@@ -21,6 +21,7 @@ mod arena;
 mod choice;
 mod endpoint;
 mod error;
+mod leaving;
 mod library;
 mod object;
 mod operation;

@@ -87,6 +87,7 @@ impl Library {
             }
         };
         let (major, minor) = library.version();
+        crate::leaving::watch();
         if (major << 16 | minor) < VERSION {
             return Err(Error::Library(format!("version {major}.{minor} is older than 1.9")));
         }

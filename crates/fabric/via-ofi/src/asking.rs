@@ -3,7 +3,7 @@
 use crate::doubts::Found;
 use crate::fabric::Fabric;
 use crate::nodes::Node;
-use crate::presence::{Presence, local_presence, presence};
+use crate::presence::{Presence, how, local_presence};
 use sovia_softnic::World;
 
 impl Fabric {
@@ -48,12 +48,13 @@ impl Fabric {
     }
 
     fn begin_asking(&mut self, peers: &[Node]) {
+        let ask = how(self.endpoint.name());
         while let Some((node, is_stranger)) = self.doubts.next(peers) {
             let nodes = self.nodes.get_mut();
             let (address, since) = (Box::<[u8]>::from(nodes.address(node)), nodes.since(node));
             let answers = self.answers.clone();
-            let ask = move || answers.give(node, presence(&address, since));
-            if std::thread::Builder::new().name("libfabric-ask".into()).spawn(ask).is_err() {
+            let asking = move || answers.give(node, ask(&address, since));
+            if std::thread::Builder::new().name("libfabric-ask".into()).spawn(asking).is_err() {
                 return;
             }
             self.doubts.begun(node, is_stranger);

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Threads that find out about nodes, at most.
-const THREADS: usize = 16;
+const THREADS: usize = 64;
 /// Those among them that may do so for nodes with which this NIC has neither connections nor requests.
 const THREADS_FOR_STRANGERS: usize = 4;
 

@@ -6,12 +6,11 @@
 //! that is only stopped is not gone.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
-use core::time::Duration;
-use std::io::ErrorKind;
-use std::net::TcpStream;
+use sovia_sys::call::{self, Errno};
+use sovia_sys::{Fd, Result};
 
-/// A host that has not answered after this long is not known to be gone.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// `struct linger`, with which closing a connection resets it.
+const RESETS: [i32; 2] = [1, 0];
 
 /// The Internet address that an endpoint's address is, if it is one.
 fn internet(address: &[u8]) -> Option<SocketAddr> {
@@ -52,21 +51,48 @@ pub(crate) enum Presence {
     Unknown,
 }
 
-/// Whether the endpoint of an address is there, whose process has [`started`] then. It may take long.
-pub(crate) fn presence(address: &[u8], since: Option<u64>) -> Presence {
+/// Finds out whether the endpoint of an address is there, whose process has [`started`] then. It may take long.
+pub(crate) type Ask = fn(&[u8], Option<u64>) -> Presence;
+
+/// How that is found out of endpoints of a provider. An Internet address says something about a TCP port only where the provider is on TCP.
+pub(crate) fn how(provider: &str) -> Ask {
+    match provider.split(';').any(|part| ["tcp", "net", "sockets"].contains(&part)) {
+        true => presence,
+        false => |address, since| local_presence(address, since).unwrap_or(Presence::Unknown),
+    }
+}
+
+fn presence(address: &[u8], since: Option<u64>) -> Presence {
     if let Some(presence) = local_presence(address, since) {
         return presence;
     }
     let Some(at) = internet(address) else { return Presence::Unknown };
-    match TcpStream::connect_timeout(&at, PATIENCE) {
+    match connect(address) {
         // Where nothing listens, the kernel may draw that very port for this end, and connects it with itself.
-        Ok(way) if way.local_addr().is_ok_and(|own| own == at) => Presence::Absent,
+        Ok(way) if call::socket_name(way.raw(), false) == Ok(at) => Presence::Absent,
         Ok(_) => Presence::There,
-        Err(why) => match why.kind() {
-            ErrorKind::ConnectionRefused => Presence::Absent,
-            ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => Presence::Gone,
-            _ => Presence::Unknown,
-        },
+        Err(Errno::ECONNREFUSED) => Presence::Absent,
+        Err(Errno::EHOSTUNREACH | Errno::ENETUNREACH) => Presence::Gone,
+        Err(_) => Presence::Unknown,
+    }
+}
+
+/// A connection to an Internet address. How long a host may leave that unanswered is the kernel's affair, as for all of TCP.
+///
+/// It is reset when it is closed. The tcp provider of libfabric 1.17 takes the end of a connection that has carried nothing for an error whose
+/// number is the last one of the C library's (`errno`). Where that is `EAGAIN` it keeps the socket, and never sleeps again. A reset has a number of its own.
+fn connect(address: &[u8]) -> Result<Fd> {
+    let family = address.first_chunk().map_or(0, |family| u16::from_ne_bytes(*family));
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+    let way = Fd::make(|| call::socket(family.into(), kind, 0))?;
+    // Set first: a process that is killed resets it, too.
+    call::setsockopt(way.raw(), libc::SOL_SOCKET, libc::SO_LINGER, &RESETS)?;
+    loop {
+        match call::connect(way.raw(), address) {
+            // It is still under way, and the next call waits for it.
+            Err(Errno::EINTR) => {}
+            made => return made.map(|()| way),
+        }
     }
 }
 
@@ -121,9 +147,14 @@ mod tests {
     use super::*;
     use crate::place::Place;
     use std::ffi::OsStr;
+    use std::io::{ErrorKind, Read};
     use std::net::TcpListener;
     use std::os::unix::ffi::OsStrExt;
     use std::process::Command;
+    use std::sync::{Mutex, PoisonError};
+
+    /// Held while a test looks at ports or makes a process, which has this one's listeners until it runs its own program.
+    static ALONE: Mutex<()> = Mutex::new(());
 
     #[test]
     fn an_address_names_a_port_or_a_process() {
@@ -137,6 +168,7 @@ mod tests {
 
     #[test]
     fn a_port_where_nothing_listens_is_gone_and_one_where_something_does_is_not() {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let place: Place = format!("tcp@{}", listener.local_addr().unwrap()).parse().unwrap();
         let host = place.host().unwrap();
@@ -155,9 +187,11 @@ mod tests {
 
     #[test]
     fn a_process_whose_name_is_no_text_is_there() {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let name = [b"sovia-)\xff".as_slice(), std::process::id().to_string().as_bytes()].concat();
         let path = std::env::temp_dir().join(OsStr::from_bytes(&name));
-        std::fs::copy("/bin/sleep", &path).unwrap();
+        // A process has the name by which its program was called. A copy could be busy, while another test's process has it open.
+        std::os::unix::fs::symlink("/bin/sleep", &path).unwrap();
         let mut child = Command::new(&path).arg("600").spawn().unwrap();
         std::fs::remove_file(&path).unwrap();
         let found = presence(format!("fi_shm://{}", child.id()).as_bytes(), None);
@@ -178,7 +212,32 @@ mod tests {
     }
 
     #[test]
+    fn the_port_of_an_address_is_not_asked_where_the_provider_is_not_on_tcp() {
+        let place: Place = "tcp@127.0.0.1:1".parse().unwrap();
+        let host = place.host().unwrap();
+        let asked =
+            ["tcp;ofi_rxm", "net;ofi_rxm", "tcp"].map(|provider| how(provider)(&host, None));
+        assert_eq!(asked, [Presence::Absent; 3], "no program may have that port here");
+        let asked = ["verbs;ofi_rxm", "udp;ofi_rxd"].map(|provider| how(provider)(&host, None));
+        assert_eq!(asked, [Presence::Unknown; 2]);
+        let own = format!("fi_shm://{}", std::process::id());
+        assert_eq!(how("shm")(own.as_bytes(), None), Presence::There);
+    }
+
+    #[test]
+    fn what_listens_is_told_the_end_of_the_question_as_an_error() {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let place: Place = format!("tcp@{}", listener.local_addr().unwrap()).parse().unwrap();
+        assert_eq!(presence(&place.host().unwrap(), None), Presence::There);
+        let (mut came, _) = listener.accept().unwrap();
+        let read = came.read(&mut [0]).map_err(|why| why.kind());
+        assert_eq!(read, Err(ErrorKind::ConnectionReset));
+    }
+
+    #[test]
     fn a_process_that_has_the_number_of_one_that_has_ended_is_not_taken_for_it() {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let own = format!("fi_shm://{}", std::process::id());
         let since = started(own.as_bytes());
         assert!(since.is_some());

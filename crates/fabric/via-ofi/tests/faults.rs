@@ -19,6 +19,8 @@ const LONG: usize = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// What this program does where it is started by itself.
 const ROLE: &str = "VIA_OFI_TEST_ROLE";
+/// And after how many milliseconds it does that.
+const ROUND: &str = "VIA_OFI_TEST_ROUND";
 
 fn open(place: &str) -> Result<OfiNic, String> {
     Config::new(place.parse().expect("a place")).open().map_err(|why| why.to_string())
@@ -126,6 +128,27 @@ fn another(role: &str) -> Command {
 fn another_process() {
     match std::env::var(ROLE).as_deref() {
         Ok("open") => println!("\nsaid: {}", open(TCP).err().unwrap_or("it is open".into())),
+        Ok(role) if role.starts_with("leave ") => {
+            let place = &role["leave ".len()..];
+            // A thread's endpoints meet for the first time, again and again, until the process has ended.
+            let place = place.to_owned();
+            let (tell, told) = std::sync::mpsc::channel();
+            thread::spawn(move || {
+                loop {
+                    let nics = [(); 2].map(|()| open(&place));
+                    let [Ok(server), Ok(client)] = nics else { return };
+                    let end = End::new(&client, 100);
+                    let there = server.address(b"server");
+                    let found = end.vi.connect_request(&client.address(b"client"), &there, None);
+                    assert_eq!(found, Err(ConnectError::NoMatch));
+                    let _ = tell.send(());
+                }
+            });
+            told.recv().expect("they have met");
+            let round: u64 = std::env::var(ROUND).expect("a round").parse().expect("a number");
+            thread::sleep(Duration::from_millis(round));
+            std::process::exit(0);
+        }
         Ok(role) if role.starts_with("hold ") => {
             let nic = open(&role["hold ".len()..]).expect("a NIC");
             println!("\nsaid: open");
@@ -343,6 +366,30 @@ fn shared_by(process: u32) -> Vec<String> {
 #[test]
 fn a_peer_that_is_killed_is_found_out_over_shared_memory() {
     killed("a_peer_that_is_killed_is_found_out_over_shared_memory", "shm");
+}
+
+/// A process ends while a thread of its opens NICs, which meet and are closed.
+fn left(test: &str, place: &str) {
+    if nic(test, place).is_none() {
+        return;
+    }
+    for round in 0..50 {
+        let ended = another(&format!("leave {place}"))
+            .env(ROUND, round.to_string())
+            .status()
+            .expect("it starts");
+        assert!(ended.success(), "round {round}: {ended}");
+    }
+}
+
+#[test]
+fn a_process_may_end_while_nics_on_tcp_are_used() {
+    left("a_process_may_end_while_nics_on_tcp_are_used", TCP);
+}
+
+#[test]
+fn a_process_may_end_while_nics_on_shared_memory_are_used() {
+    left("a_process_may_end_while_nics_on_shared_memory_are_used", "shm");
 }
 
 /// Messages of an endpoint that is no NIC, while a conversation goes on.

@@ -4,13 +4,15 @@ use super::queue::AT_ONCE;
 use super::waiting::Waiting;
 use super::{AGAIN, ANY, Buffer, Endpoint, Event};
 use crate::arena::Lent;
+use crate::leaving::enter;
 use crate::operation::{Kind, Peer};
 use core::ffi::c_void;
 
 impl Endpoint {
     /// Sends the frame that `write` writes. `write` returns its length, or `None` if there is nothing to send. False if no buffer is
-    /// free: nothing is written then.
+    /// free, or the process ends: nothing is written then.
     pub fn send(&mut self, to: Peer, write: impl FnOnce(&mut [u8]) -> Option<usize>) -> bool {
+        let Some(_inside) = enter() else { return false };
         let Some(buffer) = self.free.pop() else { return false };
         // SAFETY: the buffer is free, so that nothing else uses it.
         let room = unsafe {
@@ -63,7 +65,9 @@ impl Endpoint {
     /// Takes the buffer of a frame that has been read, for another receive.
     pub fn give_back(&mut self, frame: Lent) {
         self.unposted.push(frame.number);
-        if self.unposted.len() >= AT_ONCE {
+        if self.unposted.len() >= AT_ONCE
+            && let Some(_inside) = enter()
+        {
             self.post_receives();
         }
     }

@@ -17,6 +17,7 @@ pub use moves::{Part, Span};
 use crate::arena::Lent;
 use crate::choice::Limits;
 use crate::error::Error;
+use crate::leaving::enter;
 use crate::library::Library;
 use crate::operation::Peer;
 use core::ffi::{c_int, c_void};
@@ -133,8 +134,9 @@ impl Endpoint {
     /// The peer at that address.
     ///
     /// # Errors
-    /// [`Error::Call`] where the provider cannot have such an address.
+    /// [`Error::Call`] where the provider cannot have such an address; [`Error::Leaving`].
     pub fn peer(&mut self, address: &[u8]) -> Result<Peer, Error> {
+        let _inside = enter().ok_or(Error::Leaving)?;
         // SAFETY: the object is open.
         let len = unsafe { (*self.open.choice.info).src_addrlen };
         // A provider reads as many bytes as its addresses have, whatever length this one has.

@@ -7,6 +7,7 @@ use super::regions::{LENT, LOCAL};
 use super::waiting::Waiting;
 use super::{AGAIN, Endpoint, Event};
 use crate::error::Error;
+use crate::leaving::enter;
 use crate::operation::{Kind, Operation, Peer};
 use core::ptr::{NonNull, null_mut};
 use sovia_fi_types::{MsgRma, Piece, RmaIov};
@@ -47,8 +48,9 @@ impl Endpoint {
     /// Lends memory: whatever endpoint has the keys may read it, until it is taken back.
     ///
     /// # Errors
-    /// [`Error::Call`], as a rule because of a limit of the system's.
+    /// [`Error::Call`], as a rule because of a limit of the system's; [`Error::Leaving`].
     pub fn lend(&mut self, name: u64, spans: &[Span]) -> Result<Vec<Part>, Error> {
+        let _inside = enter().ok_or(Error::Leaving)?;
         let mut regions = Vec::with_capacity(spans.len());
         let mut parts = Vec::with_capacity(spans.len());
         for span in spans {
@@ -70,11 +72,14 @@ impl Endpoint {
 
     /// Takes back what is lent under that name. No endpoint may still be fetching it.
     pub fn take_back(&mut self, name: u64) {
-        self.open.leases.remove(&name);
+        if let Some(_inside) = enter() {
+            self.open.leases.remove(&name);
+        }
     }
 
     /// Fetches what a peer has lent into memory of as many bytes. [`Event::Fetched`] says when that is over.
     pub fn fetch(&mut self, name: u64, from: Peer, parts: &[Part], into: &[Span]) {
+        let Some(_inside) = enter() else { return };
         let pieces: Option<Vec<Piece>> = into.iter().map(Span::piece).collect();
         let bytes = |pieces: &[Piece]| pieces.iter().map(|it| it.len as u64).sum();
         let wanted = parts.iter().try_fold(0_u64, |sum, part| sum.checked_add(part.len));

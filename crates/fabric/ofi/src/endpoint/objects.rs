@@ -2,6 +2,7 @@
 
 use crate::arena::Arena;
 use crate::choice::Choice;
+use crate::leaving::enter;
 use crate::object::Object;
 use crate::operation::Operations;
 use sovia_fi_types::{FidAv, FidCq, FidDomain, FidEp, FidFabric, FidMr};
@@ -51,8 +52,9 @@ pub(super) fn opened(provider: &str) {
 
 /// Closes an endpoint of that provider, of which [`opened`] has been told; or keeps it until the last one is closed.
 pub(super) fn close(provider: &str, open: Open) {
+    let Some(_inside) = enter() else { return core::mem::forget(open) };
     if provider != KEPT_PROVIDER {
-        return;
+        return drop(open);
     }
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     kept.0 -= 1;

@@ -7,6 +7,7 @@ use super::{Endpoint, RECV, SEND, failed};
 use crate::arena::Arena;
 use crate::choice::Choice;
 use crate::error::Error;
+use crate::leaving::enter;
 use crate::library::Library;
 use crate::object::Object;
 use crate::operation::Operations;
@@ -38,6 +39,7 @@ impl Endpoint {
         frame: usize,
     ) -> Result<Endpoint, Error> {
         let library = Library::load()?;
+        let _inside = enter().ok_or(Error::Leaving)?;
         let choice = Choice::of(library, provider, (node, service))?;
         let limits = choice.limits();
         let name = choice.name();

@@ -2,6 +2,7 @@
 
 use super::{Endpoint, Event};
 use crate::arena::Lent;
+use crate::leaving::enter;
 use crate::object::Object;
 use crate::operation::{Kind, Operation};
 use core::ffi::{c_int, c_void};
@@ -71,6 +72,7 @@ pub(super) unsafe fn open_cq(
 impl Endpoint {
     /// Makes progress, and adds what has happened since the last call.
     pub fn poll(&mut self, events: &mut Vec<Event>) {
+        let Some(_inside) = enter() else { return };
         // SAFETY: zeros are entries.
         let mut entries: [CqEntry; AT_ONCE] = unsafe { core::mem::zeroed() };
         loop {
@@ -95,7 +97,7 @@ impl Endpoint {
                 break;
             }
         }
-        self.flush();
+        self.flush_inside();
         events.append(&mut self.noted);
     }
 
@@ -141,6 +143,7 @@ impl Endpoint {
 
     /// A thread is about to sleep on the descriptor. False if it must poll first.
     pub fn about_to_sleep(&self) -> bool {
+        let Some(_inside) = enter() else { return true };
         let mut fid = self.open.cq.fid();
         // SAFETY: both objects are open.
         unsafe {

@@ -2,6 +2,7 @@
 
 use super::{Endpoint, RECV, SEND};
 use crate::error::Error;
+use crate::leaving::enter;
 use crate::object::Object;
 use core::ffi::c_void;
 use core::ptr::null_mut;
@@ -49,11 +50,12 @@ impl Endpoint {
     /// Registers memory, where the provider asks for that; the key of the registration.
     ///
     /// # Errors
-    /// [`Error::Call`], as a rule because of a limit of the system's.
+    /// [`Error::Call`], as a rule because of a limit of the system's; [`Error::Leaving`].
     pub fn register(&mut self, memory: &Memory) -> Result<Option<u64>, Error> {
         if !self.limits.registers {
             return Ok(None);
         }
+        let _inside = enter().ok_or(Error::Leaving)?;
         let start = core::ptr::with_exposed_provenance_mut(memory.address(0) as usize);
         let (region, _) = self.registered(start, memory.len(), LOCAL)?;
         let key = region.raw().expose_provenance() as u64;
@@ -63,6 +65,8 @@ impl Endpoint {
 
     /// Removes a registration that [`Endpoint::register`] has made. No move may use it any more.
     pub fn deregister(&mut self, key: u64) {
-        self.open.regions.remove(&key);
+        if let Some(_inside) = enter() {
+            self.open.regions.remove(&key);
+        }
     }
 }

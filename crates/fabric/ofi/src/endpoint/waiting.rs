@@ -1,6 +1,7 @@
 //! What waits until the provider has room.
 
 use super::{Buffer, Endpoint};
+use crate::leaving::enter;
 use crate::operation::{Operation, Peer};
 use core::ptr::NonNull;
 
@@ -21,6 +22,13 @@ impl Endpoint {
 
     /// Hands waiting receives, frames and moves to the provider, as far as it has room by now.
     pub fn flush(&mut self) {
+        if let Some(_inside) = enter() {
+            self.flush_inside();
+        }
+    }
+
+    /// The same, for a thread that is inside libfabric.
+    pub(super) fn flush_inside(&mut self) {
         self.post_receives();
         if self.waiting.is_empty() {
             return;
@@ -54,6 +62,7 @@ impl Endpoint {
 
     /// Drops the frames that wait for a peer that is gone, and ends the moves.
     pub fn give_up(&mut self, peer: Peer) {
+        let Some(_inside) = enter() else { return };
         for waiting in self.waiting.remove(&Some(peer)).into_iter().flatten() {
             match waiting {
                 Waiting::Frame(buffer, ..) => self.free.push(buffer),
