@@ -3,10 +3,11 @@
 //! When a process ends by `exit`, libfabric frees what its providers share, and threads that are still there may go on until the kernel ends
 //! them: the `shm` provider of libfabric 1.17 then follows pointers in memory that it has freed. So before libfabric does that, those threads
 //! are kept out: each call of the endpoint's enters first, and is told that it may not. The thread that ends the process is let in, since
-//! what the program has registered to be run at its end may close NICs.
+//! what the program has registered to be run at its end may close NICs. What the endpoints that are open then have in `/dev/shm` is removed.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// How many times threads are inside.
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
@@ -36,6 +37,30 @@ impl Drop for Inside {
     }
 }
 
+/// Files of shared memory of the endpoints that are open. libfabric leaves them where a process ends without closing those.
+static FILES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Such a file, for as long as its endpoint is open.
+#[derive(Debug)]
+pub(crate) struct File(String);
+
+impl File {
+    /// That of an endpoint of that address, if it is one of `shm`.
+    pub(crate) fn of(address: &[u8]) -> Option<File> {
+        let text = core::str::from_utf8(address).ok()?.trim_end_matches('\0');
+        let name = text.strip_prefix("fi_shm://").filter(|name| !name.contains('/'))?;
+        let path = format!("/dev/shm/{name}");
+        FILES.lock().unwrap_or_else(PoisonError::into_inner).push(path.clone());
+        Some(File(path))
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        FILES.lock().unwrap_or_else(PoisonError::into_inner).retain(|path| *path != self.0);
+    }
+}
+
 /// Enters libfabric; `None` if another thread ends the process.
 pub(crate) fn enter() -> Option<Inside> {
     DEPTH.with(|depth| depth.set(depth.get() + 1));
@@ -60,5 +85,9 @@ extern "C" fn leave() {
     // This thread itself is inside where a handler of a signal ends the process.
     while INSIDE.load(Ordering::SeqCst) > DEPTH.with(Cell::get) {
         std::thread::yield_now();
+    }
+    // The list is used inside alone: only this thread itself can have it locked.
+    if let Ok(mut files) = FILES.try_lock() {
+        files.drain(..).for_each(|path| drop(std::fs::remove_file(path)));
     }
 }

@@ -373,12 +373,12 @@ fn left(test: &str, place: &str) {
     if nic(test, place).is_none() {
         return;
     }
-    for round in 0..50 {
-        let ended = another(&format!("leave {place}"))
-            .env(ROUND, round.to_string())
-            .status()
-            .expect("it starts");
+    for round in 0..25 {
+        let mut command = another(&format!("leave {place}"));
+        let mut child = command.env(ROUND, round.to_string()).spawn().expect("it starts");
+        let ended = child.wait().expect("it ends");
         assert!(ended.success(), "round {round}: {ended}");
+        assert_eq!(shared_by(child.id()), Vec::<String>::new(), "round {round}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::arena::Arena;
 use crate::choice::Choice;
-use crate::leaving::enter;
+use crate::leaving::{File, enter};
 use crate::object::Object;
 use crate::operation::Operations;
 use sovia_fi_types::{FidAv, FidCq, FidDomain, FidEp, FidFabric, FidMr};
@@ -31,6 +31,7 @@ pub(super) struct Open {
     pub(super) awaited: Arc<Arena>,
     /// Buffers from which frames are sent.
     pub(super) outgoing: Arc<Arena>,
+    pub(super) _file: Option<File>,
 }
 
 // SAFETY: all of libfabric's objects are of one domain, which is opened for use by one thread at a time (`FI_THREAD_DOMAIN`);

@@ -7,7 +7,7 @@ use super::{Endpoint, RECV, SEND, failed};
 use crate::arena::Arena;
 use crate::choice::Choice;
 use crate::error::Error;
-use crate::leaving::enter;
+use crate::leaving::{File, enter};
 use crate::library::Library;
 use crate::object::Object;
 use crate::operation::Operations;
@@ -107,6 +107,7 @@ impl Endpoint {
             choice,
             awaited,
             outgoing,
+            _file: File::of(&address),
         };
         objects::opened(&name);
         let mut endpoint = Endpoint {
