@@ -130,9 +130,11 @@ impl<N: Nic + 'static> Core<N> {
         }
     }
 
-    /// Where so many bytes may be written: to the buffer of a thread that reads, if it has one with room for them.
+    /// Where so many bytes may be written: to the buffer of a thread that reads, if it has one with room for them and does not leave, as it
+    /// does once the stream has ended for it.
     fn target(&self, inner: &mut Inner<N>, bytes: u32) -> Target {
-        if let Some(reader) = inner.reader.filter(|reader| bytes <= reader.room) {
+        let stays = !inner.ended;
+        if let Some(reader) = inner.reader.filter(|reader| stays && bytes <= reader.room) {
             inner.awaited = Some(Place::Reader);
             return reader.to;
         }
