@@ -2,8 +2,8 @@
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
-    // The calls.
-    &["cache", "call", "clock"],
+    // The calls, and what needs none.
+    &["build", "cache", "call", "clock"],
     // Descriptors, sleeps, time, by the calls.
     &["credentials", "fd", "futex", "futex_any", "poll", "record_lock", "stall"],
     // What owns descriptors and memory.
