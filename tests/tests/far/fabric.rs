@@ -115,15 +115,13 @@ fn iperf3_measures_both_ways_by_libfabric() {
     scene.listens("the server does not listen");
     for way in [&[][..], &["-R"], &["-P", "4"], &["--bidir"]] {
         let words = [&["iperf3", "-c", address, "-p", PORT, "-t", "2"], way].concat();
+        let mut last = None;
         // The server may have something to do still for the client before, when that has ended.
-        let mut outcome = scene.start(0, &words).finish(WATCHDOG);
         until("the server stays busy", || {
-            let is_busy = outcome.stderr.contains("the server is busy");
-            if is_busy {
-                outcome = scene.start(0, &words).finish(WATCHDOG);
-            }
-            !is_busy
+            let outcome = last.insert(scene.start(0, &words).finish(WATCHDOG));
+            !outcome.stderr.contains("the server is busy")
         });
+        let outcome = last.expect("it has run");
         let is_done = outcome.success() && outcome.stdout.contains("iperf Done.");
         assert!(is_done && outcome.stdout.contains("receiver"), "{outcome:?}");
         // The connection by which the two agree may be over before its ends have met.
