@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 use core::time::Duration;
-use via::cq::{CqCallback, CqEntry, CqSignal};
+use via::cq::{CqCallback, CqEntry, CqSignal, Watch};
 use via::error::{
     Cause, ConnectError, CqError, CreateViError, MemError, NotAccepted, PostError, PtagError,
     RegisterError, SetViError, WaitError,
@@ -483,6 +483,8 @@ impl CompletionQueue for AnyCq {
         fn wait(&self, timeout: Option<Duration>) -> Result<CqEntry, WaitError>;
         fn notify(&self, callback: CqCallback);
         fn signal(&self, signal: CqSignal);
+        fn watch(&self) -> Option<Watch>;
+        fn awake(&self, ready: [bool; 3]);
         fn in_use(&self) -> bool;
     }
 

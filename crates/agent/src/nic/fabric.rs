@@ -4,15 +4,15 @@
 //! ([`sovia_trunk`]). While it is there frames go by it, and by the port else. A trunk that breaks takes no frame with it that the channel does
 //! not send again; it is connected again, after waits that double.
 
-use super::Nic;
 use super::route::{Carrier, Route};
+use super::{FABRIC_WATCHED, Nic};
 use crate::hosts::{Channel, PeerId, Retry};
 use crate::port::Sent;
 use crate::{Error, Fabric as Wanted};
 use core::net::IpAddr;
 use sovia_link::Time;
 use sovia_nic::AnyNic;
-use sovia_sys::{Fd, call, clock};
+use sovia_sys::{Fd, call, clock, poll};
 use sovia_trunk::{News, Trunks};
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -31,8 +31,13 @@ pub(super) struct Fabric {
     trunks: Trunks<AnyNic>,
     /// As the owner has called it.
     name: String,
-    /// What is written when something has come while the agent sleeps.
+    /// What is written when something has come while the agent sleeps, of a NIC that cannot be watched.
     bell: Arc<Fd>,
+    /// The NIC's descriptors that are watched, and which of them were readable.
+    watched: [RawFd; 3],
+    ready: [bool; 3],
+    /// The agent sees to the NIC's network while it sleeps.
+    is_watching: bool,
     /// To agents that have told of a NIC of this one's kind.
     ways: Vec<Option<Way>>,
 }
@@ -124,7 +129,9 @@ impl Fabric {
         let flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
         let bell = Fd::make(|| call::eventfd(flags)).map_err(Error::Kernel)?;
         let ways = (0..peers).map(|_| None).collect();
-        Ok(Fabric { trunks, name: name.to_owned(), bell: Arc::new(bell), ways })
+        let (name, bell) = (name.to_owned(), Arc::new(bell));
+        let (watched, ready, is_watching) = ([-1; 3], [false; 3], false);
+        Ok(Fabric { trunks, name, bell, watched, ready, is_watching, ways })
     }
 
     /// What other agents are told of it.
@@ -137,13 +144,18 @@ impl Fabric {
         self.bell.raw()
     }
 
-    /// The agent is going to sleep.
-    pub(super) fn arm(&self) {
+    /// Has the bell written when something comes.
+    fn arm(&self) {
         let bell = self.bell.clone();
         self.trunks.wake_by(move || {
             // Its count is never taken. Where it is full the descriptor is readable still, and tells of no news: that takes 2^64 of them.
             let _ = call::write(bell.raw(), &1_u64.to_ne_bytes());
         });
+    }
+
+    /// One of the NIC's descriptors was readable.
+    pub(super) fn is_ready(&mut self, descriptor: usize) {
+        self.ready[descriptor] = true;
     }
 
     /// When there is something to do though nothing comes (nanoseconds of the monotonic clock).
@@ -210,6 +222,44 @@ impl Fabric {
 }
 
 impl Nic {
+    /// The agent is going to sleep for `pause`, and to see to the NIC's network meanwhile: how long it may (nanoseconds).
+    pub(super) fn sleeps(&mut self, pause: Option<u64>) -> Option<u64> {
+        let Some(fabric) = &mut self.fabric else { return pause };
+        if pause == Some(0) {
+            return pause;
+        }
+        let Some(watch) = fabric.trunks.watch() else {
+            fabric.arm();
+            return pause;
+        };
+        fabric.is_watching = true;
+        for (n, fd) in watch.descriptors.into_iter().enumerate() {
+            if fabric.watched[n] == fd {
+                continue;
+            }
+            let (events, token) = (libc::EPOLLIN as u32, FABRIC_WATCHED[n]);
+            if poll::epoll_ctl(self.epoll.raw(), libc::EPOLL_CTL_ADD, fd, events, token).is_err() {
+                // What the kernel does not watch now it may watch the next time.
+                fabric.is_watching = false;
+                fabric.trunks.awake([false; 3]);
+                fabric.arm();
+                return pause;
+            }
+            fabric.watched[n] = fd;
+        }
+        let left = watch.until.map(|until| until.saturating_sub(clock::now_ns()));
+        pause.into_iter().chain(left).min()
+    }
+
+    /// The agent is awake.
+    pub(super) fn is_awake(&mut self) {
+        let Some(fabric) = &mut self.fabric else { return };
+        if core::mem::take(&mut fabric.is_watching) {
+            fabric.trunks.awake(fabric.ready);
+        }
+        fabric.ready = [false; 3];
+    }
+
     /// A peer has told what NIC it has that carries frames.
     pub(super) fn meet_fabric(&mut self, peer: PeerId, said: &[u8]) {
         let name = self.name_of(peer);

@@ -68,6 +68,7 @@ const STRANGER: u64 = 4;
 const HOSTS: u64 = 5;
 const ORDERS: u64 = 6;
 const FABRIC: u64 = 7;
+const FABRIC_WATCHED: [u64; 3] = [8, 9, 10];
 
 /// A NIC.
 #[derive(Debug)]
@@ -283,10 +284,9 @@ impl Nic {
             self.programs.values().for_each(|program| program.waiter().going_to_sleep());
             let has_news = self.programs.values().any(|program| program.waiter().has_news());
             let pause = if has_news { Some(0) } else { self.pause() };
-            if let (Some(fabric), true) = (&self.fabric, pause != Some(0)) {
-                fabric.arm();
-            }
+            let pause = self.sleeps(pause);
             let waited = self.look_at_events(pause);
+            self.is_awake();
             self.programs.values().for_each(|program| program.waiter().awake());
             waited?;
         }
@@ -380,7 +380,13 @@ impl Nic {
                 NOTICE => has_died = true,
                 HOSTS => is_called = true,
                 ORDERS => self.is_ordered = true,
-                _ => {}
+                token => {
+                    if let Some(n) = FABRIC_WATCHED.iter().position(|it| *it == token)
+                        && let Some(fabric) = &mut self.fabric
+                    {
+                        fabric.is_ready(n);
+                    }
+                }
             }
         }
         if has_come {

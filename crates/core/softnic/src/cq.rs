@@ -3,7 +3,7 @@
 use crate::driver::Driver;
 use crate::ids::CqId;
 use core::time::Duration;
-use via::cq::{CqCallback, CqSignal};
+use via::cq::{CqCallback, CqSignal, Watch};
 use via::error::{CqError, WaitError};
 use via::{CompletionQueue, CqEntry};
 
@@ -64,6 +64,14 @@ impl<D: Driver> CompletionQueue for SoftCq<D> {
                 world.hand_out_entries(self.id);
             }
         });
+    }
+
+    fn watch(&self) -> Option<Watch> {
+        self.driver.watch(|world| world.cqs.get(&self.id).is_some_and(|cq| !cq.entries.is_empty()))
+    }
+
+    fn awake(&self, ready: [bool; 3]) {
+        self.driver.awake(ready);
     }
 
     fn in_use(&self) -> bool {

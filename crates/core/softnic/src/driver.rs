@@ -5,6 +5,7 @@ use crate::world::World;
 use core::fmt::Debug;
 use core::time::Duration;
 use via::Memory;
+use via::cq::Watch;
 
 /// Holds a world under its lock, and makes progress in it. Clones hold the same world; each NIC, VI, completion queue
 /// and request has one.
@@ -39,6 +40,17 @@ pub trait Driver: Clone + Debug + Send + Sync + 'static {
         look: impl FnMut(&mut World<Self::Medium>) -> Option<R>,
     ) -> Option<R> {
         self.wait(deadline, look)
+    }
+
+    /// As [`via::CompletionQueue::watch`]; `is_there`: there is something already.
+    fn watch(&self, is_there: impl FnOnce(&mut World<Self::Medium>) -> bool) -> Option<Watch> {
+        let _ = is_there;
+        None
+    }
+
+    /// As [`via::CompletionQueue::awake`].
+    fn awake(&self, ready: [bool; 3]) {
+        let _ = ready;
     }
 
     /// Memory has been registered with a NIC, which has so many bytes registered beside it.

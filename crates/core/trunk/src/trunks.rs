@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::thread::Builder;
+use via::cq::Watch;
 use via::{CompletionQueue, NetAddress, Nic, WorkQueueKind};
 
 /// The agent at the other end, by the owner's number.
@@ -237,6 +238,16 @@ impl<N: Nic + 'static> Trunks<N> {
         };
         let (any, has_room) = trunk.transmit(longest, &mut self.buffer, next);
         Transmitted { any, has_room }
+    }
+
+    /// As [`CompletionQueue::watch`], for all trunks.
+    pub fn watch(&self) -> Option<Watch> {
+        self.cq.watch()
+    }
+
+    /// As [`CompletionQueue::awake`].
+    pub fn awake(&self, ready: [bool; 3]) {
+        self.cq.awake(ready);
     }
 
     /// Has `wake` run, once, when something has come, or now if it has; unless an earlier call's is still to run. It may wake a thread,

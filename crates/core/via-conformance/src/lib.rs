@@ -27,6 +27,7 @@ mod cq_limits;
 mod cq_shared;
 mod cq_signal;
 mod cq_waiting;
+mod cq_watch;
 mod descriptors;
 mod errors;
 mod limits;
@@ -154,6 +155,7 @@ pub fn cases<N: Nic>() -> Vec<Case<N>> {
         cq_waiting::cases(),
         cq_limits::cases(),
         cq_signal::cases(),
+        cq_watch::cases(),
         notify::cases(),
         unreliable::cases(),
         reception::cases(),

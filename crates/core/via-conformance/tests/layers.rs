@@ -40,6 +40,7 @@ const LAYERS: &[&[&str]] = &[
         "cq_shared",
         "cq_signal",
         "cq_waiting",
+        "cq_watch",
         "notify",
         "rdma_immediate",
         "rdma_order",

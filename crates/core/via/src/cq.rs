@@ -6,6 +6,7 @@
 
 use crate::error::{CqError, WaitError};
 use core::time::Duration;
+use std::os::fd::RawFd;
 
 /// Which work queue of a VI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -32,6 +33,15 @@ pub type CqCallback = Box<dyn FnOnce(CqEntry) + Send>;
 /// wherever that turns out, maybe under locks of the provider's: it may wake a thread, and must not
 /// call the NIC or wait.
 pub type CqSignal = Box<dyn FnOnce() + Send>;
+
+/// What a thread sleeps on that waits for a completion queue among other things ([`CompletionQueue::watch`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Watch {
+    /// Each is readable when there may be something to do; -1: none. They are the same for as long as the NIC is open.
+    pub descriptors: [RawFd; 3],
+    /// When there is something to do though none is readable (nanoseconds of CLOCK_MONOTONIC).
+    pub until: Option<u64>,
+}
 
 /// How a VI that is being created is attached (`VipCreateVi`).
 #[derive(Debug)]
@@ -89,6 +99,19 @@ pub trait CompletionQueue: Send + Sync {
     /// callback of [`CompletionQueue::notify`] takes. The entry is left to the thread that looks next, and may
     /// be gone soon. Once for each call. Destroying the completion queue cancels those still to come.
     fn signal(&self, signal: CqSignal);
+
+    /// The calling thread goes to sleep on these descriptors, and on others of its own. From here to [`CompletionQueue::awake`] it sees to
+    /// the network in place of the NIC's own thread, which need not wake for what comes, and uses the NIC for nothing. Where the queue has
+    /// an entry, `until` has passed. `None` if the NIC cannot be watched in this way, or another thread watches: then
+    /// [`CompletionQueue::signal`] tells.
+    fn watch(&self) -> Option<Watch> {
+        None
+    }
+
+    /// The thread that watches is awake. `ready`: which of the descriptors were readable.
+    fn awake(&self, ready: [bool; 3]) {
+        let _ = ready;
+    }
 
     /// Whether a work queue is attached.
     fn in_use(&self) -> bool;

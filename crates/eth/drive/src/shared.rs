@@ -1,12 +1,14 @@
 //! The lock of a NIC, and what the threads that use it owe each other.
 
 use crate::driven::Driven;
-use crate::state::{Own, State};
+use crate::state::{Own, SPINNING, State};
 use core::time::Duration;
 use sovia_link::Time;
+use sovia_port::Descriptors;
 use sovia_port::watch::{Bell, Kick};
-use sovia_softnic::Deadline;
+use sovia_softnic::{Deadline, World};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use via::cq::Watch;
 
 /// What the threads of a NIC share.
 #[derive(Debug)]
@@ -133,8 +135,51 @@ impl<M: Driven> Shared<M> {
         state.watches_aside = false;
         state.woken(found.news);
         // Another thread watches once this one has left for good: what there is it looks for now.
-        state.driven += 1;
+        state.driven += SPINNING;
         state.drive();
+        self.leave(state);
+    }
+
+    /// The calling thread sleeps by a call of its own, as the watcher, unless there is one: on what, and until when. `is_there`: what it
+    /// waits for is there.
+    pub(crate) fn watch_outside(
+        &self,
+        is_there: impl FnOnce(&mut World<M>) -> bool,
+    ) -> Option<Watch> {
+        let mut state = self.lock();
+        state.world.medium().pass();
+        if state.watcher.is_some() {
+            return None;
+        }
+        state.acknowledges_later = true;
+        state.driven += 1;
+        let came = state.drive();
+        let is_there = is_there(&mut state.world) || came > 0 || state.world.has_callbacks();
+        let until = if is_there { Some(Time::ZERO) } else { state.owed() };
+        let terms = state.terms(until);
+        let Descriptors { frames, news, .. } = terms.descriptors;
+        let watch = (!terms.room).then_some(Watch {
+            descriptors: [frames, self.watcher.raw(), news.unwrap_or(-1)],
+            until: terms.until,
+        });
+        match watch {
+            Some(watch) => state.watcher = Some(watch.until.map(Time::from_nanos)),
+            // Nothing tells the thread of room.
+            None => state.woken(false),
+        }
+        self.leave(state);
+        watch
+    }
+
+    /// The watcher outside is awake, and `ready` of its descriptors were readable.
+    pub(crate) fn awake_outside(&self, ready: [bool; 3]) {
+        let mut state = self.lock();
+        if ready[1] {
+            self.watcher.forget();
+        }
+        state.watcher = None;
+        state.woken(ready[2]);
+        state.driven += SPINNING;
         self.leave(state);
     }
 }

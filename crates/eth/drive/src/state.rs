@@ -1,6 +1,7 @@
 //! What is under a NIC's lock, and how it goes on.
 
 use crate::driven::Driven;
+use core::time::Duration;
 use sovia_link::Time;
 use sovia_port::watch::Terms;
 use sovia_softnic::World;
@@ -9,6 +10,14 @@ use sovia_softnic::World;
 const UNACKNOWLEDGED: usize = 64;
 /// Looks in a row that find nothing before senders are told of less: more may be just behind, and so may be the program's answer.
 const EMPTY: u32 = 4;
+
+/// How long what has come may go unacknowledged while the program's thread sleeps on descriptors of its own as well: it passes on what has
+/// come, as a rule, and an answer comes back that acknowledges it.
+const LATER: Duration = Duration::from_micros(200);
+
+/// A program that has looked so often since the NIC's own thread did is spinning. One that has looked a few times may be done, and wait for
+/// a callback, which that thread is to bring. A thread that has slept until something came counts as much: it comes back, as a rule.
+pub(crate) const SPINNING: u64 = 16;
 
 /// What the NIC's own thread does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +49,10 @@ pub(crate) struct State<M: Driven> {
     unacknowledged: usize,
     /// Looks in a row that have found no frame.
     empty: u32,
+    /// A thread watches outside, by and by: acknowledgements wait for answers.
+    pub(crate) acknowledges_later: bool,
+    /// When what has come is to be acknowledged then.
+    owed_until: Option<Time>,
 }
 
 impl<M: Driven> State<M> {
@@ -55,6 +68,8 @@ impl<M: Driven> State<M> {
             is_closing: false,
             unacknowledged: 0,
             empty: 0,
+            acknowledges_later: false,
+            owed_until: None,
         }
     }
 
@@ -65,16 +80,30 @@ impl<M: Driven> State<M> {
         self.unacknowledged += came;
         self.empty = if came == 0 { self.empty.saturating_add(1) } else { 0 };
         // While more frames come, and while the program may be about to answer, an acknowledgement waits.
-        if self.empty >= EMPTY || self.unacknowledged >= UNACKNOWLEDGED {
+        let is_due =
+            if self.acknowledges_later { self.owed().is_none() } else { self.empty >= EMPTY };
+        if is_due || self.unacknowledged >= UNACKNOWLEDGED {
             self.acknowledge();
         }
         self.settle();
         came
     }
 
+    /// Until when what has come may go unacknowledged; `None` if that is over, or all is acknowledged.
+    pub(crate) fn owed(&mut self) -> Option<Time> {
+        if !self.world.owes() {
+            self.owed_until = None;
+            return None;
+        }
+        let now = self.world.medium().now();
+        let until = *self.owed_until.get_or_insert(now.after(LATER));
+        (now < until).then_some(until)
+    }
+
     /// Acknowledges what has come.
     pub(crate) fn acknowledge(&mut self) {
         self.unacknowledged = 0;
+        self.owed_until = None;
         self.world.acknowledge();
     }
 

@@ -2,15 +2,12 @@
 
 use crate::driven::Driven;
 use crate::shared::Shared;
-use crate::state::Own;
+use crate::state::{Own, SPINNING};
 use sovia_link::Time;
 use std::sync::Arc;
 
-/// While threads of the program's spin, it looks in so often, in nanoseconds.
+/// While threads of the program's drive, it looks in so often, in nanoseconds.
 const NAP_NS: u64 = 2_000_000;
-/// A program that has looked so often since this thread did is spinning. One that has looked a few times may be done, and wait for
-/// a callback, which this thread is to bring.
-const SPINNING: u64 = 16;
 
 /// Starts it; whether that could be.
 pub(crate) fn start<M: Driven>(shared: Arc<Shared<M>>) -> bool {
@@ -21,19 +18,22 @@ fn run<M: Driven>(shared: &Shared<M>) {
     let mut driven = 0;
     loop {
         let mut state = shared.lock();
+        let looks = state.driven.wrapping_sub(driven);
+        driven = state.driven;
+        let program_drives = looks >= SPINNING && !state.is_closing;
         state.world.medium().look_at_clock();
-        while state.drive() > 0 {
-            state.world.medium().look_at_clock();
+        if !program_drives {
+            while state.drive() > 0 {
+                state.world.medium().look_at_clock();
+            }
+            state.acknowledge();
         }
-        state.acknowledge();
         state.settle();
         if state.is_closing && state.world.is_quiet() {
             return shared.leave(state);
         }
         let heard = shared.bell.heard();
-        let looks = state.driven.wrapping_sub(driven);
-        driven = state.driven;
-        if looks >= SPINNING {
+        if program_drives {
             state.own = Own::Awake;
             // No thread sleeps on the descriptors, which would tell.
             state.woken(true);

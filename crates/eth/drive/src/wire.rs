@@ -8,6 +8,7 @@ use core::time::Duration;
 use sovia_link::Time;
 use sovia_softnic::{Deadline, Driver, World};
 use std::sync::{Arc, MutexGuard, Weak};
+use via::cq::Watch;
 
 /// A NIC's way to the network: all that the program has of the NIC has one. With the last one the NIC closes; what is
 /// to be said to peers still is said by its own thread.
@@ -37,7 +38,12 @@ impl<M: Driven> WeakWire<M> {
 
 impl<M: Driven> Drop for Handle<M> {
     fn drop(&mut self) {
-        self.0.lock().is_closing = true;
+        {
+            let mut state = self.0.lock();
+            state.is_closing = true;
+            // No thread of the program's watches any more, not even outside.
+            state.watcher = None;
+        }
         self.0.own.give();
         self.0.bell.ring();
     }
@@ -161,5 +167,13 @@ impl<M: Driven> Driver for Wire<M> {
         look: impl FnMut(&mut World<M>) -> Option<R>,
     ) -> Option<R> {
         self.wait_by(deadline, look, Shared::sleep_aside)
+    }
+
+    fn watch(&self, is_there: impl FnOnce(&mut World<M>) -> bool) -> Option<Watch> {
+        self.shared().watch_outside(is_there)
+    }
+
+    fn awake(&self, ready: [bool; 3]) {
+        self.shared().awake_outside(ready);
     }
 }

@@ -42,6 +42,16 @@ impl Kick {
         let _ = call::write(self.0.raw(), &1u64.to_ne_bytes());
     }
 
+    /// The descriptor that is readable while a kick is remembered, for a watcher that sleeps by a call of its own.
+    pub fn raw(&self) -> RawFd {
+        self.0.raw()
+    }
+
+    /// Forgets a kick.
+    pub fn forget(&self) {
+        let _ = call::read(self.0.raw(), &mut [0; 8]);
+    }
+
     /// Sleeps until there is what the terms say, or a kick, which is forgotten then.
     pub fn sleep(&self, terms: &Terms) -> Found {
         let entry = |fd: RawFd, events| poll::PollFd { fd, events, revents: 0 };
@@ -59,7 +69,7 @@ impl Kick {
         // Whatever ends it, the caller looks for itself.
         let _ = poll::ppoll(&mut fds, timeout, None);
         if fds[1].revents != 0 {
-            let _ = call::read(self.0.raw(), &mut [0; 8]);
+            self.forget();
         }
         Found { news: fds[2].revents != 0 }
     }

@@ -269,7 +269,8 @@ impl<M: Medium> World<M> {
 
     /// Whether acknowledgements are owed.
     pub fn owes(&self) -> bool {
-        !self.owing.is_empty()
+        let owes = |id| self.conns.get(id).is_some_and(|conn| conn.owed > 0);
+        self.owing.iter().any(owes)
     }
 
     /// Items that have come from which on a report is sent at once.

@@ -1,0 +1,147 @@
+//! Sleeping on a completion queue among other descriptors.
+//!
+//! A NIC that cannot be watched so has the same shown for [`CompletionQueue::signal`], which a program uses then.
+
+use super::cq::{entry, on, requested, taken};
+use super::prelude::*;
+use sovia_sys::{clock, poll};
+use via::cq::Watch;
+
+use WorkQueueKind::Recv;
+
+group! { "watch":
+    both every_message_wakes_the_thread_that_watches [CompletionQueues],
+    alone an_entry_that_is_there_ends_a_watch_at_once [CompletionQueues],
+    alone an_entry_made_by_another_thread_wakes_the_one_that_watches [CompletionQueues],
+    alone one_thread_watches_at_a_time [CompletionQueues],
+    alone a_nic_goes_on_after_its_last_watch [CompletionQueues],
+}
+
+/// Longer than anything takes; only a failure waits for it.
+const PATIENCE_NS: u64 = 10_000_000_000;
+
+fn is_over(watch: &Watch) -> bool {
+    watch.until.is_some_and(|until| until <= clock::now_ns())
+}
+
+/// Sleeps on a watch that has begun; false if nothing has ended it.
+fn sleep<C: CompletionQueue>(cq: &C, watch: &Watch) -> bool {
+    let entry = |fd| poll::PollFd { fd, events: 1, revents: 0 };
+    let mut fds = watch.descriptors.map(entry);
+    let left = watch.until.map_or(PATIENCE_NS, |until| until.saturating_sub(clock::now_ns()));
+    let woken = poll::ppoll(&mut fds, Some(left.min(PATIENCE_NS)), None).expect("a sleep");
+    cq.awake(fds.map(|fd| fd.revents != 0));
+    woken > 0 || left < PATIENCE_NS
+}
+
+/// Sleeps until the queue may have an entry.
+fn wait<C: CompletionQueue>(cq: &C) {
+    match cq.watch() {
+        Some(watch) => assert!(sleep(cq, &watch), "nothing has woken the thread"),
+        None => {
+            let (tell, told) = mpsc::channel();
+            cq.signal(Box::new(move || {
+                let _ = tell.send(());
+            }));
+            told.recv_timeout(Duration::from_nanos(PATIENCE_NS)).expect("no signal");
+        }
+    }
+}
+
+fn next<C: CompletionQueue>(cq: &C) -> CqEntry {
+    loop {
+        if let Some(entry) = cq.done() {
+            return entry;
+        }
+        wait(cq);
+    }
+}
+
+mod every_message_wakes_the_thread_that_watches {
+    use super::*;
+
+    const MESSAGES: usize = 1000;
+
+    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
+        let cq = cx.nic.create_cq(64, 1).unwrap();
+        let end = on(cx, None, Some(&cq), 1);
+        for i in 0..16 {
+            end.post_recv(i, 0, 8);
+        }
+        end.accept(cx);
+        for i in 0..MESSAGES {
+            assert_eq!(next(&cq), CqEntry { context: 1, queue: Recv });
+            assert_eq!(taken(&end, Recv).result(), Ok(8));
+            end.expect(0, 8, i);
+            end.post_recv(i % 16, 0, 8);
+            end.send(20, 32, 8);
+        }
+    }
+
+    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
+        let end = requested(cx);
+        for i in 0..MESSAGES {
+            end.post_recv(1, 32, 8);
+            end.send_pattern(0, 0, 8, i);
+            end.received();
+        }
+    }
+}
+
+fn an_entry_that_is_there_ends_a_watch_at_once<N: Nic>(cx: &Context<'_, N>) {
+    let cq = cx.nic.create_cq(16, 1).unwrap();
+    let end = on(cx, None, Some(&cq), 1);
+    end.post_recv(0, 0, 8);
+    end.vi.disconnect();
+    for _ in 0..3 {
+        if let Some(watch) = cq.watch() {
+            assert!(is_over(&watch), "{watch:?}");
+            cq.awake([false; 3]);
+        }
+    }
+    entry(&cq, 1, Recv);
+    assert_eq!(cq.done(), None);
+    taken(&end, Recv);
+}
+
+fn an_entry_made_by_another_thread_wakes_the_one_that_watches<N: Nic>(cx: &Context<'_, N>) {
+    let cq = cx.nic.create_cq(16, 1).unwrap();
+    let end = on(cx, None, Some(&cq), 1);
+    for _ in 0..20 {
+        end.post_recv(0, 0, 8);
+        std::thread::scope(|scope| {
+            scope.spawn(|| end.vi.disconnect());
+            assert_eq!(next(&cq), CqEntry { context: 1, queue: Recv });
+        });
+        taken(&end, Recv);
+    }
+}
+
+fn one_thread_watches_at_a_time<N: Nic>(cx: &Context<'_, N>) {
+    let cq = cx.nic.create_cq(16, 1).unwrap();
+    if cq.watch().is_some() {
+        assert_eq!(cq.watch(), None);
+        cq.awake([false; 3]);
+        assert!(cq.watch().is_some(), "nobody watches any more");
+        cq.awake([false; 3]);
+    }
+}
+
+/// The NIC's own thread sees to the network again: a message is taken though no thread of the program's looks.
+fn a_nic_goes_on_after_its_last_watch<N: Nic>(cx: &Context<'_, N>) {
+    let cq = cx.nic.create_cq(16, 1).unwrap();
+    let (a, b) = (on(cx, None, None, 0), on(cx, None, Some(&cq), 2));
+    b.post_recv(0, 0, 8);
+    connect(cx, &a, &b);
+    if cq.watch().is_some() {
+        cq.awake([false; 3]);
+    }
+    let (tell, told) = mpsc::channel();
+    cq.signal(Box::new(move || {
+        let _ = tell.send(());
+    }));
+    a.send(0, 0, 8);
+    told.recv_timeout(Duration::from_nanos(PATIENCE_NS)).expect("no signal");
+    entry(&cq, 2, Recv);
+    assert_eq!(taken(&b, Recv).result(), Ok(8));
+}
