@@ -95,7 +95,7 @@ pub fn process_exists(id: i32) -> bool {
 /// such a process it has no descriptors and no memory.
 pub fn is_without_first_thread(id: i32) -> bool {
     /// Links of a folder, and of the first thread.
-    const OF_ONE: u64 = 3;
+    const OF_ONE: libc::nlink_t = 3;
     if id <= 0 || memory_of(id) != Err(Errno::ESRCH) {
         return false;
     }
@@ -106,7 +106,7 @@ pub fn is_without_first_thread(id: i32) -> bool {
     put(&mut path, &mut at, b"/task");
     let path = core::ffi::CStr::from_bytes_until_nul(&path);
     // Each thread counts as a link, until its end has been noticed.
-    path.is_ok_and(|path| stat(path).is_ok_and(|st| st.st_nlink as u64 > OF_ONE))
+    path.is_ok_and(|path| stat(path).is_ok_and(|st| st.st_nlink > OF_ONE))
 }
 
 /// Fails, with EFAULT where there is memory that we may read.
