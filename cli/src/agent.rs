@@ -114,6 +114,10 @@ fn name(text: &str) -> Result<String, String> {
 }
 
 fn main() -> ExitCode {
+    sovia_cli::stack::with_room(work)
+}
+
+fn work() -> ExitCode {
     if definition::print_if_asked::<Cli>() {
         return ExitCode::SUCCESS;
     }

@@ -10,6 +10,7 @@ pub mod metrics;
 pub mod pipes;
 pub mod program;
 pub mod rules;
+pub mod stack;
 pub mod system_rules;
 
 pub use self::board::Board;

@@ -14,7 +14,7 @@ use std::os::unix::process::CommandExt;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
-use sovia_cli::{about, definition, library};
+use sovia_cli::{about, definition, library, stack};
 
 /// Moves the TCP streams of unmodified programs onto Virtual Interfaces in shared memory.
 #[derive(Parser)]
@@ -61,6 +61,10 @@ struct Passed {
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 extern "C" fn main(_argc: c_int, _argv: *const *const std::ffi::c_char) -> c_int {
+    stack::with_room(work)
+}
+
+fn work() -> c_int {
     if definition::print_if_asked::<Cli>() {
         return 0;
     }

@@ -288,3 +288,24 @@ fn programs_with_file_capabilities() {
     }
     ran_plainly(&as_nobody(&bench, "./caps"), &["./caps", "capabilities"]);
 }
+
+/// The kernel takes a linker's name without a slash as a file of the current folder.
+#[test]
+fn a_linker_without_a_slash_is_not_searched_for() {
+    let bench = Bench::new();
+    let linker = "ld-linux-x86-64.so.2";
+    let real = std::path::Path::new("/lib64").join(linker);
+    let flag = format!("-Wl,--dynamic-linker={linker}");
+    if !real.exists() || !bench.cc("hello", HELLO, &[&flag]) {
+        let why = "no linker of that name here";
+        return skipped("a_linker_without_a_slash_is_not_searched_for", why);
+    }
+    std::fs::copy(real, bench.path(linker)).unwrap();
+    // What lies in PATH under that name is no linker of the program's.
+    std::fs::create_dir(bench.path("bin")).unwrap();
+    bench.file(&format!("bin/{linker}"), "#!/bin/sh\necho 'libc.so.6 => not found'\n", 0o755);
+    let mut sovia = bench.sovia();
+    sovia.arg("./hello").env("PATH", bench.path("bin"));
+    let said = Said::from(sovia.output().unwrap());
+    assert_eq!((said.code(), said.out.as_str(), said.err.as_str()), (5, "hello\n", "[loaded]"));
+}

@@ -408,3 +408,32 @@ fn more_words_say_what_fewer_say_and_more() {
     let both = bench.run(["-q", "-v", "/bin/true"]);
     assert!(both.code() == 2 && both.err.contains("cannot be used with"), "{both:?}");
 }
+
+#[test]
+fn a_small_stack_is_enough() {
+    let bench = Bench::new();
+    let limited = |program: &str, arguments: &str| {
+        let mut sovia = bench.sovia();
+        let mut shell = Command::new("/bin/sh");
+        let line = format!("ulimit -s 64; exec {program} {arguments}");
+        shell.args(["-c", &line]).current_dir(bench.path("."));
+        shell.envs(sovia.env("A", "b").get_envs().filter_map(|(name, value)| Some((name, value?))));
+        Said::from(shell.output().unwrap())
+    };
+    let sovia = env!("CARGO_BIN_EXE_sovia");
+    for words in ["run", "run -v"] {
+        let said = limited(sovia, &format!("{words} /bin/sh -c 'ulimit -s; exit 5'"));
+        assert_eq!((said.code(), said.out.as_str()), (5, "64\n"), "{words}: {said:?}");
+        assert!(said.loads() == 1, "{words}: {said:?}");
+    }
+    for program in [
+        env!("CARGO_BIN_EXE_sovia-bench"),
+        env!("CARGO_BIN_EXE_sovia-admin"),
+        env!("CARGO_BIN_EXE_sovia-agent"),
+        env!("CARGO_BIN_EXE_sovia-lane"),
+        env!("CARGO_BIN_EXE_sovia-watch"),
+    ] {
+        let said = limited(program, "--help");
+        assert!(said.code() == 0 && said.out.contains("Usage"), "{program}: {said:?}");
+    }
+}

@@ -110,7 +110,7 @@ impl Honest {
                 let way = [None, Some(Transfer::Copy), Some(Transfer::Reg)][input.below(3)];
                 if let Ok(
                     Offer::Copy { len, .. } | Offer::Register { len, .. } | Offer::Join { len, .. },
-                ) = self.session.write(bytes, way)
+                ) = self.session.write(bytes, way, way.is_none())
                 {
                     assert!(len > 0 && len as usize <= bytes);
                 }

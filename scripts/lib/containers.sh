@@ -130,6 +130,20 @@ needs() {
     command -v "$1" >/dev/null || skip_one "$1 is not installed"
 }
 
+# Containers with a network of their own: podman's helper for those calls iptables, or nftables where it is newer.
+needs_bridges() {
+    podman run --rm --network podman localhost/redis-sovia true 2>"$work/why" ||
+        skip_one "no container gets a network here: $(tail -1 "$work/why")"
+}
+
+# Pods: podman puts each in a control group, with controllers that the kernel must hand on.
+needs_pods() {
+    if ! podman pod create --name probe --network none >/dev/null 2>"$work/why" || ! podman pod start probe >/dev/null 2>>"$work/why"; then
+        skip_one "no pod starts here: $(tail -1 "$work/why")"
+    fi
+    podman pod rm -f -t 0 probe
+}
+
 # That many reports of `sovia run -v` speak of connections on VIs.
 are_accelerated() {
     local reports

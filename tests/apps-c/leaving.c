@@ -4,6 +4,8 @@
 
 static char buffer[70000];
 
+static void serves_one(struct peer *p);
+
 static void converse(int fd, int count, char tag) {
     for (int i = 0; i < count; i++) {
         char out[100], in[100];
@@ -62,6 +64,43 @@ static void inline_exit(void) {
 static void main_leaves_inline(struct peer *p) {
     second_thread(p);
     inline_exit();
+}
+
+// What /proc has of a process is what it has of its first thread, which has ended when these ends meet.
+static void *connects_then(void *argument) {
+    struct peer *p = argument;
+    nap(100);
+    p->fd = connect_to(p, AF_INET, "port");
+    warm(p->fd, false);
+    converse(p->fd, 200, 'a');
+    say("the second thread is done");
+    fflush(stdout);
+    return NULL;
+}
+
+static void *serves_then(void *argument) {
+    nap(100);
+    serves_one(argument);
+    fflush(stdout);
+    return NULL;
+}
+
+static void leaves_to(void *(*second)(void *), struct peer *p) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, second, p))
+        die("no thread");
+    pthread_exit(NULL);
+}
+
+static void main_leaves_and_a_thread_connects(struct peer *p) { leaves_to(connects_then, p); }
+
+static void main_leaves_and_a_thread_serves(struct peer *p) { leaves_to(serves_then, p); }
+
+static void connects_and_converses(struct peer *p) {
+    p->fd = connect_to(p, AF_INET, "port");
+    warm(p->fd, false);
+    converse(p->fd, 200, 'a');
+    say("done");
 }
 
 // Without a second thread the process ends at once.
@@ -198,6 +237,9 @@ static void serves_all(struct peer *p) {
 }
 
 static const struct scenario scenarios[] = {
+    {"the_first_thread_leaves_and_another_connects", serves_one, main_leaves_and_a_thread_connects, RAW},
+    {"the_first_thread_leaves_and_another_serves", main_leaves_and_a_thread_serves, connects_and_converses, RAW},
+    {"the_first_threads_of_both_leave", main_leaves_and_a_thread_serves, main_leaves_and_a_thread_connects, RAW},
     {"the_first_thread_leaves_by_a_system_call", answers, main_leaves_by_a_system_call},
     {"the_first_thread_leaves_by_pthread_exit", answers, main_leaves_by_pthread_exit},
     {"the_first_thread_leaves_inline", answers, main_leaves_inline},

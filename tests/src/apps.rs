@@ -1,6 +1,6 @@
 //! The scenario programs, built once.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -55,6 +55,29 @@ pub fn c_program(name: &str) -> PathBuf {
 /// The same, built against libsovia, which it finds where that was built.
 pub fn native_c_program(name: &str) -> PathBuf {
     build(name, Form::Native)
+}
+
+/// The same, into a folder, with a library of its own whose source this is and which is linked against libsovia as well.
+pub fn native_c_program_with_library(name: &str, library: &str, folder: &Path) -> PathBuf {
+    let (sources, include) = (tests_dir().join("apps-c"), tests_dir().join("../include"));
+    let (source, linked) = (folder.join("own.c"), folder.join("libown.so"));
+    fs::write(&source, library).expect("a source");
+    let cc = |arguments: &[&OsStr], to: &Path| {
+        let mut cc = Command::new("cc");
+        cc.args(["-O1", "-pthread", "-I"]).arg(&include).args(arguments).arg("-o").arg(to);
+        let compiled = cc.args(against(&libsovia())).status().expect("a C compiler named cc");
+        assert!(compiled.success(), "{} does not compile", to.display());
+    };
+    cc(&["-shared".as_ref(), "-fPIC".as_ref(), source.as_os_str()], &linked);
+    let parts = ["native.h", &format!("{name}.c"), "common.c", "bytes.c"];
+    let parts = parts.map(|part| sources.join(part));
+    let [header, parts @ ..] = parts.each_ref().map(|part| part.as_os_str());
+    let mut rpath = OsString::from("-Wl,-rpath,");
+    rpath.push(folder);
+    let program = folder.join(name);
+    let with = ["-Wl,--no-as-needed".as_ref(), linked.as_os_str(), &rpath];
+    cc(&[&["-include".as_ref(), header][..], &parts[..], &with[..]].concat(), &program);
+    program
 }
 
 /// How a C program is built.

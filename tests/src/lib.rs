@@ -26,7 +26,7 @@ mod until;
 pub mod walk;
 mod workspace;
 
-pub use apps::{c_program, native_c_program};
+pub use apps::{c_program, native_c_program, native_c_program_with_library};
 pub use bottleneck::Bottleneck;
 pub use cluster::Cluster;
 pub use far::{FarNic, FarPair, Key};

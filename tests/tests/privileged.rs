@@ -5,7 +5,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use sovia_tests::{TempDir, all_may_read, c_program, native_c_program, skipped, sovia};
+use sovia_tests::{
+    TempDir, all_may_read, c_program, native_c_program, native_c_program_with_library, skipped,
+    sovia,
+};
 
 /// What a program finds in /etc, and in its environment.
 #[derive(Clone, Copy, Default)]
@@ -181,6 +184,31 @@ fn a_program_that_is_written_for_sovia_has_its_vis_where_the_systems_rules_leave
     assert!(named.contains("code 1 memory 1"), "{named}");
     let kept = run(library, Some("only:program=other"), Some("except:program=program"));
     assert!(kept.contains("code 1"), "{kept}");
+}
+
+/// Constructors of libraries run before that of a library that the dynamic linker has been told to load first.
+const FIRST_USE: &str = r#"
+#include <sovia.h>
+__attribute__((constructor)) static void first_use(void) { sov_close(sov_socket(AF_INET, SOCK_VIA, 0)); }
+"#;
+
+#[test]
+fn a_librarys_constructor_that_uses_sovia_first_changes_nothing() {
+    let test = "a_librarys_constructor_that_uses_sovia_first_changes_nothing";
+    let Some(scene) = Scene::new(test) else { return };
+    let early = native_c_program_with_library("privileged", FIRST_USE, scene.folder.path());
+    let late = native_c_program("privileged");
+    let run = |program: &Path, library, rules| {
+        let system = System { library, rules, ..System::default() };
+        scene.run_copy(program, "program", 0o755, system)
+    };
+    for library in [None, Some(&*scene.library)] {
+        for rules in ["only:program=other", "only:program=program", "except:program=program"] {
+            let said = run(&early, library, Some(rules));
+            assert_eq!(said, run(&late, library, Some(rules)), "{library:?} {rules}");
+            assert!(said.contains("memory 1"), "{library:?} {rules}: {said}");
+        }
+    }
 }
 
 #[test]

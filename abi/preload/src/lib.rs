@@ -40,8 +40,10 @@ mod tables;
 // Without it the library would need libgcc_s.so.1, which not every image has.
 use sovia_unwinder as _;
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use sovia_calls::boundary::{errno, finish, outcome, set_errno};
+use sovia_sys::call;
+use std::sync::Once;
 
 /// Whether the program has rights by its file that the process had not which started it: setuid, setgid, capabilities. The
 /// dynamic linker takes no library of LD_PRELOAD's into it then, but those of /etc/ld.so.preload, and the variables are those of a
@@ -60,8 +62,23 @@ fn is_left_alone() -> bool {
 
 static STANDS_ASIDE: AtomicBool = AtomicBool::new(false);
 
-/// Runs before the program's own code, after the libraries it needs have been loaded.
+/// Runs before the program's own code, after the libraries it needs have been loaded. Constructors of those have run by then: one of
+/// them that is written for Sovia has had this done already, by what it asks.
 extern "C" fn start() {
+    static STARTED: Once = Once::new();
+    static BY: AtomicI32 = AtomicI32::new(0);
+    // To look this library up has the dynamic linker call its constructor, if it has not yet.
+    let me = call::gettid();
+    if !STARTED.is_completed() && BY.load(Ordering::Relaxed) == me {
+        return;
+    }
+    STARTED.call_once(|| {
+        BY.store(me, Ordering::Relaxed);
+        begin();
+    });
+}
+
+fn begin() {
     let before = errno();
     real::resolve_all();
     process::resolve_variadic();
@@ -105,11 +122,13 @@ pub extern "C" fn __asan_default_options() -> *const libc::c_char {
 /// The engine's own functions, for libsovia and the Rust crate: one engine serves the process.
 #[unsafe(no_mangle)]
 pub extern "C" fn sovia_native(version: u32) -> *const sovia_sockets::native::Table {
+    start();
     sovia_sockets::native::lend_table(version)
 }
 
 /// Whether the system's rules leave the program alone, for the same two: they serve it themselves then.
 #[unsafe(no_mangle)]
 pub extern "C" fn sovia_stands_aside() -> u32 {
+    start();
     u32::from(STANDS_ASIDE.load(Ordering::Relaxed))
 }

@@ -27,6 +27,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    sovia_cli::stack::with_room(work)
+}
+
+fn work() -> ExitCode {
     if definition::print_if_asked::<Cli>() {
         return ExitCode::SUCCESS;
     }

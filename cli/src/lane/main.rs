@@ -89,6 +89,10 @@ enum End {
 }
 
 fn main() -> ExitCode {
+    sovia_cli::stack::with_room(work)
+}
+
+fn work() -> ExitCode {
     if definition::print_if_asked::<Cli>() {
         return ExitCode::SUCCESS;
     }

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use sovia_cli::pipes::die_of_closed_pipes;
-use sovia_cli::{about, definition};
+use sovia_cli::{about, definition, stack};
 
 #[derive(Parser)]
 #[command(name = "sovia", bin_name = "sovia", version, max_term_width = 100)]
@@ -39,6 +39,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    stack::with_room(work)
+}
+
+fn work() -> ExitCode {
     die_of_closed_pipes();
     if definition::print_if_asked::<Cli>() {
         return ExitCode::SUCCESS;

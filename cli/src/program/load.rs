@@ -48,7 +48,8 @@ pub fn refusal(linker: &Path, library: &Path) -> Option<String> {
 
 /// What the linker itself says.
 fn asked(linker: &Path, library: &Path) -> Option<String> {
-    let mut list = Command::new(linker);
+    // The kernel takes a name without a slash as a file of the current folder, `Command` as one to be searched for.
+    let mut list = Command::new(Path::new(".").join(linker));
     list.arg("--list")
         .arg(library)
         .env_remove("LD_PRELOAD")

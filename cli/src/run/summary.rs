@@ -19,7 +19,9 @@ impl fmt::Display for Summary<'_> {
         let page = self.page;
         let (accelerated, stayed) = (page.accelerated(), page.stayed());
         if accelerated == 0 && stayed == 0 && page.recorded() == 0 {
-            writeln!(f, "sovia: no TCP connections")?;
+            // A process without the library, or of another user, which may not open the page, counts nothing.
+            let unseen = "programs without the library, and those of another user, are not seen";
+            writeln!(f, "sovia: no TCP connections seen ({unseen})")?;
         } else {
             writeln!(
                 f,
@@ -175,7 +177,10 @@ mod tests {
     #[test]
     fn an_idle_run_has_one_line() {
         let board = Board::new().unwrap();
-        assert_eq!(summary(board.page()).to_string(), "sovia: no TCP connections\n");
+        let said = summary(board.page()).to_string();
+        assert!(said.starts_with("sovia: no TCP connections seen (") && said.lines().count() == 1);
+        // That there were none is not known: the program may have become another user's.
+        assert!(said.contains("another user") && said.contains("without the library"), "{said}");
     }
 
     #[test]

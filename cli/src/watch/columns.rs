@@ -1,7 +1,6 @@
 //! Lines in columns, as wide as what stands in them.
 
-use std::num::NonZero;
-use std::thread::{self, ScopedJoinHandle};
+use sovia_board::in_parts;
 
 /// On which side a column begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,9 +11,8 @@ pub(crate) enum Side {
     Right,
 }
 
-/// Threads that make lines, at most, and how many lines are worth one.
-const THREADS_MAX: usize = 4;
-const LINES_MIN: usize = 2000;
+/// Lines that a thread makes before it looks for more.
+const LINES: usize = 2000;
 
 /// A line for each item, behind a header; two spaces between columns, and nothing behind the last one.
 ///
@@ -27,7 +25,7 @@ pub(crate) fn columns<'a, const N: usize, S: Sync, T: AsRef<str>>(
 ) -> String {
     let sides = header.map(|(_, side)| side);
     let mut parts = vec![Cells::of([header.map(|(name, _)| name)])];
-    parts.extend(in_parts(items, LINES_MIN, |items| Cells::of(items.iter().map(&line))));
+    parts.extend(in_parts(items, LINES, |items| Cells::of(items.iter().map(&line))));
     let widths = core::array::from_fn(|at| {
         parts.iter().map(|part| part.widths[at]).max().unwrap_or_default()
     });
@@ -35,35 +33,6 @@ pub(crate) fn columns<'a, const N: usize, S: Sync, T: AsRef<str>>(
         parts.iter().map(|part| part.text_of(&sides, &widths)).collect::<String>()
     });
     texts.concat()
-}
-
-/// What `work` makes of each of some parts of the items, in their order. A part has `least` items, if it is not the only one; threads
-/// share the parts.
-fn in_parts<'a, S: Sync, R: Send>(
-    items: &'a [S],
-    least: usize,
-    work: impl Fn(&'a [S]) -> R + Sync,
-) -> Vec<R> {
-    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX);
-    let parts = (items.len() / least).clamp(1, threads);
-    let mut chunks = items.chunks(items.len().div_ceil(parts).max(1));
-    let Some(first) = chunks.next() else { return Vec::new() };
-    let work = &work;
-    thread::scope(|scope| {
-        let begun: Vec<_> = chunks
-            .map(|chunk| {
-                // Where there can be no more threads, this one does it.
-                let thread = thread::Builder::new().spawn_scoped(scope, move || work(chunk));
-                thread.map_err(|_| chunk)
-            })
-            .collect();
-        let done = |thread: ScopedJoinHandle<'_, R>| {
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        let mut made = vec![work(first)];
-        made.extend(begun.into_iter().map(|part| part.map_or_else(work, done)));
-        made
-    })
 }
 
 /// The cells of some lines, one behind the other.
@@ -141,7 +110,7 @@ mod tests {
 
     #[test]
     fn many_lines_keep_their_order_and_share_their_widths() {
-        let numbers: Vec<usize> = (0..LINES_MIN * THREADS_MAX + 1).collect();
+        let numbers: Vec<usize> = (0..LINES * 4 + 1).collect();
         let text = columns([("N", Side::Right)], &numbers, |n| [n.to_string()]);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), numbers.len() + 1);

@@ -40,6 +40,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    sovia_cli::stack::with_room(work)
+}
+
+fn work() -> ExitCode {
     die_of_closed_pipes();
     if definition::print_if_asked::<Cli>() {
         return ExitCode::SUCCESS;

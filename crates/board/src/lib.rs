@@ -7,7 +7,7 @@
 //! What the kernel says of a process (its id, user, program, network namespace) is believed; what the process writes is
 //! checked for its form and shown as that process's word.
 //!
-//! - `text`: names of programs, made fit to be shown; `process`: what the kernel says of a process;
+//! - `parts`: work that threads share; `text`: names of programs, made fit to be shown; `process`: what the kernel says of a process;
 //! - `files`: the files of one; `scan`: all processes, and their connections;
 //! - `pairs`: which two connections are the ends of one; `rates`: what has happened between two looks;
 //!   `metrics`: counters for Prometheus.
@@ -17,6 +17,7 @@
 mod files;
 mod metrics;
 mod pairs;
+mod parts;
 mod process;
 mod rates;
 mod scan;
@@ -24,6 +25,7 @@ mod text;
 
 pub use metrics::Metrics;
 pub use pairs::{Pairs, pairs};
+pub use parts::in_parts;
 pub use process::{Process, exists};
 pub use rates::{Rate, Rates};
 pub use scan::{Connection, Family, Id, Scan, Unreadable, scan, scan_of};

@@ -1,19 +1,13 @@
 //! All processes that may be looked at, and their connections.
 
 use crate::files::{self, MemoryFiles, Own, Seen, Shown};
+use crate::parts::in_parts;
 use crate::process::{Folder, Process};
 use core::net::SocketAddr;
-use core::num::NonZero;
-use core::sync::atomic::{AtomicUsize, Ordering};
 use sovia_control::board::{Fault, Phase, Receives, Record, Sends};
 use sovia_control::{Reason, StatsPage, Traffic};
 use std::collections::HashMap;
-use std::sync::OnceLock;
-use std::thread;
 use std::time::Instant;
-
-/// Threads that read, at most.
-const THREADS_MAX: usize = 4;
 
 /// Which connection: it is no other one's as long as the host runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -201,28 +195,11 @@ type Records = Vec<(u32, Record)>;
 
 /// Each file is hundreds of reads: with several files, threads share them.
 fn records_of(files: &[&Shown]) -> Vec<Records> {
-    let read: Vec<OnceLock<Records>> = files.iter().map(|_| OnceLock::new()).collect();
-    let next = AtomicUsize::new(0);
-    let work = || {
-        while let Some(at) =
-            Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&at| at < files.len())
-        {
-            read[at].get_or_init(|| {
-                let mut records = Vec::with_capacity(files[at].count());
-                records.extend(files[at].records());
-                records
-            });
-        }
-    };
-    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX);
-    thread::scope(|scope| {
-        for _ in 1..threads.min(files.len()) {
-            // Where there can be no more threads, this one reads them all.
-            let _ = thread::Builder::new().spawn_scoped(scope, work);
-        }
-        work();
-    });
-    read.into_iter().map(|records| records.into_inner().unwrap_or_default()).collect()
+    in_parts(files, 1, |files| {
+        let mut records = Vec::with_capacity(files.iter().map(|file| file.count()).sum());
+        records.extend(files.iter().flat_map(|file| file.records()));
+        records
+    })
 }
 
 impl Found {

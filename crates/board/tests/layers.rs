@@ -2,7 +2,7 @@
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] =
-    &[&["text"], &["process"], &["files"], &["scan"], &["metrics", "pairs", "rates"]];
+    &[&["parts", "text"], &["process"], &["files"], &["scan"], &["metrics", "pairs", "rates"]];
 
 #[test]
 fn each_module_imports_only_what_is_below_it() {

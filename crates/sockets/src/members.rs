@@ -175,8 +175,10 @@ fn is_alive(members: &Members, place: usize) -> bool {
         _ if place == SHARED || place == self::place() => true,
         pid => match LOCKS.load(Ordering::Acquire) {
             // Without the file: the process by that id, which is right in one PID namespace.
-            0 => call::task_exists(pid),
-            fd => record_lock::is_held(fd, place as u64).unwrap_or_else(|_| call::task_exists(pid)),
+            0 => call::process_exists(pid),
+            fd => {
+                record_lock::is_held(fd, place as u64).unwrap_or_else(|_| call::process_exists(pid))
+            }
         },
     }
 }

@@ -37,8 +37,8 @@ pub use file::{
 };
 pub use keepalive::{Keepalive, Silence};
 pub use proc_fs::{
-    each_descriptor, each_descriptor_of, each_thread, file_id_of, open_of, read_link, read_link_of,
-    reopen,
+    each_descriptor, each_descriptor_of, each_thread, each_thread_of, file_id_of, open_of,
+    own_maps, read_link, read_link_of, reopen,
 };
 pub(crate) use proc_fs::{put, put_number};
 pub use socket::{
@@ -48,8 +48,9 @@ pub use socket::{
 };
 pub use task::{
     cpus_allowed, current_cpu, exit_now, exit_with, faults_of_thread, getegid, geteuid, getpid,
-    gettid, getuid, is_own_thread, is_stopped, is_thread_of, pidfd_of_self, raise, reap,
-    robust_list, run_on, sched_yield, set_robust_list, task_exists,
+    gettid, getuid, is_own_thread, is_stopped, is_thread_of, is_without_first_thread,
+    pidfd_of_self, process_exists, raise, reap, robust_list, run_on, sched_yield, set_robust_list,
+    task_exists,
 };
 pub use tcp::{
     TcpState, bytes_in_queue, bytes_unsent, is_tcp, tcp_bytes_read, tcp_bytes_sent,

@@ -111,7 +111,8 @@ pub fn read_own(address: usize, out: &mut [u32]) -> bool {
     let len = size_of_val(out);
     let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: len };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: len };
-    let pid = crate::call::getpid();
+    // Of this thread: the process's first one may have ended.
+    let pid = crate::call::gettid();
     sys!(process_vm_readv, pid, &raw const local, 1usize, &raw const remote, 1usize, 0usize)
         == Ok(len)
 }

@@ -35,7 +35,7 @@ impl Maps {
     /// Without /proc.
     pub fn open() -> Result<Maps> {
         let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-        Fd::make(|| call::open(c"/proc/self/maps", flags, 0)).map(Maps)
+        Fd::make(|| call::open(call::own_maps(), flags, 0)).map(Maps)
     }
 
     /// The mappings that a range lies in, from the first one's beginning to the last one's end, if all

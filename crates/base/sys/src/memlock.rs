@@ -67,7 +67,7 @@ fn mlockall(flags: i32) -> Result<()> {
 /// The program's own memory, as far as it can be used at all.
 fn each_region(mut each: impl FnMut(usize, usize)) -> Result<()> {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-    let maps = Fd::make(|| call::open(c"/proc/self/maps", flags, 0))?;
+    let maps = Fd::make(|| call::open(call::own_maps(), flags, 0))?;
     let mut buffer = [0u8; 8192];
     let mut held = 0;
     loop {

@@ -71,10 +71,28 @@ pub fn read_challenge(pid: i32, place: RawFd) -> Option<Secret> {
     if pid <= 0 || place < 0 {
         return None;
     }
-    let mut path = [0u8; 48];
+    if !call::is_without_first_thread(pid) {
+        return shown_to(pid, None, place);
+    }
+    let mut found = None;
+    call::each_thread_of(pid, |thread| {
+        if found.is_none() && thread != pid {
+            found = shown_to(pid, Some(thread), place);
+        }
+    });
+    found
+}
+
+/// The same, by one thread of that process or by the first one.
+fn shown_to(pid: i32, thread: Option<i32>, place: RawFd) -> Option<Secret> {
+    let mut path = [0u8; 64];
     let mut at = 0;
     put(&mut path, &mut at, b"/proc/");
     put_number(&mut path, &mut at, pid.unsigned_abs());
+    if let Some(thread) = thread {
+        put(&mut path, &mut at, b"/task/");
+        put_number(&mut path, &mut at, thread.unsigned_abs());
+    }
     put(&mut path, &mut at, b"/fd/");
     put_number(&mut path, &mut at, place.unsigned_abs());
     let path = core::ffi::CStr::from_bytes_until_nul(&path).ok()?;

@@ -7,11 +7,13 @@
 use crate::error::SetUpError;
 use crate::memory::Registered;
 use crate::shared::Shared;
+use crate::tag::Tag;
 use core::fmt;
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 use std::sync::Arc;
-use via::{DataSegment, Memory, Nic};
+use via::error::RegisterError;
+use via::{DataSegment, MemAttributes, Memory, Nic};
 
 /// Registered memory to be filled and sent. Read and written as a slice.
 ///
@@ -52,6 +54,15 @@ impl<N: Nic + 'static> Buffer<N> {
     /// Bytes of it, for a descriptor.
     pub(crate) fn segment(&self, at: usize, len: usize) -> DataSegment {
         self.registered.memory.segment(at, len as u32, self.registered.handle)
+    }
+
+    /// The same bytes, registered once more for a stream that has a tag of its own.
+    pub(crate) fn under(&self, tag: &Tag<N>) -> Result<Option<Registered<N>>, RegisterError> {
+        if !tag.is_own() {
+            return Ok(None);
+        }
+        let attributes = MemAttributes { ptag: Some(tag.ptag()), ..MemAttributes::default() };
+        Registered::with(&tag.stack.nic, self.registered.memory.clone(), attributes).map(Some)
     }
 
     fn start(&self) -> NonNull<u8> {

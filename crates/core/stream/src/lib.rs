@@ -60,6 +60,7 @@ mod register;
 mod shared;
 mod stack;
 mod stream;
+mod tag;
 mod target;
 mod unconnected;
 mod will;

@@ -4,7 +4,7 @@
 #![allow(unsafe_code)]
 
 use crate::cache::Used;
-use crate::shared::Shared;
+use crate::tag::Tag;
 use core::marker::PhantomData;
 use core::ops::Range;
 use core::ptr::NonNull;
@@ -28,21 +28,20 @@ enum Registered<'b, N: Nic + 'static> {
 
 impl<'b, N: Nic + 'static> Lease<'b, N> {
     /// Registers the first `len` bytes of a slice, at least one; or all of it, where that stays.
-    pub(crate) fn new(
-        stack: &'b Shared<N>,
-        whole: &'b [u8],
-        len: usize,
-    ) -> Result<Self, RegisterError> {
+    pub(crate) fn new(tag: &'b Tag<N>, whole: &'b [u8], len: usize) -> Result<Self, RegisterError> {
         let part = addresses(&whole[..len]);
         let address = part.start as u64;
         let segment =
             |handle: MemHandle| DataSegment { address, handle: handle.raw(), length: len as u32 };
-        if let Some(cache) = stack.cache.cache(&stack.nic) {
+        let stack = &*tag.stack;
+        // What it keeps any stream may find, so it has the tag that they share.
+        let cache = if tag.is_own() { None } else { stack.cache.cache(&stack.nic) };
+        if let Some(cache) = cache {
             // SAFETY: the range is of whole pages that the slice has a part of each, so they are
             // mapped now. They may be unmapped while they are still registered; but the NIC touches
             // no byte of them that no descriptor names: the region allows no RDMA, and descriptors
             // name what lies in a live slice, only while a lease of it lives. No peer writes.
-            let register = |pages: &Range<usize>| unsafe { register(stack, pages) };
+            let register = |pages: &Range<usize>| unsafe { register(tag, pages) };
             let used = cache.acquire(&part, &addresses(whole), register);
             if let Some(used) = used {
                 let segment = segment(used.handle);
@@ -54,7 +53,7 @@ impl<'b, N: Nic + 'static> Lease<'b, N> {
         // after which no NIC touches them; the lease does not hand the memory out. No peer writes
         // to it: the region allows no RDMA, and its handle stands in send descriptors only, which
         // are read from. So the slice may be borrowed meanwhile.
-        let handle = unsafe { register(stack, &part) }?;
+        let handle = unsafe { register(tag, &part) }?;
         let registered = Registered::Once(&*stack.nic, handle);
         Ok(Lease { registered, segment: segment(handle), bytes: PhantomData })
     }
@@ -84,13 +83,13 @@ fn addresses(bytes: &[u8]) -> Range<usize> {
 /// # Safety
 /// As for [`Memory::from_raw`], as far as descriptors name the bytes.
 unsafe fn register<N: Nic + 'static>(
-    stack: &Shared<N>,
+    tag: &Tag<N>,
     range: &Range<usize>,
 ) -> Result<MemHandle, RegisterError> {
     let base = core::ptr::with_exposed_provenance_mut(range.start);
     let base = NonNull::new(base).ok_or(RegisterError::Empty)?;
     // SAFETY: the caller's contract.
     let memory = unsafe { Memory::from_raw(base, range.len()) };
-    let attributes = MemAttributes { ptag: Some(stack.ptag), ..MemAttributes::default() };
-    stack.nic.register_mem(&memory, attributes)
+    let attributes = MemAttributes { ptag: Some(tag.ptag()), ..MemAttributes::default() };
+    tag.stack.nic.register_mem(&memory, attributes)
 }

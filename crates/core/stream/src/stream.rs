@@ -168,7 +168,9 @@ impl<N: Nic + 'static> Stream<N> {
     /// after closing the receiving half, reads are at the stream's end and what arrives is dropped.
     ///
     /// With SOVIA_RDMA a thread whose buffer the other end may write to stays in its read until the other end has done so or is
-    /// gone.
+    /// gone. That does not depend on the other program: only a call that is waiting to write is given leave to, and it writes as
+    /// soon as it has leave. A peer that is stopped, or that breaks the protocol and never writes, delays the thread;
+    /// [`Stream::abort`] releases it from that.
     ///
     /// # Errors
     /// None; the result is that of `TcpStream`'s.

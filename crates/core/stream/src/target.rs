@@ -4,16 +4,17 @@
 #![allow(unsafe_code)]
 
 use crate::memory::Registered;
-use crate::shared::Shared;
+use crate::tag::Tag;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use sovia_proto::session::Target;
 use via::error::RegisterError;
 use via::{MemAttributes, MemHandle, Memory, Nic};
 
-/// Memory that the peer may write to, of this protection tag.
-fn open<N: Nic + 'static>(stack: &Shared<N>) -> MemAttributes {
-    MemAttributes { ptag: Some(stack.ptag), enable_rdma_write: true, enable_rdma_read: false }
+/// Memory that the peer may write to, and no other stream's peer: the tag is the stream's own.
+fn open<N: Nic + 'static>(tag: &Tag<N>) -> MemAttributes {
+    debug_assert!(tag.is_own());
+    MemAttributes { ptag: Some(tag.ptag()), enable_rdma_write: true, enable_rdma_read: false }
 }
 
 /// The buffer of a read, which the peer may write to until this is dropped.
@@ -27,15 +28,15 @@ pub(crate) struct Lent<'b, N: Nic + 'static> {
 
 impl<'b, N: Nic + 'static> Lent<'b, N> {
     /// Registers a buffer of at least one byte.
-    pub(crate) fn new(stack: &'b Shared<N>, out: &'b mut [u8]) -> Result<Self, RegisterError> {
+    pub(crate) fn new(tag: &'b Tag<N>, out: &'b mut [u8]) -> Result<Self, RegisterError> {
         let len = u32::try_from(out.len()).unwrap_or(u32::MAX);
         let base = NonNull::from(&mut *out).cast::<u8>();
         // SAFETY: the bytes stay valid for reads and writes, and no other code of this process uses them, until the lease is
         // dropped, which deregisters them; after that no NIC touches them. The lease does not hand the memory out.
         let memory = unsafe { Memory::from_raw(base, len as usize) };
-        let handle = stack.nic.register_mem(&memory, open(stack))?;
+        let handle = tag.stack.nic.register_mem(&memory, open(tag))?;
         let address = memory.address(0);
-        Ok(Lent { nic: &*stack.nic, handle, address, len, buffer: PhantomData })
+        Ok(Lent { nic: &*tag.stack.nic, handle, address, len, buffer: PhantomData })
     }
 
     pub(crate) fn target(&self) -> Target {
@@ -59,9 +60,9 @@ impl<N: Nic + 'static> Drop for Lent<'_, N> {
 pub(crate) struct Landing<N: Nic + 'static>(Registered<N>);
 
 impl<N: Nic + 'static> Landing<N> {
-    pub(crate) fn new(stack: &Shared<N>, chunk: u32) -> Result<Self, RegisterError> {
+    pub(crate) fn new(tag: &Tag<N>, chunk: u32) -> Result<Self, RegisterError> {
         let memory = Memory::zeroed(chunk as usize);
-        Ok(Landing(Registered::with(&stack.nic, memory, open(stack))?))
+        Ok(Landing(Registered::with(&tag.stack.nic, memory, open(tag))?))
     }
 
     pub(crate) fn target(&self) -> Target {

@@ -5,10 +5,17 @@ mod common;
 
 use common::pattern::{at_end, read, write};
 use common::{Context, LONG};
+use sovia_proto::packet::Written;
+use sovia_proto::session::{Leave, Request};
 use sovia_stream::{Configuration, Reset, TransferError};
 use std::cell::RefCell;
+use std::net::Shutdown;
 use std::time::Duration;
-use via::{DescriptorAddress, MemAttributes, MemHandle, Memory, Nic, Vi, ViAttributes, ViState};
+use via::descriptor::RemoteSegment;
+use via::{
+    Completion, Control, DescriptorAddress, MemAttributes, MemHandle, Memory, Nic, Status, Vi,
+    ViAttributes, ViState,
+};
 use via_shm::ShmNic;
 
 /// A VI used by hand.
@@ -61,6 +68,32 @@ impl Raw {
         let posted = self.vi.post_send(self.place(0));
         let waited = posted.is_ok().then(|| self.vi.send_wait(Some(LONG)));
         self.sent.borrow_mut().push(format!("{posted:?}, {waited:?}"));
+    }
+
+    /// Writes bytes to where leave says, by RDMA, and says that it has.
+    fn write(&self, leave: &Leave, bytes: &[u8]) -> Completion {
+        self.memory.write(FROM, bytes);
+        let data = self.memory.segment(FROM, bytes.len() as u32, self.handle);
+        let to = RemoteSegment { address: leave.to.address, handle: leave.to.handle };
+        let written = Written { len: bytes.len() as u32, acks: 0 };
+        let descriptor = self.memory.descriptor(0).unwrap();
+        let immediate = Some(written.encode());
+        descriptor.prepare_rdma(Control::OP_RDMAWRITE, to, &[data], immediate).unwrap();
+        self.vi.post_send(self.place(0)).unwrap();
+        self.vi.send_wait(Some(LONG)).unwrap()
+    }
+
+    /// Asks for leave, and waits for it. What comes before is the peer's WAKEUP.
+    fn ask(&self, request: Request) -> Leave {
+        self.send(Some(7 << 24), &request.encode(), Request::LEN);
+        loop {
+            let received = self.vi.recv_wait(Some(LONG)).unwrap();
+            if received.immediate.unwrap() >> 24 == 2 {
+                let mut body = [0; Leave::LEN];
+                assert!(self.memory.read(INTO, &mut body));
+                return Leave::decode(&body).unwrap();
+            }
+        }
     }
 
     /// Whether the first message has left, which no answer of the peer's can have prevented: the VI is
@@ -198,5 +231,88 @@ fn a_peer_that_lies_about_its_writes_is_cut_off() {
         assert!(matches!(told, TransferError::Reset(Reset::Protocol(_))), "{lie}: {told}");
         assert!(out.iter().all(|&byte| byte == 7), "{lie}");
         raw.is_cut_off();
+    }
+}
+
+/// A server with that configuration, and peers that are woken.
+fn with_peers<const N: usize>(
+    name: &str,
+    configuration: Configuration,
+) -> (Context<ShmNic>, [(Raw, sovia_stream::Stream<ShmNic>); N]) {
+    let name = format!("hostile-{name}-{}", std::process::id());
+    let nic = ShmNic::open(&name).unwrap();
+    let address = nic.address(b"stream");
+    let server = Context::new(nic, address, configuration);
+    let listener = server.listen();
+    let peers = core::array::from_fn(|_| {
+        let raw = Raw::connect(&name);
+        let (end, _) = listener.accept_within(LONG).unwrap();
+        raw.wakeup_as(&configuration);
+        (raw, end)
+    });
+    (server, peers)
+}
+
+/// A peer that has leave and may take as long as it likes: an honest program can, by `try_write`.
+#[test]
+fn a_reader_whose_half_is_closed_needs_no_peer() {
+    let (_server, [(raw, end)]) = with_peers("slow", "SOVIA_RDMA".parse().unwrap());
+    let leave = std::thread::scope(|s| {
+        let reader = s.spawn(|| {
+            let mut out = vec![7; 5000];
+            let read = end.read(&mut out);
+            (read, out.iter().all(|&byte| byte == 7))
+        });
+        let leave = raw.ask(Request { bytes: 3000, waits: false });
+        end.shutdown(Shutdown::Read).unwrap();
+        assert_eq!(reader.join().unwrap(), (Ok(0), true));
+        leave
+    });
+    // The leave still holds. What it brings is dropped, and the connection goes on.
+    let written = raw.write(&leave, &[9; 3000]);
+    assert!(written.result().is_ok(), "{written:?}");
+    assert_eq!((end.readable(), end.try_write(b"x")), (0, Err(TransferError::WouldBlock)));
+    let asked = raw.vi.recv_wait(Some(LONG)).unwrap();
+    assert_eq!(asked.immediate.unwrap() >> 24, 7, "{asked:?}");
+    assert_eq!(raw.vi.state(), ViState::Connected);
+}
+
+/// One that waits has leave for the reader's own buffer, and its message ends the read.
+#[test]
+fn a_reader_whose_half_is_closed_leaves_with_the_message_that_has_leave() {
+    let (_server, [(raw, end)]) = with_peers("waits", "SOVIA_RDMA".parse().unwrap());
+    std::thread::scope(|s| {
+        let reader = s.spawn(|| end.read(&mut [7; 5000]));
+        let leave = raw.ask(Request { bytes: 3000, waits: true });
+        end.shutdown(Shutdown::Read).unwrap();
+        let written = raw.write(&leave, &[9; 3000]);
+        assert!(written.result().is_ok(), "{written:?}");
+        assert_eq!(reader.join().unwrap(), Ok(0));
+    });
+    assert_eq!(raw.vi.state(), ViState::Connected);
+}
+
+/// What one peer may write to no other one may, though it knows where it is.
+#[test]
+fn a_peer_cannot_write_to_another_streams_buffer() {
+    // To the reading program's buffer, and to the one of the stream's own.
+    for waits in [true, false] {
+        let name = format!("stranger-{waits}");
+        let (_server, peers) = with_peers(&name, "SOVIA_RDMA".parse().unwrap());
+        let [(honest, end), (stranger, _its_own)] = peers;
+        std::thread::scope(|s| {
+            let reader = s.spawn(|| {
+                let mut out = vec![7; 5000];
+                let read = end.read(&mut out).unwrap();
+                out.truncate(read);
+                out
+            });
+            let leave = honest.ask(Request { bytes: 3000, waits });
+            let strange = stranger.write(&leave, &[8; 3000]);
+            let written = honest.write(&leave, &[9; 1000]);
+            assert_eq!(reader.join().unwrap(), [9; 1000]);
+            assert!(strange.status.contains(Status::RDMA_PROT_ERROR), "{strange:?}");
+            assert!(written.result().is_ok(), "{written:?}");
+        });
     }
 }

@@ -7,6 +7,7 @@ const LAYERS: &[&[&str]] = &[
     &["background", "cache", "handler", "memory"],
     // What the streams of a stack share.
     &["shared"],
+    &["tag"],
     &["buffer", "register", "target"],
     // One end of a stream.
     &["core"],

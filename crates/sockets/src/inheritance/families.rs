@@ -162,7 +162,7 @@ impl Slot {
         self.state.load(Ordering::Acquire) == KNOWN
             && self.undecided.load(Ordering::Acquire) == 0
             && sender != 0
-            && !call::task_exists(sender)
+            && !call::process_exists(sender)
     }
 
     fn close(&self) {

@@ -243,7 +243,7 @@ impl Pair {
     pub(crate) fn peer_is_there(&self) -> bool {
         self.segment.side(self.side ^ 1).gone.load(Ordering::Relaxed) == 0
             && match self.stranger {
-                None => call::task_exists(self.peer.pid),
+                None => call::process_exists(self.peer.pid),
                 // Its number may mean nothing here.
                 Some(_) if self.has_doors() || self.side != 0 => {
                     !matches!(peers::life_now(self.peer), Some(Life::AllDied(_)))

@@ -4,6 +4,7 @@
 use std::io::{Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::Context;
 
@@ -15,7 +16,9 @@ pub(super) struct Control(UnixStream);
 
 /// Listens under an abstract name of its own, which is returned.
 pub(super) fn listen() -> anyhow::Result<(UnixListener, String)> {
-    let name = format!("sovia-papers-{}", std::process::id());
+    static LISTENERS: AtomicU32 = AtomicU32::new(0);
+    let number = LISTENERS.fetch_add(1, Ordering::Relaxed);
+    let name = format!("sovia-papers-{}-{number}", std::process::id());
     let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
     Ok((listener, name))
 }

@@ -1,32 +1,53 @@
 //! What /proc lists, and its paths, written without allocating.
+//!
+//! What it has of "self" is what it has of the process's first thread. Where that has ended, it is asked for the calling one; not
+//! always, since a profile of AppArmor's may allow the first path and not the other.
 
 use super::file::stat;
+use super::task::{getpid, is_without_first_thread};
 use super::{Errno, RawFd, Result, Sysno, close, open};
 
 /// The target of the symbolic link that `/proc` has for a descriptor; its length.
 pub fn read_link(fd: RawFd, out: &mut [u8]) -> Result<usize> {
-    let path = path_of(fd);
-    sys!(readlinkat, libc::AT_FDCWD, path.as_ptr(), out.as_mut_ptr(), out.len())
+    by_path(fd, |path| sys!(readlinkat, libc::AT_FDCWD, path, out.as_mut_ptr(), out.len()))
 }
 
 /// Opens the file of a descriptor anew, by its path.
 pub fn reopen(fd: RawFd, flags: i32) -> Result<RawFd> {
-    let path = path_of(fd);
-    sys!(openat, libc::AT_FDCWD, path.as_ptr(), flags, 0).map(|n| n as RawFd)
+    by_path(fd, |path| sys!(openat, libc::AT_FDCWD, path, flags, 0)).map(|n| n as RawFd)
 }
 
-/// The path that `/proc` has for a descriptor, which ends with a zero.
-fn path_of(fd: RawFd) -> [u8; 32] {
-    let mut path = [0u8; 32];
-    let mut at = 0;
-    put(&mut path, &mut at, b"/proc/self/fd/");
-    put_number(&mut path, &mut at, fd.unsigned_abs());
-    path
+/// Where a process's own descriptors are, and a thread's.
+const OWN: [&core::ffi::CStr; 2] = [c"/proc/self/fd", c"/proc/thread-self/fd"];
+
+/// Makes a call with the path that `/proc` has for a descriptor, which ends with a zero.
+fn by_path(
+    fd: RawFd,
+    mut call: impl FnMut(*const core::ffi::c_char) -> Result<usize>,
+) -> Result<usize> {
+    let mut of = |folder: &core::ffi::CStr| {
+        let mut path = [0u8; 40];
+        let mut at = 0;
+        put(&mut path, &mut at, folder.to_bytes());
+        put(&mut path, &mut at, b"/");
+        put_number(&mut path, &mut at, fd.unsigned_abs());
+        call(path.as_ptr().cast())
+    };
+    match of(OWN[0]) {
+        Err(Errno::ENOENT) if is_without_first_thread(getpid()) => of(OWN[1]),
+        done => done,
+    }
+}
+
+/// Where /proc says what memory the calling process has.
+pub fn own_maps() -> &'static core::ffi::CStr {
+    if is_without_first_thread(getpid()) { c"/proc/thread-self/maps" } else { c"/proc/self/maps" }
 }
 
 /// Calls `each` with every open descriptor of the calling process; false if /proc cannot say.
 pub fn each_descriptor(each: impl FnMut(RawFd)) -> bool {
-    each_number(c"/proc/self/fd", each)
+    let from = usize::from(is_without_first_thread(getpid()));
+    each_number(OWN[from], each)
 }
 
 /// A path below /proc, with a null at its end.
@@ -77,6 +98,15 @@ pub fn open_of(pid: i32, fd: RawFd, flags: i32) -> Result<RawFd> {
 /// Calls `each` with every thread of the calling process; false if /proc cannot say.
 pub fn each_thread(each: impl FnMut(i32)) -> bool {
     each_number(c"/proc/self/task", each)
+}
+
+/// Calls `each` with every thread of another process; false if /proc cannot say.
+pub fn each_thread_of(pid: i32, each: impl FnMut(i32)) -> bool {
+    let (mut path, mut at): (Path, usize) = ([0; 48], 0);
+    put(&mut path, &mut at, b"/proc/");
+    put_number(&mut path, &mut at, pid.unsigned_abs());
+    put(&mut path, &mut at, b"/task");
+    core::ffi::CStr::from_bytes_until_nul(&path).is_ok_and(|path| each_number(path, each))
 }
 
 /// Calls `each` with every entry of a directory whose name is a number, but for the descriptor by which

@@ -1,5 +1,6 @@
 //! Threads and processes: this one, and whether others live.
 
+use super::file::stat;
 use super::proc_fs::{put, put_number};
 use super::{Errno, RawFd, Result, Sysno, close, read};
 
@@ -80,8 +81,32 @@ pub fn task_exists(id: i32) -> bool {
         Err(Errno::ESRCH) => false,
         Err(Errno::EFAULT) => true,
         // We may not look, which is decided after it has been found; or no process may ask at all.
-        _ => memory_of(getpid()) == Err(Errno::EFAULT) || is_no_zombie(id),
+        // (Of this thread: the process's first one may have ended.)
+        _ => memory_of(gettid()) == Err(Errno::EFAULT) || is_no_zombie(id),
     }
+}
+
+/// Whether a process with that id still runs: that of its first thread, which may have ended before the others.
+pub fn process_exists(id: i32) -> bool {
+    task_exists(id) || is_without_first_thread(id)
+}
+
+/// Whether a process goes on of which the first thread has ended. What /proc has of a process is what it has of that thread, so of
+/// such a process it has no descriptors and no memory.
+pub fn is_without_first_thread(id: i32) -> bool {
+    /// Links of a folder, and of the first thread.
+    const OF_ONE: libc::nlink_t = 3;
+    if id <= 0 || memory_of(id) != Err(Errno::ESRCH) {
+        return false;
+    }
+    let mut path = [0u8; 32];
+    let mut at = 0;
+    put(&mut path, &mut at, b"/proc/");
+    put_number(&mut path, &mut at, id.unsigned_abs());
+    put(&mut path, &mut at, b"/task");
+    let path = core::ffi::CStr::from_bytes_until_nul(&path);
+    // Each thread counts as a link, until its end has been noticed.
+    path.is_ok_and(|path| stat(path).is_ok_and(|st| st.st_nlink > OF_ONE))
 }
 
 /// Fails, with EFAULT where there is memory that we may read.
@@ -201,5 +226,40 @@ mod tests {
             sched_yield();
         }
         assert!(!task_exists(thread));
+    }
+
+    #[test]
+    fn a_process_outlives_its_first_thread() {
+        // SAFETY: the child makes a thread, which sleeps, and ends its first one; it touches no lock that another thread had.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            extern "C" fn sleep(_: *mut libc::c_void) -> *mut libc::c_void {
+                // SAFETY: takes a number.
+                unsafe { libc::sleep(1000) };
+                core::ptr::null_mut()
+            }
+            let mut thread = 0;
+            // SAFETY: there is room for a thread's name, and the function takes nothing.
+            unsafe {
+                let attributes = core::ptr::null();
+                libc::pthread_create(&raw mut thread, attributes, sleep, core::ptr::null_mut());
+                let _ = syscalls::syscall!(Sysno::exit, 0usize);
+            }
+        }
+        let patience = std::time::Instant::now();
+        let is_zombie = || state_of(child) == Some(b'Z');
+        while !is_zombie() && patience.elapsed().as_secs() < 20 {
+            sched_yield();
+        }
+        assert!(is_zombie() && !task_exists(child));
+        assert!(process_exists(child) && is_without_first_thread(child));
+        // SAFETY: takes numbers. The process is a child of this one.
+        unsafe { libc::kill(child, libc::SIGKILL) };
+        while process_exists(child) && patience.elapsed().as_secs() < 20 {
+            sched_yield();
+        }
+        assert!(!process_exists(child) && !is_without_first_thread(child));
+        reap(child);
+        assert!(!process_exists(child) && process_exists(getpid()));
     }
 }

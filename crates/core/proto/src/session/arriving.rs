@@ -1,6 +1,6 @@
 //! What a packet that has arrived means.
 
-use super::{Arrival, Leave, Session, Target, exchange};
+use super::{Arrival, Leave, Request, Session, Target, exchange};
 use crate::Violation;
 use crate::configuration::Handshake;
 use crate::flow::Flow;
@@ -50,7 +50,7 @@ impl Session {
                 self.exchange.granted(Leave { bytes, to })?;
             }
             Kind::Req if self.configuration.handshake.asks() => {
-                self.exchange.requested(exchange::number(body)?)?;
+                self.exchange.requested(Request::decode(body)?)?;
                 if self.deaf {
                     self.exchange.reading(self.configuration.chunk);
                 }

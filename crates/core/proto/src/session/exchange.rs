@@ -1,7 +1,7 @@
 //! The three-way handshake: a request for each message, leave for it once the receiving program
 //! wants it, then the message (ICS figure 3a). One message at a time in each direction.
 
-use super::leave::{Leave, Target};
+use super::leave::{Leave, Request, Target};
 use crate::Violation;
 
 /// Both directions' handshakes.
@@ -9,34 +9,37 @@ use crate::Violation;
 pub(super) struct Exchange {
     /// Our message's length, from the moment it is to be announced.
     wanted: Option<u32>,
+    /// A call of our program's stays until its message is written.
+    waits: bool,
     /// It has been announced.
     asked: bool,
     /// Leave has come.
     granted: Option<Leave>,
-    /// The peer's message's length, until leave is given.
-    request: Option<u32>,
+    /// What the peer asks leave for, until leave is given.
+    request: Option<Request>,
     /// Bytes that our program has room for while it waits.
     room: u32,
     /// Leave given to the peer, until its message is there.
     promised: Option<u32>,
 }
 
-/// A body that is a number.
+/// A body that is leave without memory: a number.
 pub(super) fn number(body: &[u8]) -> Result<u32, Violation> {
     let bytes = body.try_into().map_err(|_| Violation("a handshake of the wrong length"))?;
     Ok(u32::from_le_bytes(bytes))
 }
 
 impl Exchange {
-    /// Uses the leave to send up to `len` bytes, or sees to it that it is asked for.
-    pub(super) fn leave_for(&mut self, len: u32) -> Option<(u32, Target)> {
+    /// Uses the leave to send up to `len` bytes, or sees to it that it is asked for; `waits`: the call stays until it is there.
+    pub(super) fn leave_for(&mut self, len: u32, waits: bool) -> Option<(u32, Target)> {
         match self.granted.take() {
             Some(granted) => {
-                (self.wanted, self.asked) = (None, false);
+                (self.wanted, self.waits, self.asked) = (None, false, false);
                 Some((len.min(granted.bytes), granted.to))
             }
             None => {
                 self.wanted.get_or_insert(len);
+                self.waits |= waits;
                 None
             }
         }
@@ -46,11 +49,11 @@ impl Exchange {
         self.granted.is_some()
     }
 
-    /// The length to ask leave for, once.
-    pub(super) fn request_due(&mut self) -> Option<u32> {
-        let due = self.wanted.filter(|_| !self.asked)?;
+    /// What to ask leave for, once.
+    pub(super) fn request_due(&mut self) -> Option<Request> {
+        let bytes = self.wanted.filter(|_| !self.asked)?;
         self.asked = true;
-        Some(due)
+        Some(Request { bytes, waits: self.waits })
     }
 
     /// Leave has come.
@@ -66,11 +69,11 @@ impl Exchange {
     }
 
     /// The peer asks for leave.
-    pub(super) fn requested(&mut self, bytes: u32) -> Result<(), Violation> {
-        if bytes == 0 || self.request.is_some() || self.promised.is_some() {
+    pub(super) fn requested(&mut self, request: Request) -> Result<(), Violation> {
+        if request.bytes == 0 || self.request.is_some() || self.promised.is_some() {
             return Err(Violation("asks for leave twice"));
         }
-        self.request = Some(bytes);
+        self.request = Some(request);
         Ok(())
     }
 
@@ -79,13 +82,14 @@ impl Exchange {
         self.room = room;
     }
 
-    /// Leave to give, for at most a chunk.
-    pub(super) fn grant_due(&mut self, chunk: u32) -> Option<u32> {
-        let bytes = self.request.filter(|_| self.room > 0)?.min(self.room).min(chunk);
+    /// The request to give leave for, cut to at most a chunk.
+    pub(super) fn grant_due(&mut self, chunk: u32) -> Option<Request> {
+        let Request { bytes, waits } = self.request.filter(|_| self.room > 0)?;
+        let bytes = bytes.min(self.room).min(chunk);
         self.request = None;
         self.promised = Some(bytes);
         self.room = 0;
-        Some(bytes)
+        Some(Request { bytes, waits })
     }
 
     /// The peer's message is there.

@@ -1,6 +1,46 @@
-//! Leave to send one message: how long it may be and, where it is to be written by RDMA, to where.
+//! A request for leave to send one message, and the leave: how long it may be and, where it is to be written by RDMA, to where.
 
 use crate::Violation;
+
+/// A request for leave, as it goes to the other end.
+///
+/// ```
+/// use sovia_proto::session::Request;
+///
+/// let request = Request { bytes: 1000, waits: true };
+/// assert_eq!(Request::decode(&request.encode()), Ok(request));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request {
+    /// Bytes of the message.
+    pub bytes: u32,
+    /// The program's call stays until the message is written, so leave is used as soon as it comes. Only such leave may name memory
+    /// that its owner wants back: a program that has gone on might never use it.
+    pub waits: bool,
+}
+
+impl Request {
+    /// Bytes of a request.
+    pub const LEN: usize = 4;
+    /// In the length's bits, none of which is as high.
+    const WAITS: u32 = 1 << 31;
+
+    /// As it travels.
+    pub fn encode(&self) -> [u8; Request::LEN] {
+        let waits = if self.waits { Request::WAITS } else { 0 };
+        (self.bytes | waits).to_le_bytes()
+    }
+
+    /// From received bytes.
+    ///
+    /// # Errors
+    /// [`Violation`] for another length.
+    pub fn decode(body: &[u8]) -> Result<Request, Violation> {
+        let body = body.try_into().map_err(|_| Violation("a handshake of the wrong length"))?;
+        let bits = u32::from_le_bytes(body);
+        Ok(Request { bytes: bits & !Request::WAITS, waits: bits & Request::WAITS != 0 })
+    }
+}
 
 /// Memory of an end's, as the other end's RDMA writes name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

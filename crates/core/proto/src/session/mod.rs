@@ -21,7 +21,7 @@ mod exchange;
 mod leave;
 mod said;
 
-pub use leave::{Leave, Target};
+pub use leave::{Leave, Request, Target};
 pub use said::{Arrival, Body, NotWritable, Offer, Outgoing};
 
 use crate::combining::{Combiner, Fate};
@@ -62,7 +62,7 @@ pub const BODY_MAX: usize = 16;
 /// pass(a, b);
 /// pass(b, a);
 ///
-/// let Ok(Offer::Copy { len, immediate, .. }) = a.write(100, None) else { panic!("the window is open") };
+/// let Ok(Offer::Copy { len, immediate, .. }) = a.write(100, None, true) else { panic!("the window is open") };
 /// assert_eq!(b.arrived(Some(immediate.encode()), len, &[]), Ok(Arrival::Data));
 /// b.consumed();
 /// assert_eq!((a.sent(), b.received()), (100, 100));
@@ -146,12 +146,18 @@ impl Session {
     }
 
     /// What becomes of `bytes` (at least one) that the program offers; `way` in place of the
-    /// configured [`Transfer`], where the caller has reasons.
+    /// configured [`Transfer`], where the caller has reasons; `stays`: its call ends no earlier than these bytes are written, or
+    /// cannot be any more.
     ///
     /// # Errors
     /// [`NotWritable`].
     #[inline]
-    pub fn write(&mut self, bytes: usize, way: Option<Transfer>) -> Result<Offer, NotWritable> {
+    pub fn write(
+        &mut self,
+        bytes: usize,
+        way: Option<Transfer>,
+        stays: bool,
+    ) -> Result<Offer, NotWritable> {
         if !self.state.may_write() || self.shut_early {
             let lost = matches!(self.state, State::Reset | State::Closed | State::Connecting);
             return Err(if lost { NotWritable::Lost } else { NotWritable::Shut });
@@ -174,7 +180,7 @@ impl Session {
         // Leave acknowledges the message before, so the window is open when it is there.
         let mut to = None;
         if terms.handshake.asks() {
-            let Some((granted, target)) = self.exchange.leave_for(len) else {
+            let Some((granted, target)) = self.exchange.leave_for(len, stays) else {
                 return Ok(Offer::Wait);
             };
             len = granted;
@@ -289,18 +295,18 @@ impl Session {
             // Leave is for a buffer that nothing is in.
             if heard
                 && self.flow.held() == 0
-                && let Some(bytes) = self.exchange.grant_due(terms.chunk)
+                && let Some(Request { bytes, waits }) = self.exchange.grant_due(terms.chunk)
             {
                 let body = match terms.handshake {
-                    Handshake::Rdma => Body::Leave(bytes),
+                    Handshake::Rdma => Body::Leave { bytes, waits },
                     _ => Body::Number(bytes),
                 };
                 return Some(self.control(Kind::Ack, body));
             }
             if self.state.may_write()
-                && let Some(bytes) = self.exchange.request_due()
+                && let Some(request) = self.exchange.request_due()
             {
-                return Some(self.control(Kind::Req, Body::Number(bytes)));
+                return Some(self.control(Kind::Req, Body::Request(request)));
             }
         }
         if self.combiner.is_due() && self.state.carries_data() && self.flow.can_send() {

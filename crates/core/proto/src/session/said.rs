@@ -1,6 +1,6 @@
 //! What a session says to its caller.
 
-use super::leave::Target;
+use super::leave::{Request, Target};
 use crate::packet::Immediate;
 #[cfg(doc)]
 use crate::session::Session;
@@ -24,9 +24,16 @@ pub enum Body {
     Terms(Terms),
     /// This number, little-endian, four bytes.
     Number(u32),
+    /// This request.
+    Request(Request),
     /// Leave to write so many bytes: the caller says where ([`Leave`](super::Leave)), and lends that memory until the
     /// message is there or the connection is over.
-    Leave(u32),
+    Leave {
+        /// Bytes of the message at most.
+        bytes: u32,
+        /// The other end's program waits for it ([`Request::waits`]). If not, the memory must be such as can be lent for ever.
+        waits: bool,
+    },
     /// The combining buffer's first so many bytes, which are all.
     Combined(u32),
 }

@@ -41,6 +41,10 @@ pub(crate) struct End {
     /// Leaves given so far, which the addresses of their targets count; and the one whose message has not come.
     leaves: u64,
     lent: Option<u64>,
+    /// Whether any leave was for a call that stays.
+    pub(crate) waited_for: bool,
+    /// Whether the program's calls stay until they have written, so far as this end knows.
+    pub(crate) stays: bool,
     pub(crate) deaf: bool,
 }
 
@@ -59,6 +63,8 @@ impl End {
             wire: VecDeque::new(),
             leaves: 0,
             lent: None,
+            waited_for: false,
+            stays: false,
             deaf: false,
         };
         end.session.connecting().unwrap();
@@ -78,7 +84,9 @@ impl End {
                 Body::Empty => Vec::new(),
                 Body::Terms(terms) => terms.encode().to_vec(),
                 Body::Number(number) => number.to_le_bytes().to_vec(),
-                Body::Leave(bytes) => {
+                Body::Request(request) => request.encode().to_vec(),
+                Body::Leave { bytes, waits } => {
+                    self.waited_for |= waits;
                     assert!(self.kept.is_empty() && self.lent.is_none(), "there is one target");
                     self.leaves += 1;
                     self.lent = Some(self.leaves);
@@ -100,7 +108,7 @@ impl End {
     pub(crate) fn write(&mut self, len: usize) -> usize {
         // Once to learn that something must go first, once after it has gone.
         for _ in 0..2 {
-            match self.session.write(len, None) {
+            match self.session.write(len, None, self.stays) {
                 Ok(Offer::Copy { len, immediate, to } | Offer::Register { len, immediate, to }) => {
                     let body = self.bytes(self.written, len);
                     self.written += u64::from(len);

@@ -114,8 +114,11 @@ impl<N: Nic + 'static> Core<N> {
                 Body::Number(number) => {
                     (Sending::Control, Some(self.slots.body(i, &number.to_le_bytes())))
                 }
-                Body::Leave(bytes) => {
-                    let leave = Leave { bytes, to: self.target(inner, bytes) };
+                Body::Request(request) => {
+                    (Sending::Control, Some(self.slots.body(i, &request.encode())))
+                }
+                Body::Leave { bytes, waits } => {
+                    let leave = Leave { bytes, to: self.target(inner, bytes, waits) };
                     (Sending::Control, Some(self.slots.body(i, &leave.encode())))
                 }
                 Body::Combined(len) => match inner.combining.take() {
@@ -131,10 +134,11 @@ impl<N: Nic + 'static> Core<N> {
     }
 
     /// Where so many bytes may be written: to the buffer of a thread that reads, if it has one with room for them and does not leave, as it
-    /// does once the stream has ended for it.
-    fn target(&self, inner: &mut Inner<N>, bytes: u32) -> Target {
-        let stays = !inner.ended;
-        if let Some(reader) = inner.reader.filter(|reader| stays && bytes <= reader.room) {
+    /// does once the stream has ended for it. Only to a call that waits, which writes as soon as it has leave: this thread cannot
+    /// leave before it has, and must not depend on when another program calls again.
+    fn target(&self, inner: &mut Inner<N>, bytes: u32, waits: bool) -> Target {
+        let lent = waits && !inner.ended;
+        if let Some(reader) = inner.reader.filter(|reader| lent && bytes <= reader.room) {
             inner.awaited = Some(Place::Reader);
             return reader.to;
         }
@@ -191,7 +195,10 @@ impl<N: Nic + 'static> Core<N> {
                 return;
             }
             Sending::Copy(buffer) => inner.free_buffers.push(buffer),
-            Sending::Lent(buffer) => inner.returned.push_back(buffer),
+            Sending::Lent { again, buffer } => {
+                drop(again);
+                inner.returned.push_back(buffer);
+            }
             Sending::Control => {}
             Sending::Free => return,
         }

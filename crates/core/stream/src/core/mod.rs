@@ -22,8 +22,9 @@ use crate::background::Tended;
 use crate::buffer::Buffer;
 use crate::error::{Reset, SetUpError};
 use crate::handler::Handled;
-use crate::memory::{Sizes, Slots};
+use crate::memory::{Registered, Sizes, Slots};
 use crate::shared::Shared;
+use crate::tag::Tag;
 use crate::target::Landing;
 use crate::will::Will;
 use core::ops::{Deref, DerefMut};
@@ -48,7 +49,8 @@ pub(crate) struct Core<N: Nic + 'static> {
     news: Mutex<News>,
     told: Condvar,
     me: Weak<Core<N>>,
-    /// Behind what is registered and created with its tag: dropped last.
+    /// Behind what is registered and created with it: dropped after that.
+    pub(crate) tag: Tag<N>,
     pub(crate) stack: Arc<Shared<N>>,
 }
 
@@ -107,8 +109,8 @@ enum Sending<N: Nic + 'static> {
     Copy(u16),
     /// The buffer of a program that waits for it; set once it is done, with its success.
     Program(Option<bool>),
-    /// A lent buffer.
-    Lent(Buffer<N>),
+    /// A lent buffer; registered again, where the stream has a tag of its own.
+    Lent { again: Option<Registered<N>>, buffer: Buffer<N> },
 }
 
 /// A buffer that RDMA writes may go to, as long as it is.
@@ -172,12 +174,16 @@ impl<N: Nic + 'static> Core<N> {
         if written && !attributes.capabilities.rdma_write {
             return Err(SetUpError::TooSmall("RDMA writes"));
         }
+        let tag = match written {
+            true => Tag::own(stack)?,
+            false => Tag::shared(stack),
+        };
         let vi_attributes = ViAttributes {
             reliability,
             enable_rdma_write: written,
             // The same at both ends, whatever their chunks.
             max_transfer_size: most,
-            ptag: Some(stack.ptag),
+            ptag: Some(tag.ptag()),
             ..ViAttributes::default()
         };
         let sizes = Sizes::of(configuration);
@@ -190,10 +196,10 @@ impl<N: Nic + 'static> Core<N> {
         let made = nic.create_vi_with(vi_attributes, attach).map_err(SetUpError::from);
         let made = made.and_then(|vi| {
             let landing = match written {
-                true => Some(Landing::new(stack, configuration.chunk)?),
+                true => Some(Landing::new(&tag, configuration.chunk)?),
                 false => None,
             };
-            Ok((vi, Slots::new(nic, sizes, stack.ptag)?, landing))
+            Ok((vi, Slots::new(nic, sizes, tag.ptag())?, landing))
         });
         if made.is_err() && cq.is_some() {
             stack.handler().leave(id, sizes.receives);
@@ -236,6 +242,7 @@ impl<N: Nic + 'static> Core<N> {
             news: Mutex::default(),
             told: Condvar::new(),
             me: me.clone(),
+            tag,
             stack: stack.clone(),
         });
         match configuration.handling {

@@ -72,7 +72,7 @@ impl<N: Nic + 'static> Core<N> {
             return Ok(None);
         }
         // What cannot be registered is copied from the landing buffer.
-        let Ok(lent) = Lent::new(&self.stack, &mut out[..len]) else { return Ok(None) };
+        let Ok(lent) = Lent::new(&self.tag, &mut out[..len]) else { return Ok(None) };
         let mut held = self.lock();
         // What is here already needs no leave; and there is one reader.
         if !held.kept.is_empty() || held.reader.is_some() {

@@ -18,7 +18,7 @@ impl<N: Nic + 'static> Core<N> {
         let mut done = 0;
         let mut held = self.lock();
         while done < bytes.len() {
-            held = match self.write_some(held, &bytes[done..], way) {
+            held = match self.write_some(held, &bytes[done..], way, patience) {
                 Ok((held, written)) => {
                     done += written;
                     self.await_written(held, patience)
@@ -64,9 +64,10 @@ impl<N: Nic + 'static> Core<N> {
         mut held: Held<'c, N>,
         bytes: &[u8],
         way: Option<Transfer>,
+        patience: Patience,
     ) -> Result<(Held<'c, N>, usize), (Held<'c, N>, Stop)> {
         let inner = &mut *held;
-        let offer = match self.offer(inner, bytes.len(), way) {
+        let offer = match self.offer(inner, bytes.len(), way, patience) {
             Ok(offer) => offer,
             Err(stop) => return Err((held, stop)),
         };
@@ -81,7 +82,7 @@ impl<N: Nic + 'static> Core<N> {
                 Ok((held, len as usize))
             }
             Offer::Register { len, immediate, to } => {
-                let lease = Lease::new(&self.stack, bytes, len as usize);
+                let lease = Lease::new(&self.tag, bytes, len as usize);
                 match lease {
                     Ok(lease) => Ok((self.send_leased(held, &lease, immediate, to), len as usize)),
                     // Then as SOVIA_COPY does.
@@ -100,10 +101,12 @@ impl<N: Nic + 'static> Core<N> {
         inner: &mut Inner<N>,
         len: usize,
         way: Option<Transfer>,
+        patience: Patience,
     ) -> Result<Offer, Stop> {
         self.ready(inner)?;
         let refused = |inner: &Inner<N>, e| Stop::Error(self.not_writable(inner, e));
-        let offer = inner.session.write(len, way).map_err(|e| refused(inner, e))?;
+        let stays = patience == Patience::Endless;
+        let offer = inner.session.write(len, way, stays).map_err(|e| refused(inner, e))?;
         if offer != Offer::Wait {
             return Ok(offer);
         }
@@ -111,7 +114,7 @@ impl<N: Nic + 'static> Core<N> {
         // acknowledge is not needed before.
         self.progress(inner);
         self.ready(inner)?;
-        inner.session.write(len, way).map_err(|e| refused(inner, e))
+        inner.session.write(len, way, stays).map_err(|e| refused(inner, e))
     }
 
     /// Whether a packet can be posted: descriptors, buffers, a connection.
@@ -208,7 +211,7 @@ impl<N: Nic + 'static> Core<N> {
                 let chunk = chunk.min(buffer.len());
                 return Err((buffer, TransferError::TooLong { len, chunk }));
             }
-            let stop = match self.offer(inner, len - done, Some(Transfer::Reg)) {
+            let stop = match self.offer(inner, len - done, Some(Transfer::Reg), patience) {
                 Ok(Offer::Register { len: part, immediate, to }) => {
                     let from = done;
                     done += part as usize;
@@ -217,9 +220,19 @@ impl<N: Nic + 'static> Core<N> {
                         self.copy(inner, &buffer[from..done], immediate, to);
                         continue;
                     }
+                    let Ok(again) = buffer.under(&self.tag) else {
+                        // Then as SOVIA_COPY does.
+                        self.copy(inner, &buffer[from..len], immediate, to);
+                        inner.returned.push_back(buffer);
+                        return Ok(());
+                    };
                     let Some(send) = inner.free_sends.pop() else { continue };
-                    let data = buffer.segment(from, len - from);
-                    self.post(inner, send, Sending::Lent(buffer), Some(data), immediate, to);
+                    let data = again.as_ref().map_or_else(
+                        || buffer.segment(from, len - from),
+                        |again| again.memory.segment(from, (len - from) as u32, again.handle),
+                    );
+                    let sending = Sending::Lent { again, buffer };
+                    self.post(inner, send, sending, Some(data), immediate, to);
                     self.take_sent(inner);
                     return Ok(());
                 }
@@ -246,7 +259,7 @@ impl<N: Nic + 'static> Core<N> {
             if let Some(buffer) = held.returned.pop_front() {
                 return Some(buffer);
             }
-            if !held.sending.iter().any(|sending| matches!(sending, Sending::Lent(_))) {
+            if !held.sending.iter().any(|sending| matches!(sending, Sending::Lent { .. })) {
                 return None;
             }
             held = self.await_sent(held, patience)?;

@@ -45,6 +45,32 @@ pub(crate) fn cases<N: Nic + 'static>() -> Vec<Case<N>> {
             },
         },
         Case {
+            name: "a read that waits ends with its half, whatever the peer has leave for",
+            server: |cx| {
+                let end = cx.accept();
+                std::thread::scope(|s| {
+                    let reader = s.spawn(|| {
+                        let mut out = vec![7; 5000];
+                        (end.read(&mut out), out.iter().all(|&byte| byte == 7))
+                    });
+                    // The peer has asked for leave, and makes no call before it is told to.
+                    sleep(Duration::from_millis(20));
+                    end.shutdown(Shutdown::Read).unwrap();
+                    assert_eq!(reader.join().unwrap(), (Ok(0), true));
+                });
+                say(&end);
+            },
+            client: |cx| {
+                let end = cx.connect();
+                if cx.configuration.handshake.asks() {
+                    assert_eq!(end.try_write(&[9; 3000]), Err(TransferError::WouldBlock));
+                }
+                hear(&end);
+                // What was asked for then may be written now, and is dropped.
+                let _ = end.try_write(&[9; 3000]);
+            },
+        },
+        Case {
             name: "both close at once",
             server: |cx| both_close(cx, &cx.accept(), [2, 1]),
             client: |cx| both_close(cx, &cx.connect(), [1, 2]),

@@ -1,0 +1,63 @@
+//! Work on many items that a few threads share.
+
+use core::num::NonZero;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::OnceLock;
+use std::thread;
+
+/// Threads that work, at most.
+const THREADS_MAX: usize = 4;
+
+/// What `work` makes of each part of the items, in their order. A part has `size` items, but for the last one, and a thread takes a
+/// part when it is done with the one before. Where there can be no more threads the calling one does all of them.
+///
+/// ```
+/// use sovia_board::in_parts;
+///
+/// assert_eq!(in_parts(&[1, 2, 3, 4, 5], 2, |part| part.iter().sum::<u32>()), [3, 7, 5]);
+/// ```
+///
+/// # Panics
+/// If `size` is 0, and where `work` does.
+pub fn in_parts<'a, S: Sync, R: Send + Sync>(
+    items: &'a [S],
+    size: usize,
+    work: impl Fn(&'a [S]) -> R + Sync,
+) -> Vec<R> {
+    let parts: Vec<&[S]> = items.chunks(size).collect();
+    let made: Vec<OnceLock<R>> = parts.iter().map(|_| OnceLock::new()).collect();
+    let next = AtomicUsize::new(0);
+    let share = || {
+        while let Some(at) =
+            Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&at| at < parts.len())
+        {
+            made[at].get_or_init(|| work(parts[at]));
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX);
+    thread::scope(|scope| {
+        for _ in 1..threads.min(parts.len()) {
+            let _ = thread::Builder::new().spawn_scoped(scope, share);
+        }
+        share();
+    });
+    // Each part has been taken once, and every thread has ended.
+    made.into_iter().filter_map(OnceLock::into_inner).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_item_is_in_one_part_in_its_place() {
+        for count in [0, 1, 2, 7, 1000] {
+            let items: Vec<usize> = (0..count).collect();
+            for size in [1, 2, 999, 2000] {
+                let parts = in_parts(&items, size, |part| part.to_vec());
+                assert_eq!(parts.len(), count.div_ceil(size));
+                assert_eq!(parts.concat(), items);
+            }
+        }
+    }
+}
