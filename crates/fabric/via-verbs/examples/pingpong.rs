@@ -66,9 +66,7 @@ impl End {
     }
 
     fn done(look: impl Fn() -> Done) {
-        while !Self::is_done(look()) {
-            core::hint::spin_loop();
-        }
+        while !Self::is_done(look()) {}
     }
 
     fn bounce(&self, is_first: bool, rounds: usize) {

@@ -35,7 +35,32 @@ impl Work {
     }
 }
 
+/// What a descriptor asks for that is a message of one segment, which is not empty: most are.
+#[derive(Debug, Clone, Copy)]
+pub struct One {
+    /// Where the bytes are, or belong. Whether they may be used there is not checked.
+    pub data: DataSegment,
+    /// Immediate data to be sent.
+    pub immediate: Option<u32>,
+    /// Start only when all earlier RDMA reads of the queue are complete.
+    pub is_fenced: bool,
+}
+
 impl DescriptorRef<'_> {
+    /// For NICs: what a descriptor of that queue asks for, if it is a send or a receive of one segment that is not empty. Each field
+    /// is loaded once. Of any other, and of one that makes no sense, [`DescriptorRef::work`] tells.
+    #[inline]
+    pub fn one(&self, queue: WorkQueueKind) -> Option<One> {
+        let control = self.control();
+        if control.intersects(Control::RESERVED | Control::OP_MASK) || self.seg_count() != 1 {
+            return None;
+        }
+        let data = self.segment(0).filter(|data| data.length > 0)?;
+        let is_sent = queue == WorkQueueKind::Send && control.contains(Control::IMMEDIATE);
+        let immediate = is_sent.then(|| self.immediate());
+        Some(One { data, immediate, is_fenced: control.contains(Control::QFENCE) })
+    }
+
     /// For NICs: what a descriptor of that queue asks for. Each field is loaded once.
     ///
     /// # Errors
