@@ -139,6 +139,31 @@ mod tests {
     }
 
     #[test]
+    fn a_message_of_one_segment_is_read_as_one_and_nothing_else_is() {
+        let storage = Descriptor::default();
+        let d = storage.as_ref();
+        d.prepare(&[DATA], Some(5)).unwrap();
+        let sent = d.one(WorkQueueKind::Send).unwrap();
+        assert_eq!((sent.data, sent.immediate, sent.is_fenced), (DATA, Some(5), false));
+        assert_eq!(d.one(WorkQueueKind::Recv).unwrap().immediate, None);
+        d.set_control(Control::QFENCE);
+        assert!(d.one(WorkQueueKind::Send).unwrap().is_fenced);
+        for control in
+            [Control::RESERVED, Control::OP_MASK, Control::OP_RDMAREAD, Control::OP_RDMAWRITE]
+        {
+            d.set_control(control);
+            assert!(d.one(WorkQueueKind::Send).is_none(), "{control:?}");
+        }
+        d.set_control(Control::OP_SENDRECV);
+        for count in [0, 2, 3, u16::MAX] {
+            d.set_seg_count(count);
+            assert!(d.one(WorkQueueKind::Recv).is_none(), "{count}");
+        }
+        d.prepare(&[DataSegment { length: 0, ..DATA }], None).unwrap();
+        assert!(d.one(WorkQueueKind::Send).is_none());
+    }
+
+    #[test]
     fn what_makes_no_sense_is_a_format_error() {
         type Spoil = fn(DescriptorRef<'_>);
         let spoils: [Spoil; 4] = [
