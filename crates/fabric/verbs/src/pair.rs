@@ -55,6 +55,22 @@ unsafe impl Sync for Pair {}
 /// Bytes that a request can carry itself are copied here first.
 const INLINE: usize = 256;
 
+/// The device has not taken a request: the number of its error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the device has not taken a request: {}", std::io::Error::from_raw_os_error(*.0))]
+pub struct NotPosted(pub i32);
+
+/// What a driver says of a request.
+#[inline(always)]
+fn posted(result: i32) -> Result<(), NotPosted> {
+    if result == 0 { Ok(()) } else { Err(refused(result)) }
+}
+
+#[cold]
+fn refused(result: i32) -> NotPosted {
+    NotPosted(if result == -1 { Error::last("").errno().unwrap_or(0) } else { result })
+}
+
 /// How large a queue pair is.
 #[derive(Debug, Clone, Copy)]
 pub struct Size {
@@ -193,9 +209,9 @@ impl Pair {
     /// Posts a receive.
     ///
     /// # Errors
-    /// [`Error::Call`]: the queue is full, or the pair is not there yet.
-    #[inline]
-    pub fn post_receive(&self, name: u64, segments: &[Segment]) -> Result<(), Error> {
+    /// [`NotPosted`]: the queue is full, or the pair is not there yet.
+    #[inline(always)]
+    pub fn post_receive(&self, name: u64, segments: &[Segment]) -> Result<(), NotPosted> {
         let mut request = ibv_recv_wr {
             wr_id: name,
             next: core::ptr::null_mut(),
@@ -206,14 +222,14 @@ impl Pair {
         let mut bad = core::ptr::null_mut();
         // SAFETY: the pair exists; request and segments are read during the call alone. The memory that they name is the device's to
         // check, and stays while it is registered.
-        number("ibv_post_recv", unsafe { (self.post_recv)(self.raw, &mut request, &mut bad) })
+        posted(unsafe { (self.post_recv)(self.raw, &mut request, &mut bad) })
     }
 
     /// Posts a request to the send queue, which is told of when it is done.
     ///
     /// # Errors
-    /// [`Error::Call`]: the queue is full, or the pair is not connected.
-    #[inline]
+    /// [`NotPosted`]: the queue is full, or the pair is not connected.
+    #[inline(always)]
     pub fn post_send(
         &self,
         name: u64,
@@ -221,7 +237,7 @@ impl Pair {
         segments: &[Segment],
         immediate: Option<u32>,
         fenced: bool,
-    ) -> Result<(), Error> {
+    ) -> Result<(), NotPosted> {
         let mut flags = value::IBV_SEND_SIGNALED;
         if fenced {
             flags |= value::IBV_SEND_FENCE;
@@ -233,8 +249,8 @@ impl Pair {
     /// again when this returns.
     ///
     /// # Errors
-    /// [`Error::Call`].
-    #[inline]
+    /// [`NotPosted`].
+    #[inline(always)]
     pub fn post_inline(
         &self,
         name: u64,
@@ -242,7 +258,7 @@ impl Pair {
         bytes: &[u8],
         immediate: Option<u32>,
         fenced: bool,
-    ) -> Result<(), Error> {
+    ) -> Result<(), NotPosted> {
         let segment = Segment { addr: bytes.as_ptr() as u64, length: bytes.len() as u32, lkey: 0 };
         // SAFETY: the bytes are those of a slice, or there are none.
         unsafe { self.post_carried(name, work, segment, immediate, fenced) }
@@ -251,8 +267,8 @@ impl Pair {
     /// As [`Pair::post_inline`], of so many bytes of memory from a place on.
     ///
     /// # Errors
-    /// [`Error::Call`]; EFAULT if not all of them are within.
-    #[inline]
+    /// [`NotPosted`]; EFAULT if not all of them are within.
+    #[inline(always)]
     pub fn post_inline_from(
         &self,
         name: u64,
@@ -260,10 +276,10 @@ impl Pair {
         (memory, at, length): (&Memory, usize, u32),
         immediate: Option<u32>,
         fenced: bool,
-    ) -> Result<(), Error> {
+    ) -> Result<(), NotPosted> {
         let addr = memory.address(at);
         if memory.range(addr, length).is_none() {
-            return Err(Error::returned("ibv_post_send", libc::EFAULT));
+            return Err(NotPosted(libc::EFAULT));
         }
         let segment = Segment { addr, length, lkey: 0 };
         // SAFETY: the bytes are within the memory, which is valid while it lives.
@@ -274,7 +290,7 @@ impl Pair {
     ///
     /// # Safety
     /// The segment's bytes are valid for reads during the call.
-    #[inline]
+    #[inline(always)]
     unsafe fn post_carried(
         &self,
         name: u64,
@@ -282,9 +298,9 @@ impl Pair {
         segment: Segment,
         immediate: Option<u32>,
         fenced: bool,
-    ) -> Result<(), Error> {
+    ) -> Result<(), NotPosted> {
         if segment.length > self.inline_max {
-            return Err(Error::returned("ibv_post_send", libc::EINVAL));
+            return Err(NotPosted(libc::EINVAL));
         }
         let is_empty = segment.length == 0;
         let segments = if is_empty { &[][..] } else { core::slice::from_ref(&segment) };
@@ -295,7 +311,7 @@ impl Pair {
         self.post(name, work, segments, immediate, flags)
     }
 
-    #[inline]
+    #[inline(always)]
     fn post(
         &self,
         name: u64,
@@ -303,7 +319,7 @@ impl Pair {
         segments: &[Segment],
         immediate: Option<u32>,
         flags: u32,
-    ) -> Result<(), Error> {
+    ) -> Result<(), NotPosted> {
         let (opcode, remote) = match (work, immediate) {
             (Work::Send, None) => (value::IBV_WR_SEND, None),
             (Work::Send, Some(_)) => (value::IBV_WR_SEND_WITH_IMM, None),
@@ -327,7 +343,7 @@ impl Pair {
         // SAFETY: the pair exists; request and segments are read during the call alone, and with IBV_SEND_INLINE, which
         // `post_carried` alone sets, the bytes as well, which its callers have. Other memory is the device's to check, and stays
         // while it is registered.
-        number("ibv_post_send", unsafe { (self.post_send)(self.raw, &mut request, &mut bad) })
+        posted(unsafe { (self.post_send)(self.raw, &mut request, &mut bad) })
     }
 }
 

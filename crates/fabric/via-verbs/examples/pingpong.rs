@@ -3,6 +3,8 @@
 //! `pingpong DEVICE ADDRESS [TURNS [ROUNDS]]`. Each end is a process. Prints in turn for messages of 4 bytes the time one way in
 //! microseconds at the median (of means of 20), and for messages of 64 KB the megabytes a second, of VIs whose ends look all the time and of perftest's
 //! programs, which do so as well; then the medians of all turns, and what the VIs' are of perftest's.
+//!
+//! `pingpong waits DEVICE [ROUNDS]`: how often each thread of a program that waits in `recv_wait` goes to sleep for a message that comes late.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -66,9 +68,7 @@ impl End {
     }
 
     fn done(look: impl Fn() -> Done) {
-        while !Self::is_done(look()) {
-            core::hint::spin_loop();
-        }
+        while !Self::is_done(look()) {}
     }
 
     fn bounce(&self, is_first: bool, rounds: usize) {
@@ -82,6 +82,22 @@ impl End {
                 self.send(n, SHORT);
             }
             Self::done(|| self.vi.send_done());
+        }
+    }
+
+    /// Round trips of an end that waits for what comes; `late`: of one that answers so much later.
+    fn wait(&self, is_first: bool, rounds: usize, late: Duration) {
+        for n in 0..rounds {
+            if is_first {
+                self.send(n, SHORT);
+            }
+            self.vi.recv_wait(None).expect("received");
+            self.receive(n);
+            if !is_first {
+                std::thread::sleep(late);
+                self.send(n, SHORT);
+            }
+            self.vi.send_wait(None).expect("sent");
         }
     }
 
@@ -123,6 +139,38 @@ impl End {
     }
 }
 
+/// How much later a message comes than its receiver looks for it.
+const LATE: Duration = Duration::from_millis(2);
+
+/// This process's threads: their names, and how often each has gone to sleep.
+fn sleeps() -> Vec<(String, f64)> {
+    let read = |path: std::path::PathBuf| std::fs::read_to_string(path).expect("/proc");
+    let one = |thread: std::path::PathBuf| {
+        let status = read(thread.join("status"));
+        let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        let count = count.and_then(|count| count.trim().parse().ok()).expect("a count");
+        (read(thread.join("comm")).trim().to_owned(), count)
+    };
+    let threads = std::fs::read_dir("/proc/self/task").expect("/proc");
+    threads.map(|thread| one(thread.expect("a thread").path())).collect()
+}
+
+/// What the end of [`LATE`]'s receiver counts.
+fn waits(device: &str, rounds: usize) {
+    let mut server = own("late", device, [rounds, 0]);
+    line(&mut server);
+    let (nic, end) = connected(device);
+    end.wait(true, WARM, LATE);
+    let before = sleeps();
+    end.wait(true, rounds, LATE);
+    for ((name, before), (_, after)) in before.iter().zip(sleeps()) {
+        println!("{name:>16} {:8.2} sleeps a message", (after - before) / rounds as f64);
+    }
+    end.vi.disconnect();
+    drop(nic);
+    server.wait().expect("it ends");
+}
+
 /// Round trips, and long messages.
 type Counts = [usize; 2];
 
@@ -131,19 +179,20 @@ fn open(device: &str, port: u16) -> VerbsNic {
     VerbsNic::open(&config).unwrap_or_else(|why| panic!("{why}"))
 }
 
-fn server(device: &str, [short, long]: Counts) {
+/// The end that listens, with what it does once it is connected.
+fn server(device: &str, play: impl FnOnce(&End)) {
     let nic = open(device, PORT);
     let end = End::new(&nic);
     println!("listening");
     let request = nic.connect_wait(&nic.address(b"pingpong"), None).expect("a request");
     request.accept(&end.vi).expect("accepted");
-    end.bounce(false, WARM + short);
-    end.sink(long);
+    play(&end);
     // The other end disconnects.
     let _ = end.vi.recv_wait(None);
 }
 
-fn client(device: &str, [short, long]: Counts) -> [f64; 2] {
+/// The end that connects.
+fn connected(device: &str) -> (VerbsNic, End) {
     let nic = open(device, PORT + 1);
     let end = End::new(&nic);
     let config: Config = format!("{device}:{PORT}").parse().expect("a device");
@@ -151,6 +200,11 @@ fn client(device: &str, [short, long]: Counts) -> [f64; 2] {
     while end.vi.connect_request(&nic.address(b"client"), &place, None)
         == Err(ConnectError::NoMatch)
     {}
+    (nic, end)
+}
+
+fn client(device: &str, [short, long]: Counts) -> [f64; 2] {
+    let (_nic, end) = connected(device);
     end.bounce(true, WARM);
     let times = (0..short / BATCH).map(|_| {
         let begin = Instant::now();
@@ -225,7 +279,16 @@ fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let number = |n: usize, usual| words.get(n).map_or(usual, |it| it.parse().expect("a number"));
     match words.first().map(String::as_str) {
-        Some("server") => return server(&words[1], [number(2, 0), number(3, 0)]),
+        Some("server") => {
+            return server(&words[1], |end| {
+                end.bounce(false, WARM + number(2, 0));
+                end.sink(number(3, 0));
+            });
+        }
+        Some("late") => {
+            return server(&words[1], |end| end.wait(false, WARM + number(2, 0), LATE));
+        }
+        Some("waits") => return waits(&words[1], number(2, 500)),
         Some("client") => {
             let [time, rate] = client(&words[1], [number(2, 0), number(3, 0)]);
             return println!("{time} {rate}");

@@ -4,9 +4,10 @@ use crate::regions::Regions;
 use smallvec::SmallVec;
 use sovia_verbs::Segment;
 use std::sync::Arc;
-use via::descriptor::Work;
+use via::descriptor::{One, Work};
+use via::error::PostError;
 use via::memory::Region;
-use via::queue::Outcome;
+use via::queue::{Outcome, WorkQueue};
 use via::{DataSegment, DescriptorAddress, DescriptorRef, Memory, Ptag, Status, WorkQueueKind};
 
 /// Regions that a VI remembers.
@@ -53,7 +54,7 @@ impl Access<'_> {
     }
 
     /// Does something with a descriptor, if there is one.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn descriptor<R>(
         &mut self,
         at: DescriptorAddress,
@@ -64,7 +65,7 @@ impl Access<'_> {
     }
 
     /// Tells the program in the descriptor itself. If its memory is gone, which is false, only the queue knows.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn complete(&mut self, at: DescriptorAddress, outcome: &Outcome) -> bool {
         let Outcome { status, length, immediate } = *outcome;
         self.descriptor(at, |descriptor| descriptor.complete(status, length, immediate)).is_some()
@@ -83,19 +84,45 @@ impl Access<'_> {
         work.unwrap_or(Err(Status::PROTECTION_ERROR))
     }
 
-    /// Adds data segments with their keys, without empty ones.
+    /// Posts a descriptor to a queue. What it asks for, if that is a message of one segment.
+    ///
+    /// # Errors
+    /// [`PostError`].
+    #[inline(always)]
+    pub(crate) fn post(
+        &mut self,
+        at: DescriptorAddress,
+        work: &mut WorkQueue,
+        queue: WorkQueueKind,
+    ) -> Result<Option<One>, PostError> {
+        let posted = self.descriptor(at, |descriptor| {
+            work.post(at).map_err(|_| PostError::QueueFull)?;
+            descriptor.clear_status();
+            Ok(descriptor.one(queue))
+        });
+        posted.ok_or(PostError::Descriptor)?
+    }
+
+    /// A data segment that is not empty, with its key.
     ///
     /// # Errors
     /// [`Status::PROTECTION_ERROR`].
     #[inline]
+    pub(crate) fn key(&mut self, segment: &DataSegment) -> Result<Segment, Status> {
+        let (region, key) = self.region(segment.handle).ok_or(Status::PROTECTION_ERROR)?;
+        let within = region.memory().range(segment.address, segment.length);
+        within.ok_or(Status::PROTECTION_ERROR)?;
+        Ok(Segment { addr: segment.address, length: segment.length, lkey: key })
+    }
+
+    /// Adds data segments with their keys, without empty ones.
+    ///
+    /// # Errors
+    /// [`Status::PROTECTION_ERROR`].
     pub(crate) fn keyed(&mut self, data: &[DataSegment], keyed: &mut Keyed) -> Result<(), Status> {
         for segment in data.iter().filter(|segment| segment.length > 0) {
-            let (region, key) = self.region(segment.handle).ok_or(Status::PROTECTION_ERROR)?;
-            let within = region.memory().range(segment.address, segment.length).is_some();
-            if !within {
-                return Err(Status::PROTECTION_ERROR);
-            }
-            keyed.push(Segment { addr: segment.address, length: segment.length, lkey: key });
+            let segment = self.key(segment)?;
+            keyed.push(segment);
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ fn look(cq: &CqShared) {
     let wanted = cq.is_wanted();
     for vi in lock(&cq.vis).iter().filter_map(Weak::upgrade) {
         let core = &mut *lock(&vi.core);
-        core.looks = core.looks.wrapping_add(1);
+        vi.looks.count();
         if wanted { vi.arm(core) } else { vi.poll(core) }
     }
 }

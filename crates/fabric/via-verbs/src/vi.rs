@@ -30,8 +30,8 @@ type Begun = (u64, Slot<Result<ViAttributes, ConnectError>>, Option<Instant>);
 impl VerbsVi {
     fn done(&self, kind: WorkQueueKind) -> Done {
         let core = &mut *lock(&self.shared.core);
+        self.shared.looks.count();
         if !core.queue(kind).work.has_done() {
-            core.looks = core.looks.wrapping_add(1);
             self.shared.poll(core);
         }
         core.queue(kind).work.take()
@@ -245,11 +245,11 @@ impl Vi for VerbsVi {
     }
 
     fn post_send(&self, descriptor: DescriptorAddress) -> Result<(), PostError> {
-        self.shared.post(WorkQueueKind::Send, descriptor)
+        self.shared.post_send(descriptor)
     }
 
     fn post_recv(&self, descriptor: DescriptorAddress) -> Result<(), PostError> {
-        self.shared.post(WorkQueueKind::Recv, descriptor)
+        self.shared.post_receive(descriptor)
     }
 
     fn send_done(&self) -> Done {

@@ -13,7 +13,7 @@ mod work;
 use crate::flags::{Control, Status};
 use crate::tag::MemHandle;
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
-pub use work::{Segments, Work};
+pub use work::{One, Segments, Work};
 
 /// Descriptors begin at multiples of this many bytes (`VIP_DESCRIPTOR_ALIGNMENT`).
 pub const ALIGNMENT: usize = 64;

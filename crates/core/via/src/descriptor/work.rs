@@ -35,7 +35,32 @@ impl Work {
     }
 }
 
+/// What a descriptor asks for that is a message of one segment, which is not empty: most are.
+#[derive(Debug, Clone, Copy)]
+pub struct One {
+    /// Where the bytes are, or belong. Whether they may be used there is not checked.
+    pub data: DataSegment,
+    /// Immediate data to be sent.
+    pub immediate: Option<u32>,
+    /// Start only when all earlier RDMA reads of the queue are complete.
+    pub is_fenced: bool,
+}
+
 impl DescriptorRef<'_> {
+    /// For NICs: what a descriptor of that queue asks for, if it is a send or a receive of one segment that is not empty. Each field
+    /// is loaded once. Of any other, and of one that makes no sense, [`DescriptorRef::work`] tells.
+    #[inline]
+    pub fn one(&self, queue: WorkQueueKind) -> Option<One> {
+        let control = self.control();
+        if control.intersects(Control::RESERVED | Control::OP_MASK) || self.seg_count() != 1 {
+            return None;
+        }
+        let data = self.segment(0).filter(|data| data.length > 0)?;
+        let is_sent = queue == WorkQueueKind::Send && control.contains(Control::IMMEDIATE);
+        let immediate = is_sent.then(|| self.immediate());
+        Some(One { data, immediate, is_fenced: control.contains(Control::QFENCE) })
+    }
+
     /// For NICs: what a descriptor of that queue asks for. Each field is loaded once.
     ///
     /// # Errors
@@ -111,6 +136,31 @@ mod tests {
             let received = storage.as_ref().work(WorkQueueKind::Recv);
             assert_eq!(received.err(), Some(Status::FORMAT_ERROR));
         }
+    }
+
+    #[test]
+    fn a_message_of_one_segment_is_read_as_one_and_nothing_else_is() {
+        let storage = Descriptor::default();
+        let d = storage.as_ref();
+        d.prepare(&[DATA], Some(5)).unwrap();
+        let sent = d.one(WorkQueueKind::Send).unwrap();
+        assert_eq!((sent.data, sent.immediate, sent.is_fenced), (DATA, Some(5), false));
+        assert_eq!(d.one(WorkQueueKind::Recv).unwrap().immediate, None);
+        d.set_control(Control::QFENCE);
+        assert!(d.one(WorkQueueKind::Send).unwrap().is_fenced);
+        for control in
+            [Control::RESERVED, Control::OP_MASK, Control::OP_RDMAREAD, Control::OP_RDMAWRITE]
+        {
+            d.set_control(control);
+            assert!(d.one(WorkQueueKind::Send).is_none(), "{control:?}");
+        }
+        d.set_control(Control::OP_SENDRECV);
+        for count in [0, 2, 3, u16::MAX] {
+            d.set_seg_count(count);
+            assert!(d.one(WorkQueueKind::Recv).is_none(), "{count}");
+        }
+        d.prepare(&[DataSegment { length: 0, ..DATA }], None).unwrap();
+        assert!(d.one(WorkQueueKind::Send).is_none());
     }
 
     #[test]

@@ -180,8 +180,8 @@ impl Agent {
             match &outcome {
                 Ok(()) => {
                     self.roles.insert(name, (id, Role::Connected(Arc::downgrade(&vi))));
-                    self.watch(&vi);
                     vi.connected(core);
+                    self.watch(&vi);
                     if let Some(result) = &core.result {
                         result.put(Ok(theirs));
                     }

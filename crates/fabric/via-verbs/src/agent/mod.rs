@@ -26,9 +26,6 @@ const TELL_AGAIN: Duration = Duration::from_secs(1);
 /// See there.
 const TELLINGS: u32 = 60;
 
-/// Between two looks whether programs poll.
-const WHILE: Duration = Duration::from_millis(4);
-
 /// The thread's own state.
 pub(crate) struct Agent {
     card: Arc<Card>,
@@ -38,9 +35,10 @@ pub(crate) struct Agent {
     peers: HashMap<u64, (Attempt, Option<Instant>)>,
     /// Ends of connections that are to be told again, and when.
     untold: Vec<(Instant, Question, Errand)>,
-    /// VIs that their program polls, as far as is known.
-    polled: Vec<Weak<ViShared>>,
-    look_at: Instant,
+    /// VIs that their program polls, as far as is known, and when to ask again.
+    polled: Vec<(Weak<ViShared>, Instant)>,
+    /// When the thread began: VIs are asked together, at times that are counted from then.
+    begin: Instant,
     is_ending: bool,
 }
 
@@ -61,7 +59,7 @@ impl Agent {
             peers,
             untold: Vec::new(),
             polled: Vec::new(),
-            look_at: Instant::now(),
+            begin: Instant::now(),
             is_ending: false,
         }
     }

@@ -98,8 +98,8 @@ impl Agent {
                     return refused(&vi, core, system(&error));
                 }
                 self.roles.insert(name, (Some(id), Role::Connected(Arc::downgrade(&vi))));
-                self.watch(&vi);
                 vi.connected(core);
+                self.watch(&vi);
                 if let Some(slot) = &core.result {
                     slot.put(Ok(welcome.attributes));
                 }

@@ -1,9 +1,10 @@
 //! What the thread does by the clock.
 
+use crate::agent::Agent;
 use crate::agent::attempt::fail;
 use crate::agent::role::{Errand, Role};
-use crate::agent::{Agent, WHILE};
 use crate::state::ViShared;
+use core::time::Duration;
 use std::sync::Arc;
 use std::time::Instant;
 use via::error::ConnectError;
@@ -11,21 +12,38 @@ use via::error::ConnectError;
 impl Agent {
     /// Looks, after a while, whether the program polls this VI.
     pub(super) fn watch(&mut self, vi: &Arc<ViShared>) {
-        if self.polled.is_empty() {
-            self.look_at = Instant::now() + WHILE;
+        let at = self.next_look(vi, Instant::now());
+        match self.polled.iter_mut().find(|(known, _)| known.as_ptr() == Arc::as_ptr(vi)) {
+            Some((_, known)) => *known = at,
+            None => self.polled.push((Arc::downgrade(vi), at)),
         }
-        if !self.polled.iter().any(|known| known.as_ptr() == Arc::as_ptr(vi)) {
-            self.polled.push(Arc::downgrade(vi));
-        }
+    }
+
+    /// When to look next whether the program polls this VI: after once to twice its patience, at a time that it shares with others.
+    fn next_look(&self, vi: &ViShared, now: Instant) -> Instant {
+        let patience = vi.looks.patience();
+        let passed = now.saturating_duration_since(self.begin).as_millis() as u64;
+        self.begin + Duration::from_millis((passed / patience + 2) * patience)
+    }
+
+    /// Looks whether programs still poll those VIs whose time has come.
+    fn look(&mut self, now: Instant) {
+        let mut polled = core::mem::take(&mut self.polled);
+        polled.retain_mut(|(vi, at)| {
+            if *at > now {
+                return true;
+            }
+            let Some(vi) = vi.upgrade().filter(|vi| vi.is_polled()) else { return false };
+            *at = self.next_look(&vi, now);
+            true
+        });
+        self.polled = polled;
     }
 
     /// Ends attempts whose time is over, and asks again; when to look next.
     pub(super) fn look_at_time(&mut self) -> Option<Instant> {
         let now = Instant::now();
-        if !self.polled.is_empty() && self.look_at <= now {
-            self.polled.retain(|vi| vi.upgrade().is_some_and(|vi| vi.is_polled()));
-            self.look_at = now + WHILE;
-        }
+        self.look(now);
         let (tell, later): (Vec<_>, Vec<_>) =
             core::mem::take(&mut self.untold).into_iter().partition(|(at, ..)| *at <= now);
         self.untold = later;
@@ -61,7 +79,7 @@ impl Agent {
             Role::Requests(attempt) if attempt.is_peer => attempt.until,
             _ => None,
         });
-        let look = (!self.polled.is_empty()).then_some(self.look_at);
+        let look = self.polled.iter().map(|(_, at)| *at);
         let untold = self.untold.iter().map(|(at, ..)| *at);
         peers.chain(asking).flatten().chain(look).chain(untold).min()
     }

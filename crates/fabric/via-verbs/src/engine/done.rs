@@ -5,8 +5,10 @@ use crate::engine::{First, RECEIVE};
 use crate::state::{Core, Started, ViShared};
 use crate::wire::Closing;
 use sovia_verbs::Completion as Ended;
+use sovia_verbs::RegisteredMemory;
 use sovia_verbs::completion::Batch;
 use sovia_verbs::sys::value;
+use via::descriptor::Segments;
 use via::error::Cause;
 use via::queue::Outcome;
 use via::{AsyncError, CqEntry, DescriptorAddress, Done, Status, ViState, WorkQueueKind};
@@ -57,6 +59,32 @@ impl ViShared {
         else {
             return;
         };
+        if ended.status.0 == value::IBV_WC_SUCCESS
+            && !ended.is_remote_write
+            && started.failed.is_none()
+            && started.copy.is_none()
+        {
+            let Ended { length, immediate, .. } = *ended;
+            let outcome = Outcome { status: Status::OP_RECEIVE, length, immediate };
+            if core.access(&self.card).complete(at, &outcome) {
+                if let Some(link) = &mut core.link {
+                    link.received = link.received.wrapping_add(1);
+                }
+                return self.completed(core, WorkQueueKind::Recv, outcome);
+            }
+        }
+        self.received_otherwise(core, ended, started, at);
+    }
+
+    /// As [`ViShared::received`], of a receive that is not as simple, or has ended in an error.
+    #[inline(never)]
+    fn received_otherwise(
+        &self,
+        core: &mut Core,
+        ended: &Ended,
+        started: Started,
+        at: DescriptorAddress,
+    ) {
         let mut operation = Status::OP_RECEIVE;
         if ended.is_remote_write {
             operation |= Status::OP_RDMA_WRITE;
@@ -150,6 +178,7 @@ impl ViShared {
     }
 
     /// The oldest send that the device has is done.
+    #[inline]
     pub(super) fn sent_well(&self, core: &mut Core) {
         let Some(started) = core.send.started.pop_front() else { return };
         let Started { operation, length, consumes, .. } = started;
@@ -157,29 +186,48 @@ impl ViShared {
             link.sent = link.sent.wrapping_add(1);
         }
         let mut outcome = Outcome { status: operation, length, immediate: None };
-        if let (Status::OP_RDMA_READ, Some(copied)) = (operation, &started.copy) {
-            let (copy, data) = &**copied;
-            let mut bytes = vec![0; length as usize];
-            copy.memory().read(0, &mut bytes);
-            if let Err(status) = core.access(&self.card).scatter(data, &bytes) {
-                outcome = Outcome::error(operation | status);
-            }
+        if let Some(copied) = &started.copy
+            && operation == Status::OP_RDMA_READ
+            && let Err(status) = self.read_copy(core, copied, length)
+        {
+            outcome = Outcome::error(operation | status);
         }
-        self.complete(core, WorkQueueKind::Send, outcome);
+        if let Some(at) = core.send.work.front() {
+            core.access(&self.card).complete(at, &outcome);
+            self.completed(core, WorkQueueKind::Send, outcome);
+        }
         self.finish_sends(core);
     }
 
+    /// What an RDMA read has brought goes where it belongs.
+    ///
+    /// # Errors
+    /// The status that it ends in.
+    #[cold]
+    fn read_copy(
+        &self,
+        core: &mut Core,
+        (copy, data): &(RegisteredMemory, Segments),
+        length: u32,
+    ) -> Result<(), Status> {
+        let mut bytes = vec![0; length as usize];
+        copy.memory().read(0, &mut bytes);
+        core.access(&self.card).scatter(data, &bytes)
+    }
+
     /// A send that failed before the device had it ends in its turn.
+    #[inline]
     pub(super) fn finish_sends(&self, core: &mut Core) {
         if let Some(status) = core.send.started.front().and_then(|first| first.failed) {
-            self.broken(
-                core,
-                Cause::Descriptor(status),
-                Some(Closing::Broke),
-                First::In(status),
-                true,
-            );
+            self.failed(core, status);
         }
+    }
+
+    /// The oldest send has failed so.
+    #[cold]
+    fn failed(&self, core: &mut Core, status: Status) {
+        let cause = Cause::Descriptor(status);
+        self.broken(core, cause, Some(Closing::Broke), First::In(status), true);
     }
 
     /// The oldest descriptor of a queue is done.
@@ -190,13 +238,18 @@ impl ViShared {
     }
 
     /// The oldest descriptor of a queue, which says so itself, is done.
-    #[inline]
+    #[inline(always)]
     fn completed(&self, core: &mut Core, kind: WorkQueueKind, outcome: Outcome) {
         let queue = core.queue(kind);
         queue.work.complete(outcome);
-        if queue.notify.is_empty() && queue.cq.is_none() {
-            return;
+        if !queue.notify.is_empty() || queue.cq.is_some() {
+            self.tell(core, kind);
         }
+    }
+
+    /// Those who want to be told of descriptors that are done are told.
+    #[inline(never)]
+    fn tell(&self, core: &mut Core, kind: WorkQueueKind) {
         self.hand_out(core, kind);
         if let Some(cq) = core.queue(kind).cq.clone()
             && !cq.enter(CqEntry { context: self.context, queue: kind })

@@ -2,16 +2,15 @@
 
 use crate::slot::lock;
 use crate::state::{Core, ViShared};
-use sovia_verbs::Cq;
-use std::sync::Arc;
 use via::ViState;
 
 impl ViShared {
     /// Has the thread told of the next completion, and takes what was there before.
     pub(crate) fn arm(&self, core: &mut Core) {
-        if let Some(link) = &core.link {
-            let cq: Arc<Cq> = link.pair.cq().clone();
-            let _ = cq.arm();
+        if let Some(link) = &mut core.link {
+            if !link.is_armed {
+                link.is_armed = link.pair.cq().arm().is_ok();
+            }
             self.poll(core);
         }
     }
@@ -19,10 +18,19 @@ impl ViShared {
     /// For the thread: there is news of this VI. Returns whether the program polls it, so that the thread need not.
     pub(crate) fn stirred(&self) -> bool {
         let core = &mut *lock(&self.core);
+        if let Some(link) = &mut core.link {
+            link.is_armed = false;
+        }
         self.poll(core);
-        self.news.notify_all();
-        let polls = core.looks != core.looked;
-        core.looked = core.looks;
+        let polls = if core.sleepers > 0 {
+            self.news.notify_all();
+            true
+        } else {
+            self.looks.are_new()
+        };
+        if !polls {
+            self.looks.shorten();
+        }
         if core.wants() || !polls {
             self.arm(core);
         }
@@ -32,19 +40,26 @@ impl ViShared {
     /// For the thread, once in a while: whether the program still polls this VI. If not, the thread is told of what comes from now on, so
     /// that a descriptor is done though its program makes no call.
     pub(crate) fn is_polled(&self) -> bool {
-        let core = &mut *lock(&self.core);
-        let polls = core.looks != core.looked && core.link.is_some();
-        core.looked = core.looks;
-        if !polls {
-            self.arm(core);
+        if self.looks.are_new() {
+            self.looks.lengthen();
+            return true;
         }
-        polls
+        let core = &mut *lock(&self.core);
+        let done = |core: &Core| (core.send.work.position(), core.recv.work.position());
+        let before = done(core);
+        self.arm(core);
+        if done(core) != before {
+            // It has waited for the thread.
+            self.looks.shorten();
+        }
+        false
     }
 
     /// The connection is there.
     pub(crate) fn connected(&self, core: &mut Core) {
         core.state = ViState::Connected;
         core.attempt = None;
+        self.looks.shorten();
         if core.wants() {
             self.arm(core);
         }

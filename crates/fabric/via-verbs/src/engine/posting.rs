@@ -1,4 +1,7 @@
 //! What is posted goes to the device.
+//!
+//! Most descriptors have one segment, and nothing to wait for: they take a short way, with the same checks. Whatever is not as
+//! simple, or not allowed, is read again and goes the way of all others, which says what is wrong with it.
 
 use crate::access::{Access, Keyed};
 use crate::engine::RECEIVE;
@@ -13,48 +16,54 @@ use via::{DescriptorAddress, Memory, Status, ViState, WorkQueueKind};
 pub(super) const NO_KEY: u32 = 0;
 
 impl ViShared {
-    /// Posts a descriptor.
+    /// Posts a receive.
     ///
     /// # Errors
     /// [`PostError`].
-    pub(crate) fn post(&self, kind: WorkQueueKind, at: DescriptorAddress) -> Result<(), PostError> {
+    pub(crate) fn post_receive(&self, at: DescriptorAddress) -> Result<(), PostError> {
         let core = &mut *lock(&self.core);
-        if kind == WorkQueueKind::Send && !matches!(core.state, ViState::Connected | ViState::Error)
+        let is_next = core.recv.next().is_none();
+        let Core { recv, recent, link, .. } = core;
+        let mut access = Access { regions: &self.card.regions, recent, ptag: core.ptag };
+        let one = access.post(at, &mut recv.work, WorkQueueKind::Recv)?;
+        if let (true, Some(link), Some(one)) = (is_next, link, one)
+            && let Ok(segment) = access.key(&one.data)
         {
+            let given = link.pair.post_receive(RECEIVE, core::slice::from_ref(&segment));
+            let mut started = Started::new(Status::OP_RECEIVE, 0);
+            started.failed = given.err().map(|_| Status::TRANSPORT_ERROR);
+            recv.started.push_back(started);
+            return Ok(());
+        }
+        if core.state == ViState::Error {
+            self.flush(core, WorkQueueKind::Recv);
+            self.settle(core);
+        } else {
+            self.feed_receives(core);
+        }
+        Ok(())
+    }
+
+    /// Posts a send.
+    ///
+    /// # Errors
+    /// [`PostError`].
+    pub(crate) fn post_send(&self, at: DescriptorAddress) -> Result<(), PostError> {
+        let core = &mut *lock(&self.core);
+        if !matches!(core.state, ViState::Connected | ViState::Error) {
             return Err(PostError::State(core.state));
         }
-        let (queue, recent) = match kind {
-            WorkQueueKind::Send => (&mut core.send, &mut core.recent),
-            WorkQueueKind::Recv => (&mut core.recv, &mut core.recent),
-        };
+        let is_next = core.send.next().is_none();
+        let Core { send, recent, .. } = core;
         let mut access = Access { regions: &self.card.regions, recent, ptag: core.ptag };
-        let is_next = queue.next().is_none();
-        let mut work = Work::default();
-        let posted = access.descriptor(at, |descriptor| {
-            queue.work.post(at).map_err(|_| PostError::QueueFull)?;
-            descriptor.clear_status();
-            Ok(descriptor.read(kind, &mut work))
-        });
-        // What waits for others is read again in its turn.
-        let loaded = posted.ok_or(PostError::Descriptor)??;
-        let loaded = loaded.map(|()| &work);
-        match (core.state, kind) {
-            (ViState::Error, _) => self.flush(core, kind),
-            (_, WorkQueueKind::Recv) if is_next && core.link.is_some() => {
-                let started = self.start_receive(core, loaded);
-                core.recv.started.push_back(started);
-            }
-            (_, WorkQueueKind::Recv) => self.feed_receives(core),
-            (_, WorkQueueKind::Send) => {
-                if is_next {
-                    self.feed_send(core, loaded);
-                } else {
-                    self.feed_sends(core);
-                }
-                if core.wants() {
-                    self.arm(core);
-                }
-            }
+        let one = access.post(at, &mut send.work, WorkQueueKind::Send)?;
+        match one {
+            Some(one) if is_next && self.send_one(core, &one) => {}
+            _ if core.state == ViState::Error => self.flush(core, WorkQueueKind::Send),
+            _ => self.feed_sends(core),
+        }
+        if core.wants() {
+            self.arm(core);
         }
         self.settle(core);
         Ok(())
@@ -71,7 +80,6 @@ impl ViShared {
         }
     }
 
-    #[inline]
     fn start_receive(&self, core: &mut Core, loaded: Result<&Work, Status>) -> Started {
         let mut started = Started::new(Status::OP_RECEIVE, 0);
         let mut segments = Keyed::new();

@@ -6,9 +6,10 @@ use crate::engine::{First, SEND};
 use crate::slot::lock;
 use crate::state::{Core, Job, Started, ViShared};
 use crate::wire::{Closing, Question};
+use sovia_verbs::pair::NotPosted;
 use sovia_verbs::pair::Work as Request;
-use sovia_verbs::{Error, Pair, Remote};
-use via::descriptor::Work;
+use sovia_verbs::{Pair, Remote};
+use via::descriptor::{One, Work};
 use via::error::Cause;
 use via::{Control, Status, ViState, WorkQueueKind};
 
@@ -24,15 +25,40 @@ impl ViShared {
         self.finish_sends(core);
     }
 
-    /// As [`ViShared::feed_sends`], where the only one that the device does not have asks for `loaded`.
+    /// Starts the only send that the device does not have: a message of one segment. False, and nothing has happened, if it is not as simple
+    /// as that.
     #[inline]
-    pub(super) fn feed_send(&self, core: &mut Core, loaded: Result<&Work, Status>) {
-        self.start_next(core, loaded);
-        self.finish_sends(core);
+    pub(super) fn send_one(&self, core: &mut Core, one: &One) -> bool {
+        let Core { link: Some(link), send, recent, .. } = core else { return false };
+        let length = one.data.length;
+        if core.state != ViState::Connected
+            || length > core.attributes.max_transfer_size
+            || send.started.back().is_some_and(|last| last.failed.is_some())
+        {
+            return false;
+        }
+        let mut access = Access { regions: &self.card.regions, recent, ptag: core.ptag };
+        let (pair, immediate, fenced) = (&link.pair, one.immediate, one.is_fenced);
+        let given = if length <= pair.inline_max() {
+            let Ok((memory, at)) = access.place(&one.data) else { return false };
+            pair.post_inline_from(SEND, Request::Send, (memory, at, length), immediate, fenced)
+        } else {
+            let Ok(segment) = access.key(&one.data) else { return false };
+            let segments = core::slice::from_ref(&segment);
+            pair.post_send(SEND, Request::Send, segments, immediate, fenced)
+        };
+        let mut started = Started::new(Status::OP_SEND, length);
+        started.consumes = true;
+        started.failed = given.err().map(|_| Status::TRANSPORT_ERROR);
+        let has_failed = started.failed.is_some();
+        send.started.push_back(started);
+        if has_failed {
+            self.finish_sends(core);
+        }
+        true
     }
 
     /// Whether the next send, which asks for `loaded`, is started.
-    #[inline]
     fn start_next(&self, core: &mut Core, loaded: Result<&Work, Status>) -> bool {
         // What follows an error is not started: the connection ends there.
         let follows = core.send.started.back().is_some_and(|last| last.failed.is_some());
@@ -56,7 +82,6 @@ impl ViShared {
     ///
     /// # Errors
     /// The status that it ends in.
-    #[inline]
     fn start_send(
         &self,
         core: &mut Core,
@@ -109,7 +134,7 @@ impl ViShared {
         work: &Work,
         request: Request,
         started: &mut Started,
-    ) -> Result<Result<(), Error>, Status> {
+    ) -> Result<Result<(), NotPosted>, Status> {
         let mut keyed = Keyed::new();
         core.access(&self.card).keyed(&work.data, &mut keyed)?;
         if keyed.len() > self.card.config.segments as usize {
@@ -195,7 +220,7 @@ fn carry(
     work: &Work,
     request: Request,
     length: u32,
-) -> Result<Result<(), Error>, Status> {
+) -> Result<Result<(), NotPosted>, Status> {
     let (immediate, fenced) = (work.immediate, is_fenced(work));
     if let [one] = &work.data[..]
         && length > 0

@@ -3,11 +3,13 @@
 mod card;
 mod cq;
 mod job;
+mod looks;
 mod request;
 mod vi;
 
 pub(crate) use card::{Card, Parts, Token, Waiter};
 pub(crate) use cq::CqShared;
 pub(crate) use job::{Accepted, Job};
+pub(crate) use looks::Looks;
 pub(crate) use request::Request;
 pub(crate) use vi::{Core, Link, Started, ViShared};

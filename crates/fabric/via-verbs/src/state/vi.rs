@@ -2,7 +2,7 @@
 
 use crate::access::{Access, Recent};
 use crate::slot::Slot;
-use crate::state::{Card, CqShared, Token};
+use crate::state::{Card, CqShared, Looks, Token};
 use sovia_verbs::{Pair, RegisteredMemory};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -68,6 +68,8 @@ pub(crate) struct Link {
     pub(crate) keys: HashMap<(u32, bool), u32>,
     /// The far side has been asked for one.
     pub(crate) asking: bool,
+    /// The thread is told of the next completion, or has been told of one and has not come yet.
+    pub(crate) is_armed: bool,
     /// Messages received, and sent, that use up receives.
     pub(crate) received: u32,
     pub(crate) sent: u32,
@@ -83,6 +85,7 @@ impl Link {
             own,
             keys: HashMap::new(),
             asking: false,
+            is_armed: false,
             received: 0,
             sent: 0,
         }
@@ -103,9 +106,6 @@ pub(crate) struct Core {
     pub(crate) result: Option<Slot<Result<ViAttributes, ConnectError>>>,
     /// Threads that sleep.
     pub(crate) sleepers: u32,
-    /// How often the program has looked; and how often it had when the thread last saw.
-    pub(crate) looks: u32,
-    pub(crate) looked: u32,
     pub(crate) recent: Recent,
     pub(crate) overrun: bool,
     /// A completion queue has had no room: the connection is to be broken.
@@ -120,6 +120,7 @@ pub(crate) struct ViShared {
     pub(crate) context: u64,
     pub(crate) core: Mutex<Core>,
     pub(crate) news: Condvar,
+    pub(crate) looks: Looks,
 }
 
 impl core::fmt::Debug for ViShared {
@@ -145,11 +146,10 @@ impl Core {
         }
     }
 
-    /// Whether news of its completions are wanted while no thread polls.
+    /// Whether news of its completions are wanted while no thread polls. A thread that sleeps asks for them itself, whenever it wakes.
     pub(crate) fn wants(&self) -> bool {
         let cq = |queue: &Queue| queue.cq.as_ref().is_some_and(|cq| cq.is_wanted());
-        self.sleepers > 0
-            || !self.send.notify.is_empty()
+        !self.send.notify.is_empty()
             || !self.recv.notify.is_empty()
             || cq(&self.send)
             || cq(&self.recv)
@@ -177,13 +177,12 @@ impl ViShared {
             attempt: None,
             result: None,
             sleepers: 0,
-            looks: 0,
-            looked: 0,
             recent: Recent::default(),
             overrun: false,
             has_overrun: false,
         };
         let name = card.name();
-        ViShared { card, name, context, core: Mutex::new(core), news: Condvar::new() }
+        let (core, news, looks) = (Mutex::new(core), Condvar::new(), Looks::new());
+        ViShared { card, name, context, core, news, looks }
     }
 }
