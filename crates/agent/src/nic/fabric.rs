@@ -33,9 +33,8 @@ pub(super) struct Fabric {
     name: String,
     /// What is written when something has come while the agent sleeps, of a NIC that cannot be watched.
     bell: Arc<Fd>,
-    /// The NIC's descriptors that are watched, and which of them were readable.
+    /// The NIC's descriptors that are watched.
     watched: [RawFd; 3],
-    ready: [bool; 3],
     /// The agent sees to the NIC's network while it sleeps.
     is_watching: bool,
     /// To agents that have told of a NIC of this one's kind.
@@ -130,8 +129,7 @@ impl Fabric {
         let bell = Fd::make(|| call::eventfd(flags)).map_err(Error::Kernel)?;
         let ways = (0..peers).map(|_| None).collect();
         let (name, bell) = (name.to_owned(), Arc::new(bell));
-        let (watched, ready, is_watching) = ([-1; 3], [false; 3], false);
-        Ok(Fabric { trunks, name, bell, watched, ready, is_watching, ways })
+        Ok(Fabric { trunks, name, bell, watched: [-1; 3], is_watching: false, ways })
     }
 
     /// What other agents are told of it.
@@ -153,9 +151,27 @@ impl Fabric {
         });
     }
 
-    /// One of the NIC's descriptors was readable.
-    pub(super) fn is_ready(&mut self, descriptor: usize) {
-        self.ready[descriptor] = true;
+    /// Has the kernel watch the NIC's descriptors; false if it does not.
+    fn watch(&mut self, epoll: &Fd, descriptors: [RawFd; 3]) -> bool {
+        let events = libc::EPOLLIN as u32;
+        for (n, fd) in descriptors.into_iter().enumerate().filter(|(_, fd)| *fd >= 0) {
+            let added =
+                poll::epoll_ctl(epoll.raw(), libc::EPOLL_CTL_ADD, fd, events, FABRIC_WATCHED[n]);
+            if added.is_err() {
+                return false;
+            }
+            self.watched[n] = fd;
+        }
+        true
+    }
+
+    /// Has the kernel watch none of them.
+    fn watch_no_more(&mut self, epoll: &Fd) {
+        for fd in self.watched.iter_mut().filter(|fd| **fd >= 0) {
+            // It cannot fail for a descriptor that is watched.
+            let _ = poll::epoll_ctl(epoll.raw(), libc::EPOLL_CTL_DEL, *fd, 0, 0);
+            *fd = -1;
+        }
     }
 
     /// When there is something to do though nothing comes (nanoseconds of the monotonic clock).
@@ -229,35 +245,34 @@ impl Nic {
             return pause;
         }
         let Some(watch) = fabric.trunks.watch() else {
+            // Whatever the descriptors tell is another thread's.
+            fabric.watch_no_more(&self.epoll);
             fabric.arm();
             return pause;
         };
         fabric.is_watching = true;
-        for (n, fd) in watch.descriptors.into_iter().enumerate() {
-            if fabric.watched[n] == fd {
-                continue;
-            }
-            let (events, token) = (libc::EPOLLIN as u32, FABRIC_WATCHED[n]);
-            if poll::epoll_ctl(self.epoll.raw(), libc::EPOLL_CTL_ADD, fd, events, token).is_err() {
+        if fabric.watched != watch.descriptors {
+            fabric.watch_no_more(&self.epoll);
+            if !fabric.watch(&self.epoll, watch.descriptors) {
                 // What the kernel does not watch now it may watch the next time.
+                fabric.watch_no_more(&self.epoll);
                 fabric.is_watching = false;
-                fabric.trunks.awake([false; 3]);
+                fabric.trunks.awake([true; 3]);
                 fabric.arm();
                 return pause;
             }
-            fabric.watched[n] = fd;
         }
         let left = watch.until.map(|until| until.saturating_sub(clock::now_ns()));
         pause.into_iter().chain(left).min()
     }
 
-    /// The agent is awake.
-    pub(super) fn is_awake(&mut self) {
+    /// The agent is awake, by those events.
+    pub(super) fn is_awake(&mut self, events: &[libc::epoll_event]) {
         let Some(fabric) = &mut self.fabric else { return };
         if core::mem::take(&mut fabric.is_watching) {
-            fabric.trunks.awake(fabric.ready);
+            let is_ready = |token| events.iter().any(|event| event.u64 == token);
+            fabric.trunks.awake(FABRIC_WATCHED.map(is_ready));
         }
-        fabric.ready = [false; 3];
     }
 
     /// A peer has told what NIC it has that carries frames.

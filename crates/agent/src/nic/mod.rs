@@ -286,7 +286,6 @@ impl Nic {
             let pause = if has_news { Some(0) } else { self.pause() };
             let pause = self.sleeps(pause);
             let waited = self.look_at_events(pause);
-            self.is_awake();
             self.programs.values().for_each(|program| program.waiter().awake());
             waited?;
         }
@@ -352,6 +351,7 @@ impl Nic {
             Err(sovia_sys::Errno::EINTR) => 0,
             Err(error) => return Err(Error::Kernel(error)),
         };
+        self.is_awake(&events[..n]);
         let now = clock::now_ns();
         for peer in 0..self.peers.len() {
             self.peers[peer].look_at_timers(now);
@@ -380,13 +380,7 @@ impl Nic {
                 NOTICE => has_died = true,
                 HOSTS => is_called = true,
                 ORDERS => self.is_ordered = true,
-                token => {
-                    if let Some(n) = FABRIC_WATCHED.iter().position(|it| *it == token)
-                        && let Some(fabric) = &mut self.fabric
-                    {
-                        fabric.is_ready(n);
-                    }
-                }
+                _ => {}
             }
         }
         if has_come {

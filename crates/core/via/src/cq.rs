@@ -102,7 +102,7 @@ pub trait CompletionQueue: Send + Sync {
 
     /// The calling thread goes to sleep on these descriptors, and on others of its own. From here to [`CompletionQueue::awake`] it sees to
     /// the network in place of the NIC's own thread, which need not wake for what comes, and uses the NIC for nothing. Where the queue has
-    /// an entry, `until` has passed. `None` if the NIC cannot be watched in this way, or another thread watches: then
+    /// an entry, `until` has passed. `None` if the NIC cannot be watched in this way, or another thread watches, be it one that waits for a request: then
     /// [`CompletionQueue::signal`] tells.
     fn watch(&self) -> Option<Watch> {
         None

@@ -51,7 +51,8 @@ impl<M: Driven> Shared<M> {
     /// Wakes the threads that are to know what has been done, and runs callbacks in their order. Each use of the state
     /// ends by this.
     pub(crate) fn leave<'s>(&'s self, mut state: MutexGuard<'s, State<M>>) {
-        let next = state.world.medium().next_timer();
+        let owed = if state.acknowledges_later { state.owed_at() } else { None };
+        let next = state.world.medium().next_timer().into_iter().chain(owed).min();
         let sooner =
             |until: Option<Time>| next.is_some_and(|next| until.is_none_or(|until| next < until));
         let has_news = state.world.take_news();
@@ -135,7 +136,7 @@ impl<M: Driven> Shared<M> {
         state.watches_aside = false;
         state.woken(found.news);
         // Another thread watches once this one has left for good: what there is it looks for now.
-        state.driven += SPINNING;
+        state.driven += 1;
         state.drive();
         self.leave(state);
     }
@@ -155,16 +156,17 @@ impl<M: Driven> Shared<M> {
         state.driven += 1;
         let came = state.drive();
         let is_there = is_there(&mut state.world) || came > 0 || state.world.has_callbacks();
-        let until = if is_there { Some(Time::ZERO) } else { state.owed() };
+        let until = if is_there { Some(Time::ZERO) } else { state.owed_at() };
         let terms = state.terms(until);
         let Descriptors { frames, news, .. } = terms.descriptors;
-        let watch = (!terms.room).then_some(Watch {
+        // Else the descriptors are others than usual: those of a device that has failed, or has no room.
+        let is_usual = terms.frames && !terms.room && !state.world.medium().is_gone();
+        let watch = is_usual.then_some(Watch {
             descriptors: [frames, self.watcher.raw(), news.unwrap_or(-1)],
             until: terms.until,
         });
         match watch {
             Some(watch) => state.watcher = Some(watch.until.map(Time::from_nanos)),
-            // Nothing tells the thread of room.
             None => state.woken(false),
         }
         self.leave(state);

@@ -16,7 +16,7 @@ const EMPTY: u32 = 4;
 const LATER: Duration = Duration::from_micros(200);
 
 /// A program that has looked so often since the NIC's own thread did is spinning. One that has looked a few times may be done, and wait for
-/// a callback, which that thread is to bring. A thread that has slept until something came counts as much: it comes back, as a rule.
+/// a callback, which that thread is to bring. A thread that watches outside counts as much: it comes back as soon as it has passed on what came.
 pub(crate) const SPINNING: u64 = 16;
 
 /// What the NIC's own thread does.
@@ -49,10 +49,10 @@ pub(crate) struct State<M: Driven> {
     unacknowledged: usize,
     /// Looks in a row that have found no frame.
     empty: u32,
-    /// A thread watches outside, by and by: acknowledgements wait for answers.
+    /// A thread watches outside from time to time, from its first such watch on: acknowledgements wait for answers.
     pub(crate) acknowledges_later: bool,
     /// When what has come is to be acknowledged then.
-    owed_until: Option<Time>,
+    owed_at: Option<Time>,
 }
 
 impl<M: Driven> State<M> {
@@ -69,7 +69,7 @@ impl<M: Driven> State<M> {
             unacknowledged: 0,
             empty: 0,
             acknowledges_later: false,
-            owed_until: None,
+            owed_at: None,
         }
     }
 
@@ -80,8 +80,10 @@ impl<M: Driven> State<M> {
         self.unacknowledged += came;
         self.empty = if came == 0 { self.empty.saturating_add(1) } else { 0 };
         // While more frames come, and while the program may be about to answer, an acknowledgement waits.
-        let is_due =
-            if self.acknowledges_later { self.owed().is_none() } else { self.empty >= EMPTY };
+        let is_due = match self.acknowledges_later {
+            true => self.owed_at().is_some_and(|at| at <= self.world.medium().now()),
+            false => self.empty >= EMPTY,
+        };
         if is_due || self.unacknowledged >= UNACKNOWLEDGED {
             self.acknowledge();
         }
@@ -89,21 +91,20 @@ impl<M: Driven> State<M> {
         came
     }
 
-    /// Until when what has come may go unacknowledged; `None` if that is over, or all is acknowledged.
-    pub(crate) fn owed(&mut self) -> Option<Time> {
+    /// When what has come is to be acknowledged at last, where that waits for answers; `None` if all is acknowledged.
+    pub(crate) fn owed_at(&mut self) -> Option<Time> {
         if !self.world.owes() {
-            self.owed_until = None;
+            self.owed_at = None;
             return None;
         }
         let now = self.world.medium().now();
-        let until = *self.owed_until.get_or_insert(now.after(LATER));
-        (now < until).then_some(until)
+        Some(*self.owed_at.get_or_insert(now.after(LATER)))
     }
 
     /// Acknowledges what has come.
     pub(crate) fn acknowledge(&mut self) {
         self.unacknowledged = 0;
-        self.owed_until = None;
+        self.owed_at = None;
         self.world.acknowledge();
     }
 

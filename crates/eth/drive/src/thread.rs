@@ -26,6 +26,8 @@ fn run<M: Driven>(shared: &Shared<M>) {
             while state.drive() > 0 {
                 state.world.medium().look_at_clock();
             }
+        }
+        if !program_drives || !state.acknowledges_later {
             state.acknowledge();
         }
         state.settle();

@@ -47,7 +47,7 @@ pub fn own_maps() -> &'static core::ffi::CStr {
 /// Calls `each` with every open descriptor of the calling process; false if /proc cannot say.
 pub fn each_descriptor(each: impl FnMut(RawFd)) -> bool {
     let from = usize::from(is_without_first_thread(getpid()));
-    each_number(OWN[from], each)
+    each_number(OWN[from], true, each)
 }
 
 /// A path below /proc, with a null at its end.
@@ -72,7 +72,8 @@ fn descriptor_of(pid: i32, fd: RawFd) -> Path {
 /// Calls `each` with every open descriptor of another process; false if /proc cannot say, or this process may not look.
 pub fn each_descriptor_of(pid: i32, each: impl FnMut(RawFd)) -> bool {
     let (path, _) = descriptors_of(pid);
-    core::ffi::CStr::from_bytes_until_nul(&path).is_ok_and(|path| each_number(path, each))
+    core::ffi::CStr::from_bytes_until_nul(&path)
+        .is_ok_and(|path| each_number(path, pid == getpid(), each))
 }
 
 /// What a descriptor of another process is, as /proc names it.
@@ -97,7 +98,7 @@ pub fn open_of(pid: i32, fd: RawFd, flags: i32) -> Result<RawFd> {
 
 /// Calls `each` with every thread of the calling process; false if /proc cannot say.
 pub fn each_thread(each: impl FnMut(i32)) -> bool {
-    each_number(c"/proc/self/task", each)
+    each_number(c"/proc/self/task", false, each)
 }
 
 /// Calls `each` with every thread of another process; false if /proc cannot say.
@@ -106,12 +107,12 @@ pub fn each_thread_of(pid: i32, each: impl FnMut(i32)) -> bool {
     put(&mut path, &mut at, b"/proc/");
     put_number(&mut path, &mut at, pid.unsigned_abs());
     put(&mut path, &mut at, b"/task");
-    core::ffi::CStr::from_bytes_until_nul(&path).is_ok_and(|path| each_number(path, each))
+    core::ffi::CStr::from_bytes_until_nul(&path).is_ok_and(|path| each_number(path, false, each))
 }
 
-/// Calls `each` with every entry of a directory whose name is a number, but for the descriptor by which
-/// it is read itself.
-fn each_number(path: &core::ffi::CStr, mut each: impl FnMut(i32)) -> bool {
+/// Calls `each` with every entry of a directory whose name is a number. Where these are the calling process's descriptors, that by
+/// which the directory is read is left out.
+fn each_number(path: &core::ffi::CStr, own_descriptors: bool, mut each: impl FnMut(i32)) -> bool {
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
     let Ok(directory) = open(path, flags, 0) else { return false };
     let mut entries = [0u8; 1024];
@@ -134,7 +135,7 @@ fn each_number(path: &core::ffi::CStr, mut each: impl FnMut(i32)) -> bool {
                 for digit in digits {
                     number = number * 10 + i32::from(digit - b'0');
                 }
-                if number != directory {
+                if !own_descriptors || number != directory {
                     each(number);
                 }
             }

@@ -146,13 +146,15 @@ impl Core {
         }
     }
 
-    /// Whether news of its completions are wanted while no thread polls. A thread that sleeps asks for them itself, whenever it wakes.
+    /// Whether news of its completions are wanted while no thread polls: for callbacks, completion queues, and sends that wait for a peer's key or
+    /// for room. A thread that sleeps asks for them itself, whenever it wakes.
     pub(crate) fn wants(&self) -> bool {
         let cq = |queue: &Queue| queue.cq.as_ref().is_some_and(|cq| cq.is_wanted());
         !self.send.notify.is_empty()
             || !self.recv.notify.is_empty()
             || cq(&self.send)
             || cq(&self.recv)
+            || self.send.next().is_some()
     }
 }
 
