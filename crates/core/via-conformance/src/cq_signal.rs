@@ -18,9 +18,9 @@ group! { "signal":
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-type Heard = mpsc::Receiver<()>;
+pub(super) type Heard = mpsc::Receiver<()>;
 
-fn signal<C: CompletionQueue>(cq: &C) -> Heard {
+pub(super) fn signal<C: CompletionQueue>(cq: &C) -> Heard {
     let (tell, heard) = mpsc::channel();
     cq.signal(Box::new(move || {
         let _ = tell.send(());
@@ -29,7 +29,7 @@ fn signal<C: CompletionQueue>(cq: &C) -> Heard {
 }
 
 #[track_caller]
-fn heard(signal: &Heard) {
+pub(super) fn heard(signal: &Heard) {
     signal.recv_timeout(PATIENCE).expect("no signal");
 }
 

@@ -3,6 +3,7 @@
 //! A NIC that cannot be watched so has the same shown for [`CompletionQueue::signal`], which a program uses then.
 
 use super::cq::{entry, on, requested, taken};
+use super::cq_signal::{heard, signal};
 use super::prelude::*;
 use sovia_sys::{clock, poll};
 use via::cq::Watch;
@@ -38,13 +39,7 @@ fn sleep<C: CompletionQueue>(cq: &C, watch: &Watch) -> bool {
 fn wait<C: CompletionQueue>(cq: &C) {
     match cq.watch() {
         Some(watch) => assert!(sleep(cq, &watch), "nothing has woken the thread"),
-        None => {
-            let (tell, told) = mpsc::channel();
-            cq.signal(Box::new(move || {
-                let _ = tell.send(());
-            }));
-            told.recv_timeout(Duration::from_nanos(PATIENCE_NS)).expect("no signal");
-        }
+        None => heard(&signal(cq)),
     }
 }
 
@@ -136,12 +131,9 @@ fn a_nic_goes_on_after_its_last_watch<N: Nic>(cx: &Context<'_, N>) {
     if cq.watch().is_some() {
         cq.awake([false; 3]);
     }
-    let (tell, told) = mpsc::channel();
-    cq.signal(Box::new(move || {
-        let _ = tell.send(());
-    }));
+    let told = signal(&cq);
     a.send(0, 0, 8);
-    told.recv_timeout(Duration::from_nanos(PATIENCE_NS)).expect("no signal");
+    heard(&told);
     entry(&cq, 2, Recv);
     assert_eq!(taken(&b, Recv).result(), Ok(8));
 }

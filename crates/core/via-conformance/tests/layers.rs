@@ -40,12 +40,12 @@ const LAYERS: &[&[&str]] = &[
         "cq_shared",
         "cq_signal",
         "cq_waiting",
-        "cq_watch",
         "notify",
         "rdma_immediate",
         "rdma_order",
         "rdma_revoked",
     ],
+    &["cq_watch"],
     &["run"],
 ];
 

@@ -53,17 +53,22 @@ pub fn each_descriptor(each: impl FnMut(RawFd)) -> bool {
 /// A path below /proc, with a null at its end.
 type Path = [u8; 48];
 
-/// Where a process's descriptors are.
-fn descriptors_of(pid: i32) -> (Path, usize) {
+/// A folder that /proc has of a process: its descriptors, or its threads. And where the path ends.
+fn folder_of(pid: i32, folder: &[u8]) -> (Path, usize) {
     let (mut path, mut at): (Path, usize) = ([0; 48], 0);
     put(&mut path, &mut at, b"/proc/");
     put_number(&mut path, &mut at, pid.unsigned_abs());
-    put(&mut path, &mut at, b"/fd");
+    put(&mut path, &mut at, folder);
     (path, at)
 }
 
+/// Where a process's threads are.
+pub(super) fn threads_of(pid: i32) -> Path {
+    folder_of(pid, b"/task").0
+}
+
 fn descriptor_of(pid: i32, fd: RawFd) -> Path {
-    let (mut path, mut at) = descriptors_of(pid);
+    let (mut path, mut at) = folder_of(pid, b"/fd");
     put(&mut path, &mut at, b"/");
     put_number(&mut path, &mut at, fd.unsigned_abs());
     path
@@ -71,7 +76,7 @@ fn descriptor_of(pid: i32, fd: RawFd) -> Path {
 
 /// Calls `each` with every open descriptor of another process; false if /proc cannot say, or this process may not look.
 pub fn each_descriptor_of(pid: i32, each: impl FnMut(RawFd)) -> bool {
-    let (path, _) = descriptors_of(pid);
+    let (path, _) = folder_of(pid, b"/fd");
     core::ffi::CStr::from_bytes_until_nul(&path)
         .is_ok_and(|path| each_number(path, pid == getpid(), each))
 }
@@ -103,11 +108,8 @@ pub fn each_thread(each: impl FnMut(i32)) -> bool {
 
 /// Calls `each` with every thread of another process; false if /proc cannot say.
 pub fn each_thread_of(pid: i32, each: impl FnMut(i32)) -> bool {
-    let (mut path, mut at): (Path, usize) = ([0; 48], 0);
-    put(&mut path, &mut at, b"/proc/");
-    put_number(&mut path, &mut at, pid.unsigned_abs());
-    put(&mut path, &mut at, b"/task");
-    core::ffi::CStr::from_bytes_until_nul(&path).is_ok_and(|path| each_number(path, false, each))
+    core::ffi::CStr::from_bytes_until_nul(&threads_of(pid))
+        .is_ok_and(|path| each_number(path, false, each))
 }
 
 /// Calls `each` with every entry of a directory whose name is a number. Where these are the calling process's descriptors, that by

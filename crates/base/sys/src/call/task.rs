@@ -1,7 +1,7 @@
 //! Threads and processes: this one, and whether others live.
 
 use super::file::stat;
-use super::proc_fs::{put, put_number};
+use super::proc_fs::{put, put_number, threads_of};
 use super::{Errno, RawFd, Result, Sysno, close, read};
 
 /// A new pidfd-free identity: this process's id, fresh from the kernel.
@@ -99,11 +99,7 @@ pub fn is_without_first_thread(id: i32) -> bool {
     if id <= 0 || memory_of(id) != Err(Errno::ESRCH) {
         return false;
     }
-    let mut path = [0u8; 32];
-    let mut at = 0;
-    put(&mut path, &mut at, b"/proc/");
-    put_number(&mut path, &mut at, id.unsigned_abs());
-    put(&mut path, &mut at, b"/task");
+    let path = threads_of(id);
     let path = core::ffi::CStr::from_bytes_until_nul(&path);
     // Each thread counts as a link, until its end has been noticed.
     path.is_ok_and(|path| stat(path).is_ok_and(|st| st.st_nlink > OF_ONE))

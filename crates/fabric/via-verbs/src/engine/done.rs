@@ -247,7 +247,7 @@ impl ViShared {
         }
     }
 
-    /// Those who want to be told of descriptors that are done are told.
+    /// Tells the threads, callbacks and completion queues that wait for this queue that descriptors are done.
     #[inline(never)]
     fn tell(&self, core: &mut Core, kind: WorkQueueKind) {
         self.hand_out(core, kind);
