@@ -16,6 +16,7 @@ group! { "watch":
     alone an_entry_made_by_another_thread_wakes_the_one_that_watches [CompletionQueues],
     alone one_thread_watches_at_a_time [CompletionQueues],
     alone a_nic_goes_on_after_its_last_watch [CompletionQueues],
+    alone threads_that_wait_are_woken_though_another_watches [CompletionQueues],
 }
 
 /// Longer than anything takes; only a failure waits for it.
@@ -136,4 +137,36 @@ fn a_nic_goes_on_after_its_last_watch<N: Nic>(cx: &Context<'_, N>) {
     heard(&told);
     entry(&cq, 2, Recv);
     assert_eq!(taken(&b, Recv).result(), Ok(8));
+}
+
+/// A message between two VIs that are not attached to the queue which is watched.
+fn threads_that_wait_are_woken_though_another_watches<N: Nic>(cx: &Context<'_, N>) {
+    const MESSAGES: usize = 50;
+    const SHORT_NS: u64 = 1_000_000;
+    let cq = cx.nic.create_cq(16, 1).unwrap();
+    let (a, b) = (on(cx, None, None, 0), on(cx, None, None, 0));
+    b.post_recv(0, 0, 8);
+    connect(cx, &a, &b);
+    for i in 0..MESSAGES {
+        // It begins before the others sleep.
+        let mut watch = cq.watch();
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| b.receives(0, 8, i));
+            let sends = scope.spawn(|| a.send_pattern(0, 0, 8, i));
+            while !(waits.is_finished() && sends.is_finished()) {
+                if let Some(begun) = watch {
+                    let entry = |fd| poll::PollFd { fd, events: 1, revents: 0 };
+                    let mut fds = begun.descriptors.map(entry);
+                    poll::ppoll(&mut fds, Some(SHORT_NS), None).expect("a sleep");
+                    cq.awake(fds.map(|fd| fd.revents != 0));
+                }
+                thread::yield_now();
+                watch = cq.watch();
+            }
+            if watch.is_some() {
+                cq.awake([false; 3]);
+            }
+        });
+        b.post_recv(0, 0, 8);
+    }
 }

@@ -104,14 +104,11 @@ pub trait CompletionQueue: Send + Sync {
     /// the network in place of the NIC's own thread, which need not wake for what comes, and uses the NIC for nothing. Where the queue has
     /// an entry, `until` has passed. `None` if the NIC cannot be watched in this way, or another thread watches, be it one that waits for a request: then
     /// [`CompletionQueue::signal`] tells.
-    fn watch(&self) -> Option<Watch> {
-        None
-    }
+    fn watch(&self) -> Option<Watch>;
 
-    /// The thread that watches is awake. `ready`: which of the descriptors were readable.
-    fn awake(&self, ready: [bool; 3]) {
-        let _ = ready;
-    }
+    /// The thread that watches is awake. `ready`: which of the descriptors were readable. Only after a [`CompletionQueue::watch`] of this
+    /// queue's that began.
+    fn awake(&self, ready: [bool; 3]);
 
     /// Whether a work queue is attached.
     fn in_use(&self) -> bool;

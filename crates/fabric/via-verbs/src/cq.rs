@@ -1,12 +1,12 @@
 //! Completion queues, as a program has them.
 
 use crate::slot::{SPIN, lock, sleep};
-use crate::state::CqShared;
+use crate::state::{CqShared, Watching, hush, ring};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
-use via::cq::{CqCallback, CqSignal};
+use via::cq::{CqCallback, CqSignal, Watch};
 use via::error::{CqError, WaitError};
 use via::{CompletionQueue, CqEntry};
 
@@ -61,6 +61,7 @@ impl CompletionQueue for VerbsCq {
             }
             core::hint::spin_loop();
         }
+        self.0.card.turn(Watching::sleeper);
         {
             let inner = &mut *lock(&self.0.inner);
             inner.sleepers += 1;
@@ -80,6 +81,8 @@ impl CompletionQueue for VerbsCq {
         };
         inner.sleepers -= 1;
         self.0.note(&inner);
+        drop(inner);
+        lock(&self.0.card.watching).no_sleeper();
         found
     }
 
@@ -99,6 +102,33 @@ impl CompletionQueue for VerbsCq {
             self.0.hand_out(inner);
         }
         look(&self.0);
+    }
+
+    fn watch(&self) -> Option<Watch> {
+        let card = &self.0.card;
+        let wakes = lock(&card.watching).begin()?;
+        if wakes {
+            ring(&card.bell);
+        }
+        self.0.watched(true);
+        look(&self.0);
+        let is_there = !lock(&self.0.inner).entries.is_empty();
+        Some(Watch {
+            descriptors: [card.channel.descriptor(), card.kick.raw(), -1],
+            until: is_there.then_some(0),
+        })
+    }
+
+    fn awake(&self, [has_news, is_kicked, _]: [bool; 3]) {
+        let card = &self.0.card;
+        self.0.watched(false);
+        if is_kicked {
+            hush(&card.kick);
+        }
+        if has_news {
+            card.news().for_each(|vi| vi.stirred_for(&self.0));
+        }
+        card.turn(Watching::end);
     }
 
     fn in_use(&self) -> bool {

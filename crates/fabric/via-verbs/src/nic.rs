@@ -80,13 +80,11 @@ impl VerbsNic {
             segments: config.segments.min(offers.segments).min(offers.read_segments),
             ..config.clone()
         };
-        let bell = Fd::make(|| call::eventfd(2048 | 0o2000000)).map_err(|errno| {
-            OpenError::System("eventfd", std::io::Error::from_raw_os_error(errno.into_raw()))
-        })?;
+        let (bell, kick) = (bell()?, bell()?);
         device.id().listen(BACKLOG)?;
         questions.listen(BACKLOG)?;
         let regions = Regions::new(device, limits);
-        let parts = Parts { attributes, config, offers, at, channel, events, regions, bell };
+        let parts = Parts { attributes, config, offers, at, channel, events, regions, bell, kick };
         let card = Arc::new(Card::new(parts));
         let agent = Agent::new(card.clone(), questions);
         let thread = std::thread::Builder::new().name("verbs".into()).spawn(move || agent.run());
@@ -110,6 +108,14 @@ impl VerbsNic {
         let more = |count| (count < max).then_some(count + 1);
         counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
+}
+
+/// A descriptor by which threads wake another one.
+fn bell() -> Result<Fd, OpenError> {
+    // EFD_NONBLOCK, EFD_CLOEXEC.
+    Fd::make(|| call::eventfd(2048 | 0o2000000)).map_err(|errno| {
+        OpenError::System("eventfd", std::io::Error::from_raw_os_error(errno.into_raw()))
+    })
 }
 
 fn attributes(device: &Device, offers: &Offers, config: &Config, at: SocketAddr) -> NicAttributes {

@@ -3,7 +3,7 @@
 use crate::config;
 use crate::open::Open;
 use crate::slot::{SPIN, Slot, lock, sleep};
-use crate::state::{Job, ViShared};
+use crate::state::{Job, ViShared, Watching};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use std::sync::Arc;
@@ -59,6 +59,7 @@ impl VerbsVi {
             }
             core::hint::spin_loop();
         }
+        self.shared.card.turn(Watching::sleeper);
         let mut core = lock(&self.shared.core);
         core.sleepers += 1;
         let found = loop {
@@ -75,6 +76,8 @@ impl VerbsVi {
             }
         };
         core.sleepers -= 1;
+        drop(core);
+        lock(&self.shared.card.watching).no_sleeper();
         found
     }
 
@@ -214,6 +217,7 @@ impl Vi for VerbsVi {
 
     fn disconnect(&self) {
         let shared = &self.shared;
+        shared.card.turn(Watching::sleeper);
         let mut core = lock(&shared.core);
         if let Some(name) = core.attempt {
             let error = IllegalTransition { state: ViState::Idle, event: Event::Accepted };
@@ -234,6 +238,8 @@ impl Vi for VerbsVi {
         }
         core.sleepers -= 1;
         shared.end(&mut core);
+        drop(core);
+        lock(&shared.card.watching).no_sleeper();
     }
 
     fn destroy(self) -> Result<(), (Self, IllegalTransition)> {

@@ -6,7 +6,7 @@ use crate::vi::inner::Core;
 use core::time::Duration;
 use std::sync::Arc;
 use via::CompletionQueue;
-use via::cq::{CqCallback, CqEntry, CqSignal};
+use via::cq::{CqCallback, CqEntry, CqSignal, Watch};
 use via::error::{CqError, WaitError};
 
 /// A completion queue of the shared-memory NIC.
@@ -80,6 +80,13 @@ impl CompletionQueue for ShmCq {
     fn signal(&self, signal: CqSignal) {
         self.0.signal(signal);
     }
+
+    /// A receiver sleeps on a word of shared memory, which is no descriptor.
+    fn watch(&self) -> Option<Watch> {
+        None
+    }
+
+    fn awake(&self, _: [bool; 3]) {}
 
     fn in_use(&self) -> bool {
         self.0.in_use()

@@ -8,7 +8,7 @@ mod role;
 mod time;
 
 use crate::slot::lock;
-use crate::state::{Card, Job, ViShared};
+use crate::state::{Card, Job, ViShared, hush};
 use crate::wire::Question;
 use core::time::Duration;
 use role::{Attempt, Errand, Role};
@@ -37,6 +37,9 @@ pub(crate) struct Agent {
     untold: Vec<(Instant, Question, Errand)>,
     /// VIs that their program polls, as far as is known, and when to ask again.
     polled: Vec<(Weak<ViShared>, Instant)>,
+    /// Whether the thread sleeps on the channel, and when it looks again where it does not.
+    has_channel: bool,
+    channel_at: Option<Instant>,
     /// When the thread began: VIs are asked together, at times that are counted from then.
     begin: Instant,
     is_ending: bool,
@@ -59,6 +62,8 @@ impl Agent {
             peers,
             untold: Vec::new(),
             polled: Vec::new(),
+            has_channel: true,
+            channel_at: None,
             begin: Instant::now(),
             is_ending: false,
         }
@@ -66,24 +71,17 @@ impl Agent {
 
     pub(crate) fn run(mut self) {
         const IN: i16 = 1;
-        let descriptors =
-            [self.card.events.descriptor(), self.card.channel.descriptor(), self.card.bell.raw()];
-        let mut fds = descriptors.map(|fd| PollFd { fd, events: IN, revents: 0 });
+        let card = self.card.clone();
         loop {
-            let mut bytes = [0; 8];
-            let _ = sovia_sys::call::read(self.card.bell.raw(), &mut bytes);
-            while let Some(job) = { lock(&self.card.jobs).pop_front() } {
+            hush(&card.bell);
+            while let Some(job) = { lock(&card.jobs).pop_front() } {
                 self.job(job);
             }
-            while let Some(event) = self.card.events.take() {
+            while let Some(event) = card.events.take() {
                 self.event(event);
             }
-            while let Some(name) = self.card.channel.news() {
-                if let Some(vi) = self.card.vi(name)
-                    && vi.stirred()
-                {
-                    self.watch(&vi);
-                }
+            if self.looks_at_channel(Instant::now()) {
+                card.news().filter(|vi| vi.stirred()).for_each(|vi| self.watch(&vi));
             }
             if self.is_ending
                 && !self.roles.values().any(|(_, role)| matches!(role, Role::Asks(..)))
@@ -93,7 +91,11 @@ impl Agent {
             let next = self.look_at_time();
             let wait =
                 next.map(|next| next.saturating_duration_since(Instant::now()).as_nanos() as u64);
-            if lock(&self.card.jobs).is_empty() {
+            if lock(&card.jobs).is_empty() {
+                // The kernel leaves out an entry without a descriptor.
+                let channel = if self.has_channel { card.channel.descriptor() } else { -1 };
+                let descriptors = [card.events.descriptor(), channel, card.bell.raw()];
+                let mut fds = descriptors.map(|fd| PollFd { fd, events: IN, revents: 0 });
                 let _ = ppoll(&mut fds, wait, None);
             }
         }

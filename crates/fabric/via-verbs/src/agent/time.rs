@@ -3,11 +3,15 @@
 use crate::agent::Agent;
 use crate::agent::attempt::fail;
 use crate::agent::role::{Errand, Role};
-use crate::state::ViShared;
+use crate::slot::lock;
+use crate::state::{Own, ViShared};
 use core::time::Duration;
 use std::sync::Arc;
 use std::time::Instant;
 use via::error::ConnectError;
+
+/// Between two looks whether the program still watches the channel.
+const CHANNEL_AGAIN: Duration = Duration::from_millis(16);
 
 impl Agent {
     /// Looks, after a while, whether the program polls this VI.
@@ -38,6 +42,22 @@ impl Agent {
             true
         });
         self.polled = polled;
+    }
+
+    /// Whether the thread sleeps on the channel. It has just got it back: nothing that has come while no thread had it stays unseen.
+    pub(super) fn looks_at_channel(&mut self, now: Instant) -> bool {
+        let is_due = self.channel_at.is_some_and(|at| at <= now);
+        let own = lock(&self.card.watching).own(is_due);
+        self.channel_at = match own {
+            Own::Looks if is_due || self.channel_at.is_none() => Some(now + CHANNEL_AGAIN),
+            Own::Looks => self.channel_at,
+            Own::Sleeps | Own::Rests => None,
+        };
+        let had_channel = core::mem::replace(&mut self.has_channel, own == Own::Sleeps);
+        if self.has_channel && !had_channel {
+            self.card.all().iter().for_each(|vi| vi.arm(&mut lock(&vi.core)));
+        }
+        self.has_channel
     }
 
     /// Ends attempts whose time is over, and asks again; when to look next.
@@ -81,6 +101,6 @@ impl Agent {
         });
         let look = self.polled.iter().map(|(_, at)| *at);
         let untold = self.untold.iter().map(|(at, ..)| *at);
-        peers.chain(asking).flatten().chain(look).chain(untold).min()
+        peers.chain(asking).flatten().chain(look).chain(untold).chain(self.channel_at).min()
     }
 }

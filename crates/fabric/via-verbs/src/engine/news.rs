@@ -1,7 +1,8 @@
 //! Which news of a VI the NIC's thread is told.
 
 use crate::slot::lock;
-use crate::state::{Core, ViShared};
+use crate::state::{Core, CqShared, ViShared};
+use std::sync::Arc;
 use via::ViState;
 
 impl ViShared {
@@ -35,6 +36,23 @@ impl ViShared {
             self.arm(core);
         }
         polls
+    }
+
+    /// For the thread that has watched `cq`: there is news of this VI. The next watch asks for more of a VI that is attached to that queue.
+    pub(crate) fn stirred_for(&self, cq: &Arc<CqShared>) {
+        let core = &mut *lock(&self.core);
+        if let Some(link) = &mut core.link {
+            link.is_armed = false;
+        }
+        self.poll(core);
+        if core.sleepers > 0 {
+            self.news.notify_all();
+        }
+        let is_its =
+            |queue: &Option<Arc<CqShared>>| queue.as_ref().is_some_and(|it| Arc::ptr_eq(it, cq));
+        if core.wants() || !(is_its(&core.send.cq) || is_its(&core.recv.cq)) {
+            self.arm(core);
+        }
     }
 
     /// For the thread, once in a while: whether the program still polls this VI. If not, the thread is told of what comes from now on, so

@@ -3,10 +3,10 @@
 use crate::config::Config;
 use crate::regions::Regions;
 use crate::slot::{Slot, lock};
-use crate::state::{Job, Request, ViShared};
+use crate::state::{Job, Request, ViShared, Watching};
 use core::fmt;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use sovia_sys::Fd;
+use sovia_sys::{Fd, call};
 use sovia_verbs::{Channel, Events, Offers};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -63,6 +63,9 @@ pub(crate) struct Card {
     pub(crate) jobs: Mutex<VecDeque<Job>>,
     /// Wakes the NIC's thread.
     pub(crate) bell: Fd,
+    pub(crate) watching: Mutex<Watching>,
+    /// Wakes the thread that watches.
+    pub(crate) kick: Fd,
     names: AtomicU64,
     random: RandomState,
 }
@@ -83,11 +86,12 @@ pub(crate) struct Parts {
     pub(crate) events: Arc<Events>,
     pub(crate) regions: Regions,
     pub(crate) bell: Fd,
+    pub(crate) kick: Fd,
 }
 
 impl Card {
     pub(crate) fn new(parts: Parts) -> Card {
-        let Parts { attributes, config, offers, at, channel, events, regions, bell } = parts;
+        let Parts { attributes, config, offers, at, channel, events, regions, bell, kick } = parts;
         let spawn =
             |job| std::thread::Builder::new().name("verbs-callbacks".into()).spawn(job).map(drop);
         Card {
@@ -107,6 +111,8 @@ impl Card {
             connections: Mutex::default(),
             jobs: Mutex::default(),
             bell,
+            watching: Mutex::new(Watching::new()),
+            kick,
             names: AtomicU64::new(1),
             random: RandomState::new(),
         }
@@ -127,12 +133,31 @@ impl Card {
     /// Gives the NIC's thread something to do.
     pub(crate) fn job(&self, job: Job) {
         lock(&self.jobs).push_back(job);
-        let _ = sovia_sys::call::write(self.bell.raw(), &1u64.to_ne_bytes());
+        ring(&self.bell);
+    }
+
+    /// Changes which thread sleeps on the channel, and wakes the NIC's thread where that concerns it.
+    pub(crate) fn turn(&self, change: impl FnOnce(&mut Watching) -> bool) {
+        // The lock is given back before the system call.
+        let wakes = change(&mut lock(&self.watching));
+        if wakes {
+            ring(&self.bell);
+        }
     }
 
     /// The VI of that name.
     pub(crate) fn vi(&self, name: u64) -> Option<Arc<ViShared>> {
         lock(&self.vis).get(&name)?.upgrade()
+    }
+
+    /// VIs that have been armed and have a completion, as the channel tells of them.
+    pub(crate) fn news(&self) -> impl Iterator<Item = Arc<ViShared>> {
+        core::iter::from_fn(|| self.channel.news()).filter_map(|name| self.vi(name))
+    }
+
+    /// All VIs.
+    pub(crate) fn all(&self) -> Vec<Arc<ViShared>> {
+        lock(&self.vis).values().filter_map(Weak::upgrade).collect()
     }
 
     /// The VI whose connection has that token.
@@ -178,7 +203,16 @@ impl Card {
 
     /// When it returns, no thread uses what it has found in the table before.
     fn wait_for_vis(&self) {
-        let vis: Vec<_> = lock(&self.vis).values().filter_map(Weak::upgrade).collect();
-        vis.iter().for_each(|vi| drop(lock(&vi.core)));
+        self.all().iter().for_each(|vi| drop(lock(&vi.core)));
     }
+}
+
+/// Makes a descriptor readable that counts ([`call::eventfd`]). It fails only where it is readable already.
+pub(crate) fn ring(bell: &Fd) {
+    let _ = call::write(bell.raw(), &1u64.to_ne_bytes());
+}
+
+/// Makes it so no longer.
+pub(crate) fn hush(bell: &Fd) {
+    let _ = call::read(bell.raw(), &mut [0; 8]);
 }

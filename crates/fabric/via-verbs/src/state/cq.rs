@@ -1,7 +1,7 @@
 //! Completion queues: entries of queues whose descriptors are done.
 
 use crate::slot::lock;
-use crate::state::{Card, ViShared};
+use crate::state::{Card, ViShared, ring};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, Weak};
@@ -14,6 +14,8 @@ pub(crate) struct Entries {
     pub(crate) notify: VecDeque<CqCallback>,
     pub(crate) signals: Vec<CqSignal>,
     pub(crate) sleepers: u32,
+    /// A thread sleeps on the channel, which is woken by an entry that another one makes.
+    pub(crate) is_watched: bool,
 }
 
 /// A completion queue, as its handle and its VIs have it.
@@ -45,6 +47,7 @@ impl CqShared {
                 notify: VecDeque::new(),
                 signals: Vec::new(),
                 sleepers: 0,
+                is_watched: false,
             }),
             news: Condvar::new(),
             wanted: AtomicBool::new(false),
@@ -66,6 +69,9 @@ impl CqShared {
         }
         inner.entries.push_back(entry);
         self.hand_out(inner);
+        if inner.is_watched && !inner.entries.is_empty() {
+            ring(&self.card.kick);
+        }
         self.news.notify_all();
         true
     }
@@ -99,8 +105,18 @@ impl CqShared {
     }
 
     pub(crate) fn note(&self, inner: &Entries) {
-        let wanted = inner.sleepers > 0 || !inner.notify.is_empty() || !inner.signals.is_empty();
+        let wanted = inner.sleepers > 0
+            || inner.is_watched
+            || !inner.notify.is_empty()
+            || !inner.signals.is_empty();
         self.wanted.store(wanted, Ordering::SeqCst);
+    }
+
+    /// A thread sleeps on the channel for an entry of this queue, or no longer.
+    pub(crate) fn watched(&self, is_watched: bool) {
+        let inner = &mut *lock(&self.inner);
+        inner.is_watched = is_watched;
+        self.note(inner);
     }
 
     pub(crate) fn take(&self) -> Option<CqEntry> {

@@ -6,10 +6,12 @@ mod job;
 mod looks;
 mod request;
 mod vi;
+mod watching;
 
-pub(crate) use card::{Card, Parts, Token, Waiter};
+pub(crate) use card::{Card, Parts, Token, Waiter, hush, ring};
 pub(crate) use cq::CqShared;
 pub(crate) use job::{Accepted, Job};
 pub(crate) use looks::Looks;
 pub(crate) use request::Request;
 pub(crate) use vi::{Core, Link, Started, ViShared};
+pub(crate) use watching::{Own, Watching};

@@ -8,7 +8,7 @@ mod sovia;
 mod verdicts;
 
 use super::plot::bars::{self, Bars, Row};
-use super::plot::lines::{self, Axis, Chart, Dot, Kind, Line};
+use super::plot::lines::{self, Axis, Beside, Chart, Dot, Kind, Line};
 use super::plot::{Note, PUBLISHED};
 use super::published::{FEATURES, Paper, SOVIA};
 use super::results::{Point, Results};
@@ -164,8 +164,19 @@ impl Album<'_> {
         self.drawn(file, title, axes, self.lines(metric, of))
     }
 
-    fn drawn(&self, file: &str, title: &str, (x, y): (Axis, Axis), lines: Vec<Line>) -> Picture {
-        let svg = lines::draw(&Chart { title: title.to_owned(), x, y, lines }, self.note);
+    fn drawn(&self, file: &str, title: &str, axes: (Axis, Axis), lines: Vec<Line>) -> Picture {
+        self.drawn_beside(file, title, axes, lines, Vec::new())
+    }
+
+    fn drawn_beside(
+        &self,
+        file: &str,
+        title: &str,
+        (x, y): (Axis, Axis),
+        lines: Vec<Line>,
+        beside: Vec<Beside>,
+    ) -> Picture {
+        let svg = lines::draw(&Chart { title: title.to_owned(), x, y, lines, beside }, self.note);
         Picture { file: format!("{file}.svg"), svg, paper: self.paper }
     }
 

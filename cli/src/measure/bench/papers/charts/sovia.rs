@@ -3,7 +3,7 @@
 use super::{Album, Axis, BYTES, GBITS, HALF_TRIP, Kind, Picture, published, short};
 use crate::bench::papers::plot::Note;
 use crate::bench::papers::plot::bars::Row;
-use crate::bench::papers::plot::lines::{Dot, Line};
+use crate::bench::papers::plot::lines::{Beside, Dot, Line};
 use crate::bench::papers::published::SOVIA;
 use crate::bench::papers::results::{Point, Results};
 use crate::bench::papers::work::{End, Metric, Way};
@@ -140,7 +140,7 @@ fn normalised(album: &Album<'_>, what: &str, metric: Metric, names: &[&str]) -> 
     album.drawn(&format!("sovia-{what}-by-via"), &title, (BYTES, BY_VIA), lines)
 }
 
-/// Figure 10: of each end where the pace was kept, and what 32 KB take in the program and in the kernel.
+/// Figure 10: of each end, beside the lines where the pace was not kept, and what 32 KB take in the program and in the kernel.
 fn processor(album: &Album<'_>) -> Vec<Picture> {
     let mut pictures = Vec::new();
     for (end, name, part) in [(End::Requester, "sender", "a"), (End::Responder, "receiver", "b")] {
@@ -149,19 +149,42 @@ fn processor(album: &Album<'_>) -> Vec<Picture> {
         {
             let title =
                 format!("ICS 2001, Fig. 10{part}: processor time of the {name} at 780 Mbit/s");
-            let of = |point: &Point<'_>| point.end == end && is_kept(album.results, point);
+            let of = |point: &Point<'_>| point.end == end && point.metric == metric;
             let file = format!("sovia-processor-{name}-{what}");
-            pictures.push(album.picture(&file, &title, (BYTES, y), metric, of));
+            let mut lines = album.lines(metric, |p| of(p) && is_kept(album.results, p));
+            let beside = beside(album.results, of);
+            for it in &beside {
+                if lines.iter().all(|line| line.name != it.name) {
+                    lines.push(Line { name: it.name.clone(), points: Vec::new() });
+                }
+            }
+            pictures.push(album.drawn_beside(&file, &title, (BYTES, y), lines, beside));
         }
     }
     pictures.push(divided(album));
     pictures
 }
 
+/// What the stream carried at that size, in Mbit/s.
+fn reached(results: &Results, point: &Point<'_>) -> Option<f64> {
+    let curve = results.curve(&point.part.series, End::Requester, Metric::Throughput);
+    curve.into_iter().find(|&(x, _)| x == point.x).map(|(_, mbits)| mbits)
+}
+
 /// Whether the stream carried what it was to at that size.
 fn is_kept(results: &Results, point: &Point<'_>) -> bool {
-    let reached = results.curve(&point.part.series, End::Requester, Metric::Throughput);
-    reached.iter().any(|&(x, mbits)| x == point.x && mbits >= KEPT)
+    reached(results, point).is_some_and(|mbits| mbits >= KEPT)
+}
+
+/// Where a stream carried less than it was to, with what it carried: its processor time compares with no other's there.
+fn beside(results: &Results, of: impl Fn(&Point<'_>) -> bool) -> Vec<Beside> {
+    let less = |point: Point<'_>| {
+        let mbits = reached(results, &point).filter(|mbits| of(&point) && *mbits < KEPT)?;
+        let words = format!("{mbits:.0} Mbit/s");
+        let (name, at) = (short(&point.part.series), (point.x as f64, point.summary.median));
+        Some(Beside { name, at, words })
+    };
+    results.points().filter_map(less).collect()
 }
 
 /// What 32 KB at a time take of each end, in the program and in the kernel, published and here.

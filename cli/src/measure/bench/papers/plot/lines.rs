@@ -12,6 +12,7 @@ pub(in crate::bench::papers) struct Chart {
     pub(in crate::bench::papers) x: Axis,
     pub(in crate::bench::papers) y: Axis,
     pub(in crate::bench::papers) lines: Vec<Line>,
+    pub(in crate::bench::papers) beside: Vec<Beside>,
 }
 
 /// What an axis is called and counts in.
@@ -37,6 +38,15 @@ pub(in crate::bench::papers) struct Dot {
     pub(in crate::bench::papers) range: (f64, f64),
 }
 
+/// A point that does not compare with a series' others: hollow, joined to none, and with words that say why.
+#[derive(Debug)]
+pub(in crate::bench::papers) struct Beside {
+    /// The series' name, as its line has it.
+    pub(in crate::bench::papers) name: String,
+    pub(in crate::bench::papers) at: (f64, f64),
+    pub(in crate::bench::papers) words: String,
+}
+
 const WIDTH: f64 = 760.0;
 /// Of the frame: its corners and what lies outside.
 const LEFT: f64 = 70.0;
@@ -57,12 +67,13 @@ const MARKED_MAX: usize = 60;
 pub(in crate::bench::papers) fn draw(chart: &Chart, note: &Note) -> String {
     let rows = chart.lines.len().div_ceil(LEGEND_COLUMNS);
     let mut svg = Svg::new(WIDTH, LEGEND_TOP + rows as f64 * LEGEND_STEP, &chart.title);
-    let all = || chart.lines.iter().flat_map(|line| &line.points);
-    let x = Scale::over(chart.x.kind, all().map(|dot| dot.x));
+    let joined = chart.lines.iter().flat_map(|line| &line.points).map(|dot| (dot.x, dot.y));
     // By medians: one run that was disturbed does not press the others together.
-    let y = Scale::over(chart.y.kind, all().map(|dot| dot.y));
+    let all: Vec<_> = joined.chain(chart.beside.iter().map(|it| it.at)).collect();
+    let x = Scale::over(chart.x.kind, all.iter().map(|at| at.0));
+    let y = Scale::over(chart.y.kind, all.iter().map(|at| at.1));
     svg.heading(LEFT - 50.0, &chart.title, note);
-    if all().next().is_none() {
+    if all.is_empty() {
         // Axes would have numbers that count nothing.
         let middle = ((LEFT + RIGHT) / 2.0, (TOP + BOTTOM) / 2.0);
         svg.text(middle, Anchor::Middle, 13.0, NOTHING);
@@ -80,6 +91,13 @@ pub(in crate::bench::papers) fn draw(chart: &Chart, note: &Note) -> String {
         };
         draw_line(&mut svg, line, style, &x, &y);
         legend(&mut svg, i, line, style);
+    }
+    for it in &chart.beside {
+        let place = x.place(it.at.0).map(across).zip(y.place(it.at.1).map(up));
+        let Some(place) = place else { continue };
+        let hint = format!("{}, {}: {} at {}", it.name, it.words, number(it.at.1), number(it.at.0));
+        svg.mark(place, style::of(&it.name), true, &hint);
+        svg.text((place.0, place.1 - 8.0), Anchor::Middle, 9.0, &it.words);
     }
     svg.finish()
 }
@@ -165,6 +183,7 @@ mod tests {
             x: Axis { label: "bytes", kind: Kind::Binary },
             y: Axis { label: "µs", kind: Kind::Log },
             lines: vec![line("one"), line("two, blocking"), line("one, published")],
+            beside: Vec::new(),
         }
     }
 
@@ -211,6 +230,16 @@ mod tests {
     fn a_picture_without_points_says_so() {
         let svg = draw(&chart(Vec::new()), &note());
         assert!(svg.contains(NOTHING) && !svg.contains(">bytes<"), "{svg}");
+    }
+
+    #[test]
+    fn a_point_beside_has_its_words_and_is_joined_to_none() {
+        let dot = |x: f64| Dot { x, y: 10.0, range: (10.0, 10.0) };
+        let alone = draw(&chart(vec![dot(1.0), dot(2.0)]), &note());
+        let beside = vec![Beside { name: "one".to_owned(), at: (4.0, 90.0), words: "12".into() }];
+        let svg = draw(&Chart { beside, ..chart(vec![dot(1.0), dot(2.0)]) }, &note());
+        assert_eq!(svg.matches("<polyline").count(), alone.matches("<polyline").count());
+        assert!(svg.contains(">12<") && svg.contains("one, 12: 90 at 4"), "{svg}");
     }
 
     #[test]

@@ -1,0 +1,140 @@
+//! Which thread sleeps on the channel that tells of completions: the NIC's own, or one of the program's
+//! ([`CompletionQueue::watch`](via::CompletionQueue::watch)).
+//!
+//! A program that watches comes back as soon as it has passed on what came. The NIC's thread therefore leaves the channel to it from the
+//! first watch on, and looks from time to time whether the program still watches. It takes the channel back when the program has not, and at
+//! once when a thread goes to sleep that only the NIC's thread wakes.
+
+/// What the NIC's thread does about the channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Own {
+    /// It sleeps on it.
+    Sleeps,
+    /// It leaves it to the program, and looks again later whether that still watches.
+    Looks,
+    /// It leaves it to a thread that has been asleep since it looked last, and is told when that is awake.
+    Rests,
+}
+
+/// Who watches. What its functions return says whether the NIC's thread is to be woken.
+#[derive(Debug)]
+pub(crate) struct Watching {
+    own: Own,
+    /// A thread of the program's sleeps on the channel.
+    is_in: bool,
+    /// Whether one has begun to since the NIC's thread looked.
+    is_new: bool,
+    /// Threads that sleep until the NIC's thread has news for them.
+    sleepers: u32,
+}
+
+impl Watching {
+    pub(crate) fn new() -> Watching {
+        Watching { own: Own::Sleeps, is_in: false, is_new: false, sleepers: 0 }
+    }
+
+    /// A thread of the program's is going to sleep on the channel; `None` if it may not.
+    pub(crate) fn begin(&mut self) -> Option<bool> {
+        if self.is_in || self.sleepers > 0 {
+            return None;
+        }
+        (self.is_in, self.is_new) = (true, true);
+        Some(self.turn(Own::Sleeps, Own::Looks))
+    }
+
+    /// It is awake.
+    pub(crate) fn end(&mut self) -> bool {
+        self.is_in = false;
+        self.turn(Own::Rests, Own::Looks)
+    }
+
+    /// A thread is going to sleep until the NIC's thread has news for it.
+    pub(crate) fn sleeper(&mut self) -> bool {
+        self.sleepers += 1;
+        let was = core::mem::replace(&mut self.own, Own::Sleeps);
+        was != Own::Sleeps
+    }
+
+    /// It is awake.
+    pub(crate) fn no_sleeper(&mut self) {
+        self.sleepers -= 1;
+    }
+
+    /// For the NIC's thread: what it does from now on. `is_due`: it has left the channel alone for a while, and looks again.
+    pub(crate) fn own(&mut self, is_due: bool) -> Own {
+        if self.own == Own::Looks && is_due && !core::mem::take(&mut self.is_new) {
+            self.own = if self.is_in { Own::Rests } else { Own::Sleeps };
+        }
+        self.own
+    }
+
+    fn turn(&mut self, from: Own, to: Own) -> bool {
+        let is_it = self.own == from;
+        if is_it {
+            self.own = to;
+        }
+        is_it
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_watch_alone_wakes_the_nics_thread() {
+        let mut watching = Watching::new();
+        assert_eq!(watching.own(false), Own::Sleeps);
+        for wakes in [true, false, false] {
+            assert_eq!(watching.begin(), Some(wakes));
+            assert!(!watching.end());
+        }
+        assert_eq!(watching.own(false), Own::Looks);
+    }
+
+    #[test]
+    fn the_nics_thread_takes_the_channel_back_from_a_program_that_watches_no_more() {
+        let mut watching = Watching::new();
+        watching.begin();
+        watching.end();
+        assert_eq!(watching.own(true), Own::Looks, "it has watched since");
+        assert_eq!(watching.own(false), Own::Looks);
+        assert_eq!(watching.own(true), Own::Sleeps);
+        assert_eq!(watching.begin(), Some(true));
+    }
+
+    #[test]
+    fn the_nics_thread_is_told_when_one_that_has_slept_for_long_wakes() {
+        let mut watching = Watching::new();
+        watching.begin();
+        watching.own(true);
+        assert_eq!(watching.own(true), Own::Rests);
+        assert!(watching.end());
+        assert_eq!(watching.own(true), Own::Sleeps);
+    }
+
+    #[test]
+    fn one_thread_watches() {
+        let mut watching = Watching::new();
+        assert!(watching.begin().is_some());
+        assert_eq!(watching.begin(), None);
+        watching.end();
+        assert!(watching.begin().is_some());
+    }
+
+    #[test]
+    fn the_nics_thread_has_the_channel_while_a_thread_sleeps_that_only_it_wakes() {
+        let mut watching = Watching::new();
+        watching.begin();
+        watching.own(false);
+        assert!(watching.sleeper());
+        assert!(!watching.sleeper());
+        assert_eq!(watching.own(true), Own::Sleeps);
+        assert!(!watching.end());
+        assert_eq!(watching.begin(), None);
+        watching.no_sleeper();
+        assert_eq!(watching.begin(), None);
+        watching.no_sleeper();
+        assert_eq!(watching.begin(), Some(true));
+    }
+}
