@@ -37,6 +37,8 @@ pub(super) struct Fabric {
     watched: [RawFd; 3],
     /// The agent sees to the NIC's network while it sleeps.
     is_watching: bool,
+    /// The kernel has refused to watch them.
+    is_refused: bool,
     /// To agents that have told of a NIC of this one's kind.
     ways: Vec<Option<Way>>,
 }
@@ -129,7 +131,15 @@ impl Fabric {
         let bell = Fd::make(|| call::eventfd(flags)).map_err(Error::Kernel)?;
         let ways = (0..peers).map(|_| None).collect();
         let (name, bell) = (name.to_owned(), Arc::new(bell));
-        Ok(Fabric { trunks, name, bell, watched: [-1; 3], is_watching: false, ways })
+        Ok(Fabric {
+            trunks,
+            name,
+            bell,
+            watched: [-1; 3],
+            is_watching: false,
+            is_refused: false,
+            ways,
+        })
     }
 
     /// What other agents are told of it.
@@ -244,7 +254,8 @@ impl Nic {
         if pause == Some(0) {
             return pause;
         }
-        let Some(watch) = fabric.trunks.watch() else {
+        let watch = if fabric.is_refused { None } else { fabric.trunks.watch() };
+        let Some(watch) = watch else {
             // Whatever the descriptors tell is another thread's.
             fabric.watch_no_more(&self.epoll);
             fabric.arm();
@@ -254,7 +265,11 @@ impl Nic {
         if fabric.watched != watch.descriptors {
             fabric.watch_no_more(&self.epoll);
             if !fabric.watch(&self.epoll, watch.descriptors) {
-                // What the kernel does not watch now it may watch the next time.
+                fabric.is_refused = true;
+                eprintln!(
+                    "sovia-agent: the kernel does not watch the descriptors of {}: its own thread does",
+                    fabric.name
+                );
                 fabric.watch_no_more(&self.epoll);
                 fabric.is_watching = false;
                 fabric.trunks.awake([true; 3]);

@@ -346,12 +346,13 @@ impl Nic {
 
     fn look_at_events(&mut self, pause: Option<u64>) -> Result<(), Error> {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
-        let n = match poll::epoll_wait(self.epoll.raw(), &mut events, pause, None) {
-            Ok(n) => n,
-            Err(sovia_sys::Errno::EINTR) => 0,
+        let slept = poll::epoll_wait(self.epoll.raw(), &mut events, pause, None);
+        self.is_awake(&events[..slept.unwrap_or(0)]);
+        match slept {
+            Ok(_) | Err(sovia_sys::Errno::EINTR) => {}
             Err(error) => return Err(Error::Kernel(error)),
-        };
-        self.is_awake(&events[..n]);
+        }
+        let n = slept.unwrap_or(0);
         let now = clock::now_ns();
         for peer in 0..self.peers.len() {
             self.peers[peer].look_at_timers(now);

@@ -141,8 +141,10 @@ fn a_nic_goes_on_after_its_last_watch<N: Nic>(cx: &Context<'_, N>) {
 
 /// A message between two VIs that are not attached to the queue which is watched.
 fn threads_that_wait_are_woken_though_another_watches<N: Nic>(cx: &Context<'_, N>) {
-    const MESSAGES: usize = 50;
-    const SHORT_NS: u64 = 1_000_000;
+    const MESSAGES: usize = 20;
+    /// The others are asleep by then, as a rule.
+    const BEGUN: Duration = Duration::from_millis(2);
+    const SHORT_NS: u64 = 5_000_000;
     let cq = cx.nic.create_cq(16, 1).unwrap();
     let (a, b) = (on(cx, None, None, 0), on(cx, None, None, 0));
     b.post_recv(0, 0, 8);
@@ -150,9 +152,13 @@ fn threads_that_wait_are_woken_though_another_watches<N: Nic>(cx: &Context<'_, N
     for i in 0..MESSAGES {
         // It begins before the others sleep.
         let mut watch = cq.watch();
+        let can_be_watched = watch.is_some();
         thread::scope(|scope| {
             let waits = scope.spawn(|| b.receives(0, 8, i));
-            let sends = scope.spawn(|| a.send_pattern(0, 0, 8, i));
+            let sends = scope.spawn(|| {
+                thread::sleep(BEGUN);
+                a.send_pattern(0, 0, 8, i);
+            });
             while !(waits.is_finished() && sends.is_finished()) {
                 if let Some(begun) = watch {
                     let entry = |fd| poll::PollFd { fd, events: 1, revents: 0 };
@@ -160,13 +166,15 @@ fn threads_that_wait_are_woken_though_another_watches<N: Nic>(cx: &Context<'_, N
                     poll::ppoll(&mut fds, Some(SHORT_NS), None).expect("a sleep");
                     cq.awake(fds.map(|fd| fd.revents != 0));
                 }
-                thread::yield_now();
+                thread::sleep(BEGUN / 2);
                 watch = cq.watch();
             }
             if watch.is_some() {
                 cq.awake([false; 3]);
             }
         });
+        let again = cq.watch().map(|_| cq.awake([false; 3]));
+        assert_eq!(again.is_some(), can_be_watched, "no thread sleeps any more");
         b.post_recv(0, 0, 8);
     }
 }

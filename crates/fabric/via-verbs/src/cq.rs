@@ -1,7 +1,7 @@
 //! Completion queues, as a program has them.
 
 use crate::slot::{SPIN, lock, sleep};
-use crate::state::{CqShared, Watching, hush, ring};
+use crate::state::{CqShared, Watched, Watching, hush, ring};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use std::sync::{Arc, Weak};
@@ -110,18 +110,15 @@ impl CompletionQueue for VerbsCq {
         if wakes {
             ring(&card.bell);
         }
-        self.0.watched(true);
+        self.0.watched(Watched::Awake);
         look(&self.0);
-        let is_there = !lock(&self.0.inner).entries.is_empty();
-        Some(Watch {
-            descriptors: [card.channel.descriptor(), card.kick.raw(), -1],
-            until: is_there.then_some(0),
-        })
+        let until = if self.0.watcher_sleeps() { None } else { Some(0) };
+        Some(Watch { descriptors: [card.channel.descriptor(), card.kick.raw(), -1], until })
     }
 
     fn awake(&self, [has_news, is_kicked, _]: [bool; 3]) {
         let card = &self.0.card;
-        self.0.watched(false);
+        self.0.watched(Watched::Not);
         if is_kicked {
             hush(&card.kick);
         }
@@ -142,6 +139,9 @@ impl CompletionQueue for VerbsCq {
 
 impl Drop for VerbsCq {
     fn drop(&mut self) {
+        if self.0.watched(Watched::Not) {
+            self.0.card.turn(Watching::end);
+        }
         self.0.card.cq_count.fetch_sub(1, Ordering::Relaxed);
         let inner = &mut *lock(&self.0.inner);
         let (notify, signals) =

@@ -217,7 +217,6 @@ impl Vi for VerbsVi {
 
     fn disconnect(&self) {
         let shared = &self.shared;
-        shared.card.turn(Watching::sleeper);
         let mut core = lock(&shared.core);
         if let Some(name) = core.attempt {
             let error = IllegalTransition { state: ViState::Idle, event: Event::Accepted };
@@ -234,12 +233,12 @@ impl Vi for VerbsVi {
             if core.state != ViState::Connected || core.send.work.outstanding() == 0 {
                 break;
             }
+            shared.card.turn(Watching::sleeper);
             (core, _) = sleep(&shared.news, core, None);
+            lock(&shared.card.watching).no_sleeper();
         }
         core.sleepers -= 1;
         shared.end(&mut core);
-        drop(core);
-        lock(&shared.card.watching).no_sleeper();
     }
 
     fn destroy(self) -> Result<(), (Self, IllegalTransition)> {

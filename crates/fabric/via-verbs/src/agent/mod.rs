@@ -136,6 +136,7 @@ impl Agent {
                     None => self.close(name),
                 }
             }
+            Job::Polled(vi) => self.watch(&vi),
             Job::End => self.is_ending = true,
         }
     }

@@ -44,17 +44,17 @@ impl Agent {
         self.polled = polled;
     }
 
-    /// Whether the thread sleeps on the channel. It has just got it back: nothing that has come while no thread had it stays unseen.
+    /// Whether the thread sleeps on the channel. Where it has just got it back, it arms all VIs.
     pub(super) fn looks_at_channel(&mut self, now: Instant) -> bool {
         let is_due = self.channel_at.is_some_and(|at| at <= now);
         let own = lock(&self.card.watching).own(is_due);
         self.channel_at = match own {
             Own::Looks if is_due || self.channel_at.is_none() => Some(now + CHANNEL_AGAIN),
             Own::Looks => self.channel_at,
-            Own::Sleeps | Own::Rests => None,
+            Own::Sleeps | Own::Arms | Own::Rests => None,
         };
-        let had_channel = core::mem::replace(&mut self.has_channel, own == Own::Sleeps);
-        if self.has_channel && !had_channel {
+        self.has_channel = matches!(own, Own::Sleeps | Own::Arms);
+        if own == Own::Arms {
             self.card.all().iter().for_each(|vi| vi.arm(&mut lock(&vi.core)));
         }
         self.has_channel

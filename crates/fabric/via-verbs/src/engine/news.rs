@@ -1,7 +1,7 @@
 //! Which news of a VI the NIC's thread is told.
 
 use crate::slot::lock;
-use crate::state::{Core, CqShared, ViShared};
+use crate::state::{Core, CqShared, Job, ViShared};
 use std::sync::Arc;
 use via::ViState;
 
@@ -16,19 +16,22 @@ impl ViShared {
         }
     }
 
-    /// For the thread: there is news of this VI. Returns whether the program polls it, so that the thread need not.
-    pub(crate) fn stirred(&self) -> bool {
-        let core = &mut *lock(&self.core);
+    /// Takes what there is news of; whether threads sleep that are told of it.
+    fn take_news(&self, core: &mut Core) -> bool {
         if let Some(link) = &mut core.link {
             link.is_armed = false;
         }
         self.poll(core);
-        let polls = if core.sleepers > 0 {
+        if core.sleepers > 0 {
             self.news.notify_all();
-            true
-        } else {
-            self.looks.are_new()
-        };
+        }
+        core.sleepers > 0
+    }
+
+    /// For the thread: there is news of this VI. Returns whether the program polls it, so that the thread need not.
+    pub(crate) fn stirred(&self) -> bool {
+        let core = &mut *lock(&self.core);
+        let polls = self.take_news(core) || self.looks.are_new();
         if !polls {
             self.looks.shorten();
         }
@@ -38,21 +41,24 @@ impl ViShared {
         polls
     }
 
-    /// For the thread that has watched `cq`: there is news of this VI. The next watch asks for more of a VI that is attached to that queue.
-    pub(crate) fn stirred_for(&self, cq: &Arc<CqShared>) {
+    /// For the thread that has watched `cq`: there is news of this VI. The next watch arms those that are attached to that queue.
+    pub(crate) fn stirred_for(self: &Arc<Self>, cq: &Arc<CqShared>) {
+        if !self.is_attached_to(cq) {
+            if self.stirred() {
+                self.card.job(Job::Polled(self.clone()));
+            }
+            return;
+        }
         let core = &mut *lock(&self.core);
-        if let Some(link) = &mut core.link {
-            link.is_armed = false;
-        }
-        self.poll(core);
-        if core.sleepers > 0 {
-            self.news.notify_all();
-        }
-        let is_its =
-            |queue: &Option<Arc<CqShared>>| queue.as_ref().is_some_and(|it| Arc::ptr_eq(it, cq));
-        if core.wants() || !(is_its(&core.send.cq) || is_its(&core.recv.cq)) {
+        self.take_news(core);
+        if core.wants() {
             self.arm(core);
         }
+    }
+
+    fn is_attached_to(&self, cq: &Arc<CqShared>) -> bool {
+        let core = lock(&self.core);
+        [&core.send.cq, &core.recv.cq].into_iter().flatten().any(|it| Arc::ptr_eq(it, cq))
     }
 
     /// For the thread, once in a while: whether the program still polls this VI. If not, the thread is told of what comes from now on, so

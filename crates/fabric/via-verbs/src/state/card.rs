@@ -207,12 +207,12 @@ impl Card {
     }
 }
 
-/// Makes a descriptor readable that counts ([`call::eventfd`]). It fails only where it is readable already.
+/// Makes an eventfd readable. It fails only where that is readable already.
 pub(crate) fn ring(bell: &Fd) {
     let _ = call::write(bell.raw(), &1u64.to_ne_bytes());
 }
 
-/// Makes it so no longer.
+/// Makes an eventfd unreadable again.
 pub(crate) fn hush(bell: &Fd) {
     let _ = call::read(bell.raw(), &mut [0; 8]);
 }

@@ -14,8 +14,18 @@ pub(crate) struct Entries {
     pub(crate) notify: VecDeque<CqCallback>,
     pub(crate) signals: Vec<CqSignal>,
     pub(crate) sleepers: u32,
-    /// A thread sleeps on the channel, which is woken by an entry that another one makes.
-    pub(crate) is_watched: bool,
+    pub(crate) watched: Watched,
+}
+
+/// What a thread that watches the queue does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Watched {
+    /// There is none.
+    Not,
+    /// It looks whether there is an entry before it sleeps, or because it has one.
+    Awake,
+    /// It is to be woken when there is one.
+    Asleep,
 }
 
 /// A completion queue, as its handle and its VIs have it.
@@ -47,7 +57,7 @@ impl CqShared {
                 notify: VecDeque::new(),
                 signals: Vec::new(),
                 sleepers: 0,
-                is_watched: false,
+                watched: Watched::Not,
             }),
             news: Condvar::new(),
             wanted: AtomicBool::new(false),
@@ -69,7 +79,8 @@ impl CqShared {
         }
         inner.entries.push_back(entry);
         self.hand_out(inner);
-        if inner.is_watched && !inner.entries.is_empty() {
+        if inner.watched == Watched::Asleep && !inner.entries.is_empty() {
+            inner.watched = Watched::Awake;
             ring(&self.card.kick);
         }
         self.news.notify_all();
@@ -106,17 +117,28 @@ impl CqShared {
 
     pub(crate) fn note(&self, inner: &Entries) {
         let wanted = inner.sleepers > 0
-            || inner.is_watched
+            || inner.watched != Watched::Not
             || !inner.notify.is_empty()
             || !inner.signals.is_empty();
         self.wanted.store(wanted, Ordering::SeqCst);
     }
 
-    /// A thread sleeps on the channel for an entry of this queue, or no longer.
-    pub(crate) fn watched(&self, is_watched: bool) {
+    /// A thread begins to watch, or ends. Whether one was watching.
+    pub(crate) fn watched(&self, watched: Watched) -> bool {
         let inner = &mut *lock(&self.inner);
-        inner.is_watched = is_watched;
+        let was = core::mem::replace(&mut inner.watched, watched);
         self.note(inner);
+        was != Watched::Not
+    }
+
+    /// The thread that watches goes to sleep; false if there is an entry.
+    pub(crate) fn watcher_sleeps(&self) -> bool {
+        let inner = &mut *lock(&self.inner);
+        let sleeps = inner.entries.is_empty();
+        if sleeps {
+            inner.watched = Watched::Asleep;
+        }
+        sleeps
     }
 
     pub(crate) fn take(&self) -> Option<CqEntry> {

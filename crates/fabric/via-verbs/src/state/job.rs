@@ -34,6 +34,8 @@ pub(crate) enum Job {
     Ask { to: SocketAddr, question: Question, vi: u64, name: u64 },
     /// A connection is over; the far side may have to be told.
     Close { name: u64, tell: Option<(SocketAddr, Question)> },
+    /// There was news of a VI that the program polls: look whether it goes on.
+    Polled(Arc<ViShared>),
     /// The NIC is closed.
     End,
 }

@@ -9,7 +9,7 @@ mod vi;
 mod watching;
 
 pub(crate) use card::{Card, Parts, Token, Waiter, hush, ring};
-pub(crate) use cq::CqShared;
+pub(crate) use cq::{CqShared, Watched};
 pub(crate) use job::{Accepted, Job};
 pub(crate) use looks::Looks;
 pub(crate) use request::Request;

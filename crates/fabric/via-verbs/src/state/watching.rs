@@ -2,21 +2,23 @@
 //! ([`CompletionQueue::watch`](via::CompletionQueue::watch)).
 //!
 //! A program that watches comes back as soon as it has passed on what came. The NIC's thread therefore leaves the channel to it from the
-//! first watch on, and looks from time to time whether the program still watches. It takes the channel back when the program has not, and at
-//! once when a thread goes to sleep that only the NIC's thread wakes.
+//! first watch on, and looks from time to time whether the program still watches. It takes the channel back when the program no longer does,
+//! and at once when a thread goes to sleep that only the NIC's thread wakes.
 
 /// What the NIC's thread does about the channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Own {
     /// It sleeps on it.
     Sleeps,
+    /// As [`Own::Sleeps`], and VIs whose completions the program has taken as the watcher may not be armed: it arms all.
+    Arms,
     /// It leaves it to the program, and looks again later whether that still watches.
     Looks,
     /// It leaves it to a thread that has been asleep since it looked last, and is told when that is awake.
     Rests,
 }
 
-/// Who watches. What its functions return says whether the NIC's thread is to be woken.
+/// Who watches. What functions return that take an event: whether the NIC's thread is to be woken.
 #[derive(Debug)]
 pub(crate) struct Watching {
     own: Own,
@@ -39,20 +41,34 @@ impl Watching {
             return None;
         }
         (self.is_in, self.is_new) = (true, true);
-        Some(self.turn(Own::Sleeps, Own::Looks))
+        let had_channel = matches!(self.own, Own::Sleeps | Own::Arms);
+        if had_channel {
+            self.own = Own::Looks;
+        }
+        Some(had_channel)
     }
 
-    /// It is awake.
+    /// It is awake, and has left VIs unarmed.
     pub(crate) fn end(&mut self) -> bool {
         self.is_in = false;
-        self.turn(Own::Rests, Own::Looks)
+        let (own, wakes) = match self.own {
+            Own::Looks => (Own::Looks, false),
+            Own::Rests => (Own::Looks, true),
+            // Another thread's sleep has given it the channel meanwhile.
+            Own::Sleeps | Own::Arms => (Own::Arms, true),
+        };
+        self.own = own;
+        wakes
     }
 
     /// A thread is going to sleep until the NIC's thread has news for it.
     pub(crate) fn sleeper(&mut self) -> bool {
         self.sleepers += 1;
-        let was = core::mem::replace(&mut self.own, Own::Sleeps);
-        was != Own::Sleeps
+        let had_channel = matches!(self.own, Own::Sleeps | Own::Arms);
+        if !had_channel {
+            self.own = Own::Arms;
+        }
+        !had_channel
     }
 
     /// It is awake.
@@ -63,17 +79,13 @@ impl Watching {
     /// For the NIC's thread: what it does from now on. `is_due`: it has left the channel alone for a while, and looks again.
     pub(crate) fn own(&mut self, is_due: bool) -> Own {
         if self.own == Own::Looks && is_due && !core::mem::take(&mut self.is_new) {
-            self.own = if self.is_in { Own::Rests } else { Own::Sleeps };
+            self.own = if self.is_in { Own::Rests } else { Own::Arms };
         }
-        self.own
-    }
-
-    fn turn(&mut self, from: Own, to: Own) -> bool {
-        let is_it = self.own == from;
-        if is_it {
-            self.own = to;
+        let own = self.own;
+        if own == Own::Arms {
+            self.own = Own::Sleeps;
         }
-        is_it
+        own
     }
 }
 
@@ -99,6 +111,7 @@ mod tests {
         watching.end();
         assert_eq!(watching.own(true), Own::Looks, "it has watched since");
         assert_eq!(watching.own(false), Own::Looks);
+        assert_eq!(watching.own(true), Own::Arms);
         assert_eq!(watching.own(true), Own::Sleeps);
         assert_eq!(watching.begin(), Some(true));
     }
@@ -110,7 +123,7 @@ mod tests {
         watching.own(true);
         assert_eq!(watching.own(true), Own::Rests);
         assert!(watching.end());
-        assert_eq!(watching.own(true), Own::Sleeps);
+        assert_eq!(watching.own(true), Own::Arms);
     }
 
     #[test]
@@ -129,12 +142,25 @@ mod tests {
         watching.own(false);
         assert!(watching.sleeper());
         assert!(!watching.sleeper());
+        assert_eq!(watching.own(false), Own::Arms);
         assert_eq!(watching.own(true), Own::Sleeps);
-        assert!(!watching.end());
         assert_eq!(watching.begin(), None);
         watching.no_sleeper();
+        watching.end();
         assert_eq!(watching.begin(), None);
         watching.no_sleeper();
         assert_eq!(watching.begin(), Some(true));
+    }
+
+    /// The watcher leaves the VIs unarmed whose completions it takes, after the NIC's thread has armed all.
+    #[test]
+    fn all_is_armed_again_after_a_watch_during_which_the_channel_was_taken_back() {
+        let mut watching = Watching::new();
+        watching.begin();
+        watching.sleeper();
+        assert_eq!(watching.own(false), Own::Arms);
+        assert!(watching.end());
+        assert_eq!(watching.own(false), Own::Arms);
+        assert_eq!(watching.own(false), Own::Sleeps);
     }
 }

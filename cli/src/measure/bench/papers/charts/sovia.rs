@@ -147,8 +147,9 @@ fn processor(album: &Album<'_>) -> Vec<Picture> {
         for (metric, y, what) in
             [(Metric::Processor, PERCENT, "share"), (Metric::ProcessorPerByte, PER_MB, "per-mb")]
         {
-            let title =
-                format!("ICS 2001, Fig. 10{part}: processor time of the {name} at 780 Mbit/s");
+            let title = format!(
+                "ICS 2001, Fig. 10{part}: processor time of the {name} at 780 Mbit/s (hollow: at as many as are written there)"
+            );
             let of = |point: &Point<'_>| point.end == end && point.metric == metric;
             let file = format!("sovia-processor-{name}-{what}");
             let mut lines = album.lines(metric, |p| of(p) && is_kept(album.results, p));
@@ -180,7 +181,7 @@ fn is_kept(results: &Results, point: &Point<'_>) -> bool {
 fn beside(results: &Results, of: impl Fn(&Point<'_>) -> bool) -> Vec<Beside> {
     let less = |point: Point<'_>| {
         let mbits = reached(results, &point).filter(|mbits| of(&point) && *mbits < KEPT)?;
-        let words = format!("{mbits:.0} Mbit/s");
+        let words = format!("{mbits:.0}");
         let (name, at) = (short(&point.part.series), (point.x as f64, point.summary.median));
         Some(Beside { name, at, words })
     };

@@ -60,6 +60,8 @@ const LEGEND_COLUMNS: usize = 2;
 const DASHES: &str = "solid: looks all the time; dashes: blocks, after looking for 50 µs at most; dots: sleeps at once; grey, hollow: published";
 /// What stands in a picture without a point.
 const NOTHING: &str = "no figures: nothing that belongs here was measured, or none of it counts";
+/// How high the words beside a point are.
+const WORDS: f64 = 10.0;
 /// More points than this are drawn as a line alone, without marks and ranges.
 const MARKED_MAX: usize = 60;
 
@@ -92,14 +94,25 @@ pub(in crate::bench::papers) fn draw(chart: &Chart, note: &Note) -> String {
         draw_line(&mut svg, line, style, &x, &y);
         legend(&mut svg, i, line, style);
     }
-    for it in &chart.beside {
-        let place = x.place(it.at.0).map(across).zip(y.place(it.at.1).map(up));
-        let Some(place) = place else { continue };
-        let hint = format!("{}, {}: {} at {}", it.name, it.words, number(it.at.1), number(it.at.0));
-        svg.mark(place, style::of(&it.name), true, &hint);
-        svg.text((place.0, place.1 - 8.0), Anchor::Middle, 9.0, &it.words);
-    }
+    draw_beside(&mut svg, &chart.beside, &x, &y);
     svg.finish()
+}
+
+/// Marks, and their words in a column beside them, from the top down, none on another.
+fn draw_beside(svg: &mut Svg, beside: &[Beside], x: &Scale, y: &Scale) {
+    let place = |it: &Beside| Some((across(x.place(it.at.0)?), up(y.place(it.at.1)?)));
+    let mut all: Vec<_> = beside.iter().filter_map(|it| Some((place(it)?, it))).collect();
+    all.sort_by(|(a, _), (b, _)| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    let mut above: Option<(f64, f64)> = None;
+    for (place, it) in all {
+        let style = style::of(&it.name);
+        let (x, y) = (number(it.at.0), number(it.at.1));
+        svg.mark(place, style, true, &format!("{}, {}: {y} at {x}", it.name, it.words));
+        let least = above.filter(|above| above.0 == place.0).map_or(TOP, |above| above.1 + WORDS);
+        let height = (place.1 + WORDS / 3.0).max(least);
+        svg.colored_text((place.0 + 6.0, height), WORDS, style.color, &it.words);
+        above = Some((place.0, height));
+    }
 }
 
 fn across(place: f64) -> f64 {

@@ -191,6 +191,14 @@ impl Svg {
         ));
     }
 
+    /// Text in a colour, begun at the point.
+    pub(super) fn colored_text(&mut self, (x, y): (f64, f64), size: f64, color: &str, text: &str) {
+        self.add(format_args!(
+            r#"<text x="{x:.1}" y="{y:.1}" text-anchor="start" font-size="{size}" fill="{color}">{}</text>"#,
+            escaped(text)
+        ));
+    }
+
     /// Light text on a coloured ground, its middle at the point.
     pub(super) fn light_text(&mut self, (x, y): (f64, f64), size: f64, text: &str) {
         self.add(format_args!(
