@@ -50,6 +50,7 @@ impl<D: Driver> CompletionQueue for SoftCq<D> {
 
     fn notify(&self, callback: CqCallback) {
         self.driver.with(|world| {
+            let callback = world.registrations.add(callback);
             if let Some(cq) = world.cqs.get_mut(&self.id) {
                 cq.notify.push_back(callback);
                 world.hand_out_entries(self.id);
@@ -59,6 +60,7 @@ impl<D: Driver> CompletionQueue for SoftCq<D> {
 
     fn signal(&self, signal: CqSignal) {
         self.driver.with(|world| {
+            let signal = world.registrations.add(signal);
             if let Some(cq) = world.cqs.get_mut(&self.id) {
                 cq.signals.push(signal);
                 world.hand_out_entries(self.id);

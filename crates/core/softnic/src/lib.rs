@@ -49,6 +49,7 @@ mod nic;
 mod path_mtu;
 mod pins;
 mod recent;
+mod registered;
 mod source;
 mod table;
 mod vi;

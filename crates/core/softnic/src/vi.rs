@@ -128,6 +128,7 @@ impl<D: Driver> SoftVi<D> {
 
     fn notify(&self, kind: WorkQueueKind, callback: ViCallback) {
         self.driver.with(|world| {
+            let callback = world.registrations.add(callback);
             if let Some(vi) = world.vis.get_mut(&self.id) {
                 vi.queue(kind).notify.0.push_back(callback);
                 world.hand_out(self.id, kind);

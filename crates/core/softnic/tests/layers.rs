@@ -2,7 +2,7 @@
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
-    &["config", "ids", "moving", "path_mtu", "pins", "recent", "source", "table"],
+    &["config", "ids", "moving", "path_mtu", "pins", "recent", "registered", "source", "table"],
     &["access", "card", "medium"],
     // The state of everything.
     &["world"],

@@ -56,6 +56,7 @@ impl<M: Driven> Shared<M> {
         let sooner =
             |until: Option<Time>| next.is_some_and(|next| until.is_none_or(|until| next < until));
         let has_news = state.world.take_news();
+        let has_registered = state.world.take_registered();
         match state.watcher {
             // It may wait for just that.
             Some(until) if has_news || sooner(until) => self.watcher.give(),
@@ -71,6 +72,8 @@ impl<M: Driven> Shared<M> {
                     state.own = Own::Awake;
                     self.own.give();
                 }
+                // It may be looking in from time to time only.
+                Own::Awake if has_registered => self.bell.ring(),
                 Own::Watches(_) | Own::Awake => {}
             },
         }

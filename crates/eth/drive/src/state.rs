@@ -15,8 +15,8 @@ const EMPTY: u32 = 4;
 /// come, as a rule, and an answer comes back that acknowledges it.
 const LATER: Duration = Duration::from_micros(200);
 
-/// A program that has looked so often since the NIC's own thread did is spinning. One that has looked a few times may be done, and wait for
-/// a callback, which that thread is to bring. A thread that watches outside counts as much: it comes back as soon as it has passed on what came.
+/// A program that has looked so often since the NIC's own thread did is spinning. One that has looked a few times, or has a callback
+/// registered, may be done, and wait for what that thread is to bring. A thread that watches outside counts as much: it comes back as soon as it has passed on what came.
 pub(crate) const SPINNING: u64 = 16;
 
 /// What the NIC's own thread does.

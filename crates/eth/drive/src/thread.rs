@@ -20,7 +20,8 @@ fn run<M: Driven>(shared: &Shared<M>) {
         let mut state = shared.lock();
         let looks = state.driven.wrapping_sub(driven);
         driven = state.driven;
-        let program_drives = looks >= SPINNING && !state.is_closing;
+        let program_drives =
+            looks >= SPINNING && !state.world.has_registered() && !state.is_closing;
         state.world.medium().look_at_clock();
         if !program_drives {
             while state.drive() > 0 {

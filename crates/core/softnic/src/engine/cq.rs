@@ -2,6 +2,7 @@
 
 use crate::ids::{CqId, ViId};
 use crate::medium::Medium;
+use crate::registered::Registered;
 use crate::world::World;
 use via::error::Cause;
 use via::event::Job;
@@ -35,12 +36,12 @@ impl<M: Medium> World<M> {
         let mut jobs: Vec<Job> = Vec::new();
         while !cq.notify.is_empty()
             && let Some(entry) = cq.entries.pop_front()
-            && let Some(callback) = cq.notify.pop_front()
+            && let Some(callback) = cq.notify.pop_front().map(Registered::end)
         {
             jobs.push(Box::new(move || callback(entry)));
         }
         if !cq.entries.is_empty() {
-            cq.signals.drain(..).for_each(|signal| signal());
+            cq.signals.drain(..).for_each(|signal| signal.end()());
         }
         jobs.into_iter().for_each(|job| self.run_later(&nic, job));
     }

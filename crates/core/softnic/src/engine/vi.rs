@@ -2,6 +2,7 @@
 
 use crate::ids::ViId;
 use crate::medium::{Medium, Purpose, Timer};
+use crate::registered::Registered;
 use crate::world::World;
 use via::error::PostError;
 use via::queue::Outcome;
@@ -70,7 +71,7 @@ impl<M: Medium> World<M> {
             let nic = vi.nic.clone();
             let queue = vi.queue(kind);
             let Done::Completion(completion) = queue.work.take() else { return };
-            if let Some(callback) = queue.notify.0.pop_front() {
+            if let Some(callback) = queue.notify.0.pop_front().map(Registered::end) {
                 self.run_later(&nic, Box::new(move || callback(completion)));
             }
         }

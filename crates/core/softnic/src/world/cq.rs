@@ -1,6 +1,7 @@
 //! A completion queue.
 
 use crate::card::Card;
+use crate::registered::Registered;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use via::CqEntry;
@@ -12,8 +13,8 @@ pub(crate) struct CqCore<N> {
     pub(crate) context: u64,
     pub(crate) capacity: u32,
     pub(crate) entries: VecDeque<CqEntry>,
-    pub(crate) notify: VecDeque<CqCallback>,
-    pub(crate) signals: Vec<CqSignal>,
+    pub(crate) notify: VecDeque<Registered<CqCallback>>,
+    pub(crate) signals: Vec<Registered<CqSignal>>,
     /// Work queues that are attached.
     pub(crate) attached: u32,
     /// The program has let go of it.

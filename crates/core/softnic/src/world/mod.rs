@@ -23,6 +23,7 @@ use crate::config::Config;
 use crate::ids::{CqId, ViId, WaiterId};
 use crate::medium::{Deadline, Medium};
 use crate::moving::MoveId;
+use crate::registered::Registrations;
 use crate::table::Table;
 use sovia_link::buffers::Buffers;
 use sovia_link::wire::{EndId, Word};
@@ -61,6 +62,7 @@ pub struct World<M: Medium> {
     pub(crate) news: bool,
     /// A request has come for a thread that waits for one.
     pub(crate) requests: bool,
+    pub(crate) registrations: Registrations,
     /// The network is gone for good.
     pub(crate) is_gone: bool,
     last_id: u64,
@@ -136,6 +138,7 @@ impl<M: Medium> World<M> {
             jobs: Jobs { queue: VecDeque::new(), busy: false },
             news: false,
             requests: false,
+            registrations: Registrations::default(),
             is_gone: false,
             last_id: 0,
         }
@@ -193,6 +196,16 @@ impl<M: Medium> World<M> {
     /// Whether a request for a connection has come for a waiting thread since this was last asked. It is news as well.
     pub fn take_requests(&mut self) -> bool {
         core::mem::take(&mut self.requests)
+    }
+
+    /// Whether a callback or a signal is registered, which is to come though no thread of the program's looks.
+    pub fn has_registered(&self) -> bool {
+        self.registrations.any()
+    }
+
+    /// Whether one has been registered since this was last asked.
+    pub fn take_registered(&mut self) -> bool {
+        self.registrations.take_new()
     }
 
     /// Whether a callback is to run that no thread is about to.

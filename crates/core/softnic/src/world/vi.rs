@@ -4,6 +4,7 @@ use crate::access::Access;
 use crate::card::Card;
 use crate::ids::CqId;
 use crate::recent::Recent;
+use crate::registered::Registered;
 use crate::world::Attempt;
 use sovia_link::wire::EndId;
 use std::collections::VecDeque;
@@ -44,7 +45,7 @@ pub(crate) struct ViCore<N> {
 
 /// Callbacks that are to have a queue's next completions.
 #[derive(Default)]
-pub(crate) struct Notify(pub(crate) VecDeque<ViCallback>);
+pub(crate) struct Notify(pub(crate) VecDeque<Registered<ViCallback>>);
 
 impl core::fmt::Debug for Notify {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
