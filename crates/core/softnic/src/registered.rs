@@ -2,13 +2,9 @@
 
 use std::sync::Arc;
 
-/// The count, and whether one has been added since that was last asked.
+/// All of them: shared with each that is registered.
 #[derive(Debug, Default)]
-pub(crate) struct Registrations {
-    /// Shared with each that is registered.
-    all: Arc<()>,
-    is_new: bool,
-}
+pub(crate) struct Registrations(Arc<()>);
 
 /// A callback or a signal that is registered for as long as this is there.
 pub(crate) struct Registered<F> {
@@ -17,17 +13,12 @@ pub(crate) struct Registered<F> {
 }
 
 impl Registrations {
-    pub(crate) fn add<F>(&mut self, callback: F) -> Registered<F> {
-        self.is_new = true;
-        Registered { callback, _one: self.all.clone() }
+    pub(crate) fn add<F>(&self, callback: F) -> Registered<F> {
+        Registered { callback, _one: self.0.clone() }
     }
 
     pub(crate) fn any(&self) -> bool {
-        Arc::strong_count(&self.all) > 1
-    }
-
-    pub(crate) fn take_new(&mut self) -> bool {
-        core::mem::take(&mut self.is_new)
+        Arc::strong_count(&self.0) > 1
     }
 }
 
@@ -43,10 +34,9 @@ mod tests {
 
     #[test]
     fn what_has_ended_or_is_dropped_is_registered_no_longer() {
-        let mut all = Registrations::default();
-        assert!(!all.any() && !all.take_new());
+        let all = Registrations::default();
+        assert!(!all.any());
         let (one, other) = (all.add(1), all.add(2));
-        assert!(all.take_new() && !all.take_new());
         assert_eq!(one.end(), 1);
         assert!(all.any());
         drop(other);

@@ -103,7 +103,7 @@ pub trait CompletionQueue: Send + Sync {
     /// The calling thread goes to sleep on these descriptors, and on others of its own. From here to [`CompletionQueue::awake`] it sees to
     /// the network in place of the NIC's own thread, which need not wake for what comes, and uses the NIC for nothing. Where the queue has
     /// an entry, `until` has passed. `None` if the NIC cannot be watched in this way, or another thread watches or sleeps in a call of the NIC's: then
-    /// [`CompletionQueue::signal`] tells. While threads watch, other queues' callbacks and signals may come some milliseconds late. Destroying
+    /// [`CompletionQueue::signal`] tells. While threads watch now and then, callbacks and other signals may come some tens of milliseconds late. Destroying
     /// the completion queue ends its watch.
     fn watch(&self) -> Option<Watch>;
 

@@ -56,7 +56,6 @@ impl<M: Driven> Shared<M> {
         let sooner =
             |until: Option<Time>| next.is_some_and(|next| until.is_none_or(|until| next < until));
         let has_news = state.world.take_news();
-        let has_registered = state.world.take_registered();
         match state.watcher {
             // It may wait for just that.
             Some(until) if has_news || sooner(until) => self.watcher.give(),
@@ -72,9 +71,12 @@ impl<M: Driven> Shared<M> {
                     state.own = Own::Awake;
                     self.own.give();
                 }
-                // It may be looking in from time to time only.
-                Own::Awake if has_registered => self.bell.ring(),
-                Own::Watches(_) | Own::Awake => {}
+                // A callback or a signal is not to wait for as long as that.
+                Own::Naps if state.world.has_registered() => {
+                    state.own = Own::Awake;
+                    self.bell.ring();
+                }
+                Own::Watches(_) | Own::Naps | Own::Awake => {}
             },
         }
         if has_news && state.sleepers > 0 {

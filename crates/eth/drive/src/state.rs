@@ -22,8 +22,10 @@ pub(crate) const SPINNING: u64 = 16;
 /// What the NIC's own thread does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Own {
-    /// It runs, or looks in again soon.
+    /// It runs.
     Awake,
+    /// It looks in again soon.
+    Naps,
     /// It sleeps on the medium's descriptors, until then.
     Watches(Option<Time>),
     /// It sleeps until it is called, because a thread of the program's watches.

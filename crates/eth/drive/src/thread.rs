@@ -20,15 +20,19 @@ fn run<M: Driven>(shared: &Shared<M>) {
         let mut state = shared.lock();
         let looks = state.driven.wrapping_sub(driven);
         driven = state.driven;
-        let program_drives =
-            looks >= SPINNING && !state.world.has_registered() && !state.is_closing;
+        let spins = looks >= SPINNING && !state.is_closing;
+        // What is registered is brought at once, though the program may see to the network as well.
+        let program_drives = spins && !state.world.has_registered();
+        state.own = Own::Awake;
         state.world.medium().look_at_clock();
         if !program_drives {
             while state.drive() > 0 {
                 state.world.medium().look_at_clock();
             }
         }
-        if !program_drives || !state.acknowledges_later {
+        // A program that spins may be about to answer, and acknowledges if not.
+        let waits_for_answer = spins && (state.acknowledges_later || !program_drives);
+        if !waits_for_answer {
             state.acknowledge();
         }
         state.settle();
@@ -37,7 +41,7 @@ fn run<M: Driven>(shared: &Shared<M>) {
         }
         let heard = shared.bell.heard();
         if program_drives {
-            state.own = Own::Awake;
+            state.own = Own::Naps;
             // No thread sleeps on the descriptors, which would tell.
             state.woken(true);
             state.settle();
@@ -48,7 +52,10 @@ fn run<M: Driven>(shared: &Shared<M>) {
             shared.leave(state);
             shared.bell.sleep(heard, None);
         } else {
-            let terms = state.terms(None);
+            // It may have stopped spinning by then.
+            let owes = waits_for_answer && state.world.owes();
+            let until = owes.then(|| Time::from_nanos(state.world.medium().now().nanos() + NAP_NS));
+            let terms = state.terms(until);
             state.own = Own::Watches(terms.until.map(Time::from_nanos));
             shared.leave(state);
             let found = shared.own.sleep(&terms);

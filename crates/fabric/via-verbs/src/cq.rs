@@ -106,9 +106,12 @@ impl CompletionQueue for VerbsCq {
 
     fn watch(&self) -> Option<Watch> {
         let card = &self.0.card;
-        let wakes = lock(&card.watching).begin()?;
-        if wakes {
+        let begins = lock(&card.watching).begin(Arc::as_ptr(&self.0).addr())?;
+        if begins.wakes {
             ring(&card.bell);
+        }
+        if begins.arms {
+            card.arm_all();
         }
         self.0.watched(Watched::Awake);
         look(&self.0);
@@ -118,7 +121,9 @@ impl CompletionQueue for VerbsCq {
 
     fn awake(&self, [has_news, is_kicked, _]: [bool; 3]) {
         let card = &self.0.card;
-        self.0.watched(Watched::Not);
+        if !self.0.watched(Watched::Not) {
+            return;
+        }
         if is_kicked {
             hush(&card.kick);
         }

@@ -203,11 +203,6 @@ impl<M: Medium> World<M> {
         self.registrations.any()
     }
 
-    /// Whether one has been registered since this was last asked.
-    pub fn take_registered(&mut self) -> bool {
-        self.registrations.take_new()
-    }
-
     /// Whether a callback is to run that no thread is about to.
     pub fn has_callbacks(&self) -> bool {
         !self.jobs.busy && !self.jobs.queue.is_empty()

@@ -136,7 +136,11 @@ impl Agent {
                     None => self.close(name),
                 }
             }
-            Job::Polled(vi) => self.watch(&vi),
+            Job::Polled(vi) => {
+                if let Some(vi) = vi.upgrade() {
+                    self.watch(&vi);
+                }
+            }
             Job::End => self.is_ending = true,
         }
     }

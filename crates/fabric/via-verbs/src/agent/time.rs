@@ -55,7 +55,7 @@ impl Agent {
         };
         self.has_channel = matches!(own, Own::Sleeps | Own::Arms);
         if own == Own::Arms {
-            self.card.all().iter().for_each(|vi| vi.arm(&mut lock(&vi.core)));
+            self.card.arm_all();
         }
         self.has_channel
     }

@@ -1,9 +1,16 @@
 //! Which news of a VI the NIC's thread is told.
 
 use crate::slot::lock;
-use crate::state::{Core, CqShared, Job, ViShared};
+use crate::state::{Card, Core, CqShared, Job, ViShared};
 use std::sync::Arc;
 use via::ViState;
+
+impl Card {
+    /// Has the NIC's channel tell of every VI's next completion.
+    pub(crate) fn arm_all(&self) {
+        self.all().iter().for_each(|vi| vi.arm(&mut lock(&vi.core)));
+    }
+}
 
 impl ViShared {
     /// Has the thread told of the next completion, and takes what was there before.
@@ -45,7 +52,7 @@ impl ViShared {
     pub(crate) fn stirred_for(self: &Arc<Self>, cq: &Arc<CqShared>) {
         if !self.is_attached_to(cq) {
             if self.stirred() {
-                self.card.job(Job::Polled(self.clone()));
+                self.card.job(Job::Polled(Arc::downgrade(self)));
             }
             return;
         }

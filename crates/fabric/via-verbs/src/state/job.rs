@@ -4,7 +4,7 @@ use crate::slot::Slot;
 use crate::state::ViShared;
 use crate::wire::{Question, Refusal};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 use via::NetAddress;
 use via::error::ConnectError;
@@ -35,7 +35,7 @@ pub(crate) enum Job {
     /// A connection is over; the far side may have to be told.
     Close { name: u64, tell: Option<(SocketAddr, Question)> },
     /// There was news of a VI that the program polls: look whether it goes on.
-    Polled(Arc<ViShared>),
+    Polled(Weak<ViShared>),
     /// The NIC is closed.
     End,
 }

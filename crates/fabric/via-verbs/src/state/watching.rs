@@ -28,15 +28,26 @@ pub(crate) struct Watching {
     is_new: bool,
     /// Threads that sleep until the NIC's thread has news for them.
     sleepers: u32,
+    /// The queue that was watched last, whose VIs may not be armed.
+    left: Option<usize>,
+}
+
+/// What is to be done as a watch begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Begins {
+    /// The NIC's thread is to be woken.
+    pub(crate) wakes: bool,
+    /// Another queue was watched before: all VIs are to be armed.
+    pub(crate) arms: bool,
 }
 
 impl Watching {
     pub(crate) fn new() -> Watching {
-        Watching { own: Own::Sleeps, is_in: false, is_new: false, sleepers: 0 }
+        Watching { own: Own::Sleeps, is_in: false, is_new: false, sleepers: 0, left: None }
     }
 
-    /// A thread of the program's is going to sleep on the channel; `None` if it may not.
-    pub(crate) fn begin(&mut self) -> Option<bool> {
+    /// A thread of the program's is going to sleep on the channel, for that queue; `None` if it may not.
+    pub(crate) fn begin(&mut self, queue: usize) -> Option<Begins> {
         if self.is_in || self.sleepers > 0 {
             return None;
         }
@@ -45,7 +56,9 @@ impl Watching {
         if had_channel {
             self.own = Own::Looks;
         }
-        Some(had_channel)
+        let arms = self.left.is_some_and(|left| left != queue);
+        self.left = Some(queue);
+        Some(Begins { wakes: had_channel, arms })
     }
 
     /// It is awake, and has left VIs unarmed.
@@ -98,7 +111,7 @@ mod tests {
         let mut watching = Watching::new();
         assert_eq!(watching.own(false), Own::Sleeps);
         for wakes in [true, false, false] {
-            assert_eq!(watching.begin(), Some(wakes));
+            assert_eq!(watching.begin(1), Some(Begins { wakes, arms: false }));
             assert!(!watching.end());
         }
         assert_eq!(watching.own(false), Own::Looks);
@@ -107,19 +120,19 @@ mod tests {
     #[test]
     fn the_nics_thread_takes_the_channel_back_from_a_program_that_watches_no_more() {
         let mut watching = Watching::new();
-        watching.begin();
+        watching.begin(1);
         watching.end();
         assert_eq!(watching.own(true), Own::Looks, "it has watched since");
         assert_eq!(watching.own(false), Own::Looks);
         assert_eq!(watching.own(true), Own::Arms);
         assert_eq!(watching.own(true), Own::Sleeps);
-        assert_eq!(watching.begin(), Some(true));
+        assert!(watching.begin(1).is_some_and(|it| it.wakes));
     }
 
     #[test]
     fn the_nics_thread_is_told_when_one_that_has_slept_for_long_wakes() {
         let mut watching = Watching::new();
-        watching.begin();
+        watching.begin(1);
         watching.own(true);
         assert_eq!(watching.own(true), Own::Rests);
         assert!(watching.end());
@@ -129,38 +142,48 @@ mod tests {
     #[test]
     fn one_thread_watches() {
         let mut watching = Watching::new();
-        assert!(watching.begin().is_some());
-        assert_eq!(watching.begin(), None);
+        assert!(watching.begin(1).is_some());
+        assert_eq!(watching.begin(1), None);
         watching.end();
-        assert!(watching.begin().is_some());
+        assert!(watching.begin(1).is_some());
     }
 
     #[test]
     fn the_nics_thread_has_the_channel_while_a_thread_sleeps_that_only_it_wakes() {
         let mut watching = Watching::new();
-        watching.begin();
+        watching.begin(1);
         watching.own(false);
         assert!(watching.sleeper());
         assert!(!watching.sleeper());
         assert_eq!(watching.own(false), Own::Arms);
         assert_eq!(watching.own(true), Own::Sleeps);
-        assert_eq!(watching.begin(), None);
+        assert_eq!(watching.begin(1), None);
         watching.no_sleeper();
         watching.end();
-        assert_eq!(watching.begin(), None);
+        assert_eq!(watching.begin(1), None);
         watching.no_sleeper();
-        assert_eq!(watching.begin(), Some(true));
+        assert!(watching.begin(1).is_some_and(|it| it.wakes));
     }
 
     /// The watcher leaves the VIs unarmed whose completions it takes, after the NIC's thread has armed all.
     #[test]
     fn all_is_armed_again_after_a_watch_during_which_the_channel_was_taken_back() {
         let mut watching = Watching::new();
-        watching.begin();
+        watching.begin(1);
         watching.sleeper();
         assert_eq!(watching.own(false), Own::Arms);
         assert!(watching.end());
         assert_eq!(watching.own(false), Own::Arms);
         assert_eq!(watching.own(false), Own::Sleeps);
+    }
+
+    /// The NIC's thread may never get the channel back in between.
+    #[test]
+    fn all_is_armed_when_another_queue_is_watched() {
+        let mut watching = Watching::new();
+        for (queue, arms) in [(1, false), (1, false), (2, true), (2, false), (1, true)] {
+            assert_eq!(watching.begin(queue).map(|it| it.arms), Some(arms), "{queue}");
+            watching.end();
+        }
     }
 }

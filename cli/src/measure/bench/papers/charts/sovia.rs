@@ -148,7 +148,7 @@ fn processor(album: &Album<'_>) -> Vec<Picture> {
             [(Metric::Processor, PERCENT, "share"), (Metric::ProcessorPerByte, PER_MB, "per-mb")]
         {
             let title = format!(
-                "ICS 2001, Fig. 10{part}: processor time of the {name} at 780 Mbit/s (hollow: at as many as are written there)"
+                "ICS 2001, Fig. 10{part}: processor time of the {name} at 780 Mbit/s (hollow: at less)"
             );
             let of = |point: &Point<'_>| point.end == end && point.metric == metric;
             let file = format!("sovia-processor-{name}-{what}");

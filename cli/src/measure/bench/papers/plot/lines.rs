@@ -58,6 +58,9 @@ const LEGEND_STEP: f64 = 20.0;
 const LEGEND_COLUMNS: usize = 2;
 /// What dashes say.
 const DASHES: &str = "solid: looks all the time; dashes: blocks, after looking for 50 µs at most; dots: sleeps at once; grey, hollow: published";
+/// What points beside the lines say.
+const LESS: &str =
+    "hollow, in a line's colour: carried less than it was to, as many Mbit/s as stand there";
 /// What stands in a picture without a point.
 const NOTHING: &str = "no figures: nothing that belongs here was measured, or none of it counts";
 /// How high the words beside a point are.
@@ -94,13 +97,19 @@ pub(in crate::bench::papers) fn draw(chart: &Chart, note: &Note) -> String {
         draw_line(&mut svg, line, style, &x, &y);
         legend(&mut svg, i, line, style);
     }
+    if !chart.beside.is_empty() {
+        svg.text((LEFT - 50.0, TOP - 22.0), Anchor::Start, 11.0, LESS);
+    }
     draw_beside(&mut svg, &chart.beside, &x, &y);
     svg.finish()
 }
 
 /// Marks, and their words in a column beside them, from the top down, none on another.
 fn draw_beside(svg: &mut Svg, beside: &[Beside], x: &Scale, y: &Scale) {
-    let place = |it: &Beside| Some((across(x.place(it.at.0)?), up(y.place(it.at.1)?)));
+    let place = |it: &Beside| {
+        let place = (across(x.place(it.at.0)?), up(y.place(it.at.1)?));
+        (place.0.is_finite() && place.1.is_finite()).then_some(place)
+    };
     let mut all: Vec<_> = beside.iter().filter_map(|it| Some((place(it)?, it))).collect();
     all.sort_by(|(a, _), (b, _)| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
     let mut above: Option<(f64, f64)> = None;
