@@ -57,6 +57,11 @@ impl Machine {
         self.others_percent > BUSY_PERCENT
     }
 
+    /// Whether its instructions are translated by QEMU, which takes several times as long.
+    pub(crate) fn is_emulated(&self) -> bool {
+        self.processor.contains("QEMU TCG")
+    }
+
     /// How busy it was.
     pub(super) fn busy_text(&self) -> String {
         format!(
@@ -167,6 +172,10 @@ mod tests {
         assert!(machine.describe().contains("Linux") && machine.short().contains(&machine.date));
         assert!((0.0..=100.0).contains(&machine.others_percent));
         assert!(Machine { others_percent: 50.0, ..machine.clone() }.is_busy());
+        let named =
+            |processor: &str| Machine { processor: processor.to_owned(), ..machine.clone() };
+        assert!(named("QEMU TCG CPU version 2.5+").is_emulated());
+        assert!(!named("AMD EPYC").is_emulated() && !named("QEMU Virtual CPU").is_emulated());
         let text = serde_json::to_string(&machine).unwrap();
         assert_eq!(serde_json::from_str::<Machine>(&text).unwrap().date, machine.date);
     }

@@ -27,6 +27,9 @@ const COMPARISON: &str = "published.jsonl";
 const FINDINGS: &str = "findings.jsonl";
 const MACHINE: &str = "machine.json";
 
+/// What pictures of an emulated machine say first.
+const EMULATED: &str = "EMULATED: ratios hold for this machine alone. ";
+
 /// What is measured, where, when and how.
 pub(super) struct Setting<'a> {
     pub(super) machine: &'a Machine,
@@ -38,8 +41,9 @@ impl Setting<'_> {
     pub(super) fn note(&self) -> Note {
         let busy = format!("MEASURED ON A BUSY MACHINE: {}. ", self.machine.busy_text());
         let busy = if self.machine.is_busy() { &busy } else { "" };
-        let text = format!("{busy}{}", self.machine.short());
-        Note { text, is_warning: self.machine.is_busy() }
+        let emulated = if self.machine.is_emulated() { EMULATED } else { "" };
+        let text = format!("{emulated}{busy}{}", self.machine.short());
+        Note { text, is_warning: self.machine.is_busy() || self.machine.is_emulated() }
     }
 }
 
