@@ -149,7 +149,9 @@ fn report_on(test: &str, place: &str) -> Option<Vec<Value>> {
     // Figures that are read again keep the place.
     let (again, from) = (folder.path().join("again"), out.join("figures.jsonl"));
     let from = ["--from", from.to_str().unwrap()];
-    said(&bench(&[&["papers", "--out", again.to_str().unwrap()], &from[..]].concat()));
+    let said = said(&bench(&[&["papers", "--out", again.to_str().unwrap()], &from[..]].concat()));
+    let how = said.lines().next().unwrap();
+    assert!(how.contains(from[1]) && how.contains(&format!("NICs in {place}.")), "{how}");
     assert_eq!(fs::read_to_string(again.join("figures.jsonl")).unwrap(), figures);
     Some(figures.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
 }

@@ -31,6 +31,7 @@ mod stored;
 mod tables;
 mod work;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -294,7 +295,7 @@ fn measured(args: &AllArgs) -> anyhow::Result<Whole> {
     }
     progress.finish();
     let took = start.elapsed().as_secs_f64();
-    let on = nic.map(|nic| format!(" The VIs are on NICs in {nic}.")).unwrap_or_default();
+    let on = nics_of(&all);
     Ok((all, machine, format!("{}{on}{cut} It took {took:.0} s.", how(&args.how))))
 }
 
@@ -311,7 +312,20 @@ fn from_files(files: &[PathBuf]) -> anyhow::Result<Whole> {
         .with_context(|| format!("{} is to tell of the machine", path.display()))?;
     let machine = serde_json::from_str(&machine).with_context(|| path.display().to_string())?;
     let names: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
-    Ok((all, machine, format!("Figures that were measured before, of {} files.", names.len())))
+    let on = nics_of(&all);
+    Ok((all, machine, format!("Figures that were measured before: {}.{on}", names.join(", "))))
+}
+
+/// Which NICs the VIs were on, where that is not shared memory.
+fn nics_of(all: &[Results]) -> String {
+    let parts = all.iter().flat_map(|results| &results.parts);
+    let places: BTreeSet<_> =
+        parts.filter_map(|part| part.nic.as_ref()).map(Places::to_string).collect();
+    if places.is_empty() {
+        return String::new();
+    }
+    let places: Vec<_> = places.into_iter().collect();
+    format!(" The VIs are on NICs in {}.", places.join(" and "))
 }
 
 /// Every part once, where so many runs are done.
