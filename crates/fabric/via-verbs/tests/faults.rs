@@ -8,10 +8,11 @@ use sovia_verbs::live::{PAIRS, REGIONS};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
-use via::error::RegisterError;
-use via::{Cause, Connection, MemAttributes, Memory, Nic, Status, Vi, ViState};
+use via::error::{ErrorCode, RegisterError};
+use via::{AsyncError, Cause, Connection, MemAttributes, Memory, Nic, Status, Vi, ViState};
 use via_verbs::VerbsNic;
 
 /// What this program does where it is started by itself.
@@ -33,6 +34,31 @@ fn another(role: &str) -> Command {
     command.args(["another_process", "--exact", "--nocapture"]).env(ROLE, role);
     command.stdout(Stdio::piped());
     command
+}
+
+/// The device is closed and the address free when the NIC's last handle is gone, though a call of the program's goes on.
+#[test]
+fn a_nic_is_closed_while_its_error_handler_runs() {
+    let test = "a_nic_is_closed_while_its_error_handler_runs";
+    let Some(_one) = in_the_lab(test) else { return };
+    let nic = nic();
+    let place = nic.address(b"").host;
+    let (is_in, began) = mpsc::channel();
+    let (lets_go, held) = mpsc::channel::<()>();
+    let (is_in, held) = (Mutex::new(is_in), Mutex::new(held));
+    nic.set_error_handler(Some(Arc::new(move |_| {
+        is_in.lock().expect("one call at a time").send(()).expect("the test waits");
+        held.lock().expect("as above").recv().expect("the test lets it go");
+    })));
+    nic.report(AsyncError::of_vi(0, ErrorCode::ConnLost));
+    began.recv_timeout(PATIENCE).expect("the handler is called");
+    drop(nic);
+    all_gone();
+    let [.., high, low] = *place else { panic!("{place:x?}: an address and a port") };
+    let port = u16::from_be_bytes([high, low]);
+    drop(open(&format!("{AT}:{port}")).expect("the same place"));
+    lets_go.send(()).expect("the handler waits");
+    all_gone();
 }
 
 /// What other processes of these tests do; by itself nothing.

@@ -55,7 +55,9 @@ pub(crate) struct Card {
     pub(crate) vi_count: AtomicU32,
     pub(crate) cq_count: AtomicU32,
     pub(crate) dispatcher: Dispatcher,
-    pub(crate) handler: Mutex<Option<ErrorHandler>>,
+    /// Calls of it hold on to it alone, not to the card: the device is closed when the last handle of the NIC is dropped, also while a
+    /// call goes on.
+    pub(crate) handler: Arc<Mutex<Option<ErrorHandler>>>,
     pub(crate) waiters: Mutex<Vec<Waiter>>,
     pub(crate) vis: Mutex<HashMap<u64, Weak<ViShared>>>,
     /// VIs by the tokens of their connections.
@@ -105,7 +107,7 @@ impl Card {
             vi_count: AtomicU32::new(0),
             cq_count: AtomicU32::new(0),
             dispatcher: Dispatcher::new(spawn),
-            handler: Mutex::new(None),
+            handler: Arc::default(),
             waiters: Mutex::default(),
             vis: Mutex::default(),
             connections: Mutex::default(),
@@ -166,10 +168,10 @@ impl Card {
     }
 
     /// Tells the error handler, in its turn.
-    pub(crate) fn report(self: &Arc<Card>, error: AsyncError) {
-        let card = self.clone();
+    pub(crate) fn report(&self, error: AsyncError) {
+        let handler = self.handler.clone();
         self.dispatcher.run(Box::new(move || {
-            let handler = lock(&card.handler).clone();
+            let handler = lock(&handler).clone();
             if let Some(handler) = handler {
                 handler(&error);
             }
