@@ -1,8 +1,17 @@
-# Adds up the output of several `cargo test`.
+# Adds up the output of several `cargo test`, and of programs that print lines like theirs.
 
-/^ +(Running|Doc-tests) / { started++ }
+# A test program that has printed no result has died.
+function ended() {
+    died += running
+    running = 0
+}
+/^ +(Running|Doc-tests) / {
+    ended()
+    running = 1
+}
+# Examples of one library may have several.
 /^test result: / {
-    ended++
+    running = 0
     passed += $4
     failed += $6
     skipped += $8
@@ -21,10 +30,11 @@ match($0, /SKIPPED: /) {
 # A run without any failed test that still went wrong did not compile or was cut off. (Programs say their own `status` in what tests
 # show.)
 /^scripts\/test: status / {
-    if ($3 != 0 && failed + started - ended == known) failed++
-    known = failed + started - ended
+    ended()
+    if ($3 != 0 && failed + died == known) died++
+    known = failed + died
 }
 END {
-    # A test program that died has no result.
-    printf "%d passed, %d failed, %d skipped\n", passed + flaky, failed + started - ended - flaky, skipped
+    ended()
+    printf "%d passed, %d failed, %d skipped\n", passed + flaky, failed + died - flaky, skipped
 }
