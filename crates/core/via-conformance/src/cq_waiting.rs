@@ -7,6 +7,7 @@ use WorkQueueKind::Recv;
 group! { "completion queue":
     alone a_wait_for_an_entry_times_out [CompletionQueues],
     alone a_wait_takes_an_entry_that_is_there [CompletionQueues],
+    alone a_wait_for_an_entry_may_be_longer_than_any_clock [CompletionQueues],
     both a_wait_for_an_entry_is_woken_by_a_message [CompletionQueues],
     both a_wait_for_an_entry_is_woken_by_the_end [CompletionQueues],
     both looking_does_not_block_behind_a_wait_for_an_entry [CompletionQueues],
@@ -45,6 +46,19 @@ fn a_wait_takes_an_entry_that_is_there<N: Nic>(cx: &Context<'_, N>) {
         assert_eq!(cq.wait(timeout), Ok(CqEntry { context: 1, queue: Recv }));
         taken(&end, Recv);
     }
+}
+
+fn a_wait_for_an_entry_may_be_longer_than_any_clock<N: Nic>(cx: &Context<'_, N>) {
+    let cq = cx.nic.create_cq(16, 1).unwrap();
+    let end = on(cx, None, Some(&cq), 1);
+    end.post_recv(0, 0, 8);
+    thread::scope(|s| {
+        let waiter = s.spawn(|| cq.wait(Some(Duration::MAX)));
+        never("woken by nothing", || waiter.is_finished());
+        end.vi.disconnect();
+        assert_eq!(waiter.join().unwrap(), Ok(CqEntry { context: 1, queue: Recv }));
+    });
+    taken(&end, Recv);
 }
 
 mod a_wait_for_an_entry_is_woken_by_a_message {

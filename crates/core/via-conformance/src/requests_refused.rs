@@ -9,6 +9,7 @@ group! { "connect, client-server":
     both a_request_is_left_to_another_vi,
     both a_requester_is_told_what_did_not_match,
     both a_refused_vi_keeps_its_receives,
+    both accepting_ends_though_the_vi_is_disconnected,
 }
 
 /// Each pair of different ones is refused, and both sides are told.
@@ -218,5 +219,49 @@ mod a_refused_vi_keeps_its_receives {
         for i in 0..3 {
             end.receives(i * 8, 8, i);
         }
+    }
+}
+
+/// By another thread, at any moment. The VI can be connected again.
+mod accepting_ends_though_the_vi_is_disconnected {
+    use super::*;
+    use core::sync::atomic::{AtomicBool, Ordering};
+
+    const ROUNDS: usize = 20;
+
+    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
+        let (line, end) = (Line::server(cx), End::new(cx));
+        for _ in 0..ROUNDS {
+            let connection = cx.nic.connect_wait(&cx.server, SOON).unwrap();
+            thread::scope(|s| {
+                let accepting = s.spawn(|| drop(connection.accept(&end.vi)));
+                while !accepting.is_finished() {
+                    end.vi.disconnect();
+                    thread::yield_now();
+                }
+            });
+            end.vi.disconnect();
+            line.meet();
+        }
+        end.post_recv(0, 0, 8);
+        end.accept_at(&cx.place(1));
+        assert_eq!(end.received().result(), Ok(8));
+    }
+
+    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
+        let (line, end, is_over) = (Line::client(cx), End::new(cx), AtomicBool::new(false));
+        thread::scope(|s| {
+            // Each comes to nothing, or is a connection that ends at once.
+            s.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let _ = end.vi.connect_request(&cx.client(), &cx.server, SOON);
+                    end.vi.disconnect();
+                }
+            });
+            (0..ROUNDS).for_each(|_| line.meet());
+            is_over.store(true, Ordering::Relaxed);
+        });
+        end.request_at(cx, &cx.place(1)).unwrap();
+        end.send(0, 0, 8);
     }
 }

@@ -3,6 +3,7 @@
 group! { "transfer":
     both empty_queues_say_so,
     both a_wait_times_out,
+    both a_time_may_be_longer_than_any_clock,
     both a_sleeper_is_woken_by_a_message,
     both a_sleeper_is_woken_by_the_end,
     both done_does_not_block_behind_wait,
@@ -56,6 +57,34 @@ pub(super) mod a_wait_times_out {
 
     pub(crate) fn client<N: Nic>(cx: &Context<'_, N>) {
         let end = End::requested(cx);
+        end.await_state(ViState::Error);
+    }
+}
+
+/// As one that never ends.
+pub(super) mod a_time_may_be_longer_than_any_clock {
+    use crate::{Context, End};
+    use std::thread;
+    use std::time::Duration;
+    use via::{Connection, Nic, Vi, ViState};
+
+    const EVER: Option<Duration> = Some(Duration::MAX);
+
+    pub(crate) fn server<N: Nic>(cx: &Context<'_, N>) {
+        let end = End::new(cx);
+        end.post_recv(0, 0, 8);
+        cx.nic.connect_wait(&cx.server, EVER).unwrap().accept(&end.vi).unwrap();
+        assert_eq!(end.vi.recv_wait(EVER).unwrap().result(), Ok(8));
+        end.vi.disconnect();
+    }
+
+    pub(crate) fn client<N: Nic>(cx: &Context<'_, N>) {
+        let end = End::new(cx);
+        while end.vi.connect_request(&cx.client(), &cx.server, EVER).is_err() {
+            thread::yield_now();
+        }
+        end.post_send(0, 0, 8);
+        assert_eq!(end.vi.send_wait(EVER).unwrap().result(), Ok(8));
         end.await_state(ViState::Error);
     }
 }

@@ -1,8 +1,7 @@
 //! A request for a connection, as the program that waited has it.
 
 use crate::open::Open;
-use crate::slot::Slot;
-use crate::state::{Job, Request};
+use crate::state::{Accepted, Job, Request};
 use crate::vi::VerbsVi;
 use crate::wire::Refusal;
 use std::sync::Arc;
@@ -29,9 +28,9 @@ impl Connection for VerbsConnection {
     }
 
     fn accept(mut self, vi: &VerbsVi) -> Result<(), NotAccepted<VerbsConnection>> {
-        let slot = Slot::new();
+        let (accepted, slot) = Accepted::new();
         let (name, vi) = (self.request.name, vi.shared.clone());
-        self.request.card.job(Job::Accept { name, vi, slot: slot.clone() });
+        self.request.card.job(Job::Accept { name, vi, accepted });
         match slot.wait(None) {
             Some(Ok(())) => {
                 self.request.is_answered = true;

@@ -1,6 +1,6 @@
 //! Completion queues, as a program has them.
 
-use crate::slot::{SPIN, lock, sleep};
+use crate::slot::{SPIN, after, lock, sleep};
 use crate::state::{CqShared, Watched, Watching, hush, ring};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -48,7 +48,7 @@ impl CompletionQueue for VerbsCq {
 
     fn wait(&self, timeout: Option<Duration>) -> Result<CqEntry, WaitError> {
         let begin = Instant::now();
-        let until = timeout.map(|timeout| begin + timeout);
+        let until = after(timeout);
         loop {
             if let Some(entry) = self.done() {
                 return Ok(entry);

@@ -6,7 +6,7 @@ use crate::connection::VerbsConnection;
 use crate::cq::VerbsCq;
 use crate::open::Open;
 use crate::regions::Regions;
-use crate::slot::{Slot, lock};
+use crate::slot::{Slot, after, lock};
 use crate::state::{Card, CqShared, Parts, ViShared, Waiter};
 use crate::vi::VerbsVi;
 use crate::wire::DISCRIMINATOR_MAX;
@@ -16,7 +16,6 @@ use sovia_sys::{Fd, call};
 use sovia_verbs::{Channel, Device, Events, Id, Offers, Space};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
 use via::error::{ConnectError, CqError, CreateViError, MemError, PtagError, RegisterError};
 use via::event::ErrorHandler;
 use via::memory::Limits;
@@ -265,7 +264,7 @@ impl Nic for VerbsNic {
         timeout: Option<Duration>,
     ) -> Result<VerbsConnection, ConnectError> {
         self.card.attributes.own(local)?;
-        let until = timeout.map(|timeout| Instant::now() + timeout);
+        let until = after(timeout);
         let (slot, name) = (Slot::new(), self.card.name());
         let waiter =
             Waiter { discriminator: local.discriminator.clone(), slot: slot.clone(), name };

@@ -12,6 +12,11 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// When a time that begins now is over; `None`: never, also for one that the clock does not reach.
+pub(crate) fn after(timeout: Option<Duration>) -> Option<Instant> {
+    timeout.and_then(|timeout| Instant::now().checked_add(timeout))
+}
+
 /// Sleeps until woken, or until then; false when that time has come.
 pub(crate) fn sleep<'a, T>(
     condition: &Condvar,

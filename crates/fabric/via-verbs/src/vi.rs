@@ -2,7 +2,7 @@
 
 use crate::config;
 use crate::open::Open;
-use crate::slot::{SPIN, Slot, lock, sleep};
+use crate::slot::{SPIN, Slot, after, lock, sleep};
 use crate::state::{Job, ViShared, Watching};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -43,7 +43,7 @@ impl VerbsVi {
         timeout: Option<Duration>,
     ) -> Result<Completion, WaitError> {
         let begin = Instant::now();
-        let until = timeout.map(|timeout| begin + timeout);
+        let until = after(timeout);
         loop {
             match self.done(kind) {
                 Done::Completion(completion) => return Ok(completion),
@@ -96,7 +96,7 @@ impl VerbsVi {
         }
         let to = config::place(&remote.host)
             .ok_or(ConnectError::NotReachable("not the address of a NIC for RDMA"))?;
-        let until = timeout.map(|timeout| Instant::now() + timeout);
+        let until = after(timeout);
         let card = &self.shared.card;
         let (name, slot) = (card.name(), Slot::new());
         {

@@ -77,7 +77,7 @@ impl Agent {
         if let Some(refusal) = refusal {
             return self.job(Job::Reject { name, refusal });
         }
-        if let Err(error) = self.accept_with(name, vi, peer, None) {
+        if let Err(error) = self.accept_with(name, vi, peer, &mut None) {
             let core = &mut *lock(&vi.core);
             if core.attempt == Some(peer) {
                 refused(vi, core, error);
@@ -85,12 +85,12 @@ impl Agent {
         }
     }
 
-    /// Accepts a request with a VI of the program's.
+    /// Accepts a request with a VI of the program's. Where it is accepted, what has become of that is told later.
     pub(super) fn accept(
         &mut self,
         name: u64,
         vi: &Arc<ViShared>,
-        slot: Option<Accepted>,
+        accepted: &mut Option<Accepted>,
     ) -> Result<(), ConnectError> {
         let Some((_, Role::Asked(hello, _))) = self.roles.get(&name) else {
             return Err(ConnectError::Timeout);
@@ -104,11 +104,15 @@ impl Agent {
             core.attempt = Some(name);
             core.result = None;
         }
-        let accepted = self.accept_with(name, vi, name, slot);
-        if accepted.is_err() {
-            vi.unmade(&mut lock(&vi.core));
+        let made = self.accept_with(name, vi, name, accepted);
+        if made.is_err() {
+            let core = &mut *lock(&vi.core);
+            // Another thread may have ended it, and begun another one.
+            if core.attempt == Some(name) {
+                vi.unmade(core);
+            }
         }
-        accepted
+        made
     }
 
     /// Accepts a request with a VI whose attempt has that name.
@@ -117,7 +121,7 @@ impl Agent {
         name: u64,
         vi: &Arc<ViShared>,
         attempt: u64,
-        slot: Option<Accepted>,
+        accepted: &mut Option<Accepted>,
     ) -> Result<(), ConnectError> {
         let Some((Some(id), Role::Asked(hello, from))) = self.roles.remove(&name) else {
             return Err(ConnectError::Timeout);
@@ -142,7 +146,7 @@ impl Agent {
         match made {
             Ok(()) => {
                 core.attempt = Some(name);
-                let role = Role::Accepting(vi.clone(), hello.attributes, slot);
+                let role = Role::Accepting(vi.clone(), hello.attributes, accepted.take());
                 self.roles.insert(name, (Some(id), role));
                 Ok(())
             }
@@ -159,7 +163,7 @@ impl Agent {
         name: u64,
         id: Option<Id>,
         (vi, theirs): (Arc<ViShared>, ViAttributes),
-        slot: Option<Accepted>,
+        accepted: Option<Accepted>,
         kind: EventKind,
     ) {
         let outcome = match kind {
@@ -168,7 +172,7 @@ impl Agent {
                 Err(ConnectError::Timeout)
             }
             _ => {
-                self.roles.insert(name, (id, Role::Accepting(vi, theirs, slot)));
+                self.roles.insert(name, (id, Role::Accepting(vi, theirs, accepted)));
                 return;
             }
         };
@@ -192,8 +196,8 @@ impl Agent {
                 }
             }
         }
-        if let Some(slot) = slot {
-            slot.put(outcome);
+        if let Some(accepted) = accepted {
+            accepted.answer(outcome);
         }
     }
 }

@@ -112,9 +112,12 @@ impl Agent {
                     self.request(name, attempt);
                 }
             }
-            Job::Accept { name, vi, slot } => {
-                if let Err(error) = self.accept(name, &vi, Some(slot.clone())) {
-                    slot.put(Err(error));
+            Job::Accept { name, vi, accepted } => {
+                let mut accepted = Some(accepted);
+                if let Err(error) = self.accept(name, &vi, &mut accepted)
+                    && let Some(accepted) = accepted
+                {
+                    accepted.answer(Err(error));
                 }
             }
             Job::Reject { name, refusal } => {
@@ -163,7 +166,9 @@ impl Agent {
                     kind,
                     EventKind::Rejected(_) | EventKind::Unreachable | EventKind::Disconnected
                 ) => {}
-            Role::Accepting(vi, theirs, slot) => self.accepting(name, id, (vi, theirs), slot, kind),
+            Role::Accepting(vi, theirs, accepted) => {
+                self.accepting(name, id, (vi, theirs), accepted, kind);
+            }
             Role::Connected(vi) => {
                 if matches!(kind, EventKind::Disconnected | EventKind::DeviceRemoved) {
                     let vi = vi.upgrade();

@@ -9,8 +9,29 @@ use std::time::Instant;
 use via::NetAddress;
 use via::error::ConnectError;
 
-/// How a thread that accepts is told what has become of it.
-pub(crate) type Accepted = Slot<Result<(), ConnectError>>;
+/// How a thread that accepts is told what has become of it. It sleeps until it is told: where this is dropped without an answer, the VI or
+/// the request is no longer what it was.
+pub(crate) struct Accepted(Slot<Result<(), ConnectError>>);
+
+impl Accepted {
+    /// For the NIC's thread, and where the answer comes.
+    pub(crate) fn new() -> (Accepted, Slot<Result<(), ConnectError>>) {
+        let slot = Slot::new();
+        (Accepted(slot.clone()), slot)
+    }
+
+    /// What has become of it.
+    pub(crate) fn answer(self, outcome: Result<(), ConnectError>) {
+        self.0.put(outcome);
+    }
+}
+
+impl Drop for Accepted {
+    fn drop(&mut self) {
+        // Nothing, where there is an answer.
+        self.0.put(Err(ConnectError::Timeout));
+    }
+}
 
 /// What the thread is asked to do.
 pub(crate) enum Job {
@@ -25,7 +46,7 @@ pub(crate) enum Job {
         is_peer: bool,
     },
     /// Accept a request that the program has.
-    Accept { name: u64, vi: Arc<ViShared>, slot: Accepted },
+    Accept { name: u64, vi: Arc<ViShared>, accepted: Accepted },
     /// Refuse it.
     Reject { name: u64, refusal: Refusal },
     /// An attempt is over.
