@@ -1,6 +1,8 @@
 // Signals, jumps and cancellations that come while a stream is waited for.
 #include "common.h"
 #include <setjmp.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
 
 static char buffer[70000];
 static volatile sig_atomic_t caught, counted;
@@ -187,6 +189,56 @@ static void blocked_write_and_restart(struct peer *p) {
     tell(p, 0);
     tell(p, sent);
     hear(p);
+    say_alive(p->fd, p->server, "afterwards");
+}
+
+// One signal, that comes when the peer has the first bytes: a call that goes on copying for a while must not forget it when there is
+// no room for more.
+static pthread_t sender;
+static void *interrupts_the_sender(void *argument) {
+    hear(argument);
+    MUST(pthread_kill(sender, SIGUSR1));
+    return NULL;
+}
+
+static void one_signal_while_bytes_move(struct peer *p) {
+    static char much[32 << 20];
+    fill(much, sizeof much, 0);
+    int file = MUST(memfd_create("much", 0));
+    for (size_t done = 0; done < sizeof much;)
+        done += MUST(write(file, much + done, sizeof much - done));
+    sender = pthread_self();
+    for (int way = 0; way < 6; way++) {
+        handle(SIGUSR1, way < 3 ? 0 : SA_RESTART);
+        counted = 0;
+        pthread_t thread;
+        pthread_create(&thread, NULL, interrupts_the_sender, p);
+        off_t from = 0;
+        ssize_t sent;
+        if (way % 3 == 0)
+            sent = send(p->fd, much, sizeof much, 0);
+        else if (way % 3 == 1)
+            sent = write(p->fd, much, sizeof much);
+        else
+            sent = sendfile(p->fd, file, &from, sizeof much);
+        pthread_join(thread, NULL);
+        say(sent > 0 && sent < (ssize_t)sizeof much ? "a part was sent" : "sent %zd", sent);
+        if (way % 3 == 2)
+            say("the place is behind it: %d", from == sent);
+        say("caught %d", (int)caught);
+        tell(p, sent);
+        hear(p);
+    }
+    say_alive(p->fd, p->server, "afterwards");
+}
+
+static void says_when_bytes_come(struct peer *p) {
+    for (int way = 0; way < 6; way++) {
+        await_bytes(p->fd, 1);
+        tell(p, 0);
+        recv_pattern(p->fd, 0, hear(p), 65536);
+        tell(p, 0);
+    }
     say_alive(p->fd, p->server, "afterwards");
 }
 
@@ -461,6 +513,7 @@ static const struct scenario scenarios[] = {
     {"a_handler_closes_what_is_waited_for", sees_the_end, closed_by_handler},
     {"a_timeout_does_not_restart", answers, timed_and_interrupted},
     {"a_signal_during_a_blocked_write", reads_when_told, blocked_write},
+    {"a_signal_while_a_write_copies", says_when_bytes_come, one_signal_while_bytes_move},
     {"ctrl_c_kills_whoever_waits", stays_silent, dies_waiting},
     {"stopping_and_continuing", answers, stopped_waiting},
     {"jumping_out_of_a_wait", answers, jumps_out},

@@ -7,6 +7,7 @@ use crate::stream::{self, Find, Got};
 use crate::table::{self, Ref};
 use crate::wait::{self, Call, Ended, Want};
 use crate::{Errno, errno, family, process};
+use sovia_signal::interrupt::Moment;
 use sovia_sys::call;
 
 /// Waits for bytes, and lends them where they lie; 0 at the end of the stream. How many there are is
@@ -61,7 +62,7 @@ fn borrow_any(fd: i32, flags: Flags) -> Result<Loan, Errno> {
 
 /// `None` if the VI is not where to look.
 fn borrow_here(fd: i32, at: Ref, flags: Flags) -> Result<Option<Loan>, Errno> {
-    let conn = at.conn;
+    let (conn, since) = (at.conn, Moment::now());
     let attempt = |guard: &mut Guard<'_>| {
         let fd = keep::descriptor(fd, at);
         match stream::borrow(guard, fd) {
@@ -103,7 +104,7 @@ fn borrow_here(fd: i32, at: Ref, flags: Flags) -> Result<Option<Loan>, Errno> {
     if flags.dont_wait || conn.has(flag::NONBLOCK) {
         return Err(libc::EAGAIN);
     }
-    let mut call = Call::begin(fd, at, ops::deadline(&conn.receive_timeout));
+    let mut call = Call::begin(fd, at, ops::deadline(&conn.receive_timeout), since);
     match wait::until(&mut call, Want::Receive, attempt) {
         Ok(result) => result,
         Err(Ended::Plain) => Ok(None),

@@ -8,6 +8,7 @@ use crate::table::{self, Ref};
 use crate::wait::{self, Call, Ended, Want};
 use crate::{Errno, Outcome, errno, family};
 use core::sync::atomic::Ordering;
+use sovia_signal::interrupt::Moment;
 use sovia_sys::{call, clock, diag};
 
 /// Lends a buffer of `len` bytes (1 to [`MAX`]), to be sent to `fd` with [`commit`].
@@ -37,7 +38,7 @@ const STALL_NS: u64 = 5_000_000;
 /// A place in the pool. A sender that is faster than its receiver waits for one: a copy would cost both
 /// of them more. But it waits once only for a receiver that does something else.
 fn lend_here(fd: i32, at: Ref, len: usize) -> Option<Loan> {
-    let conn = at.conn;
+    let (conn, since) = (at.conn, Moment::now());
     let attempt = |guard: &mut Guard<'_>| match stream::lend(guard, len as u32) {
         Place::Here(memory) => Some(Some(Loan::here(Kind::Place, guard, at, memory.as_ptr(), len))),
         Place::Nowhere => Some(None),
@@ -52,7 +53,7 @@ fn lend_here(fd: i32, at: Ref, len: usize) -> Option<Loan> {
             return loan;
         }
     }
-    let mut call = Call::begin(fd, at, Some(clock::now_ns() + STALL_NS));
+    let mut call = Call::begin(fd, at, Some(clock::now_ns() + STALL_NS), since);
     let waited = wait::until(&mut call, Want::Send, attempt);
     keep::leave();
     waited.unwrap_or_else(|_| {
@@ -99,6 +100,7 @@ pub fn commit(fd: i32, loan: &mut Loan, n: usize, flags: Flags) -> Outcome {
 }
 
 fn commit_rest(fd: i32, loan: &mut Loan, n: usize, flags: Flags) -> Result<(), Errno> {
+    let since = Moment::now();
     let at = table::conn(fd);
     while loan.done < n && loan.cookie == 0 {
         let Some(at) = at else { return Err(libc::EBADF) };
@@ -106,7 +108,7 @@ fn commit_rest(fd: i32, loan: &mut Loan, n: usize, flags: Flags) -> Result<(), E
             // Lent by another stream, which is closed, or is still there.
             return Err(libc::EBADF);
         }
-        match commit_place(fd, at, loan, n, flags)? {
+        match commit_place(fd, at, loan, n, flags, since)? {
             Sent::Bytes(sent) => {
                 loan.done += sent;
                 if loan.done == n {
@@ -132,11 +134,21 @@ fn commit_rest(fd: i32, loan: &mut Loan, n: usize, flags: Flags) -> Result<(), E
             None => kernel()?,
         };
         loan.done += sent;
+        if loan.done < n && since.is_not_to_restart() {
+            return Err(libc::EINTR);
+        }
     }
     Ok(())
 }
 
-fn commit_place(fd: i32, at: Ref, loan: &Loan, n: usize, flags: Flags) -> Result<Sent, Errno> {
+fn commit_place(
+    fd: i32,
+    at: Ref,
+    loan: &Loan,
+    n: usize,
+    flags: Flags,
+    since: Moment,
+) -> Result<Sent, Errno> {
     let conn = at.conn;
     if conn.is_interrupted() {
         return Err(libc::EINTR);
@@ -167,7 +179,7 @@ fn commit_place(fd: i32, at: Ref, loan: &Loan, n: usize, flags: Flags) -> Result
     if flags.dont_wait || conn.has(flag::NONBLOCK) {
         return Err(libc::EAGAIN);
     }
-    let mut call = Call::begin(fd, at, ops::deadline(&conn.send_timeout));
+    let mut call = Call::begin(fd, at, ops::deadline(&conn.send_timeout), since);
     match wait::until(&mut call, Want::Send, attempt) {
         Ok(sent) => Ok(sent),
         Err(Ended::Plain) => Ok(Sent::Plain),

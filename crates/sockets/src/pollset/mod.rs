@@ -53,7 +53,7 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
     if let [one] = fds
         && timeout != Some(0)
         && mask.is_none()
-        && let Some(result) = wait_for_one(one, until)
+        && let Some(result) = wait_for_one(one, &terms)
     {
         return result;
     }
@@ -152,7 +152,7 @@ fn spin(lists: &mut Lists<'_>, mask: Option<&libc::sigset_t>) -> Result<(Spin, b
 /// A call about one connection and one direction sleeps as a receive or a send would, on the
 /// direction's own word: no sleeper, no doorbell, one system call. `None` if it is not such a call, or
 /// no more.
-fn wait_for_one(one: &mut PollFd, until: Option<u64>) -> Option<Outcome> {
+fn wait_for_one(one: &mut PollFd, terms: &Terms<'_>) -> Option<Outcome> {
     const IN: i16 = libc::POLLIN | libc::POLLRDNORM | libc::POLLRDHUP;
     const OUT: i16 = libc::POLLOUT | libc::POLLWRNORM;
     let want = match one.events {
@@ -165,7 +165,7 @@ fn wait_for_one(one: &mut PollFd, until: Option<u64>) -> Option<Outcome> {
     crate::retreat::settle(at);
     let (fd, interest) = (one.fd, one.events as u16 as u32);
     let told = one.events | libc::POLLERR | libc::POLLHUP;
-    let mut call = Call::begin(fd, at, until);
+    let mut call = Call::begin(fd, at, terms.until, terms.since);
     call.ends_at_handler = true;
     let result = wait::until(&mut call, want, |guard| {
         let fd = keep::descriptor(fd, at);

@@ -60,9 +60,10 @@ pub struct Call {
 }
 
 impl Call {
-    /// It begins.
-    pub fn begin(fd: i32, at: Ref, deadline: Option<u64>) -> Call {
-        Call { fd, at, deadline, since: Moment::now(), ends_at_handler: false }
+    /// It begins to wait. `since` is from before it has looked or moved anything: a handler that has run since then ends it, as it ends
+    /// a call that the kernel is in.
+    pub fn begin(fd: i32, at: Ref, deadline: Option<u64>, since: Moment) -> Call {
+        Call { fd, at, deadline, since, ends_at_handler: false }
     }
 
     /// Whether the kernel would make the call anew after its interruption, instead of failing it.

@@ -16,6 +16,7 @@ use crate::wait::{self, Call, Ended, Want};
 use crate::{Outcome, anchors, meeting};
 use parts::{peek, scatter};
 use sovia_proto::path::Rx;
+use sovia_signal::interrupt::Moment;
 use sovia_sys::call;
 
 /// read and recv: fills `out`. `kernel` makes the program's own call, for a connection on TCP.
@@ -87,6 +88,7 @@ fn receive_generally(
     flags: Flags,
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
+    let since = Moment::now();
     let conn = at.conn;
     let phase = conn.phase();
     if phase != Phase::Attached
@@ -154,7 +156,7 @@ fn receive_generally(
             }
         }
     }
-    let result = receive_slowly(fd, at, parts, flags, kernel);
+    let result = receive_slowly(fd, at, parts, flags, since, kernel);
     keep::leave();
     result
 }
@@ -176,6 +178,7 @@ fn receive_slowly(
     at: Ref,
     parts: &mut [&mut [u8]],
     flags: Flags,
+    since: Moment,
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
     let conn = at.conn;
@@ -183,7 +186,7 @@ fn receive_slowly(
     if wanted == 0 && !flags.empty_waits {
         return Ok(0);
     }
-    let mut call = Call::begin(fd, at, deadline(&conn.receive_timeout));
+    let mut call = Call::begin(fd, at, deadline(&conn.receive_timeout), since);
     let patient = !flags.dont_wait && !conn.has(flag::NONBLOCK);
     let mut done = 0;
     loop {

@@ -1,10 +1,11 @@
 //! sendfile to a connection.
 
 use super::on_tcp::send_on_tcp;
-use super::{send, send_off_vi};
+use super::{Begun, is_sent_at_once, send_begun, send_off_vi};
 use crate::ops::transfer::{Flags, back};
 use crate::table::Ref;
 use crate::{Outcome, wait};
+use sovia_signal::interrupt::Moment;
 use sovia_sys::call;
 
 /// sendfile to a connection: on a VI the file is read, and sent as bytes.
@@ -21,6 +22,7 @@ pub fn send_file(
         return kernel();
     }
     wait::cancellation_point();
+    let since = Moment::now();
     // The path may be switched before the kernel is asked; then the VI takes the file.
     let asked = send_off_vi(fd, at, || count, Flags::default(), kernel)
         .or_else(|kernel| send_on_tcp(fd, at, count, kernel));
@@ -48,7 +50,8 @@ pub fn send_file(
             Err(_) if done > 0 => break,
             Err(e) => return Err(crate::errno(e)),
         };
-        let sent = send(fd, at, &piece[..got], Flags::default(), || Err(libc::EAGAIN));
+        let begun = Begun { since, has_sent: done > 0 };
+        let sent = send_piece(fd, at, &piece[..got], begun);
         let n = match sent {
             Ok(n) => n,
             Err(e) => {
@@ -67,6 +70,14 @@ pub fn send_file(
         }
     }
     Ok(done)
+}
+
+fn send_piece(fd: i32, at: Ref, piece: &[u8], begun: Begun) -> Outcome {
+    wait::cancellation_point();
+    if is_sent_at_once(at, piece) {
+        return Ok(piece.len());
+    }
+    send_begun(fd, at, &[piece], Flags::default(), begun, || Err(libc::EAGAIN))
 }
 
 /// Bytes that were read and could not be sent are to be read again.

@@ -2,10 +2,10 @@
 //! ends could not meet meanwhile, though most of the stream were still to come. So it goes to TCP in pieces, between which
 //! they may.
 
-use super::before_send;
 use super::on_tcp::raw_send;
 use super::parts::rest_of;
 use super::rest::send_slowly;
+use super::{Begun, before_send};
 use crate::conn::Phase;
 use crate::ops::keep;
 use crate::ops::transfer::Flags;
@@ -21,18 +21,18 @@ pub(super) const LONG: usize = 256 << 10;
 const LOOK_NS: u64 = 50_000_000;
 
 /// Sends all of `parts`, or as many bytes as the kernel would.
-pub(super) fn send_long(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags) -> Outcome {
+pub(super) fn send_long(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags, begun: Begun) -> Outcome {
     let conn = at.conn;
     conn.begin_waiting();
     let waits = wait::begin();
     waits.keep(conn.place());
-    let mut call = Call { fd, at, done: 0, began: clock::now_ns(), since: Moment::now() };
+    let mut call = Call { fd, at, done: 0, began: clock::now_ns(), begun };
     let sent = call.send(parts, flags);
     drop(waits);
     conn.end_waiting();
     keep::leave();
     // It has been given its VI, or stays on TCP for good.
-    sent.unwrap_or_else(|| send_slowly(fd, at, parts, flags, call.done))
+    sent.unwrap_or_else(|| send_slowly(fd, at, parts, flags, call.begun, call.done))
 }
 
 struct Call {
@@ -41,8 +41,7 @@ struct Call {
     /// Bytes that have been sent.
     done: usize,
     began: u64,
-    /// Since when handlers interrupt it.
-    since: Moment,
+    begun: Begun,
 }
 
 impl Call {
@@ -52,7 +51,7 @@ impl Call {
             if table::refers(self.fd, self.at) {
                 before_send(self.fd, self.at);
             }
-            let has_begun = self.done > 0;
+            let has_begun = self.begun.has_sent || self.done > 0;
             if has_begun && has_ended(self.of_connection(|fd| poll::probe(fd, libc::POLLOUT))) {
                 break;
             }
@@ -111,14 +110,16 @@ impl Call {
         let fd = keep::descriptor(self.fd, self.at);
         let mut one = [PollFd { fd, events: libc::POLLOUT, revents: 0 }];
         let waited = wait::cancellable(|| {
-            poll::ppoll_by(|call| self.since.make(call), &mut one, Some(pause), None)
+            poll::ppoll_by(|call| self.begun.since.make(call), &mut one, Some(pause), None)
         });
         match waited.map_err(errno) {
             Ok(0) if until.is_some_and(|until| clock::now_ns() >= until) => Err(libc::EAGAIN),
             Ok(_) => Ok(()),
             // The kernel makes a call anew that has sent nothing.
-            Err(libc::EINTR) if !partly && until.is_none() && !self.since.is_not_to_restart() => {
-                self.since = Moment::now();
+            Err(libc::EINTR)
+                if !partly && until.is_none() && !self.begun.since.is_not_to_restart() =>
+            {
+                self.begun.since = Moment::now();
                 Ok(())
             }
             Err(error) => Err(error),

@@ -28,6 +28,7 @@ use long::{LONG, send_long};
 use on_tcp::{send_on_tcp, send_tcp, watch_room_after};
 use parts::{SHORT, length, send_joined, send_short};
 use rest::{leave_if_full, send_slowly};
+use sovia_signal::interrupt::Moment;
 
 /// write and send: takes `bytes`. `kernel` makes the program's own call, for a connection on TCP.
 #[inline(always)]
@@ -43,6 +44,15 @@ pub fn send(
         return Ok(bytes.len());
     }
     send_generally(fd, at, &[bytes], flags, kernel)
+}
+
+/// The program's call of which this is the sending.
+#[derive(Clone, Copy)]
+struct Begun {
+    /// Since when handlers interrupt it.
+    since: Moment,
+    /// It has moved bytes before these: then every handler ends it.
+    has_sent: bool,
 }
 
 /// writev, sendmsg and their like: takes `parts` one after the other, as [`send`] does with one.
@@ -87,9 +97,22 @@ fn send_generally(
     flags: Flags,
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
+    let begun = Begun { since: Moment::now(), has_sent: false };
+    send_begun(fd, at, parts, flags, begun, kernel)
+}
+
+/// As [`send_generally`], for a call that has begun.
+fn send_begun(
+    fd: i32,
+    at: Ref,
+    parts: &[&[u8]],
+    flags: Flags,
+    begun: Begun,
+    kernel: impl FnOnce() -> Outcome,
+) -> Outcome {
     let conn = at.conn;
     if conn.phase() == Phase::Candidate && length(parts) > LONG {
-        return send_long(fd, at, parts, flags);
+        return send_long(fd, at, parts, flags, begun);
     }
     let kernel = match send_off_vi(fd, at, || length(parts), flags, kernel) {
         Ok(result) => return result,
@@ -112,17 +135,17 @@ fn send_generally(
                     leave_if_full(fd, at);
                     return Ok(n);
                 }
-                return send_slowly(fd, at, parts, flags, n);
+                return send_slowly(fd, at, parts, flags, begun, n);
             }
             Put::Failed(e) => return Err(e),
             Put::AskKernel => {
                 drop(guard);
                 retreat::settle(at);
                 if part.len() > LONG {
-                    return send_slowly(fd, at, parts, flags, 0);
+                    return send_slowly(fd, at, parts, flags, begun, 0);
                 }
                 return send_tcp(fd, at, length(parts), kernel)
-                    .unwrap_or_else(|_| send_slowly(fd, at, parts, flags, 0));
+                    .unwrap_or_else(|_| send_slowly(fd, at, parts, flags, begun, 0));
             }
             Put::Full => {
                 if flags.dont_wait || conn.has(flag::NONBLOCK) {
@@ -137,9 +160,9 @@ fn send_generally(
     // A short gathered write goes as one packet.
     let total = length(parts);
     if parts.len() > 1 && (1..=SHORT).contains(&total) {
-        return send_short(fd, at, parts, flags, kernel);
+        return send_short(fd, at, parts, flags, begun, kernel);
     }
-    send_or_kernel(fd, at, parts, flags, kernel)
+    send_or_kernel(fd, at, parts, flags, begun, kernel)
 }
 
 /// Where every send of `total` bytes begins. On a connection that has no VI the kernel's call is made; it comes back
@@ -206,8 +229,9 @@ fn send_or_kernel(
     at: Ref,
     parts: &[&[u8]],
     flags: Flags,
+    begun: Begun,
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
     send_on_tcp(fd, at, length(parts), kernel)
-        .unwrap_or_else(|_| send_slowly(fd, at, parts, flags, 0))
+        .unwrap_or_else(|_| send_slowly(fd, at, parts, flags, begun, 0))
 }

@@ -2,7 +2,7 @@
 //! goes as one packet.
 
 use super::rest::send_slowly;
-use super::{is_sent_at_once, send_generally, send_or_kernel};
+use super::{Begun, is_sent_at_once, send_generally, send_or_kernel};
 use crate::conn::{INLINE_MAX, flag};
 use crate::ops::transfer::Flags;
 use crate::stream::{self, Put};
@@ -42,6 +42,7 @@ pub(super) fn send_short(
     at: Ref,
     parts: &[&[u8]],
     flags: Flags,
+    begun: Begun,
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
     let total = length(parts);
@@ -50,10 +51,10 @@ pub(super) fn send_short(
             if flags.dont_wait || at.conn.has(flag::NONBLOCK) {
                 return Ok(done);
             }
-            send_slowly(fd, at, parts, flags, done)
+            send_slowly(fd, at, parts, flags, begun, done)
         }
         Some(result) => result,
-        None => send_or_kernel(fd, at, parts, flags, kernel),
+        None => send_or_kernel(fd, at, parts, flags, begun, kernel),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The rest of a send, for which there was no room at once: it waits for room, or goes to TCP.
 
+use super::Begun;
 use super::on_tcp::{number_of, raw_send, send_plainly};
 use super::parts::{length, rest_of};
 use crate::conn::flag;
@@ -12,16 +13,30 @@ use crate::{Outcome, anchors, retreat};
 use sovia_proto::path::Tx;
 
 /// Sends the rest, waiting for room.
-pub(super) fn send_slowly(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags, done: usize) -> Outcome {
-    let result = send_rest(fd, at, parts, flags, done);
+pub(super) fn send_slowly(
+    fd: i32,
+    at: Ref,
+    parts: &[&[u8]],
+    flags: Flags,
+    begun: Begun,
+    done: usize,
+) -> Outcome {
+    let result = send_rest(fd, at, parts, flags, begun, done);
     keep::leave();
     result
 }
 
-fn send_rest(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags, mut done: usize) -> Outcome {
+fn send_rest(
+    fd: i32,
+    at: Ref,
+    parts: &[&[u8]],
+    flags: Flags,
+    begun: Begun,
+    mut done: usize,
+) -> Outcome {
     let conn = at.conn;
     let total = length(parts);
-    let mut call = Call::begin(fd, at, deadline(&conn.send_timeout));
+    let mut call = Call::begin(fd, at, deadline(&conn.send_timeout), begun.since);
     let patient = !flags.dont_wait && !conn.has(flag::NONBLOCK);
     let mut may_leave = true;
     while done < total {
@@ -64,7 +79,7 @@ fn send_rest(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags, mut done: usize) -
             }
         };
         let waited = if patient {
-            call.ends_at_handler = done > 0;
+            call.ends_at_handler = begun.has_sent || done > 0;
             wait::until(&mut call, Want::Send, attempt)
         } else {
             wait::look(at, attempt)
