@@ -351,6 +351,26 @@ static void writes_to_the_half_closed(struct peer *p) {
     say_signals();
 }
 
+// A child holds it last, while the program lives: its death is the only sign, and comes long after the end of the other half.
+static void child_closes_half_and_dies(struct peer *p) {
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        MUST(shutdown(p->fd, SHUT_WR));
+        nap(1500);
+        dies_when_it_is_full(p);
+    }
+    MUST(close(p->fd));
+    int status;
+    MUST(waitpid(child, &status, 0));
+    say_status("child", status);
+    hear(p);
+}
+
+static void writes_to_the_half_closed_child(struct peer *p) {
+    writes_to_the_half_closed(p);
+    tell(p, 0);
+}
+
 // --- two that share the dying end
 
 static void two_die(struct peer *p) {
@@ -434,6 +454,7 @@ static const struct scenario scenarios[] = {
     {"an_exec_shows_in_epoll_for_room", epolls_level, becomes_another_when_it_is_full},
     {"a_death_behind_full_tcp", writes_to_the_full, fills_tcp_and_dies},
     {"a_death_of_the_half_closed", writes_to_the_half_closed, closes_half_and_dies},
+    {"a_child_of_the_half_closed_dies", writes_to_the_half_closed_child, child_closes_half_and_dies},
     {"both_of_two_die", outlives_two, two_die},
     {"a_child_dies_and_then_its_parent", outlives_two, one_of_two_dies},
     {"both_of_two_die_with_a_writer_waiting", polls_for_room, two_die_full},

@@ -30,6 +30,7 @@ macro_rules! carried_scenarios {
             $run;
             // What was sent before a death arrives, and nothing else.
             "death": killed_at_any_moment, a_reader_dies_without_reading, one_of_two_dies_waiting;
+            "dying": a_child_of_the_half_closed_dies;
             // TCP's end overtakes the VI.
             "shutdown": what_was_sent_before_exit_arrives, last_words_are_seen_before_the_end,
                 closing_with_unread_bytes_resets, both_close_half_at_once, shutting_both_halves;

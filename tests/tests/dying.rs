@@ -31,6 +31,7 @@ scenarios!("dying":
     an_exec_shows_in_epoll_for_room,
     a_death_behind_full_tcp,
     a_death_of_the_half_closed,
+    a_child_of_the_half_closed_dies,
     both_of_two_die,
     a_child_dies_and_then_its_parent,
     both_of_two_die_with_a_writer_waiting,

@@ -30,8 +30,10 @@ impl Nic {
             }
             Message::Withdraw(far) => {
                 self.peers[peer].offers.withdraw(far);
-                let id = self.peers[peer].joined.get(&far);
-                if let Some(connection) = id.and_then(|id| self.connections.get_mut(id)) {
+                let Some(&id) = self.peers[peer].joined.get(&far) else { return };
+                if let Some(connection) = self.connections.get_mut(&id)
+                    && !connection.is_alone
+                {
                     connection.is_alone = true;
                     if let Some((_, reflection)) = &mut connection.joined {
                         let gone = sovia_reflect::message::Message::Gone(word::ENDED);
@@ -41,12 +43,15 @@ impl Nic {
                         }
                     }
                 }
+                // Its program may have left it before.
+                self.end_if_over(id);
             }
             Message::About(id, bytes) => self.hear_about(peer, id, bytes, told),
             Message::Here => {}
             Message::Broken(id) => {
                 if let Some(connection) = self.connections.get_mut(&id)
                     && connection.peer == peer
+                    && !connection.is_alone
                     && let Some(program) = self.programs.get(&connection.program)
                 {
                     connection.break_off(program, word::BROKEN);
@@ -58,9 +63,9 @@ impl Nic {
     }
 
     fn hear_about(&mut self, peer: PeerId, id: Id, bytes: &[u8], told: &mut HashMap<Id, Told>) {
-        // What comes to one that is no more had been sent before its end was known there.
+        // What comes to one that is no more, or has been broken off, had been sent before its end was known there.
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        if connection.peer != peer {
+        if connection.peer != peer || connection.is_alone {
             return;
         }
         let Some((far, reflection)) = &mut connection.joined else { return };

@@ -52,6 +52,9 @@ const RECEIVE_BUFFER: usize = 4 << 20;
 const CLOSING_NS: u64 = 2_000_000;
 const CLOSED_NS: u64 = 1_000_000_000;
 
+/// How often it is asked whether a process holds a socket still that has been asked about (nanoseconds).
+const ASK_NS: u64 = 1_000_000_000;
+
 /// While VIs are connected a far NIC of this host is spoken to this often (nanoseconds), so that its death is found out.
 const HERE_NS: u64 = 1_000_000_000;
 
@@ -99,6 +102,8 @@ pub(crate) struct Nic {
     is_closing: bool,
     /// Some socket has been asked about that may be closing.
     is_asking: bool,
+    /// When the sockets that have been asked about are looked at again.
+    asks_again: Option<u64>,
     /// When a far NIC of this host was last spoken to for that alone.
     was_here: u64,
     next: u64,
@@ -200,6 +205,7 @@ impl Nic {
             connections: HashMap::new(),
             is_closing: false,
             is_asking: false,
+            asks_again: None,
             was_here: 0,
             next: 1,
             watches_for_room: false,
@@ -322,6 +328,7 @@ impl Nic {
         let fabric = self.fabric.as_ref().and_then(|fabric| fabric.deadline(now));
         let fabric = fabric.map(|due| due.saturating_sub(now));
         let impatient = self.impatient.due().map(|due| due.saturating_sub(now));
+        let asking = self.asks_again.map(|due| due.saturating_sub(now));
         peers
             .into_iter()
             .chain(closing)
@@ -329,6 +336,7 @@ impl Nic {
             .chain(hosts)
             .chain(fabric)
             .chain(impatient)
+            .chain(asking)
             .min()
     }
 
@@ -393,8 +401,7 @@ impl Nic {
         if has_died {
             self.look_for_deaths(now);
         }
-        // A half-closed connection is asked about until its holder is gone.
-        if self.is_asking || is_due {
+        if self.is_asking || self.asks_again.is_some_and(|due| due <= now) {
             self.look_for_closed(now);
         }
         Ok(())

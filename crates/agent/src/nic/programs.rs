@@ -1,6 +1,6 @@
 //! Programs of this host: how they come, what they mark in their segments, and how they die.
 
-use super::{CLOSED_NS, NEWCOMERS, NOTICE, Nic, STRANGER, STRANGERS};
+use super::{ASK_NS, CLOSED_NS, NEWCOMERS, NOTICE, Nic, STRANGER, STRANGERS};
 use crate::connection::Connection;
 use crate::program::{Heard, Life, Refused};
 use crate::wire::{Id, Message};
@@ -73,10 +73,12 @@ impl Nic {
         for (&id, program) in &self.programs {
             program.waiter().drain(|vi| marked.push((id, vi)));
         }
-        for &(program, vi) in &marked {
-            match self.programs[&program].vis.get(&vi) {
-                Some(&id) => self.visit(id),
-                None => self.look_for_request(program, vi),
+        for &(id, vi) in &marked {
+            // A dead program goes with the last of its connections: with that of a mark before, perhaps.
+            let Some(program) = self.programs.get(&id) else { continue };
+            match program.vis.get(&vi) {
+                Some(&connection) => self.visit(connection),
+                None => self.look_for_request(id, vi),
             }
         }
         !marked.is_empty()
@@ -136,9 +138,11 @@ impl Nic {
         }
     }
 
-    /// Looks at the sockets that have been asked about. One that is closing is open for a moment still.
+    /// Looks at the sockets that have been asked about. One that is closing is open for a moment still; one that is not is looked at from
+    /// time to time, until its holder is gone or has left: the kernel tells of that no more, where the socket has been closed half.
     pub(super) fn look_for_closed(&mut self, now: u64) {
         self.is_asking = false;
+        self.asks_again = None;
         let mut closed = Vec::new();
         for (&id, connection) in &self.connections {
             let Some(since) = connection.asked_at else { continue };
@@ -150,6 +154,7 @@ impl Nic {
                 closed.push(id);
             } else {
                 self.is_asking |= now.saturating_sub(since) < CLOSED_NS;
+                self.asks_again = Some(now + ASK_NS);
             }
         }
         for id in closed {
