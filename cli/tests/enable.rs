@@ -78,6 +78,9 @@ fn a_unit_without_a_sandbox_gets_the_library_alone() {
 fn other_libraries_of_the_unit_stay_behind() {
     let lines = written("Environment=\"LD_PRELOAD=/usr/lib/x.so y.so\" A=b\n", &[]);
     assert_eq!(lines[1], format!("Environment=LD_PRELOAD={}:/usr/lib/x.so:y.so", library()));
+    // What the unit's specifiers mean in them, they mean in the drop-in.
+    let lines = written("Environment=LD_PRELOAD=/opt/%i/x.so\n", &[]);
+    assert_eq!(lines[1], format!("Environment=LD_PRELOAD={}:/opt/%i/x.so", library()));
 }
 
 #[test]
@@ -141,8 +144,13 @@ fn enabling_again_changes_nothing_and_disabling_leaves_nothing() {
     assert!(dry.out.contains("trust:any"), "{dry:?}");
     assert_eq!(fs::read_to_string(system.drop_in("a.service")).unwrap(), text);
 
+    // What else may lie there concerns no one.
+    fs::write(system.path("etc/systemd/system/file.d"), "").unwrap();
+    let other = system.drop_in("other.service");
+    fs::create_dir_all(other.parent().unwrap()).unwrap();
+    fs::write(&other, b"\xff").unwrap();
     let all = system.sovia(&["disable", "--all"]);
-    assert!(all.out.contains("is removed"), "{all:?}");
+    assert!(all.out.contains("is removed") && all.code() == 0 && other.exists(), "{all:?}");
     assert!(!system.path("etc/systemd/system/a.service.d").exists());
     let none = system.sovia(&["disable", "a"]);
     assert!(none.code() == 0 && none.out.contains("it is not enabled"), "{none:?}");

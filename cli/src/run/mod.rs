@@ -44,8 +44,8 @@ pub(crate) struct Args {
     specs: Specs,
     /// What connections do of the papers' protocol: a name such as SOVIA_COMBINE, or words joined by
     /// commas: which thread handles messages (`single`, `handler`, `notify`), how bytes are sent
-    /// (`auto`, `copy`, `reg`, `hybrid=2048`), `w=8,t=4`, `chunk=16384`, `combine=1024,delay=1ms`. A window has
-    /// at most 32 packets here; t is at most w
+    /// (`auto`, `copy`, `reg`, `hybrid=2048`), `w=8,t=4`, `chunk=16384`, `combine=1024,delay=1ms`. A larger window than
+    /// of 32 packets counts as one of 32 here; t is at most w
     #[arg(long, value_name = "WORDS")]
     protocol: Option<String>,
     /// The program and its arguments

@@ -5,6 +5,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, RawDir, SeekFrom, fstat, openat, readlinkat, seek};
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 use sovia_control::board::{FILE_NAMES, Fault, HEAD, Legend, NUMBERS_FROM, Record};
+use std::cell::OnceCell;
 use std::ffi::CStr;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -117,7 +118,14 @@ pub(crate) fn of(folder: &Folder, memory: &MemoryFiles) -> Seen {
         Err(rustix::io::Errno::ACCESS | rustix::io::Errno::PERM) => return Seen::Forbidden,
         Err(_) => return Seen::Nothing,
     };
-    let mut search = Search { folder, memory, firsts: Vec::new(), locks: Vec::new(), fault: None };
+    let mut search = Search {
+        folder,
+        memory,
+        own_id: OnceCell::new(),
+        firsts: Vec::new(),
+        locks: Vec::new(),
+        fault: None,
+    };
     let mut below = i32::MAX;
     for from in NUMBERS_FROM {
         if let Some((first, place)) = search.among(&descriptors, from, below) {
@@ -128,9 +136,21 @@ pub(crate) fn of(folder: &Folder, memory: &MemoryFiles) -> Seen {
     search.fault.map_or(Seen::Nothing, Seen::Fault)
 }
 
+/// A process has files of its own family, and of those of which it has inherited connections: far fewer than this. Each is looked at beside
+/// the others, and any process may have as many as it has descriptors.
+const FAMILIES_MAX: usize = 4096;
+
+/// What a descriptor is: the number of it among those of its kind.
+enum Found {
+    Nothing,
+    First(usize),
+    Locks(usize),
+}
+
 struct Search<'a> {
     folder: &'a Folder,
     memory: &'a MemoryFiles,
+    own_id: OnceCell<Option<i32>>,
     /// First files of families: the process's own, and of those of which it has inherited connections.
     firsts: Vec<Shown>,
     locks: Vec<(u64, File)>,
@@ -155,54 +175,65 @@ impl Search<'_> {
             if number.parse::<i32>().is_ok_and(|number| number >= below) {
                 return None;
             }
-            if self.look_at(descriptors, number)
-                && let Some(found) = self.own()
-            {
-                return Some(found);
+            let found = match self.look_at(descriptors, number) {
+                Found::Nothing => None,
+                Found::First(at) => self.place_in(at, 0).map(|place| (at, place)),
+                Found::Locks(at) => {
+                    let firsts = 0..self.firsts.len();
+                    firsts.into_iter().find_map(|first| Some((first, self.place_in(first, at)?)))
+                }
+            };
+            if let Some((at, place)) = found {
+                return Some((self.firsts.swap_remove(at), place));
+            }
+            if self.firsts.len().max(self.locks.len()) > FAMILIES_MAX {
+                self.fault = Some(Fault::Nonsense);
+                return None;
             }
         }
         None
     }
 
-    /// Whether a descriptor is one of those that are looked for.
-    fn look_at(&mut self, descriptors: &OwnedFd, number: &str) -> bool {
-        let Ok(link) = readlinkat(descriptors, number, Vec::new()) else { return false };
+    /// What a descriptor is of what is looked for.
+    fn look_at(&mut self, descriptors: &OwnedFd, number: &str) -> Found {
+        let Ok(link) = readlinkat(descriptors, number, Vec::new()) else { return Found::Nothing };
         let is_locks = starts_with(&link, LOCKS);
         let is_shown = FILE_NAMES.iter().any(|name| starts_with(&link, name));
         if !(is_locks || is_shown) || !self.memory.has(self.folder, number) {
-            return false;
+            return Found::Nothing;
         }
-        let Some(file) = open(descriptors, number) else { return false };
+        let Some(file) = open(descriptors, number) else { return Found::Nothing };
         if is_locks {
-            let Ok(about) = fstat(&file) else { return false };
+            let Ok(about) = fstat(&file) else { return Found::Nothing };
             self.locks.push((about.st_ino, file));
-            return true;
+            return Found::Locks(self.locks.len() - 1);
         }
         match Shown::of(file) {
-            Ok(shown) if shown.legend.shape.number == 0 => self.firsts.push(shown),
-            Ok(_) => return false,
+            Ok(shown) if shown.legend.shape.number == 0 => {
+                self.firsts.push(shown);
+                return Found::First(self.firsts.len() - 1);
+            }
+            Ok(_) => {}
             Err(fault) => self.fault = Some(fault),
         }
-        true
+        Found::Nothing
     }
 
-    /// The family of which the process is one, among those whose files it has, and its place there.
-    fn own(&mut self) -> Option<(Shown, u32)> {
-        let place_in = |first: &Shown| match first.legend.locks {
+    /// The process's place in a family, by locks from `from` on, if it is one of it.
+    fn place_in(&self, first: usize, from: usize) -> Option<u32> {
+        let first = self.firsts.get(first)?;
+        match first.legend.locks {
             0 => {
-                let own = self.folder.own_id()?;
+                let own = (*self.own_id.get_or_init(|| self.folder.own_id()))?;
                 let member = first.legend.members(&first.head).find(|member| member.pid == own)?;
                 Some(member.place)
             }
             id => {
-                let (_, locks) = self.locks.iter().find(|(inode, _)| *inode == id)?;
+                let (_, locks) = self.locks.get(from..)?.iter().find(|(inode, _)| *inode == id)?;
                 let members = first.legend.members(&first.head);
                 members.map(|member| member.place).find(|&place| self.holds(locks, place))
             }
-        };
-        let (at, place) =
-            self.firsts.iter().enumerate().find_map(|(at, first)| Some((at, place_in(first)?)))?;
-        Some((self.firsts.swap_remove(at), place))
+        }
     }
 
     /// Whether the process holds the lock on a place: for as long as it lives and is the program that took it.

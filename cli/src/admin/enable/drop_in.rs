@@ -82,9 +82,13 @@ impl DropIn {
 
     /// Whether it is there, and Sovia's.
     fn is_ours(&self) -> anyhow::Result<Option<bool>> {
-        match fs::read_to_string(&self.path) {
-            Ok(text) => Ok(Some(text.starts_with(MARK))),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        match fs::read(&self.path) {
+            Ok(text) => Ok(Some(text.starts_with(MARK.as_bytes()))),
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
+            {
+                Ok(None)
+            }
             Err(error) => Err(error).with_context(|| self.path.display().to_string()),
         }
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use sovia_control::env as names;
 
-use crate::unit::{Unit, quoted, words};
+use crate::unit::{Unit, quoted, quoted_with_specifiers, words};
 
 /// A setting to write, and why.
 #[derive(Debug, PartialEq, Eq)]
@@ -111,11 +111,16 @@ pub(crate) fn programs(unit: &Unit) -> Vec<String> {
 /// The library and its rules, beside what LD_PRELOAD has already.
 fn environment(unit: &Unit, wish: &Wish, plan: &mut Plan) -> anyhow::Result<()> {
     let library = wish.library.display().to_string();
+    if library.contains([' ', ':']) {
+        bail!("{library}: LD_PRELOAD cannot name a library with a blank or a colon in its path");
+    }
+    let own = library.replace('%', "%%");
     let assigned = unit.list("Environment");
-    let mut preload = library.clone();
+    let mut preload = own.clone();
     for other in assigned.iter().filter_map(|word| word.strip_prefix("LD_PRELOAD=")) {
-        let others = other.split([':', ' ']).filter(|other| !other.is_empty() && *other != library);
-        preload = others.fold(library.clone(), |all, other| format!("{all}:{other}"));
+        let others = other.split([':', ' ']).filter(|other| !other.is_empty() && *other != own);
+        // What specifiers say in them, they say again.
+        preload = others.fold(own.clone(), |all, other| format!("{all}:{other}"));
     }
     for name in ["LD_PRELOAD", names::RULES] {
         if unit.list("UnsetEnvironment").iter().any(|word| word.split('=').next() == Some(name)) {
@@ -136,7 +141,8 @@ fn environment(unit: &Unit, wish: &Wish, plan: &mut Plan) -> anyhow::Result<()> 
             );
         }
     }
-    let mut setting = format!("Environment={}", quoted(&format!("LD_PRELOAD={preload}")));
+    let mut setting =
+        format!("Environment={}", quoted_with_specifiers(&format!("LD_PRELOAD={preload}")));
     if !wish.rules.is_empty() {
         setting.push(' ');
         setting.push_str(&quoted(&format!("{}={}", names::RULES, wish.rules)));
@@ -173,13 +179,13 @@ fn place_of_the_library(unit: &Unit, wish: &Wish, plan: &mut Plan) -> anyhow::Re
         && longest("ExecPaths").is_none_or(|allowed| allowed < forbidden)
     {
         plan.write(
-            format!("ExecPaths={}", folder.display()),
+            format!("ExecPaths={}", quoted(&folder.display().to_string())),
             "NoExecPaths= keeps the dynamic linker from mapping a library that lies there.",
         );
     }
     if unit.value("RootDirectory").or(unit.value("RootImage")).is_some() {
         plan.write(
-            format!("BindReadOnlyPaths={}", folder.display()),
+            format!("BindReadOnlyPaths={}", quoted(&folder.display().to_string())),
             "It has a root of its own (RootDirectory=, RootImage=).",
         );
     }

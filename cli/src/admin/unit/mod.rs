@@ -6,7 +6,7 @@ mod words;
 use std::path::PathBuf;
 
 pub(crate) use self::find::{DROP_INS, Place};
-pub(crate) use self::words::{quoted, words};
+pub(crate) use self::words::{quoted, quoted_with_specifiers, words};
 
 /// What the files of a unit say, in the order in which systemd reads them.
 #[derive(Debug, Default)]

@@ -25,7 +25,12 @@ pub(crate) fn words(text: &str) -> Vec<String> {
 
 /// A word in which systemd finds nothing but the word.
 pub(crate) fn quoted(word: &str) -> String {
-    let escaped = word.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%");
+    quoted_with_specifiers(&word.replace('%', "%%"))
+}
+
+/// A word in which systemd finds nothing but the word and its specifiers.
+pub(crate) fn quoted_with_specifiers(word: &str) -> String {
+    let escaped = word.replace('\\', "\\\\").replace('"', "\\\"");
     if escaped.contains([' ', '\t', ';', '\\', '\'']) { format!("\"{escaped}\"") } else { escaped }
 }
 

@@ -160,11 +160,8 @@ fn draw_picture(frame: &mut Frame<'_>, area: Rect, sum: &Sum, history: &History)
     let data: Vec<u64> = history.answers.iter().skip(from).copied().collect();
     frame.render_widget(Sparkline::default().data(&data), inside);
 
-    let title = format!(
-        " from answer to answer: half {}, 99 % {} ",
-        time(sum.turn(0.5)),
-        time(sum.turn(0.99))
-    );
+    let title =
+        format!(" mean turns: half {}, 99 % {} ", time(sum.turn(0.5)), time(sum.turn(0.99)));
     let block = Block::new().borders(Borders::TOP).title(title);
     let inside = block.inner(right);
     frame.render_widget(block, right);

@@ -22,8 +22,8 @@ use crate::users::Users;
 use model::Model;
 
 /// Above are programs, below pairs of programs: the one that connects, and the one that accepts. SAVED are system calls that TCP
-/// would have taken and the VIs did not. TURN is the time from one answer to the next, half of all answers: for a client that asks
-/// one question at a time on each connection, what it waits for an answer and thinks.
+/// would have taken and the VIs did not. TURN is the mean time from one answer to the next, on one connection between two looks, for
+/// half of all answers: for a client that asks one question at a time on each connection, what it waits for an answer and thinks.
 ///
 /// Keys: q quits, o changes the order, the arrows choose the pair that is drawn below, space stops the picture.
 #[derive(Debug, clap::Args)]

@@ -48,7 +48,8 @@ impl Order {
 pub(super) struct History {
     /// Answers a second at each look, the latest last.
     pub(super) answers: VecDeque<u64>,
-    /// Answers by how long they took from the one before, in powers of two of nanoseconds.
+    /// Answers by how long those of their connection took from the one before, on average between two looks, in powers of two of
+    /// nanoseconds.
     pub(super) turns: BTreeMap<u32, f64>,
 }
 
