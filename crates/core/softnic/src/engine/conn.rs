@@ -423,8 +423,7 @@ impl<M: Medium> World<M> {
             conn.keep(&vi.access(), None);
         }
         if let Some(request) = conn.unsettled {
-            // The requester learns from the answer that there is no such connection.
-            self.settle(request, false);
+            self.take_back(request);
             return;
         }
         self.transmit(id);

@@ -56,6 +56,7 @@ impl<M: Medium> World<M> {
             acceptor: Acceptor::new(),
             answer: None,
             settled: None,
+            told: false,
             tries: 0,
         };
         self.incoming.insert(id, incoming);
@@ -124,11 +125,11 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// Sends the answer, and again later if it is not settled by then.
+    /// Sends the answer, and again later if the requester has not said by then that it has it.
     pub(crate) fn answer_again(&mut self, id: EndId) {
         let timing = self.config.timing;
         let Some(incoming) = self.incoming.get_mut(&id) else { return };
-        let (Some(answer), None) = (incoming.answer, incoming.settled) else { return };
+        let (Some(answer), false) = (incoming.answer, incoming.told) else { return };
         if self.config.is_enough(incoming.tries) {
             return self.settle(id, false);
         }
@@ -139,10 +140,10 @@ impl<M: Medium> World<M> {
         self.net.set_timer(self.net.now().after(wait), Timer(Purpose::Answer(id)));
     }
 
-    /// Sends the answer once, if it is not settled.
+    /// Sends the answer once, if the requester has not said that it has it.
     pub(crate) fn send_answer(&mut self, id: EndId) {
         let Some(incoming) = self.incoming.get(&id) else { return };
-        if let (Some(answer), None) = (incoming.answer, incoming.settled) {
+        if let (Some(answer), false) = (incoming.answer, incoming.told) {
             self.say(incoming.node, incoming.from, Meeting::Answer { request: id, answer });
         }
     }
@@ -180,16 +181,34 @@ impl<M: Medium> World<M> {
 
     /// The requester says that it has the answer.
     pub(crate) fn settled(&mut self, from: M::Node, id: EndId, connected: bool) {
-        if self.incoming.get(&id).is_some_and(|incoming| incoming.from == from) {
-            self.settle(id, connected);
-        } else {
+        let Some(incoming) = self.incoming.get(&id).filter(|incoming| incoming.from == from) else {
             self.counters.strangers += 1;
+            return;
+        };
+        if connected
+            && incoming.settled == Some(false)
+            && let Some(answer) = incoming.answer
+        {
+            // It has an answer of before.
+            return self.say(incoming.node, from, Meeting::Answer { request: id, answer });
         }
+        self.settle(id, connected);
+    }
+
+    /// The program has ended what it had accepted, before it was known whether the requester has heard of that. It is told so until it says
+    /// that it knows: it may have asked for as long as nothing was heard, and asks no more.
+    pub(crate) fn take_back(&mut self, id: EndId) {
+        self.settle(id, false);
+        if let Some(incoming) = self.incoming.get_mut(&id) {
+            incoming.told = false;
+        }
+        self.send_answer(id);
     }
 
     /// The requester has the answer, or never will.
     pub(crate) fn settle(&mut self, id: EndId, connected: bool) {
         let Some(incoming) = self.incoming.get_mut(&id) else { return };
+        incoming.told |= incoming.answer.is_some();
         let (Some(answer), None) = (incoming.answer, incoming.settled) else { return };
         let request = incoming.request.take();
         incoming.settled = Some(connected);

@@ -2,7 +2,7 @@
 
 use crate::medium::{Medium, Purpose, Timer};
 use crate::world::{Outgoing, Role, World};
-use sovia_link::wire::{Answer, EndId, Meeting, Word};
+use sovia_link::wire::{Answer, Closing, EndId, Meeting, Word};
 use via::error::ConnectError;
 
 impl<M: Medium> World<M> {
@@ -55,6 +55,18 @@ impl<M: Medium> World<M> {
         }
         if let Some(outgoing) = self.outgoing.remove(&id) {
             self.take_answer(id, &outgoing, answer);
+        }
+        if !accepted
+            && let Some(conn) = self.conns.get(&id)
+            && conn.peer_node == from
+            && conn.unsettled.is_none()
+        {
+            // It was accepted, and that was taken back.
+            let vi = conn.vi;
+            self.conns.remove(&id);
+            if let Some(vi) = vi {
+                self.closed_by_peer(vi, Closing::Disconnected);
+            }
         }
         let conn = self.conns.get(&id);
         let connected = accepted && conn.is_some_and(|conn| conn.peer_node == from);

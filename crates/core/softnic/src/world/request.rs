@@ -20,6 +20,8 @@ pub(crate) struct Incoming<N> {
     pub(crate) answer: Option<Answer>,
     /// Whether a connection has come of it; `None` until it is known whether the requester has the answer.
     pub(crate) settled: Option<bool>,
+    /// The requester has said that it has the answer, or never will.
+    pub(crate) told: bool,
     /// Times that the answer has been sent.
     pub(crate) tries: u32,
 }
@@ -32,7 +34,7 @@ impl<N> Incoming<N> {
 
     /// Whether nothing is to come of it any more.
     pub(crate) fn is_over(&self) -> bool {
-        self.settled.is_some() || self.answer.is_none() && self.acceptor.phase().is_over()
+        self.told || self.answer.is_none() && self.acceptor.phase().is_over()
     }
 
     /// Whether an acceptance is still open, and if not, how it ended.
