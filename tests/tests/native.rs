@@ -121,7 +121,6 @@ scenarios!("signals", Scenario::native:
     a_handler_closes_what_is_waited_for,
     a_timeout_does_not_restart,
     a_signal_during_a_blocked_write,
-    a_signal_while_a_write_copies,
     ctrl_c_kills_whoever_waits,
     stopping_and_continuing,
     jumping_out_of_a_wait,
