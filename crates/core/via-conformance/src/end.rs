@@ -153,9 +153,19 @@ impl<'n, N: Nic> End<'n, N> {
         cx: &Context<'n, N>,
         place: &NetAddress,
     ) -> Result<ViAttributes, ConnectError> {
+        self.request_within(cx, place, SOON)
+    }
+
+    /// As [`End::request_at`], where each request has this time.
+    pub fn request_within(
+        &self,
+        cx: &Context<'n, N>,
+        place: &NetAddress,
+        timeout: Option<Duration>,
+    ) -> Result<ViAttributes, ConnectError> {
         let begin = Instant::now();
         loop {
-            match self.vi.connect_request(&cx.client(), place, SOON) {
+            match self.vi.connect_request(&cx.client(), place, timeout) {
                 Err(ConnectError::NoMatch) if begin.elapsed() < Duration::from_secs(10) => {
                     assert_eq!(self.vi.state(), ViState::Idle);
                     thread::sleep(Duration::from_millis(1));

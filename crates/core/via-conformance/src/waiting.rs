@@ -64,7 +64,6 @@ pub(super) mod a_wait_times_out {
 /// As one that never ends.
 pub(super) mod a_time_may_be_longer_than_any_clock {
     use crate::{Context, End};
-    use std::thread;
     use std::time::Duration;
     use via::{Connection, Nic, Vi, ViState};
 
@@ -80,9 +79,7 @@ pub(super) mod a_time_may_be_longer_than_any_clock {
 
     pub(crate) fn client<N: Nic>(cx: &Context<'_, N>) {
         let end = End::new(cx);
-        while end.vi.connect_request(&cx.client(), &cx.server, EVER).is_err() {
-            thread::yield_now();
-        }
+        end.request_within(cx, &cx.server, EVER).unwrap();
         end.post_send(0, 0, 8);
         assert_eq!(end.vi.send_wait(EVER).unwrap().result(), Ok(8));
         end.await_state(ViState::Error);

@@ -198,10 +198,7 @@ impl<M: Medium> World<M> {
     /// The program has ended what it had accepted, before it was known whether the requester has heard of that. It is told so until it says
     /// that it knows: it may have asked for as long as nothing was heard, and asks no more.
     pub(crate) fn take_back(&mut self, id: EndId) {
-        self.settle(id, false);
-        if let Some(incoming) = self.incoming.get_mut(&id) {
-            incoming.told = false;
-        }
+        self.decide(id, false);
         self.send_answer(id);
     }
 
@@ -209,6 +206,12 @@ impl<M: Medium> World<M> {
     pub(crate) fn settle(&mut self, id: EndId, connected: bool) {
         let Some(incoming) = self.incoming.get_mut(&id) else { return };
         incoming.told |= incoming.answer.is_some();
+        self.decide(id, connected);
+    }
+
+    /// Whether a connection comes of an answer, if that is not known yet.
+    fn decide(&mut self, id: EndId, connected: bool) {
+        let Some(incoming) = self.incoming.get_mut(&id) else { return };
         let (Some(answer), None) = (incoming.answer, incoming.settled) else { return };
         let request = incoming.request.take();
         incoming.settled = Some(connected);
