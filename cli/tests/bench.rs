@@ -1,11 +1,9 @@
 //! `sovia bench` and `sovia demo` run, and say what they should. What the figures are is not
 //! for a test to say.
 
-mod common;
-
 use std::process::{Command, Stdio};
 
-use common::{Bench, Said, is_there, skipped};
+use crate::common::{Bench, Said, is_there, skipped};
 use serde_json::Value;
 
 fn measure(bench: &Bench, args: &[&str]) -> Said {

@@ -1,10 +1,8 @@
 //! `sovia doctor` says what keeps programs on TCP, and its exit status says whether anything does.
 
-mod common;
-
 use std::process::Command;
 
-use common::Said;
+use crate::common::Said;
 
 /// Stands for the library, which no look loads.
 const LIBRARY: &str = "/bin/sh";

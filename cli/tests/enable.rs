@@ -1,12 +1,10 @@
 //! `sovia enable` writes what a unit needs and nothing else, and `sovia disable` leaves no trace.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Said, skipped};
+use crate::common::{Said, skipped};
 
 /// Stands for the library where nothing is started: any file that others may read.
 const LIBRARY: &str = "/bin/sh";

@@ -1,13 +1,11 @@
 //! Manual pages and completions say what the programs parse.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Said, is_there, skipped};
+use crate::common::{Said, is_there, skipped};
 use sovia_cli::definition::Definition;
 use sovia_control::env;
 use sovia_manual::{command, definition, sections, whole, write_completions, write_pages};

@@ -1,12 +1,10 @@
 //! Programs that cannot take the library: one line says so, and they run as they would alone.
 
-mod common;
-
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use common::{Bench, Said, is_there, skipped};
+use crate::common::{Bench, Said, is_there, skipped};
 
 const HELLO: &str = "#include <stdio.h>\nint main(void) { puts(\"hello\"); return 5; }";
 /// Starts a program, as a static launcher does.

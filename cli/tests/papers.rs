@@ -1,7 +1,6 @@
 //! The papers' benchmarks run, and write what they should. What the figures are is not for a test
 //! to say.
 
-mod common;
 #[path = "common/xml.rs"]
 mod xml;
 
@@ -41,7 +40,7 @@ fn bench(args: &[&str]) -> Output {
 fn can_run(test: &str) -> bool {
     let can = std::thread::available_parallelism().is_ok_and(|count| count.get() > 1);
     if !can {
-        common::skipped(test, "there is one processor");
+        crate::common::skipped(test, "there is one processor");
     }
     can
 }
@@ -52,7 +51,7 @@ fn has_libsovia(test: &str) -> bool {
     let release = beside.parent().and_then(Path::parent).map(|it| it.join("release/libsovia.so"));
     let built = std::env::var_os("SOVIA_LIB").map(PathBuf::from).or(release);
     let Some(built) = built.filter(|path| path.exists()) else {
-        common::skipped(test, "libsovia.so is not built (make build)");
+        crate::common::skipped(test, "libsovia.so is not built (make build)");
         return false;
     };
     if let Err(error) = symlink(&built, &beside) {
@@ -141,7 +140,7 @@ fn report_on(test: &str, place: &str) -> Option<Vec<Value>> {
     let output = bench(&[&to, &TINY[..]].concat());
     let errors = String::from_utf8_lossy(&output.stderr);
     if errors.contains("libfabric cannot be loaded") || errors.contains("libfabric's provider") {
-        common::skipped(test, errors.trim());
+        crate::common::skipped(test, errors.trim());
         return None;
     }
     assert!(said(&output).contains(place));
@@ -251,7 +250,7 @@ fn no_hosts(test: &str, output: &Output) -> bool {
     let lacks = ["cannot make a network namespace", "cannot run the program ip"];
     let why = said.lines().find(|line| lacks.iter().any(|lack| line.contains(lack)));
     if let Some(why) = why {
-        common::skipped(test, why);
+        crate::common::skipped(test, why);
     }
     why.is_some()
 }

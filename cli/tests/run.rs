@@ -1,13 +1,11 @@
 //! `sovia run` is not noticed: status, signals, input, output, environment and lookup are the
 //! program's own, with `-q`, `-v`, `-vv` and without.
 
-mod common;
-
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 
-use common::{Bench, Said};
+use crate::common::{Bench, Said};
 
 /// The ways to run; what holds must hold in all.
 const WAYS: [&[&str]; 4] = [&[], &["-q"], &["-v"], &["-vv"]];

@@ -1,11 +1,13 @@
 //! The meeting point is open to every process. Whatever is said there by processes that have no part in a
 //! connection, it carries every byte, neither end is held up, and what was dropped is counted.
 
-mod intruder;
-
-use intruder::kernel::{SEALS, SEGMENT, Uid, doors, eventfd, is_root, memory, offering, squat};
-use intruder::message::{ACCEPT, ASK, Forgery, HELLO, LEN, OFFER, SHOW};
-use intruder::{Intruder, Scene, dropped, rendezvous, to_both_ends, undisturbed, undisturbed_by};
+use crate::intruder::kernel::{
+    SEALS, SEGMENT, Uid, doors, eventfd, is_root, memory, offering, squat,
+};
+use crate::intruder::message::{ACCEPT, ASK, Forgery, HELLO, LEN, OFFER, SHOW};
+use crate::intruder::{
+    Intruder, Scene, dropped, rendezvous, to_both_ends, undisturbed, undisturbed_by,
+};
 use sovia_tests::{Launch, Stack};
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;

@@ -1,8 +1,6 @@
 //! C programs: two stations of one program, and nodes of a table in processes of their own.
 
-mod common;
-
-use common::{program, run, skipped, watched};
+use crate::common::{program, run, skipped, watched};
 
 #[test]
 fn transfers_and_misuse() {

@@ -1,8 +1,6 @@
 //! What `libsovia-emp.so` offers to the linker, and what its structures are like.
 
-mod common;
-
-use common::{here, library, program, run, skipped};
+use crate::common::{here, library, program, run, skipped};
 use sovia_emp_c::types::{ANY_SOURCE, ANY_TAG, Config, LOCK_MEMORY, NIC_THREAD, Status};
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,7 +16,7 @@ fn it_exports_what_its_header_declares_and_nothing_else() {
     let names = listed.lines().filter_map(|line| line.split_whitespace().last());
     let names = names.filter_map(|name| name.split("@@").next()).filter(|name| *name != "EMP_1.0");
     let names: BTreeSet<&str> = names.collect();
-    let header = fs::read_to_string(common::include().join("emp.h")).expect("the header");
+    let header = fs::read_to_string(crate::common::include().join("emp.h")).expect("the header");
     let declared = header.lines().filter_map(|line| line.strip_prefix("int emp_"));
     let declared: Vec<String> =
         declared.map(|rest| format!("emp_{}", rest.split('(').next().unwrap())).collect();

@@ -1,8 +1,6 @@
 //! The examples: compiled as the guide says, and run.
 
-mod common;
-
-use common::{Server, compiled, program, run, skipped, sovia, watched};
+use crate::common::{Server, compiled, program, run, skipped, sovia, watched};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::Path;

@@ -1,9 +1,7 @@
 //! The Go module over libsovia: its tests, those that golang.org/x/net has for every connection, and its example, under Go's race
 //! detector.
 
-mod common;
-
-use common::{Server, folder, here, include, library, run, skipped};
+use crate::common::{Server, folder, here, include, library, run, skipped};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,8 +1,6 @@
 //! What docs/native.md shows is what is compiled and run.
 
-mod common;
-
-use common::here;
+use crate::common::here;
 use std::fs;
 
 /// Lines without their indentation.

@@ -1,8 +1,6 @@
 //! `sovia.h` and the library say the same.
 
-mod common;
-
-use common::{folder, here, include, library, run};
+use crate::common::{folder, here, include, library, run};
 use sovia_c::option;
 use sovia_sockets::native::{Info, State};
 use std::collections::BTreeMap;
@@ -69,7 +67,7 @@ fn values_agree_in_c() {
 
 #[test]
 fn values_agree_in_cpp() {
-    if !common::skipped("values_agree_in_cpp", "g++") {
+    if !crate::common::skipped("values_agree_in_cpp", "g++") {
         assert_eq!(told("g++", "c++17", "cc"), own());
     }
 }
@@ -98,7 +96,7 @@ fn the_header_declares_what_the_library_exports() {
     let declared = names(&code(&header), '(');
     let map = fs::read_to_string(here().join("sovia.map")).expect("the map");
     assert_eq!(declared, names(&map, ';'));
-    if common::skipped("the_header_declares_what_the_library_exports", "nm") {
+    if crate::common::skipped("the_header_declares_what_the_library_exports", "nm") {
         return;
     }
     let listed = run(Command::new("nm").args(["-D", "--defined-only"]).arg(library()));
@@ -113,7 +111,7 @@ fn the_header_declares_what_the_library_exports() {
 
 #[test]
 fn it_has_a_soname_and_few_needs() {
-    if common::skipped("it_has_a_soname_and_few_needs", "readelf") {
+    if crate::common::skipped("it_has_a_soname_and_few_needs", "readelf") {
         return;
     }
     let told = run(Command::new("readelf").arg("-d").arg(library()));

@@ -1,8 +1,6 @@
 //! C programs that hold both ends: every kind of descriptor, every option, every misuse of a buffer.
 
-mod common;
-
-use common::{program, run, sovia, watched};
+use crate::common::{program, run, sovia, watched};
 use std::process::Command;
 
 fn alone(source: &str) {

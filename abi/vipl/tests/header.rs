@@ -1,8 +1,6 @@
 //! `vipl.h` and the library agree, and C and C++ compilers are content with it.
 
-mod common;
-
-use common::{folder, here, include, run};
+use crate::common::{folder, here, include, run};
 use core::mem::offset_of;
 use std::collections::BTreeMap;
 use std::fs;
@@ -200,7 +198,7 @@ fn layouts_and_values_agree_in_c() {
 
 #[test]
 fn layouts_and_values_agree_in_cpp() {
-    if !common::skipped("layouts_and_values_agree_in_cpp", "g++") {
+    if !crate::common::skipped("layouts_and_values_agree_in_cpp", "g++") {
         assert_eq!(told("g++", "c++17", "cc"), own());
     }
 }
@@ -227,7 +225,7 @@ fn names_of_the_time_compile() {
         cc.arg(format!("-std={standard}")).args(strict).arg("-I").arg(include());
         run(cc.arg("-c").arg(&source).arg("-o").arg(&program));
     }
-    if !common::skipped("names_of_the_time_compile in C++", "g++") {
+    if !crate::common::skipped("names_of_the_time_compile in C++", "g++") {
         let copy = folder().join("names.cc");
         fs::copy(&source, &copy).expect("the source");
         let mut cxx = Command::new("g++");

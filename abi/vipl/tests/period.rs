@@ -4,9 +4,8 @@
 
 #[path = "common/agent.rs"]
 mod agent;
-mod common;
 
-use common::{folder, here, include, library, run, watched};
+use crate::common::{folder, here, include, library, run, watched};
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;

@@ -2,9 +2,8 @@
 
 #[path = "common/agent.rs"]
 mod agent;
-mod common;
 
-use common::{program, run, skipped, watched};
+use crate::common::{program, run, skipped, watched};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -198,7 +197,7 @@ fn pairs_over_rdma(test: &str, cases: &[&str]) {
         let port = if role == "server" { 7481 } else { 7482 };
         format!("{}:{port}", address.to_string_lossy())
     };
-    let hosts = common::folder().join("hosts");
+    let hosts = crate::common::folder().join("hosts");
     let lines = ["server", "client"].map(|role| format!("{} {role}\n", place(role)));
     fs::write(&hosts, lines.concat()).expect("a file of hosts");
     for case in cases.iter().filter(|case| !OTHERS.contains(case)) {
@@ -230,17 +229,17 @@ fn pingpong(first: &Path, second: &Path) {
 
 /// The first program, built by a compiler with these arguments.
 fn built(compiler: &str, name: &str, arguments: &[&str]) -> PathBuf {
-    let program = common::folder().join(name);
+    let program = crate::common::folder().join(name);
     let mut command = Command::new(compiler);
-    command.arg("-I").arg(common::include()).args(["-Wall", "-Wextra", "-pedantic"]);
+    command.arg("-I").arg(crate::common::include()).args(["-Wall", "-Wextra", "-pedantic"]);
     run(command.args(arguments).arg("-o").arg(&program));
     program
 }
 
 #[test]
 fn a_first_program_in_c99_and_cpp() {
-    let source = common::here().join("tests/c/pingpong.c").display().to_string();
-    let place = common::library().parent().expect("a library lies in a folder").display();
+    let source = crate::common::here().join("tests/c/pingpong.c").display().to_string();
+    let place = crate::common::library().parent().expect("a library lies in a folder").display();
     let (linked, found) = (format!("-L{place}"), format!("-Wl,-rpath,{place}"));
     let rest = ["-Werror", &linked, &found];
     let c = [&["-std=c99", &source, "-lvipl"], &rest[..]].concat();
@@ -255,9 +254,10 @@ fn a_first_program_in_c99_and_cpp() {
 /// With nothing shared at all, as `pkg-config --static` has it.
 #[test]
 fn a_first_program_without_shared_libraries() {
-    let source = common::here().join("tests/c/pingpong.c").display().to_string();
-    let archive = common::archive().display().to_string();
-    let private = fs::read_to_string(common::here().join("vipl.pc.in")).expect("the template");
+    let source = crate::common::here().join("tests/c/pingpong.c").display().to_string();
+    let archive = crate::common::archive().display().to_string();
+    let private =
+        fs::read_to_string(crate::common::here().join("vipl.pc.in")).expect("the template");
     let private = private.lines().find_map(|line| line.strip_prefix("Libs.private:"));
     let private: Vec<&str> = private.expect("what it needs").split_whitespace().collect();
     let all = [&["-static", "-std=c99", &source, &archive], &private[..]].concat();
@@ -271,13 +271,13 @@ fn it_links_statically() {
     if skipped("it_links_statically", "cc") {
         return;
     }
-    let archive = common::archive();
-    let program = common::folder().join("arguments-static");
+    let archive = crate::common::archive();
+    let program = crate::common::folder().join("arguments-static");
     run(Command::new("cc")
         .arg("-w")
         .arg("-I")
-        .arg(common::include())
-        .args(common::sources("arguments"))
+        .arg(crate::common::include())
+        .args(crate::common::sources("arguments"))
         .arg(archive)
         .args(["-lgcc_s", "-lpthread", "-ldl", "-lm", "-o"])
         .arg(&program));

@@ -1,8 +1,6 @@
 //! What `libvipl.so` offers to the linker.
 
-mod common;
-
-use common::{here, library, run};
+use crate::common::{here, library, run};
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
@@ -10,7 +8,7 @@ use std::process::Command;
 /// The list is in the repository: a change of it is a change of the interface.
 #[test]
 fn it_exports_this_and_nothing_else() {
-    if common::skipped("it_exports_this_and_nothing_else", "nm") {
+    if crate::common::skipped("it_exports_this_and_nothing_else", "nm") {
         return;
     }
     let listed = run(Command::new("nm").args(["-D", "--defined-only"]).arg(library()));
@@ -23,7 +21,7 @@ fn it_exports_this_and_nothing_else() {
 
 #[test]
 fn it_has_a_soname_and_few_needs() {
-    if common::skipped("it_has_a_soname_and_few_needs", "readelf") {
+    if crate::common::skipped("it_has_a_soname_and_few_needs", "readelf") {
         return;
     }
     let told = run(Command::new("readelf").arg("-d").arg(library()));

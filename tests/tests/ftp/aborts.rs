@@ -1,8 +1,8 @@
 //! Transfers that the client aborts in their middle: urgent data on the connection of commands interrupts a server that reads
 //! or writes the other one. What follows on the same connection is right.
 
-use crate::changed::{client, with_changed};
-use crate::server::{Kind, Pipe, Programs, Server, noise, programs, replies};
+use crate::ftp::changed::{client, with_changed};
+use crate::ftp::server::{Kind, Pipe, Programs, Server, noise, programs, replies};
 use sovia_tests::{Launch, Outcome, Pairing, Running, Stack, accelerated};
 use std::fs;
 use std::io::{Read, Write};

@@ -1,8 +1,8 @@
 //! The papers' way: inetutils' client and server, changed to say SOCK_VIA for the data connection (`scripts/papers-ftp`). With each
 //! other, and with unchanged ones under `sovia run` and over the kernel.
 
-use crate::server::{Programs, Server, noise, programs, replies};
-use crate::session;
+use crate::ftp::server::{Programs, Server, noise, programs, replies};
+use crate::ftp::session;
 use sovia_tests::{Launch, Outcome, Pairing, Stack, accelerated};
 use std::fmt::Write;
 use std::time::Duration;

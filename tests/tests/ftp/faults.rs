@@ -1,6 +1,6 @@
 //! Clients that are killed in the middle of a transfer, and a disk of the server's that is full.
 
-use crate::server::{Pipe, SMALL, Server, noise, programs, replies};
+use crate::ftp::server::{Pipe, SMALL, Server, noise, programs, replies};
 use sovia_tests::{Launch, Leftovers, Outcome, Pairing};
 use std::fs;
 use std::io::{Read, Write};

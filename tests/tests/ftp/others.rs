@@ -1,7 +1,7 @@
 //! Servers that change their user or their rights between login and transfer. They stay on TCP, and say so.
 
-use crate::server::{Kind, Programs, Server, noise, programs, replies};
-use crate::{LEN, session};
+use crate::ftp::server::{Kind, Programs, Server, noise, programs, replies};
+use crate::ftp::{LEN, session};
 use sovia_tests::{Client, Launch, Pairing, Stack};
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Parts of files, and many small ones.
 
-use crate::server::{Programs, Server, noise, programs};
+use crate::ftp::server::{Programs, Server, noise, programs};
 use sovia_tests::{Client, Pairing, Stack, accelerated};
 use std::fs;
 

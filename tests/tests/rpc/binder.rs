@@ -2,7 +2,7 @@
 //!
 //! For root: rpcbind's port and its socket are in namespaces of the test's own.
 
-use crate::programs::{library_folder, workspace};
+use crate::rpc::programs::{library_folder, workspace};
 use sovia_tests::{Launch, Stack, TempDir, installed, skipped, sovia};
 use std::fs;
 use std::path::PathBuf;

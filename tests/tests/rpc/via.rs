@@ -1,7 +1,7 @@
 //! The transport "via", with itself and with programs of libtirpc's.
 
-use crate::programs::{End, Ends, Programs, library_folder, programs_for_via, workspace};
-use crate::{serve_several, told};
+use crate::rpc::programs::{End, Ends, Programs, library_folder, programs_for_via, workspace};
+use crate::rpc::{serve_several, told};
 use sovia_tests::{Launch, Stack, installed};
 use std::fs;
 use std::io::{Read, Write};

@@ -2,9 +2,7 @@
 
 #![cfg(not(loom))]
 
-mod common;
-
-use common::{fork, reap};
+use crate::common::{fork, reap};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_sync::{Acquired, Family, RobustLock, record, thread};
 use std::sync::OnceLock;

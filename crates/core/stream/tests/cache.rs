@@ -4,9 +4,7 @@
 //! Every test has addresses of its own, which nothing else in the process gets; and they run one after
 //! the other, since a send at the moment when watched memory is taken away is not looked up.
 
-mod common;
-
-use common::pinned::{PAGE, Pair, addresses, expected, fill, map, map_with, unmap};
+use crate::common::pinned::{PAGE, Pair, addresses, expected, fill, map, map_with, unmap};
 use core::ops::Range;
 use sovia_stream::Caching;
 use std::sync::{Mutex, MutexGuard, PoisonError};

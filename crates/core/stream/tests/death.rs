@@ -1,9 +1,7 @@
 //! kill -9 right after a call has returned: what it was given arrives, in every configuration.
 
-mod common;
-
-use common::configurations;
-use common::pattern::{bytes, read};
+use crate::common::configurations;
+use crate::common::pattern::{bytes, read};
 use sovia_stream::{Configuration, Reset, Stack, Stream, TransferError};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -20,7 +18,7 @@ const CLOSES: &str = "closes";
 
 fn start(deed: &str, nic: &str, configuration: &Configuration) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["victim", "--exact", "--nocapture", "--test-threads=1"])
+        .args(["death::victim", "--exact", "--nocapture", "--test-threads=1"])
         .envs([("SOVIA_DEED", deed), ("SOVIA_NIC", nic)])
         .env("SOVIA_CONFIGURATION", configuration.to_string())
         .stdin(Stdio::null())

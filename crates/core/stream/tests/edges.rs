@@ -1,9 +1,7 @@
 //! What is refused, and ends that are configured differently.
 
-mod common;
-
-use common::pattern::{at_end, hear, read, say, write};
-use common::{Context, LONG};
+use crate::common::pattern::{at_end, hear, read, say, write};
+use crate::common::{Context, LONG};
 use sovia_stream::configuration::Invalid;
 use sovia_stream::{Configuration, ConnectError, Reset, SetUpError, Stack};
 use std::net::Shutdown;

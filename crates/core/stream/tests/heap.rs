@@ -2,9 +2,7 @@
 //!
 //! A file of its own with one test: nothing else in the process uses the heap meanwhile.
 
-mod common;
-
-use common::pinned::{PAGE, Pair, map_if_free, unmap};
+use crate::common::pinned::{PAGE, Pair, map_if_free, unmap};
 use core::ops::Range;
 
 const LEN: usize = 512 << 10;

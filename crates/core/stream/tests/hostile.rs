@@ -1,10 +1,8 @@
 //! A peer that has a VI and does not keep to the protocol: it loses its connection, which says
 //! why, and no other stream loses anything.
 
-mod common;
-
-use common::pattern::{at_end, read, write};
-use common::{Context, LONG};
+use crate::common::pattern::{at_end, read, write};
+use crate::common::{Context, LONG};
 use sovia_proto::packet::Written;
 use sovia_proto::session::{Leave, Request};
 use sovia_stream::{Configuration, Reset, TransferError};

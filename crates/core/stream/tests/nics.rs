@@ -1,10 +1,8 @@
 //! Streams over NICs that a place names, in every configuration, between two threads with a NIC each: over libfabric, and over a NIC for
 //! RDMA where the environment names one.
 
-mod common;
-
-use common::cases::cases;
-use common::run::{all, in_threads};
+use crate::common::cases::cases;
+use crate::common::run::{all, in_threads};
 use sovia_nic::{AnyNic, OpenError};
 use std::sync::{Arc, Mutex};
 use via::{NetAddress, Nic};

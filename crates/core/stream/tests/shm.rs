@@ -1,10 +1,8 @@
 //! Streams over shared memory, in every configuration: between threads, and between processes.
 
-mod common;
-
-use common::cases::cases;
-use common::run::{all, in_threads};
-use common::{Context, LONG};
+use crate::common::cases::cases;
+use crate::common::run::{all, in_threads};
+use crate::common::{Context, LONG};
 use sovia_stream::Configuration;
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
@@ -33,7 +31,7 @@ fn between_threads() {
 /// Starts this program again, to play a role.
 fn start(role: &str, case: &str, nic: &str, configuration: &Configuration) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["role", "--exact", "--nocapture", "--test-threads=1"])
+        .args(["shm::role", "--exact", "--nocapture", "--test-threads=1"])
         .envs([("SOVIA_ROLE", role), ("SOVIA_PLAYS", case), ("SOVIA_NIC", nic)])
         .env("SOVIA_CONFIGURATION", configuration.to_string())
         .stdin(Stdio::null())

@@ -1,10 +1,8 @@
 //! Streams over a simulated network, in every configuration: a perfect one, and one where
 //! everything goes wrong that may.
 
-mod common;
-
-use common::cases::cases;
-use common::run::{all, in_threads};
+use crate::common::cases::cases;
+use crate::common::run::{all, in_threads};
 use via_sim::{Config, Link, Network};
 
 fn over(config: Config) {

@@ -1,10 +1,9 @@
 //! Stations in two network namespaces with a cable between them, on the devices themselves and over UDP.
 
-mod common;
 #[path = "../../via-eth/tests/namespaces/mod.rs"]
 mod namespaces;
 
-use common::{Bytes, KEY};
+use crate::common::{Bytes, KEY};
 use core::time::Duration;
 use emp_eth::{Address, Config, Mode, Station, Status};
 use namespaces::between_namespaces;

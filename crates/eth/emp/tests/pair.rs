@@ -1,8 +1,6 @@
 //! Two stations in one process, on loopback UDP.
 
-mod common;
-
-use common::{Bytes, open, pair};
+use crate::common::{Bytes, open, pair};
 use core::time::Duration;
 use emp_eth::{Config, DESCRIPTORS, Misuse, Mode, PostError, Station, Status};
 use sovia_port::impair::Faults;
@@ -134,10 +132,10 @@ fn a_peer_that_is_another_station_by_now_is_told_apart() {
         drop(other);
         let other = Station::open(&Config {
             mode,
-            ..Config::new(format!("udp:{place}").parse().unwrap(), common::KEY)
+            ..Config::new(format!("udp:{place}").parse().unwrap(), crate::common::KEY)
         })
         .unwrap();
-        other.add_peer(&one.address(), common::KEY).unwrap();
+        other.add_peer(&one.address(), crate::common::KEY).unwrap();
         let ended = one.wait(unmatched, LONG).unwrap().unwrap();
         assert_eq!(ended.status, Status::PeerRestarted);
         let receive = room.receive(&other, None, None);

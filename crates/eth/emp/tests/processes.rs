@@ -1,8 +1,6 @@
 //! Stations in processes of their own: peers that are killed, begin anew, or belong to another user.
 
-mod common;
-
-use common::{Bytes, KEY, open};
+use crate::common::{Bytes, KEY, open};
 use core::time::Duration;
 use emp_eth::{Address, Config, DESCRIPTORS, Mode, Outcome, Station, Status};
 use std::io::{BufRead, BufReader, Write};
@@ -35,7 +33,7 @@ impl Other {
     ) -> Option<Other> {
         let Address::Udp(peer) = peer.address() else { panic!("it is on UDP") };
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "the_other_process", "--ignored", "--nocapture"]);
+        command.args(["--exact", "processes::the_other_process", "--ignored", "--nocapture"]);
         command.env(ROLE, role).env(PLACE, at.to_string()).env(PEER, peer.to_string());
         change(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
         let mut child = match command.spawn() {

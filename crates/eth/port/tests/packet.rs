@@ -1,8 +1,6 @@
 //! Packet sockets on a veth pair.
 
-mod common;
-
-use common::{are_accounted_for, await_frames, ip, only_ours_come, put, with_veth};
+use crate::common::{are_accounted_for, await_frames, ip, only_ours_come, put, with_veth};
 use sovia_port::packet::{Config, Packet};
 use sovia_port::{Address, Error, Port, Refused};
 use sovia_sys::Errno;

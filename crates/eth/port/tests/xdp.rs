@@ -1,8 +1,6 @@
 //! `AF_XDP` sockets on a veth pair.
 
-mod common;
-
-use common::{
+use crate::common::{
     are_accounted_for, await_frames, contents, ip, link_shows, only_ours_come, put, with_queues,
     with_veth,
 };
@@ -334,7 +332,7 @@ fn program_ends_with_a_process_that_is_killed() {
     }
     with_veth("program_ends_with_a_process_that_is_killed", || {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "program_ends_with_a_process_that_is_killed", "--nocapture"])
+            .args(["--exact", "xdp::program_ends_with_a_process_that_is_killed", "--nocapture"])
             .env(HOLDS, "1")
             .stderr(Stdio::piped())
             .stdout(Stdio::null())
@@ -368,7 +366,7 @@ fn every_receive_queue_of_a_device_is_heard() {
                 println!("SKIPPED: {name}: one processor sends by one queue");
             }
             for round in 0..1000u32 {
-                common::run_on(round % processors);
+                crate::common::run_on(round % processors);
                 put(&mut packet, &round.to_be_bytes(), &to);
                 packet.flush().unwrap();
                 assert_eq!(await_frames(&mut other, 1), [round.to_be_bytes()]);

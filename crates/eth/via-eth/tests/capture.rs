@@ -1,10 +1,8 @@
 //! What two NICs say to each other, captured, is explained by Wireshark's dissector (tools/wireshark): over UDP and over Ethernet
 //! devices, between two network namespaces.
 
-mod namespaces;
-
+use crate::namespaces::between_namespaces;
 use core::time::Duration;
-use namespaces::between_namespaces;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};

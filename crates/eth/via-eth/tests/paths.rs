@@ -1,11 +1,8 @@
 //! Paths that take less than the device of one end, or more than Ethernet's usual length, between two network namespaces.
 
-mod ends;
-mod namespaces;
-
+use crate::ends::{End, echo};
+use crate::namespaces::{between_namespaces, ip};
 use core::time::Duration;
-use ends::{End, echo};
-use namespaces::{between_namespaces, ip};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 use via::error::ConnectError;

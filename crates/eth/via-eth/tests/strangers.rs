@@ -1,9 +1,7 @@
 //! Frames from whoever can send to a NIC's port: they are counted, and do nothing.
 
-mod ends;
-
+use crate::ends::{End, echo};
 use core::net::SocketAddr;
-use ends::{End, echo};
 use sovia_link::wire::{EndId, Item, Operation, Packet, Part, Sending, Word};
 use std::net::UdpSocket;
 use std::thread;

@@ -118,7 +118,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 /// This program, as another process that runs one test.
 fn another(role: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args(["another_process", "--exact", "--nocapture"]).env(ROLE, role);
+    command.args(["faults::another_process", "--exact", "--nocapture"]).env(ROLE, role);
     command.stdout(Stdio::piped());
     command
 }

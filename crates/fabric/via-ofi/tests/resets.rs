@@ -1,11 +1,9 @@
 //! The TCP connections below libfabric are reset, again and again, while VIs between two hosts carry long messages and RDMA writes.
 //! Each VI delivers every byte, or breaks at both ends; and ending it returns.
 
-mod hosts;
-
+use crate::hosts::Hosts;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::time::Duration;
-use hosts::Hosts;
 use std::process::Command;
 use std::sync::mpsc;
 use std::thread;

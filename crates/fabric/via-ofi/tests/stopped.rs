@@ -107,7 +107,7 @@ fn another_process() {
 
 fn server() -> (Child, Vec<u8>) {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args(["another_process", "--exact", "--nocapture"]).env(ROLE, "server");
+    command.args(["stopped::another_process", "--exact", "--nocapture"]).env(ROLE, "server");
     let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
     let mut lines = BufReader::new(child.stdout.as_mut().expect("a pipe")).lines();
     let said = lines.by_ref().map_while(Result::ok);

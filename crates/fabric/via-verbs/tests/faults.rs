@@ -1,9 +1,7 @@
 //! What goes wrong: no library, no device, no permission, too little memory that may be locked, a peer that is killed, strangers, a link
 //! that goes down. Nothing is left behind. All but the first want the guest of `scripts/lab`, whose devices and links they may change.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use sovia_verbs::live::{PAIRS, REGIONS};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -31,7 +29,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 /// This program, as another process that runs one test.
 fn another(role: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args(["another_process", "--exact", "--nocapture"]).env(ROLE, role);
+    command.args(["faults::another_process", "--exact", "--nocapture"]).env(ROLE, role);
     command.stdout(Stdio::piped());
     command
 }
@@ -159,7 +157,7 @@ fn the_limit_of_locked_memory_is_told_and_leaves_nothing() {
     let test = "the_limit_of_locked_memory_is_told_and_leaves_nothing";
     let Some(_one) = in_the_lab(test) else { return };
     let mut child = Command::new("bash");
-    child.args(["-c", r#"ulimit -l 64; exec "$0" another_process --exact --nocapture"#]);
+    child.args(["-c", r#"ulimit -l 64; exec "$0" faults::another_process --exact --nocapture"#]);
     child.arg(std::env::current_exe().expect("this program"));
     child.env(ROLE, "register").stdout(Stdio::piped()).uid(NOBODY);
     let mut child = child.spawn().expect("it starts");

@@ -1,8 +1,6 @@
 //! A firewall that lets none of the connection manager's messages pass, nor any of RDMA's. All of it wants the guest of `scripts/lab`.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};

@@ -1,9 +1,7 @@
 //! Programs that know what NICs say to each other and lie: keys that no region has, and requests that were made before. They speak by the
 //! verbs themselves. All of it wants the guest of `scripts/lab`.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use sovia_verbs::pair::Size;
 use sovia_verbs::{Channel, Cq, Device, Domain, EventKind, Events, Id, Pair, Rights, Space};
 use std::net::{IpAddr, SocketAddr};

@@ -1,9 +1,7 @@
 //! Peers that are killed, links that go down and connections that end, in an order from a seed, while messages move: every message arrives as it
 //! was sent or its VI breaks, VIs connect again, and nothing is left behind. In the guest of `scripts/lab`: `make lab-soak MINUTES=n SEED=n`.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -46,7 +44,9 @@ struct Peer {
 impl Peer {
     fn new(len: usize) -> Peer {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
-        command.args(["another_process", "--exact", "--nocapture"]).env(ROLE, len.to_string());
+        command
+            .args(["soak::another_process", "--exact", "--nocapture"])
+            .env(ROLE, len.to_string());
         let mut process = command.stdout(Stdio::piped()).spawn().expect("it starts");
         let lines = BufReader::new(process.stdout.as_mut().expect("a pipe")).lines();
         let mut lines = lines.map_while(Result::ok);

@@ -1,7 +1,7 @@
 //! Peers that die, begin anew or write nonsense.
 
-use crate::RECEIVE;
-use crate::node::{Bytes, Node, send, two, until};
+use crate::hosts::RECEIVE;
+use crate::hosts::node::{Bytes, Node, send, two, until};
 use sovia_fi::{Address, Error};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -38,7 +38,7 @@ impl Other {
     /// One that does that, with the endpoint of that address.
     fn new(what: &str, with: &Address) -> Other {
         let mut process = Command::new(std::env::current_exe().unwrap())
-            .args(["--ignored", "--exact", "faults::the_other_process", "--nocapture"])
+            .args(["--ignored", "--exact", "hosts::faults::the_other_process", "--nocapture"])
             .args(["--test-threads", "1"])
             .env("OTHER_DOES", what)
             .env("OTHER_WITH", with.to_text())

@@ -1,6 +1,6 @@
 //! What lanes carry.
 
-use crate::common::{Host, Station, numbered, over_each, packet};
+use crate::lanes::common::{Host, Station, numbered, over_each, packet};
 use via::Vi;
 
 #[test]

@@ -1,6 +1,6 @@
 //! What lanes do not carry, and count.
 
-use crate::common::{Host, numbered, over_each, packet};
+use crate::lanes::common::{Host, numbered, over_each, packet};
 
 #[test]
 fn packets_for_many_or_for_no_peer_are_dropped() {

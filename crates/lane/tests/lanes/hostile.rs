@@ -1,6 +1,6 @@
 //! What a peer that breaks the rules can do, and a station that is none.
 
-use crate::common::{Host, Station, numbered, over_each, packet};
+use crate::lanes::common::{Host, Station, numbered, over_each, packet};
 use via::error::ConnectError;
 use via::{Vi, ViState};
 
@@ -49,7 +49,9 @@ fn peer_that_sends_more_than_it_may_breaks_its_connection_alone() {
                     && station.try_send(&vi, &numbered(1, 0, 100), None)
             });
             assert!(sent.count() < 100_000);
-            crate::common::until("the connection breaks", || vi.state() != ViState::Connected);
+            crate::lanes::common::until("the connection breaks", || {
+                vi.state() != ViState::Connected
+            });
             vi.disconnect();
             let vi = station.vi(1500);
             station.post_recv(&vi, 0, 0);
@@ -78,7 +80,7 @@ fn count_that_cannot_be_ends_the_connection() {
             }
             assert_eq!(event, "the peer is gone: it tells what cannot be");
             assert_eq!(host.lane.counters().sent, 0);
-            crate::common::until("it is disconnected", || vi.state() == ViState::Error);
+            crate::lanes::common::until("it is disconnected", || vi.state() == ViState::Error);
             vi.disconnect();
         });
     }

@@ -1,6 +1,6 @@
 //! Lanes that cannot be started, and one whose device goes.
 
-use crate::common::{Host, over_each};
+use crate::lanes::common::{Host, over_each};
 use sovia_lane::{Config, PEERS_MAX, PeerConfig, StartError};
 
 fn peer(number: u8, network: &str) -> PeerConfig {

@@ -2,9 +2,7 @@
 //! was sent.
 #![cfg(not(loom))]
 
-mod common;
-
-use common::{SLEEP_COST, least_cost, start};
+use crate::common::{SLEEP_COST, least_cost, start};
 use std::env;
 use std::process::Child;
 use std::thread;
@@ -34,7 +32,7 @@ fn name_of(test: &str) -> String {
 /// Starts a peer and connects to it.
 fn peer<'n>(nic: &'n ShmNic, deed: &str) -> (Child, End<'n, ShmNic>) {
     let name = nic.attributes().name.clone();
-    let child = start("other_end", &[("VIA_DEED", deed), ("VIA_NIC", &name)]);
+    let child = start("death::other_end", &[("VIA_DEED", deed), ("VIA_NIC", &name)]);
     let cx = Context { nic, server: nic.address(b"death") };
     let end = End::with(&cx, 4 << 20, ViAttributes::default());
     for i in 0..40 {
@@ -273,5 +271,5 @@ fn peer_killed_in_the_middle_of_a_conversation() {
 fn a_sleeping_process_costs_no_processor_time() {
     let nic = ShmNic::open(&name_of("sleeps")).unwrap();
     let (child, _end) = peer(&nic, SLEEPS);
-    common::finish(child).unwrap();
+    crate::common::finish(child).unwrap();
 }

@@ -2,13 +2,10 @@
 //! or flushed, each once, nothing is left behind, and the next peer is served.
 #![cfg(not(loom))]
 
-mod common;
-#[path = "faults/deeds.rs"]
 mod deeds;
-#[path = "faults/ledger.rs"]
 mod ledger;
 
-use common::{left_behind, start};
+use crate::common::{left_behind, start};
 use deeds::{ALL, LEN, OWN, RECEIVES, ROOM, Scene};
 use ledger::Counted;
 use std::env;
@@ -86,7 +83,8 @@ fn kill_after(child: &mut Child, time: Duration) -> Instant {
 
 /// Kills the other end in the middle of a deed; how long it takes until that is told.
 fn round(nic: &ShmNic, name: &str, deed: deeds::Deed, after: Duration) -> Duration {
-    let mut child = start("other_end", &[("VIA_DEED", name), ("VIA_NIC", &nic.attributes().name)]);
+    let mut child =
+        start("faults::other_end", &[("VIA_DEED", name), ("VIA_NIC", &nic.attributes().name)]);
     let (sender, told) = mpsc::channel();
     nic.set_error_handler(Some(Arc::new(move |error| {
         let _ = sender.send((error.vi, error.code, Instant::now()));
@@ -132,8 +130,9 @@ fn killed_at_any_moment() {
 /// that is looked at once.
 #[test]
 fn killed_at_any_moment_without_direct_access() {
-    let child = start("without_direct_access", &[("VIA_ALONE", "3"), ("SOVIA_DIRECT", "off")]);
-    common::finish(child).unwrap();
+    let child =
+        start("faults::without_direct_access", &[("VIA_ALONE", "3"), ("SOVIA_DIRECT", "off")]);
+    crate::common::finish(child).unwrap();
 }
 
 #[test]
@@ -146,6 +145,7 @@ fn without_direct_access() {
 #[ignore = "soak: a minute of murder"]
 fn killed_at_any_moment_for_long() {
     every_deed(120);
-    let child = start("without_direct_access", &[("VIA_ALONE", "60"), ("SOVIA_DIRECT", "off")]);
-    common::finish(child).unwrap();
+    let child =
+        start("faults::without_direct_access", &[("VIA_ALONE", "60"), ("SOVIA_DIRECT", "off")]);
+    crate::common::finish(child).unwrap();
 }

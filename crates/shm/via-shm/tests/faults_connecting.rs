@@ -2,9 +2,7 @@
 //! in time, nothing is left behind, and others are connected.
 #![cfg(not(loom))]
 
-mod common;
-
-use common::{left_behind, start};
+use crate::common::{left_behind, start};
 use std::env;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -79,7 +77,8 @@ fn rounds(count: u64) {
     for i in 0..count {
         for (mine, theirs) in [(ACCEPTS, REQUESTS), (REQUESTS, ACCEPTS), (BOTH, BOTH)] {
             let name = nic.attributes().name.clone();
-            let mut child = start("other_end", &[("VIA_WAY", theirs), ("VIA_NIC", &name)]);
+            let mut child =
+                start("faults_connecting::other_end", &[("VIA_WAY", theirs), ("VIA_NIC", &name)]);
             let (dead, met) = (AtomicBool::new(false), AtomicBool::new(false));
             thread::scope(|s| {
                 s.spawn(|| {

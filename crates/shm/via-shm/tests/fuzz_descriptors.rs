@@ -2,9 +2,7 @@
 //! outside registered memory is touched, and each is done once, in its turn.
 #![cfg(not(loom))]
 
-mod common;
-
-use common::Random;
+use crate::common::Random;
 use core::ptr::NonNull;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -311,7 +309,7 @@ fn round(nic: &ShmNic, random: &mut Random, level: Reliability, scribbles: bool)
         s.spawn(|| nic.connect_wait(&place, SOON).unwrap().accept(&a.vi).unwrap());
         let begin = Instant::now();
         while b.vi.connect_request(&nic.address(b""), &place, SOON).is_err() {
-            assert!(begin.elapsed() < common::PATIENCE);
+            assert!(begin.elapsed() < crate::common::PATIENCE);
         }
     });
     let begin = Instant::now();
@@ -348,7 +346,7 @@ fn round(nic: &ShmNic, random: &mut Random, level: Reliability, scribbles: bool)
         nic.deregister_mem(end.handle).unwrap();
         end.pages.check();
     }
-    assert!(begin.elapsed() < common::PATIENCE, "{level:?}: {:?}", begin.elapsed());
+    assert!(begin.elapsed() < crate::common::PATIENCE, "{level:?}: {:?}", begin.elapsed());
     well
 }
 

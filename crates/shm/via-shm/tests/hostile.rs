@@ -6,11 +6,10 @@
 //! ever.
 #![cfg(not(loom))]
 
-mod common;
 #[path = "common/intruder.rs"]
 mod intruder;
 
-use common::Random;
+use crate::common::Random;
 use intruder::{evil, scribble, segments};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -130,7 +129,7 @@ fn no_scribbling_gets_anywhere() {
     let parts = parts();
     let name = format!("hostile-{}", std::process::id());
     // Another process, whose connection the scribbler does not touch.
-    let bystander = common::start("bystander", &[("VIA_NIC", &name)]);
+    let bystander = crate::common::start("hostile::bystander", &[("VIA_NIC", &name)]);
     let nic = ShmNic::open(&name).unwrap();
     let other = End::new(&Context { nic: &nic, server: nic.address(b"bystander") });
     other.post_recv(0, 0, 1000);
@@ -163,7 +162,7 @@ fn no_scribbling_gets_anywhere() {
             s.spawn(|| talk(&server, &stop, 1));
             talk(&client, &stop, 2);
         });
-        assert!(begin.elapsed() < common::PATIENCE, "{name}: {:?}", begin.elapsed());
+        assert!(begin.elapsed() < crate::common::PATIENCE, "{name}: {:?}", begin.elapsed());
         for end in [&server, &client] {
             let cause = end.vi.cause();
             assert_eq!(cause.is_some(), end.vi.state() == ViState::Error);
@@ -178,7 +177,7 @@ fn no_scribbling_gets_anywhere() {
     assert!(connected > ROUNDS / 4, "only {connected} connections came about");
     assert!(causes.iter().any(|cause| matches!(cause.1, Cause::Damaged(_))), "nothing noticed");
     drop(other);
-    common::finish(bystander).unwrap();
+    crate::common::finish(bystander).unwrap();
     drop(nic);
 
     // With the NIC closed, the segment is gone; the next one is unspoilt.

@@ -3,11 +3,10 @@
 //! is touched that does not allow it. Other connections are as good as ever.
 #![cfg(not(loom))]
 
-mod common;
 #[path = "common/intruder.rs"]
 mod intruder;
 
-use common::Random;
+use crate::common::Random;
 use core::mem::offset_of;
 use intruder::{evil, scribble, segments};
 use std::os::unix::fs::FileExt;
@@ -168,7 +167,7 @@ fn revoke(nic: &ShmNic, stop: &AtomicBool) {
 fn rounds(count: usize, scribbles: usize) {
     let mut random = Random::seeded(0x5eed);
     let name = format!("hostile-rdma-{}", std::process::id());
-    let bystander = common::start("bystander", &[("VIA_NIC", &name)]);
+    let bystander = crate::common::start("hostile_rdma::bystander", &[("VIA_NIC", &name)]);
     let nic = ShmNic::open(&name).unwrap();
     let cx = Context { nic: &nic, server: nic.address(b"bystander") };
     let other = End::new(&cx);
@@ -240,7 +239,7 @@ fn rounds(count: usize, scribbles: usize) {
     }
     assert!(connected > count / 4, "only {connected} connections came about");
     drop(other);
-    common::finish(bystander).unwrap();
+    crate::common::finish(bystander).unwrap();
 }
 
 #[test]

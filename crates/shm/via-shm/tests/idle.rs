@@ -1,9 +1,7 @@
 //! A process whose VIs are connected and wait, in whatever way, costs no processor time.
 #![cfg(not(loom))]
 
-mod common;
-
-use common::{SLEEP_COST, finish, least_cost, start};
+use crate::common::{SLEEP_COST, finish, least_cost, start};
 use std::env;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -20,7 +18,7 @@ const WATCHED: Duration = Duration::from_secs(3);
 #[test]
 fn idling_costs_nothing() {
     let name = format!("idle-{}", std::process::id());
-    let child = start("other_end", &[("VIA_NIC", &name)]);
+    let child = start("idle::other_end", &[("VIA_NIC", &name)]);
     let nic = ShmNic::open(&name).unwrap();
     let cx = Context { nic: &nic, server: nic.address(b"idle") };
     let line = Line::server(&cx);

@@ -1,9 +1,7 @@
 //! Thousands of VIs between two processes: all of them work, and one that idles costs little.
 #![cfg(not(loom))]
 
-mod common;
-
-use common::{finish, start};
+use crate::common::{finish, start};
 use std::env;
 use std::fs;
 use via::{Connection, DataSegment, DescriptorAddress, MemAttributes, MemHandle, Memory};
@@ -77,7 +75,7 @@ fn memory_of(process: &str) -> u64 {
 fn thousands_of_vis_work_and_cost_little() {
     let name = format!("many-{}", std::process::id());
     let mut many = Many::new(&name);
-    let child = start("other_end", &[("VIA_NIC", &name)]);
+    let child = start("many::other_end", &[("VIA_NIC", &name)]);
     let all = || memory_of("self") + memory_of(&child.id().to_string());
     let nic = ShmNic::open(&name).unwrap();
     let line = Line::server(&Context { nic: &nic, server: nic.address(b"many") });

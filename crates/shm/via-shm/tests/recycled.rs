@@ -2,9 +2,7 @@
 //! one that was forked from the peer, and has everything at the same addresses.
 #![cfg(not(loom))]
 
-mod common;
-
-use common::start;
+use crate::common::start;
 use std::env;
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -47,7 +45,7 @@ fn peer() {
         panic!("{}", Command::new("sleep").arg("60").exec());
     }
     leave_a_relative(&end, Path::new(&file));
-    thread::sleep(common::PATIENCE);
+    thread::sleep(crate::common::PATIENCE);
 }
 
 /// Forks a child that waits for this process's end and takes its number for a child of its own,
@@ -97,7 +95,7 @@ fn wait_for(file: &Path, what: &[&str]) -> String {
         if what.contains(&said.as_str()) {
             return said;
         }
-        assert!(begin.elapsed() < common::PATIENCE, "it says {said:?}");
+        assert!(begin.elapsed() < crate::common::PATIENCE, "it says {said:?}");
         thread::sleep(Duration::from_millis(1));
     }
 }
@@ -132,7 +130,7 @@ fn a_relative_gets_nothing(test: &str, first: bool) {
     let file = scratch(test);
     let name = format!("recycled-{test}-{}", std::process::id());
     let path = file.to_string_lossy();
-    let mut child = start("peer", &[("VIA_NIC", &name), ("VIA_FILE", &path)]);
+    let mut child = start("recycled::peer", &[("VIA_NIC", &name), ("VIA_FILE", &path)]);
     let nic = ShmNic::open(&name).unwrap();
     let (end, target) = connected(&nic);
     if first {
@@ -171,7 +169,7 @@ fn a_relative_of_a_peer_never_reached_for_gets_nothing() {
 fn a_program_that_a_peer_executes_gets_nothing() {
     let name = format!("recycled-exec-{}", std::process::id());
     let variables = [("VIA_NIC", name.as_str()), ("VIA_FILE", ""), ("VIA_EXECUTES", "")];
-    let mut child = start("peer", &variables);
+    let mut child = start("recycled::peer", &variables);
     let nic = ShmNic::open(&name).unwrap();
     let (end, target) = connected(&nic);
     (0..5).for_each(|i| assert_eq!(write(&end, target, i), Ok(LEN as u32)));
@@ -179,7 +177,7 @@ fn a_program_that_a_peer_executes_gets_nothing() {
     let begin = Instant::now();
     // No write may hang or be lost without a word: it goes well, or the connection is over.
     while write(&end, target, 7).is_ok() {
-        assert!(begin.elapsed() < common::PATIENCE);
+        assert!(begin.elapsed() < crate::common::PATIENCE);
     }
     end.await_state(ViState::Error);
     assert_eq!(child.try_wait().unwrap(), None, "the process itself lives");

@@ -2,9 +2,7 @@
 //! returned, not one byte more is written or read, and the call returns whatever the peer does.
 #![cfg(not(loom))]
 
-mod common;
-
-use common::start;
+use crate::common::start;
 use core::ptr::NonNull;
 use std::env;
 use std::process::Child;
@@ -131,7 +129,10 @@ fn swing<'n>(nic: &'n ShmNic, pages: &Pages) -> (End<'n, ShmNic>, MemHandle) {
 }
 
 fn peer(nic: &ShmNic, kind: usize) -> Child {
-    start("initiator", &[("VIA_KIND", &kind.to_string()), ("VIA_NIC", &nic.attributes().name)])
+    start(
+        "revoking::initiator",
+        &[("VIA_KIND", &kind.to_string()), ("VIA_NIC", &nic.attributes().name)],
+    )
 }
 
 fn taken_away(rounds: u64) {
@@ -172,8 +173,9 @@ fn what_is_taken_away_is_touched_no_more() {
 /// Likewise where all goes through the segment.
 #[test]
 fn what_is_taken_away_is_touched_no_more_without_direct_access() {
-    let child = start("without_direct_access", &[("VIA_ALONE", ""), ("SOVIA_DIRECT", "off")]);
-    common::finish(child).unwrap();
+    let child =
+        start("revoking::without_direct_access", &[("VIA_ALONE", ""), ("SOVIA_DIRECT", "off")]);
+    crate::common::finish(child).unwrap();
 }
 
 #[test]

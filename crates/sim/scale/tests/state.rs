@@ -1,8 +1,6 @@
 //! How much memory a NIC, a VI and a channel take, counted at the allocator.
 
-mod common;
-
-use common::compare;
+use crate::common::compare;
 use core::cell::Cell;
 use core::fmt::Write;
 use core::time::Duration;

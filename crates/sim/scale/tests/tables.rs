@@ -1,8 +1,6 @@
 //! What comes of the catalogue's scenarios is what is kept in `tables`: a change of the protocol shows there.
 
-mod common;
-
-use common::compare;
+use crate::common::compare;
 use sovia_scale::{Scenario, heading, large, line, run, run_vis, small, vi_heading, vi_line, vis};
 
 fn table(heading: String, scenarios: &[Scenario], line: impl Fn(&Scenario) -> String) -> String {

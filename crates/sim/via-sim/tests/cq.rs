@@ -1,8 +1,6 @@
 //! Completion queues and callbacks.
 
-mod common;
-
-use common::{End, Errors, RELIABLE, connect, errors, open, pair};
+use crate::common::{End, Errors, RELIABLE, connect, errors, open, pair};
 use core::time::Duration;
 use std::sync::{Arc, Mutex};
 use via::cq::Attach;

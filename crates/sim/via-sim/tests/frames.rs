@@ -1,8 +1,6 @@
 //! Frames that are damaged on their way.
 
-mod common;
-
-use common::{RELIABLE, open, pair, seeds};
+use crate::common::{RELIABLE, open, pair, seeds};
 use core::time::Duration;
 use via_sim::{Config, Link, Network};
 

@@ -1,8 +1,6 @@
 //! Bytes are sent from the program's own memory. What becomes of a message if the program has that back before all has arrived.
 
-mod common;
-
-use common::{Choices, End, RELIABLE, open, open_memory, pair, seeds};
+use crate::common::{Choices, End, RELIABLE, open, open_memory, pair, seeds};
 use core::cell::Cell;
 use via::{MemAttributes, Memory, Nic, Vi};
 use via_sim::{Config, Link, Network, SimNic};

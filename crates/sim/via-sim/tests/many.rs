@@ -1,8 +1,6 @@
 //! Scale, and the same story again.
 
-mod common;
-
-use common::{Choices, End, RELIABLE, open, seeds};
+use crate::common::{Choices, End, RELIABLE, open, seeds};
 use core::time::Duration;
 use std::collections::BTreeSet;
 use via::cq::Attach;

@@ -1,8 +1,6 @@
 //! VIs find each other, or do not.
 
-mod common;
-
-use common::{Choices, End, RELIABLE, open, seeds, until};
+use crate::common::{Choices, End, RELIABLE, open, seeds, until};
 use core::time::Duration;
 use via::error::ConnectError;
 use via::{Connection, Nic, Reliability, Vi, ViAttributes, ViState};

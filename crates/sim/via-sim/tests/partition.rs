@@ -1,8 +1,6 @@
 //! The network comes apart.
 
-mod common;
-
-use common::{Choices, Errors, RELIABLE, connect, errors, open, pair, seeds};
+use crate::common::{Choices, Errors, RELIABLE, connect, errors, open, pair, seeds};
 use core::time::Duration;
 use via::error::ConnectError;
 use via::{Cause, ErrorCode, Status, Vi, ViState};

@@ -1,8 +1,6 @@
 //! RDMA: writes, reads, fences, and what is not allowed.
 
-mod common;
-
-use common::{Choices, End, Errors, RELIABLE, connect, errors, open, pair, seeds};
+use crate::common::{Choices, End, Errors, RELIABLE, connect, errors, open, pair, seeds};
 use via::{
     Cause, Control, ErrorCode, MemAttributes, Nic, RemoteSegment, Status, Vi, ViAttributes, ViState,
 };

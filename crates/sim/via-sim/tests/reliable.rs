@@ -1,8 +1,6 @@
 //! Reliable levels: exactly once, in order, whatever the network does.
 
-mod common;
-
-use common::{Choices, End, RELIABLE, errors, open, pair, seeds};
+use crate::common::{Choices, End, RELIABLE, errors, open, pair, seeds};
 use via::{Vi, ViState};
 use via_sim::{Config, Link, Network};
 

@@ -1,8 +1,6 @@
 //! The unreliable level: at most once, whole, and never the end of the connection.
 
-mod common;
-
-use common::{Choices, Errors, errors, open, pair, seeds};
+use crate::common::{Choices, Errors, errors, open, pair, seeds};
 use std::collections::BTreeSet;
 use via::{Control, ErrorCode, Reliability, Resource, Status, Vi, ViState};
 use via_sim::{Config, Link, Network};

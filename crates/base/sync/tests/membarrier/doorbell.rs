@@ -1,6 +1,6 @@
 //! A ringer that leaves its fence to the sleepers, and takes it back (`via_shm::quiet`).
 
-use crate::machine::{Machine, Step, explore};
+use crate::membarrier::machine::{Machine, Step, explore};
 
 const NEWS: usize = 0;
 const ANNOUNCED: usize = 1;

@@ -1,6 +1,6 @@
 //! A lock that favours a thread, and threads that take the favour away ([`sovia_sync::BiasedLock`]).
 
-use crate::machine::{Machine, Step, explore};
+use crate::membarrier::machine::{Machine, Step, explore};
 
 /// The lock below: its owner, 0 for none.
 const OWNER: usize = 0;
@@ -129,7 +129,12 @@ fn run(left_out: u8, times: &[u8], leaning: usize, mortal: &[usize]) -> Result<u
     for (i, (thread, &times)) in start.threads.iter_mut().zip(times).enumerate() {
         thread.own = [times, 0, u8::from(i < leaning)];
     }
-    explore(start, &vec![user as crate::machine::Program; times.len()], mortal, excludes)
+    explore(
+        start,
+        &vec![user as crate::membarrier::machine::Program; times.len()],
+        mortal,
+        excludes,
+    )
 }
 
 #[test]

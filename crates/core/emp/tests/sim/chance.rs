@@ -1,7 +1,7 @@
 //! Programs by chance on bad networks, beside a model: every message comes exactly once, those of one source and tag
 //! in their order, receives are met in the order of their posts, and every descriptor comes back.
 
-use crate::world::World;
+use crate::sim::world::World;
 use core::time::Duration;
 use proptest::prelude::*;
 use sovia_emp::array::DESCRIPTORS;

@@ -1,6 +1,6 @@
 //! Peers that die, begin anew or never were; frames that nobody sent.
 
-use crate::world::{KEY, World};
+use crate::sim::world::{KEY, World};
 use core::time::Duration;
 use sovia_emp::array::DESCRIPTORS;
 use sovia_emp::wire::{Body, Frame, Greeting, Head, Hello, Message};

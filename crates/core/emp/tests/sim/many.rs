@@ -1,6 +1,6 @@
 //! A thousand nodes.
 
-use crate::world::World;
+use crate::sim::world::World;
 use core::time::Duration;
 use sovia_emp::{Peer, Status};
 use sovia_simnet::{Cable, Fabric};

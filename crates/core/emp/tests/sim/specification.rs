@@ -1,6 +1,6 @@
 //! What EMP promises, in the order of the paper's sections.
 
-use crate::world::{FRAME_MAX, World, kept};
+use crate::sim::world::{FRAME_MAX, World, kept};
 use core::time::Duration;
 use sovia_emp::array::{DESCRIPTORS, MESSAGE_MAX, PIECE_MAX};
 use sovia_emp::wire::{Body, OVERHEAD, WHOLE};

@@ -1,8 +1,8 @@
 //! Frames that are damaged: the dissector refuses what the parser refuses, for the same reason.
 
-use crate::capture::{Medium, capture};
-use crate::meanings::vectors;
-use crate::tshark::{self, is_there};
+use crate::dissector::capture::{Medium, capture};
+use crate::dissector::meanings::vectors;
+use crate::dissector::tshark::{self, is_there};
 use sovia_link::wire::{Checksum, Packet, seal};
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
 //! The fields that a line of meaning says a frame has.
 
-use crate::tshark::Fields;
+use crate::dissector::tshark::Fields;
 use std::collections::HashMap;
 
 /// A vector of `vectors.txt`.

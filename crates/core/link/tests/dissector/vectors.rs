@@ -1,8 +1,8 @@
 //! The frames of `vectors.txt`, as the dissector explains them.
 
-use crate::capture::{Medium, capture};
-use crate::meanings::{Vector, fields, is_bytes, number, vectors};
-use crate::tshark::{self, Fields, infos, is_there};
+use crate::dissector::capture::{Medium, capture};
+use crate::dissector::meanings::{Vector, fields, is_bytes, number, vectors};
+use crate::dissector::tshark::{self, Fields, infos, is_there};
 
 /// A port that is said to be one of frames.
 const PORT: u16 = 7471;

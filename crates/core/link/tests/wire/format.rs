@@ -1,6 +1,6 @@
 //! Every packet and its bytes.
 
-use crate::packets::{frame, owned, packet};
+use crate::wire::packets::{frame, owned, packet};
 use proptest::prelude::*;
 use sovia_link::wire::{Frame, HEADER, Packet};
 

@@ -1,6 +1,6 @@
 //! What is refused.
 
-use crate::packets::{Owned, frame, packet};
+use crate::wire::packets::{Owned, frame, packet};
 use proptest::prelude::*;
 use sovia_link::Malformed;
 use sovia_link::wire::{

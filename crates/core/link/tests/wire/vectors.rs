@@ -1,6 +1,6 @@
 //! The frames of `tests/vectors.txt`: each is parsed, and emitted byte for byte.
 
-use crate::packets::{Owned, owned};
+use crate::wire::packets::{Owned, owned};
 use sovia_link::wire::{
     Answer, Checksum, Closing, EndId, Held, Item, Meeting, Operation, Packet, Part, Report,
     Request, Seen, Sending,

@@ -1,8 +1,8 @@
 //! The acceptor's looks.
 
-use crate::connector::hello;
-use crate::look::Meeting;
-use crate::world::{ACCEPTOR, At, CONNECTOR, End, Holder, Phase, SEGMENTS, VIS, World};
+use crate::meeting::connector::hello;
+use crate::meeting::look::Meeting;
+use crate::meeting::world::{ACCEPTOR, At, CONNECTOR, End, Holder, Phase, SEGMENTS, VIS, World};
 
 impl Meeting {
     /// The first part of a look: hears offers, one by one.

@@ -1,9 +1,9 @@
 //! What happens when nothing disturbs: the ends look in turn, and time passes when looking alone
 //! brings nothing.
 
-use crate::look::Meeting;
-use crate::model::Act;
-use crate::world::{At, CONNECTIONS, End, Holder, Life, Name, PROCESSES, World};
+use crate::meeting::look::Meeting;
+use crate::meeting::model::Act;
+use crate::meeting::world::{At, CONNECTIONS, End, Holder, Life, Name, PROCESSES, World};
 
 /// Looks after which everything should have been settled. A meeting takes ten or so.
 const ROUNDS: usize = 100;

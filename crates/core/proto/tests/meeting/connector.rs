@@ -1,8 +1,8 @@
 //! The connector's looks.
 
-use crate::look::Meeting;
-use crate::rules::Answers;
-use crate::world::{
+use crate::meeting::look::Meeting;
+use crate::meeting::rules::Answers;
+use crate::meeting::world::{
     ACCEPTOR, At, CONNECTIONS, CONNECTOR, End, FOREIGN, Holder, Message, Name, Pair, Phase,
     SEGMENTS, Segment, Step, World,
 };

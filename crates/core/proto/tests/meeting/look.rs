@@ -1,7 +1,7 @@
 //! What connectors and acceptors have in common: proof, the inbox, the table of requests.
 
-use crate::rules::{Answers, Limits, Precautions, Scene};
-use crate::world::{
+use crate::meeting::rules::{Answers, Limits, Precautions, Scene};
+use crate::meeting::world::{
     ACCEPTOR, At, Breach, CONNECTOR, End, FOREIGN, Holder, Life, Message, NAMESAKE, Name,
     PROCESSES, Pair, Phase, SEGMENTS, STRANGER, Step, VIS, World,
 };

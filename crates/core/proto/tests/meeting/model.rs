@@ -1,12 +1,12 @@
 //! What can happen at a meeting, and what must hold.
 
-use crate::look::{Meeting, lies};
-use crate::rules::Scene;
-use crate::world::{
+use crate::meeting::look::{Meeting, lies};
+use crate::meeting::rules::Scene;
+use crate::meeting::world::{
     A, A2, ACCEPTOR, At, CONNECTIONS, CONNECTOR, End, Holder, Life, Message, Name, PROCESSES,
     Phase, SEGMENTS, World,
 };
-use crate::{DOORS, LEAK, MEET, PROVEN, READ, SAME, SWITCH, VISIBLE};
+use crate::meeting::{DOORS, LEAK, MEET, PROVEN, READ, SAME, SWITCH, VISIBLE};
 use stateright::{Model, Property};
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -1,6 +1,6 @@
 //! What is varied: which processes there are, what may happen to them, and which precautions they take.
 
-use crate::world::{A, A2, C};
+use crate::meeting::world::{A, A2, C};
 
 /// Which processes have the ends of the two connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

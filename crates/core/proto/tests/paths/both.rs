@@ -2,10 +2,10 @@
 //! holds, and a retreat takes both directions: it leaves its own, recalls the other, takes the steps
 //! of both as they become possible, and when the other is back it settles what it owes.
 
-use crate::carrier::{self, Far};
-use crate::precautions::Precautions;
-use crate::world::{Call, Limits, Mode, ReaderAt, RetreatAt, SenderAt, World};
-use crate::{ALL, BOTH, END, ORDER, is_excused, is_finished, receiver, sender};
+use crate::paths::carrier::{self, Far};
+use crate::paths::precautions::Precautions;
+use crate::paths::world::{Call, Limits, Mode, ReaderAt, RetreatAt, SenderAt, World};
+use crate::paths::{ALL, BOTH, END, ORDER, is_excused, is_finished, receiver, sender};
 use sovia_proto::path::{Returned, Rx};
 use stateright::{Model, Property};
 

@@ -2,8 +2,8 @@
 //! published in the other, and back. A NIC may stand still between any two steps, and a message may be on its way
 //! for any time.
 
-use crate::precautions::Precautions;
-use crate::world::{Mode, Shared, World};
+use crate::paths::precautions::Precautions;
+use crate::paths::world::{Mode, Shared, World};
 use sovia_proto::path::event::{FromReceiver, FromSender};
 use sovia_proto::path::{ENTERED, Grant, Returned, Switch};
 

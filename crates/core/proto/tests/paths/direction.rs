@@ -1,9 +1,9 @@
 //! One direction of a stream as a model: what can happen, and what must hold.
 
-use crate::carrier::{self, Far, Nics};
-use crate::precautions::Precautions;
-use crate::world::{Limits, Mode, RetreatAt, SenderAt, World};
-use crate::{ALL, END, ORDER, is_finished, receiver, sender};
+use crate::paths::carrier::{self, Far, Nics};
+use crate::paths::precautions::Precautions;
+use crate::paths::world::{Limits, Mode, RetreatAt, SenderAt, World};
+use crate::paths::{ALL, END, ORDER, is_finished, receiver, sender};
 use sovia_proto::path::{CANCELLED, Grant, REFUSED, Returned, Rx};
 use stateright::{Model, Property};
 

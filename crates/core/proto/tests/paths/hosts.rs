@@ -1,10 +1,10 @@
-//! Two ends on two hosts ([`crate::carrier`]).
+//! Two ends on two hosts ([`crate::paths::carrier`]).
 
-use crate::carrier::Nics;
-use crate::direction::Direction;
-use crate::precautions::Precautions;
-use crate::world::Limits;
-use crate::{connection, holds, within, without};
+use crate::paths::carrier::Nics;
+use crate::paths::direction::Direction;
+use crate::paths::precautions::Precautions;
+use crate::paths::world::Limits;
+use crate::paths::{connection, holds, within, without};
 use stateright::{Checker, Model};
 
 /// The protocol as it is, between hosts.

@@ -2,9 +2,9 @@
 //!
 //! One of its threads at a time is in the middle of a read, or of a step of the retreat.
 
-use crate::precautions::Precautions;
-use crate::retreat;
-use crate::world::{FIN, Limits, Mode, ReaderAt, RetreatAt, TO_TCP, World};
+use crate::paths::precautions::Precautions;
+use crate::paths::retreat;
+use crate::paths::world::{FIN, Limits, Mode, ReaderAt, RetreatAt, TO_TCP, World};
 use sovia_proto::path::reflected::{self, End, Next, Verdict};
 use sovia_proto::path::{self, ENTERED, Grant, Rx, Seen, Source, Switch};
 

@@ -1,8 +1,8 @@
 //! The receiver's retreat: it looks at the VI and takes nothing off it.
 
-use crate::precautions::Precautions;
-use crate::receiver::Act;
-use crate::world::{Limits, Mode, RetreatAt, Seq, TO_TCP, World};
+use crate::paths::precautions::Precautions;
+use crate::paths::receiver::Act;
+use crate::paths::world::{Limits, Mode, RetreatAt, Seq, TO_TCP, World};
 use sovia_proto::path::reflected::{self, Recalled, Verdict};
 use sovia_proto::path::{self, Await, ENTERED, Grant, Recall, Rest, Rx, Seen};
 

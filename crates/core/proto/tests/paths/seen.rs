@@ -1,7 +1,7 @@
 //! What the receiver sees: the one segment, or its own of two.
 
-use crate::precautions::Precautions;
-use crate::world::{Seq, Shared, World};
+use crate::paths::precautions::Precautions;
+use crate::paths::world::{Seq, Shared, World};
 use sovia_proto::path::reflected::Words;
 
 impl World {

@@ -1,7 +1,7 @@
 //! The sending end: its calls, its progress thread, its retreat, its end.
 
-use crate::precautions::Precautions;
-use crate::world::{Call, FIN, Limits, Mode, SenderAt, TO_TCP, World};
+use crate::paths::precautions::Precautions;
+use crate::paths::world::{Call, FIN, Limits, Mode, SenderAt, TO_TCP, World};
 use sovia_proto::path::reflected::{self, Answer};
 use sovia_proto::path::{self, Before, CANCELLED, Grant, Leave, Owed, REFUSED, Tx};
 

@@ -2,7 +2,7 @@
 //! where each end stands. A byte of the stream is its own number, so what is read tells at once
 //! whether it is the right one.
 
-use crate::carrier::Far;
+use crate::paths::carrier::Far;
 use sovia_proto::path::{Grant, Rx, Seen, Tx};
 
 /// A short queue of small numbers, packed so that states are cheap to copy and to hash.

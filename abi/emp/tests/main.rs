@@ -1,0 +1,6 @@
+//! The integration tests of this package, in one program.
+
+mod common;
+mod layers;
+mod programs;
+mod symbols;

@@ -1,0 +1,5 @@
+//! The integration tests of this package, in one program.
+
+mod layers;
+mod layout;
+mod programs;

@@ -1,0 +1,8 @@
+//! The integration tests of this package, in one program.
+
+mod common;
+mod header;
+mod layers;
+mod period;
+mod programs;
+mod symbols;

@@ -1,0 +1,8 @@
+//! The integration tests of this package, in one program.
+
+mod layers;
+mod meeting;
+mod paths;
+mod session;
+mod state_table;
+mod stream;

@@ -1,0 +1,6 @@
+//! The integration tests of this package, in one program.
+
+mod connection_table;
+mod layers;
+mod provider_traits;
+mod state_table;

@@ -1,0 +1,7 @@
+//! The integration tests of this package, in one program.
+
+mod common;
+mod devices;
+mod layers;
+mod pair;
+mod processes;

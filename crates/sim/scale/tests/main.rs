@@ -1,0 +1,8 @@
+//! The integration tests of this package, in one program.
+
+mod common;
+mod layers;
+mod rules;
+mod state;
+mod tables;
+mod written;

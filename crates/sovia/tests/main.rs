@@ -1,0 +1,6 @@
+//! The integration tests of this package, in one program.
+
+mod layers;
+mod programs;
+mod semantics;
+mod streams;
