@@ -45,6 +45,18 @@ impl App {
             }
         }
     }
+
+    /// Returns the files that decide what it writes over the kernel, built first if need be.
+    pub(crate) fn files(self) -> Vec<PathBuf> {
+        match self {
+            Self::C(name) => vec![build(name, Form::Libc)],
+            Self::Sanitized(name) => vec![build(name, Form::Sanitized)],
+            Self::Python(name) => {
+                let scripts = tests_dir().join("apps-py");
+                vec![scripts.join(format!("{name}.py")), scripts.join("common.py"), python().into()]
+            }
+        }
+    }
 }
 
 /// The program that `apps-c/NAME.c` is built to, for a test that starts it in its own way.

@@ -18,6 +18,7 @@ mod leftovers;
 mod nics;
 mod pairing;
 mod programs;
+mod reference;
 mod scenario;
 mod summary;
 mod terminal;

@@ -23,7 +23,7 @@ pub fn installed(name: &str) -> Option<PathBuf> {
     folders.map(|folder| folder.join(name)).find(|file| fs::metadata(file).is_ok())
 }
 
-/// A program out of a package that `make setup` has unpacked.
+/// A program out of a package that `scripts/setup test` has unpacked.
 ///
 /// # Panics
 /// If the build is not where `make build` leaves it.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::apps::App;
 use crate::launch::{Launch, Outcome, finish};
 use crate::pairing::{Pairing, Stack};
+use crate::reference::{self, Key};
 use crate::summary::accelerated;
 use crate::transcript::difference;
 use crate::workspace::{TempDir, kernel_only};
@@ -32,6 +33,16 @@ pub struct Observation {
     /// Server first; one process holding both ends stands alone.
     pub ends: Vec<(&'static str, Outcome)>,
     commands: Vec<String>,
+}
+
+/// A run that is to be as over the kernel.
+#[derive(Debug)]
+struct Run {
+    scenario: Scenario,
+    pairing: Pairing,
+    seen: Observation,
+    /// What was different about the run, for a complaint.
+    condition: String,
 }
 
 /// What an end is told that is to grant early: to meet before the first transfer, and to transfer nothing before the
@@ -219,12 +230,14 @@ impl Scenario {
         if env::var_os("SOVIA_TESTS_ACROSS").is_some() {
             return self.run_across_the_switch();
         }
-        let reference = self.reference();
         let runs = others.iter().flat_map(|&pairing| (0..repetitions()).map(move |_| pairing));
-        let complaints: Vec<String> = runs
-            .filter_map(|pairing| self.complaint(&reference, pairing, &self.observe(pairing)))
-            .collect();
-        assert!(complaints.is_empty(), "{}", complaints.concat());
+        let runs = runs.map(|pairing| Run {
+            scenario: self.clone(),
+            pairing,
+            seen: self.observe(pairing),
+            condition: String::new(),
+        });
+        self.assert_as_over_the_kernel(&runs.collect::<Vec<_>>());
     }
 
     /// Runs both ends under Sovia with everything from no transfer to several
@@ -233,17 +246,44 @@ impl Scenario {
     /// # Panics
     /// If any transcript is not the one over the kernel.
     pub fn run_across_the_switch(&self) {
-        let reference = self.reference();
-        let mut complaints = String::new();
-        for rounds in 0..=6 {
+        let pairing = if self.native { Pairing::NATIVE } else { Pairing::SOVIA };
+        let runs = (0..=6).map(|rounds| {
             let scenario = self.clone().env("SOVIA_TEST_WARMUP", rounds).may_stay_on_tcp();
-            let pairing = if self.native { Pairing::NATIVE } else { Pairing::SOVIA };
             let seen = scenario.observe(pairing);
-            if let Some(text) = scenario.complaint(&reference, pairing, &seen) {
-                let _ = write!(complaints, "\nwith {rounds} round trips before:{text}");
-            }
+            let condition = format!("\nwith {rounds} round trips before:");
+            Run { scenario, pairing, seen, condition }
+        });
+        self.assert_as_over_the_kernel(&runs.collect::<Vec<_>>());
+    }
+
+    /// Compares runs with the transcript over the kernel. A stored one can only acquit: where a run differs from it, the kernel is asked
+    /// again.
+    fn assert_as_over_the_kernel(&self, runs: &[Run]) {
+        let complaints = |reference: &[Outcome]| -> String {
+            let complaint = |run: &Run| {
+                let text = run.scenario.complaint(reference, run.pairing, &run.seen)?;
+                Some(format!("{}{text}", run.condition))
+            };
+            runs.iter().filter_map(complaint).collect()
+        };
+        let key = self.key();
+        if reference::load(&key).is_some_and(|stored| complaints(&stored).is_empty()) {
+            return;
         }
+        let reference: Vec<Outcome> =
+            self.reference().ends.into_iter().map(|(_, outcome)| outcome).collect();
+        let complaints = complaints(&reference);
+        reference::store(&key, &reference.iter().collect::<Vec<_>>());
         assert!(complaints.is_empty(), "{complaints}");
+    }
+
+    /// Identifies the run of this scenario over the kernel.
+    fn key(&self) -> Key {
+        let mut words = self.before.clone();
+        words.extend(self.environment.iter().map(|(name, value)| format!("{name}={value}")));
+        words.extend([format!("{:?}", self.app), self.case.clone()]);
+        words.push(format!("single {} strangers {}", self.single, self.strangers));
+        Key::new(&self.app.files(), &words)
     }
 
     fn reference(&self) -> Observation {
@@ -267,12 +307,12 @@ impl Scenario {
 
     fn complaint(
         &self,
-        reference: &Observation,
+        reference: &[Outcome],
         pairing: Pairing,
         seen: &Observation,
     ) -> Option<String> {
         let mut text = String::new();
-        for ((role, expected), (_, outcome)) in reference.ends.iter().zip(&seen.ends) {
+        for (expected, (role, outcome)) in reference.iter().zip(&seen.ends) {
             if let Some(lines) = difference(&expected.transcript(), &outcome.transcript()) {
                 let _ = write!(text, "  the {role} (- kernel, + {pairing}):\n{lines}");
             }
@@ -305,11 +345,12 @@ impl Scenario {
     }
 }
 
-/// `SOVIA_TESTS_WATCHDOG` seconds instead of the scenario's own: fewer for people who wait for what they know
-/// to hang, more for a build whose threads stand still now and then.
+/// Returns the scenario's own watchdog times `SOVIA_TESTS_SCALE`, or `SOVIA_TESTS_WATCHDOG` seconds: fewer for a developer who waits for a
+/// known hang, more for a build whose threads stand still now and then.
 fn watchdog(seconds: u64) -> Duration {
-    let chosen = env::var("SOVIA_TESTS_WATCHDOG").ok().and_then(|text| text.parse().ok());
-    Duration::from_secs(chosen.unwrap_or(seconds))
+    let read = |name: &str| env::var(name).ok()?.parse::<f64>().ok();
+    let scale = read("SOVIA_TESTS_SCALE").unwrap_or(1.0).max(1.0);
+    Duration::from_secs_f64(read("SOVIA_TESTS_WATCHDOG").unwrap_or(seconds as f64 * scale))
 }
 
 /// `SOVIA_TESTS_REPEAT` runs of each pairing, to find what fails now and then.
