@@ -8,7 +8,7 @@ use via_conformance::run::{Verdict, conclude, in_threads, trials};
 use via_sim::{Config, Network};
 
 /// A watchdog.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn over_shared_memory(case: &Case<AnyNic>) -> Verdict {
     let name = format!("any-{}-{}", std::process::id(), case.name);

@@ -63,8 +63,8 @@ pub use need::Need;
 pub use told::Told;
 use via::{NetAddress, Nic};
 
-/// Long enough for whatever is to happen soon; only a failure waits this long.
-pub const SOON: Option<Duration> = Some(Duration::from_secs(10));
+/// Long enough for whatever is to happen soon, beside a load as well; only a failure waits this long.
+pub const SOON: Option<Duration> = Some(Duration::from_secs(60));
 
 /// What a role gets.
 #[derive(Debug)]

@@ -48,7 +48,7 @@ pub fn conclude(trials: Vec<Trial>) -> ! {
 }
 
 /// Runs the two roles of a case in two threads. `open` gives each, by its name, its own NIC and the
-/// server's address. A case that takes longer than `patience` has failed; its threads are left behind.
+/// server's address. A case that takes longer than `patience` times [`scale`] has failed; its threads are left behind.
 pub fn in_threads<N: Nic + 'static>(
     case: &Case<N>,
     patience: Duration,
@@ -57,6 +57,7 @@ pub fn in_threads<N: Nic + 'static>(
     if let Some(need) = case.missing(&open("client").0) {
         return Verdict::Skipped(need);
     }
+    let patience = patience.mul_f64(scale());
     let open = Arc::new(open);
     let (tell, told) = mpsc::channel();
     for (name, role) in [("server", case.server), ("client", case.client)] {
@@ -77,6 +78,12 @@ pub fn in_threads<N: Nic + 'static>(
         }
     }
     Verdict::Passed
+}
+
+/// Returns the factor that watchdogs are given on this machine, from `SOVIA_TESTS_SCALE`: at least 1.
+pub fn scale() -> f64 {
+    let given = std::env::var("SOVIA_TESTS_SCALE").ok().and_then(|text| text.parse::<f64>().ok());
+    given.unwrap_or(1.0).max(1.0)
 }
 
 fn said(panic: &(dyn Any + Send)) -> String {

@@ -7,7 +7,7 @@ use via_conformance::run::{Verdict, conclude, in_threads, trials};
 use via_eth::{Config, EthNic, Faults, Place};
 
 /// A watchdog.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Five frames in a hundred each.
 const BAD: Faults = Faults::each(50_000);

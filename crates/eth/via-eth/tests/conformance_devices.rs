@@ -9,7 +9,7 @@ use via_conformance::run::{Verdict, conclude, in_threads, trials};
 use via_eth::{Config, EthNic};
 
 /// A watchdog.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 static CASES: AtomicU32 = AtomicU32::new(0);
 

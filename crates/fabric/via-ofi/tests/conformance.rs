@@ -6,7 +6,7 @@ use via_conformance::run::{Verdict, conclude, in_threads, trials};
 use via_ofi::{Config, OfiNic};
 
 /// A watchdog.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn play(case: &Case<OfiNic>, place: &str, is_one: bool) -> Verdict {
     let config = Config::new(place.parse().expect("a place"));

@@ -11,7 +11,7 @@ use via_conformance::run::{Verdict, conclude, in_threads, trials};
 use via_ofi::{Config, OfiNic};
 
 /// A watchdog.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn config(host: usize) -> Config {
     let place = format!("tcp;ofi_rxm@10.0.0.{}", host + 1);

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Long enough for every test on a busy machine; then it hangs.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Starts this test binary again, to run the test `role` alone, with `variables` set. What it says of its
 /// failure goes where this process's words go, so that it is seen although this one hangs or fails first.
