@@ -20,26 +20,20 @@ FILL_PC = sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefi
 # `sovia run` adds to a program's start.
 STATIC = $(if $(filter /%,$(shell cc -print-file-name=libc.a)),-C target-feature=+crt-static)
 
-.PHONY: build install install-rpc packages try-packages try-containers try-upgrade crates uninstall setup test checked lab lab-short lab-soak strangers soak soak-mpi scale stall fuzz miri tsan check-builds check-glibc check-abi deny nics ci-extra demo bench baseline compare matrix faults papers papers-ftp book clean
+.PHONY: build install install-rpc packages try-packages try-containers try-upgrade crates uninstall check test test-all checked nics strangers stall lab lab-short lab-soak soak soak-mpi scale fuzz miri tsan check-builds check-glibc check-abi deny demo bench baseline compare matrix faults papers papers-ftp book clean
 
-# Calls of their own, so that a library gets the features that it asks for itself and none that
-# another crate of the workspace switches on.
+# One call for all, so that programs and libraries are linked beside each other.
 build:
-	$(CARGO) build --release -p sovia-cli $(addprefix --bin ,$(PROGRAMS))
+	$(CARGO) build --release $(addprefix -p ,sovia-cli sovia-manual sovia-preload sovia-c sovia-fi-c) --lib $(addprefix --bin ,$(PROGRAMS) sovia-manual)
 	$(CARGO) rustc --release -p sovia-cli --bin sovia -- $(STATIC)
-	$(CARGO) build --release -p sovia-manual
 	$(BUILT)/sovia-manual $(MANUAL) $(BUILT)/sovia $(addprefix $(BUILT)/,$(PROGRAMS))
-	$(CARGO) build --release -p sovia-preload
-	$(CARGO) build --release -p sovia-c
 	abi/sovia/link $(BUILT)/libsovia_c.a $(BUILT)/libsovia.so -Wl,--strip-debug
 	ln -sf libsovia.so $(BUILT)/libsovia.so.1
 	abi/rpc/build $(BUILT)
-	$(CARGO) build --release -p sovia-fi-c
 	mkdir -p $(BUILT)/fi
 	cp --remove-destination $(BUILT)/libsovia_fi_c.so $(BUILT)/fi/libsovia-fi.so
-	$(CARGO) build --profile vipl -p sovia-vipl
+	$(CARGO) build --profile vipl -p sovia-vipl -p sovia-emp-c
 	abi/vipl/link $(VIPL)/libvipl.a $(VIPL)/libvipl.so -Wl,--strip-debug
-	$(CARGO) build --profile vipl -p sovia-emp-c
 	abi/emp/link $(VIPL)/libsovia_emp_c.a $(VIPL)/libsovia-emp.so -Wl,--strip-debug
 
 # Takes what is built, so that `sudo make install` needs no compiler.
@@ -144,51 +138,48 @@ uninstall:
 	-rmdir $(DESTDIR)$(PREFIX)/lib/sovia/fi
 	-rmdir $(DESTDIR)$(PREFIX)/lib/sovia $(DESTDIR)$(PREFIX)/share/doc/sovia
 
-# Programs that tests and demo drive; none of them is started.
-setup:
-	scripts/setup
+# What a developer runs after every change: at most five minutes once it is built.
+check:
+	@scripts/setup test
+	$(CARGO) fmt --check
+	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
+	scripts/prose
+	@scripts/test check
 
-# The last line is the count: `N passed, N failed, N skipped`.
-test: setup build
-	@scripts/test
+# Everything that a change can break in its usual configuration. The last line is the count: `N passed, N failed, N skipped`.
+test:
+	@scripts/setup test
+	@$(MAKE) --no-print-directory build
+	@scripts/test test
 
-# The differential suite over a debug build, counted in the same way.
-checked: setup build
-	@scripts/test checked
+# Every test in every configuration, the lab, faults, stalls and fuzzing: hours.
+test-all:
+	@scripts/setup all
+	@$(MAKE) --no-print-directory build
+	@scripts/test all
 
-# The differential suite between two processes that may not trace each other; for root.
-strangers: setup build
-	@scripts/test strangers
+# A part of that: the scenarios over a build with assertions, between two NICs in software, between processes that may not trace each
+# other, over a build whose threads stand still; in a guest that has a NIC for RDMA in software (docs/rdma.md); the long tests.
+checked nics strangers stall lab lab-short soak:
+	@scripts/setup all
+	@$(MAKE) --no-print-directory build
+	@scripts/test $@
 
-# What needs a NIC with RDMA, in a QEMU guest that has one in software (docs/rdma.md). Skipped where there is no QEMU.
-lab: setup build
-	@scripts/test lab
-
-# The part of it that takes a minute or two: other projects' programs, and the cases that connect VIs.
-lab-short: setup
-	@scripts/test lab-short
-
-# There, peers that are killed and links that go down while messages move. MINUTES=n [60], SEED=n; the seed is printed.
-lab-soak: setup
-	@MINUTES=$(MINUTES) SEED=$(SEED) scripts/test lab-soak
-
-# The tests that take long, counted in the same way.
-soak: setup build
-	@scripts/test soak
+# In that guest, peers that are killed and links that go down while messages move. MINUTES=n [60], SEED=n; the seed is printed.
+lab-soak:
+	@scripts/setup all
+	@$(MAKE) --no-print-directory build
+	MINUTES=$(MINUTES) SEED=$(SEED) scripts/lab/tests soak
 
 # Random messages among eight processes over the libfabric provider: shared memory and EMP with faults, kills and stops. MINUTES=n
 # [60], SEED=n; the seed of a round that fails is printed.
 soak-mpi:
-	MINUTES=$(MINUTES) SEED=$(SEED) $(CARGO) test --release -p sovia-fi-c --test programs -- --ignored --nocapture random_messages_for_an_hour
-
-# The differential suite over a build whose threads stand still at hand-overs, by a few seeds.
-stall:
-	scripts/stall
+	MINUTES=$(MINUTES) SEED=$(SEED) $(CARGO) test --release -p sovia-fi-c --test all -- --ignored --nocapture random_messages_for_an_hour
 
 # Many nodes on a simulated network of switches: the tables of docs/scale.md, written anew; minutes. `make test` compares the
 # small ones with what comes of the code of now, `make soak` all of them.
 scale:
-	ACCEPT=1 $(CARGO) test --release -p sovia-scale --test state --test tables --test written -- --include-ignored
+	ACCEPT=1 $(CARGO) test --release -p sovia-scale --test all -- --include-ignored state:: tables:: written::
 	-git --no-pager diff --stat -- crates/sim/scale/tables
 
 # What a hostile peer can write, coverage-guided: every target for so many seconds, or FUZZ_TARGET alone.
@@ -220,16 +211,10 @@ check-abi: build
 deny:
 	scripts/deny
 
-# The scenarios between two NICs in software, over a way that loses frames.
-nics: setup build
-	scripts/test nics
-
-# What is too long for every change, and asks the same each time.
-ci-extra: checked nics lab-short
-	scripts/fuzz -n 20000
-
-# PICTURE=docs/demo.svg draws README's picture again.
-demo: setup build
+# The example of README: Redis over TCP and over Sovia. PICTURE=docs/demo.svg draws README's picture again.
+demo:
+	@scripts/setup demo
+	@$(MAKE) --no-print-directory build
 	$(BUILT)/sovia demo $(if $(PICTURE),--picture $(PICTURE))
 
 bench: build

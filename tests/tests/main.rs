@@ -7,7 +7,6 @@ mod bottleneck;
 mod closing;
 mod cluster;
 mod confined;
-mod counting;
 mod descriptors;
 mod dying;
 mod early;

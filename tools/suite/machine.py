@@ -1,0 +1,50 @@
+"""Measures how slow this machine is now, and keeps what earlier runs took."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+# Processor seconds of `WORK` on the machine whose watchdogs the plan states: a Xeon of 2023, quiet.
+REFERENCE = 0.25
+WORK = "n = 0\nfor i in range(3_000_000): n += i & 7"
+
+
+def scale():
+    """Returns the factor for watchdogs: how much longer a fixed piece of work takes here, now, on every processor at once."""
+    begin = time.monotonic()
+    workers = [subprocess.Popen([sys.executable, "-S", "-c", WORK]) for _ in range(processors())]
+    for worker in workers:
+        worker.wait()
+    return max(1.0, (time.monotonic() - begin) / REFERENCE)
+
+
+def processors():
+    """Returns the number of processors that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+class Durations:
+    """Seconds that each test took when it last ran here, to start long ones first."""
+
+    def __init__(self, path):
+        self.path, self.seconds = path, {}
+        try:
+            with open(path, encoding="utf-8") as file:
+                self.seconds = json.load(file)
+        except (OSError, ValueError):
+            pass
+
+    def of(self, test, default):
+        """Returns the seconds of a test, or a default."""
+        return self.seconds.get(str(test), default)
+
+    def add(self, outcomes):
+        """Notes what tests took, and stores it for the next run."""
+        for outcome in outcomes:
+            self.seconds[str(outcome.test)] = round(outcome.seconds, 2)
+        os.makedirs(os.path.dirname(self.path), exist_ok=True)
+        with open(self.path + ".new", "w", encoding="utf-8") as file:
+            json.dump(self.seconds, file)
+        os.replace(self.path + ".new", self.path)

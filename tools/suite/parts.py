@@ -1,0 +1,159 @@
+"""The parts that tiers are made of: tests of programs that cargo builds, and scripts that print results as they do."""
+
+import contextlib
+import os
+import re
+import subprocess
+import tempfile
+import time
+
+import plan
+import programs
+from runner import LINE, Outcome, Verdict
+
+# Test programs of all packages, and the examples that the tests of crates/sovia start.
+WORKSPACE = ("--workspace", "--features", "sovia-nic/sim", "--tests", "--example", "echo", "--example", "mio_echo", "--example", "tokio_echo", "--example", "zero_copy")
+
+
+class Suite:
+    """What all parts of a run share."""
+
+    def __init__(self, root, target, runner, report, durations, only):
+        self.root, self.target, self.runner = root, target, runner
+        self.report, self.durations, self.only = report, durations, only
+        self._built = {}
+        # Ends a part at the first test that fails twice.
+        self.stops = False
+
+    def environment(self, products, more=()):
+        """Returns the environment of a part that drives the products of a build: `release` or `debug`."""
+        folder = os.path.join(self.target, "vipl")
+        environment = dict(self.runner.environment)
+        environment.setdefault("SOVIA_BIN", os.path.join(self.target, products, "sovia"))
+        environment.setdefault("SOVIA_LIB", os.path.join(self.target, "release", "libsovia.so"))
+        environment.setdefault("SOVIA_EMP", os.path.join(folder, "libsovia-emp.so"))
+        environment.setdefault("SOVIA_VIPL", os.path.join(folder, "libvipl.so"))
+        environment.update(more)
+        return environment
+
+    def build(self, selection, environment):
+        """Builds the programs of a selection, once."""
+        key = (selection, environment.get("RUSTFLAGS"), environment.get("CARGO_TARGET_DIR"))
+        if key not in self._built:
+            begin = time.monotonic()
+            self._built[key] = programs.build(selection, environment)
+            self.report.step(f"building cargo test {' '.join(selection)}", time.monotonic() - begin)
+        return self._built[key]
+
+    def cargo(self, name, selection, keep, environment, ignored=False):
+        """Runs those tests of a selection that `keep` accepts."""
+        found = []
+        for program in self.build(selection, environment):
+            names = programs.tests(program, environment, ignored)
+            one = [programs.Test(program, test) for test in names]
+            one = [test for test in one if keep(test) and self.only(test)]
+            if one and plan.WHOLE.search(str(one[0])):
+                one = [programs.Test(program, "*", whole=True)]
+            found += one
+        self.run(name, found, environment, ignored)
+
+    def run(self, name, tests, environment, ignored=False):
+        """Runs tests, longest first; one that fails runs once more, alone."""
+        if not tests:
+            return
+        begin = time.monotonic()
+        self.report.begin(name, len(tests))
+        usual, self.runner.environment = self.runner.environment, environment
+        tests.sort(key=lambda test: -self.durations.of(test, 60.0 if test.whole else 0.5))
+        outcomes = self.runner.run(tests, ignored, self.stops)
+        self.durations.add(outcomes)
+        self.again([outcome for outcome in outcomes if outcome.verdict is Verdict.FAILED], ignored)
+        self.runner.environment = usual
+        self.report.add(outcomes)
+        self.report.step(f"running {name}", time.monotonic() - begin)
+
+    def again(self, failures, ignored):
+        """Runs each failed test once more, alone; one that passes is flaky."""
+        for outcome in failures:
+            for test in self._parts(outcome):
+                second = self.runner.once(test, ignored)
+                outcome.again += second.output
+                if second.verdict is Verdict.FAILED:
+                    break
+            else:
+                outcome.verdict = Verdict.FLAKY
+
+    @staticmethod
+    def _parts(outcome):
+        """Returns the tests of a failed outcome: itself, or the failed ones of a whole program."""
+        if not outcome.test.whole:
+            return [outcome.test]
+        names = [name for name, verdict, _ in outcome.parts if verdict is Verdict.FAILED]
+        return [programs.Test(outcome.test.program, name) for name in names] or [outcome.test]
+
+    def script(self, name, command, environment):
+        """Runs a command that prints lines as test programs do, or none: then it is one test."""
+        if not self.only(name):
+            return
+        begin = time.monotonic()
+        self.report.begin(name, 1)
+        process = subprocess.Popen(command, cwd=self.root, env=environment, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+        lines = []
+        with process:
+            for line in process.stdout:
+                lines.append(line)
+                if re.match(r"test result: |FAILED|seed |.*SKIPPED: ", line):
+                    self.report.line("   " + line.rstrip())
+        status = process.returncode
+        self.report.add([of_script(name, status, "".join(lines), time.monotonic() - begin)])
+        self.report.step(f"running {name}", time.monotonic() - begin)
+
+
+def of_script(name, status, output, seconds):
+    """Reads the outcome of a command from what it printed."""
+    test = programs.Test(programs.Program("script", name, "", ""), name, whole=True)
+    skipped = dict(re.findall(r"SKIPPED: ([^:\n]+): ([^\n]*)", output))
+    parts = []
+    for one, word in LINE.findall(output):
+        is_skipped = word == "ignored" or any(one.endswith(end) for end in skipped)
+        verdict = Verdict.FAILED if word == "FAILED" else Verdict.SKIPPED if is_skipped else Verdict.PASSED
+        parts.append((one, verdict, skipped.get(one, "ignored" if word == "ignored" else "")))
+    if not parts:
+        verdict = Verdict.FAILED if status else Verdict.SKIPPED if skipped else Verdict.PASSED
+        parts = [(name, verdict, next(iter(skipped.values()), ""))]
+    return Outcome(test, Verdict.FAILED if status else Verdict.PASSED, seconds, output, "", parts=parts)
+
+
+@contextlib.contextmanager
+def lossy_nics(environment):
+    """Two NICs in software, over a way that loses, doubles, delays and damages frames: UDP, or Unix datagrams where the kernel shows
+    this user no sequence numbers. Yields the environment of programs whose connections go by them."""
+    sovia, agents = environment["SOVIA_BIN"], []
+    places = {"a": "127.0.0.1:17471", "b": "127.0.0.1:17472"}
+    with tempfile.TemporaryDirectory() as folder:
+        keys = {
+            name: subprocess.run([sovia, "agent", "--new-key", f"{folder}/{name}.key"], check=True,
+                                 stdout=subprocess.PIPE, text=True).stdout.strip()
+            for name in places
+        }
+        for name, peer in (("a", "b"), ("b", "a")):
+            if os.getuid() == 0:
+                way = ["--listen", places[name], "--key", f"{folder}/{name}.key", "--peer", f"{keys[peer]}@{places[peer]}",
+                       "--peer-network", "127.0.0.0/8", "--peer-network", "::1/128"]
+            else:
+                way = ["--port", f"{folder}/{name}", "--peer", f"{folder}/{peer}"]
+            faults = ["--seed", "7", "--lose", "20000", "--duplicate", "10000", "--delay", "20000", "--corrupt", "10000"]
+            agents.append(subprocess.Popen([sovia, "agent", "--name", f"suite-{os.getpid()}-{name}", *way, *faults],
+                                           stdout=subprocess.PIPE, text=True))
+        try:
+            for agent in agents:
+                for line in agent.stdout:
+                    if "ready" in line:
+                        break
+            rules = ";".join(f"nic:name=suite-{os.getpid()}-{name},end={end}" for name, end in (("a", "connector"), ("b", "acceptor")))
+            yield dict(environment, SOVIA_RULES=rules, SOVIA_TESTS_UNTIL_MET="1")
+        finally:
+            for agent in agents:
+                agent.kill()
+                agent.wait()

@@ -1,0 +1,131 @@
+"""Says which tests belong to which tier, and what they are given."""
+
+import hashlib
+import json
+import re
+import subprocess
+
+# Programs whose tests share what they build: they run as cargo runs them, in one process.
+WHOLE = re.compile(r"^(sovia-c|sovia-vipl|sovia-emp-c|sovia-fi-c)/all/")
+
+# A case of the VI core, as PACKAGE/PROGRAM/CONFIGURATION::GROUP::CASE.
+CONFORMANCE = re.compile(r"/(?:conformance\w*)/(.+)::\w+::\w+$")
+# Its configurations that `make test` runs: for each provider the usual one. The others take turns.
+USUAL = {
+    "via-sim/conformance": {"perfect_network", "bad_network", "within_a_nic"},
+    "via-shm/conformance": {"processes", "threads"},
+    "via-eth/conformance": {"perfect_network"},
+    "via-eth/conformance_devices": {"eth"},
+    "via-ofi/conformance": {"tcp"},
+    "sovia-agent/conformance": {"udp::two_agents"},
+}
+# One case in so many of the other configurations has its turn with a commit.
+TURN = 8
+
+# Seconds until a single test counts as hanging, on the machine that `machine.REFERENCE` is of.
+WATCHDOG = 240
+LONGER = {r"^sovia-proto/": 900, r"random_walks|soak|hour": 3600}
+
+# Protocols of the papers that no program has unless it asks for them.
+PROTOCOLS = ["SOVIA_NOTIFY", "SOVIA_HANDLER", "SOVIA_COPY", "reg,w=32,t=16", "handler", "notify,copy,w=4,t=2"]
+
+# Ignored tests that are no tests by themselves, or take an hour and have a command of their own.
+NEVER = re.compile(r"other_process|an_hour|takes_an_hour")
+
+
+def _topics(*names):
+    return re.compile(rf"^sovia-tests/all/({'|'.join(names)})::")
+
+
+SCENARIO = re.compile(r"^sovia-tests/all/")
+CHECKED = _topics("agent", "closing", "descriptors", "dying", "epoll_shared", "limits", "processes", "reasons", "signals", "streams",
+                  "switching", "users", "waiting")
+NICS = _topics("closing", "ends", "streams")
+STRANGERS = _topics("closing", "descriptors", "dying", "ends", "epoll_shared", "inheriting", "processes", "scribbles", "signals",
+                    "streams", "switching", "taken_back", "waiting")
+QUICKLY = _topics("closing", "ends", "epoll_shared", "odd_flags", "pointers", "streams", "waiting")
+REDIS = re.compile(r"^sovia-tests/all/programs::redis")
+MODEL = re.compile(r"^sovia-proto/all/")
+LAYERS = re.compile(r"/all/layers::|/layers/|^sovia-layers/")
+
+
+def watchdog(test):
+    """Returns the seconds that a test may take on the reference machine."""
+    if test.whole:
+        return 3600
+    return next((seconds for pattern, seconds in LONGER.items() if re.search(pattern, str(test))), WATCHDOG)
+
+
+def configuration(test):
+    """Returns (program, configuration) of a case of the VI core; None for any other test."""
+    found = CONFORMANCE.search(str(test))
+    return (str(test.program), found.group(1)) if found else None
+
+
+def is_usual(test):
+    """Returns true if `make test` runs the test."""
+    of = configuration(test)
+    return of is None or of[1] in USUAL.get(of[0], ())
+
+
+def is_quick(test):
+    """Returns true for unit tests, the models of the protocol and the orders of modules."""
+    name = str(test)
+    return test.program.name == "lib" or bool(MODEL.search(name) or LAYERS.search(name))
+
+
+def is_checked_quickly(test):
+    """Returns true for what `make check` runs over a build with assertions."""
+    return bool(QUICKLY.search(str(test)) or REDIS.search(str(test)))
+
+
+def is_scenario(test):
+    return bool(SCENARIO.search(str(test)))
+
+
+def is_checked(test):
+    return bool(CHECKED.search(str(test)))
+
+
+def is_between_nics(test):
+    return bool(NICS.search(str(test)))
+
+
+def is_between_strangers(test):
+    return bool(STRANGERS.search(str(test)))
+
+
+def is_due(test, commit, changed):
+    """Returns true for a case in an unusual configuration whose turn it is, and for all of a provider that has changed."""
+    if is_usual(test):
+        return False
+    return test.program.package in changed or _number(commit, test) % TURN == 0
+
+
+def turns(commit, parts, count=2):
+    """Returns as many of the parts as have their turn with a commit."""
+    first = _number(commit, "parts") % len(parts)
+    return [parts[(first + n) % len(parts)] for n in range(count)]
+
+
+def _number(commit, what):
+    return int.from_bytes(hashlib.sha256(f"{commit}/{what}".encode()).digest()[:8], "big")
+
+
+def changed_packages(root, commit):
+    """Returns the packages whose files differ from the commit that a change began at: where it left origin/main, or, on
+    origin/main itself, where that was a day before."""
+    def git(*words):
+        done = subprocess.run(["git", *words], cwd=root, check=False, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        return done.stdout.strip()
+
+    base = git("merge-base", commit, "origin/main")
+    if base in ("", commit):
+        base = git("rev-list", "-1", f"--before={int(git('show', '-s', '--format=%ct', commit)) - 86400}", commit)
+    files = git("diff", "--name-only", base, commit).splitlines() if base else []
+    metadata = subprocess.run(["cargo", "metadata", "--no-deps", "--format-version=1"], cwd=root, check=True, stdout=subprocess.PIPE)
+    folders = {
+        package["manifest_path"][len(root) + 1 : -len("Cargo.toml")]: package["name"]
+        for package in json.loads(metadata.stdout)["packages"]
+    }
+    return {name for folder, name in folders.items() if folder and any(file.startswith(folder) for file in files)}

@@ -1,0 +1,173 @@
+"""Runs tests, each in a process of its own, under a watchdog, several beside each other."""
+
+import os
+import re
+import select
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Verdict(Enum):
+    PASSED = "ok"
+    FAILED = "FAILED"
+    SKIPPED = "skipped"
+    FLAKY = "FLAKY"
+
+
+@dataclass
+class Outcome:
+    """What became of a test."""
+
+    test: object
+    verdict: Verdict
+    seconds: float = 0.0
+    output: str = ""
+    reason: str = ""
+    # Of the run alone, where the first one failed.
+    again: str = ""
+    # A whole program reports each of its tests.
+    parts: list = field(default_factory=list)
+
+
+RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored;", re.M)
+SKIPPED = re.compile(r"SKIPPED: ([^:\n]+): ([^\n]*)")
+IGNORED = re.compile(r"^test .* \.\.\. ignored(?:, (.*))?$", re.M)
+# libtest's line and libtest-mimic's.
+LINE = re.compile(r"^test (\S.*?)(?: - should panic)? +\.\.\. (ok|FAILED|ignored)", re.M)
+
+
+class Runner:
+    """Runs tests by `jobs` workers; each test has `watchdog` seconds times `scale`."""
+
+    def __init__(self, jobs, watchdog, scale, environment, report):
+        self.jobs, self.watchdog, self.scale = jobs, watchdog, scale
+        self.environment, self.report = environment, report
+        self.stopped = threading.Event()
+        self._running = set()
+        self._lock = threading.Lock()
+
+    def run(self, tests, ignored=False, until_failure=False):
+        """Runs tests in their order, as workers come free, and returns their outcomes: of all, or until one fails twice."""
+        queue, outcomes = list(reversed(tests)), []
+
+        def work():
+            while not self.stopped.is_set():
+                with self._lock:
+                    if not queue:
+                        return
+                    test = queue.pop()
+                outcome = self.once(test, ignored)
+                if self.stopped.is_set():
+                    return
+                with self._lock:
+                    outcomes.append(outcome)
+                    self.report(outcome)
+                if until_failure and outcome.verdict is Verdict.FAILED and self.once(test, ignored).verdict is Verdict.FAILED:
+                    with self._lock:
+                        queue.clear()
+
+        workers = [threading.Thread(target=work) for _ in range(min(self.jobs, len(tests)))]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        return outcomes
+
+    def stop(self):
+        """Ends what runs; `run` returns soon."""
+        self.stopped.set()
+        with self._lock:
+            running = list(self._running)
+        for session in running:
+            end_session(session)
+
+    def once(self, test, ignored=False):
+        """Runs one test, or one whole program."""
+        program = test.program
+        environment = dict(self.environment, CARGO_MANIFEST_DIR=program.folder)
+        if test.whole:
+            arguments = ["--show-output", "--test-threads=2"]
+        else:
+            arguments = ["--exact", test.name, "--nocapture"]
+        limit = self.watchdog(test) * self.scale
+        start = time.monotonic()
+        with tempfile.TemporaryFile() as file:
+            process = subprocess.Popen(
+                [program.path, *arguments, *(["--ignored"] if ignored else [])],
+                cwd=program.folder, env=environment, stdin=subprocess.DEVNULL, stdout=file,
+                stderr=subprocess.STDOUT, start_new_session=True,
+            )
+            with self._lock:
+                self._running.add(process.pid)
+            ended = wait(process, limit)
+            if not ended:
+                end_session(process.pid)
+                process.wait()
+            with self._lock:
+                self._running.discard(process.pid)
+            seconds = time.monotonic() - start
+            file.seek(0)
+            output = file.read().decode(errors="replace")
+        if not ended:
+            output += f"\nended by the watchdog after {limit:.0f} s\n"
+        verdict, reason, parts = judge(test, process.returncode if ended else None, output)
+        return Outcome(test, verdict, seconds, output, reason, parts=parts)
+
+
+def judge(test, status, output):
+    """Reads a verdict, a reason and, of a whole program, the parts from a status and an output."""
+    result = RESULT.findall(output)
+    passed, failed, ignored = (int(n) for n in result[-1]) if result else (0, 0, 0)
+    skipped = {name: reason for name, reason in SKIPPED.findall(output)}
+    if test.whole:
+        parts = []
+        for name, word in LINE.findall(output):
+            is_skipped = word == "ignored" or any(name.endswith(one) for one in skipped)
+            verdict = Verdict.FAILED if word == "FAILED" else Verdict.SKIPPED if is_skipped else Verdict.PASSED
+            parts.append((name, verdict, skipped.get(name, "ignored" if word == "ignored" else "")))
+        bad = status != 0 or not result or failed or len(parts) != passed + failed + ignored
+        return (Verdict.FAILED if bad else Verdict.PASSED), "", parts
+    if status != 0 or not result or failed:
+        return Verdict.FAILED, "", []
+    if skipped:
+        return Verdict.SKIPPED, next(iter(skipped.values())), []
+    if passed == 0 and ignored == 1:
+        found = IGNORED.search(output)
+        return Verdict.SKIPPED, (found and found.group(1)) or "ignored", []
+    # A name that the program does not have would pass without any test.
+    return (Verdict.PASSED, "", []) if passed == 1 else (Verdict.FAILED, "ran no test", [])
+
+
+def wait(process, seconds):
+    """Waits for a process's end; false if it still runs after so many seconds."""
+    try:
+        handle = os.pidfd_open(process.pid)
+    except OSError:
+        try:
+            process.wait(seconds)
+            return True
+        except subprocess.TimeoutExpired:
+            return False
+    try:
+        ended = bool(select.select([handle], [], [], seconds)[0])
+    finally:
+        os.close(handle)
+    if ended:
+        process.wait()
+    return ended
+
+
+def end_session(session):
+    """Kills every process of a session: a test's programs may have process groups of their own."""
+    for _ in range(3):
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                if os.getsid(int(pid)) == session:
+                    os.kill(int(pid), signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                pass

@@ -1,0 +1,209 @@
+"""Runs the tests of a tier: `check`, `test`, `all`, or a part of `all`.
+
+The last line is `N passed, N failed, N skipped`; the exit status is 1 if any failed, and, for `all`, if one is flaky that
+tests/flaky.toml does not list. A test runs in a process of its own, under a watchdog that scales with the machine. One that fails runs
+once more, alone: if it passes then, it is printed as FLAKY with both outputs. A test that cannot run here prints
+`SKIPPED: name: reason`.
+"""
+
+import argparse
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import flaky
+import machine
+import parts
+import plan
+from programs import BuildFailed
+from report import Report, complain
+from runner import Runner
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def main():
+    arguments = parse()
+    target = os.path.realpath(os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target")))
+    factor = machine.scale() if arguments.scale is None else arguments.scale
+    print(f"suite: {arguments.tier}: {arguments.jobs} tests at a time; watchdogs x {factor:.1f}", flush=True)
+    environment = dict(os.environ, CARGO_TERM_COLOR="never", SOVIA_TESTS_SCALE=f"{factor:.2f}")
+    report = Report(arguments.verbose)
+    watchdog = (lambda test: arguments.watchdog) if arguments.watchdog else plan.watchdog
+    runner = Runner(arguments.jobs, watchdog, factor, environment, report.outcome)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    durations = machine.Durations(os.path.join(target, "suite", "seconds.json"))
+    suite = parts.Suite(ROOT, target, runner, report, durations, lambda test: re.search(arguments.only, str(test)))
+    suite.stops = arguments.stop
+    begin = time.monotonic()
+    try:
+        for part in TIERS[arguments.tier]:
+            part(suite)
+            if arguments.stop and report.has_failed():
+                break
+    except BuildFailed as e:
+        complain(f"cannot build: {e}")
+        print("\n0 passed, 1 failed")
+        return 1
+    finally:
+        runner.stop()
+    report.step("all of it", time.monotonic() - begin)
+    failed, unlisted = report.summary(flaky.read(os.path.join(ROOT, "tests", "flaky.toml")))
+    return 1 if failed or (unlisted and arguments.tier == "all") else 0
+
+
+def parse():
+    parser = argparse.ArgumentParser(prog="scripts/test", description="Runs the tests of a tier, or of a part of `all`.")
+    parser.add_argument("tier", nargs="?", default="test", choices=sorted(TIERS), metavar="TIER", help="one of " + ", ".join(TIERS))
+    parser.add_argument("--only", default="", metavar="REGEX", help="tests whose PACKAGE/PROGRAM/NAME it matches")
+    parser.add_argument("--jobs", type=int, default=2 * machine.processors(), help="tests beside each other [2 x processors]")
+    parser.add_argument("--scale", type=float, help="the factor for watchdogs; measured if not given")
+    parser.add_argument("--watchdog", type=float, metavar="SECONDS", help="for every test, in place of its own")
+    parser.add_argument("--stop", action="store_true", help="at the first test that fails, and fails alone")
+    parser.add_argument("--verbose", action="store_true", help="a line for each test")
+    return parser.parse_args()
+
+
+# Parts of tiers.
+
+
+def own(suite):
+    """The suite's own tests."""
+    tests = [sys.executable, "-m", "unittest", "discover", "-s", "tools/suite"]
+    suite.script("the suite's own tests", tests, suite.runner.environment)
+
+
+def quick(suite):
+    """Unit tests, the models, and the VI core's cases on the simulated NIC without faults and on shared memory."""
+    cases = {"via-sim/conformance": {"perfect_network"}, "via-shm/conformance": {"threads"}}
+
+    def keep(test):
+        of = plan.configuration(test)
+        if of:
+            return of[1] in cases.get(of[0], ())
+        return plan.is_quick(test)
+
+    suite.cargo("unit tests, the model, the VI core's cases", parts.WORKSPACE, keep, suite.environment("debug"))
+
+
+def scenarios(suite):
+    """Scenario programs and Redis over a build whose assertions hold."""
+    debug_products(suite)
+    suite.cargo("scenarios and Redis over a build with assertions", parts.WORKSPACE, plan.is_checked_quickly, suite.environment("debug"))
+
+
+def debug_products(suite):
+    begin = time.monotonic()
+    build = ["cargo", "build", "--quiet", "-p", "sovia-preload", "-p", "sovia-cli"]
+    if subprocess.run(build, cwd=suite.root, check=False).returncode != 0:
+        raise BuildFailed(" ".join(build))
+    suite.report.step("building the products with assertions", time.monotonic() - begin)
+
+
+def usual(suite):
+    """Every test that runs by itself, in its usual configuration."""
+    suite.cargo("tests", parts.WORKSPACE, plan.is_usual, suite.environment("release"))
+    suite.script("examples in the documentation", ["cargo", "test", "--doc", "--workspace", "--", "--show-output"], suite.environment("release"))
+
+
+def models(suite):
+    """Every order of events in the lock-free parts, under loom. A cfg of its own, so a folder of its own."""
+    environment = suite.environment("release", {
+        "RUSTFLAGS": "--cfg loom", "CARGO_TARGET_DIR": os.path.join(suite.target, "loom"),
+    })
+    for package in ("via-shm", "sovia-sync"):
+        selection = ("--release", "-p", package, "--test", "loom")
+        suite.cargo(f"models of {package}", selection, lambda test: True, environment)
+
+
+def unusual(suite):
+    """The VI core's cases in the configurations that `usual` leaves out."""
+    suite.cargo("the VI core's cases, other configurations", parts.WORKSPACE, lambda test: not plan.is_usual(test), suite.environment("release"))
+
+
+def long(suite):
+    """The tests that are ignored because they take long."""
+    suite.cargo("long tests", parts.WORKSPACE, lambda test: not plan.NEVER.search(str(test)), suite.environment("release"), ignored=True)
+
+
+def protocols(suite):
+    """Scenarios and real programs in configurations that a program has only if it asks for them."""
+    for protocol in plan.PROTOCOLS:
+        protocol_part(suite, protocol)
+
+
+def protocol_part(suite, protocol):
+    environment = suite.environment("release", {"SOVIA_PROTOCOL": protocol})
+    suite.cargo(f"scenarios with {protocol}", parts.WORKSPACE, plan.is_scenario, environment)
+
+
+def checked(suite):
+    """All scenarios over a build whose assertions hold: which lock is taken under which, for example."""
+    debug_products(suite)
+    suite.cargo("scenarios over a build with assertions", parts.WORKSPACE, plan.is_checked, suite.environment("debug"))
+
+
+def nics(suite):
+    """Scenarios whose connections two NICs in software carry, over a way that loses frames."""
+    with parts.lossy_nics(suite.environment("release")) as environment:
+        suite.cargo("scenarios between two NICs", parts.WORKSPACE, plan.is_between_nics, environment)
+
+
+def strangers(suite):
+    """Scenarios between two processes that may not trace each other, and share memory by a rule. For root."""
+    environment = suite.environment("release", {"SOVIA_TESTS_STRANGERS": "1"})
+    suite.cargo("scenarios between strangers", parts.WORKSPACE, plan.is_between_strangers, environment)
+
+
+def stall(suite):
+    """Scenarios over a build whose threads stand still at hand-overs."""
+    suite.script("stall", ["scripts/stall", "1"], suite.environment("release"))
+
+
+def lab(suite):
+    """What needs a NIC with RDMA, in a guest that has one in software."""
+    suite.script("lab", ["scripts/lab/tests"], suite.environment("release"))
+
+
+def lab_short(suite):
+    suite.script("lab, its short part", ["scripts/lab/tests", "short"], suite.environment("release"))
+
+
+def fuzz(suite):
+    """A part of what a hostile peer can write: the same inputs every time."""
+    suite.script("fuzz", ["scripts/fuzz", "-n", "20000"], suite.environment("release"))
+
+
+def turn(suite):
+    """Some of the parts of `all`, others for another commit; and whole conformance of each provider that the change touches."""
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=suite.root, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    changed = plan.changed_packages(suite.root, commit)
+    suite.report.line(f"turn: commit {commit[:12]}; packages that the change touches: {', '.join(sorted(changed)) or 'none'}")
+    suite.cargo("the VI core's cases whose turn it is", parts.WORKSPACE, lambda test: plan.is_due(test, commit, changed), suite.environment("release"))
+    for part in plan.turns(commit, ROTATED):
+        part(suite)
+
+
+ROTATED = [checked, nics, strangers, lab_short, fuzz] + [
+    lambda suite, protocol=protocol: protocol_part(suite, protocol) for protocol in plan.PROTOCOLS
+]
+TIERS = {
+    "check": [own, quick, scenarios],
+    "test": [own, usual, models],
+    "all": [own, usual, unusual, models, long, protocols, checked, nics, strangers, stall, lab, fuzz],
+    "turn": [turn],
+    "checked": [checked],
+    "lab": [lab],
+    "lab-short": [lab_short],
+    "nics": [nics],
+    "protocols": [protocols],
+    "soak": [long],
+    "stall": [stall],
+    "strangers": [strangers],
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

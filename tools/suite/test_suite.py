@@ -1,0 +1,152 @@
+"""The suite's own tests, on programs that are shell scripts."""
+
+import os
+import tempfile
+import time
+import unittest
+
+import flaky
+import parts
+import plan
+from programs import Program, Test
+from report import Report
+from runner import Runner, Verdict
+
+PASSED = "test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 9 filtered out\n"
+FAILED = "test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured\n"
+NONE = "test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 9 filtered out\n"
+IGNORED = "test a ... ignored, takes long\ntest result: ok. 0 passed; 0 failed; 1 ignored; 0 measured\n"
+
+
+class Quiet(Report):
+    """A report that keeps its lines."""
+
+    def __init__(self):
+        super().__init__(verbose=False)
+        self.lines = []
+
+    def line(self, text):
+        self.lines.append(text)
+
+
+class Scripts(unittest.TestCase):
+    """Cases that run shell scripts as test programs."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def program(self, text):
+        path = os.path.join(self.folder.name, "program")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(f"#!/bin/sh\n{text}\n")
+        os.chmod(path, 0o755)
+        return Program("package", "all", path, self.folder.name)
+
+    def suite(self, seconds=60):
+        report = Quiet()
+        runner = Runner(2, lambda test: seconds, 1.0, dict(os.environ), report.outcome)
+        durations = type("None", (), {"of": lambda *_: 0, "add": lambda *_: None})()
+        return parts.Suite(self.folder.name, self.folder.name, runner, report, durations, lambda test: True)
+
+    def outcome(self, text, whole=False, seconds=60):
+        suite = self.suite(seconds)
+        suite.run("part", [Test(self.program(text), "*" if whole else "a", whole)], dict(os.environ))
+        return suite.report.outcomes[0], suite.report
+
+    def test_result_and_status_decide(self):
+        for text, verdict in [
+            (f"echo '{PASSED}'", Verdict.PASSED),
+            (f"echo '{FAILED}'; exit 101", Verdict.FAILED),
+            (f"echo '{PASSED}'; exit 1", Verdict.FAILED),
+            ("exit 0", Verdict.FAILED),
+            (f"echo '{NONE}'", Verdict.FAILED),
+            (f"echo 'SKIPPED: a: no NIC'; echo '{PASSED}'", Verdict.SKIPPED),
+            (f"echo '{IGNORED}'", Verdict.SKIPPED),
+        ]:
+            self.assertIs(self.outcome(text)[0].verdict, verdict, text)
+
+    def test_failure_that_passes_alone_is_flaky_with_both_outputs(self):
+        outcome, report = self.outcome(f"if mkdir once; then echo first; exit 1; fi; echo second; echo '{PASSED}'")
+        self.assertIs(outcome.verdict, Verdict.FLAKY)
+        self.assertIn("first", outcome.output)
+        self.assertIn("second", outcome.again)
+        self.assertEqual(report.summary({}), (0, ["package/all/a"]))
+        self.assertEqual(report.summary({"package/all/a": "a race"}), (0, []))
+        self.assertEqual(report.lines[-1], "\n1 passed, 0 failed, 0 skipped")
+
+    def test_watchdog_kills_the_whole_session(self):
+        begin = time.monotonic()
+        outcome, _ = self.outcome("setsid -w true; sleep 987 & echo $! > pid; wait", seconds=0.3)
+        self.assertIs(outcome.verdict, Verdict.FAILED)
+        self.assertIn("ended by the watchdog", outcome.output)
+        self.assertLess(time.monotonic() - begin, 60)
+        with open(os.path.join(self.folder.name, "pid"), encoding="utf-8") as file:
+            pid = int(file.read())
+        state = ""
+        for _ in range(1000):
+            try:
+                with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+                    state = file.read().rsplit(") ", 1)[1][0]
+            except OSError:
+                state = "gone"
+            if state in ("Z", "gone"):
+                break
+            time.sleep(0.01)
+        self.assertIn(state, ("Z", "gone"))
+
+    def test_whole_program_counts_each_of_its_tests(self):
+        lines = "test a ... ok\ntest b ... ok\ntest c ... ignored, later\nSKIPPED: b: no NIC\n"
+        result = "test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured"
+        outcome, report = self.outcome(f"echo '{lines}{result}'", whole=True)
+        self.assertIs(outcome.verdict, Verdict.PASSED)
+        report.summary({})
+        self.assertEqual(report.lines[-1], "\n1 passed, 0 failed, 2 skipped")
+
+    def test_whole_program_that_dies_fails(self):
+        outcome, report = self.outcome("echo 'test a ... ok'; kill -9 $$", whole=True)
+        self.assertIs(outcome.verdict, Verdict.FAILED)
+        report.summary({})
+        self.assertEqual(report.lines[-1], "\n1 passed, 1 failed, 0 skipped")
+
+    def test_script_without_results_is_one_test(self):
+        suite = self.suite()
+        suite.script("a script", ["sh", "-c", "exit 3"], dict(os.environ))
+        suite.script("another", ["sh", "-c", "echo SKIPPED: lab: no QEMU"], dict(os.environ))
+        self.assertEqual(suite.report.summary({})[0], 1)
+        self.assertEqual(suite.report.lines[-1], "\n0 passed, 1 failed, 1 skipped")
+
+
+class Plan(unittest.TestCase):
+    """What belongs to which tier."""
+
+    def case(self, program, name):
+        return Test(Program(*program.split("/"), "", ""), name)
+
+    def test_configurations_of_the_core_are_told_apart(self):
+        case = self.case("sovia-agent/conformance", "udp::two_agents::work_queues::a_case")
+        self.assertEqual(plan.configuration(case), ("sovia-agent/conformance", "udp::two_agents"))
+        self.assertTrue(plan.is_usual(case))
+        self.assertFalse(plan.is_usual(self.case("via-eth/conformance", "bad_network::group::case")))
+        self.assertTrue(plan.is_usual(self.case("via-eth/all", "paths::a_case")))
+
+    def test_every_case_has_its_turn_with_some_commit(self):
+        case = self.case("via-eth/conformance", "bad_network::group::case")
+        self.assertTrue(any(plan.is_due(case, str(n), set()) for n in range(200)))
+        self.assertFalse(all(plan.is_due(case, str(n), set()) for n in range(200)))
+        self.assertTrue(all(plan.is_due(case, str(n), {"via-eth"}) for n in range(200)))
+
+    def test_every_part_has_its_turn(self):
+        seen = {part for n in range(500) for part in plan.turns(str(n), ["a", "b", "c", "d", "e"])}
+        self.assertEqual(seen, {"a", "b", "c", "d", "e"})
+
+    def test_flaky_list_names_what_an_entry_lacks(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
+            file.write('[[test]]\nname = "a"\nsince = 2026-01-31\n')
+            file.flush()
+            with self.assertRaisesRegex(ValueError, "a lacks cause, tried"):
+                flaky.read(file.name)
+
+
+if __name__ == "__main__":
+    unittest.main()
