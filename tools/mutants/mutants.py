@@ -1,0 +1,150 @@
+"""Puts faults into a copy of the engine and counts how many of them a tier of tests finds.
+
+Usage: mutants.py FOLDER [--seed N] [--count N] [--tier check|test] [--only REGEX]
+
+Copies the tree to FOLDER, puts all faults into it at once, each behind a question for the environment's SOVIA_MUTANT, and builds it once.
+Then the tier runs once for each fault, until its first failure. Faults are put at random places of the crates below: a condition is
+inverted, a wake-up is left out, a number is off by one, a comparison takes in its bound.
+"""
+
+import argparse
+import os
+import random
+import re
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+CRATES = ["crates/sockets/src", "crates/shm/via-shm/src", "abi/preload/src"]
+# Not the product: tests, models, fuzzers' ways in.
+LEFT_OUT = re.compile(r"tests?\.rs$|_tests|/tests/|fuzzing|per_engine|lane")
+# Tests that none of these crates takes part in would only take time.
+CONCERNED = r"^(sovia-(tests|sockets|calls|preload|proto|sync|signal|c|stream)|sovia|via-shm)/|script/"
+ASK = '''
+/// Returns true where the environment's SOVIA_MUTANT is `number`.
+pub fn mutant(number: u32) -> bool {
+    use core::sync::atomic::{AtomicU32, Ordering};
+    static ACTIVE: AtomicU32 = AtomicU32::new(u32::MAX);
+    let mut active = ACTIVE.load(Ordering::Relaxed);
+    if active == u32::MAX {
+        let named = std::env::var("SOVIA_MUTANT").ok().and_then(|text| text.parse().ok());
+        active = named.unwrap_or(0);
+        ACTIVE.store(active, Ordering::Relaxed);
+    }
+    active == number
+}
+'''
+IF = re.compile(r"^(\s*(?:\} else )?if )((?!let\b)[^{}]*?)( \{)$")
+LESS = re.compile(r"^(\s*(?:\} else )?if )([\w.()]+) < ([\w.()]+)( \{)$")
+WAKE = re.compile(r"^(\s*)([\w.:()&]*\b(?:wake|notify|ring|nudge|publish|mark|interrupt)\w*\([^;]*\);)$")
+ONE = re.compile(r"^(?!\s*//)(.*[\w)] [+-] )1\b(?!\.)(.*[;,)].*)$")
+
+
+def places(folder):
+    """Yields (file, line number, kind) of every place where a fault can be put."""
+    for crate in CRATES:
+        for path, _, names in sorted(os.walk(os.path.join(folder, crate))):
+            for name in sorted(names):
+                file = os.path.join(path, name)
+                if not name.endswith(".rs") or LEFT_OUT.search(os.path.relpath(file, folder)):
+                    continue
+                with open(file, encoding="utf-8") as text:
+                    lines = text.read().split("\n")
+                end = next((n for n, line in enumerate(lines) if line.startswith("#[cfg(test)]")), len(lines))
+                for number, line in enumerate(lines[:end]):
+                    for kind, pattern in (("invert", IF), ("bound", LESS), ("wake", WAKE), ("one", ONE)):
+                        if pattern.match(line) and " const " not in line:
+                            yield file, number, kind
+
+
+def fault(line, kind, number):
+    """Returns a line with a fault in it that shows if `number` is asked for."""
+    ask = f"sovia_sys::mutant({number})"
+    if kind == "invert":
+        return IF.sub(rf"\1({ask}) != (\2)\3", line)
+    if kind == "bound":
+        return LESS.sub(rf"\1(if {ask} {{ \2 <= \3 }} else {{ \2 < \3 }})\4", line)
+    if kind == "wake":
+        return WAKE.sub(rf"\1if !{ask} {{ \2 }}", line)
+    return ONE.sub(rf"\g<1>(if {ask} {{ 0 }} else {{ 1 }})\2", line)
+
+
+def mutate(folder, chosen):
+    """Puts the chosen faults into the copy; returns what each replaces."""
+    sys_lib = os.path.join(folder, "crates/base/sys/src/lib.rs")
+    subprocess.run(["git", "checkout", "-q", "."], cwd=folder, check=True)
+    with open(sys_lib, "a", encoding="utf-8") as text:
+        text.write(ASK)
+    for number, (file, line, kind) in chosen.items():
+        with open(file, encoding="utf-8") as text:
+            lines = text.read().split("\n")
+        lines[line] = fault(lines[line], kind, number) + f" // mutant {number}"
+        with open(file, "w", encoding="utf-8") as text:
+            text.write("\n".join(lines))
+
+
+def compiling(folder, candidates, count):
+    """Returns `count` faults that compile together, by number."""
+    chosen, next_number = {}, 1
+    while True:
+        taken = {(file, line) for file, line, _ in chosen.values()}
+        while len(chosen) < count:
+            place = candidates.pop()
+            if place[:2] not in taken:
+                chosen[next_number] = place
+                taken.add(place[:2])
+                next_number += 1
+        mutate(folder, chosen)
+        check = ["cargo", "check", "--quiet", "-p", "sovia-preload", "-p", "sovia-sockets", "-p", "via-shm", "--message-format=short"]
+        done = subprocess.run(check, cwd=folder, check=False, stderr=subprocess.PIPE, text=True)
+        if done.returncode == 0:
+            return chosen
+        bad = set()
+        for file, line in re.findall(r"^(\S+\.rs):(\d+):\d+: error", done.stderr, re.M):
+            for number, place in chosen.items():
+                if place[0].endswith(file) and abs(place[1] + 1 - int(line)) <= 3:
+                    bad.add(number)
+        if not bad:
+            sys.exit(f"mutants: the copy does not compile, and no fault is at the lines:\n{done.stderr}")
+        for number in bad:
+            del chosen[number]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("folder")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=30)
+    parser.add_argument("--tier", default="check", choices=["check", "test"])
+    parser.add_argument("--only", default=CONCERNED)
+    parser.add_argument("--watchdog", type=float, default=40)
+    arguments = parser.parse_args()
+    folder = os.path.abspath(arguments.folder)
+    if not os.path.exists(folder):
+        subprocess.run(["git", "clone", "--quiet", ROOT, folder], check=True)
+    candidates = sorted(places(folder))
+    random.Random(arguments.seed).shuffle(candidates)
+    print(f"mutants: seed {arguments.seed}, {len(candidates)} places", flush=True)
+    chosen = compiling(folder, candidates, arguments.count)
+    if arguments.tier == "test":
+        subprocess.run(["make", "build"], cwd=folder, check=True)
+    suite = [sys.executable, "tools/suite/suite.py", arguments.tier, "--only", arguments.only, "--watchdog", str(arguments.watchdog), "--stop"]
+    found = {}
+    for number in [0, *sorted(chosen)]:
+        done = subprocess.run(suite, cwd=folder, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              env=dict(os.environ, SOVIA_MUTANT=str(number)))
+        if number == 0:
+            if done.returncode != 0:
+                sys.exit(f"mutants: the tier fails without any fault\n{done.stdout[-4000:]}")
+            continue
+        by = re.search(r"^FAILED: (\S+)", done.stdout, re.M)
+        found[number] = by.group(1) if done.returncode and by else None
+        file, line, kind = chosen[number]
+        where = f"{os.path.relpath(file, folder)}:{line + 1}"
+        print(f"{number:3} {kind:7} {where:60} {found[number] or 'NOT FOUND'}", flush=True)
+    hit = sum(1 for by in found.values() if by)
+    print(f"\nmutants: {arguments.tier}: {hit} of {len(found)} found, {100 * hit // len(found)} %")
+
+
+if __name__ == "__main__":
+    main()
