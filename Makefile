@@ -214,7 +214,8 @@ deny:
 # The example of README: Redis over TCP and over Sovia. PICTURE=docs/demo.svg draws README's picture again.
 demo:
 	@scripts/setup demo
-	@$(MAKE) --no-print-directory build
+	$(CARGO) build --release -p sovia-cli -p sovia-preload --lib --bin sovia-bench
+	$(CARGO) rustc --release -p sovia-cli --bin sovia -- $(STATIC)
 	$(BUILT)/sovia demo $(if $(PICTURE),--picture $(PICTURE))
 
 bench: build

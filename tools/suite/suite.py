@@ -113,6 +113,8 @@ def models(suite):
     """Every order of events in the lock-free parts, under loom. A cfg of its own, so a folder of its own."""
     environment = suite.environment("release", {
         "RUSTFLAGS": "--cfg loom", "CARGO_TARGET_DIR": os.path.join(suite.target, "loom"),
+        # Linking takes longer than what it saves of the models' time.
+        "CARGO_PROFILE_RELEASE_LTO": "off", "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16",
     })
     for package in ("via-shm", "sovia-sync"):
         selection = ("--release", "-p", package, "--test", "loom")
