@@ -145,7 +145,7 @@ extern "C" fn failed(error: c_int) -> pid_t {
 // as lent while the child runs on it.
 
 #[cfg(target_arch = "x86_64")]
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
 pub unsafe extern "C" fn vfork() -> pid_t {
     core::arch::naked_asm!(
@@ -174,7 +174,7 @@ pub unsafe extern "C" fn vfork() -> pid_t {
 }
 
 #[cfg(target_arch = "aarch64")]
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
 pub unsafe extern "C" fn vfork() -> pid_t {
     core::arch::naked_asm!(
@@ -208,7 +208,7 @@ pub unsafe extern "C" fn vfork() -> pid_t {
 }
 
 /// glibc's second name for it.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
 pub unsafe extern "C" fn __vfork() -> pid_t {
     #[cfg(target_arch = "x86_64")]
