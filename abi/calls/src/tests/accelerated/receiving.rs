@@ -186,6 +186,20 @@ fn readv_takes_lists_as_the_kernel_does() {
 }
 
 #[test]
+fn readv_of_lengths_that_add_up_to_too_much_is_efault() {
+    compare(&[
+        ("one", |s, fd| {
+            let at = s.room(16);
+            readv(fd, list(s, &[(at, 4), (at, isize::MAX as usize)]), 2)
+        }),
+        ("two", |s, fd| {
+            let at = s.room(16);
+            readv(fd, list(s, &[(at, 4), (at, isize::MAX as usize), (at, isize::MAX as usize)]), 3)
+        }),
+    ]);
+}
+
+#[test]
 fn recvmsg_takes_headers_as_the_kernel_does() {
     fn with(
         scratch: &mut Scratch,

@@ -156,6 +156,25 @@ fn writev_takes_lists_as_the_kernel_does() {
 }
 
 #[test]
+fn writev_of_a_negative_length_behind_a_bad_address_is_einval() {
+    compare(&[
+        ("behind an address out of range", |s, fd| {
+            let at = [(OUT_OF_RANGE, 4), (s.room(16), usize::MAX)];
+            writev(fd, list(s, &at), 2)
+        }),
+        ("an address out of range behind it", |s, fd| {
+            let at = [(s.room(16), usize::MAX), (OUT_OF_RANGE, 4)];
+            writev(fd, list(s, &at), 2)
+        }),
+        ("behind nine of them", |s, fd| {
+            let mut at = [(OUT_OF_RANGE, 4); 10];
+            at[9].1 = 1 << 63;
+            writev(fd, list(s, &at), 10)
+        }),
+    ]);
+}
+
+#[test]
 fn writev_sends_what_is_before_an_inaccessible_buffer_as_the_kernel_does() {
     compare(&[("an inaccessible second buffer", |s, fd| {
         let at = [(s.put(*b"abcd"), 4), (s.end(), 4)];
