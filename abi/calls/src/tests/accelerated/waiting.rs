@@ -190,6 +190,25 @@ fn select_takes_sets_and_time_outs_as_libc_does() {
 }
 
 #[test]
+fn select_takes_as_many_seconds_and_microseconds_as_the_kernel_does() {
+    /// A time-out, of which the time left is not compared.
+    fn long(scratch: &mut Scratch, tv_sec: i64, tv_usec: i64) -> usize {
+        let at = wait(scratch, tv_sec, tv_usec);
+        (0..4).for_each(|word| scratch.skip(at + 4 * word));
+        at
+    }
+    compare(&[
+        ("a second's microseconds", |s, fd| {
+            select(fd + 1, [set(s, fd), 0, 0], long(s, 0, 1_000_000))
+        }),
+        ("the most seconds", |s, fd| {
+            select(fd + 1, [set(s, fd), 0, 0], long(s, i64::MAX, 999_999))
+        }),
+        ("the most microseconds", |s, fd| select(fd + 1, [set(s, fd), 0, 0], long(s, 0, i64::MAX))),
+    ]);
+}
+
+#[test]
 fn pselect_takes_time_outs_and_masks_as_libc_does() {
     fn pselect(count: c_int, read: usize, timeout: usize, mask: usize) -> Call {
         (libc::SYS_pselect6, [count as usize, read, 0, 0, timeout, mask])
