@@ -90,6 +90,17 @@ fn recv_takes_addresses_as_the_kernel_does() {
 }
 
 #[test]
+fn recv_of_more_than_a_call_moves_is_shortened() {
+    compare(&[
+        ("-1", |s, fd| recv(fd, s.room(16), usize::MAX, 0)),
+        ("the greatest signed length", |s, fd| recv(fd, s.room(16), isize::MAX as usize, 0)),
+        ("-1, MSG_PEEK", |s, fd| recv(fd, s.room(16), usize::MAX, libc::MSG_PEEK)),
+        ("-1 to null", |_, fd| recv(fd, 0, usize::MAX, libc::MSG_DONTWAIT)),
+        ("-1 to an address out of range", |_, fd| recv(fd, OUT_OF_RANGE, usize::MAX, 0)),
+    ]);
+}
+
+#[test]
 fn recvfrom_takes_the_senders_address_as_the_kernel_does() {
     fn from(scratch: &mut Scratch, fd: c_int, address: usize, len: usize) -> Call {
         (libc::SYS_recvfrom, [fd as usize, scratch.room(16), 4, 0, address, len])
