@@ -3,6 +3,7 @@
 #[path = "../../../testing/kernel.rs"]
 pub(crate) mod kernel;
 
+mod names;
 mod raw;
 
 use kernel::{Answer, Call, of_c};
