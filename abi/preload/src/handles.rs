@@ -138,3 +138,6 @@ pub unsafe extern "C" fn dlopen(path: *const c_char, how: c_int) -> *mut c_void 
         real = sym real_dlopen,
     );
 }
+
+#[cfg(test)]
+mod tests;

@@ -172,3 +172,6 @@ pub(crate) fn start() {
     // SAFETY: plain functions without captured state; registered once.
     unsafe { libc::pthread_atfork(Some(hold), Some(release), Some(release)) };
 }
+
+#[cfg(test)]
+mod tests;

@@ -120,3 +120,6 @@ pub(crate) fn resolve_all() {
         real.resolve();
     }
 }
+
+#[cfg(test)]
+mod tests;

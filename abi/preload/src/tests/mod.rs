@@ -5,6 +5,8 @@ pub(crate) mod kernel;
 
 mod names;
 mod raw;
+mod signals;
+mod unmapped;
 
 use kernel::{Answer, Call, of_c};
 use libc::{c_int, c_long, sockaddr, socklen_t};
