@@ -22,6 +22,30 @@ fn assert_efault(number: c_long, arguments: [usize; 6], places: &[usize]) {
 }
 
 #[test]
+fn rt_sigprocmask_of_unmapped_masks_is_efault() {
+    let how = libc::SIG_BLOCK as usize;
+    assert_efault(libc::SYS_rt_sigprocmask, [how, 0, 0, 8, 0, 0], &[1, 2]);
+}
+
+#[test]
+fn rt_sigaction_of_unmapped_dispositions_is_efault() {
+    let signal = libc::SIGUSR2 as usize;
+    assert_efault(libc::SYS_rt_sigaction, [signal, 0, 0, 8, 0, 0], &[1, 2]);
+}
+
+#[test]
+fn setrlimit_of_an_unmapped_limit_is_efault() {
+    let limit = libc::RLIMIT_AS as usize;
+    assert_efault(libc::SYS_setrlimit, [limit, 0, 0, 0, 0, 0], &[1]);
+    assert_efault(libc::SYS_prlimit64, [0, limit, 0, 0, 0, 0], &[2, 3]);
+}
+
+#[test]
+fn clone3_of_an_unmapped_structure_is_efault() {
+    assert_efault(libc::SYS_clone3, [0, 88, 0, 0, 0, 0], &[0]);
+}
+
+#[test]
 fn poll_and_epoll_of_unmapped_lists_are_efault() {
     assert_efault(libc::SYS_poll, [0, 1, 0, 0, 0, 0], &[0]);
     assert_efault(libc::SYS_ppoll, [0, 1, 0, 0, 8, 0], &[0, 2, 3]);
