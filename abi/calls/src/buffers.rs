@@ -155,3 +155,6 @@ pub unsafe fn bytes<'a>(buf: *const c_void, len: size_t) -> Option<&'a [u8]> {
     // SAFETY: the caller's contract; only read from.
     unsafe { buffer(buf.cast_mut(), len) }.map(|part| &*part)
 }
+
+#[cfg(test)]
+mod tests;

@@ -191,3 +191,6 @@ fn configured(fd: c_int, command: c_int, argument: usize, result: c_int) {
         _ => {}
     }
 }
+
+#[cfg(test)]
+mod tests;

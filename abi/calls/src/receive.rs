@@ -248,3 +248,6 @@ fn nanoseconds(time: &timespec) -> Option<u64> {
     let rest = u64::try_from(time.tv_nsec).ok().filter(|&ns| ns < 1_000_000_000)?;
     Some(seconds.saturating_mul(1_000_000_000).saturating_add(rest))
 }
+
+#[cfg(test)]
+mod tests;

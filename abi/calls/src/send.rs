@@ -223,3 +223,6 @@ fn passing(channel: c_int, msg: *const msghdr) {
         (at, left) = (at + step, left - step);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -189,3 +189,6 @@ calls! {
 
 /// Receives by mapping pages; a call of getsockopt.
 const TCP_ZEROCOPY_RECEIVE: c_int = 35;
+
+#[cfg(test)]
+mod tests;
