@@ -86,7 +86,8 @@ calls! {
     }
 
     fn dup3(real, fd: c_int, to: c_int, flags: c_int) -> c_int {
-        if fd != to {
+        // The kernel refuses other flags before it looks at the numbers.
+        if fd != to && flags & !libc::O_CLOEXEC == 0 {
             if is_private(to) {
                 set_errno(libc::EBUSY);
                 return -1;

@@ -74,3 +74,13 @@ fn a_failed_duplicate_leaves_the_number_that_was_to_be_replaced() {
     assert_eq!(pair.receive(1), b"still there");
     assert_ne!(one, other);
 }
+
+#[test]
+fn dup3_with_unknown_flags_leaves_the_number_that_was_to_be_replaced() {
+    let pair = Pair::accelerated();
+    let [one, other] = pair.fds.map(|fd| fd as usize);
+    assert_eq!(make(libc::SYS_dup3, [other, one, 1]), Err(libc::EINVAL));
+    assert!(pair.is_accelerated());
+    pair.send(0, b"still there");
+    assert_eq!(pair.receive(1), b"still there");
+}
