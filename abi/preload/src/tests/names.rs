@@ -233,6 +233,24 @@ fn positioned_vectors_have_the_same_two_names() {
     assert!(sources.pair.is_accelerated());
 }
 
+#[test]
+fn close_range_that_the_kernel_refuses_closes_no_connection() {
+    let sources = Sources::new();
+    let first = sources.pair.fds[0] as u32;
+    let range = |first: u32, last: u32, flags: c_int| {
+        // SAFETY: takes numbers.
+        of_c(|| unsafe { descriptors::close_range(first, last, flags) } as isize)
+    };
+    for flags in [1, 1 << 10, -1, c_int::MIN] {
+        assert_eq!(range(first, first, flags), Err(libc::EINVAL), "{flags:x}");
+        assert!(sources.pair.is_accelerated(), "{flags:x}");
+    }
+    for (first, last) in [(1, 0), (first + 1, first), (u32::MAX, 0)] {
+        assert_eq!(range(first, last, 0), Err(libc::EINVAL), "{first} to {last}");
+    }
+    assert!(sources.pair.is_accelerated());
+}
+
 /// A path below the folder for temporary files, and its C string.
 fn path(name: &str) -> std::ffi::CString {
     let path = std::env::temp_dir().join(format!("sovia-names-{}-{name}", std::process::id()));
@@ -377,4 +395,25 @@ fn fcntl_and_ioctl_pass_their_third_argument_on() {
         );
     }
     close(fds);
+}
+
+#[test]
+fn close_range_marks_or_closes_a_descriptor_of_a_connection() {
+    let sources = Sources::new();
+    // SAFETY: takes numbers.
+    let copy = unsafe { descriptors::fcntl(sources.pair.fds[1], libc::F_DUPFD, 450) };
+    assert!(copy >= 450);
+    let range = |first: c_int, flags: c_int| {
+        // SAFETY: takes numbers.
+        unsafe { descriptors::close_range(first as u32, first as u32, flags) }
+    };
+    assert_eq!(range(copy, libc::CLOSE_RANGE_CLOEXEC as c_int), 0);
+    // SAFETY: takes numbers.
+    assert_eq!(unsafe { libc::fcntl(copy, libc::F_GETFD) }, libc::FD_CLOEXEC);
+    assert!(sovia_sockets::table::conn(copy).is_some());
+    assert_eq!(range(copy, 0), 0);
+    // SAFETY: takes numbers.
+    assert_eq!(unsafe { libc::fcntl(copy, libc::F_GETFD) }, -1);
+    assert!(sovia_sockets::table::conn(copy).is_none());
+    assert!(sources.pair.is_accelerated());
 }
