@@ -3,6 +3,7 @@
 mod configuring;
 mod receiving;
 mod sending;
+mod states;
 mod waiting;
 
 use super::kernel::{Answer, Call, Case, Differences, Scratch, kernel};
@@ -81,6 +82,19 @@ fn compare_fresh(cases: &[Case]) {
     for case in cases {
         compare(&[*case]);
     }
+}
+
+/// Makes each call on the same two connections, which `prepare` has put into some state.
+fn compare_prepared(cases: &[Case], prepare: fn(&Pair)) {
+    let mut pairs = Pairs::new();
+    for pair in &pairs.pairs {
+        prepare(pair);
+        pair.arrive();
+    }
+    for &case in cases {
+        pairs.compare_by(case, kernel);
+    }
+    pairs.differences.assert_none();
 }
 
 /// Stores a list of buffers, each an address and a length, and returns its address.

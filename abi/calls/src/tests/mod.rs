@@ -322,6 +322,11 @@ impl Pair {
         }
     }
 
+    /// Makes a call in the way that has made the pair.
+    pub(crate) fn make(&self, call: Call) -> Answer {
+        (self.make)(call)
+    }
+
     /// Returns true if both ends send and receive over the VI.
     pub(crate) fn is_accelerated(&self) -> bool {
         self.fds.iter().all(|&fd| {
