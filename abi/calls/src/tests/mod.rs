@@ -276,8 +276,8 @@ fn call<const N: usize>(make: fn(Call) -> Answer, number: c_long, arguments: [us
 }
 
 impl Pair {
-    /// Connects two sockets on loopback, by calls that `make` makes.
-    pub(crate) fn new(make: fn(Call) -> Answer) -> Pair {
+    /// Connects two sockets on loopback, by calls that `make` makes. `prepare` gets the connector before.
+    pub(crate) fn new(make: fn(Call) -> Answer, prepare: impl Fn(c_int)) -> Pair {
         // SAFETY: plain structures and numbers of this function.
         unsafe {
             let listener = libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
@@ -290,6 +290,7 @@ impl Pair {
             assert_eq!(libc::listen(listener, 1), 0);
             assert_eq!(libc::getsockname(listener, at, &raw mut len), 0);
             let one = libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
+            prepare(one);
             let address = [one as usize, at as usize, len as usize];
             assert_eq!(call(make, libc::SYS_connect, address), Ok(0));
             let other = call(make, libc::SYS_accept, [listener as usize, 0, 0]).unwrap();
@@ -300,15 +301,20 @@ impl Pair {
 
     /// Connects two sockets of the kernel's alone.
     pub(crate) fn of_kernel() -> Pair {
-        Pair::new(kernel::kernel)
+        Pair::new(kernel::kernel, |_| {})
     }
 
     /// Connects two sockets that have their VI.
     pub(crate) fn accelerated() -> Pair {
+        Pair::accelerated_from(|_| {})
+    }
+
+    /// Connects two sockets that have their VI. `prepare` gets the connector before it is connected.
+    pub(crate) fn accelerated_from(prepare: impl Fn(c_int)) -> Pair {
         start();
         let begun = Instant::now();
         loop {
-            let pair = Pair::new(ours);
+            let pair = Pair::new(ours, &prepare);
             for _ in 0..2_000 {
                 if pair.is_accelerated() {
                     return pair;
@@ -316,6 +322,8 @@ impl Pair {
                 pair.send(0, b"ping");
                 assert_eq!(pair.receive(1), b"ping");
                 pair.send(1, b"pong");
+                // With some time-outs the kernel does not wait for it.
+                pair.arrive();
                 assert_eq!(pair.receive(0), b"pong");
             }
             assert!(begun.elapsed() < WATCHDOG, "{:?}", pair.fds.map(native::info));

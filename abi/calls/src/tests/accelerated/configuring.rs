@@ -140,34 +140,47 @@ fn setsockopt_takes_lengths_and_addresses_as_the_kernel_does() {
     ]);
 }
 
-/// Sets a time-out of -1 second, then makes a call until it fails.
+/// Sets a time-out of -1 second.
+fn set_negative_time_out(make: fn(Call) -> Answer, fd: c_int, name: c_int) {
+    let mut scratch = Scratch::new();
+    let value = scratch.put(timeval { tv_sec: -1, tv_usec: 0 });
+    assert_eq!(make(set(fd, libc::SOL_SOCKET, name, value, 16)), Ok(0));
+}
+
+/// Makes a call of 8 KB on a socket until it fails.
+fn error_of(make: fn(Call) -> Answer, fd: c_int, number: libc::c_long) -> Option<Answer> {
+    let (found, answer) = mpsc::channel();
+    thread::spawn(move || {
+        let mut scratch = Scratch::new();
+        let call = (number, [fd as usize, scratch.room(8192), 8192, 0, 0, 0]);
+        let error = core::iter::repeat_with(|| make(call)).find(Result::is_err);
+        let _ = found.send(error);
+    });
+    answer.recv_timeout(Duration::from_secs(10)).expect("the call waits")
+}
+
 fn assert_eagain_after_negative_time_out(name: c_int, number: libc::c_long) {
     let pairs = [Pair::of_kernel(), Pair::accelerated()];
     for (pair, make) in pairs.iter().zip([kernel::kernel as fn(Call) -> Answer, ours]) {
-        let fd = pair.fds[1];
-        let mut scratch = Scratch::new();
-        let value = scratch.put(timeval { tv_sec: -1, tv_usec: 0 });
-        assert_eq!(make(set(fd, libc::SOL_SOCKET, name, value, 16)), Ok(0));
-        let (found, answer) = mpsc::channel();
-        thread::spawn(move || {
-            let buffer = scratch.room(8192);
-            let call = (number, [fd as usize, buffer, 8192, 0, 0, 0]);
-            let error = core::iter::repeat_with(|| make(call)).find(Result::is_err);
-            let _ = found.send(error);
-        });
-        let error = answer.recv_timeout(Duration::from_secs(10)).expect("the call waits");
-        assert_eq!(error, Some(Err(libc::EAGAIN)));
+        set_negative_time_out(make, pair.fds[1], name);
+        assert_eq!(error_of(make, pair.fds[1], number), Some(Err(libc::EAGAIN)));
     }
 }
 
 #[test]
-#[ignore = "a negative SO_RCVTIMEO is read back from the kernel as 0, so the call waits for ever"]
 fn read_after_a_negative_receive_time_out_is_eagain_at_once() {
     assert_eagain_after_negative_time_out(libc::SO_RCVTIMEO, libc::SYS_read);
 }
 
 #[test]
-#[ignore = "a negative SO_SNDTIMEO is read back from the kernel as 0, so the call waits for ever"]
 fn write_after_a_negative_send_time_out_is_eagain_at_once() {
     assert_eagain_after_negative_time_out(libc::SO_SNDTIMEO, libc::SYS_write);
+}
+
+#[test]
+#[ignore = "the kernel shows a negative SO_RCVTIMEO that was set before connect as 0, so the call waits for ever"]
+fn read_after_a_negative_receive_time_out_set_before_connect_is_eagain_at_once() {
+    let negative = |fd| set_negative_time_out(ours, fd, libc::SO_RCVTIMEO);
+    let pair = Pair::accelerated_from(negative);
+    assert_eq!(error_of(ours, pair.fds[0], libc::SYS_read), Some(Err(libc::EAGAIN)));
 }
