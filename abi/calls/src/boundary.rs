@@ -110,3 +110,6 @@ pub unsafe fn take_mask(from: *const sigset_t) -> Result<Option<sigset_t>, Errno
         Ok(Some(mask))
     }
 }
+
+#[cfg(test)]
+mod tests;

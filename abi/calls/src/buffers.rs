@@ -8,8 +8,9 @@ use sovia_signal::chain;
 /// Where the kernel's own addresses begin, on every machine.
 const USER_END: usize = 1 << 56;
 
-/// The most bytes that one call of the kernel's moves: what is longer it shortens (MAX_RW_COUNT, fs/read_write.c).
-const MOST: usize = 0x7fff_f000;
+/// Most bytes that one call of the kernel moves (MAX_RW_COUNT, fs/read_write.c). Longer lengths are shortened: by `recv` and
+/// `send` before they look at the address, by `read` and `write` afterwards.
+pub const MOST: usize = 0x7fff_f000;
 
 /// The program's buffer. It may not be there: nothing here touches it but by
 /// [`sovia_signal::access`], which reports that. What the kernel refuses at sight is refused.
@@ -60,8 +61,7 @@ pub const IOV_MAX: usize = 1024;
 /// A list of buffers, as the kernel would take it.
 ///
 /// # Errors
-/// `EINVAL` for too many, or lengths that add up to more than a call can return; `EFAULT` for
-/// addresses that cannot be.
+/// `EINVAL` for too many entries, or a length that is negative as a signed number; `EFAULT` for addresses that cannot be.
 ///
 /// # Safety
 /// `iov` must be valid for `count` entries, each valid for its length, as the call
@@ -71,7 +71,8 @@ pub unsafe fn parts<'a>(iov: *const iovec, count: usize) -> Result<Parts<'a>, c_
         return Err(libc::EINVAL);
     }
     let mut all = Parts { few: [const { None }; FEW], many: Vec::new(), count };
-    let mut sum = 0usize;
+    let mut sum = 0;
+    let mut has_bad_address = false;
     let mut entries = [const { MaybeUninit::<iovec>::uninit() }; FEW];
     for i in 0..count {
         if i.is_multiple_of(FEW) {
@@ -82,22 +83,26 @@ pub unsafe fn parts<'a>(iov: *const iovec, count: usize) -> Result<Parts<'a>, c_
         }
         // SAFETY: just copied, and any bits are an entry.
         let part = unsafe { entries[i % FEW].assume_init() };
-        let room = MOST.saturating_sub(sum);
-        sum = sum
-            .checked_add(part.iov_len)
-            .filter(|&n| n <= isize::MAX as usize)
-            .ok_or(libc::EINVAL)?;
-        // SAFETY: as above.
-        let mut part = unsafe { buffer(part.iov_base, part.iov_len) }.ok_or(libc::EFAULT)?;
+        if part.iov_len > isize::MAX as usize {
+            return Err(libc::EINVAL);
+        }
+        // SAFETY: the caller's contract.
+        let Some(mut part) = (unsafe { buffer(part.iov_base, part.iov_len) }) else {
+            // The kernel looks at all lengths before it looks at addresses.
+            has_bad_address = true;
+            continue;
+        };
+        let room = MOST - sum;
         if part.len() > room {
             part = &mut part[..room];
         }
+        sum += part.len();
         match all.few.get_mut(i) {
             Some(place) if count <= FEW => *place = Some(part),
             _ => all.many.push(part),
         }
     }
-    Ok(all)
+    if has_bad_address { Err(libc::EFAULT) } else { Ok(all) }
 }
 
 const FEW: usize = 8;
@@ -150,3 +155,6 @@ pub unsafe fn bytes<'a>(buf: *const c_void, len: size_t) -> Option<&'a [u8]> {
     // SAFETY: the caller's contract; only read from.
     unsafe { buffer(buf.cast_mut(), len) }.map(|part| &*part)
 }
+
+#[cfg(test)]
+mod tests;

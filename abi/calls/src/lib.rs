@@ -42,5 +42,7 @@ pub mod poll;
 pub mod receive;
 pub mod send;
 pub mod sockets;
+#[cfg(test)]
+mod tests;
 
 pub use boundary::{errno, finish, outcome, set_errno};

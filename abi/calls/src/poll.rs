@@ -113,3 +113,6 @@ calls! {
             .unwrap_or_else(|| real(fds, count, timeout, mask))
     }
 }
+
+#[cfg(test)]
+mod tests;

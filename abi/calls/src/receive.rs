@@ -1,7 +1,7 @@
 //! read and its relatives.
 
 use crate::boundary::{finish, give, outcome, take, take_if};
-use crate::buffers::{IOV_MAX, buffer, parts};
+use crate::buffers::{IOV_MAX, MOST, buffer, parts};
 use core::cell::Cell;
 use libc::{c_int, c_void, cmsghdr, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, timespec};
 use sovia_sockets::Errno;
@@ -49,7 +49,7 @@ calls! {
             return finish(kernel());
         }
         // SAFETY: recv's own contract.
-        let Some(part) = buffer(buf, len) else { return finish(Err(libc::EFAULT)) };
+        let Some(part) = buffer(buf, len.min(MOST)) else { return finish(Err(libc::EFAULT)) };
         finish(ops::receive(fd, at, part, flags(how), kernel))
     }
 
@@ -248,3 +248,6 @@ fn nanoseconds(time: &timespec) -> Option<u64> {
     let rest = u64::try_from(time.tv_nsec).ok().filter(|&ns| ns < 1_000_000_000)?;
     Some(seconds.saturating_mul(1_000_000_000).saturating_add(rest))
 }
+
+#[cfg(test)]
+mod tests;

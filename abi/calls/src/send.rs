@@ -1,7 +1,7 @@
 //! write and its relatives.
 
 use crate::boundary::{finish, give, may_look, outcome, take, take_if};
-use crate::buffers::{IOV_MAX, bytes, check_address, parts};
+use crate::buffers::{IOV_MAX, MOST, bytes, check_address, parts};
 use libc::{c_int, c_void, cmsghdr, iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t};
 use sovia_sockets::ops::{self, Flags};
 use sovia_sockets::retreat::{self, Cause};
@@ -41,7 +41,7 @@ calls! {
             return finish(kernel());
         }
         // SAFETY: send's own contract.
-        let Some(part) = bytes(buf, len) else { return finish(Err(libc::EFAULT)) };
+        let Some(part) = bytes(buf, len.min(MOST)) else { return finish(Err(libc::EFAULT)) };
         finish(ops::send(fd, at, part, flags(how), kernel))
     }
 
@@ -223,3 +223,6 @@ fn passing(channel: c_int, msg: *const msghdr) {
         (at, left) = (at + step, left - step);
     }
 }
+
+#[cfg(test)]
+mod tests;

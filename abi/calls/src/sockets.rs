@@ -3,7 +3,7 @@
 use crate::boundary::{finish, give, outcome, take};
 use crate::descriptors::created;
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use libc::{c_int, c_void, sockaddr, socklen_t};
+use libc::{c_int, c_void, sockaddr, socklen_t, time_t, timeval};
 use sovia_signal::access::{self, BadAddress};
 use sovia_sockets::conn::Role;
 use sovia_sockets::meeting::Server;
@@ -71,6 +71,15 @@ fn needs_kernel(level: c_int, name: c_int) -> bool {
         }
         _ => false,
     }
+}
+
+/// Returns true for a time-out of negative seconds: calls on the socket never wait then. The kernel shows it as 0, like none.
+fn is_negative_time_out(level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> bool {
+    level == libc::SOL_SOCKET
+        && matches!(name, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO)
+        && len as usize >= size_of::<timeval>()
+        // SAFETY: a plain number in the program's memory.
+        && unsafe { take(value.cast::<time_t>()) }.is_ok_and(|seconds| seconds < 0)
 }
 
 /// An address's family, as far as it can be read.
@@ -146,7 +155,9 @@ calls! {
         let kernel = || real(fd, level, name, value, len);
         let result = ops::on_own_options(fd, at, level, name, kernel);
         if result == 0 {
-            if options::wants_kernel(fd, level, name) {
+            if options::wants_kernel(fd, level, name)
+                || is_negative_time_out(level, name, value, len)
+            {
                 retreat::now(fd, at, Cause::Call);
             }
             ops::note_option(fd, at, level, name);
@@ -189,3 +200,6 @@ calls! {
 
 /// Receives by mapping pages; a call of getsockopt.
 const TCP_ZEROCOPY_RECEIVE: c_int = 35;
+
+#[cfg(test)]
+mod tests;

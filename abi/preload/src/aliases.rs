@@ -11,7 +11,7 @@ use libc::{
 /// Defines functions that are others under a second name, and so stand before nothing of their own.
 macro_rules! aliases {
     ($(fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty $body:block)*) => {$(
-        #[unsafe(no_mangle)]
+        #[cfg_attr(not(test), unsafe(no_mangle))]
         pub unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
             // SAFETY: the same function, with the contract that the caller keeps.
             unsafe { $body }

@@ -3,6 +3,7 @@
 
 use crate::heap;
 use libc::{c_int, c_long, c_ulong, c_void, pid_t};
+use sovia_calls::boundary::take;
 use sovia_signal::chain;
 use sovia_sockets::{fork, inheritance, process};
 
@@ -114,9 +115,12 @@ pub(crate) unsafe fn system_call(
         #[cfg(target_arch = "x86_64")]
         libc::SYS_fork => 0,
         libc::SYS_clone => first as c_ulong,
-        // SAFETY: the call's first argument is its structure, which begins with the flags; null is the
-        // kernel's to refuse.
-        libc::SYS_clone3 if first != 0 => unsafe { *(first as *const u64) },
+        // SAFETY: plain numbers. The call's first argument is its structure, which begins with the flags.
+        libc::SYS_clone3 => match unsafe { take(first as *const u64) } {
+            Ok(flags) => flags,
+            // The kernel refuses it.
+            Err(_) => return kernel(),
+        },
         _ => return kernel(),
     };
     if flags & libc::CLONE_VM as c_ulong != 0 {
@@ -145,7 +149,7 @@ extern "C" fn failed(error: c_int) -> pid_t {
 // as lent while the child runs on it.
 
 #[cfg(target_arch = "x86_64")]
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
 pub unsafe extern "C" fn vfork() -> pid_t {
     core::arch::naked_asm!(
@@ -174,7 +178,7 @@ pub unsafe extern "C" fn vfork() -> pid_t {
 }
 
 #[cfg(target_arch = "aarch64")]
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
 pub unsafe extern "C" fn vfork() -> pid_t {
     core::arch::naked_asm!(
@@ -208,7 +212,7 @@ pub unsafe extern "C" fn vfork() -> pid_t {
 }
 
 /// glibc's second name for it.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
 pub unsafe extern "C" fn __vfork() -> pid_t {
     #[cfg(target_arch = "x86_64")]

@@ -210,3 +210,6 @@ hooks! {
         user(|| prctl_changes(option, a, b), || real!()(option, a, b, c, d))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,13 +22,17 @@ hooks! {
 
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
         const UNSHARE: c_int = libc::CLOSE_RANGE_UNSHARE as c_int;
+        const CLOEXEC: c_int = libc::CLOSE_RANGE_CLOEXEC as c_int;
+        if first > last || flags & !(UNSHARE | CLOEXEC) != 0 {
+            // The kernel refuses it.
+            return real!()(first, last, flags);
+        }
         let flags = match flags & UNSHARE {
             0 => flags,
             // From here on the table is the thread's own, whether the kernel copies it or need not.
             _ => flags & own_descriptors(|| !UNSHARE, || !0),
         };
         // Ours stay: the range is closed in pieces around them.
-        const CLOEXEC: c_int = libc::CLOSE_RANGE_CLOEXEC as c_int;
         let top = last.min(table::FDS as c_uint - 1);
         let mut from = first;
         let mut fd = first;

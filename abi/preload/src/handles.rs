@@ -75,7 +75,7 @@ macro_rules! to_real {
 }
 
 #[cfg(target_arch = "x86_64")]
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
 pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     core::arch::naked_asm!(
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut
 }
 
 #[cfg(target_arch = "x86_64")]
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
 pub unsafe extern "C" fn dlopen(path: *const c_char, how: c_int) -> *mut c_void {
     core::arch::naked_asm!(
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn dlopen(path: *const c_char, how: c_int) -> *mut c_void 
 }
 
 #[cfg(target_arch = "aarch64")]
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
 pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     core::arch::naked_asm!(
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut
 }
 
 #[cfg(target_arch = "aarch64")]
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
 pub unsafe extern "C" fn dlopen(path: *const c_char, how: c_int) -> *mut c_void {
     core::arch::naked_asm!(
@@ -138,3 +138,6 @@ pub unsafe extern "C" fn dlopen(path: *const c_char, how: c_int) -> *mut c_void 
         real = sym real_dlopen,
     );
 }
+
+#[cfg(test)]
+mod tests;

@@ -41,7 +41,7 @@ struct Heap {
 // SAFETY: the lists are reached under the lock only.
 unsafe impl Sync for Heap {}
 
-#[global_allocator]
+#[cfg_attr(not(test), global_allocator)]
 static HEAP: Heap = Heap {
     lock: AtomicU32::new(0),
     lists: UnsafeCell::new(Lists { free: [null_mut(); CLASSES], fresh: null_mut(), left: 0 }),
@@ -172,3 +172,6 @@ pub(crate) fn start() {
     // SAFETY: plain functions without captured state; registered once.
     unsafe { libc::pthread_atfork(Some(hold), Some(release), Some(release)) };
 }
+
+#[cfg(test)]
+mod tests;

@@ -111,3 +111,6 @@ pub(crate) extern "C" fn before_context(context: *const ucontext_t) {
 pub(crate) extern "C" fn before_switch() {
     chain::switches();
 }
+
+#[cfg(test)]
+mod tests;

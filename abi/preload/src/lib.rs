@@ -4,10 +4,15 @@
 //! real function: one load and one jump more than without Sovia. What several C interfaces do with
 //! a call is in `sovia-calls`; here are libc's names, and what only a library that stands before
 //! libc has to do.
+//!
+//! The unit tests call hooks as Rust functions. Their program exports no name, has no constructor, and keeps its own
+//! allocator (`cfg(not(test))`): its calls of libc reach libc.
 
 #![allow(missing_docs, reason = "the functions are libc's and documented there")]
 #![allow(unreachable_pub, reason = "they are reached by name, from C")]
 #![allow(clippy::missing_safety_doc, reason = "each hook has the contract of its libc function")]
+#![cfg_attr(test, allow(dead_code, reason = "the tests do not call every hook"))]
+#![cfg_attr(test, allow(non_snake_case, reason = "the names are libc's"))]
 
 #[macro_use]
 mod real;
@@ -36,6 +41,8 @@ mod sockets;
 mod spawning;
 mod stdio;
 mod tables;
+#[cfg(test)]
+mod tests;
 
 // Without it the library would need libgcc_s.so.1, which not every image has.
 use sovia_unwinder as _;
@@ -100,6 +107,7 @@ fn begin() {
     set_errno(before);
 }
 
+#[cfg(not(test))]
 #[used]
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = start;
@@ -108,26 +116,27 @@ extern "C" fn end() {
     sovia_sockets::finish();
 }
 
+#[cfg(not(test))]
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static END: extern "C" fn() = end;
 
 /// Asked by the runtime of AddressSanitizer, in programs that do not answer themselves. Its functions stand
 /// before libc's if it is loaded before libc, and after ours all the same: it need not be the first.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn __asan_default_options() -> *const libc::c_char {
     c"verify_asan_link_order=0".as_ptr()
 }
 
 /// The engine's own functions, for libsovia and the Rust crate: one engine serves the process.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn sovia_native(version: u32) -> *const sovia_sockets::native::Table {
     start();
     sovia_sockets::native::lend_table(version)
 }
 
 /// Whether the system's rules leave the program alone, for the same two: they serve it themselves then.
-#[unsafe(no_mangle)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn sovia_stands_aside() -> u32 {
     start();
     u32::from(STANDS_ASIDE.load(Ordering::Relaxed))

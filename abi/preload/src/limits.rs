@@ -2,6 +2,7 @@
 //! peer. So it is given back before there is a limit, and connections stay on TCP under it.
 
 use libc::{c_int, c_long, pid_t, rlimit};
+use sovia_calls::boundary::take_if;
 use sovia_sockets::credentials::limit_memory;
 use sovia_sockets::process::is_confined;
 
@@ -11,11 +12,11 @@ const HUGE: u64 = 1 << 44;
 /// Whether a call puts a limit on this process's address space.
 ///
 /// # Safety
-/// `new` must be null or valid.
+/// `new` is what the program has passed; the memory may be unmapped.
 unsafe fn limits(resource: u32, new: *const rlimit) -> bool {
-    // SAFETY: as the caller vouches.
-    let new = unsafe { new.as_ref() };
-    resource == libc::RLIMIT_AS && !is_confined() && new.is_some_and(|new| new.rlim_cur < HUGE)
+    // SAFETY: plain numbers.
+    let limit = || unsafe { take_if(new) }.ok().flatten();
+    resource == libc::RLIMIT_AS && !is_confined() && limit().is_some_and(|new| new.rlim_cur < HUGE)
 }
 
 fn is_own(process: pid_t) -> bool {

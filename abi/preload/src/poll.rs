@@ -1,10 +1,13 @@
 //! poll, select and epoll.
 
+use core::cell::{Cell, RefCell};
 use libc::{
     c_int, c_long, epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval,
 };
 use sovia_calls as calls;
+use sovia_calls::boundary::{errno, give, may_look, take_if};
 use sovia_calls::descriptors::created;
+use sovia_sockets::wait::now_ns;
 
 hooks! {
     fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
@@ -78,66 +81,132 @@ hooks! {
     }
 }
 
-/// The kernel's signal mask, of eight bytes, as libc's.
-///
-/// # Safety
-/// `mask` must be null or valid for eight bytes.
-unsafe fn mask_of(mask: *const u64) -> Option<sigset_t> {
-    // SAFETY: as the caller vouches.
-    let bits = unsafe { mask.as_ref() }?;
-    // SAFETY: a set of signals is plain words, of which the kernel's are the first.
-    unsafe {
-        let mut set: sigset_t = core::mem::zeroed();
-        (&raw mut set).cast::<u64>().write(*bits);
-        Some(set)
-    }
-}
+/// Size of the kernel's signal masks.
+const MASK: usize = size_of::<u64>();
 
-/// Waiting by a system call of the program's own; `None` if it is none of these.
+/// Makes a call of the program that waits by a system call's number. Returns `None` for other numbers. `kernel` makes the
+/// real call, once.
 ///
 /// # Safety
 /// The arguments must be valid for that system call.
 pub(crate) unsafe fn system_call(
     number: c_long,
     [a, b, c, d, e, f]: [c_long; 6],
+    kernel: &mut impl FnMut() -> c_long,
 ) -> Option<c_long> {
-    let pointer =
-        |set: &Option<sigset_t>| set.as_ref().map_or(core::ptr::null(), |set| &raw const *set);
-    // SAFETY: as the caller vouches.
+    let is_kernels = Cell::new(false);
+    let kernel = RefCell::new(kernel);
+    let real = || {
+        is_kernels.set(true);
+        kernel.borrow_mut()() as c_int
+    };
+    // The kernel refuses a mask of another size before it looks at anything else of the call.
+    let has_mask_of_other_size = |mask: c_long, size: c_long| mask != 0 && size as usize != MASK;
+    // SAFETY: the caller's contract. Of a mask the first eight bytes are read, which are the kernel's.
     let result = unsafe {
         match number {
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_poll => poll(a as *mut _, b as nfds_t, c as c_int),
+            libc::SYS_poll => {
+                calls::poll::poll(|_, _, _| real(), a as *mut _, b as nfds_t, c as c_int)
+            }
             #[cfg(target_arch = "x86_64")]
             libc::SYS_select => {
-                select(a as c_int, b as *mut _, c as *mut _, d as *mut _, e as *mut _)
-            }
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_epoll_create => epoll_create(a as c_int),
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_epoll_wait => epoll_wait(a as c_int, b as *mut _, c as c_int, d as c_int),
-            libc::SYS_ppoll => {
-                let mask = mask_of(d as *const u64);
-                ppoll(a as *mut _, b as nfds_t, c as *const _, pointer(&mask))
-            }
-            libc::SYS_pselect6 => {
-                // The mask's address and size lie in memory.
-                let mask = (f as *const *const u64).as_ref().and_then(|mask| mask_of(*mask));
                 let sets = (b as *mut _, c as *mut _, d as *mut _);
-                pselect(a as c_int, sets.0, sets.1, sets.2, e as *const _, pointer(&mask))
+                let real = |_, _, _, _, _| real();
+                calls::poll::select(real, a as c_int, sets.0, sets.1, sets.2, e as *mut _)
             }
-            libc::SYS_epoll_create1 => epoll_create1(a as c_int),
-            libc::SYS_epoll_ctl => epoll_ctl(a as c_int, b as c_int, c as c_int, d as *mut _),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_epoll_create => calls::poll::epoll_create(|_| created(real()), a as c_int),
+            libc::SYS_epoll_create1 => calls::poll::epoll_create1(|_| created(real()), a as c_int),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_epoll_wait => {
+                let real = |_, _, _, _| real();
+                calls::poll::epoll_wait(real, a as c_int, b as *mut _, c as c_int, d as c_int)
+            }
+            libc::SYS_epoll_ctl => {
+                let real = |_, _, _, _| real();
+                calls::poll::epoll_ctl(real, a as c_int, b as c_int, c as c_int, d as *mut _)
+            }
+            libc::SYS_ppoll if has_mask_of_other_size(d, e) => real(),
+            libc::SYS_ppoll => telling_time_left(c as *mut timespec, &is_kernels, || {
+                let real = |_, _, _, _| real();
+                calls::poll::ppoll(real, a as *mut _, b as nfds_t, c as *const _, d as *const _)
+            }),
+            libc::SYS_pselect6 => match mask_of_pselect(f as *const [usize; 2]) {
+                Some([mask, size]) if !has_mask_of_other_size(mask as c_long, size as c_long) => {
+                    telling_time_left(e as *mut timespec, &is_kernels, || {
+                        let real = |_, _, _, _, _, _| real();
+                        let sets = (b as *mut _, c as *mut _, d as *mut _);
+                        let (count, mask) = (a as c_int, mask as *const sigset_t);
+                        calls::poll::pselect(
+                            real,
+                            count,
+                            sets.0,
+                            sets.1,
+                            sets.2,
+                            e as *const _,
+                            mask,
+                        )
+                    })
+                }
+                _ => real(),
+            },
+            libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 if has_mask_of_other_size(e, f) => {
+                real()
+            }
             libc::SYS_epoll_pwait => {
-                let mask = mask_of(e as *const u64);
-                epoll_pwait(a as c_int, b as *mut _, c as c_int, d as c_int, pointer(&mask))
+                let real = |_, _, _, _, _| real();
+                let (events, max, mask) = (b as *mut _, c as c_int, e as *const _);
+                calls::poll::epoll_pwait(real, a as c_int, events, max, d as c_int, mask)
             }
             libc::SYS_epoll_pwait2 => {
-                let mask = mask_of(e as *const u64);
-                epoll_pwait2(a as c_int, b as *mut _, c as c_int, d as *const _, pointer(&mask))
+                let real = |_, _, _, _, _| real();
+                let (events, max, mask) = (b as *mut _, c as c_int, e as *const _);
+                calls::poll::epoll_pwait2(real, a as c_int, events, max, d as *const _, mask)
             }
             _ => return None,
         }
     };
     Some(c_long::from(result))
+}
+
+/// Reads the address and size of `pselect6`'s mask. Returns `None` where the call is the kernel's to answer.
+///
+/// # Safety
+/// `at` is what the program has passed; the memory may be unmapped.
+unsafe fn mask_of_pselect(at: *const [usize; 2]) -> Option<[usize; 2]> {
+    if !may_look() {
+        return None;
+    }
+    // SAFETY: plain numbers.
+    unsafe { take_if(at) }.ok().map(Option::unwrap_or_default)
+}
+
+/// Makes a call that waits for `time` at most. Where the kernel has not been asked, stores the time left, as the kernel does.
+///
+/// # Safety
+/// `time` is what the program has passed; the memory may be unmapped.
+unsafe fn telling_time_left(
+    time: *mut timespec,
+    is_kernels: &Cell<bool>,
+    call: impl FnOnce() -> c_int,
+) -> c_int {
+    // SAFETY: plain numbers.
+    let limit = if may_look() { unsafe { take_if(time) } } else { Ok(None) };
+    let begun = now_ns();
+    let result = call();
+    // For no time the kernel stores nothing.
+    if let Ok(Some(limit)) = limit
+        && !is_kernels.get()
+        && (result >= 0 || errno() == libc::EINTR)
+        && (limit.tv_sec, limit.tv_nsec) != (0, 0)
+    {
+        let limit = limit.tv_sec as u128 * 1_000_000_000 + limit.tv_nsec as u128;
+        let left = limit.saturating_sub(u128::from(now_ns() - begun));
+        let left =
+            timespec { tv_sec: (left / 1_000_000_000) as _, tv_nsec: (left % 1_000_000_000) as _ };
+        // SAFETY: plain numbers. A time-out that cannot be written stays as it is.
+        let _ = unsafe { give(time, left) };
+    }
+    result
 }

@@ -249,7 +249,7 @@ hooks! {
 macro_rules! variadic {
     ($($name:ident after $prepare:ident),*) => {
         $(
-            #[unsafe(no_mangle)]
+            #[cfg_attr(not(test), unsafe(no_mangle))]
             #[unsafe(naked)]
             pub unsafe extern "C" fn $name() {
                 #[cfg(target_arch = "x86_64")]

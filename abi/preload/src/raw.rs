@@ -51,7 +51,8 @@ pub(crate) unsafe fn system_call(
         return result;
     }
     // SAFETY: the arguments are those of the call.
-    if let Some(result) = unsafe { crate::poll::system_call(number, [a, b, c, d, e, f]) } {
+    let waited = unsafe { crate::poll::system_call(number, [a, b, c, d, e, f], &mut kernel) };
+    if let Some(result) = waited {
         return result;
     }
     // SAFETY: likewise.

@@ -53,3 +53,6 @@ pub(crate) unsafe fn exchange(
     }
     may_write
 }
+
+#[cfg(test)]
+mod tests;

@@ -62,7 +62,7 @@ macro_rules! hooks {
         }
         $(
             $(#[$meta])*
-            #[unsafe(no_mangle)]
+            #[cfg_attr(not(test), unsafe(no_mangle))]
             pub unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
                 #[allow(unused_macros)]
                 macro_rules! real {
@@ -120,3 +120,6 @@ pub(crate) fn resolve_all() {
         real.resolve();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@
 use crate::set_errno;
 use core::sync::atomic::{AtomicU64, Ordering};
 use libc::{c_int, c_long, c_ulong, c_void, sighandler_t, sigset_t};
+use sovia_calls::boundary::{give, take_if};
 use sovia_signal::chain;
 use sovia_sockets::process::is_borrowed;
 
@@ -275,9 +276,9 @@ pub(crate) unsafe fn system_call(
         libc::SYS_rt_sigprocmask => {
             let (set, old) = (b as *const u64, c as *mut u64);
             let believed = chain::believed();
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller's contract; plain numbers.
             unsafe {
-                let bits = set.as_ref().copied();
+                let bits = take_if(set).ok()?;
                 let given = bits.map_or(0, |bits| chain::passed_on(a as c_int, bits));
                 let at = if bits.is_some() { &raw const given } else { core::ptr::null() };
                 let result = kernel([a, at as c_long, c, d, 0, 0]);
@@ -285,8 +286,9 @@ pub(crate) unsafe fn system_call(
                     if let Some(bits) = bits {
                         chain::believe(a as c_int, bits);
                     }
-                    if let Some(old) = old.as_mut() {
-                        *old |= believed;
+                    // The kernel has just written it.
+                    if let Ok(Some(shown)) = take_if(old) {
+                        let _ = give(old, shown | believed);
                     }
                 }
                 Some(result)
@@ -317,21 +319,24 @@ unsafe fn kernel_action(signal: c_int, new: *const Kernel, old: *mut Kernel) -> 
         // libc's own signals, which `sigaction` does not take.
         return None;
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller's contract; plain numbers.
     unsafe {
-        let wanted =
-            new.as_ref().map(|new| with_handler(new.handler, new.flags as c_int, new.mask));
+        let new = take_if(new).ok()?;
+        let wanted = new.map(|new| with_handler(new.handler, new.flags as c_int, new.mask));
         let mut before = with_handler(libc::SIG_DFL, 0, 0);
         let result = action(signal, wanted.as_ref(), Some(&mut before));
-        if result == 0
-            && let Some(old) = old.as_mut()
-        {
-            *old = Kernel {
+        if result == 0 && !old.is_null() {
+            let shown = Kernel {
                 handler: before.sa_sigaction,
                 flags: c_ulong::from(before.sa_flags as u32),
                 restorer: before.sa_restorer.map_or(core::ptr::null_mut(), |f| f as *mut c_void),
                 mask: (&raw const before.sa_mask).cast::<u64>().read(),
             };
+            // The disposition is changed by now, as it is in the kernel.
+            if let Err(error) = give(old, shown) {
+                set_errno(error);
+                return Some(-1);
+            }
         }
         Some(c_long::from(result))
     }

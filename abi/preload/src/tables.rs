@@ -131,3 +131,6 @@ impl Table {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

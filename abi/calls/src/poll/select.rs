@@ -20,7 +20,7 @@ calls! {
                 Some(tv) if tv.tv_sec < 0 || tv.tv_usec < 0 => return Err(libc::EINVAL),
                 Some(tv) => Some(
                     (tv.tv_sec as u64).saturating_mul(1_000_000_000)
-                        .saturating_add(tv.tv_usec as u64 * 1000),
+                        .saturating_add((tv.tv_usec as u64).saturating_mul(1000)),
                 ),
             };
             let begun = sovia_now();

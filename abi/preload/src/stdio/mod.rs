@@ -122,3 +122,6 @@ hooks! {
         real!()(priority, flag, format, arguments)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@ use super::{__vdprintf_chk, vdprintf};
 /// behind the named ones.
 macro_rules! with_list {
     ($name:ident calls $by_list:ident, $named:literal arguments, $x86:literal, $arm:literal) => {
-        #[unsafe(no_mangle)]
+        #[cfg_attr(not(test), unsafe(no_mangle))]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name() {
             // The layout of a `va_list` is that of the psABI's section 3.5.7.

@@ -1,0 +1,126 @@
+//! Calls on an accelerated connection give what the kernel gives for a TCP connection in the same state.
+
+mod configuring;
+mod receiving;
+mod sending;
+mod states;
+mod waiting;
+
+use super::kernel::{Answer, Call, Case, Differences, Scratch, kernel};
+use super::{Pair, ours};
+use libc::{c_int, iovec, mmsghdr, msghdr};
+
+/// Address that no process can have.
+const OUT_OF_RANGE: usize = 0xdead_0000_0000_0000;
+
+/// Address within the first page.
+const FIRST_PAGE: usize = 0x10;
+
+/// Bytes that are unread at the end under test.
+const UNREAD: &[u8] = b"0123456789";
+
+/// End of each pair that the calls are made on.
+const TESTED: usize = 1;
+
+/// Pairs in the same state, one of the kernel's alone and one accelerated.
+struct Pairs {
+    pairs: [Pair; 2],
+    scratch: Scratch,
+    differences: Differences,
+}
+
+impl Pairs {
+    fn new() -> Pairs {
+        Pairs {
+            pairs: [Pair::of_kernel(), Pair::accelerated()],
+            scratch: Scratch::new(),
+            differences: Differences::default(),
+        }
+    }
+
+    fn fds(&self) -> [c_int; 2] {
+        [self.pairs[0].fds[TESTED], self.pairs[1].fds[TESTED]]
+    }
+
+    /// Makes a call on both, and compares what is unread at both ends afterwards.
+    fn compare_by(&mut self, case: Case, theirs: fn(Call) -> Answer) {
+        let fds = self.fds();
+        self.differences.compare(&mut self.scratch, case, fds, theirs, ours);
+        for end in 0..2 {
+            let wanted = self.pairs[0].rest(end, 0);
+            let got = self.pairs[1].rest(end, wanted.len());
+            if got != wanted {
+                let text = format_args!("end {end} reads {got:?}, the kernel's {wanted:?}");
+                self.differences.note(case.0, text);
+            }
+        }
+    }
+}
+
+/// Makes each call on connections with [`UNREAD`] bytes. Calls that take a connection back to TCP are followed by a new one.
+fn compare(cases: &[Case]) {
+    compare_by(cases, kernel);
+}
+
+fn compare_by(cases: &[Case], theirs: fn(Call) -> Answer) {
+    let mut pairs = Pairs::new();
+    for &case in cases {
+        if !pairs.pairs[1].is_accelerated() {
+            pairs.pairs[1] = Pair::accelerated();
+        }
+        for pair in &pairs.pairs {
+            pair.send(1 - TESTED, UNREAD);
+            pair.arrive();
+        }
+        pairs.compare_by(case, theirs);
+    }
+    pairs.differences.assert_none();
+}
+
+/// Like [`compare`], with new connections for each call: it changes them.
+fn compare_fresh(cases: &[Case]) {
+    for case in cases {
+        compare(&[*case]);
+    }
+}
+
+/// Makes each call on the same two connections, which `prepare` has put into some state.
+fn compare_prepared(cases: &[Case], prepare: fn(&Pair)) {
+    let mut pairs = Pairs::new();
+    for pair in &pairs.pairs {
+        prepare(pair);
+        pair.arrive();
+    }
+    for &case in cases {
+        pairs.compare_by(case, kernel);
+    }
+    pairs.differences.assert_none();
+}
+
+/// Stores a list of buffers, each an address and a length, and returns its address.
+fn list(scratch: &mut Scratch, buffers: &[(usize, usize)]) -> usize {
+    let at = scratch.room(size_of_val(buffers));
+    for (i, &(base, len)) in buffers.iter().enumerate() {
+        let entry = iovec { iov_base: base as *mut _, iov_len: len };
+        // SAFETY: just reserved.
+        unsafe { (at as *mut iovec).add(i).write(entry) };
+    }
+    at
+}
+
+/// An entry of a list of messages, by words: one with `count` buffers at `list`. A structure's padding would have any
+/// value.
+fn entry(list: usize, count: usize) -> [usize; 8] {
+    [0, 0, list, count, 0, 0, 0, 77]
+}
+
+const _: () = assert!(size_of::<mmsghdr>() == size_of::<[usize; 8]>());
+
+/// A message of `count` buffers at `list`.
+fn message(list: usize, count: usize) -> msghdr {
+    // SAFETY: all zeros are a message without anything.
+    let mut message: msghdr = unsafe { core::mem::zeroed() };
+    message.msg_iov = list as *mut _;
+    message.msg_iovlen = count;
+    message
+}
