@@ -65,7 +65,9 @@ CONSTRUCTIONS = (
     (
         ("told", "taken", "done", "said", "heard"),
         pattern(
-            rf"\b(?:has|have|had|having)\s+{ARTICLE}\s+(?:(?!been\b|which\b|that\b|and\b|or\b|it\b)[\w'{CODE}-]+\s+){{0,3}}?"
+            rf"\b(?:has|have|had|having)\s+{ARTICLE}\s+"
+            r"(?:(?!(?:been|which|that|and|or|it|may|must|can|will|would|could|should)\b)"
+            rf"[\w'{CODE}-]+\s+){{0,3}}?"
             r"(?:told|taken|done|said|heard)\b"
         ),
         "use the verb: `tells`, `takes`, `does`",
@@ -84,7 +86,7 @@ PERSON = pattern(r"\b(?:who|whoever|whom|nobody|somebody|someone|everybody|anybo
 PEOPLE = pattern(
     r"\b(?:people|persons?|humans?|users?|readers?|authors?|owners?|administrators?|admins?|operators?|root|maintainers?"
     r"|contributors?|developers?|programmers?|attackers?|reviewers?|packagers?|you|man|woman|men|trust\w*|forge\w*"
-    r"|encrypt\w*|signed|security|permissions?|rights)\b"
+    r"|encrypt\w*|signed|security|permissions?|rights|builds|watches the test)\b"
 )
 IT = re.compile(r"\bit\b", re.I)
 VAGUE_SAFETY = pattern(r"\b(?:as|see|like) (?:above|before)\b|\bvouch(?:es|ed)?\b")
@@ -94,7 +96,8 @@ SENTENCE_END = re.compile(r"[.!?][\"')\]*_]*(?=\s+(?![a-z])|\s*$)")
 WORD = re.compile(rf"[^\s]*[A-Za-z0-9{CODE}][^\s]*")
 
 PART = r"(?:[a-z][\w./*{}-]*|[\w./*{}-]*[./][\w./*{}-]*|[A-Z]{3,})"
-SUBJECT_FORM = re.compile(rf"(?:{PART}(?: (?:{PART}|--?[\w-]+)){{0,2}})(?:, {PART}(?: (?:{PART}|--?[\w-]+)){{0,2}})*: (.+)")
+PARTS = rf"{PART}(?: (?:{PART}|--?[\w-]+)){{0,2}}"
+SUBJECT_FORM = re.compile(rf"{PARTS}(?:, {PARTS})*: (.+)")
 NOT_IMPERATIVE = re.compile(
     r"(?:a|an|the|this|that|these|those|it|its|they|there|what|which|who|where|when|how|whether|one|two|three|each|every"
     r"|all|no|some|any|more|after|before|of|in|on|at|by|with|without|as|if|[A-Za-z]+ed|[A-Za-z]+ing|[A-Za-z]+(?<![su])s)\b(?![-./_])",
@@ -119,7 +122,8 @@ class Words:
         phrases = "|".join(re.escape(phrase) for phrase in right)
         # A phrase that is right is matched first, and so hides the words in it.
         self.any = re.compile(
-            rf"\b(?:(?P<right>{phrases or '(?!)'})|(?P<word>{'|'.join(map(re.escape, longest_first)) or '(?!)'}))\b(?![-/._]\w)", re.I
+            rf"\b(?:(?P<right>{phrases or '(?!)'})|(?P<word>{'|'.join(map(re.escape, longest_first))}))\b(?![-/._]\w)",
+            re.I,
         )
 
     def findings(self, clean):

@@ -284,7 +284,7 @@ def language(path, source):
     ending = name.rsplit(".", 1)[-1]
     if source.startswith("#!"):
         program = source.split("\n", 1)[0]
-        return "py" if "python" in program else "sh" if re.search(r"\b(?:ba|da)?sh\b", program) else "in"
+        return "py" if "python" in program else "sh" if re.search(r"\b(?:bash|dash|sh)\b", program) else "in"
     return ending
 
 
