@@ -117,19 +117,19 @@ class Words:
             old, better, *except_in = (part.strip() for part in line.split("|"))
             for word in old.split(","):
                 self.better[word.strip().lower()] = better
-            right += [phrase.strip() for part in except_in for phrase in part.split(",")]
+            right += [phrase.strip().lower() for part in except_in for phrase in part.split(",")]
         longest_first = sorted(self.better, key=len, reverse=True)
         phrases = "|".join(re.escape(phrase) for phrase in right)
         # A phrase that is right is matched first, and so hides the words in it.
         self.any = re.compile(
-            rf"\b(?:(?P<right>{phrases or '(?!)'})|(?P<word>{'|'.join(map(re.escape, longest_first))}))\b(?![-/._]\w)",
-            re.I,
+            rf"\b(?:(?P<right>{phrases or '(?!)'})|(?P<word>{'|'.join(map(re.escape, longest_first))}))\b(?![-/._]\w)"
         )
 
-    def findings(self, clean):
-        for match in self.any.finditer(clean):
+    def findings(self, lower):
+        """Yields (start, end, the field's word) for a text in lower case."""
+        for match in self.any.finditer(lower):
             if match.group("word"):
-                yield match.start(), match.end(), self.better[match.group("word").lower()]
+                yield match.start(), match.end(), self.better[match.group("word")]
 
 
 def sentences(clean):
@@ -164,9 +164,10 @@ def findings(text, words):
             continue
         for match in expression.finditer(flat):
             yield match.start(), match.end(), "construction", advice
-    if PERSON.search(flat) and not PEOPLE.search(text.topic or flat):
+    if any(sign in lower for sign in ("who", "body", "someone")):
         for match in PERSON.finditer(flat):
-            yield match.start(), match.end(), "person", "name the thread or the process"
+            if not PEOPLE.search(text.topic or flat):
+                yield match.start(), match.end(), "person", "name the thread or the process"
     if text.kind in (ERROR, TEST):
         for match in IT.finditer(flat):
             yield match.start(), match.end(), "it", "name the thing"
@@ -177,7 +178,7 @@ def findings(text, words):
                 while clean[start].isspace():
                     start += 1
                 yield start, end, "long", f"a sentence of {count} words; at most {LONGEST_SENTENCE}"
-    for start, end, better in words.findings(flat):
+    for start, end, better in words.findings(lower):
         yield start, end, "word", f"the field's word: {better}"
 
 

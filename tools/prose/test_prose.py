@@ -278,6 +278,20 @@ class Program(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("subject: A new file", output)
 
+    def test_last_commit_is_checked_on_main(self):
+        self.assertIn("no commit is checked", self.prose()[1])
+        self.write("a.rs", "// It was here before.\nfn f() {}\n// It is new.\n")
+        self.commit("A new comment")
+        status, output = self.prose()
+        self.assertEqual(status, 1)
+        self.assertIn("subject: A new comment", output)
+        self.assertIn("a.rs:3: opening", output)
+        self.assertNotIn("a.rs:1:", output)
+
+    def test_line_with_another_indentation_is_not_checked(self):
+        self.write("a.rs", "mod a {\n    // It was here before.\n    fn f() {}\n}\n")
+        self.assertEqual(self.prose()[0], 0, self.prose()[1])
+
     def test_moved_line_is_not_checked(self):
         self.git("checkout", "--quiet", "-b", "change")
         self.write("a.rs", "fn f() {}\n")
