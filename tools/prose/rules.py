@@ -119,17 +119,15 @@ class Words:
                 self.better[word.strip().lower()] = better
             right += [phrase.strip().lower() for part in except_in for phrase in part.split(",")]
         longest_first = sorted(self.better, key=len, reverse=True)
-        phrases = "|".join(re.escape(phrase) for phrase in right)
-        # A phrase that is right is matched first, and so hides the words in it.
-        self.any = re.compile(
-            rf"\b(?:(?P<right>{phrases or '(?!)'})|(?P<word>{'|'.join(map(re.escape, longest_first))}))\b(?![-/._]\w)"
-        )
+        self.old = re.compile(rf"\b(?:{'|'.join(map(re.escape, longest_first))})\b(?![-/._]\w)")
+        self.right = re.compile(rf"\b(?:{'|'.join(map(re.escape, right)) or '(?!)'})\b")
 
     def findings(self, lower):
         """Yields (start, end, the field's word) for a text in lower case."""
-        for match in self.any.finditer(lower):
-            if match.group("word"):
-                yield match.start(), match.end(), self.better[match.group("word")]
+        for match in self.old.finditer(lower):
+            start, end = match.span()
+            if not any(phrase.start() < end and start < phrase.end() for phrase in self.right.finditer(lower)):
+                yield start, end, self.better[match.group()]
 
 
 def sentences(clean):

@@ -18,7 +18,7 @@ sys.path.insert(0, str(TOOL))
 import rules  # noqa: E402
 import source  # noqa: E402
 
-WORDS = rules.Words(["spoilt, recall | corrupt", "favour | bias | in favour of"])
+WORDS = rules.Words(["spoilt, recall | corrupt", "favour | bias | in favour of", "is told | notified | told apart"])
 LONG = "The reader copies the bytes of a packet out of the ring " + "and then into the next buffer " * 3
 
 
@@ -147,8 +147,11 @@ class Rules(unittest.TestCase):
     def test_word(self):
         self.check(
             "word",
-            bad=["Drops a spoilt packet.", "Spoilt packets.", "Sends a recall."],
-            good=["Drops a corrupt packet.", "Decides in favour of TCP.", "Calls `recall`.", "The recall-count field."],
+            bad=["The agent is told.", "Drops a spoilt packet.", "Spoilt packets.", "Sends a recall."],
+            good=[
+                "One is told apart by its key.", "Drops a corrupt packet.", "Decides in favour of TCP.", "Calls `recall`.",
+                "The recall-count field.",
+            ],
         )
 
     def test_every_line_of_the_table_of_words(self):
