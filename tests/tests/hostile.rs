@@ -133,7 +133,7 @@ fn right_messages_from_another_user() {
 
 /// A process that says it is another one.
 #[test]
-fn messages_in_another_processs_name() {
+fn messages_in_the_name_of_another_process() {
     dropped("from another user", Uid::Same, |intruder, scene| {
         to_both_ends(intruder, scene, |forgery, send| {
             for pid in [0, 1, -1, forgery.pid + 1] {

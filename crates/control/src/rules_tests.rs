@@ -115,7 +115,7 @@ fn one_only_rule_suffices_and_any_except_rule_refuses() {
 #[test]
 fn errors_name_the_term() {
     assert_eq!(fault("port=6379"), (RuleFault::Effect, "port=6379".into()));
-    assert_eq!(fault("onyl:port=1"), (RuleFault::Effect, "onyl:port=1".into()));
+    assert_eq!(fault("just:port=1"), (RuleFault::Effect, "just:port=1".into()));
     assert_eq!(fault("only:port=1,prot=2"), (RuleFault::Key, "prot=2".into()));
     assert_eq!(fault("only:6379"), (RuleFault::Key, "6379".into()));
     assert_eq!(fault("only:"), (RuleFault::Empty, "".into()));
