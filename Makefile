@@ -138,12 +138,13 @@ uninstall:
 	-rmdir $(DESTDIR)$(PREFIX)/lib/sovia/fi
 	-rmdir $(DESTDIR)$(PREFIX)/lib/sovia $(DESTDIR)$(PREFIX)/share/doc/sovia
 
-# What a developer runs after every change: at most five minutes once it is built.
+# Quick tests for after every change: at most five minutes once it is built.
 check:
 	@scripts/setup test
 	$(CARGO) fmt --check
 	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
 	scripts/prose
+	scripts/prose --count
 	@scripts/test check
 
 # Everything that a change can break in its usual configuration. The last line is the count: `N passed, N failed, N skipped`.
@@ -158,8 +159,7 @@ test-all:
 	@$(MAKE) --no-print-directory build
 	@scripts/test all
 
-# A part of that: the scenarios over a build with assertions, between two NICs in software, between processes that may not trace each
-# other, over a build whose threads stand still; in a guest that has a NIC for RDMA in software (docs/rdma.md); the long tests.
+# Parts of that; tests/README.md says what each is.
 checked nics strangers stall lab lab-short soak:
 	@scripts/setup all
 	@$(MAKE) --no-print-directory build

@@ -1,5 +1,5 @@
-//! Compares calls with the kernel: each call is made twice with the same arguments, once as a raw system call and once
-//! through the code under test. Part of the unit tests of `sovia-calls` and `sovia-preload`.
+//! Compares calls with the kernel. Each call is made twice with the same arguments: as a raw system call, and through the
+//! code under test. Part of the unit tests of `sovia-calls` and `sovia-preload`.
 
 use libc::{c_int, c_long};
 use std::fmt::{Display, Write};
@@ -62,7 +62,7 @@ const ROOM: usize = 4 * PAGE;
 
 impl Scratch {
     pub(crate) fn new() -> Scratch {
-        // SAFETY: a new mapping, of which one page is made inaccessible.
+        // SAFETY: a new mapping; one of its pages becomes inaccessible.
         unsafe {
             let access = libc::PROT_READ | libc::PROT_WRITE;
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -118,7 +118,7 @@ impl Scratch {
         self.end() - len
     }
 
-    /// Stores a value of which only the first `len` bytes can be accessed.
+    /// Stores a value whose first `len` bytes alone can be accessed.
     pub(crate) fn put_cut<T: Copy>(&mut self, value: T, len: usize) -> usize {
         let at = self.edge(len);
         // SAFETY: the accessible part of the value.
@@ -199,7 +199,7 @@ impl Differences {
     }
 }
 
-/// Number of a descriptor that has been closed. Numbers from here up are given to nobody else.
+/// Number of a descriptor that has been closed. No other code gets numbers from here up.
 pub(crate) fn closed_number() -> c_int {
     static NEXT: AtomicI32 = AtomicI32::new(600);
     NEXT.fetch_add(1, Ordering::Relaxed)

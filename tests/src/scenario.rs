@@ -35,13 +35,13 @@ pub struct Observation {
     commands: Vec<String>,
 }
 
-/// A run that is to be as over the kernel.
+/// A run to compare with the one over the kernel.
 #[derive(Debug)]
 struct Run {
     scenario: Scenario,
     pairing: Pairing,
     seen: Observation,
-    /// What was different about the run, for a complaint.
+    /// Says how the run differed from others, for a complaint.
     condition: String,
 }
 
@@ -345,8 +345,8 @@ impl Scenario {
     }
 }
 
-/// Returns the scenario's own watchdog times `SOVIA_TESTS_SCALE`, or `SOVIA_TESTS_WATCHDOG` seconds: fewer for a developer who waits for a
-/// known hang, more for a build whose threads stand still now and then.
+/// Returns the scenario's own watchdog times `SOVIA_TESTS_SCALE`, or `SOVIA_TESTS_WATCHDOG` seconds. Those may be fewer, to wait for a
+/// known hang, or more, for a build whose threads stand still now and then.
 fn watchdog(seconds: u64) -> Duration {
     let read = |name: &str| env::var(name).ok()?.parse::<f64>().ok();
     let scale = read("SOVIA_TESTS_SCALE").unwrap_or(1.0).max(1.0);

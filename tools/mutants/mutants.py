@@ -3,8 +3,8 @@
 Usage: mutants.py FOLDER [--seed N] [--count N] [--tier check|test] [--only REGEX]
 
 Copies the tree to FOLDER, puts all faults into it at once, each behind a question for the environment's SOVIA_MUTANT, and builds it once.
-Then the tier runs once for each fault, until its first failure. Faults are put at random places of the crates below: a condition is
-inverted, a wake-up is left out, a number is off by one, a comparison takes in its bound.
+Then the tier runs once for each fault, until its first failure. Faults stand at random places of the crates below. A condition is
+inverted, a wake-up is left out, a number is off by one, or a comparison takes in its bound.
 """
 
 import argparse

@@ -16,7 +16,7 @@ WORKSPACE = ("--workspace", "--features", "sovia-nic/sim", "--tests", "--example
 
 
 class Suite:
-    """What all parts of a run share."""
+    """State that all parts of a run share."""
 
     def __init__(self, root, target, runner, report, durations, only):
         self.root, self.target, self.runner = root, target, runner
@@ -127,8 +127,8 @@ def of_script(name, status, output, seconds):
 
 @contextlib.contextmanager
 def lossy_nics(environment):
-    """Two NICs in software, over a way that loses, doubles, delays and damages frames: UDP, or Unix datagrams where the kernel shows
-    this user no sequence numbers. Yields the environment of programs whose connections go by them."""
+    """Starts two NICs in software, over a way that loses, doubles, delays and damages frames. The way is UDP, or Unix datagrams where
+    the kernel shows this user no sequence numbers. Yields the environment of programs whose connections go by the NICs."""
     sovia, agents = environment["SOVIA_BIN"], []
     places = {"a": "127.0.0.1:17471", "b": "127.0.0.1:17472"}
     with tempfile.TemporaryDirectory() as folder:

@@ -113,8 +113,8 @@ def _number(commit, what):
 
 
 def changed_packages(root, commit):
-    """Returns the packages whose files differ from the commit that a change began at: where it left origin/main, or, on
-    origin/main itself, where that was a day before."""
+    """Returns the packages whose files differ from the commit at which the change began. That is where it left origin/main, or, on
+    origin/main itself, the commit of a day before."""
     def git(*words):
         done = subprocess.run(["git", *words], cwd=root, check=False, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         return done.stdout.strip()

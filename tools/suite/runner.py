@@ -21,7 +21,7 @@ class Verdict(Enum):
 
 @dataclass
 class Outcome:
-    """What became of a test."""
+    """Result of a test."""
 
     test: object
     verdict: Verdict

@@ -166,7 +166,7 @@ def stall(suite):
 
 
 def lab(suite):
-    """What needs a NIC with RDMA, in a guest that has one in software."""
+    """Tests that need a NIC with RDMA, in a guest that has one in software."""
     suite.script("lab", ["scripts/lab/tests"], suite.environment("release"))
 
 

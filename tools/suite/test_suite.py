@@ -118,7 +118,7 @@ class Scripts(unittest.TestCase):
 
 
 class Plan(unittest.TestCase):
-    """What belongs to which tier."""
+    """Tiers and the tests in them."""
 
     def case(self, program, name):
         return Test(Program(*program.split("/"), "", ""), name)

@@ -102,7 +102,7 @@ pub(crate) unsafe fn system_call(
     };
     // The kernel refuses a mask of another size before it looks at anything else of the call.
     let has_mask_of_other_size = |mask: c_long, size: c_long| mask != 0 && size as usize != MASK;
-    // SAFETY: the caller's contract. Of a mask the first eight bytes are read, which are the kernel's.
+    // SAFETY: the caller's contract. Only the first eight bytes of a mask are read, as many as the kernel's mask has.
     let result = unsafe {
         match number {
             #[cfg(target_arch = "x86_64")]
@@ -170,7 +170,7 @@ pub(crate) unsafe fn system_call(
     Some(c_long::from(result))
 }
 
-/// Reads the address and size of `pselect6`'s mask. Returns `None` where the call is the kernel's to answer.
+/// Reads the address and size of `pselect6`'s mask. Returns `None` where the kernel must answer the call.
 ///
 /// # Safety
 /// `at` is what the program has passed; the memory may be unmapped.

@@ -7,7 +7,7 @@ fn make(number: libc::c_long, arguments: [usize; 3]) -> Result<usize, c_int> {
 }
 
 #[test]
-fn a_new_number_drops_what_the_table_holds_of_it() {
+fn new_number_drops_the_entry_of_a_closed_descriptor() {
     let pair = Pair::accelerated();
     let copy = make(libc::SYS_fcntl, [pair.fds[0] as usize, libc::F_DUPFD as usize, 400]).unwrap();
     let copy = copy as c_int;
@@ -58,7 +58,7 @@ fn duplicates_by_every_call_refer_to_the_connection() {
 }
 
 #[test]
-fn a_failed_duplicate_leaves_the_number_that_was_to_be_replaced() {
+fn failed_duplicate_leaves_the_target_number_alone() {
     let pair = Pair::accelerated();
     let [one, other] = pair.fds.map(|fd| fd as usize);
     for (number, arguments, error) in [
@@ -76,7 +76,7 @@ fn a_failed_duplicate_leaves_the_number_that_was_to_be_replaced() {
 }
 
 #[test]
-fn dup3_with_unknown_flags_leaves_the_number_that_was_to_be_replaced() {
+fn dup3_with_unknown_flags_leaves_the_target_number_alone() {
     let pair = Pair::accelerated();
     let [one, other] = pair.fds.map(|fd| fd as usize);
     assert_eq!(make(libc::SYS_dup3, [other, one, 1]), Err(libc::EINVAL));

@@ -45,7 +45,7 @@ fn give_left_in(room: usize) -> (Result<(size_t, c_int), Errno>, [u8; 32]) {
 }
 
 #[test]
-fn the_bytes_left_are_told_as_far_as_there_is_room() {
+fn bytes_left_are_stored_as_far_as_there_is_room() {
     for (room, len, flags) in [
         (0, 0, libc::MSG_CTRUNC),
         (15, 0, libc::MSG_CTRUNC),

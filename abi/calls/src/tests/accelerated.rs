@@ -22,7 +22,7 @@ const UNREAD: &[u8] = b"0123456789";
 /// End of each pair that the calls are made on.
 const TESTED: usize = 1;
 
-/// Pairs in the same state, one of the kernel's alone and one accelerated.
+/// Two pairs in the same state: one without Sovia, one accelerated.
 struct Pairs {
     pairs: [Pair; 2],
     scratch: Scratch,

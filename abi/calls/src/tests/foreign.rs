@@ -1,4 +1,4 @@
-//! Calls on descriptors that are not Sovia's, on closed ones and on numbers out of range are the kernel's.
+//! The kernel answers calls on descriptors that Sovia does not follow, on closed ones and on numbers out of range.
 
 use super::kernel::{Call, Case, Differences, Scratch, closed_number, kernel};
 use super::{Pair, libcs, ours, start};
@@ -9,7 +9,7 @@ fn transfer<const NUMBER: c_long>(scratch: &mut Scratch, fd: c_int) -> Call {
     (NUMBER, [fd as usize, scratch.room(4096), 8, 0, 0, 0])
 }
 
-/// The same with an inaccessible address.
+/// Likewise, with an inaccessible address.
 fn bad_transfer<const NUMBER: c_long>(scratch: &mut Scratch, fd: c_int) -> Call {
     (NUMBER, [fd as usize, scratch.end(), 8, 0, 0, 0])
 }

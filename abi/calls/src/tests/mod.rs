@@ -1,7 +1,7 @@
 //! Brings up the engine of the test program, connections whose two ends are both in it, and the calls by number.
 //!
 //! One engine serves both ends: they meet as the ends in two processes do, and a test stays one function. A child process
-//! would have to be told each step.
+//! would need a message for each step.
 
 #[path = "../../../testing/kernel.rs"]
 pub(crate) mod kernel;
@@ -42,7 +42,7 @@ macro_rules! real {
 
 /// Makes a call by the number of its system call, through this crate.
 pub(crate) fn ours(call: Call) -> Answer {
-    // SAFETY: the tests pass addresses within a `Scratch`, or ones that are to be refused.
+    // SAFETY: the tests pass addresses within a `Scratch`, or ones that the call must refuse.
     of_c(|| unsafe { by_number(call) })
 }
 
@@ -299,7 +299,7 @@ impl Pair {
         }
     }
 
-    /// Connects two sockets of the kernel's alone.
+    /// Connects two sockets that Sovia does not follow.
     pub(crate) fn of_kernel() -> Pair {
         Pair::new(kernel::kernel, |_| {})
     }

@@ -43,7 +43,7 @@ fn a_word_outside_of_what_is_read_only_stays_writable() {
     scratch.clear();
     let page = scratch.edge(4096);
     let slot = page as *const AtomicUsize;
-    // The linker leaves a page writable of which only a part is to be read-only.
+    // The linker leaves a page writable if only a part of it must be read-only.
     for range in [0..0, page - 4096..page + 100] {
         // SAFETY: a word of the test's own page.
         unsafe {

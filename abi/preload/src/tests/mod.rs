@@ -45,7 +45,7 @@ fn calls_of_libc_by_the_test_program_reach_libc() {
 /// Makes a system call through the hook of `syscall`.
 pub(crate) fn by_number((number, [a, b, c, d, e, f]): Call) -> Answer {
     let [a, b, c, d, e, f] = [a, b, c, d, e, f].map(|argument| argument as c_long);
-    // SAFETY: the tests pass addresses within a `Scratch`, or ones that are to be refused.
+    // SAFETY: the tests pass addresses within a `Scratch`, or ones that the call must refuse.
     of_c(|| unsafe { crate::raw::syscall(number, a, b, c, d, e, f) as isize })
 }
 
@@ -101,7 +101,7 @@ impl Pair {
         }
     }
 
-    /// Connects two sockets of the kernel's alone.
+    /// Connects two sockets that Sovia does not follow.
     pub(crate) fn of_kernel() -> Pair {
         Pair::new(false)
     }

@@ -16,7 +16,7 @@ impl Sources {
     fn new() -> Sources {
         start();
         let sources = Sources { pipe: pipe(), pair: Pair::accelerated() };
-        // SAFETY: ten bytes of the program's.
+        // SAFETY: `memory` has ten bytes and lives on.
         let written = unsafe { libc::write(sources.pipe[1], b"0123456789".as_ptr().cast(), 10) };
         assert_eq!(written, 10);
         sources.pair.send(0, b"0123456789");

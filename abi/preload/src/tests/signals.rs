@@ -71,7 +71,7 @@ fn numbers_that_are_no_signals_are_refused() {
 }
 
 #[test]
-fn a_handler_is_shown_as_it_was_set_and_is_called() {
+fn sigaction_shows_the_handler_that_was_set() {
     static CALLED: AtomicI32 = AtomicI32::new(0);
     extern "C" fn handler(signal: c_int) {
         CALLED.store(signal, Ordering::Relaxed);

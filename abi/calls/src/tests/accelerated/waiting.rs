@@ -191,7 +191,7 @@ fn select_takes_sets_and_time_outs_as_libc_does() {
 
 #[test]
 fn select_takes_as_many_seconds_and_microseconds_as_the_kernel_does() {
-    /// A time-out, of which the time left is not compared.
+    /// A time-out. The time left is not compared.
     fn long(scratch: &mut Scratch, tv_sec: i64, tv_usec: i64) -> usize {
         let at = wait(scratch, tv_sec, tv_usec);
         (0..4).for_each(|word| scratch.skip(at + 4 * word));
