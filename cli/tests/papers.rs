@@ -31,9 +31,14 @@ const SCENARIOS: [&str; 11] = [
     "throughput",
 ];
 
-fn bench(args: &[&str]) -> Output {
+fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sovia"));
-    command.arg("bench").args(args).output().unwrap()
+    command.arg("bench").args(args);
+    command
+}
+
+fn bench(args: &[&str]) -> Output {
+    command(args).output().unwrap()
 }
 
 /// Whether the benchmarks can run here; if not, that is said of the test.
@@ -45,16 +50,35 @@ fn can_run(test: &str) -> bool {
     can
 }
 
-/// Puts the libsovia that `make build` has made beside the program, which looks for it there; if there is none, that is said of the test.
+/// The folder of the product under test: that of the program which `SOVIA_BIN` names, or else the workspace's release build.
+fn product() -> PathBuf {
+    match std::env::var_os("SOVIA_BIN").map(PathBuf::from) {
+        Some(program) => program.with_file_name(""),
+        None => Path::new(env!("CARGO_BIN_EXE_sovia")).with_file_name("../release"),
+    }
+}
+
+/// Finds a library of the product: the file that `variable` names, or else the one of that name beside the product's program. If
+/// there is none, the test counts as skipped.
+fn library(test: &str, variable: &str, name: &str) -> Option<PathBuf> {
+    let named = std::env::var_os(variable).map(PathBuf::from);
+    let found = std::fs::canonicalize(named.unwrap_or_else(|| product().join(name)));
+    if found.is_err() {
+        crate::common::skipped(
+            test,
+            &format!("{name} is not built (make build, or name it in {variable})"),
+        );
+    }
+    found.ok()
+}
+
+/// Puts libsovia beside the program, which looks for it there; returns false if there is none.
 fn has_libsovia(test: &str) -> bool {
     let beside = Path::new(env!("CARGO_BIN_EXE_sovia")).with_file_name("libsovia.so");
-    let release = beside.parent().and_then(Path::parent).map(|it| it.join("release/libsovia.so"));
-    let built = std::env::var_os("SOVIA_LIB").map(PathBuf::from).or(release);
-    let Some(built) = built.filter(|path| path.exists()) else {
-        crate::common::skipped(test, "libsovia.so is not built (make build)");
-        return false;
-    };
-    if let Err(error) = symlink(&built, &beside) {
+    let Some(built) = library(test, "SOVIA_LIB", "libsovia.so") else { return false };
+    if built != beside
+        && let Err(error) = symlink(&built, &beside)
+    {
         assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}");
     }
     true
@@ -83,11 +107,13 @@ fn the_report_has_page_pictures_and_data() {
     if !can_run(test) || !has_libsovia(test) {
         return;
     }
+    let Some(preload) = library(test, "SOVIA_PRELOAD", "libsovia_preload.so") else { return };
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("report");
     let own = SCENARIOS.join(",");
     let to = ["papers", "--out", out.to_str().unwrap(), "--only", &own];
-    let said = said(&bench(&[&to, &TINY[..]].concat()));
+    let mut command = command(&[&to, &TINY[..]].concat());
+    let said = said(&command.env("SOVIA_PRELOAD", preload).output().unwrap());
     assert!(said.contains("Published and ours"), "{said}");
 
     let read = |name: &str| fs::read_to_string(out.join(name)).unwrap();

@@ -36,6 +36,8 @@ static struct {
     unsigned char address[N][64];
     atomic_int arrived[4];
     atomic_int dead[N], finished[N];
+    /* Operations that have ended, of all processes. */
+    atomic_ulong ended;
     /* Successful additions, of one process to another one's count. */
     atomic_ullong added[N][N];
 } *all;
@@ -170,6 +172,23 @@ static void done_remotely(void)
     }
 }
 
+/* Ends a process of a round in which nothing ends any more: no operation of any process for WATCHDOG seconds, however slowly the
+   processes run. */
+static void watch(int signal)
+{
+    static unsigned long before = -1ul;
+    (void)signal;
+    unsigned long now = all->ended;
+    if (now == before) {
+        static const char text[] = "soak: no operation of any process ends any more\n";
+        ssize_t ignored = write(2, text, sizeof text - 1);
+        (void)ignored;
+        _exit(2);
+    }
+    before = now;
+    alarm(WATCHDOG);
+}
+
 /* Takes in what has ended; whether there was anything. */
 static int progress(void)
 {
@@ -177,6 +196,7 @@ static int progress(void)
     ssize_t n = fi_cq_read(cq, &entry, 1);
     if (n == -FI_EAGAIN)
         return 0;
+    all->ended++;
     if (n == -FI_EAVAIL) {
         struct fi_cq_err_entry error = {0};
         IS(fi_cq_readerr(cq, &error, 0), 1);
@@ -325,6 +345,7 @@ static void open_all(void)
 
 static void one_process(void)
 {
+    signal(SIGALRM, watch);
     alarm(WATCHDOG);
     state = fixed(me, 0, 0, 4);
     open_all();

@@ -35,7 +35,18 @@ impl<D: Driver> Listener<D> {
             let found = take(world, self.waiter).map(Ok);
             found.or_else(|| world.is_there().err().map(Err))
         });
-        found.unwrap_or(Err(ConnectError::Timeout)).map(|found| self.connection(found))
+        let found = found.unwrap_or_else(|| self.end_wait());
+        found.map(|found| self.connection(found))
+    }
+
+    /// Ends the wait: returns the request that has come since the program looked last, if any. Both are one step, so no request
+    /// is given to a waiter that has timed out, and none is rejected for that.
+    fn end_wait(&self) -> Result<Found, ConnectError> {
+        self.driver.with(|world| {
+            let found = take(world, self.waiter);
+            world.remove_waiter(self.waiter);
+            found.ok_or(ConnectError::Timeout)
+        })
     }
 
     fn connection(&self, (request, remote, attributes): Found) -> SoftConnection<D> {

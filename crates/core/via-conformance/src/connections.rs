@@ -4,6 +4,7 @@ group! { "connect, client-server":
     both nobody_waits_is_no_match,
     both a_request_can_be_rejected,
     both a_request_times_out,
+    both request_that_comes_as_a_wait_times_out_is_not_rejected,
     both attributes_must_match,
     both addresses_and_attributes_are_told,
     both a_vi_connects_again,
@@ -90,6 +91,52 @@ pub(super) mod a_request_times_out {
         let error = end.vi.connect_request(&cx.client(), &cx.server, none).unwrap_err();
         assert!(matches!(error, ConnectError::InvalidParameter(_)), "{error}");
         withdrawn::request(cx, &line, &end);
+    }
+}
+
+/// The server waits for short times, one after the other, while another of its threads takes what comes from the network.
+pub(super) mod request_that_comes_as_a_wait_times_out_is_not_rejected {
+    use crate::{Context, End};
+    use core::sync::atomic::{AtomicBool, Ordering};
+    use core::time::Duration;
+    use std::thread;
+    use via::error::ConnectError;
+    use via::{Connection, Nic, Vi, ViState};
+
+    const ROUNDS: usize = 500;
+
+    pub(crate) fn server<N: Nic>(cx: &Context<'_, N>) {
+        let (end, is_over) = (End::new(cx), AtomicBool::new(false));
+        let mut times = (0..2000).step_by(7).map(Duration::from_micros).cycle();
+        thread::scope(|s| {
+            s.spawn(|| {
+                let nobody = cx.place(1);
+                while !is_over.load(Ordering::Relaxed) {
+                    let request = cx.nic.connect_wait(&nobody, Some(Duration::ZERO));
+                    assert_eq!(request.err(), Some(ConnectError::Timeout));
+                }
+            });
+            for _ in 0..ROUNDS {
+                let request = loop {
+                    match cx.nic.connect_wait(&cx.server, times.next()) {
+                        Ok(request) => break request,
+                        Err(error) => assert_eq!(error, ConnectError::Timeout),
+                    }
+                };
+                request.accept(&end.vi).unwrap();
+                end.vi.disconnect();
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+    }
+
+    pub(crate) fn client<N: Nic>(cx: &Context<'_, N>) {
+        let end = End::new(cx);
+        for _ in 0..ROUNDS {
+            end.request(cx).unwrap();
+            end.await_state(ViState::Error);
+            end.vi.disconnect();
+        }
     }
 }
 

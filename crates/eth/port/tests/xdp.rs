@@ -1,5 +1,7 @@
 //! `AF_XDP` sockets on a veth pair.
 
+use core::sync::atomic::{AtomicU32, Ordering};
+
 use crate::common::{
     are_accounted_for, await_frames, contents, ip, link_shows, only_ours_come, put, with_queues,
     with_veth,
@@ -140,6 +142,41 @@ fn ring_that_is_full_loses_no_frame_uncounted_and_blocks_nobody() {
             one.flush().unwrap();
             assert_eq!(await_frames(&mut other, 1), [n.to_be_bytes()]);
         }
+    });
+}
+
+/// The kernel hands over a frame before it frees the entry of the frame's chunk: a receiver that spins gives the chunk back in
+/// between.
+#[test]
+fn receiver_that_spins_can_give_every_chunk_back_at_once() {
+    const FRAMES: u32 = 10_000;
+    let name = "receiver_that_spins_can_give_every_chunk_back_at_once";
+    in_each_mode(name, |_, mut one, mut other, to| {
+        let received = &AtomicU32::new(0);
+        let (frames, missed) = std::thread::scope(|scope| {
+            let receiver = scope.spawn(move || {
+                let mut frames = Vec::new();
+                for n in 0..FRAMES {
+                    while other.receive(&mut |_, frame| frames.push(frame.to_vec())).unwrap() == 0 {
+                        std::hint::spin_loop();
+                    }
+                    received.store(n + 1, Ordering::Release);
+                }
+                (frames, other.counters().missed)
+            });
+            'frames: for n in 0..FRAMES {
+                put(&mut one, &n.to_be_bytes(), &to);
+                assert_eq!(one.flush(), Ok(0));
+                while received.load(Ordering::Acquire) == n {
+                    if receiver.is_finished() {
+                        break 'frames;
+                    }
+                }
+            }
+            receiver.join().unwrap()
+        });
+        assert!(frames.into_iter().eq((0..FRAMES).map(|n| n.to_be_bytes())));
+        assert_eq!(missed, 0);
     });
 }
 

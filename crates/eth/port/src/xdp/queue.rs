@@ -148,8 +148,11 @@ impl Queue {
 
     /// Ends a batch: the kernel has all that has been given back.
     pub(super) fn end_batch(&mut self) {
-        if core::mem::take(&mut self.taken) {
+        let taken = core::mem::take(&mut self.taken);
+        if taken {
             self.received.publish();
+        }
+        if taken || self.fill.has_waiting() {
             self.fill.publish();
         }
         if self.fill.wants_wakeup() {
@@ -160,18 +163,21 @@ impl Queue {
 }
 
 impl Out {
-    /// A chunk for the next frame, which stays the next one until it is given away.
+    /// A chunk for the next frame, which stays the next one until it is given away. `None` while there is no free chunk, or
+    /// no room in the ring for one.
     pub(super) fn slot(&mut self, chunks: &Chunks) -> Option<&mut Chunk> {
         if self.free.is_empty() {
             self.take_back(chunks);
         }
-        self.free.last_mut()
+        if self.sending.has_room() { self.free.last_mut() } else { None }
     }
 
-    /// Gives the first `len` bytes of the slot to the kernel, from the next [`publish`](Out::publish) on.
+    /// Gives the first `len` bytes of the slot to the kernel, from the next [`publish`](Out::publish) on. Without a slot it
+    /// does nothing.
     pub(super) fn commit(&mut self, len: usize) {
-        if let Some(chunk) = self.free.pop() {
-            self.sending.give(chunk, len);
+        let Some(chunk) = self.free.pop() else { return };
+        if let Err(chunk) = self.sending.give(chunk, len) {
+            self.free.push(chunk);
         }
     }
 
@@ -184,9 +190,9 @@ impl Out {
         self.done.take_back(chunks, &mut self.free);
     }
 
-    /// Whether there is a free chunk.
-    pub(super) fn has_room(&self) -> bool {
-        !self.free.is_empty()
+    /// Returns true if there is a slot for another frame.
+    pub(super) fn has_room(&mut self) -> bool {
+        !self.free.is_empty() && self.sending.has_room()
     }
 
     /// Frames that the kernel has not taken, and how many it has since this was last asked.

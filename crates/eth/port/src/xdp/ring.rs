@@ -142,11 +142,21 @@ struct Given<T> {
 }
 
 impl<T: Copy> Given<T> {
+    /// Returns true if there is room for another entry.
+    ///
+    /// The kernel stores its counter later than it takes entries: a chunk may be this process's again while the entry that
+    /// named it still occupies the ring.
+    fn has_room(&mut self) -> bool {
+        self.next.wrapping_sub(self.taken) < self.ring.count || self.left() < self.ring.count
+    }
+
+    /// Writes `entry` to the ring; returns false, and writes nothing, if the ring is full.
     fn put(&mut self, entry: T) -> bool {
-        if self.next.wrapping_sub(self.taken) >= self.ring.count && self.left() >= self.ring.count {
+        if !self.has_room() {
             return false;
         }
-        // SAFETY: within the ring and aligned; the kernel has taken what was there, and reads it again after `publish` only.
+        // SAFETY: `entry` keeps the pointer within the ring, aligned. `has_room` has seen the kernel's counter pass the entry
+        // that was there, and the kernel reads the new one after `publish` only.
         unsafe { self.ring.entry(self.next).write(entry) };
         self.next = self.next.wrapping_add(1);
         true
@@ -201,33 +211,58 @@ impl<T: Copy> Taken<T> {
 }
 
 /// Chunks that the kernel may fill with frames.
+///
+/// The ring has two entries for each chunk. The kernel hands over a received frame first, and stores the counter of this ring
+/// after that (`xsk_flush`). In between, the frame's chunk can come back while its old entry still occupies the ring. Each
+/// chunk has at most one such entry and one that the kernel has not taken.
 #[derive(Debug)]
-pub(super) struct Fill(Given<u64>);
+pub(super) struct Fill {
+    given: Given<u64>,
+    /// Chunks that found the ring full. They go first when there is room.
+    waiting: Vec<Chunk>,
+}
 
 impl Fill {
-    pub(super) fn make(socket: RawFd, count: u32) -> Result<Fill> {
+    /// Makes the ring for `chunks` chunks, a power of two.
+    pub(super) fn make(socket: RawFd, chunks: u32) -> Result<Fill> {
         let kind = Kind {
             option: libc::XDP_UMEM_FILL_RING,
             offset: libc::XDP_UMEM_PGOFF_FILL_RING,
             which: 2,
         };
-        Ok(Fill(Given { ring: Ring::make(socket, kind, count)?, next: 0, taken: 0 }))
+        Ring::make(socket, kind, Fill::entries(chunks)).map(Fill::of)
     }
 
-    /// Gives a chunk to the kernel, from the next [`publish`](Fill::publish) on. One for which there is no room is lost;
-    /// there is room for as many as there are.
+    /// Number of entries of the ring for `chunks` chunks.
+    fn entries(chunks: u32) -> u32 {
+        2 * chunks
+    }
+
+    fn of(ring: Ring<u64>) -> Fill {
+        Fill { given: Given { ring, next: 0, taken: 0 }, waiting: Vec::new() }
+    }
+
+    /// Gives a chunk to the kernel, from the next [`publish`](Fill::publish) on that finds room for it.
     pub(super) fn give(&mut self, chunk: Chunk) {
-        let taken = self.0.put(chunk.0);
-        debug_assert!(taken, "there are more chunks than the ring has room for");
+        if !self.given.put(chunk.0) {
+            self.waiting.push(chunk);
+        }
     }
 
-    pub(super) fn publish(&self) {
-        self.0.publish();
+    pub(super) fn publish(&mut self) {
+        let given = &mut self.given;
+        while self.waiting.pop_if(|chunk| given.put(chunk.0)).is_some() {}
+        self.given.publish();
     }
 
-    /// Whether the kernel looks into the ring after a system call only.
+    /// Returns true if a chunk waits for room.
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Returns true if the kernel looks into the ring in a system call only.
     pub(super) fn wants_wakeup(&self) -> bool {
-        self.0.wants_wakeup()
+        self.given.wants_wakeup()
     }
 }
 
@@ -269,14 +304,26 @@ impl Sending {
     pub(super) fn make(socket: RawFd, count: u32) -> Result<Sending> {
         let kind =
             Kind { option: libc::XDP_TX_RING, offset: libc::XDP_PGOFF_TX_RING as u64, which: 1 };
-        Ok(Sending(Given { ring: Ring::make(socket, kind, count)?, next: 0, taken: 0 }))
+        Ring::make(socket, kind, count).map(Sending::of)
     }
 
-    /// Gives the first `len` bytes of a chunk to the kernel as a frame, from the next [`publish`](Sending::publish) on. One for which
-    /// there is no room is lost; there is room for as many as there are.
-    pub(super) fn give(&mut self, chunk: Chunk, len: usize) {
-        let taken = self.0.put(libc::xdp_desc { addr: chunk.0, len: len as u32, options: 0 });
-        debug_assert!(taken, "there are more chunks than the ring has room for");
+    fn of(ring: Ring<libc::xdp_desc>) -> Sending {
+        Sending(Given { ring, next: 0, taken: 0 })
+    }
+
+    /// Returns true if there is room for another frame. A chunk that has come back from [`Done`] need not have any: the
+    /// kernel may complete a frame before it stores the counter of this ring.
+    pub(super) fn has_room(&mut self) -> bool {
+        self.0.has_room()
+    }
+
+    /// Gives the first `len` bytes of a chunk to the kernel as a frame, from the next [`publish`](Sending::publish) on.
+    ///
+    /// # Errors
+    /// The chunk, if the ring is full.
+    pub(super) fn give(&mut self, chunk: Chunk, len: usize) -> core::result::Result<(), Chunk> {
+        let entry = libc::xdp_desc { addr: chunk.0, len: len as u32, options: 0 };
+        if self.0.put(entry) { Ok(()) } else { Err(chunk) }
     }
 
     pub(super) fn publish(&self) {
@@ -317,5 +364,132 @@ impl Done {
         if self.0.next != before {
             self.0.publish();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// Bytes of the words before the entries.
+    const WORDS: usize = 64;
+
+    /// A ring without a socket.
+    fn ring<T>(count: u32) -> Ring<T> {
+        let mapping = Mapping::private(WORDS + count as usize * size_of::<T>()).unwrap();
+        Ring {
+            mapping,
+            producer: 0,
+            consumer: 4,
+            flags: 8,
+            entries: WORDS,
+            count,
+            _of: PhantomData,
+        }
+    }
+
+    /// The kernel's end of a ring that this process fills, as `net/xdp/xsk_queue.h` has it: entries that it takes are free
+    /// when it stores its counter, which it does for several at a time.
+    #[derive(Default)]
+    struct Kernel {
+        seen: u32,
+        taken: u32,
+    }
+
+    impl Kernel {
+        /// Takes the next entry. The counter is stored only when all those that were seen have been taken.
+        fn take<T: Copy>(&mut self, ring: &Ring<T>) -> Option<T> {
+            if self.taken == self.seen {
+                self.release(ring);
+                self.seen = ring.word(ring.producer).load(Ordering::Acquire);
+            }
+            if self.taken == self.seen {
+                return None;
+            }
+            // SAFETY: `Ring::entry` keeps the pointer within the ring, and `Given` writes to no entry before `release`.
+            let entry = unsafe { ring.entry(self.taken).read() };
+            self.taken = self.taken.wrapping_add(1);
+            Some(entry)
+        }
+
+        fn release<T: Copy>(&self, ring: &Ring<T>) {
+            ring.word(ring.consumer).store(self.taken, Ordering::Release);
+        }
+    }
+
+    fn filled(entries: u32, chunks: u32) -> Fill {
+        let mut fill = Fill::of(ring(entries));
+        (0..u64::from(chunks)).for_each(|n| fill.give(Chunk(n)));
+        fill.publish();
+        fill
+    }
+
+    #[test]
+    fn fill_ring_takes_a_chunk_back_before_the_kernel_frees_its_entry() {
+        let mut fill = filled(Fill::entries(4), 4);
+        let mut kernel = Kernel::default();
+        // The kernel hands over the frames and has not stored its counter yet.
+        let received = [(); 4].map(|()| kernel.take(&fill.given.ring).unwrap());
+        received.into_iter().for_each(|chunk| fill.give(Chunk(chunk)));
+        fill.publish();
+        assert_eq!([(); 4].map(|()| kernel.take(&fill.given.ring)), received.map(Some));
+        assert_eq!(kernel.take(&fill.given.ring), None);
+    }
+
+    #[test]
+    fn every_order_of_steps_leaves_room_in_the_fill_ring_for_every_chunk() {
+        const CHUNKS: u32 = 2;
+        const STEPS: u32 = 8;
+        for order in 0..4u32.pow(STEPS) {
+            let mut fill = filled(Fill::entries(CHUNKS), CHUNKS);
+            let (mut kernel, mut received) = (Kernel::default(), Vec::new());
+            for step in 0..STEPS {
+                match order >> (2 * step) & 3 {
+                    0 => received.extend(kernel.take(&fill.given.ring)),
+                    1 => kernel.release(&fill.given.ring),
+                    2 => received.pop().into_iter().for_each(|chunk| fill.give(Chunk(chunk))),
+                    _ => fill.publish(),
+                }
+                assert!(fill.waiting.is_empty(), "order {order:#x}");
+            }
+            received.drain(..).for_each(|chunk| fill.give(Chunk(chunk)));
+            fill.publish();
+            let all: Vec<u64> = core::iter::from_fn(|| kernel.take(&fill.given.ring)).collect();
+            let each: BTreeSet<u64> = all.iter().copied().collect();
+            assert_eq!((all.len(), each.len()), (2, 2), "order {order:#x}: {all:?}");
+        }
+    }
+
+    #[test]
+    fn chunk_that_finds_the_fill_ring_full_is_given_when_there_is_room() {
+        // One entry for each chunk, so that the ring can be full.
+        let mut fill = filled(4, 4);
+        let mut kernel = Kernel::default();
+        let chunk = kernel.take(&fill.given.ring).unwrap();
+        fill.give(Chunk(chunk));
+        fill.publish();
+        assert_eq!(fill.waiting.len(), 1);
+        kernel.release(&fill.given.ring);
+        fill.publish();
+        assert!(fill.waiting.is_empty());
+        let left: Vec<u64> = core::iter::from_fn(|| kernel.take(&fill.given.ring)).collect();
+        assert_eq!(left, [1, 2, 3, 0]);
+    }
+
+    #[test]
+    fn frame_that_finds_the_send_ring_full_leaves_its_chunk_with_the_caller() {
+        let mut sending = Sending::of(ring(2));
+        let mut kernel = Kernel::default();
+        (0..2).for_each(|n| sending.give(Chunk(n), 9).unwrap());
+        sending.publish();
+        // The frame is sent and its chunk completed; the kernel has not stored its counter yet.
+        let sent = kernel.take(&sending.0.ring).unwrap();
+        assert!(!sending.has_room());
+        let chunk = sending.give(Chunk(sent.addr), 9).unwrap_err();
+        kernel.release(&sending.0.ring);
+        assert!(sending.has_room());
+        sending.give(chunk, 9).unwrap();
+        assert_eq!(sending.left_and_taken(), (2, 1));
     }
 }

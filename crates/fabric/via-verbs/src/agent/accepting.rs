@@ -35,12 +35,13 @@ impl Agent {
             self.roles.insert(name, (Some(id), Role::Asked(hello, from)));
             return self.meet(name, peer, &attempt, &attributes);
         }
-        let waiter = {
-            let mut waiters = lock(&self.card.waiters);
-            let place = waiters.iter().position(|waiter| waiter.discriminator == hello.to);
-            place.map(|place| waiters.remove(place))
+        // Held until the request is in the waiter's slot: a wait that times out finds itself on the list, or its request.
+        let mut waiters = lock(&self.card.waiters);
+        let place = waiters.iter().position(|waiter| waiter.discriminator == hello.to);
+        let Some(waiter) = place.map(|place| waiters.remove(place)) else {
+            drop(waiters);
+            return id.reject(&Refusal::NoMatch.bytes());
         };
-        let Some(waiter) = waiter else { return id.reject(&Refusal::NoMatch.bytes()) };
         let attributes = hello.attributes;
         self.roles.insert(name, (Some(id), Role::Asked(hello, from)));
         waiter.slot.put(Request {
