@@ -7,24 +7,31 @@ use crate::ops::{self, Flags};
 use crate::per_engine::Engine;
 use crate::retreat::{self, Cause};
 use crate::table::Ref;
-use crate::{Errno, Outcome, backlog, config, epoll, pollset, progress, sets, stream, table};
+use crate::{
+    Errno, Outcome, backlog, config, epoll, peers, pollset, progress, protocol, sets, stream, table,
+};
+use core::sync::atomic::{AtomicBool, Ordering};
+use sovia_proto::configuration::Configuration;
 use sovia_proto::path::{Rx, Tx};
 use sovia_sys::{Fd, call, poll};
 use std::cell::Cell;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, LazyLock, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// Limit of a wait for a fact. A watchdog: a case that takes so long has failed.
 const WATCHDOG: Duration = Duration::from_secs(20);
 
+/// The same in nanoseconds.
+pub(super) const WATCHDOG_NS: u64 = WATCHDOG.as_secs() * 1_000_000_000;
+
 /// Transfers of an end before it looks for its peer.
 const MEET_AFTER: u32 = 0;
 
 /// Memory that may hold what peers have not read: so little that a case fills it in a moment.
-const MEMORY: u64 = 1 << 20;
+const MEMORY: u64 = 128 << 10;
 
 /// Bytes that lie unread in the places that are reached with unread bytes.
 pub(super) const UNREAD: usize = 1_000;
@@ -66,6 +73,8 @@ fn pool(progress: Progress) -> &'static Pool {
 pub(super) struct Engines {
     both: [Engine; 2],
     progress: Progress,
+    /// Set where a process of the two has died: no other case may have them.
+    is_dead: AtomicBool,
 }
 
 impl Engines {
@@ -75,7 +84,7 @@ impl Engines {
         let mut free = pool.free.lock().unwrap();
         loop {
             if let Some(both) = free.0.pop() {
-                return Arc::new(Engines { both, progress });
+                return Engines::of(both, progress);
             }
             if free.1 > 0 {
                 free.1 -= 1;
@@ -84,6 +93,10 @@ impl Engines {
             }
             free = pool.given_back.wait(free).unwrap();
         }
+    }
+
+    fn of(both: [Engine; 2], progress: Progress) -> Arc<Engines> {
+        Arc::new(Engines { both, progress, is_dead: AtomicBool::new(false) })
     }
 
     fn make(progress: Progress) -> Arc<Engines> {
@@ -99,7 +112,7 @@ impl Engines {
                 backlog::choose(MEMORY);
             });
         }
-        Arc::new(Engines { both, progress })
+        Engines::of(both, progress)
     }
 }
 
@@ -114,7 +127,8 @@ impl Drop for Engines {
         };
         let pool = pool(self.progress);
         // A case that has failed leaves nothing to others.
-        if thread::panicking() || !self.both.iter().all(is_clean) {
+        let is_dead = self.is_dead.load(Ordering::Relaxed);
+        if thread::panicking() || is_dead || !self.both.iter().all(is_clean) {
             if let Ok(mut free) = pool.free.lock() {
                 free.1 += 1;
             }
@@ -254,9 +268,27 @@ impl End {
 
     pub(super) fn receive_parts(&self, parts: &mut [&mut [u8]], flags: Flags) -> Outcome {
         let fd = self.fd();
-        let at = self.run(|| table::conn(fd)).expect("on record");
-        let kernel = || Err(libc::ENOSYS);
-        self.run(|| ops::receive_parts(fd, at, parts, flags, kernel))
+        let lens: Vec<usize> = parts.iter().map(|part| part.len()).collect();
+        let mut whole = vec![0; lens.iter().sum()];
+        let mut kernel =
+            || call::recv(fd, &mut whole, kernel_flags(flags)).map_err(crate::errno);
+        let mut is_kernels = false;
+        let n = self.run(|| match table::conn(fd) {
+            Some(at) => ops::receive_parts(fd, at, parts, flags, || {
+                is_kernels = true;
+                kernel()
+            }),
+            None => Err(libc::ENOTSOCK),
+        })?;
+        if is_kernels {
+            let mut rest = &whole[..];
+            for part in parts {
+                let (first, others) = rest.split_at(part.len());
+                part.copy_from_slice(first);
+                rest = others;
+            }
+        }
+        Ok(n)
     }
 
     /// Receives up to `len` bytes by one call.
@@ -265,6 +297,16 @@ impl End {
         let n = self.receive(&mut bytes, flags)?;
         bytes.truncate(n);
         Ok(bytes)
+    }
+
+    /// Makes the socket's send buffer small, so that a sender on TCP is soon full, and not late.
+    pub(super) fn shrink_buffer(&self) {
+        for (level, name, value) in [
+            (libc::SOL_SOCKET, libc::SO_SNDBUF, 32 << 10),
+            (libc::IPPROTO_TCP, libc::TCP_NODELAY, 1),
+        ] {
+            call::setsockopt::<i32>(self.fd(), level, name, &value).unwrap();
+        }
     }
 
     /// Receives up to `len` bytes that are there.
@@ -365,6 +407,13 @@ impl End {
         call::setsockopt(self.fd(), libc::SOL_SOCKET, libc::SO_LINGER, &[1i32, 0]).unwrap();
     }
 
+    /// Closes the connection's number while other threads are in calls on it.
+    pub(super) fn close_number(&self) {
+        let instead = Fd::own(call::eventfd(libc::EFD_CLOEXEC).unwrap());
+        self.run(|| ops::close(self.fd()));
+        call::dup_cloexec_onto(instead.raw(), self.fd()).unwrap();
+    }
+
     /// The kernel closes the socket of a process that has died: the engine does nothing.
     pub(super) fn die(self) -> Dead {
         let instead = Fd::own(call::eventfd(libc::EFD_CLOEXEC).unwrap());
@@ -372,6 +421,13 @@ impl End {
         call::dup_cloexec_onto(instead.raw(), self.fd()).unwrap();
         self.is_closed.set(true);
         Dead(self)
+    }
+
+    /// The same, and the kernel closes what tells the peer that the process lives.
+    pub(super) fn die_with_its_process(self) -> Dead {
+        self.engines.is_dead.store(true, Ordering::Relaxed);
+        self.run(peers::leave_all);
+        self.die()
     }
 
     pub(super) fn set_nonblocking(&self, on: bool) {
@@ -393,6 +449,17 @@ impl End {
         });
     }
 
+    /// Limits the waits of blocking calls. A watchdog: a case whose call gives EAGAIN has failed.
+    pub(super) fn limit_waits(&self) {
+        let limit = libc::timeval { tv_sec: WATCHDOG.as_secs() as i64, tv_usec: 0 };
+        for name in [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO] {
+            call::setsockopt(self.fd(), libc::SOL_SOCKET, name, &limit).unwrap();
+            if let Some(at) = self.at() {
+                self.run(|| ops::note_option(self.fd(), at, libc::SOL_SOCKET, name));
+            }
+        }
+    }
+
     /// A second number of the connection.
     pub(super) fn dup(&self) -> Number<'_> {
         let fd = call::fcntl(self.fd(), libc::F_DUPFD_CLOEXEC, 0).unwrap() as i32;
@@ -404,6 +471,11 @@ impl End {
 
     pub(super) fn info(&self) -> Info {
         self.run(|| native::info(self.fd()))
+    }
+
+    /// Bytes sent on TCP, as the engine counts them.
+    pub(super) fn tx_tcp(&self) -> u64 {
+        self.at().map_or(0, |at| at.conn.tx_tcp.load(Ordering::Relaxed))
     }
 
     pub(super) fn phase(&self) -> Phase {
@@ -505,10 +577,10 @@ pub(super) struct Epoll {
 
 impl Epoll {
     fn index(&self) -> u32 {
-        let table::Entry::Epoll(index) = table::get(self.epfd.raw()) else {
-            panic!("not followed")
-        };
-        index
+        match self.run(|| table::get(self.epfd.raw())) {
+            table::Entry::Epoll(index) => index,
+            _ => panic!("not followed"),
+        }
     }
 
     fn run<R>(&self, f: impl FnOnce() -> R) -> R {
@@ -566,9 +638,14 @@ impl Epoll {
         events.first().map_or(0, |&(mask, _)| mask)
     }
 
-    /// Waits for events.
+    /// Threads that sleep in the instance for what is on VIs.
+    pub(super) fn sleepers(&self) -> u32 {
+        self.run(|| sets::get(self.index()).unwrap().asleep.load(Ordering::Relaxed))
+    }
+
+    /// Waits for events; none after the watchdog's time.
     pub(super) fn wait(&self) -> Vec<(i32, u64)> {
-        self.wait_for(8, None)
+        self.wait_for(8, Some(WATCHDOG_NS))
     }
 }
 
@@ -580,7 +657,16 @@ impl Drop for Epoll {
 
 /// Bytes of a stream, told apart by their places.
 pub(super) fn pattern(from: usize, len: usize) -> Vec<u8> {
-    (from..from + len).map(|n| (n / 251 + n * 7) as u8).collect()
+    /// Bytes after which the pattern comes again.
+    const PERIOD: usize = 251 * 256;
+    static PATTERN: LazyLock<Vec<u8>> =
+        LazyLock::new(|| (0..PERIOD).map(|n| (n / 251 + n * 7) as u8).collect());
+    let mut bytes = Vec::with_capacity(len);
+    while bytes.len() < len {
+        let at = (from + bytes.len()) % PERIOD;
+        bytes.extend_from_slice(&PATTERN[at..PERIOD.min(at + len - bytes.len())]);
+    }
+    bytes
 }
 
 /// A place of one direction on its way to the VI and back.
@@ -724,7 +810,8 @@ pub(super) fn until<T>(ends: &[&End], mut look: impl FnMut() -> Option<T>) -> T 
 pub(super) fn arrives(ends: &[&End], to: &End, expected: &[u8]) {
     let mut got = Vec::new();
     while got.len() < expected.len() {
-        let some = until(ends, || match to.read(expected.len() - got.len()) {
+        let most = (expected.len() - got.len()).min(64 << 10);
+        let some = until(ends, || match to.read(most) {
             Err(libc::EAGAIN) => None,
             result => Some(result),
         });
@@ -786,9 +873,28 @@ fn talk([a, b]: &[End; 2], is_there: impl Fn() -> bool) -> bool {
 pub(super) fn met_by(engines: &Arc<Engines>) -> [End; 2] {
     loop {
         let ends = fresh(engines);
-        let [a, b] = &ends;
-        let is_on_vi = |end: &End| end.tx() == Tx::Vi && end.rx() == Rx::Vi;
-        if talk(&ends, || is_on_vi(a) && is_on_vi(b)) {
+        if meet(&ends) {
+            return ends;
+        }
+    }
+}
+
+/// Talks until both directions are on the VI; false if the ends have given each other up.
+pub(super) fn meet(ends: &[End; 2]) -> bool {
+    let is_on_vi = |end: &End| end.tx() == Tx::Vi && end.rx() == Rx::Vi;
+    talk(ends, || ends.iter().all(is_on_vi))
+}
+
+/// The same, with what has been chosen of the protocol for both ends.
+pub(super) fn met_as(choice: &str) -> [End; 2] {
+    let engines = Engines::take(Progress::ByHand);
+    let configuration = Configuration::of_socket(choice).unwrap();
+    loop {
+        let ends = fresh(&engines);
+        for end in &ends {
+            end.run(|| protocol::choose_for(end.fd(), &configuration)).unwrap();
+        }
+        if meet(&ends) {
             return ends;
         }
     }
@@ -805,7 +911,7 @@ pub(super) fn met_with_threads() -> [End; 2] {
 }
 
 /// Engines that have met, so that further connections of theirs meet by one request.
-fn acquainted() -> Arc<Engines> {
+pub(super) fn acquainted() -> Arc<Engines> {
     let engines = Engines::take(Progress::ByHand);
     let [a, _] = &engines.both;
     let mut has_pair = false;

@@ -6,10 +6,13 @@
 
 mod bounds;
 mod closing;
+mod deaths;
 mod engines;
 mod harness;
+mod orders;
 mod readiness;
 mod resets;
 mod sets;
 mod steps;
+mod threads;
 mod windows;

@@ -1,6 +1,6 @@
 //! What poll says at each place.
 
-use super::harness::{Link, arrives, cases, ends, pattern, send, until};
+use super::harness::{End, Link, arrives, cases, ends, pattern, send, until};
 use libc::{POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDHUP};
 
 /// All that is asked for.
@@ -37,6 +37,7 @@ fn bytes_make_an_end_readable_until_they_are_read(link: Link) {
 }
 
 fn a_full_sender_is_not_writable_until_the_receiver_has_read(link: Link) {
+    link.ends().into_iter().for_each(End::shrink_buffer);
     link.arrives(b"");
     link.becomes(|| link.a.is_writable());
     let mut sent = 0;
