@@ -14,24 +14,13 @@ cases! {
     the_count_of_unread_bytes_falls_with_each_read at
         on_tcp granted switched entered recalled left draining back_on_tcp;
     a_write_of_nothing_sends_nothing at
-        on_tcp granted switched entered
-        #[ignore = "a write of no bytes gets EAGAIN while the connection goes back to TCP; the kernel says 0"]
-        recalled
-        #[ignore = "a write of no bytes gets EAGAIN while the connection goes back to TCP; the kernel says 0"]
-        left
-        draining back_on_tcp;
+        on_tcp granted switched entered recalled left draining back_on_tcp;
     a_read_of_all_returns_less_at_the_end at
         on_tcp granted switched entered left back_on_tcp;
     a_look_for_nothing_at_the_end_does_not_wait at
         on_tcp granted switched entered recalled left draining back_on_tcp;
     a_short_write_finds_room_where_nothing_is_unread at
-        on_tcp granted switched entered
-        #[ignore = "a short write gets EAGAIN though nothing is unread, until the peer that goes back to TCP has answered"]
-        recalled
-        #[ignore = "a short write gets EAGAIN though nothing is unread, until the peer of an end that goes back to TCP has \
-                    answered"]
-        left
-        draining back_on_tcp;
+        on_tcp granted switched entered recalled left draining back_on_tcp;
 }
 
 fn one_read_takes_all_that_is_there(link: Link) {
@@ -90,7 +79,7 @@ fn a_look_for_nothing_at_the_end_does_not_wait(link: Link) {
     link.a.finish();
     ends(&link.ends(), &link.b);
     for _ in 0..2 {
-        assert_eq!(link.b.take(0, Flags { empty_waits: true, ..PEEK }), Ok(Vec::new()));
+        assert_eq!(link.b.take(0, PEEK), Ok(Vec::new()));
     }
 }
 
