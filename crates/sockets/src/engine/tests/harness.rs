@@ -105,11 +105,11 @@ impl Engines {
             engine.run(|| {
                 if progress == Progress::ByHand {
                     progress::start_by_hand();
+                    backlog::choose(MEMORY);
                 }
                 // A relay would be a copy of both engines.
                 crate::engine::start_alone();
                 config::meet_after_transfers(MEET_AFTER);
-                backlog::choose(MEMORY);
             });
         }
         Engines::of(both, progress)
@@ -153,7 +153,7 @@ unsafe impl Sync for End {}
 
 /// No flags: a call that waits.
 pub(super) const WAIT: Flags =
-    Flags { dont_wait: false, peek: false, wait_all: false, no_signal: true, empty_waits: false };
+    Flags { dont_wait: false, peek: false, wait_all: false, no_signal: true, empty_waits: true };
 /// MSG_DONTWAIT.
 pub(super) const NOW: Flags = Flags { dont_wait: true, ..WAIT };
 /// MSG_DONTWAIT with MSG_PEEK.
@@ -270,8 +270,7 @@ impl End {
         let fd = self.fd();
         let lens: Vec<usize> = parts.iter().map(|part| part.len()).collect();
         let mut whole = vec![0; lens.iter().sum()];
-        let mut kernel =
-            || call::recv(fd, &mut whole, kernel_flags(flags)).map_err(crate::errno);
+        let mut kernel = || call::recv(fd, &mut whole, kernel_flags(flags)).map_err(crate::errno);
         let mut is_kernels = false;
         let n = self.run(|| match table::conn(fd) {
             Some(at) => ops::receive_parts(fd, at, parts, flags, || {
@@ -355,10 +354,6 @@ impl End {
         self.poll_for(events, Some(0)).unwrap()
     }
 
-    pub(super) fn is_readable(&self) -> bool {
-        self.poll(libc::POLLIN) & libc::POLLIN != 0
-    }
-
     pub(super) fn is_writable(&self) -> bool {
         self.poll(libc::POLLOUT) & libc::POLLOUT != 0
     }
@@ -428,25 +423,6 @@ impl End {
         self.engines.is_dead.store(true, Ordering::Relaxed);
         self.run(peers::leave_all);
         self.die()
-    }
-
-    pub(super) fn set_nonblocking(&self, on: bool) {
-        self.socket.set_nonblocking(on).unwrap();
-        self.run(|| {
-            if let Some(at) = table::conn(self.fd()) {
-                ops::nonblocking(at, on);
-            }
-        });
-    }
-
-    /// Sets a socket option.
-    pub(super) fn set(&self, level: i32, name: i32, value: i32) {
-        call::setsockopt(self.fd(), level, name, &value).unwrap();
-        self.run(|| {
-            if let Some(at) = table::conn(self.fd()) {
-                ops::note_option(self.fd(), at, level, name);
-            }
-        });
     }
 
     /// Limits the waits of blocking calls. A watchdog: a case whose call gives EAGAIN has failed.

@@ -93,14 +93,17 @@ impl World {
         let side = &mut self.sides[n];
         match side.end().write(&pattern(side.sent, len)) {
             Ok(sent) => side.sent += sent,
-            Err(error) => assert_eq!(error, if side.has_finished { libc::EPIPE } else { libc::EAGAIN }),
+            Err(error) => {
+                assert_eq!(error, if side.has_finished { libc::EPIPE } else { libc::EAGAIN })
+            }
         }
     }
 
     /// Reads; how many bytes there were.
     fn read(&mut self, n: usize, len: usize) -> usize {
         let got = self.sides[n].end().read(len);
-        let (peer_sent, peer_has_finished) = (self.sides[1 - n].sent, self.sides[1 - n].has_finished);
+        let (peer_sent, peer_has_finished) =
+            (self.sides[1 - n].sent, self.sides[1 - n].has_finished);
         let side = &mut self.sides[n];
         match got {
             Ok(bytes) if bytes.is_empty() => {
@@ -240,7 +243,14 @@ impl Drop for Order<'_> {
 }
 
 /// Takes the steps in one order: bit n of `order` says whose the n-th step is.
-fn run(engines: &Arc<Engines>, at: At, sender: Role, lists: [&[&str]; 2], order: &[bool], what: &str) {
+fn run(
+    engines: &Arc<Engines>,
+    at: At,
+    sender: Role,
+    lists: [&[&str]; 2],
+    order: &[bool],
+    what: &str,
+) {
     let mut world = World::new(link_by(engines, at, sender));
     let mut told = Order { what, taken: Vec::new() };
     let mut next = [0, 0];

@@ -90,7 +90,8 @@ fn a_blocked_read_is_woken_by_a_death() {
 fn a_blocked_write_is_woken_by_room() {
     let [a, b] = &met();
     let sent = a.fill(0);
-    let wrote = waiting(a, || a.send(b"more", WAIT), || assert_eq!(b.read_exact(sent), pattern(0, sent)));
+    let wrote =
+        waiting(a, || a.send(b"more", WAIT), || assert_eq!(b.read_exact(sent), pattern(0, sent)));
     assert_eq!(wrote, Ok(4));
     assert_eq!(b.read(10), Ok(b"more".to_vec()));
 }
@@ -99,9 +100,13 @@ fn a_blocked_write_is_woken_by_room() {
 fn a_blocked_write_of_much_ends_when_all_is_accepted() {
     const LEN: usize = 2 << 20;
     let [a, b] = &met();
-    let wrote = waiting(a, || a.send(&pattern(0, LEN), WAIT), || {
-        assert!(b.read_exact(LEN) == pattern(0, LEN));
-    });
+    let wrote = waiting(
+        a,
+        || a.send(&pattern(0, LEN), WAIT),
+        || {
+            assert!(b.read_exact(LEN) == pattern(0, LEN));
+        },
+    );
     assert_eq!(wrote, Ok(LEN));
 }
 
@@ -229,7 +234,10 @@ fn a_sleeper_in_a_set_is_woken_by_room() {
 #[test]
 fn a_sleeper_in_a_set_is_woken_by_an_addition_that_is_ready() {
     let engines = Engines::take(Progress::ByHand);
-    let (quiet, loud) = (link_by(&engines, At::Entered, Role::Connector), link_by(&engines, At::Entered, Role::Connector));
+    let (quiet, loud) = (
+        link_by(&engines, At::Entered, Role::Connector),
+        link_by(&engines, At::Entered, Role::Connector),
+    );
     loud.a.put(b"news");
     let set = quiet.b.watched(EPOLLIN);
     assert_eq!(sleeping(&set, || set.add(&loud.b, EPOLLIN)), [(EPOLLIN, loud.b.fd() as u64)]);
@@ -380,13 +388,13 @@ fn reads_without_waiting_lose_nothing_while_the_peer_goes_back() {
 #[test]
 fn two_ends_that_go_back_at_once_from_two_threads_both_come_back() {
     let [a, b] = &met_with_threads();
-    a.write_all(&pattern(0, 5_000));
-    b.write_all(&pattern(0, 3_000));
     thread::scope(|scope| {
         scope.spawn(|| a.to_tcp());
         scope.spawn(|| b.to_tcp());
     });
     assert!(!a.info().is_accelerated() && !b.info().is_accelerated());
+    a.write_all(&pattern(0, 5_000));
+    b.write_all(&pattern(0, 3_000));
     assert_eq!(b.read_exact(5_000), pattern(0, 5_000));
     assert_eq!(a.read_exact(3_000), pattern(0, 3_000));
 }
