@@ -6,20 +6,31 @@ use super::harness::{
 };
 use crate::conn::Role;
 use libc::{EPOLLIN, EPOLLOUT, POLLIN, POLLOUT};
+use sovia_sys::call;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::thread;
 
-/// Runs `waits` of an end in a thread; once that sleeps, or is about to, `acts`. Returns what `waits` did.
+/// Runs `waits` in a thread; once that sleeps, `acts`. Returns what `waits` did.
 fn waiting<R: Send>(end: &End, waits: impl FnOnce() -> R + Send, acts: impl FnOnce()) -> R {
     end.limit_waits();
+    let id = AtomicI32::new(0);
     thread::scope(|scope| {
-        let thread = scope.spawn(waits);
-        // Whether it sleeps already does not matter for what must follow.
-        until(&[], || (sleepers(end) > 0 || thread.is_finished()).then_some(()));
+        let thread = scope.spawn(|| {
+            id.store(call::gettid(), Ordering::Relaxed);
+            waits()
+        });
+        until(&[], || (is_asleep(&id) || thread.is_finished()).then_some(()));
         acts();
         thread.join().unwrap()
     })
+}
+
+/// Whether the kernel has the thread of that number sleep.
+fn is_asleep(id: &AtomicI32) -> bool {
+    let path = format!("/proc/self/task/{}/stat", id.load(Ordering::Relaxed));
+    let stat = std::fs::read_to_string(path).unwrap_or_default();
+    stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" S"))
 }
 
 /// Threads that wait for the connection.
