@@ -24,8 +24,9 @@ use std::time::{Duration, Instant};
 /// Limit of a wait for a fact. A watchdog: a case that takes so long has failed.
 const WATCHDOG: Duration = Duration::from_secs(20);
 
-/// The same in nanoseconds.
-pub(super) const WATCHDOG_NS: u64 = WATCHDOG.as_secs() * 1_000_000_000;
+/// Limit of a call that waits, in nanoseconds. It is longer than [`WATCHDOG`]: a call that finds something only once it gives
+/// up, because nothing has woken it, comes too late.
+pub(super) const CALL_NS: u64 = 2 * WATCHDOG.as_secs() * 1_000_000_000;
 
 /// Transfers of an end before it looks for its peer.
 const MEET_AFTER: u32 = 0;
@@ -427,7 +428,7 @@ impl End {
 
     /// Limits the waits of blocking calls. A watchdog: a case whose call gives EAGAIN has failed.
     pub(super) fn limit_waits(&self) {
-        let limit = libc::timeval { tv_sec: WATCHDOG.as_secs() as i64, tv_usec: 0 };
+        let limit = libc::timeval { tv_sec: (CALL_NS / 1_000_000_000) as i64, tv_usec: 0 };
         for name in [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO] {
             call::setsockopt(self.fd(), libc::SOL_SOCKET, name, &limit).unwrap();
             if let Some(at) = self.at() {
@@ -619,9 +620,9 @@ impl Epoll {
         self.run(|| sets::get(self.index()).unwrap().asleep.load(Ordering::Relaxed))
     }
 
-    /// Waits for events; none after the watchdog's time.
+    /// Waits for events; none after [`CALL_NS`].
     pub(super) fn wait(&self) -> Vec<(i32, u64)> {
-        self.wait_for(8, Some(WATCHDOG_NS))
+        self.wait_for(8, Some(CALL_NS))
     }
 }
 

@@ -17,10 +17,7 @@ cases! {
     an_edge_of_room_is_told_after_a_full_sender at
         on_tcp granted switched entered recalled left draining back_on_tcp;
     an_edge_of_the_end_is_told_once at
-        on_tcp granted switched entered recalled
-        #[ignore = "the end is told a second time when the connection has come back to TCP: the kernel's instance, which gets \
-                    the entry then, tells what holds"]
-        left draining back_on_tcp;
+        on_tcp granted switched entered recalled left draining back_on_tcp;
     a_reset_is_told_though_nothing_was_asked_for at
         on_tcp granted switched entered recalled left draining back_on_tcp;
     an_instance_gives_the_outcomes_of_add_modify_and_remove at
