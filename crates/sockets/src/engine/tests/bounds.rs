@@ -4,17 +4,17 @@ use super::harness::{End, Link, arrives, cases, ends, pattern, send, until};
 
 cases! {
     all_that_a_full_sender_got_rid_of_arrives_in_order at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
+        on_tcp granted switched entered revoked left draining back_on_tcp;
     a_full_sender_that_closes_loses_nothing at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
+        on_tcp granted switched entered revoked left draining back_on_tcp;
     both_ends_may_be_full_at_once at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
+        on_tcp granted switched entered revoked left draining back_on_tcp;
     a_write_of_more_than_there_is_room_for_takes_the_first_bytes at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
+        on_tcp granted switched entered revoked left draining back_on_tcp;
     a_full_end_may_half_close at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
-    a_full_end_that_goes_back_loses_nothing at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
+        on_tcp granted switched entered revoked left draining back_on_tcp;
+    a_full_end_that_falls_back_loses_nothing at
+        on_tcp granted switched entered revoked left draining back_on_tcp;
 }
 
 /// Fills the direction from `a` to `b`; how many bytes.
@@ -85,7 +85,7 @@ fn a_full_end_may_half_close(link: Link) {
     ends(&link.ends(), &link.b);
 }
 
-fn a_full_end_that_goes_back_loses_nothing(link: Link) {
+fn a_full_end_that_falls_back_loses_nothing(link: Link) {
     link.arrives(b"");
     let sent = fill(&link);
     link.a.leave();

@@ -4,19 +4,19 @@ use super::harness::{Link, arrives, cases, ends, next, pattern, send, until};
 
 cases! {
     bytes_before_a_half_close_arrive_and_the_other_half_goes_on at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
+        on_tcp granted switched entered revoked left draining back_on_tcp;
     bytes_before_a_close_arrive at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
+        on_tcp granted switched entered revoked left draining back_on_tcp;
     both_halves_may_close_at_once at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
+        on_tcp granted switched entered revoked left draining back_on_tcp;
     a_write_after_the_own_half_close_is_a_broken_pipe at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
+        on_tcp granted switched entered revoked left draining back_on_tcp;
     a_write_to_a_closed_peer_is_a_broken_pipe_in_the_end at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
+        on_tcp granted switched entered revoked left draining back_on_tcp;
     a_receiver_that_shuts_its_half_reads_the_rest_and_the_end at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
+        on_tcp granted switched entered revoked left draining back_on_tcp;
     an_answer_after_the_peers_half_close_arrives_though_the_end_is_unread at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
+        on_tcp granted switched entered revoked left draining back_on_tcp;
 }
 
 fn bytes_before_a_half_close_arrive_and_the_other_half_goes_on(link: Link) {

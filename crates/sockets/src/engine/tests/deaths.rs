@@ -5,19 +5,19 @@ use libc::{EPOLLET, EPOLLHUP, EPOLLIN, EPOLLRDHUP, POLLERR, POLLHUP, POLLIN, POL
 
 cases! {
     bytes_of_a_dead_peer_arrive_and_then_the_end at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
-    a_peer_that_dies_with_unread_bytes_is_a_reset_told_once at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
+        on_tcp granted switched entered revoked left draining back_on_tcp;
+    a_peer_that_dies_with_unread_bytes_is_a_reset_reported_once at
+        on_tcp granted switched entered revoked left draining back_on_tcp;
     bytes_of_a_peer_that_died_with_unread_bytes_are_read_first at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
-    poll_tells_the_reset_by_a_death_with_unread_bytes at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
-    an_edge_tells_of_a_death_once at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
+        on_tcp granted switched entered revoked left draining back_on_tcp;
+    poll_reports_the_reset_by_a_death_with_unread_bytes at
+        on_tcp granted switched entered revoked left draining back_on_tcp;
+    an_edge_reports_a_death_once at
+        on_tcp granted switched entered revoked left draining back_on_tcp;
     a_full_sender_learns_of_its_readers_death at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
+        on_tcp granted switched entered revoked left draining back_on_tcp;
     a_death_after_a_half_close_ends_the_other_half at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
+        on_tcp granted switched entered revoked left draining back_on_tcp;
 }
 
 fn bytes_of_a_dead_peer_arrive_and_then_the_end(link: Link) {
@@ -28,7 +28,7 @@ fn bytes_of_a_dead_peer_arrive_and_then_the_end(link: Link) {
     ends(&[&b], &b);
 }
 
-fn a_peer_that_dies_with_unread_bytes_is_a_reset_told_once(link: Link) {
+fn a_peer_that_dies_with_unread_bytes_is_a_reset_reported_once(link: Link) {
     link.arrives(b"");
     link.answer(b"never read");
     let Link { a, b, .. } = link;
@@ -47,7 +47,7 @@ fn bytes_of_a_peer_that_died_with_unread_bytes_are_read_first(link: Link) {
     is_reset(&[&b], &b);
 }
 
-fn poll_tells_the_reset_by_a_death_with_unread_bytes(link: Link) {
+fn poll_reports_the_reset_by_a_death_with_unread_bytes(link: Link) {
     const ALL: i16 = POLLIN | POLLOUT | POLLRDHUP | POLLHUP;
     link.arrives(b"");
     link.answer(b"never read");
@@ -58,7 +58,7 @@ fn poll_tells_the_reset_by_a_death_with_unread_bytes(link: Link) {
     assert_eq!(b.poll(ALL), ALL);
 }
 
-fn an_edge_tells_of_a_death_once(link: Link) {
+fn an_edge_reports_a_death_once(link: Link) {
     link.arrives(b"");
     let set = link.b.watched(EPOLLIN | EPOLLRDHUP | EPOLLET);
     assert_eq!(set.mask(), 0);

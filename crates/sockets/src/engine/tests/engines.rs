@@ -26,7 +26,7 @@ fn an_engine_knows_nothing_of_the_other_ones_connections() {
 }
 
 #[test]
-fn unread_bytes_are_read_in_order_after_either_end_went_back() {
+fn unread_bytes_are_read_in_order_after_either_end_fell_back() {
     for leaves in 0..2 {
         let ends = met_with_threads();
         let [a, b] = &ends;
@@ -64,7 +64,7 @@ fn coalesced_bytes_behind_packets_that_no_thread_has_handled_are_not_the_end_of_
         a.put(&pattern(from, 64));
     }
     for how in [NOW, PEEK] {
-        // News of the socket have a call look closely.
+        // Events of the socket have a call look closely.
         at.conn.set(flag::ANCHOR);
         assert_eq!(b.take(64, how), Err(libc::EAGAIN));
     }

@@ -419,7 +419,7 @@ impl End {
         Dead(self)
     }
 
-    /// The same, and the kernel closes what tells the peer that the process lives.
+    /// The same, and the kernel closes the descriptors by which the peer knows that the process lives.
     pub(super) fn die_with_its_process(self) -> Dead {
         self.engines.is_dead.store(true, Ordering::Relaxed);
         self.run(peers::leave_all);
@@ -608,7 +608,7 @@ impl Epoll {
         self.wait_for(8, Some(0))
     }
 
-    /// The mask of the only connection in the instance; 0 if it is not told of.
+    /// The mask of the only connection in the instance; 0 if it is not ready.
     pub(super) fn mask(&self) -> i32 {
         let events = self.now();
         assert!(events.len() <= 1, "{events:?}");
@@ -632,7 +632,7 @@ impl Drop for Epoll {
     }
 }
 
-/// Bytes of a stream, told apart by their places.
+/// Bytes of a stream, distinguished by their places.
 pub(super) fn pattern(from: usize, len: usize) -> Vec<u8> {
     /// Bytes after which the pattern comes again.
     const PERIOD: usize = 251 * 256;
@@ -659,8 +659,8 @@ pub(super) enum At {
     Switched,
     /// The receiver has come to the VI.
     Entered,
-    /// The receiver has recalled the direction, and the sender has not answered.
-    Recalled,
+    /// The receiver has revoked the direction, and the sender has not answered.
+    Revoked,
     /// The sender has left the VI, and the receiver has not come by.
     Left,
     /// The sender is to put on TCP what the receiver has left unread on the VI.
@@ -932,7 +932,7 @@ pub(super) fn link_by(engines: &Arc<Engines>, at: At, sender: Role) -> Link {
             return link;
         },
         At::Entered => seen_from(met_by(engines)),
-        At::Recalled => {
+        At::Revoked => {
             let link = seen_from(met_by(engines));
             link.b.leave();
             assert_eq!((link.a.tx(), link.b.rx()), (Tx::Vi, Rx::Vi));
@@ -977,7 +977,7 @@ pub(super) mod at {
         };
     }
     places! {
-        kernel: Kernel, on_tcp: Tcp, granted: Granted, switched: Switched, entered: Entered, recalled: Recalled, left: Left,
+        kernel: Kernel, on_tcp: Tcp, granted: Granted, switched: Switched, entered: Entered, revoked: Revoked, left: Left,
         draining: Draining, back_on_tcp: Back
     }
 }

@@ -8,19 +8,19 @@ const EVERYTHING: i16 = POLLIN | POLLOUT | POLLRDHUP;
 
 cases! {
     bytes_make_an_end_readable_until_they_are_read at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
+        on_tcp granted switched entered revoked left draining back_on_tcp;
     a_full_sender_is_not_writable_until_the_receiver_has_read at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
-    a_half_close_is_told_with_bytes_before_it_unread at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
+        on_tcp granted switched entered revoked left draining back_on_tcp;
+    a_half_close_is_reported_with_bytes_before_it_unread at
+        on_tcp granted switched entered revoked left draining back_on_tcp;
     two_half_closes_are_a_hang_up at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
+        on_tcp granted switched entered revoked left draining back_on_tcp;
     a_reset_is_an_error_and_a_hang_up at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
+        on_tcp granted switched entered revoked left draining back_on_tcp;
     the_own_half_close_leaves_the_end_writable_and_not_hung_up at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
+        on_tcp granted switched entered revoked left draining back_on_tcp;
     a_receiver_that_shuts_its_half_is_readable_for_good at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
+        on_tcp granted switched entered revoked left draining back_on_tcp;
 }
 
 fn bytes_make_an_end_readable_until_they_are_read(link: Link) {
@@ -51,7 +51,7 @@ fn a_full_sender_is_not_writable_until_the_receiver_has_read(link: Link) {
     arrives(&link.ends(), &link.b, b"more");
 }
 
-fn a_half_close_is_told_with_bytes_before_it_unread(link: Link) {
+fn a_half_close_is_reported_with_bytes_before_it_unread(link: Link) {
     link.send(b"last");
     link.a.finish();
     link.becomes(|| link.b.poll(EVERYTHING) == EVERYTHING);

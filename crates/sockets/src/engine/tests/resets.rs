@@ -1,21 +1,21 @@
-//! Ends that break a connection off, and what the other end is told of it.
+//! Ends that break a connection off, and what the other end is notified of.
 
 use super::harness::{Link, arrives, cases, ends, is_reset, pattern, until};
 
 cases! {
-    a_close_with_unread_bytes_is_a_reset_told_once at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
-    a_close_with_linger_of_zero_is_a_reset_told_once at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
-    a_reset_is_told_by_so_error_and_then_no_more at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
-    a_reset_is_told_to_a_write_and_then_a_broken_pipe at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
+    a_close_with_unread_bytes_is_a_reset_reported_once at
+        on_tcp granted switched entered revoked left draining back_on_tcp;
+    a_close_with_linger_of_zero_is_a_reset_reported_once at
+        on_tcp granted switched entered revoked left draining back_on_tcp;
+    a_reset_is_reported_by_so_error_and_then_no_more at
+        on_tcp granted switched entered revoked left draining back_on_tcp;
+    a_reset_is_reported_to_a_write_and_then_a_broken_pipe at
+        on_tcp granted switched entered revoked left draining back_on_tcp;
     bytes_before_a_reset_are_read_first at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
+        on_tcp granted switched entered revoked left draining back_on_tcp;
 }
 
-fn a_close_with_unread_bytes_is_a_reset_told_once(link: Link) {
+fn a_close_with_unread_bytes_is_a_reset_reported_once(link: Link) {
     link.answer(b"never read");
     let Link { a, b, unread } = link;
     arrives(&[&a, &b], &b, &unread);
@@ -24,7 +24,7 @@ fn a_close_with_unread_bytes_is_a_reset_told_once(link: Link) {
     assert_eq!(b.write(b"x"), Err(libc::EPIPE));
 }
 
-fn a_close_with_linger_of_zero_is_a_reset_told_once(link: Link) {
+fn a_close_with_linger_of_zero_is_a_reset_reported_once(link: Link) {
     let Link { a, b, unread } = link;
     arrives(&[&a, &b], &b, &unread);
     a.abort();
@@ -32,7 +32,7 @@ fn a_close_with_linger_of_zero_is_a_reset_told_once(link: Link) {
     assert_eq!(b.write(b"x"), Err(libc::EPIPE));
 }
 
-fn a_reset_is_told_by_so_error_and_then_no_more(link: Link) {
+fn a_reset_is_reported_by_so_error_and_then_no_more(link: Link) {
     let Link { a, b, unread } = link;
     arrives(&[&a, &b], &b, &unread);
     a.abort();
@@ -42,7 +42,7 @@ fn a_reset_is_told_by_so_error_and_then_no_more(link: Link) {
     assert_eq!(b.write(b"x"), Err(libc::EPIPE));
 }
 
-fn a_reset_is_told_to_a_write_and_then_a_broken_pipe(link: Link) {
+fn a_reset_is_reported_to_a_write_and_then_a_broken_pipe(link: Link) {
     let Link { a, b, unread } = link;
     arrives(&[&a, &b], &b, &unread);
     a.abort();

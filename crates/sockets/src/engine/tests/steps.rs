@@ -64,7 +64,7 @@ impl World {
 
     /// Takes one step of an end:
     /// - `wN` writes N bytes, as many as there is room for; `rN` reads up to N; `kN` looks at up to N;
-    /// - `t` is a round of its progress thread; `l` begins the way back to TCP; `f` shuts the sending half;
+    /// - `t` is a round of its progress thread; `l` begins the fallback to TCP; `f` shuts the sending half;
     /// - `p` asks poll, and tries what poll says;
     /// - `e` has the program take its edges, and do what they tell of; `E` has it begin so, with much to send.
     fn step(&mut self, n: usize, step: &str) {
@@ -194,7 +194,11 @@ impl World {
         }
         let begin = std::time::Instant::now();
         while !self.sides.iter().all(|side| side.has_ended) {
-            assert!(begin.elapsed().as_secs() < 20, "the two wait for each other: {}", self.told());
+            assert!(
+                begin.elapsed().as_secs() < 20,
+                "the two wait for each other: {}",
+                self.reported()
+            );
             for n in 0..2 {
                 self.sides[n].end().round();
                 if self.sides[n].edges.is_some() {
@@ -210,8 +214,8 @@ impl World {
     }
 
     /// Where the two stand, for a failure.
-    fn told(&self) -> String {
-        let told = |side: &Side| {
+    fn reported(&self) -> String {
+        let reported = |side: &Side| {
             format!(
                 "sent {}, got {}, {} to send, full: {}, ended: {}, {:?} {:?} {:?}",
                 side.sent,
@@ -224,7 +228,7 @@ impl World {
                 side.end().rx(),
             )
         };
-        format!("a: {}; b: {}", told(&self.sides[0]), told(&self.sides[1]))
+        format!("a: {}; b: {}", reported(&self.sides[0]), reported(&self.sides[1]))
     }
 }
 
@@ -252,16 +256,16 @@ fn run(
     what: &str,
 ) {
     let mut world = World::new(link_by(engines, at, sender));
-    let mut told = Order { what, taken: Vec::new() };
+    let mut reported = Order { what, taken: Vec::new() };
     let mut next = [0, 0];
     for &is_b in order {
         let n = usize::from(is_b);
         let step = lists[n][next[n]];
         next[n] += 1;
-        told.taken.push(format!("{}:{step}", ["a", "b"][n]));
+        reported.taken.push(format!("{}:{step}", ["a", "b"][n]));
         world.step(n, step);
     }
-    told.taken.push("rest".into());
+    reported.taken.push("rest".into());
     world.rest();
 }
 

@@ -149,7 +149,7 @@ fn a_blocked_write_is_woken_by_the_own_shutdown_of_its_half() {
 }
 
 #[test]
-fn a_blocked_read_goes_on_by_tcp_where_the_peer_has_gone_back() {
+fn a_blocked_read_goes_on_by_tcp_where_the_peer_has_fallen_back() {
     let [a, b] = &met_with_threads();
     let act = || {
         a.to_tcp();
@@ -159,7 +159,7 @@ fn a_blocked_read_goes_on_by_tcp_where_the_peer_has_gone_back() {
 }
 
 #[test]
-fn a_blocked_read_goes_on_by_tcp_where_its_own_end_has_gone_back() {
+fn a_blocked_read_goes_on_by_tcp_where_its_own_end_has_fallen_back() {
     let [a, b] = &met_with_threads();
     let act = || {
         b.to_tcp();
@@ -169,7 +169,7 @@ fn a_blocked_read_goes_on_by_tcp_where_its_own_end_has_gone_back() {
 }
 
 #[test]
-fn a_blocked_write_goes_on_by_tcp_where_the_reader_has_gone_back() {
+fn a_blocked_write_goes_on_by_tcp_where_the_reader_has_fallen_back() {
     let [a, b] = &met_with_threads();
     let sent = a.fill(0);
     let act = || {
@@ -217,7 +217,7 @@ fn a_blocked_poll_is_woken_by_the_switch_of_a_peer_that_sends_behind_it() {
     assert_eq!(waiting(b, || b.poll_for(POLLIN, Some(CALL_NS)), act), Ok(POLLIN));
 }
 
-/// Has a thread sleep in the set, then `acts`; returns what the thread is told.
+/// Has a thread sleep in the set, then `acts`; returns the events that the thread gets.
 fn sleeping(set: &Epoll, acts: impl FnOnce()) -> Vec<(i32, u64)> {
     thread::scope(|scope| {
         let thread = scope.spawn(|| set.wait());
@@ -240,8 +240,8 @@ fn a_sleeper_in_a_set_is_woken_by_room() {
     let [a, b] = &met();
     let sent = b.fill(0);
     let set = b.watched(EPOLLOUT);
-    let told = sleeping(&set, || assert!(a.read_exact(sent) == pattern(0, sent)));
-    assert_eq!(told, [(EPOLLOUT, b.fd() as u64)]);
+    let reported = sleeping(&set, || assert!(a.read_exact(sent) == pattern(0, sent)));
+    assert_eq!(reported, [(EPOLLOUT, b.fd() as u64)]);
 }
 
 #[test]
@@ -271,11 +271,11 @@ fn a_sleeper_in_a_set_is_woken_though_another_thread_looks_without_waiting() {
     let [a, b] = &met();
     let set = b.watched(EPOLLIN);
     for _ in 0..200 {
-        let told = sleeping(&set, || {
+        let reported = sleeping(&set, || {
             a.put(b"x");
             set.now();
         });
-        assert_eq!(told, [(EPOLLIN, b.fd() as u64)]);
+        assert_eq!(reported, [(EPOLLIN, b.fd() as u64)]);
         assert_eq!(b.read(1), Ok(b"x".to_vec()));
     }
 }
@@ -286,14 +286,14 @@ fn a_sleeper_in_a_set_is_woken_though_another_thread_looks_without_waiting() {
 fn both_sleepers_in_a_set_are_woken_by_a_level() {
     let [a, b] = &met();
     let set = b.watched(EPOLLIN);
-    let told = thread::scope(|scope| {
+    let reported = thread::scope(|scope| {
         let both = [(); 2].map(|()| scope.spawn(|| set.wait()));
         until(&[], || (set.sleepers() == 2).then_some(()));
         a.put(b"news");
         until(&[], || both.iter().all(|thread| thread.is_finished()).then_some(()));
         both.map(|thread| thread.join().unwrap())
     });
-    assert_eq!(told, [[(EPOLLIN, b.fd() as u64)], [(EPOLLIN, b.fd() as u64)]]);
+    assert_eq!(reported, [[(EPOLLIN, b.fd() as u64)], [(EPOLLIN, b.fd() as u64)]]);
 }
 
 #[test]
@@ -362,17 +362,17 @@ fn threads_that_read_on_one_end_have_each_byte_once() {
 }
 
 #[test]
-fn threads_that_read_on_one_end_have_each_byte_once_while_it_goes_back() {
+fn threads_that_read_on_one_end_have_each_byte_once_while_it_falls_back() {
     shared_reading(|_, b| b.to_tcp());
 }
 
 #[test]
-fn threads_that_read_on_one_end_have_each_byte_once_while_its_peer_goes_back() {
+fn threads_that_read_on_one_end_have_each_byte_once_while_its_peer_falls_back() {
     shared_reading(|a, _| a.to_tcp());
 }
 
 #[test]
-fn reads_without_waiting_lose_nothing_while_the_peer_goes_back() {
+fn reads_without_waiting_lose_nothing_while_the_peer_falls_back() {
     const LEN: usize = 20_000;
     let [a, b] = &met_with_threads();
     let begin = Barrier::new(2);
@@ -402,7 +402,7 @@ fn reads_without_waiting_lose_nothing_while_the_peer_goes_back() {
 }
 
 #[test]
-fn two_ends_that_go_back_at_once_from_two_threads_both_come_back() {
+fn two_ends_that_fall_back_at_once_from_two_threads_both_come_back() {
     let [a, b] = &met_with_threads();
     thread::scope(|scope| {
         scope.spawn(|| a.to_tcp());

@@ -8,19 +8,19 @@ use crate::ops::Flags;
 
 cases! {
     one_read_takes_all_that_is_there at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
+        on_tcp granted switched entered revoked left draining back_on_tcp;
     a_look_takes_nothing at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
+        on_tcp granted switched entered revoked left draining back_on_tcp;
     the_count_of_unread_bytes_falls_with_each_read at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
+        on_tcp granted switched entered revoked left draining back_on_tcp;
     a_write_of_nothing_sends_nothing at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
+        on_tcp granted switched entered revoked left draining back_on_tcp;
     a_read_of_all_returns_less_at_the_end at
         on_tcp granted switched entered left back_on_tcp;
     a_look_for_nothing_at_the_end_does_not_wait at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
+        on_tcp granted switched entered revoked left draining back_on_tcp;
     a_short_write_finds_room_where_nothing_is_unread at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
+        on_tcp granted switched entered revoked left draining back_on_tcp;
 }
 
 fn one_read_takes_all_that_is_there(link: Link) {

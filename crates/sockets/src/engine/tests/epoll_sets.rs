@@ -8,65 +8,65 @@ use crate::conn::Role;
 use libc::{EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLONESHOT, EPOLLOUT, EPOLLRDHUP};
 
 cases! {
-    a_level_is_told_as_long_as_bytes_are_unread at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
-    an_edge_is_told_once_for_each_arrival at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
-    one_shot_is_told_once_until_it_is_armed_again at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
-    an_edge_of_room_is_told_after_a_full_sender at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
-    an_edge_of_the_end_is_told_once at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
-    a_reset_is_told_though_nothing_was_asked_for at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
+    a_level_is_reported_as_long_as_bytes_are_unread at
+        on_tcp granted switched entered revoked left draining back_on_tcp;
+    an_edge_is_reported_once_for_each_arrival at
+        on_tcp granted switched entered revoked left draining back_on_tcp;
+    one_shot_is_reported_once_until_it_is_armed_again at
+        on_tcp granted switched entered revoked left draining back_on_tcp;
+    an_edge_of_room_is_reported_after_a_full_sender at
+        on_tcp granted switched entered revoked left draining back_on_tcp;
+    an_edge_of_the_end_is_reported_once at
+        on_tcp granted switched entered revoked left draining back_on_tcp;
+    a_reset_is_reported_though_nothing_was_asked_for at
+        on_tcp granted switched entered revoked left draining back_on_tcp;
     an_instance_gives_the_outcomes_of_add_modify_and_remove at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
-    a_change_of_interest_tells_what_holds_already at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
+        on_tcp granted switched entered revoked left draining back_on_tcp;
+    a_change_of_interest_reports_what_holds_already at
+        on_tcp granted switched entered revoked left draining back_on_tcp;
 }
 
 cases! {
-    each_number_of_a_connection_is_told_by_itself at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
-    each_instance_is_told_by_itself at
-        on_tcp granted switched entered recalled
-        #[ignore = "an edge is told a second time when the connection has come back to TCP: the kernel's instance, which gets \
-                    the entry then, tells what holds"]
+    each_number_of_a_connection_is_reported_by_itself at
+        on_tcp granted switched entered revoked left draining back_on_tcp;
+    each_instance_is_reported_by_itself at
+        on_tcp granted switched entered revoked
+        #[ignore = "an edge is reported a second time when the connection has come back to TCP: the kernel's instance, which gets \
+                    the entry then, reports what holds"]
         left draining back_on_tcp;
     a_number_outlives_another_one_that_is_closed at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
+        on_tcp granted switched entered revoked left draining back_on_tcp;
     a_registration_goes_with_the_last_number at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
+        on_tcp granted switched entered revoked left draining back_on_tcp;
     exclusive_interest_is_taken_and_not_changed at
-        on_tcp granted switched entered recalled left draining back_on_tcp;
+        on_tcp granted switched entered revoked left draining back_on_tcp;
 }
 
 /// Data of the events that are there now, in order of their values.
-fn told(set: &Epoll) -> Vec<u64> {
+fn reported(set: &Epoll) -> Vec<u64> {
     let mut data: Vec<u64> = set.now().into_iter().map(|(_, data)| data).collect();
     data.sort_unstable();
     data
 }
 
-fn each_number_of_a_connection_is_told_by_itself(link: Link) {
+fn each_number_of_a_connection_is_reported_by_itself(link: Link) {
     link.arrives(b"");
     let (set, second) = (link.b.epoll(), link.b.dup());
     set.control(libc::EPOLL_CTL_ADD, link.b.fd(), EPOLLIN | EPOLLET, 1).unwrap();
     set.control(libc::EPOLL_CTL_ADD, second.fd(), EPOLLIN, 2).unwrap();
-    assert_eq!(told(&set), []);
+    assert_eq!(reported(&set), []);
     link.send(b"news");
     link.becomes(|| link.b.unread() == 4);
     let mut seen = Vec::new();
     link.becomes_with(|| {
-        seen.extend(told(&set));
+        seen.extend(reported(&set));
         seen.contains(&1) && seen.contains(&2)
     });
     link.turn();
-    assert_eq!(told(&set), [2]);
+    assert_eq!(reported(&set), [2]);
 }
 
-fn each_instance_is_told_by_itself(link: Link) {
+fn each_instance_is_reported_by_itself(link: Link) {
     link.arrives(b"");
     let sets = [(); 3].map(|()| link.b.watched(EPOLLIN | EPOLLET));
     link.send(b"news");
@@ -91,9 +91,9 @@ fn a_number_outlives_another_one_that_is_closed(link: Link) {
     assert_eq!(set.control(libc::EPOLL_CTL_DEL, second.fd(), 0, 0), Ok(0));
     drop(second);
     link.send(b"news");
-    link.becomes(|| told(&set) == [1]);
+    link.becomes(|| reported(&set) == [1]);
     link.arrives_there(b"news");
-    assert_eq!(told(&set), []);
+    assert_eq!(reported(&set), []);
 }
 
 fn a_registration_goes_with_the_last_number(link: Link) {
@@ -114,7 +114,7 @@ fn exclusive_interest_is_taken_and_not_changed(link: Link) {
     assert_eq!(control(libc::EPOLL_CTL_ADD, exclusive | EPOLLIN), Ok(0));
     assert_eq!(control(libc::EPOLL_CTL_MOD, EPOLLIN), Err(libc::EINVAL));
     link.send(b"news");
-    link.becomes(|| told(&set) == [3]);
+    link.becomes(|| reported(&set) == [3]);
 }
 
 impl Link {
@@ -131,7 +131,7 @@ impl Link {
 }
 
 /// Takes both ends back to TCP.
-fn go_back(link: &Link) {
+fn fall_back(link: &Link) {
     link.b.leave();
     while link.b.info().is_accelerated() || link.a.info().is_accelerated() {
         link.turn();
@@ -140,34 +140,34 @@ fn go_back(link: &Link) {
 }
 
 #[test]
-fn two_numbers_of_a_connection_are_both_watched_after_it_went_back() {
+fn two_numbers_of_a_connection_are_both_watched_after_it_fell_back() {
     let link = entered(Role::Connector);
     let (set, second) = (link.b.epoll(), link.b.dup());
     set.control(libc::EPOLL_CTL_ADD, link.b.fd(), EPOLLIN, 1).unwrap();
     set.control(libc::EPOLL_CTL_ADD, second.fd(), EPOLLIN, 2).unwrap();
-    go_back(&link);
+    fall_back(&link);
     link.send(b"news");
-    link.becomes(|| told(&set) == [1, 2]);
+    link.becomes(|| reported(&set) == [1, 2]);
 }
 
 #[test]
 #[ignore = "a registration whose number is closed while another number keeps the connection open is lost when the connection \
-            goes back to TCP: it is added by the other number, which has its own"]
-fn a_registration_of_a_closed_number_is_told_after_the_connection_went_back() {
+            falls back to TCP: it is added by the other number, which has its own"]
+fn a_registration_of_a_closed_number_is_reported_after_the_connection_fell_back() {
     let link = entered(Role::Connector);
     let (set, second) = (link.b.epoll(), link.b.dup());
     set.control(libc::EPOLL_CTL_ADD, second.fd(), EPOLLIN, 2).unwrap();
     set.control(libc::EPOLL_CTL_ADD, link.b.fd(), EPOLLIN, 1).unwrap();
     drop(second);
-    go_back(&link);
+    fall_back(&link);
     link.send(b"news");
-    // The kernel tells of both, since the open file lives on.
-    link.becomes(|| told(&set) == [1, 2]);
+    // The kernel reports both, since the open file lives on.
+    link.becomes(|| reported(&set) == [1, 2]);
 }
 
 #[test]
 #[ignore = "with a closed instance among those of an index of 64 and more, later instances are not found"]
-fn instances_beyond_the_sixty_fourth_are_told_though_one_is_closed() {
+fn instances_beyond_the_sixty_fourth_are_reported_though_one_is_closed() {
     let link = on_tcp(Role::Connector);
     let mut sets: Vec<Epoll> = (0..70).map(|_| link.b.epoll()).collect();
     let last = sets.pop().unwrap();
@@ -179,12 +179,12 @@ fn instances_beyond_the_sixty_fourth_are_told_though_one_is_closed() {
         exchange(a, b);
     }
     link.send(b"news");
-    link.becomes(|| told(&last) == [b.fd() as u64]);
+    link.becomes(|| reported(&last) == [b.fd() as u64]);
 }
 
 #[test]
-#[ignore = "connections are told in order of their VIs' numbers, not of what came first"]
-fn connections_are_told_in_order_of_arrival() {
+#[ignore = "connections are reported in order of their VIs' numbers, not of what came first"]
+fn connections_are_reported_in_order_of_arrival() {
     let engines = acquainted();
     let links = [(); 3].map(|()| link_by(&engines, At::Entered, Role::Connector));
     let set = links[0].b.epoll();
@@ -192,8 +192,8 @@ fn connections_are_told_in_order_of_arrival() {
     assert_eq!(set.now(), []);
     let order = [2, 0, 1];
     order.iter().for_each(|&n| links[n].a.put(b"news"));
-    let told: Vec<u64> = set.now().into_iter().map(|(_, data)| data).collect();
-    assert_eq!(told, order.map(|n| links[n].b.fd() as u64));
+    let reported: Vec<u64> = set.now().into_iter().map(|(_, data)| data).collect();
+    assert_eq!(reported, order.map(|n| links[n].b.fd() as u64));
 }
 
 #[test]
@@ -205,15 +205,15 @@ fn no_connection_starves_where_one_event_is_asked_for() {
         set.add(&link.b, EPOLLIN);
         link.a.put(b"news");
     }
-    let mut told: Vec<u64> = (0..3).map(|_| set.wait_for(1, Some(0))[0].1).collect();
-    told.sort_unstable();
+    let mut reported: Vec<u64> = (0..3).map(|_| set.wait_for(1, Some(0))[0].1).collect();
+    reported.sort_unstable();
     let mut all = links.each_ref().map(|link| link.b.fd() as u64);
     all.sort_unstable();
-    assert_eq!(told, all);
+    assert_eq!(reported, all);
 }
 
 #[test]
-fn a_plain_connection_beside_a_vi_is_told_though_the_vi_is_always_ready() {
+fn a_plain_connection_beside_a_vi_is_reported_though_the_vi_is_always_ready() {
     let engines = acquainted();
     let (fast, plain) = (
         link_by(&engines, At::Entered, Role::Connector),
@@ -226,7 +226,7 @@ fn a_plain_connection_beside_a_vi_is_told_though_the_vi_is_always_ready() {
     plain.becomes(|| set.wait_for(1, Some(0)).iter().any(|&(_, data)| data == plain.b.fd() as u64));
 }
 
-fn a_level_is_told_as_long_as_bytes_are_unread(link: Link) {
+fn a_level_is_reported_as_long_as_bytes_are_unread(link: Link) {
     link.arrives(b"");
     let set = link.b.watched(EPOLLIN);
     assert_eq!(set.mask(), 0);
@@ -239,7 +239,7 @@ fn a_level_is_told_as_long_as_bytes_are_unread(link: Link) {
     assert_eq!(set.mask(), 0);
 }
 
-fn an_edge_is_told_once_for_each_arrival(link: Link) {
+fn an_edge_is_reported_once_for_each_arrival(link: Link) {
     link.arrives(b"");
     let set = link.b.watched(EPOLLIN | EPOLLET);
     assert_eq!(set.mask(), 0);
@@ -247,15 +247,15 @@ fn an_edge_is_told_once_for_each_arrival(link: Link) {
         link.send(b"news");
         link.becomes(|| set.mask() == EPOLLIN);
         link.turn();
-        assert_eq!(set.mask(), 0, "an edge was told twice");
+        assert_eq!(set.mask(), 0, "an edge was reported twice");
         arrives(&link.ends(), &link.b, b"news");
         assert_eq!(link.b.read(1), Err(libc::EAGAIN));
         link.turn();
-        assert_eq!(set.mask(), 0, "an edge was told of nothing");
+        assert_eq!(set.mask(), 0, "an edge was reported for nothing");
     }
 }
 
-fn one_shot_is_told_once_until_it_is_armed_again(link: Link) {
+fn one_shot_is_reported_once_until_it_is_armed_again(link: Link) {
     link.arrives(b"");
     let set = link.b.watched(EPOLLIN | EPOLLONESHOT);
     link.send(b"news");
@@ -268,7 +268,7 @@ fn one_shot_is_told_once_until_it_is_armed_again(link: Link) {
     link.becomes(|| set.mask() == EPOLLIN);
 }
 
-fn an_edge_of_room_is_told_after_a_full_sender(link: Link) {
+fn an_edge_of_room_is_reported_after_a_full_sender(link: Link) {
     link.ends().into_iter().for_each(End::shrink_buffer);
     link.arrives(b"");
     let set = link.a.watched(EPOLLOUT | EPOLLET);
@@ -285,7 +285,7 @@ fn an_edge_of_room_is_told_after_a_full_sender(link: Link) {
     assert!(link.a.write(b"more").is_ok());
 }
 
-fn an_edge_of_the_end_is_told_once(link: Link) {
+fn an_edge_of_the_end_is_reported_once(link: Link) {
     link.arrives(b"");
     let set = link.b.watched(EPOLLIN | EPOLLRDHUP | EPOLLET);
     assert_eq!(set.mask(), 0);
@@ -293,13 +293,13 @@ fn an_edge_of_the_end_is_told_once(link: Link) {
     link.becomes(|| set.mask() == EPOLLIN | EPOLLRDHUP);
     link.turn();
     link.turn();
-    assert_eq!(set.mask(), 0, "the end was told twice");
+    assert_eq!(set.mask(), 0, "the end was reported twice");
     ends(&link.ends(), &link.b);
     link.turn();
-    assert_eq!(set.mask(), 0, "the end was told again");
+    assert_eq!(set.mask(), 0, "the end was reported again");
 }
 
-fn a_reset_is_told_though_nothing_was_asked_for(link: Link) {
+fn a_reset_is_reported_though_nothing_was_asked_for(link: Link) {
     link.arrives(b"");
     let Link { a, b, .. } = link;
     let set = b.watched(0);
@@ -323,7 +323,7 @@ fn an_instance_gives_the_outcomes_of_add_modify_and_remove(link: Link) {
     link.becomes(|| set.now() == [(EPOLLOUT, data)]);
 }
 
-fn a_change_of_interest_tells_what_holds_already(link: Link) {
+fn a_change_of_interest_reports_what_holds_already(link: Link) {
     link.arrives(b"");
     let set = link.b.watched(EPOLLRDHUP | EPOLLET);
     link.send(b"news");
