@@ -53,6 +53,12 @@ pub(crate) fn served_by(main: thread::Main) {
     let _ = MAIN.set(main);
 }
 
+/// The epoll instance that the anchors are in, once the thread has been started.
+#[cfg(test)]
+pub(crate) fn watching() -> Option<i32> {
+    Some(EPOLL.load(Ordering::Acquire)).filter(|&epoll| epoll >= 0)
+}
+
 /// Starts the thread if this process has none. False if it cannot be had.
 pub(crate) fn start() -> bool {
     THREAD.ensure(spawn)

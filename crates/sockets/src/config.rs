@@ -136,6 +136,12 @@ pub fn meet_after() -> Option<u32> {
     MEET_AFTER.load(Ordering::Relaxed).checked_sub(1)
 }
 
+/// Says in the place of the user how many.
+#[cfg(test)]
+pub(crate) fn meet_after_transfers(n: u32) {
+    MEET_AFTER.store(n + 1, Ordering::Relaxed);
+}
+
 /// Whether io_uring may be used.
 pub fn io_uring_allowed() -> bool {
     IO_URING.load(Ordering::Relaxed)

@@ -37,27 +37,73 @@ pub(crate) fn start() {
 }
 
 extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
-    let watching = argument as usize as i32;
-    let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
-    // When the connections are to be looked at; none while there are none. The thread is started for one.
-    let mut audit = Some(clock::now_ns() + audit::PERIOD_NS);
-    let mut watched = None;
-    while !thread::must_end() {
-        if audit.is_some() {
+    let mut rounds = Rounds::begin(argument as usize as i32);
+    loop {
+        match rounds.next(None) {
+            After::Another => {}
+            After::Idle => break,
+            After::Gone => return core::ptr::null_mut(),
+        }
+    }
+    thread::ended();
+    // A connection that has come since finds the thread missing, or is found here.
+    if !thread::must_end() && (has_pairs() || linger::pause().is_some()) {
+        anchors::restart();
+    }
+    pair::leave_door(rounds.watching);
+    core::ptr::null_mut()
+}
+
+/// What follows a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum After {
+    /// Another round.
+    Another,
+    /// The end of the thread: nothing is left to watch, or the thread was told to end.
+    Idle,
+    /// The end of the thread, without a trace: the process ends, or the program has closed the epoll instance.
+    Gone,
+}
+
+/// The rounds of the progress thread, each of which waits for events and serves them.
+#[derive(Debug)]
+pub(crate) struct Rounds {
+    /// The epoll instance with the anchors and the doorbell.
+    watching: i32,
+    /// Time of the next look at all connections; `None` while there are no connections.
+    audit: Option<u64>,
+    /// Count of peers whose deaths the instance reports ([`peers::added`]).
+    watched: Option<u32>,
+}
+
+impl Rounds {
+    /// Begins rounds over an epoll instance. The thread is started for a connection, so a look is due.
+    pub(crate) fn begin(watching: i32) -> Rounds {
+        Rounds { watching, audit: Some(clock::now_ns() + audit::PERIOD_NS), watched: None }
+    }
+
+    /// Waits for events, for at most `longest` nanoseconds if that is given, and serves them.
+    pub(crate) fn next(&mut self, longest: Option<u64>) -> After {
+        if thread::must_end() {
+            return After::Idle;
+        }
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
+        if self.audit.is_some() {
             anchors::audits();
         }
-        deaths::watch(watching, &mut watched);
+        deaths::watch(self.watching, &mut self.watched);
         ROUNDS.fetch_add(1, Ordering::Relaxed);
-        let left = audit.map(|at: u64| at.saturating_sub(clock::now_ns()));
+        let left = self.audit.map(|at: u64| at.saturating_sub(clock::now_ns()));
         let pause = answer::pause().or_else(keep::pause).or_else(pair::pause);
         let alone = thread::may_be_alone().then_some(ALONE_NS);
         let pause = pause.into_iter().chain(left).chain(combine::pause()).chain(linger::pause());
         let pause = pause.chain(deaths::pause()).chain(retreat::pause()).chain(alone).min();
-        let n = match poll::epoll_wait(watching, &mut events, pause, None) {
+        let timeout = pause.into_iter().chain(longest).min();
+        let n = match poll::epoll_wait(self.watching, &mut events, timeout, None) {
             Ok(n) => n,
             Err(call::Errno::EINTR) => 0,
             // The program has closed our descriptor behind our back.
-            Err(_) => return core::ptr::null_mut(),
+            Err(_) => return After::Gone,
         };
         let ends = events[..n].iter().any(|event| event.events & ENDS != 0);
         let death = events[..n].iter().any(|event| event.u64 == deaths::DEATH);
@@ -89,24 +135,24 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
             deaths::go_on();
         }
         let now = clock::now_ns();
-        let due = audit.is_some_and(|at| at <= now);
+        let due = self.audit.is_some_and(|at| at <= now);
         if (due || thread::may_be_alone()) && thread::are_alone() {
             // The process ends with its program's last thread, as it would without this one.
-            return core::ptr::null_mut();
+            return After::Gone;
         }
         if due {
             anchors::may_stop_audits();
             keepalive::look(now);
-            audit = audit_all(now).then_some(now + audit::PERIOD_NS);
+            self.audit = audit_all(now).then_some(now + audit::PERIOD_NS);
             // (A pair that was left while this thread used it is its own to unmap.)
             let is_done = !has_pairs() && pair::pause().or_else(linger::pause).is_none();
             if pause == left && thread::count() == 1 && is_done {
                 // There is nothing to watch, for now.
-                break;
+                return After::Idle;
             }
-        } else if audit.is_none() {
+        } else if self.audit.is_none() {
             // A new connection has had the thread nudged.
-            audit = Some(now + audit::PERIOD_NS);
+            self.audit = Some(now + audit::PERIOD_NS);
         }
         combine::serve();
         linger::serve();
@@ -115,14 +161,33 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
         }
         // The ringer wants a path changed, or bytes have waited for room on TCP.
         answer::serve();
+        After::Another
     }
-    thread::ended();
-    // A connection that has come since finds the thread missing, or is found here.
-    if !thread::must_end() && (has_pairs() || linger::pause().is_some()) {
-        anchors::restart();
+}
+
+#[cfg(test)]
+per_engine! {
+    /// The rounds of an engine whose thread leaves them to the caller of [`round`].
+    static BY_HAND: std::sync::Mutex<Option<Rounds>> = std::sync::Mutex::new(None);
+}
+
+/// From now on the thread ends at once, and [`round`] does its work.
+#[cfg(test)]
+pub(crate) fn start_by_hand() {
+    extern "C" fn end(_: *mut libc::c_void) -> *mut libc::c_void {
+        core::ptr::null_mut()
     }
-    pair::leave_door(watching);
-    core::ptr::null_mut()
+    anchors::served_by(end);
+}
+
+/// Does one round of the thread's work, without waiting.
+#[cfg(test)]
+pub(crate) fn round() {
+    if let Some(watching) = anchors::watching() {
+        let mut rounds = BY_HAND.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let after = rounds.get_or_insert_with(|| Rounds::begin(watching)).next(Some(0));
+        assert_eq!(after, After::Another);
+    }
 }
 
 /// A thread of the program's leaves: the library's may be alone then.

@@ -64,6 +64,10 @@ pub(crate) fn debt(guard: &mut Guard<'_>, fd: i32) -> Debt {
     }
     let grant = Grant::from_word(path.load(word::GRANT));
     match path::owed(grant, path.load(word::RETURNED)) {
+        Owed::Refuse | Owed::Wait if has_all_been_taken(guard) => {
+            conn.set(flag::PUMPED);
+            Debt::None
+        }
         Owed::Refuse => Debt::Unasked,
         // A receiver that has died or left meanwhile never answers. One that has only ended what it sends does.
         Owed::Wait if !conn.has(flag::DEAD | flag::GONE) && !has_left(guard, fd) => Debt::Waits,
@@ -73,6 +77,16 @@ pub(crate) fn debt(guard: &mut Guard<'_>, fd: i32) -> Debt {
         }
         Owed::Pump(bytes) => pay(guard, fd, Said::ByReceiver, word::PUMPED, Some(bytes)),
     }
+}
+
+/// Returns true if the receiver has taken all that this end has sent on the VI: it has nothing to return. Newer bytes
+/// may go on TCP before it says so, for it comes to ToTcp before it reads TCP.
+fn has_all_been_taken(guard: &Guard<'_>) -> bool {
+    let taken = &guard.endpoint_ref().tx.direction().reader;
+    !reflected::is_reflected(guard)
+        && !guard.own.uncounted
+        && guard.gatherer.tail == taken.load(word::HEAD)
+        && guard.bytes_sent == taken.load(word::TAKEN_BYTES) as u32
 }
 
 /// Puts on TCP what is unread on the VI, and publishes that in the word `done` when all is there.

@@ -1,0 +1,90 @@
+//! Ends that close one half or both, in good order.
+
+use super::harness::{Link, arrives, cases, ends, next, pattern, send, until};
+
+cases! {
+    bytes_before_a_half_close_arrive_and_the_other_half_goes_on at
+        on_tcp granted switched entered revoked left draining back_on_tcp;
+    bytes_before_a_close_arrive at
+        on_tcp granted switched entered revoked left draining back_on_tcp;
+    both_halves_may_close_at_once at
+        on_tcp granted switched entered revoked left draining back_on_tcp;
+    a_write_after_the_own_half_close_is_a_broken_pipe at
+        on_tcp granted switched entered revoked left draining back_on_tcp;
+    a_write_to_a_closed_peer_is_a_broken_pipe_in_the_end at
+        on_tcp granted switched entered revoked left draining back_on_tcp;
+    a_receiver_that_shuts_its_half_reads_the_rest_and_the_end at
+        on_tcp granted switched entered revoked left draining back_on_tcp;
+    an_answer_after_the_peers_half_close_arrives_though_the_end_is_unread at
+        on_tcp granted switched entered revoked left draining back_on_tcp;
+}
+
+fn bytes_before_a_half_close_arrive_and_the_other_half_goes_on(link: Link) {
+    link.send(&pattern(0, 3_000));
+    link.a.finish();
+    link.arrives(&pattern(0, 3_000));
+    ends(&link.ends(), &link.b);
+    send(&link.ends(), &link.b, b"answer");
+    link.is_answered(b"answer");
+    link.b.finish();
+    ends(&link.ends(), &link.a);
+}
+
+fn bytes_before_a_close_arrive(link: Link) {
+    link.send(&pattern(0, 3_000));
+    let Link { a, b, unread } = link;
+    a.close();
+    arrives(&[&b], &b, &[unread, pattern(0, 3_000)].concat());
+    ends(&[&b], &b);
+}
+
+fn both_halves_may_close_at_once(link: Link) {
+    link.send(b"last of a");
+    send(&link.ends(), &link.b, b"last of b");
+    link.a.finish();
+    link.b.finish();
+    link.arrives(b"last of a");
+    link.is_answered(b"last of b");
+    ends(&link.ends(), &link.a);
+    ends(&link.ends(), &link.b);
+}
+
+fn a_write_after_the_own_half_close_is_a_broken_pipe(link: Link) {
+    link.a.finish();
+    for _ in 0..2 {
+        assert_eq!(link.a.write(b"too late"), Err(libc::EPIPE));
+    }
+    link.arrives(b"");
+    ends(&link.ends(), &link.b);
+}
+
+fn a_write_to_a_closed_peer_is_a_broken_pipe_in_the_end(link: Link) {
+    let Link { a, b, unread } = link;
+    arrives(&[&a, &b], &b, &unread);
+    a.close();
+    ends(&[&b], &b);
+    // TCP takes the first write: the kernel learns by the answer that nothing is read any more.
+    send(&[&b], &b, b"first");
+    let error = until(&[&b], || b.write(b"more").err());
+    assert_eq!(error, libc::EPIPE);
+    ends(&[&b], &b);
+}
+
+fn a_receiver_that_shuts_its_half_reads_the_rest_and_the_end(link: Link) {
+    link.send(&pattern(0, 100));
+    link.becomes(|| link.b.unread() == link.unread.len() + 100);
+    link.b.shutdown(libc::SHUT_RD).unwrap();
+    link.arrives(&pattern(0, 100));
+    ends(&link.ends(), &link.b);
+}
+
+fn an_answer_after_the_peers_half_close_arrives_though_the_end_is_unread(link: Link) {
+    link.a.finish();
+    link.turn();
+    send(&link.ends(), &link.b, b"answer");
+    link.is_answered(b"answer");
+    link.b.finish();
+    assert_eq!(next(&link.ends(), &link.a), Ok(Vec::new()));
+    link.arrives(b"");
+    ends(&link.ends(), &link.b);
+}
