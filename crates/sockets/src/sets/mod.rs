@@ -135,6 +135,8 @@ pub(crate) fn release() {
 
 /// In a forked child.
 pub(crate) fn forked() {
+    // The threads that sleep have stayed with the parent.
+    each(|set| set.asleep.store(0, Ordering::Relaxed));
     shared::forked();
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct Set {
     pub(super) references: AtomicU32,
     /// The process that made it.
     pub(super) owner: i32,
-    /// Threads asleep in it.
+    /// Threads asleep in the kernel's instance, also those that began while nothing of ours was in the set.
     pub(crate) asleep: AtomicU32,
     /// Another instance, poll or select waits for this one. The kernel knows nothing of readiness
     /// in memory, so nothing in it is accelerated.
@@ -92,18 +92,15 @@ impl Set {
         let entry = &mut inner.entries[i as usize];
         entry.next = if first == i { NONE } else { first };
         entry.attached = true;
-        self.attached.fetch_add(1, Ordering::AcqRel);
+        // SYNC: with the count in `KernelSleep::begin`.
+        self.attached.fetch_add(1, Ordering::SeqCst);
         {
             if let Some(mut guard) = at.attached() {
                 stream::listeners::watch(&mut guard, waiter);
             }
         }
         inner.enqueue(i);
-        // A thread may be asleep in the kernel's instance right now, uncounted if there was nothing
-        // of ours in the set until now.
-        if self.attached.load(Ordering::Acquire) == 1 || self.asleep.load(Ordering::Acquire) != 0 {
-            self.ring(inner);
-        }
+        self.wake_sleeper(inner);
         true
     }
 
@@ -140,15 +137,29 @@ impl Set {
             return Err(libc::ENOSPC);
         }
         inner.enqueue(i);
-        if self.asleep.load(Ordering::Acquire) != 0 {
-            self.ring(inner);
-        }
+        self.wake_sleeper(inner);
         Ok(0)
     }
 
-    /// Wakes this process's threads that sleep in the set.
-    pub(crate) fn ring(&self, inner: &Inner) {
-        if let Some(door) = pair::door(inner.door as usize) {
+    /// Announces the sleep of a thread to the peers of all connections.
+    pub(crate) fn announce_sleep(&self, inner: &Inner) {
+        for lane in &inner.lanes {
+            lane.waiter().rung_by(inner.door);
+            lane.waiter().going_to_sleep();
+        }
+    }
+
+    /// Announces the threads that still sleep in the set, and wakes one of them if there is an event. To be called by
+    /// a thread that has changed the set or taken its doorbell's event: a ring wakes one thread, and a peer that has
+    /// rung does not ring again until a sleep is announced.
+    pub(crate) fn wake_sleeper(&self, inner: &Inner) {
+        if self.asleep.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        self.announce_sleep(inner);
+        if (inner.has_news() || !inner.ready.is_empty())
+            && let Some(door) = pair::door(inner.door as usize)
+        {
             let _ = call::write(door, &1u64.to_ne_bytes());
         }
     }
