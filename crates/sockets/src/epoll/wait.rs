@@ -77,6 +77,9 @@ fn wait_in(
     mask: Option<&libc::sigset_t>,
     has_rung: &mut bool,
 ) -> Outcome {
+    let generation = set.generation();
+    let collect =
+        |out: &mut [Event]| set.with_generation(generation, |inner| set.collect(inner, out));
     let since = Moment::now();
     let mut deadline = None;
     let mut inside = None;
@@ -87,7 +90,7 @@ fn wait_in(
         if process::is_confined() {
             return Err(PLAIN);
         }
-        let (mut n, look, gone_over) = set.with(|inner| {
+        let (mut n, look, gone_over) = set.with_generation(generation, |inner| {
             inner.rounds += 1;
             let unseen = now.saturating_sub(inner.looked);
             let due = unseen >= KERNEL_NS || inner.rounds >= KERNEL_EVERY;
@@ -108,7 +111,7 @@ fn wait_in(
                 inner.looks_at_kernel(now);
             }
             (n, due || early, set.gone_over.load(Ordering::Acquire))
-        });
+        })?;
         set.settle(retreat::settle_in_sets);
         if n > 0 || look {
             if look && n < out.len() {
@@ -122,7 +125,7 @@ fn wait_in(
                 };
             }
             if n == 0 {
-                n = set.with(|inner| set.collect(inner, out));
+                n = collect(out)?;
                 if set.settle(retreat::settle_in_sets) && n == 0 {
                     // Now the kernel tells of them.
                     continue;
@@ -153,7 +156,7 @@ fn wait_in(
             Waited::Long(0) => {
                 now = clock::now_ns();
                 if until.is_some_and(|until| now >= until) {
-                    let n = set.with(|inner| set.collect(inner, out));
+                    let n = collect(out)?;
                     set.settle(retreat::settle_in_sets);
                     return Ok(n);
                 }
