@@ -57,4 +57,6 @@ pub fn finish() {
 }
 
 #[cfg(test)]
+mod edge_tests;
+#[cfg(test)]
 mod tests;

@@ -264,11 +264,11 @@ fn anchor_event(token: u64, events: u32) {
     } else if events & libc::EPOLLIN as u32 != 0 {
         conn.set(flag::ANCHOR);
     }
-    // Bytes and room on TCP are news only for a direction on that path; to tell of them otherwise would be
+    // Bytes and room on TCP are events only for a direction on that path; to report them otherwise would be
     // an edge where there is none.
     let bytes = events & libc::EPOLLIN as u32 != 0 && conn.rx() != Rx::Vi;
     let room = events & libc::EPOLLOUT as u32 != 0 && conn.tx() != Tx::Vi;
-    // The VI tells of an orderly end as well, and has: to tell of it again would be an edge too many.
+    // The VI reports an orderly end as well, and has: to report that again would be an edge too many.
     let hangs_up = events & libc::EPOLLHUP as u32 != 0 && !conn.has(flag::SHUT_WR);
     let is_orderly = events & ENDS != 0 && events & libc::EPOLLERR as u32 == 0 && !hangs_up;
     if events & ENDS != 0
@@ -277,9 +277,12 @@ fn anchor_event(token: u64, events: u32) {
     {
         reflected::anchor_ended(&guard);
     }
-    if is_orderly && conn.attached().is_some_and(|guard| ending::is_announced(&guard)) {
-        listeners::wake_own(conn);
-    } else if events & ENDS != 0 || bytes || room {
+    let is_reported = || conn.attached().is_some_and(|guard| ending::is_announced(&guard));
+    // An anchor that has ended shows its end with every later event. Bytes or room beside it are owed to a call that
+    // has found none.
+    if bytes || room || events & ENDS != 0 && !(is_orderly && is_reported()) {
         listeners::tell_own(conn);
+    } else if events & ENDS != 0 {
+        listeners::wake_own(conn);
     }
 }

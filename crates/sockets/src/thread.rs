@@ -46,7 +46,10 @@ impl Place {
     }
 }
 
-static RUNNING: [Place; 16] = [const {
+/// Threads of the library's in a process. In the unit tests it has many engines, each with threads of its own.
+const THREADS: usize = if cfg!(test) { 256 } else { 16 };
+
+static RUNNING: [Place; THREADS] = [const {
     Place {
         id: AtomicI32::new(0),
         main: AtomicUsize::new(0),
@@ -56,7 +59,7 @@ static RUNNING: [Place; 16] = [const {
         last: AtomicI32::new(0),
         last_user: AtomicU32::new(0),
     }
-}; 16];
+}; THREADS];
 const TAKEN: i32 = -1;
 
 /// When a thread ends.

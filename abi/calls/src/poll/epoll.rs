@@ -3,7 +3,7 @@
 use super::{limit, ms};
 use crate::boundary::{finish, give, outcome, take, take_mask};
 use libc::{c_int, epoll_event, sigset_t, timespec};
-use sovia_sockets::epoll;
+use sovia_sockets::epoll::{self, KernelSleep};
 use sovia_sockets::process::PLAIN;
 use sovia_sockets::table::{self, Entry};
 
@@ -54,16 +54,28 @@ unsafe fn epoll_any(
         return kernel();
     }
     let mut kernel = Some(kernel);
-    if !epoll::is_ours(index)
+    let sleeps = timeout != Some(0);
+    let mut has_rung = false;
+    let is_kernels = !epoll::is_ours(index);
+    let sleep = if is_kernels && sleeps { KernelSleep::begin(index) } else { None };
+    if is_kernels
+        && (sleep.is_some() || !sleeps)
         && let Some(kernel) = kernel.take()
     {
         let n = kernel();
+        if let Some(sleep) = sleep {
+            sleep.end();
+        }
         if n <= 0 {
             return n;
         }
         // SAFETY: the kernel has just written them.
         let kept = epoll::filter(unsafe { core::slice::from_raw_parts_mut(events, n as usize) });
-        if kept > 0 || timeout == Some(0) {
+        has_rung = kept < n as usize;
+        if kept > 0 || !sleeps {
+            if has_rung {
+                epoll::pass_on(index);
+            }
             return kept as c_int;
         }
         // Only our own doorbell: a connection was attached meanwhile.
@@ -73,7 +85,11 @@ unsafe fn epoll_any(
         (Some(out), Ok(mask)) => (out, mask),
         _ => return finish(Err(libc::EFAULT)) as c_int,
     };
-    match epoll::wait(index, out, timeout, mask.as_ref()) {
+    let result = epoll::wait(index, out, timeout, mask.as_ref());
+    if has_rung {
+        epoll::pass_on(index);
+    }
+    match result {
         Err(PLAIN) => kernel.take().map_or(0, |kernel| kernel()),
         result => finish(result) as c_int,
     }

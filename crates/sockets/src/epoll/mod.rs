@@ -8,7 +8,7 @@
 mod wait;
 
 pub use crate::sets::created;
-pub use wait::{filter, wait};
+pub use wait::{KernelSleep, filter, pass_on, wait};
 
 use crate::conn::{Phase, flag};
 use crate::retreat::{self, Cause};
@@ -36,6 +36,7 @@ pub fn control(
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
     let Some(set) = sets::get(index) else { return kernel() };
+    let generation = set.generation();
     share(index, set);
     let at = match table::get(fd) {
         table::Entry::Conn(at) if at.conn.is_generation(at.generation) => at,
@@ -71,7 +72,7 @@ pub fn control(
     // The lock is held across the phase's test and the kernel's call, so that the connection
     // cannot be attached in between and be in both places, or in none.
     let mut kernel = Some(kernel);
-    let result = set.with(|inner| match at.conn.phase() {
+    let result = set.with_generation(generation, |inner| match at.conn.phase() {
         // The descriptor is a relay's socket by now, or about to be it; or the kernel tells of it though it must
         // stay on its VI.
         Phase::Attached if at.conn.has(flag::RELAYED | flag::LEFT_TO_SETS) || nested => {
@@ -97,7 +98,7 @@ pub fn control(
             Ok(result)
         }
     });
-    match (result, kernel) {
+    match (result.flatten(), kernel) {
         // No waiter left for it here: the kernel's instance serves it.
         (Err(libc::ENOSPC), Some(kernel)) => {
             retreat::now(fd, at, Cause::Call);

@@ -27,6 +27,59 @@ pub fn wait(
 ) -> Outcome {
     crate::wait::cancellation_point();
     let Some(set) = get(index) else { return Err(libc::EBADF) };
+    let mut has_rung = false;
+    let result = wait_in(set, out, timeout, mask, &mut has_rung);
+    if has_rung {
+        pass_on(index);
+    }
+    result
+}
+
+/// A sleep in the program's own call, on an instance in which nothing is ours.
+#[derive(Debug)]
+#[must_use = "its end must be counted"]
+pub struct KernelSleep(&'static Set);
+
+impl KernelSleep {
+    /// Counts the calling thread among those that sleep in an instance. `None` if the instance has connections of
+    /// ours: the call is [`wait`] then.
+    pub fn begin(index: u32) -> Option<KernelSleep> {
+        let set = get(index)?;
+        // SYNC: with `Set::take_in`: either it finds this thread asleep, or this thread finds the connection.
+        set.asleep.fetch_add(1, Ordering::SeqCst);
+        let sleep = KernelSleep(set);
+        if set.attached.load(Ordering::SeqCst) == 0 {
+            return Some(sleep);
+        }
+        sleep.end();
+        None
+    }
+
+    /// The thread is awake. Not by `drop`: a cancelled thread leaves the call without it.
+    pub fn end(self) {
+        self.0.asleep.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Wakes another thread that sleeps in an instance, if there is an event for it. The calling thread has taken an event
+/// of the library's own ([`filter`]), which had woken that thread otherwise.
+pub fn pass_on(index: u32) {
+    if let Some(set) = get(index) {
+        set.with(|inner| set.wake_sleeper(inner));
+    }
+}
+
+/// [`wait`] in `set`. `has_rung` is set once an event of the library's own has been taken.
+fn wait_in(
+    set: &Set,
+    out: &mut [Event],
+    timeout: Option<u64>,
+    mask: Option<&libc::sigset_t>,
+    has_rung: &mut bool,
+) -> Outcome {
+    let generation = set.generation();
+    let collect =
+        |out: &mut [Event]| set.with_generation(generation, |inner| set.collect(inner, out));
     let since = Moment::now();
     let mut deadline = None;
     let mut inside = None;
@@ -37,7 +90,7 @@ pub fn wait(
         if process::is_confined() {
             return Err(PLAIN);
         }
-        let (mut n, look, gone_over) = set.with(|inner| {
+        let (mut n, look, gone_over) = set.with_generation(generation, |inner| {
             inner.rounds += 1;
             let unseen = now.saturating_sub(inner.looked);
             let due = unseen >= KERNEL_NS || inner.rounds >= KERNEL_EVERY;
@@ -58,12 +111,12 @@ pub fn wait(
                 inner.looks_at_kernel(now);
             }
             (n, due || early, set.gone_over.load(Ordering::Acquire))
-        });
+        })?;
         set.settle(retreat::settle_in_sets);
         if n > 0 || look {
             if look && n < out.len() {
                 let more = set
-                    .kernel(&mut out[n..], mask)
+                    .kernel(&mut out[n..], mask, has_rung)
                     .or_else(|e| if n > 0 { Ok(0) } else { Err(e) })?;
                 n = match set.gone_over.load(Ordering::Acquire) == gone_over {
                     true => n + more,
@@ -72,7 +125,7 @@ pub fn wait(
                 };
             }
             if n == 0 {
-                n = set.with(|inner| set.collect(inner, out));
+                n = collect(out)?;
                 if set.settle(retreat::settle_in_sets) && n == 0 {
                     // Now the kernel tells of them.
                     continue;
@@ -84,7 +137,7 @@ pub fn wait(
         }
         anchors::ensure_for_a_look();
         if timeout == Some(0) {
-            return set.kernel(out, mask);
+            return set.kernel(out, mask, has_rung);
         }
         let until = match (timeout, deadline) {
             (None, _) => None,
@@ -98,12 +151,12 @@ pub fn wait(
                 return Ok(0);
             }
         }
-        match set.spin_or_sleep(out, until, mask, &since, &mut inside)? {
+        match set.spin_or_sleep(out, until, mask, &since, &mut inside, has_rung)? {
             Waited::Moment => again = true,
             Waited::Long(0) => {
                 now = clock::now_ns();
                 if until.is_some_and(|until| now >= until) {
-                    let n = set.with(|inner| set.collect(inner, out));
+                    let n = collect(out)?;
                     set.settle(retreat::settle_in_sets);
                     return Ok(n);
                 }
@@ -138,11 +191,17 @@ fn merge(events: &mut [Event], n: usize) -> usize {
 }
 
 impl Set {
-    /// Asks the kernel's instance for what it has now; the doorbell's event is taken out.
-    fn kernel(&self, out: &mut [Event], mask: Option<&libc::sigset_t>) -> Outcome {
+    /// Asks the kernel's instance for what it has now; the doorbell's event is taken out and noted in `has_rung`.
+    fn kernel(
+        &self,
+        out: &mut [Event],
+        mask: Option<&libc::sigset_t>,
+        has_rung: &mut bool,
+    ) -> Outcome {
         loop {
             let n = poll::epoll_wait(self.epfd(), out, Some(0), mask).map_err(errno)?;
             let kept = filter(&mut out[..n]);
+            *has_rung |= kept < n;
             // The doorbell may have had the only place. It is an edge: the next look finds what else there is.
             if kept > 0 || n < out.len() {
                 return Ok(kept);
@@ -150,7 +209,8 @@ impl Set {
         }
     }
 
-    /// Waits once. `inside` is where it is noted that the thread waits in system calls.
+    /// Waits once. `inside` is where it is noted that the thread waits in system calls, `has_rung` that an event of the
+    /// library's own has been taken.
     fn spin_or_sleep(
         &self,
         out: &mut [Event],
@@ -158,6 +218,7 @@ impl Set {
         mask: Option<&libc::sigset_t>,
         since: &Moment,
         inside: &mut Option<Waiting>,
+        has_rung: &mut bool,
     ) -> Result<Waited, Errno> {
         combine::before_waiting();
         // A few are remembered, which is all but always all. They stay where they are though another
@@ -184,7 +245,7 @@ impl Set {
         }
         let mut from_kernel = Ok(0);
         let found = spin.rest(news, KERNEL_NS, || {
-            from_kernel = self.kernel(out, mask);
+            from_kernel = self.kernel(out, mask, has_rung);
             !matches!(from_kernel, Ok(0))
         });
         drop(waits);
@@ -193,12 +254,9 @@ impl Set {
             return from_kernel.map(Waited::Long);
         }
         anchors::ensure();
-        self.asleep.fetch_add(1, Ordering::AcqRel);
         let news = self.with(|inner| {
-            for lane in &inner.lanes {
-                lane.waiter().rung_by(inner.door);
-                lane.waiter().going_to_sleep();
-            }
+            self.asleep.fetch_add(1, Ordering::SeqCst);
+            self.announce_sleep(inner);
             inner.has_news() || !inner.ready.is_empty()
         });
         let result = if news {
@@ -208,12 +266,15 @@ impl Set {
             crate::stats::slept();
             let make = |call| since.make(call);
             let sleep = || poll::epoll_wait_by(make, self.epfd(), out, left, mask).map_err(errno);
-            crate::wait::cancellable(sleep).map(|n| filter(&mut out[..n]))
+            crate::wait::cancellable(sleep).map(|n| {
+                let kept = filter(&mut out[..n]);
+                *has_rung |= kept < n;
+                kept
+            })
         };
-        let asleep = self.asleep.fetch_sub(1, Ordering::AcqRel) - 1;
         self.with(|inner| {
-            // Another thread may sleep on, and must be rung for.
-            if asleep == 0 {
+            // Under the lock: a thread that begins to sleep announces that before this or after.
+            if self.asleep.fetch_sub(1, Ordering::SeqCst) == 1 {
                 for lane in &inner.lanes {
                     lane.waiter().awake();
                 }

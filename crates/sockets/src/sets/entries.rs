@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 pub(super) const NONE: u32 = u32::MAX;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Inner {
     pub(crate) entries: Vec<Entry>,
     pub(super) free: Vec<u32>,

@@ -10,7 +10,6 @@ mod ready;
 mod set;
 mod shared;
 
-pub(crate) use entries::Inner;
 pub(crate) use ready::{readiness, readiness_under};
 pub(crate) use set::{DOOR, Set};
 pub(crate) use shared::{is_shared, is_shared_by_users};
@@ -19,12 +18,9 @@ use crate::pair::{self, Pair};
 use crate::per_engine::per_engine;
 use crate::table::{self, Ref};
 use crate::{anchors, process};
-use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use entries::unlink;
-use sovia_sync::RobustLock;
 use sovia_sys::{call, poll};
-use std::collections::VecDeque;
 
 /// Epoll instances that are followed; in more, connections stay on TCP.
 const SETS: usize = 4096;
@@ -34,11 +30,31 @@ per_engine! {
     static TABLE: [AtomicPtr<Set>; SETS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; SETS];
 }
 
+/// The set at that index, whether it follows an instance or not.
+#[inline]
+fn place(index: u32) -> Option<&'static Set> {
+    // SAFETY: null, or a leaked box: sets are used again, never freed.
+    unsafe { TABLE.get(index as usize)?.load(Ordering::Acquire).as_ref() }
+}
+
 /// The instance with that index.
 #[inline]
 pub(crate) fn get(index: u32) -> Option<&'static Set> {
-    // SAFETY: null, or a leaked box: sets are recycled, never freed.
-    unsafe { TABLE.get(index as usize)?.load(Ordering::Acquire).as_ref() }
+    place(index).filter(|set| set.is_open())
+}
+
+/// The set at that index, made if there is none.
+fn place_for(index: u32) -> Option<&'static Set> {
+    let slot = TABLE.get(index as usize)?;
+    if slot.load(Ordering::Acquire).is_null() {
+        let null = core::ptr::null_mut();
+        let new = Box::into_raw(Box::new(Set::new()));
+        if slot.compare_exchange(null, new, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            // SAFETY: it was made a moment ago and no other thread has seen it.
+            drop(unsafe { Box::from_raw(new) });
+        }
+    }
+    place(index)
 }
 
 /// Follows a new epoll instance.
@@ -48,41 +64,11 @@ pub fn created(epfd: i32) {
     }
     // From here on the program's memory is looked at.
     sovia_signal::chain::guards();
-    let fresh = || Inner {
-        entries: Vec::new(),
-        free: Vec::new(),
-        ready: VecDeque::new(),
-        lanes: Vec::new(),
-        looked: 0,
-        rounds: 0,
-        kernel_first: false,
-        door: 0,
-        door_added: false,
-        settled: Vec::new(),
-    };
-    for (index, slot) in TABLE.iter().enumerate() {
-        if slot.load(Ordering::Acquire).is_null() {
-            let set = Box::into_raw(Box::new(Set {
-                epfd: AtomicI32::new(epfd),
-                lock: RobustLock::new(),
-                attached: AtomicU32::new(0),
-                references: AtomicU32::new(1),
-                owner: call::getpid(),
-                asleep: AtomicU32::new(0),
-                nested: AtomicBool::new(false),
-                any_settled: AtomicBool::new(false),
-                gone_over: AtomicU32::new(0),
-                inner: UnsafeCell::new(Inner { door: pair::door_for(index as u32), ..fresh() }),
-            }));
-            let null = core::ptr::null_mut();
-            if slot.compare_exchange(null, set, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                shared::begin(index as u32);
-                table::enter_epoll(epfd, index as u32);
-                return;
-            }
-            // SAFETY: it was made a moment ago and no other thread has seen it.
-            drop(unsafe { Box::from_raw(set) });
-        }
+    let opened = (0..SETS as u32)
+        .find(|&index| place_for(index).is_some_and(|set| set.open(epfd, pair::door_for(index))));
+    if let Some(index) = opened {
+        shared::begin(index);
+        table::enter_epoll(epfd, index);
     }
 }
 
@@ -106,35 +92,28 @@ pub(crate) fn closed(index: u32, fd: i32) {
         }
         return;
     }
-    // In a forked child the waiters are the parent's still.
-    let ours = set.owner == call::getpid();
-    set.with(|inner| {
-        for lane in inner.lanes.drain(..) {
-            if ours {
-                lane.pair.give_waiter(lane.waiter);
-            }
-        }
-        // With their memory: the set itself is not freed.
-        (inner.entries, inner.ready) = Default::default();
-    });
-    set.attached.store(0, Ordering::Release);
     shared::end(index);
-    // A thread may still be inside a wait: the box stays, only its place is given up.
-    TABLE[index as usize].store(core::ptr::null_mut(), Ordering::Release);
+    if set.nested.swap(false, Ordering::AcqRel) {
+        NESTED.fetch_sub(1, Ordering::AcqRel);
+    }
+    // In the end: from then on the set may follow another instance.
+    set.close();
 }
 
 /// Around fork: no set is being changed.
 pub(crate) fn hold() {
-    each(|set| set.lock.hold());
+    places().for_each(|set| set.lock.hold());
 }
 
 /// After fork, in both.
 pub(crate) fn release() {
-    each(|set| set.lock.release());
+    places().for_each(|set| set.lock.release());
 }
 
 /// In a forked child.
 pub(crate) fn forked() {
+    // The threads that sleep have stayed with the parent.
+    places().for_each(|set| set.asleep.store(0, Ordering::Relaxed));
     shared::forked();
 }
 
@@ -151,14 +130,17 @@ fn each_in_use(mut f: impl FnMut(u32, &'static Set)) {
     });
 }
 
+/// All sets, also those that follow no instance.
+fn places() -> impl Iterator<Item = &'static Set> {
+    // Filled from the front, and never emptied.
+    (0..SETS as u32).map_while(place)
+}
+
 /// Calls `f` for every instance.
 pub(crate) fn each_with_index(mut f: impl FnMut(u32, &'static Set)) {
-    for index in 0..SETS as u32 {
-        match get(index) {
-            Some(set) => f(index, set),
-            // Places are filled from the front.
-            None if index >= 64 => break,
-            None => {}
+    for (index, set) in (0..).zip(places()) {
+        if set.is_open() {
+            f(index, set);
         }
     }
 }
@@ -184,7 +166,7 @@ pub(crate) fn forget_pair(pair: *const Pair) {
 pub(crate) fn leave_doors() {
     let pid = call::getpid();
     each(|set| {
-        if set.owner == pid {
+        if set.owner() == pid {
             set.drop_door();
         } else {
             // In an instance that a relative has made lies the relative's.

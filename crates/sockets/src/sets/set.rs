@@ -3,11 +3,11 @@
 use super::NESTED;
 use super::entries::{Inner, Lane, NONE};
 use super::ready::{check_exclusive, readiness};
-use crate::Outcome;
 use crate::conn::flag;
 use crate::pair::{self, VIS};
 use crate::stream;
 use crate::table::Ref;
+use crate::{Errno, Outcome};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use libc::epoll_event;
@@ -18,9 +18,11 @@ use std::sync::Arc;
 /// User data of the doorbell in the kernel's instance: no pointer, and unlikely as a number.
 pub(crate) const DOOR: u64 = 0xd5_0b1a_d00b_e115;
 
-/// One epoll instance.
+/// One epoll instance, and after its end another one.
 #[derive(Debug)]
 pub(crate) struct Set {
+    /// Changes with each instance. Odd while the set follows one.
+    generation: AtomicU32,
     /// A descriptor of the instance in this process: another one if that is closed.
     pub(super) epfd: AtomicI32,
     pub(super) lock: RobustLock<Local, { rank::SET }>,
@@ -29,8 +31,8 @@ pub(crate) struct Set {
     /// Descriptors of the instance in this process.
     pub(super) references: AtomicU32,
     /// The process that made it.
-    pub(super) owner: i32,
-    /// Threads asleep in it.
+    owner: AtomicI32,
+    /// Threads asleep in the kernel's instance, also those that began while nothing of ours was in the set.
     pub(crate) asleep: AtomicU32,
     /// Another instance, poll or select waits for this one. The kernel knows nothing of readiness
     /// in memory, so nothing in it is accelerated.
@@ -46,6 +48,81 @@ pub(crate) struct Set {
 unsafe impl Sync for Set {}
 
 impl Set {
+    /// A set that follows no instance.
+    pub(super) fn new() -> Set {
+        Set {
+            generation: AtomicU32::new(0),
+            epfd: AtomicI32::new(-1),
+            lock: RobustLock::new(),
+            attached: AtomicU32::new(0),
+            references: AtomicU32::new(0),
+            owner: AtomicI32::new(0),
+            asleep: AtomicU32::new(0),
+            nested: AtomicBool::new(false),
+            any_settled: AtomicBool::new(false),
+            gone_over: AtomicU32::new(0),
+            inner: UnsafeCell::new(Inner::default()),
+        }
+    }
+
+    /// Number of the instance among those that the set has followed.
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Returns true while the set follows an instance.
+    #[inline]
+    pub(super) fn is_open(&self) -> bool {
+        self.generation() & 1 != 0
+    }
+
+    /// The process that made the instance.
+    pub(super) fn owner(&self) -> i32 {
+        self.owner.load(Ordering::Relaxed)
+    }
+
+    /// Begins to follow an instance, with that doorbell. Returns false if the set follows one.
+    pub(super) fn open(&self, epfd: i32, door: u32) -> bool {
+        !self.is_open()
+            && self.with(|inner| {
+                if self.is_open() {
+                    return false;
+                }
+                inner.door = door;
+                self.epfd.store(epfd, Ordering::Relaxed);
+                self.references.store(1, Ordering::Relaxed);
+                self.owner.store(call::getpid(), Ordering::Relaxed);
+                self.generation.fetch_add(1, Ordering::Release);
+                true
+            })
+    }
+
+    /// Follows the instance no more. Threads may still be inside a call on it, so the set itself stays.
+    pub(super) fn close(&self) {
+        // In a forked child the waiters are the parent's still.
+        let ours = self.owner() == call::getpid();
+        self.with(|inner| {
+            // With the memory of all entries.
+            for lane in core::mem::take(inner).lanes {
+                if ours {
+                    lane.pair.give_waiter(lane.waiter);
+                }
+            }
+            self.attached.store(0, Ordering::SeqCst);
+            self.any_settled.store(false, Ordering::Relaxed);
+            self.generation.fetch_add(1, Ordering::Release);
+        });
+    }
+
+    /// As [`Set::with`], for the instance of that generation. Fails with EBADF if it has been closed.
+    pub(crate) fn with_generation<R>(
+        &self,
+        generation: u32,
+        f: impl FnOnce(&mut Inner) -> R,
+    ) -> Result<R, Errno> {
+        self.with(|inner| (self.generation() == generation).then(|| f(inner))).ok_or(libc::EBADF)
+    }
+
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut Inner) -> R) -> R {
         self.lock.lock();
         // SAFETY: the lock is held.
@@ -92,18 +169,15 @@ impl Set {
         let entry = &mut inner.entries[i as usize];
         entry.next = if first == i { NONE } else { first };
         entry.attached = true;
-        self.attached.fetch_add(1, Ordering::AcqRel);
+        // SYNC: with the count in `KernelSleep::begin`.
+        self.attached.fetch_add(1, Ordering::SeqCst);
         {
             if let Some(mut guard) = at.attached() {
                 stream::listeners::watch(&mut guard, waiter);
             }
         }
         inner.enqueue(i);
-        // A thread may be asleep in the kernel's instance right now, uncounted if there was nothing
-        // of ours in the set until now.
-        if self.attached.load(Ordering::Acquire) == 1 || self.asleep.load(Ordering::Acquire) != 0 {
-            self.ring(inner);
-        }
+        self.wake_sleeper(inner);
         true
     }
 
@@ -140,15 +214,29 @@ impl Set {
             return Err(libc::ENOSPC);
         }
         inner.enqueue(i);
-        if self.asleep.load(Ordering::Acquire) != 0 {
-            self.ring(inner);
-        }
+        self.wake_sleeper(inner);
         Ok(0)
     }
 
-    /// Wakes this process's threads that sleep in the set.
-    pub(crate) fn ring(&self, inner: &Inner) {
-        if let Some(door) = pair::door(inner.door as usize) {
+    /// Announces the sleep of a thread to the peers of all connections.
+    pub(crate) fn announce_sleep(&self, inner: &Inner) {
+        for lane in &inner.lanes {
+            lane.waiter().rung_by(inner.door);
+            lane.waiter().going_to_sleep();
+        }
+    }
+
+    /// Announces the threads that still sleep in the set, and wakes one of them if there is an event. To be called by
+    /// a thread that has changed the set or taken its doorbell's event: a ring wakes one thread, and a peer that has
+    /// rung does not ring again until a sleep is announced.
+    pub(crate) fn wake_sleeper(&self, inner: &Inner) {
+        if self.asleep.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        self.announce_sleep(inner);
+        if (inner.has_news() || !inner.ready.is_empty())
+            && let Some(door) = pair::door(inner.door as usize)
+        {
             let _ = call::write(door, &1u64.to_ne_bytes());
         }
     }
