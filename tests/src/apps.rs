@@ -1,5 +1,6 @@
 //! The scenario programs, built once.
 
+use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -112,8 +113,12 @@ fn python() -> &'static Path {
 }
 
 /// Builds a C program unless it is newer than its sources. Test programs of one
-/// run share the result; a file lock lets one of them build at a time.
+/// run share the result; a file lock lets one of them build at a time. With
+/// `SOVIA_TESTS_APPS`, returns the program in that folder and builds none.
 fn build(name: &str, form: Form) -> PathBuf {
+    if let (Form::Libc, Some(folder)) = (form, env::var_os("SOVIA_TESTS_APPS")) {
+        return PathBuf::from(folder).join(name);
+    }
     let native = form == Form::Native;
     let sources = tests_dir().join("apps-c");
     let parts = ["common.c", "bytes.c", "common.h", "native.h", "heirs.h", "converse.h"];

@@ -174,6 +174,11 @@ def lab_short(suite):
     suite.script("lab, its short part", ["scripts/lab/tests", "short"], suite.environment("release"))
 
 
+def arm(suite):
+    """Unit tests and scenarios on aarch64, in a guest on an emulated processor."""
+    suite.script("aarch64", ["scripts/arm"], suite.environment("release"))
+
+
 def fuzz(suite):
     """A part of what a hostile peer can write: the same inputs every time."""
     suite.script("fuzz", ["scripts/fuzz", "-n", "20000"], suite.environment("release"))
@@ -189,14 +194,15 @@ def turn(suite):
         part(suite)
 
 
-ROTATED = [checked, nics, strangers, lab_short, fuzz] + [
+ROTATED = [checked, nics, strangers, lab_short, fuzz, arm] + [
     lambda suite, protocol=protocol: protocol_part(suite, protocol) for protocol in plan.PROTOCOLS
 ]
 TIERS = {
     "check": [own, quick, scenarios],
     "test": [own, usual, models],
-    "all": [own, usual, unusual, models, long, protocols, checked, nics, strangers, stall, lab, fuzz],
+    "all": [own, usual, unusual, models, long, protocols, checked, nics, strangers, stall, lab, arm, fuzz],
     "turn": [turn],
+    "arm": [arm],
     "checked": [checked],
     "lab": [lab],
     "lab-short": [lab_short],

@@ -21,10 +21,11 @@ const FIRST_PAGE: usize = 4096;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BadAddress;
 
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
 mod machine {
     use libc::ucontext_t;
 
+    #[cfg(target_arch = "x86_64")]
     core::arch::global_asm!(
         ".hidden __start_sovia_fixups",
         ".hidden __stop_sovia_fixups",
@@ -121,6 +122,92 @@ mod machine {
         ".popsection",
     );
 
+    #[cfg(target_arch = "aarch64")]
+    core::arch::global_asm!(
+        ".hidden __start_sovia_fixups",
+        ".hidden __stop_sovia_fixups",
+        ".pushsection .text.sovia_copy,\"ax\",@progbits",
+        ".globl sovia_copy",
+        ".hidden sovia_copy",
+        ".type sovia_copy, @function",
+        ".p2align 5",
+        "sovia_copy:",
+        ".cfi_startproc",
+        "2:",
+        "add x3, x1, x2",
+        "add x4, x0, x2",
+        "cmp x2, #16",
+        "b.lo 7f",
+        // The last 16 bytes overlap with what is copied before them.
+        "ldur q4, [x3, #-16]",
+        "3:",
+        "subs x2, x2, #64",
+        "b.lo 4f",
+        "ldp q0, q1, [x1]",
+        "ldp q2, q3, [x1, #32]",
+        "stp q0, q1, [x0]",
+        "stp q2, q3, [x0, #32]",
+        "add x1, x1, #64",
+        "add x0, x0, #64",
+        "b 3b",
+        // The lowest six bits of x2 are the number of bytes left.
+        "4:",
+        "tbz x2, #5, 5f",
+        "ldp q0, q1, [x1], #32",
+        "stp q0, q1, [x0], #32",
+        "5:",
+        "tbz x2, #4, 6f",
+        "ldr q0, [x1]",
+        "str q0, [x0]",
+        "6:",
+        "stur q4, [x4, #-16]",
+        "mov w0, wzr",
+        "ret",
+        // Fewer than 16.
+        "7:",
+        "tbz x2, #3, 8f",
+        "ldr x5, [x1]",
+        "ldur x6, [x3, #-8]",
+        "str x5, [x0]",
+        "stur x6, [x4, #-8]",
+        "mov w0, wzr",
+        "ret",
+        "8:",
+        "tbz x2, #2, 9f",
+        "ldr w5, [x1]",
+        "ldur w6, [x3, #-4]",
+        "str w5, [x0]",
+        "stur w6, [x4, #-4]",
+        "mov w0, wzr",
+        "ret",
+        "9:",
+        "tbz x2, #1, 12f",
+        "ldrh w5, [x1]",
+        "ldurh w6, [x3, #-2]",
+        "strh w5, [x0]",
+        "sturh w6, [x4, #-2]",
+        "mov w0, wzr",
+        "ret",
+        "12:",
+        "cbz x2, 13f",
+        "ldrb w5, [x1]",
+        "strb w5, [x0]",
+        "13:",
+        "mov w0, wzr",
+        "ret",
+        "22:",
+        "mov w0, #1",
+        "ret",
+        ".cfi_endproc",
+        ".size sovia_copy, . - sovia_copy",
+        ".pushsection sovia_fixups,\"aR\",@progbits",
+        ".long 2b - .",
+        ".long 22b - .",
+        ".long 22b - .",
+        ".popsection",
+        ".popsection",
+    );
+
     unsafe extern "C" {
         /// 0 if all was copied.
         pub(super) fn sovia_copy(to: *mut u8, from: *const u8, len: usize) -> u32;
@@ -131,7 +218,13 @@ mod machine {
 
     /// Goes on at the landing if the instruction that was interrupted is one of the table's.
     pub(super) fn resume(context: &mut ucontext_t) -> bool {
+        #[cfg(target_arch = "x86_64")]
         let at = &mut context.uc_mcontext.gregs[libc::REG_RIP as usize];
+        #[cfg(target_arch = "aarch64")]
+        let at = &mut context.uc_mcontext.pc;
+        // Keeps the object with the table in the link: a linker defines the table's two symbols only where the
+        // section exists.
+        core::hint::black_box(sovia_copy as *const ());
         // SAFETY: the two symbols are where the table begins and ends; it is never written. An entry
         // is three distances, each from its own place: first instruction, the one after the last,
         // landing.
@@ -141,10 +234,10 @@ mod machine {
             while entry < end {
                 let place = |i: usize| {
                     let distance = entry.add(i);
-                    distance as i64 + i64::from(*distance)
+                    distance.addr().wrapping_add_signed(*distance as isize)
                 };
-                if (place(0)..place(1)).contains(at) {
-                    *at = place(2);
+                if (place(0)..place(1)).contains(&(*at as usize)) {
+                    *at = place(2) as _;
                     return true;
                 }
                 entry = entry.add(3);
@@ -154,8 +247,8 @@ mod machine {
     }
 }
 
-/// Elsewhere a bad address is not survived.
-#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+/// Copies without a guard: a bad address kills.
+#[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
 mod machine {
     use libc::ucontext_t;
 

@@ -107,7 +107,74 @@ word! {
     u64: reg "qword" ":r";
 }
 
-#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+#[cfg(all(target_arch = "aarch64", not(miri)))]
+macro_rules! word {
+    ($($type:ty: $load:literal $store:literal $modifier:literal;)*) => {
+        $(impl Word for $type {
+            #[inline(always)]
+            unsafe fn load(from: *const $type, fault: &mut Fault) -> $type {
+                let value: $type;
+                // SAFETY: the table lists the instruction, so a fault in it goes on at the landing, which
+                // sets the flag. The value is then whatever the register held.
+                unsafe {
+                    core::arch::asm!(
+                        concat!("2: ", $load, " {value:", $modifier, "}, [{from}]"),
+                        "3:",
+                        ".pushsection .text.sovia_landings,\"ax\",@progbits",
+                        "4: mov {fault:w}, #1",
+                        "b 3b",
+                        ".popsection",
+                        ".pushsection sovia_fixups,\"aR\",@progbits",
+                        ".long 2b - .",
+                        ".long 3b - .",
+                        ".long 4b - .",
+                        ".popsection",
+                        from = in(reg) from,
+                        value = lateout(reg) value,
+                        fault = inout(reg) fault.0,
+                        options(nostack, readonly, preserves_flags),
+                    );
+                }
+                value
+            }
+
+            #[inline(always)]
+            unsafe fn store(to: *mut $type, value: $type, fault: &mut Fault) {
+                // SAFETY: the table lists the instruction, so a fault in it goes on at the landing, which
+                // sets the flag. Nothing was stored then.
+                unsafe {
+                    core::arch::asm!(
+                        concat!("2: ", $store, " {value:", $modifier, "}, [{to}]"),
+                        "3:",
+                        ".pushsection .text.sovia_landings,\"ax\",@progbits",
+                        "4: mov {fault:w}, #1",
+                        "b 3b",
+                        ".popsection",
+                        ".pushsection sovia_fixups,\"aR\",@progbits",
+                        ".long 2b - .",
+                        ".long 3b - .",
+                        ".long 4b - .",
+                        ".popsection",
+                        to = in(reg) to,
+                        value = in(reg) value,
+                        fault = inout(reg) fault.0,
+                        options(nostack, preserves_flags),
+                    );
+                }
+            }
+        })*
+    };
+}
+
+#[cfg(all(target_arch = "aarch64", not(miri)))]
+word! {
+    u8: "ldrb" "strb" "w";
+    u16: "ldrh" "strh" "w";
+    u32: "ldr" "str" "w";
+    u64: "ldr" "str" "x";
+}
+
+#[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
 macro_rules! word {
     ($($type:ty)*) => {
         $(impl Word for $type {
@@ -124,7 +191,7 @@ macro_rules! word {
     };
 }
 
-#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+#[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
 word!(u8 u16 u32 u64);
 
 /// Loads a word, however it is aligned; anything if that fails.
