@@ -20,12 +20,8 @@ scenarios!("shutdown":
     unread_bytes_where_both_have_ended,
     a_write_of_nothing_leaves_the_reset,
     a_reset_is_told_once_by_send,
-    lingering_zero_resets,
     lingering_waits_no_longer_than_needed,
-    a_close_ends_a_blocked_read,
-    a_reset_ends_a_blocked_read,
     what_was_sent_before_exit_arrives,
-    both_close_half_at_once,
     last_words_are_seen_before_the_end,
     a_wrong_half_is_refused,
 );

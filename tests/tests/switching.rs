@@ -62,7 +62,6 @@ scenarios_across_the_switch!("poll_select":
 );
 
 scenarios_across_the_switch!("epoll_modes":
-    level_triggered_while_there_is_something,
     one_shot_until_armed_again,
 );
 

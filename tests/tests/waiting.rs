@@ -34,7 +34,6 @@ scenarios!("poll_select":
 );
 
 scenarios!("epoll_modes":
-    level_triggered_while_there_is_something,
     level_triggered_room_to_write,
     edge_triggered_once_for_each_arrival,
     edge_triggered_once_for_an_end,
