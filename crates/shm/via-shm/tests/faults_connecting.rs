@@ -57,6 +57,8 @@ fn attempt(nic: &ShmNic, way: &str, me: u8) -> Result<(), ConnectError> {
     while end.vi.recv_done().completion().is_some() {}
     while end.vi.send_done().completion().is_some() {}
     end.nothing_posted();
+    // Attempts are as many as fit until the peer dies, and a NIC has a limit of regions.
+    nic.deregister_mem(end.handle).unwrap();
     result
 }
 
