@@ -9,7 +9,7 @@ import subprocess
 WHOLE = re.compile(r"^(sovia-c|sovia-vipl|sovia-emp-c|sovia-fi-c)/all/")
 
 # A case of the VI core, as PACKAGE/PROGRAM/CONFIGURATION::GROUP::CASE.
-CONFORMANCE = re.compile(r"/(?:conformance\w*)/(.+)::\w+::\w+$")
+CONFORMANCE = re.compile(r"/(?:conformance\w*)/(.+)::[^:]+::[^:]+$")
 # Its configurations that `make test` runs: for each provider the usual one. The others take turns.
 USUAL = {
     "via-sim/conformance": {"perfect_network", "bad_network", "within_a_nic"},
