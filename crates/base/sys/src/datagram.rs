@@ -55,7 +55,8 @@ impl Name {
         }
         let mut bytes = [0; 107];
         for (to, from) in bytes[..n].iter_mut().zip(&address.sun_path[1..]) {
-            *to = *from as u8;
+            // The type of the bytes is another one on aarch64.
+            *to = from.to_ne_bytes()[0];
         }
         (n > 0).then_some(Name { len: n as u8, bytes })
     }
