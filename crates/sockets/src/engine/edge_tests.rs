@@ -340,3 +340,25 @@ fn a_call_that_began_before_its_instance_was_closed_fails() {
     a.write(b"news");
     assert_eq!(next.wait(WATCHDOG), [(IN, 3)]);
 }
+
+#[test]
+fn entries_of_two_numbers_stay_in_an_instance_when_one_is_closed_and_the_connection_goes_back() {
+    let [a, b] = &met();
+    let second = Fd::duplicate(b.fd(), 0).unwrap();
+    b.engine.run(|| ops::dup(b.fd(), second.raw()));
+    let watched = Instance::new(b.engine);
+    watched.add(second.raw(), IN, 2);
+    watched.add(b.fd(), IN, 1);
+    b.engine.run(|| ops::close(second.raw()));
+    drop(second);
+    b.engine.run(|| native::to_tcp(b.fd()));
+    assert_eq!(b.info().state, native::State::Tcp as u32);
+    a.write(b"news");
+    let mut reported = watched.wait(WATCHDOG);
+    reported.sort_by_key(|&(_, data)| data);
+    assert_eq!(reported, [(IN, 1), (IN, 2)]);
+    let third = watched.control(libc::EPOLL_CTL_ADD, b.fd(), IN, 3);
+    assert_eq!(third, Err(libc::EEXIST));
+    watched.control(libc::EPOLL_CTL_DEL, b.fd(), 0, 0).unwrap();
+    assert_eq!(watched.wait(WATCHDOG), [(IN, 2)]);
+}

@@ -91,15 +91,20 @@ pub(crate) fn all(connections: &[(i32, Ref)], cause: Cause) {
             }
         }
     }
-    match cause {
-        // The peer goes on some time, and what is unread comes on TCP then. Until that the new program finds nothing.
-        Cause::Exec if !left.is_empty() => {
-            let _ = PROCESSES.get().is_some_and(|processes| (processes.accompany)(&left));
-        }
-        _ if !left.is_empty() => COMING.store(true, Ordering::Relaxed),
-        _ => {}
-    }
+    go_on_without(&left, cause);
     give(connections, cause);
+}
+
+/// Has connections whose peers are stopped taken back once the peers go on.
+fn go_on_without(left: &[(i32, Ref)], cause: Cause) {
+    match cause {
+        _ if left.is_empty() => {}
+        // What is unread comes on TCP then. Until that the new program finds nothing.
+        Cause::Exec => {
+            let _ = PROCESSES.get().is_some_and(|processes| (processes.accompany)(left));
+        }
+        _ => COMING.store(true, Ordering::Relaxed),
+    }
 }
 
 /// Whether the program, or what becomes of this process, gets ends that rests are read from in the place of its
@@ -161,6 +166,7 @@ pub(super) fn finish(fd: i32, at: Ref, cause: Cause, patience: Patience) {
         let staying = core::mem::take(&mut round.staying);
         visit_with_keepers(&staying, cause, |one, visit| goes_on = round.goes_on(one, &visit));
         round.over.into_iter().for_each(|(fd, at)| hand_over(fd, at));
+        go_on_without(&round.left, cause);
     }
 }
 

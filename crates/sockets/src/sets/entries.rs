@@ -5,6 +5,7 @@ use crate::family;
 use crate::pair::{Pair, Waiter};
 use crate::table::{self, Ref};
 use core::sync::atomic::Ordering;
+use sovia_sys::{Fd, call, poll};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -60,6 +61,25 @@ impl Entry {
             self.through = other;
         }
         self.through
+    }
+
+    /// Registers the connection in the kernel's instance `epfd`. If the program has closed the entry's number, by a
+    /// number that is open for this call alone: the connection's others have entries of their own, and the kernel
+    /// keeps this one until the last of them is closed.
+    pub(super) fn give_to_kernel(&mut self, epfd: i32, events: u32) {
+        let (fd, data) = (self.anchor(), self.data);
+        let add = |fd| poll::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, fd, events, data);
+        if fd == self.fd {
+            let _ = add(fd);
+            return;
+        }
+        let mut first = fd + 1;
+        while let Ok(copy) = Fd::duplicate(fd, first)
+            && add(copy.raw()) == Err(call::Errno::EEXIST)
+        {
+            // Another entry has been registered by that number.
+            first = copy.raw() + 1;
+        }
     }
 }
 

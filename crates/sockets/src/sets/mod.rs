@@ -188,10 +188,12 @@ pub(crate) fn attached(at: Ref) -> bool {
                 let entry = &inner.entries[i];
                 if entry.registered && !entry.attached && entry.at.same(at) {
                     let fd = entry.fd;
+                    // The kernel takes nothing out by a number that is closed.
+                    let is_closed = !table::refers(fd, at);
                     // It may have come to be waited on since the ends asked to meet.
                     let nested =
                         set.nested.load(Ordering::Acquire) || shared::is_shared_by_users(index);
-                    if !nested && set.take_in(inner, i as u32) {
+                    if !nested && !is_closed && set.take_in(inner, i as u32) {
                         let _ = poll::epoll_ctl(set.epfd(), libc::EPOLL_CTL_DEL, fd, 0, 0);
                     } else {
                         everywhere = false;
@@ -220,13 +222,7 @@ pub(crate) fn detached(at: Ref) {
                     if entry.registered && !is_others && !at.conn.has_gone_over(entry.number) {
                         let oneshot = libc::EPOLLONESHOT as u32;
                         let events = if entry.armed { entry.events } else { oneshot };
-                        let _ = poll::epoll_ctl(
-                            set.epfd(),
-                            libc::EPOLL_CTL_ADD,
-                            entry.anchor(),
-                            events,
-                            entry.data,
-                        );
+                        entry.give_to_kernel(set.epfd(), events);
                         at.conn.note_gone_over(entry.number);
                     }
                     unlink(inner, i as u32);
