@@ -151,8 +151,6 @@ fn two_numbers_of_a_connection_are_both_watched_after_it_fell_back() {
 }
 
 #[test]
-#[ignore = "a registration whose number is closed while another number keeps the connection open is lost when the connection \
-            falls back to TCP: it is added by the other number, which has its own"]
 fn a_registration_of_a_closed_number_is_reported_after_the_connection_fell_back() {
     let link = entered(Role::Connector);
     let (set, second) = (link.b.epoll(), link.b.dup());
@@ -166,7 +164,6 @@ fn a_registration_of_a_closed_number_is_reported_after_the_connection_fell_back(
 }
 
 #[test]
-#[ignore = "with a closed instance among those of an index of 64 and more, later instances are not found"]
 fn instances_beyond_the_sixty_fourth_are_reported_though_one_is_closed() {
     let link = on_tcp(Role::Connector);
     let mut sets: Vec<Epoll> = (0..70).map(|_| link.b.epoll()).collect();

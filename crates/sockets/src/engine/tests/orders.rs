@@ -69,8 +69,6 @@ orders! {
     edges_suffice_from_the_switch_on_beside_an_ended_direction: Switched, "E e t e", "f t r9000 t";
     edges_suffice_on_the_vi_beside_an_ended_direction: Entered, "E e t e", "f t r9000 t";
     edges_suffice_from_the_revocation_on_beside_an_ended_direction: Revoked, "E e t e", "f t r9000 t";
-    #[ignore = "a writer that is full on TCP waits for ever for an edge of room, where its peer has shut its sending half and \
-                grants the VI"]
     edges_suffice_for_a_writer_whose_peer_comes_to_the_vi: Tcp, "E e t e e", "r9 w4 r9 w4 r9";
     edges_suffice_for_a_writer_whose_peer_is_full: Granted, "E e t e", "w300000 t r9000 t";
 }

@@ -265,8 +265,6 @@ fn a_sleeper_in_a_set_is_woken_by_a_change_of_interest() {
 }
 
 #[test]
-#[ignore = "a look without waiting takes the doorbell's edge that was rung for the sleeper, who sleeps until the next look at all \
-            connections, within two seconds"]
 fn a_sleeper_in_a_set_is_woken_though_another_thread_looks_without_waiting() {
     let [a, b] = &met();
     let set = b.watched(EPOLLIN);
@@ -281,8 +279,6 @@ fn a_sleeper_in_a_set_is_woken_though_another_thread_looks_without_waiting() {
 }
 
 #[test]
-#[ignore = "the doorbell's edge wakes one of the sleepers, who does not ring for the next one: that one sleeps on though the \
-            bytes are unread"]
 fn both_sleepers_in_a_set_are_woken_by_a_level() {
     let [a, b] = &met();
     let set = b.watched(EPOLLIN);
