@@ -54,7 +54,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
     core::ptr::null_mut()
 }
 
-/// What follows a round.
+/// Next step after a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum After {
     /// Another round.
@@ -264,8 +264,8 @@ fn anchor_event(token: u64, events: u32) {
     } else if events & libc::EPOLLIN as u32 != 0 {
         conn.set(flag::ANCHOR);
     }
-    // Bytes and room on TCP are events only for a direction on that path; to report them otherwise would be
-    // an edge where there is none.
+    // Bytes and room on TCP are events only for a direction on that path. For another one a report would be
+    // a false edge.
     let bytes = events & libc::EPOLLIN as u32 != 0 && conn.rx() != Rx::Vi;
     let room = events & libc::EPOLLOUT as u32 != 0 && conn.tx() != Tx::Vi;
     // The VI reports an orderly end as well, and has: to report that again would be an edge too many.

@@ -46,7 +46,7 @@ impl Place {
     }
 }
 
-/// Threads of the library's in a process. In the unit tests it has many engines, each with threads of its own.
+/// Number of the library's own threads in a process. In the unit tests it has many engines, each with threads of its own.
 const THREADS: usize = if cfg!(test) { 256 } else { 16 };
 
 static RUNNING: [Place; THREADS] = [const {

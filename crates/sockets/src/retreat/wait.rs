@@ -95,11 +95,11 @@ pub(crate) fn all(connections: &[(i32, Ref)], cause: Cause) {
     give(connections, cause);
 }
 
-/// Has connections whose peers are stopped taken back once the peers go on.
+/// Leaves connections whose peers are stopped to a relay or to the progress thread, until the peers go on.
 fn go_on_without(left: &[(i32, Ref)], cause: Cause) {
     match cause {
         _ if left.is_empty() => {}
-        // What is unread comes on TCP then. Until that the new program finds nothing.
+        // Unread bytes come on TCP then. Until that the new program finds nothing.
         Cause::Exec => {
             let _ = PROCESSES.get().is_some_and(|processes| (processes.accompany)(left));
         }

@@ -63,8 +63,8 @@ impl Entry {
         self.through
     }
 
-    /// Registers the connection in the kernel's instance `epfd`. If the program has closed the entry's number, by a
-    /// number that is open for this call alone: the connection's others have entries of their own, and the kernel
+    /// Registers the connection in the kernel's instance `epfd`. If the program has closed the entry's number, this
+    /// adds a number that is open for this call alone. The connection's other numbers have entries of their own, and the kernel
     /// keeps this one until the last of them is closed.
     pub(super) fn give_to_kernel(&mut self, epfd: i32, events: u32) {
         let (fd, data) = (self.anchor(), self.data);

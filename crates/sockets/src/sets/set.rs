@@ -114,7 +114,7 @@ impl Set {
         });
     }
 
-    /// As [`Set::with`], for the instance of that generation. Fails with EBADF if it has been closed.
+    /// Like [`Set::with`], for the instance of that generation. Fails with EBADF if it has been closed.
     pub(crate) fn with_generation<R>(
         &self,
         generation: u32,
@@ -226,8 +226,8 @@ impl Set {
         }
     }
 
-    /// Announces the threads that still sleep in the set, and wakes one of them if there is an event. To be called by
-    /// a thread that has changed the set or taken its doorbell's event: a ring wakes one thread, and a peer that has
+    /// Announces the threads that still sleep in the set, and wakes one of them if there is an event. A thread calls
+    /// this that has changed the set or taken its doorbell's event. A ring wakes one thread, and a peer that has
     /// rung does not ring again until a sleep is announced.
     pub(crate) fn wake_sleeper(&self, inner: &Inner) {
         if self.asleep.load(Ordering::SeqCst) == 0 {

@@ -144,8 +144,8 @@ struct Given<T> {
 impl<T: Copy> Given<T> {
     /// Returns true if there is room for another entry.
     ///
-    /// The kernel stores its counter later than it takes entries: a chunk may be this process's again while the entry that
-    /// named it still occupies the ring.
+    /// The kernel stores its counter later than it takes entries. A chunk may have come back to this process while the entry
+    /// that named it still occupies the ring.
     fn has_room(&mut self) -> bool {
         self.next.wrapping_sub(self.taken) < self.ring.count || self.left() < self.ring.count
     }
@@ -311,7 +311,7 @@ impl Sending {
         Sending(Given { ring, next: 0, taken: 0 })
     }
 
-    /// Returns true if there is room for another frame. A chunk that has come back from [`Done`] need not have any: the
+    /// Returns true if there is room for another frame. A chunk that has come back from [`Done`] need not have any. The
     /// kernel may complete a frame before it stores the counter of this ring.
     pub(super) fn has_room(&mut self) -> bool {
         self.0.has_room()
@@ -389,8 +389,8 @@ mod tests {
         }
     }
 
-    /// The kernel's end of a ring that this process fills, as `net/xdp/xsk_queue.h` has it: entries that it takes are free
-    /// when it stores its counter, which it does for several at a time.
+    /// The kernel's end of a ring that this process fills, as in `net/xdp/xsk_queue.h`. Entries that it takes are free
+    /// when it stores its counter, for several at a time.
     #[derive(Default)]
     struct Kernel {
         seen: u32,

@@ -1,4 +1,4 @@
-//! What epoll says at each place, and across them.
+//! Reports of epoll at each place, and across them.
 
 use super::harness::at::{entered, on_tcp};
 use super::harness::{
@@ -140,7 +140,7 @@ fn fall_back(link: &Link) {
 }
 
 #[test]
-fn two_numbers_of_a_connection_are_both_watched_after_it_fell_back() {
+fn two_numbers_of_a_connection_are_both_watched_after_the_fallback() {
     let link = entered(Role::Connector);
     let (set, second) = (link.b.epoll(), link.b.dup());
     set.control(libc::EPOLL_CTL_ADD, link.b.fd(), EPOLLIN, 1).unwrap();

@@ -37,7 +37,7 @@ const MEMORY: u64 = 128 << 10;
 /// Bytes that lie unread in the places that are reached with unread bytes.
 pub(super) const UNREAD: usize = 1_000;
 
-/// What does the work of an engine's progress thread.
+/// Mode of an engine's progress work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Progress {
     /// The thread, as in a program.
@@ -220,7 +220,7 @@ impl End {
         })
     }
 
-    /// Sends what there is room for.
+    /// Sends as many bytes as have room.
     pub(super) fn write(&self, bytes: &[u8]) -> Outcome {
         self.send(bytes, NOW)
     }
@@ -419,7 +419,7 @@ impl End {
         Dead(self)
     }
 
-    /// The same, and the kernel closes the descriptors by which the peer knows that the process lives.
+    /// Likewise, and the kernel closes the descriptors by which the peer knows that the process lives.
     pub(super) fn die_with_its_process(self) -> Dead {
         self.engines.is_dead.store(true, Ordering::Relaxed);
         self.run(peers::leave_all);
@@ -676,7 +676,7 @@ pub(super) struct Link {
     pub(super) a: End,
     /// The end that receives.
     pub(super) b: End,
-    /// What `a` has sent and `b` has not read.
+    /// Bytes that `a` has sent and `b` has not read.
     pub(super) unread: Vec<u8>,
 }
 
@@ -742,7 +742,7 @@ pub(super) fn send(ends: &[&End], from: &End, bytes: &[u8]) {
     }
 }
 
-/// What the next receive of `end` returns that finds anything: bytes, the end or an error.
+/// Returns the bytes, the end or the error of the next receive of `end` that finds any.
 #[track_caller]
 pub(super) fn next(ends: &[&End], end: &End) -> Result<Vec<u8>, Errno> {
     until(ends, || Some(end.read(64 << 10)).filter(|got| *got != Err(libc::EAGAIN)))
@@ -862,7 +862,7 @@ pub(super) fn meet(ends: &[End; 2]) -> bool {
     talk(ends, || ends.iter().all(is_on_vi))
 }
 
-/// The same, with what has been chosen of the protocol for both ends.
+/// Returns two ends on the VI, with a choice of the protocol for both.
 pub(super) fn met_as(choice: &str) -> [End; 2] {
     let engines = Engines::take(Progress::ByHand);
     let configuration = Configuration::of_socket(choice).unwrap();
@@ -882,7 +882,7 @@ pub(super) fn met() -> [End; 2] {
     met_by(&Engines::take(Progress::ByHand))
 }
 
-/// The same, with progress threads.
+/// Returns two ends on the VI whose engines have progress threads.
 pub(super) fn met_with_threads() -> [End; 2] {
     met_by(&Engines::take(Progress::Thread))
 }
@@ -904,7 +904,7 @@ pub(super) fn link(at: At, sender: Role) -> Link {
     link_by(&acquainted(), at, sender)
 }
 
-/// The same, of those engines.
+/// Returns a link at a place, between ends of these engines.
 pub(super) fn link_by(engines: &Arc<Engines>, at: At, sender: Role) -> Link {
     let seen_from = |[client, server]: [End; 2]| match sender {
         Role::Connector => Link { a: client, b: server, unread: Vec::new() },

@@ -1,7 +1,7 @@
 //! Two engines in one process: what the two ends of a connection do to each other.
 //!
-//! A case brings a connection to a named place on its way to the VI or back ([`harness::At`]), lets the two ends act,
-//! and looks at what calls return. [`harness`] has the ends, [`steps`] runs two lists of steps in every order.
+//! A case brings a connection to a named place on its way to the VI or back ([`harness::At`]). Then it lets the two ends
+//! act, and looks at what calls return. [`harness`] has the ends, [`steps`] runs two lists of steps in every order.
 //! No step depends on time: the work of the progress thread is done by [`harness::End::round`] where a case wants it.
 
 mod bounds;

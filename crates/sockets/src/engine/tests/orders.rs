@@ -1,6 +1,6 @@
-//! What two ends do at the same time, in every order of their steps.
+//! Concurrent steps of two ends, in every order.
 //!
-//! Bytes arrive once and in order, an end comes after the last byte, poll says what is so, and a program that is driven by
+//! Bytes arrive once and in order, an end comes after the last byte, and poll reports the truth. A program that is driven by
 //! edges alone is woken whenever it could go on.
 
 use super::steps::in_every_order;

@@ -1,4 +1,4 @@
-//! What poll says at each place.
+//! Reports of poll at each place.
 
 use super::harness::{End, Link, arrives, cases, ends, pattern, send, until};
 use libc::{POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDHUP};

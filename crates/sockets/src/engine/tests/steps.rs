@@ -24,7 +24,7 @@ struct Side {
     /// Bytes sent and received.
     sent: usize,
     got: usize,
-    /// Whether it has shut its sending half, and has come to the other end's end.
+    /// Set once the side has shut its sending half, and once it has read the other side's end.
     has_finished: bool,
     has_ended: bool,
     /// The edges that the program waits for.
@@ -131,7 +131,7 @@ impl World {
         }
     }
 
-    /// What poll says must be so for the next call.
+    /// Checks that the next call finds what poll reports.
     fn poll(&mut self, n: usize) {
         let events = self.sides[n].end().poll(libc::POLLIN | libc::POLLOUT);
         if events & libc::POLLOUT != 0 && !self.sides[n].has_finished {
@@ -213,7 +213,7 @@ impl World {
         assert_eq!((a.got, b.got), (b.sent, a.sent));
     }
 
-    /// Where the two stand, for a failure.
+    /// Describes the state of both sides, for a failure.
     fn reported(&self) -> String {
         let reported = |side: &Side| {
             format!(

@@ -46,7 +46,7 @@ fn a_blocked_read_is_woken_by_bytes() {
 }
 
 #[test]
-fn a_blocked_read_before_the_switch_is_woken_by_bytes_behind_it() {
+fn a_blocked_read_before_the_switch_is_woken_by_the_next_bytes() {
     let link = link(At::Granted, Role::Connector);
     let (a, b) = (&link.a, &link.b);
     let act = || {
@@ -173,7 +173,7 @@ fn a_blocked_write_goes_on_by_tcp_where_the_reader_has_fallen_back() {
     let [a, b] = &met_with_threads();
     let sent = a.fill(0);
     let act = || {
-        // What is unread has room on TCP only as it is read.
+        // Unread bytes have room on TCP only as the program reads them.
         thread::scope(|scope| {
             scope.spawn(|| b.to_tcp());
             assert!(b.read_exact(sent + 4) == [pattern(0, sent), b"more".to_vec()].concat());
@@ -207,7 +207,7 @@ fn a_blocked_poll_for_both_directions_is_woken_by_room() {
 }
 
 #[test]
-fn a_blocked_poll_is_woken_by_the_switch_of_a_peer_that_sends_behind_it() {
+fn a_blocked_poll_is_woken_by_the_switch_of_a_peer_that_sends() {
     let link = link(At::Granted, Role::Acceptor);
     let (a, b) = (&link.a, &link.b);
     let act = || {
@@ -319,7 +319,7 @@ fn threads_that_send_on_one_end_send_each_message_whole() {
     });
 }
 
-/// Has several threads read what `a` sends, while `acts`; each byte comes to one of them.
+/// Reads by several threads what `a` sends, beside `acts`, and checks that each byte comes to one of them.
 fn shared_reading(acts: impl FnOnce(&End, &End)) {
     const LEN: usize = 50_000;
     let [a, b] = &met_with_threads();
@@ -358,7 +358,7 @@ fn threads_that_read_on_one_end_have_each_byte_once() {
 }
 
 #[test]
-fn threads_that_read_on_one_end_have_each_byte_once_while_it_falls_back() {
+fn threads_that_read_on_one_end_have_each_byte_once_during_the_fallback() {
     shared_reading(|_, b| b.to_tcp());
 }
 

@@ -88,7 +88,7 @@ fn a_short_write_finds_room_where_nothing_is_unread(link: Link) {
         assert_eq!(link.a.write(b"short"), Ok(5));
         link.arrives(b"short");
     } else {
-        // As much as the kernel takes though the receiver has read none of it.
+        // The kernel takes as much though the receiver has read nothing.
         assert_eq!(link.a.write(b"short"), Ok(5));
     }
     assert_eq!(link.b.write(b"answer"), Ok(6));
