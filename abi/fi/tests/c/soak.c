@@ -36,8 +36,8 @@ static struct {
     unsigned char address[N][64];
     atomic_int arrived[4];
     atomic_int dead[N], finished[N];
-    /* Operations that have ended, of all processes. */
-    atomic_ulong ended;
+    /* Steps of all processes: operations that have ended, and meetings. */
+    atomic_ulong steps;
     /* Successful additions, of one process to another one's count. */
     atomic_ullong added[N][N];
 } *all;
@@ -172,15 +172,14 @@ static void done_remotely(void)
     }
 }
 
-/* Ends a process of a round in which nothing ends any more: no operation of any process for WATCHDOG seconds, however slowly the
-   processes run. */
+/* Ends a process of a round that hangs: no process has made a step for WATCHDOG seconds, however slowly they run. */
 static void watch(int signal)
 {
     static unsigned long before = -1ul;
     (void)signal;
-    unsigned long now = all->ended;
+    unsigned long now = all->steps;
     if (now == before) {
-        static const char text[] = "soak: no operation of any process ends any more\n";
+        static const char text[] = "soak: no process makes a step any more\n";
         ssize_t ignored = write(2, text, sizeof text - 1);
         (void)ignored;
         _exit(2);
@@ -196,7 +195,7 @@ static int progress(void)
     ssize_t n = fi_cq_read(cq, &entry, 1);
     if (n == -FI_EAGAIN)
         return 0;
-    all->ended++;
+    all->steps++;
     if (n == -FI_EAVAIL) {
         struct fi_cq_err_entry error = {0};
         IS(fi_cq_readerr(cq, &error, 0), 1);
@@ -307,6 +306,7 @@ static void begin_probe(void)
 static void meet(int where)
 {
     all->arrived[where]++;
+    all->steps++;
     for (;;) {
         int dead = 0;
         for (int i = 0; i < N; i++)
