@@ -75,21 +75,23 @@ class Suite:
     def again(self, failures, ignored):
         """Runs each failed test once more, alone; one that passes is flaky."""
         for outcome in failures:
-            for test in self._parts(outcome):
-                second = self.runner.once(test, ignored)
-                outcome.again += second.output
-                if second.verdict is Verdict.FAILED:
-                    break
+            failed = [n for n, (_, verdict, _) in enumerate(outcome.parts) if verdict is Verdict.FAILED]
+            if failed:
+                flaky = [self._passes(outcome, programs.Test(outcome.test.program, outcome.parts[n][0]), ignored) for n in failed]
+                for n in (n for n, passes in zip(failed, flaky) if passes):
+                    outcome.parts[n] = (outcome.parts[n][0], Verdict.FLAKY, "")
             else:
+                flaky = [self._passes(outcome, outcome.test, ignored)]
+            if all(flaky):
                 outcome.verdict = Verdict.FLAKY
 
-    @staticmethod
-    def _parts(outcome):
-        """Returns the tests of a failed outcome: itself, or the failed ones of a whole program."""
-        if not outcome.test.whole:
-            return [outcome.test]
-        names = [name for name, verdict, _ in outcome.parts if verdict is Verdict.FAILED]
-        return [programs.Test(outcome.test.program, name) for name in names] or [outcome.test]
+    def _passes(self, outcome, test, ignored):
+        """Runs a test alone and adds its output to an outcome; returns false if it fails."""
+        second = self.runner.once(test, ignored)
+        outcome.again += second.output
+        if test.whole and second.verdict is not Verdict.FAILED:
+            outcome.parts = second.parts
+        return second.verdict is not Verdict.FAILED
 
     def script(self, name, command, environment):
         """Runs a command that prints lines as test programs do, or none: then it is one test."""

@@ -36,7 +36,7 @@ class Report:
             self.line(f"[{self.done}/{self.total}] failed, runs again alone at the end: {outcome.test} ({outcome.seconds:.1f} s)")
         elif outcome.verdict is Verdict.SKIPPED and self.verbose:
             self.line(f"[{self.done}/{self.total}] SKIPPED: {outcome.test}: {outcome.reason}")
-        elif self.verbose or self.done % 500 == 0:
+        elif self.verbose or self.done % 200 == 0:
             self.line(f"[{self.done}/{self.total}] {outcome.verdict.value} {outcome.test} ({outcome.seconds:.1f} s)")
 
     def add(self, outcomes):
@@ -66,11 +66,14 @@ class Report:
         counts = collections.Counter()
         flaky = []
         for outcome in self.outcomes:
-            for name, verdict, _ in outcome.parts or [(str(outcome.test), outcome.verdict, "")]:
+            for name, verdict, _ in named(outcome):
                 counts[verdict] += 1
+                if verdict is Verdict.FLAKY:
+                    flaky.append(name)
+            # A whole program may die without a failed test, or pass as a whole the second time.
             if outcome.parts and outcome.verdict is Verdict.FAILED and not any(v is Verdict.FAILED for _, v, _ in outcome.parts):
                 counts[Verdict.FAILED] += 1
-            if outcome.verdict is Verdict.FLAKY:
+            if outcome.parts and outcome.verdict is Verdict.FLAKY and not any(v is Verdict.FLAKY for _, v, _ in outcome.parts):
                 flaky.append(str(outcome.test))
         unlisted = [name for name in flaky if name not in listed]
         for name in flaky:
@@ -82,7 +85,7 @@ class Report:
     def _skipped(self):
         reasons = collections.defaultdict(list)
         for outcome in self.outcomes:
-            for name, verdict, reason in outcome.parts or [(str(outcome.test), outcome.verdict, outcome.reason)]:
+            for name, verdict, reason in named(outcome):
                 if verdict is Verdict.SKIPPED:
                     reasons[reason].append(name)
         if reasons:
@@ -105,6 +108,13 @@ class Report:
         self.line("\nTest programs (seconds of all their tests, tests):")
         for key, value in seconds.most_common():
             self.line(f"  {value:7.1f} {tests[key]:6}  {key}")
+
+
+def named(outcome):
+    """Returns (PACKAGE/PROGRAM/TEST, verdict, reason) of a test, or of each test of a whole program."""
+    if outcome.parts:
+        return [(f"{outcome.test.program}/{name}", verdict, reason) for name, verdict, reason in outcome.parts]
+    return [(str(outcome.test), outcome.verdict, outcome.reason)]
 
 
 def tail(text, limit=12000):

@@ -103,6 +103,14 @@ class Scripts(unittest.TestCase):
         report.summary({})
         self.assertEqual(report.lines[-1], "\n1 passed, 0 failed, 2 skipped")
 
+    def test_part_of_a_whole_program_that_passes_alone_is_flaky(self):
+        outcome, report = self.outcome(
+            f"if [ $1 = --exact ]; then echo '{PASSED}'; exit; fi\n"
+            "echo 'test a ... FAILED'; echo 'test b ... ok'; echo 'test result: FAILED. 1 passed; 1 failed; 0 ignored;'; exit 101", whole=True)
+        self.assertIs(outcome.verdict, Verdict.FLAKY)
+        self.assertEqual(report.summary({}), (0, ["package/all/a"]))
+        self.assertEqual(report.lines[-1], "\n2 passed, 0 failed, 0 skipped")
+
     def test_whole_program_that_dies_fails(self):
         outcome, report = self.outcome("echo 'test a ... ok'; kill -9 $$", whole=True)
         self.assertIs(outcome.verdict, Verdict.FAILED)
