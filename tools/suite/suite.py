@@ -200,7 +200,7 @@ def turn(suite):
         part(suite)
 
 
-ROTATED = [checked, nics, strangers, lab_short, fuzz, arm] + [
+ROTATED = [checked, nics, strangers, lab_short, fuzz] + [
     lambda suite, protocol=protocol: protocol_part(suite, protocol) for protocol in plan.PROTOCOLS
 ]
 TIERS = {

@@ -2,10 +2,7 @@
 //!
 //! Those that were written then cannot be had in a test: see docs/vipl.md, "Programs of its time".
 
-#[path = "common/agent.rs"]
-mod agent;
-
-use crate::common::{folder, here, include, library, run, watched};
+use crate::common::{agent, folder, here, include, library, run, watched};
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;

@@ -1,9 +1,6 @@
 //! C programs that know nothing of Sovia, linked with `-lvipl`.
 
-#[path = "common/agent.rs"]
-mod agent;
-
-use crate::common::{program, run, skipped, watched};
+use crate::common::{agent, program, run, skipped, watched};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+pub(crate) mod agent;
 #[path = "../../../testing/library.rs"]
 mod library;
 

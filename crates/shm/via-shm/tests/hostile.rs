@@ -6,11 +6,8 @@
 //! ever.
 #![cfg(not(loom))]
 
-#[path = "common/intruder.rs"]
-mod intruder;
-
 use crate::common::Random;
-use intruder::{evil, scribble, segments};
+use crate::common::intruder::{evil, scribble, segments};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

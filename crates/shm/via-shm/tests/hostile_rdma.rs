@@ -3,12 +3,9 @@
 //! is touched that does not allow it. Other connections are as good as ever.
 #![cfg(not(loom))]
 
-#[path = "common/intruder.rs"]
-mod intruder;
-
 use crate::common::Random;
+use crate::common::intruder::{evil, scribble, segments};
 use core::mem::offset_of;
-use intruder::{evil, scribble, segments};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses what it needs")]
 
+pub(crate) mod intruder;
+
 use std::env;
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
