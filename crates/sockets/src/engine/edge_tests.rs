@@ -316,6 +316,26 @@ fn an_instance_takes_the_place_of_one_that_was_closed() {
 }
 
 #[test]
+fn a_set_that_follows_no_instance_takes_no_call() {
+    let engine = engine();
+    let instance = Instance::new(engine);
+    let set = instance.set();
+    drop(instance);
+    assert_eq!(set.with_generation(set.generation(), |_| ()), Err(libc::EBADF));
+}
+
+#[test]
+fn a_child_forked_in_a_handler_during_a_sleep_counts_no_sleeper() {
+    let engine = engine();
+    let instance = Instance::new(engine);
+    let set = instance.set();
+    set.asleep.store(0, Ordering::SeqCst);
+    // The call that the handler interrupted goes on in the child.
+    assert!(!set.count_awake());
+    assert_eq!(set.asleep.load(Ordering::SeqCst), 0);
+}
+
+#[test]
 fn a_call_that_began_before_its_instance_was_closed_fails() {
     let [a, b] = &met();
     let at = b.at();

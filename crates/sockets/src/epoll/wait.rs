@@ -57,7 +57,7 @@ impl KernelSleep {
 
     /// The thread is awake. Not by `drop`: a cancelled thread leaves the call without it.
     pub fn end(self) {
-        self.0.asleep.fetch_sub(1, Ordering::SeqCst);
+        self.0.count_awake();
     }
 }
 
@@ -274,7 +274,7 @@ impl Set {
         };
         self.with(|inner| {
             // Under the lock: a thread that begins to sleep announces that before this or after.
-            if self.asleep.fetch_sub(1, Ordering::SeqCst) == 1 {
+            if self.count_awake() {
                 for lane in &inner.lanes {
                     lane.waiter().awake();
                 }

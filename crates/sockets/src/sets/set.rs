@@ -120,7 +120,8 @@ impl Set {
         generation: u32,
         f: impl FnOnce(&mut Inner) -> R,
     ) -> Result<R, Errno> {
-        self.with(|inner| (self.generation() == generation).then(|| f(inner))).ok_or(libc::EBADF)
+        let is_same = || generation & 1 != 0 && self.generation() == generation;
+        self.with(|inner| is_same().then(|| f(inner))).ok_or(libc::EBADF)
     }
 
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut Inner) -> R) -> R {
@@ -216,6 +217,13 @@ impl Set {
         inner.enqueue(i);
         self.wake_sleeper(inner);
         Ok(0)
+    }
+
+    /// Takes the calling thread out of the count of sleeping threads. Returns true if that was the last one. A child
+    /// forked in a handler during the sleep counts none.
+    pub(crate) fn count_awake(&self) -> bool {
+        let sub = |n: u32| n.checked_sub(1);
+        self.asleep.fetch_update(Ordering::SeqCst, Ordering::SeqCst, sub) == Ok(1)
     }
 
     /// Announces the sleep of a thread to the peers of all connections.
