@@ -13,6 +13,9 @@ use serde_json::{Value, json};
 use crate::launch::Outcome;
 use crate::workspace::build_dir;
 
+/// Beginnings of the names of variables that decide what a scenario writes.
+const DECIDE: [&str; 3] = ["SOVIA_TEST_", "SOVIA_TESTS_EARLY", "SOVIA_STRESS_"];
+
 /// Identifies a run over the kernel: the program's bytes, its arguments and environment, and the kernel.
 #[derive(Debug)]
 pub(crate) struct Key(String);
@@ -28,9 +31,7 @@ impl Key {
         // SAFETY: geteuid has no preconditions.
         let user = unsafe { libc::geteuid() };
         let mut inherited: Vec<String> = env::vars()
-            .filter(|(name, _)| {
-                name.starts_with("SOVIA_TEST_") || name.starts_with("SOVIA_STRESS_")
-            })
+            .filter(|(name, _)| DECIDE.iter().any(|start| name.starts_with(start)))
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
         inherited.sort();

@@ -160,7 +160,9 @@ fn only_those_suffer(part: fn() -> Part, adapt: fn(Scenario) -> Scenario) {
         let expected = "victim: exit 0\nbystander: exit 0\nlater ones work\nend\nstatus 0\n";
         assert_eq!(client.transcript(), expected, "{all}");
         if !allowed {
-            println!("SKIPPED: another process's memory cannot be written to here");
+            let thread = std::thread::current();
+            let test = thread.name().unwrap_or("scribbles");
+            println!("SKIPPED: {test}: the memory of another process is not writable");
             return;
         }
     }

@@ -120,8 +120,16 @@ def main():
     parser.add_argument("--watchdog", type=float, default=40)
     arguments = parser.parse_args()
     folder = os.path.abspath(arguments.folder)
+    marker = os.path.join(folder, ".git", "of-mutants")
     if not os.path.exists(folder):
         subprocess.run(["git", "clone", "--quiet", ROOT, folder], check=True)
+        with open(marker, "w", encoding="utf-8"):
+            pass
+    if not os.path.exists(marker):
+        sys.exit(f"mutants: cannot use {folder}: this program has not made it; name a folder that does not exist")
+    for words in (["fetch", "--quiet", ROOT, "HEAD"], ["checkout", "--quiet", "--force", "FETCH_HEAD"]):
+        subprocess.run(["git", *words], cwd=folder, check=True)
+    os.environ["CARGO_TARGET_DIR"] = os.path.join(folder, "target")
     candidates = sorted(places(folder))
     random.Random(arguments.seed).shuffle(candidates)
     print(f"mutants: seed {arguments.seed}, {len(candidates)} places", flush=True)
@@ -137,6 +145,8 @@ def main():
             if done.returncode != 0:
                 sys.exit(f"mutants: the tier fails without any fault\n{done.stdout[-4000:]}")
             continue
+        if "suite: cannot" in done.stdout:
+            sys.exit(f"mutants: cannot run the tier\n{done.stdout[-4000:]}")
         by = re.search(r"^FAILED: (\S+)", done.stdout, re.M)
         found[number] = by.group(1) if done.returncode and by else None
         file, line, kind = chosen[number]

@@ -3,13 +3,14 @@
 import contextlib
 import os
 import re
+import socket
 import subprocess
 import tempfile
 import time
 
 import plan
 import programs
-from runner import LINE, Outcome, Verdict
+from runner import RESULT, Outcome, Verdict, of_lines
 
 # Test programs of all packages, and the examples that the tests of crates/sovia start.
 WORKSPACE = ("--workspace", "--features", "sovia-nic/sim", "--tests", "--example", "echo", "--example", "mio_echo", "--example", "tokio_echo", "--example", "zero_copy")
@@ -24,6 +25,8 @@ class Suite:
         self._built = {}
         # Ends a part at the first test that fails twice.
         self.stops = False
+        # Set if the user has chosen tests by name: a part may have none of them.
+        self.filters = False
 
     def environment(self, products, more=()):
         """Returns the environment of a part that drives the products of a build: `release` or `debug`."""
@@ -60,6 +63,8 @@ class Suite:
     def run(self, name, tests, environment, ignored=False):
         """Runs tests, longest first; one that fails runs once more, alone."""
         if not tests:
+            if not self.filters:
+                raise programs.BuildFailed(f"{name}: no test belongs to it")
             return
         begin = time.monotonic()
         self.report.begin(name, len(tests))
@@ -73,10 +78,11 @@ class Suite:
         self.report.step(f"running {name}", time.monotonic() - begin)
 
     def again(self, failures, ignored):
-        """Runs each failed test once more, alone; one that passes is flaky."""
+        """Runs each failed test once more, alone; one that passes is flaky. Of a whole program that ran to its end only the failed
+        tests run again; one that died, or hung, runs again as a whole."""
         for outcome in failures:
             failed = [n for n, (_, verdict, _) in enumerate(outcome.parts) if verdict is Verdict.FAILED]
-            if failed:
+            if failed and is_complete(outcome):
                 flaky = [self._passes(outcome, programs.Test(outcome.test.program, outcome.parts[n][0]), ignored) for n in failed]
                 for n in (n for n, passes in zip(failed, flaky) if passes):
                     outcome.parts[n] = (outcome.parts[n][0], Verdict.FLAKY, "")
@@ -99,32 +105,46 @@ class Suite:
             return
         begin = time.monotonic()
         self.report.begin(name, 1)
-        process = subprocess.Popen(command, cwd=self.root, env=environment, stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
-        lines = []
-        with process:
-            for line in process.stdout:
-                lines.append(line)
-                if re.match(r"test result: |FAILED|seed |.*SKIPPED: ", line):
-                    self.report.line("   " + line.rstrip())
-        status = process.returncode
-        self.report.add([of_script(name, status, "".join(lines), time.monotonic() - begin)])
+        status, output = self.runner.command(command, self.root, environment, plan.SCRIPT)
+        for line in output.splitlines():
+            if re.match(r"test result: |FAILED|seed |.*SKIPPED: ", line):
+                self.report.line("   " + line)
+        self.report.add([of_script(name, status, output, time.monotonic() - begin)])
         self.report.step(f"running {name}", time.monotonic() - begin)
+
+
+def is_complete(outcome):
+    """Returns true if a whole program printed the result of all its tests."""
+    result = RESULT.findall(outcome.output)
+    return bool(result) and sum(int(n) for n in result[-1]) == len(outcome.parts)
 
 
 def of_script(name, status, output, seconds):
     """Reads the outcome of a command from what it printed."""
     test = programs.Test(programs.Program("script", name, "", ""), name, whole=True)
+    # Test programs that were started, and those that printed a result: one that died printed none.
+    started = len(re.findall(r"^ +(?:Running|Doc-tests) ", output, re.M))
+    # The watchdog leaves no status.
+    failed = status != 0 or started > len(RESULT.findall(output))
     skipped = dict(re.findall(r"SKIPPED: ([^:\n]+): ([^\n]*)", output))
-    parts = []
-    for one, word in LINE.findall(output):
-        is_skipped = word == "ignored" or any(one.endswith(end) for end in skipped)
-        verdict = Verdict.FAILED if word == "FAILED" else Verdict.SKIPPED if is_skipped else Verdict.PASSED
-        parts.append((one, verdict, skipped.get(one, "ignored" if word == "ignored" else "")))
+    parts = of_lines(output, skipped)
+    failed = failed or any(verdict is Verdict.FAILED for _, verdict, _ in parts)
     if not parts:
-        verdict = Verdict.FAILED if status else Verdict.SKIPPED if skipped else Verdict.PASSED
+        verdict = Verdict.FAILED if failed else Verdict.SKIPPED if skipped else Verdict.PASSED
         parts = [(name, verdict, next(iter(skipped.values()), ""))]
-    return Outcome(test, Verdict.FAILED if status else Verdict.PASSED, seconds, output, "", parts=parts)
+    return Outcome(test, Verdict.FAILED if failed else Verdict.PASSED, seconds, output, "", parts=parts)
+
+
+def free_places(count):
+    """Returns so many addresses of free UDP ports."""
+    sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
 
 
 @contextlib.contextmanager
@@ -132,7 +152,7 @@ def lossy_nics(environment):
     """Starts two NICs in software, over a way that loses, doubles, delays and damages frames. The way is UDP, or Unix datagrams where
     the kernel shows this user no sequence numbers. Yields the environment of programs whose connections go by the NICs."""
     sovia, agents = environment["SOVIA_BIN"], []
-    places = {"a": "127.0.0.1:17471", "b": "127.0.0.1:17472"}
+    places = dict(zip("ab", free_places(2)))
     with tempfile.TemporaryDirectory() as folder:
         keys = {
             name: subprocess.run([sovia, "agent", "--new-key", f"{folder}/{name}.key"], check=True,
@@ -150,9 +170,8 @@ def lossy_nics(environment):
                                            stdout=subprocess.PIPE, text=True))
         try:
             for agent in agents:
-                for line in agent.stdout:
-                    if "ready" in line:
-                        break
+                if not any("ready" in line for line in agent.stdout):
+                    raise programs.BuildFailed("an agent ended before it was ready")
             rules = ";".join(f"nic:name=suite-{os.getpid()}-{name},end={end}" for name, end in (("a", "connector"), ("b", "acceptor")))
             yield dict(environment, SOVIA_RULES=rules, SOVIA_TESTS_UNTIL_MET="1")
         finally:

@@ -24,7 +24,10 @@ TURN = 8
 
 # Seconds until a single test counts as hanging, on the machine that `machine.REFERENCE` is of.
 WATCHDOG = 240
-LONGER = {r"^sovia-proto/": 900, r"random_walks|soak|hour": 3600}
+LONGER = {r"^sovia-proto/": 900, r"/papers::": 600}
+# Of a test that is ignored because it takes long, and of a script.
+SOAK = 7200
+SCRIPT = 7200
 
 # Protocols of the papers that no program has unless it asks for them.
 PROTOCOLS = ["SOVIA_NOTIFY", "SOVIA_HANDLER", "SOVIA_COPY", "reg,w=32,t=16", "handler", "notify,copy,w=4,t=2"]

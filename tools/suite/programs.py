@@ -32,7 +32,7 @@ class Test:
 
 
 class BuildFailed(Exception):
-    """Cargo could not build; its own messages have been shown."""
+    """A part cannot run; what cargo says has been shown."""
 
 
 def build(selection, environment):
@@ -48,7 +48,7 @@ def build(selection, environment):
         if message.get("executable") and message["profile"]["test"]:
             programs.append(_program(message))
     if process.wait() != 0:
-        raise BuildFailed(" ".join(command))
+        raise BuildFailed(f"cannot build: {' '.join(command)}")
     return programs
 
 

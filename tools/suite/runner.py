@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import threading
 import time
+import traceback
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -38,7 +39,7 @@ RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) igno
 SKIPPED = re.compile(r"SKIPPED: ([^:\n]+): ([^\n]*)")
 IGNORED = re.compile(r"^test .* \.\.\. ignored(?:, (.*))?$", re.M)
 # libtest's line and libtest-mimic's.
-LINE = re.compile(r"^test (\S.*?)(?: - should panic)? +\.\.\. (ok|FAILED|ignored)", re.M)
+LINE = re.compile(r"^test (\S.*?)(?: - should panic)? +\.\.\. (ok|FAILED|ignored)(?:, (.*))?", re.M)
 
 
 class Runner:
@@ -48,6 +49,8 @@ class Runner:
         self.jobs, self.watchdog, self.scale = jobs, watchdog, scale
         self.environment, self.report = environment, report
         self.stopped = threading.Event()
+        # Set once a run has ended at its first failure.
+        self.cut_short = False
         self._running = set()
         self._lock = threading.Lock()
 
@@ -61,7 +64,10 @@ class Runner:
                     if not queue:
                         return
                     test = queue.pop()
-                outcome = self.once(test, ignored)
+                try:
+                    outcome = self.once(test, ignored)
+                except Exception:  # of the suite itself: no test may be lost
+                    outcome = Outcome(test, Verdict.FAILED, output=traceback.format_exc())
                 if self.stopped.is_set():
                     return
                 with self._lock:
@@ -70,12 +76,15 @@ class Runner:
                 if until_failure and outcome.verdict is Verdict.FAILED and self.once(test, ignored).verdict is Verdict.FAILED:
                     with self._lock:
                         queue.clear()
+                        self.cut_short = True
 
         workers = [threading.Thread(target=work) for _ in range(min(self.jobs, len(tests)))]
         for worker in workers:
             worker.start()
         for worker in workers:
             worker.join()
+        if len(outcomes) != len(tests) and not self.cut_short and not self.stopped.is_set():
+            raise RuntimeError(f"{len(tests)} tests have {len(outcomes)} outcomes")
         return outcomes
 
     def stop(self):
@@ -86,6 +95,25 @@ class Runner:
         for session in running:
             end_session(session)
 
+    def command(self, words, folder, environment, limit):
+        """Runs a command in a session of its own, with a watchdog; returns its status and its output."""
+        with tempfile.TemporaryFile() as file:
+            process = subprocess.Popen(words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=file,
+                                       stderr=subprocess.STDOUT, start_new_session=True)
+            with self._lock:
+                self._running.add(process.pid)
+            ended = wait(process, limit * self.scale)
+            if not ended:
+                end_session(process.pid)
+                process.wait()
+            with self._lock:
+                self._running.discard(process.pid)
+            file.seek(0)
+            output = file.read().decode(errors="replace")
+        if not ended:
+            output += f"\nended by the watchdog after {limit * self.scale:.0f} s\n"
+        return (process.returncode if ended else None), output
+
     def once(self, test, ignored=False):
         """Runs one test, or one whole program."""
         program = test.program
@@ -94,29 +122,25 @@ class Runner:
             arguments = ["--show-output", "--test-threads=2"]
         else:
             arguments = ["--exact", test.name, "--nocapture"]
-        limit = self.watchdog(test) * self.scale
         start = time.monotonic()
-        with tempfile.TemporaryFile() as file:
-            process = subprocess.Popen(
-                [program.path, *arguments, *(["--ignored"] if ignored else [])],
-                cwd=program.folder, env=environment, stdin=subprocess.DEVNULL, stdout=file,
-                stderr=subprocess.STDOUT, start_new_session=True,
-            )
-            with self._lock:
-                self._running.add(process.pid)
-            ended = wait(process, limit)
-            if not ended:
-                end_session(process.pid)
-                process.wait()
-            with self._lock:
-                self._running.discard(process.pid)
-            seconds = time.monotonic() - start
-            file.seek(0)
-            output = file.read().decode(errors="replace")
-        if not ended:
-            output += f"\nended by the watchdog after {limit:.0f} s\n"
-        verdict, reason, parts = judge(test, process.returncode if ended else None, output)
+        words = [program.path, *arguments, *(["--ignored"] if ignored else [])]
+        status, output = self.command(words, program.folder, environment, self.watchdog(test))
+        seconds = time.monotonic() - start
+        verdict, reason, parts = judge(test, status, output)
         return Outcome(test, verdict, seconds, output, reason, parts=parts)
+
+
+def of_lines(output, skipped):
+    """Returns (name, verdict, reason) for each line of a test. `skipped` has the reasons of tests that say so of themselves, by the
+    name or the end of the name."""
+    parts = []
+    for name, word, reason in LINE.findall(output):
+        if word != "ignored":
+            reason = next((why for one, why in skipped.items() if name == one or name.endswith("::" + one)), "")
+        is_skipped = word == "ignored" or reason
+        verdict = Verdict.FAILED if word == "FAILED" else Verdict.SKIPPED if is_skipped else Verdict.PASSED
+        parts.append((name, verdict, reason or ("ignored" if is_skipped else "")))
+    return parts
 
 
 def judge(test, status, output):
@@ -125,11 +149,7 @@ def judge(test, status, output):
     passed, failed, ignored = (int(n) for n in result[-1]) if result else (0, 0, 0)
     skipped = {name: reason for name, reason in SKIPPED.findall(output)}
     if test.whole:
-        parts = []
-        for name, word in LINE.findall(output):
-            is_skipped = word == "ignored" or any(name.endswith(one) for one in skipped)
-            verdict = Verdict.FAILED if word == "FAILED" else Verdict.SKIPPED if is_skipped else Verdict.PASSED
-            parts.append((name, verdict, skipped.get(name, "ignored" if word == "ignored" else "")))
+        parts = of_lines(output, skipped)
         bad = status != 0 or not result or failed or len(parts) != passed + failed + ignored
         return (Verdict.FAILED if bad else Verdict.PASSED), "", parts
     if status != 0 or not result or failed:

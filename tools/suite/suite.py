@@ -37,7 +37,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     durations = machine.Durations(os.path.join(target, "suite", "seconds.json"))
     suite = parts.Suite(ROOT, target, runner, report, durations, lambda test: re.search(arguments.only, str(test)))
-    suite.stops = arguments.stop
+    suite.stops, suite.filters = arguments.stop, bool(arguments.only)
     begin = time.monotonic()
     try:
         for part in TIERS[arguments.tier]:
@@ -45,9 +45,8 @@ def main():
             if arguments.stop and report.has_failed():
                 break
     except BuildFailed as e:
-        complain(f"cannot build: {e}")
-        print("\n0 passed, 1 failed")
-        return 1
+        complain(str(e))
+        report.add([parts.of_script("build", 1, str(e), 0.0)])
     finally:
         runner.stop()
     report.step("all of it", time.monotonic() - begin)
@@ -99,7 +98,7 @@ def debug_products(suite):
     begin = time.monotonic()
     build = ["cargo", "build", "--quiet", "-p", "sovia-preload", "-p", "sovia-cli"]
     if subprocess.run(build, cwd=suite.root, check=False).returncode != 0:
-        raise BuildFailed(" ".join(build))
+        raise BuildFailed(f"cannot build: {' '.join(build)}")
     suite.report.step("building the products with assertions", time.monotonic() - begin)
 
 
@@ -134,7 +133,9 @@ def long(suite):
         # Without --ignored a program gives the reason, and runs nothing.
         return plan.LONG.search(suite.runner.once(test).reason)
 
+    suite.runner.watchdog, shorter = (lambda test: plan.SOAK), suite.runner.watchdog
     suite.cargo("long tests", parts.WORKSPACE, keep, environment, ignored=True)
+    suite.runner.watchdog = shorter
 
 
 def protocols(suite):
@@ -162,6 +163,9 @@ def nics(suite):
 
 def strangers(suite):
     """Scenarios between two processes that may not trace each other, and share memory by a rule. For root."""
+    if os.geteuid() != 0:
+        suite.report.add([parts.of_script("scenarios between strangers", 0, "SKIPPED: strangers: not root\n", 0.0)])
+        return
     environment = suite.environment("release", {"SOVIA_TESTS_STRANGERS": "1"})
     suite.cargo("scenarios between strangers", parts.WORKSPACE, plan.is_between_strangers, environment)
 

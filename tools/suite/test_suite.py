@@ -8,9 +8,9 @@ import unittest
 import flaky
 import parts
 import plan
-from programs import Program, Test
+from programs import BuildFailed, Program, Test
 from report import Report
-from runner import Runner, Verdict
+from runner import Runner, Verdict, of_lines
 
 PASSED = "test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 9 filtered out\n"
 FAILED = "test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured\n"
@@ -116,6 +116,40 @@ class Scripts(unittest.TestCase):
         self.assertIs(outcome.verdict, Verdict.FAILED)
         report.summary({})
         self.assertEqual(report.lines[-1], "\n1 passed, 1 failed, 0 skipped")
+
+    def test_program_that_dies_after_a_failed_test_fails_again_as_a_whole(self):
+        outcome, report = self.outcome("echo 'test a ... FAILED'; kill -9 $$", whole=True)
+        self.assertIs(outcome.verdict, Verdict.FAILED)
+        self.assertEqual(report.summary({})[0], 1)
+
+    def test_program_that_cannot_start_fails(self):
+        suite = self.suite()
+        program = Program("package", "all", os.path.join(self.folder.name, "none"), self.folder.name)
+        with self.assertRaises(FileNotFoundError):
+            suite.runner.once(Test(program, "a"))
+        self.assertEqual([o.verdict for o in suite.runner.run([Test(program, "a"), Test(program, "b")])], [Verdict.FAILED] * 2)
+
+    def test_part_to_which_no_test_belongs_fails(self):
+        with self.assertRaisesRegex(BuildFailed, "no test belongs"):
+            self.suite().run("part", [], {})
+
+    def test_script_whose_program_dies_without_a_result_fails(self):
+        suite = self.suite()
+        suite.script("a script", ["sh", "-c", "echo '     Running one'; echo 'test a ... ok'"], dict(os.environ))
+        self.assertEqual(suite.report.summary({})[0], 1)
+
+    def test_script_that_hangs_is_ended(self):
+        suite = self.suite()
+        plan.SCRIPT, limit = 0.2, plan.SCRIPT
+        suite.script("a script", ["sleep", "987"], dict(os.environ))
+        plan.SCRIPT = limit
+        self.assertEqual(suite.report.summary({})[0], 1)
+
+    def test_skipped_test_is_found_by_the_end_of_its_name(self):
+        lines = "test x::rdma ... ok\ntest over_rdma ... ok\ntest c ... ignored, later\nSKIPPED: rdma: no NIC\n"
+        self.assertEqual(of_lines(lines, {"rdma": "no NIC"}), [
+            ("x::rdma", Verdict.SKIPPED, "no NIC"), ("over_rdma", Verdict.PASSED, ""), ("c", Verdict.SKIPPED, "later"),
+        ])
 
     def test_script_without_results_is_one_test(self):
         suite = self.suite()
