@@ -141,12 +141,12 @@ def long(suite):
 def protocols(suite):
     """Scenarios and real programs in configurations that a program has only if it asks for them."""
     for protocol in plan.PROTOCOLS:
-        protocol_part(suite, protocol)
+        protocol_part(suite, protocol, plan.is_scenario)
 
 
-def protocol_part(suite, protocol):
+def protocol_part(suite, protocol, keep):
     environment = suite.environment("release", {"SOVIA_PROTOCOL": protocol})
-    suite.cargo(f"scenarios with {protocol}", parts.WORKSPACE, plan.is_scenario, environment)
+    suite.cargo(f"scenarios with {protocol}", parts.WORKSPACE, keep, environment)
 
 
 def checked(suite):
@@ -205,7 +205,7 @@ def turn(suite):
 
 
 ROTATED = [checked, nics, strangers, lab_short, fuzz] + [
-    lambda suite, protocol=protocol: protocol_part(suite, protocol) for protocol in plan.PROTOCOLS
+    lambda suite, protocol=protocol: protocol_part(suite, protocol, plan.is_checked_quickly) for protocol in plan.PROTOCOLS
 ]
 TIERS = {
     "check": [own, quick, scenarios],
