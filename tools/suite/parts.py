@@ -12,8 +12,11 @@ import plan
 import programs
 from runner import RESULT, Outcome, Verdict, of_lines
 
-# Test programs of all packages, and the examples that the tests of crates/sovia start.
-WORKSPACE = ("--workspace", "--features", "sovia-nic/sim", "--tests", "--example", "echo", "--example", "mio_echo", "--example", "tokio_echo", "--example", "zero_copy")
+# Test programs of all packages.
+FEATURES = ("--workspace", "--features", "sovia-nic/sim")
+WORKSPACE = (*FEATURES, "--tests")
+# Examples that the tests of crates/sovia start. `cargo test` would build them as tests.
+EXAMPLES = (*FEATURES, *(word for name in ("echo", "mio_echo", "tokio_echo", "zero_copy") for word in ("--example", name)))
 
 
 class Suite:
@@ -45,6 +48,8 @@ class Suite:
         if key not in self._built:
             begin = time.monotonic()
             self._built[key] = programs.build(selection, environment)
+            if selection == WORKSPACE:
+                programs.build_examples(EXAMPLES, environment)
             self.report.step(f"building cargo test {' '.join(selection)}", time.monotonic() - begin)
         return self._built[key]
 

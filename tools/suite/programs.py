@@ -52,6 +52,13 @@ def build(selection, environment):
     return programs
 
 
+def build_examples(selection, environment):
+    """Builds examples as programs."""
+    command = ["cargo", "build", *selection]
+    if subprocess.run(command, env=environment, check=False).returncode != 0:
+        raise BuildFailed(f"cannot build: {' '.join(command)}")
+
+
 def _program(message):
     kind, name = message["target"]["kind"][0], message["target"]["name"]
     if kind == "bin":
