@@ -48,6 +48,8 @@ NICS = _topics("closing", "ends", "streams")
 STRANGERS = _topics("closing", "descriptors", "dying", "ends", "epoll_shared", "inheriting", "processes", "scribbles", "signals",
                     "streams", "switching", "taken_back", "waiting")
 QUICKLY = _topics("closing", "ends", "epoll_shared", "odd_flags", "pointers", "streams", "waiting")
+# Scenarios that take a protocol's turn. `make test-all` runs the others with each protocol as well.
+PROTOCOL = _topics("closing", "ends", "epoll_shared", "streams", "waiting")
 REDIS = re.compile(r"^sovia-tests/all/programs::redis")
 MODEL = re.compile(r"^sovia-proto/all/")
 LAYERS = re.compile(r"/all/layers::|/layers/|^sovia-layers/")
@@ -85,6 +87,10 @@ def is_checked_quickly(test):
 
 def is_scenario(test):
     return bool(SCENARIO.search(str(test)))
+
+
+def is_with_protocol(test):
+    return bool(PROTOCOL.search(str(test)))
 
 
 def is_checked(test):

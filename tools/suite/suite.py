@@ -205,7 +205,7 @@ def turn(suite):
 
 
 ROTATED = [checked, nics, strangers, lab_short, fuzz] + [
-    lambda suite, protocol=protocol: protocol_part(suite, protocol, plan.is_checked_quickly) for protocol in plan.PROTOCOLS
+    lambda suite, protocol=protocol: protocol_part(suite, protocol, plan.is_with_protocol) for protocol in plan.PROTOCOLS
 ]
 TIERS = {
     "check": [own, quick, scenarios],
