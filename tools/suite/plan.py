@@ -77,7 +77,9 @@ def is_usual(test):
 def is_quick(test):
     """Returns true for unit tests, the models of the protocol and the orders of modules."""
     name = str(test)
-    return test.program.name == "lib" or bool(MODEL.search(name) or LAYERS.search(name))
+    # A whole program is more than its orders of modules.
+    is_one = MODEL.search(name) or (LAYERS.search(name) and not WHOLE.search(name))
+    return test.program.name == "lib" or bool(is_one)
 
 
 def is_checked_quickly(test):
