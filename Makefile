@@ -5,7 +5,6 @@ DESTDIR ?=
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 BUILT := $(TARGET)/release
-VIPL := $(TARGET)/vipl
 # Where libraries for other programs go; distributions have other places.
 LIBDIR ?= $(PREFIX)/lib
 ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
@@ -24,7 +23,7 @@ STATIC = $(if $(filter /%,$(shell cc -print-file-name=libc.a)),-C target-feature
 
 # One call for all, so that programs and libraries are linked beside each other.
 build:
-	$(CARGO) build --release $(addprefix -p ,sovia-cli sovia-manual sovia-preload sovia-c sovia-fi-c) --lib $(addprefix --bin ,$(PROGRAMS) sovia-manual)
+	$(CARGO) build --release $(addprefix -p ,sovia-cli sovia-manual sovia-preload sovia-c sovia-fi-c sovia-vipl sovia-emp-c) --lib $(addprefix --bin ,$(PROGRAMS) sovia-manual)
 	$(CARGO) rustc --release -p sovia-cli --bin sovia -- $(STATIC)
 	$(BUILT)/sovia-manual $(MANUAL) $(BUILT)/sovia $(addprefix $(BUILT)/,$(PROGRAMS))
 	abi/sovia/link $(BUILT)/libsovia_c.a $(BUILT)/libsovia.so -Wl,--strip-debug
@@ -32,13 +31,12 @@ build:
 	abi/rpc/build $(BUILT)
 	mkdir -p $(BUILT)/fi
 	cp --remove-destination $(BUILT)/libsovia_fi_c.so $(BUILT)/fi/libsovia-fi.so
-	$(CARGO) build --profile vipl -p sovia-vipl -p sovia-emp-c
-	abi/vipl/link $(VIPL)/libvipl.a $(VIPL)/libvipl.so -Wl,--strip-debug
-	abi/emp/link $(VIPL)/libsovia_emp_c.a $(VIPL)/libsovia-emp.so -Wl,--strip-debug
+	abi/vipl/link $(BUILT)/libvipl.a $(BUILT)/libvipl.so -Wl,--strip-debug
+	abi/emp/link $(BUILT)/libsovia_emp_c.a $(BUILT)/libsovia-emp.so -Wl,--strip-debug
 
 # Takes what is built, so that `sudo make install` needs no compiler.
 install:
-	@test -x $(BUILT)/sovia -a -d $(MANUAL)/man1 -a -f $(BUILT)/libsovia_preload.so -a -f $(BUILT)/libsovia.so -a -f $(VIPL)/libvipl.so -a -f $(VIPL)/libsovia-emp.so || { echo "run \`make build\` first" >&2; exit 1; }
+	@test -x $(BUILT)/sovia -a -d $(MANUAL)/man1 -a -f $(BUILT)/libsovia_preload.so -a -f $(BUILT)/libsovia.so -a -f $(BUILT)/libvipl.so -a -f $(BUILT)/libsovia-emp.so || { echo "run \`make build\` first" >&2; exit 1; }
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/sovia
 	for program in sovia $(PROGRAMS); do scripts/put $(BUILT)/$$program $(DESTDIR)$(PREFIX)/bin/$$program || exit 1; done
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
@@ -66,18 +64,18 @@ install:
 	if [ -f $(BUILT)/libsovia-rpc.so ]; then $(MAKE) --no-print-directory install-rpc; fi
 	install -d $(DESTDIR)$(PREFIX)/lib/sovia/fi
 	scripts/put -s -m 644 $(BUILT)/fi/libsovia-fi.so $(DESTDIR)$(PREFIX)/lib/sovia/fi/libsovia-fi.so
-	install -m 644 $(VIPL)/libvipl.a $(DESTDIR)$(LIBDIR)/libvipl.a
+	install -m 644 $(BUILT)/libvipl.a $(DESTDIR)$(LIBDIR)/libvipl.a
 	-strip --strip-debug $(DESTDIR)$(LIBDIR)/libvipl.a
-	scripts/put -m 644 $(VIPL)/libvipl.so $(DESTDIR)$(LIBDIR)/libvipl.so.$(VERSION)
+	scripts/put -m 644 $(BUILT)/libvipl.so $(DESTDIR)$(LIBDIR)/libvipl.so.$(VERSION)
 	ln -sf libvipl.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libvipl.so.1
 	ln -sf libvipl.so.1 $(DESTDIR)$(LIBDIR)/libvipl.so
 	ln -sf libvipl.so.1 $(DESTDIR)$(LIBDIR)/libgnivipl.so
 	$(FILL_PC) abi/vipl/vipl.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/vipl.pc
 	chmod 644 $(DESTDIR)$(LIBDIR)/pkgconfig/vipl.pc
 	install -m 644 include/emp.h $(DESTDIR)$(PREFIX)/include/emp.h
-	install -m 644 $(VIPL)/libsovia_emp_c.a $(DESTDIR)$(LIBDIR)/libsovia-emp.a
+	install -m 644 $(BUILT)/libsovia_emp_c.a $(DESTDIR)$(LIBDIR)/libsovia-emp.a
 	-strip --strip-debug $(DESTDIR)$(LIBDIR)/libsovia-emp.a
-	scripts/put -m 644 $(VIPL)/libsovia-emp.so $(DESTDIR)$(LIBDIR)/libsovia-emp.so.$(VERSION)
+	scripts/put -m 644 $(BUILT)/libsovia-emp.so $(DESTDIR)$(LIBDIR)/libsovia-emp.so.$(VERSION)
 	ln -sf libsovia-emp.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libsovia-emp.so.1
 	ln -sf libsovia-emp.so.1 $(DESTDIR)$(LIBDIR)/libsovia-emp.so
 	$(FILL_PC) abi/emp/sovia-emp.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/sovia-emp.pc

@@ -33,12 +33,10 @@ class Suite:
 
     def environment(self, products, more=()):
         """Returns the environment of a part that drives the products of a build: `release` or `debug`."""
-        folder = os.path.join(self.target, "vipl")
         environment = dict(self.runner.environment)
         environment.setdefault("SOVIA_BIN", os.path.join(self.target, products, "sovia"))
-        environment.setdefault("SOVIA_LIB", os.path.join(self.target, "release", "libsovia.so"))
-        environment.setdefault("SOVIA_EMP", os.path.join(folder, "libsovia-emp.so"))
-        environment.setdefault("SOVIA_VIPL", os.path.join(folder, "libvipl.so"))
+        for name, library in (("SOVIA_LIB", "libsovia.so"), ("SOVIA_EMP", "libsovia-emp.so"), ("SOVIA_VIPL", "libvipl.so")):
+            environment.setdefault(name, os.path.join(self.target, "release", library))
         environment.update(more)
         return environment
 

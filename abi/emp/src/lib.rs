@@ -12,3 +12,6 @@ pub mod types;
 
 pub use station::{emp_address, emp_finish, emp_init};
 pub use transfer::{emp_cancel, emp_post_recv, emp_post_send, emp_test, emp_wait};
+
+#[cfg(test)]
+mod header_tests;

@@ -35,3 +35,6 @@ pub mod tagged;
 mod wait;
 
 pub use sovia_fi_types as types;
+
+#[cfg(test)]
+mod layout_tests;

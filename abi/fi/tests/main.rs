@@ -1,5 +1,4 @@
 //! The integration tests of this package, in one program.
 
 mod layers;
-mod layout;
 mod programs;

@@ -26,10 +26,9 @@ fn made() -> Option<&'static Made> {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs");
         let providers = folder.join("providers");
         fs::create_dir_all(&providers).expect("a folder");
-        // The library that this very build has made, beside this program.
-        let own = env::current_exe().expect("a running program has a path");
-        let library = own.parent().expect("a folder").join("libsovia_fi_c.so");
-        fs::copy(library, providers.join("libsovia-fi.so")).expect("the library");
+        let library = library();
+        fs::copy(&library, providers.join("libsovia-fi.so"))
+            .unwrap_or_else(|e| panic!("{}: {e}; build it with `make build`", library.display()));
         let program = |name: &str| {
             let program = folder.join(name);
             let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(name);
@@ -43,6 +42,19 @@ fn made() -> Option<&'static Made> {
         Some(Made { fabric, found, soak, providers })
     })
     .as_ref()
+}
+
+/// Returns the provider's path: in the folder that SOVIA_FI names, or in that of `make build`.
+fn library() -> PathBuf {
+    let folder = env::var_os("SOVIA_FI").map_or_else(
+        || {
+            // target/debug/deps/PROGRAM
+            let own = env::current_exe().expect("a running program has a path");
+            own.ancestors().nth(3).expect("programs lie in folders").join("release/fi")
+        },
+        PathBuf::from,
+    );
+    folder.join("libsovia-fi.so")
 }
 
 /// Runs the cases of both programs with these variables in the environment.

@@ -55,3 +55,6 @@ pub mod stdio;
 pub mod transfer;
 pub mod wait;
 pub mod zero_copy;
+
+#[cfg(test)]
+mod header_tests;

@@ -1,27 +1,19 @@
 //! What every exported function has around it.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
+
 use via::ReturnCode;
 
 /// What a function of C comes to: nothing, or a code that is not `VIP_SUCCESS`.
 pub(crate) type Outcome = Result<(), ReturnCode>;
 
-/// Runs the body of an exported function. A panic, which would be an error of ours, must not
-/// unwind into C: it becomes `VIP_ERROR`.
+/// Runs the body of an exported function and returns its code. A panic is a defect of this library: it ends the program.
 #[inline]
 pub(crate) fn enter(body: impl FnOnce() -> Outcome) -> ReturnCode {
-    match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(())) => ReturnCode::Success,
-        Ok(Err(code)) => code,
-        Err(_) => ReturnCode::Error,
+    match body() {
+        Ok(()) => ReturnCode::Success,
+        Err(code) => code,
     }
-}
-
-/// Code that C calls outside of a function that returns a code: a callback's.
-pub(crate) fn guarded(body: impl FnOnce()) {
-    // A panic has been reported on standard error; there is no caller to return it to.
-    let _ = catch_unwind(AssertUnwindSafe(body));
 }
 
 /// `VIP_INFINITE`.
@@ -43,13 +35,6 @@ pub(crate) fn complain(line: std::fmt::Arguments<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_panic_becomes_a_code() {
-        assert_eq!(enter(|| panic!("of a test")), ReturnCode::Error);
-        assert_eq!(enter(|| Err(ReturnCode::Timeout)), ReturnCode::Timeout);
-        assert_eq!(enter(|| Ok(())), ReturnCode::Success);
-    }
 
     #[test]
     fn forever_has_two_spellings() {

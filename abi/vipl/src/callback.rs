@@ -3,7 +3,7 @@
 //! They run in a thread of the NIC's. They get handles rather than the things themselves, so
 //! that the program may destroy these at any time, in the callback too.
 
-use crate::boundary::{complain, guarded};
+use crate::boundary::complain;
 use crate::handle::Handle;
 use crate::pointer::Opaque;
 use crate::types::{Boolean, ErrorDescriptor};
@@ -50,7 +50,7 @@ impl Callbacks {
         }
         state.running.push(me);
         drop(state);
-        guarded(callback);
+        callback();
         let mut state = self.state();
         if let Some(at) = state.running.iter().rposition(|&thread| thread == me) {
             state.running.swap_remove(at);
@@ -102,7 +102,7 @@ pub(crate) fn for_cq(
 pub(crate) fn for_errors(f: ErrorFunction, context: Opaque, nic: Handle) -> ErrorHandler {
     Arc::new(move |error: &AsyncError| {
         let mut told = describe(error, nic);
-        guarded(|| f(context, &raw mut told));
+        f(context, &raw mut told);
     })
 }
 

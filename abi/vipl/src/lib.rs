@@ -43,3 +43,6 @@ pub mod types;
 pub mod vi;
 
 pub use via::ReturnCode;
+
+#[cfg(test)]
+mod header_tests;

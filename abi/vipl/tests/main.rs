@@ -1,7 +1,6 @@
 //! The integration tests of this package, in one program.
 
 mod common;
-mod header;
 mod layers;
 mod period;
 mod programs;

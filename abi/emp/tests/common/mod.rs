@@ -5,9 +5,12 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+#[path = "../../../testing/commands.rs"]
+mod commands;
 #[path = "../../../testing/library.rs"]
 mod library;
 
+pub(crate) use commands::*;
 pub(crate) use library::*;
 
 const LIBRARY: &str = "libsovia-emp";

@@ -10,9 +10,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
+#[path = "../../../testing/commands.rs"]
+mod commands;
 #[path = "../../../testing/library.rs"]
 mod library;
 
+pub(crate) use commands::*;
 pub(crate) use library::*;
 
 const LIBRARY: &str = "libsovia";

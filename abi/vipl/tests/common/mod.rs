@@ -8,9 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 pub(crate) mod agent;
+#[path = "../../../testing/commands.rs"]
+mod commands;
 #[path = "../../../testing/library.rs"]
 mod library;
 
+pub(crate) use commands::*;
 pub(crate) use library::*;
 
 const LIBRARY: &str = "libvipl";

@@ -1,15 +1,20 @@
 //! `vipl.h` and the library agree, and C and C++ compilers are content with it.
 
-use crate::common::{folder, here, include, run};
+#[path = "../../testing/commands.rs"]
+mod commands;
+
 use core::mem::offset_of;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+
 use via::error::{ErrorCode, ReturnCode};
 use via::{Control, Reliability, Resource, Status, ViState};
-use vipl::pointer::NetAddressHeader;
-use vipl::types::{
+
+use self::commands::{folder, here, include, run, skipped};
+use crate::pointer::NetAddressHeader;
+use crate::types::{
     AutodiscoveryList, ErrorDescriptor, MemAttributesC, NicAttributes, ViAttributesC,
 };
 
@@ -198,7 +203,7 @@ fn layouts_and_values_agree_in_c() {
 
 #[test]
 fn layouts_and_values_agree_in_cpp() {
-    if !crate::common::skipped("layouts_and_values_agree_in_cpp", "g++") {
+    if !skipped("layouts_and_values_agree_in_cpp", "g++") {
         assert_eq!(told("g++", "c++17", "cc"), own());
     }
 }
@@ -225,7 +230,7 @@ fn names_of_the_time_compile() {
         cc.arg(format!("-std={standard}")).args(strict).arg("-I").arg(include());
         run(cc.arg("-c").arg(&source).arg("-o").arg(&program));
     }
-    if !crate::common::skipped("names_of_the_time_compile in C++", "g++") {
+    if !skipped("names_of_the_time_compile in C++", "g++") {
         let copy = folder().join("names.cc");
         fs::copy(&source, &copy).expect("the source");
         let mut cxx = Command::new("g++");

@@ -1,10 +1,15 @@
 //! Structures are laid out as libfabric's headers say.
 
+#[path = "../../testing/commands.rs"]
+mod commands;
+
 use core::mem::offset_of;
-use sovia_fi_c::types::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
+
+use self::commands::{folder, here, run};
+use crate::types::*;
 
 macro_rules! structures {
     ($($rust:ident = $c:literal { $($field:ident = $c_field:literal,)* })*) => {{
@@ -446,13 +451,13 @@ fn layouts_agree_with_the_headers() {
         println!("SKIPPED: layouts_agree_with_the_headers: not installed: libfabric-dev");
         return;
     }
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("layout");
+    let program = folder().join("layout");
     let mut compiler = Command::new("cc");
-    compiler.args(["-Wall", "-Werror", "-o"]).arg(&program).arg(here.join("tests/c/layout.c"));
-    assert!(compiler.status().expect("a C compiler").success());
-    let output = Command::new(&program).output().expect("the program runs");
-    let text = String::from_utf8(output.stdout).expect("lines of text");
+    run(compiler
+        .args(["-Wall", "-Werror", "-o"])
+        .arg(&program)
+        .arg(here().join("tests/c/layout.c")));
+    let text = run(&mut Command::new(&program));
     let told: BTreeMap<String, usize> = text
         .lines()
         .map(|line| {
