@@ -9,8 +9,6 @@ BUILT := $(TARGET)/release
 LIBDIR ?= $(PREFIX)/lib
 ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
-# What `sovia` becomes for its other commands.
-PROGRAMS := sovia-bench sovia-agent sovia-lane sovia-admin sovia-watch
 MANUAL := $(BUILT)/manual
 # Of the files by which pkg-config finds a library.
 FILL_PC = sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|; s|@VERSION@|$(VERSION)|'
@@ -23,9 +21,9 @@ STATIC = $(if $(filter /%,$(shell cc -print-file-name=libc.a)),-C target-feature
 
 # One call for all, so that programs and libraries are linked beside each other.
 build:
-	$(CARGO) build --release $(addprefix -p ,sovia-cli sovia-manual sovia-preload sovia-c sovia-fi-c sovia-vipl sovia-emp-c) --lib $(addprefix --bin ,$(PROGRAMS) sovia-manual)
+	$(CARGO) build --release $(addprefix -p ,sovia-cli sovia-preload sovia-c sovia-fi-c sovia-vipl sovia-emp-c) --lib --bin sovia-tools
 	$(CARGO) rustc --release -p sovia-cli --bin sovia -- $(STATIC)
-	$(BUILT)/sovia-manual $(MANUAL) $(BUILT)/sovia $(addprefix $(BUILT)/,$(PROGRAMS))
+	$(BUILT)/sovia-tools manual $(MANUAL)
 	abi/sovia/link $(BUILT)/libsovia_c.a $(BUILT)/libsovia.so -Wl,--strip-debug
 	ln -sf libsovia.so $(BUILT)/libsovia.so.1
 	abi/rpc/build $(BUILT)
@@ -38,7 +36,7 @@ build:
 install:
 	@test -x $(BUILT)/sovia -a -d $(MANUAL)/man1 -a -f $(BUILT)/libsovia_preload.so -a -f $(BUILT)/libsovia.so -a -f $(BUILT)/libvipl.so -a -f $(BUILT)/libsovia-emp.so || { echo "run \`make build\` first" >&2; exit 1; }
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/sovia
-	for program in sovia $(PROGRAMS); do scripts/put $(BUILT)/$$program $(DESTDIR)$(PREFIX)/bin/$$program || exit 1; done
+	for program in sovia sovia-tools; do scripts/put $(BUILT)/$$program $(DESTDIR)$(PREFIX)/bin/$$program || exit 1; done
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 644 $(MANUAL)/man1/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
 	install -D -m 644 $(MANUAL)/bash/sovia $(DESTDIR)$(PREFIX)/share/bash-completion/completions/sovia
@@ -119,7 +117,7 @@ try-upgrade: build
 	scripts/try-upgrade $(TARGET)/old/release $(BUILT) $(OLD)
 
 uninstall:
-	rm -f $(addprefix $(DESTDIR)$(PREFIX)/bin/,sovia $(PROGRAMS)) $(DESTDIR)$(PREFIX)/lib/sovia/libsovia_preload.so
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/bin/,sovia sovia-tools) $(DESTDIR)$(PREFIX)/lib/sovia/libsovia_preload.so
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/sovia.1 $(DESTDIR)$(PREFIX)/share/man/man1/sovia-*.1
 	rm -f $(DESTDIR)$(PREFIX)/share/bash-completion/completions/sovia $(DESTDIR)$(ZSHDIR)/_sovia $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/sovia.fish
 	rm -f $(DESTDIR)$(PREFIX)/include/vipl.h $(DESTDIR)$(LIBDIR)/pkgconfig/vipl.pc
@@ -212,7 +210,7 @@ deny:
 # The example of README: Redis over TCP and over Sovia. PICTURE=docs/demo.svg draws README's picture again.
 demo:
 	@scripts/setup demo
-	$(CARGO) build --release -p sovia-cli -p sovia-preload --lib --bin sovia-bench
+	$(CARGO) build --release -p sovia-cli -p sovia-preload --lib --bin sovia-tools
 	$(CARGO) rustc --release -p sovia-cli --bin sovia -- $(STATIC)
 	$(BUILT)/sovia demo $(if $(PICTURE),--picture $(PICTURE))
 

@@ -212,13 +212,13 @@ fn the_help_of_a_measurement_names_the_command_that_was_given() {
 }
 
 #[test]
-fn a_program_to_measure_with_that_is_missing_is_named() {
+fn a_missing_program_for_other_commands_is_named() {
     let bench = Bench::new();
     let alone = bench.path("sovia");
     std::fs::copy(env!("CARGO_BIN_EXE_sovia"), &alone).unwrap();
     let said = Said::from(Command::new(alone).args(["bench", "latency"]).output().unwrap());
     assert_eq!(said.code(), 1, "{said:?}");
-    for part in ["sovia-bench is not in", "make build"] {
+    for part in ["sovia-tools is not in", "make build"] {
         assert!(said.err.contains(part), "{said:?}");
     }
 }

@@ -8,8 +8,8 @@ use std::net::UdpSocket;
 use std::process::{Child, Command, Output, Stdio};
 
 fn agent(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sovia-agent"));
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sovia-tools"));
+    command.arg("agent").args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
@@ -112,7 +112,7 @@ fn what_cannot_be_shared_is_told() {
     let nobody = ["--name", &name, "--device", "udp:127.0.0.1:0", "--serve", "no-such-user"];
     assert!(told(&nobody).contains("there is no user `no-such-user`"));
     // Whether there is such a user it cannot find out.
-    let few = ["-c", "ulimit -n 4 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_sovia-agent")];
+    let few = ["-c", "ulimit -n 4 && exec \"$0\" agent \"$@\"", env!("CARGO_BIN_EXE_sovia-tools")];
     let mut confined = Command::new("sh");
     confined.args(few).args(["--name", &name, "--device", "udp:127.0.0.1:0", "--serve", "nobody"]);
     let Output { status, stderr, .. } = confined.output().expect("it runs");

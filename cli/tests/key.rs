@@ -9,9 +9,9 @@ fn folder(name: &str) -> PathBuf {
 
 /// Makes a key behind some commands of a shell.
 fn new_key(before: &str, path: &Path) -> Output {
-    let script = format!("{before} exec \"$0\" --new-key \"$1\"");
+    let script = format!("{before} exec \"$0\" agent --new-key \"$1\"");
     let mut shell = Command::new("sh");
-    shell.args(["-c", &script, env!("CARGO_BIN_EXE_sovia-agent")]).arg(path);
+    shell.args(["-c", &script, env!("CARGO_BIN_EXE_sovia-tools")]).arg(path);
     shell.stdin(Stdio::null()).output().expect("a shell starts")
 }
 

@@ -2,62 +2,36 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
+use tempfile::TempDir;
+
 use crate::common::{Said, is_there, skipped};
-use sovia_cli::definition::Definition;
-use sovia_control::env;
-use sovia_manual::{command, definition, sections, whole, write_completions, write_pages};
 
-/// The programs that `sovia` becomes.
-const OTHERS: &[&str] = &[
-    env!("CARGO_BIN_EXE_sovia-bench"),
-    env!("CARGO_BIN_EXE_sovia-agent"),
-    env!("CARGO_BIN_EXE_sovia-lane"),
-    env!("CARGO_BIN_EXE_sovia-admin"),
-    env!("CARGO_BIN_EXE_sovia-watch"),
-];
-
-fn sovia() -> clap::Command {
-    let others: Vec<_> = OTHERS.iter().map(PathBuf::from).collect();
-    command(whole(Path::new(env!("CARGO_BIN_EXE_sovia")), &others).unwrap())
-}
-
-/// The help of each command of a program, by its words, is that of the command made from its definition.
-fn compare(program: &str, words: &mut Vec<String>, definition: &Definition, whole: &clap::Command) {
-    let help = Said::from(Command::new(program).args(&*words).arg("--help").output().unwrap());
-    // The definition leaves its own name for the usage line to the program, such as `sovia bench latency`.
-    let body = |text: &str| -> Vec<String> {
-        let lines = text.lines().map(str::trim_end).filter(|line| !line.starts_with("Usage: "));
-        lines.map(str::to_owned).collect()
-    };
-    let asked = ["sovia"].into_iter().chain(words.iter().map(String::as_str)).chain(["--help"]);
-    let made = whole.clone().try_get_matches_from(asked).unwrap_err().to_string();
-    assert_eq!(body(&made), body(&help.out), "{program} {words:?}");
-    for below in &definition.subcommands {
-        words.push(below.name.clone());
-        compare(program, words, below, whole);
-        words.pop();
-    }
+/// A folder with what `make build` has `sovia-tools` write.
+fn manual() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let mut tools = Command::new(env!("CARGO_BIN_EXE_sovia-tools"));
+    let said = Said::from(tools.arg("manual").arg(folder.path()).output().unwrap());
+    assert_eq!((said.code(), said.out.as_str(), said.err.as_str()), (0, "", ""));
+    folder
 }
 
 #[test]
-fn commands_made_from_definitions_have_the_help_of_the_programs() {
-    for program in [env!("CARGO_BIN_EXE_sovia")].iter().chain(OTHERS) {
-        let made = command(definition(Path::new(program)).unwrap());
-        let mut own = definition(Path::new(program)).unwrap();
-        // Their help is another program's.
-        own.subcommands.retain(|below| !below.is_passed_on);
-        compare(program, &mut Vec::new(), &own, &made);
-    }
+fn run_has_the_same_help_from_both_programs() {
+    let help = |program: &str| {
+        Said::from(Command::new(program).args(["run", "--help"]).output().unwrap()).out
+    };
+    let own = help(env!("CARGO_BIN_EXE_sovia"));
+    assert!(own.contains("Usage: sovia run [OPTIONS]"), "{own}");
+    assert_eq!(own, help(env!("CARGO_BIN_EXE_sovia-tools")));
 }
 
 /// Pages of manuals as `man` formats them, without a complaint of its.
 #[test]
 fn each_command_has_a_page_without_warnings() {
-    let folder = tempfile::tempdir().unwrap();
-    write_pages(sovia(), folder.path()).unwrap();
+    let folder = manual();
     let pages: BTreeSet<_> = fs::read_dir(folder.path().join("man1"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -97,8 +71,7 @@ fn offered_by_bash(script: &Path, words: &[&str]) -> Vec<String> {
 
 #[test]
 fn bash_completes_commands_of_all_programs() {
-    let folder = tempfile::tempdir().unwrap();
-    write_completions(sovia(), folder.path()).unwrap();
+    let folder = manual();
     let script = folder.path().join("bash/sovia");
     assert_eq!(offered_by_bash(&script, &["sovia", "ru"]), ["run"]);
     assert_eq!(offered_by_bash(&script, &["sovia", "bench", "lat"]), ["latency"]);
@@ -106,14 +79,4 @@ fn bash_completes_commands_of_all_programs() {
     assert_eq!(offered_by_bash(&script, &["sovia", "lane", "up", "--mt"]), ["--mtu"]);
     let waits = offered_by_bash(&script, &["sovia", "bench", "latency", "--wait", "b"]);
     assert_eq!(waits, ["block"]);
-}
-
-#[test]
-fn the_manual_has_each_variable_of_the_library() {
-    let known: Vec<_> = sections::VARIABLES.iter().map(|(name, _)| *name).collect();
-    for name in
-        [env::RULES, env::AGENT, env::STATS, env::IO_URING, env::SPIN, env::PROTOCOL, env::PRELOAD]
-    {
-        assert!(known.contains(&name), "{name} is not in the manual");
-    }
 }

@@ -28,7 +28,7 @@ fn it_ends_with_its_terminal() {
     for before in ["", "trap '' HUP; "] {
         let terminal = showing(&folder, &format!("{before}exec {} top", sovia().display()));
         let pid = terminal.pid();
-        assert!(process(pid).read_link().is_ok_and(|it| it.ends_with("sovia-watch")));
+        assert!(process(pid).read_link().is_ok_and(|it| it.ends_with("sovia-tools")));
         drop(terminal);
         until("it goes on without a terminal", || process(pid).read_link().is_err());
     }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use sovia_control::inheritance::{Inheritance, LEN, NUMBERS, Program};
 
-use sovia_cli::program;
+use crate::program;
 
 /// Passes on what is there for this process. `program`: the file that this process is about to become, with the library
 /// in it; `None` where it stays what it is, or the library is not in it.

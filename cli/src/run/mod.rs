@@ -14,9 +14,9 @@ use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use crate::rules::{self, Specs};
+use crate::{Board, library, program};
 use anyhow::Context;
-use sovia_cli::rules::{self, Specs};
-use sovia_cli::{Board, library, program};
 use sovia_control::Rules;
 use sovia_control::env as names;
 use sovia_proto::configuration::Configuration;
@@ -37,7 +37,7 @@ const EXIT_OURSELVES: i32 = 125;
 /// `port=6000-6100` (of either end), `addr=127.0.0.1` or `addr=10.0.0.0/8` (of the peer),
 /// `program=redis-server` (the program's file name), `end=connector` or `end=acceptor`.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub struct Args {
     #[command(flatten)]
     words: Words,
     #[command(flatten)]
@@ -54,7 +54,7 @@ pub(crate) struct Args {
 }
 
 /// Runs the program; returns the exit status if this process is still itself afterwards.
-pub(crate) fn run(args: Args) -> anyhow::Result<i32> {
+pub fn run(args: Args) -> anyhow::Result<i32> {
     match prepare(&args) {
         Ok(ready) => ready.go(),
         Err(Refusal { status, error }) => {

@@ -8,7 +8,7 @@ use anyhow::Context;
 use nix::errno::Errno;
 use nix::unistd::{execv, execvp};
 
-use sovia_cli::program::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Findings};
+use crate::program::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Findings};
 
 use super::voice::say;
 

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
+use crate::advice::{Ends, advice};
+use crate::databases;
 use nix::unistd::getuid;
-use sovia_cli::advice::{Ends, advice};
-use sovia_cli::databases;
 use sovia_control::{Junk, Reason, StatsPage, env};
 
 /// The counters of a run as lines for people. Empty counters are left out.
@@ -151,7 +151,7 @@ impl fmt::Display for Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sovia_cli::Board;
+    use crate::Board;
     use sovia_control::Traffic;
 
     fn summary(page: &StatsPage) -> Summary<'_> {

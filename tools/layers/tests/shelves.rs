@@ -10,7 +10,6 @@ const SHELVES: &[&[&str]] = &[
     // crates/core
     &[
         "sovia-via",
-        "via-conformance",
         "sovia-proto",
         "sovia-stream",
         "sovia-trunk",
@@ -35,8 +34,8 @@ const SHELVES: &[&[&str]] = &[
         "sovia-verbs",
         "via-verbs",
     ],
-    // A NIC of any of them.
-    &["sovia-nic"],
+    // A NIC of any of them, and what each must do.
+    &["sovia-nic", "via-conformance"],
     &["sovia-agent", "sovia-lane", "sovia-fi", "sovia-control", "sovia-board"],
     &["sovia-sockets"],
     // What programs call.
@@ -51,7 +50,7 @@ const SHELVES: &[&[&str]] = &[
         "sovia-emp-c",
     ],
     &["sovia-cli"],
-    &["sovia-tests", "sovia-layers", "sovia-manual"],
+    &["sovia-tests", "sovia-layers"],
 ];
 
 fn place(crate_name: &str) -> Option<(usize, usize)> {

@@ -1,0 +1,138 @@
+//! The drop-in of a unit: a file that Sovia has written, and removes only then.
+
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+
+use super::plan::Plan;
+use crate::admin::unit::{DROP_INS, Place};
+
+/// Its name in the folder of the unit's drop-ins.
+pub(super) const NAME: &str = "sovia.conf";
+/// How it begins.
+const MARK: &str = "# Written by `sovia enable`";
+
+/// What it says.
+pub(super) fn text(unit: &str, plan: &Plan) -> String {
+    let mut text = format!("{MARK}, which writes it anew; `sovia disable {unit}` removes it.\n");
+    for section in ["Unit", "Service"] {
+        let lines: Vec<_> = plan.lines.iter().filter(|line| line.section == section).collect();
+        if lines.is_empty() {
+            continue;
+        }
+        text += &format!("\n[{section}]\n");
+        for line in lines {
+            if !line.why.is_empty() {
+                text += &format!("# {}\n", line.why);
+            }
+            text += &format!("{}\n", line.setting);
+        }
+    }
+    text
+}
+
+/// A unit's name with its type.
+pub(super) fn with_type(name: &str) -> String {
+    if name.ends_with(".service") { name.to_owned() } else { format!("{name}.service") }
+}
+
+/// Where a unit's drop-in is, or will be.
+#[derive(Debug)]
+pub(super) struct DropIn {
+    unit: String,
+    path: PathBuf,
+}
+
+/// All that there are.
+pub(super) fn all(place: &Place) -> anyhow::Result<Vec<DropIn>> {
+    let folder = place.path(DROP_INS);
+    let entries = match fs::read_dir(&folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.with_context(|| folder.display().to_string())?,
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let name = entry.with_context(|| folder.display().to_string())?.file_name();
+        if let Some(unit) = name.to_str().and_then(|name| name.strip_suffix(".d")) {
+            let drop_in = DropIn::of(place, unit);
+            if drop_in.is_ours()? == Some(true) {
+                found.push(drop_in);
+            }
+        }
+    }
+    found.sort_by(|one, other| one.unit.cmp(&other.unit));
+    Ok(found)
+}
+
+impl DropIn {
+    pub(super) fn of(place: &Place, unit: &str) -> Self {
+        let path = place.path(DROP_INS).join(format!("{unit}.d")).join(NAME);
+        Self { unit: unit.to_owned(), path }
+    }
+
+    pub(super) fn unit(&self) -> &str {
+        &self.unit
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it is there, and Sovia's.
+    fn is_ours(&self) -> anyhow::Result<Option<bool>> {
+        match fs::read(&self.path) {
+            Ok(text) => Ok(Some(text.starts_with(MARK.as_bytes()))),
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error).with_context(|| self.path.display().to_string()),
+        }
+    }
+
+    fn must_be_ours(&self) -> anyhow::Result<bool> {
+        match self.is_ours()? {
+            Some(false) => bail!(
+                "{} was not written by `sovia enable`, and is left as it is: rename it, or remove it",
+                self.path.display()
+            ),
+            there => Ok(there.is_some()),
+        }
+    }
+
+    /// Writes it; whether that changes anything. A reader finds the old file or the whole new one.
+    pub(super) fn write(&self, text: &str) -> anyhow::Result<bool> {
+        if self.must_be_ours()? && fs::read_to_string(&self.path).is_ok_and(|old| old == text) {
+            return Ok(false);
+        }
+        let cannot = || format!("{} cannot be written", self.path.display());
+        let folder = self.path.parent().with_context(cannot)?;
+        fs::create_dir_all(folder).with_context(cannot)?;
+        let mut file = tempfile::Builder::new()
+            .prefix(".sovia")
+            .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
+            .tempfile_in(folder)
+            .with_context(cannot)?;
+        file.write_all(text.as_bytes()).with_context(cannot)?;
+        file.as_file().sync_all().with_context(cannot)?;
+        file.persist(&self.path).with_context(cannot)?;
+        Ok(true)
+    }
+
+    /// Removes it, and its folder if nothing else is in it; whether it was there.
+    pub(super) fn remove(&self) -> anyhow::Result<bool> {
+        if !self.must_be_ours()? {
+            return Ok(false);
+        }
+        fs::remove_file(&self.path)
+            .with_context(|| format!("{} cannot be removed", self.path.display()))?;
+        if let Some(folder) = self.path.parent() {
+            // Left alone if other drop-ins are in it.
+            let _ = fs::remove_dir(folder);
+        }
+        Ok(true)
+    }
+}

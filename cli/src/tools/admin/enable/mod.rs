@@ -1,0 +1,228 @@
+//! `sovia enable` and `sovia disable`: systemd's units that start with the library in them, by a drop-in that leaves all
+//! else as it is.
+
+mod drop_in;
+mod plan;
+mod systemd;
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use sovia_cli::rules::Specs;
+use sovia_cli::{library, program};
+
+use self::drop_in::DropIn;
+use self::plan::{Plan, Wish};
+use self::systemd::Systemd;
+use crate::admin::unit::{Place, Unit};
+
+/// Have systemd units start with Sovia in them, from now on
+///
+/// Each unit gets a drop-in, /etc/systemd/system/UNIT.d/sovia.conf. It names the library and its rules, and what the unit's
+/// sandbox needs for it, each line with its reason; all else stays as it is. Where the sandbox keeps the unit from asking the kernel about the
+/// other end of a connection, it starts the host's agent (`sovia agent`) with the unit. Enabling a unit again writes the
+/// drop-in anew.
+#[derive(clap::Args)]
+pub(crate) struct EnableArgs {
+    /// Units, as `systemctl` names them
+    #[arg(required = true, value_name = "UNIT")]
+    units: Vec<String>,
+    #[command(flatten)]
+    specs: Specs,
+    /// Open the sandbox (AF_NETLINK, PrivateUsers=no) instead of starting the agent, where the unit needs one of them
+    #[arg(long)]
+    without_agent: bool,
+    #[command(flatten)]
+    doing: Doing,
+}
+
+/// Have systemd units start without Sovia again
+///
+/// Removes what `sovia enable` has written.
+#[derive(clap::Args)]
+pub(crate) struct DisableArgs {
+    /// Units, as `systemctl` names them
+    #[arg(required_unless_present = "all", value_name = "UNIT")]
+    units: Vec<String>,
+    /// All units that are enabled
+    #[arg(long, conflicts_with = "units")]
+    all: bool,
+    #[command(flatten)]
+    doing: Doing,
+}
+
+/// How units are enabled and disabled.
+#[derive(clap::Args)]
+struct Doing {
+    /// Restart the units that are running
+    #[arg(long)]
+    now: bool,
+    /// Print what would be written or removed, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// The folder that is the root of the system, as in an image
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+    /// Say nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Enables all units, or none where one cannot be.
+pub(crate) fn enable(args: &EnableArgs) -> anyhow::Result<()> {
+    let place = Place::new(&args.doing.root);
+    let systemd = Systemd::of(&args.doing.root);
+    let wish = Wish {
+        library: readable_by_all(library::find()?)?,
+        rules: args.specs.rules()?.to_string(),
+        by_agent: !args.without_agent,
+    };
+    let mut prepared = Vec::new();
+    for name in &args.units {
+        let unit = place.unit(name, drop_in::NAME)?;
+        let mut plan = plan::plan(&unit, &wish)?;
+        look_at_programs(&unit, &place, &mut plan)?;
+        prepared.push((DropIn::of(&place, &unit.name), unit, plan));
+    }
+    let mut out = Out { quiet: args.doing.quiet };
+    for (drop_in, unit, plan) in &prepared {
+        let text = drop_in::text(&unit.name, plan);
+        if args.doing.dry_run {
+            out.say(&format!("# {}\n{text}", drop_in.path().display()))?;
+        } else if drop_in.write(&text)? {
+            out.say(&format!("{}: {} is written", unit.name, drop_in.path().display()))?;
+        } else {
+            out.say(&format!("{}: {} is as it was", unit.name, drop_in.path().display()))?;
+        }
+        for note in &plan.notes {
+            out.say(&format!("{}: {note}", unit.name))?;
+        }
+    }
+    if args.doing.dry_run {
+        return Ok(());
+    }
+    systemd.reload()?;
+    for (_, unit, plan) in &prepared {
+        if plan.lines.iter().any(|line| line.setting == "Wants=sovia-agent.service")
+            && place.unit("sovia-agent", drop_in::NAME).is_err()
+        {
+            out.say(&format!(
+                "{}: it wants sovia-agent.service, which is not installed here: install Sovia's package, or start `sovia agent`",
+                unit.name
+            ))?;
+        }
+        restart(&systemd, &unit.name, args.doing.now, &mut out)?;
+        out.say(&clients(unit, &wish))?;
+    }
+    Ok(())
+}
+
+/// Disables units.
+pub(crate) fn disable(args: &DisableArgs) -> anyhow::Result<()> {
+    let place = Place::new(&args.doing.root);
+    let systemd = Systemd::of(&args.doing.root);
+    let mut out = Out { quiet: args.doing.quiet };
+    let drop_ins = if args.all {
+        drop_in::all(&place)?
+    } else {
+        let own_name = |name: &String| -> anyhow::Result<DropIn> {
+            // A unit that has gone may have left its drop-in.
+            let unit = place.unit(name, drop_in::NAME);
+            let unit = unit.map_or_else(|_| drop_in::with_type(name), |unit| unit.name);
+            Ok(DropIn::of(&place, &unit))
+        };
+        args.units.iter().map(own_name).collect::<anyhow::Result<Vec<_>>>()?
+    };
+    let mut removed = Vec::new();
+    for drop_in in &drop_ins {
+        if args.doing.dry_run {
+            out.say(&format!("{} would be removed", drop_in.path().display()))?;
+        } else if drop_in.remove()? {
+            out.say(&format!("{}: {} is removed", drop_in.unit(), drop_in.path().display()))?;
+            removed.push(drop_in);
+        } else {
+            out.say(&format!("{}: it is not enabled", drop_in.unit()))?;
+        }
+    }
+    if removed.is_empty() {
+        return Ok(());
+    }
+    systemd.reload()?;
+    for drop_in in removed {
+        restart(&systemd, drop_in.unit(), args.doing.now, &mut out)?;
+    }
+    Ok(())
+}
+
+/// Restarts a unit that is running, or says how.
+fn restart(systemd: &Systemd, unit: &str, now: bool, out: &mut Out) -> anyhow::Result<()> {
+    if now {
+        systemd.restart_if_running(unit)
+    } else {
+        out.say(&format!("{unit}: in force from its next start: systemctl restart {unit}"))
+    }
+}
+
+/// How its clients are started.
+fn clients(unit: &Unit, wish: &Wish) -> String {
+    let user = unit.value("User").unwrap_or("root");
+    if wish.rules.contains("trust:") {
+        format!("{}: its clients: sovia run --trust user={user} -- PROGRAM", unit.name)
+    } else {
+        format!(
+            "{}: its clients, of the user {user} alone: sovia run -- PROGRAM (--trust any lets others meet it)",
+            unit.name
+        )
+    }
+}
+
+/// Whether the unit's programs take the library.
+fn look_at_programs(unit: &Unit, place: &Place, plan: &mut Plan) -> anyhow::Result<()> {
+    let programs = plan::programs(unit);
+    if programs.is_empty() {
+        bail!("{}: it starts no program (ExecStart=)", unit.name);
+    }
+    for program in programs.iter().filter(|program| program.starts_with('/')) {
+        let findings = program::inspect(&place.path(program));
+        match findings.obstacle {
+            Some(obstacle) if obstacle.tolerates_library() => {
+                plan.notes.push(obstacle.line(Path::new(program)));
+            }
+            Some(obstacle) => bail!("{}: {}", unit.name, obstacle.line(Path::new(program))),
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+/// The library, if other users than this one may load it.
+fn readable_by_all(library: PathBuf) -> anyhow::Result<PathBuf> {
+    use std::os::unix::fs::PermissionsExt;
+    for path in library.ancestors() {
+        let metadata = path.metadata().with_context(|| path.display().to_string())?;
+        let needed = if metadata.is_dir() { 0o001 } else { 0o004 };
+        if metadata.permissions().mode() & needed == 0 {
+            bail!(
+                "{} cannot be read by other users because of {}: install Sovia (`make install`, or its package)",
+                library.display(),
+                path.display()
+            );
+        }
+    }
+    Ok(library)
+}
+
+/// What a person is told, unless it is to be quiet.
+struct Out {
+    quiet: bool,
+}
+
+impl Out {
+    fn say(&mut self, line: &str) -> anyhow::Result<()> {
+        if !self.quiet {
+            writeln!(io::stdout(), "{line}")?;
+        }
+        Ok(())
+    }
+}

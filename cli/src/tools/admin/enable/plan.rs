@@ -1,0 +1,338 @@
+//! What a unit needs so that the library is loaded into its program, and may do there what it does.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+use sovia_control::env as names;
+
+use crate::admin::unit::{Unit, quoted, quoted_with_specifiers, words};
+
+/// A setting to write, and why.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) section: &'static str,
+    pub(crate) setting: String,
+    pub(crate) why: String,
+}
+
+/// What is to be written, and what is to be said.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    pub(crate) lines: Vec<Line>,
+    /// What a person has to know who relies on it.
+    pub(crate) notes: Vec<String>,
+}
+
+/// What the unit is to have.
+#[derive(Debug)]
+pub(crate) struct Wish {
+    /// The library.
+    pub(crate) library: PathBuf,
+    /// Rules in their text form; empty: none.
+    pub(crate) rules: String,
+    /// Whether the agent may stand in for what the sandbox forbids. Else the sandbox is opened for it.
+    pub(crate) by_agent: bool,
+}
+
+/// Calls that the library makes and a program of sockets need not. All of them are in @system-service, without @privileged and
+/// @resources.
+const CALLS: &str = "accept4 bind clone clone3 close connect dup dup3 epoll_create1 epoll_ctl epoll_pwait epoll_pwait2 \
+epoll_wait eventfd2 fallocate fcntl fstat ftruncate futex get_robust_list getdents64 geteuid getpid getrandom \
+getsockname getsockopt gettid getuid ioctl kill lseek madvise membarrier memfd_create mmap mprotect munmap newfstatat openat \
+pidfd_getfd pidfd_open pipe2 poll ppoll prctl pread64 preadv prlimit64 process_vm_readv process_vm_writev pwrite64 \
+read readlink readlinkat readv recvfrom recvmsg rseq rt_sigaction rt_sigprocmask rt_sigreturn sched_getaffinity sched_yield \
+sendmsg sendto set_robust_list setsockopt shutdown sigaltstack socket socketpair splice statx tgkill timerfd_create timerfd_settime \
+uname write writev";
+/// Sets of calls of which none is the library's.
+const OTHERS: &[&str] = &[
+    "@privileged",
+    "@resources",
+    "@clock",
+    "@cpu-emulation",
+    "@debug",
+    "@keyring",
+    "@module",
+    "@mount",
+    "@obsolete",
+    "@pkey",
+    "@raw-io",
+    "@reboot",
+    "@setuid",
+    "@swap",
+    "@chown",
+    "@timer",
+];
+
+/// A program that gives what it starts an environment of its own, and where that is written down.
+const OWN_ENVIRONMENT: &[(&str, &str)] = &[(
+    "pg_ctlcluster",
+    "pg_ctlcluster gives the server an environment of its own: write LD_PRELOAD and SOVIA_RULES into /etc/postgresql/VERSION/CLUSTER/environment (docs/neighbours.md)",
+)];
+
+/// What is to be written for `unit`.
+///
+/// # Errors
+/// The library would not come into its programs.
+pub(crate) fn plan(unit: &Unit, wish: &Wish) -> anyhow::Result<Plan> {
+    check_programs(unit)?;
+    let mut plan = Plan::default();
+    environment(unit, wish, &mut plan)?;
+    place_of_the_library(unit, wish, &mut plan)?;
+    families(unit, wish, &mut plan);
+    filter(unit, &mut plan);
+    limits(unit, &mut plan);
+    Ok(plan)
+}
+
+impl Plan {
+    fn write(&mut self, setting: String, why: impl Into<String>) {
+        self.lines.push(Line { section: "Service", setting, why: why.into() });
+    }
+}
+
+fn check_programs(unit: &Unit) -> anyhow::Result<()> {
+    for program in programs(unit) {
+        let name = Path::new(&program).file_name().unwrap_or_default();
+        if let Some((_, why)) = OWN_ENVIRONMENT.iter().find(|(other, _)| name == *other) {
+            bail!("{}: {why}", unit.name);
+        }
+    }
+    Ok(())
+}
+
+/// The programs that the unit's main processes are.
+pub(crate) fn programs(unit: &Unit) -> Vec<String> {
+    let first = |line: &&str| words(line).into_iter().next();
+    let started = unit.values("ExecStart");
+    let bare = |word: String| word.trim_start_matches(['-', '@', ':', '+', '!', '|']).to_owned();
+    started.iter().filter_map(first).map(bare).collect()
+}
+
+/// The library and its rules, beside what LD_PRELOAD has already.
+fn environment(unit: &Unit, wish: &Wish, plan: &mut Plan) -> anyhow::Result<()> {
+    let library = wish.library.display().to_string();
+    if library.contains([' ', ':']) {
+        bail!("{library}: LD_PRELOAD cannot name a library with a blank or a colon in its path");
+    }
+    let own = library.replace('%', "%%");
+    let assigned = unit.list("Environment");
+    let mut preload = own.clone();
+    for other in assigned.iter().filter_map(|word| word.strip_prefix("LD_PRELOAD=")) {
+        let others = other.split([':', ' ']).filter(|other| !other.is_empty() && *other != own);
+        // What specifiers say in them, they say again.
+        preload = others.fold(own.clone(), |all, other| format!("{all}:{other}"));
+    }
+    for name in ["LD_PRELOAD", names::RULES] {
+        if unit.list("UnsetEnvironment").iter().any(|word| word.split('=').next() == Some(name)) {
+            bail!(
+                "{}: it has UnsetEnvironment={name}, so the library would not be loaded",
+                unit.name
+            );
+        }
+    }
+    for file in unit.list("EnvironmentFile") {
+        let path = file.trim_start_matches('-');
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        if text.lines().any(|line| line.trim_start().starts_with("LD_PRELOAD=")) {
+            bail!(
+                "{}: {path} (EnvironmentFile=) sets LD_PRELOAD, which counts more than what a drop-in says: \
+                 write {library} there",
+                unit.name
+            );
+        }
+    }
+    let mut setting =
+        format!("Environment={}", quoted_with_specifiers(&format!("LD_PRELOAD={preload}")));
+    if !wish.rules.is_empty() {
+        setting.push(' ');
+        setting.push_str(&quoted(&format!("{}={}", names::RULES, wish.rules)));
+    }
+    plan.write(setting, "The library, and what it may accelerate.");
+    Ok(())
+}
+
+/// Where the library lies the unit's programs must see it, and may map it to execute it.
+fn place_of_the_library(unit: &Unit, wish: &Wish, plan: &mut Plan) -> anyhow::Result<()> {
+    let library = &wish.library;
+    let folder = library.parent().unwrap_or(Path::new("/"));
+    for (key, places) in [
+        ("ProtectHome", &["/home", "/root", "/run/user"][..]),
+        ("PrivateTmp", &["/tmp", "/var/tmp"][..]),
+    ] {
+        let hides = unit.is_on(key) && unit.value(key) != Some("read-only");
+        if hides && places.iter().any(|place| library.starts_with(place)) {
+            bail!(
+                "{}: {key}= hides {} from it: install Sovia (`make install`, or its package)",
+                unit.name,
+                library.display()
+            );
+        }
+    }
+    // Of two paths the longer one counts.
+    let longest = |key: &str| {
+        let paths = unit.list(key);
+        let paths = paths.iter().map(|path| path.trim_start_matches(['-', '+']));
+        let above = paths.filter(|path| library.starts_with(path));
+        above.map(str::len).max()
+    };
+    if let Some(forbidden) = longest("NoExecPaths")
+        && longest("ExecPaths").is_none_or(|allowed| allowed < forbidden)
+    {
+        plan.write(
+            format!("ExecPaths={}", quoted(&folder.display().to_string())),
+            "NoExecPaths= keeps the dynamic linker from mapping a library that lies there.",
+        );
+    }
+    if unit.value("RootDirectory").or(unit.value("RootImage")).is_some() {
+        plan.write(
+            format!("BindReadOnlyPaths={}", quoted(&folder.display().to_string())),
+            "It has a root of its own (RootDirectory=, RootImage=).",
+        );
+    }
+    Ok(())
+}
+
+/// Families of addresses that the library opens sockets of, and users: what the agent is asked where the kernel cannot be.
+fn families(unit: &Unit, wish: &Wish, plan: &mut Plan) {
+    if !may_open(unit, "AF_UNIX") {
+        plan.write(
+            allowing("AF_UNIX"),
+            "Two ends meet at Unix sockets, and pass descriptors by them.",
+        );
+    }
+    let may_ask = may_open(unit, "AF_NETLINK");
+    let has_own_users = unit.is_on("PrivateUsers");
+    let has_own_network =
+        unit.is_on("PrivateNetwork") || unit.value("NetworkNamespacePath").is_some();
+    let mut obstacles = Vec::new();
+    if !may_ask {
+        obstacles.push("may not ask the kernel whose a socket is (RestrictAddressFamilies= without AF_NETLINK)");
+    }
+    if has_own_users {
+        obstacles.push("has no numbers for other users (PrivateUsers=)");
+    }
+    if has_own_network {
+        obstacles
+            .push("is in a network namespace of its own (PrivateNetwork=, NetworkNamespacePath=)");
+    }
+    if obstacles.is_empty() {
+        return;
+    }
+    if wish.by_agent {
+        let why = format!("It {}: the agent knows.", obstacles.join(", and "));
+        let agent = |key: &str| format!("{key}=sovia-agent.service");
+        plan.lines.push(Line { section: "Unit", setting: agent("Wants"), why });
+        plan.lines.push(Line { section: "Unit", setting: agent("After"), why: String::new() });
+        if hides_the_agent(unit) {
+            plan.write("BindReadOnlyPaths=-/run/sovia".into(), "The agent's socket lies there.");
+        }
+        if has_own_users && wish.rules.contains("trust:") && !wish.rules.contains("trust:any") {
+            plan.notes.push(
+                "PrivateUsers= leaves it no numbers of other users, so none of them is meant by --trust user=, uid= or \
+                 group=: --trust any, or --without-agent, which takes PrivateUsers= away"
+                    .into(),
+            );
+        }
+        return;
+    }
+    if !may_ask {
+        plan.write(allowing("AF_NETLINK"), "The kernel is asked whose the other end is.");
+    }
+    if has_own_users {
+        plan.write(
+            "PrivateUsers=no".into(),
+            "In a user namespace of its own other users than its own and root have no number.",
+        );
+    }
+    if has_own_network {
+        plan.notes.push(
+            "it is in a network namespace of its own: without the agent it meets what is there alone".into(),
+        );
+    }
+}
+
+/// Whether sockets of a family may be opened.
+fn may_open(unit: &Unit, family: &str) -> bool {
+    let mut allows = None;
+    let mut listed = Vec::new();
+    for value in unit.values("RestrictAddressFamilies") {
+        if value == "none" {
+            allows.get_or_insert(true);
+            continue;
+        }
+        let (own, names) = match value.strip_prefix('~') {
+            Some(names) => (false, names),
+            None => (true, value),
+        };
+        // The first one says what the list is; others add to it, or take away.
+        let kind = *allows.get_or_insert(own);
+        for name in names.split_whitespace() {
+            if kind == own {
+                listed.push(name);
+            } else {
+                listed.retain(|other| *other != name);
+            }
+        }
+    }
+    allows.is_none_or(|allows| listed.contains(&family) == allows)
+}
+
+/// Adds a family to a list of those that are allowed, or takes it off one of those that are not.
+fn allowing(family: &str) -> String {
+    format!("RestrictAddressFamilies={family}")
+}
+
+fn hides_the_agent(unit: &Unit) -> bool {
+    let hides = |key: &str| {
+        let paths = unit.list(key);
+        paths.iter().any(|path| {
+            let path = path.trim_start_matches(['-', '+']).split(':').next().unwrap_or_default();
+            Path::new("/run/sovia").starts_with(path)
+        })
+    };
+    unit.value("RootDirectory").or(unit.value("RootImage")).is_some()
+        || hides("InaccessiblePaths")
+        || hides("TemporaryFileSystem")
+}
+
+/// Calls of the library's that a filter might not know.
+fn filter(unit: &Unit, plan: &mut Plan) {
+    let mut values = unit.values("SystemCallFilter").into_iter();
+    let Some(first) = values.next() else { return };
+    let is_known = |names: &str| names.split_whitespace().all(|name| OTHERS.contains(&name));
+    let denies = |value: &str| value.strip_prefix('~').map(&is_known);
+    let suffices = match denies(first) {
+        Some(known) => known,
+        None => first.split_whitespace().any(|name| name == "@system-service" || name == "@known"),
+    };
+    if suffices && values.all(|value| denies(value).unwrap_or(true)) {
+        return;
+    }
+    plan.write(
+        format!("SystemCallFilter={CALLS}"),
+        "Calls that the library makes. Its filter is not @system-service, which has them.",
+    );
+    if unit.value("SystemCallErrorNumber").is_none_or(|value| value == "kill") {
+        plan.notes.push(
+            "its filter of system calls kills at a call that it does not know: try it before you rely on it".into(),
+        );
+    }
+}
+
+/// Limits that leave no room.
+fn limits(unit: &Unit, plan: &mut Plan) {
+    let soft =
+        |key: &str| unit.value(key).and_then(|value| value.split(':').next().map(str::to_owned));
+    if let Some(files) = soft("LimitNOFILE").and_then(|value| value.parse::<u64>().ok())
+        && files < 1024
+    {
+        plan.notes.push(format!("LimitNOFILE={files} leaves no descriptors to Sovia: 1024 or more, else all stays on TCP"));
+    }
+    if let Some(space) = soft("LimitAS")
+        && space != "infinity"
+    {
+        plan.notes.push(format!(
+            "LimitAS={space}: shared memory takes 20 GB of addresses, of which little is used; with less all stays on TCP"
+        ));
+    }
+}

@@ -1,0 +1,184 @@
+//! `sovia lane`: carries IP packets of a network device in messages of Virtual Interfaces.
+
+mod device;
+mod peers;
+
+use std::io::Write;
+use std::sync::mpsc::{Sender, channel};
+
+use anyhow::Context;
+use clap::Subcommand;
+use ipnet::IpNet;
+use nix::sys::signal::{SigSet, Signal};
+use peers::Peer;
+use sovia_lane::{Config, Event, Lane};
+use sovia_nic::AnyNic;
+use sovia_sys::tun;
+
+/// A network of lanes is one of IP: any program runs over it, by the kernel's TCP and IP. It is what VIA's papers compare
+/// sockets over VIs with. Programs that are to be fast are run by `sovia run`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Up(Up),
+}
+
+/// Make a network device, and carry its packets until SIGINT or SIGTERM.
+///
+/// As root, on 10.0.0.1, and with the addresses exchanged on 10.0.0.2:
+///
+/// sovia lane up --address 10.200.0.1/24 --nic udp:10.0.0.1:7000 --peer 10.200.0.2=udp:10.0.0.2:7000
+#[derive(clap::Args)]
+struct Up {
+    /// The network device, which is made, and ends with the lane
+    #[arg(long, value_name = "NAME", default_value = "lane0", value_parser = device_name)]
+    device: String,
+    /// An address of the device, with the length of its network's prefix; one of IPv4, any number of IPv6
+    #[arg(long, value_name = "IP/LENGTH", required = true, value_parser = address)]
+    address: Vec<IpNet>,
+    /// Bytes of the longest packet; in all lanes of a network the same
+    #[arg(long, value_name = "BYTES", default_value_t = 9000)]
+    mtu: usize,
+    /// The NIC: shm:NAME in shared memory, udp:ADDRESS:PORT with an address of this host's, eth:DEVICE or xdp:DEVICE
+    #[arg(long, value_name = "PLACE")]
+    nic: String,
+    /// Another lane: addresses behind it, as 10.200.0.2 or 10.201.0.0/16, and its NIC: shm:NAME, udp:ADDRESS:PORT, or
+    /// mac:XX:XX:XX:XX:XX:XX of its eth or xdp device
+    #[arg(long, value_name = "NETWORK=PLACE", required = true, value_parser = Peer::parse)]
+    peer: Vec<Peer>,
+    /// The network namespace in which the device is made: a name of `ip netns`, or a path. The NIC stays in that of this
+    /// command
+    #[arg(long, value_name = "NAME|PATH")]
+    netns: Option<String>,
+}
+
+fn device_name(text: &str) -> Result<String, String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if (1..=tun::NAME_MAX).contains(&text.len())
+        && text.bytes().all(plain)
+        && !text.starts_with('.')
+    {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("expected 1 to {} letters, digits, `-`, `_` and `.`", tun::NAME_MAX))
+    }
+}
+
+fn address(text: &str) -> Result<IpNet, String> {
+    let expected = "expected an address with the length of its prefix, as 10.200.0.1/24";
+    let address: IpNet = text.parse().map_err(|_| expected.to_owned())?;
+    let ip = address.addr();
+    if ip.is_unspecified() || ip.is_multicast() || ip.is_loopback() || address.prefix_len() == 0 {
+        return Err(format!("{ip} can be no address of a device; {expected}"));
+    }
+    Ok(address)
+}
+
+/// Why the lane ends.
+enum End {
+    Signal,
+    Over(String),
+}
+
+/// Does what the arguments ask for.
+///
+/// # Errors
+/// The lane cannot begin, or cannot go on.
+pub(crate) fn lane(args: &Args) -> anyhow::Result<()> {
+    let Command::Up(up) = &args.command;
+    self::up(up)
+}
+
+/// A line, for whatever reads it: where nothing does, the lane goes on.
+fn say(to: &mut dyn Write, line: &str) {
+    let _ = writeln!(to, "{line}");
+    let _ = to.flush();
+}
+
+fn up(arguments: &Up) -> anyhow::Result<()> {
+    let Up { device: name, address, mtu, nic, peer, netns } = arguments;
+    let peers = peers::together(peer)?;
+    let config = Config { mtu: *mtu, peers };
+    config.check()?;
+    // Before there is any other thread: none is to take them.
+    let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]);
+    signals.thread_block().context("signals cannot be blocked")?;
+    let (sender, ends) = channel();
+    let nic = AnyNic::open_at(nic).with_context(|| format!("--nic {nic}"))?;
+    let device = device::make(name, *mtu, address, netns.as_deref())?;
+    wait_for(signals, sender.clone())?;
+    let own = name.clone();
+    let lane = Lane::up(nic, device, config, move |event| match event {
+        // The other end of the channel lasts as long as the process.
+        Event::Over(why) => drop(sender.send(End::Over(why.to_string()))),
+        event => say(&mut std::io::stderr(), &format!("{own}: {event}")),
+    })?;
+    // From here on packets are carried; a script that starts it waits for this line.
+    say(&mut std::io::stdout(), &format!("{name} is up"));
+    let end = ends.recv().context("nothing is left that could end it")?;
+    lane.down();
+    say(&mut std::io::stdout(), &format!("{name} is down: {}", lane.counters()));
+    match end {
+        End::Signal => Ok(()),
+        End::Over(why) => anyhow::bail!("{name}: {why}"),
+    }
+}
+
+/// Starts the thread that takes signals.
+fn wait_for(signals: SigSet, ends: Sender<End>) -> anyhow::Result<()> {
+    let wait = move || {
+        if signals.wait().is_ok() {
+            let _ = ends.send(End::Signal);
+        }
+    };
+    let thread = std::thread::Builder::new().name("signals".into()).spawn(wait);
+    thread.map(drop).context("no thread can be started")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn parse(words: &str) -> Result<Args, clap::Error> {
+        Cli::try_parse_from(words.split(' ')).map(|cli| cli.args)
+    }
+
+    #[test]
+    fn command_line_is_taken_apart() {
+        let words = "lane up --address 10.200.0.1/24 --address fd00::1/64 --nic shm:a --peer 10.200.0.2=shm:b --mtu 1500";
+        let Command::Up(up) = parse(words).unwrap().command;
+        assert_eq!((up.device.as_str(), up.mtu, up.address.len()), ("lane0", 1500, 2));
+        assert_eq!((up.nic.as_str(), up.netns), ("shm:a", None));
+    }
+
+    #[test]
+    fn bad_words_are_refused_with_what_is_expected() {
+        let good = "lane up --nic shm:a";
+        for (words, expected) in [
+            ("--address 10.200.0.1 --peer 10.200.0.2=shm:b", "as 10.200.0.1/24"),
+            ("--address 224.0.0.1/24 --peer 10.200.0.2=shm:b", "no address of a device"),
+            ("--address 10.200.0.1/24 --peer 10.200.0.2", "NETWORK=PLACE"),
+            ("--address 10.200.0.1/24 --peer 10.200.0.2=tcp:b", "no place of another NIC"),
+            ("--address 10.200.0.1/24 --peer 10.200.0.2/33=shm:b", "as 10.200.0.2 or"),
+            ("--address 10.200.0.1/24 --peer 224.0.0.1=shm:b", "of more than one station"),
+            ("--address 10.200.0.1/24", "--peer"),
+            ("--address 10.200.0.1/24 --peer 10.200.0.2=shm:b --device a/b", "letters, digits"),
+        ] {
+            let error = parse(&format!("{good} {words}")).err().unwrap().to_string();
+            assert!(error.contains(expected), "{words}: {error}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! `sovia-tools`: all commands of `sovia`.
+//!
+//! A program of its own, so that `sovia run` starts fast: `sovia` maps and relocates nothing of this, and is linked statically.
+//! This one is not, because `bench` measures processes of it with the library in them.
+
+mod admin;
+mod agent;
+mod lane;
+mod manual;
+mod measure;
+mod watch;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use sovia_cli::pipes::die_of_closed_pipes;
+use sovia_cli::{run, stack};
+
+use self::admin::{doctor, enable};
+use self::measure::{bench, demo};
+use self::watch::{explain, ps, stat, top};
+
+/// Moves the TCP streams of unmodified programs onto Virtual Interfaces in shared memory.
+#[derive(Parser)]
+#[command(name = "sovia", bin_name = "sovia", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Run(run::Args),
+    #[command(about = "Measure Sovia against kernel TCP, Unix sockets and the hardware's limit")]
+    Bench(bench::Args),
+    #[command(about = "Show an unmodified Redis over kernel TCP, a Unix socket and Sovia")]
+    Demo(demo::Args),
+    #[command(
+        about = "Help programs that cannot see each other to meet: in other network namespaces, in sandboxes"
+    )]
+    Agent(Box<agent::Args>),
+    #[command(about = "Carry IP packets over Virtual Interfaces: a network device for any program")]
+    Lane(lane::Args),
+    #[command(about = "Say what here keeps programs on TCP, and what would change it")]
+    Doctor(doctor::Args),
+    #[command(about = "Have systemd units start with Sovia in them, from now on")]
+    Enable(enable::EnableArgs),
+    #[command(about = "Have systemd units start without Sovia again")]
+    Disable(enable::DisableArgs),
+    #[command(about = "List the connections of programs under Sovia, one a line")]
+    Ps(ps::Args),
+    #[command(about = "Say what programs under Sovia do, a line for each interval")]
+    Stat(stat::Args),
+    #[command(about = "Watch programs and pairs of programs under Sovia, by traffic")]
+    Top(top::Args),
+    #[command(about = "Say why connections are on TCP, and what would change it")]
+    Explain(explain::Args),
+    #[command(hide = true)]
+    Endpoint(bench::EndpointArgs),
+    #[command(hide = true)]
+    EmpEnd(bench::EmpEndArgs),
+    #[command(hide = true)]
+    RpcEnd(bench::RpcEndArgs),
+    #[command(hide = true)]
+    FtpEnd(bench::FtpEndArgs),
+    /// Writes manual pages and completions, for `make build`.
+    #[command(hide = true)]
+    Manual {
+        folder: PathBuf,
+    },
+}
+
+fn main() -> ExitCode {
+    stack::with_room(work)
+}
+
+fn work() -> ExitCode {
+    let command = Cli::parse().command;
+    let name = match command {
+        Command::Agent(_) => "sovia agent",
+        Command::Lane(_) => "sovia lane",
+        _ => "sovia",
+    };
+    // Others go on where nothing reads what they print.
+    if !matches!(
+        command,
+        Command::Agent(_) | Command::Lane(_) | Command::Enable(_) | Command::Disable(_)
+    ) {
+        die_of_closed_pipes();
+    }
+    match carry_out(command) {
+        Ok(status) => ExitCode::from(status as u8),
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "{name}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Carries a command out and returns its exit status.
+fn carry_out(command: Command) -> anyhow::Result<i32> {
+    match command {
+        Command::Run(args) => return run::run(args),
+        Command::Bench(args) => return bench::bench(args),
+        Command::Demo(args) => return demo::demo(&args),
+        Command::Endpoint(args) => return bench::endpoint(&args),
+        Command::EmpEnd(args) => return bench::emp_end(&args),
+        Command::RpcEnd(args) => return bench::rpc_end(&args),
+        Command::FtpEnd(args) => return bench::ftp_end(&args),
+        Command::Doctor(args) => return Ok(i32::from(!doctor::doctor(&args)?)),
+        Command::Agent(args) => agent::agent(&args)?,
+        Command::Lane(args) => lane::lane(&args)?,
+        Command::Enable(args) => enable::enable(&args)?,
+        Command::Disable(args) => enable::disable(&args)?,
+        Command::Ps(args) => ps::ps(&args)?,
+        Command::Stat(args) => stat::stat(&args)?,
+        Command::Top(args) => top::top(&args)?,
+        Command::Explain(args) => explain::explain(&args)?,
+        Command::Manual { folder } => manual::write(&Cli::command(), &folder)?,
+    }
+    Ok(0)
+}

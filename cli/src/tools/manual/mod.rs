@@ -1,0 +1,86 @@
+//! Manual pages and completions, made from the command line that this program parses. What no command line says (files, variables,
+//! exit statuses) is in [`sections`].
+
+mod sections;
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use clap::Command;
+use clap_complete::Shell;
+use clap_mangen::Man;
+
+/// Writes the pages of a command and of all below it to `folder`/man1, and completions for bash, zsh and fish to folders of these
+/// names.
+///
+/// # Errors
+/// A file cannot be written.
+pub(crate) fn write(command: &Command, folder: &Path) -> io::Result<()> {
+    write_pages(command.clone(), &folder.join("man1"))?;
+    write_completions(command.clone(), folder)
+}
+
+fn write_pages(command: Command, folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let mut whole = command.disable_help_subcommand(true);
+    whole.build();
+    write_page(&whole, whole.get_name(), folder)
+}
+
+fn write_page(command: &Command, name: &str, folder: &Path) -> io::Result<()> {
+    let below = || command.get_subcommands().filter(|below| !below.is_hide_set());
+    let man = Man::new(command.clone()).title(name.to_uppercase()).manual("Sovia");
+    let mut page = Vec::new();
+    man.render_title(&mut page)?;
+    // `sovia bench latency` has the page sovia-bench-latency, which is what NAME must say for apropos.
+    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+    sections::name(name, &about, &mut page)?;
+    man.render_synopsis_section(&mut page)?;
+    man.render_description_section(&mut page)?;
+    if command.get_arguments().any(|argument| !argument.is_hide_set()) {
+        man.render_options_section(&mut page)?;
+    }
+    if below().next().is_some() {
+        man.render_subcommands_section(&mut page)?;
+    }
+    sections::of(name, &mut page)?;
+    fs::write(folder.join(format!("{name}.1")), &page)?;
+    below().try_for_each(|below| write_page(below, &format!("{name}-{}", below.get_name()), folder))
+}
+
+/// Each shell looks for completions under a name of its own.
+fn write_completions(mut command: Command, folder: &Path) -> io::Result<()> {
+    for (shell, place) in
+        [(Shell::Bash, "bash/sovia"), (Shell::Zsh, "zsh/_sovia"), (Shell::Fish, "fish/sovia.fish")]
+    {
+        let path = folder.join(place);
+        path.parent().map_or(Ok(()), fs::create_dir_all)?;
+        let mut file = fs::File::create(path)?;
+        clap_complete::generate(shell, &mut command, "sovia", &mut file);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use sovia_control::env;
+
+    use super::sections;
+
+    #[test]
+    fn each_variable_of_the_library_is_in_the_manual() {
+        let known: Vec<_> = sections::VARIABLES.iter().map(|(name, _)| *name).collect();
+        for name in [
+            env::RULES,
+            env::AGENT,
+            env::STATS,
+            env::IO_URING,
+            env::SPIN,
+            env::PROTOCOL,
+            env::PRELOAD,
+        ] {
+            assert!(known.contains(&name), "{name} is not in the manual");
+        }
+    }
+}

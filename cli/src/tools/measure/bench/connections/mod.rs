@@ -1,0 +1,212 @@
+//! `sovia bench connections`: short request-response connections, TCP and Sovia in pairs.
+//!
+//! A point is so many clients that each make one connection after the other, with so many small
+//! messages each way on each, and TCP_NODELAY at neither end, one or both. Every run measures each
+//! point over TCP and then over Sovia; what is reported of a point is the median over these pairs of
+//! the ratio within a pair, and its spread. The processor time of both ends says what a connection
+//! costs where other programs disturb the clock's time.
+
+mod play;
+mod report;
+
+use std::process::Command;
+
+use anyhow::Context;
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use super::process::{self, Process};
+use crate::measure::progress::Progress;
+use sovia_cli::{Board, library};
+
+pub(super) use self::play::endpoint;
+
+/// What is measured.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Messages each way on a connection; several, by commas
+    #[arg(long, value_delimiter = ',', default_value = "1,3,5,10,30,100", value_parser = clap::value_parser!(u32).range(1..))]
+    messages: Vec<u32>,
+    /// Clients that make connections at a time; several, by commas
+    #[arg(long, value_delimiter = ',', default_value = "1,8", value_parser = clap::value_parser!(u32).range(1..=64))]
+    clients: Vec<u32>,
+    /// Which ends set TCP_NODELAY; several, by commas
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "neither,client,server,both")]
+    nodelay: Vec<Nodelay>,
+    /// Bytes in a message of the client's
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    size: u32,
+    /// Bytes in an answer; several, by commas [default: as in a message]
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    answer: Vec<u32>,
+    /// The server closes after its last answer, and the client reads to the end, as with HTTP without keep-alive
+    #[arg(long)]
+    server_closes: bool,
+    /// Before the time begins each client has made a connection of so many messages: the processes have met then
+    #[arg(long, default_value_t = 0)]
+    warm: u32,
+    /// Pairs of measurements of each point; the median counts
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+    /// How long one measurement takes
+    #[arg(long, default_value_t = 0.3, value_parser = super::parse_seconds)]
+    seconds: f64,
+    /// One JSON object a line instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Which ends set TCP_NODELAY.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Nodelay {
+    Neither,
+    Client,
+    Server,
+    Both,
+}
+
+impl Nodelay {
+    fn at_client(self) -> bool {
+        matches!(self, Self::Client | Self::Both)
+    }
+
+    fn at_server(self) -> bool {
+        matches!(self, Self::Server | Self::Both)
+    }
+}
+
+/// What two processes do in one measurement.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Point {
+    clients: u32,
+    nodelay: Nodelay,
+    messages: u32,
+    size: u32,
+    answer: u32,
+    server_closes: bool,
+    warm: u32,
+    seconds: f64,
+}
+
+/// What one process is told: a server is not told a port, it says which it has.
+#[derive(Debug, Serialize, Deserialize)]
+struct Errand {
+    point: Point,
+    port: Option<u16>,
+}
+
+/// What a client process has measured.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Figures {
+    connections: u64,
+    seconds: f64,
+    p50_us: f64,
+    p99_us: f64,
+    max_us: f64,
+}
+
+/// What one process has used of the machine.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Usage {
+    cpu_us: f64,
+    switches: u64,
+}
+
+/// One measurement: both ends.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Measured {
+    connections_per_second: f64,
+    p50_us: f64,
+    p99_us: f64,
+    max_us: f64,
+    /// Processor time of both ends for a connection.
+    cpu_us: f64,
+    /// Context switches of both ends for a connection.
+    switches: f64,
+    /// Ends that left TCP, for a connection.
+    accelerated: f64,
+}
+
+/// TCP and Sovia, one after the other.
+#[derive(Clone, Copy, Debug)]
+struct Pair {
+    tcp: Measured,
+    sovia: Measured,
+}
+
+/// Measures and reports; returns the exit status.
+pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
+    let as_messages = [args.size];
+    let answers = if args.answer.is_empty() { &as_messages } else { &args.answer[..] };
+    let mut points = Vec::new();
+    for &clients in &args.clients {
+        for &nodelay in &args.nodelay {
+            for &messages in &args.messages {
+                for &answer in answers {
+                    let &Args { size, server_closes, warm, seconds, .. } = args;
+                    points.push(Point {
+                        clients,
+                        nodelay,
+                        messages,
+                        size,
+                        answer,
+                        server_closes,
+                        warm,
+                        seconds,
+                    });
+                }
+            }
+        }
+    }
+    let mut pairs: Vec<Vec<Pair>> = vec![Vec::new(); points.len()];
+    let progress = Progress::of_runs(args.runs, points.len());
+    for run in 0..args.runs {
+        for (point, pairs) in points.iter().zip(&mut pairs) {
+            progress.step("connections");
+            // Neither is always the first.
+            let first = measure(*point, run % 2 == 1)?;
+            let second = measure(*point, run % 2 == 0)?;
+            let (tcp, sovia) = if run % 2 == 0 { (first, second) } else { (second, first) };
+            pairs.push(Pair { tcp, sovia });
+        }
+    }
+    progress.finish();
+    report::print(&points, &pairs, args.json)?;
+    Ok(0)
+}
+
+fn measure(point: Point, accelerated: bool) -> anyhow::Result<Measured> {
+    let board = if accelerated { Some(Board::new()?) } else { None };
+    let mut server = start(&Errand { point, port: None }, board.as_ref())?;
+    let port = server.line().context("the server did not say where it listens")?.parse()?;
+    let mut client = start(&Errand { point, port: Some(port) }, board.as_ref())?;
+    process::bind(&client, &server)?;
+    let figures: Figures = serde_json::from_str(&client.line()?)?;
+    let mut usage = Vec::new();
+    for process in [&mut client, &mut server] {
+        usage.push(serde_json::from_str::<Usage>(&process.line()?)?);
+        process.end().context("an end of the connections failed")?;
+    }
+    let ends = board.map_or(0, |board| board.page().accelerated());
+    let each = figures.connections as f64;
+    Ok(Measured {
+        connections_per_second: each / figures.seconds,
+        p50_us: figures.p50_us,
+        p99_us: figures.p99_us,
+        max_us: figures.max_us,
+        cpu_us: usage.iter().map(|usage| usage.cpu_us).sum::<f64>() / each,
+        switches: usage.iter().map(|usage| usage.switches).sum::<u64>() as f64 / each,
+        accelerated: ends as f64 / each,
+    })
+}
+
+fn start(errand: &Errand, board: Option<&Board>) -> anyhow::Result<Process> {
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["endpoint", "--connections", &serde_json::to_string(errand)?]);
+    process::without_library(&mut command);
+    if let Some(board) = board {
+        process::with_library(&mut command, &library::find()?, board)?;
+    }
+    Process::start(&mut command)
+}

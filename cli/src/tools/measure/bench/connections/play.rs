@@ -1,0 +1,154 @@
+//! The two ends: clients that connect again and again, and a server with a thread for each.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use hdrhistogram::Histogram;
+use nix::sys::resource::{UsageWho, getrusage};
+
+use super::{Errand, Figures, Point, Usage};
+use crate::measure::bench::process::WATCHDOG_SECONDS;
+
+/// Connections in one measurement. Each leaves its port in TIME_WAIT for a second at least, and
+/// there are 28 thousand ports.
+const CONNECTIONS_MAX: u64 = 12_000;
+
+/// The first byte of a message: go on, or the server's thread ends; it is the last, and the server closes when it has
+/// answered it.
+const GO: u8 = 1;
+const STOP: u8 = 0;
+const LAST: u8 = 2;
+
+/// One process of a measurement.
+pub(in crate::measure::bench) fn endpoint(errand: &str) -> anyhow::Result<()> {
+    let Errand { point, port } = serde_json::from_str(errand).context("not an errand")?;
+    // SAFETY: alarm has no conditions; the signal's default action ends this process.
+    unsafe { libc::alarm(point.seconds.ceil() as u32 + WATCHDOG_SECONDS) };
+    match port {
+        Some(port) => println!("{}", serde_json::to_string(&clients(point, port)?)?),
+        None => serve(point)?,
+    }
+    let usage = getrusage(UsageWho::RUSAGE_SELF)?;
+    let micros = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 * 1e6 + time.tv_usec() as f64;
+    let switches = usage.voluntary_context_switches() + usage.involuntary_context_switches();
+    let cpu_us = micros(usage.user_time()) + micros(usage.system_time());
+    println!("{}", serde_json::to_string(&Usage { cpu_us, switches: switches as u64 })?);
+    Ok(())
+}
+
+fn clients(point: Point, port: u16) -> anyhow::Result<Figures> {
+    let made = AtomicU64::new(0);
+    let begin = Barrier::new(point.clients as usize + 1);
+    let (each, start) = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..point.clients)
+            .map(|_| scope.spawn(|| client(point, port, &begin, &made)))
+            .collect();
+        begin.wait();
+        let start = Instant::now();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().map_err(|_| anyhow::anyhow!("a client panicked"))?)
+            .collect::<anyhow::Result<Vec<_>>>()
+            .map(|each| (each, start))
+    })?;
+    let seconds = start.elapsed().as_secs_f64();
+    for _ in 0..point.clients {
+        let mut message = vec![GO; point.size as usize];
+        message[0] = STOP;
+        TcpStream::connect((Ipv4Addr::LOCALHOST, port))?.write_all(&message)?;
+    }
+    let mut all = Histogram::<u64>::new(3)?;
+    for one in each {
+        all.add(one)?;
+    }
+    let us = |ns: u64| ns as f64 / 1e3;
+    Ok(Figures {
+        connections: made.into_inner(),
+        seconds,
+        p50_us: us(all.value_at_quantile(0.5)),
+        p99_us: us(all.value_at_quantile(0.99)),
+        max_us: us(all.max()),
+    })
+}
+
+/// Makes connections until the time is over; how long its messages took.
+fn client(
+    point: Point,
+    port: u16,
+    begin: &Barrier,
+    made: &AtomicU64,
+) -> anyhow::Result<Histogram<u64>> {
+    let time = Duration::from_secs_f64(point.seconds);
+    let mut times = Histogram::<u64>::new(3)?;
+    let mut message = vec![GO; point.size as usize];
+    let mut answer = vec![GO; point.answer as usize];
+    let mut connection = |messages: u32, times: &mut Histogram<u64>| {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+        if point.nodelay.at_client() {
+            stream.set_nodelay(true)?;
+        }
+        for left in (0..messages).rev() {
+            let ends = point.server_closes && left == 0;
+            message[0] = if ends { LAST } else { GO };
+            let begin = Instant::now();
+            stream.write_all(&message)?;
+            stream.read_exact(&mut answer)?;
+            if ends {
+                ensure!(stream.read(&mut [0])? == 0, "more than the answer has come");
+            }
+            times.record(begin.elapsed().as_nanos() as u64)?;
+        }
+        anyhow::Ok(())
+    };
+    let warm = if point.warm == 0 { Ok(()) } else { connection(point.warm, &mut times) };
+    times.reset();
+    begin.wait();
+    warm?;
+    let start = Instant::now();
+    loop {
+        connection(point.messages, &mut times)?;
+        let made = made.fetch_add(1, Ordering::Relaxed) + 1;
+        if start.elapsed() >= time || made >= CONNECTIONS_MAX {
+            return Ok(times);
+        }
+    }
+}
+
+fn serve(point: Point) -> anyhow::Result<()> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    println!("{}", listener.local_addr()?.port());
+    std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            (0..point.clients).map(|_| scope.spawn(|| answer(point, &listener))).collect();
+        threads.into_iter().try_for_each(|thread| {
+            thread.join().map_err(|_| anyhow::anyhow!("a thread panicked"))?
+        })
+    })
+}
+
+/// Serves one connection after the other, up to the one that says stop.
+fn answer(point: Point, listener: &TcpListener) -> anyhow::Result<()> {
+    let mut message = vec![GO; point.size as usize];
+    let bytes = vec![GO; point.answer as usize];
+    loop {
+        let (mut stream, _) = listener.accept()?;
+        if point.nodelay.at_server() {
+            stream.set_nodelay(true)?;
+        }
+        loop {
+            match stream.read_exact(&mut message) {
+                Ok(()) if message[0] == STOP => return Ok(()),
+                Ok(()) => stream.write_all(&bytes)?,
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => break,
+                Err(error) => return Err(error.into()),
+            }
+            if message[0] == LAST {
+                break;
+            }
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! What carries the messages: EMP, or TCP on the same devices.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use clap::ValueEnum;
+use emp_eth::{Address, Config, Handle, Mode, Node, Piece, Place, Station, Status};
+use nix::sys::socket::{setsockopt, sockopt};
+use serde::{Deserialize, Serialize};
+
+use crate::measure::bench::papers::net::{self, DEVICE, Port};
+use crate::measure::bench::task::Role;
+
+/// A way for messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Way {
+    /// TCP with 64 KB of buffers at both ends, by calls that block
+    Tcp,
+    /// The same, by calls that look again and again
+    TcpPoll,
+    /// EMP, whose calls do the NIC's work
+    EmpCalls,
+    /// EMP, whose NIC is a thread
+    EmpThread,
+}
+
+impl Way {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::TcpPoll => "tcp-poll",
+            Self::EmpCalls => "emp-calls",
+            Self::EmpThread => "emp-thread",
+        }
+    }
+}
+
+/// Bytes of TCP's buffers, as in the paper.
+const BUFFER: usize = 64 << 10;
+/// What both stations know.
+const KEY: u64 = 0x53ca_1e01;
+/// The tag of all messages.
+const TAG: u32 = 1;
+/// Bytes of the longest message.
+pub(super) const MOST: usize = 1 << 20;
+
+/// An end of a way, with buffers for what it sends and receives.
+pub(super) enum Carrier {
+    Tcp {
+        stream: TcpStream,
+        buffer: Vec<u8>,
+        /// Bytes that are to come, message by message.
+        awaited: Vec<usize>,
+    },
+    Emp {
+        station: Station,
+        peer: Node,
+        out: Vec<u8>,
+        /// A room for each receive that may be posted at once.
+        rooms: Vec<Vec<u8>>,
+        next: usize,
+        receives: Vec<Handle>,
+        sends: Vec<Handle>,
+    },
+}
+
+/// Receives that may be posted at once.
+const ROOMS: usize = 64;
+
+/// An end that does not know its peer yet.
+pub(super) enum Open {
+    Tcp(TcpListener, bool),
+    Emp(Station),
+}
+
+impl Open {
+    /// Opens the responder's end, in its namespace.
+    pub(super) fn new(way: Way, port: Port, role: Role, nic: (u32, bool)) -> anyhow::Result<Self> {
+        let host = net::address(role);
+        Ok(match way {
+            Way::Tcp | Way::TcpPoll => Self::Tcp(
+                TcpListener::bind((host, 0)).context("cannot listen")?,
+                way == Way::TcpPoll,
+            ),
+            Way::EmpCalls | Way::EmpThread => {
+                let place = match port {
+                    Port::Udp => Place::Udp((host, 0).into()),
+                    Port::Eth => Place::Device(DEVICE.to_owned()),
+                    Port::Xdp => Place::Xdp(DEVICE.to_owned()),
+                    Port::Ofi => bail!("EMP's frames are carried by udp, eth or xdp"),
+                };
+                let mut config = Config::new(place, KEY);
+                config.takes_strangers = true;
+                if way == Way::EmpThread {
+                    config.mode = Mode::Thread { processor: Some(nic.0) };
+                    if !nic.1 {
+                        // One that looks all the time would look in the place of an end.
+                        config.spin = Duration::ZERO;
+                    }
+                }
+                Self::Emp(Station::open(&config)?)
+            }
+        })
+    }
+
+    /// Where it is, for the peer.
+    pub(super) fn place(&self) -> anyhow::Result<String> {
+        Ok(match self {
+            Self::Tcp(listener, _) => listener.local_addr()?.to_string(),
+            Self::Emp(station) => station.address().to_string(),
+        })
+    }
+
+    /// Awaits the peer.
+    pub(super) fn accept(self) -> anyhow::Result<Carrier> {
+        match self {
+            Self::Tcp(listener, polls) => Carrier::over(listener.accept()?.0, polls),
+            // The peer that sends first becomes peer 0.
+            Self::Emp(station) => Ok(Carrier::on(station, 0)),
+        }
+    }
+}
+
+impl Carrier {
+    /// The requester's end, whose peer is at `place`.
+    pub(super) fn connect(
+        way: Way,
+        port: Port,
+        nic: (u32, bool),
+        place: &str,
+    ) -> anyhow::Result<Self> {
+        if matches!(way, Way::Tcp | Way::TcpPoll) {
+            let place: SocketAddr = place.parse()?;
+            return Self::over(TcpStream::connect(place)?, way == Way::TcpPoll);
+        }
+        let Open::Emp(station) = Open::new(way, port, Role::Requester, nic)? else {
+            anyhow::bail!("no station")
+        };
+        let peer = station.add_peer(&address(place).context("no address")?, KEY)?;
+        Ok(Self::on(station, peer))
+    }
+
+    fn over(stream: TcpStream, polls: bool) -> anyhow::Result<Self> {
+        setsockopt(&stream, sockopt::SndBuf, &BUFFER)?;
+        setsockopt(&stream, sockopt::RcvBuf, &BUFFER)?;
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(polls)?;
+        Ok(Self::Tcp { stream, buffer: vec![7; MOST], awaited: Vec::new() })
+    }
+
+    fn on(station: Station, peer: Node) -> Self {
+        Self::Emp {
+            station,
+            peer,
+            out: vec![7; MOST],
+            rooms: vec![vec![0; MOST]; ROOMS],
+            next: 0,
+            receives: Vec::new(),
+            sends: Vec::new(),
+        }
+    }
+
+    /// Posts a receive of a message of `len` bytes: MPI's Irecv. With TCP that is a note.
+    pub(super) fn post_receive(&mut self, len: usize) -> anyhow::Result<()> {
+        match self {
+            Self::Tcp { awaited, .. } => awaited.push(len),
+            Self::Emp { station, rooms, next, receives, .. } => {
+                let room = &mut rooms[*next];
+                *next = (*next + 1) % ROOMS;
+                let piece = Piece { address: room.as_mut_ptr() as u64, length: len.min(MOST) };
+                // SAFETY: the room is this carrier's, which touches no bytes of it and outlives its station.
+                let posted = unsafe { station.post_receive(None, Some(TAG), &[piece]) };
+                receives.push(posted.map_err(|why| anyhow::anyhow!("no receive: {why:?}"))?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a message: MPI's Isend. With TCP the kernel has copied it afterwards, and sent what it could.
+    pub(super) fn post_send(&mut self, len: usize) -> anyhow::Result<()> {
+        match self {
+            Self::Tcp { stream, buffer, .. } => write_all(stream, &buffer[..len])?,
+            Self::Emp { station, peer, out, sends, .. } => {
+                let piece = Piece { address: out.as_ptr() as u64, length: len.min(MOST) };
+                // SAFETY: as for receives; the bytes are never changed.
+                let posted = unsafe { station.post_send(*peer, TAG, &[piece]) };
+                sends.push(posted.map_err(|why| anyhow::anyhow!("no send: {why:?}"))?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the receive that was posted first.
+    pub(super) fn wait_receive(&mut self) -> anyhow::Result<()> {
+        match self {
+            Self::Tcp { stream, buffer, awaited } => {
+                let len = awaited.remove(0);
+                read_all(stream, &mut buffer[..len])
+            }
+            Self::Emp { station, receives, .. } => wait(station, receives.remove(0)),
+        }
+    }
+
+    /// Waits until at most `left` sends are under way.
+    pub(super) fn wait_sends(&mut self, left: usize) -> anyhow::Result<()> {
+        if let Self::Emp { station, sends, .. } = self {
+            while sends.len() > left {
+                wait(station, sends.remove(0))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// MPI's Waitall, of all that has been posted.
+    pub(super) fn wait_all(&mut self) -> anyhow::Result<()> {
+        let receives = match self {
+            Self::Tcp { awaited, .. } => awaited.len(),
+            Self::Emp { receives, .. } => receives.len(),
+        };
+        for _ in 0..receives {
+            self.wait_receive()?;
+        }
+        self.wait_sends(0)
+    }
+
+    /// How the frames travel, for people.
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Self::Tcp { .. } => "TCP".to_owned(),
+            Self::Emp { station, .. } => {
+                let counters = station.counters();
+                let nic = counters.nic;
+                format!(
+                    "{}; {} collections, {} again, {} time-outs, {} frames dropped",
+                    counters.mode, nic.collections, nic.resent, nic.timeouts, nic.dropped
+                )
+            }
+        }
+    }
+}
+
+/// An address as stations say it.
+fn address(text: &str) -> Option<Address> {
+    if let Ok(udp) = text.parse() {
+        return Some(Address::Udp(udp));
+    }
+    let bytes: Option<Vec<u8>> =
+        text.split(':').map(|part| u8::from_str_radix(part, 16).ok()).collect();
+    Some(Address::Mac(bytes?.try_into().ok()?))
+}
+
+fn wait(station: &Station, handle: Handle) -> anyhow::Result<()> {
+    let outcome = station.wait(handle, Some(Duration::from_secs(60)));
+    let outcome = outcome.map_err(|_| anyhow::anyhow!("no such transfer"))?;
+    let status = outcome.context("nothing has come for a minute")?.status;
+    ensure!(status == Status::Done, "a transfer ended in {status:?}");
+    Ok(())
+}
+
+fn write_all(stream: &mut TcpStream, mut bytes: &[u8]) -> anyhow::Result<()> {
+    while !bytes.is_empty() {
+        match stream.write(bytes) {
+            Ok(written) => bytes = &bytes[written..],
+            Err(why) if why.kind() == ErrorKind::WouldBlock => {}
+            Err(why) => return Err(why.into()),
+        }
+    }
+    Ok(())
+}
+
+fn read_all(stream: &mut TcpStream, mut room: &mut [u8]) -> anyhow::Result<()> {
+    while !room.is_empty() {
+        match stream.read(room) {
+            Ok(0) => anyhow::bail!("the peer has closed"),
+            Ok(read) => room = &mut room[read..],
+            Err(why) if why.kind() == ErrorKind::WouldBlock => {}
+            Err(why) => return Err(why.into()),
+        }
+    }
+    Ok(())
+}

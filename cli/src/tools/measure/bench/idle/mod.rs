@@ -1,0 +1,216 @@
+//! `sovia bench idle`: many connections open at once, of which a few are busy, over TCP and over Sovia in turn.
+//!
+//! Both ends wait by epoll, with all connections in one set each. What is measured: the memory of both processes for each
+//! connection (PSS, so that shared pages count once; the kernel's own memory of a socket is in no process), and what
+//! the busy ones carry alone and among the idle ones.
+
+mod ends;
+
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use serde::{Deserialize, Serialize};
+use sovia_cli::{Board, library};
+
+use super::layer::Layer;
+use super::process::{self, Process};
+use super::series::median;
+use crate::measure::progress::Progress;
+use crate::measure::table::{self, number};
+
+pub(super) use ends::endpoint;
+
+/// What is measured.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Connections open at once
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    open: u32,
+    /// How many of them are busy
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    busy: u32,
+    /// How often everything is measured; the median counts
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+    /// How long the busy ones are measured, alone and among the others
+    #[arg(long, default_value_t = 1.0, value_parser = super::parse_seconds)]
+    seconds: f64,
+    /// One JSON object a line instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// What one process is told. A server is told no peer: it says where it listens.
+#[derive(Debug, Serialize, Deserialize)]
+struct Errand {
+    open: u32,
+    busy: u32,
+    seconds: f64,
+    peer: Option<Peer>,
+}
+
+/// The server, as its client is told.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Peer {
+    port: u16,
+    pid: u32,
+}
+
+/// What a client has measured.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Measured {
+    /// Memory of both ends for each connection that was opened beside the busy ones, in KB.
+    kb_each: f64,
+    /// Round trips per second of the busy ones, before the others were opened.
+    alone: f64,
+    /// The same among the others.
+    among: f64,
+}
+
+#[derive(Serialize)]
+struct Line {
+    scenario: &'static str,
+    layer: Layer,
+    open: u32,
+    busy: u32,
+    runs: usize,
+    kb_each: f64,
+    alone_per_second: f64,
+    among_per_second: f64,
+    /// How much longer the busy ones took among the others: the median of the runs, the least and the most.
+    cost: f64,
+    cost_min: f64,
+    cost_max: f64,
+    /// Ends that left TCP, of two for each connection; the least of the runs.
+    accelerated_ends: u64,
+}
+
+/// Measures and reports; returns the exit status.
+pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
+    ensure!(args.busy < args.open, "--busy {} is to be less than --open {}", args.busy, args.open);
+    allow_descriptors(args.open)?;
+    let mut lines = Vec::new();
+    let layers = [Layer::Tcp, Layer::Sovia];
+    let mut seen: [Vec<Measured>; 2] = Default::default();
+    let mut accelerated = u64::MAX;
+    let progress = Progress::of_runs(args.runs, layers.len());
+    for _ in 0..args.runs {
+        for (layer, seen) in layers.iter().zip(&mut seen) {
+            progress.step(&format!("{} connections over {layer}", args.open));
+            let board = if *layer == Layer::Sovia { Some(Board::new()?) } else { None };
+            seen.push(round(args, board.as_ref())?);
+            if let Some(board) = board {
+                accelerated = accelerated.min(board.page().accelerated());
+            }
+        }
+    }
+    progress.finish();
+    for (layer, seen) in layers.into_iter().zip(&seen) {
+        let accelerated_ends = if layer == Layer::Sovia { accelerated } else { 0 };
+        lines.push(line(args, layer, seen, accelerated_ends));
+    }
+    if args.json {
+        for line in &lines {
+            println!("{}", serde_json::to_string(line)?);
+        }
+    } else {
+        print(&lines);
+    }
+    Ok(0)
+}
+
+/// One descriptor for each connection in each process, and some for the rest.
+fn allow_descriptors(open: u32) -> anyhow::Result<()> {
+    const REST: u64 = 1024;
+    let needed = u64::from(open) + REST;
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    ensure!(
+        hard >= needed,
+        "{open} connections need {needed} descriptors in each process, and this user may have {hard}: \
+         raise the hard limit (ulimit -Hn), or ask for fewer by --open"
+    );
+    if soft < hard {
+        setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
+    }
+    Ok(())
+}
+
+/// A server and a client of their own, with the library where there is a board for it.
+fn round(args: &Args, board: Option<&Board>) -> anyhow::Result<Measured> {
+    let Args { open, busy, seconds, .. } = *args;
+    let mut server = start(&Errand { open, busy, seconds, peer: None }, board)?;
+    let said = server.line().context("the server did not say where it listens")?;
+    let peer = Some(serde_json::from_str(&said)?);
+    let mut client = start(&Errand { open, busy, seconds, peer }, board)?;
+    process::bind(&client, &server)?;
+    let measured = serde_json::from_str(&client.line()?)?;
+    for process in [&mut client, &mut server] {
+        process.end().context("an end of the connections failed")?;
+    }
+    Ok(measured)
+}
+
+fn start(errand: &Errand, board: Option<&Board>) -> anyhow::Result<Process> {
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["endpoint", "--idle", &serde_json::to_string(errand)?]);
+    process::without_library(&mut command);
+    if let Some(board) = board {
+        process::with_library(&mut command, &library::find()?, board)?;
+    }
+    Process::start(&mut command)
+}
+
+fn line(args: &Args, layer: Layer, seen: &[Measured], accelerated_ends: u64) -> Line {
+    let of = |figure: fn(&Measured) -> f64| {
+        median(seen.iter().map(figure).collect()).unwrap_or(f64::NAN)
+    };
+    let cost = |measured: &Measured| measured.alone / measured.among;
+    Line {
+        scenario: "idle",
+        layer,
+        open: args.open,
+        busy: args.busy,
+        runs: seen.len(),
+        kb_each: of(|measured| measured.kb_each),
+        alone_per_second: of(|measured| measured.alone),
+        among_per_second: of(|measured| measured.among),
+        cost: of(cost),
+        cost_min: seen.iter().map(cost).fold(f64::INFINITY, f64::min),
+        cost_max: seen.iter().map(cost).fold(0.0, f64::max),
+        accelerated_ends,
+    }
+}
+
+fn print(lines: &[Line]) {
+    let header = [
+        "layer",
+        "open",
+        "KB each",
+        "busy",
+        "alone 1/s",
+        "among 1/s",
+        "cost",
+        "least to most",
+        "left TCP",
+    ];
+    let mut table = table::new(header.map(str::to_owned).to_vec(), &[0]);
+    for line in lines {
+        let n = |value| number(Some(value));
+        table.add_row(vec![
+            line.layer.to_string(),
+            line.open.to_string(),
+            n(line.kb_each),
+            line.busy.to_string(),
+            n(line.alone_per_second),
+            n(line.among_per_second),
+            format!("{} x", n(line.cost)),
+            format!("{} to {}", n(line.cost_min), n(line.cost_max)),
+            match line.layer {
+                Layer::Sovia => format!("{} ends", line.accelerated_ends),
+                _ => "-".to_owned(),
+            },
+        ]);
+    }
+    println!("{table}");
+}

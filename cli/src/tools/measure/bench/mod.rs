@@ -1,0 +1,293 @@
+//! `sovia bench`: Sovia against the kernel's sockets and against what the hardware allows.
+//!
+//! All layers are measured in one run and take turns, because machines change their speed from
+//! one minute to the next; what is compared was measured side by side. Each measurement is two
+//! processes of this executable (see [`endpoint`]), and what is reported is the median of the
+//! runs. The layer `sovia` is the very processes of the layer `tcp` with the library in them.
+
+mod compare;
+mod connections;
+mod cpu_time;
+mod cpus;
+mod emp;
+mod endpoint;
+mod ftp;
+mod idle;
+mod layer;
+mod link;
+pub(crate) mod machine;
+mod measure;
+mod nic;
+mod pace;
+mod papers;
+mod process;
+mod ratio;
+mod report;
+mod rpc;
+mod scenario;
+mod series;
+mod start;
+mod task;
+
+use anyhow::{Context, bail};
+use clap::Subcommand;
+
+use self::layer::Layer;
+use self::machine::Machine;
+use self::measure::{Measured, Measurer};
+use self::nic::Places;
+use self::series::Series;
+use self::task::{Cpus, Scenario, Task, Wait};
+use crate::measure::progress::Progress;
+
+pub(crate) use self::emp::{EndArgs as EmpEndArgs, end as emp_end};
+pub(crate) use self::endpoint::{Args as EndpointArgs, endpoint};
+pub(crate) use self::ftp::{EndArgs as FtpEndArgs, end as ftp_end};
+pub(crate) use self::papers::plot::{Note, bars};
+pub(crate) use self::rpc::{EndArgs as RpcEndArgs, end as rpc_end};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Half a round trip of a ping-pong by write and read
+    Latency(Messages),
+    /// One stream of writes, read with a buffer of 128 KB
+    Bandwidth(Messages),
+    /// Small messages with TCP_NODELAY: a stream of them, and request and response
+    Rate(Messages),
+    /// Connections set up, one byte each way, closed
+    Connect(Common),
+    /// Connections of a few small messages each way: TCP and Sovia in pairs
+    Connections(connections::Args),
+    /// Many open connections, most of them idle: their memory, and what the busy ones carry
+    Idle(idle::Args),
+    /// Files by FTP between folders in memory: TCP and Sovia in turn
+    Ftp(ftp::Args),
+    /// EMP as its paper measured it, between two network namespaces; TCP in turn
+    Emp(emp::Args),
+    /// Calls over Sun RPC by their size: TCP and Sovia in turn
+    Rpc(rpc::Args),
+    /// What `sovia run` adds to a program's start
+    Start(start::Args),
+    /// Processor time of a stream that offers a part of what TCP can carry, by blocking calls
+    Load(Load),
+    /// The ratios of a stored run beside those of another one; says what differs, and never fails for it
+    Compare(compare::Args),
+    /// The machine that figures are of, as one line of JSON
+    Machine,
+    #[command(flatten)]
+    Papers(papers::What),
+}
+
+#[derive(clap::Args)]
+struct Messages {
+    /// Bytes in a message; K is 1024, M 1024 x 1024; several, by commas
+    #[arg(long, value_delimiter = ',', value_parser = parse_size, value_name = "BYTES")]
+    size: Vec<usize>,
+    /// What both ends do while they wait
+    #[arg(long, value_enum, default_value_t = Wait::Poll)]
+    wait: Wait,
+    /// Which processors they run on [default: apart for `poll`, free for `block` and `sleep`]
+    #[arg(long, value_enum)]
+    cpus: Option<Cpus>,
+    /// Where the NIC of both ends of the layer `nic` is, or by a comma the requester's and the responder's: udp:ADDRESS:PORT,
+    /// eth:DEVICE, xdp:DEVICE, ofi:PROVIDER@ADDRESS, verbs:DEVICE, shm:NAME
+    #[arg(long, value_name = "PLACE")]
+    nic: Option<Places>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(clap::Args)]
+struct Load {
+    /// Bytes in a message; K is 1024, M 1024 x 1024; several, by commas
+    #[arg(long, value_delimiter = ',', value_parser = parse_size, value_name = "BYTES")]
+    size: Vec<usize>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(clap::Args)]
+struct Common {
+    /// How often everything is measured; the median counts
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+    /// How long one measurement takes
+    #[arg(long, default_value_t = 0.3, value_parser = parse_seconds)]
+    seconds: f64,
+    /// What to measure, in this order; by commas [default: all that the scenario has]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    layers: Vec<Layer>,
+    /// Run the two ends, and nothing else, at this real-time priority (as root)
+    #[arg(long, value_name = "PRIORITY", value_parser = clap::value_parser!(i32).range(1..=99))]
+    realtime: Option<i32>,
+    /// One JSON object a line instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// What to measure, with nothing left open.
+struct Plan {
+    scenario: Scenario,
+    wait: Wait,
+    cpus: Cpus,
+    nic: Option<Places>,
+    sizes: Vec<usize>,
+    layers: Vec<Layer>,
+    runs: u32,
+    seconds: f64,
+    realtime: Option<i32>,
+}
+
+/// Measures and reports; returns the exit status.
+pub(crate) fn bench(args: Args) -> anyhow::Result<i32> {
+    let (scenario, how) = match args.what {
+        What::Latency(how) => (Scenario::Latency, how),
+        What::Bandwidth(how) => (Scenario::Bandwidth, how),
+        What::Rate(how) => (Scenario::Rate, how),
+        What::Connect(common) => {
+            let how =
+                Messages { size: Vec::new(), wait: Wait::Block, cpus: None, nic: None, common };
+            (Scenario::Connect, how)
+        }
+        What::Load(Load { size, common }) => {
+            (Scenario::Load, Messages { size, wait: Wait::Block, cpus: None, nic: None, common })
+        }
+        What::Connections(args) => return connections::bench(&args),
+        What::Idle(args) => return idle::bench(&args),
+        What::Ftp(args) => return ftp::bench(&args),
+        What::Emp(args) => return emp::bench(&args),
+        What::Rpc(args) => return rpc::bench(&args),
+        What::Start(args) => return start::bench(&args),
+        What::Compare(args) => return compare::bench(&args),
+        What::Machine => {
+            let machine = Machine::this(cpus::two().unwrap_or((0, 0)));
+            println!("{}", serde_json::to_string(&compare::MachineLine::new(&machine))?);
+            return Ok(0);
+        }
+        What::Papers(what) => return papers::bench(&what),
+    };
+    let json = how.common.json;
+    let measurer = Measurer::new();
+    let plan = plan(&measurer, scenario, how)?;
+    let series = run(&plan, &measurer)?;
+    if json {
+        report::json(&plan, &series)?;
+    } else {
+        report::table(&plan, &series);
+    }
+    Ok(0)
+}
+
+fn plan(measurer: &Measurer, scenario: Scenario, how: Messages) -> anyhow::Result<Plan> {
+    let Messages { size: mut sizes, wait, cpus, nic, common } = how;
+    if sizes.is_empty() {
+        sizes = scenario.default_sizes().to_vec();
+    }
+    let mut possible = Layer::all_for(scenario, wait);
+    match &nic {
+        Some(places) if possible.contains(&Layer::Nic) => places.probe()?,
+        Some(_) => bail!("`{scenario} --wait {wait}` has no layer `nic`"),
+        None if common.layers.contains(&Layer::Nic) => bail!("the layer `nic` needs `--nic PLACE`"),
+        None => possible.retain(|layer| *layer != Layer::Nic),
+    }
+    let mut layers = common.layers.clone();
+    if let Some(layer) = layers.iter().find(|layer| !possible.contains(layer)) {
+        bail!("`{scenario} --wait {wait}` has no layer `{layer}`");
+    }
+    if layers.is_empty() {
+        layers = possible;
+        if let Some(why) = measurer.no_library() {
+            eprintln!("sovia: the layer `sovia` is left out: {why}");
+            layers.retain(|&layer| layer != Layer::Sovia);
+        }
+    }
+    let cpus = cpus.unwrap_or(Cpus::default_for(wait));
+    if (wait, cpus) == (Wait::Poll, Cpus::Together) {
+        bail!(
+            "two ends that spin need a processor each: `--cpus together` goes with `--wait block` or `sleep`"
+        );
+    }
+    let Common { runs, seconds, realtime, .. } = common;
+    Ok(Plan { scenario, wait, cpus, nic, sizes, layers, runs, seconds, realtime })
+}
+
+fn run(plan: &Plan, measurer: &Measurer) -> anyhow::Result<Series> {
+    let mut series = Series::default();
+    let progress = Progress::of_runs(plan.runs, plan.sizes.len() * plan.layers.len());
+    for _ in 0..plan.runs {
+        for &size in &plan.sizes {
+            let mut task = Task {
+                scenario: plan.scenario,
+                layer: Layer::Tcp,
+                wait: plan.wait,
+                cpus: plan.cpus,
+                size_bytes: size,
+                seconds: plan.seconds,
+                realtime: plan.realtime,
+                nic: plan.nic.clone(),
+                peak: None,
+            };
+            if plan.scenario == Scenario::Load {
+                task.peak = Some(peak(measurer, &task)?);
+            }
+            for &layer in &plan.layers {
+                let task = Task { layer, ..task.clone() };
+                progress.step(&format!("{} over {layer}, {size} bytes", plan.scenario));
+                let Measured { figures, stayed } = measurer.measure(&task)?;
+                series.add(size, layer, figures);
+                // Short connections are meant to stay there.
+                if let Some(reasons) = stayed.filter(|_| plan.scenario != Scenario::Connect) {
+                    series.add_stay(size, reasons);
+                }
+            }
+        }
+    }
+    Ok(series)
+}
+
+/// What TCP carries at most, in bytes a second.
+fn peak(measurer: &Measurer, task: &Task) -> anyhow::Result<f64> {
+    let measured = measurer.measure(&Task { scenario: Scenario::Bandwidth, ..task.clone() })?;
+    let figure = measured.figures.first().context("no bandwidth was measured")?;
+    Ok(figure.value * 1e9)
+}
+
+/// Messages are held in memory twice, so there is an upper bound.
+const SIZE_BYTES_MAX: usize = 1 << 30;
+
+fn parse_size(text: &str) -> Result<usize, String> {
+    let (digits, unit) = match text.as_bytes().last() {
+        Some(b'k' | b'K') => (&text[..text.len() - 1], 1 << 10),
+        Some(b'm' | b'M') => (&text[..text.len() - 1], 1 << 20),
+        _ => (text, 1),
+    };
+    let size = digits.parse::<usize>().ok().and_then(|number| number.checked_mul(unit));
+    size.filter(|size| (1..=SIZE_BYTES_MAX).contains(size))
+        .ok_or_else(|| "expected a number of bytes from 1 to 1024M, such as 64 or 16K".to_owned())
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.01..=3600.0).contains(seconds));
+    seconds.ok_or_else(|| "expected a number of seconds from 0.01 to 3600".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(parse_size("64"), Ok(64));
+        assert_eq!(parse_size("16k"), Ok(16 << 10));
+        assert_eq!(parse_size("2M"), Ok(2 << 20));
+        for bad in ["", "K", "0", "-1", "1G", "2000M", "99999999999999999999K"] {
+            assert!(parse_size(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! The benchmarks of the papers on VI Architecture implementations, for Virtual Interfaces in
+//! shared memory, or on any NIC: `sovia bench papers`, and each scenario by its own name.
+//!
+//! A scenario ([`work::Scenario`]) is a set of parts ([`plan`]); a part is one line of its
+//! pictures, and two processes play it from the first point to the last ([`play`]). All parts of
+//! a scenario take turns in every run. What comes out is one list of figures ([`results`]), of
+//! which tables, pictures and the page are made, with the published figures ([`published`])
+//! beside them.
+
+mod attributes;
+mod between;
+mod charts;
+pub(super) mod clock;
+mod companions;
+mod compare;
+mod control;
+pub(super) mod hosts;
+mod lanes;
+pub(super) mod net;
+mod offloads;
+mod page;
+mod pair;
+mod plan;
+mod play;
+pub(super) mod plot;
+mod published;
+mod results;
+mod rounds;
+mod station;
+mod stored;
+mod tables;
+mod work;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::Subcommand;
+
+use self::pair::Pairs;
+use self::plan::Effort;
+use self::results::Results;
+use self::work::Scenario;
+use super::machine::Machine;
+use super::nic::Places;
+use crate::measure::progress::Progress;
+
+pub(super) use self::play::endpoint;
+
+/// How long a report may take, quick or in full; then there are fewer runs. The first is always whole.
+const QUICK_LIMIT: Duration = Duration::from_secs(58);
+const FULL_LIMIT: Duration = Duration::from_secs(590);
+
+// No comment of rustdoc's: clap would make it the description of `sovia bench`.
+#[derive(Subcommand)]
+pub(super) enum What {
+    /// All of the following, as the papers on VIA measured it: a page with pictures and data
+    Papers(AllArgs),
+    /// The papers' ping-pong loops with 4 bytes, whole and call by call
+    Loops(OnArgs),
+    /// One-way and two-way throughput by size: send/receive and RDMA write
+    Throughput(OnArgs),
+    /// Doubles stored a stride apart: copied, sent and copied, received by segments
+    Strided(OnArgs),
+    /// Messages received by 32 segments, by the size of these
+    Scatter(OnArgs),
+    /// A completion queue against looking at one VI after the other, by their number
+    Queues(OnArgs),
+    /// NetPIPE's sweep from 1 byte to 8 MB: VI, TCP and Unix sockets
+    Netpipe(OnArgs),
+    /// Single calls of a VI, and what one VI carries beside a bare ring
+    Calls(OnArgs),
+    /// The memory of idle connected VIs
+    Memory(OnArgs),
+    /// The ping-pong loop from and into memory that no cache holds, and with a receiver that reads
+    Buffers(OnArgs),
+    /// Registering the bytes of a send, locking them and copying them, by size
+    Registration(OnArgs),
+    /// SOVIA streams in the papers' configurations: latency and bandwidth by size
+    Sovia(OnArgs),
+    /// Between two hosts, which it makes itself (root): NetPIPE's sweeps over UDP, Ethernet and TCP, SOVIA streams
+    Hosts(between::HostsArgs),
+}
+
+/// How much is measured, for one scenario or for all.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// A few sizes, and less time for each
+    #[arg(long)]
+    quick: bool,
+    /// How often everything is measured; the median counts [default: 5, quick 3]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: Option<u32>,
+    /// How long each point is measured in a run [default: 0.03, quick 0.008]
+    #[arg(long, value_parser = parse_seconds)]
+    seconds: Option<f64>,
+    /// How much shorter and longer NetPIPE's messages are sent as well, in bytes; 0: not at all
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(..=64))]
+    perturbation: u32,
+    /// Idle VIs whose memory is measured
+    #[arg(long, default_value_t = 4000, value_parser = clap::value_parser!(u32).range(1..=4090))]
+    vis: u32,
+    /// Bytes of NetPIPE's longest message; K is 1024, M 1024 x 1024
+    #[arg(long, default_value = "8M", value_parser = parse_largest, value_name = "BYTES")]
+    largest: usize,
+}
+
+/// One scenario.
+#[derive(clap::Args)]
+pub(super) struct OneArgs {
+    #[command(flatten)]
+    how: Args,
+    /// One JSON object a line instead of tables
+    #[arg(long)]
+    json: bool,
+}
+
+/// One scenario, on any NIC.
+#[derive(clap::Args)]
+pub(super) struct OnArgs {
+    #[command(flatten)]
+    one: OneArgs,
+    #[command(flatten)]
+    on: On,
+}
+
+/// Which NIC the VIs are on.
+#[derive(clap::Args)]
+struct On {
+    /// Where the NIC of both ends is, or by a comma the requester's and the responder's: udp:ADDRESS:PORT, eth:DEVICE,
+    /// xdp:DEVICE, ofi:PROVIDER@ADDRESS, verbs:DEVICE, shm:NAME [default: in shared memory]
+    #[arg(long, value_name = "PLACE")]
+    nic: Option<Places>,
+}
+
+impl On {
+    /// The NICs, which have been open.
+    fn nic(&self) -> anyhow::Result<Option<&Places>> {
+        if let Some(places) = &self.nic {
+            places.probe()?;
+        }
+        Ok(self.nic.as_ref())
+    }
+}
+
+/// All of them.
+#[derive(clap::Args)]
+pub(super) struct AllArgs {
+    /// The folder that the page, the pictures and the data go to
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Measure these alone; by commas [default: all, and what other commands measure]
+    #[arg(long, value_delimiter = ',', value_name = "SCENARIO", value_parser = parse_scenario)]
+    only: Vec<Scenario>,
+    /// Measure nothing: make the report of figures that were measured before, by this command or by `hosts`, `rpc`, `ftp` and `emp`
+    /// with --json; by commas. The first one's folder tells of the machine
+    #[arg(long, value_delimiter = ',', value_name = "FILE", conflicts_with_all = ["only", "nic"])]
+    from: Vec<PathBuf>,
+    #[command(flatten)]
+    how: Args,
+    #[command(flatten)]
+    on: On,
+}
+
+impl AllArgs {
+    fn wants(&self, scenario: Scenario) -> bool {
+        self.only.is_empty() || self.only.contains(&scenario)
+    }
+}
+
+impl Args {
+    fn runs(&self) -> u32 {
+        self.runs.unwrap_or(if self.quick { 3 } else { 5 })
+    }
+
+    fn effort(&self) -> Effort {
+        Effort {
+            quick: self.quick,
+            seconds: self.seconds.unwrap_or(if self.quick { 0.008 } else { 0.03 }),
+            perturbation: self.perturbation as usize,
+            vis: self.vis as usize,
+            largest: self.largest,
+        }
+    }
+}
+
+/// Measures and reports; returns the exit status.
+pub(super) fn bench(what: &What) -> anyhow::Result<i32> {
+    match what {
+        What::Papers(args) => all(args),
+        What::Loops(args) => one(Scenario::Loops, args),
+        What::Throughput(args) => one(Scenario::Throughput, args),
+        What::Strided(args) => one(Scenario::Strided, args),
+        What::Scatter(args) => one(Scenario::Scatter, args),
+        What::Queues(args) => one(Scenario::Queues, args),
+        What::Netpipe(args) => one(Scenario::Netpipe, args),
+        What::Calls(args) => one(Scenario::Calls, args),
+        What::Memory(args) => one(Scenario::Memory, args),
+        What::Buffers(args) => one(Scenario::Buffers, args),
+        What::Registration(args) => one(Scenario::Registration, args),
+        What::Sovia(args) => one(Scenario::Sovia, args),
+        What::Hosts(args) => between::bench(args),
+    }
+}
+
+/// Measures one scenario and prints it.
+fn one(scenario: Scenario, OnArgs { one, on }: &OnArgs) -> anyhow::Result<i32> {
+    let pairs = Pairs::new()?;
+    let parts = plan::parts_on(scenario, one.how.effort(), on.nic()?);
+    let mut results = Results::new(scenario, parts);
+    let progress = Progress::of_runs(one.how.runs(), results.parts.len());
+    (0..one.how.runs()).for_each(|done| run(&mut results, done, &pairs, &progress));
+    progress.finish();
+    report(results, one)
+}
+
+/// Prints what was measured of one scenario.
+fn report(results: Results, args: &OneArgs) -> anyhow::Result<i32> {
+    let scenario = results.scenario;
+    if args.json {
+        print!("{}", results.json()?);
+        return Ok(status(&[results]));
+    }
+    println!("{}\n{}", how(&args.how), tables::SPREAD);
+    tables::of(&results).iter().for_each(tables::print);
+    if matches!(scenario, Scenario::Netpipe | Scenario::Hosts)
+        && let Some(losses) = tables::perturbations(&results)
+    {
+        tables::print(&losses);
+    }
+    let results = [results];
+    let rows = compare::rows(&results);
+    if !rows.is_empty() {
+        tables::print(&tables::comparison(rows.iter()));
+    }
+    let verdicts = compare::verdicts(&results);
+    if !verdicts.is_empty() {
+        tables::print(&tables::findings(verdicts.iter()));
+    }
+    Ok(status(&results))
+}
+
+/// Measures everything and writes the report.
+fn all(args: &AllArgs) -> anyhow::Result<i32> {
+    let (all, machine, how) =
+        if args.from.is_empty() { measured(args)? } else { from_files(&args.from)? };
+    let setting = page::Setting { machine: &machine, how: &how };
+    let files = page::write(&args.out, &setting, &all)?;
+    println!("{how}");
+    tables::print(&tables::comparison(compare::rows(&all).iter()));
+    tables::print(&tables::findings(compare::verdicts(&all).iter()));
+    println!("\n{} files in {}: {}", files.len(), args.out.display(), files.join(", "));
+    Ok(status(&all))
+}
+
+/// What is measured, of which machine, and how.
+type Whole = (Vec<Results>, Machine, String);
+
+fn measured(args: &AllArgs) -> anyhow::Result<Whole> {
+    let start = Instant::now();
+    let pairs = Pairs::new()?;
+    let machine = Machine::this(pairs.cpus());
+    let effort = args.how.effort();
+    let nic = args.on.nic()?;
+    let wanted = Scenario::ALL.into_iter().filter(|&it| args.wants(it));
+    let mut all: Vec<Results> =
+        wanted.map(|it| Results::new(it, plan::parts_on(it, effort, nic))).collect();
+    let (runs, limit) = (args.how.runs(), if effort.quick { QUICK_LIMIT } else { FULL_LIMIT });
+    let parts: usize = all.iter().map(|results| results.parts.len()).sum();
+    let progress = Progress::of_runs(runs, parts);
+    let mut done = 0;
+    while done < runs && !all.is_empty() {
+        for results in &mut all {
+            run(results, done, &pairs, &progress);
+        }
+        done += 1;
+        // As long again as each run so far would be too long.
+        if start.elapsed() * (done + 1) / done > limit {
+            break;
+        }
+    }
+    progress.finish();
+    let cut = if done < runs && !all.is_empty() {
+        format!(" Stopped after {done} runs for lack of time.")
+    } else {
+        String::new()
+    };
+    // Other commands, of which each takes its time and has no terminal.
+    let wanted = || Scenario::COMPANIONS.into_iter().filter(|&it| args.wants(it));
+    let progress = Progress::of(wanted().count() as u64);
+    for scenario in wanted() {
+        progress.step(&format!("sovia bench {}", scenario.name()));
+        companions::measure(scenario, &args.how, &mut all);
+    }
+    progress.finish();
+    let took = start.elapsed().as_secs_f64();
+    let on = nics_of(&all);
+    Ok((all, machine, format!("{}{on}{cut} It took {took:.0} s.", how(&args.how))))
+}
+
+/// Figures of files, and the machine that the first file's folder has.
+fn from_files(files: &[PathBuf]) -> anyhow::Result<Whole> {
+    let mut all = Vec::new();
+    for file in files {
+        let text = std::fs::read_to_string(file)
+            .with_context(|| format!("cannot read {}", file.display()))?;
+        stored::read(&text, &mut all).with_context(|| file.display().to_string())?;
+    }
+    let path = files[0].with_file_name("machine.json");
+    let machine = std::fs::read_to_string(&path)
+        .with_context(|| format!("{} is to tell of the machine", path.display()))?;
+    let machine = serde_json::from_str(&machine).with_context(|| path.display().to_string())?;
+    let names: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+    let on = nics_of(&all);
+    Ok((all, machine, format!("Figures that were measured before: {}.{on}", names.join(", "))))
+}
+
+/// Which NICs the VIs were on, where that is not shared memory.
+fn nics_of(all: &[Results]) -> String {
+    let parts = all.iter().flat_map(|results| &results.parts);
+    let places: BTreeSet<_> =
+        parts.filter_map(|part| part.nic.as_ref()).map(Places::to_string).collect();
+    if places.is_empty() {
+        return String::new();
+    }
+    let places: Vec<_> = places.into_iter().collect();
+    format!(" The VIs are on NICs in {}.", places.join(" and "))
+}
+
+/// Every part once, where so many runs are done.
+fn run(results: &mut Results, done: u32, pairs: &Pairs, progress: &Progress) {
+    for i in 0..results.parts.len() {
+        progress.step(&format!("{}: {}", results.scenario, results.parts[i].series));
+        // Memory does not depend on the moment.
+        if results.scenario == Scenario::Memory && done > 0 {
+            continue;
+        }
+        match pairs.run(&results.parts[i]) {
+            Ok(readings) => results.add(i, readings),
+            Err(error) => {
+                progress.say(&format!("sovia: {error:#}"));
+                results.failures.push(format!("{error:#}"));
+            }
+        }
+    }
+}
+
+/// 1 where something failed.
+fn status(all: &[Results]) -> i32 {
+    i32::from(all.iter().any(|results| !results.failures.is_empty()))
+}
+
+fn how(args: &Args) -> String {
+    let runs = args.runs();
+    let runs = if runs == 1 { "One run".to_owned() } else { format!("{runs} runs") };
+    let milliseconds = args.effort().seconds * 1e3;
+    let quick = if args.quick { ", a few sizes only" } else { "" };
+    format!(
+        "{runs}, about {milliseconds} ms for a point{quick}; everything takes turns in each run, and ends that poll spin on a processor each."
+    )
+}
+
+fn parse_scenario(text: &str) -> Result<Scenario, String> {
+    let all = || Scenario::ALL.into_iter().chain(Scenario::COMPANIONS);
+    all().find(|it| it.name() == text).ok_or_else(|| {
+        let names: Vec<_> = all().map(Scenario::name).collect();
+        format!("expected one of {}", names.join(", "))
+    })
+}
+
+/// As long as the NIC in shared memory carries by two messages.
+fn parse_largest(text: &str) -> Result<usize, String> {
+    let size = super::parse_size(text)?;
+    if size > plan::NETPIPE_BYTES_MAX {
+        return Err("expected at most 8M".to_owned());
+    }
+    Ok(size)
+}
+
+/// Shorter than for the other scenarios: there are many points.
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0001..=60.0).contains(seconds));
+    seconds.ok_or_else(|| "expected a number of seconds from 0.0001 to 60".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_have_bounds() {
+        assert_eq!(parse_seconds("0.001"), Ok(0.001));
+        for bad in ["0", "-1", "61", "NaN", "x"] {
+            assert!(parse_seconds(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn longest_message_has_bounds() {
+        assert_eq!(parse_largest("8M"), Ok(8 << 20));
+        assert_eq!(parse_largest("9M").unwrap_err(), "expected at most 8M");
+    }
+}

@@ -1,0 +1,163 @@
+//! NetPIPE's sweeps between two hosts at either MTU (its figures 3 to 5), and SOVIA's streams as they were measured on M-VIA.
+
+use super::{Effort, netpipe_sizes, part, waiting};
+use crate::measure::bench::papers::net::{LinkKind, Net, Port};
+use crate::measure::bench::papers::work::{Metric, Part, Perturbed, Scenario, Way, Work};
+use crate::measure::bench::task::{Cpus, Wait};
+
+/// Of the papers' Ethernets.
+pub(in crate::measure::bench::papers) const MTUS: [u32; 2] = [1500, 9000];
+/// What ICS 2001 measured on M-VIA, of the streams: which thread handles messages, and how bytes are sent.
+const LATENCIES: [&str; 5] =
+    ["SOVIA_NOTIFY", "SOVIA_HANDLER", "SOVIA_SINGLE", "SOVIA_COPY", "SOVIA_HYBRID"];
+const BANDWIDTHS: [&str; 3] = ["SOVIA_BASE", "SOVIA_DACKS", "SOVIA_COMBINE"];
+
+/// What carries the VIs of streams.
+const STREAMS: [Port; 3] = [Port::Udp, Port::Eth, Port::Ofi];
+
+/// What the VIs of lanes use: shared memory, in cLAN's place, or the Ethernet.
+const LANES: [Option<Port>; 2] = [None, Some(Port::Udp)];
+
+/// TCP over lanes by these VIs, in names of series.
+fn lane(port: Option<Port>) -> String {
+    format!("TCP over LANE, {}", port.map_or("shm", Port::name))
+}
+
+fn hosts_part(
+    net: Net,
+    (way, wait): (Way, Wait),
+    series: String,
+    work: Work,
+    effort: Effort,
+) -> Part {
+    let part = part(Scenario::Hosts, (way, wait, Cpus::Apart), series, work, effort);
+    Part { net: Some(net), ..part }
+}
+
+pub(super) fn parts(effort: Effort) -> Vec<Part> {
+    let mut parts = Vec::new();
+    for mtu in MTUS {
+        netpipe(mtu, effort, &mut parts);
+    }
+    streams(effort, &mut parts);
+    parts
+}
+
+fn netpipe(mtu: u32, effort: Effort, parts: &mut Vec<Part>) {
+    let sizes = netpipe_sizes(effort);
+    // There are many points.
+    let effort = Effort { seconds: effort.seconds / 2.0, ..effort };
+    let work = || Work::PingPong { sizes: sizes.clone() };
+    for port in Port::ALL {
+        for wait in [Wait::Poll, Wait::Block, Wait::Sleep] {
+            let net = Net { link: LinkKind { mtu, offloads: true }, port: Some(port) };
+            let series = format!("MTU {mtu}, VI {}, {}", port.name(), waiting(wait));
+            parts.push(hosts_part(net, (Way::SendRecv, wait), series, work(), effort));
+        }
+    }
+    for offloads in [true, false] {
+        // TCP's blocking calls sleep at once.
+        for wait in [Wait::Poll, Wait::Sleep] {
+            let net = Net { link: LinkKind { mtu, offloads }, port: None };
+            let without = if offloads { "" } else { " without offloads" };
+            let series = format!("MTU {mtu}, TCP{without}, {}", waiting(wait));
+            parts.push(hosts_part(net, (Way::Tcp, wait), series, work(), effort));
+        }
+    }
+    for port in LANES {
+        for wait in [Wait::Poll, Wait::Sleep] {
+            let net = Net { link: LinkKind { mtu, offloads: true }, port };
+            let series = format!("MTU {mtu}, {}, {}", lane(port), waiting(wait));
+            parts.push(hosts_part(net, (Way::Lane, wait), series, work(), effort));
+        }
+    }
+}
+
+/// Latency and bandwidth by size, as the ICS paper's figures 5 and 8 and its table 2: at the MTU of its Fast Ethernet.
+fn streams(effort: Effort, parts: &mut Vec<Part>) {
+    let step = if effort.quick { 4 } else { 1 };
+    let sizes: Vec<usize> = (2..=15).step_by(step).chain([15]).map(|bits| 1 << bits).collect();
+    let mut sizes = sizes;
+    sizes.dedup();
+    let exact = |&base: &usize| Perturbed { base, off: 0 };
+    let latency = || Work::PingPong { sizes: sizes.iter().map(exact).collect() };
+    let bandwidth = || Work::OneWay { sizes: sizes.clone() };
+    let link = LinkKind { mtu: 1500, offloads: true };
+    let mut put = |what: &str, name: &str, way, port: Option<Port>, work| {
+        let series = match port {
+            Some(port) => format!("{what}, {name}, {}", port.name()),
+            None => format!("{what}, {name}"),
+        };
+        let part = hosts_part(Net { link, port }, (way, Wait::Block), series, work, effort);
+        let configuration = (way == Way::Sovia).then(|| name.to_owned());
+        parts.push(Part { configuration, ..part });
+    };
+    put("latency", "TCP", Way::Tcp, None, latency());
+    put("bandwidth", "TCP", Way::Tcp, None, bandwidth());
+    for port in LANES {
+        // The port's name is put behind.
+        let name = if port.is_none() { "TCP over LANE, shm" } else { "TCP over LANE" };
+        put("latency", name, Way::Lane, port, latency());
+        put("bandwidth", name, Way::Lane, port, bandwidth());
+    }
+    for port in STREAMS {
+        put("latency", "native VIA", Way::SendRecv, Some(port), latency());
+        for name in LATENCIES {
+            put("latency", name, Way::Sovia, Some(port), latency());
+        }
+        put("bandwidth", "native VIA", Way::SendRecv, Some(port), bandwidth());
+        for name in BANDWIDTHS {
+            put("bandwidth", name, Way::Sovia, Some(port), bandwidth());
+        }
+    }
+}
+
+/// Series that stand in one picture and one table.
+pub(in crate::measure::bench::papers) struct Group {
+    pub(in crate::measure::bench::papers) title: String,
+    pub(in crate::measure::bench::papers) metric: Metric,
+    of: Box<dyn Fn(&Part) -> bool>,
+}
+
+impl Group {
+    pub(in crate::measure::bench::papers) fn has(&self, part: &Part) -> bool {
+        (self.of)(part)
+    }
+
+    /// The name of its picture's file.
+    pub(in crate::measure::bench::papers) fn file(&self) -> String {
+        format!("hosts-{}-{}", self.title, self.metric.name()).replace([' ', ',', '_'], "-")
+    }
+}
+
+/// All of them: at either MTU those that look all the time, and those that block or sleep; SOVIA over either port.
+pub(in crate::measure::bench::papers) fn groups() -> Vec<Group> {
+    let mut groups = Vec::new();
+    for mtu in MTUS {
+        for (polls, how) in [(true, "polling"), (false, "waiting")] {
+            for metric in [Metric::HalfTrip, Metric::Throughput] {
+                let prefix = format!("MTU {mtu},");
+                groups.push(Group {
+                    title: format!("NetPIPE MTU {mtu} {how}"),
+                    metric,
+                    of: Box::new(move |part| {
+                        part.series.starts_with(&prefix) && (part.wait == Wait::Poll) == polls
+                    }),
+                });
+            }
+        }
+    }
+    for port in STREAMS {
+        for (what, metric) in [("latency", Metric::HalfTrip), ("bandwidth", Metric::Throughput)] {
+            groups.push(Group {
+                title: format!("SOVIA {what} {}", port.name()),
+                metric,
+                of: Box::new(move |part| {
+                    let on = part.net.and_then(|net| net.port);
+                    part.series.starts_with(what) && on.is_none_or(|on| on == port)
+                }),
+            });
+        }
+    }
+    groups
+}

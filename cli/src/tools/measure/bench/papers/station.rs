@@ -1,0 +1,278 @@
+//! One end of one or more VIs with memory to use them: what the players are written with.
+//!
+//! Its memory is one region: short descriptors of two segments, long ones of as many as there can
+//! be, then data. Calls that poll spin and yield nothing.
+
+use std::hint;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use via::error::ConnectError;
+use via::{
+    Attach, Completion, Connection, Control as Operation, DataSegment, DescriptorAddress,
+    DescriptorRef, Done, MemAttributes, MemHandle, Memory, NetAddress, Nic, RemoteSegment, Vi,
+    ViAttributes,
+};
+
+use super::control::Control;
+use crate::measure::bench::task::{Role, Wait};
+
+/// Bytes of the longest message on the VIs, where the NIC takes as long ones.
+const TRANSFER_BYTES_MAX: usize = 8 << 20;
+/// Distances of descriptors, in bytes.
+const SHORT_BYTES: usize = 64;
+const LONG_BYTES: usize = 4096;
+/// Segments of the longest descriptor.
+pub(super) const SEGMENTS_MAX: usize = via::descriptor::SEGMENTS_MAX;
+const DISCRIMINATOR: &[u8] = b"papers";
+const TIMEOUT: Option<Duration> = Some(Duration::from_secs(20));
+
+/// How much of everything an end has.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Room {
+    /// Descriptors of up to two segments.
+    pub(super) short: usize,
+    /// Descriptors of up to [`SEGMENTS_MAX`].
+    pub(super) long: usize,
+    /// Bytes of data.
+    pub(super) data: usize,
+}
+
+/// A descriptor of an end.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Slot {
+    Short(usize),
+    Long(usize),
+}
+
+/// One end.
+pub(super) struct Station<N: Nic> {
+    pub(super) nic: N,
+    memory: Memory,
+    handle: MemHandle,
+    room: Room,
+    wait: Wait,
+    /// The peer's data.
+    remote: RemoteSegment,
+    role: Role,
+    /// The host address of the responder's NIC.
+    responder: Box<[u8]>,
+    /// Whether an end that waits for a change of its memory calls the NIC meanwhile.
+    looks: bool,
+}
+
+impl<N: Nic> Station<N> {
+    /// The end of that role, which waits so, on a NIC: tells the peer where its data lies, and the requester where the responder's NIC is.
+    pub(super) fn new(
+        control: &mut Control,
+        nic: N,
+        (role, wait): (Role, Wait),
+        room: Room,
+    ) -> anyhow::Result<Self> {
+        let memory = Memory::zeroed(data_at(room) + room.data);
+        let attributes = MemAttributes { enable_rdma_write: true, ..MemAttributes::default() };
+        let handle = nic.register_mem(&memory, attributes)?;
+        let mine = [memory.address(data_at(room)), u64::from(handle.raw())];
+        let [address, raw] = control.exchange(mine)?;
+        let remote = RemoteSegment { address, handle: raw as u32 };
+        let own = nic.attributes().local_address.clone();
+        let responder = match role {
+            Role::Responder => {
+                control.tell_bytes(&own)?;
+                own
+            }
+            Role::Requester => control.hear_bytes()?,
+        };
+        let looks = false;
+        Ok(Self { nic, memory, handle, room, wait, remote, role, responder, looks })
+    }
+
+    /// Has an end that waits for a change of its memory call the NIC meanwhile: one in software goes on when it is called.
+    pub(super) fn with_looks(self, looks: bool) -> Self {
+        Self { looks, ..self }
+    }
+
+    /// A VI that takes messages as long as the NIC does, not connected.
+    pub(super) fn vi(&self, recv: Option<&N::Cq>, context: u64) -> anyhow::Result<N::Vi> {
+        let attributes = ViAttributes {
+            max_transfer_size: transfer_max(&self.nic) as u32,
+            enable_rdma_write: true,
+            ..ViAttributes::default()
+        };
+        Ok(self.nic.create_vi_with(attributes, Attach { send: None, recv, context })?)
+    }
+
+    /// Connects it with the VI of the peer that is connected at the same time. Receives are to be
+    /// posted before.
+    pub(super) fn connect(&self, vi: &N::Vi) -> anyhow::Result<()> {
+        let address = NetAddress::new(&self.responder, DISCRIMINATOR);
+        if self.role == Role::Responder {
+            let request = self.nic.connect_wait(&address, TIMEOUT)?;
+            request.accept(vi).map_err(|refused| refused.error)?;
+            return Ok(());
+        }
+        let own = NetAddress::new(&self.nic.attributes().local_address, DISCRIMINATOR);
+        loop {
+            match vi.connect_request(&own, &address, TIMEOUT) {
+                // The responder is about to wait.
+                Err(ConnectError::NoMatch) => std::thread::yield_now(),
+                result => return result.map(drop).context("cannot connect a VI"),
+            }
+        }
+    }
+
+    /// A data segment of `len` bytes from byte `at` of the data on.
+    pub(super) fn data(&self, at: usize, len: usize) -> DataSegment {
+        self.memory.segment(data_at(self.room) + at, len as u32, self.handle)
+    }
+
+    fn place(&self, slot: Slot) -> usize {
+        match slot {
+            Slot::Short(i) => i % self.room.short.max(1) * SHORT_BYTES,
+            Slot::Long(i) => short_bytes(self.room) + i % self.room.long.max(1) * LONG_BYTES,
+        }
+    }
+
+    fn descriptor(&self, slot: Slot) -> anyhow::Result<DescriptorRef<'_>> {
+        self.memory.descriptor(self.place(slot)).context("no such descriptor")
+    }
+
+    /// Where a descriptor is, to be posted.
+    #[inline]
+    pub(super) fn address(&self, slot: Slot) -> DescriptorAddress {
+        DescriptorAddress { address: self.memory.address(self.place(slot)), handle: self.handle }
+    }
+
+    /// Fills a descriptor in for sending or receiving.
+    pub(super) fn prepare(
+        &self,
+        slot: Slot,
+        data: &[DataSegment],
+    ) -> anyhow::Result<DescriptorAddress> {
+        self.descriptor(slot)?.prepare(data, None)?;
+        Ok(self.address(slot))
+    }
+
+    /// Fills a descriptor in for writing into the peer's data, from byte `to` on; with immediate
+    /// data the peer is told by a receive of its own.
+    pub(super) fn prepare_write(
+        &self,
+        slot: Slot,
+        data: DataSegment,
+        to: usize,
+        immediate: Option<u32>,
+    ) -> anyhow::Result<DescriptorAddress> {
+        let remote =
+            RemoteSegment { address: self.remote.address + to as u64, handle: self.remote.handle };
+        let descriptor = self.descriptor(slot)?;
+        descriptor.prepare_rdma(Operation::OP_RDMAWRITE, remote, &[data], immediate)?;
+        Ok(self.address(slot))
+    }
+
+    /// The data from byte `at` on, good for `len` bytes.
+    pub(super) fn bytes(&self, at: usize, len: usize) -> anyhow::Result<NonNull<u8>> {
+        let address = self.memory.address(data_at(self.room) + at);
+        self.memory.range(address, len as u32).context("more data than there is")
+    }
+
+    /// The word at byte `at` of the data.
+    pub(super) fn word(&self, at: usize) -> anyhow::Result<&AtomicU32> {
+        let place = self.bytes(at, 4)?.cast::<u32>();
+        anyhow::ensure!(place.is_aligned(), "a word between words");
+        // SAFETY: four aligned bytes of memory that lives as long as `self`; they are reached by
+        // atomics and by the NIC's copies, whose races spoil no more than the bytes.
+        Ok(unsafe { AtomicU32::from_ptr(place.as_ptr()) })
+    }
+
+    /// Waits until the word of the data changes so; `vi` has a receive posted that no message meets.
+    #[inline]
+    pub(super) fn await_word(
+        &self,
+        vi: &N::Vi,
+        word: &AtomicU32,
+        is: impl Fn(u32) -> bool,
+    ) -> anyhow::Result<()> {
+        while !is(word.load(Ordering::Acquire)) {
+            hint::spin_loop();
+            if self.looks
+                && let Done::Completion(completion) = vi.recv_done()
+            {
+                check(vi, Some(completion))?;
+                bail!("a message has come where a write was due");
+            }
+        }
+        Ok(())
+    }
+
+    /// The oldest send, once it is done.
+    #[inline]
+    pub(super) fn sent(&self, vi: &N::Vi) -> anyhow::Result<Completion> {
+        let done = match self.wait {
+            Wait::Poll => poll(|| vi.send_done()),
+            Wait::Block | Wait::Sleep => vi.send_wait(TIMEOUT).ok(),
+        };
+        check(vi, done)
+    }
+
+    /// The oldest receive, once it is done.
+    #[inline]
+    pub(super) fn received(&self, vi: &N::Vi) -> anyhow::Result<Completion> {
+        let done = match self.wait {
+            Wait::Poll => poll(|| vi.recv_done()),
+            Wait::Block | Wait::Sleep => vi.recv_wait(TIMEOUT).ok(),
+        };
+        check(vi, done)
+    }
+
+    /// Posts a send and waits until it is done.
+    #[inline]
+    pub(super) fn send(&self, vi: &N::Vi, descriptor: DescriptorAddress) -> anyhow::Result<()> {
+        vi.post_send(descriptor)?;
+        self.sent(vi).map(drop)
+    }
+}
+
+/// Bytes of the longest message on VIs of a NIC.
+pub(super) fn transfer_max(nic: &impl Nic) -> usize {
+    TRANSFER_BYTES_MAX.min(nic.attributes().max_transfer_size as usize)
+}
+
+fn short_bytes(room: Room) -> usize {
+    (room.short * SHORT_BYTES).next_multiple_of(LONG_BYTES)
+}
+
+fn data_at(room: Room) -> usize {
+    short_bytes(room) + room.long * LONG_BYTES
+}
+
+/// Spins until something is done, or nothing is posted.
+#[inline]
+fn poll(mut look: impl FnMut() -> Done) -> Option<Completion> {
+    loop {
+        match look() {
+            Done::Completion(completion) => return Some(completion),
+            Done::NotDone => hint::spin_loop(),
+            Done::Empty => return None,
+        }
+    }
+}
+
+/// A completion without an error, or why there is none.
+#[inline]
+pub(super) fn check(vi: &impl Vi, done: Option<Completion>) -> anyhow::Result<Completion> {
+    match done {
+        Some(completion) if completion.result().is_ok() => Ok(completion),
+        _ => broken(vi, done),
+    }
+}
+
+#[cold]
+fn broken(vi: &impl Vi, done: Option<Completion>) -> anyhow::Result<Completion> {
+    let cause = vi.cause().map(|cause| cause.to_string()).unwrap_or_default();
+    match done {
+        Some(completion) => bail!("a descriptor ended with {:?} {cause}", completion.status),
+        None => bail!("no descriptor was done in time {cause}"),
+    }
+}

@@ -1,0 +1,436 @@
+//! What one pair of processes plays, and what it says of it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::net::Net;
+use crate::measure::bench::layer::Layer;
+use crate::measure::bench::nic::Places;
+use crate::measure::bench::task::{self, Cpus, Role, Wait};
+
+/// What is measured: a chapter of the report, and a command of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Scenario {
+    Loops,
+    Throughput,
+    Strided,
+    Scatter,
+    Queues,
+    Netpipe,
+    Calls,
+    Memory,
+    Registration,
+    Sovia,
+    Buffers,
+    Hosts,
+    Rpc,
+    Ftp,
+    Emp,
+}
+
+impl Scenario {
+    /// Those of one host, which the report measures itself.
+    pub(super) const ALL: [Self; 11] = [
+        Self::Loops,
+        Self::Throughput,
+        Self::Strided,
+        Self::Scatter,
+        Self::Queues,
+        Self::Netpipe,
+        Self::Calls,
+        Self::Memory,
+        Self::Registration,
+        Self::Sovia,
+        Self::Buffers,
+    ];
+
+    /// Those that other commands measure, whose figures the report takes over.
+    pub(super) const COMPANIONS: [Self; 4] = [Self::Hosts, Self::Rpc, Self::Ftp, Self::Emp];
+
+    /// Its name, in commands and in results.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Loops => "loops",
+            Self::Throughput => "throughput",
+            Self::Strided => "strided",
+            Self::Scatter => "scatter",
+            Self::Queues => "queues",
+            Self::Netpipe => "netpipe",
+            Self::Calls => "calls",
+            Self::Memory => "memory",
+            Self::Registration => "registration",
+            Self::Sovia => "sovia",
+            Self::Buffers => "buffers",
+            Self::Hosts => "hosts",
+            Self::Rpc => "rpc",
+            Self::Ftp => "ftp",
+            Self::Emp => "emp",
+        }
+    }
+
+    /// What `x` counts in its results.
+    pub(super) fn x_name(self) -> &'static str {
+        match self {
+            Self::Strided => "stride_doubles",
+            Self::Scatter => "block_bytes",
+            Self::Queues => "vis",
+            Self::Memory => "vis",
+            Self::Loops
+            | Self::Throughput
+            | Self::Netpipe
+            | Self::Calls
+            | Self::Registration
+            | Self::Sovia
+            | Self::Buffers
+            | Self::Hosts
+            | Self::Rpc
+            | Self::Ftp
+            | Self::Emp => "size_bytes",
+        }
+    }
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// How messages travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Way {
+    /// Sends that meet posted receives
+    SendRecv,
+    /// Writes into the peer's memory
+    RdmaWrite,
+    Tcp,
+    /// TCP over IP over VIs, as the papers' baseline
+    Lane,
+    Unix,
+    /// A bare ring in shared memory: the hardware's limit
+    Ring,
+    /// A SOVIA stream over a VI
+    Sovia,
+    /// TCP's processes under `sovia run`
+    Run,
+    /// Sockets of libsovia's
+    Native,
+    /// EMP
+    Emp,
+    /// Within one process: nothing travels
+    Local,
+}
+
+impl Way {
+    /// Its name in results.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::SendRecv => "send_recv",
+            Self::RdmaWrite => "rdma_write",
+            Self::Tcp => "tcp",
+            Self::Lane => "lane",
+            Self::Unix => "unix",
+            Self::Ring => "ring",
+            Self::Sovia => "sovia",
+            Self::Run => "run",
+            Self::Native => "native",
+            Self::Emp => "emp",
+            Self::Local => "local",
+        }
+    }
+
+    /// Its name for people.
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Self::SendRecv => "send/receive",
+            Self::RdmaWrite => "RDMA write",
+            Self::Tcp => "TCP",
+            Self::Lane => "TCP over LANE",
+            Self::Unix => "Unix socket",
+            Self::Ring => "bare ring",
+            Self::Sovia => "SOVIA",
+            Self::Run => "sovia run",
+            Self::Native => "libsovia",
+            Self::Emp => "EMP",
+            Self::Local => "local copy",
+        }
+    }
+}
+
+/// Whose figure it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum End {
+    Requester,
+    Responder,
+}
+
+impl End {
+    /// Its name in results.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Requester => "requester",
+            Self::Responder => "responder",
+        }
+    }
+}
+
+impl From<Role> for End {
+    fn from(role: Role) -> Self {
+        match role {
+            Role::Requester => Self::Requester,
+            Role::Responder => Self::Responder,
+        }
+    }
+}
+
+/// How a message is spread over the receiver's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Spread {
+    /// By the segments of the receive descriptor
+    Segments,
+    /// Received in one piece, then copied by the program
+    Copied,
+    /// Not at all
+    None,
+}
+
+/// What finds the VI with news.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Strategy {
+    CompletionQueue,
+    RoundRobin,
+}
+
+/// What is done with the bytes of a send before it is posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Prepared {
+    /// Registered with the NIC, and deregistered
+    Registered,
+    /// Locked in memory by the kernel, and unlocked
+    Pinned,
+    /// Copied, always the same ones
+    CopiedCached,
+    /// Copied, always other ones
+    CopiedUncached,
+}
+
+/// By which paper's law registering costs, in simulated time
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Law {
+    /// By its size, and by what is registered beside
+    MVia,
+    /// By its size alone
+    Clan,
+}
+
+/// What registers the bytes of a send there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Sender {
+    /// Nothing else is there
+    Alone,
+    /// A stream, for each send
+    CacheOff,
+    /// A stream that keeps a buffer registered, until it notices that its memory has gone
+    CacheOn,
+    /// A stream that keeps it until the program tells it so
+    CacheTold,
+}
+
+/// Which memory messages are sent from and received into, and what is done with them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Buffers {
+    /// Always the same
+    Hot,
+    /// Others each time, of twice what the last cache holds
+    Cold,
+    /// As cold ones, and the receiver reads every byte before it answers
+    Read,
+}
+
+/// A message size of NetPIPE's: a base size and how far off it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Perturbed {
+    pub(super) base: usize,
+    pub(super) off: i32,
+}
+
+impl Perturbed {
+    /// Bytes.
+    pub(super) fn size(self) -> usize {
+        self.base.saturating_add_signed(self.off as isize)
+    }
+}
+
+/// What the two processes do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Work {
+    /// The ping-pong loops with four bytes, whole and call by call
+    Loops,
+    /// A stream of messages, confirmed at the end
+    OneWay { sizes: Vec<usize> },
+    /// A stream of messages that offers so much and no more, by ends that block
+    Paced { sizes: Vec<usize>, mbits: u32 },
+    /// The ping-pong loop by size
+    PingPong { sizes: Vec<Perturbed> },
+    /// Blocks of doubles, spread over the target buffer
+    Strided { spread: Spread, strides: Vec<usize> },
+    /// Messages of 32 blocks
+    Scatter { spread: Spread, blocks: Vec<usize> },
+    /// Requests and short replies over many VIs
+    Queues { strategy: Strategy, outstanding: usize, size: usize, vis: Vec<usize> },
+    /// Single calls
+    Calls,
+    /// What the other scenarios of `sovia bench` measure
+    Layer { scenario: task::Scenario, layer: Layer, size: usize },
+    /// What idle connected VIs take
+    Memory { vis: usize },
+    /// Bytes made ready for a send, by one end alone, with so many bytes registered beside them
+    Registering { prepared: Prepared, sizes: Vec<usize>, held: usize },
+    /// The same in simulated time, at the papers' costs
+    Simulated { law: Law, sender: Sender, sizes: Vec<usize>, held: usize },
+    /// The ping-pong loop by size, by the memory that is sent from and received into
+    Buffers { buffers: Buffers, sizes: Vec<usize> },
+    /// Nothing any more: its figures were stored, or another command measured them
+    Stored,
+}
+
+/// One line of a scenario's pictures: a pair of processes plays it, from the first point to the
+/// last, once in every run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Part {
+    pub(super) scenario: Scenario,
+    /// What tells it from the scenario's others, for people.
+    pub(super) series: String,
+    pub(super) way: Way,
+    pub(super) wait: Wait,
+    pub(super) cpus: Cpus,
+    pub(super) work: Work,
+    /// Of a SOVIA stream or of sockets, as text.
+    pub(super) configuration: Option<String>,
+    /// TCP combines small messages by Nagle's algorithm and has the greatest buffers that the system allows, as the papers' had in
+    /// their figures of bandwidth. Otherwise it has TCP_NODELAY.
+    pub(super) nagle: bool,
+    /// Between two hosts: the network.
+    pub(super) net: Option<Net>,
+    /// Where its VIs' NICs are, if not in shared memory.
+    pub(super) nic: Option<Places>,
+    /// For each point.
+    pub(super) seconds: f64,
+}
+
+impl Part {
+    /// Points that are measured one after the other.
+    pub(super) fn points(&self) -> usize {
+        match &self.work {
+            Work::Loops => 2,
+            Work::OneWay { sizes } | Work::Paced { sizes, .. } => sizes.len(),
+            Work::PingPong { sizes } => sizes.len(),
+            Work::Strided { strides, .. } => strides.len(),
+            Work::Scatter { blocks, .. } => blocks.len(),
+            Work::Queues { vis, .. } => vis.len(),
+            Work::Registering { sizes, .. }
+            | Work::Simulated { sizes, .. }
+            | Work::Buffers { sizes, .. } => sizes.len(),
+            Work::Calls => 8,
+            Work::Memory { .. } | Work::Layer { .. } | Work::Stored => 1,
+        }
+    }
+}
+
+/// What one process is told, as JSON.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Errand {
+    pub(super) part: Part,
+    pub(super) role: Role,
+    /// The processor to stay on.
+    pub(super) cpu: Option<usize>,
+    /// Where the two meet: the responder makes it and says it in its first line.
+    pub(super) place: Option<String>,
+    /// The network namespace that is this end's host, if the part is between hosts.
+    pub(super) namespace: Option<String>,
+}
+
+/// One figure of one run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Reading {
+    pub(super) end: End,
+    pub(super) metric: Metric,
+    pub(super) x: u64,
+    /// NetPIPE's perturbation of `x`, in bytes.
+    pub(super) off: i32,
+    /// In the metric's unit.
+    pub(super) value: f64,
+}
+
+macro_rules! metrics {
+    ($($name:ident $text:literal $unit:literal $title:literal;)+) => {
+        /// What a figure is a figure of.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        pub(super) enum Metric {
+            $(#[doc = $title] $name,)+
+        }
+
+        impl Metric {
+            const ALL: &[Self] = &[$(Self::$name),+];
+
+            /// Its name in results.
+            pub(super) fn name(self) -> &'static str {
+                match self { $(Self::$name => $text,)+ }
+            }
+
+            /// The metric of that name.
+            pub(super) fn of_name(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|metric| metric.name() == name)
+            }
+
+            /// The unit of its figures; a Mbit is 10^6 bits.
+            pub(super) fn unit(self) -> &'static str {
+                match self { $(Self::$name => $unit,)+ }
+            }
+
+            /// Its name for people.
+            pub(super) fn title(self) -> &'static str {
+                match self { $(Self::$name => $title,)+ }
+            }
+        }
+    };
+}
+
+metrics! {
+    RoundTrip "round_trip" "us" "round trip";
+    HalfTrip "half_round_trip" "us" "half a round trip";
+    Throughput "throughput" "Mbit/s" "throughput";
+    Rate "rate" "1/s" "messages a second";
+    Processor "processor_time" "%" "processor time of the sender / of the receiver";
+    ProcessorUser "processor_user" "%" "processor time in the program, of the sender / of the receiver";
+    ProcessorSystem "processor_system" "%" "processor time in the kernel, of the sender / of the receiver";
+    ProcessorPerByte "processor_per_mb" "us/MB" "processor time per MB, of the sender / of the receiver";
+    CallTime "call" "us" "a call and its answer";
+    Isend "isend" "us" "posting a send";
+    Irecv "irecv" "us" "posting a receive";
+    Waitall "waitall" "us" "waiting for a batch";
+    AllCalls "all_calls" "us" "the three calls together";
+    Share "share" "%" "share of the processor that the program has";
+    Preparing "preparing" "us" "making the bytes of a send ready";
+    PerMessage "time_per_message" "us" "time per message";
+    PostSend "post_send" "ns" "post send";
+    PostSendSilent "post_send_silent" "ns" "post send, the far end does not look";
+    PostRecv "post_recv" "ns" "post receive";
+    SendDone "send_done" "ns" "send done, until it is";
+    SendWait "send_wait" "ns" "send wait";
+    RecvDone "recv_done" "ns" "receive done, until it is";
+    RecvWait "recv_wait" "ns" "receive wait";
+    Flag "flag" "ns" "the flag, until it changes";
+    SendDoneEmpty "send_done_empty" "ns" "send done, nothing posted";
+    RecvDoneEmpty "recv_done_empty" "ns" "receive done, nothing posted";
+    RecvDonePending "recv_done_pending" "ns" "receive done, nothing there yet";
+    SendDoneReady "send_done_ready" "ns" "send done, one is";
+    RecvDoneReady "recv_done_ready" "ns" "receive done, a message is there";
+    Private "private" "bytes" "pages of one process";
+    Shared "shared" "bytes" "pages that both touch";
+    Proportional "proportional" "bytes" "share of all pages (PSS)";
+}

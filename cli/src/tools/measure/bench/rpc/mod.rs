@@ -1,0 +1,235 @@
+//! `sovia bench rpc`: calls over Sun RPC, as figure 7 of the SOVIA paper has them.
+//!
+//! The procedure takes so many bytes and returns an integer. Client and server are libtirpc's, which knows nothing of
+//! Sovia; the layer `sovia` is the very processes of the layer `tcp` with the library in them. The layer `via` has the
+//! transport of that name, libsovia-rpc's, where `make build` has made it.
+
+mod ends;
+mod tirpc;
+
+use std::collections::BTreeMap;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+use serde::{Deserialize, Serialize};
+use sovia_cli::{Board, library};
+use sovia_control::env as names;
+
+use super::layer::Layer;
+use super::process::{self, Process};
+use super::series::median;
+use super::{parse_seconds, parse_size};
+use crate::measure::progress::Progress;
+use crate::measure::table::{self, number};
+
+pub(crate) use ends::{Args as EndArgs, run as end};
+
+/// Bytes of arguments, if none are asked for: the figure's.
+const SIZES: [usize; 8] = [0, 4, 64, 256, 512, 1024, 2048, 4096];
+/// What the paper measured for an empty argument on its cluster, in microseconds (SOVIA, figure 7).
+const PUBLISHED: &str = "Published for an empty argument: 200 us over Fast Ethernet, 149 over TCP on cLAN (LANE), 35 over SOVIA: 4.3 x.";
+
+/// What is measured.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Bytes of the argument, 0 to 64K; K is 1024; several, by commas
+    #[arg(long, value_delimiter = ',', value_parser = parse_argument, value_name = "BYTES")]
+    size: Vec<usize>,
+    /// How often everything is measured; the median counts
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+    /// How long the calls of one size go on
+    #[arg(long, default_value_t = 0.2, value_parser = parse_seconds)]
+    seconds: f64,
+    /// One JSON object a line instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// A size, which may be 0.
+fn parse_argument(text: &str) -> Result<usize, String> {
+    let size = if text == "0" { Ok(0) } else { parse_size(text) };
+    size.map_err(|_| "expected a number of bytes from 0 to 64K, such as 64 or 16K".to_owned())
+}
+
+/// What a client has measured for one size.
+#[derive(Serialize, Deserialize)]
+struct Measured {
+    size_bytes: usize,
+    median_us: f64,
+    p99_us: f64,
+}
+
+#[derive(Serialize)]
+struct Line {
+    scenario: &'static str,
+    layer: Layer,
+    size_bytes: usize,
+    runs: usize,
+    median_us: f64,
+    min_us: f64,
+    max_us: f64,
+    p99_us: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    accelerated_runs: Option<u32>,
+}
+
+/// Measures and reports; returns the exit status.
+pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
+    let mut sizes = if args.size.is_empty() { SIZES.to_vec() } else { args.size.clone() };
+    sizes.sort_unstable();
+    sizes.dedup();
+    let most = sizes.iter().copied().max().unwrap_or(0);
+    ensure!(most <= tirpc::MOST, "an argument has at most {} bytes, not {most}", tirpc::MOST);
+    // Before any process is started: the error is said once.
+    tirpc::Library::open(None)?;
+    let library = library::find()?;
+    let via = via_library();
+    let mut layers = vec![Layer::Tcp, Layer::Sovia];
+    layers.extend(via.is_some().then_some(Layer::Via));
+    let mut seen: BTreeMap<(usize, Layer), Vec<Measured>> = BTreeMap::new();
+    let mut accelerated: BTreeMap<Layer, u32> = BTreeMap::new();
+    let progress = Progress::of_runs(args.runs, layers.len());
+    for _ in 0..args.runs {
+        for &layer in &layers {
+            progress.step(&format!("calls over {layer}"));
+            let carrier = match (layer, &via) {
+                (Layer::Sovia, _) => Carrier::Preloaded(Board::new()?, &library),
+                (Layer::Via, Some(via)) => Carrier::Via(Board::new()?, via),
+                _ => Carrier::Kernel,
+            };
+            for measured in round(&carrier, &sizes, args.seconds)? {
+                seen.entry((measured.size_bytes, layer)).or_default().push(measured);
+            }
+            *accelerated.entry(layer).or_default() += u32::from(carrier.has_accelerated());
+        }
+    }
+    progress.finish();
+    let lines: Vec<Line> = sizes
+        .iter()
+        .flat_map(|&size| layers.iter().map(move |&layer| (size, layer)))
+        .filter_map(|key| line(key, seen.get(&key)?, accelerated.get(&key.1).copied()))
+        .collect();
+    if args.json {
+        for line in &lines {
+            println!("{}", serde_json::to_string(line)?);
+        }
+    } else {
+        print(&lines, args);
+        for &layer in layers.iter().filter(|&&layer| layer != Layer::Tcp) {
+            let stayed = args.runs - accelerated.get(&layer).copied().unwrap_or(0);
+            if stayed > 0 {
+                println!("{layer} stayed on TCP in {stayed} of {} runs", args.runs);
+            }
+        }
+        if via.is_none() {
+            println!(
+                "via is left out: {VIA_LIBRARY} is not there (`make build` makes it where libtirpc-dev is installed)"
+            );
+        }
+    }
+    Ok(0)
+}
+
+/// libsovia-rpc, by its soname.
+const VIA_LIBRARY: &str = "libsovia-rpc.so.1";
+
+/// Where it is: beside this program, as built, or in the library folder next to it, as installed.
+fn via_library() -> Option<PathBuf> {
+    let own = env::current_exe().ok()?;
+    let folder = own.parent()?;
+    let places = [folder.join(VIA_LIBRARY), folder.join("../lib").join(VIA_LIBRARY)];
+    places.into_iter().find(|place| place.exists())
+}
+
+/// What carries both ends' bytes.
+enum Carrier<'a> {
+    Kernel,
+    /// The library that is preloaded.
+    Preloaded(Board, &'a Path),
+    /// libsovia-rpc.
+    Via(Board, &'a Path),
+}
+
+impl Carrier<'_> {
+    fn has_accelerated(&self) -> bool {
+        match self {
+            Self::Kernel => false,
+            Self::Preloaded(board, _) | Self::Via(board, _) => board.page().accelerated() > 0,
+        }
+    }
+}
+
+/// A server and a client of their own; what the client has measured.
+fn round(carrier: &Carrier<'_>, sizes: &[usize], seconds: f64) -> anyhow::Result<Vec<Measured>> {
+    let own = env::current_exe().context("this program has no path")?;
+    let start = |words: &[String]| {
+        let mut command = Command::new(&own);
+        process::without_library(&mut command);
+        command.arg("rpc-end");
+        match carrier {
+            Carrier::Kernel => {}
+            Carrier::Preloaded(board, library) => {
+                process::with_library(&mut command, library, board)?;
+            }
+            Carrier::Via(board, library) => {
+                command.arg("--via").arg(library).env(names::STATS, board.path());
+            }
+        }
+        Process::start(command.args(words))
+    };
+    let mut server = start(&["server".into()])?;
+    let port = server.line().context("the server")?;
+    let sizes: Vec<String> = sizes.iter().map(ToString::to_string).collect();
+    let client = ["client".into(), port, seconds.to_string(), sizes.join(",")];
+    let mut client = start(&client)?;
+    process::bind(&client, &server)?;
+    let text = client.rest().context("the client")?;
+    client.end().context("the client")?;
+    text.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
+}
+
+fn line(
+    (size_bytes, layer): (usize, Layer),
+    runs: &[Measured],
+    accelerated: Option<u32>,
+) -> Option<Line> {
+    let medians: Vec<f64> = runs.iter().map(|run| run.median_us).collect();
+    Some(Line {
+        scenario: "rpc",
+        layer,
+        size_bytes,
+        runs: runs.len(),
+        min_us: medians.iter().copied().fold(f64::INFINITY, f64::min),
+        max_us: medians.iter().copied().fold(0.0, f64::max),
+        median_us: median(medians)?,
+        p99_us: median(runs.iter().map(|run| run.p99_us).collect())?,
+        accelerated_runs: accelerated.filter(|_| layer != Layer::Tcp),
+    })
+}
+
+fn print(lines: &[Line], args: &Args) {
+    let header = ["argument bytes", "layer", "median us", "min", "max", "p99 us", "speed / tcp"];
+    let mut table = table::new(header.map(str::to_owned).to_vec(), &[1]);
+    let mut tcp = None;
+    for line in lines {
+        if line.layer == Layer::Tcp {
+            tcp = Some(line.median_us);
+        }
+        table.add_row(vec![
+            line.size_bytes.to_string(),
+            line.layer.to_string(),
+            number(Some(line.median_us)),
+            number(Some(line.min_us)),
+            number(Some(line.max_us)),
+            number(Some(line.p99_us)),
+            number(tcp.map(|tcp| tcp / line.median_us)),
+        ]);
+    }
+    println!(
+        "A call over Sun RPC (libtirpc) and its answer, an integer. Medians of {} runs, the layers in turn.\n{PUBLISHED}\n{table}",
+        args.runs
+    );
+}

@@ -1,0 +1,54 @@
+//! The demonstration as a picture: a bar for each way.
+
+use super::workload::WORKLOADS;
+use super::{Results, Way, median};
+use crate::measure::bench::Note;
+use crate::measure::bench::bars::{self, Bars, Row};
+use crate::measure::bench::machine::Machine;
+
+/// What is asked of Redis in the picture.
+const TEST: &str = "GET";
+
+/// Requests a second of each workload over each way, as SVG.
+pub(super) fn draw(results: &Results) -> String {
+    let mut rows = Vec::new();
+    for workload in WORKLOADS {
+        for way in Way::ALL {
+            let rate = median(results, workload, TEST, way, |one| one.requests_per_second);
+            let Some(rate) = rate else { continue };
+            let clients = if workload.clients == 1 { "client" } else { "clients" };
+            let name = match workload.pipelined {
+                1 => format!("{} {clients}, {}", workload.clients, way.name()),
+                in_a_row => {
+                    format!("{} {clients}, {in_a_row} in a row, {}", workload.clients, way.name())
+                }
+            };
+            rows.push(Row { name, pieces: vec![("rate".to_owned(), rate)] });
+        }
+    }
+    let machine = Machine::this((0, 0));
+    let note = Note { text: machine.short(), is_warning: false };
+    let title = "redis-benchmark GET, unmodified, by what carries the bytes".to_owned();
+    bars::draw(&Bars { title, label: "requests a second", rows }, &note)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::workload::Outcome;
+    use super::*;
+
+    #[test]
+    fn every_way_has_a_bar() {
+        let mut results = Results::new();
+        for workload in WORKLOADS {
+            for way in Way::ALL {
+                let outcome = Outcome { requests_per_second: 1000.0, p50_us: 1.0 };
+                results.insert((workload, TEST, way), vec![outcome]);
+            }
+        }
+        let svg = draw(&results);
+        for way in Way::ALL {
+            assert_eq!(svg.matches(&format!(", {}<", way.name())).count(), WORKLOADS.len());
+        }
+    }
+}

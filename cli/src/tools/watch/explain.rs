@@ -1,0 +1,279 @@
+//! `sovia explain`: why connections are where they are, and what would change it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{Write, stdout};
+use std::net::SocketAddr;
+
+use sovia_board::{Connection, Pairs, Scan, pairs, shown};
+use sovia_cli::advice::{Ends, advice};
+use sovia_cli::system_rules::followed_by;
+use sovia_control::Reason;
+
+use crate::watch::filter::look;
+use crate::watch::kernel::{Owner, Socket, owners, sockets};
+use crate::watch::ps::named;
+use crate::watch::users::Users;
+
+/// Says for each connection of a process, or with a port, what carries it, and if that is TCP why, and what would change it: the
+/// line to type, where there is one. Connections of which the same is to be said are counted.
+///
+/// A number is taken for a process's id if there is such a process, and for a port.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A process's id, or a port
+    #[arg(value_name = "PID|PORT", required_unless_present_any = ["pid", "port"])]
+    number: Option<i32>,
+    /// A process's id
+    #[arg(long, short, value_name = "PID", conflicts_with = "number")]
+    pid: Option<i32>,
+    /// A port, at either end
+    #[arg(long, value_name = "PORT", conflicts_with = "number")]
+    port: Option<u16>,
+}
+
+pub(crate) fn explain(args: &Args) -> anyhow::Result<()> {
+    let is_process = |pid: &i32| sovia_board::exists(*pid);
+    let pid = args.pid.or(args.number.filter(is_process));
+    let port = args.port.or(args.number.and_then(|number| u16::try_from(number).ok()));
+    anyhow::ensure!(
+        pid.is_none_or(sovia_board::exists) && (pid.is_some() || port.is_some()),
+        "there is no such process, and no such port"
+    );
+    let scan = look()?;
+    let view = View { pairs: pairs(&scan), users: Users::default(), scan };
+    let mut text = String::new();
+    if let Some(pid) = pid {
+        text += &view.process(pid);
+    }
+    if let Some(port) = port
+        && !(args.number.is_some() && pid.is_some() && !view.has_port(port))
+    {
+        text += &view.port(port);
+    }
+    stdout().lock().write_all(text.as_bytes())?;
+    Ok(())
+}
+
+struct View {
+    scan: Scan,
+    pairs: Pairs,
+    users: Users,
+}
+
+/// What is said of a connection, but for its addresses.
+type Said = Vec<String>;
+
+impl View {
+    fn has_port(&self, port: u16) -> bool {
+        self.scan.connections.iter().any(|connection| is_at(connection, port))
+    }
+
+    fn process(&self, pid: i32) -> String {
+        let has = |connection: &Connection| {
+            connection.holders.iter().any(|&at| self.scan.processes[at].pid == pid)
+        };
+        let text = self.all(has);
+        if !text.is_empty() {
+            return text;
+        }
+        let Some(owner) = Owner::of(pid) else { return format!("{pid}: it has ended\n") };
+        let name = format!("{},{pid}", owner.program);
+        match owner.has_library {
+            Some(true) => format!("{name}: under Sovia; it has no TCP connection on record\n"),
+            Some(false) => without_library(&name, &owner),
+            None => format!("{name}: another user's, for root to look at\n"),
+        }
+    }
+
+    fn port(&self, port: u16) -> String {
+        let mut text = self.all(|connection| is_at(connection, port));
+        // Those that are not under Sovia, of which only the kernel knows.
+        let with_port = |socket: &Socket| socket.local.port() == port;
+        let here: Vec<Socket> = sockets(None).into_iter().filter(with_port).collect();
+        let inodes: Vec<u64> = here.iter().map(|socket| socket.inode).collect();
+        let owners = owners(&inodes);
+        let mut plain: BTreeMap<i32, &Owner> = BTreeMap::new();
+        let shows = |pid| self.scan.processes.iter().any(|process| process.pid == pid);
+        let is_plain = |owner: &&Owner| owner.has_library == Some(false) && !shows(owner.pid);
+        for owner in owners.values().filter(is_plain) {
+            plain.insert(owner.pid, owner);
+        }
+        for (pid, owner) in plain {
+            text += &without_library(&format!("{},{pid}", owner.program), owner);
+        }
+        if text.is_empty() {
+            let is_there = |socket: &Socket| socket.is_listening;
+            text = match here.iter().find(|socket| is_there(socket)) {
+                Some(socket) => format!(
+                    "port {port}: a process of {} listens there; it has no connection on record that may be looked at\n",
+                    self.users.name(socket.uid)
+                ),
+                None => format!("port {port}: no connection that may be looked at\n"),
+            };
+        }
+        text
+    }
+
+    /// What there is to say of those connections.
+    fn all(&self, wanted: impl Fn(&Connection) -> bool) -> String {
+        let mut groups: BTreeMap<(String, Said), Vec<usize>> = BTreeMap::new();
+        let here =
+            (0..self.scan.connections.len()).filter(|&at| wanted(&self.scan.connections[at]));
+        let shown: Vec<usize> = here.collect();
+        let others = self.others(&shown);
+        for at in shown {
+            let connection = &self.scan.connections[at];
+            let process = &self.scan.processes[connection.holders[0]];
+            let said = self.said(connection, at, others.get(&at));
+            groups.entry((named(process), said)).or_default().push(at);
+        }
+        let mut text = String::new();
+        for ((process, said), members) in groups {
+            let first = &self.scan.connections[members[0]];
+            let ends = first.addresses().map(|(local, peer)| format!("{local} - {peer}"));
+            let ends = ends.unwrap_or_else(|| "addresses not looked at yet".to_owned());
+            let more = match members.len() {
+                1 => String::new(),
+                n => format!(" and {} like it", n - 1),
+            };
+            let _ = writeln!(text, "{process}  {ends}{more}");
+            for line in said {
+                let _ = writeln!(text, "    {line}");
+            }
+        }
+        text
+    }
+
+    /// Which process has the other end of each of those on TCP, in the kernel's words.
+    fn others(&self, shown: &[usize]) -> BTreeMap<usize, (Socket, Option<Owner>)> {
+        let mut tables: BTreeMap<u64, Vec<Socket>> = BTreeMap::new();
+        let mut found: BTreeMap<usize, Socket> = BTreeMap::new();
+        for &at in shown {
+            let connection = &self.scan.connections[at];
+            let Some((local, peer)) = connection.addresses() else { continue };
+            if connection.is_on_vi() || self.pairs[at].is_some() {
+                continue;
+            }
+            let pid = self.scan.processes[connection.holders[0]].pid;
+            let table = tables.entry(connection.net).or_insert_with(|| sockets(Some(pid)));
+            let is_it = |socket: &&Socket| socket.local == peer && socket.peer == local;
+            found.extend(table.iter().find(is_it).map(|socket| (at, *socket)));
+        }
+        let inodes: Vec<u64> = found.values().map(|socket| socket.inode).collect();
+        let owners = if inodes.is_empty() { Default::default() } else { owners(&inodes) };
+        let with_owner =
+            |(at, socket): (usize, Socket)| (at, (socket, owners.get(&socket.inode).cloned()));
+        found.into_iter().map(with_owner).collect()
+    }
+
+    fn said(
+        &self,
+        connection: &Connection,
+        at: usize,
+        other: Option<&(Socket, Option<Owner>)>,
+    ) -> Said {
+        let record = &connection.record;
+        let process = &self.scan.processes[connection.holders[0]];
+        let mut said = Vec::new();
+        let paired = self.pairs[at].map(|other| {
+            let other = &self.scan.connections[other];
+            &self.scan.processes[other.holders[0]]
+        });
+        let by_kernel = || other.map(|(socket, _)| socket.uid);
+        let other_uid = paired.map(|there| there.uid).or_else(by_kernel);
+        match connection.state() {
+            "via" => said.push(format!("accelerated: {}", carried_by(connection))),
+            "half" => {
+                said.push(format!("one direction is accelerated: {}", carried_by(connection)));
+                said.push("the other follows with the next bytes in it".to_owned());
+            }
+            "entering" => {
+                said.push("it has its VI, and goes over to it with the next bytes".to_owned());
+            }
+            "leaving" => said.push("on its way back to TCP".to_owned()),
+            "meeting" => {
+                said.push(format!("on TCP so far: {} calls have moved bytes", record.transfers));
+                said.push(
+                    "the two ends look for each other after a few, by how long such connections have lasted; \
+                     with the first:  SOVIA_MEET=0"
+                        .to_owned(),
+                );
+            }
+            _ => said.push("on TCP".to_owned()),
+        }
+        let name =
+            |pid: i32, program: &str, user: String| format!("other end: {program},{pid} of {user}");
+        match (paired, other) {
+            (Some(there), _) => {
+                said.push(name(there.pid, &there.program, self.users.name(there.uid)));
+            }
+            (None, Some((socket, Some(owner)))) => {
+                said.push(name(owner.pid, &owner.program, self.users.name(socket.uid)));
+            }
+            (None, Some((socket, None))) => {
+                said.push(format!("other end: a process of {}", self.users.name(socket.uid)));
+            }
+            (None, None) => {}
+        }
+        if connection.is_on_vi() && !record.retreats {
+            return said;
+        }
+        if let Some(reason) = self.reason(connection, process.uid, other_uid, other) {
+            said.push(format!("why: {}", reason.describe()));
+            let ends = Ends {
+                user: self.users.name(process.uid),
+                other_user: other_uid.map(|uid| self.users.name(uid)),
+                other_command: other.and_then(|(_, owner)| Some(owner.as_ref()?.command.clone())),
+                rules: followed_by(process.pid).map(|rules| shown(rules.as_bytes())),
+                is_loopback: connection.addresses().is_some_and(|(_, peer)| is_loopback(&peer)),
+            };
+            let lines = advice(reason, &ends);
+            said.extend(lines.into_iter().map(|line| format!("to change it: {line}")));
+        }
+        said
+    }
+
+    /// Why it is on TCP: what its process has found, or, while that goes on looking, what the kernel says of the other end.
+    fn reason(
+        &self,
+        connection: &Connection,
+        uid: u32,
+        other_uid: Option<u32>,
+        other: Option<&(Socket, Option<Owner>)>,
+    ) -> Option<Reason> {
+        let found = connection.reason().filter(|&reason| reason != Reason::ShortLived);
+        let is_plain = other.is_some_and(|(_, owner)| {
+            owner.as_ref().is_some_and(|owner| owner.has_library == Some(false))
+        });
+        let by_kernel = || match other_uid {
+            _ if is_plain => Some(Reason::PeerPlain),
+            Some(there) if there != uid => Some(Reason::OtherUser),
+            _ => None,
+        };
+        found.or_else(by_kernel).or(connection.reason())
+    }
+}
+
+fn carried_by(connection: &Connection) -> String {
+    match &connection.record.nic {
+        Some(nic) => format!("by the NIC in software {}", nic.as_str()),
+        None => "by memory that both processes share".to_owned(),
+    }
+}
+
+fn is_at(connection: &Connection, port: u16) -> bool {
+    connection.addresses().is_some_and(|(local, peer)| [local.port(), peer.port()].contains(&port))
+}
+
+fn is_loopback(address: &SocketAddr) -> bool {
+    address.ip().is_loopback()
+}
+
+fn without_library(name: &str, owner: &Owner) -> String {
+    let command = if owner.command.is_empty() { "PROGRAM" } else { &owner.command };
+    format!(
+        "{name}\n    not under Sovia\n    to change it: sovia run -- {command}\n    \
+         (which says so if no library can be loaded into it: static, Go and setuid programs)\n"
+    )
+}

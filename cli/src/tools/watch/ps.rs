@@ -1,0 +1,270 @@
+//! `sovia ps`: connections, one a line.
+
+use std::borrow::Cow;
+use std::io::{Write, stdout};
+
+use serde::Serialize;
+use sovia_board::{Connection, Pairs, Process, Scan, pairs};
+use sovia_control::board::{Configuration, Handling, Receives, Sends, Transfer};
+
+use crate::watch::columns::{Side, columns};
+use crate::watch::filter::{Filter, look};
+use crate::watch::units::count;
+use crate::watch::users::Users;
+
+/// Each line is one end of a connection of a program under Sovia. What is to be seen are the processes of the user that runs it;
+/// root sees all of them, in every PID and network namespace below its own.
+///
+/// STATE: via (both directions are on a VI), half, entering, meeting (on TCP, and the two ends may yet meet), leaving, tcp (for
+/// good; WHY says why). CARRIER: shm (memory that both processes share), tcp, or the name of a NIC in software. MESSAGES are
+/// those sent on the VI.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    filter: Filter,
+    /// As JSON: an array with an object for each end
+    #[arg(long)]
+    json: bool,
+    /// Also what the connection does of the protocol, and its users
+    #[arg(long, short)]
+    verbose: bool,
+}
+
+pub(crate) fn ps(args: &Args) -> anyhow::Result<()> {
+    let wanted = args.filter.wanted()?;
+    let scan = look()?;
+    let pairs = pairs(&scan);
+    let mut shown: Vec<usize> = (0..scan.connections.len())
+        .filter(|&at| wanted.has(&scan, &scan.connections[at]))
+        .collect();
+    let order = |at: usize| {
+        let connection = &scan.connections[at];
+        (scan.processes[connection.holders[0]].pid, connection.addresses(), connection.id)
+    };
+    shown.sort_by_cached_key(|&at| order(at));
+    let text = if args.json {
+        json(&scan, &pairs, &shown)?
+    } else {
+        lines(&scan, &pairs, &shown, args.verbose)
+    };
+    stdout().lock().write_all(text.as_bytes())?;
+    if shown.is_empty() && !args.json {
+        say_what_is_missing(&scan);
+    }
+    // The process ends: to give back the memory of tens of thousands of connections would take a tenth of its time.
+    std::mem::forget((scan, pairs, text));
+    Ok(())
+}
+
+/// Where no line shows, the reason may be the reader's rights.
+fn say_what_is_missing(scan: &Scan) {
+    if scan.connections.is_empty() && scan.forbidden > 0 {
+        eprintln!(
+            "sovia: no connection of your own processes; {} of others are for root to see",
+            scan.forbidden
+        );
+    }
+}
+
+/// What a process is called in a line.
+pub(crate) fn named(process: &Process) -> String {
+    format!("{},{}", process.program, process.pid)
+}
+
+fn lines(scan: &Scan, pairs: &Pairs, shown: &[usize], verbose: bool) -> String {
+    let users = Users::default();
+    let names: Vec<String> = scan.processes.iter().map(named).collect();
+    let holders = |connection: &Connection| -> Cow<'_, str> {
+        match connection.holders[..] {
+            [one] => names[one].as_str().into(),
+            ref all => all.iter().map(|&at| &*names[at]).collect::<Vec<_>>().join(" ").into(),
+        }
+    };
+    let line = |&at: &usize| -> [Cow<'_, str>; 11] {
+        let connection = &scan.connections[at];
+        let record = &connection.record;
+        let address = |which: fn(_) -> _| {
+            connection.addresses().map_or("-".into(), |both| {
+                let address: core::net::SocketAddr = which(both);
+                address.to_string().into()
+            })
+        };
+        let bytes = |vi: u64, tcp: u64| count(vi.saturating_add(tcp)).into();
+        let other = pairs[at].map(|other| holders(&scan.connections[other]));
+        let why: Option<&str> = connection.reason().map(|reason| reason.describe());
+        let more = verbose.then(|| details(scan, connection, &users));
+        let why = match (why, more) {
+            (Some(why), Some(more)) => format!("{why}; {more}").into(),
+            (Some(why), None) => why.into(),
+            (None, Some(more)) => more.into(),
+            (None, None) => "".into(),
+        };
+        [
+            connection.state().into(),
+            connection.carrier().into(),
+            address(|(local, _)| local),
+            address(|(_, peer)| peer),
+            bytes(record.traffic.bytes_sent, record.tcp.0),
+            bytes(record.traffic.bytes_received, record.tcp.1),
+            count(record.traffic.messages_sent).into(),
+            count(record.sleeps).into(),
+            holders(connection),
+            other.unwrap_or_else(|| "-".into()),
+            why,
+        ]
+    };
+    let header = [
+        ("STATE", Side::Left),
+        ("CARRIER", Side::Left),
+        ("LOCAL", Side::Left),
+        ("PEER", Side::Left),
+        ("SENT", Side::Right),
+        ("RECEIVED", Side::Right),
+        ("MESSAGES", Side::Right),
+        ("SLEEPS", Side::Right),
+        ("PROCESS", Side::Left),
+        ("OTHER END", Side::Left),
+        ("WHY", Side::Left),
+    ];
+    columns(header, shown, line)
+}
+
+/// What `-v` adds.
+fn details(scan: &Scan, connection: &Connection, users: &Users) -> String {
+    let record = &connection.record;
+    let process = &scan.processes[connection.holders[0]];
+    let mut words = vec![format!("user={}", users.name(process.uid))];
+    words.push(format!("path={}", path(connection)));
+    if let Some(configuration) = record.configuration {
+        words.push(format!("protocol={}", protocol(configuration, record.combines)));
+    }
+    if record.traffic.messages_handled > 0 {
+        words.push(format!("handled={}", record.traffic.messages_handled));
+    }
+    if record.traffic.messages_registered > 0 {
+        words.push(format!("registered={}", record.traffic.messages_registered));
+    }
+    words.push(format!("calls-on-tcp={}", record.transfers));
+    words.push(format!("library={}", process.library));
+    words.join(" ")
+}
+
+/// Where the bytes of each direction go, and come from.
+fn path(connection: &Connection) -> String {
+    let (sends, receives) = paths(connection);
+    format!("{sends}/{receives}")
+}
+
+fn paths(connection: &Connection) -> (&'static str, &'static str) {
+    let sends = match connection.record.sends {
+        Sends::Vi => "vi",
+        Sends::Tcp | Sends::Back => "tcp",
+    };
+    let receives = match connection.record.receives {
+        Receives::Vi => "vi",
+        Receives::Tcp | Receives::Granted | Receives::Back => "tcp",
+    };
+    (sends, receives)
+}
+
+/// In the words of `sovia run --protocol`.
+fn protocol(configuration: Configuration, combines: bool) -> String {
+    let handling = match configuration.handling {
+        Handling::Single => "single",
+        Handling::Handler => "handler",
+        Handling::Notify => "notify",
+    };
+    let transfer = match configuration.transfer {
+        Transfer::Auto => "auto",
+        Transfer::Reg => "reg",
+        Transfer::Copy => "copy",
+        Transfer::Hybrid => "hybrid",
+    };
+    let combine = if combines { ",combine" } else { "" };
+    let Configuration { window, threshold, .. } = configuration;
+    format!("{handling},{transfer}{combine},w={window},t={threshold}")
+}
+
+/// A process in JSON.
+#[derive(Serialize)]
+struct ProcessOut<'a> {
+    pid: i32,
+    program: &'a str,
+    uid: u32,
+    /// When it began, in clock ticks since the boot.
+    began: u64,
+    library: &'a str,
+}
+
+/// An end of a connection in JSON. Keys stay; new ones may come.
+#[derive(Serialize)]
+struct Out<'a> {
+    state: &'a str,
+    carrier: &'a str,
+    local: Option<String>,
+    peer: Option<String>,
+    connector: bool,
+    sends: &'a str,
+    receives: &'a str,
+    protocol: Option<String>,
+    bytes_sent: u64,
+    bytes_received: u64,
+    messages_sent: u64,
+    messages_received_low32: u32,
+    messages_handled: u64,
+    messages_registered: u64,
+    tcp_bytes_sent: u64,
+    tcp_bytes_received: u64,
+    calls_before_meeting: u64,
+    sleeps: u64,
+    why: Option<&'a str>,
+    netns: u64,
+    cookie: u64,
+    processes: Vec<ProcessOut<'a>>,
+    other_end: Vec<ProcessOut<'a>>,
+}
+
+fn json(scan: &Scan, pairs: &Pairs, shown: &[usize]) -> anyhow::Result<String> {
+    let processes = |at: usize| -> Vec<ProcessOut<'_>> {
+        let holders = scan.connections[at].holders.iter().map(|&at| &scan.processes[at]);
+        let out = holders.map(|process| ProcessOut {
+            pid: process.pid,
+            program: &process.program,
+            uid: process.uid,
+            began: process.began,
+            library: &process.library,
+        });
+        out.collect()
+    };
+    let out = shown.iter().map(|&at| {
+        let connection = &scan.connections[at];
+        let record = &connection.record;
+        let (sends, receives) = paths(connection);
+        Out {
+            state: connection.state(),
+            carrier: connection.carrier(),
+            local: connection.addresses().map(|(local, _)| local.to_string()),
+            peer: connection.addresses().map(|(_, peer)| peer.to_string()),
+            connector: record.is_connector,
+            sends,
+            receives,
+            protocol: record.configuration.map(|what| protocol(what, record.combines)),
+            bytes_sent: record.traffic.bytes_sent,
+            bytes_received: record.traffic.bytes_received,
+            messages_sent: record.traffic.messages_sent,
+            messages_received_low32: record.packets_taken,
+            messages_handled: record.traffic.messages_handled,
+            messages_registered: record.traffic.messages_registered,
+            tcp_bytes_sent: record.tcp.0,
+            tcp_bytes_received: record.tcp.1,
+            calls_before_meeting: record.transfers,
+            sleeps: record.sleeps,
+            why: connection.reason().map(|reason| reason.describe()),
+            netns: connection.net,
+            cookie: record.cookie,
+            processes: processes(at),
+            other_end: pairs[at].map(processes).unwrap_or_default(),
+        }
+    });
+    Ok(serde_json::to_string_pretty(&out.collect::<Vec<_>>())? + "\n")
+}

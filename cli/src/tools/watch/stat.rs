@@ -1,0 +1,146 @@
+//! `sovia stat`: what processes do, a line for each interval, or what they have done.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{Write, stdout};
+use std::thread::sleep;
+use std::time::Duration;
+
+use sovia_board::{Family, Rates, Scan, scan_of};
+use sovia_control::{Junk, Reason};
+
+use crate::watch::busy::{Sum, by_process};
+use crate::watch::columns::{Side, columns};
+use crate::watch::filter::look;
+use crate::watch::ps::named;
+use crate::watch::units::short;
+
+/// Each line says what a process did in a second, on average over the interval: bytes on both paths, messages and sleeps on the
+/// VI. SAVED are system calls that TCP would have taken: one for each message sent and for each packet received, less those to
+/// sleep and to wake a sleeper.
+///
+/// With --totals it says what each family of forked processes has done since it began, and why connections were on TCP; that
+/// counts connections that have ended, too.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Only this process
+    #[arg(value_name = "PID")]
+    pid: Option<i32>,
+    /// Seconds between two looks
+    #[arg(long, short, value_name = "SECONDS", default_value = "1", value_parser = interval)]
+    interval: Duration,
+    /// How many intervals; without it until it is interrupted
+    #[arg(long, short = 'n', value_name = "COUNT")]
+    count: Option<u64>,
+    /// What has been done since the beginning
+    #[arg(long, conflicts_with_all = ["interval", "count"])]
+    totals: bool,
+}
+
+pub(crate) fn interval(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.01..=86_400.0).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or("expected seconds, from 0.01 to 86400".into())
+}
+
+pub(crate) fn stat(args: &Args) -> anyhow::Result<()> {
+    let first = look_at(args.pid)?;
+    if args.totals {
+        stdout().lock().write_all(totals(&first).as_bytes())?;
+        return Ok(());
+    }
+    let mut rates = Rates::begin(&first);
+    let mut lines = 0;
+    for n in 0.. {
+        if args.count.is_some_and(|count| n >= count) {
+            break;
+        }
+        sleep(args.interval);
+        let scan = look_at(args.pid)?;
+        let sums = by_process(&scan, &rates.next(&scan));
+        let mut text = table(&scan, &sums);
+        if args.pid.is_some() {
+            // One line after the other, with a header now and then.
+            if lines % 20 != 0 {
+                text = text.split_once('\n').map(|(_, rest)| rest.to_owned()).unwrap_or_default();
+            }
+            lines += 1;
+        } else if n != 0 {
+            text.insert(0, '\n');
+        }
+        let mut out = stdout().lock();
+        out.write_all(text.as_bytes())?;
+        out.flush()?;
+    }
+    Ok(())
+}
+
+fn look_at(pid: Option<i32>) -> anyhow::Result<Scan> {
+    let Some(pid) = pid else { return look() };
+    anyhow::ensure!(sovia_board::exists(pid), "there is no process {pid}");
+    Ok(scan_of([pid]))
+}
+
+fn table(scan: &Scan, sums: &BTreeMap<usize, Sum>) -> String {
+    let line = |(&process, sum): (&usize, &Sum)| -> [String; 8] {
+        let rate = &sum.rate;
+        [
+            format!("{:>7}", sum.on_vi),
+            format!("{:>7}", sum.on_tcp),
+            format!("{:>7}", short(rate.sent)),
+            format!("{:>7}", short(rate.received)),
+            format!("{:>7}", short(rate.messages_sent)),
+            format!("{:>7}", short(rate.saved())),
+            format!("{:>7}", short(rate.sleeps)),
+            named(&scan.processes[process]),
+        ]
+    };
+    let lines: Vec<_> = sums.iter().map(line).collect();
+    let header = [
+        ("VIA", Side::Right),
+        ("TCP", Side::Right),
+        ("SENT/s", Side::Right),
+        ("RCVD/s", Side::Right),
+        ("MSGS/s", Side::Right),
+        ("SAVED/s", Side::Right),
+        ("SLEEPS/s", Side::Right),
+        ("PROCESS", Side::Left),
+    ];
+    columns(header, &lines, |line| line.each_ref())
+}
+
+/// What families have counted.
+fn totals(scan: &Scan) -> String {
+    let families = scan.families.iter().enumerate();
+    families.map(|(at, family)| totals_of(scan, at, family)).collect::<Vec<_>>().join("\n")
+}
+
+fn totals_of(scan: &Scan, at: usize, family: &Family) -> String {
+    let names = family.processes.iter().map(|&process| named(&scan.processes[process]));
+    let mut text = names.collect::<Vec<_>>().join(" ") + "\n";
+    let Some(page) = &family.totals else { return text };
+    let mut line = |what: &str, count: u64| {
+        if count != 0 {
+            let _ = writeln!(text, "{count:>14}  {what}");
+        }
+    };
+    let open = scan.connections.iter().filter(|connection| connection.family == at);
+    let traffic = family.traffic(open.clone());
+    line("connections now", open.count() as u64);
+    line("ends of connections so far", page.recorded());
+    line("came onto a VI", page.accelerated());
+    line("ended on TCP, or went back to it", page.stayed());
+    for &reason in Reason::ALL {
+        line(&format!("  {}", reason.describe()), page.stayed_for(reason));
+    }
+    for &junk in Junk::ALL {
+        line(&format!("messages left aside where ends meet: {}", junk.describe()), page.junk(junk));
+    }
+    line("bytes sent on VIs", traffic.bytes_sent);
+    line("messages that carried them", traffic.messages_sent);
+    line("bytes received on VIs", traffic.bytes_received);
+    line("times a thread slept", traffic.sleeps);
+    line("times a sleeping peer was woken", traffic.rings);
+    line("messages handled by a thread of Sovia's", traffic.messages_handled);
+    line("messages sent from registered memory", traffic.messages_registered);
+    text
+}

@@ -1,0 +1,255 @@
+//! How `sovia top` looks, in as many columns as the terminal has.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line as Text, Span};
+use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Sparkline, Table, TableState};
+
+use super::model::{History, Model};
+use crate::watch::busy::Sum;
+use crate::watch::units::short;
+use crate::watch::users::Users;
+
+/// A column with numbers: its name, and how narrow a terminal may be that still has it.
+const NUMBERS: [(&str, u16); 7] = [
+    ("VIA/TCP", 0),
+    ("SENT/s", 0),
+    ("RCVD/s", 0),
+    ("MSGS/s", 100),
+    ("SAVED/s", 0),
+    ("SLEEP/s", 120),
+    ("TURN", 0),
+];
+const NUMBER_WIDTH: u16 = 7;
+
+/// A time for people: `1.23µs`.
+fn time(seconds: Option<f64>) -> String {
+    let Some(seconds) = seconds else { return "-".into() };
+    let (value, unit) = match seconds {
+        s if s < 1e-6 => (s * 1e9, "ns"),
+        s if s < 1e-3 => (s * 1e6, "µs"),
+        s if s < 1.0 => (s * 1e3, "ms"),
+        s => (s, "s"),
+    };
+    let decimals = if value < 10.0 { 1 } else { 0 };
+    format!("{value:.decimals$}{unit}")
+}
+
+fn numbers(sum: &Sum, width: u16) -> Vec<Cell<'static>> {
+    let rate = &sum.rate;
+    let cells = [
+        format!("{}/{}", sum.on_vi, sum.on_tcp),
+        short(rate.sent),
+        short(rate.received),
+        short(rate.messages_sent),
+        short(rate.saved()),
+        short(rate.sleeps),
+        time(sum.turn(0.5)),
+    ];
+    let shown = cells.into_iter().zip(NUMBERS).filter(|(_, (_, from))| width >= *from);
+    shown.map(|(cell, _)| right(cell)).collect()
+}
+
+fn right(text: String) -> Cell<'static> {
+    Cell::from(Text::from(text).right_aligned())
+}
+
+fn header(names: &[&'static str], width: u16) -> Row<'static> {
+    let mut cells: Vec<Cell<'_>> = names.iter().map(|name| Cell::from(*name)).collect();
+    let shown = NUMBERS.iter().filter(|(_, from)| width >= *from);
+    cells.extend(shown.map(|(name, _)| right((*name).to_owned())));
+    Row::new(cells).style(Style::new().add_modifier(Modifier::REVERSED))
+}
+
+fn widths(names: &[Constraint], width: u16) -> Vec<Constraint> {
+    let shown = NUMBERS.iter().filter(|(_, from)| width >= *from);
+    names.iter().copied().chain(shown.map(|_| Constraint::Length(NUMBER_WIDTH))).collect()
+}
+
+/// Draws all of it.
+pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, users: &Users, is_paused: bool) {
+    let area = frame.area();
+    let picture = if area.height >= 20 { 8 } else { 0 };
+    let most = (area.height.saturating_sub(picture + 3) / 2).max(2);
+    let programs = (model.programs.len() as u16 + 1).clamp(2, most);
+    let [title, upper, lower, below, keys] = Layout::vertical([
+        Constraint::Length(2),
+        Constraint::Length(programs),
+        Constraint::Min(2),
+        Constraint::Length(picture),
+        Constraint::Length(1),
+    ])
+    .areas(area);
+    draw_title(frame, title, model, is_paused);
+    draw_programs(frame, upper, model, users);
+    draw_couples(frame, lower, model);
+    if let Some((pair, history)) = model.chosen()
+        && picture > 0
+    {
+        draw_picture(frame, below, &pair.sum, history);
+    }
+    let text =
+        format!("q quit  o order: {}  up/down choose a pair  space pause", model.order.name());
+    frame.render_widget(Paragraph::new(text).style(Style::new().add_modifier(Modifier::DIM)), keys);
+}
+
+fn draw_title(frame: &mut Frame<'_>, area: Rect, model: &Model, is_paused: bool) {
+    let (on_vi, on_tcp) = model.ends;
+    let mut line = vec![
+        Span::styled("sovia", Style::new().add_modifier(Modifier::BOLD)),
+        Span::raw(format!(
+            "  ends: {on_vi} on VIs, {on_tcp} on TCP   sent {}B/s   saved {} calls/s",
+            short(model.all.sent),
+            short(model.all.saved())
+        )),
+    ];
+    if is_paused {
+        line.push(Span::styled("   PAUSED", Style::new().add_modifier(Modifier::BOLD)));
+    }
+    let mut lines = vec![Text::from(line)];
+    if model.couples.is_empty() && model.programs.is_empty() {
+        let more = match model.forbidden {
+            0 => String::new(),
+            n => format!("; {n} processes of others are for root to see"),
+        };
+        lines.push(Text::from(format!("no program under Sovia has a connection{more}")));
+    }
+    frame.render_widget(Paragraph::new(lines), area);
+}
+
+fn draw_programs(frame: &mut Frame<'_>, area: Rect, model: &Model, users: &Users) {
+    let rows = model.programs.iter().map(|line| {
+        let name = match line.processes {
+            1 => line.program.name.clone(),
+            n => format!("{} ({n})", line.program.name),
+        };
+        let mut cells = vec![Cell::from(name), Cell::from(users.name(line.program.uid))];
+        cells.extend(numbers(&line.sum, area.width));
+        Row::new(cells)
+    });
+    let names = [Constraint::Fill(3), Constraint::Fill(1)];
+    let table = Table::new(rows, widths(&names, area.width));
+    frame.render_widget(table.header(header(&["PROGRAM", "USER"], area.width)), area);
+}
+
+fn draw_couples(frame: &mut Frame<'_>, area: Rect, model: &Model) {
+    let rows = model.couples.iter().map(|pair| {
+        let name = |name: &str| if name.is_empty() { "?".to_owned() } else { name.to_owned() };
+        let both = format!("{} > {}", name(&pair.couple.client), name(&pair.couple.server));
+        let mut cells = vec![Cell::from(both), right(pair.couple.port.to_string())];
+        cells.extend(numbers(&pair.sum, area.width));
+        Row::new(cells)
+    });
+    let names = [Constraint::Fill(1), Constraint::Length(5)];
+    let table = Table::new(rows, widths(&names, area.width))
+        .header(header(&["CLIENT > SERVER", "PORT"], area.width))
+        .row_highlight_style(Style::new().add_modifier(Modifier::BOLD))
+        .highlight_symbol("> ");
+    let mut state = TableState::new().with_selected(Some(model.chosen));
+    frame.render_stateful_widget(table, area, &mut state);
+}
+
+fn draw_picture(frame: &mut Frame<'_>, area: Rect, sum: &Sum, history: &History) {
+    let [left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(area);
+    let title = format!(" answers/s: {} ", short(sum.rate.packets_received));
+    let block = Block::new().borders(Borders::TOP).title(title);
+    let inside = block.inner(left);
+    frame.render_widget(block, left);
+    let from = history.answers.len().saturating_sub(usize::from(inside.width));
+    let data: Vec<u64> = history.answers.iter().skip(from).copied().collect();
+    frame.render_widget(Sparkline::default().data(&data), inside);
+
+    let title =
+        format!(" mean turns: half {}, 99 % {} ", time(sum.turn(0.5)), time(sum.turn(0.99)));
+    let block = Block::new().borders(Borders::TOP).title(title);
+    let inside = block.inner(right);
+    frame.render_widget(block, right);
+    frame.render_widget(Paragraph::new(bars(history, inside)), inside);
+}
+
+/// The turns by powers of two, the most frequent ones if there are more than lines.
+fn bars(history: &History, area: Rect) -> Vec<Text<'static>> {
+    let all: f64 = history.turns.values().sum();
+    let mut turns: Vec<(u32, f64)> =
+        history.turns.iter().map(|(&turn, &weight)| (turn, weight)).collect();
+    turns.retain(|(_, weight)| *weight * 1000.0 >= all);
+    turns.sort_by(|one, other| other.1.total_cmp(&one.1));
+    turns.truncate(usize::from(area.height));
+    turns.sort_by_key(|(turn, _)| *turn);
+    let width = f64::from(area.width.saturating_sub(18));
+    let most = turns.iter().map(|(_, weight)| *weight).fold(1e-9, f64::max);
+    let line = |(turn, weight): (u32, f64)| {
+        let bar = "█".repeat((weight / most * width) as usize);
+        let from = time(Some(f64::from(turn).exp2() / 1e9));
+        Text::from(format!("{from:>7}.. {:>4.0} % {bar}", weight / all * 100.0))
+    };
+    turns.into_iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use sovia_board::{Rate, scan_of};
+
+    use crate::watch::busy::{Couple, Program};
+    use crate::watch::top::model::{Line, Pair};
+
+    fn sum() -> Sum {
+        let rate = Rate {
+            sent: 123_456_789.0,
+            received: 2.0,
+            messages_sent: 1_000_000.0,
+            packets_received: 1_000_000.0,
+            sleeps: 10.0,
+        };
+        Sum { on_vi: 50, on_tcp: 1, rate, turns: vec![(1e-6, 1e6)] }
+    }
+
+    fn shown(width: u16, height: u16) -> String {
+        let mut model = Model::begin(&scan_of([]));
+        let program = Program { name: "redis-server".into(), uid: 0 };
+        model.programs.push(Line { program, processes: 2, sum: sum() });
+        let couple =
+            Couple { client: "redis-benchmark".into(), server: "redis-server".into(), port: 6379 };
+        model.couples.push(Pair { couple, sum: sum() });
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| draw(frame, &model, &Users::default(), false)).unwrap();
+        let buffer = terminal.backend().buffer().clone();
+        let line = |y: u16| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+        (0..height).map(|y| line(y).trim_end().to_owned() + "\n").collect()
+    }
+
+    #[test]
+    fn names_and_numbers_fit_80_columns() {
+        let text = shown(80, 24);
+        assert!(text.contains("redis-benchmark > redis-server"), "{text}");
+        assert!(text.contains("redis-server (2)") && text.contains("123M"), "{text}");
+        assert!(text.contains("SAVED/s") && !text.contains("SLEEP/s"), "{text}");
+        assert!(text.contains("1.0µs"), "{text}");
+    }
+
+    #[test]
+    fn all_columns_show_in_200() {
+        let text = shown(200, 50);
+        assert!(NUMBERS.iter().all(|(name, _)| text.contains(name)), "{text}");
+    }
+
+    #[test]
+    fn no_terminal_is_too_small() {
+        for (width, height) in [(1, 1), (10, 3), (300, 4), (20, 100)] {
+            shown(width, height);
+        }
+    }
+
+    #[test]
+    fn times_have_their_units() {
+        for (seconds, text) in [(72e-9, "72ns"), (1.5e-6, "1.5µs"), (0.25, "250ms"), (3.0, "3.0s")]
+        {
+            assert_eq!(time(Some(seconds)), text);
+        }
+        assert_eq!(time(None), "-");
+    }
+}

@@ -1,0 +1,138 @@
+//! `sovia top`: programs and pairs of programs in a terminal, again and again.
+
+mod draw;
+mod model;
+
+use std::fs::File;
+use std::io::{IsTerminal, stdin, stdout};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+
+use crate::watch::filter::look_quietly;
+use crate::watch::stat::interval;
+use crate::watch::users::Users;
+use model::Model;
+
+/// Above are programs, below pairs of programs: the one that connects, and the one that accepts. SAVED are system calls that TCP
+/// would have taken and the VIs did not. TURN is the mean time from one answer to the next, on one connection between two looks, for
+/// half of all answers: for a client that asks one question at a time on each connection, what it waits for an answer and thinks.
+///
+/// Keys: q quits, o changes the order, the arrows choose the pair that is drawn below, space stops the picture.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Seconds between two looks
+    #[arg(long, short, value_name = "SECONDS", default_value = "1", value_parser = interval)]
+    interval: Duration,
+}
+
+pub(crate) fn top(args: &Args) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        stdout().is_terminal(),
+        "sovia top needs a terminal; `sovia stat` writes lines, `sovia ps --json` is for scripts"
+    );
+    let keyboard = Keyboard::open()?;
+    let mut model = Model::begin(&look_quietly()?);
+    let mut terminal = ratatui::try_init()?;
+    let done = show(&mut terminal, &mut model, args.interval, &keyboard);
+    ratatui::restore();
+    done
+}
+
+/// From where keys come, and the signal to end, which is a key like another one: the terminal is put back. (SIGHUP ends the program as
+/// it is: the terminal is gone.)
+struct Keyboard {
+    terminal: OwnedFd,
+    signals: SignalFd,
+}
+
+/// What a wait has found.
+enum Woken {
+    /// Perhaps a key, or another size; or it has taken so long.
+    Look,
+    /// The program is to end, or has no terminal any more.
+    End,
+}
+
+impl Keyboard {
+    fn open() -> anyhow::Result<Self> {
+        let mut signals = SigSet::empty();
+        signals.add(Signal::SIGTERM);
+        signals.thread_block()?;
+        let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
+        let signals = SignalFd::with_flags(&signals, flags)?;
+        // What crossterm reads.
+        let terminal = if stdin().is_terminal() {
+            stdin().as_fd().try_clone_to_owned()?
+        } else {
+            File::open("/dev/tty").context("sovia top takes keys from a terminal: /dev/tty")?.into()
+        };
+        Ok(Self { terminal, signals })
+    }
+
+    /// Waits for at most so long. Crossterm is not asked about a terminal that is gone: it would read its end again and again.
+    fn wait(&self, most: Duration) -> anyhow::Result<Woken> {
+        let mut ready = [
+            PollFd::new(self.terminal.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
+        ];
+        match poll(&mut ready, PollTimeout::try_from(most)?) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno).context("cannot wait for keys"),
+        }
+        let gone = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
+        let is_gone = ready[0].revents().is_some_and(|found| found.intersects(gone));
+        let is_told = ready[1].any().unwrap_or(false);
+        Ok(if is_gone || is_told { Woken::End } else { Woken::Look })
+    }
+}
+
+fn show(
+    terminal: &mut DefaultTerminal,
+    model: &mut Model,
+    interval: Duration,
+    keyboard: &Keyboard,
+) -> anyhow::Result<()> {
+    /// Another size of the terminal is seen after so long.
+    const SLICE: Duration = Duration::from_millis(200);
+    let users = Users::default();
+    let mut is_paused = false;
+    // Soon something is to be seen.
+    let mut next = Instant::now() + interval.min(SLICE);
+    loop {
+        if Instant::now() >= next {
+            if !is_paused {
+                model.next(&look_quietly()?);
+            }
+            next = Instant::now() + interval;
+        }
+        terminal.draw(|frame| draw::draw(frame, model, &users, is_paused))?;
+        let wait = next.saturating_duration_since(Instant::now()).min(SLICE);
+        if let Woken::End = keyboard.wait(wait)? {
+            return Ok(());
+        }
+        if !event::poll(Duration::ZERO)? {
+            continue;
+        }
+        let Event::Key(key) = event::read()? else { continue };
+        if key.kind == KeyEventKind::Release {
+            continue;
+        }
+        match key.code {
+            KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
+            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return Ok(()),
+            KeyCode::Char('o') => model.reorder(),
+            KeyCode::Char(' ') | KeyCode::Char('p') => is_paused = !is_paused,
+            KeyCode::Up | KeyCode::Char('k') => model.step(-1),
+            KeyCode::Down | KeyCode::Char('j') => model.step(1),
+            _ => {}
+        }
+    }
+}
