@@ -13,7 +13,7 @@ import programs
 from runner import RESULT, Outcome, Verdict, of_lines
 
 # Test programs of all packages.
-FEATURES = ("--workspace", "--features", "sovia-nic/sim")
+FEATURES = ("--workspace",)
 WORKSPACE = (*FEATURES, "--tests")
 # Examples that the tests of crates/sovia start. `cargo test` would build them as tests.
 EXAMPLES = (*FEATURES, *(word for name in ("echo", "mio_echo", "tokio_echo", "zero_copy") for word in ("--example", name)))

@@ -170,7 +170,7 @@ class Plan(unittest.TestCase):
         self.assertEqual(plan.configuration(case), ("sovia-agent/conformance", "udp::two_agents"))
         self.assertTrue(plan.is_usual(case))
         self.assertFalse(plan.is_usual(self.case("via-eth/conformance", "bad_network::group::case")))
-        self.assertFalse(plan.is_usual(self.case("sovia-nic/conformance", "shm::peer-to-peer_(both)::case")))
+        self.assertFalse(plan.is_usual(self.case("via-ofi/conformance", "shm::peer-to-peer_(both)::case")))
         self.assertTrue(plan.is_usual(self.case("via-eth/all", "paths::a_case")))
 
     def test_every_case_has_its_turn_with_some_commit(self):

@@ -8,9 +8,8 @@ use common::{agent, name};
 use core::time::Duration;
 use std::process::Command;
 use std::sync::OnceLock;
-use via_conformance::Case;
-use via_conformance::run::{Verdict, conclude, in_threads, trials};
-use via_eth::{Config, EthNic, Faults, Place};
+use via_conformance::run::{AnyNic, Case, Verdict, conclude, in_threads, trials};
+use via_eth::{Config, Faults, Place};
 
 /// A watchdog.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -44,7 +43,7 @@ fn agents(kind: &str) -> &'static [String; 2] {
     }
 }
 
-fn play(case: &Case<EthNic>, kind: &'static str, way: Way, faults: Option<Faults>) -> Verdict {
+fn play(case: &Case, kind: &'static str, way: Way, faults: Option<Faults>) -> Verdict {
     let agents = agents(kind);
     let config =
         move |agent: &String| Config { faults, ..Config::new(Place::Agent(agent.clone())) };
@@ -60,7 +59,7 @@ fn play(case: &Case<EthNic>, kind: &'static str, way: Way, faults: Option<Faults
             Way::One => config(&agents[0]).open().expect("the agent serves this user"),
             Way::Two => config(&agents[1]).open().expect("the agent serves this user"),
         };
-        (nic, server.clone())
+        (AnyNic::Eth(nic), server.clone())
     })
 }
 
@@ -95,7 +94,7 @@ fn main() {
     let mut all = Vec::new();
     for kind in kinds {
         let mut way = |name: &str, way, faults| {
-            let play = move |case: &Case<EthNic>| play(case, kind, way, faults);
+            let play = move |case: &Case| play(case, kind, way, faults);
             all.extend(trials(&format!("{kind}::{name}"), play));
         };
         way("two_agents", Way::Two, None);

@@ -2,9 +2,8 @@
 //! lost, doubled, reordered, delayed and damaged.
 
 use core::time::Duration;
-use via_conformance::Case;
-use via_conformance::run::{Verdict, conclude, in_threads, trials};
-use via_eth::{Config, EthNic, Faults, Place};
+use via_conformance::run::{AnyNic, Case, Verdict, conclude, in_threads, trials};
+use via_eth::{Config, Faults, Place};
 
 /// A watchdog.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -17,7 +16,7 @@ fn config(faults: Option<Faults>) -> Config {
     Config { faults, ..Config::new(place) }
 }
 
-fn play(case: &Case<EthNic>, faults: Option<Faults>, is_one: bool) -> Verdict {
+fn play(case: &Case, faults: Option<Faults>, is_one: bool) -> Verdict {
     let config = config(faults);
     let first = config.open().expect("UDP works on this host");
     let server = first.address(b"server");
@@ -27,13 +26,13 @@ fn play(case: &Case<EthNic>, faults: Option<Faults>, is_one: bool) -> Verdict {
         } else {
             config.open().expect("UDP works on this host")
         };
-        (nic, server.clone())
+        (AnyNic::Eth(nic), server.clone())
     })
 }
 
 fn main() {
     let way =
-        |name, faults, is_one| trials(name, move |case: &Case<EthNic>| play(case, faults, is_one));
+        |name, faults, is_one| trials(name, move |case: &Case| play(case, faults, is_one));
     conclude(
         [
             way("perfect_network", None, false),

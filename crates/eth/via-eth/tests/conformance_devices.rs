@@ -4,8 +4,7 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 use std::process::Command;
-use via_conformance::Case;
-use via_conformance::run::{Verdict, conclude, in_threads, trials};
+use via_conformance::run::{AnyNic, Case, Verdict, conclude, in_threads, trials};
 use via_eth::{Config, EthNic};
 
 /// A watchdog.
@@ -51,7 +50,7 @@ fn open(kind: &str, device: &str) -> Result<EthNic, String> {
     Config::new(place).open().map_err(|error| error.to_string())
 }
 
-fn play(case: &Case<EthNic>, kind: &'static str) -> Verdict {
+fn play(case: &Case, kind: &'static str) -> Verdict {
     let pair = Pair::make().expect("a first pair could be made");
     let [one, other] = pair.names();
     // Each opened once: a NIC that is dropped has its device for a little longer.
@@ -63,7 +62,7 @@ fn play(case: &Case<EthNic>, kind: &'static str) -> Verdict {
     let server = ends[0].0.address(b"server");
     in_threads(case, PATIENCE, move |role| {
         let (nic, config) = &ends[usize::from(role != "server")];
-        (config.open_beside(nic), server.clone())
+        (AnyNic::Eth(config.open_beside(nic)), server.clone())
     })
 }
 
@@ -82,7 +81,7 @@ fn main() {
     let mut all = Vec::new();
     for kind in ["eth", "xdp"] {
         match probe(kind) {
-            Ok(()) => all.extend(trials(kind, move |case: &Case<EthNic>| play(case, kind))),
+            Ok(()) => all.extend(trials(kind, move |case: &Case| play(case, kind))),
             Err(why) => println!("SKIPPED: {kind}: {why}"),
         }
     }

@@ -1,14 +1,13 @@
 //! The suite of the VI core, between two threads on this host: over TCP and over libfabric's own shared memory, and within a NIC.
 
 use core::time::Duration;
-use via_conformance::Case;
-use via_conformance::run::{Verdict, conclude, in_threads, trials};
-use via_ofi::{Config, OfiNic};
+use via_conformance::run::{AnyNic, Case, Verdict, conclude, in_threads, trials};
+use via_ofi::Config;
 
 /// A watchdog.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-fn play(case: &Case<OfiNic>, place: &str, is_one: bool) -> Verdict {
+fn play(case: &Case, place: &str, is_one: bool) -> Verdict {
     let config = Config::new(place.parse().expect("a place"));
     let first = match config.open() {
         Ok(first) => first,
@@ -21,7 +20,7 @@ fn play(case: &Case<OfiNic>, place: &str, is_one: bool) -> Verdict {
         } else {
             config.open().expect("as the first")
         };
-        (nic, server.clone())
+        (AnyNic::Ofi(nic), server.clone())
     })
 }
 
@@ -32,7 +31,7 @@ fn main() {
         ("within_a_nic", "tcp;ofi_rxm@127.0.0.1", true),
     ];
     let way = |(name, place, is_one): (_, &'static str, _)| {
-        trials(name, move |case: &Case<OfiNic>| play(case, place, is_one))
+        trials(name, move |case: &Case| play(case, place, is_one))
     };
     conclude(ways.into_iter().flat_map(way).collect());
 }

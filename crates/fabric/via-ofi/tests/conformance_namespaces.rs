@@ -6,9 +6,8 @@ mod hosts;
 use core::time::Duration;
 use hosts::Hosts;
 use std::sync::Arc;
-use via_conformance::Case;
-use via_conformance::run::{Verdict, conclude, in_threads, trials};
-use via_ofi::{Config, OfiNic};
+use via_conformance::run::{AnyNic, Case, Verdict, conclude, in_threads, trials};
+use via_ofi::Config;
 
 /// A watchdog.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -18,7 +17,7 @@ fn config(host: usize) -> Config {
     Config::new(place.parse().expect("a place"))
 }
 
-fn play(case: &Case<OfiNic>, hosts: &Arc<Hosts>) -> Verdict {
+fn play(case: &Case, hosts: &Arc<Hosts>) -> Verdict {
     let first = match hosts.at(0, || config(0).open()) {
         Ok(first) => first,
         Err(why) => return Verdict::Failed(why.to_string()),
@@ -33,7 +32,7 @@ fn play(case: &Case<OfiNic>, hosts: &Arc<Hosts>) -> Verdict {
             hosts.enter(1);
             config(1).open().expect("as the first")
         };
-        (nic, server.clone())
+        (AnyNic::Ofi(nic), server.clone())
     })
 }
 

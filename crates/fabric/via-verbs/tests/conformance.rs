@@ -3,8 +3,7 @@
 
 use core::sync::atomic::{AtomicU16, Ordering};
 use core::time::Duration;
-use via_conformance::Case;
-use via_conformance::run::{Trial, conclude, in_threads, trials};
+use via_conformance::run::{AnyNic, Case, Trial, conclude, in_threads, trials};
 use via_verbs::{Config, VerbsNic};
 
 /// A watchdog: the NIC may be emulated.
@@ -35,12 +34,12 @@ fn way(name: &str) -> Vec<Trial> {
             Ok(())
         })
     };
-    let all = trials(name, move |case: &Case<VerbsNic>| {
+    let all = trials(name, move |case: &Case| {
         let ports = PORT.fetch_add(2, Ordering::Relaxed);
         in_threads(case, PATIENCE, move |role| {
             let port = if role == "server" { ports } else { ports + 1 };
             let nic = VerbsNic::open(&place(port)).expect("a NIC for RDMA");
-            (nic, VerbsNic::address_at(&place(ports), b"server"))
+            (AnyNic::Verbs(nic), VerbsNic::address_at(&place(ports), b"server"))
         })
     });
     all.into_iter().map(beyond).collect()

@@ -5,8 +5,9 @@ mod common;
 
 use common::{PATIENCE, finish, start};
 use std::env;
-use via_conformance::run::{Verdict, conclude, in_threads, trials};
-use via_conformance::{Case, Context, cases};
+use via::NetAddress;
+use via_conformance::run::{AnyNic, Case, Verdict, cases, conclude, in_threads, trials};
+use via_conformance::Context;
 use via_shm::ShmNic;
 
 /// The variable that tells a process of a case which one it plays.
@@ -19,24 +20,25 @@ fn place(kind: &str, case: &str) -> (String, String) {
     (format!("{}-{}", &place[..place.len().min(50)], std::process::id()), "server".into())
 }
 
-fn run(role: fn(&Context<'_, ShmNic>), nic: &str, discriminator: &str) {
-    let nic = ShmNic::open(nic).unwrap();
+fn open(name: &str, discriminator: &str) -> (AnyNic, NetAddress) {
+    let nic = ShmNic::open(name).unwrap();
     let server = nic.address(discriminator.as_bytes());
+    (AnyNic::Shm(nic), server)
+}
+
+fn run(role: fn(&Context<'_, AnyNic>), nic: &str, discriminator: &str) {
+    let (nic, server) = open(nic, discriminator);
     role(&Context { nic: &nic, server });
 }
 
-fn between_threads(case: &Case<ShmNic>) -> Verdict {
+fn between_threads(case: &Case) -> Verdict {
     let (nic, discriminator) = place("threads", case.name);
-    in_threads(case, PATIENCE, move |_| {
-        let nic = ShmNic::open(&nic).unwrap();
-        let server = nic.address(discriminator.as_bytes());
-        (nic, server)
-    })
+    in_threads(case, PATIENCE, move |_| open(&nic, &discriminator))
 }
 
-fn between_processes(case: &Case<ShmNic>) -> Verdict {
+fn between_processes(case: &Case) -> Verdict {
     let (nic, discriminator) = place("processes", case.name);
-    if let Some(need) = case.missing(&ShmNic::open(&nic).unwrap()) {
+    if let Some(need) = case.missing(&open(&nic, &discriminator).0) {
         return Verdict::Skipped(need);
     }
     let part = |role: &str| {
@@ -63,7 +65,7 @@ fn between_processes(case: &Case<ShmNic>) -> Verdict {
 /// One role of a case, in a process of its own.
 fn play(name: &str) {
     let var = |name| env::var(name).unwrap();
-    let case = cases::<ShmNic>().into_iter().find(|case| case.name == name).unwrap();
+    let case = cases().into_iter().find(|case| case.name == name).unwrap();
     let role = if var("VIA_ROLE") == "server" { case.server } else { case.client };
     run(role, &var("VIA_NIC"), &var("VIA_DISCRIMINATOR"));
 }

@@ -2,20 +2,19 @@
 //! everything goes wrong that may, and between two VIs of the same NIC.
 
 use core::time::Duration;
-use via_conformance::Case;
-use via_conformance::run::{Verdict, conclude, in_threads, trials};
-use via_sim::{Config, Link, Network, SimNic};
+use via_conformance::run::{AnyNic, Case, Verdict, conclude, in_threads, trials};
+use via_sim::{Config, Link, Network};
 
 /// A watchdog.
 const PATIENCE: Duration = Duration::from_secs(120);
 const SEED: u64 = 0;
 
-fn play(case: &Case<SimNic>, config: Config, names: [&'static str; 2]) -> Verdict {
+fn play(case: &Case, config: Config, names: [&'static str; 2]) -> Verdict {
     let network = Network::new(SEED, config.live());
     let server = network.nic(names[0]).address(b"server");
     let verdict = in_threads(case, PATIENCE, move |role| {
         let name = if role == "server" { names[0] } else { names[1] };
-        (network.nic(name), server.clone())
+        (AnyNic::Sim(network.nic(name)), server.clone())
     });
     match verdict {
         Verdict::Failed(why) => Verdict::Failed(format!("with seed {SEED}: {why}")),
@@ -25,7 +24,7 @@ fn play(case: &Case<SimNic>, config: Config, names: [&'static str; 2]) -> Verdic
 
 fn main() {
     let way = |name, config: Config, names| {
-        trials(name, move |case: &Case<SimNic>| play(case, config, names))
+        trials(name, move |case: &Case| play(case, config, names))
     };
     conclude(
         [

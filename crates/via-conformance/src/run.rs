@@ -1,14 +1,21 @@
-//! Running the cases, each as a test of its own.
+//! Running the cases, each as a test of its own. All providers' NICs are of one type here, so that the cases are compiled once, and
+//! what programs call ([`AnyNic`]) is tested with each of them.
 
-use crate::{Case, Context, Need, cases};
 use core::time::Duration;
-use libtest_mimic::Failed;
-pub use libtest_mimic::{Arguments, Trial};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
 use std::thread;
-use via::{NetAddress, Nic};
+
+use libtest_mimic::Failed;
+pub use libtest_mimic::{Arguments, Trial};
+pub use sovia_nic::AnyNic;
+use via::NetAddress;
+
+use crate::{Context, Need};
+
+/// A case for any provider's NIC.
+pub type Case = crate::Case<AnyNic>;
 
 /// What became of a case.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,12 +28,17 @@ pub enum Verdict {
     Failed(String),
 }
 
-/// A test for each case, named `way::group::case`. `try_it` runs one.
-pub fn trials<N: Nic + 'static>(
+/// Returns every case.
+pub fn cases() -> Vec<Case> {
+    crate::cases()
+}
+
+/// Returns a test for each case, named `way::group::case`. `try_it` runs one.
+pub fn trials(
     way: &str,
-    try_it: impl Fn(&Case<N>) -> Verdict + Clone + Send + 'static,
+    try_it: impl Fn(&Case) -> Verdict + Clone + Send + 'static,
 ) -> Vec<Trial> {
-    let trial = |case: Case<N>| {
+    let trial = |case: Case| {
         let name =
             format!("{way}::{}::{}", case.group.replace(", ", "_").replace(' ', "_"), case.name);
         let try_it = try_it.clone();
@@ -49,10 +61,10 @@ pub fn conclude(trials: Vec<Trial>) -> ! {
 
 /// Runs the two roles of a case in two threads. `open` gives each, by its name, its own NIC and the
 /// server's address. A case that takes longer than `patience` times [`scale`] has failed; its threads are left behind.
-pub fn in_threads<N: Nic + 'static>(
-    case: &Case<N>,
+pub fn in_threads(
+    case: &Case,
     patience: Duration,
-    open: impl Fn(&'static str) -> (N, NetAddress) + Send + Sync + 'static,
+    open: impl Fn(&'static str) -> (AnyNic, NetAddress) + Send + Sync + 'static,
 ) -> Verdict {
     if let Some(need) = case.missing(&open("client").0) {
         return Verdict::Skipped(need);
