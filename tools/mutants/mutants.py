@@ -1,6 +1,6 @@
 """Puts faults into a copy of the engine and counts how many of them a tier of tests finds.
 
-Usage: mutants.py FOLDER [--seed N] [--count N] [--tier check|test] [--only REGEX]
+Usage: mutants.py FOLDER [--seed N] [--count N] [--tier check|test] [--watchdog S]
 
 Copies the tree to FOLDER, puts all faults into it at once, each behind a question for the environment's SOVIA_MUTANT, and builds it once.
 Then the tier runs once for each fault, until its first failure. Faults stand at random places of the crates below. A condition is
@@ -18,8 +18,12 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 CRATES = ["crates/sockets/src", "crates/shm/via-shm/src", "abi/preload/src"]
 # Not the product: tests, models, fuzzers' ways in.
 LEFT_OUT = re.compile(r"tests?\.rs$|_tests|/tests/|fuzzing|per_engine|lane")
-# Tests that none of these crates takes part in would only take time.
-CONCERNED = r"^(sovia-(tests|sockets|calls|preload|proto|sync|signal|c|stream)|sovia|via-shm)/|script/"
+# Tests in the order in which they are asked: the quickest first. Tests that none of these crates takes part in are left out.
+STAGES = [
+    r"^(sovia-(sockets|calls|preload|proto|sync|signal)|via-shm)/",
+    r"^sovia-tests/",
+    r"^(sovia-(c|stream|control|board)|sovia)/|script/",
+]
 ASK = '''
 /// Returns true where the environment's SOVIA_MUTANT is `number`.
 pub fn mutant(number: u32) -> bool {
@@ -110,13 +114,26 @@ def compiling(folder, candidates, count):
             del chosen[number]
 
 
+def first_failure(folder, arguments, number):
+    """Returns the test by which the tier finds a fault, or None."""
+    for stage in STAGES:
+        words = [arguments.tier, "--only", stage, "--watchdog", str(arguments.watchdog), "--stop"]
+        done = subprocess.run([sys.executable, "tools/suite/suite.py", *words], cwd=folder, check=False, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, env=dict(os.environ, SOVIA_MUTANT=str(number)))
+        if "suite: cannot" in done.stdout:
+            sys.exit(f"mutants: cannot run the tier\n{done.stdout[-4000:]}")
+        by = re.search(r"^FAILED: (\S+)", done.stdout, re.M)
+        if done.returncode and by:
+            return by.group(1)
+    return None
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=30)
     parser.add_argument("--tier", default="check", choices=["check", "test"])
-    parser.add_argument("--only", default=CONCERNED)
     parser.add_argument("--watchdog", type=float, default=40)
     arguments = parser.parse_args()
     folder = os.path.abspath(arguments.folder)
@@ -136,19 +153,14 @@ def main():
     chosen = compiling(folder, candidates, arguments.count)
     if arguments.tier == "test":
         subprocess.run(["make", "build"], cwd=folder, check=True)
-    suite = [sys.executable, "tools/suite/suite.py", arguments.tier, "--only", arguments.only, "--watchdog", str(arguments.watchdog), "--stop"]
     found = {}
     for number in [0, *sorted(chosen)]:
-        done = subprocess.run(suite, cwd=folder, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              env=dict(os.environ, SOVIA_MUTANT=str(number)))
+        by = first_failure(folder, arguments, number)
         if number == 0:
-            if done.returncode != 0:
-                sys.exit(f"mutants: the tier fails without any fault\n{done.stdout[-4000:]}")
+            if by:
+                sys.exit(f"mutants: {by} fails without any fault")
             continue
-        if "suite: cannot" in done.stdout:
-            sys.exit(f"mutants: cannot run the tier\n{done.stdout[-4000:]}")
-        by = re.search(r"^FAILED: (\S+)", done.stdout, re.M)
-        found[number] = by.group(1) if done.returncode and by else None
+        found[number] = by
         file, line, kind = chosen[number]
         where = f"{os.path.relpath(file, folder)}:{line + 1}"
         print(f"{number:3} {kind:7} {where:60} {found[number] or 'NOT FOUND'}", flush=True)
