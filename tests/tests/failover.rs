@@ -1,10 +1,13 @@
 //! Agents that are killed: the connections that they carry go on on TCP, and no program notices.
 
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
 use sovia_tests::{
     Cluster, FarNic, FarPair, Launch, Nics, Outcome, Running, Stack, TempDir, accelerated, finish,
-    until,
+    sovia, until,
 };
-use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(120);
 const WENT_BACK: &str = "went back to TCP: an agent that carried it has ended";
@@ -43,6 +46,20 @@ impl Ends {
     fn run(&self) {
         until("nothing is sent", || {
             self.is_there("running-server") || self.is_there("running-client")
+        });
+    }
+
+    /// Waits until no agent carries a connection of theirs any more.
+    fn go_back(&self) {
+        let carriers = |end: &Running| {
+            let pid = end.id().to_string();
+            let output = Command::new(sovia()).args(["ps", "--json", "--pid", &pid]).output();
+            let output = output.expect("sovia runs").stdout;
+            let ends: Vec<Value> = serde_json::from_slice(&output).expect("JSON");
+            ends.into_iter().map(|end| end["carrier"].clone()).collect::<Vec<_>>()
+        };
+        until("they do not go back to TCP", || {
+            self.ends.iter().all(|end| carriers(end).iter().all(|carrier| carrier == "tcp"))
         });
     }
 
@@ -131,10 +148,11 @@ fn agent_that_is_ended_says_so_to_far_ones() {
         ends.run();
         let [near, far] = pair.nics();
         near.signal(signal);
+        until("the other one does not say so", || far.said().contains(": it has ended\n"));
+        ends.go_back();
         for outcome in ends.end() {
             assert!(outcome.stderr.contains(WENT_BACK), "{outcome:?}");
         }
-        until("the other one does not say so", || far.said().contains(": it has ended\n"));
     }
 }
 
