@@ -468,9 +468,8 @@ fn counters_for_prometheus_grow() {
     let (_server, port) = redis(folder.path());
     let _client = busy(port);
     let file = folder.path().join("sovia.prom");
-    let agent = sovia().with_file_name("sovia-agent");
-    let words = ["--metrics-interval", "1", "--metrics"].map(Into::into);
-    let words = std::iter::once(agent.into_os_string()).chain(words);
+    let words = ["agent", "--metrics-interval", "1", "--metrics"].map(Into::into);
+    let words = std::iter::once(sovia().into_os_string()).chain(words);
     let _agent = Launch::new(Stack::Kernel, words.chain([file.clone().into_os_string()])).start();
     let sent = || -> u64 {
         let text = std::fs::read_to_string(&file).unwrap_or_default();

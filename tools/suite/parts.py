@@ -108,11 +108,11 @@ class Suite:
             return
         begin = time.monotonic()
         self.report.begin(name, 1)
-        status, output = self.runner.command(command, self.root, environment, plan.SCRIPT)
+        status, output, processor = self.runner.command(command, self.root, environment, plan.SCRIPT)
         for line in output.splitlines():
             if re.match(r"test result: |FAILED|seed |.*SKIPPED: ", line):
                 self.report.line("   " + line)
-        self.report.add([of_script(name, status, output, time.monotonic() - begin)])
+        self.report.add([of_script(name, status, output, time.monotonic() - begin, processor)])
         self.report.step(f"running {name}", time.monotonic() - begin)
 
 
@@ -122,7 +122,7 @@ def is_complete(outcome):
     return bool(result) and sum(int(n) for n in result[-1]) == len(outcome.parts)
 
 
-def of_script(name, status, output, seconds):
+def of_script(name, status, output, seconds=0.0, processor=0.0):
     """Reads the outcome of a command from what it printed."""
     test = programs.Test(programs.Program("script", name, "", ""), name, whole=True)
     # Test programs that were started, and those that printed a result: one that died printed none.
@@ -135,7 +135,7 @@ def of_script(name, status, output, seconds):
     if not parts:
         verdict = Verdict.FAILED if failed else Verdict.SKIPPED if skipped else Verdict.PASSED
         parts = [(name, verdict, next(iter(skipped.values()), ""))]
-    return Outcome(test, Verdict.FAILED if failed else Verdict.PASSED, seconds, output, "", parts=parts)
+    return Outcome(test, Verdict.FAILED if failed else Verdict.PASSED, seconds, processor, output, "", parts=parts)
 
 
 def free_places(count):

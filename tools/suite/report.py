@@ -95,19 +95,21 @@ class Report:
             self.line(f"  {reason}: {', '.join(sorted(names)[:3])}{more}")
 
     def _slowest(self):
-        self.line(f"\nThe {SLOWEST} slowest tests (seconds):")
-        for outcome in sorted(self.outcomes, key=lambda outcome: -outcome.seconds)[:SLOWEST]:
-            self.line(f"  {outcome.seconds:7.1f}  {outcome.test}")
+        for what, key in (("slowest", lambda outcome: outcome.seconds), ("most expensive", lambda outcome: outcome.processor)):
+            self.line(f"\nThe {SLOWEST} {what} tests (seconds, processor seconds):")
+            for outcome in sorted(self.outcomes, key=key, reverse=True)[:SLOWEST]:
+                self.line(f"  {outcome.seconds:7.1f} {outcome.processor:7.1f}  {outcome.test}")
 
     def _programs(self):
-        seconds, tests = collections.Counter(), collections.Counter()
+        seconds, processor, tests = collections.Counter(), collections.Counter(), collections.Counter()
         for outcome in self.outcomes:
             key = str(outcome.test.program)
             seconds[key] += outcome.seconds
+            processor[key] += outcome.processor
             tests[key] += len(outcome.parts) or 1
-        self.line("\nTest programs (seconds of all their tests, tests):")
+        self.line("\nTest programs (seconds of all their tests, processor seconds, tests):")
         for key, value in seconds.most_common():
-            self.line(f"  {value:7.1f} {tests[key]:6}  {key}")
+            self.line(f"  {value:7.1f} {processor[key]:7.1f} {tests[key]:6}  {key}")
 
 
 def named(outcome):

@@ -27,6 +27,8 @@ class Outcome:
     test: object
     verdict: Verdict
     seconds: float = 0.0
+    # Of processors, by the test and by what it has started and waited for.
+    processor: float = 0.0
     output: str = ""
     reason: str = ""
     # Of the run alone, where the first one failed.
@@ -96,7 +98,7 @@ class Runner:
             end_session(session)
 
     def command(self, words, folder, environment, limit):
-        """Runs a command in a session of its own, with a watchdog; returns its status and its output."""
+        """Runs a command in a session of its own, with a watchdog; returns its status, its output and its processor seconds."""
         with tempfile.TemporaryFile() as file:
             process = subprocess.Popen(words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=file,
                                        stderr=subprocess.STDOUT, start_new_session=True)
@@ -105,14 +107,14 @@ class Runner:
             ended = wait(process, limit * self.scale)
             if not ended:
                 end_session(process.pid)
-                process.wait()
+            usage = reap(process)
             with self._lock:
                 self._running.discard(process.pid)
             file.seek(0)
             output = file.read().decode(errors="replace")
         if not ended:
             output += f"\nended by the watchdog after {limit * self.scale:.0f} s\n"
-        return (process.returncode if ended else None), output
+        return (process.returncode if ended else None), output, usage
 
     def once(self, test, ignored=False):
         """Runs one test, or one whole program."""
@@ -124,10 +126,10 @@ class Runner:
             arguments = ["--exact", test.name, "--nocapture"]
         start = time.monotonic()
         words = [program.path, *arguments, *(["--ignored"] if ignored else [])]
-        status, output = self.command(words, program.folder, environment, self.watchdog(test))
+        status, output, processor = self.command(words, program.folder, environment, self.watchdog(test))
         seconds = time.monotonic() - start
         verdict, reason, parts = judge(test, status, output)
-        return Outcome(test, verdict, seconds, output, reason, parts=parts)
+        return Outcome(test, verdict, seconds, processor, output, reason, parts=parts)
 
 
 def of_lines(output, skipped):
@@ -165,21 +167,18 @@ def judge(test, status, output):
 
 def wait(process, seconds):
     """Waits for a process's end; false if it still runs after so many seconds."""
+    handle = os.pidfd_open(process.pid)
     try:
-        handle = os.pidfd_open(process.pid)
-    except OSError:
-        try:
-            process.wait(seconds)
-            return True
-        except subprocess.TimeoutExpired:
-            return False
-    try:
-        ended = bool(select.select([handle], [], [], seconds)[0])
+        return bool(select.select([handle], [], [], seconds)[0])
     finally:
         os.close(handle)
-    if ended:
-        process.wait()
-    return ended
+
+
+def reap(process):
+    """Takes a process's status; returns its processor seconds, with those of what it has waited for."""
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return usage.ru_utime + usage.ru_stime
 
 
 def end_session(session):
