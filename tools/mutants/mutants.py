@@ -4,10 +4,12 @@ Usage: mutants.py FOLDER [--seed N] [--count N] [--tier check|test] [--watchdog 
 
 Copies the tree to FOLDER, puts all faults into it at once, each behind a question for the environment's SOVIA_MUTANT, and builds it once.
 Then the tier runs once for each fault, until its first failure. Faults stand at random places of the crates below. A condition is
-inverted, a wake-up is left out, a number is off by one, or a comparison takes in its bound.
+inverted, a wake-up is left out, a number is off by one, or a comparison takes in its bound. A run that was ended goes on where it was,
+if it is started again with the same arguments on the same commit.
 """
 
 import argparse
+import json
 import os
 import random
 import re
@@ -153,19 +155,26 @@ def main():
     chosen = compiling(folder, candidates, arguments.count)
     if arguments.tier == "test":
         subprocess.run(["make", "build"], cwd=folder, check=True)
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=folder, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    notes = os.path.join(folder, ".git", f"mutants-{commit[:12]}-{arguments.tier}-{arguments.seed}-{arguments.count}.json")
     found = {}
+    if os.path.exists(notes):
+        with open(notes, encoding="utf-8") as text:
+            found = {int(number): by for number, by in json.load(text).items()}
     for number in [0, *sorted(chosen)]:
-        by = first_failure(folder, arguments, number)
+        if number not in found:
+            found[number] = first_failure(folder, arguments, number)
+            with open(notes, "w", encoding="utf-8") as text:
+                json.dump(found, text)
         if number == 0:
-            if by:
-                sys.exit(f"mutants: {by} fails without any fault")
+            if found[0]:
+                sys.exit(f"mutants: {found[0]} fails without any fault")
             continue
-        found[number] = by
         file, line, kind = chosen[number]
         where = f"{os.path.relpath(file, folder)}:{line + 1}"
         print(f"{number:3} {kind:7} {where:60} {found[number] or 'NOT FOUND'}", flush=True)
-    hit = sum(1 for by in found.values() if by)
-    print(f"\nmutants: {arguments.tier}: {hit} of {len(found)} found, {100 * hit // len(found)} %")
+    hit = sum(1 for number in chosen if found[number])
+    print(f"\nmutants: {arguments.tier}: {hit} of {len(chosen)} found, {100 * hit // len(chosen)} %")
 
 
 if __name__ == "__main__":
