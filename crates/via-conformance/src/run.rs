@@ -34,10 +34,7 @@ pub fn cases() -> Vec<Case> {
 }
 
 /// Returns a test for each case, named `way::group::case`. `try_it` runs one.
-pub fn trials(
-    way: &str,
-    try_it: impl Fn(&Case) -> Verdict + Clone + Send + 'static,
-) -> Vec<Trial> {
+pub fn trials(way: &str, try_it: impl Fn(&Case) -> Verdict + Clone + Send + 'static) -> Vec<Trial> {
     let trial = |case: Case| {
         let name =
             format!("{way}::{}::{}", case.group.replace(", ", "_").replace(' ', "_"), case.name);

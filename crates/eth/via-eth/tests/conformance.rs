@@ -31,8 +31,7 @@ fn play(case: &Case, faults: Option<Faults>, is_one: bool) -> Verdict {
 }
 
 fn main() {
-    let way =
-        |name, faults, is_one| trials(name, move |case: &Case| play(case, faults, is_one));
+    let way = |name, faults, is_one| trials(name, move |case: &Case| play(case, faults, is_one));
     conclude(
         [
             way("perfect_network", None, false),

@@ -6,8 +6,8 @@ mod common;
 use common::{PATIENCE, finish, start};
 use std::env;
 use via::NetAddress;
-use via_conformance::run::{AnyNic, Case, Verdict, cases, conclude, in_threads, trials};
 use via_conformance::Context;
+use via_conformance::run::{AnyNic, Case, Verdict, cases, conclude, in_threads, trials};
 use via_shm::ShmNic;
 
 /// The variable that tells a process of a case which one it plays.

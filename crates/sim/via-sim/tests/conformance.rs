@@ -23,9 +23,8 @@ fn play(case: &Case, config: Config, names: [&'static str; 2]) -> Verdict {
 }
 
 fn main() {
-    let way = |name, config: Config, names| {
-        trials(name, move |case: &Case| play(case, config, names))
-    };
+    let way =
+        |name, config: Config, names| trials(name, move |case: &Case| play(case, config, names));
     conclude(
         [
             way("perfect_network", Config::default(), ["one", "two"]),
