@@ -72,7 +72,7 @@ class Suite:
         begin = time.monotonic()
         self.report.begin(name, len(tests))
         usual, self.runner.environment = self.runner.environment, environment
-        tests.sort(key=lambda test: -self.durations.of(test, 60.0 if test.whole else 0.5))
+        tests.sort(key=lambda test: -self.durations.of(test, plan.expected(test)))
         outcomes = self.runner.run(tests, ignored, self.stops)
         self.durations.add(outcomes)
         self.again([outcome for outcome in outcomes if outcome.verdict is Verdict.FAILED], ignored)

@@ -25,6 +25,8 @@ TURN = 8
 # Seconds until a single test counts as hanging, on the machine that `machine.REFERENCE` is of.
 WATCHDOG = 240
 LONGER = {r"^sovia-proto/": 900, r"/papers::": 600}
+# Seconds that a test is expected to take where it has not run before: long ones start first.
+EXPECTED = {r"^sovia-proto/": 30, r"/papers::": 60, r"^sovia-stream/|/(far|failover|programs|walks|faults)::": 10}
 # Of a test that is ignored because it takes long, and of a script.
 SOAK = 7200
 SCRIPT = 7200
@@ -60,6 +62,13 @@ def watchdog(test):
     if test.whole:
         return 3600
     return next((seconds for pattern, seconds in LONGER.items() if re.search(pattern, str(test))), WATCHDOG)
+
+
+def expected(test):
+    """Returns the seconds that a test is expected to take."""
+    if test.whole:
+        return 60
+    return next((seconds for pattern, seconds in EXPECTED.items() if re.search(pattern, str(test))), 0.5)
 
 
 def configuration(test):
