@@ -148,11 +148,11 @@ fn agent_that_is_ended_says_so_to_far_ones() {
         ends.run();
         let [near, far] = pair.nics();
         near.signal(signal);
-        until("the other one does not say so", || far.said().contains(": it has ended\n"));
         ends.go_back();
         for outcome in ends.end() {
             assert!(outcome.stderr.contains(WENT_BACK), "{outcome:?}");
         }
+        until("the other one does not say so", || far.said().contains(": it has ended\n"));
     }
 }
 
