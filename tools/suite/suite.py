@@ -35,6 +35,9 @@ def main():
     watchdog = (lambda test: arguments.watchdog) if arguments.watchdog else plan.watchdog
     runner = Runner(arguments.jobs, watchdog, factor, environment, report.outcome)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    # A shell that starts this in the background has it ignore these, and tests send them to programs that would ignore them too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     durations = machine.Durations(os.path.join(target, "suite", "seconds.json"))
     suite = parts.Suite(ROOT, target, runner, report, durations, lambda test: re.search(arguments.only, str(test)))
     suite.stops, suite.filters = arguments.stop, bool(arguments.only)
