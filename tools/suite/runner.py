@@ -37,7 +37,7 @@ class Outcome:
     parts: list = field(default_factory=list)
 
 
-RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored;", re.M)
+RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored\b", re.M)
 SKIPPED = re.compile(r"SKIPPED: ([^:\n]+): ([^\n]*)")
 IGNORED = re.compile(r"^test .* \.\.\. ignored(?:, (.*))?$", re.M)
 # libtest's line and libtest-mimic's.
