@@ -158,7 +158,6 @@ def redis_until_told(connect, folder):
     while not os.path.exists(os.path.join(folder, "enough")):
         ask(number)
         number += 1
-        time.sleep(0.001)
     ask(number)
     print("still" if over_tcp(connection) == before else "no longer", flush=True)
 
