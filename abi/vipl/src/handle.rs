@@ -256,28 +256,32 @@ impl<T: Send + Sync + 'static> Table<T> {
                 Err(_) => return Err(ReturnCode::InvalidParameter),
             }
         }
-        let mut attempt = Attempt { table: self, place, number, generation, thing: None };
+        // The state is closing still, so no other thread takes the place.
+        let put_back = |thing: Option<Arc<T>>| {
+            if let Some(thing) = thing {
+                place.thing.store(Arc::into_raw(thing).cast_mut(), Ordering::Relaxed);
+            }
+            place.state.store(live, Ordering::Release);
+        };
         // From here on no thread finds it. Threads that found it before are waited for.
         if hazard::wait_for(core::ptr::from_ref(place) as usize).is_err() {
+            put_back(None);
             return Err(ReturnCode::ErrorResource);
         }
         // SAFETY: the place owned this `Arc`, and by its state no other thread takes it; it is either
         // put back, or the place is free then.
         let thing = unsafe { Arc::from_raw(place.thing.swap(null_mut(), Ordering::Relaxed)) };
-        let thing = match Arc::try_unwrap(thing) {
-            Ok(thing) => thing,
-            Err(kept) => {
-                attempt.thing = Some(kept);
-                return Err(ReturnCode::ErrorResource);
-            }
+        let ended = match Arc::try_unwrap(thing) {
+            Ok(thing) => end(thing).map_err(|(thing, reason)| (Arc::new(thing), reason)),
+            Err(kept) => Err((kept, ReturnCode::ErrorResource)),
         };
-        match end(thing) {
+        match ended {
             Ok(result) => {
-                attempt.done();
+                self.give_back(place, number, generation);
                 Ok(result)
             }
             Err((thing, reason)) => {
-                attempt.thing = Some(Arc::new(thing));
+                put_back(Some(thing));
                 Err(reason)
             }
         }
@@ -288,37 +292,6 @@ impl<T: Send + Sync + 'static> Table<T> {
         let next = ((generation + 1) & GENERATION_MASK).max(1);
         place.state.store(state(next, FREE), Ordering::Release);
         self.free().numbers.push_back(number);
-    }
-}
-
-/// A place whose thing may yet stay: it is live again when this is dropped, unless `done`.
-struct Attempt<T: Send + Sync + 'static> {
-    table: &'static Table<T>,
-    place: &'static Place<T>,
-    number: u32,
-    generation: u32,
-    /// To be put back.
-    thing: Option<Arc<T>>,
-}
-
-impl<T: Send + Sync + 'static> Attempt<T> {
-    fn done(self) {
-        self.table.give_back(self.place, self.number, self.generation);
-        core::mem::forget(self);
-    }
-}
-
-impl<T: Send + Sync + 'static> Drop for Attempt<T> {
-    fn drop(&mut self) {
-        if let Some(thing) = self.thing.take() {
-            self.place.thing.store(Arc::into_raw(thing).cast_mut(), Ordering::Relaxed);
-        }
-        if self.place.thing.load(Ordering::Relaxed).is_null() {
-            // Destroying it panicked half-way.
-            self.table.give_back(self.place, self.number, self.generation);
-        } else {
-            self.place.state.store(state(self.generation, LIVE), Ordering::Release);
-        }
     }
 }
 
