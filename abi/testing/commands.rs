@@ -38,7 +38,22 @@ pub(crate) fn run(command: &mut Command) -> String {
     out
 }
 
-/// Returns true, and says so, if a test has to be left out for want of a program.
+/// Compiles a C program by a compiler that has its flags, runs the program, and returns what it prints.
+#[track_caller]
+pub(crate) fn printed_by(compiler: &mut Command, source: &Path, name: &str) -> String {
+    let program = folder().join(name);
+    run(compiler.arg(source).arg("-o").arg(&program));
+    run(&mut Command::new(program))
+}
+
+/// Returns the folder of what `make build` makes.
+pub(crate) fn release() -> PathBuf {
+    // target/debug/deps/PROGRAM
+    let own = env::current_exe().expect("a running program has a path");
+    own.ancestors().nth(3).expect("programs lie in folders").join("release")
+}
+
+/// Returns true if a program is missing that a test needs, and prints that the test is skipped.
 pub(crate) fn skipped(test: &str, program: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     let there = env::split_paths(&path).any(|folder| folder.join(program).exists());

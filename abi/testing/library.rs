@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::{env, fs};
 
-use super::{ARCHIVE, LIBRARY, VARIABLE, folder};
+use super::{ARCHIVE, LIBRARY, VARIABLE, folder, release};
 
 /// Returns a copy of the library that [`VARIABLE`] names, or of the one that `make build` has made.
 pub(crate) fn library() -> &'static Path {
@@ -31,12 +31,5 @@ pub(crate) fn archive() -> PathBuf {
 
 /// Returns the path that [`VARIABLE`] has, or else that of a file of `make build`'s.
 fn made(name: &str) -> PathBuf {
-    env::var_os(VARIABLE).map_or_else(
-        || {
-            // target/debug/deps/PROGRAM
-            let own = env::current_exe().expect("a running program has a path");
-            own.ancestors().nth(3).expect("programs lie in folders").join("release").join(name)
-        },
-        PathBuf::from,
-    )
+    env::var_os(VARIABLE).map_or_else(|| release().join(name), PathBuf::from)
 }

@@ -6,16 +6,14 @@ mod commands;
 use std::mem::offset_of;
 use std::process::Command;
 
-use self::commands::{folder, here, include, run};
+use self::commands::{here, include, printed_by};
 use crate::types::{ANY_SOURCE, ANY_TAG, Config, LOCK_MEMORY, NIC_THREAD, Status};
 
 #[test]
 fn structures_and_values_are_the_headers() {
-    let program = folder().join("layout");
     let mut cc = Command::new("cc");
     cc.args(["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-I"]).arg(include());
-    run(cc.arg(here().join("tests/c/layout.c")).arg("-o").arg(&program));
-    let told = run(&mut Command::new(program));
+    let told = printed_by(&mut cc, &here().join("tests/c/layout.c"), "layout");
     let own = [
         size_of::<Config>(),
         offset_of!(Config, place),

@@ -1,4 +1,4 @@
-//! What `libsovia-emp.so` offers to the linker.
+//! `libsovia-emp.so` exports what its header declares.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use self::commands::{folder, here, run};
+use self::commands::{here, printed_by};
 use crate::types::*;
 
 macro_rules! structures {
@@ -451,13 +451,9 @@ fn layouts_agree_with_the_headers() {
         println!("SKIPPED: layouts_agree_with_the_headers: not installed: libfabric-dev");
         return;
     }
-    let program = folder().join("layout");
     let mut compiler = Command::new("cc");
-    run(compiler
-        .args(["-Wall", "-Werror", "-o"])
-        .arg(&program)
-        .arg(here().join("tests/c/layout.c")));
-    let text = run(&mut Command::new(&program));
+    let source = here().join("tests/c/layout.c");
+    let text = printed_by(compiler.args(["-Wall", "-Werror"]), &source, "layout");
     let told: BTreeMap<String, usize> = text
         .lines()
         .map(|line| {

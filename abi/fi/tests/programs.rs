@@ -1,9 +1,14 @@
 //! Programs of libfabric's interface over the provider, as libfabric loads it.
 
+#[path = "../../testing/commands.rs"]
+mod commands;
+
+use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-use std::{env, fs};
+
+use self::commands::{folder, here, release};
 
 /// What is there to test with; `None` if libfabric is not installed.
 struct Made {
@@ -12,7 +17,7 @@ struct Made {
     found: PathBuf,
     /// Random messages among eight processes.
     soak: PathBuf,
-    /// The folder with the provider under the name that libfabric looks for.
+    /// The folder with the provider, under the name that libfabric looks for: that of `SOVIA_FI`, or of `make build`.
     providers: PathBuf,
 }
 
@@ -23,38 +28,21 @@ fn made() -> Option<&'static Made> {
             println!("SKIPPED: not installed: libfabric-dev");
             return None;
         }
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs");
-        let providers = folder.join("providers");
-        fs::create_dir_all(&providers).expect("a folder");
-        let library = library();
-        fs::copy(&library, providers.join("libsovia-fi.so"))
-            .unwrap_or_else(|e| panic!("{}: {e}; build it with `make build`", library.display()));
+        let providers = env::var_os("SOVIA_FI").map_or_else(|| release().join("fi"), PathBuf::from);
+        let library = providers.join("libsovia-fi.so");
+        assert!(library.exists(), "{} is missing: build it with `make build`", library.display());
         let program = |name: &str| {
-            let program = folder.join(name);
-            let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(name);
+            let program = folder().join(name);
+            let source = here().join("tests/c").join(name).with_extension("c");
             let mut compiler = Command::new("cc");
             compiler.args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program);
-            compiler.arg(source.with_extension("c")).arg("-lfabric");
-            assert!(compiler.status().expect("a C compiler").success());
+            commands::run(compiler.arg(source).arg("-lfabric"));
             program
         };
         let [fabric, found, soak] = ["fabric", "found", "soak"].map(program);
         Some(Made { fabric, found, soak, providers })
     })
     .as_ref()
-}
-
-/// Returns the provider's path: in the folder that SOVIA_FI names, or in that of `make build`.
-fn library() -> PathBuf {
-    let folder = env::var_os("SOVIA_FI").map_or_else(
-        || {
-            // target/debug/deps/PROGRAM
-            let own = env::current_exe().expect("a running program has a path");
-            own.ancestors().nth(3).expect("programs lie in folders").join("release/fi")
-        },
-        PathBuf::from,
-    );
-    folder.join("libsovia-fi.so")
 }
 
 /// Runs the cases of both programs with these variables in the environment.

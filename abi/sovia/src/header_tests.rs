@@ -10,7 +10,7 @@ use std::process::Command;
 
 use sovia_sockets::native::{Info, State};
 
-use self::commands::{folder, include, run, skipped};
+use self::commands::{folder, include, printed_by, skipped};
 use crate::{kind, option};
 
 fn own() -> BTreeMap<String, u64> {
@@ -39,7 +39,7 @@ fn own() -> BTreeMap<String, u64> {
     values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// What a compiler takes the header's values for.
+/// Returns the header's values, as a compiler has them.
 fn told(compiler: &str, standard: &str, ending: &str) -> BTreeMap<String, u64> {
     let lines: String = own()
         .keys()
@@ -49,20 +49,18 @@ fn told(compiler: &str, standard: &str, ending: &str) -> BTreeMap<String, u64> {
         "#include <sovia.h>\n#include <stdio.h>\n#include <stddef.h>\nint main(void) {{\n{lines}    return 0;\n}}\n"
     );
     let source = folder().join(format!("values.{ending}"));
-    let program = folder().join(format!("values-{ending}"));
     fs::write(&source, text).expect("a source can be written");
-    run(Command::new(compiler)
+    let mut command = Command::new(compiler);
+    command
         .arg(format!("-std={standard}"))
         .args(["-pedantic", "-Wall", "-Wextra", "-Werror", "-D_POSIX_C_SOURCE=200809L", "-I"])
-        .arg(include())
-        .arg(&source)
-        .arg("-o")
-        .arg(&program));
+        .arg(include());
     let value = |line: &str| {
         let (name, value) = line.rsplit_once('=').expect("a name and a value");
         (name.to_owned(), value.parse().expect("a number"))
     };
-    run(&mut Command::new(&program)).lines().map(value).collect()
+    let lines = printed_by(&mut command, &source, &format!("values-{ending}"));
+    lines.lines().map(value).collect()
 }
 
 #[test]

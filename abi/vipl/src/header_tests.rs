@@ -12,7 +12,7 @@ use std::process::Command;
 use via::error::{ErrorCode, ReturnCode};
 use via::{Control, Reliability, Resource, Status, ViState};
 
-use self::commands::{folder, here, include, run, skipped};
+use self::commands::{folder, here, include, printed_by, run, skipped};
 use crate::pointer::NetAddressHeader;
 use crate::types::{
     AutodiscoveryList, ErrorDescriptor, MemAttributesC, NicAttributes, ViAttributesC,
@@ -23,18 +23,10 @@ fn told(compiler: &str, standard: &str, suffix: &str) -> BTreeMap<String, u64> {
     // The compiler goes by the suffix.
     let source = folder().join(format!("layout-{standard}.{suffix}"));
     fs::copy(here().join("tests/c/layout.c"), &source).expect("the source");
-    let program = folder().join(format!("layout-{standard}"));
     let mut command = Command::new(compiler);
-    command
-        .arg(format!("-std={standard}"))
-        .args(["-pedantic", "-Wall", "-Wextra", "-Werror"])
-        .arg("-I")
-        .arg(include())
-        .arg(&source)
-        .arg("-o")
-        .arg(&program);
-    run(&mut command);
-    let lines = run(&mut Command::new(program));
+    command.arg(format!("-std={standard}")).args(["-pedantic", "-Wall", "-Wextra", "-Werror"]);
+    command.arg("-I").arg(include());
+    let lines = printed_by(&mut command, &source, &format!("layout-{standard}"));
     lines
         .lines()
         .map(|line| {
