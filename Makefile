@@ -16,13 +16,14 @@ FILL_PC = sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefi
 # `sovia` is linked statically where libc can be: dynamic linking takes a third of the time that
 # `sovia run` adds to a program's start.
 STATIC = $(if $(filter /%,$(shell cc -print-file-name=libc.a)),-C target-feature=+crt-static)
+BUILD_SOVIA = $(CARGO) rustc --release -p sovia-cli --bin sovia -- $(STATIC)
 
 .PHONY: build install install-rpc packages try-packages try-containers try-upgrade crates uninstall check test test-all checked nics strangers stall lab lab-short lab-soak soak soak-mpi scale fuzz miri tsan check-builds check-glibc check-abi deny demo bench baseline compare matrix faults papers papers-ftp book clean
 
 # One call for all, so that programs and libraries are linked beside each other.
 build:
 	$(CARGO) build --release $(addprefix -p ,sovia-cli sovia-preload sovia-c sovia-fi-c sovia-vipl sovia-emp-c) --lib --bin sovia-tools
-	$(CARGO) rustc --release -p sovia-cli --bin sovia -- $(STATIC)
+	$(BUILD_SOVIA)
 	$(BUILT)/sovia-tools manual $(MANUAL)
 	abi/sovia/link $(BUILT)/libsovia_c.a $(BUILT)/libsovia.so -Wl,--strip-debug
 	ln -sf libsovia.so $(BUILT)/libsovia.so.1
@@ -211,7 +212,7 @@ deny:
 demo:
 	@scripts/setup demo
 	$(CARGO) build --release -p sovia-cli -p sovia-preload --lib --bin sovia-tools
-	$(CARGO) rustc --release -p sovia-cli --bin sovia -- $(STATIC)
+	$(BUILD_SOVIA)
 	$(BUILT)/sovia demo $(if $(PICTURE),--picture $(PICTURE))
 
 bench: build

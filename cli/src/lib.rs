@@ -1,4 +1,4 @@
-//! What `sovia`, which runs programs, and `sovia-tools`, which has its other commands, share.
+//! Code of both programs: `sovia`, which runs programs, and `sovia-tools`, which has all other commands.
 
 pub mod advice;
 mod board;

@@ -14,8 +14,6 @@ use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::rules::{self, Specs};
-use crate::{Board, library, program};
 use anyhow::Context;
 use sovia_control::Rules;
 use sovia_control::env as names;
@@ -25,6 +23,8 @@ use self::outset::Outset;
 use self::start::Program;
 use self::summary::Summary;
 use self::voice::{Voice, Words, say};
+use crate::rules::{self, Specs};
+use crate::{Board, library, program};
 
 /// Exit status where `sovia run` itself failed, as `env` and `timeout` have it.
 const EXIT_OURSELVES: i32 = 125;

@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use crate::advice::{Ends, advice};
-use crate::databases;
 use nix::unistd::getuid;
 use sovia_control::{Junk, Reason, StatsPage, env};
+
+use crate::advice::{Ends, advice};
+use crate::databases;
 
 /// The counters of a run as lines for people. Empty counters are left out.
 pub(super) struct Summary<'a> {

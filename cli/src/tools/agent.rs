@@ -114,7 +114,7 @@ fn name(text: &str) -> Result<String, String> {
 /// Does what the arguments ask for.
 ///
 /// # Errors
-/// It cannot begin, or cannot go on.
+/// The agent cannot begin, or cannot go on.
 pub(crate) fn agent(args: &Args) -> anyhow::Result<()> {
     match args {
         Args { speak: true, .. } => Err(speak().into()),

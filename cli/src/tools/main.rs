@@ -83,7 +83,7 @@ fn work() -> ExitCode {
         Command::Lane(_) => "sovia lane",
         _ => "sovia",
     };
-    // Others go on where nothing reads what they print.
+    // An agent and a lane go on if nothing reads what they print, and units are changed whole.
     if !matches!(
         command,
         Command::Agent(_) | Command::Lane(_) | Command::Enable(_) | Command::Disable(_)

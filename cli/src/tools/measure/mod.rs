@@ -1,4 +1,4 @@
-//! What `sovia bench` and `sovia demo` do.
+//! The commands `sovia bench` and `sovia demo`.
 
 pub(crate) mod bench;
 pub(crate) mod demo;
