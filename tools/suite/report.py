@@ -100,6 +100,12 @@ class Report:
             for outcome in sorted(self.outcomes, key=key, reverse=True)[:SLOWEST]:
                 self.line(f"  {outcome.seconds:7.1f} {outcome.processor:7.1f}  {outcome.test}")
 
+    def table(self, path):
+        """Writes a line for each outcome: processor seconds, seconds, verdict and test, the most expensive first."""
+        with open(path, "w", encoding="utf-8") as file:
+            for outcome in sorted(self.outcomes, key=lambda outcome: -outcome.processor):
+                file.write(f"{outcome.processor:.2f}\t{outcome.seconds:.2f}\t{outcome.verdict.value}\t{outcome.test}\n")
+
     def _programs(self):
         seconds, processor, tests = collections.Counter(), collections.Counter(), collections.Counter()
         for outcome in self.outcomes:

@@ -7,6 +7,7 @@ once more, alone: if it passes then, it is printed as FLAKY with both outputs. A
 """
 
 import argparse
+import functools
 import os
 import re
 import signal
@@ -35,9 +36,12 @@ def main():
     watchdog = (lambda test: arguments.watchdog) if arguments.watchdog else plan.watchdog
     runner = Runner(arguments.jobs, watchdog, factor, environment, report.outcome)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    # A shell that starts this in the background has it ignore these, and tests send them to programs that would ignore them too.
+    # A shell in the background and nohup have this ignore these, and programs to which tests send them would inherit that. A handler
+    # they do not inherit.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: None)
     durations = machine.Durations(os.path.join(target, "suite", "seconds.json"))
     suite = parts.Suite(ROOT, target, runner, report, durations, lambda test: re.search(arguments.only, str(test)))
     suite.stops, suite.filters = arguments.stop, bool(arguments.only)
@@ -53,6 +57,7 @@ def main():
     finally:
         runner.stop()
     report.step("all of it", time.monotonic() - begin)
+    report.table(os.path.join(target, "suite", "tests.tsv"))
     failed, unlisted = report.summary(flaky.read(os.path.join(ROOT, "tests", "flaky.toml")))
     return 1 if failed or (unlisted and arguments.tier == "all") else 0
 
@@ -105,9 +110,15 @@ def debug_products(suite):
     suite.report.step("building the products with assertions", time.monotonic() - begin)
 
 
+@functools.cache
+def changed(suite):
+    """Returns the packages that the change touches."""
+    return plan.changed_packages(suite.root)
+
+
 def usual(suite):
     """Every test that runs by itself, in its usual configuration."""
-    suite.cargo("tests", parts.WORKSPACE, plan.is_usual, suite.environment("release"))
+    suite.cargo("tests", parts.WORKSPACE, lambda test: plan.is_usual(test, changed(suite)), suite.environment("release"))
     suite.script("examples in the documentation", ["cargo", "test", "--doc", "--workspace", "--", "--show-output"], suite.environment("release"))
 
 
@@ -125,7 +136,7 @@ def models(suite):
 
 def unusual(suite):
     """The VI core's cases in the configurations that `usual` leaves out."""
-    suite.cargo("the VI core's cases, other configurations", parts.WORKSPACE, lambda test: not plan.is_usual(test), suite.environment("release"))
+    suite.cargo("the VI core's cases, other configurations", parts.WORKSPACE, lambda test: not plan.is_usual(test, changed(suite)), suite.environment("release"))
 
 
 def long(suite):
@@ -200,9 +211,9 @@ def fuzz(suite):
 def turn(suite):
     """Some of the parts of `all`, others for another commit; and whole conformance of each provider that the change touches."""
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=suite.root, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
-    changed = plan.changed_packages(suite.root, commit)
-    suite.report.line(f"turn: commit {commit[:12]}; packages that the change touches: {', '.join(sorted(changed)) or 'none'}")
-    suite.cargo("the VI core's cases whose turn it is", parts.WORKSPACE, lambda test: plan.is_due(test, commit, changed), suite.environment("release"))
+    touched = changed(suite)
+    suite.report.line(f"turn: commit {commit[:12]}; packages that the change touches: {', '.join(sorted(touched)) or 'none'}")
+    suite.cargo("the VI core's cases whose turn it is", parts.WORKSPACE, lambda test: plan.is_due(test, commit, touched), suite.environment("release"))
     for part in plan.turns(commit, ROTATED):
         part(suite)
 

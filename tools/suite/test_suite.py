@@ -168,10 +168,16 @@ class Plan(unittest.TestCase):
     def test_configurations_of_the_core_are_told_apart(self):
         case = self.case("sovia-agent/conformance", "udp::two_agents::work_queues::a_case")
         self.assertEqual(plan.configuration(case), ("sovia-agent/conformance", "udp::two_agents"))
-        self.assertTrue(plan.is_usual(case))
-        self.assertFalse(plan.is_usual(self.case("via-eth/conformance", "bad_network::group::case")))
-        self.assertFalse(plan.is_usual(self.case("via-ofi/conformance", "shm::peer-to-peer_(both)::case")))
-        self.assertTrue(plan.is_usual(self.case("via-eth/all", "paths::a_case")))
+        self.assertTrue(plan.is_usual(case, set()))
+        self.assertFalse(plan.is_usual(self.case("via-eth/conformance", "bad_network::group::case"), set()))
+        self.assertFalse(plan.is_usual(self.case("via-ofi/conformance", "shm::peer-to-peer_(both)::case"), set()))
+        self.assertTrue(plan.is_usual(self.case("via-eth/all", "paths::a_case"), set()))
+
+    def test_cases_over_libfabric_are_usual_where_it_changed(self):
+        case = self.case("via-ofi/conformance", "tcp::group::case")
+        for changed in (set(), {"via-eth"}, {"via-ofi"}):
+            self.assertEqual(plan.is_usual(case, changed), "via-ofi" in changed)
+            self.assertFalse(all(plan.is_due(case, str(n), changed) for n in range(200)))
 
     def test_every_case_has_its_turn_with_some_commit(self):
         case = self.case("via-eth/conformance", "bad_network::group::case")
