@@ -6,6 +6,7 @@ use crate::paths::carrier::{self, Far};
 use crate::paths::precautions::Precautions;
 use crate::paths::world::{Call, Limits, Mode, ReaderAt, RetreatAt, SenderAt, World};
 use crate::paths::{ALL, BOTH, END, ORDER, is_excused, is_finished, receiver, sender};
+use ahash::RandomState;
 use sovia_proto::path::{Returned, Rx};
 use stateright::{Model, Property};
 
@@ -39,6 +40,12 @@ pub(crate) struct Connection {
 }
 
 impl Stream {
+    /// The same with its ends exchanged.
+    fn mirrored(&self) -> Stream {
+        let ([first, second], [left, right]) = (self.directions, self.leaving);
+        Stream { directions: [second, first], leaving: [right, left] }
+    }
+
     fn is_dead(&self, end: usize) -> bool {
         self.directions[1 - end].r.mode == Mode::Gone
     }
@@ -112,6 +119,11 @@ impl Connection {
     }
 }
 
+/// Returns a number by which one of two different streams comes first.
+fn rank(stream: &Stream) -> u64 {
+    RandomState::with_seeds(1, 2, 3, 4).hash_one(stream)
+}
+
 impl Model for Connection {
     type State = Stream;
     type Action = Act;
@@ -149,7 +161,10 @@ impl Model for Connection {
         for w in stream.directions.iter_mut().filter(|w| w.far.is_some()) {
             carrier::send_all(w, g);
         }
-        Some(stream)
+        // Where both ends may do the same, what one end can come to the other can as well: one of the two states is visited.
+        let mirrored = stream.mirrored();
+        let is_visited = self.limits[0] != self.limits[1] || rank(&stream) <= rank(&mirrored);
+        Some(if is_visited { stream } else { mirrored })
     }
 
     fn properties(&self) -> Vec<Property<Self>> {

@@ -85,9 +85,15 @@ fn two_ends_that_live_and_act_deliver_everything() {
 
 #[test]
 fn every_accepted_byte_is_read_whichever_end_stops_or_dies() {
-    for (bytes, room) in [(1, 1), (2, 1), (3, 1), (3, 2), (2, 16), (3, 16), (5, 16)] {
+    for (bytes, room) in [(1, 1), (2, 1), (3, 1), (3, 2), (2, 16), (3, 16)] {
         holds(within(Limits { bytes, room, ..Limits::WILD }));
     }
+}
+
+#[test]
+#[ignore = "takes long: the same with more bytes"]
+fn every_accepted_byte_of_five_is_read_whichever_end_stops_or_dies() {
+    holds(within(Limits { bytes: 5, ..Limits::WILD }));
 }
 
 /// Both directions, between ends that live and act.
@@ -100,16 +106,22 @@ fn connection(bytes: [u8; 2], closes: bool, deaths: bool) -> Connection {
     }
 }
 
+#[track_caller]
+fn visits_all(model: Connection) {
+    let start = std::time::Instant::now();
+    let checker = model.checker().threads(2).spawn_bfs().join();
+    checker.assert_properties();
+    println!("{} states in {:?}", checker.unique_state_count(), start.elapsed());
+}
+
 #[test]
 fn both_directions_together_deliver_everything() {
     for model in [
         connection([1, 1], true, false),
         connection([1, 1], false, true),
         connection([2, 2], false, false),
-        connection([3, 1], false, false),
     ] {
-        let checker = model.checker().threads(2).spawn_bfs().join();
-        checker.assert_properties();
+        visits_all(model);
     }
 }
 
@@ -118,10 +130,14 @@ fn both_directions_together_deliver_everything() {
 fn both_directions_in_larger_cases() {
     let mut impatient = connection([1, 1], false, false);
     impatient.limits = impatient.limits.map(|limits| Limits { impatience: true, ..limits });
-    let cases = [impatient, connection([2, 2], false, true), connection([2, 1], true, false)];
+    let cases = [
+        connection([3, 1], false, false),
+        impatient,
+        connection([2, 2], false, true),
+        connection([2, 1], true, false),
+    ];
     for model in cases {
-        let checker = model.checker().threads(2).spawn_bfs().join();
-        checker.assert_properties();
+        visits_all(model);
     }
 }
 

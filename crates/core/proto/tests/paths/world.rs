@@ -54,7 +54,7 @@ pub(crate) const TO_TCP: u8 = 13;
 pub(crate) const FIN: u8 = 14;
 
 /// What may happen in a run of the model.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Limits {
     /// Bytes that the sender's program sends.
     pub(crate) bytes: u8,
