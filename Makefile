@@ -17,12 +17,15 @@ FILL_PC = sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefi
 # `sovia run` adds to a program's start.
 STATIC = $(if $(filter /%,$(shell cc -print-file-name=libc.a)),-C target-feature=+crt-static)
 BUILD_SOVIA = $(CARGO) rustc --release -p sovia-cli --bin sovia -- $(STATIC)
+# One processor would optimize all of it as a whole for minutes, for nothing that `sovia bench` shows.
+BUILD_TOOLS = $(CARGO) rustc --release -p sovia-cli --bin sovia-tools -- -C lto=thin -C codegen-units=16
 
 .PHONY: build install install-rpc packages try-packages try-containers try-upgrade crates uninstall check test test-all checked nics strangers stall lab lab-short lab-soak soak soak-mpi scale fuzz miri tsan check-builds check-glibc check-abi deny demo bench baseline compare matrix faults papers papers-ftp book clean
 
-# One call for all, so that programs and libraries are linked beside each other.
+# One call for all libraries, so that they are linked beside each other.
 build:
-	$(CARGO) build --release $(addprefix -p ,sovia-cli sovia-preload sovia-c sovia-fi-c sovia-vipl sovia-emp-c) --lib --bin sovia-tools
+	$(CARGO) build --release $(addprefix -p ,sovia-cli sovia-preload sovia-c sovia-fi-c sovia-vipl sovia-emp-c) --lib
+	$(BUILD_TOOLS)
 	$(BUILD_SOVIA)
 	$(BUILT)/sovia-tools manual $(MANUAL)
 	abi/sovia/link $(BUILT)/libsovia_c.a $(BUILT)/libsovia.so -Wl,--strip-debug
@@ -211,7 +214,8 @@ deny:
 # The example of README: Redis over TCP and over Sovia. PICTURE=docs/demo.svg draws README's picture again.
 demo:
 	@scripts/setup demo
-	$(CARGO) build --release -p sovia-cli -p sovia-preload --lib --bin sovia-tools
+	$(CARGO) build --release -p sovia-cli -p sovia-preload --lib
+	$(BUILD_TOOLS)
 	$(BUILD_SOVIA)
 	$(BUILT)/sovia demo $(if $(PICTURE),--picture $(PICTURE))
 
