@@ -50,7 +50,7 @@ fn redis_benchmark_runs_every_test() {
     let folder = TempDir::new();
     for pairing in Pairing::OTHERS {
         let (server, port) = redis(pairing.server, folder.path(), "");
-        // Where one end has no Sovia, the kernel carries it all.
+        // The kernel carries everything if one end has no Sovia.
         let requests = if pairing == Pairing::SOVIA { 20_000 } else { 1_000 };
         let line = format!("redis-benchmark -p {port} -n {requests} -q");
         let told = Client::of(pairing).run(&line);

@@ -78,13 +78,13 @@ fn it_does_so_under_a_lock() {
     run(&[("FABRIC_SAFE", "1")]);
 }
 
-/// As where the system lets no process read another one's memory.
+/// Runs as on a system that lets no process read another one's memory.
 #[test]
 fn it_does_so_where_all_bytes_have_to_be_sent() {
     run(&[("SOVIA_DIRECT", "off")]);
 }
 
-/// As between hosts.
+/// Runs as between hosts.
 #[test]
 fn regions_and_last_words_go_by_emp() {
     run_found(&[("FI_SOVIA_SHM", "off"), ("FI_SOVIA_PLACE", "udp:127.0.0.1:0")]);
@@ -101,14 +101,14 @@ fn soak(minutes: &str, seed: &str) {
 /// One round is by EMP where frames are lost, four are by shared memory, in one of which a process is killed.
 #[test]
 fn random_messages_among_eight_processes() {
-    [1, 3, 5, 6, 7].map(|seed| soak("0", &seed.to_string()));
+    [1, 3, 5, 6, 7].iter().for_each(|seed| soak("0", &seed.to_string()));
 }
 
 /// By EMP, too, where a process that is killed is found dead after a minute.
 #[test]
 #[ignore = "takes long: a minute each, on all processors"]
 fn random_messages_by_emp_among_eight_processes_one_of_which_is_killed() {
-    [2, 8].map(|seed| soak("0", &seed.to_string()));
+    [2, 8].iter().for_each(|seed| soak("0", &seed.to_string()));
 }
 
 /// `MINUTES` of them, 60 if that is not said, from `SEED` on.

@@ -40,7 +40,7 @@ pub(crate) struct Connection {
 }
 
 impl Stream {
-    /// The same with its ends exchanged.
+    /// Returns the same stream with its ends exchanged.
     fn mirrored(&self) -> Stream {
         let ([first, second], [left, right]) = (self.directions, self.leaving);
         Stream { directions: [second, first], leaving: [right, left] }
@@ -161,7 +161,7 @@ impl Model for Connection {
         for w in stream.directions.iter_mut().filter(|w| w.far.is_some()) {
             carrier::send_all(w, g);
         }
-        // Where both ends may do the same, what one end can come to the other can as well: one of the two states is visited.
+        // Two ends with the same limits can come to the same states: one of each two that are mirrored is visited.
         let mirrored = stream.mirrored();
         let is_visited = self.limits[0] != self.limits[1] || rank(&stream) <= rank(&mirrored);
         Some(if is_visited { stream } else { mirrored })

@@ -1,4 +1,4 @@
-//! What the model of one direction consists of: the kernel's queue, the VI, the shared words, and
+//! The state of the model of one direction: the kernel's queue, the VI, the shared words, and
 //! where each end stands. A byte of the stream is its own number, so what is read tells at once
 //! whether it is the right one.
 
@@ -53,7 +53,7 @@ impl core::fmt::Debug for Seq {
 pub(crate) const TO_TCP: u8 = 13;
 pub(crate) const FIN: u8 = 14;
 
-/// What may happen in a run of the model.
+/// Events that a run of the model may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Limits {
     /// Bytes that the sender's program sends.
@@ -123,7 +123,7 @@ pub(crate) struct Shared {
     pub(crate) pumped: bool,
 }
 
-/// What an end is by now.
+/// State of an end.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Mode {
     /// A process with Sovia; a relay is one, too.
@@ -138,7 +138,7 @@ pub(crate) enum Mode {
     Gone,
 }
 
-/// What the sender is about to do, one shared access at a time.
+/// Next step of the sender, one shared access at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum SenderAt {
     Idle,
@@ -207,7 +207,7 @@ pub(crate) struct Sender {
     pub(crate) shut: bool,
 }
 
-/// What a reader is about to do.
+/// Next step of a reader.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum ReaderAt {
     Idle,
@@ -226,7 +226,7 @@ pub(crate) enum ReaderAt {
     Rescan,
 }
 
-/// What the receiver's retreat is about to do.
+/// Next step of the receiver's fallback to TCP.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum RetreatAt {
     /// There is none.
