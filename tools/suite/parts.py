@@ -64,7 +64,7 @@ class Suite:
         self.run(name, found, environment, ignored)
 
     def run(self, name, tests, environment, ignored=False):
-        """Runs tests, longest first; one that fails runs once more, alone."""
+        """Runs tests, the longest first, or the shortest if the first failure ends the run. One that fails runs once more, alone."""
         if not tests:
             if not self.filters:
                 raise programs.BuildFailed(f"{name}: no test belongs to it")
@@ -72,7 +72,7 @@ class Suite:
         begin = time.monotonic()
         self.report.begin(name, len(tests))
         usual, self.runner.environment = self.runner.environment, environment
-        tests.sort(key=lambda test: -self.durations.of(test, plan.expected(test)))
+        tests.sort(key=lambda test: self.durations.of(test, plan.expected(test)), reverse=not self.stops)
         outcomes = self.runner.run(tests, ignored, self.stops)
         self.durations.add(outcomes)
         self.again([outcome for outcome in outcomes if outcome.verdict is Verdict.FAILED], ignored)

@@ -20,7 +20,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Time after which connections that do not get a VI, and bytes that do not come, are taken for a hang.
-const WATCHDOG: Duration = Duration::from_secs(20);
+const WATCHDOG: Duration = Duration::from_secs(60);
 
 /// Starts the engine of this process, if no test has yet.
 pub(crate) fn start() {

@@ -15,7 +15,7 @@ use std::sync::Once;
 use std::time::{Duration, Instant};
 
 /// Time after which something that does not come is taken for a hang.
-const WATCHDOG: Duration = Duration::from_secs(20);
+const WATCHDOG: Duration = Duration::from_secs(60);
 
 /// Does what the constructor does, but for what the system's rules and the variables say.
 pub(crate) fn start() {

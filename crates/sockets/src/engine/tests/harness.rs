@@ -22,7 +22,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Limit of a wait for a fact. A watchdog: a case that takes so long has failed.
-const WATCHDOG: Duration = Duration::from_secs(20);
+const WATCHDOG: Duration = Duration::from_secs(60);
 
 /// Limit of a call that waits, in nanoseconds. It is longer than [`WATCHDOG`]: a call that finds something only once it gives
 /// up, because nothing has woken it, comes too late.
