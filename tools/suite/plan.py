@@ -128,10 +128,9 @@ def is_due(test, commit, changed):
     return test.program.package in changed or _number(commit, test) % TURN == 0
 
 
-def turns(commit, parts, count=2):
-    """Returns as many of the parts as have their turn with a commit."""
-    first = _number(commit, "parts") % len(parts)
-    return [parts[(first + n) % len(parts)] for n in range(count)]
+def turn(commit, parts):
+    """Returns the part that has its turn with a commit."""
+    return parts[_number(commit, "parts") % len(parts)]
 
 
 def _number(commit, what):

@@ -209,13 +209,12 @@ def fuzz(suite):
 
 
 def turn(suite):
-    """Some of the parts of `all`, others for another commit; and whole conformance of each provider that the change touches."""
+    """A part of `all`, another one for another commit; and whole conformance of each provider that the change touches."""
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=suite.root, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
     touched = changed(suite)
     suite.report.line(f"turn: commit {commit[:12]}; packages that the change touches: {', '.join(sorted(touched)) or 'none'}")
     suite.cargo("the VI core's cases whose turn it is", parts.WORKSPACE, lambda test: plan.is_due(test, commit, touched), suite.environment("release"))
-    for part in plan.turns(commit, ROTATED):
-        part(suite)
+    plan.turn(commit, ROTATED)(suite)
 
 
 ROTATED = [checked, nics, strangers, lab_short, fuzz] + [
