@@ -1,7 +1,7 @@
 use super::*;
 use core::sync::atomic::{AtomicBool, AtomicUsize};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const BAD: ReturnCode = ReturnCode::InvalidParameter;
 
@@ -98,13 +98,14 @@ fn no_thing_is_destroyed_while_a_thread_uses_it() {
     let things = table();
     let make = || add(things, Mortal(AtomicBool::new(false), &DEAD));
     let current = AtomicUsize::new(make().0);
-    let until = Instant::now() + Duration::from_millis(500);
     let (found, removed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let goes_on =
+        || found.load(Ordering::Relaxed) < 10_000 || removed.load(Ordering::Relaxed) < 200;
     thread::scope(|s| {
         for keeps in [false, false, true] {
-            let (current, found) = (&current, &found);
+            let (current, found, goes_on) = (&current, &found, &goes_on);
             s.spawn(move || {
-                while Instant::now() < until {
+                while goes_on() {
                     for _ in 0..100 {
                         let handle = Handle(current.load(Ordering::Relaxed));
                         let Ok(using) = things.find(handle) else { continue };
@@ -123,7 +124,7 @@ fn no_thing_is_destroyed_while_a_thread_uses_it() {
         }
         for _ in 0..2 {
             s.spawn(|| {
-                while Instant::now() < until {
+                while goes_on() {
                     let handle = Handle(current.load(Ordering::Relaxed));
                     if things.remove(handle, |_| Ok(())).is_ok() {
                         removed.fetch_add(1, Ordering::Relaxed);
@@ -133,9 +134,7 @@ fn no_thing_is_destroyed_while_a_thread_uses_it() {
             });
         }
     });
-    let (found, removed) = (found.into_inner(), removed.into_inner());
-    assert!(found > 100 && removed > 100, "{found} found, {removed} removed");
-    assert_eq!(DEAD.load(Ordering::SeqCst), removed);
+    assert_eq!(DEAD.load(Ordering::SeqCst), removed.into_inner());
 }
 
 /// Not a test of speed: what it costs is printed.
