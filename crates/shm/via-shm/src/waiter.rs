@@ -37,6 +37,9 @@ pub struct Bell {
     rung: AtomicU32,
     /// Which side executes the ringer's fence: [`BY_RINGER`], [`BY_SLEEPER`] or [`REFUSED`].
     fencing: AtomicU32,
+    /// When the VI was last marked for a waiter, in [`clock::ticks`].
+    #[cfg(not(loom))]
+    marked: AtomicU64,
 }
 
 /// The ringer fences itself.
@@ -174,6 +177,20 @@ impl Bell {
         self.wake_by(wake);
     }
 
+    /// Notes that the VI is about to be marked for a waiter.
+    #[cfg(not(loom))]
+    #[inline]
+    pub fn note_mark(&self) {
+        self.marked.store(clock::ticks(), Ordering::Relaxed);
+    }
+
+    /// Returns when the VI was last marked for a waiter, in [`clock::ticks`]: what the ringer says, for the order alone.
+    #[cfg(not(loom))]
+    #[inline]
+    pub fn marked(&self) -> u64 {
+        self.marked.load(Ordering::Relaxed)
+    }
+
     /// The waiters that are notified of news, a bit for each.
     pub fn watchers(&self) -> u32 {
         (self.who.load(Ordering::Relaxed) >> 32) as u32
@@ -253,6 +270,13 @@ impl Waiter {
             summary: AtomicU64::new(0),
             ready: core::array::from_fn(|_| AtomicU64::new(0)),
         }
+    }
+
+    /// Returns true if a VI is marked ready.
+    #[cfg(not(loom))]
+    #[inline]
+    pub fn is_marked(&self, vi: u32) -> bool {
+        self.ready[(vi / 64) as usize % WORDS].load(Ordering::Relaxed) >> (vi % 64) & 1 != 0
     }
 
     /// The ringer's part: marks a VI ready. Returns the doorbell to ring, if one must be.

@@ -8,6 +8,7 @@ use crate::conn::Guard;
 use core::sync::atomic::Ordering;
 use sovia_sys::call;
 use via_shm::layout::DOORBELLS;
+use via_shm::waiter::Bell;
 
 /// A NIC's waiter in each segment.
 const NIC_WAITER: u32 = 0;
@@ -46,10 +47,26 @@ impl Pair {
         while waiters != 0 {
             let index = waiters.trailing_zeros();
             waiters &= waiters - 1;
-            if let Some(door) = self.segment.waiter(side, index).notify(vi) {
+            let waiter = self.segment.waiter(side, index);
+            if !waiter.is_marked(vi) {
+                // SYNC: before the mark, which the thread that takes it acquires.
+                self.towards(side, vi).note_mark();
+            }
+            if let Some(door) = waiter.notify(vi) {
                 ring(door);
             }
         }
+    }
+
+    /// Returns when a VI was last marked for a waiter of this side, in ticks.
+    #[inline]
+    pub(crate) fn marked(&self, vi: u32) -> u64 {
+        self.towards(self.side, vi).marked()
+    }
+
+    /// Returns where the time of a mark for a side stands.
+    fn towards(&self, side: SideIndex, vi: u32) -> &Bell {
+        &self.segment.direction(vi, side ^ 1).bell
     }
 
     /// Rings one of the peer's doorbells.

@@ -16,6 +16,8 @@ pub(crate) struct Inner {
     pub(crate) entries: Vec<Entry>,
     pub(super) free: Vec<u32>,
     pub(crate) ready: VecDeque<u32>,
+    /// Entries whose VIs have been marked, with when: those that [`Inner::drain`] puts in order.
+    marked: Vec<(u64, u32)>,
     pub(crate) lanes: Vec<Lane>,
     /// When the kernel's instance was last looked at.
     pub(crate) looked: u64,
@@ -216,20 +218,19 @@ impl Inner {
         }
     }
 
-    /// Takes the peers' marks.
+    /// Takes the peers' marks. Connections become ready in the order in which these were made, as in the kernel's list.
     #[inline]
     pub(super) fn drain(&mut self) {
-        for l in 0..self.lanes.len() {
-            let waiter = self.lanes[l].waiter();
+        for lane in &self.lanes {
+            let waiter = lane.waiter();
             if !waiter.has_news() {
                 continue;
             }
             waiter.drain(|vi| {
-                let mut i = self.lanes[l].entries.get(vi as usize).copied().unwrap_or(NONE);
+                let mut i = lane.entries.get(vi as usize).copied().unwrap_or(NONE);
                 while let Some(entry) = self.entries.get_mut(i as usize) {
-                    if !entry.queued {
-                        entry.queued = true;
-                        self.ready.push_back(i);
+                    if !core::mem::replace(&mut entry.queued, true) {
+                        self.marked.push((lane.pair.marked(vi), i));
                     }
                     if entry.attached {
                         // All of them come at the same time.
@@ -239,6 +240,10 @@ impl Inner {
                 }
             });
         }
+        if self.marked.len() > 1 {
+            self.marked.sort_unstable();
+        }
+        self.ready.extend(self.marked.drain(..).map(|(_, i)| i));
     }
 
     #[inline]

@@ -180,7 +180,6 @@ fn instances_beyond_the_sixty_fourth_are_reported_though_one_is_closed() {
 }
 
 #[test]
-#[ignore = "connections are reported in order of their VIs' numbers, not of what came first"]
 fn connections_are_reported_in_order_of_arrival() {
     let engines = acquainted();
     let links = [(); 3].map(|()| link_by(&engines, At::Entered, Role::Connector));
