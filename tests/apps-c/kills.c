@@ -4,7 +4,7 @@
 #include "common.h"
 #include <sys/mman.h>
 
-enum { STREAMS = 32, ROUNDS = 4, PIECE = 30000 };
+enum { STREAMS = 32, ROUNDS = 6, PIECE = 30000 };
 
 // What the two sides know of each other outside the connections.
 struct board {

@@ -67,8 +67,7 @@ fn redis_is_served_by_libfabric() {
     assert!(served.success() && accelerated(&served.stderr).is_some_and(|ends| ends >= 50));
 }
 
-/// Has the firewalls of both hosts drop UDP, from when frames go by the NICs in both directions: what arrives then has come by these.
-/// An agent may still try UDP for a while, when another has had no processor for long.
+/// Has the firewalls of both hosts drop UDP, from when frames go by the NICs in both directions.
 fn shut_udp(scene: &Scene) {
     let ends = scene.converse("1", &["once"]);
     assert_eq!(ends[1].stdout, "accelerated\nok\n", "{ends:#?}");
@@ -103,6 +102,7 @@ fn nginx_serves_files_by_libfabric() {
     }
     server.signal(libc::SIGQUIT);
     assert!(server.finish(WATCHDOG).success(), "the server's exit");
+    assert_eq!([0, 1].map(|host| scene.has_tried_udp(host)), [false; 2], "frames went by UDP");
 }
 
 #[test]
@@ -129,6 +129,7 @@ fn iperf3_measures_both_ways_by_libfabric() {
     }
     server.signal(libc::SIGTERM);
     server.finish(WATCHDOG);
+    assert_eq!([0, 1].map(|host| scene.has_tried_udp(host)), [false; 2], "frames went by UDP");
 }
 
 /// The wire between the hosts is cut below libfabric's connection, and below the agents' own, again and again.

@@ -84,10 +84,19 @@ impl Scene {
         for rule in [
             "add table inet shut",
             "add chain inet shut out { type filter hook output priority 0 ; }",
-            "add rule inet shut out meta l4proto udp drop",
+            "add rule inet shut out meta l4proto udp counter drop",
         ] {
             ip(&format!("netns exec {} nft {rule}", self.hosts.name(host)));
         }
+    }
+
+    /// Whether anything was dropped so.
+    pub(crate) fn has_tried_udp(&self, host: usize) -> bool {
+        let words = format!("netns exec {} nft list table inet shut", self.hosts.name(host));
+        let listed = std::process::Command::new("ip").args(words.split(' ')).output();
+        let listed = String::from_utf8_lossy(&listed.expect("ip starts").stdout).into_owned();
+        assert!(listed.contains("counter packets"), "{listed}");
+        !listed.contains("counter packets 0 ")
     }
 
     /// Has it let UDP pass again.

@@ -109,7 +109,7 @@ fn intrude(uid: Uid, intrusion: Intrusion, notes: &Path, done: &AtomicBool) {
             let fresh = fresh.cloned().collect();
             intrusion(&mut intruder, &Scene { connections, fresh, inboxes: server.names() });
         }
-        thread::sleep(Duration::from_millis(2));
+        thread::sleep(Duration::from_micros(300));
     }
 }
 
