@@ -1,6 +1,7 @@
 """The parts that tiers are made of: tests of programs that cargo builds, and scripts that print results as they do."""
 
 import contextlib
+import functools
 import os
 import re
 import socket
@@ -30,6 +31,11 @@ class Suite:
         self.stops = False
         # Set if the user has chosen tests by name: a part may have none of them.
         self.filters = False
+
+    @functools.cached_property
+    def changed(self):
+        """The packages that the change touches."""
+        return plan.changed_packages(self.root)
 
     def environment(self, products, more=()):
         """Returns the environment of a part that drives the products of a build: `release` or `debug`."""

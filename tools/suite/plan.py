@@ -139,7 +139,7 @@ def _number(commit, what):
 
 def changed_packages(root):
     """Returns the packages whose files differ from the commit at which the change began. That is where it left origin/main, or, on
-    origin/main itself, the commit of three hours before."""
+    origin/main itself, the commit of a day before."""
     def git(*words):
         done = subprocess.run(["git", *words], cwd=root, check=False, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         return done.stdout.strip()
@@ -147,7 +147,7 @@ def changed_packages(root):
     head = git("rev-parse", "HEAD")
     base = git("merge-base", head, "origin/main")
     if head and base in ("", head):
-        base = git("rev-list", "-1", f"--before={int(git('show', '-s', '--format=%ct', head)) - 3 * 3600}", head)
+        base = git("rev-list", "-1", f"--before={int(git('show', '-s', '--format=%ct', head)) - 86400}", head)
     files = git("diff", "--name-only", base).splitlines() if base else []
     metadata = subprocess.run(["cargo", "metadata", "--no-deps", "--format-version=1"], cwd=root, check=True, stdout=subprocess.PIPE)
     folders = {

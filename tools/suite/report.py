@@ -1,6 +1,7 @@
 """Prints what becomes of tests, and the tables at the end."""
 
 import collections
+import os
 import sys
 
 from runner import Verdict
@@ -102,6 +103,7 @@ class Report:
 
     def table(self, path):
         """Writes a line for each outcome: processor seconds, seconds, verdict and test, the most expensive first."""
+        os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w", encoding="utf-8") as file:
             for outcome in sorted(self.outcomes, key=lambda outcome: -outcome.processor):
                 file.write(f"{outcome.processor:.2f}\t{outcome.seconds:.2f}\t{outcome.verdict.value}\t{outcome.test}\n")

@@ -7,7 +7,6 @@ once more, alone: if it passes then, it is printed as FLAKY with both outputs. A
 """
 
 import argparse
-import functools
 import os
 import re
 import signal
@@ -36,8 +35,7 @@ def main():
     watchdog = (lambda test: arguments.watchdog) if arguments.watchdog else plan.watchdog
     runner = Runner(arguments.jobs, watchdog, factor, environment, report.outcome)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    # A shell in the background and nohup have this ignore these, and programs to which tests send them would inherit that. A handler
-    # they do not inherit.
+    # Programs inherit that a signal is ignored, as nohup and a shell in the background have it, but no handler. Tests send them these.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
@@ -110,15 +108,9 @@ def debug_products(suite):
     suite.report.step("building the products with assertions", time.monotonic() - begin)
 
 
-@functools.cache
-def changed(suite):
-    """Returns the packages that the change touches."""
-    return plan.changed_packages(suite.root)
-
-
 def usual(suite):
     """Every test that runs by itself, in its usual configuration."""
-    suite.cargo("tests", parts.WORKSPACE, lambda test: plan.is_usual(test, changed(suite)), suite.environment("release"))
+    suite.cargo("tests", parts.WORKSPACE, lambda test: plan.is_usual(test, suite.changed), suite.environment("release"))
     suite.script("examples in the documentation", ["cargo", "test", "--doc", "--workspace", "--", "--show-output"], suite.environment("release"))
 
 
@@ -136,7 +128,7 @@ def models(suite):
 
 def unusual(suite):
     """The VI core's cases in the configurations that `usual` leaves out."""
-    suite.cargo("the VI core's cases, other configurations", parts.WORKSPACE, lambda test: not plan.is_usual(test, changed(suite)), suite.environment("release"))
+    suite.cargo("the VI core's cases, other configurations", parts.WORKSPACE, lambda test: not plan.is_usual(test, suite.changed), suite.environment("release"))
 
 
 def long(suite):
@@ -211,9 +203,8 @@ def fuzz(suite):
 def turn(suite):
     """A part of `all`, another one for another commit; and whole conformance of each provider that the change touches."""
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=suite.root, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
-    touched = changed(suite)
-    suite.report.line(f"turn: commit {commit[:12]}; packages that the change touches: {', '.join(sorted(touched)) or 'none'}")
-    suite.cargo("the VI core's cases whose turn it is", parts.WORKSPACE, lambda test: plan.is_due(test, commit, touched), suite.environment("release"))
+    suite.report.line(f"turn: commit {commit[:12]}; packages that the change touches: {', '.join(sorted(suite.changed)) or 'none'}")
+    suite.cargo("the VI core's cases whose turn it is", parts.WORKSPACE, lambda test: plan.is_due(test, commit, suite.changed), suite.environment("release"))
     plan.turn(commit, ROTATED)(suite)
 
 

@@ -54,6 +54,14 @@ class Scripts(unittest.TestCase):
         suite.run("part", [Test(self.program(text), "*" if whole else "a", whole)], dict(os.environ))
         return suite.report.outcomes[0], suite.report
 
+    def test_table_needs_no_folder(self):
+        # A build that fails in a fresh clone has no test run before.
+        path = os.path.join(self.folder.name, "suite", "tests.tsv")
+        outcome, report = self.outcome(f"echo '{PASSED}'")
+        report.table(path)
+        with open(path, encoding="utf-8") as file:
+            self.assertTrue(file.read().endswith(f"\tok\t{outcome.test}\n"))
+
     def test_result_and_status_decide(self):
         for text, verdict in [
             (f"echo '{PASSED}'", Verdict.PASSED),
