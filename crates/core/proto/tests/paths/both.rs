@@ -162,9 +162,10 @@ impl Model for Connection {
             carrier::send_all(w, g);
         }
         // Two ends with the same limits can come to the same states: one of each two that are mirrored is visited.
-        let mirrored = stream.mirrored();
-        let is_visited = self.limits[0] != self.limits[1] || rank(&stream) <= rank(&mirrored);
-        Some(if is_visited { stream } else { mirrored })
+        if self.limits[0] == self.limits[1] {
+            return [stream, stream.mirrored()].into_iter().min_by_key(rank);
+        }
+        Some(stream)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {

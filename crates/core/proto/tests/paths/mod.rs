@@ -106,6 +106,7 @@ fn connection(bytes: [u8; 2], closes: bool, deaths: bool) -> Connection {
     }
 }
 
+/// Visits everything.
 #[track_caller]
 fn visits_all(model: Connection) {
     let start = std::time::Instant::now();
