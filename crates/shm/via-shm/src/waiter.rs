@@ -19,7 +19,7 @@ use sovia_sys::{call, clock};
 pub const VIS: u32 = 1024;
 const WORDS: usize = (VIS / 64) as usize;
 
-/// Per direction: the threads and waiters that a ringer wakes for news in it. Written around sleeps only, so
+/// Per direction: the threads and waiters that a ringer wakes after an event. Others write it around sleeps only, so
 /// the ringer's look at it stays in its own cache.
 ///
 /// A sleep that has been announced counts until a ringer has woken the sleepers after it. Nothing takes an
@@ -272,22 +272,22 @@ impl Waiter {
         }
     }
 
-    /// Returns true if a VI is marked ready.
-    #[cfg(not(loom))]
-    #[inline]
-    pub fn is_marked(&self, vi: u32) -> bool {
-        self.ready[(vi / 64) as usize % WORDS].load(Ordering::Relaxed) >> (vi % 64) & 1 != 0
-    }
-
     /// The ringer's part: marks a VI ready. Returns the doorbell to ring, if one must be.
     /// The news itself must have been published, and [`Bell::look`]'s fence passed, before.
     #[inline]
     pub fn notify(&self, vi: u32) -> Option<u32> {
+        self.notify_after(vi, || {})
+    }
+
+    /// Does what [`Waiter::notify`] does, and calls `first` before it makes a mark that is not there.
+    #[inline]
+    pub fn notify_after(&self, vi: u32, first: impl FnOnce()) -> Option<u32> {
         let word = (vi / 64) as usize % WORDS;
         let bit = 1u64 << (vi % 64);
         // A bit that is set is one that the waiter has yet to clear; it will look at the VI after
         // that, and `look`'s fence lets it see the news.
         if self.ready[word].load(Ordering::Relaxed) & bit == 0 {
+            first();
             self.ready[word].fetch_or(bit, Ordering::SeqCst);
             if self.summary.load(Ordering::Relaxed) & (1 << word) == 0 {
                 self.summary.fetch_or(1 << word, Ordering::SeqCst);

@@ -47,12 +47,9 @@ impl Pair {
         while waiters != 0 {
             let index = waiters.trailing_zeros();
             waiters &= waiters - 1;
-            let waiter = self.segment.waiter(side, index);
-            if !waiter.is_marked(vi) {
-                // SYNC: before the mark, which the thread that takes it acquires.
-                self.towards(side, vi).note_mark();
-            }
-            if let Some(door) = waiter.notify(vi) {
+            // SYNC: the time is stored before the mark, which the thread that takes it acquires.
+            let note = || self.towards(side, vi).note_mark();
+            if let Some(door) = self.segment.waiter(side, index).notify_after(vi, note) {
                 ring(door);
             }
         }

@@ -16,7 +16,7 @@ pub(crate) struct Inner {
     pub(crate) entries: Vec<Entry>,
     pub(super) free: Vec<u32>,
     pub(crate) ready: VecDeque<u32>,
-    /// Entries whose VIs have been marked, with when: those that [`Inner::drain`] puts in order.
+    /// Entries whose marks [`Inner::drain`] has taken, each with the time of its mark; empty otherwise.
     marked: Vec<(u64, u32)>,
     pub(crate) lanes: Vec<Lane>,
     /// When the kernel's instance was last looked at.
@@ -240,9 +240,7 @@ impl Inner {
                 }
             });
         }
-        if self.marked.len() > 1 {
-            self.marked.sort_unstable();
-        }
+        self.marked.sort_unstable();
         self.ready.extend(self.marked.drain(..).map(|(_, i)| i));
     }
 
