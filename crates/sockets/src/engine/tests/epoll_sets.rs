@@ -179,17 +179,29 @@ fn instances_beyond_the_sixty_fourth_are_reported_though_one_is_closed() {
     link.becomes(|| reported(&last) == [b.fd() as u64]);
 }
 
-#[test]
-fn connections_are_reported_in_order_of_arrival() {
+fn assert_reported_in_order_of_arrival(looks_before: bool) {
     let engines = acquainted();
     let links = [(); 3].map(|()| link_by(&engines, At::Entered, Role::Connector));
     let set = links[0].b.epoll();
     links.iter().for_each(|link| set.add(&link.b, EPOLLIN | EPOLLET));
-    assert_eq!(set.now(), []);
+    if looks_before {
+        assert_eq!(set.now(), []);
+    }
     let order = [2, 0, 1];
     order.iter().for_each(|&n| links[n].a.put(b"news"));
     let reported: Vec<u64> = set.now().into_iter().map(|(_, data)| data).collect();
     assert_eq!(reported, order.map(|n| links[n].b.fd() as u64));
+}
+
+#[test]
+fn connections_are_reported_in_order_of_arrival() {
+    assert_reported_in_order_of_arrival(true);
+}
+
+#[test]
+#[ignore = "connections that were added since the last look are looked at in the order in which they were added"]
+fn connections_are_reported_in_order_of_arrival_at_the_first_look() {
+    assert_reported_in_order_of_arrival(false);
 }
 
 #[test]
