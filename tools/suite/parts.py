@@ -33,9 +33,15 @@ class Suite:
         self.filters = False
 
     @functools.cached_property
-    def changed(self):
-        """The packages that the change touches."""
-        return plan.changed_packages(self.root)
+    def commit(self):
+        """The commit that is checked out; empty without a repository."""
+        command = ["git", "rev-parse", "HEAD"]
+        return subprocess.run(command, cwd=self.root, check=False, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+    @functools.cached_property
+    def change(self):
+        """Packages that the change touches."""
+        return plan.change(self.root)
 
     def environment(self, products, more=()):
         """Returns the environment of a part that drives the products of a build: `release` or `debug`."""

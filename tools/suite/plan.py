@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 import subprocess
+from dataclasses import dataclass
 
 # Programs whose tests share what they build: they run as cargo runs them, in one process.
 WHOLE = re.compile(r"^(sovia-c|sovia-vipl|sovia-emp-c|sovia-fi-c)/all/")
@@ -20,7 +21,11 @@ USUAL = {
 }
 # Likewise, where the change touches the provider: each of libfabric's NICs takes a third of a processor's second to open.
 USUAL_IF_CHANGED = {"via-ofi/conformance": {"tcp"}}
-# One case in so many of the other configurations has its turn with a commit.
+# Models: tests that know neither time nor the system. A change that does not reach their package cannot change their verdict.
+MODELS = {"sovia-proto": re.compile(r"/all/"), "sovia-link": re.compile(r"/lib/stream::tests::bottleneck::")}
+# Packages whose lock-free parts have models under loom.
+LOOM = ("via-shm", "sovia-sync")
+# One in so many of the tests that `make test` leaves out has its turn with a commit.
 TURN = 8
 
 # Seconds until a single test counts as hanging, on the machine that `machine.REFERENCE` is of.
@@ -80,12 +85,23 @@ def configuration(test):
     return (str(test.program), found.group(1)) if found else None
 
 
-def is_usual(test, changed):
-    """Returns true if `make test` runs the test, given the packages that the change touches."""
+@dataclass(frozen=True)
+class Change:
+    """Packages that a change touches: `packages` are those whose files differ, `reached` also those that are built of them."""
+
+    packages: frozenset
+    reached: frozenset
+
+
+def is_usual(test, change):
+    """Returns true if `make test` runs the test."""
     of = configuration(test)
-    if of is None or of[1] in USUAL.get(of[0], ()):
+    if of is None:
+        model = MODELS.get(test.program.package)
+        return test.program.package in change.reached or model is None or not model.search(str(test))
+    if of[1] in USUAL.get(of[0], ()):
         return True
-    return test.program.package in changed and of[1] in USUAL_IF_CHANGED.get(of[0], ())
+    return test.program.package in change.packages and of[1] in USUAL_IF_CHANGED.get(of[0], ())
 
 
 def is_quick(test):
@@ -121,11 +137,22 @@ def is_between_strangers(test):
     return bool(STRANGERS.search(str(test)))
 
 
-def is_due(test, commit, changed):
-    """Returns true for a case in an unusual configuration whose turn it is, and for all of a provider that has changed."""
-    if is_usual(test, changed):
+def left(change):
+    """Returns the packages whose models `make test` leaves to their turn."""
+    return sorted({*MODELS, *LOOM} - change.reached)
+
+
+def is_due(test, commit, change):
+    """Returns true for a test that `make test` leaves out and whose turn it is, and for all cases of a provider that has changed."""
+    if is_usual(test, change):
         return False
-    return test.program.package in changed or _number(commit, test) % TURN == 0
+    return test.program.package in change.packages or _number(commit, test) % TURN == 0
+
+
+def modelled(change, commit):
+    """Returns two lists of packages whose models under loom run: those that the change reaches, and others whose turn it is."""
+    others = [package for package in LOOM if package not in change.reached]
+    return [package for package in LOOM if package in change.reached], [p for p in others if _number(commit, p) % TURN == 0]
 
 
 def turn(commit, parts):
@@ -137,9 +164,9 @@ def _number(commit, what):
     return int.from_bytes(hashlib.sha256(f"{commit}/{what}".encode()).digest()[:8], "big")
 
 
-def changed_packages(root):
-    """Returns the packages whose files differ from the commit at which the change began. That is where it left origin/main, or, on
-    origin/main itself, the commit of a day before."""
+def change(root):
+    """Returns the change since the commit at which it began. That is where it left origin/main, or, on origin/main itself, the commit
+    of a day before. Without that commit, and with other libraries or tools, everything is reached."""
     def git(*words):
         done = subprocess.run(["git", *words], cwd=root, check=False, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         return done.stdout.strip()
@@ -148,10 +175,23 @@ def changed_packages(root):
     base = git("merge-base", head, "origin/main")
     if head and base in ("", head):
         base = git("rev-list", "-1", f"--before={int(git('show', '-s', '--format=%ct', head)) - 86400}", head)
-    files = git("diff", "--name-only", base).splitlines() if base else []
-    metadata = subprocess.run(["cargo", "metadata", "--no-deps", "--format-version=1"], cwd=root, check=True, stdout=subprocess.PIPE)
-    folders = {
-        package["manifest_path"][len(root) + 1 : -len("Cargo.toml")]: package["name"]
-        for package in json.loads(metadata.stdout)["packages"]
-    }
-    return {name for folder, name in folders.items() if folder and any(file.startswith(folder) for file in files)}
+    command = ["cargo", "metadata", "--no-deps", "--format-version=1"]
+    done = subprocess.run(command, cwd=root, check=True, stdout=subprocess.PIPE)
+    packages = json.loads(done.stdout)["packages"]
+    names = frozenset(package["name"] for package in packages)
+    if not base:
+        return Change(frozenset(), names)
+    files = git("diff", "--name-only", base).splitlines()
+    folders = {package["manifest_path"][len(root) + 1 : -len("Cargo.toml")]: package["name"] for package in packages}
+    touched = frozenset(name for folder, name in folders.items() if folder and any(file.startswith(folder) for file in files))
+    if {"Cargo.toml", "Cargo.lock", "rust-toolchain.toml"} & set(files):
+        return Change(touched, names)
+    return Change(touched, reached(touched, {package["name"]: {one["name"] for one in package["dependencies"]} for package in packages}))
+
+
+def reached(packages, dependencies):
+    """Returns packages and all that are built of them."""
+    found = set(packages)
+    while more := {name for name, of in dependencies.items() if name not in found and of & found}:
+        found |= more
+    return frozenset(found)

@@ -110,25 +110,32 @@ def debug_products(suite):
 
 def usual(suite):
     """Every test that runs by itself, in its usual configuration."""
-    suite.cargo("tests", parts.WORKSPACE, lambda test: plan.is_usual(test, suite.changed), suite.environment("release"))
+    if left := plan.left(suite.change):
+        suite.report.line(f"models that are left to their turn, as the change does not reach their packages: {', '.join(left)}")
+    suite.cargo("tests", parts.WORKSPACE, lambda test: plan.is_usual(test, suite.change), suite.environment("release"))
     suite.script("examples in the documentation", ["cargo", "test", "--doc", "--workspace", "--", "--show-output"], suite.environment("release"))
 
 
-def models(suite):
+def models(suite, packages=plan.LOOM):
     """Every order of events in the lock-free parts, under loom. A cfg of its own, so a folder of its own."""
     environment = suite.environment("release", {
         "RUSTFLAGS": "--cfg loom", "CARGO_TARGET_DIR": os.path.join(suite.target, "loom"),
         # Linking takes longer than what it saves of the models' time.
         "CARGO_PROFILE_RELEASE_LTO": "off", "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16",
     })
-    for package in ("via-shm", "sovia-sync"):
+    for package in packages:
         selection = ("--release", "-p", package, "--test", "loom")
         suite.cargo(f"models of {package}", selection, lambda test: True, environment)
 
 
+def models_of_change(suite):
+    """Those of the packages that the change reaches."""
+    models(suite, plan.modelled(suite.change, suite.commit)[0])
+
+
 def unusual(suite):
-    """The VI core's cases in the configurations that `usual` leaves out."""
-    suite.cargo("the VI core's cases, other configurations", parts.WORKSPACE, lambda test: not plan.is_usual(test, suite.changed), suite.environment("release"))
+    """Tests that `usual` leaves out: the VI core's cases in other configurations, and models that the change does not reach."""
+    suite.cargo("what `make test` leaves out", parts.WORKSPACE, lambda test: not plan.is_usual(test, suite.change), suite.environment("release"))
 
 
 def long(suite):
@@ -202,9 +209,10 @@ def fuzz(suite):
 
 def turn(suite):
     """A part of `all`, another one for another commit; and whole conformance of each provider that the change touches."""
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=suite.root, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
-    suite.report.line(f"turn: commit {commit[:12]}; packages that the change touches: {', '.join(sorted(suite.changed)) or 'none'}")
-    suite.cargo("the VI core's cases whose turn it is", parts.WORKSPACE, lambda test: plan.is_due(test, commit, suite.changed), suite.environment("release"))
+    commit, change = suite.commit, suite.change
+    suite.report.line(f"turn: commit {commit[:12]}; packages that the change touches: {', '.join(sorted(change.packages)) or 'none'}")
+    suite.cargo("tests whose turn it is", parts.WORKSPACE, lambda test: plan.is_due(test, commit, change), suite.environment("release"))
+    models(suite, plan.modelled(change, commit)[1])
     plan.turn(commit, ROTATED)(suite)
 
 
@@ -213,7 +221,7 @@ ROTATED = [checked, nics, strangers, lab_short, fuzz] + [
 ]
 TIERS = {
     "check": [own, quick, scenarios],
-    "test": [own, usual, models],
+    "test": [own, usual, models_of_change],
     "all": [own, usual, unusual, models, long, protocols, checked, nics, strangers, stall, lab, arm, fuzz],
     "turn": [turn],
     "arm": [arm],

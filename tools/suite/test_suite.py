@@ -173,25 +173,58 @@ class Plan(unittest.TestCase):
     def case(self, program, name):
         return Test(Program(*program.split("/"), "", ""), name)
 
+    def change(self, *packages):
+        return plan.Change(frozenset(packages), frozenset(packages))
+
     def test_configurations_of_the_core_are_told_apart(self):
         case = self.case("sovia-agent/conformance", "udp::two_agents::work_queues::a_case")
         self.assertEqual(plan.configuration(case), ("sovia-agent/conformance", "udp::two_agents"))
-        self.assertTrue(plan.is_usual(case, set()))
-        self.assertFalse(plan.is_usual(self.case("via-eth/conformance", "bad_network::group::case"), set()))
-        self.assertFalse(plan.is_usual(self.case("via-ofi/conformance", "shm::peer-to-peer_(both)::case"), set()))
-        self.assertTrue(plan.is_usual(self.case("via-eth/all", "paths::a_case"), set()))
+        self.assertTrue(plan.is_usual(case, self.change()))
+        self.assertFalse(plan.is_usual(self.case("via-eth/conformance", "bad_network::group::case"), self.change()))
+        self.assertFalse(plan.is_usual(self.case("via-ofi/conformance", "shm::peer-to-peer_(both)::case"), self.change()))
+        self.assertTrue(plan.is_usual(self.case("via-eth/all", "paths::a_case"), self.change()))
 
     def test_cases_over_libfabric_are_usual_where_it_changed(self):
         case = self.case("via-ofi/conformance", "tcp::group::case")
-        for changed in (set(), {"via-eth"}, {"via-ofi"}):
-            self.assertEqual(plan.is_usual(case, changed), "via-ofi" in changed)
-            self.assertFalse(all(plan.is_due(case, str(n), changed) for n in range(200)))
+        for change in (self.change(), self.change("via-eth"), self.change("via-ofi")):
+            self.assertEqual(plan.is_usual(case, change), "via-ofi" in change.packages)
+            self.assertFalse(all(plan.is_due(case, str(n), change) for n in range(200)))
+
+    def test_models_are_usual_where_the_change_reaches_their_code(self):
+        case = self.case("sovia-proto/all", "paths::a_case")
+        for change in (self.change("sovia-proto"), plan.Change(frozenset({"sovia-layers"}), frozenset({"sovia-layers", "sovia-proto"}))):
+            self.assertTrue(plan.is_usual(case, change))
+        self.assertFalse(plan.is_usual(case, self.change("via-eth")))
+        self.assertTrue(plan.is_usual(self.case("sovia-link/lib", "stream::tests::a_case"), self.change("via-eth")))
+        self.assertEqual(plan.left(self.change("via-shm", "sovia-proto")), ["sovia-link", "sovia-sync"])
+        due = [plan.is_due(case, str(n), self.change("via-eth")) for n in range(200)]
+        self.assertTrue(any(due) and not all(due))
+
+    def test_models_under_loom_run_where_the_change_reaches_them_or_in_turn(self):
+        self.assertEqual(plan.modelled(self.change("via-shm"), "0")[0], ["via-shm"])
+        turns = [plan.modelled(self.change(), str(n)) for n in range(200)]
+        self.assertTrue(all(of_change == [] for of_change, _ in turns))
+        self.assertEqual({package for _, due in turns for package in due}, set(plan.LOOM))
+
+    def test_change_reaches_what_is_built_of_it(self):
+        dependencies = {"a": set(), "b": {"a"}, "c": {"b", "z"}, "d": {"z"}}
+        self.assertEqual(plan.reached({"a"}, dependencies), {"a", "b", "c"})
+        self.assertEqual(plan.reached({"d"}, dependencies), {"d"})
+        self.assertEqual(plan.reached(set(), dependencies), set())
+
+    def test_change_without_a_beginning_reaches_everything(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkdir(os.path.join(folder, "src"))
+            for name, text in (("Cargo.toml", '[package]\nname = "one"\n'), ("src/lib.rs", "")):
+                with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                    file.write(text)
+            self.assertEqual(plan.change(folder), plan.Change(frozenset(), frozenset({"one"})))
 
     def test_every_case_has_its_turn_with_some_commit(self):
         case = self.case("via-eth/conformance", "bad_network::group::case")
-        self.assertTrue(any(plan.is_due(case, str(n), set()) for n in range(200)))
-        self.assertFalse(all(plan.is_due(case, str(n), set()) for n in range(200)))
-        self.assertTrue(all(plan.is_due(case, str(n), {"via-eth"}) for n in range(200)))
+        self.assertTrue(any(plan.is_due(case, str(n), self.change()) for n in range(200)))
+        self.assertFalse(all(plan.is_due(case, str(n), self.change()) for n in range(200)))
+        self.assertTrue(all(plan.is_due(case, str(n), self.change("via-eth")) for n in range(200)))
 
     def test_every_part_has_its_turn(self):
         seen = {plan.turn(str(n), ["a", "b", "c", "d", "e"]) for n in range(500)}

@@ -99,8 +99,7 @@ fn no_thing_is_destroyed_while_a_thread_uses_it() {
     let make = || add(things, Mortal(AtomicBool::new(false), &DEAD));
     let current = AtomicUsize::new(make().0);
     let (found, removed) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let goes_on =
-        || found.load(Ordering::Relaxed) < 10_000 || removed.load(Ordering::Relaxed) < 200;
+    let goes_on = || found.load(Ordering::Relaxed) < 10_000 || removed.load(Ordering::Relaxed) < 30;
     thread::scope(|s| {
         for keeps in [false, false, true] {
             let (current, found, goes_on) = (&current, &found, &goes_on);
