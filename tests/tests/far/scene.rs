@@ -90,13 +90,25 @@ impl Scene {
         }
     }
 
-    /// Whether anything was dropped so.
-    pub(crate) fn has_tried_udp(&self, host: usize) -> bool {
-        let words = format!("netns exec {} nft list table inet shut", self.hosts.name(host));
-        let listed = std::process::Command::new("ip").args(words.split(' ')).output();
-        let listed = String::from_utf8_lossy(&listed.expect("ip starts").stdout).into_owned();
-        assert!(listed.contains("counter packets"), "{listed}");
-        !listed.contains("counter packets 0 ")
+    /// Acts until the NICs of both hosts carry every frame meanwhile. An agent that gets no processor for long enough tries UDP for
+    /// a moment, which the firewalls count.
+    pub(crate) fn is_carried_by_nics(&self, mut act: impl FnMut()) {
+        until("frames are tried by UDP each time", || {
+            let before = self.dropped();
+            act();
+            self.dropped() == before
+        });
+    }
+
+    /// Packets that each host's firewall has dropped.
+    fn dropped(&self) -> [String; 2] {
+        [0, 1].map(|host| {
+            let words = format!("netns exec {} nft list table inet shut", self.hosts.name(host));
+            let listed = std::process::Command::new("ip").args(words.split(' ')).output();
+            let listed = String::from_utf8_lossy(&listed.expect("ip starts").stdout).into_owned();
+            let count = listed.split("counter packets ").nth(1).and_then(|it| it.split(' ').next());
+            count.unwrap_or_else(|| panic!("{listed}")).to_owned()
+        })
     }
 
     /// Has it let UDP pass again.
