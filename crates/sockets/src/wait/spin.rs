@@ -139,3 +139,33 @@ fn is_crowded() -> bool {
     });
     crowded
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Spin;
+
+    /// A spin whose budget lasts long enough for one look at what only a system call can tell.
+    fn spin() -> Spin {
+        Spin { max: 100_000, start: 0 }
+    }
+
+    #[test]
+    fn a_spin_that_finds_nothing_fails_however_often_the_kernel_is_asked() {
+        let mut asked = 0;
+        let found = spin().rest(
+            || false,
+            0,
+            || {
+                asked += 1;
+                false
+            },
+        );
+        assert!(asked > 0);
+        assert!(!found);
+    }
+
+    #[test]
+    fn what_only_a_system_call_can_tell_ends_a_spin() {
+        assert!(spin().rest(|| false, 0, || true));
+    }
+}

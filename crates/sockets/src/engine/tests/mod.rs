@@ -11,6 +11,7 @@ mod engines;
 mod epoll_sets;
 mod harness;
 mod orders;
+mod paths;
 mod readiness;
 mod resets;
 mod steps;

@@ -1,0 +1,53 @@
+//! State that a connection's way to the VI and back leaves behind.
+
+use super::harness::{At, Link, NOW, link, met, pattern, until};
+use crate::conn::{Phase, Role, Stage};
+use crate::loan;
+use core::sync::atomic::Ordering;
+use sovia_proto::path::Rx;
+
+const ROLES: [Role; 2] = [Role::Connector, Role::Acceptor];
+
+/// A request that outlived its answer would be taken back when the socket is closed. By then another connection may have the VI.
+#[test]
+fn an_answered_request_is_forgotten() {
+    for sender in ROLES {
+        for at in [At::Granted, At::Entered, At::Back] {
+            for end in link(at, sender).ends() {
+                let stage = end.at().map_or(Stage::Idle, |at| at.conn.approach.stage());
+                assert!(!matches!(stage, Stage::Requested { .. }), "{at:?}: {stage:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_end_that_only_receives_becomes_an_ordinary_socket_when_both_directions_are_back() {
+    for sender in ROLES {
+        let Link { a, b, unread } = link(At::Draining, sender);
+        assert_eq!((b.phase(), b.rx()), (Phase::Attached, Rx::Back));
+        let mut got = Vec::new();
+        until(&[&a], || {
+            got.extend(b.read(unread.len()).unwrap_or_default());
+            (b.phase() == Phase::Plain).then_some(())
+        });
+        assert!(got == unread);
+    }
+}
+
+#[test]
+fn a_lent_place_goes_with_the_bytes_that_a_commit_sends() {
+    let [a, b] = met();
+    let lent = || a.at().unwrap().conn.loans.load(Ordering::Relaxed);
+    for len in [1, 100, 5_000, loan::MAX] {
+        let mut place = a.run(|| loan::lend(a.fd(), len)).unwrap();
+        assert!(place.is_in_place());
+        assert_eq!(lent(), 1);
+        // SAFETY: memory of the loan's length, lent to be written to.
+        unsafe { place.memory().copy_from(pattern(0, len).as_ptr(), len) };
+        assert_eq!(a.run(|| loan::commit(a.fd(), &mut place, len, NOW)), Ok(len));
+        assert!(place.is_spent());
+        assert_eq!(lent(), 0);
+        assert_eq!(b.drain(len), (pattern(0, len), Err(libc::EAGAIN)));
+    }
+}
