@@ -1,5 +1,6 @@
 //! What a set holds: connections by descriptor and by VI, and those that may be ready.
 
+use super::ready::readiness;
 use crate::conn::Phase;
 use crate::family;
 use crate::pair::{Pair, Waiter};
@@ -54,6 +55,12 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// The events that hold for the connection now and that the program wants, or cannot refuse.
+    pub(super) fn mask(&mut self) -> u32 {
+        let always = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
+        readiness(self.at, self.anchor(), self.events) & (self.events | always)
+    }
+
     /// A descriptor of the connection in this process.
     #[inline]
     pub(super) fn anchor(&mut self) -> i32 {

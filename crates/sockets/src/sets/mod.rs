@@ -195,6 +195,9 @@ pub(crate) fn attached(at: Ref) -> bool {
                         set.nested.load(Ordering::Acquire) || shared::is_shared_by_users(index);
                     if !nested && !is_closed && set.take_in(inner, i as u32) {
                         let _ = poll::epoll_ctl(set.epfd(), libc::EPOLL_CTL_DEL, fd, 0, 0);
+                        // Looks once more: events that the kernel's instance had not told went with its entry.
+                        inner.enqueue(i as u32);
+                        set.wake_sleeper(inner);
                     } else {
                         everywhere = false;
                     }

@@ -2,7 +2,7 @@
 
 use super::NESTED;
 use super::entries::{Inner, Lane, NONE};
-use super::ready::{check_exclusive, readiness};
+use super::ready::check_exclusive;
 use crate::conn::flag;
 use crate::pair::{self, VIS};
 use crate::stream;
@@ -140,7 +140,8 @@ impl Set {
         self.with(|inner| inner.entries.is_empty())
     }
 
-    /// Starts to keep an entry here instead of in the kernel. False if there is no waiter to be had.
+    /// Starts to keep an entry here instead of in the kernel. Returns false if there is no waiter to be had. From now on marks
+    /// of the peer queue the entry; what was there before does not.
     pub(crate) fn take_in(&self, inner: &mut Inner, i: u32) -> bool {
         let at = inner.entries[i as usize].at;
         let Some(pair) = pair::share(at.conn.pair.load(Ordering::Relaxed)) else { return false };
@@ -177,9 +178,20 @@ impl Set {
                 stream::listeners::watch(&mut guard, waiter);
             }
         }
-        inner.enqueue(i);
-        self.wake_sleeper(inner);
         true
+    }
+
+    /// Looks at an entry that is added or changed, as the kernel does. One that is ready is reported after those that became
+    /// ready before. Any other is queued once its peer marks it.
+    fn look(&self, inner: &mut Inner, i: u32) {
+        let entry = &mut inner.entries[i as usize];
+        let conn = entry.at.conn;
+        let goes_back = conn.has(flag::LEFT_TO_SETS) || conn.is_going_back();
+        if goes_back || !entry.at.is_attached_here() || entry.mask() != 0 {
+            inner.drain();
+            inner.enqueue(i);
+        }
+        self.wake_sleeper(inner);
     }
 
     pub(crate) fn control_attached(
@@ -214,8 +226,7 @@ impl Set {
             inner.entries[i as usize].registered = false;
             return Err(libc::ENOSPC);
         }
-        inner.enqueue(i);
-        self.wake_sleeper(inner);
+        self.look(inner, i);
         Ok(0)
     }
 
@@ -313,8 +324,7 @@ impl Set {
                 self.any_settled.store(true, Ordering::Relaxed);
                 continue;
             }
-            let mask = readiness(at, entry.anchor(), entry.events)
-                & (entry.events | (libc::EPOLLERR | libc::EPOLLHUP) as u32);
+            let mask = entry.mask();
             if at.conn.is_going_back() || !at.is_attached_here() {
                 // Perhaps since a moment ago, when it was looked at above.
                 inner.settled.push(at);

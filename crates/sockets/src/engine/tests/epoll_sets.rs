@@ -199,7 +199,6 @@ fn connections_are_reported_in_order_of_arrival() {
 }
 
 #[test]
-#[ignore = "connections that were added since the last look are looked at in the order in which they were added"]
 fn connections_are_reported_in_order_of_arrival_at_the_first_look() {
     assert_reported_in_order_of_arrival(false);
 }

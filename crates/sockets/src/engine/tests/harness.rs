@@ -1,6 +1,7 @@
 //! Ends of connections, and connections that are brought to a named place.
 
 use crate::conn::{Phase, Role};
+use crate::epoll::KernelSleep;
 use crate::meeting::Server;
 use crate::native::{self, Info};
 use crate::ops::{self, Flags};
@@ -591,8 +592,11 @@ impl Epoll {
         let mut out = vec![epoll::Event { events: 0, u64: 0 }; most];
         let n = self.run(|| {
             let index = self.index();
-            if !epoll::is_ours(index) {
+            let is_kernels = !epoll::is_ours(index);
+            let sleep = (is_kernels && timeout != Some(0)).then(|| KernelSleep::begin(index));
+            if is_kernels && !matches!(sleep, Some(None)) {
                 let n = poll::epoll_wait(self.epfd.raw(), &mut out, timeout, None).unwrap();
+                sleep.flatten().into_iter().for_each(KernelSleep::end);
                 let kept = epoll::filter(&mut out[..n]);
                 if kept > 0 || timeout == Some(0) {
                     return kept;

@@ -257,6 +257,28 @@ fn a_sleeper_in_a_set_is_woken_by_an_addition_that_is_ready() {
 }
 
 #[test]
+fn a_sleeper_in_a_set_is_woken_by_bytes_for_what_was_added_without_them() {
+    let [a, b] = &met();
+    let set = b.epoll();
+    let reported = sleeping(&set, || {
+        set.add(b, EPOLLIN);
+        a.put(b"news");
+    });
+    assert_eq!(reported, [(EPOLLIN, b.fd() as u64)]);
+}
+
+#[test]
+fn a_sleeper_in_a_set_is_woken_by_bytes_after_a_change_of_interest() {
+    let [a, b] = &met();
+    let set = b.watched(0);
+    let reported = sleeping(&set, || {
+        set.modify(b, EPOLLIN);
+        a.put(b"news");
+    });
+    assert_eq!(reported, [(EPOLLIN, b.fd() as u64)]);
+}
+
+#[test]
 fn a_sleeper_in_a_set_is_woken_by_a_change_of_interest() {
     let [a, b] = &met();
     a.put(b"news");
