@@ -146,13 +146,12 @@ def is_due(test, commit, change):
     """Returns true for a test that `make test` leaves out and whose turn it is, and for all cases of a provider that has changed."""
     if is_usual(test, change):
         return False
-    return test.program.package in change.packages or _number(commit, test) % TURN == 0
+    return test.program.package in change.packages or is_turn(commit, test)
 
 
-def modelled(change, commit):
-    """Returns two lists of packages whose models under loom run: those that the change reaches, and others whose turn it is."""
-    others = [package for package in LOOM if package not in change.reached]
-    return [package for package in LOOM if package in change.reached], [p for p in others if _number(commit, p) % TURN == 0]
+def is_turn(commit, what):
+    """Returns true if what `make test` leaves out has its turn with a commit."""
+    return _number(commit, what) % TURN == 0
 
 
 def turn(commit, parts):

@@ -130,7 +130,7 @@ def models(suite, packages=plan.LOOM):
 
 def models_of_change(suite):
     """Those of the packages that the change reaches."""
-    models(suite, plan.modelled(suite.change, suite.commit)[0])
+    models(suite, [package for package in plan.LOOM if package in suite.change.reached])
 
 
 def unusual(suite):
@@ -212,7 +212,7 @@ def turn(suite):
     commit, change = suite.commit, suite.change
     suite.report.line(f"turn: commit {commit[:12]}; packages that the change touches: {', '.join(sorted(change.packages)) or 'none'}")
     suite.cargo("tests whose turn it is", parts.WORKSPACE, lambda test: plan.is_due(test, commit, change), suite.environment("release"))
-    models(suite, plan.modelled(change, commit)[1])
+    models(suite, [package for package in plan.LOOM if package in plan.left(change) and plan.is_turn(commit, package)])
     plan.turn(commit, ROTATED)(suite)
 
 
