@@ -593,12 +593,15 @@ impl Epoll {
         let n = self.run(|| {
             let index = self.index();
             let is_kernels = !epoll::is_ours(index);
-            let sleep = (is_kernels && timeout != Some(0)).then(|| KernelSleep::begin(index));
-            if is_kernels && !matches!(sleep, Some(None)) {
+            let sleeps = timeout != Some(0);
+            let sleep = if is_kernels && sleeps { KernelSleep::begin(index) } else { None };
+            if is_kernels && (sleep.is_some() || !sleeps) {
                 let n = poll::epoll_wait(self.epfd.raw(), &mut out, timeout, None).unwrap();
-                sleep.flatten().into_iter().for_each(KernelSleep::end);
+                if let Some(sleep) = sleep {
+                    sleep.end();
+                }
                 let kept = epoll::filter(&mut out[..n]);
-                if kept > 0 || timeout == Some(0) {
+                if kept > 0 || !sleeps {
                     return kept;
                 }
             }
