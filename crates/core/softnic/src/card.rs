@@ -6,9 +6,9 @@ use core::sync::atomic::AtomicU32;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use via::error::ConnectError;
-use via::event::{Dispatcher, ErrorHandler, Spawn};
+use via::event::{CurrentHandler, Dispatcher, Spawn};
 use via::memory::{Limits, MemoryTable};
-use via::{AsyncError, Capabilities, MemHandle, NetAddress, NicAttributes, Reliability};
+use via::{Capabilities, MemHandle, NetAddress, NicAttributes, Reliability};
 
 pub(crate) const VI_MAX: u32 = 1 << 16;
 pub(crate) const CQ_MAX: u32 = 1 << 12;
@@ -47,7 +47,7 @@ pub(crate) struct Card<N> {
     pub(crate) keys: Mutex<HashMap<u32, u64>>,
     pub(crate) vis: AtomicU32,
     pub(crate) cqs: AtomicU32,
-    pub(crate) handler: Mutex<Option<ErrorHandler>>,
+    pub(crate) handler: CurrentHandler,
     pub(crate) dispatcher: Dispatcher,
 }
 
@@ -67,7 +67,7 @@ impl<N> Card<N> {
             keys: Mutex::default(),
             vis: AtomicU32::new(0),
             cqs: AtomicU32::new(0),
-            handler: Mutex::new(None),
+            handler: CurrentHandler::default(),
             dispatcher: Dispatcher::new(description.spawn),
         }
     }
@@ -80,14 +80,6 @@ impl<N> Card<N> {
     /// What the medium calls the region of that handle.
     pub(crate) fn key(&self, handle: u32) -> Option<u64> {
         self.keys().get(&handle).copied()
-    }
-
-    /// Tells the error handler.
-    pub(crate) fn tell(&self, error: &AsyncError) {
-        let handler = self.handler.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(handler) = handler {
-            handler(error);
-        }
     }
 
     /// Whether an address can be one at all.

@@ -13,7 +13,7 @@ use crate::world::{CqCore, ViCore, Workqueue, World};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use std::collections::VecDeque;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use via::cq::Attach;
 use via::error::{ConnectError, CqError, CreateViError, MemError, PtagError, RegisterError};
 use via::event::ErrorHandler;
@@ -225,10 +225,7 @@ impl<D: Driver> Nic for SoftNic<D> {
     }
 
     fn set_error_handler(&self, handler: Option<ErrorHandler>) {
-        let mut place = self.nic.handler.lock().unwrap_or_else(PoisonError::into_inner);
-        let old = core::mem::replace(&mut *place, handler);
-        drop(place);
-        drop(old);
+        self.nic.handler.set(handler);
     }
 
     fn report(&self, error: AsyncError) {

@@ -61,6 +61,42 @@ impl AsyncError {
     }
 }
 
+/// The error handler that a NIC has at the moment.
+#[derive(Default)]
+pub struct CurrentHandler(Arc<Mutex<Option<ErrorHandler>>>);
+
+impl core::fmt::Debug for CurrentHandler {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_tuple("CurrentHandler").field(&lock(&self.0).is_some()).finish()
+    }
+}
+
+impl CurrentHandler {
+    /// Sets or removes the handler.
+    pub fn set(&self, handler: Option<ErrorHandler>) {
+        let old = core::mem::replace(&mut *lock(&self.0), handler);
+        // The program's own code may run in its destructor, so not under the lock.
+        drop(old);
+    }
+
+    /// Returns the call that hands an error to the handler, for a [`Dispatcher`]; `None` where no handler is set.
+    ///
+    /// The call does nothing if another handler is set by then, or none. It keeps neither the NIC nor this value alive.
+    pub fn call_for(&self, error: AsyncError) -> Option<Job> {
+        let handler = lock(&self.0).clone()?;
+        let current = self.0.clone();
+        Some(Box::new(move || {
+            if lock(&current).as_ref().is_some_and(|now| Arc::ptr_eq(now, &handler)) {
+                handler(&error);
+            }
+        }))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Something to run.
 pub type Job = Box<dyn FnOnce() + Send>;
 
@@ -105,7 +141,7 @@ impl Dispatcher {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Starts the thread, if that is possible and does not change the order.
@@ -178,6 +214,43 @@ impl Dispatcher {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::sync::atomic::AtomicU64;
+
+    /// A handler that adds up the numbers of the VIs in its errors.
+    fn adding(sum: &Arc<AtomicU64>) -> Option<ErrorHandler> {
+        let sum = sum.clone();
+        Some(Arc::new(move |error| {
+            sum.fetch_add(error.vi.unwrap(), Ordering::Relaxed);
+        }))
+    }
+
+    #[test]
+    fn a_handler_gets_the_errors_between_its_setting_and_its_removal() {
+        let (current, first, second) = (CurrentHandler::default(), Arc::default(), Arc::default());
+        let call_for = |vi| current.call_for(AsyncError::of_vi(vi, ErrorCode::PostDesc));
+        assert!(call_for(1).is_none());
+        current.set(adding(&first));
+        let (told, late, replaced) =
+            (call_for(10).unwrap(), call_for(100).unwrap(), call_for(1000).unwrap());
+        told();
+        current.set(None);
+        assert!(call_for(2).is_none());
+        late();
+        current.set(adding(&second));
+        replaced();
+        call_for(20).unwrap()();
+        assert_eq!((first.load(Ordering::Relaxed), second.load(Ordering::Relaxed)), (10, 20));
+    }
+
+    #[test]
+    fn a_call_outlives_its_nic() {
+        let (current, sum) = (CurrentHandler::default(), Arc::default());
+        current.set(adding(&sum));
+        let call = current.call_for(AsyncError::of_vi(3, ErrorCode::PostDesc)).unwrap();
+        drop(current);
+        call();
+        assert_eq!(sum.load(Ordering::Relaxed), 3);
+    }
 
     #[test]
     fn jobs_run_in_order_in_a_thread_of_their_own() {

@@ -243,7 +243,7 @@ impl Nic for VerbsNic {
     }
 
     fn set_error_handler(&self, handler: Option<ErrorHandler>) {
-        *lock(&self.card.handler) = handler;
+        self.card.handler.set(handler);
     }
 
     fn report(&self, error: AsyncError) {

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use via::NicAttributes;
 use via::error::{CqError, CreateViError};
-use via::event::{AsyncError, Dispatcher, ErrorHandler, Job};
+use via::event::{AsyncError, CurrentHandler, Dispatcher, ErrorHandler, Job};
 use via::memory::{Limits, MemoryTable, Region};
 
 /// A VI, as the card knows it.
@@ -25,7 +25,7 @@ pub(crate) struct Card {
     pub(crate) table: MemoryTable,
     pub(crate) hub: Arc<Hub>,
     dispatcher: Dispatcher,
-    handler: Mutex<Option<ErrorHandler>>,
+    handler: CurrentHandler,
     cqs: AtomicU32,
     vis: Mutex<Vis>,
     /// Of VIs and completion queues that are made from now on.
@@ -62,7 +62,7 @@ impl Card {
                 let thread = std::thread::Builder::new().name("via-callback".into());
                 process::without_signals(|| thread.spawn(job)).map(drop)
             }),
-            handler: Mutex::new(None),
+            handler: CurrentHandler::default(),
             cqs: AtomicU32::new(0),
             vis: Mutex::default(),
             spin: SpinLimit::default(),
@@ -107,15 +107,14 @@ impl Card {
 
     /// Tells the error handler, in its turn.
     pub(crate) fn report(&self, error: AsyncError) {
-        let handler = self.handler.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(handler) = handler {
-            self.run(Box::new(move || handler(&error)));
+        if let Some(call) = self.handler.call_for(error) {
+            self.run(call);
         }
     }
 
     /// Sets or removes the error handler.
     pub(crate) fn set_handler(&self, handler: Option<ErrorHandler>) {
-        *self.handler.lock().unwrap_or_else(PoisonError::into_inner) = handler;
+        self.handler.set(handler);
     }
 
     /// Whether callbacks wait for a thread.

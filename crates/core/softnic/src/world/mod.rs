@@ -251,7 +251,8 @@ impl<M: Medium> World<M> {
 
     /// Tells the NIC's error handler, in its turn.
     pub(crate) fn report(&mut self, nic: &Arc<Card<M::Node>>, error: AsyncError) {
-        let told = nic.clone();
-        self.run_later(nic, Box::new(move || told.tell(&error)));
+        if let Some(call) = nic.handler.call_for(error) {
+            self.run_later(nic, call);
+        }
     }
 }

@@ -13,7 +13,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, Weak};
 use via::error::MemError;
-use via::event::{Dispatcher, ErrorHandler};
+use via::event::{CurrentHandler, Dispatcher};
 use via::{AsyncError, MemAttributes, MemHandle, NicAttributes};
 
 /// A thread that waits for a request.
@@ -55,9 +55,8 @@ pub(crate) struct Card {
     pub(crate) vi_count: AtomicU32,
     pub(crate) cq_count: AtomicU32,
     pub(crate) dispatcher: Dispatcher,
-    /// Calls of it hold on to it alone, not to the card: the device is closed when the last handle of the NIC is dropped, also while a
-    /// call goes on.
-    pub(crate) handler: Arc<Mutex<Option<ErrorHandler>>>,
+    /// Calls of the handler do not keep the card alive. So the device closes with the last handle of the NIC, also during a call.
+    pub(crate) handler: CurrentHandler,
     pub(crate) waiters: Mutex<Vec<Waiter>>,
     pub(crate) vis: Mutex<HashMap<u64, Weak<ViShared>>>,
     /// VIs by the tokens of their connections.
@@ -107,7 +106,7 @@ impl Card {
             vi_count: AtomicU32::new(0),
             cq_count: AtomicU32::new(0),
             dispatcher: Dispatcher::new(spawn),
-            handler: Arc::default(),
+            handler: CurrentHandler::default(),
             waiters: Mutex::default(),
             vis: Mutex::default(),
             connections: Mutex::default(),
@@ -169,13 +168,9 @@ impl Card {
 
     /// Tells the error handler, in its turn.
     pub(crate) fn report(&self, error: AsyncError) {
-        let handler = self.handler.clone();
-        self.dispatcher.run(Box::new(move || {
-            let handler = lock(&handler).clone();
-            if let Some(handler) = handler {
-                handler(&error);
-            }
-        }));
+        if let Some(call) = self.handler.call_for(error) {
+            self.dispatcher.run(call);
+        }
     }
 
     /// Deregisters memory.
