@@ -13,6 +13,7 @@ use sovia_control::{Junk, Reason};
 use sovia_sys::datagram::{Datagram, Received};
 use sovia_sys::trace::Secret;
 use sovia_sys::{Errno, Fd, call, trace};
+use std::sync::Arc;
 use via_shm::Segment;
 use via_shm::doorbell::is_doorbell;
 use via_shm::layout::DOORBELLS;
@@ -172,7 +173,7 @@ fn new_pair(
 
 /// Connector: hands the segment and our doorbells to the process that has said Hello. Again if an
 /// earlier offer has not been answered: it may have come too late for the connection it was about.
-pub(super) fn send_offer(pair: &Pair, name: Datagram, offer: &Message, to: &Received) {
+pub(super) fn send_offer(pair: &Pair, name: Arc<Datagram>, offer: &Message, to: &Received) {
     let Some(own) = descriptors_for(pair) else { return };
     let sent = pair.file.with(|file| {
         let Some(segment) = &*file else { return false };
@@ -182,10 +183,19 @@ pub(super) fn send_offer(pair: &Pair, name: Datagram, offer: &Message, to: &Rece
         name.answer(to.sender, &offer.encode(), &fds).is_ok()
     });
     if sent {
-        // The answer comes to the name that the offer was sent from.
-        pair.with_offers(|names| names.push((offer.link, name)));
+        // The answer comes to the name that the offer was sent from, perhaps after its connection has ended.
+        pair.with_offers(|names| {
+            names.retain(|(link, _)| !link.same_connection(&offer.link));
+            if names.len() >= NAMES {
+                names.remove(0);
+            }
+            names.push((offer.link, name));
+        });
     }
 }
+
+/// Names that a pair is offered from at most. A peer that answers none of so many is not one to wait for.
+const NAMES: usize = 128;
 
 /// Acceptor: an Offer for one of our connections has come.
 ///
@@ -353,9 +363,9 @@ pub(super) fn take_accept(pair: &Pair, message: &Message, mut received: Received
 }
 
 /// The rendezvous name of a connection whose offer has not been answered, to be offered from again.
-pub(super) fn take_name_back(index: u32, link: &Link) -> Option<Datagram> {
+pub(super) fn name_of(index: u32, link: &Link) -> Option<Arc<Datagram>> {
     pair::get(index)?.with_offers(|names| {
-        let i = names.iter().position(|(of, _)| of.same_connection(link))?;
-        Some(names.swap_remove(i).1)
+        let name = names.iter().find(|(of, _)| of.same_connection(link));
+        name.map(|(_, name)| name.clone())
     })
 }

@@ -21,6 +21,23 @@ pub(crate) fn pause() -> Option<u64> {
     LEFT.with(|left| !left.is_empty()).then_some(LOOK_NS)
 }
 
+/// Takes a pair out of the table that is on offer and that no connection waits for, and leaves it. `forget` as for [`collect`].
+pub(crate) fn leave_unanswered(index: u32, forget: impl Fn(*const Pair)) {
+    let change = CHANGE.guard();
+    let slot = &TABLE[index as usize];
+    // SAFETY: null, or from Arc::into_raw; the table's count of it goes only under the lock.
+    let pair = unsafe { slot.load(Ordering::Acquire).as_ref() };
+    if !pair.is_some_and(|pair| pair.is_on_offer() && !pair.has_requests() && pair.take_out()) {
+        return;
+    }
+    let raw = slot.swap(core::ptr::null_mut(), Ordering::AcqRel);
+    drop(change);
+    // SAFETY: it came from Arc::into_raw, and the table's count of it goes with its place.
+    let pair = unsafe { Arc::from_raw(raw.cast_const()) };
+    leave(&pair, forget);
+    unmap(vec![pair]);
+}
+
 /// Takes pairs out of the table whose peers have died and that no connection is on any more, and unmaps
 /// those that no thread uses. `forget` is called for each pair that goes.
 pub(crate) fn collect(forget: impl Fn(*const Pair)) {
@@ -33,9 +50,7 @@ pub(crate) fn collect(forget: impl Fn(*const Pair)) {
         if !is_there {
             pair.reclaim_all();
         }
-        if !is_there
-            && pair.refs.compare_exchange(0, OUT, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-        {
+        if !is_there && pair.take_out() {
             let raw = slot.swap(core::ptr::null_mut(), Ordering::AcqRel);
             // SAFETY: it came from Arc::into_raw, and the table's count of it goes with its place.
             out.push(unsafe { Arc::from_raw(raw.cast_const()) });
@@ -64,11 +79,23 @@ pub(crate) fn leave_all(forget: impl Fn(*const Pair)) {
     drop(change);
     for pair in &out {
         pair.refs.fetch_or(OUT, Ordering::AcqRel);
-        forget(Arc::as_ptr(pair));
-        pair.leave_instances();
-        pair.leave_for_good();
+        leave(pair, &forget);
     }
     unmap(out);
+}
+
+impl Pair {
+    /// Has no further connection attached. False if one is.
+    fn take_out(&self) -> bool {
+        self.refs.compare_exchange(0, OUT, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+}
+
+/// Leaves a pair that has been taken out of the table.
+fn leave(pair: &Arc<Pair>, forget: impl Fn(*const Pair)) {
+    forget(Arc::as_ptr(pair));
+    pair.leave_instances();
+    pair.leave_for_good();
 }
 
 /// Drops pairs that cannot be found any more, as far as no thread uses them; the others later.

@@ -16,7 +16,7 @@ mod waiters;
 pub(crate) use doors::{
     door, door_for, doors, epoll_of_door, leave_door, renew as renew_doors, ring_own,
 };
-pub(crate) use left::{collect, leave_all, pause};
+pub(crate) use left::{collect, leave_all, leave_unanswered, pause};
 pub(crate) use news::{notify, notify_own};
 pub(crate) use request::{
     Requested, is_served_by, offered, request_at, request_of, request_of_nic,
@@ -38,7 +38,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use sovia_sync::{RobustBox, rank};
 use sovia_sys::datagram::Datagram;
 use sovia_sys::{Fd, call};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use table::{CHANGE, insert};
 use via_shm::layout::WAITERS;
 
@@ -88,9 +88,7 @@ pub struct Pair {
     /// The peer's doorbells; of a stranger, ends of its bells.
     doors: OnceLock<[Fd; DOORBELLS]>,
     /// The names that offers were sent from: to one of them the peer's doorbells come.
-    greetings: RobustBox<Vec<(Link, Datagram)>, { rank::OFFERS }>,
-    /// How many these are.
-    offers: AtomicU32,
+    greetings: RobustBox<Vec<(Link, Arc<Datagram>)>, { rank::OFFERS }>,
     /// The segment's file, until the peer has it.
     pub(crate) file: RobustBox<Option<Fd>, { rank::FILE }>,
     /// For each VI the connection on it ([`Occupant`]); or that one has been asked for.
@@ -207,7 +205,6 @@ impl Pair {
             bells: None,
             doors: OnceLock::new(),
             greetings: RobustBox::new(Vec::new()),
-            offers: AtomicU32::new(0),
             file: RobustBox::new(None),
             // Not by value: a meeting takes place on the program's stack.
             conns: (0..VIS).map(|_| AtomicU64::new(0)).collect(),
@@ -249,29 +246,24 @@ impl Pair {
                     !matches!(peers::life_now(self.peer), Some(Life::AllDied(_)))
                 }
                 // It has not answered the offer, so nothing tells of its death. It is waited for as long as a connection is.
-                Some(_) => self.is_on_offer(),
+                // It has not answered the offer, so nothing tells of its death. The pair goes with the last connection that waits.
+                Some(_) => true,
             }
     }
 
-    /// Whether a connection still waits for the peer to take the segment.
-    fn is_on_offer(&self) -> bool {
-        self.refs.load(Ordering::Relaxed) != 0
-            || self.conns.iter().any(|conn| conn.load(Ordering::Relaxed) != 0)
-            || self.offers.load(Ordering::Relaxed) != 0
+    /// Returns true while this process offers the pair, which it has made, and the peer has not answered.
+    pub(crate) fn is_on_offer(&self) -> bool {
+        self.side == 0 && self.is_own() && !self.is_nic && !self.has_doors()
     }
 
-    /// The connection about which the segment was offered does not wait for the answer any more.
-    pub(crate) fn no_longer_waits(&self, link: &Link) {
-        self.with_offers(|names| names.retain(|(of, _)| !of.same_connection(link)));
+    /// Whether a connection of this process has requested a VI, or is on one.
+    pub(crate) fn has_requests(&self) -> bool {
+        self.conns.iter().any(|conn| conn.load(Ordering::Relaxed) != 0)
     }
 
     /// Gives `f` the names that offers were sent from.
-    pub(crate) fn with_offers<R>(&self, f: impl FnOnce(&mut Vec<(Link, Datagram)>) -> R) -> R {
-        self.greetings.with(|names| {
-            let result = f(names);
-            self.offers.store(names.len() as u32, Ordering::Relaxed);
-            result
-        })
+    pub(crate) fn with_offers<R>(&self, f: impl FnOnce(&mut Vec<(Link, Arc<Datagram>)>) -> R) -> R {
+        self.greetings.with(f)
     }
 
     /// This process leaves for good: it gives back what it has in the segment, tells the peer, and has no

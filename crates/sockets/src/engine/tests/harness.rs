@@ -97,6 +97,13 @@ impl Engines {
         }
     }
 
+    /// Has two engines without connections forget that they have met.
+    pub(super) fn part(&self) {
+        for engine in self.both {
+            engine.run(|| crate::pair::leave_all(sets::forget_pair));
+        }
+    }
+
     fn of(both: [Engine; 2], progress: Progress) -> Arc<Engines> {
         Arc::new(Engines { both, progress, is_dead: AtomicBool::new(false) })
     }
@@ -122,6 +129,9 @@ impl Drop for Engines {
     fn drop(&mut self) {
         let is_clean = |engine: &Engine| {
             engine.run(|| {
+                if self.progress == Progress::ByHand {
+                    backlog::choose(MEMORY);
+                }
                 let mut any = false;
                 table::for_each_conn(|_, _| any = true);
                 !any
@@ -308,6 +318,28 @@ impl End {
         ] {
             call::setsockopt::<i32>(self.fd(), level, name, &value).unwrap();
         }
+    }
+
+    /// Bounds the memory that may hold what peers have not read by nothing that a case would notice.
+    pub(super) fn has_memory(&self) {
+        self.run(|| backlog::choose(64 << 20));
+    }
+
+    /// Sets an option as the program does.
+    pub(super) fn set(&self, level: i32, name: i32, value: i32) {
+        call::setsockopt(self.fd(), level, name, &value).unwrap();
+        if let Some(at) = self.at() {
+            self.run(|| ops::note_option(self.fd(), at, level, name));
+        }
+    }
+
+    /// Sets SO_SNDBUF and SO_RCVBUF; how many bytes its peer may be ahead of it at most, if that has done the same.
+    pub(super) fn set_buffers(&self, size: i32) -> usize {
+        let set = |name| {
+            self.set(libc::SOL_SOCKET, name, size);
+            call::getsockopt::<i32>(self.fd(), libc::SOL_SOCKET, name).unwrap() as usize
+        };
+        set(libc::SO_SNDBUF) + set(libc::SO_RCVBUF) / 2
     }
 
     /// Receives up to `len` bytes that are there.
@@ -816,7 +848,10 @@ pub(super) fn exchange(a: &End, b: &End) {
 
 /// A connection that has carried nothing; the connector comes first.
 fn connected(engines: &Arc<Engines>, at: At) -> [End; 2] {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    connected_by(&TcpListener::bind("127.0.0.1:0").unwrap(), engines, at)
+}
+
+fn connected_by(listener: &TcpListener, engines: &Arc<Engines>, at: At) -> [End; 2] {
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (server, _) = listener.accept().unwrap();
     let ends = [End::new(engines, 0, client), End::new(engines, 1, server)];
@@ -830,6 +865,11 @@ fn connected(engines: &Arc<Engines>, at: At) -> [End; 2] {
 /// A connection that the engines know of, and that has carried nothing.
 pub(super) fn fresh(engines: &Arc<Engines>) -> [End; 2] {
     connected(engines, At::Tcp)
+}
+
+/// Returns the same through a listener that may have others.
+pub(super) fn fresh_by(listener: &TcpListener, engines: &Arc<Engines>) -> [End; 2] {
+    connected_by(listener, engines, At::Tcp)
 }
 
 /// Talks to and fro until `is_there` holds after a step. False if the ends have given each other up: two ends do not look for

@@ -10,6 +10,7 @@ mod deaths;
 mod engines;
 mod epoll_sets;
 mod harness;
+mod meetings;
 mod orders;
 mod paths;
 mod readiness;

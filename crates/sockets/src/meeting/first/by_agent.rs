@@ -14,6 +14,7 @@ use core::sync::atomic::Ordering;
 use sovia_control::{Junk, Reason};
 use sovia_sys::datagram::Datagram;
 use sovia_sys::{Errno, clock};
+use std::sync::Arc;
 
 /// Transfers of an end whose peer has an address of its own network namespace, and has not answered, after which the agent is
 /// asked as well: one of the two may be in a sandbox.
@@ -120,7 +121,7 @@ impl Meeting {
         self.since = clock::now_ns();
         let socket = match self.role {
             Role::Connector => {
-                self.stage = Stage::Bound { name: socket, offered: None };
+                self.stage = Stage::Bound { name: Arc::new(socket), offered: None };
                 None
             }
             Role::Acceptor => {
@@ -135,7 +136,7 @@ impl Meeting {
     fn greet_introduced(&mut self) {
         let Some(introduced) = &self.introduced else { return };
         let socket = match &self.stage {
-            Stage::Bound { name, .. } => Some(name),
+            Stage::Bound { name, .. } => Some(&**name),
             _ => introduced.socket.as_ref(),
         };
         let now = clock::now_ns();

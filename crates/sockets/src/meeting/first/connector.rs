@@ -4,7 +4,7 @@ use super::{ANSWERED_BY, Meetings, RETRY_NS, Stage, WITHDRAWN_MOST};
 use crate::conn::{Phase, Role};
 use crate::meeting::attach::{Attached, attach};
 use crate::meeting::offer::{
-    Answer, answer, hear_accept, send_offer, settle, take_accept, take_name_back,
+    Answer, answer, hear_accept, name_of, send_offer, settle, take_accept,
 };
 use crate::meeting::proof::{hear, may_be_on, refused_user, rendezvous};
 use crate::meeting::{DATAGRAMS, give_up, why};
@@ -14,6 +14,7 @@ use core::sync::atomic::Ordering;
 use sovia_control::Reason;
 use sovia_sys::clock;
 use sovia_sys::datagram::Datagram;
+use std::sync::Arc;
 
 impl Meetings {
     // Each for itself: all of them together would take much of the program's stack.
@@ -44,6 +45,7 @@ impl Meetings {
                         pair.free(vi);
                         self.remove(i);
                         give_up(at, Reason::PeerPlain);
+                        self.leave_unanswered();
                     }
                     Progress::Pending => {
                         if !pair.has_doors() {
@@ -62,7 +64,7 @@ impl Meetings {
                             && pair.withdraw(vi)
                         {
                             meeting.withdrawn = (meeting.withdrawn + 1).min(WITHDRAWN_MOST);
-                            let name = take_name_back(index, &meeting.link);
+                            let name = name_of(index, &meeting.link);
                             meeting.since = clock::now_ns();
                             let again =
                                 name.map(|name| Stage::Bound { name, offered: Some(index) });
@@ -79,6 +81,7 @@ impl Meetings {
                                     self.remove(i);
                                 }
                             }
+                            self.leave_unanswered();
                         }
                     }
                 }
@@ -142,6 +145,7 @@ impl Meetings {
                 let offer = Message::new(Step::Offer, pair::me(), meeting.link);
                 send_offer(&pair, name, &Message { shown, ..offer }, &received);
             }
+            self.leave_unanswered();
             break;
         }
     }
@@ -149,7 +153,7 @@ impl Meetings {
 
 fn bind(link: &Link) -> Option<Stage> {
     let name = Datagram::bind(Some(&rendezvous(link)?)).ok()?;
-    Some(Stage::Bound { name, offered: None })
+    Some(Stage::Bound { name: Arc::new(name), offered: None })
 }
 
 pub(super) fn request_or_bind(link: &Link) -> Option<Stage> {

@@ -10,7 +10,7 @@ mod list;
 use super::agent::Agent;
 use super::attach::Attached;
 use super::nic::Nics;
-use super::offer::Refusal;
+use super::offer::{Refusal, hear_accept};
 use super::permit::{is_local, permitted};
 use super::trial::Trials;
 use super::{PATIENCE, give_up, why};
@@ -18,7 +18,7 @@ use crate::conn::{Phase, Role, Stage as Approaching};
 use crate::message::Link;
 use crate::per_engine::per_engine;
 use crate::table::Ref;
-use crate::{pair, process, stats};
+use crate::{pair, process, sets, stats};
 use by_agent::Introduced;
 use connector::request_or_bind;
 use core::cell::OnceCell;
@@ -28,6 +28,7 @@ use sovia_control::{NicName, Reason};
 use sovia_sync::{RobustBox, rank};
 use sovia_sys::datagram::Datagram;
 use sovia_sys::{call, clock, fd};
+use std::sync::Arc;
 
 /// Transfers after which an end gives up a peer that has not answered. Not the time decides: a peer that gets no processor
 /// meanwhile has not looked yet. A look costs less than a transfer, and the later ones are seldom.
@@ -71,9 +72,9 @@ struct Meeting {
 
 pub(super) enum Stage {
     /// Connector: bound to the rendezvous name; the pair that was offered from it with a request that has been
-    /// withdrawn since. The answer to that offer may still come.
+    /// withdrawn since. The answer to that offer may still come. Other connections that wait for it find the name with the pair.
     /// Or, once the agent has found it, with a socket to the process with the other end in the place of the name.
-    Bound { name: Datagram, offered: Option<u32> },
+    Bound { name: Arc<Datagram>, offered: Option<u32> },
     /// Connector: only the agent can find the other end.
     Far,
     /// Connector: request made.
@@ -150,7 +151,7 @@ impl Meetings {
     /// The connection has its VI.
     pub(super) fn over(&mut self, at: Ref) {
         if let Some(i) = self.find(at) {
-            self.remove(i);
+            self.end(i);
         }
     }
 
@@ -199,8 +200,29 @@ impl Meetings {
         if let Stage::Requested { pair, vi } = meeting.stage
             && let Some(pair) = pair::get(pair)
         {
-            pair.no_longer_waits(&meeting.link);
             pair.abandon(vi);
+        }
+        self.leave_unanswered();
+    }
+
+    /// Leaves the pairs on offer that no connection waits for any more.
+    ///
+    /// The peer may have taken such a pair, and its answer may have come to a name that is closed. It would accept further requests
+    /// there, and their connections would wait for that answer.
+    #[inline(never)]
+    fn leave_unanswered(&self) {
+        let mut unanswered = Vec::new();
+        pair::each(|index, pair| {
+            if pair.is_on_offer() && !pair.has_requests() {
+                unanswered.push(index);
+            }
+        });
+        for index in unanswered {
+            let is_waiting = |meeting: &Meeting| matches!(meeting.stage, Stage::Bound { offered: Some(pair), .. } if pair == index);
+            if self.list.position(is_waiting).is_none() {
+                hear_accept(index);
+                pair::leave_unanswered(index, sets::forget_pair);
+            }
         }
     }
 

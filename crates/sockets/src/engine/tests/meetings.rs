@@ -1,0 +1,55 @@
+//! First meetings of two processes, which other connections go on with when one is closed.
+
+use super::harness::{End, Engines, Progress, arrives, fresh_by, meet};
+use std::net::TcpListener;
+use std::sync::Arc;
+
+/// Steps after which two ends are on the VI, if nothing comes between.
+const MEETING: usize = 16;
+/// Steps of a second connection before the first one is closed.
+const BESIDE: usize = 8;
+
+/// A step of two ends that talk to and fro.
+fn step([a, b]: &[End; 2], n: usize) {
+    match n % 4 {
+        0 => a.put(b"ping"),
+        1 => arrives(&[a, b], b, b"ping"),
+        2 => b.put(b"pong"),
+        _ => arrives(&[a, b], a, b"pong"),
+    }
+}
+
+/// Closes the first connection of two processes after so many steps, and has the second one meet, which has begun before or after.
+fn closed_after(engines: &Arc<Engines>, steps: usize, is_connector_first: bool, beside: usize) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let [first, second] = [(), ()].map(|()| fresh_by(&listener, engines));
+    for n in 0..steps {
+        step(&first, n);
+    }
+    for n in 0..beside {
+        step(&second, n);
+    }
+    let [mut one, mut other] = first;
+    if !is_connector_first {
+        (one, other) = (other, one);
+    }
+    one.close();
+    other.close();
+    for n in beside..beside.next_multiple_of(4) {
+        step(&second, n);
+    }
+    assert!(meet(&second), "after {steps} and {beside} steps, {is_connector_first}");
+}
+
+#[test]
+fn processes_meet_though_their_first_connection_is_closed_at_any_step() {
+    let engines = Engines::take(Progress::ByHand);
+    for steps in 0..MEETING {
+        for is_connector_first in [true, false] {
+            for beside in 0..BESIDE {
+                engines.part();
+                closed_after(&engines, steps, is_connector_first, beside);
+            }
+        }
+    }
+}
