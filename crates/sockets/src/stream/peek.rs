@@ -3,7 +3,7 @@
 use super::anchor::acknowledge;
 use super::entering::{claim, grant, switched};
 use super::hold::{copy_held, kind_of, look, scan};
-use super::receive::{at_fin, idle};
+use super::receive::{at_fin, idle, receive};
 use super::remains::unread_packets;
 use super::take::{is_ending, is_returning};
 use super::tcp_end::{limit_on_tcp, tcp_gave_nothing};
@@ -19,6 +19,10 @@ use via_shm::endpoint::Area;
 
 /// Copies unread bytes without consuming them (`MSG_PEEK`).
 pub fn peek(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
+    if out.is_empty() {
+        // A receive of no bytes consumes nothing either.
+        return receive(guard, fd, out);
+    }
     if let Some(got) = reflected::instead(guard) {
         return got;
     }
@@ -38,14 +42,9 @@ pub fn peek(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
 fn peek_at_vi(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
     let conn = guard.conn;
     Some(match peek_vi(guard, out) {
-        // Nothing is asked for, which there is as soon as there are bytes.
-        Ok(0) if out.is_empty() && unread(guard, fd).is_ok_and(|n| n > 0) => Got::Bytes(0),
         // A packet without bytes: the peer's end, or its way back.
-        Ok(0) if !out.is_empty() && guard.held_first != guard.held_end => {
-            return peek_left(guard, fd, out);
-        }
-        // A look that asks for bytes is told of an error, once, as a receive is.
-        Ok(0) => match idle(guard, fd, !out.is_empty()) {
+        Ok(0) if guard.held_first != guard.held_end => return peek_left(guard, fd, out),
+        Ok(0) => match idle(guard, fd, true) {
             Got::Bytes(_) => return peek_left(guard, fd, out),
             got => got,
         },
@@ -107,9 +106,6 @@ fn peek_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
         }
         return Some(Got::Bytes(n + peek_behind_switch(guard, limit - n, &mut out[n..])));
     }
-    if out.is_empty() && result.is_ok() {
-        return Some(Got::Bytes(0));
-    }
     tcp_gave_nothing(guard, fd, result)
 }
 
@@ -121,8 +117,8 @@ fn peek_left(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
         return None;
     }
     Some(match peek_vi(guard, out) {
-        Ok(0) if !out.is_empty() && is_ending(guard) => at_fin(guard.conn, fd),
-        Ok(0) if !out.is_empty() => Got::Nothing,
+        Ok(0) if is_ending(guard) => at_fin(guard.conn, fd),
+        Ok(0) => Got::Nothing,
         Ok(n) => Got::Bytes(n),
         Err(fault) => Got::Failed(failed(guard.conn, fd, fault)),
     })

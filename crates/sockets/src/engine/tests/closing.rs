@@ -1,6 +1,6 @@
 //! Ends that close one half or both, in good order.
 
-use super::harness::{Link, arrives, cases, ends, next, pattern, send, until};
+use super::harness::{Link, NOW, PEEK, arrives, cases, ends, next, pattern, send, until};
 
 cases! {
     bytes_before_a_half_close_arrive_and_the_other_half_goes_on at
@@ -12,6 +12,8 @@ cases! {
     a_write_after_the_own_half_close_is_a_broken_pipe at
         on_tcp granted switched entered revoked left draining back_on_tcp;
     a_write_to_a_closed_peer_is_a_broken_pipe_in_the_end at
+        on_tcp granted switched entered revoked left draining back_on_tcp;
+    receives_of_no_bytes_wait_for_bytes_or_the_end at
         on_tcp granted switched entered revoked left draining back_on_tcp;
     a_receiver_that_shuts_its_half_reads_the_rest_and_the_end at
         on_tcp granted switched entered revoked left draining back_on_tcp;
@@ -68,6 +70,22 @@ fn a_write_to_a_closed_peer_is_a_broken_pipe_in_the_end(link: Link) {
     let error = until(&[&b], || b.write(b"more").err());
     assert_eq!(error, libc::EPIPE);
     ends(&[&b], &b);
+}
+
+fn receives_of_no_bytes_wait_for_bytes_or_the_end(link: Link) {
+    let both = || [PEEK, NOW].map(|flags| link.b.take(0, flags));
+    link.arrives(b"");
+    assert_eq!(both(), [Err(libc::EAGAIN), Err(libc::EAGAIN)]);
+    link.send(b"x");
+    link.becomes(|| link.b.unread() == 1);
+    assert_eq!(both(), [Ok(Vec::new()), Ok(Vec::new())]);
+    arrives(&link.ends(), &link.b, b"x");
+    link.a.finish();
+    link.becomes(|| link.b.poll(libc::POLLIN) != 0);
+    for _ in 0..3 {
+        assert_eq!(both(), [Ok(Vec::new()), Ok(Vec::new())]);
+        assert_eq!(link.b.take(1, PEEK), Ok(Vec::new()));
+    }
 }
 
 fn a_receiver_that_shuts_its_half_reads_the_rest_and_the_end(link: Link) {
