@@ -74,7 +74,7 @@ calls! {
         if how & libc::MSG_OOB != 0 {
             retreat::with_peer(fd, at, Cause::Call);
         }
-        if how & !CARRIED != 0 || header.msg_controllen != 0 {
+        if how & !CARRIED != 0 || !is_ignored(&header) {
             retreat::now(fd, at, Cause::Call);
             return finish(kernel());
         }
@@ -195,33 +195,57 @@ calls! {
 fn passing(channel: c_int, msg: *const msghdr) {
     // SAFETY: a plain structure of the program's.
     let Ok(message) = (unsafe { take(msg) }) else { return };
-    let (mut at, mut left) = (message.msg_control as usize, message.msg_controllen);
-    if at == 0 {
-        return;
-    }
-    // Each is a header, its data, and padding up to the next.
-    const HEADER: usize = size_of::<cmsghdr>();
-    while left >= HEADER {
-        // SAFETY: as above.
-        let Ok(header) = (unsafe { take(at as *const cmsghdr) }) else { return };
-        let len = header.cmsg_len.min(left);
-        if len < HEADER {
+    each_control(&message, |header, data| {
+        if (header.cmsg_level, header.cmsg_type) != (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
             return;
         }
-        if header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_RIGHTS {
-            table::note_shared();
-            for i in 0..(len - HEADER) / size_of::<c_int>() {
-                let place = (at + HEADER) as *const c_int;
-                // SAFETY: as above.
-                let Ok(fd) = (unsafe { take(place.wrapping_add(i)) }) else { return };
-                if let Some(at) = table::conn(fd) {
-                    retreat::before_passing(channel, fd, at);
-                }
+        table::note_shared();
+        for i in 0..(header.cmsg_len - HEADER) / size_of::<c_int>() {
+            // SAFETY: as above.
+            let Ok(fd) = (unsafe { take(data.cast::<c_int>().wrapping_add(i)) }) else { return };
+            if let Some(at) = table::conn(fd) {
+                retreat::before_passing(channel, fd, at);
             }
         }
-        let step = len.next_multiple_of(size_of::<usize>()).min(left);
-        (at, left) = (at + step, left - step);
+    });
+}
+
+/// Bytes of a control message's header.
+const HEADER: usize = size_of::<cmsghdr>();
+
+/// Bytes of control messages that are looked at where a connection sends: more may be more than the kernel has room for.
+const CONTROL_MOST: usize = 1024;
+
+/// Returns true if TCP ignores all control messages of a message (`sock_cmsg_send` of Linux). These are the ones that other
+/// kinds of sockets pass on, and those of other protocols.
+fn is_ignored(message: &msghdr) -> bool {
+    let mut is_ignored = message.msg_controllen <= CONTROL_MOST;
+    let is_whole = each_control(message, |header, _| {
+        is_ignored &= header.cmsg_level != libc::SOL_SOCKET
+            || matches!(header.cmsg_type, libc::SCM_RIGHTS | libc::SCM_CREDENTIALS);
+    });
+    is_ignored && is_whole
+}
+
+/// Calls `each` with every control message's header, and where its data begins. False if one is not whole, or cannot be read.
+fn each_control(message: &msghdr, mut each: impl FnMut(&cmsghdr, *const c_void)) -> bool {
+    let (mut at, mut left) = (message.msg_control.cast_const(), message.msg_controllen);
+    // Each is a header, its data, and padding up to the next.
+    while left >= HEADER {
+        // SAFETY: every pattern of bits is a header; the program owns the memory.
+        let Ok(header) = (unsafe { take(at.cast::<cmsghdr>()) }) else { return false };
+        if !(HEADER..=left).contains(&header.cmsg_len) {
+            return false;
+        }
+        // SAFETY: every pattern of bits is a byte; the program owns the memory.
+        if unsafe { take(at.cast::<u8>().wrapping_add(header.cmsg_len - 1)) }.is_err() {
+            return false;
+        }
+        each(&header, at.wrapping_byte_add(HEADER));
+        let step = header.cmsg_len.next_multiple_of(size_of::<usize>()).min(left);
+        (at, left) = (at.wrapping_byte_add(step), left - step);
     }
+    left == 0
 }
 
 #[cfg(test)]

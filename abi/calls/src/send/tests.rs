@@ -1,6 +1,8 @@
 use super::*;
 use crate::tests::kernel::Scratch;
 use crate::tests::start;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 
 #[test]
 fn flags_of_sends_are_decoded_one_by_one() {
@@ -53,4 +55,69 @@ fn control_messages_of_any_shape_are_walked_to_their_end() {
     }
     passing(-1, scratch.end() as *const msghdr);
     assert!(table::conn(-1).is_none());
+}
+
+/// Sends a byte on TCP with these words as control messages. Returns the kernel's answer, and that of [`is_ignored`].
+fn sent_with(words: &[usize], len: usize, by: &TcpStream) -> (isize, bool) {
+    let mut part = iovec { iov_base: b"x".as_ptr() as *mut c_void, iov_len: 1 };
+    // SAFETY: all zeros are a message without anything.
+    let mut message: msghdr = unsafe { core::mem::zeroed() };
+    (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
+    (message.msg_control, message.msg_controllen) = (words.as_ptr() as *mut c_void, len);
+    // SAFETY: the message and what it names outlive the call.
+    let sent = unsafe { libc::sendmsg(by.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) };
+    (sent, is_ignored(&message))
+}
+
+#[test]
+fn control_messages_that_are_ignored_are_those_that_the_kernel_ignores_on_tcp() {
+    start();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let by = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let kind = |level: c_int, kind: c_int| level as usize | (kind as usize) << 32;
+    let (socket, scratch) = (libc::SOL_SOCKET, Scratch::new());
+    for (words, len, wanted) in [
+        (vec![], 0, true),
+        (vec![20, kind(socket, libc::SCM_RIGHTS), usize::MAX], 24, true),
+        (vec![28, kind(socket, libc::SCM_CREDENTIALS), 0, 0], 32, true),
+        (
+            vec![
+                28,
+                kind(socket, libc::SCM_CREDENTIALS),
+                0,
+                0,
+                20,
+                kind(socket, libc::SCM_RIGHTS),
+                0,
+            ],
+            56,
+            true,
+        ),
+        (vec![20, kind(libc::IPPROTO_IP, libc::IP_TTL), 7], 24, true),
+        (vec![20, kind(libc::IPPROTO_TCP, 36), 7], 24, true),
+        // The kernel heeds these, alone and behind others.
+        (vec![20, kind(socket, libc::SO_MARK), 7], 24, false),
+        (
+            vec![20, kind(socket, libc::SCM_RIGHTS), 0, 20, kind(socket, libc::SCM_TXTIME), 0],
+            48,
+            false,
+        ),
+        (vec![20, kind(socket, libc::SO_TIMESTAMPING), 0], 24, false),
+        (vec![20, kind(socket, 99), 0], 24, false),
+        // Lengths that are too small and too great.
+        (vec![15, kind(socket, libc::SCM_RIGHTS), 0], 24, false),
+        (vec![25, kind(socket, libc::SCM_RIGHTS), 0], 24, false),
+        (vec![usize::MAX, kind(socket, libc::SCM_RIGHTS), 0], 24, false),
+    ] {
+        let (sent, is_ignored) = sent_with(&words, len, &by);
+        assert_eq!(is_ignored, wanted, "{words:x?}, {len}");
+        assert!(sent == 1 || !is_ignored, "{words:x?}, {len}");
+    }
+    // Memory that is not there, or ends within a message.
+    for (at, len) in [(0, 24), (scratch.end(), 24), (scratch.end(), 8), (scratch.edge(8), 24)] {
+        // SAFETY: all zeros are a message without anything.
+        let mut message: msghdr = unsafe { core::mem::zeroed() };
+        (message.msg_control, message.msg_controllen) = (at as *mut c_void, len);
+        assert!(!is_ignored(&message), "{at:x}, {len}");
+    }
 }
