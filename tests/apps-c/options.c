@@ -382,6 +382,40 @@ static void sends_at_times(struct peer *p) {
         } while (memcmp(buffer, "again", 5) == 0);
 }
 
+// No byte shows what these options ask for: only recvmsg with room for control messages would.
+static void times_that_nobody_asks_for(struct peer *p) {
+    int on = 1;
+    CALL(setsockopt(p->fd, SOL_SOCKET, SO_TIMESTAMP, &on, sizeof on));
+    meet(p);
+    for (int i = 0; i < 20; i++) {
+        recv_all(p->fd, buffer, 5);
+        send_all(p->fd, "there", 5);
+    }
+    struct iovec part = {buffer, 5};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    CALL(recvmsg(p->fd, &message, MSG_WAITALL));
+    say("flags %x, %zu bytes of control messages", message.msg_flags, message.msg_controllen);
+}
+
+// TCP takes no notice of what another socket would pass.
+static void sends_with_credentials(struct peer *p) {
+    union {
+        char bytes[CMSG_SPACE(sizeof(struct ucred))];
+        struct cmsghdr first;
+    } control = {.first = {.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_CREDENTIALS}};
+    control.first.cmsg_len = CMSG_LEN(sizeof(struct ucred));
+    struct iovec part = {"five!", 5};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    meet(p);
+    for (int i = 0; i < 20; i++) {
+        if (sendmsg(p->fd, &message, 0) != 5)
+            report("sendmsg", -1, errno);
+        recv_all(p->fd, buffer, 5);
+    }
+    CALL(sendmsg(p->fd, &message, 0));
+}
+
 // The cork holds a part of a segment back; pulling it sends.
 static void corked(struct peer *p) {
     int on = 1, off = 0;
@@ -412,6 +446,7 @@ static const struct scenario scenarios[] = {
     {"a_user_timeout_of_a_stopped_peer", is_stopped, user_timeout_of_a_stopped_peer},
     {"a_polled_user_timeout", takes_nothing, polled_user_timeout},
     {"times_of_arrival", sends_at_times, times_of_arrival},
+    {"times_and_credentials_that_nobody_sees", sends_with_credentials, times_that_nobody_asks_for},
     {"the_cork", uncorked, corked},
 };
 SCENARIO_MAIN(scenarios)

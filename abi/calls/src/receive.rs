@@ -77,6 +77,10 @@ calls! {
             Ok(header) => header,
             Err(e) => return finish(Err(e)),
         };
+        if header.msg_controllen != 0 && ops::tells_times(at) {
+            retreat::now(fd, at, Cause::Call);
+            return finish(kernel());
+        }
         if !header.msg_name.is_null() && (header.msg_namelen as c_int) < 0 {
             return finish(Err(libc::EINVAL));
         }

@@ -6,6 +6,7 @@
 //! those with a harmless value in the list are looked at.
 
 use crate::conn::{Conn, flag};
+use core::sync::atomic::Ordering;
 use sovia_sys::call;
 
 const SO_BUSY_POLL: i32 = 46;
@@ -28,6 +29,8 @@ const TCP_TX_DELAY: i32 = 37;
 /// Whether a connection with the option, whatever its value, may be on a VI.
 fn says_nothing_of_bytes(level: i32, name: i32) -> bool {
     match level {
+        // Kept to: see `Conn::tells_times`.
+        _ if tells_times(level, name) => true,
         libc::SOL_SOCKET => matches!(
             name,
             libc::SO_DEBUG
@@ -115,27 +118,24 @@ pub fn leaves_fresh(level: i32, name: i32) -> bool {
 
 /// Options with a value under which a connection may be on a VI. A listener's connections, and those that an
 /// exec has left, come with what was chosen before: so their sockets are asked.
-const HARMLESS: &[(i32, i32, i32)] = &[
-    // Readiness from a number of bytes on is the kernel's to judge.
-    (libc::SOL_SOCKET, libc::SO_RCVLOWAT, 1),
-    (libc::SOL_SOCKET, libc::SO_PEEK_OFF, -1),
-    // The times at which bytes come and go.
-    (libc::SOL_SOCKET, libc::SO_TIMESTAMP, 0),
-    (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 0),
-    (libc::SOL_SOCKET, libc::SO_TIMESTAMPING, 0),
-    (libc::SOL_SOCKET, SO_TIMESTAMP_NEW, 0),
-    (libc::SOL_SOCKET, SO_TIMESTAMPNS_NEW, 0),
-    (libc::SOL_SOCKET, SO_TIMESTAMPING_NEW, 0),
+const HARMLESS: &[(i32, i32, &[i32])] = &[
+    // The kernel alone judges readiness from a number of bytes on. A socket that a listener of MPTCP accepts begins with 0, which
+    // means 1.
+    (libc::SOL_SOCKET, libc::SO_RCVLOWAT, &[0, 1]),
+    (libc::SOL_SOCKET, libc::SO_PEEK_OFF, &[-1]),
+    // The times at which bytes go, which poll tells of.
+    (libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &[0]),
+    (libc::SOL_SOCKET, SO_TIMESTAMPING_NEW, &[0]),
     // How fast bytes go.
-    (libc::SOL_SOCKET, SO_MAX_PACING_RATE, -1),
-    (libc::IPPROTO_TCP, TCP_TX_DELAY, 0),
+    (libc::SOL_SOCKET, SO_MAX_PACING_RATE, &[-1]),
+    (libc::IPPROTO_TCP, TCP_TX_DELAY, &[0]),
     // A socket that is being taken over from another kernel.
-    (libc::IPPROTO_TCP, libc::TCP_REPAIR, 0),
+    (libc::IPPROTO_TCP, libc::TCP_REPAIR, &[0]),
 ];
 
-/// Whether the socket has that value. One that this kernel does not have has no other.
-fn has(fd: i32, &(level, name, value): &(i32, i32, i32)) -> bool {
-    call::getsockopt::<i32>(fd, level, name).map_or(true, |has| has == value)
+/// Whether the socket has one of those values. One that this kernel does not have has no other.
+fn has(fd: i32, &(level, name, values): &(i32, i32, &[i32])) -> bool {
+    call::getsockopt::<i32>(fd, level, name).map_or(true, |has| values.contains(&has))
 }
 
 /// An option has been set: whether the connection must be on TCP from now on.
@@ -162,6 +162,56 @@ pub(crate) fn note_user_timeout(fd: i32, conn: &Conn) -> u32 {
         conn.set(flag::UNTIL_FULL);
     }
     timeout
+}
+
+/// Whether an option asks `recvmsg` to tell when bytes came.
+pub(crate) fn tells_times(level: i32, name: i32) -> bool {
+    level == libc::SOL_SOCKET && TIMES.contains(&name)
+}
+
+const TIMES: [i32; 4] =
+    [libc::SO_TIMESTAMP, libc::SO_TIMESTAMPNS, SO_TIMESTAMP_NEW, SO_TIMESTAMPNS_NEW];
+
+/// Notes whether `recvmsg` is to tell when bytes came.
+pub(crate) fn note_times(fd: i32, conn: &Conn) {
+    let is_set =
+        |&name: &i32| call::getsockopt::<i32>(fd, libc::SOL_SOCKET, name).unwrap_or(0) != 0;
+    conn.tells_times.store(u32::from(TIMES.iter().any(is_set)), Ordering::Relaxed);
+}
+
+/// Whether an option says how many bytes may lie unsent or unread.
+pub(crate) fn bounds(level: i32, name: i32) -> bool {
+    match level {
+        libc::SOL_SOCKET => matches!(
+            name,
+            libc::SO_SNDBUF
+                | libc::SO_RCVBUF
+                | libc::SO_SNDBUFFORCE
+                | libc::SO_RCVBUFFORCE
+                | SO_BUF_LOCK
+        ),
+        libc::IPPROTO_TCP => name == libc::TCP_NOTSENT_LOWAT,
+        _ => false,
+    }
+}
+
+/// Notes how many bytes may lie unsent or unread, where the program has said so (SO_BUF_LOCK, from Linux 5.14 on).
+pub(crate) fn note_bounds(fd: i32, conn: &Conn) {
+    const SENDS: u32 = 1;
+    const RECEIVES: u32 = 2;
+    let get = |level, name| call::getsockopt::<u32>(fd, level, name).unwrap_or(0);
+    let set = get(libc::SOL_SOCKET, SO_BUF_LOCK);
+    let size = |which, name| if set & which != 0 { get(libc::SOL_SOCKET, name) } else { 0 };
+    // 0 and u32::MAX: the host's own, which is no bound unless its owner has set one.
+    let unsent = match get(libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT) {
+        u32::MAX => 0,
+        unsent => unsent,
+    };
+    let sends = size(SENDS, libc::SO_SNDBUF);
+    let sends = if sends == 0 || unsent != 0 && unsent < sends { unsent } else { sends };
+    conn.sends_ahead.store(sends, Ordering::Relaxed);
+    // Half of it is for the kernel's own use.
+    conn.holds.store(size(RECEIVES, libc::SO_RCVBUF) / 2, Ordering::Relaxed);
 }
 
 /// Notes whether `recvmsg` is to tell how many bytes are left.

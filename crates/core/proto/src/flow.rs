@@ -80,6 +80,11 @@ impl Flow {
         }
     }
 
+    /// From now on so many data packets may be unacknowledged; none at all for 0.
+    pub const fn narrow(&mut self, window: u16) {
+        self.window = window as u32;
+    }
+
     /// Whether the window has room for a data packet.
     #[inline]
     pub const fn can_send(&self) -> bool {

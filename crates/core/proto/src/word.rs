@@ -41,6 +41,8 @@ pub const ENDED_ON_TCP: usize = 5;
 /// Reader's line, for this end's own NIC: for how many milliseconds what this end sends may stay unacknowledged
 /// (TCP_USER_TIMEOUT); 0: for as long as TCP lets it by itself.
 pub const USER_TIMEOUT: usize = 6;
+/// Reader's line: bytes that the receiver's own buffer holds (SO_RCVBUF), where the program has said how many; else 0.
+pub const HOLDS: usize = 7;
 
 /// Path line: the sender's switch.
 pub const SWITCH: usize = 0;

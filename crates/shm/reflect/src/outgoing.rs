@@ -285,11 +285,13 @@ impl Outgoing {
         }
         direction.credit.release(consumed.released);
         let has_taken = direction.reader.load(word::HEAD) != consumed.head;
+        let has_read = direction.reader.load(word::TAKEN_BYTES) != consumed.taken_bytes;
         direction.reader.store(word::TAKEN_BYTES, consumed.taken_bytes);
         direction.reader.store(word::HEAD, consumed.head);
         direction.credit.post(consumed.posted);
-        // As the receiver itself would: a writer that waits for room is told when half of it is free.
-        let writer = has_taken && unread <= Area::LEN as u64 / 2;
+        // The receiver itself would wake a writer that waits for room when half of it is free. It also would for packets that it reads
+        // before the gathered bytes.
+        let writer = has_taken && unread <= Area::LEN as u64 / 2 || has_read && unread != 0;
         Ok(Told { writer, ..Told::default() })
     }
 

@@ -26,6 +26,9 @@ impl Conn {
             &self.relaying,
             &self.leaves_for,
             &self.again,
+            &self.tells_times,
+            &self.sends_ahead,
+            &self.holds,
         ] {
             word.store(0, Ordering::Relaxed);
         }

@@ -155,6 +155,13 @@ pub struct Conn {
     gone_over: [AtomicU64; 8],
     /// Memory that it uses of its segment beyond what is for nothing, in KiB ([`crate::backlog`]).
     backlog: AtomicU32,
+    /// Bytes that the program lets lie unsent (SO_SNDBUF, TCP_NOTSENT_LOWAT), and unread (SO_RCVBUF); 0 where it has not said. Kept
+    /// up to date once attached.
+    pub(crate) sends_ahead: AtomicU32,
+    pub(crate) holds: AtomicU32,
+    /// 1 where `recvmsg` with room for control messages tells when bytes came (SO_TIMESTAMP and SO_TIMESTAMPNS): the kernel alone
+    /// knows. Kept up to date once attached.
+    pub(crate) tells_times: AtomicU32,
     /// Places in the pools that the program writes to or reads in ([`crate::loan`]).
     pub loans: AtomicU32,
     /// The error that the next call, or SO_ERROR, is to return once ([`flag::ERROR`]).

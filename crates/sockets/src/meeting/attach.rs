@@ -165,6 +165,9 @@ fn occupy(fd: i32, at: Ref, index: u32, vi: u32, request: Request) -> Attached {
         conn.pair.store(index, Ordering::Relaxed);
         conn.vi.store(vi, Ordering::Relaxed);
         conn.side.store(pair.side as u32, Ordering::Relaxed);
+        if !is_fresh(conn) {
+            options::note_bounds(fd, conn);
+        }
         // SAFETY: the pair keeps the segment mapped while the VI is occupied.
         let mut guard = unsafe { stream::begin(locked, &pair, vi, flow, chosen) };
         conn.set(flag::MET);
@@ -184,6 +187,7 @@ fn occupy(fd: i32, at: Ref, index: u32, vi: u32, request: Request) -> Attached {
             let timeout = options::note_user_timeout(fd, conn);
             stream::reflected::say_user_timeout(&guard, timeout);
             options::note_inq(fd, conn);
+            options::note_times(fd, conn);
         }
         if request == Request::Made {
             conn.set(flag::UNANSWERED);

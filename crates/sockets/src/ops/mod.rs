@@ -22,7 +22,7 @@ pub use close::{
 };
 pub use option::{
     fionread, keep_error, left, nonblocking, note_option, on_own_options, pending_error,
-    socket_error,
+    socket_error, tells_times,
 };
 pub use receive::{receive, receive_parts};
 pub use send::{send, send_file, send_parts};

@@ -52,6 +52,11 @@ pub fn left(fd: i32, at: Ref) -> Option<i32> {
     Some(left.saturating_add(usize::from(has_ended)).min(i32::MAX as usize) as i32)
 }
 
+/// Whether `recvmsg` with room for control messages tells when the bytes came, which the kernel alone can.
+pub fn tells_times(at: Ref) -> bool {
+    at.conn.tells_times.load(Ordering::Relaxed) != 0
+}
+
 /// `SO_ERROR`, as far as the kernel does not know of it.
 pub fn socket_error(fd: i32, at: Ref) -> Option<Errno> {
     if at.conn.phase() != Phase::Attached {
@@ -109,6 +114,15 @@ pub fn note_option(fd: i32, at: Ref, level: i32, name: i32) {
     }
     if (level, name) == (libc::IPPROTO_TCP, options::TCP_INQ) {
         options::note_inq(fd, at.conn);
+    }
+    if options::bounds(level, name) {
+        options::note_bounds(fd, at.conn);
+        if let Some(mut guard) = at.attached() {
+            stream::rebound(&mut guard);
+        }
+    }
+    if options::tells_times(level, name) {
+        options::note_times(fd, at.conn);
     }
     if level != libc::SOL_SOCKET {
         return;

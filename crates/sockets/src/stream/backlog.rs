@@ -3,12 +3,16 @@
 //! The first bytes of the pool and of the area are for nothing; more is asked for in large steps
 //! ([`crate::backlog`]) and given back once the peer has read everything: within a second while the
 //! connection lives ([`give_back`]), and at its end.
+//!
+//! Where a program has set the size of a buffer, only as much may be unread as the kernel would take ([`bound`]). That is this end's
+//! buffer for sending and the peer's for receiving. A size that is not set counts as what the kernel gives a socket. The largest
+//! messages need a pool that is not small. So under a small bound all bytes are gathered.
 
-use super::{tx, word};
+use super::{rx, tx, word};
 use crate::conn::{Conn, Guard, HasEndpoint, flag};
-use crate::family;
 use crate::pair::{KEPT, Used};
 use crate::per_engine::per_engine;
+use crate::{family, protocol};
 use core::sync::atomic::{AtomicU64, Ordering};
 use sovia_proto::order::Next;
 use sovia_proto::path::{Returned, Tx};
@@ -25,9 +29,69 @@ const STAYS: u64 = 1 << 20;
 /// How many times as much is asked for at once as there was.
 const STEP: u32 = 4;
 
+/// Bytes that the kernel takes from a program that has not set SO_SNDBUF: half of tcp_wmem's largest size. The rest is for the
+/// kernel's own structures.
+const SENDS_AHEAD: u32 = 2 << 20;
+/// Bytes that the kernel holds for a program that has not set SO_RCVBUF and does not read: the window that it begins with.
+const HOLDS: u32 = 64 << 10;
+/// Bounds from here on leave the pool enough for the largest messages.
+const WITH_POOL: u32 = 2 * POOL_LEAST;
+
 /// A VI has been given to the connection: its sending half begins with what is for nothing.
 pub(super) fn begin(guard: &mut Guard<'_>) {
     guard.endpoint().tx.set_pool_limit(POOL_LEAST);
+    guard.own.bound = u32::MAX;
+    say_holds(guard);
+    bound(guard);
+}
+
+/// Tells the peer what the program's receive buffer holds.
+pub(crate) fn say_holds(guard: &Guard<'_>) {
+    rx(guard).reader.store(word::HOLDS, u64::from(guard.conn.holds.load(Ordering::Relaxed)));
+}
+
+/// Finds out how many bytes may be unread, as the two programs have it by now.
+pub(crate) fn bound(guard: &mut Guard<'_>) {
+    let own = guard.conn.sends_ahead.load(Ordering::Relaxed);
+    let peers = u32::try_from(tx(guard).reader.load(word::HOLDS)).unwrap_or(0);
+    let or = |size: u32, unset| if size == 0 { unset } else { size };
+    let bound = match (own, peers) {
+        (0, 0) => u32::MAX,
+        _ => or(own, SENDS_AHEAD).saturating_add(or(peers, HOLDS)),
+    };
+    if bound != guard.own.bound {
+        guard.own.bound = bound;
+        let window = protocol::of(guard.conn).0.window;
+        guard.flow.narrow(if bound < WITH_POOL { 0 } else { window });
+    }
+}
+
+/// How many of `wanted` bytes may be sent, besides whether there is room for them.
+#[inline]
+pub(super) fn allowed(guard: &mut Guard<'_>, wanted: usize) -> usize {
+    if guard.own.bound == u32::MAX { wanted } else { left(guard).min(wanted) }
+}
+
+/// Bytes that the bound leaves.
+#[cold]
+fn left(guard: &mut Guard<'_>) -> usize {
+    bound(guard);
+    (guard.own.bound as usize).saturating_sub(unread(guard))
+}
+
+/// Bytes that have been sent on the VI and that the peer has not read, but for those it has had of a packet's beginning.
+fn unread(guard: &mut Guard<'_>) -> usize {
+    let reader = &tx(guard).reader;
+    let in_packets = guard.bytes_sent.wrapping_sub(reader.load(word::TAKEN_BYTES) as u32);
+    let taken = reader.load(word::HEAD);
+    guard.gatherer.next(taken);
+    in_packets as usize + guard.gatherer.waiting() as usize
+}
+
+/// Returns true if a third of the bound is left. With less the kernel does not call a socket writable.
+#[inline]
+pub(super) fn is_allowed_more(guard: &mut Guard<'_>) -> bool {
+    guard.own.bound == u32::MAX || left(guard) >= guard.own.bound as usize / 3
 }
 
 /// What the two limits cost, in KiB.
@@ -64,7 +128,9 @@ fn may_use(conn: &Conn, memory: u32) -> bool {
 #[inline(never)]
 pub(super) fn more_pool(guard: &mut Guard<'_>) -> bool {
     let now = guard.endpoint_ref().tx.pool_limit();
-    let more = now.saturating_mul(STEP).min(POOL as u32);
+    bound(guard);
+    // A part of the bound is for what is gathered.
+    let more = now.saturating_mul(STEP).min(POOL as u32).min(guard.own.bound / 2);
     let may = more > now && may_use(guard.conn, cost(more, guard.own.area));
     if may {
         guard.endpoint().tx.set_pool_limit(more);

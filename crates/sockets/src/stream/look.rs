@@ -94,6 +94,9 @@ pub fn writable(guard: &mut Guard<'_>, fd: i32) -> bool {
     let conn = guard.conn;
     ending::has_gone(guard, fd);
     if goes_over_vi(conn) && !has_shut(guard) {
+        if !backlog::is_allowed_more(guard) {
+            return false;
+        }
         if !guard.gatherer.is_gathering() {
             return true;
         }

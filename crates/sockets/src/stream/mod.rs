@@ -297,6 +297,15 @@ fn say_window(guard: &Guard<'_>, window: u16) {
     tx(guard).writer.store(word::WINDOW, u64::from(window));
 }
 
+/// The program has set how many bytes may lie unsent or unread.
+pub(crate) fn rebound(guard: &mut Guard<'_>) {
+    backlog::bound(guard);
+    backlog::say_holds(guard);
+    // There may be room now: at this end for its own threads, and for the peer's.
+    listeners::tell_all(guard);
+    tell_writer(guard);
+}
+
 /// Tells the peer's reader that there is news for it.
 #[inline]
 pub(crate) fn tell_reader(guard: &Guard<'_>) {

@@ -30,7 +30,8 @@ pub fn send(guard: &mut Guard<'_>, fd: i32, bytes: &[u8]) -> Put {
     if let Some(put) = cannot(guard, fd) {
         return put;
     }
-    let sent = send_vi_here(guard, bytes);
+    let allowed = backlog::allowed(guard, bytes.len());
+    let sent = send_vi_here(guard, &bytes[..allowed]);
     said(guard, fd, bytes, sent)
 }
 
@@ -214,6 +215,7 @@ pub(super) fn switch(guard: &mut Guard<'_>, fd: i32) {
             conn.set_tx(Tx::Back);
         }
     }
+    backlog::bound(guard);
     tell_reader(guard);
 }
 

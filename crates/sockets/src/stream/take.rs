@@ -96,6 +96,7 @@ fn take(guard: &mut Guard<'_>, out: &mut [u8], count: &mut usize) -> Result<(), 
         if guard.held_first != guard.held_end {
             let n = take_held(guard, &mut out[done..])?;
             *count += n;
+            taken_before(guard, tail);
             if n == 0 && guard.conn.rx() != Rx::Vi || guard.conn.has(flag::EOF) {
                 break;
             }
@@ -125,6 +126,7 @@ fn take(guard: &mut Guard<'_>, out: &mut [u8], count: &mut usize) -> Result<(), 
                 *count += n;
                 if from + n == entry.len as usize {
                     take_off(guard, &entry)?;
+                    taken_before(guard, tail);
                 } else {
                     guard.front = (from + n) as u32;
                 }
@@ -147,6 +149,15 @@ fn take(guard: &mut Guard<'_>, out: &mut [u8], count: &mut usize) -> Result<(), 
         }
     }
     Ok(())
+}
+
+/// A packet has been taken that goes before what is gathered, if anything is. The sender may have used up what may be unread, and
+/// then it waits for no acknowledgement.
+#[inline(always)]
+fn taken_before(guard: &Guard<'_>, tail: u64) {
+    if tail != guard.taker.head {
+        tell_writer(guard);
+    }
 }
 
 fn take_gathered(

@@ -1,6 +1,7 @@
 //! Senders that get rid of as much as there is room for.
 
-use super::harness::{End, Link, arrives, cases, ends, pattern, send, until};
+use super::harness::{At, End, Link, arrives, cases, ends, link, pattern, send, until};
+use crate::conn::Role;
 
 cases! {
     all_that_a_full_sender_got_rid_of_arrives_in_order at
@@ -97,4 +98,72 @@ fn a_full_end_that_falls_back_loses_nothing(link: Link) {
     arrives(&link.ends(), &link.b, b"more");
     until(&link.ends(), || link.b.write(b"answer").ok());
     link.is_answered(b"answer");
+}
+
+/// Sizes of buffers: some leave less than the largest message, others more.
+const SIZES: [i32; 6] = [0, 4 << 10, 16 << 10, 40 << 10, 64 << 10, 400 << 10];
+
+/// Links whose sender is on the VI, or goes there with its next byte, in both directions.
+fn on_vi() -> impl Iterator<Item = Link> {
+    let places = [At::Granted, At::Switched, At::Entered];
+    places.into_iter().flat_map(|at| [Role::Connector, Role::Acceptor].map(|role| link(at, role)))
+}
+
+#[test]
+fn a_sender_gets_rid_of_what_two_buffers_hold() {
+    on_vi().for_each(fills_buffers);
+}
+
+fn fills_buffers(link: Link) {
+    link.ends().into_iter().for_each(End::has_memory);
+    let mut sent = 0;
+    for size in SIZES {
+        let bound = link.ends().map(|end| end.set_buffers(size))[0];
+        let begin = sent;
+        sent += link.a.fill(sent);
+        let most = sent - begin;
+        assert!((bound / 2..=bound).contains(&most), "{most} of {bound}");
+        assert!(!link.a.is_writable());
+        // Room comes with what is read, however it is read, before all has been.
+        let mut got = begin;
+        while sent - got > most / 4 {
+            let n = (most / 16).min(sent - got);
+            arrives(&link.ends(), &link.b, &pattern(got, n));
+            got += n;
+        }
+        link.becomes(|| link.a.is_writable());
+        let more = link.a.fill(sent);
+        assert!(more > 0 && sent + more - got <= bound, "{more} more of {bound}");
+        sent += more;
+        arrives(&link.ends(), &link.b, &pattern(got, sent - got));
+    }
+    // The kernel chooses the size of a buffer that is not set any more.
+    link.ends().into_iter().for_each(|end| end.set(libc::SOL_SOCKET, SO_BUF_LOCK, 0));
+    assert!(link.a.fill(sent) > 1 << 20);
+}
+
+/// Which buffers' sizes the program has set.
+const SO_BUF_LOCK: i32 = 72;
+
+#[test]
+fn a_buffer_that_grows_gives_room() {
+    on_vi().for_each(grows);
+}
+
+fn grows(link: Link) {
+    link.ends().into_iter().for_each(End::has_memory);
+    let [_, _] = link.ends().map(|end| end.set_buffers(4 << 10));
+    let mut sent = link.a.fill(0);
+    for (end, name, size) in
+        [(&link.a, libc::SO_SNDBUF, 20 << 10), (&link.b, libc::SO_RCVBUF, 80 << 10)]
+    {
+        assert!(!link.a.is_writable());
+        end.set(libc::SOL_SOCKET, name, size);
+        link.becomes(|| link.a.is_writable());
+        sent += link.a.fill(sent);
+    }
+    link.a.set(libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, 1);
+    assert!(!link.a.is_writable());
+    arrives(&link.ends(), &link.b, &pattern(0, sent));
+    link.becomes(|| link.a.is_writable());
 }

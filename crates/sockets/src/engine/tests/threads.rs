@@ -448,3 +448,15 @@ fn a_blocked_read_goes_on_though_its_descriptor_is_closed() {
     // The end comes with the last call on the connection.
     assert_eq!(a.read_exact(1), b"");
 }
+
+#[test]
+fn a_send_that_waits_goes_on_where_a_buffer_grows() {
+    for (grows, name) in [(0, libc::SO_SNDBUF), (1, libc::SO_RCVBUF)] {
+        let ends = met();
+        let [_, _] = ends.each_ref().map(|end| end.set_buffers(4 << 10));
+        let [a, _] = &ends;
+        a.fill(0);
+        let act = || ends[grows].set(libc::SOL_SOCKET, name, 256 << 10);
+        assert_eq!(waiting(a, || a.send(&pattern(0, 5_000), WAIT), act), Ok(5_000));
+    }
+}
