@@ -43,22 +43,73 @@ impl Connection {
     }
 }
 
-/// The lines of /proc/net/tcp: local and remote address, state, inode.
-fn sockets() -> Vec<(SocketAddr, SocketAddr, String, u64)> {
-    let text = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
-    let address = |text: &str| {
-        let (ip, port) = text.split_once(':')?;
-        let ip = u32::from_str_radix(ip, 16).ok()?;
-        let port = u16::from_str_radix(port, 16).ok()?;
-        Some(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::from(ip.to_ne_bytes()), port)))
-    };
-    let line = |line: &str| {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let inode = fields.get(9)?.parse().ok()?;
-        Some((address(fields[1])?, address(fields[2])?, fields[3].to_string(), inode))
-    };
-    text.lines().filter_map(line).collect()
+/// A TCP socket, as the kernel describes it (`inet_diag_msg`).
+struct Socket {
+    local: SocketAddr,
+    inode: u64,
+    cookie: u64,
 }
+
+/// Asks the kernel for TCP sockets: for that with these addresses, or for all with these ports, where 0 stands for any.
+///
+/// A look at /proc/net/tcp would take as long as many thousand connections that have just ended: a moment for each test before.
+fn sockets(which: u16, states: u32, local: SocketAddrV4, remote: SocketAddrV4) -> Vec<Socket> {
+    let mut request = [0u8; 72];
+    request[0..4].copy_from_slice(&72u32.to_ne_bytes());
+    request[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+    request[6..8].copy_from_slice(&(libc::NLM_F_REQUEST as u16 | which).to_ne_bytes());
+    request[16] = libc::AF_INET as u8;
+    request[17] = libc::IPPROTO_TCP as u8;
+    request[20..24].copy_from_slice(&states.to_ne_bytes());
+    request[24..26].copy_from_slice(&local.port().to_be_bytes());
+    request[26..28].copy_from_slice(&remote.port().to_be_bytes());
+    request[28..32].copy_from_slice(&local.ip().octets());
+    request[44..48].copy_from_slice(&remote.ip().octets());
+    request[64..72].fill(0xff); // INET_DIAG_NOCOOKIE
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+    // SAFETY: takes plain numbers.
+    let socket = owned(unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_SOCK_DIAG) });
+    // SAFETY: the buffer lives through the call and has that length.
+    unsafe { libc::send(socket.as_raw_fd(), request.as_ptr().cast(), request.len(), 0) };
+    let mut found = Vec::new();
+    loop {
+        let mut answer = vec![0u8; 32 << 10];
+        // SAFETY: likewise.
+        let got =
+            unsafe { libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0) };
+        let mut left = &answer[..got.max(0) as usize];
+        if left.is_empty() {
+            return found;
+        }
+        while left.len() >= 16 {
+            let half = |at: usize| u32::from_ne_bytes(left[at..at + 4].try_into().unwrap());
+            let len = (half(0) as usize).next_multiple_of(4);
+            // The end of a list, or an error.
+            if left[4..6] != SOCK_DIAG_BY_FAMILY.to_ne_bytes() || !(88..=left.len()).contains(&len)
+            {
+                return found;
+            }
+            let port = u16::from_be_bytes([left[20], left[21]]);
+            let ip = Ipv4Addr::new(left[24], left[25], left[26], left[27]);
+            found.push(Socket {
+                local: SocketAddr::V4(SocketAddrV4::new(ip, port)),
+                inode: u64::from(half(84)),
+                cookie: u64::from(half(60)) | u64::from(half(64)) << 32,
+            });
+            left = &left[len..];
+        }
+        if which != ALL {
+            return found;
+        }
+    }
+}
+
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const ONE: u16 = 0;
+const ALL: u16 = libc::NLM_F_DUMP as u16;
+const ESTABLISHED: u32 = 1 << 1;
+const LISTENING: u32 = 1 << 10;
+const ANY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
 
 /// A process that listens.
 pub(crate) struct Listener {
@@ -69,9 +120,8 @@ pub(crate) struct Listener {
 impl Listener {
     /// The one that listens there.
     pub(crate) fn at(address: SocketAddr) -> Option<Listener> {
-        let (.., inode) = sockets()
-            .into_iter()
-            .find(|(local, _, state, _)| *local == address && state == "0A")?;
+        let SocketAddr::V4(local) = address else { return None };
+        let inode = sockets(ALL, LISTENING, local, ANY).first()?.inode;
         let mut processes = fs::read_dir("/proc").ok()?.flatten().map(|entry| entry.path());
         let process = processes.find(|process| sockets_of(process).contains(&inode))?;
         Some(Listener { address, process })
@@ -79,9 +129,11 @@ impl Listener {
 
     /// The established connections to it.
     pub(crate) fn connections(&self) -> Vec<Connection> {
-        let all = sockets().into_iter();
-        let to_it = all.filter(|(_, remote, state, _)| *remote == self.address && state == "01");
-        to_it.map(|(local, ..)| Connection { connector: local, acceptor: self.address }).collect()
+        let SocketAddr::V4(remote) = self.address else { return Vec::new() };
+        let to_it = sockets(ALL, ESTABLISHED, ANY, remote).into_iter();
+        to_it
+            .map(|Socket { local, .. }| Connection { connector: local, acceptor: self.address })
+            .collect()
     }
 
     /// The abstract datagram names that it is bound to.
@@ -117,32 +169,7 @@ fn owned(fd: RawFd) -> OwnedFd {
 /// The kernel's cookie of the TCP socket with these addresses; 0 if there is none.
 fn cookie(local: SocketAddr, remote: SocketAddr) -> u64 {
     let (SocketAddr::V4(local), SocketAddr::V4(remote)) = (local, remote) else { return 0 };
-    let mut request = [0u8; 72];
-    request[0..4].copy_from_slice(&72u32.to_ne_bytes());
-    request[4..6].copy_from_slice(&20u16.to_ne_bytes()); // SOCK_DIAG_BY_FAMILY
-    request[6..8].copy_from_slice(&1u16.to_ne_bytes()); // NLM_F_REQUEST
-    request[16] = libc::AF_INET as u8;
-    request[17] = libc::IPPROTO_TCP as u8;
-    request[20..24].copy_from_slice(&u32::MAX.to_ne_bytes()); // every state
-    request[24..26].copy_from_slice(&local.port().to_be_bytes());
-    request[26..28].copy_from_slice(&remote.port().to_be_bytes());
-    request[28..32].copy_from_slice(&local.ip().octets());
-    request[44..48].copy_from_slice(&remote.ip().octets());
-    request[64..72].fill(0xff); // INET_DIAG_NOCOOKIE
-    let mut answer = [0u8; 512];
-    // SAFETY: plain calls on a descriptor of our own and live buffers of the lengths given.
-    let got = unsafe {
-        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-        let socket = owned(libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_SOCK_DIAG));
-        let fd = socket.as_raw_fd();
-        libc::send(fd, request.as_ptr().cast(), request.len(), 0);
-        libc::recv(fd, answer.as_mut_ptr().cast(), answer.len(), 0)
-    };
-    if got < 72 || answer[4..6] != 20u16.to_ne_bytes() {
-        return 0;
-    }
-    let half = |at: usize| u64::from(u32::from_ne_bytes(answer[at..at + 4].try_into().unwrap()));
-    half(60) | half(64) << 32
+    sockets(ONE, u32::MAX, local, remote).first().map_or(0, |socket| socket.cookie)
 }
 
 /// An address of the abstract name space.
