@@ -96,8 +96,10 @@ calls! {
             kernel()
         };
         let result = list.with(|list| ops::receive_parts(fd, at, list, flags(how), kernel));
-        if result.is_ok() && !is_kernels.get() {
-            let (control_len, flags) = match ops::left(fd, at) {
+        if let Ok(n) = result
+            && !is_kernels.get()
+        {
+            let (control_len, mut flags) = match ops::left(fd, at) {
                 // SAFETY: plain numbers, where the program wants control messages.
                 Some(left) => match unsafe { give_left(&header, left) } {
                     Ok(told) => told,
@@ -105,6 +107,10 @@ calls! {
                 },
                 None => (0, 0),
             };
+            if n > 0 && ops::tells_times(at) {
+                // There is no room for the time.
+                flags |= libc::MSG_CTRUNC;
+            }
             let named = !header.msg_name.is_null();
             let told = [
                 if named { give(&raw mut (*msg).msg_namelen, 0) } else { Ok(()) },
