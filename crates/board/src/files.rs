@@ -90,25 +90,27 @@ impl MemoryFiles {
         MemoryFiles(own)
     }
 
-    /// Whether a descriptor of a process is one. A file of a user's own file system is not even opened: that could hold the
-    /// reader up for ever.
-    fn has(&self, folder: &Folder, number: &str) -> bool {
-        let is_on = |mount_here: &Vec<u8>| {
-            let about = folder.read(&format!("fdinfo/{number}"));
-            about.and_then(|about| mount(&about)).is_some_and(|there| there == *mount_here)
-        };
-        self.0.as_ref().is_some_and(is_on)
+    /// Opens the file behind a descriptor of another process, if it is a memory file.
+    ///
+    /// No other file is opened: that could hold the reader up for ever, or be one that the process itself may not open. The process
+    /// may change what its number means at any moment. So the question is put to a descriptor of the reader's that stands for the
+    /// file, and is no way into it (`O_PATH`).
+    fn open(&self, descriptors: impl AsFd, number: &str) -> Option<File> {
+        let place =
+            openat(descriptors, number, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        let own = rustix::fd::AsRawFd::as_raw_fd(&place);
+        let about = std::fs::read(format!("/proc/self/fdinfo/{own}")).ok()?;
+        if self.0.is_none() || mount(&about) != self.0 {
+            return None;
+        }
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        rustix::fs::open(format!("/proc/self/fd/{own}"), flags, Mode::empty()).ok().map(File::from)
     }
 }
 
 fn mount(about: &[u8]) -> Option<Vec<u8>> {
     let line = about.split(|&byte| byte == b'\n').find(|line| line.starts_with(b"mnt_id:"))?;
     Some(line.to_vec())
-}
-
-fn open(descriptors: impl AsFd, number: &str) -> Option<File> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    openat(descriptors, number, flags, Mode::empty()).ok().map(File::from)
 }
 
 /// Looks for the files of a process: among the numbers that private descriptors have.
@@ -199,10 +201,10 @@ impl Search<'_> {
         let Ok(link) = readlinkat(descriptors, number, Vec::new()) else { return Found::Nothing };
         let is_locks = starts_with(&link, LOCKS);
         let is_shown = FILE_NAMES.iter().any(|name| starts_with(&link, name));
-        if !(is_locks || is_shown) || !self.memory.has(self.folder, number) {
+        if !(is_locks || is_shown) {
             return Found::Nothing;
         }
-        let Some(file) = open(descriptors, number) else { return Found::Nothing };
+        let Some(file) = self.memory.open(descriptors, number) else { return Found::Nothing };
         if is_locks {
             let Ok(about) = fstat(&file) else { return Found::Nothing };
             self.locks.push((about.st_ino, file));
@@ -250,7 +252,6 @@ impl Own {
     /// The family's other files that this process has, but for those that `is_known`.
     pub(crate) fn others(
         &self,
-        folder: &Folder,
         memory: &MemoryFiles,
         is_known: impl Fn(u64) -> bool,
     ) -> Vec<Shown> {
@@ -258,8 +259,8 @@ impl Own {
         let opened = entries.filter_map(|entry| {
             let number = entry.fd.to_string();
             let link = readlinkat(&self.descriptors, number.as_str(), Vec::new()).ok()?;
-            let is_shown = starts_with(&link, FILE_NAMES[1]) && memory.has(folder, &number);
-            let file = is_shown.then(|| open(&self.descriptors, &number)).flatten()?;
+            let is_shown = starts_with(&link, FILE_NAMES[1]);
+            let file = is_shown.then(|| memory.open(&self.descriptors, &number)).flatten()?;
             let shown = Shown::of(file).ok()?;
             (shown.inode == entry.inode && shown.legend.shape.number != 0).then_some(shown)
         });
@@ -269,4 +270,58 @@ impl Own {
 
 fn starts_with(link: &CStr, name: &str) -> bool {
     link.to_bytes().starts_with(name.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fd::AsRawFd;
+    use rustix::fs::{MemfdFlags, fstatfs, memfd_create};
+
+    fn own_descriptors() -> OwnedFd {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::open("/proc/self/fd", flags, Mode::empty()).unwrap()
+    }
+
+    #[test]
+    fn memory_files_alone_are_opened() {
+        let (memory, all) = (MemoryFiles::find(), own_descriptors());
+        let opened =
+            |file: &dyn AsRawFd| memory.open(&all, &file.as_raw_fd().to_string()).is_some();
+        let named = memfd_create("sovia-board", MemfdFlags::CLOEXEC).unwrap();
+        assert!(opened(&named));
+        let place = |path| rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        assert!(
+            !opened(&place("/dev/zero").unwrap()) && !opened(&place("/proc/self/stat").unwrap())
+        );
+        assert!(!opened(&std::env::current_exe().map(File::open).unwrap().unwrap()));
+        assert!(memory.open(&all, "no number").is_none());
+    }
+
+    #[test]
+    fn a_number_that_changes_its_file_leads_to_no_other() {
+        let (memory, all) = (MemoryFiles::find(), own_descriptors());
+        let named = memfd_create("sovia-board", MemfdFlags::CLOEXEC).unwrap();
+        let other = File::open("/dev/zero").unwrap();
+        let kind = fstatfs(&named).unwrap().f_type;
+        let mut number = rustix::io::fcntl_dupfd_cloexec(&named, 0).unwrap();
+        let name = number.as_raw_fd().to_string();
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let order = std::sync::atomic::Ordering::Relaxed;
+                for file in [other.as_fd(), named.as_fd()].into_iter().cycle() {
+                    rustix::io::dup3(file, &mut number, rustix::io::DupFlags::CLOEXEC).unwrap();
+                    if is_over.load(order) {
+                        break;
+                    }
+                }
+            });
+            let opened = (0..5_000).filter_map(|_| memory.open(&all, &name));
+            let (right, wrong): (Vec<_>, Vec<_>) =
+                opened.map(|file| fstatfs(&file).unwrap().f_type).partition(|found| *found == kind);
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert_eq!(wrong.len(), 0, "beside {} right ones", right.len());
+        });
+    }
 }

@@ -173,7 +173,7 @@ pub fn scan_of(ids: impl IntoIterator<Item = i32>) -> Scan {
                 if at == families.len() {
                     families.push(Found { places: Vec::new(), files: Vec::new() });
                 }
-                families[at].add(*own, process, &folder, &memory);
+                families[at].add(*own, process, &memory);
             }
             Seen::Nothing => {}
             Seen::Forbidden => scan.forbidden += 1,
@@ -203,11 +203,11 @@ fn records_of(files: &[&Shown]) -> Vec<Records> {
 }
 
 impl Found {
-    fn add(&mut self, own: Own, process: usize, folder: &Folder, memory: &MemoryFiles) {
+    fn add(&mut self, own: Own, process: usize, memory: &MemoryFiles) {
         self.places.push((own.place, process));
         let files = &self.files;
         let is_known = |inode| files.iter().any(|file| file.inode == inode);
-        let others = own.others(folder, memory, is_known);
+        let others = own.others(memory, is_known);
         if self.files.is_empty() {
             self.files.push(own.first);
         }
