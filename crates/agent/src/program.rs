@@ -2,6 +2,7 @@
 
 use crate::closer::{self, take_leave};
 use sovia_proto::meeting::{INTRODUCTION, Introduction, NIC_NAME, Process};
+use sovia_sys::arrivals::Arrivals;
 use sovia_sys::datagram::Name;
 use sovia_sys::seqpacket::{Listener, Packets};
 use sovia_sys::trace::{self, Challenge, Secret};
@@ -143,6 +144,7 @@ pub(crate) enum Heard {
 #[derive(Debug)]
 pub(crate) struct Entrance {
     listener: Listener,
+    arrivals: Arrivals,
     /// The NIC's own doorbells.
     pub(crate) doors: Vec<Fd>,
     notices: Vec<Fd>,
@@ -163,7 +165,7 @@ impl Entrance {
         let mut nonce = [0; 8];
         call::getrandom(&mut nonce)?;
         let me = Process { pid: call::getpid(), nonce: u64::from_ne_bytes(nonce) };
-        Ok(Entrance { listener, doors, notices, me })
+        Ok(Entrance { listener, arrivals: Arrivals::default(), doors, notices, me })
     }
 
     /// The descriptor that tells of programs that come.
@@ -171,11 +173,11 @@ impl Entrance {
         self.listener.raw()
     }
 
-    /// The next program that has come. One of another user's is sent away before it says anything: what it says, and does not say, costs
-    /// nothing then.
-    pub(crate) fn accept(&self) -> Option<Result<Stranger, Refused>> {
-        let packets = self.listener.accept().ok()?;
-        Some(match packets.peer() {
+    /// Returns up to `most` programs that have come. One of another user is sent away before it says anything: what it says, and does
+    /// not say, costs nothing then.
+    pub(crate) fn accept(&mut self, most: usize) -> Vec<Result<Stranger, Refused>> {
+        let come = self.arrivals.take(most, || self.listener.accept());
+        let admit = |packets: Packets| match packets.peer() {
             Ok((_, uid)) if uid == call::geteuid() && !trace::is_ambiguous(uid) => {
                 Ok(Stranger { packets, challenge: None })
             }
@@ -184,7 +186,13 @@ impl Entrance {
                 Err(Refused::User(uid))
             }
             Err(_) => Err(Refused::Gone),
-        })
+        };
+        come.into_iter().map(admit).collect()
+    }
+
+    /// Returns when to look for programs again ([`Arrivals::due`]).
+    pub(crate) fn due(&self) -> Option<u64> {
+        self.arrivals.due()
     }
 
     /// Hears what a stranger says next, and answers it.
@@ -260,7 +268,7 @@ mod tests {
     fn no_program_has_the_nic_wait_for_what_it_hands_over() {
         closer::start().unwrap();
         let name = format!("test-{}", call::getpid());
-        let entrance = Entrance::open(&name).unwrap();
+        let mut entrance = Entrance::open(&name).unwrap();
         let name = Name::new(format!("{NIC_NAME}{name}").as_bytes()).unwrap();
         let mut peers = Vec::new();
         for is_heard in [true, false] {
@@ -269,7 +277,7 @@ mod tests {
             program.send(b"nonsense", &[stream.as_raw_fd()]).unwrap();
             drop((program, stream));
             peers.push(peer);
-            let mut stranger = entrance.accept().unwrap().unwrap();
+            let mut stranger = entrance.accept(1).remove(0).unwrap();
             if is_heard {
                 assert!(matches!(entrance.hear(&mut stranger), Err(Refused::Introduction)));
             }

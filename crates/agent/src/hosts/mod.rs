@@ -32,7 +32,8 @@ pub(crate) use retry::Retry;
 use core::net::SocketAddr;
 use secure::Secure;
 use socket2::{Domain, Protocol, Socket, Type};
-use sovia_sys::{Fd, poll};
+use sovia_sys::arrivals::Arrivals;
+use sovia_sys::{Errno, Fd, poll};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{TcpListener, TcpStream};
@@ -134,6 +135,7 @@ pub(crate) struct Hosts {
     config: Config,
     keys: Arc<[PublicKey]>,
     listener: TcpListener,
+    arrivals: Arrivals,
     epoll: Fd,
     known: Vec<Known>,
     /// All conversations. Those whose other end is not known yet are guests.
@@ -173,6 +175,7 @@ impl Hosts {
             config,
             keys,
             listener,
+            arrivals: Arrivals::default(),
             epoll,
             known,
             talks: BTreeMap::new(),
@@ -209,7 +212,7 @@ impl Hosts {
         if !self.unread.is_empty() {
             return Some(0);
         }
-        self.known.iter().filter_map(Known::due).min()
+        self.known.iter().filter_map(Known::due).chain(self.arrivals.due()).min()
     }
 
     /// Does what there is to do, up to a turn, and tells what has happened, to each peer in its order.
@@ -218,6 +221,9 @@ impl Hosts {
         let count = poll::epoll_wait(self.epoll.raw(), &mut events, Some(0), None).unwrap_or(0);
         let mut ready = core::mem::take(&mut self.unread);
         ready.extend(events[..count].iter().map(|event| event.u64));
+        if self.arrivals.due().is_some_and(|due| due <= now) {
+            ready.insert(LISTENER);
+        }
         let mut happened = Vec::new();
         for number in ready {
             if number == LISTENER {
@@ -304,8 +310,11 @@ impl Hosts {
     }
 
     fn accept(&mut self) {
-        for _ in 0..TURN {
-            let Ok((stream, _)) = self.listener.accept() else { return };
+        let accept = || {
+            let failed = |error: io::Error| Errno::new(error.raw_os_error().unwrap_or(libc::EIO));
+            self.listener.accept().map(|(stream, _)| stream).map_err(failed)
+        };
+        for stream in self.arrivals.take(TURN, accept) {
             let secure = Secure::second(&self.config.key, self.keys.clone());
             let Ok(secure) = secure else { continue };
             let Ok(number) = self.add(stream, secure, false) else { continue };
@@ -316,7 +325,6 @@ impl Hosts {
             }
             self.guests.insert(number);
         }
-        self.unread.insert(LISTENER);
     }
 
     fn add(&mut self, stream: TcpStream, secure: Secure, is_first: bool) -> io::Result<Number> {

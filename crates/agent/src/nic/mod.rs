@@ -93,8 +93,6 @@ pub(crate) struct Nic {
     epoll: Fd,
     /// Programs that have come and not introduced themselves.
     strangers: VecDeque<Stranger>,
-    /// More programs have come than are greeted in a turn.
-    has_more_to_greet: bool,
     complaints: Complaints,
     programs: HashMap<u64, Program>,
     connections: HashMap<Id, Connection>,
@@ -199,7 +197,6 @@ impl Nic {
             control,
             epoll,
             strangers: VecDeque::new(),
-            has_more_to_greet: false,
             complaints: Complaints::default(),
             programs: HashMap::new(),
             connections: HashMap::new(),
@@ -314,10 +311,8 @@ impl Nic {
 
     /// How long there is nothing to do unless something comes.
     fn pause(&self) -> Option<u64> {
-        if self.has_more_to_greet {
-            return Some(0);
-        }
         let now = clock::now_ns();
+        let entrance = self.entrance.due().map(|due| due.saturating_sub(now));
         let peers = self.peers.iter().filter_map(Peer::deadline).min();
         let peers = peers.map(|due| due.saturating_sub(now));
         let closing = (self.is_closing || self.is_asking).then_some(CLOSING_NS);
@@ -331,6 +326,7 @@ impl Nic {
         let asking = self.asks_again.map(|due| due.saturating_sub(now));
         peers
             .into_iter()
+            .chain(entrance)
             .chain(closing)
             .chain(here)
             .chain(hosts)
@@ -381,7 +377,7 @@ impl Nic {
         let hosts = self.hosts.as_ref().and_then(Hosts::deadline);
         let mut is_called = hosts.is_some_and(|due| due <= now);
         let mut has_died = self.is_closing;
-        let mut has_come = self.has_more_to_greet;
+        let mut has_come = self.entrance.due().is_some_and(|due| due <= now);
         for event in &events[..n] {
             match event.u64 {
                 ENTRANCE => has_come = true,

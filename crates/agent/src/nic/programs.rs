@@ -9,20 +9,14 @@ use sovia_sys::call;
 impl Nic {
     /// Programs that come, so many before others have their turn.
     pub(super) fn greet(&mut self) {
-        self.has_more_to_greet = false;
-        for n in 0.. {
-            self.has_more_to_greet = n == NEWCOMERS;
-            if self.has_more_to_greet {
-                break;
-            }
-            match self.entrance.accept() {
-                None => break,
-                Some(Ok(stranger)) => {
+        for come in self.entrance.accept(NEWCOMERS) {
+            match come {
+                Ok(stranger) => {
                     if self.watch(stranger.raw(), STRANGER).is_ok() {
                         self.strangers.push_back(stranger);
                     }
                 }
-                Some(Err(refused)) => self.complain(&refused),
+                Err(refused) => self.complain(&refused),
             }
         }
         // One that says nothing makes room for others.

@@ -8,8 +8,9 @@ use sovia_link::wire::{Answer, Checksum, Meeting, Passing, Word};
 use sovia_port::Address;
 use sovia_port::agent::ring::Geometry;
 use sovia_port::agent::said::{FromAgent, FromProgram, SAID_MAX, Why};
+use sovia_sys::arrivals::Arrivals;
 use sovia_sys::seqpacket::{Listener, Packets};
-use sovia_sys::{Errno, Fd, call, poll, trace};
+use sovia_sys::{Errno, Fd, call, clock, poll, trace};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Programs that are served at a time, in all.
@@ -33,6 +34,7 @@ pub(super) const ORDERS: u64 = PORT + 3;
 #[derive(Debug)]
 pub(super) struct Members {
     listener: Listener,
+    arrivals: Arrivals,
     pub(super) epoll: Fd,
     /// Users that are served.
     users: Vec<u32>,
@@ -65,6 +67,7 @@ impl Members {
         let epoll = Fd::make(poll::epoll_create)?;
         let members = Members {
             listener,
+            arrivals: Arrivals::default(),
             epoll,
             users,
             own,
@@ -78,7 +81,7 @@ impl Members {
             is_ordered: false,
             complaints: Complaints::default(),
         };
-        members.watch(members.listener.raw(), libc::EPOLLIN, ENTRANCE)?;
+        members.watch(members.listener.raw(), libc::EPOLLIN | libc::EPOLLET, ENTRANCE)?;
         Ok(members)
     }
 
@@ -100,10 +103,17 @@ impl Members {
 
     fn hear_of_each(&mut self, pause: Option<u64>, most: usize) -> sovia_sys::Result<()> {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; PROGRAMS + 8];
+        let due = |members: &Members| {
+            members.arrivals.due().map(|due| due.saturating_sub(clock::now_ns()))
+        };
+        let pause = pause.into_iter().chain(due(self)).min();
         let n = match poll::epoll_wait(self.epoll.raw(), &mut events, pause, None) {
             Err(Errno::EINTR) => 0,
             n => n?,
         };
+        if due(self) == Some(0) {
+            self.greet();
+        }
         for event in &events[..n] {
             match event.u64 {
                 ENTRANCE => self.greet(),
@@ -118,8 +128,7 @@ impl Members {
 
     /// Takes in programs that have come.
     fn greet(&mut self) {
-        for _ in 0..NEWCOMERS {
-            let Ok(packets) = self.listener.accept() else { return };
+        for packets in self.arrivals.take(NEWCOMERS, || self.listener.accept()) {
             let uid = packets.peer().map_or(u32::MAX, |(_, uid)| uid);
             let refused = if !self.users.contains(&uid) || trace::is_ambiguous(uid) {
                 Some(Why::User)

@@ -14,8 +14,9 @@ mod witness;
 use seeks::{Client, Place, Seeks, Sought};
 use sovia_proto::agent::{SAID, Said, What};
 use sovia_proto::meeting::Link;
+use sovia_sys::arrivals::Arrivals;
 use sovia_sys::seqpacket::{Listener, Packets};
-use sovia_sys::{Errno, Fd, call, credentials, datagram, poll};
+use sovia_sys::{Errno, Fd, call, clock, credentials, datagram, poll};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -137,6 +138,7 @@ struct Program {
 #[derive(Debug)]
 struct Speaker {
     listener: Listener,
+    arrivals: Arrivals,
     witness: Packets,
     epoll: Fd,
     programs: HashMap<Client, Program>,
@@ -152,21 +154,28 @@ const FIRST: u64 = 2;
 impl Speaker {
     fn new(listener: Listener, witness: Packets) -> sovia_sys::Result<Speaker> {
         let epoll = Fd::make(poll::epoll_create)?;
-        for (fd, token) in [(listener.raw(), LISTENER), (witness.raw(), WITNESS)] {
-            poll::epoll_ctl(epoll.raw(), libc::EPOLL_CTL_ADD, fd, libc::EPOLLIN as u32, token)?;
+        let edges = libc::EPOLLIN | libc::EPOLLET;
+        for (fd, events, token) in
+            [(listener.raw(), edges, LISTENER), (witness.raw(), libc::EPOLLIN, WITNESS)]
+        {
+            poll::epoll_ctl(epoll.raw(), libc::EPOLL_CTL_ADD, fd, events as u32, token)?;
         }
-        let (programs, seeks) = (HashMap::new(), Seeks::default());
-        Ok(Speaker { listener, witness, epoll, programs, seeks, next: FIRST })
+        let (arrivals, programs, seeks) = Default::default();
+        Ok(Speaker { listener, arrivals, witness, epoll, programs, seeks, next: FIRST })
     }
 
     fn serve(&mut self) -> sovia_sys::Result<core::convert::Infallible> {
         loop {
             let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
-            let n = match poll::epoll_wait(self.epoll.raw(), &mut events, None, None) {
+            let pause = self.arrivals.due().map(|due| due.saturating_sub(clock::now_ns()));
+            let n = match poll::epoll_wait(self.epoll.raw(), &mut events, pause, None) {
                 Ok(n) => n,
                 Err(Errno::EINTR) => 0,
                 Err(error) => return Err(error),
             };
+            if self.arrivals.due().is_some_and(|due| due <= clock::now_ns()) {
+                self.accept()?;
+            }
             for event in &events[..n] {
                 match event.u64 {
                     LISTENER => self.accept()?,
@@ -179,15 +188,15 @@ impl Speaker {
     }
 
     fn accept(&mut self) -> sovia_sys::Result<()> {
-        let packets = match self.listener.accept() {
-            Ok(packets) => packets,
-            Err(Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM) => {
-                self.make_room();
-                return Ok(());
-            }
-            // It has gone again.
-            Err(_) => return Ok(()),
-        };
+        let come = self.arrivals.take(TURN, || self.listener.accept());
+        // Another process may have taken the host's last descriptor: no program of this agent has to go for that.
+        if self.arrivals.lacked() == Some(Errno::EMFILE) {
+            self.make_room();
+        }
+        come.into_iter().try_for_each(|packets| self.take_in(packets))
+    }
+
+    fn take_in(&mut self, packets: Packets) -> sovia_sys::Result<()> {
         let Ok((_, user)) = packets.peer() else { return Ok(()) };
         if self.programs.values().filter(|program| program.user == user).count() >= OF_ONE_USER {
             return Ok(());

@@ -4,6 +4,7 @@
 //! Sovia interposes, and the library must not meet itself. All `unsafe` that talks to the kernel
 //! lives in this crate; what leaves it are functions that are safe to call.
 
+pub mod arrivals;
 pub mod bpf;
 pub mod build;
 pub mod cache;
