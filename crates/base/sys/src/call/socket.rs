@@ -12,6 +12,28 @@ pub fn send(fd: RawFd, buf: &[u8], flags: i32) -> Result<usize> {
     sys!(sendto, fd, buf.as_ptr(), buf.len(), flags, 0usize, 0usize)
 }
 
+/// How many parts [`send_parts`] sends together.
+const PARTS: usize = 64;
+
+/// Sends as [`send`] does, the first parts together (`sendmsg`).
+pub fn send_parts<'a>(
+    fd: RawFd,
+    parts: impl IntoIterator<Item = &'a [u8]>,
+    flags: i32,
+) -> Result<usize> {
+    let mut list = [libc::iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; PARTS];
+    let mut count = 0;
+    for (place, part) in list.iter_mut().zip(parts) {
+        *place = libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() };
+        count += 1;
+    }
+    // SAFETY: an all-zero msghdr is a valid empty one.
+    let mut msg: libc::msghdr = unsafe { core::mem::zeroed() };
+    (msg.msg_iov, msg.msg_iovlen) = (list.as_mut_ptr(), count as _);
+    // SAFETY: the list, and the parts that it names, live through the call; the kernel reads them.
+    unsafe { sendmsg(fd, &raw const msg, flags) }
+}
+
 /// `recvmsg`, for scattered buffers and ancillary data.
 ///
 /// # Safety

@@ -1,6 +1,6 @@
 //! Ends that close one half or both, in good order.
 
-use super::harness::{Link, NOW, PEEK, arrives, cases, ends, next, pattern, send, until};
+use super::harness::{Link, NOW, PEEK, WAIT, arrives, cases, ends, next, pattern, send, until};
 
 cases! {
     bytes_before_a_half_close_arrive_and_the_other_half_goes_on at
@@ -10,6 +10,8 @@ cases! {
     both_halves_may_close_at_once at
         on_tcp granted switched entered revoked left draining back_on_tcp;
     a_write_after_the_own_half_close_is_a_broken_pipe at
+        on_tcp granted switched entered revoked left draining back_on_tcp;
+    a_gathered_write_to_a_closed_peer_is_taken_as_a_whole at
         on_tcp granted switched entered revoked left draining back_on_tcp;
     a_write_to_a_closed_peer_is_a_broken_pipe_in_the_end at
         on_tcp granted switched entered revoked left draining back_on_tcp;
@@ -86,6 +88,17 @@ fn receives_of_no_bytes_wait_for_bytes_or_the_end(link: Link) {
         assert_eq!(both(), [Ok(Vec::new()), Ok(Vec::new())]);
         assert_eq!(link.b.take(1, PEEK), Ok(Vec::new()));
     }
+}
+
+fn a_gathered_write_to_a_closed_peer_is_taken_as_a_whole(link: Link) {
+    let Link { a, b, unread } = link;
+    arrives(&[&a, &b], &b, &unread);
+    a.close();
+    ends(&[&b], &b);
+    let parts = [10, 0, 300, 5_000, 7, 3_000].map(|len| pattern(0, len));
+    let parts = parts.each_ref().map(|part| &part[..]);
+    assert_eq!(b.send_parts(&parts, WAIT), Ok(8_317));
+    assert_eq!(until(&[&b], || b.send_parts(&parts, WAIT).err()), libc::EPIPE);
 }
 
 fn a_receiver_that_shuts_its_half_reads_the_rest_and_the_end(link: Link) {

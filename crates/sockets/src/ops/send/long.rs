@@ -82,7 +82,7 @@ impl Call {
         let is_candidate =
             conn.phase() == Phase::Candidate && conn.is_generation(self.at.generation);
         is_candidate
-            .then(|| raw_send(conn, keep::descriptor(self.fd, self.at), piece, flags, partly))
+            .then(|| raw_send(conn, keep::descriptor(self.fd, self.at), [piece], flags, partly))
     }
 
     /// What a descriptor of the connection says. Another thread may close the number meanwhile, and it may be another

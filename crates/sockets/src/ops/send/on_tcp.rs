@@ -60,12 +60,14 @@ pub(super) fn number_of(fd: i32, at: Ref) -> Option<i32> {
     if table::refers(fd, at) { Some(fd) } else { table::descriptor_of(at.conn) }
 }
 
-/// The rest of a send whose connection has gone back to TCP in the middle. `partly`: the call has sent something, so an
+/// Sends the rest of a send whose connection has gone back to TCP in the middle. `partly`: the call has sent something, so an
 /// error is the next call's.
-pub(super) fn send_plainly(
+///
+/// All parts go by one call: a peer that resets the connection answers what it gets first.
+pub(super) fn send_plainly<'a>(
     conn: &Conn,
     fd: i32,
-    bytes: &[u8],
+    parts: impl IntoIterator<Item = &'a [u8]>,
     flags: Flags,
     partly: bool,
 ) -> Outcome {
@@ -74,15 +76,20 @@ pub(super) fn send_plainly(
     for (wanted, flag) in [(no_signal, libc::MSG_NOSIGNAL), (flags.dont_wait, libc::MSG_DONTWAIT)] {
         how |= if wanted { flag } else { 0 };
     }
-    let sent = call::send(fd, bytes, how).map_err(crate::errno);
+    let sent = call::send_parts(fd, parts, how).map_err(crate::errno);
     sent.inspect_err(|&error| keep_kernels_error(conn, error, partly))
 }
 
-/// The kernel's verdict on a send whose path has ended. Never blocks. `partly`: the call has sent
-/// something, so an error is the next call's.
-pub(super) fn raw_send(conn: &Conn, fd: i32, bytes: &[u8], flags: Flags, partly: bool) -> Outcome {
+/// Asks the kernel for its verdict on such a send whose path has ended. Never blocks. Otherwise as [`send_plainly`].
+pub(super) fn raw_send<'a>(
+    conn: &Conn,
+    fd: i32,
+    parts: impl IntoIterator<Item = &'a [u8]>,
+    flags: Flags,
+    partly: bool,
+) -> Outcome {
     let no_signal = if flags.no_signal || partly { libc::MSG_NOSIGNAL } else { 0 };
-    match call::send(fd, bytes, libc::MSG_DONTWAIT | no_signal) {
+    match call::send_parts(fd, parts, libc::MSG_DONTWAIT | no_signal) {
         Ok(n) => {
             conn.tx_tcp.fetch_add(n as u64, Ordering::AcqRel);
             Ok(n)

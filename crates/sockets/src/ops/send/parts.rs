@@ -100,6 +100,15 @@ pub(super) fn length(parts: &[&[u8]]) -> usize {
     parts.iter().map(|part| part.len()).sum()
 }
 
+/// Returns what is left of all parts where so many bytes have been sent.
+pub(super) fn all_of<'a>(parts: &[&'a [u8]], mut done: usize) -> impl Iterator<Item = &'a [u8]> {
+    parts.iter().filter_map(move |part| {
+        let sent = done.min(part.len());
+        done -= sent;
+        Some(&part[sent..]).filter(|rest| !rest.is_empty())
+    })
+}
+
 /// What is left of the first part that has not been sent, where so many bytes have been.
 pub(super) fn rest_of<'a>(parts: &[&'a [u8]], mut done: usize) -> Option<&'a [u8]> {
     parts.iter().find_map(|part| match part.get(done..) {

@@ -2,7 +2,7 @@
 
 use super::Begun;
 use super::on_tcp::{number_of, raw_send, send_plainly};
-use super::parts::{length, rest_of};
+use super::parts::{all_of, length, rest_of};
 use crate::conn::flag;
 use crate::ops::keep;
 use crate::ops::transfer::{Flags, deadline, keep_error};
@@ -40,7 +40,6 @@ fn send_rest(
     let patient = !flags.dont_wait && !conn.has(flag::NONBLOCK);
     let mut may_leave = true;
     while done < total {
-        let Some(rest) = rest_of(parts, done) else { break };
         let mut is_full = false;
         let attempt = |guard: &mut crate::conn::Guard<'_>| {
             let fd = keep::descriptor(fd, at);
@@ -64,13 +63,15 @@ fn send_rest(
                     }
                     Some(Err(e))
                 }
-                Put::AskKernel => match raw_send(guard.conn, fd, rest, flags, done > 0) {
-                    Err(libc::EAGAIN) => {
-                        anchors::watch_room(guard, fd);
-                        None
+                Put::AskKernel => {
+                    match raw_send(guard.conn, fd, all_of(parts, done), flags, done > 0) {
+                        Err(libc::EAGAIN) => {
+                            anchors::watch_room(guard, fd);
+                            None
+                        }
+                        result => Some(result),
                     }
-                    result => Some(result),
-                },
+                }
                 Put::Full if may_leave && guard.conn.has(flag::UNTIL_FULL) => {
                     is_full = true;
                     Some(Ok(0))
@@ -87,7 +88,7 @@ fn send_rest(
         let result = match waited {
             Ok(result) => result,
             Err(Ended::Plain) => {
-                send_plainly(conn, keep::descriptor(fd, at), rest, flags, done > 0)
+                send_plainly(conn, keep::descriptor(fd, at), all_of(parts, done), flags, done > 0)
             }
             Err(Ended::Failed(e)) => Err(e),
         };
