@@ -85,6 +85,11 @@ impl Flow {
         self.window = window as u32;
     }
 
+    /// The window.
+    pub const fn window(&self) -> u16 {
+        self.window as u16
+    }
+
     /// Whether the window has room for a data packet.
     #[inline]
     pub const fn can_send(&self) -> bool {

@@ -25,6 +25,8 @@ pub struct Own {
     pub ledger: u64,
     /// Bytes of the area from its beginning that may be used, beyond those that are for nothing.
     pub area: u32,
+    /// The window, which the peer knows.
+    pub window: u16,
     /// Bytes that may be unread; `u32::MAX` where nothing but memory bounds them.
     pub bound: u32,
     /// The program's waiters that watch the connection ([`crate::stream`]).

@@ -10,9 +10,9 @@
 
 use super::{rx, tx, word};
 use crate::conn::{Conn, Guard, HasEndpoint, flag};
+use crate::family;
 use crate::pair::{KEPT, Used};
 use crate::per_engine::per_engine;
-use crate::{family, protocol};
 use core::sync::atomic::{AtomicU64, Ordering};
 use sovia_proto::order::Next;
 use sovia_proto::path::{Returned, Tx};
@@ -40,6 +40,7 @@ const WITH_POOL: u32 = 2 * POOL_LEAST;
 /// A VI has been given to the connection: its sending half begins with what is for nothing.
 pub(super) fn begin(guard: &mut Guard<'_>) {
     guard.endpoint().tx.set_pool_limit(POOL_LEAST);
+    guard.own.window = guard.flow.window();
     guard.own.bound = u32::MAX;
     say_holds(guard);
     bound(guard);
@@ -61,8 +62,8 @@ pub(crate) fn bound(guard: &mut Guard<'_>) {
     };
     if bound != guard.own.bound {
         guard.own.bound = bound;
-        let window = protocol::of(guard.conn).0.window;
-        guard.flow.narrow(if bound < WITH_POOL { 0 } else { window });
+        let window = if bound < WITH_POOL { 0 } else { guard.own.window };
+        guard.flow.narrow(window);
     }
 }
 

@@ -460,3 +460,33 @@ fn a_send_that_waits_goes_on_where_a_buffer_grows() {
         assert_eq!(waiting(a, || a.send(&pattern(0, 5_000), WAIT), act), Ok(5_000));
     }
 }
+
+#[test]
+fn much_goes_through_buffers_of_every_size_both_ways_at_once() {
+    const MUCH: usize = 4 << 20;
+    for size in [1, 4 << 10, 40 << 10, 60 << 10, 70 << 10, 400 << 10, 4 << 20] {
+        let ends = met_with_threads();
+        let [_, _] = ends.each_ref().map(|end| end.set_buffers(size));
+        thread::scope(|scope| {
+            for (end, part) in [(&ends[0], 1_000), (&ends[1], 100_000)] {
+                scope.spawn(move || {
+                    (0..MUCH).step_by(part).for_each(|from| {
+                        end.write_all(&pattern(from, part.min(MUCH - from)));
+                    });
+                });
+                // Parts that are no parts of what was written.
+                scope.spawn(move || {
+                    let mut from = 0;
+                    for len in (1..).map(|n| n * 7_919 % 30_011) {
+                        let len = len.min(MUCH - from);
+                        assert!(end.read_exact(len) == pattern(from, len), "{size}: at {from}");
+                        from += len;
+                        if from == MUCH {
+                            break;
+                        }
+                    }
+                });
+            }
+        });
+    }
+}
