@@ -97,6 +97,13 @@ impl Engines {
         }
     }
 
+    /// Has connections look for each other's ends after so many transfers.
+    pub(super) fn meet_after(&self, transfers: u32) {
+        for engine in self.both {
+            engine.run(|| config::meet_after_transfers(transfers));
+        }
+    }
+
     /// Has two engines without connections forget that they have met.
     pub(super) fn part(&self) {
         for engine in self.both {
@@ -132,6 +139,7 @@ impl Drop for Engines {
                 if self.progress == Progress::ByHand {
                     backlog::choose(MEMORY);
                 }
+                config::meet_after_transfers(MEET_AFTER);
                 let mut any = false;
                 table::for_each_conn(|_, _| any = true);
                 !any
