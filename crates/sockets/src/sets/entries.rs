@@ -52,6 +52,8 @@ pub(crate) struct Entry {
     pub(super) queued: bool,
     /// Next entry of the same connection.
     pub(super) next: u32,
+    /// Set once the connection has had another entry beside this one.
+    pub(super) has_twin: bool,
 }
 
 impl Entry {
@@ -173,6 +175,7 @@ impl Inner {
             armed: true,
             queued: false,
             next: NONE,
+            has_twin: false,
         };
         match self.free.pop() {
             Some(i) => {
@@ -203,6 +206,30 @@ impl Inner {
             entry.queued = true;
             self.ready.push_back(i);
         }
+    }
+
+    /// Queues the other entries of a ready entry's connection that want events of `mask` too, before all others; how many. The peer may
+    /// be about to mark them, and the kernel marks all entries of a socket at once. An edge is left to its mark, or it would be
+    /// reported twice.
+    #[cold]
+    pub(super) fn enqueue_twins(&mut self, of: u32, mask: u32) -> usize {
+        let at = self.entries[of as usize].at;
+        let vi = at.conn.vi.load(Ordering::Relaxed) as usize;
+        let mut count = 0;
+        for lane in &self.lanes {
+            let mut i = lane.entries.get(vi).copied().unwrap_or(NONE);
+            while let Some(twin) = self.entries.get_mut(i as usize) {
+                let is_level = twin.events & libc::EPOLLET as u32 == 0;
+                let is_awaited = twin.registered && twin.armed && twin.events & mask != 0;
+                if i != of && is_level && is_awaited && !twin.queued && twin.at.same(at) {
+                    twin.queued = true;
+                    self.ready.push_front(i);
+                    count += 1;
+                }
+                i = twin.next;
+            }
+        }
+        count
     }
 
     /// Has the entries that wait for a VI looked at, whatever the waiter's marks say. An edge may have

@@ -171,6 +171,10 @@ impl Set {
         let entry = &mut inner.entries[i as usize];
         entry.next = if first == i { NONE } else { first };
         entry.attached = true;
+        if let Some(twin) = inner.entries.get_mut(first as usize).filter(|_| first != i) {
+            twin.has_twin = true;
+            inner.entries[i as usize].has_twin = true;
+        }
         // SYNC: with the count in `KernelSleep::begin`.
         self.attached.fetch_add(1, Ordering::SeqCst);
         {
@@ -306,10 +310,9 @@ impl Set {
     pub(crate) fn collect(&self, inner: &mut Inner, out: &mut [epoll_event]) -> usize {
         inner.drain();
         let mut n = 0;
-        for _ in 0..inner.ready.len() {
-            if n == out.len() {
-                break;
-            }
+        let mut left = inner.ready.len();
+        while left > 0 && n < out.len() {
+            left -= 1;
             let Some(i) = inner.ready.pop_front() else { break };
             let entry = &mut inner.entries[i as usize];
             if !entry.registered || !entry.armed || !entry.attached {
@@ -336,6 +339,7 @@ impl Set {
             }
             out[n] = epoll_event { events: mask, u64: entry.data };
             n += 1;
+            let has_twin = entry.has_twin;
             if entry.events & libc::EPOLLONESHOT as u32 != 0 {
                 entry.armed = false;
             }
@@ -344,6 +348,9 @@ impl Set {
             } else {
                 // Level-triggered: to be looked at again, after the others.
                 inner.ready.push_back(i);
+            }
+            if has_twin {
+                left += inner.enqueue_twins(i, mask);
             }
         }
         n

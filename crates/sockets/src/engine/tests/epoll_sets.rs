@@ -344,3 +344,21 @@ fn a_change_of_interest_reports_what_holds_already(link: Link) {
     link.becomes(|| set.mask() == EPOLLIN);
     send(&link.ends(), &link.b, b"x");
 }
+
+#[test]
+fn all_levels_of_a_connection_are_reported_with_the_first() {
+    let link = entered(Role::Connector);
+    let (set, second, third) = (link.b.epoll(), link.b.dup(), link.b.dup());
+    set.add(&link.b, EPOLLIN);
+    for (number, events) in [(&second, EPOLLIN | EPOLLOUT), (&third, EPOLLIN | EPOLLET)] {
+        set.control(libc::EPOLL_CTL_ADD, number.fd(), events, number.fd() as u64).unwrap();
+    }
+    link.a.put(b"x");
+    set.lose_marks();
+    for _ in 0..2 {
+        let mut events = set.now();
+        events.sort_unstable();
+        let expected = [(EPOLLIN, link.b.fd()), (EPOLLIN | EPOLLOUT, second.fd())];
+        assert_eq!(events, expected.map(|(mask, fd)| (mask, fd as u64)));
+    }
+}

@@ -662,6 +662,14 @@ impl Epoll {
         events.first().map_or(0, |&(mask, _)| mask)
     }
 
+    /// Loses the marks of peers, which come later than what they are for.
+    pub(super) fn lose_marks(&self) {
+        self.run(|| {
+            let set = sets::get(self.index()).unwrap();
+            set.with(|inner| inner.lanes.iter().for_each(|lane| lane.waiter().drain(|_| ())));
+        });
+    }
+
     /// Threads that sleep in the instance for what is on VIs.
     pub(super) fn sleepers(&self) -> u32 {
         self.run(|| sets::get(self.index()).unwrap().asleep.load(Ordering::Relaxed))
