@@ -64,7 +64,7 @@ def parse():
     parser = argparse.ArgumentParser(prog="scripts/test", description="Runs the tests of a tier, or of a part of `all`.")
     parser.add_argument("tier", nargs="?", default="test", choices=sorted(TIERS), metavar="TIER", help="one of " + ", ".join(TIERS))
     parser.add_argument("--only", default="", metavar="REGEX", help="tests whose PACKAGE/PROGRAM/NAME it matches")
-    parser.add_argument("--jobs", type=int, default=3 * machine.processors(), help="tests beside each other [3 x processors]")
+    parser.add_argument("--jobs", type=int, default=2 * machine.processors(), help="tests beside each other [2 x processors]")
     parser.add_argument("--scale", type=float, help="the factor for watchdogs; measured if not given")
     parser.add_argument("--watchdog", type=float, metavar="SECONDS", help="for every test, in place of its own")
     parser.add_argument("--stop", action="store_true", help="at the first test that fails, and fails alone")
