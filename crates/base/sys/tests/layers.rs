@@ -8,6 +8,7 @@ const LAYERS: &[&[&str]] = &[
     &["credentials", "fd", "futex", "futex_any", "poll", "record_lock", "stall"],
     // What owns descriptors and memory.
     &[
+        "arrivals",
         "bpf",
         "datagram",
         "diag",
