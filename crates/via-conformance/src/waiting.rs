@@ -106,8 +106,9 @@ pub(super) mod a_sleeper_is_woken_by_a_message {
         });
         for _ in 0..5 {
             end.post_recv(0, 0, 8);
-            end.send(1, 0, 8);
+            // Before the message: this thread may stand still behind it for as long as the pause.
             let begin = Instant::now();
+            end.send(1, 0, 8);
             assert_eq!(end.received().result(), Ok(8));
             assert!(begin.elapsed() >= PAUSE / 2);
         }
