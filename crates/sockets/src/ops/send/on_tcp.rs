@@ -88,18 +88,9 @@ pub(super) fn raw_send<'a>(
     flags: Flags,
     partly: bool,
 ) -> Outcome {
-    let no_signal = if flags.no_signal || partly { libc::MSG_NOSIGNAL } else { 0 };
-    match call::send_parts(fd, parts, libc::MSG_DONTWAIT | no_signal) {
-        Ok(n) => {
-            conn.tx_tcp.fetch_add(n as u64, Ordering::AcqRel);
-            Ok(n)
-        }
-        Err(error) => {
-            let error = crate::errno(error);
-            keep_kernels_error(conn, error, partly);
-            Err(error)
-        }
-    }
+    let n = send_plainly(conn, fd, parts, Flags { dont_wait: true, ..flags }, partly)?;
+    conn.tx_tcp.fetch_add(n as u64, Ordering::AcqRel);
+    Ok(n)
 }
 
 /// An error that the kernel reports once, to a call that has sent something: the next one returns it.

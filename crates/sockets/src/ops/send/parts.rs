@@ -109,13 +109,7 @@ pub(super) fn all_of<'a>(parts: &[&'a [u8]], mut done: usize) -> impl Iterator<I
     })
 }
 
-/// What is left of the first part that has not been sent, where so many bytes have been.
-pub(super) fn rest_of<'a>(parts: &[&'a [u8]], mut done: usize) -> Option<&'a [u8]> {
-    parts.iter().find_map(|part| match part.get(done..) {
-        Some(rest) if !rest.is_empty() => Some(rest),
-        _ => {
-            done -= part.len();
-            None
-        }
-    })
+/// Returns what is left of the first part that has not been sent.
+pub(super) fn rest_of<'a>(parts: &[&'a [u8]], done: usize) -> Option<&'a [u8]> {
+    all_of(parts, done).next()
 }
