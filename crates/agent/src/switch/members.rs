@@ -10,7 +10,7 @@ use sovia_port::agent::ring::Geometry;
 use sovia_port::agent::said::{FromAgent, FromProgram, SAID_MAX, Why};
 use sovia_sys::arrivals::Arrivals;
 use sovia_sys::seqpacket::{Listener, Packets};
-use sovia_sys::{Errno, Fd, call, clock, poll, trace};
+use sovia_sys::{Errno, Fd, call, poll, trace};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Programs that are served at a time, in all.
@@ -103,15 +103,12 @@ impl Members {
 
     fn hear_of_each(&mut self, pause: Option<u64>, most: usize) -> sovia_sys::Result<()> {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; PROGRAMS + 8];
-        let due = |members: &Members| {
-            members.arrivals.due().map(|due| due.saturating_sub(clock::now_ns()))
-        };
-        let pause = pause.into_iter().chain(due(self)).min();
+        let pause = pause.into_iter().chain(self.arrivals.pause()).min();
         let n = match poll::epoll_wait(self.epoll.raw(), &mut events, pause, None) {
             Err(Errno::EINTR) => 0,
             n => n?,
         };
-        if due(self) == Some(0) {
+        if self.arrivals.pause() == Some(0) {
             self.greet();
         }
         for event in &events[..n] {

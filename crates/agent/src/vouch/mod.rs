@@ -16,7 +16,7 @@ use sovia_proto::agent::{SAID, Said, What};
 use sovia_proto::meeting::Link;
 use sovia_sys::arrivals::Arrivals;
 use sovia_sys::seqpacket::{Listener, Packets};
-use sovia_sys::{Errno, Fd, call, clock, credentials, datagram, poll};
+use sovia_sys::{Errno, Fd, call, credentials, datagram, poll};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -167,13 +167,13 @@ impl Speaker {
     fn serve(&mut self) -> sovia_sys::Result<core::convert::Infallible> {
         loop {
             let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
-            let pause = self.arrivals.due().map(|due| due.saturating_sub(clock::now_ns()));
+            let pause = self.arrivals.pause();
             let n = match poll::epoll_wait(self.epoll.raw(), &mut events, pause, None) {
                 Ok(n) => n,
                 Err(Errno::EINTR) => 0,
                 Err(error) => return Err(error),
             };
-            if self.arrivals.due().is_some_and(|due| due <= clock::now_ns()) {
+            if self.arrivals.pause() == Some(0) {
                 self.accept()?;
             }
             for event in &events[..n] {

@@ -67,6 +67,11 @@ impl Arrivals {
         self.due
     }
 
+    /// Returns how many nanoseconds that is from now.
+    pub fn pause(&self) -> Option<u64> {
+        self.due.map(|due| due.saturating_sub(clock::now_ns()))
+    }
+
     /// Returns the error for which the last [`take`](Self::take) turned connections away, or left them waiting.
     pub fn lacked(&self) -> Option<Errno> {
         self.lacked
