@@ -1,6 +1,8 @@
 //! State that a connection's way to the VI and back leaves behind.
 
-use super::harness::{At, Engines, Link, NOW, Progress, fresh_by, link, meet, met, pattern, until};
+use super::harness::{
+    At, End, Engines, Link, NOW, Progress, fresh_by, link, meet, met, pattern, until,
+};
 use crate::conn::{Phase, Role, Stage};
 use crate::loan;
 use core::sync::atomic::Ordering;
@@ -12,6 +14,15 @@ const ROLES: [Role; 2] = [Role::Connector, Role::Acceptor];
 /// A request that outlived its answer would be taken back when the socket is closed. By then another connection may have the VI.
 #[test]
 fn an_answered_request_is_forgotten() {
+    let is_forgotten = |end: &End, at: At| {
+        let stage = end.at().map_or(Stage::Idle, |at| at.conn.approach.stage());
+        assert!(!matches!(stage, Stage::Requested { .. }), "{at:?}: {stage:?}");
+    };
+    for sender in ROLES {
+        for at in [At::Granted, At::Entered, At::Back] {
+            link(at, sender).ends().into_iter().for_each(|end| is_forgotten(end, at));
+        }
+    }
     // With its first transfer a connector would make no request that it waits for.
     for after in [0, 2] {
         let engines = Engines::take(Progress::ByHand);
@@ -22,10 +33,7 @@ fn an_answered_request_is_forgotten() {
         for _ in 0..2 {
             let ends = fresh_by(&listener, &engines);
             assert!(meet(&ends));
-            for end in &ends {
-                let stage = end.at().unwrap().conn.approach.stage();
-                assert!(!matches!(stage, Stage::Requested { .. }), "{after}: {stage:?}");
-            }
+            ends.iter().for_each(|end| is_forgotten(end, At::Entered));
         }
     }
 }
