@@ -246,7 +246,7 @@ impl Pair {
                     !matches!(peers::life_now(self.peer), Some(Life::AllDied(_)))
                 }
                 // It has not answered the offer, so nothing tells of its death. It is waited for as long as a connection is.
-                // It has not answered the offer, so nothing tells of its death. The pair goes with the last connection that waits.
+                // Nothing reports the death of a peer that has not answered. The pair goes with the last connection that waits.
                 Some(_) => true,
             }
     }

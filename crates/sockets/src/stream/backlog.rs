@@ -4,9 +4,9 @@
 //! ([`crate::backlog`]) and given back once the peer has read everything: within a second while the
 //! connection lives ([`give_back`]), and at its end.
 //!
-//! Where a program has set the size of a buffer, only as much may be unread as the kernel would take ([`bound`]). That is this end's
-//! buffer for sending and the peer's for receiving. A size that is not set counts as what the kernel gives a socket. The largest
-//! messages need a pool that is not small. So under a small bound all bytes are gathered.
+//! A program may set the size of a buffer. Then the unread bytes are bounded by what the kernel would take: this end's buffer for
+//! sending and the peer's for receiving ([`bound`]). A size that is not set counts as what the kernel gives a socket. The largest
+//! messages need a pool that is not small, so all bytes are gathered under a small bound.
 
 use super::{rx, tx, word};
 use crate::conn::{Conn, Guard, HasEndpoint, flag};
