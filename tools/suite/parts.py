@@ -47,7 +47,8 @@ class Suite:
         """Returns the environment of a part that drives the products of a build: `release` or `debug`."""
         environment = dict(self.runner.environment)
         environment.setdefault("SOVIA_BIN", os.path.join(self.target, products, "sovia"))
-        for name, library in (("SOVIA_LIB", "libsovia.so"), ("SOVIA_EMP", "libsovia-emp.so"), ("SOVIA_VIPL", "libvipl.so")):
+        for name, library in (("SOVIA_LIB", "libsovia.so"), ("SOVIA_EMP", "libsovia-emp.so"), ("SOVIA_VIPL", "libvipl.so"),
+                              ("SOVIA_FI", "fi")):
             environment.setdefault(name, os.path.join(self.target, "release", library))
         environment.update(more)
         return environment
