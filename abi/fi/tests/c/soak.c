@@ -440,9 +440,9 @@ static int one_round(void)
             setenv("SOVIA_DIRECT", "off", 1);
     }
     setenv("FI_SOVIA_PLACE", by_emp ? "udp:127.0.0.1:0" : "off", 1);
-    /* Tries find a dead process, here in about a minute. In other rounds a live process that gets no processor for a while must not
-       count as dead. A process whose last acknowledgement was lost when the peer had ended gives up by tries, before WATCHDOG. */
-    setenv("FI_SOVIA_TRIES", victim >= 0 ? "60" : "200", 1);
+    /* Tries find a dead process, here in about a minute. A live one has the processor more often than that. A process whose last
+       acknowledgement was lost when the peer had ended gives up by tries as well. */
+    setenv("FI_SOVIA_TRIES", "60", 1);
     if (faults) {
         snprintf(text, sizeof text, "%d:%llu", faults, (unsigned long long)(round_seed & 0xffff));
         setenv("FI_SOVIA_FAULTS", text, 1);
