@@ -25,6 +25,22 @@ def processors():
     return len(os.sched_getaffinity(0))
 
 
+def idle(seconds):
+    """Returns the share of all processors' time that is idle, over so many seconds from now."""
+    idle_before, all_before = processor_time()
+    time.sleep(seconds)
+    idle_after, all_after = processor_time()
+    return (idle_after - idle_before) / max(1, all_after - all_before)
+
+
+def processor_time():
+    """Returns the processors' idle time and their whole time since the machine started, in ticks."""
+    with open("/proc/stat", encoding="ascii") as file:
+        # Guests' time, behind the first eight, is part of the others.
+        ticks = [int(word) for word in file.readline().split()[1:9]]
+    return ticks[3] + ticks[4], sum(ticks)
+
+
 class Durations:
     """Seconds that each test took when it last ran here, to start long ones first."""
 

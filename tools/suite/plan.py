@@ -21,8 +21,9 @@ USUAL = {
 }
 # Likewise, where the change touches the provider: each of libfabric's NICs takes a third of a processor's second to open.
 USUAL_IF_CHANGED = {"via-ofi/conformance": {"tcp"}}
-# Models: tests that know neither time nor the system. A change that does not reach their package cannot change their verdict.
-MODELS = {"sovia-proto": re.compile(r"/all/"), "sovia-link": re.compile(r"/lib/stream::tests::bottleneck::")}
+# Packages whose tests start what `make build` builds, and the packages that it builds that of.
+DRIVERS = frozenset({"sovia", "sovia-c", "sovia-cli", "sovia-emp-c", "sovia-fi-c", "sovia-tests", "sovia-vipl"})
+PRODUCTS = frozenset({"sovia-c", "sovia-cli", "sovia-emp-c", "sovia-fi-c", "sovia-preload", "sovia-vipl"})
 # Packages whose lock-free parts have models under loom.
 LOOM = ("via-shm", "sovia-sync")
 # One in so many of the tests that `make test` leaves out has its turn with a commit.
@@ -87,19 +88,20 @@ def configuration(test):
 
 @dataclass(frozen=True)
 class Change:
-    """Packages that a change touches: `packages` are those whose files differ, `reached` also those that are built of them."""
+    """Packages that a change touches. The files of `packages` differ. `reached` are also those that are built of them, or start what
+    is. `left` are all others."""
 
     packages: frozenset
     reached: frozenset
+    left: frozenset = frozenset()
 
 
 def is_usual(test, change):
-    """Returns true if `make test` runs the test."""
+    """Returns true if `make test` runs the test. One whose package the change does not reach is of the same code as before it."""
+    if test.program.package not in change.reached:
+        return False
     of = configuration(test)
-    if of is None:
-        model = MODELS.get(test.program.package)
-        return test.program.package in change.reached or model is None or not model.search(str(test))
-    if of[1] in USUAL.get(of[0], ()):
+    if of is None or of[1] in USUAL.get(of[0], ()):
         return True
     return test.program.package in change.packages and of[1] in USUAL_IF_CHANGED.get(of[0], ())
 
@@ -137,11 +139,6 @@ def is_between_strangers(test):
     return bool(STRANGERS.search(str(test)))
 
 
-def left(change):
-    """Returns the packages whose models `make test` leaves to their turn."""
-    return sorted({*MODELS, *LOOM} - change.reached)
-
-
 def is_due(test, commit, change):
     """Returns true for a test that `make test` leaves out and whose turn it is, and for all cases of a provider that has changed."""
     if is_usual(test, change):
@@ -165,7 +162,7 @@ def _number(commit, what):
 
 def change(root):
     """Returns the change since the commit at which it began. That is where it left origin/main, or, on origin/main itself, the commit
-    of a day before. Without that commit, and with other libraries or tools, everything is reached."""
+    of a day before. Without that commit everything is reached."""
     def git(*words):
         done = subprocess.run(["git", *words], cwd=root, check=False, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         return done.stdout.strip()
@@ -180,12 +177,22 @@ def change(root):
     names = frozenset(package["name"] for package in packages)
     if not base:
         return Change(frozenset(), names)
-    files = git("diff", "--name-only", base).splitlines()
     folders = {package["manifest_path"][len(root) + 1 : -len("Cargo.toml")]: package["name"] for package in packages}
-    touched = frozenset(name for folder, name in folders.items() if folder and any(file.startswith(folder) for file in files))
-    if {"Cargo.toml", "Cargo.lock", "rust-toolchain.toml"} & set(files):
-        return Change(touched, names)
-    return Change(touched, reached(touched, {package["name"]: {one["name"] for one in package["dependencies"]} for package in packages}))
+    dependencies = {package["name"]: {one["name"] for one in package["dependencies"]} for package in packages}
+    return changed(git("diff", "--name-only", base).splitlines(), folders, dependencies)
+
+
+def changed(files, folders, dependencies):
+    """Returns the change of those files. One of no package may be of the build, the set-up or the suite, and reaches everything.
+    Documents reach only the tests that start what they tell of."""
+    homes = {file: [name for folder, name in folders.items() if folder and file.startswith(folder)] for file in files}
+    touched = frozenset(name for home in homes.values() for name in home)
+    if any(not home and not file.endswith(".md") for file, home in homes.items()):
+        return Change(touched, frozenset(dependencies))
+    begin = touched | (DRIVERS if any(not home for home in homes.values()) else frozenset())
+    more = {name: of | PRODUCTS if name in DRIVERS else of for name, of in dependencies.items()}
+    found = reached(begin, more)
+    return Change(touched, found, frozenset(dependencies) - found)
 
 
 def reached(packages, dependencies):

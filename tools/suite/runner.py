@@ -12,6 +12,12 @@ import traceback
 from dataclasses import dataclass, field
 from enum import Enum
 
+import machine
+
+# Another test is started when this share of the processors' time was idle for so many seconds.
+IDLE = 0.25
+LOOK = 0.5
+
 
 class Verdict(Enum):
     PASSED = "ok"
@@ -45,27 +51,39 @@ LINE = re.compile(r"^test (\S.*?)(?: - should panic)? +\.\.\. (ok|FAILED|ignored
 
 
 class Runner:
-    """Runs tests by `jobs` workers; each test has `watchdog` seconds times `scale`."""
+    """Runs `jobs` tests beside each other, and up to `more` while processors are idle: many tests wait. Each has `watchdog` seconds
+    times `scale`."""
 
-    def __init__(self, jobs, watchdog, scale, environment, report):
-        self.jobs, self.watchdog, self.scale = jobs, watchdog, scale
+    def __init__(self, jobs, more, watchdog, scale, environment, report):
+        self.jobs, self.more, self.watchdog, self.scale = jobs, more, watchdog, scale
         self.environment, self.report = environment, report
         self.stopped = threading.Event()
         # Set once a run has ended at its first failure.
         self.cut_short = False
         self._running = set()
-        self._lock = threading.Lock()
+        self._lock, self._idle = threading.Lock(), threading.Lock()
 
     def run(self, tests, ignored=False, until_failure=False):
         """Runs tests in their order, as workers come free, and returns their outcomes: of all, or until one fails twice."""
         queue, outcomes = list(reversed(tests)), []
 
-        def work():
+        def take():
+            with self._lock:
+                return queue.pop() if queue else None
+
+        def take_if_idle():
+            # One at a time: what another one has just started is seen.
+            with self._idle:
+                while queue and not self.stopped.is_set():
+                    if machine.idle(LOOK) > IDLE:
+                        return take()
+            return None
+
+        def work(take):
             while not self.stopped.is_set():
-                with self._lock:
-                    if not queue:
-                        return
-                    test = queue.pop()
+                test = take()
+                if test is None:
+                    return
                 try:
                     outcome = self.once(test, ignored)
                 except Exception:  # of the suite itself: no test may be lost
@@ -80,7 +98,8 @@ class Runner:
                         queue.clear()
                         self.cut_short = True
 
-        workers = [threading.Thread(target=work) for _ in range(min(self.jobs, len(tests)))]
+        takes = [take] * self.jobs + [take_if_idle] * self.more
+        workers = [threading.Thread(target=work, args=(take,)) for take in takes[: len(tests)]]
         for worker in workers:
             worker.start()
         for worker in workers:

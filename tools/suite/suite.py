@@ -22,6 +22,8 @@ from programs import BuildFailed
 from report import Report, complain
 from runner import Runner
 
+# Tests beside each other, and as many more while processors are idle.
+JOBS = 2 * machine.processors()
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
@@ -29,11 +31,13 @@ def main():
     arguments = parse()
     target = os.path.realpath(os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target")))
     factor = machine.scale() if arguments.scale is None else arguments.scale
-    print(f"suite: {arguments.tier}: {arguments.jobs} tests at a time; watchdogs x {factor:.1f}", flush=True)
+    jobs, more = (arguments.jobs, 0) if arguments.jobs else (JOBS, JOBS)
+    beside = f", {more} more while processors are idle" if more else ""
+    print(f"suite: {arguments.tier}: {jobs} tests at a time{beside}; watchdogs x {factor:.1f}", flush=True)
     environment = dict(os.environ, CARGO_TERM_COLOR="never", SOVIA_TESTS_SCALE=f"{factor:.2f}")
     report = Report(arguments.verbose)
     watchdog = (lambda test: arguments.watchdog) if arguments.watchdog else plan.watchdog
-    runner = Runner(arguments.jobs, watchdog, factor, environment, report.outcome)
+    runner = Runner(jobs, more, watchdog, factor, environment, report.outcome)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     # Programs inherit that a signal is ignored, as nohup and a shell in the background have it, but no handler. Tests send them these.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -64,7 +68,7 @@ def parse():
     parser = argparse.ArgumentParser(prog="scripts/test", description="Runs the tests of a tier, or of a part of `all`.")
     parser.add_argument("tier", nargs="?", default="test", choices=sorted(TIERS), metavar="TIER", help="one of " + ", ".join(TIERS))
     parser.add_argument("--only", default="", metavar="REGEX", help="tests whose PACKAGE/PROGRAM/NAME it matches")
-    parser.add_argument("--jobs", type=int, default=2 * machine.processors(), help="tests beside each other [2 x processors]")
+    parser.add_argument("--jobs", type=int, help=f"tests beside each other, and no more [{JOBS}, {JOBS} more while processors are idle]")
     parser.add_argument("--scale", type=float, help="the factor for watchdogs; measured if not given")
     parser.add_argument("--watchdog", type=float, metavar="SECONDS", help="for every test, in place of its own")
     parser.add_argument("--stop", action="store_true", help="at the first test that fails, and fails alone")
@@ -110,8 +114,8 @@ def debug_products(suite):
 
 def usual(suite):
     """Every test that runs by itself, in its usual configuration."""
-    if left := plan.left(suite.change):
-        suite.report.line(f"models that are left to their turn, as the change does not reach their packages: {', '.join(left)}")
+    if left := suite.change.left:
+        suite.report.line(f"packages that the change does not reach, left to their turn: {', '.join(sorted(left))}")
     suite.cargo("tests", parts.WORKSPACE, lambda test: plan.is_usual(test, suite.change), suite.environment("release"))
     suite.script("examples in the documentation", ["cargo", "test", "--doc", "--workspace", "--", "--show-output"], suite.environment("release"))
 
@@ -213,7 +217,7 @@ def turn(suite):
     commit, change = suite.commit, suite.change
     suite.report.line(f"turn: commit {commit[:12]}; packages that the change touches: {', '.join(sorted(change.packages)) or 'none'}")
     suite.cargo("tests whose turn it is", parts.WORKSPACE, lambda test: plan.is_due(test, commit, change), suite.environment("release"))
-    models(suite, [package for package in plan.LOOM if package in plan.left(change) and plan.is_turn(commit, package)])
+    models(suite, [package for package in plan.LOOM if package in change.left and plan.is_turn(commit, package)])
     plan.turn(commit, ROTATED)(suite)
 
 

@@ -1,12 +1,16 @@
 """The suite's own tests, on programs that are shell scripts."""
 
+import json
 import os
+import subprocess
 import tempfile
 import time
 import types
 import unittest
+import unittest.mock
 
 import flaky
+import machine
 import parts
 import plan
 import suite
@@ -47,7 +51,7 @@ class Scripts(unittest.TestCase):
 
     def suite(self, seconds=60):
         report = Quiet()
-        runner = Runner(2, lambda test: seconds, 1.0, dict(os.environ), report.outcome)
+        runner = Runner(2, 2, lambda test: seconds, 1.0, dict(os.environ), report.outcome)
         durations = type("None", (), {"of": lambda *_: 0, "add": lambda *_: None})()
         return parts.Suite(self.folder.name, self.folder.name, runner, report, durations, lambda test: True)
 
@@ -84,6 +88,21 @@ class Scripts(unittest.TestCase):
         self.assertEqual(report.summary({}), (0, ["package/all/a"]))
         self.assertEqual(report.summary({"package/all/a": "a race"}), (0, []))
         self.assertEqual(report.lines[-1], "\n1 passed, 0 failed, 0 skipped")
+
+    def test_more_tests_run_beside_each_other_while_processors_are_idle(self):
+        # Each test ends once four have begun, or after its watchdog.
+        program = f"mkdir $2; while [ $(ls -d t? | wc -l) -lt 4 ]; do sleep 0.01; done; echo '{PASSED}'"
+        for idle, verdict, seconds in ((1.0, Verdict.PASSED, 60), (0.0, Verdict.FAILED, 0.5)):
+            with unittest.mock.patch.object(machine, "idle", lambda _, share=idle: share), tempfile.TemporaryDirectory() as folder:
+                one = self.program(program)
+                one.folder = folder
+                suite = self.suite(seconds)
+                outcomes = suite.runner.run([Test(one, f"t{n}") for n in range(4)])
+                self.assertEqual({outcome.verdict for outcome in outcomes[:2]}, {verdict})
+                self.assertEqual(len(outcomes), 4)
+
+    def test_idle_share_is_one(self):
+        self.assertTrue(0 <= machine.idle(0.05) <= 1)
 
     def test_watchdog_kills_the_whole_session(self):
         begin = time.monotonic()
@@ -181,10 +200,11 @@ class Plan(unittest.TestCase):
     def test_configurations_of_the_core_are_told_apart(self):
         case = self.case("sovia-agent/conformance", "udp::two_agents::work_queues::a_case")
         self.assertEqual(plan.configuration(case), ("sovia-agent/conformance", "udp::two_agents"))
-        self.assertTrue(plan.is_usual(case, self.change()))
-        self.assertFalse(plan.is_usual(self.case("via-eth/conformance", "bad_network::group::case"), self.change()))
-        self.assertFalse(plan.is_usual(self.case("via-ofi/conformance", "shm::peer-to-peer_(both)::case"), self.change()))
-        self.assertTrue(plan.is_usual(self.case("via-eth/all", "paths::a_case"), self.change()))
+        change = self.change("sovia-agent", "via-eth", "via-ofi")
+        self.assertTrue(plan.is_usual(case, change))
+        self.assertFalse(plan.is_usual(self.case("via-eth/conformance", "bad_network::group::case"), change))
+        self.assertFalse(plan.is_usual(self.case("via-ofi/conformance", "shm::peer-to-peer_(both)::case"), change))
+        self.assertTrue(plan.is_usual(self.case("via-eth/all", "paths::a_case"), change))
 
     def test_cases_over_libfabric_are_usual_where_it_changed(self):
         case = self.case("via-ofi/conformance", "tcp::group::case")
@@ -192,15 +212,42 @@ class Plan(unittest.TestCase):
             self.assertEqual(plan.is_usual(case, change), "via-ofi" in change.packages)
             self.assertFalse(all(plan.is_due(case, str(n), change) for n in range(200)))
 
-    def test_models_are_usual_where_the_change_reaches_their_code(self):
+    def test_tests_are_usual_where_the_change_reaches_their_package(self):
         case = self.case("sovia-proto/all", "paths::a_case")
         for change in (self.change("sovia-proto"), plan.Change(frozenset({"sovia-layers"}), frozenset({"sovia-layers", "sovia-proto"}))):
             self.assertTrue(plan.is_usual(case, change))
         self.assertFalse(plan.is_usual(case, self.change("via-eth")))
-        self.assertTrue(plan.is_usual(self.case("sovia-link/lib", "stream::tests::a_case"), self.change("via-eth")))
-        self.assertEqual(plan.left(self.change("via-shm", "sovia-proto")), ["sovia-link", "sovia-sync"])
         due = [plan.is_due(case, str(n), self.change("via-eth")) for n in range(200)]
         self.assertTrue(any(due) and not all(due))
+
+    def test_change_reaches_tests_that_start_what_is_built_of_it(self):
+        folders = {"crates/sockets/": "sovia-sockets", "abi/preload/": "sovia-preload", "tests/": "sovia-tests", "crates/emp/": "sovia-emp"}
+        dependencies = {"sovia-sockets": set(), "sovia-preload": {"sovia-sockets"}, "sovia-tests": set(), "sovia-emp": set()}
+
+        def changed(*files):
+            change = plan.changed(files, folders, dependencies)
+            self.assertEqual(change.left, frozenset(dependencies) - change.reached)
+            return change
+
+        change = changed("crates/sockets/src/lib.rs")
+        self.assertEqual(change.packages, {"sovia-sockets"})
+        self.assertEqual(change.left, {"sovia-emp"})
+        self.assertEqual(changed("crates/emp/src/lib.rs").left, {"sovia-sockets", "sovia-preload", "sovia-tests"})
+        self.assertEqual(changed("README.md").left, {"sovia-sockets", "sovia-preload", "sovia-emp"})
+        self.assertEqual(changed("scripts/setup").left, frozenset())
+        self.assertEqual(changed().left, frozenset(dependencies))
+
+    def test_packages_whose_tests_start_products_are_known(self):
+        root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+        command = ["git", "grep", "-lE", r"SOVIA_(BIN|LIB|VIPL|EMP|FI)\b", "--", "*.rs"]
+        files = subprocess.run(command, cwd=root, check=True, stdout=subprocess.PIPE, text=True).stdout.split()
+        self.assertTrue(files)
+        command = ["cargo", "metadata", "--no-deps", "--format-version=1"]
+        packages = json.loads(subprocess.run(command, cwd=root, check=True, stdout=subprocess.PIPE).stdout)["packages"]
+        homes = {os.path.dirname(os.path.relpath(package["manifest_path"], root)) + "/": package["name"] for package in packages}
+        found = {name for home, name in homes.items() if any(file.startswith(home) for file in files)}
+        self.assertEqual(found, plan.DRIVERS)
+        self.assertLessEqual(plan.PRODUCTS, set(homes.values()))
 
     def loom(self, change, commit="0"):
         """Packages whose models under loom `make test` runs, and those whose turn it is."""
@@ -217,7 +264,8 @@ class Plan(unittest.TestCase):
 
     def test_models_under_loom_run_where_the_change_reaches_them_or_in_turn(self):
         self.assertEqual(self.loom(self.change("via-shm"))[0], ["via-shm"])
-        turns = [self.loom(self.change(), str(n)) for n in range(200)]
+        none = plan.Change(frozenset(), frozenset(), frozenset(plan.LOOM))
+        turns = [self.loom(none, str(n)) for n in range(200)]
         self.assertTrue(all(of_change == [] for of_change, _ in turns))
         self.assertEqual({package for _, due in turns for package in due}, set(plan.LOOM))
 
