@@ -81,7 +81,7 @@ impl FarNic {
         (listen, key): (&str, &Key),
         options: &[&str],
     ) -> Result<Self, String> {
-        let says = folder.path().join(format!("{name}.says"));
+        let says = folder.path().join(format!("{name}-{listen}.says"));
         let sovia = sovia();
         let mut words = prefix.split_whitespace().map(PathBuf::from).chain([sovia]);
         let mut child = Command::new(words.next().expect("a program"))
@@ -110,7 +110,7 @@ impl FarNic {
         println!("SKIPPED: {test}: {}", said.trim());
     }
 
-    /// What it, and others of its name in that folder, have said so far.
+    /// Returns what it, and others before it at that place, have said so far.
     ///
     /// # Panics
     /// If that cannot be read.
@@ -118,7 +118,7 @@ impl FarNic {
         std::fs::read_to_string(&self.says).expect("what it says")
     }
 
-    /// How often it, and others of its name in that folder, have met another agent.
+    /// How often it, and others before it at that place, have met another agent.
     pub fn meetings(&self) -> usize {
         self.said().matches("is there\n").count()
     }

@@ -173,6 +173,11 @@ impl Running {
         self.stdout.text()
     }
 
+    /// Returns what it has written to stderr so far.
+    pub fn stderr_so_far(&self) -> String {
+        self.stderr.text()
+    }
+
     /// Sends a signal to the process itself.
     pub fn signal(&self, signal: i32) {
         // SAFETY: kill has no memory effects; the child has not been waited for,

@@ -131,7 +131,8 @@ fn iperf3_measures_both_ways_by_libfabric() {
     {
         measure(way);
     }
-    scene.is_carried_by_nics(|| measure(&["-n", "20M"]));
+    // Long enough for its ends to meet beside other tests.
+    scene.is_carried_by_nics(|| measure(&["-n", "200M"]));
     server.signal(libc::SIGTERM);
     server.finish(WATCHDOG);
 }
@@ -142,7 +143,7 @@ fn connections_outlive_a_nic_that_goes_away() {
     let test = "connections_outlive_a_nic_that_goes_away";
     let programs = ["redis-server", "redis-benchmark", "ss"];
     let Some((scene, [a, b])) = scene(test, &programs) else { return };
-    let load = scene.load();
+    let mut load = scene.load();
     // Where the connection was idle at that moment, libfabric has another one before it is needed.
     let carries = || {
         [&a, &b].iter().all(|agent| {

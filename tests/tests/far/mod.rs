@@ -45,7 +45,7 @@ fn connections_go_on_where_udp_passes_in_one_direction_only() {
     let agents = [0, 1].map(|host| scene.agent(test, host));
     let [Some(a), Some(b)] = &agents else { return };
     until("the agents do not meet", || [a, b].iter().all(|it| it.said().contains("is there\n")));
-    let load = scene.load();
+    let mut load = scene.load();
     load.is_served("nothing is served");
     for host in [0, 1, 0] {
         scene.shut_udp(host);
@@ -225,16 +225,17 @@ fn connections_outlive_the_agents_conversation() {
     let [Some(a), Some(b)] = &agents else { return };
     let met = |times: usize| [a, b].iter().all(|agent| agent.meetings() >= times);
     until("the agents do not meet", || met(1));
-    let load = scene.load();
+    let mut load = scene.load();
     load.is_served("nothing is served");
     for cut in 1..=4 {
         let down = cut % 2 == 0;
         if down {
-            scene.way("down");
+            // The load of the other host connects meanwhile.
+            scene.way(1, "down");
         }
         scene.end_conversation();
         if down {
-            scene.way("up");
+            scene.way(1, "up");
         }
         until("the agents do not meet again", || met(1 + cut));
         load.is_served("nothing is served any more");
@@ -254,7 +255,7 @@ fn end_while_the_agents_cannot_speak_is_told_when_they_can() {
         let answers = scene.start(1, &["python3", SCRIPT, "answer", address, PORT, "1"]);
         let asks = scene.start(0, &["python3", SCRIPT, "ask", "kept_alive", address, PORT]);
         until("it is not accelerated", || asks.stdout_so_far().contains("accelerated\n"));
-        scene.way("down");
+        scene.way(0, "down");
         if have_found_out {
             scene.end_conversation();
         }
@@ -262,7 +263,7 @@ fn end_while_the_agents_cannot_speak_is_told_when_they_can() {
         let end = "over: ETIMEDOUT\nafter it: b'' 0\nok\n";
         assert!(asked.success() && asked.stdout.ends_with(end), "{asked:?}");
         assert!(!asked.stderr.contains("damaged"), "{asked:?}");
-        scene.way("up");
+        scene.way(0, "up");
         let answered = answers.finish(WATCHDOG);
         assert!(answered.success() && answered.stdout == "ok\n", "{answered:?}");
     }
@@ -283,19 +284,19 @@ fn what_is_not_acknowledged_in_time_ends_a_connection_whose_program_asks_for_tha
         std::fs::write(folder.join(what), "").expect("a file");
     };
     says("accelerated\n");
-    scene.way("down");
+    scene.way(0, "down");
     tell("down");
     says("waited\n");
-    scene.way("up");
+    scene.way(0, "up");
     tell("up");
     says("went on\n");
-    scene.way("down");
+    scene.way(0, "down");
     tell("down_again");
     let asked = asks.finish(WATCHDOG);
     let end = "went on\nover: ETIMEDOUT\nafter it: b'' 0\nok\n";
     assert!(asked.success() && asked.stdout.ends_with(end), "{asked:?}");
     assert!(asked.stderr.contains("did not answer for too long"), "{asked:?}");
-    scene.way("up");
+    scene.way(0, "up");
     let answered = answers.finish(WATCHDOG);
     assert!(answered.success() && answered.stdout == "ok\n", "{answered:?}");
 }

@@ -58,9 +58,9 @@ impl Scene {
             .ok()
     }
 
-    /// Has the way between the hosts go `down` or `up`.
-    pub(crate) fn way(&self, state: &str) {
-        ip(&format!("-n {} link set way {state}", self.hosts.name(0)));
+    /// Has a host's end of the way go `down` or `up`. While it is down that host's programs cannot connect.
+    pub(crate) fn way(&self, host: usize, state: &str) {
+        ip(&format!("-n {} link set way {state}", self.hosts.name(host)));
     }
 
     /// Ends the agents' conversation, as a firewall does that forgets it.
@@ -196,10 +196,14 @@ pub(crate) struct Load {
 
 impl Load {
     /// Waits until more is served, `or` says that nothing is.
-    pub(crate) fn is_served(&self, or: &str) {
-        let served = || self.benchmark.stdout_so_far().matches("requests per second").count();
-        let before = served();
-        until(or, || served() >= before + 2);
+    pub(crate) fn is_served(&mut self, or: &str) {
+        let benchmark = &mut self.benchmark;
+        let served = |of: &Running| of.stdout_so_far().matches("requests per second").count();
+        let before = served(benchmark);
+        until(or, || {
+            assert!(!benchmark.has_ended(), "{or}: {}", benchmark.stderr_so_far());
+            served(benchmark) >= before + 2
+        });
     }
 
     /// Ends it: no request has failed, all connections were carried, and none was given up by an agent.
