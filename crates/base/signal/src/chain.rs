@@ -291,7 +291,8 @@ impl Next {
 unsafe extern "C" fn begin(signal: c_int, info: *mut siginfo_t, context: *mut c_void) -> Next {
     let state = state();
     // SAFETY: the kernel's own pointers, by the contract.
-    let (code, context) = unsafe { ((*info).si_code, &mut *context.cast::<ucontext_t>()) };
+    let (info, context) = unsafe { (&mut *info, &mut *context.cast::<ucontext_t>()) };
+    let code = info.si_code;
     if code > 0 && bit(signal) & FAULTS != 0 {
         if bit(signal) & MEMORY_FAULTS != 0 && access::resume(context) {
             return Next::NONE;
@@ -300,7 +301,8 @@ unsafe extern "C" fn begin(signal: c_int, info: *mut siginfo_t, context: *mut c_
         put_off(state, signal, info, context);
         return Next::NONE;
     }
-    let Some(action) = next_action(signal, info, code) else { return Next::NONE };
+    recall(state, info);
+    let Some(action) = next_action(signal, info, info.si_code) else { return Next::NONE };
     interrupt::count(state, action.flags & libc::SA_RESTART != 0);
     Next { handler: action.handler, outer: place::enter(state, context) }
 }
@@ -337,7 +339,7 @@ extern "C" fn unwound(
 /// Queues a signal again that has interrupted a section, and has the section go on with all signals
 /// blocked.
 #[cold]
-fn put_off(state: &State, signal: c_int, info: *mut siginfo_t, context: &mut ucontext_t) {
+fn put_off(state: &State, signal: c_int, info: &mut siginfo_t, context: &mut ucontext_t) {
     if slot(signal).get().flags & libc::SA_NODEFER != 0 {
         set_mask(HELD_BACK);
     }
@@ -350,7 +352,20 @@ fn put_off(state: &State, signal: c_int, info: *mut siginfo_t, context: &mut uco
     }
     section::pend();
     compiler_fence(Ordering::SeqCst);
+    state.put_off.keep(info);
     requeue(signal, info);
+}
+
+/// Puts what came with a signal that was put off into its place, if the kernel had no room for that
+/// (RLIMIT_SIGPENDING).
+fn recall(state: &State, info: &mut siginfo_t) {
+    // SAFETY: of a signal that comes from a process; for another one it is some number.
+    let is_bare = info.si_code == libc::SI_USER && unsafe { info.si_pid() } == 0;
+    if let Some(kept) = state.put_off.take(info.si_signo)
+        && is_bare
+    {
+        *info = kept;
+    }
 }
 
 /// Puts the signal mask back when the outermost section has ended, upon which the kernel delivers what
@@ -369,8 +384,11 @@ fn requeue(signal: c_int, info: *mut siginfo_t) {
             return;
         };
         if syscalls::syscall!(Sysno::rt_tgsigqueueinfo, process, thread, signal, info).is_err() {
-            // No room for what came with it.
-            let _ = syscalls::syscall!(Sysno::tgkill, process, thread, signal);
+            // No room for what came with it. One with this code, and to the sender's own process alone, needs none.
+            let mut bare: siginfo_t = core::mem::zeroed();
+            (bare.si_signo, bare.si_code) = (signal, libc::SI_USER);
+            let bare = &raw const bare;
+            let _ = syscalls::syscall!(Sysno::rt_tgsigqueueinfo, process, thread, signal, bare);
         }
     }
 }

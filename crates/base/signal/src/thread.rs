@@ -3,7 +3,10 @@
 //! It lies at a fixed distance from the thread pointer (the initial-exec model), so reading it neither
 //! allocates nor calls the loader: a signal handler may do it anywhere, and it costs two loads.
 
+use core::cell::UnsafeCell;
+use core::fmt;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+use libc::siginfo_t;
 
 /// A thread's part in signals. All fields are read and written by their own thread only: by its code
 /// and by handlers that interrupt that code.
@@ -25,9 +28,47 @@ pub struct State {
     pub(crate) away: AtomicUsize,
     /// SIGSEGV and SIGBUS as far as the program believes that this thread blocks them.
     pub(crate) believed: AtomicU64,
+    /// Details of the signal that was put off last.
+    pub(crate) put_off: PutOff,
 }
 
-const _: () = assert!(size_of::<State>() == 64);
+const _: () = assert!(size_of::<State>() == 192);
+
+/// Details of a signal that was put off, for the case that the kernel has no room for them.
+#[repr(transparent)]
+pub(crate) struct PutOff(UnsafeCell<siginfo_t>);
+
+impl PutOff {
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    const fn new() -> PutOff {
+        // SAFETY: all zeros are a `siginfo_t`.
+        PutOff(UnsafeCell::new(unsafe { core::mem::zeroed() }))
+    }
+
+    /// Keeps a copy.
+    pub(crate) fn keep(&self, info: &siginfo_t) {
+        // SAFETY: the thread's own, and no reference to it outlasts a call. A handler that interrupts this one finds all signals blocked.
+        unsafe { self.0.get().write(*info) };
+    }
+
+    /// Returns what came with the signal that was put off last, once, if it was that one.
+    pub(crate) fn take(&self, signal: i32) -> Option<siginfo_t> {
+        // SAFETY: as in `keep`.
+        let kept = unsafe { &mut *self.0.get() };
+        let is_it = kept.si_signo == signal && signal != 0;
+        is_it.then(|| {
+            let info = *kept;
+            kept.si_signo = 0;
+            info
+        })
+    }
+}
+
+impl fmt::Debug for PutOff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PutOff")
+    }
+}
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 core::arch::global_asm!(
@@ -36,9 +77,9 @@ core::arch::global_asm!(
     ".globl sovia_thread",
     ".hidden sovia_thread",
     ".type sovia_thread, @object",
-    ".size sovia_thread, 64",
+    ".size sovia_thread, 192",
     "sovia_thread:",
-    ".zero 64",
+    ".zero 192",
     ".popsection",
 );
 
@@ -75,6 +116,7 @@ pub fn state() -> &'static State {
                 alternate_len: AtomicUsize::new(0),
                 away: AtomicUsize::new(0),
                 believed: AtomicU64::new(0),
+                put_off: PutOff::new(),
             }
         };
     }

@@ -109,6 +109,43 @@ fn a_signal_in_a_section_is_handled_at_its_end() {
     }
 }
 
+/// Sets RLIMIT_SIGPENDING to 0. A timer has the room for its own signal from the beginning.
+#[test]
+fn a_timers_signal_in_a_section_is_handled_where_no_more_may_be_pending() {
+    let _one = ONE_AT_A_TIME.lock();
+    let signal = libc::SIGRTMIN() + 4;
+    handle(signal, 0);
+    // SAFETY: calls on live locals; the timer's signal goes to this thread.
+    unsafe {
+        let mut event: libc::sigevent = core::mem::zeroed();
+        (event.sigev_notify, event.sigev_signo) = (libc::SIGEV_THREAD_ID, signal);
+        event.sigev_value = libc::sigval { sival_ptr: 4711 as *mut libc::c_void };
+        event.sigev_notify_thread_id = libc::gettid();
+        let mut timer: libc::timer_t = core::mem::zeroed();
+        let clock = libc::CLOCK_MONOTONIC;
+        assert_eq!(libc::timer_create(clock, &raw mut event, &raw mut timer), 0);
+        let mut before: libc::rlimit = core::mem::zeroed();
+        libc::getrlimit(libc::RLIMIT_SIGPENDING, &raw mut before);
+        let none = libc::rlimit { rlim_cur: 0, ..before };
+        assert_eq!(libc::setrlimit(libc::RLIMIT_SIGPENDING, &raw const none), 0);
+        let section = section::inside();
+        let mut soon: libc::itimerspec = core::mem::zeroed();
+        soon.it_value.tv_nsec = 1_000_000;
+        libc::timer_settime(timer, 0, &raw const soon, core::ptr::null_mut());
+        // Once it has been put off all signals are blocked.
+        let mut mask: libc::sigset_t = core::mem::zeroed();
+        while libc::sigismember(&raw const mask, libc::SIGUSR1) != 1 {
+            libc::pthread_sigmask(libc::SIG_BLOCK, core::ptr::null(), &raw mut mask);
+        }
+        assert_eq!(SEEN.load(Ordering::Relaxed), 0);
+        drop(section);
+        let came = (SEEN.load(Ordering::Relaxed), VALUE.load(Ordering::Relaxed));
+        libc::setrlimit(libc::RLIMIT_SIGPENDING, &raw const before);
+        libc::timer_delete(timer);
+        assert_eq!(came, (1, 4711));
+    }
+}
+
 #[test]
 fn several_signals_at_once_wait_for_the_same_end() {
     let _one = ONE_AT_A_TIME.lock();
