@@ -84,7 +84,7 @@ pub fn advice(reason: Reason, ends: &Ends) -> Vec<String> {
         }
         Reason::HalfClosed => line("have the ends meet before the program shuts a side:  SOVIA_MEET=0"),
         Reason::ShortLived => line("have the ends meet with the first transfer:  SOVIA_MEET=0"),
-        Reason::RetreatPeer => line("nothing here: ask for the other end by its process"),
+        Reason::RetreatPeer | Reason::PeerDeclined => line("nothing here: ask for the other end by its process"),
         Reason::Corrupt | Reason::Replaced => {
             line("that is a fault of the program's or of Sovia's: see CONTRIBUTING.md, \"To report a fault\"")
         }

@@ -43,7 +43,7 @@ fn a_connection_that_was_short() {
 
 #[test]
 fn a_peer_without_sovia() {
-    told("plain", &[], "the peer does not run under Sovia");
+    told("plain", &[], "the other end did not answer (does it run under Sovia?)");
 }
 
 #[test]

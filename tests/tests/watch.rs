@@ -196,7 +196,10 @@ fn a_peer_without_sovia_is_explained() {
     let (server, port) = redis(folder.path());
     let client = watched(Stack::Kernel, port, "plain");
     let text = explained(&server.id().to_string());
-    assert!(text.contains("why: the peer does not run under Sovia"), "{text}");
+    assert!(
+        text.contains("why: the other end did not answer (does it run under Sovia?)"),
+        "{text}"
+    );
     assert!(text.contains(&format!("other end: python3,{} of ", client.id())), "{text}");
     let script = format!("watched.py {port} plain");
     let advice = text.lines().find(|line| line.contains("start the other end by:  sovia run -- "));

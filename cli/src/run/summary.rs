@@ -167,7 +167,7 @@ mod tests {
         let said = Summary { page: board.page(), advises: true }.to_string();
         let lines: Vec<_> = said.lines().collect();
         let expected = [
-            "sovia:       1  the peer does not run under Sovia",
+            "sovia:       1  the other end did not answer (does it run under Sovia?)",
             "sovia:            to change it: start the other end's program by:  sovia run -- PROGRAM",
             "sovia:       1  no descriptors left that the program does not need (ulimit -n is below 1024)",
             "sovia:            to change it: start it with:  ulimit -n 4096",
@@ -209,7 +209,7 @@ mod tests {
         let expected = "\
 sovia: accelerated: 1 end of a connection
 sovia: stayed on TCP: 4
-sovia:       2  the peer does not run under Sovia
+sovia:       2  the other end did not answer (does it run under Sovia?)
 sovia:       1  kept on TCP by a rule
 sovia:       1  the other end belongs to another user
 sovia:            1 to the user root; they meet with --trust user=root here, and this user's at the other end

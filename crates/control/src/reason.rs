@@ -34,10 +34,10 @@ counters! {
     /// The discriminants are part of the page's layout: new reasons go to the end, and a number
     /// is never used again for another one.
     Reason {
-        /// The peer's address is not one of this host.
-        PeerNotLocal = 0, "the peer is on another machine";
-        /// No process answered at the meeting point: the peer runs without the library.
-        PeerPlain = 1, "the peer does not run under Sovia";
+        /// The peer's address is not one of this host, or its socket is in another network namespace.
+        PeerNotLocal = 0, "the peer is on another machine, or in another network namespace";
+        /// No process answered at the meeting point: it runs without the library, or does nothing with the connection.
+        PeerPlain = 1, "the other end did not answer (does it run under Sovia?)";
         /// Closed before both ends had met; too short to be worth it.
         ShortLived = 2, "closed before the two ends had met (short connections are not worth it)";
         /// A rule of `--only` or `--except` keeps it on TCP.
@@ -99,6 +99,8 @@ counters! {
         NicGone = 36, "went back to TCP: an agent that carried it has ended";
         /// An agent has died and something may be missing, the other host did not answer for too long, or TCP broke while the agents could not speak.
         BrokenOff = 37, "broken off: an agent has ended too early, or the other host did not answer for too long";
+        /// The other end runs under Sovia, and keeps the connection on TCP.
+        PeerDeclined = 38, "the other end keeps it on TCP, for a reason of its own";
     }
 }
 

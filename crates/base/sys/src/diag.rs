@@ -16,14 +16,18 @@ pub struct Owner {
     /// The kernel's cookie: unique among all sockets since boot.
     pub cookie: u64,
     /// Whether a descriptor of it is left anywhere. The kernel goes on with a socket that none is left
-    /// of until its bytes are sent.
+    /// of until its bytes are sent. Neither is one left of a connection that waits to be accepted. The kernel says that
+    /// such a socket is user 0's.
     pub is_held: bool,
+    /// Whether neither side has ended its direction.
+    pub is_established: bool,
 }
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NLMSG_ERROR: u16 = 2;
 const REQUEST_LEN: usize = 16 + 56;
-/// TCP_LISTEN.
+/// States of a TCP socket.
+const ESTABLISHED: u8 = 1;
 const LISTEN: u8 = 10;
 
 /// The cookie of a socket of our own (`SO_COOKIE`).
@@ -231,7 +235,8 @@ fn parse(answer: &[u8]) -> Result<Owner> {
             let uid = u32_at(answer, 16 + 52 + 12).ok_or(Errno::EBADMSG)?;
             let inode = u32_at(answer, 16 + 52 + 16).ok_or(Errno::EBADMSG)?;
             let cookie = u64::from(low) | u64::from(high) << 32;
-            Ok(Owner { uid, cookie, is_held: inode != 0 })
+            let is_established = answer[16 + 1] == ESTABLISHED;
+            Ok(Owner { uid, cookie, is_held: inode != 0, is_established })
         }
         Some(NLMSG_ERROR) => {
             let code = u32_at(answer, 16).map_or(0, |v| v as i32);
@@ -282,7 +287,7 @@ mod tests {
                 tcp_owner(server.peer_addr().unwrap(), server.local_addr().unwrap()).unwrap();
             assert_eq!(owner.cookie, cookie(client.as_raw_fd()).unwrap());
             assert_eq!(owner.uid, call::geteuid());
-            assert!(owner.is_held);
+            assert!(owner.is_held && owner.is_established);
             // Its bytes wait for a reader that does not come: the socket stays without its owner.
             client.set_nonblocking(true).unwrap();
             while std::io::Write::write(&mut &client, &[0; 65536]).is_ok() {}
@@ -292,6 +297,7 @@ mod tests {
             while tcp_owner(local, peer).unwrap().is_held {
                 call::sched_yield();
             }
+            assert!(!tcp_owner(local, peer).unwrap().is_established);
             let listening = listener.local_addr().unwrap();
             assert_eq!(is_listened_at(listening), Ok(true));
             assert_eq!(is_listened_at(local), Ok(false));

@@ -85,6 +85,16 @@ pub enum Role {
     Acceptor,
 }
 
+impl Role {
+    /// Returns the role of the other end.
+    pub(crate) fn other(self) -> Role {
+        match self {
+            Role::Connector => Role::Acceptor,
+            Role::Acceptor => Role::Connector,
+        }
+    }
+}
+
 /// One connection.
 #[derive(Debug)]
 #[repr(C, align(64))]

@@ -1,6 +1,6 @@
 //! Which process has sent a message: what the kernel says of the sender, compared with what the message says.
 
-use super::{DATAGRAMS, junk};
+use super::{DATAGRAMS, junk, why};
 use crate::conn::Role;
 use crate::message::{self, Link, Message};
 use crate::pair::{Pair, Stranger};
@@ -8,7 +8,7 @@ use crate::{closer, config};
 use core::net::{IpAddr, SocketAddr};
 use sovia_control::{End, Junk};
 use sovia_sys::datagram::{Datagram, Name, Received};
-use sovia_sys::{call, diag, trace};
+use sovia_sys::{call, trace};
 
 /// The next message that has the right form; others are counted and dropped.
 pub(super) fn hear(socket: &Datagram) -> Option<(Message, Received)> {
@@ -139,11 +139,7 @@ fn seen_by(link: &Link, role: Role) -> (End, SocketAddr, SocketAddr) {
 
 /// Asks the kernel about the other end of `link`, where we play `role`.
 pub(super) fn owns_other_end(link: &Link, role: Role, cookie: u64, uid: u32) -> bool {
-    let owner = match role {
-        Role::Connector => diag::tcp_owner(link.acceptor, link.connector),
-        Role::Acceptor => diag::tcp_owner(link.connector, link.acceptor),
-    };
-    owner.is_ok_and(|owner| owner.cookie == cookie && owner.uid == uid)
+    why::owner(link, role.other()).is_ok_and(|owner| owner.cookie == cookie && owner.uid == uid)
 }
 
 /// The connection's addresses as the program's own end sees them, local first.

@@ -6,35 +6,67 @@ use crate::stats;
 use sovia_control::Reason;
 use sovia_sys::{Errno, call, diag};
 
-/// What the kernel says of the other end of `link`, where this process plays `role`.
-fn owner(link: &Link, role: Role) -> Result<diag::Owner, Errno> {
+/// Returns what the kernel says of the end of `link` that plays `role`.
+pub(super) fn owner(link: &Link, role: Role) -> Result<diag::Owner, Errno> {
     match role {
-        Role::Connector => diag::tcp_owner(link.acceptor, link.connector),
-        Role::Acceptor => diag::tcp_owner(link.connector, link.acceptor),
+        Role::Connector => diag::tcp_owner(link.connector, link.acceptor),
+        Role::Acceptor => diag::tcp_owner(link.acceptor, link.connector),
     }
 }
 
-/// The user who has the other end, if that is another one than this process's.
-pub(super) fn stranger(link: &Link, role: Role) -> Option<u32> {
-    owner(link, role).ok().map(|owner| owner.uid).filter(|&uid| uid != call::geteuid())
+/// Returns the user who has that end, if it is another one than this process's. Nobody has an end that is closed, or not yet accepted.
+fn other_owner(owner: &diag::Owner) -> Option<u32> {
+    Some(owner.uid).filter(|&uid| owner.is_held && uid != call::geteuid())
 }
 
-/// The other end is that user's.
+/// Returns the user who has the other end, if it is another one than this process's.
+pub(super) fn stranger(link: &Link, role: Role) -> Option<u32> {
+    owner(link, role.other()).ok().and_then(|owner| other_owner(&owner))
+}
+
+/// Notes that the other end is that user's.
 pub(super) fn other_user(uid: u32) -> Reason {
     stats::other_user(uid);
     Reason::OtherUser
 }
 
-/// The reason that shows in what the kernel says of the other end of `link`, where this process plays `role`.
+/// Returns the reason that shows in what the kernel says of the other end of `link`, where this process plays `role`.
 pub(super) fn plain(link: &Link, role: Role) -> Reason {
-    match owner(link, role) {
-        Ok(owner) if owner.uid != call::geteuid() => other_user(owner.uid),
-        // The address is this machine's, but the socket is in another network namespace, or gone.
-        Err(Errno::ENOENT) => Reason::PeerNotLocal,
+    match owner(link, role.other()) {
+        Ok(owner) => other_owner(&owner).map_or(Reason::PeerPlain, other_user),
+        // The other end has closed, or is in another network namespace, which has an address of this one.
+        Err(Errno::ENOENT) => match owner(link, role) {
+            Ok(own) if own.is_established => Reason::PeerNotLocal,
+            _ => Reason::PeerPlain,
+        },
         // What systemd's RestrictAddressFamilies says, a filter's, and a kernel without sock_diag.
         Err(Errno::EAFNOSUPPORT | Errno::EPERM | Errno::EACCES | Errno::EPROTONOSUPPORT) => {
             Reason::OwnerUnknown
         }
         _ => Reason::PeerPlain,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn an_end_that_has_gone_is_not_elsewhere() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        let (connector, acceptor) = (client.local_addr().unwrap(), client.peer_addr().unwrap());
+        let link = Link { connector, acceptor, cookie: 0 };
+        assert_eq!(plain(&link, Role::Connector), Reason::PeerPlain);
+        // With something unread the kernel resets the connection, and neither end is left. The listener would be found in the place
+        // of the one.
+        std::io::Write::write_all(&mut &client, b"unread").unwrap();
+        drop((server, listener));
+        while owner(&link, Role::Acceptor) != Err(Errno::ENOENT) {
+            std::thread::yield_now();
+        }
+        assert_eq!(plain(&link, Role::Connector), Reason::PeerPlain);
     }
 }
