@@ -5,8 +5,8 @@
 //!
 //! - resumes a copy that met a bad address ([`crate::access`]);
 //! - puts a signal off that arrives in a critical section ([`sovia_sync::section`]): it queues the signal
-//!   again, with all that came with it, and returns with all signals blocked. The end of the section
-//!   puts the mask back;
+//!   again, with its details, and returns with all signals blocked. The end of the section puts the
+//!   mask back;
 //! - otherwise calls the program's handler, on the stack and with the mask that the kernel chose for it.
 //!
 //! Signals that the kernel raises for an instruction are never put off.
@@ -301,7 +301,7 @@ unsafe extern "C" fn begin(signal: c_int, info: *mut siginfo_t, context: *mut c_
         put_off(state, signal, info, context);
         return Next::NONE;
     }
-    recall(state, info);
+    restore_details(state, info);
     let Some(action) = next_action(signal, info, info.si_code) else { return Next::NONE };
     interrupt::count(state, action.flags & libc::SA_RESTART != 0);
     Next { handler: action.handler, outer: place::enter(state, context) }
@@ -340,9 +340,8 @@ extern "C" fn unwound(
 /// blocked.
 #[cold]
 fn put_off(state: &State, signal: c_int, info: &mut siginfo_t, context: &mut ucontext_t) {
-    if slot(signal).get().flags & libc::SA_NODEFER != 0 {
-        set_mask(HELD_BACK);
-    }
+    // Another signal may have come before this, in the middle of the handler: what follows is the last word.
+    set_mask(HELD_BACK);
     let mask = (&raw mut context.uc_sigmask).cast::<u64>();
     // SAFETY: the kernel's frame holds the mask's first 64 signals there. Where several handlers have
     // been begun at once, the frame that the section itself was interrupted at comes last.
@@ -352,19 +351,25 @@ fn put_off(state: &State, signal: c_int, info: &mut siginfo_t, context: &mut uco
     }
     section::pend();
     compiler_fence(Ordering::SeqCst);
-    state.put_off.keep(info);
-    requeue(signal, info);
+    if !requeue(signal, info) {
+        // No room for its details (RLIMIT_SIGPENDING): they are kept here. One with this code, and to the sender's own thread
+        // alone, needs none.
+        state.details.keep(info);
+        // SAFETY: all zeros are a `siginfo_t`.
+        let mut bare: siginfo_t = unsafe { core::mem::zeroed() };
+        (bare.si_signo, bare.si_code) = (signal, libc::SI_USER);
+        requeue(signal, &raw mut bare);
+    }
 }
 
-/// Puts what came with a signal that was put off into its place, if the kernel had no room for that
-/// (RLIMIT_SIGPENDING).
-fn recall(state: &State, info: &mut siginfo_t) {
+/// Puts the details of a signal into their place that the kernel had no room for when it was put off.
+fn restore_details(state: &State, info: &mut siginfo_t) {
     // SAFETY: of a signal that comes from a process; for another one it is some number.
     let is_bare = info.si_code == libc::SI_USER && unsafe { info.si_pid() } == 0;
-    if let Some(kept) = state.put_off.take(info.si_signo)
+    if let Some(details) = state.details.take(info.si_signo)
         && is_bare
     {
-        *info = kept;
+        *info = details;
     }
 }
 
@@ -374,22 +379,16 @@ fn let_in() {
     set_mask(state().mask.load(Ordering::Relaxed));
 }
 
-/// Sends a signal to this thread as it came.
-fn requeue(signal: c_int, info: *mut siginfo_t) {
+/// Sends a signal to this thread as it came; false if the kernel has no room for it.
+fn requeue(signal: c_int, info: *mut siginfo_t) -> bool {
     // SAFETY: system calls on numbers and on the kernel's own structure, which stays untouched.
     unsafe {
         let (Ok(process), Ok(thread)) =
             (syscalls::syscall!(Sysno::getpid), syscalls::syscall!(Sysno::gettid))
         else {
-            return;
+            return false;
         };
-        if syscalls::syscall!(Sysno::rt_tgsigqueueinfo, process, thread, signal, info).is_err() {
-            // No room for what came with it. One with this code, and to the sender's own process alone, needs none.
-            let mut bare: siginfo_t = core::mem::zeroed();
-            (bare.si_signo, bare.si_code) = (signal, libc::SI_USER);
-            let bare = &raw const bare;
-            let _ = syscalls::syscall!(Sysno::rt_tgsigqueueinfo, process, thread, signal, bare);
-        }
+        syscalls::syscall!(Sysno::rt_tgsigqueueinfo, process, thread, signal, info).is_ok()
     }
 }
 

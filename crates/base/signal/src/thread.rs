@@ -4,7 +4,6 @@
 //! allocates nor calls the loader: a signal handler may do it anywhere, and it costs two loads.
 
 use core::cell::UnsafeCell;
-use core::fmt;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 use libc::siginfo_t;
 
@@ -28,45 +27,42 @@ pub struct State {
     pub(crate) away: AtomicUsize,
     /// SIGSEGV and SIGBUS as far as the program believes that this thread blocks them.
     pub(crate) believed: AtomicU64,
-    /// Details of the signal that was put off last.
-    pub(crate) put_off: PutOff,
+    /// Those of the signal that was put off last.
+    pub(crate) details: Details,
 }
 
 const _: () = assert!(size_of::<State>() == 192);
 
-/// Details of a signal that was put off, for the case that the kernel has no room for them.
+/// Details of a signal, while the kernel has no room for them.
+#[derive(Debug)]
 #[repr(transparent)]
-pub(crate) struct PutOff(UnsafeCell<siginfo_t>);
+pub(crate) struct Details(UnsafeCell<siginfo_t>);
 
-impl PutOff {
+impl Details {
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    const fn new() -> PutOff {
+    const fn none() -> Details {
         // SAFETY: all zeros are a `siginfo_t`.
-        PutOff(UnsafeCell::new(unsafe { core::mem::zeroed() }))
+        Details(UnsafeCell::new(unsafe { core::mem::zeroed() }))
     }
 
-    /// Keeps a copy.
+    /// Keeps a copy. For a thread that has all signals blocked.
     pub(crate) fn keep(&self, info: &siginfo_t) {
-        // SAFETY: the thread's own, and no reference to it outlasts a call. A handler that interrupts this one finds all signals blocked.
+        // SAFETY: the thread's own, and no handler interrupts this.
         unsafe { self.0.get().write(*info) };
     }
 
-    /// Returns what came with the signal that was put off last, once, if it was that one.
+    /// Returns the details that are kept, once, if they are of that signal. No handler that interrupts this changes those.
     pub(crate) fn take(&self, signal: i32) -> Option<siginfo_t> {
-        // SAFETY: as in `keep`.
-        let kept = unsafe { &mut *self.0.get() };
-        let is_it = kept.si_signo == signal && signal != 0;
-        is_it.then(|| {
-            let info = *kept;
-            kept.si_signo = 0;
-            info
-        })
-    }
-}
-
-impl fmt::Debug for PutOff {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("PutOff")
+        let kept = self.0.get();
+        // SAFETY: the thread's own. What is kept is of a signal that is blocked in its own handler.
+        unsafe {
+            if (*kept).si_signo != signal {
+                return None;
+            }
+            let info = kept.read();
+            (*kept).si_signo = 0;
+            Some(info)
+        }
     }
 }
 
@@ -116,7 +112,7 @@ pub fn state() -> &'static State {
                 alternate_len: AtomicUsize::new(0),
                 away: AtomicUsize::new(0),
                 believed: AtomicU64::new(0),
-                put_off: PutOff::new(),
+                details: Details::none(),
             }
         };
     }
