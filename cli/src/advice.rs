@@ -37,7 +37,7 @@ pub fn advice(reason: Reason, ends: &Ends) -> Vec<String> {
             None => line("leave out the rule of --only or --except that does so"),
         },
         Reason::PeerNotLocal | Reason::NoAgent if ends.is_loopback => {
-            line("nothing: the other end has gone, or is in another network namespace")
+            line("nothing: the other end is in another network namespace")
         }
         Reason::PeerNotLocal => vec![
             format!(
@@ -84,7 +84,7 @@ pub fn advice(reason: Reason, ends: &Ends) -> Vec<String> {
         }
         Reason::HalfClosed => line("have the ends meet before the program shuts a side:  SOVIA_MEET=0"),
         Reason::ShortLived => line("have the ends meet with the first transfer:  SOVIA_MEET=0"),
-        Reason::RetreatPeer | Reason::PeerDeclined => line("nothing here: ask for the other end by its process"),
+        Reason::RetreatPeer => line("nothing here: ask for the other end by its process"),
         Reason::Corrupt | Reason::Replaced => {
             line("that is a fault of the program's or of Sovia's: see CONTRIBUTING.md, \"To report a fault\"")
         }

@@ -206,7 +206,6 @@ sentences! {
     RetreatPassed RetreatCall VersionMismatch NoMemory TableFull Corrupt NoDescriptors NotTraceable
     UnknownUser RetreatCredentials Replaced NotConnected Filter OtherUser AddressSpace
     NoThread NeverConnected Relayed RetreatPeer HalfClosed UnknownLibc OwnerUnknown NoAgent NicGone BrokenOff
-    PeerDeclined
 }
 
 /// What a value of SOV_REASON means, as a sentence; null for one that means nothing.

@@ -36,7 +36,7 @@ counters! {
     Reason {
         /// The peer's address is not one of this host, or its socket is in another network namespace.
         PeerNotLocal = 0, "the peer is on another machine, or in another network namespace";
-        /// No process answered at the meeting point: it runs without the library, or does nothing with the connection.
+        /// No process answered at the meeting point: it runs without the library, does nothing with the connection, or is gone.
         PeerPlain = 1, "the other end did not answer (does it run under Sovia?)";
         /// Closed before both ends had met; too short to be worth it.
         ShortLived = 2, "closed before the two ends had met (short connections are not worth it)";
@@ -99,8 +99,6 @@ counters! {
         NicGone = 36, "went back to TCP: an agent that carried it has ended";
         /// An agent has died and something may be missing, the other host did not answer for too long, or TCP broke while the agents could not speak.
         BrokenOff = 37, "broken off: an agent has ended too early, or the other host did not answer for too long";
-        /// The other end runs under Sovia, and keeps the connection on TCP.
-        PeerDeclined = 38, "the other end keeps it on TCP, for a reason of its own";
     }
 }
 

@@ -15,9 +15,8 @@ pub struct Owner {
     pub uid: u32,
     /// The kernel's cookie: unique among all sockets since boot.
     pub cookie: u64,
-    /// Whether a descriptor of it is left anywhere. The kernel goes on with a socket that none is left
-    /// of until its bytes are sent. Neither is one left of a connection that waits to be accepted. The kernel says that
-    /// such a socket is user 0's.
+    /// Set while a process has a descriptor of the socket: from accept until the last close, behind which its bytes are
+    /// sent.
     pub is_held: bool,
     /// Whether neither side has ended its direction.
     pub is_established: bool,
@@ -75,7 +74,7 @@ pub fn is_listened_at(local: SocketAddr) -> Result<bool> {
     let request = request(local, SocketAddr::new(nowhere, 0))?;
     let mut answer = [0u8; 512];
     match parse(exchange(open()?.raw(), &request, &mut answer)?) {
-        Ok(_) => Ok(answer[16 + 1] == LISTEN),
+        Ok((_, state)) => Ok(state == LISTEN),
         Err(Errno::ENOENT) => Ok(false),
         Err(e) => Err(e),
     }
@@ -121,7 +120,11 @@ fn open() -> Result<Fd> {
 
 fn ask(netlink: i32, request: &[u8; REQUEST_LEN]) -> Result<Owner> {
     let mut answer = [0u8; 512];
-    parse(exchange(netlink, request, &mut answer)?)
+    // For an end that is gone the kernel names the listener at its address.
+    match parse(exchange(netlink, request, &mut answer)?)? {
+        (_, LISTEN) => Err(Errno::ENOENT),
+        (owner, _) => Ok(owner),
+    }
 }
 
 fn exchange<'a>(netlink: i32, request: &[u8], answer: &'a mut [u8; 512]) -> Result<&'a [u8]> {
@@ -225,8 +228,8 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 /// `struct nlmsghdr` (16 bytes), then `struct inet_diag_msg`: 4 bytes of state, the socket's
-/// identity (48 bytes, the cookie last), and expires, rqueue, wqueue, uid, inode.
-fn parse(answer: &[u8]) -> Result<Owner> {
+/// identity (48 bytes, the cookie last), and expires, rqueue, wqueue, uid, inode. Returns the state as well.
+fn parse(answer: &[u8]) -> Result<(Owner, u8)> {
     let kind = answer.get(4..6).map(|b| u16::from_ne_bytes([b[0], b[1]]));
     match kind {
         Some(SOCK_DIAG_BY_FAMILY) => {
@@ -235,8 +238,9 @@ fn parse(answer: &[u8]) -> Result<Owner> {
             let uid = u32_at(answer, 16 + 52 + 12).ok_or(Errno::EBADMSG)?;
             let inode = u32_at(answer, 16 + 52 + 16).ok_or(Errno::EBADMSG)?;
             let cookie = u64::from(low) | u64::from(high) << 32;
-            let is_established = answer[16 + 1] == ESTABLISHED;
-            Ok(Owner { uid, cookie, is_held: inode != 0, is_established })
+            let state = answer[16 + 1];
+            let is_established = state == ESTABLISHED;
+            Ok((Owner { uid, cookie, is_held: inode != 0, is_established }, state))
         }
         Some(NLMSG_ERROR) => {
             let code = u32_at(answer, 16).map_or(0, |v| v as i32);
@@ -300,6 +304,9 @@ mod tests {
             assert!(!tcp_owner(local, peer).unwrap().is_established);
             let listening = listener.local_addr().unwrap();
             assert_eq!(is_listened_at(listening), Ok(true));
+            // The listener is none of its connections' ends.
+            let nobody = SocketAddr::new(listening.ip(), 1);
+            assert_eq!(tcp_owner(listening, nobody), Err(Errno::ENOENT));
             assert_eq!(is_listened_at(local), Ok(false));
             drop(listener);
             while is_listened_at(listening).unwrap() {

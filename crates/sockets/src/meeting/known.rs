@@ -141,7 +141,7 @@ pub(super) fn connector(fd: i32, at: Ref, n: u32) -> Step {
                 Progress::Gone => {
                     pair.free(vi);
                     approach.reach(Stage::Idle);
-                    give_up(at, Reason::PeerDeclined);
+                    give_up(at, Reason::PeerPlain);
                     WAIT
                 }
                 Progress::Pending => {

@@ -14,7 +14,7 @@ pub(super) fn owner(link: &Link, role: Role) -> Result<diag::Owner, Errno> {
     }
 }
 
-/// Returns the user who has that end, if it is another one than this process's. Nobody has an end that is closed, or not yet accepted.
+/// Returns the user who has that end, if it is another one than this process's. Nobody has one that is closed, or not yet accepted.
 fn other_owner(owner: &diag::Owner) -> Option<u32> {
     Some(owner.uid).filter(|&uid| owner.is_held && uid != call::geteuid())
 }
@@ -60,10 +60,9 @@ mod tests {
         let (connector, acceptor) = (client.local_addr().unwrap(), client.peer_addr().unwrap());
         let link = Link { connector, acceptor, cookie: 0 };
         assert_eq!(plain(&link, Role::Connector), Reason::PeerPlain);
-        // With something unread the kernel resets the connection, and neither end is left. The listener would be found in the place
-        // of the one.
+        // With something unread the kernel resets the connection, and neither end is left.
         std::io::Write::write_all(&mut &client, b"unread").unwrap();
-        drop((server, listener));
+        drop(server);
         while owner(&link, Role::Acceptor) != Err(Errno::ENOENT) {
             std::thread::yield_now();
         }

@@ -44,7 +44,7 @@ impl Meetings {
                         let at = meeting.at;
                         pair.free(vi);
                         self.remove(i);
-                        give_up(at, Reason::PeerDeclined);
+                        give_up(at, Reason::PeerPlain);
                         self.leave_unanswered();
                     }
                     Progress::Pending => {
