@@ -26,19 +26,22 @@ def processors():
 
 
 def idle(seconds):
-    """Returns the share of all processors' time that is idle, over so many seconds from now."""
+    """Returns the share of this process's processors' time that is idle, over so many seconds from now."""
     idle_before, all_before = processor_time()
     time.sleep(seconds)
     idle_after, all_after = processor_time()
-    return (idle_after - idle_before) / max(1, all_after - all_before)
+    # The time that a processor waits for a disk may fall.
+    return min(1, max(0, idle_after - idle_before) / max(1, all_after - all_before))
 
 
 def processor_time():
     """Returns the processors' idle time and their whole time since the machine started, in ticks."""
+    mine = {f"cpu{number}" for number in os.sched_getaffinity(0)}
     with open("/proc/stat", encoding="ascii") as file:
-        # Guests' time, behind the first eight, is part of the others.
-        ticks = [int(word) for word in file.readline().split()[1:9]]
-    return ticks[3] + ticks[4], sum(ticks)
+        lines = [line.split() for line in file]
+    # Guests' time, behind the first eight, is part of the others.
+    ticks = [[int(word) for word in line[1:9]] for line in lines if line[0] in mine]
+    return sum(each[3] + each[4] for each in ticks), sum(map(sum, ticks))
 
 
 class Durations:

@@ -21,9 +21,11 @@ USUAL = {
 }
 # Likewise, where the change touches the provider: each of libfabric's NICs takes a third of a processor's second to open.
 USUAL_IF_CHANGED = {"via-ofi/conformance": {"tcp"}}
-# Packages whose tests start what `make build` builds, and the packages that it builds that of.
+# Packages whose tests start what `make build` builds, and the packages from which it builds that.
 DRIVERS = frozenset({"sovia", "sovia-c", "sovia-cli", "sovia-emp-c", "sovia-fi-c", "sovia-tests", "sovia-vipl"})
 PRODUCTS = frozenset({"sovia-c", "sovia-cli", "sovia-emp-c", "sovia-fi-c", "sovia-preload", "sovia-vipl"})
+# Packages whose tests read files of other packages.
+READERS = frozenset({"emp-eth", "sovia-layers", "sovia-scale"})
 # Packages whose lock-free parts have models under loom.
 LOOM = ("via-shm", "sovia-sync")
 # One in so many of the tests that `make test` leaves out has its turn with a commit.
@@ -88,16 +90,15 @@ def configuration(test):
 
 @dataclass(frozen=True)
 class Change:
-    """Packages that a change touches. The files of `packages` differ. `reached` are also those that are built of them, or start what
-    is. `left` are all others."""
+    """Packages that a change touches. The files of `packages` differ. `reached` are also those built from them, those whose tests start
+    a program built from them, and those whose tests read other packages' files."""
 
     packages: frozenset
     reached: frozenset
-    left: frozenset = frozenset()
 
 
 def is_usual(test, change):
-    """Returns true if `make test` runs the test. One whose package the change does not reach is of the same code as before it."""
+    """Returns true if `make test` runs the test. In a package that the change does not reach it runs unchanged code."""
     if test.program.package not in change.reached:
         return False
     of = configuration(test)
@@ -162,24 +163,26 @@ def _number(commit, what):
 
 def change(root):
     """Returns the change since the commit at which it began. That is where it left origin/main, or, on origin/main itself, the commit
-    of a day before. Without that commit everything is reached."""
+    of a day before. Without that commit, or without a difference, everything is reached."""
     def git(*words):
         done = subprocess.run(["git", *words], cwd=root, check=False, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        return done.stdout.strip()
+        return done.stdout.strip() if done.returncode == 0 else None
 
     head = git("rev-parse", "HEAD")
-    base = git("merge-base", head, "origin/main")
-    if head and base in ("", head):
+    base = git("merge-base", head or "HEAD", "origin/main")
+    if head and base in (None, head):
         base = git("rev-list", "-1", f"--before={int(git('show', '-s', '--format=%ct', head)) - 86400}", head)
+    # A file that has moved is one of both packages.
+    differ = git("diff", "--name-only", "--no-renames", base) if base else None
+    new = git("ls-files", "--others", "--exclude-standard")
     command = ["cargo", "metadata", "--no-deps", "--format-version=1"]
     done = subprocess.run(command, cwd=root, check=True, stdout=subprocess.PIPE)
     packages = json.loads(done.stdout)["packages"]
-    names = frozenset(package["name"] for package in packages)
-    if not base:
-        return Change(frozenset(), names)
     folders = {package["manifest_path"][len(root) + 1 : -len("Cargo.toml")]: package["name"] for package in packages}
     dependencies = {package["name"]: {one["name"] for one in package["dependencies"]} for package in packages}
-    return changed(git("diff", "--name-only", base).splitlines(), folders, dependencies)
+    if not differ or new is None:
+        return Change(frozenset(), frozenset(dependencies))
+    return changed(differ.splitlines() + new.splitlines(), folders, dependencies)
 
 
 def changed(files, folders, dependencies):
@@ -189,10 +192,9 @@ def changed(files, folders, dependencies):
     touched = frozenset(name for home in homes.values() for name in home)
     if any(not home and not file.endswith(".md") for file, home in homes.items()):
         return Change(touched, frozenset(dependencies))
-    begin = touched | (DRIVERS if any(not home for home in homes.values()) else frozenset())
+    begin = touched | READERS | (DRIVERS if any(not home for home in homes.values()) else frozenset())
     more = {name: of | PRODUCTS if name in DRIVERS else of for name, of in dependencies.items()}
-    found = reached(begin, more)
-    return Change(touched, found, frozenset(dependencies) - found)
+    return Change(touched, reached(begin, more))
 
 
 def reached(packages, dependencies):

@@ -72,10 +72,10 @@ class Runner:
                 return queue.pop() if queue else None
 
         def take_if_idle():
-            # One at a time: what another one has just started is seen.
+            # One worker looks at a time, so that the next one sees the load of the test that this one starts.
             with self._idle:
                 while queue and not self.stopped.is_set():
-                    if machine.idle(LOOK) > IDLE:
+                    if machine.idle(LOOK) > IDLE and not self.stopped.is_set():
                         return take()
             return None
 
@@ -123,6 +123,8 @@ class Runner:
                                        stderr=subprocess.STDOUT, start_new_session=True)
             with self._lock:
                 self._running.add(process.pid)
+            if self.stopped.is_set():
+                end_session(process.pid)
             ended = wait(process, limit * self.scale)
             if not ended:
                 end_session(process.pid)
