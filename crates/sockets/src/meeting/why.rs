@@ -14,9 +14,11 @@ pub(super) fn owner(link: &Link, role: Role) -> Result<diag::Owner, Errno> {
     }
 }
 
-/// Returns the user who has that end, if it is another one than this process's. Nobody has one that is closed, or not yet accepted.
+/// Returns the user who has that end, if it is another one than this process's. Of an end that is closed, or not yet accepted, the
+/// kernel may say that it is root's.
 fn other_owner(owner: &diag::Owner) -> Option<u32> {
-    Some(owner.uid).filter(|&uid| owner.is_held && uid != call::geteuid())
+    let is_told = owner.is_held || owner.uid != 0;
+    Some(owner.uid).filter(|&uid| is_told && uid != call::geteuid())
 }
 
 /// Returns the user who has the other end, if it is another one than this process's.
