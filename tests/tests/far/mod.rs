@@ -255,6 +255,7 @@ fn end_while_the_agents_cannot_speak_is_told_when_they_can() {
         let answers = scene.start(1, &["python3", SCRIPT, "answer", address, PORT, "1"]);
         let asks = scene.start(0, &["python3", SCRIPT, "ask", "kept_alive", address, PORT]);
         until("it is not accelerated", || asks.stdout_so_far().contains("accelerated\n"));
+        scene.is_acknowledged();
         scene.way(0, "down");
         if have_found_out {
             scene.end_conversation();

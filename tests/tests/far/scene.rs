@@ -167,6 +167,18 @@ impl Scene {
         until(or, || !listening().expect("ip starts").stdout.is_empty());
     }
 
+    /// Waits until TCP has acknowledged all that the first host's programs have sent to the second one's. Until then the kernel asks
+    /// no peer whether it is alive.
+    pub(crate) fn is_acknowledged(&self) {
+        let filter = format!("netns exec {} ss -Htn dport = :{PORT}", self.hosts.name(0));
+        until("bytes stay unacknowledged", || {
+            let listed = std::process::Command::new("ip").args(filter.split(' ')).output();
+            let listed = String::from_utf8_lossy(&listed.expect("ip starts").stdout).into_owned();
+            !listed.is_empty()
+                && listed.lines().all(|line| line.split_whitespace().nth(2) == Some("0"))
+        });
+    }
+
     /// Redis on the second host.
     pub(crate) fn redis(&self) -> Running {
         let address = Hosts::ADDRESSES[1];
