@@ -175,14 +175,19 @@ def change(root):
     # A file that has moved is one of both packages.
     differ = git("diff", "--name-only", "--no-renames", base) if base else None
     new = git("ls-files", "--others", "--exclude-standard")
+    folders, dependencies = workspace(root)
+    if not differ or new is None:
+        return Change(frozenset(), frozenset(dependencies))
+    return changed(differ.splitlines() + new.splitlines(), folders, dependencies)
+
+
+def workspace(root):
+    """Returns the name of the package in each folder, and the names of what each package is built from."""
     command = ["cargo", "metadata", "--no-deps", "--format-version=1"]
     done = subprocess.run(command, cwd=root, check=True, stdout=subprocess.PIPE)
     packages = json.loads(done.stdout)["packages"]
     folders = {package["manifest_path"][len(root) + 1 : -len("Cargo.toml")]: package["name"] for package in packages}
-    dependencies = {package["name"]: {one["name"] for one in package["dependencies"]} for package in packages}
-    if not differ or new is None:
-        return Change(frozenset(), frozenset(dependencies))
-    return changed(differ.splitlines() + new.splitlines(), folders, dependencies)
+    return folders, {package["name"]: {one["name"] for one in package["dependencies"]} for package in packages}
 
 
 def changed(files, folders, dependencies):
