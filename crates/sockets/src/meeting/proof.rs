@@ -1,6 +1,6 @@
 //! Which process has sent a message: what the kernel says of the sender, compared with what the message says.
 
-use super::{DATAGRAMS, junk, why};
+use super::{DATAGRAMS, junk};
 use crate::conn::Role;
 use crate::message::{self, Link, Message};
 use crate::pair::{Pair, Stranger};
@@ -8,7 +8,7 @@ use crate::{closer, config};
 use core::net::{IpAddr, SocketAddr};
 use sovia_control::{End, Junk};
 use sovia_sys::datagram::{Datagram, Name, Received};
-use sovia_sys::{call, trace};
+use sovia_sys::{Errno, call, diag, trace};
 
 /// The next message that has the right form; others are counted and dropped.
 pub(super) fn hear(socket: &Datagram) -> Option<(Message, Received)> {
@@ -139,7 +139,13 @@ fn seen_by(link: &Link, role: Role) -> (End, SocketAddr, SocketAddr) {
 
 /// Asks the kernel about the other end of `link`, where we play `role`.
 pub(super) fn owns_other_end(link: &Link, role: Role, cookie: u64, uid: u32) -> bool {
-    why::owner(link, role.other()).is_ok_and(|owner| owner.cookie == cookie && owner.uid == uid)
+    owner(link, role.other()).is_ok_and(|owner| owner.cookie == cookie && owner.uid == uid)
+}
+
+/// Returns what the kernel says of the end of `link` that plays `role`.
+pub(super) fn owner(link: &Link, role: Role) -> Result<diag::Owner, Errno> {
+    let (_, local, peer) = seen_by(link, role);
+    diag::tcp_owner(local, peer)
 }
 
 /// The connection's addresses as the program's own end sees them, local first.

@@ -1,18 +1,11 @@
 //! Why the other end of a connection has not answered.
 
+use super::proof::owner;
 use crate::conn::Role;
 use crate::message::Link;
 use crate::stats;
 use sovia_control::Reason;
 use sovia_sys::{Errno, call, diag};
-
-/// Returns what the kernel says of the end of `link` that plays `role`.
-pub(super) fn owner(link: &Link, role: Role) -> Result<diag::Owner, Errno> {
-    match role {
-        Role::Connector => diag::tcp_owner(link.connector, link.acceptor),
-        Role::Acceptor => diag::tcp_owner(link.acceptor, link.connector),
-    }
-}
 
 /// Returns the user who has that end, if it is another one than this process's. Of an end that is closed, or not yet accepted, the
 /// kernel may say that it is root's.

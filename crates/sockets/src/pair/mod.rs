@@ -245,7 +245,6 @@ impl Pair {
                 Some(_) if self.has_doors() || self.side != 0 => {
                     !matches!(peers::life_now(self.peer), Some(Life::AllDied(_)))
                 }
-                // It has not answered the offer, so nothing tells of its death. It is waited for as long as a connection is.
                 // Nothing reports the death of a peer that has not answered. The pair goes with the last connection that waits.
                 Some(_) => true,
             }
