@@ -103,9 +103,8 @@ impl Scene {
     /// Packets that each host's firewall has dropped.
     fn dropped(&self) -> [String; 2] {
         [0, 1].map(|host| {
-            let words = format!("netns exec {} nft list table inet shut", self.hosts.name(host));
-            let listed = std::process::Command::new("ip").args(words.split(' ')).output();
-            let listed = String::from_utf8_lossy(&listed.expect("ip starts").stdout).into_owned();
+            let name = self.hosts.name(host);
+            let listed = ip(&format!("netns exec {name} nft list table inet shut"));
             let count = listed.split("counter packets ").nth(1).and_then(|it| it.split(' ').next());
             count.unwrap_or_else(|| panic!("{listed}")).to_owned()
         })
@@ -163,8 +162,7 @@ impl Scene {
     pub(crate) fn listens(&self, or: &str) {
         let name = self.hosts.name(1);
         let filter = format!("netns exec {name} ss -Hltn sport = :{PORT}");
-        let listening = || std::process::Command::new("ip").args(filter.split(' ')).output();
-        until(or, || !listening().expect("ip starts").stdout.is_empty());
+        until(or, || !ip(&filter).is_empty());
     }
 
     /// Waits until TCP has acknowledged all that the first host's programs have sent to the second one's. Until then the kernel asks
@@ -172,8 +170,7 @@ impl Scene {
     pub(crate) fn is_acknowledged(&self) {
         let filter = format!("netns exec {} ss -Htn dport = :{PORT}", self.hosts.name(0));
         until("bytes stay unacknowledged", || {
-            let listed = std::process::Command::new("ip").args(filter.split(' ')).output();
-            let listed = String::from_utf8_lossy(&listed.expect("ip starts").stdout).into_owned();
+            let listed = ip(&filter);
             !listed.is_empty()
                 && listed.lines().all(|line| line.split_whitespace().nth(2) == Some("0"))
         });
@@ -235,9 +232,10 @@ impl Load {
     }
 }
 
-/// Does that by `ip`.
-pub(crate) fn ip(words: &str) {
+/// Does that by `ip`, and returns what it prints.
+pub(crate) fn ip(words: &str) -> String {
     let done = std::process::Command::new("ip").args(words.split_whitespace()).output();
     let done = done.expect("ip starts");
     assert!(done.status.success(), "{words}: {done:?}");
+    String::from_utf8_lossy(&done.stdout).into_owned()
 }
