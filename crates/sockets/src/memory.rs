@@ -86,18 +86,15 @@ impl Drop for Region<'_> {
 }
 
 /// A buffer that is registered for good.
-struct Buffer {
-    /// 0, or the thread that has it.
-    user: AtomicU32,
-    memory: UnsafeCell<[u8; BUFFER]>,
-}
+struct Buffer(UnsafeCell<[u8; BUFFER]>);
 
-// SAFETY: the memory is touched only by the thread that has put its id into `user`.
+// SAFETY: it is touched only by the thread that has put its id into the buffer's place among `USERS`.
 unsafe impl Sync for Buffer {}
 
 per_engine! {
-    static OWN: [Buffer; BUFFERS] =
-        [const { Buffer { user: AtomicU32::new(0), memory: UnsafeCell::new([0; BUFFER]) } }; BUFFERS];
+    /// For each buffer 0, or the thread that has it. Beside each other: a forked child looks at all.
+    static USERS: [AtomicU32; BUFFERS] = [const { AtomicU32::new(0) }; BUFFERS];
+    static OWN: [Buffer; BUFFERS] = [const { Buffer(UnsafeCell::new([0; BUFFER])) }; BUFFERS];
 }
 
 /// Bytes copied to a registered buffer, for as long as this lives.
@@ -112,7 +109,7 @@ pub(crate) fn copy(bytes: &[u8]) -> Option<Copied> {
     let me = thread::thread_id() as u32;
     for step in 0..BUFFERS {
         let buffer = (me as usize + step) % BUFFERS;
-        let Buffer { user, memory } = &OWN[buffer];
+        let (user, Buffer(memory)) = (&USERS[buffer], &OWN[buffer]);
         if user.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             let copied = Copied { buffer, len: bytes.len() };
             // SAFETY: the buffer is this call's until `copied` is dropped, and nothing else refers
@@ -132,14 +129,14 @@ impl Copied {
     /// The copy, for the NIC to read.
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: the buffer is this value's, and written to only before it was made.
-        let memory = unsafe { &*OWN[self.buffer].memory.get() };
+        let memory = unsafe { &*OWN[self.buffer].0.get() };
         &memory[..self.len]
     }
 }
 
 impl Drop for Copied {
     fn drop(&mut self) {
-        OWN[self.buffer].user.store(0, Ordering::Release);
+        USERS[self.buffer].store(0, Ordering::Release);
     }
 }
 
@@ -147,10 +144,14 @@ impl Drop for Copied {
 pub(crate) fn forked() {
     for place in TABLE.iter() {
         let generation = place.generation.load(Ordering::Relaxed);
-        place.generation.store(generation.next_multiple_of(2), Ordering::Relaxed);
+        if !generation.is_multiple_of(2) {
+            place.generation.store(generation.wrapping_add(1), Ordering::Relaxed);
+        }
     }
-    for buffer in OWN.iter() {
-        buffer.user.store(0, Ordering::Relaxed);
+    for user in USERS.iter() {
+        if user.load(Ordering::Relaxed) != 0 {
+            user.store(0, Ordering::Relaxed);
+        }
     }
 }
 

@@ -93,6 +93,8 @@ pub struct Pair {
     pub(crate) file: RobustBox<Option<Fd>, { rank::FILE }>,
     /// For each VI the connection on it ([`Occupant`]); or that one has been asked for.
     conns: Box<[AtomicU64]>,
+    /// How many have been asked for: no fewer than there are.
+    reserved: AtomicU32,
     /// Connections attached in this process, and whether it has been taken out of the table ([`OUT`]).
     refs: AtomicU32,
     /// Our waiters in use, by what this process knows itself.
@@ -137,13 +139,14 @@ pub(crate) fn forked() {
     begin_anew();
     doors::forked();
     each(|_, pair| {
-        pair.waiters.store(0, Ordering::Release);
-        // The parent's requests are its own.
-        (0..VIS).for_each(|vi| pair.free(vi));
+        if pair.waiters.load(Ordering::Acquire) != 0 {
+            pair.waiters.store(0, Ordering::Release);
+        }
+        pair.forget_requests();
     });
 }
 
-/// Adds a pair; its index. Its caller has collected what the dead have left ([`collect`]).
+/// Adds a pair; its index. Its caller has made room for it ([`make_room`]).
 pub(crate) fn add(
     segment: Segment,
     file_id: (u64, u64),
@@ -208,6 +211,7 @@ impl Pair {
             file: RobustBox::new(None),
             // Not by value: a meeting takes place on the program's stack.
             conns: (0..VIS).map(|_| AtomicU64::new(0)).collect(),
+            reserved: AtomicU32::new(0),
             refs: AtomicU32::new(0),
             waiters: AtomicU32::new(0),
             suspect: AtomicBool::new(false),

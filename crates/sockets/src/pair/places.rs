@@ -58,11 +58,8 @@ impl Pair {
         if self.refs.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_err() {
             return false;
         }
-        let free = [0, RESERVED].into_iter().any(|before| {
-            self.conns[vi as usize]
-                .compare_exchange(before, Occupant::of(at).0, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok()
-        });
+        let now = Occupant::of(at).0;
+        let free = self.exchange(vi, 0, now) || self.end_reservation(vi, now);
         if !free {
             self.refs.fetch_sub(1, Ordering::AcqRel);
         }
@@ -117,9 +114,27 @@ impl Pair {
 
     /// Takes a VI that none of this process's connections is on or will be.
     fn reserve(&self, vi: u32) -> bool {
-        self.conns[vi as usize]
-            .compare_exchange(0, RESERVED, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
+        // Counted before it is there, and until it is gone: a fork in between finds no fewer counted.
+        self.reserved.fetch_add(1, Ordering::AcqRel);
+        let reserved = self.exchange(vi, 0, RESERVED);
+        if !reserved {
+            self.reserved.fetch_sub(1, Ordering::AcqRel);
+        }
+        reserved
+    }
+
+    /// Puts `now` in the place of a reservation. False if there is none.
+    fn end_reservation(&self, vi: u32, now: u64) -> bool {
+        let ended = self.exchange(vi, RESERVED, now);
+        if ended {
+            self.reserved.fetch_sub(1, Ordering::AcqRel);
+        }
+        ended
+    }
+
+    fn exchange(&self, vi: u32, before: u64, now: u64) -> bool {
+        let place = &self.conns[vi as usize];
+        place.compare_exchange(before, now, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Takes a request back. False if it has been answered meanwhile.
@@ -169,12 +184,15 @@ impl Pair {
 
     /// Nothing comes of a request of ours.
     pub(crate) fn free(&self, vi: u32) {
-        let _ = self.conns[vi as usize].compare_exchange(
-            RESERVED,
-            0,
-            Ordering::AcqRel,
-            Ordering::Relaxed,
-        );
+        let _ = self.end_reservation(vi, 0);
+    }
+
+    /// In a forked child: the requests are its parent's. Writes to no page that it need not: each would be copied.
+    pub(super) fn forget_requests(&self) {
+        if self.reserved.load(Ordering::Acquire) != 0 {
+            (0..VIS).for_each(|vi| self.free(vi));
+            self.reserved.store(0, Ordering::Release);
+        }
     }
 
     /// The connection on a VI has gone, from this end's every process.

@@ -112,9 +112,11 @@ pub(crate) fn release() {
 
 /// In a forked child.
 pub(crate) fn forked() {
-    // The threads that sleep have stayed with the parent.
-    places().for_each(|set| set.asleep.store(0, Ordering::Relaxed));
-    shared::forked();
+    for (index, set) in (0..).zip(places()) {
+        // The threads that sleep have stayed with the parent.
+        set.asleep.store(0, Ordering::Relaxed);
+        shared::forked(index);
+    }
 }
 
 fn each(mut f: impl FnMut(&'static Set)) {

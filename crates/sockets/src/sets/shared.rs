@@ -85,11 +85,10 @@ pub(super) fn is_others(index: u32) -> bool {
     !users.counted.load(Ordering::Relaxed) && bits(users).is_some_and(members::others_live)
 }
 
-/// In a forked child: it has used none of the instances yet.
-pub(super) fn forked() {
-    for users in USERS.iter() {
-        if users.counted.load(Ordering::Relaxed) {
-            users.counted.store(false, Ordering::Relaxed);
-        }
+/// In a forked child: it has not used the instance yet.
+pub(super) fn forked(index: u32) {
+    let users = &USERS[index as usize];
+    if users.counted.load(Ordering::Relaxed) {
+        users.counted.store(false, Ordering::Relaxed);
     }
 }

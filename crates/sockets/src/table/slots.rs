@@ -12,12 +12,20 @@ const CHUNK: usize = 4096;
 
 type Chunk = [AtomicU64; CHUNK];
 
+/// Numbers whose words are in one page.
+const PAGE: usize = 4096 / size_of::<AtomicU64>();
+/// Pages of the table.
+const PAGES: usize = FDS / PAGE;
+
 per_engine! {
     /// The words of the numbers below [`CHUNK`].
     pub(super) static FIRST: Chunk = [const { AtomicU64::new(0) }; CHUNK];
     /// Those of the others; null where none has been entered.
     static CHUNKS: [AtomicPtr<Chunk>; FDS / CHUNK] =
         [const { AtomicPtr::new(core::ptr::null_mut()) }; FDS / CHUNK];
+    /// A bit for each page: whether a word in it may have been entered. The others are not looked at: to look at
+    /// memory that nothing has touched has the kernel make it.
+    static TOUCHED: [AtomicU64; PAGES / 64] = [const { AtomicU64::new(0) }; PAGES / 64];
     /// Whether nothing is entered in this process.
     static IS_CLOSED: AtomicBool = AtomicBool::new(false);
 }
@@ -49,6 +57,12 @@ pub(super) fn slot_to_enter(fd: i32) -> Option<&'static AtomicU64> {
     if IS_CLOSED.load(Ordering::Relaxed) {
         return None;
     }
+    let page = fd as u32 as usize / PAGE;
+    let (touched, bit) = (TOUCHED.get(page / 64)?, 1 << (page % 64));
+    if touched.load(Ordering::Relaxed) & bit == 0 {
+        // SYNC: a thread that has seen the word which the caller enters sees this, too.
+        touched.fetch_or(bit, Ordering::Release);
+    }
     if let Some(slot) = slot(fd) {
         return Some(slot);
     }
@@ -66,18 +80,43 @@ pub(super) fn slot_to_enter(fd: i32) -> Option<&'static AtomicU64> {
     slot(fd)
 }
 
-/// Calls `each` for every word of the table. Makes no system call.
+/// Calls `each` for every word of the table that may have been entered. Makes no system call.
 pub(super) fn for_each_word(mut each: impl FnMut(i32, &AtomicU64)) {
-    let mut look = |first: usize, chunk: &Chunk| {
-        for (i, slot) in chunk.iter().enumerate() {
-            each((first + i) as i32, slot);
+    for (i, word) in TOUCHED.iter().enumerate() {
+        let mut pages = word.load(Ordering::Acquire);
+        while pages != 0 {
+            let first = (i * 64 + pages.trailing_zeros() as usize) * PAGE;
+            pages &= pages - 1;
+            for fd in first as i32..(first + PAGE) as i32 {
+                let Some(slot) = slot(fd) else { break };
+                each(fd, slot);
+            }
         }
-    };
-    look(0, &FIRST);
-    for (i, chunk) in CHUNKS.iter().enumerate() {
-        // SAFETY: as in `slot_above`.
-        if let Some(chunk) = unsafe { chunk.load(Ordering::Acquire).as_ref() } {
-            look(i * CHUNK, chunk);
-        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::per_engine::Engine;
+
+    #[test]
+    fn the_words_of_entered_numbers_are_looked_at_and_few_others() {
+        Engine::new().run(|| {
+            let entered =
+                [3, PAGE - 1, 2 * PAGE, CHUNK - 1, CHUNK, 5 * CHUNK + 7, FDS - 1].map(|n| n as i32);
+            for fd in entered {
+                slot_to_enter(fd).unwrap().store(1, Ordering::Release);
+            }
+            assert!(slot_to_enter(FDS as i32).is_none() && slot_to_enter(-1).is_none());
+            let (mut found, mut looked) = (Vec::new(), 0);
+            for_each_word(|fd, slot| {
+                looked += 1;
+                assert!(core::ptr::eq(slot, super::slot(fd).unwrap()));
+                found.extend((slot.load(Ordering::Acquire) != 0).then_some(fd));
+            });
+            assert_eq!(found, entered);
+            assert_eq!(looked, 6 * PAGE, "a page for all but the second number");
+        });
     }
 }
