@@ -200,7 +200,7 @@ impl Nic {
             return;
         }
         received.fds.iter_mut().for_each(Fd::vouch);
-        pair::collect(sets::forget_pair);
+        pair::make_room(sets::forget_pair);
         let added = pair::add_nic(segment, id, nic).and_then(pair::get);
         if let Some(pair) = added {
             keep(&pair, received.fds);

@@ -164,7 +164,7 @@ fn new_pair(
 ) -> Result<(), Reason> {
     let (segment, fd) = Segment::create().map_err(no_memory)?;
     let id = call::file_id(fd.raw()).map_err(|_| Reason::NoMemory)?;
-    pair::collect(sets::forget_pair);
+    pair::make_room(sets::forget_pair);
     let index = pair::add(segment, id, 0, peer, stranger, server).ok_or(Reason::TableFull)?;
     let pair = pair::get(index).ok_or(Reason::TableFull)?;
     pair.file.with(|file| *file = Some(fd));
@@ -248,7 +248,7 @@ pub(super) fn take_offer(
                 Err(AttachError::Map(error)) => return Err(Refusal::Final(no_memory(error))),
             };
             received.fds.iter_mut().for_each(Fd::vouch);
-            pair::collect(sets::forget_pair);
+            pair::make_room(sets::forget_pair);
             let added = pair::add(segment, id, 1, message.from, stranger, None).and_then(pair::get);
             added.ok_or(Refusal::Final(Reason::TableFull))?
         }

@@ -2,9 +2,9 @@
 //! stays mapped until no thread uses it any more.
 
 use super::table::{CHANGE, TABLE, TOP};
-use super::{OUT, Pair};
+use super::{OF_ONE_USER, OUT, Pair};
 use crate::per_engine::per_engine;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_sync::hazard;
 use sovia_sync::{RobustBox, rank};
 use std::sync::Arc;
@@ -38,10 +38,29 @@ pub(crate) fn leave_unanswered(index: u32, forget: impl Fn(*const Pair)) {
     unmap(vec![pair]);
 }
 
+per_engine! {
+    /// How many pairs may be added before the next one [`collect`]s.
+    static ROOM: AtomicU32 = AtomicU32::new(ROOM_LEAST);
+}
+
+/// Pairs that may be added without a look at the others.
+const ROOM_LEAST: u32 = 8;
+
+/// Before a pair is added: [`collect`]s once as many have been added as there were. Each pair takes system calls, and most
+/// peers live on; of those that die the progress thread learns.
+pub(crate) fn make_room(forget: impl Fn(*const Pair)) {
+    let less = |room: u32| room.checked_sub(1);
+    // From where on places may be refused.
+    let is_full = TOP.load(Ordering::Acquire) as usize >= OF_ONE_USER;
+    if is_full || ROOM.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less).is_err() {
+        collect(forget);
+    }
+}
+
 /// Takes pairs out of the table whose peers have died and that no connection is on any more, and unmaps
 /// those that no thread uses. `forget` is called for each pair that goes.
 pub(crate) fn collect(forget: impl Fn(*const Pair)) {
-    let mut out = Vec::new();
+    let (mut out, mut left) = (Vec::new(), 0);
     let change = CHANGE.guard();
     for slot in &TABLE[..TOP.load(Ordering::Acquire) as usize] {
         // SAFETY: null, or from Arc::into_raw; the table's count of it goes only under the lock.
@@ -54,9 +73,12 @@ pub(crate) fn collect(forget: impl Fn(*const Pair)) {
             let raw = slot.swap(core::ptr::null_mut(), Ordering::AcqRel);
             // SAFETY: it came from Arc::into_raw, and the table's count of it goes with its place.
             out.push(unsafe { Arc::from_raw(raw.cast_const()) });
+        } else {
+            left += 1;
         }
     }
     drop(change);
+    ROOM.store(ROOM_LEAST.max(left), Ordering::Release);
     for pair in &out {
         forget(Arc::as_ptr(pair));
         pair.leave_instances();

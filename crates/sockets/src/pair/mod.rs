@@ -16,7 +16,7 @@ mod waiters;
 pub(crate) use doors::{
     door, door_for, doors, epoll_of_door, leave_door, renew as renew_doors, ring_own,
 };
-pub(crate) use left::{collect, leave_all, leave_unanswered, pause};
+pub(crate) use left::{collect, leave_all, leave_unanswered, make_room, pause};
 pub(crate) use news::{notify, notify_own};
 pub(crate) use request::{
     Requested, is_served_by, offered, request_at, request_of, request_of_nic,
