@@ -148,6 +148,7 @@ fn before_a_childs(fd: c_int) {
     if is_borrowed()
         && let Some(at) = table::conn(fd)
     {
+        table::note_alias();
         retreat::now(fd, at, Cause::Spawn);
     }
 }

@@ -146,6 +146,7 @@ pub(crate) fn inherited() -> Descriptors {
     };
     if process::is_borrowed() {
         table::for_each_conn_elsewhere(look);
+        inherited.retain(|(fd, at)| table::is_socket_of(*fd, at.conn));
     } else {
         table::for_each_conn(look);
     }

@@ -14,8 +14,8 @@ mod word;
 pub use private::start;
 pub(crate) use private::{for_each_inherited, forked};
 pub use slots::{FDS, close};
-pub use socket::for_each_conn_elsewhere;
-pub(crate) use socket::{conn_of_socket, is_socket_of};
+pub use socket::note_alias;
+pub(crate) use socket::{conn_of_socket, for_each_conn_elsewhere, is_socket_of};
 pub(crate) use tcp::is_fresh_tcp;
 pub use tcp::{
     forget_tcp, is_noted_tcp, is_tcp, note_new_tcp, note_option_of_tcp, note_shared, note_tcp,

@@ -4,7 +4,8 @@ use super::slots::{FDS, slot};
 use super::word::decode;
 use super::{Entry, Ref, for_each_conn};
 use crate::conn::Conn;
-use core::sync::atomic::Ordering;
+use crate::per_engine::per_engine;
+use core::sync::atomic::{AtomicBool, Ordering};
 use sovia_sys::call;
 
 /// Whether a descriptor is a connection's socket. Asks the kernel. Another one is it when the program has
@@ -40,9 +41,22 @@ pub(super) fn get_elsewhere(fd: i32) -> Entry {
     }
 }
 
-/// Calls `each` for every descriptor of the caller's, a child on this process's memory, that is the socket
-/// of a connection of this process, under whatever number.
-pub fn for_each_conn_elsewhere(mut each: impl FnMut(i32, Ref)) {
+per_engine! {
+    /// Whether a child on this process's memory has given a connection another number.
+    static HAS_ALIASES: AtomicBool = AtomicBool::new(false);
+}
+
+/// A child on this process's memory has given a connection another number, of which the table says nothing.
+pub fn note_alias() {
+    HAS_ALIASES.store(true, Ordering::Relaxed);
+}
+
+/// Calls `each` for every descriptor of the caller's, a child on this process's memory, that may be the socket of a
+/// connection of this process. Those that the table has are told without a question to the kernel: [`is_socket_of`].
+pub(crate) fn for_each_conn_elsewhere(mut each: impl FnMut(i32, Ref)) {
+    if !HAS_ALIASES.load(Ordering::Relaxed) {
+        return for_each_conn(each);
+    }
     let mut known = Vec::new();
     for_each_conn(|_, at| {
         let cookie = at.conn.cookie.load(Ordering::Relaxed);
