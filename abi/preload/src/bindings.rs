@@ -5,7 +5,7 @@
 //! must be entered from the program's code, so this library does not learn when it is done.
 
 use crate::objects::{hook_of, is_libcs, is_own, real_dlsym};
-use crate::read_only;
+use crate::read_only::{self, Writable};
 use crate::tables::{Table, extent, headers};
 use core::ffi::CStr;
 use core::ops::Range;
@@ -107,48 +107,66 @@ fn renew_object(object: &Object) {
             && about.dli_fbase as usize == object.extent.start
             && let Some(table) = Table::read(object.base, object.dynamic)
         {
-            table.for_each(|slot, name, is_lazy| renew_slot(object, handle, slot, name, is_lazy));
+            let mut changes = Vec::new();
+            table.for_each(|slot, name, is_lazy| {
+                changes.extend(change_of(object, handle, slot, name, is_lazy));
+            });
+            make(object, &changes);
         }
         libc::dlclose(handle);
     }
 }
 
+/// A word that gets a hook's address.
+struct Change {
+    slot: *const AtomicUsize,
+    old: usize,
+    hook: usize,
+}
+
 /// # Safety
 /// The object stays while this runs, and `slot` is one of its own that holds a function's address.
-unsafe fn renew_slot(
+unsafe fn change_of(
     object: &Object,
     handle: *mut c_void,
     slot: *const AtomicUsize,
     name: *const c_char,
     is_lazy: bool,
-) {
+) -> Option<Change> {
+    if !object.writable.iter().any(|data| data.contains(&(slot as usize))) {
+        // In the code, which the linker has changed by itself.
+        return None;
+    }
     // SAFETY: the caller's word.
     unsafe {
-        let bound = (*slot).load(Ordering::Relaxed);
-        let mut found = bound;
+        let old = (*slot).load(Ordering::Relaxed);
+        let mut found = old;
         // Not bound yet: the first call of the function would. In a library that was opened as usual it would find
         // what comes first in the program, which must be the hook.
-        if is_lazy && object.extent.contains(&bound) {
+        if is_lazy && object.extent.contains(&old) {
             if !is_own(real_dlsym()(libc::RTLD_DEFAULT, name) as usize) {
-                return;
+                return None;
             }
             found = real_dlsym()(handle, name) as usize;
         }
-        if let Some(hook) = hook_of(found, name) {
-            write(object, slot, bound, hook);
-        }
+        hook_of(found, name).map(|hook| Change { slot, old, hook })
     }
 }
 
+/// Nothing is looked up meanwhile: the linker's lock is taken for that, and may be held by a thread that waits for this one.
+///
 /// # Safety
-/// As for [`renew_slot`].
-unsafe fn write(object: &Object, slot: *const AtomicUsize, old: usize, new: usize) {
-    let at = slot as usize;
-    if !object.writable.iter().any(|data| data.contains(&at)) {
-        // In the code, which the linker has changed by itself.
+/// The object stays while this runs.
+unsafe fn make(object: &Object, changes: &[Change]) {
+    let is_read_only = |change: &Change| object.read_only.contains(&(change.slot as usize));
+    let writable = changes.iter().any(is_read_only).then(|| Writable::begin(&object.read_only));
+    if matches!(writable, Some(None)) {
         return;
     }
-    // A slot that has changed meanwhile is the linker's or the program's.
-    // SAFETY: the caller's word; it is not in the code.
-    unsafe { read_only::exchange(&object.read_only, slot, old, new) };
+    for &Change { slot, old, hook } in changes {
+        // A slot that has changed meanwhile is the linker's or the program's.
+        // SAFETY: a word of the object's data, which can be written to.
+        let _ =
+            unsafe { (*slot).compare_exchange(old, hook, Ordering::Release, Ordering::Relaxed) };
+    }
 }

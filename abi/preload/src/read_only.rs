@@ -1,13 +1,12 @@
 //! Words that the dynamic linker has made read-only after it had filled them in (PT_GNU_RELRO).
 
 use core::ops::Range;
-use core::sync::atomic::{AtomicUsize, Ordering};
 use libc::{c_int, c_void, dl_phdr_info};
-use sovia_sync::RobustLock;
+use sovia_sync::{Held, RobustLock};
 
 use crate::tables::headers;
 
-/// While a page is made writable and read-only again.
+/// While pages are made writable and read-only again.
 static WRITING: RobustLock = RobustLock::new();
 
 /// What of an object the linker makes read-only; empty if nothing.
@@ -18,40 +17,35 @@ pub(crate) fn of(info: &dl_phdr_info) -> Range<usize> {
     })
 }
 
-/// Puts `new` in a word that holds `old`; one that has changed meanwhile stays. False if its page cannot be written.
-///
-/// # Safety
-/// The word is one of an object that stays, outside its code, and `read_only` is what [`of`] says of that object.
-pub(crate) unsafe fn exchange(
-    read_only: &Range<usize>,
-    slot: *const AtomicUsize,
-    old: usize,
-    new: usize,
-) -> bool {
-    // SAFETY: `sysconf` takes a number.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
-    // The linker makes whole pages read-only.
-    let pages = read_only.start & !(page - 1)..read_only.end & !(page - 1);
-    let protect = |how: c_int| {
-        let begin = (slot as usize & !(page - 1)) as *mut c_void;
-        // SAFETY: one page of the object's, which the program does not write to.
-        unsafe { libc::mprotect(begin, page, how) == 0 }
-    };
-    // SAFETY: the caller's word; where it is called the page is writable.
-    let exchange = || unsafe {
-        let _ = (*slot).compare_exchange(old, new, Ordering::Release, Ordering::Relaxed);
-    };
-    if !pages.contains(&(slot as usize)) {
-        exchange();
-        return true;
+/// Whole pages that can be written to for as long as this lives, read-only before and afterwards.
+#[derive(Debug)]
+pub(crate) struct Writable {
+    pages: Range<usize>,
+    _writing: Held<'static>,
+}
+
+impl Writable {
+    /// Makes what the linker has made read-only of an object writable, which [`of`] says. `None` if the kernel refuses it.
+    pub(crate) fn begin(read_only: &Range<usize>) -> Option<Writable> {
+        // SAFETY: `sysconf` takes a number.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+        // The linker makes whole pages read-only, all of an object's at once.
+        let pages = read_only.start & !(page - 1)..read_only.end & !(page - 1);
+        let writing = WRITING.guard();
+        protect(&pages, libc::PROT_READ | libc::PROT_WRITE)
+            .then_some(Writable { pages, _writing: writing })
     }
-    let _writing = WRITING.guard();
-    let may_write = protect(libc::PROT_READ | libc::PROT_WRITE);
-    if may_write {
-        exchange();
-        protect(libc::PROT_READ);
+}
+
+impl Drop for Writable {
+    fn drop(&mut self) {
+        protect(&self.pages, libc::PROT_READ);
     }
-    may_write
+}
+
+fn protect(pages: &Range<usize>, how: c_int) -> bool {
+    // SAFETY: pages of an object's data, which the program does not write to.
+    pages.is_empty() || unsafe { libc::mprotect(pages.start as *mut c_void, pages.len(), how) == 0 }
 }
 
 #[cfg(test)]

@@ -13,44 +13,45 @@ fn is_writable(at: usize) -> bool {
     maps.lines().find(holds).unwrap().contains(" rw")
 }
 
-fn protect(at: usize, how: c_int) {
-    // SAFETY: a page of the test's.
-    assert_eq!(unsafe { libc::mprotect(at as *mut c_void, 4096, how) }, 0);
+/// Pages of the test's.
+fn pages(scratch: &mut Scratch, count: usize) -> Range<usize> {
+    scratch.clear();
+    let first = scratch.edge(count * 4096);
+    first..first + count * 4096
 }
 
 #[test]
-fn a_word_in_a_read_only_page_is_replaced_and_the_page_stays_read_only() {
+fn read_only_pages_can_be_written_to_for_a_while() {
     let mut scratch = Scratch::new();
-    scratch.clear();
-    let page = scratch.edge(4096);
-    protect(page, libc::PROT_READ);
-    let slot = (page + 64) as *const AtomicUsize;
-    let range = page..page + 4096;
-    // SAFETY: a word of the test's own page.
-    unsafe {
-        assert!(exchange(&range, slot, 0, 7));
-        assert_eq!((*slot).load(Ordering::Relaxed), 7);
-        assert!(!is_writable(page));
-        assert!(exchange(&range, slot, 0, 9), "the page can be written");
-        assert_eq!((*slot).load(Ordering::Relaxed), 7, "another value stays");
-    }
-    protect(page, libc::PROT_READ | libc::PROT_WRITE);
-}
-
-#[test]
-fn a_word_outside_of_what_is_read_only_stays_writable() {
-    let mut scratch = Scratch::new();
-    scratch.clear();
-    let page = scratch.edge(4096);
-    let slot = page as *const AtomicUsize;
-    // The linker leaves a page writable if only a part of it must be read-only.
-    for range in [0..0, page - 4096..page + 100] {
-        // SAFETY: a word of the test's own page.
-        unsafe {
-            let old = (*slot).load(Ordering::Relaxed);
-            assert!(exchange(&range, slot, old, old + 1));
-            assert_eq!((*slot).load(Ordering::Relaxed), old + 1);
+    let pages = pages(&mut scratch, 2);
+    assert!(protect(&pages, libc::PROT_READ));
+    {
+        let _writable = Writable::begin(&pages).unwrap();
+        for at in [pages.start, pages.end - size_of::<usize>()] {
+            // SAFETY: a word of the test's own pages.
+            unsafe { (at as *mut usize).write(7) };
         }
-        assert!(is_writable(page));
     }
+    for at in [pages.start, pages.end - size_of::<usize>()] {
+        // SAFETY: as above.
+        assert_eq!(unsafe { (at as *const usize).read() }, 7);
+        assert!(!is_writable(at));
+    }
+    assert!(protect(&pages, libc::PROT_READ | libc::PROT_WRITE));
+}
+
+#[test]
+fn what_the_linker_leaves_writable_stays_so() {
+    let mut scratch = Scratch::new();
+    let pages = pages(&mut scratch, 1);
+    // The linker leaves a page writable if only a part of it must be read-only.
+    for read_only in [0..0, pages.start..pages.start + 100] {
+        drop(Writable::begin(&read_only).unwrap());
+        assert!(is_writable(pages.start));
+    }
+}
+
+#[test]
+fn pages_that_are_not_there_cannot_be_made_writable() {
+    assert!(Writable::begin(&(4096..8192)).is_none());
 }

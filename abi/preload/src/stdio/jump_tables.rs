@@ -5,7 +5,8 @@
 //! read-only data, and three functions in them are replaced, before the program's code runs.
 
 use super::stream;
-use crate::{read_only, tables};
+use crate::read_only::{self, Writable};
+use crate::tables;
 use core::ffi::CStr;
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -66,16 +67,14 @@ pub(super) fn replace() -> bool {
         entry.libcs.store(libcs, Ordering::Relaxed);
     }
     let Some((tables, read_only)) = data_around(file) else { return false };
+    let Some(_writable) = Writable::begin(&read_only) else { return false };
     for slot in tables.step_by(size_of::<usize>()) {
-        let slot = slot as *const AtomicUsize;
         // SAFETY: within a segment of libc's data.
-        let holds = unsafe { (*slot).load(Ordering::Relaxed) };
+        let slot = unsafe { &*(slot as *const AtomicUsize) };
+        let holds = slot.load(Ordering::Relaxed);
         let same = entries.iter().find(|(entry, _)| entry.libcs.load(Ordering::Relaxed) == holds);
-        if let Some(&(_, ours)) = same
-            // SAFETY: libc's, which stays.
-            && !unsafe { read_only::exchange(&read_only, slot, holds, ours) }
-        {
-            return false;
+        if let Some(&(_, ours)) = same {
+            slot.store(ours, Ordering::Release);
         }
     }
     true
