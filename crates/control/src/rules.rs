@@ -8,14 +8,14 @@
 //! matches counts. Where none does the ends share memory. A `trust:` rule also names users, `uid=112` or `any`: with
 //! processes of those users an end shares memory as well, if they do so with its own.
 
+use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
 
 use crate::term::{End, NicName, RuleError, RuleFault, Spec};
 use crate::users::Users;
 
-/// Most rules in one list. Enough for what people write by hand, and the list stays a value of
-/// fixed size that a lookup walks without an allocator.
+/// Most rules in one list: enough for what people write by hand.
 pub const RULES_MAX: usize = 32;
 
 /// What a matching rule does.
@@ -46,12 +46,12 @@ impl Effect {
 /// A list of rules, at most [`RULES_MAX`]. An empty one allows everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
-    list: [Option<(Effect, Spec)>; RULES_MAX],
+    list: Vec<(Effect, Spec)>,
 }
 
 impl Rules {
     /// No rules: everything may be accelerated.
-    pub const NONE: Self = Self { list: [None; RULES_MAX] };
+    pub const NONE: Self = Self { list: Vec::new() };
 
     /// Reads the text form. Empty text, and empty rules between two `;`, are no rules.
     ///
@@ -105,14 +105,16 @@ impl Rules {
         if parsed.users().is_some() != (effect == Effect::Trust) {
             return Err(RuleError::new(spec.trim(), RuleFault::User));
         }
-        let free = self.list.iter_mut().find(|rule| rule.is_none());
-        *free.ok_or(RuleError::new(spec.trim(), RuleFault::TooMany))? = Some((effect, parsed));
+        if self.list.len() == RULES_MAX {
+            return Err(RuleError::new(spec.trim(), RuleFault::TooMany));
+        }
+        self.list.push((effect, parsed));
         Ok(())
     }
 
     /// Whether there are no rules.
     pub fn is_empty(&self) -> bool {
-        self.iter().next().is_none()
+        self.list.is_empty()
     }
 
     /// Whether this end of a connection may be accelerated. `program` is the path or the file
@@ -120,7 +122,7 @@ impl Rules {
     pub fn allows(&self, program: &[u8], end: End, local: SocketAddr, peer: SocketAddr) -> bool {
         let mut only_seen = false;
         let mut only_matched = false;
-        for (effect, spec) in self.iter() {
+        for (effect, spec) in self.list.iter() {
             let matched = spec.matches(program, end, local, peer);
             match effect {
                 Effect::Nic | Effect::Trust => {}
@@ -138,7 +140,7 @@ impl Rules {
     /// Whether any connection of that program may be accelerated, given as for [`allows`](Self::allows). None may where all
     /// `only:` rules name other programs, or where an `except:` rule says no more than this one's name.
     pub fn concern(&self, program: &[u8]) -> bool {
-        let of = |wanted| self.iter().filter(move |(effect, _)| *effect == wanted);
+        let of = |wanted| self.list.iter().filter(move |(effect, _)| *effect == wanted);
         let is_named = |(_, spec): &(Effect, Spec)| spec.is_for(program);
         let is_refused = |(_, spec): &(Effect, Spec)| spec.is_for(program) && spec.is_for_all();
         (of(Effect::Only).next().is_none() || of(Effect::Only).any(is_named))
@@ -153,7 +155,7 @@ impl Rules {
         local: SocketAddr,
         peer: SocketAddr,
     ) -> Option<&NicName> {
-        let mut named = self.iter().filter(|(effect, _)| *effect == Effect::Nic);
+        let mut named = self.list.iter().filter(|(effect, _)| *effect == Effect::Nic);
         named.find(|(_, spec)| spec.matches(program, end, local, peer))?.1.nic()
     }
 
@@ -190,18 +192,13 @@ impl Rules {
         peer: SocketAddr,
     ) -> impl Iterator<Item = Users> {
         let matching = move |spec: &&Spec| spec.matches(program, end, local, peer);
-        let trusting = self.iter().filter(|(effect, _)| *effect == Effect::Trust);
+        let trusting = self.list.iter().filter(|(effect, _)| *effect == Effect::Trust);
         trusting.map(|(_, spec)| spec).filter(matching).filter_map(Spec::users)
     }
 
     /// Whether any rule names a NIC.
     pub fn names_nics(&self) -> bool {
-        self.iter().any(|(effect, _)| *effect == Effect::Nic)
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &(Effect, Spec)> {
-        // The list is filled from the front, so the first gap is its end.
-        self.list.iter().map_while(Option::as_ref)
+        self.list.iter().any(|(effect, _)| *effect == Effect::Nic)
     }
 }
 
@@ -222,7 +219,7 @@ impl core::str::FromStr for Rules {
 /// The text form; [`Rules::parse`] reads it back to an equal value.
 impl fmt::Display for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, (effect, spec)) in self.iter().enumerate() {
+        for (place, (effect, spec)) in self.list.iter().enumerate() {
             let semicolon = if place == 0 { "" } else { ";" };
             write!(f, "{semicolon}{}:{spec}", effect.word())?;
         }
