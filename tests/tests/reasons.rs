@@ -101,3 +101,32 @@ fn a_relay_that_loses_bytes_resets_its_connection() {
 fn a_connection_that_was_refused() {
     told("no_listener", &[], "never connected: refused, or given up");
 }
+
+/// Runs a program that sends a thousand messages from one of its threads to another, and gets them back, and then ends that
+/// way; returns how many messages the report counts.
+fn counted(way: &str) -> u64 {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("apps-py/ends.py");
+    let python = installed("python3").expect("looked for before");
+    let words = [sovia(), "run".into(), "-v".into(), "--".into(), python, script];
+    let mut command: Vec<String> = words.iter().map(|word| word.display().to_string()).collect();
+    command.extend([way.into(), free_port().to_string()]);
+    let outcome = Launch::new(Stack::Kernel, command).start().finish(WATCHDOG);
+    let line = outcome.stderr.lines().find_map(|line| line.strip_prefix("sovia: sent "));
+    let line = line.unwrap_or_else(|| panic!("{way}: {outcome:#?}"));
+    let (sent, received) = line.split_once(" messages, received ").expect("two counts");
+    let (bytes, messages) = sent.split_once(" in ").expect("two counts");
+    assert_eq!(bytes, received, "{way}: {outcome:#?}");
+    messages.parse().expect("a number")
+}
+
+#[test]
+fn what_a_program_has_moved_is_counted_however_it_ends() {
+    if skipped("what_a_program_has_moved_is_counted_however_it_ends", &["python3"]) {
+        return;
+    }
+    for way in ["exit", "_exit", "SIGTERM", "SIGINT", "SIGKILL", "child"] {
+        let messages = counted(way);
+        // The first are over TCP.
+        assert!((1900..=2000).contains(&messages), "{way}: {messages}");
+    }
+}

@@ -3,6 +3,7 @@
 //! Without `-v` this process becomes the program, so there is nothing between it and the process that
 //! started it. With `-v` it waits for the program, passes signals on and then reports.
 
+mod collector;
 mod inheritance;
 mod outset;
 mod start;
@@ -19,6 +20,7 @@ use sovia_control::Rules;
 use sovia_control::env as names;
 use sovia_proto::configuration::Configuration;
 
+use self::collector::Collector;
 use self::outset::Outset;
 use self::start::Program;
 use self::summary::Summary;
@@ -147,7 +149,12 @@ impl Ready {
             let (program, library) = (self.program.path(), self.library.as_deref());
             say(Outset { program, library, variable: |name| env::var_os(name) });
         }
-        let end = supervise::supervise(|| self.program.become_it())?;
+        // Without one as much is counted as the processes count themselves.
+        let mut collector = Collector::new(board.page()).ok();
+        let end = supervise::supervise(|| self.program.become_it(), collector.as_mut())?;
+        if let Some(collector) = collector {
+            collector.settle(board.page());
+        }
         say(Summary { page: board.page(), advises: self.voice >= Voice::Reasons });
         Ok(end.follow())
     }

@@ -10,6 +10,8 @@ use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, getpid};
 
+use super::collector::Collector;
+
 /// Signals that are passed on to the program when they are sent to this process.
 const FORWARDED: [Signal; 9] = [
     Signal::SIGTERM,
@@ -45,7 +47,10 @@ impl End {
 
 /// Runs `program` in a child, in the same process group, until it ends. `program` becomes the
 /// program, or returns the exit status that says why not.
-pub(super) fn supervise(program: impl FnOnce() -> i32) -> anyhow::Result<End> {
+pub(super) fn supervise(
+    program: impl FnOnce() -> i32,
+    collector: Option<&mut Collector>,
+) -> anyhow::Result<End> {
     let mut handled = SigSet::from_iter(FORWARDED);
     handled.add(Signal::SIGCHLD);
     let mut before = SigSet::empty();
@@ -69,16 +74,26 @@ pub(super) fn supervise(program: impl FnOnce() -> i32) -> anyhow::Result<End> {
             // SAFETY: always sound; without atexit handlers, which are the parent's to run.
             unsafe { libc::_exit(status) }
         }
-        ForkResult::Parent { child } => watch(child, &signals),
+        ForkResult::Parent { child } => watch(child, &signals, collector),
     }
 }
 
-fn watch(child: Pid, signals: &SignalFd) -> anyhow::Result<End> {
+fn watch(
+    child: Pid,
+    signals: &SignalFd,
+    mut collector: Option<&mut Collector>,
+) -> anyhow::Result<End> {
     loop {
-        let mut ready = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+        let sources =
+            [Some(signals.as_fd()), collector.as_ref().map(|collector| collector.as_fd())];
+        let mut ready: Vec<PollFd<'_>> =
+            sources.into_iter().flatten().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         match poll(&mut ready, PollTimeout::NONE) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno).context("cannot wait for signals"),
+        }
+        if let Some(collector) = &mut collector {
+            collector.receive();
         }
         while let Some(info) = signals.read_signal().context("cannot read signals")? {
             if info.ssi_signo as i32 != Signal::SIGCHLD as i32 {

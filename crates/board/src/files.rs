@@ -4,6 +4,7 @@ use crate::process::Folder;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, RawDir, SeekFrom, fstat, openat, readlinkat, seek};
 use rustix::process::{Flock, FlockType, fcntl_getlk};
+use sovia_control::Traffic;
 use sovia_control::board::{FILE_NAMES, Fault, HEAD, Legend, NUMBERS_FROM, Record};
 use std::cell::OnceCell;
 use std::ffi::CStr;
@@ -53,6 +54,13 @@ impl Shown {
         self.file.read_exact_at(&mut bytes, at).ok()?;
         Some(bytes)
     }
+}
+
+/// What each connection on record in a file has moved that is on no page of counters yet, of processes that live or have
+/// been killed; `None` if the file shows no connections.
+pub fn unsettled(file: &File) -> Option<Vec<Traffic>> {
+    let shown = Shown::of(file.try_clone().ok()?).ok()?;
+    Some(shown.records().map(|(_, record)| record.unsettled).collect())
 }
 
 /// A process's own files: of a family, and its place in that.

@@ -23,6 +23,7 @@ mod rates;
 mod scan;
 mod text;
 
+pub use files::unsettled;
 pub use metrics::Metrics;
 pub use pairs::{Pairs, pairs};
 pub use parts::in_parts;

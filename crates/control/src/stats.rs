@@ -11,7 +11,7 @@ use crate::reason::{Junk, Reason};
 
 /// "SOVIASTA" as the bytes of a little-endian number.
 const MAGIC: u64 = u64::from_le_bytes(*b"SOVIASTA");
-const VERSION: u64 = 4;
+const VERSION: u64 = 5;
 
 /// Room for reasons; more than there are, so that a new one does not move what follows.
 const REASONS_MAX: usize = 64;
@@ -20,6 +20,10 @@ const JUNK_MAX: usize = 16;
 
 /// Users that are told apart.
 const USERS_MAX: usize = 8;
+/// Room for the collector's name, which the kernel has chosen: five bytes.
+const COLLECTOR_WORDS: usize = 1;
+/// Most bytes of that name.
+const COLLECTOR_MAX: usize = COLLECTOR_WORDS * 8;
 
 const _: () = assert!(
     Reason::ALL[Reason::ALL.len() - 1].index() < REASONS_MAX
@@ -52,6 +56,8 @@ pub struct StatsPage {
     decided: AtomicU64,
     /// Users to whom other ends belong: a user's id plus one in the upper half, how many in the lower.
     users: [AtomicU64; USERS_MAX],
+    /// The abstract name of the socket that [`collector`](Self::collector) tells.
+    collector: [AtomicU64; COLLECTOR_WORDS],
 }
 
 /// What went over VIs, and how often threads slept over it.
@@ -172,6 +178,7 @@ impl StatsPage {
             recorded: next(),
             decided: next(),
             users: core::array::from_fn(|_| next()),
+            collector: core::array::from_fn(|_| next()),
         };
         page.checked()
     }
@@ -255,6 +262,29 @@ impl StatsPage {
         self.users.iter().map(|place| place.load(Ordering::Relaxed)).filter_map(|word| {
             Some(((word >> 32).checked_sub(1)? as u32, word & u64::from(u32::MAX)))
         })
+    }
+
+    /// Names the socket, before any other process can see the page, to which processes send the files of their connections'
+    /// records: what a process that is killed has not added here is read from those. A name longer than eight bytes is
+    /// none.
+    pub fn name_collector(&self, name: &[u8]) {
+        let mut bytes = [0; COLLECTOR_MAX];
+        if let Some(room) = bytes.get_mut(..name.len()) {
+            room.copy_from_slice(name);
+        }
+        for (word, chunk) in self.collector.iter().zip(bytes.chunks_exact(8)) {
+            let value = u64::from_ne_bytes(core::array::from_fn(|at| chunk[at]));
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// That name, filled up with zeros; `None` if there is no such socket.
+    pub fn collector(&self) -> Option<[u8; COLLECTOR_MAX]> {
+        let mut name = [0; COLLECTOR_MAX];
+        for (chunk, word) in name.chunks_exact_mut(8).zip(&self.collector) {
+            chunk.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+        }
+        (name[0] != 0).then_some(name)
     }
 
     /// Counts a message dropped at the meeting point.

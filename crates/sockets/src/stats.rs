@@ -5,6 +5,7 @@ use crate::per_engine::per_engine;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use sovia_control::{Junk, Reason, StatsPage};
+use sovia_sys::datagram::{Datagram, Name};
 use sovia_sys::{Fd, Mapping, call};
 
 per_engine! {
@@ -55,6 +56,17 @@ fn page() -> Option<&'static StatsPage> {
     }
     // SAFETY: a mapping of at least StatsPage::SIZE bytes that is never unmapped.
     unsafe { StatsPage::from_ptr(base, StatsPage::SIZE) }.ok()
+}
+
+/// Connections are on record in that file: who collects the counters of the run gets it, and finds there what this process
+/// has not added to the page if it is killed.
+pub(crate) fn show(file: i32) {
+    let Some(name) = page().and_then(StatsPage::collector) else { return };
+    let name = name.split(|&byte| byte == 0).next().and_then(Name::new);
+    // Where it does not come through, as much is counted as is on the page.
+    if let (Some(name), Ok(socket)) = (name, Datagram::bind(None)) {
+        let _ = socket.send_to(&name, &[0], &[file]);
+    }
 }
 
 /// Whether the user has asked for the counters of the run.

@@ -8,6 +8,7 @@ use super::{CHUNK, CONNS, Chunk, First, Header};
 use crate::conn::{Conn, FIELDS};
 use crate::members::{self, MEMBERS};
 use crate::per_engine::per_engine;
+use crate::stats;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use sovia_control::board::{self, File, LEGEND_WORDS, Legend, Shape};
@@ -123,6 +124,7 @@ pub(super) fn keep(at: usize, file: Fd, first: Option<&Words>) {
         // Where there is no room for more, its connections are not shown.
         let _ = Legend::add_file(words, File { fd: file.raw(), inode });
     }
+    stats::show(file.raw());
     FILES[at].store(file.into_raw(), Ordering::Release);
 }
 
