@@ -32,15 +32,20 @@ fn watched_by(stack: Stack, port: u16, case: &str, rules: &str) -> Running {
     let script = script.to_str().expect("a path is text").to_owned();
     let words = [python(), script, port.to_string(), case.into()];
     let running = Launch::new(stack, words).env("SOVIA_RULES", rules).start();
-    until(&format!("{case} is not ready"), || running.stdout_so_far().contains("ready"));
+    until(&format!("{case} is not ready"), || numbers(&running).is_some());
     running
 }
 
-/// The numbers behind "ready".
-fn said(running: &Running) -> Vec<u64> {
+/// The numbers behind "ready", once the line is whole: a program may write it in pieces.
+fn numbers(running: &Running) -> Option<Vec<u64>> {
     let text = running.stdout_so_far();
-    let line = text.lines().find_map(|line| line.strip_prefix("ready")).expect("it is ready");
-    line.split_whitespace().map(|word| word.parse().expect("a number")).collect()
+    let mut lines = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
+    let line = lines.find_map(|line| line.strip_prefix("ready"))?;
+    Some(line.split_whitespace().map(|word| word.parse().expect("a number")).collect())
+}
+
+fn said(running: &Running) -> Vec<u64> {
+    numbers(running).expect("it is ready")
 }
 
 fn run(arguments: &[&str]) -> Output {
