@@ -1,4 +1,4 @@
-"""Moves bytes between two of its threads, and ends in a way that runs nothing of libc's: ends.py WAY PORT."""
+"""Exchanges messages between two threads, and ends without libc's exit handlers: ends.py WAY PORT."""
 
 import os
 import signal

@@ -102,8 +102,8 @@ fn a_connection_that_was_refused() {
     told("no_listener", &[], "never connected: refused, or given up");
 }
 
-/// Runs a program that sends a thousand messages from one of its threads to another, and gets them back, and then ends that
-/// way; returns how many messages the report counts.
+/// Runs a program whose two threads exchange a thousand messages before it ends that way. Returns how many messages the
+/// report counts.
 fn counted(way: &str) -> u64 {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("apps-py/ends.py");
     let python = installed("python3").expect("looked for before");
@@ -120,8 +120,8 @@ fn counted(way: &str) -> u64 {
 }
 
 #[test]
-fn what_a_program_has_moved_is_counted_however_it_ends() {
-    if skipped("what_a_program_has_moved_is_counted_however_it_ends", &["python3"]) {
+fn messages_are_counted_whichever_way_the_program_ends() {
+    if skipped("messages_are_counted_whichever_way_the_program_ends", &["python3"]) {
         return;
     }
     for way in ["exit", "_exit", "SIGTERM", "SIGINT", "SIGKILL", "child"] {

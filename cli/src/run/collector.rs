@@ -25,7 +25,7 @@ struct Records {
     sender: Pid,
 }
 
-/// Where processes send the files of their records.
+/// Receives the files of processes' records.
 pub(super) struct Collector {
     socket: OwnedFd,
     kept: Vec<Records>,

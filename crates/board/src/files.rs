@@ -56,8 +56,8 @@ impl Shown {
     }
 }
 
-/// What each connection on record in a file has moved that is on no page of counters yet, of processes that live or have
-/// been killed; `None` if the file shows no connections.
+/// Returns the traffic of each connection in a file of records that is on no page of counters yet. `None` for any other
+/// file. The processes may live or have been killed.
 pub fn unsettled(file: &File) -> Option<Vec<Traffic>> {
     let shown = Shown::of(file.try_clone().ok()?).ok()?;
     Some(shown.records().map(|(_, record)| record.unsettled).collect())

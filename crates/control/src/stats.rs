@@ -264,9 +264,8 @@ impl StatsPage {
         })
     }
 
-    /// Names the socket, before any other process can see the page, to which processes send the files of their connections'
-    /// records: what a process that is killed has not added here is read from those. A name longer than eight bytes is
-    /// none.
+    /// Names the socket to which processes send the files of their records, before any other process can see the page.
+    /// What a killed process has not added here is read from its file. A name longer than eight bytes is none.
     pub fn name_collector(&self, name: &[u8]) {
         let mut bytes = [0; COLLECTOR_MAX];
         if let Some(room) = bytes.get_mut(..name.len()) {
@@ -278,7 +277,7 @@ impl StatsPage {
         }
     }
 
-    /// That name, filled up with zeros; `None` if there is no such socket.
+    /// Returns the name of that socket, filled up with zeros. `None` if there is no such socket.
     pub fn collector(&self) -> Option<[u8; COLLECTOR_MAX]> {
         let mut name = [0; COLLECTOR_MAX];
         for (chunk, word) in name.chunks_exact_mut(8).zip(&self.collector) {

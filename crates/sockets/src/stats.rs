@@ -58,12 +58,12 @@ fn page() -> Option<&'static StatsPage> {
     unsafe { StatsPage::from_ptr(base, StatsPage::SIZE) }.ok()
 }
 
-/// Connections are on record in that file: who collects the counters of the run gets it, and finds there what this process
-/// has not added to the page if it is killed.
+/// Sends a file of records to `sovia run`, which collects the counters of the run. It reads there what a killed process
+/// has not added to the page.
 pub(crate) fn show(file: i32) {
     let Some(name) = page().and_then(StatsPage::collector) else { return };
     let name = name.split(|&byte| byte == 0).next().and_then(Name::new);
-    // Where it does not come through, as much is counted as is on the page.
+    // If the message does not come through, the report counts as much as is on the page.
     if let (Some(name), Ok(socket)) = (name, Datagram::bind(None)) {
         let _ = socket.send_to(&name, &[0], &[file]);
     }

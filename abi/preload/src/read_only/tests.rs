@@ -33,7 +33,7 @@ fn read_only_pages_can_be_written_to_for_a_while() {
         }
     }
     for at in [pages.start, pages.end - size_of::<usize>()] {
-        // SAFETY: as above.
+        // SAFETY: a word of the test's own pages, which stay readable.
         assert_eq!(unsafe { (at as *const usize).read() }, 7);
         assert!(!is_writable(at));
     }

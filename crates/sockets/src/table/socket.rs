@@ -46,13 +46,13 @@ per_engine! {
     static HAS_ALIASES: AtomicBool = AtomicBool::new(false);
 }
 
-/// A child on this process's memory has given a connection another number, of which the table says nothing.
+/// Notes that a child on this process's memory has given a connection another number. The table does not have it.
 pub fn note_alias() {
     HAS_ALIASES.store(true, Ordering::Relaxed);
 }
 
 /// Calls `each` for every descriptor of the caller's, a child on this process's memory, that may be the socket of a
-/// connection of this process. Those that the table has are told without a question to the kernel: [`is_socket_of`].
+/// connection of this process. [`is_socket_of`] asks the kernel whether it is.
 pub(crate) fn for_each_conn_elsewhere(mut each: impl FnMut(i32, Ref)) {
     if !HAS_ALIASES.load(Ordering::Relaxed) {
         return for_each_conn(each);
