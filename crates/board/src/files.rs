@@ -5,7 +5,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, RawDir, SeekFrom, fstat, openat, readlinkat, seek};
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 use sovia_control::Traffic;
-use sovia_control::board::{FILE_NAMES, Fault, HEAD, Legend, NUMBERS_FROM, Record};
+use sovia_control::board::{FILE_NAMES, Fault, HEAD, Legend, Member, NUMBERS_FROM, Record};
 use std::cell::OnceCell;
 use std::ffi::CStr;
 use std::fs::File;
@@ -46,6 +46,11 @@ impl Shown {
             self.file.read_exact_at(&mut bytes, at).ok()?;
             Some((n, Record::read(&self.legend, &bytes)?))
         })
+    }
+
+    /// The family's processes.
+    fn members(&self) -> Vec<Member> {
+        self.legend.members(|at, bytes| self.file.read_exact_at(bytes, at).is_ok())
     }
 
     /// Bytes of it.
@@ -235,13 +240,12 @@ impl Search<'_> {
         match first.legend.locks {
             0 => {
                 let own = (*self.own_id.get_or_init(|| self.folder.own_id()))?;
-                let member = first.legend.members(&first.head).find(|member| member.pid == own)?;
-                Some(member.place)
+                first.members().into_iter().find(|member| member.pid == own).map(|own| own.place)
             }
             id => {
                 let (_, locks) = self.locks.get(from..)?.iter().find(|(inode, _)| *inode == id)?;
-                let members = first.legend.members(&first.head);
-                members.map(|member| member.place).find(|&place| self.holds(locks, place))
+                let mut places = first.members().into_iter().map(|member| member.place);
+                places.find(|&place| self.holds(locks, place))
             }
         }
     }

@@ -219,7 +219,7 @@ impl Found {
         let family = scan.families.len();
         for (file, records) in self.files.iter().zip(records) {
             for (record, said) in records {
-                let holds = |place: u32| said.holders >> place & 1 != 0;
+                let holds = |place: u32| said.holders.may_have(place);
                 let holders = self.places.iter().filter(|(place, _)| holds(*place));
                 let holders: Vec<usize> = holders.map(|(_, process)| *process).collect();
                 // One whose processes have died, or may not be looked at.

@@ -16,7 +16,7 @@ mod files;
 
 use crate::backlog;
 use crate::conn::{Conn, Holding, Phase};
-use crate::members::{self, Members, is_known, my_bit};
+use crate::members::{self, Members, is_known};
 use crate::passed_on::PassedOn;
 use crate::per_engine::{self, per_engine};
 use crate::stats;
@@ -37,16 +37,14 @@ const SET_USERS: usize = 4096;
 
 #[repr(C, align(4096))]
 struct Header {
-    /// The family's processes; used in the first chunk only, which is found by it.
-    members: Members,
     used: [AtomicU64; WORDS],
     _gap: [AtomicU64; GAP],
     /// What lies where in the chunk, for readers.
     legend: files::Words,
 }
 
-/// What is left between the list, the bits and the legend.
-const GAP: usize = (board::AT - size_of::<Members>()) / 8 - WORDS;
+/// What is left between the bits and the legend.
+const GAP: usize = board::AT / 8 - WORDS;
 
 /// A mapping: slots, and which of them are taken.
 #[repr(C)]
@@ -73,7 +71,12 @@ struct First {
     namespace: AtomicU64,
     /// What the family's processes have counted.
     totals: Totals,
+    /// The family's processes.
+    members: Members,
 }
+
+/// Where that lies in the first file, in bytes.
+pub(crate) const MEMBERS_AT: u64 = offset_of!(First, members) as u64;
 
 /// Counters, with as much room as readers ask for.
 #[repr(C, align(4096))]
@@ -118,15 +121,16 @@ pub(crate) fn place_in_file(index: u32) -> Option<usize> {
 /// at any time has both or neither.
 #[inline(always)]
 fn first() -> Option<&'static Chunk> {
-    // SAFETY: null, or the beginning of a chunk that `map` made for good.
-    unsafe { members::LIST.load(Ordering::Acquire).cast::<Chunk>().as_ref() }
+    first_mapping().map(|first| &first.chunk)
 }
 
-/// The first mapping, which begins with the first chunk.
-#[inline]
+/// The first mapping, which has the list of members.
+#[inline(always)]
 fn first_mapping() -> Option<&'static First> {
-    // SAFETY: null, or the beginning of a mapping that `map` made for good.
-    unsafe { members::LIST.load(Ordering::Acquire).cast::<First>().as_ref() }
+    let list = members::LIST.load(Ordering::Acquire);
+    // SAFETY: null, or the list in a mapping that `map` made for good.
+    (!list.is_null())
+        .then(|| unsafe { &*list.byte_sub(offset_of!(First, members)).cast::<First>() })
 }
 
 /// The chunk at that place, if there is one.
@@ -145,7 +149,6 @@ fn map(at: usize) -> Option<&'static Chunk> {
     let base: *mut Chunk = mapping.base().cast();
     // SYNC: AcqRel publishes what `join` has stored; `first` and `chunk` load with Acquire.
     let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
-    let none = core::ptr::null_mut();
     if at == 0 {
         members::found();
     }
@@ -154,10 +157,11 @@ fn map(at: usize) -> Option<&'static Chunk> {
     files::describe(&header.legend, at);
     let is_ours = if at == 0 {
         // SAFETY: a mapping as long as a First, all zero, which is a valid one.
-        let totals = unsafe { &(*base.cast::<First>()).totals };
-        totals.page.begin();
-        members::join(&header.members);
-        members::LIST.compare_exchange(none, base.cast(), success, failure).is_ok()
+        let first = unsafe { &*base.cast::<First>() };
+        first.totals.page.begin();
+        members::join(&first.members);
+        let list = core::ptr::from_ref(&first.members).cast_mut();
+        members::LIST.compare_exchange(core::ptr::null_mut(), list, success, failure).is_ok()
     } else {
         let none = core::ptr::null_mut();
         FURTHER.get(at - 1)?.compare_exchange(none, base, success, failure).is_ok()
@@ -259,7 +263,7 @@ pub(crate) fn sweep() {
                 // One without any holder is being opened just now.
                 && let holders = conn.holders.load(Ordering::Acquire)
                 && holders != 0
-                && holders & my_bit() == 0
+                && !members::has_me(holders)
                 && !is_shared(conn)
             {
                 conn.end();
@@ -404,18 +408,16 @@ impl Memory {
 /// This process holds a connection no more.
 pub fn let_go(conn: &Conn) {
     if is_known() {
-        conn.holders.fetch_and(!my_bit(), Ordering::AcqRel);
+        members::strike_me(&conn.holders);
     }
 }
 
-/// Before fork: a place for the child; its bit, or 0 if there is nothing that it could share.
-pub fn expect_child() -> u64 {
-    let Some(child) = members::expect() else { return 0 };
+/// Before fork: a place for the child; `None` if there is nothing that it could share.
+pub fn expect_child() -> Option<usize> {
+    let child = members::expect()?;
     if child.is_known {
-        for users in each_set_users() {
-            if users.load(Ordering::Relaxed) & child.bit != 0 {
-                users.fetch_and(!child.bit, Ordering::AcqRel);
-            }
+        for users in each_set_users().filter(|users| users.load(Ordering::Relaxed) != 0) {
+            members::strike(users, child.place);
         }
         // What its last owner held, it holds no more.
         for (at, chunk) in chunks() {
@@ -425,10 +427,10 @@ pub fn expect_child() -> u64 {
                     let i = w * 64 + bits.trailing_zeros() as usize;
                     bits &= bits - 1;
                     let conn = &chunk.conns[i];
-                    conn.forget_waiting(child.bit.trailing_zeros() as usize);
-                    let before = conn.holders.fetch_and(!child.bit, Ordering::AcqRel);
+                    conn.forget_waiting(child.place);
+                    let (before, after) = members::strike(&conn.holders, child.place);
                     // No process would ever find that it has no holder any more.
-                    if before == child.bit && conn.phase() != Phase::Free {
+                    if before != after && after.is_empty() && conn.phase() != Phase::Free {
                         conn.end();
                         give_back((at * CHUNK + i) as u32);
                     }
@@ -436,7 +438,7 @@ pub fn expect_child() -> u64 {
             }
         }
     }
-    child.bit
+    Some(child.place)
 }
 
 /// Whether living processes other than this one hold a connection. Strikes the dead ones out.

@@ -133,10 +133,9 @@ fn forking() -> bool {
         // Nothing is held, and asking whose place is free takes system calls.
         return whole;
     }
-    let bit = family::expect_child();
-    table::for_each_conn(|_, at| {
-        at.conn.holders.fetch_or(bit, Ordering::AcqRel);
-    });
+    if let Some(child) = family::expect_child() {
+        table::for_each_conn(|_, at| members::add(&at.conn.holders, child));
+    }
     whole
 }
 
@@ -190,14 +189,15 @@ fn born(whole: bool) {
 fn adopt() {
     let before = errno();
     thread::forked_without_libc();
-    let bit = family::expect_child();
-    table::for_each_conn(|_, at| {
-        at.conn.holders.fetch_or(bit, Ordering::AcqRel);
-        if !at.conn.is_generation(at.generation) {
-            // The slot is another connection's by now.
-            at.conn.holders.fetch_and(!bit, Ordering::AcqRel);
-        }
-    });
+    if let Some(child) = family::expect_child() {
+        table::for_each_conn(|_, at| {
+            members::add(&at.conn.holders, child);
+            if !at.conn.is_generation(at.generation) {
+                // The slot is another connection's by now.
+                members::strike(&at.conn.holders, child);
+            }
+        });
+    }
     born(false);
     set_errno(before);
 }

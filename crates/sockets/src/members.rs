@@ -1,6 +1,6 @@
 //! The processes of a family: which of them live, and which place is whose.
 //!
-//! Each has a place, and so a bit among the holders of a connection ([`crate::family`]). As long as a
+//! Each has a place, by which it is named among the holders of a connection ([`Holders`], [`crate::family`]). As long as a
 //! process lives it holds a record lock on its place's byte of a memory file that the family has in
 //! common. The kernel gives the lock back when the process ends or becomes another program, does not pass
 //! it to children, and says in every PID namespace whether it is held.
@@ -8,14 +8,20 @@
 use crate::per_engine::per_engine;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use sovia_control::board::{Holders, PLACES};
 use sovia_control::inheritance::{FILES_FROM, Passed};
 use sovia_sys::{Fd, call, fd, record_lock};
 
 /// Processes that a family can tell apart. More share the last place, which never empties: what
 /// one of those holds, another may hold as well, so it is never the last, and the end of the
 /// kernel's socket tells the peer what it cannot. What it opens itself stays on TCP.
-pub(crate) const MEMBERS: usize = 64;
+pub(crate) const MEMBERS: usize = PLACES as usize;
 const SHARED: usize = MEMBERS - 1;
+/// Places with a living process that the search for a free one passes by before it takes a place that no process has had.
+const PASSED_BY: usize = 8;
+/// What a connection counts waiting threads in, by their processes' places. A child never shares its parent's counter: forked in
+/// the middle of a wait it leaves that wait, too, and counts out what it has not counted in.
+pub(crate) const COUNTERS: usize = 64;
 /// A place taken for a child that fork is about to make.
 const EXPECTED: i32 = -1;
 per_engine! {
@@ -45,7 +51,27 @@ pub(crate) struct Place {
 }
 
 /// The family's processes.
-pub(crate) type Members = [Place; MEMBERS];
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Members {
+    /// One above the highest place that a process has had.
+    top: AtomicU32,
+    _rest: u32,
+    places: [Place; MEMBERS],
+}
+
+impl Members {
+    /// The places that processes have had.
+    fn used(&self) -> &[Place] {
+        &self.places[..(self.top.load(Ordering::Acquire) as usize).min(MEMBERS)]
+    }
+}
+
+/// Where the id of the process with a place lies in a family's list, in bytes.
+pub(crate) const fn pid_at(place: u32) -> u64 {
+    (offset_of!(Members, places) + place as usize * size_of::<Place>() + offset_of!(Place, pid))
+        as u64
+}
 
 per_engine! {
     /// The family's list, which all of its processes have at the same address; null until a connection is
@@ -58,10 +84,58 @@ fn members() -> Option<&'static Members> {
     unsafe { LIST.load(Ordering::Acquire).as_ref() }
 }
 
-/// The bit of this process among a connection's holders.
+/// This process alone, as a word of holders.
 #[inline]
-pub(crate) fn my_bit() -> u64 {
-    1 << place()
+pub(crate) fn only_me() -> u64 {
+    with_me(Holders::NONE).word()
+}
+
+fn with_me(holders: Holders) -> Holders {
+    with(holders, place())
+}
+
+/// These and the process with that place. The shared one has no name.
+fn with(holders: Holders, place: usize) -> Holders {
+    if place == SHARED { holders.with_more() } else { holders.with(place as u32) }
+}
+
+/// Whether this process may be one of the holders that a word names.
+#[inline]
+pub(crate) fn has_me(holders: u64) -> bool {
+    Holders::from_word(holders).may_have(place() as u32)
+}
+
+/// Adds the process with that place to the holders in `word`.
+pub(crate) fn add(word: &AtomicU64, place: usize) {
+    update(word, |holders| with(holders, place));
+}
+
+/// Adds this process.
+pub(crate) fn add_me(word: &AtomicU64) {
+    add(word, place());
+}
+
+/// Strikes the process with that place out. Returns the holders before and after.
+pub(crate) fn strike(word: &AtomicU64, place: usize) -> (Holders, Holders) {
+    update(word, |holders| holders.without(place as u32))
+}
+
+/// Strikes this process out.
+pub(crate) fn strike_me(word: &AtomicU64) {
+    strike(word, place());
+}
+
+fn update(word: &AtomicU64, change: impl Fn(Holders) -> Holders) -> (Holders, Holders) {
+    let change = |word| change(Holders::from_word(word));
+    let mut seen = word.load(Ordering::Acquire);
+    loop {
+        let now = change(seen);
+        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+        match word.compare_exchange_weak(seen, now.word(), success, failure) {
+            Ok(_) => return (Holders::from_word(seen), now),
+            Err(other) => seen = other,
+        }
+    }
 }
 
 /// This process's place.
@@ -97,11 +171,12 @@ pub(crate) fn found() {
 /// Publishes that this process lives, and takes the lock of its place.
 pub(crate) fn join(list: &Members) {
     let place = place();
-    let life = list[place].life.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
+    let life = list.places[place].life.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
     LIFE.store(life, Ordering::Relaxed);
     hold_place(place);
     // SYNC: a process that finds this one here finds its lock held.
-    list[place].pid.store(call::getpid(), Ordering::Release);
+    list.places[place].pid.store(call::getpid(), Ordering::Release);
+    list.top.fetch_max(place as u32 + 1, Ordering::AcqRel);
 }
 
 fn hold_place(place: usize) {
@@ -131,7 +206,7 @@ pub(crate) fn leave() {
     if let Some(members) = members() {
         let place = place();
         if place != SHARED {
-            members[place].pid.store(0, Ordering::Release);
+            members.places[place].pid.store(0, Ordering::Release);
         }
     }
 }
@@ -164,12 +239,13 @@ pub(crate) fn me() -> Member {
 pub(crate) fn lives(member: Member) -> bool {
     let place = member.place as usize % MEMBERS;
     members().is_some_and(|members| {
-        members[place].life.load(Ordering::Acquire) == member.life && is_alive(members, place)
+        members.places[place].life.load(Ordering::Acquire) == member.life
+            && is_alive(members, place)
     })
 }
 
 fn is_alive(members: &Members, place: usize) -> bool {
-    match members[place].pid.load(Ordering::Acquire) {
+    match members.places[place].pid.load(Ordering::Acquire) {
         0 => false,
         EXPECTED => true,
         _ if place == SHARED || place == self::place() => true,
@@ -228,33 +304,27 @@ impl Drop for LocksToLeave {
     }
 }
 
-/// How long a family's list is, in bytes.
-pub(crate) const LIST_LEN: usize = size_of::<Members>();
-
 /// Whether one of `holders` may live: of this process's family, which a copy of it may ask that is none of the family.
 pub(crate) fn any_lives(holders: u64) -> bool {
     let (Some(members), Some(locks)) = (members(), locks()) else { return holders != 0 };
-    any_may_live(holders, locks, |place| members[place].pid.load(Ordering::Acquire))
-}
-
-/// The same of a family of which this process is none: `list` are the bytes of its list, and `locks` is the file with its
-/// locks.
-pub(crate) fn any_lives_in(list: &[u8; LIST_LEN], holders: u64, locks: i32) -> bool {
-    const EACH: usize = size_of::<Place>();
-    any_may_live(holders, locks, |place| {
-        let at = place * EACH + offset_of!(Place, pid);
-        i32::from_ne_bytes([list[at], list[at + 1], list[at + 2], list[at + 3]])
-    })
-}
-
-/// What cannot be told counts as living: the processes of the shared place, and those whose locks cannot be asked for.
-fn any_may_live(holders: u64, locks: i32, pid_of: impl Fn(usize) -> i32) -> bool {
-    let may_live = |place| {
-        place == SHARED
-            || pid_of(place) == EXPECTED
-            || record_lock::is_held(locks, place as u64).unwrap_or(true)
+    let pid_of = |place: u32| {
+        members.places.get(place as usize).map(|place| place.pid.load(Ordering::Acquire))
     };
-    (0..MEMBERS).filter(|place| holders >> place & 1 != 0).any(may_live)
+    any_may_live(Holders::from_word(holders), locks, pid_of)
+}
+
+/// The same of a family of which this process is none: `pid_of` reads its list, and `locks` is the file with its locks. What
+/// cannot be found out counts as living: the processes that are not named, and those whose locks cannot be asked for.
+pub(crate) fn any_may_live(
+    holders: Holders,
+    locks: i32,
+    pid_of: impl Fn(u32) -> Option<i32>,
+) -> bool {
+    let may_live = |place: u32| {
+        pid_of(place).is_none_or(|pid| pid == EXPECTED)
+            || record_lock::is_held(locks, u64::from(place)).unwrap_or(true)
+    };
+    holders.may_be_more() || holders.places().any(may_live)
 }
 
 /// The file with the locks that tell which processes live.
@@ -269,36 +339,45 @@ pub(crate) fn locks_id() -> u64 {
 
 /// Whether it can be told of each of `holders` whether it lives.
 pub(crate) fn are_told_apart(holders: u64) -> bool {
-    locks().is_some() && holders >> SHARED & 1 == 0
+    locks().is_some() && !Holders::from_word(holders).may_be_more()
 }
 
 /// Whether living processes other than this one are among a connection's holders. Strikes the dead
 /// ones out.
-pub(crate) fn others_live(holders: &AtomicU64) -> bool {
-    let others = holders.load(Ordering::Acquire) & !my_bit();
-    if others == 0 {
+pub(crate) fn others_live(word: &AtomicU64) -> bool {
+    let me = place();
+    let holders = Holders::from_word(word.load(Ordering::Acquire));
+    if holders.without(me as u32).is_empty() {
         return false;
     }
     let Some(members) = members() else { return false };
-    let mut left = others;
     let mut alive = false;
-    while left != 0 {
-        let place = left.trailing_zeros() as usize;
-        left &= left - 1;
+    for place in holders.places().map(|place| place as usize).filter(|&place| place != me) {
         if is_alive(members, place) {
             alive = true;
         } else {
-            holders.fetch_and(!(1 << place), Ordering::AcqRel);
+            strike(word, place);
+        }
+    }
+    if !alive && holders.may_be_more() {
+        let others = (0..members.used().len()).filter(|&place| place != me || me == SHARED);
+        alive = others.into_iter().any(|place| is_alive(members, place));
+        if !alive {
+            update(word, Holders::without_more);
         }
     }
     alive
 }
 
+/// Whether the family has had processes with that many places, or more.
+pub(crate) fn have_been(places: usize) -> bool {
+    members().is_some_and(|members| members.used().len() > places)
+}
+
 /// The place that a child which is about to be forked will have.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Expected {
-    /// Its bit.
-    pub(crate) bit: u64,
+    pub(crate) place: usize,
     /// Whether it is no other process's.
     pub(crate) is_known: bool,
 }
@@ -307,27 +386,40 @@ pub(crate) struct Expected {
 pub(crate) fn expect() -> Option<Expected> {
     let members = members()?;
     RELATIVES.store(true, Ordering::Relaxed);
-    // Behind the last one: of the places before it most are taken still, and to find out is a system call for each.
-    let first = NEXT.load(Ordering::Relaxed) as usize + 1;
-    let free = (first..first + SHARED).map(|place| place % SHARED).find(|&place| {
-        let seen = members[place].pid.load(Ordering::Acquire);
-        !is_alive(members, place)
-            && members[place]
-                .pid
-                .compare_exchange(seen, EXPECTED, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok()
-    });
-    let place = free.unwrap_or(SHARED);
-    if free.is_some() {
+    let place = free_place(members).unwrap_or(SHARED);
+    let is_known = place != SHARED;
+    if is_known {
         // The process that had the place is known to be gone, even if the child dies before it joins.
-        members[place].life.fetch_add(1, Ordering::AcqRel);
-    }
-    if place == SHARED {
+        members.places[place].life.fetch_add(1, Ordering::AcqRel);
+        members.top.fetch_max(place as u32 + 1, Ordering::AcqRel);
+    } else {
         // Not empty even before the child runs.
-        members[SHARED].pid.store(EXPECTED, Ordering::Release);
+        members.places[SHARED].pid.store(EXPECTED, Ordering::Release);
+        members.top.fetch_max(SHARED as u32 + 1, Ordering::AcqRel);
     }
     NEXT.store(place as u32, Ordering::Relaxed);
-    Some(Expected { bit: 1 << place, is_known: free.is_some() })
+    Some(Expected { place, is_known })
+}
+
+/// Takes a place without a living process. Of those that processes have had it looks first at the ones behind the last that
+/// was taken: before it most are taken still, and to find out is a system call for each.
+fn free_place(members: &Members) -> Option<usize> {
+    let top = members.used().len().min(SHARED);
+    let take = |place: usize| {
+        let pid = &members.places[place].pid;
+        let seen = pid.load(Ordering::Acquire);
+        let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+        place % COUNTERS != self::place() % COUNTERS
+            && !is_alive(members, place)
+            && pid.compare_exchange(seen, EXPECTED, success, failure).is_ok()
+    };
+    let first = NEXT.load(Ordering::Relaxed) as usize + 1;
+    let used = (first..first + top).map(|place| place % top.max(1));
+    let fresh = top..SHARED;
+    used.clone().take(PASSED_BY).find(|&place| take(place)).or_else(|| {
+        // All of them, where there is no fresh one.
+        fresh.chain(used).find(|&place| take(place))
+    })
 }
 
 /// Fork has failed: no process will come to that place.
@@ -336,8 +428,8 @@ pub(crate) fn expect_nobody() {
     if let Some(members) = members()
         && place != SHARED
     {
-        let _ =
-            members[place].pid.compare_exchange(EXPECTED, 0, Ordering::AcqRel, Ordering::Relaxed);
+        let pid = &members.places[place].pid;
+        let _ = pid.compare_exchange(EXPECTED, 0, Ordering::AcqRel, Ordering::Relaxed);
     }
 }
 

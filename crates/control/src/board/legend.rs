@@ -1,7 +1,8 @@
 //! What a file says of itself: where its records lie, and where in a record which word.
 
-use super::{AT, Field, HEAD, RECORDS_MAX, SPAN_MAX, VERSION};
+use super::{AT, Field, HEAD, PLACES, RECORDS_MAX, SPAN_MAX, VERSION};
 use crate::StatsPage;
+use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,8 +26,6 @@ const FILES_MAX: usize = (LEGEND_WORDS - FILES) / 2;
 
 /// Bytes of a process's entry in a family's list.
 const MEMBER: usize = 8;
-/// Most processes of a family.
-const MEMBERS_MAX: u32 = 64;
 
 /// Said of an entry for a file that is being written.
 const TAKEN: u64 = 1 << 62;
@@ -48,7 +47,8 @@ pub struct Shape {
     pub count: u32,
     /// A bit for each that is in use.
     pub used_at: u32,
-    /// The family's processes: each a process id of 32 bits and as many more.
+    /// The family's processes: how many places have been used, and for each a process id. Both are of 32 bits, and as many
+    /// more follow.
     pub members_at: u32,
     /// How many places there are for them.
     pub members: u32,
@@ -68,7 +68,7 @@ pub struct File {
 /// A process of a family, as the list has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Its place, which is its bit among the holders of a connection.
+    /// Its place, by which it is named among the [`Holders`](super::Holders) of a connection.
     pub place: u32,
     /// Its id, as it calls itself.
     pub pid: i32,
@@ -223,15 +223,25 @@ impl Legend {
         })
     }
 
-    /// The family's processes, in the first bytes of its first file.
-    pub fn members(&self, head: &[u8; HEAD]) -> impl Iterator<Item = Member> {
-        let at = self.shape.members_at as usize;
-        (0..self.shape.members).filter_map(move |place| {
-            let at = at + place as usize * MEMBER;
-            let bytes = head.get(at..at + 4)?.try_into().ok()?;
-            let pid = i32::from_ne_bytes(bytes);
+    /// Returns the family's processes, of its first file. `read` fills bytes from a place in the file on; false if it
+    /// cannot.
+    pub fn members(&self, mut read: impl FnMut(u64, &mut [u8]) -> bool) -> Vec<Member> {
+        let at = u64::from(self.shape.members_at);
+        let mut count = [0; 4];
+        if self.shape.members == 0 || !read(at, &mut count) {
+            return Vec::new();
+        }
+        let count = u32::from_ne_bytes(count).min(self.shape.members);
+        let mut bytes = alloc::vec![0; count as usize * MEMBER];
+        if !read(at + MEMBER as u64, &mut bytes) {
+            return Vec::new();
+        }
+        let pids = bytes.chunks_exact(MEMBER).map(|entry| entry.first_chunk());
+        let members = (0..).zip(pids).filter_map(|(place, pid)| {
+            let pid = i32::from_ne_bytes(*pid?);
             (pid > 0).then_some(Member { place, pid })
-        })
+        });
+        members.collect()
     }
 
     /// The numbers of the records that are in use, in the file's first bytes.
@@ -272,10 +282,10 @@ impl Shape {
         let end = |at: u32, len: u64| u64::from(at) + len;
         let totals = end(self.totals_at, StatsPage::SIZE as u64);
         self.count <= RECORDS_MAX
-            && self.members <= MEMBERS_MAX
+            && self.members <= PLACES
             && end(self.records_at, count * stride) <= file_len
             && end(self.used_at, count.div_ceil(64) * 8) <= HEAD as u64
-            && end(self.members_at, u64::from(self.members) * MEMBER as u64) <= HEAD as u64
+            && end(self.members_at, (u64::from(self.members) + 1) * MEMBER as u64) <= file_len
             && (self.totals_at == ABSENT || totals <= file_len)
     }
 }

@@ -14,10 +14,12 @@
 //! Where a word lies may change with each build of the library; what it means changes with [`VERSION`]. A reader takes
 //! whatever a process has written there: all of it is checked when it is read, and none of it is believed beyond its form.
 
+mod holders;
 mod legend;
 mod record;
 mod word;
 
+pub use holders::{Holders, PLACES};
 pub use legend::{ABSENT, Fault, File, LEGEND_WORDS, Legend, Member, Shape};
 pub use record::{Configuration, Handling, Phase, Receives, Record, Sends, Transfer, pack_address};
 pub use word::{Field, Width, Word};
@@ -37,7 +39,7 @@ pub const AT: usize = 1024;
 pub const HEAD: usize = 4096;
 
 /// Changed when a word gets another meaning.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Most records of a file.
 pub const RECORDS_MAX: u32 = 1 << 16;

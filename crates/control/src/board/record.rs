@@ -1,6 +1,6 @@
 //! What a record says of a connection.
 
-use super::{Legend, Word};
+use super::{Holders, Legend, Word};
 use crate::{NicName, Reason, Traffic};
 use core::net::{Ipv6Addr, SocketAddr};
 
@@ -154,8 +154,8 @@ pub struct Record {
     pub sends: Sends,
     /// Where what this end receives comes from.
     pub receives: Receives,
-    /// A bit for each place of a process that has it.
-    pub holders: u64,
+    /// The places of the processes that have it.
+    pub holders: Holders,
     /// The kernel's number of the socket; 0: it is not known.
     pub cookie: u64,
     /// Whether `connect` opened it.
@@ -242,7 +242,7 @@ impl Record {
             phase,
             sends: Sends::of(get(Word::Sends))?,
             receives: Receives::of(get(Word::Receives))?,
-            holders: get(Word::Holders),
+            holders: Holders::from_word(get(Word::Holders)),
             cookie: get(Word::Cookie),
             is_connector: is(Word::IsConnector),
             addresses,

@@ -13,8 +13,8 @@ const SHAPE: Shape = Shape {
     stride: 256,
     count: 70,
     used_at: 512,
-    members_at: 0,
-    members: 64,
+    members_at: 4096 + 70 * 256,
+    members: 15,
     totals_at: 4096 + 70 * 256 + 128,
 };
 const FILE_LEN: u64 = 4096 + 70 * 256 + 128 + StatsPage::SIZE as u64;
@@ -50,12 +50,19 @@ fn put(bytes: &mut [u8], at: usize, value: u64, len: usize) {
 #[test]
 fn what_is_written_is_read() {
     let mut head = head(&SHAPE, &FIELDS);
-    put(&mut head, 3 * 8, 1234, 4);
     put(&mut head, 512 + 8, 1 << 5, 8);
     let legend = Legend::read(&head, FILE_LEN).unwrap();
     assert_eq!((legend.shape, legend.locks, legend.library()), (SHAPE, 77, "0.1.0"));
     assert!(Legend::files(&head).eq([File { fd: 3080, inode: 99 }]));
-    assert!(legend.members(&head).eq([Member { place: 3, pid: 1234 }]));
+    let read = |at: u64, out: &mut [u8]| {
+        let mut members = [0; 16 * 8];
+        put(&mut members, 0, 5, 4);
+        put(&mut members, 8 + 3 * 8, 1234, 4);
+        let at = (at - u64::from(SHAPE.members_at)) as usize;
+        out.copy_from_slice(&members[at..at + out.len()]);
+        true
+    };
+    assert_eq!(legend.members(read), [Member { place: 3, pid: 1234 }]);
     assert!(legend.used(&head).eq([69]));
     assert_eq!(legend.place_of(69), (4096 + 69 * 256 + 20, 52));
 
@@ -110,7 +117,7 @@ fn files_that_say_more_than_they_hold_are_refused() {
         |shape| shape.count = 200,
         |shape| shape.count = u32::MAX,
         |shape| shape.used_at = HEAD as u32 - 8,
-        |shape| shape.members = 65,
+        |shape| shape.members = 1000,
         |shape| shape.members_at = u32::MAX,
         |shape| shape.totals_at += 1,
     ];
@@ -162,7 +169,11 @@ proptest! {
         }
         if let Ok(legend) = Legend::read(&head, FILE_LEN) {
             prop_assert!(legend.used(&head).count() <= RECORDS_MAX as usize);
-            prop_assert!(legend.members(&head).count() <= 64);
+            let members = legend.members(|_, bytes| {
+                bytes.fill(0x7f);
+                true
+            });
+            prop_assert!(members.len() <= PLACES as usize);
             for n in legend.used(&head).take(4) {
                 let (at, len) = legend.place_of(n);
                 prop_assert!(len <= SPAN_MAX && at + len as u64 <= FILE_LEN);

@@ -3,6 +3,7 @@
 use super::Conn;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering;
+use sovia_control::board::Holders;
 
 /// As many as that stand for several programs.
 const SEVERAL: u32 = 2;
@@ -16,8 +17,8 @@ pub(crate) struct Holding {
     generation: u32,
     handed: u32,
     spread: u32,
-    /// The family's processes, a bit for each place.
-    pub(crate) holders: u64,
+    /// The family's processes.
+    pub(crate) holders: Holders,
 }
 
 impl Holding {
@@ -51,7 +52,7 @@ impl Holding {
             generation: half(offset_of!(Conn, generation)),
             handed: half(offset_of!(Conn, handed)),
             spread: half(offset_of!(Conn, spread)),
-            holders,
+            holders: Holders::from_word(holders),
         }
     }
 

@@ -13,7 +13,7 @@ impl Conn {
             .store(if role == Role::Connector { flag::CONNECTOR } else { 0 }, Ordering::Relaxed);
         self.tx.store(Tx::Tcp as u32, Ordering::Relaxed);
         self.rx.store(Rx::Tcp as u32, Ordering::Relaxed);
-        self.holders.store(members::my_bit(), Ordering::Relaxed);
+        self.holders.store(members::only_me(), Ordering::Relaxed);
         self.use_memory(0);
         self.rx_pins.clear();
         self.tx_pins.clear();

@@ -46,7 +46,7 @@ use shown::Shown;
 pub(crate) use whereabouts::Kept;
 use whereabouts::Whereabouts;
 
-use crate::members::{self, MEMBERS};
+use crate::members::{self, COUNTERS};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use sovia_proto::path::{Rx, Tx};
@@ -141,7 +141,7 @@ pub struct Conn {
     sleeps: AtomicU32,
     /// Threads that wait outside the lock, for each place in the family. Not set to zero for the slot's next
     /// connection: each thread takes itself out.
-    waiting: [AtomicU16; MEMBERS],
+    waiting: [AtomicU16; COUNTERS],
     /// Rung for threads that wait for messages, where a thread of Sovia's handles them.
     pub(crate) news: Bell,
     /// What the program has chosen for this connection.
@@ -326,7 +326,7 @@ impl Conn {
     fn is_here(&self) -> bool {
         // One without a place of its own in the family shares a bit that is never cleared, and keeps the
         // segment: it cannot be told from its relatives.
-        self.holders.load(Ordering::Acquire) & members::my_bit() != 0
+        members::has_me(self.holders.load(Ordering::Acquire))
     }
 
     /// Whether this process has the connection on a VI.

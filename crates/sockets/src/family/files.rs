@@ -4,7 +4,7 @@
 //! message, finds in it which processes hold that ([`crate::inheritance`]). A process that has changed its user, or what
 //! else `credentials` leaves everything for, has files for readers alone.
 
-use super::{CHUNK, CONNS, Chunk, First, Header};
+use super::{CHUNK, CONNS, Chunk, First, Header, MEMBERS_AT};
 use crate::conn::{Conn, FIELDS};
 use crate::members::{self, MEMBERS};
 use crate::per_engine::per_engine;
@@ -91,7 +91,7 @@ pub(super) fn describe(words: &Words, at: usize) {
         stride: size_of::<Conn>() as u32,
         count: CHUNK as u32,
         used_at: offset_of!(Header, used) as u32,
-        members_at: offset_of!(Header, members) as u32,
+        members_at: if at == 0 { MEMBERS_AT as u32 } else { board::ABSENT },
         members: if at == 0 { MEMBERS as u32 } else { 0 },
         totals_at: if at == 0 { offset_of!(First, totals) as u32 } else { board::ABSENT },
     };

@@ -2,7 +2,7 @@
 //! still.
 
 use crate::conn::{Holding, RECORD};
-use crate::members::{self, LIST_LEN};
+use crate::members;
 use crate::per_engine::per_engine;
 use crate::{family, process};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
@@ -195,13 +195,15 @@ pub(super) fn none_holds(which: Which, index: u32, generation: u32) -> bool {
         is_whole.then(|| Holding::of(&record))
     };
     let Some(before) = held() else { return false };
-    let mut list = [0; LIST_LEN];
-    if call::pread(files.records.fd, &mut list, 0) != Ok(LIST_LEN) {
-        return false;
-    }
+    let pid_of = |place| {
+        let mut pid = [0; 4];
+        let at = (family::MEMBERS_AT + members::pid_at(place)) as i64;
+        let is_whole = call::pread(files.records.fd, &mut pid, at) == Ok(pid.len());
+        is_whole.then(|| i32::from_ne_bytes(pid))
+    };
     // Of the family's own locks this process's is not seen, but it would know of a descriptor that it has.
-    let is_mine = which == Which::OWN && before.holders & members::my_bit() != 0;
-    let others = members::any_lives_in(&list, before.holders, files.locks.fd);
+    let is_mine = which == Which::OWN && members::has_me(before.holders.word());
+    let others = members::any_may_live(before.holders, files.locks.fd, pid_of);
     if before.is_of(generation) && (is_mine || others) {
         return false;
     }

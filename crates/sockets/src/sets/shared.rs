@@ -29,14 +29,13 @@ pub(super) fn begin(index: u32) {
     let take = |from: fn(&AtomicU64, u64) -> bool| {
         family::each_set_users().position(|bits| {
             let seen = bits.load(Ordering::Acquire);
-            let (mine, order) = (members::my_bit(), Ordering::AcqRel);
+            let (mine, order) = (members::only_me(), Ordering::AcqRel);
             from(bits, seen) && bits.compare_exchange(0, mine, order, Ordering::Relaxed).is_ok()
         })
     };
     let free = take(|_, seen| seen == 0);
     // What the dead have left is free as well.
-    let dead =
-        |bits: &AtomicU64, seen| seen & members::my_bit() == 0 && !members::others_live(bits);
+    let dead = |bits: &AtomicU64, seen| !members::has_me(seen) && !members::others_live(bits);
     let place = free.or_else(|| take(dead));
     users.place.store(place.map_or(0, |place| place as u32 + 1), Ordering::Release);
     users.counted.store(true, Ordering::Release);
@@ -49,7 +48,7 @@ pub(super) fn end(index: u32) {
         && members::is_known()
         && let Some(bits) = bits(users)
     {
-        bits.fetch_and(!members::my_bit(), Ordering::AcqRel);
+        members::strike_me(bits);
     }
     users.place.store(0, Ordering::Release);
 }
@@ -67,9 +66,9 @@ pub(crate) fn is_shared(index: u32) -> bool {
     let Some(bits) = bits(users) else { return false };
     if !users.counted.load(Ordering::Relaxed) {
         users.counted.store(true, Ordering::Relaxed);
-        bits.fetch_or(members::my_bit(), Ordering::AcqRel);
+        members::add_me(bits);
     }
-    bits.load(Ordering::Acquire) & !members::my_bit() != 0 && members::others_live(bits)
+    bits.load(Ordering::Acquire) != members::only_me() && members::others_live(bits)
 }
 
 /// Whether this process and another one use an instance.

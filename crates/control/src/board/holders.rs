@@ -1,0 +1,206 @@
+//! The processes of a family that hold a connection, in a word.
+//!
+//! A process is named by its place in the family. Low places have a bit each. Once a process with a higher place holds the
+//! connection too, the word is a list of up to four places. Where either has no room, a bit says that there may be more.
+
+/// Places with a bit of their own.
+const BITS: u32 = 62;
+/// There may be holders beside those that are named.
+const MORE: u64 = 1 << 62;
+/// The word is a list.
+const LIST: u64 = 1 << 63;
+/// Entries of a list, and the bits of each: a place plus one, or 0.
+const ENTRIES: u32 = 4;
+const ENTRY: u32 = 15;
+const ENTRY_MASK: u64 = (1 << ENTRY) - 1;
+
+/// Places that a word can name.
+pub const PLACES: u32 = ENTRY_MASK as u32;
+
+/// The word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holders(u64);
+
+impl Holders {
+    /// No process.
+    pub const NONE: Holders = Holders(0);
+
+    /// Reads a word.
+    pub fn from_word(word: u64) -> Holders {
+        Holders(word)
+    }
+
+    /// Returns it as a word: 0 for no process.
+    pub fn word(self) -> u64 {
+        self.0
+    }
+
+    /// Whether no process holds the connection.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether there may be holders beside those that are named.
+    pub fn may_be_more(self) -> bool {
+        self.0 & MORE != 0
+    }
+
+    /// Returns the places that are named.
+    pub fn places(self) -> impl Iterator<Item = u32> {
+        let bits = if self.is_list() { 0 } else { BITS };
+        let entries = if self.is_list() { ENTRIES } else { 0 };
+        let by_bit = (0..bits).filter(move |place| self.0 >> place & 1 != 0);
+        by_bit.chain((0..entries).filter_map(move |at| self.entry(at)))
+    }
+
+    /// Whether the process with that place is named.
+    pub fn names(self, place: u32) -> bool {
+        if self.is_list() {
+            (0..ENTRIES).any(|at| self.entry(at) == Some(place))
+        } else {
+            place < BITS && self.0 >> place & 1 != 0
+        }
+    }
+
+    /// Whether the process with that place may hold the connection.
+    pub fn may_have(self, place: u32) -> bool {
+        self.names(place) || self.may_be_more()
+    }
+
+    /// Returns these and the process with that place.
+    #[must_use]
+    pub fn with(self, place: u32) -> Holders {
+        if self.names(place) {
+            return self;
+        }
+        if !self.is_list() && place < BITS {
+            return Holders(self.0 | 1 << place);
+        }
+        let mut list = self.as_list();
+        match list.as_mut().and_then(|list| list.free_entry()) {
+            Some(at) if place < PLACES => {
+                list.map_or(self, |list| Holders(list.0 | u64::from(place + 1) << (at * ENTRY)))
+            }
+            _ => self.with_more(),
+        }
+    }
+
+    /// Returns these and processes that are not named.
+    #[must_use]
+    pub fn with_more(self) -> Holders {
+        Holders(self.0 | MORE)
+    }
+
+    /// Returns these but for the process with that place. Those that are not named stay.
+    #[must_use]
+    pub fn without(self, place: u32) -> Holders {
+        if !self.names(place) {
+            return self;
+        }
+        if !self.is_list() {
+            return Holders(self.0 & !(1 << place));
+        }
+        let mut rest = self.0;
+        for at in (0..ENTRIES).filter(|&at| self.entry(at) == Some(place)) {
+            rest &= !(ENTRY_MASK << (at * ENTRY));
+        }
+        Holders(rest).normal()
+    }
+
+    /// Returns those that are named.
+    #[must_use]
+    pub fn without_more(self) -> Holders {
+        Holders(self.0 & !MORE).normal()
+    }
+
+    fn is_list(self) -> bool {
+        self.0 & LIST != 0
+    }
+
+    /// Of a list.
+    fn entry(self, at: u32) -> Option<u32> {
+        ((self.0 >> (at * ENTRY) & ENTRY_MASK) as u32).checked_sub(1)
+    }
+
+    fn free_entry(self) -> Option<u32> {
+        (0..ENTRIES).find(|&at| self.entry(at).is_none())
+    }
+
+    /// The same as a list; `None` if it has too many bits.
+    fn as_list(self) -> Option<Holders> {
+        if self.is_list() {
+            return Some(self);
+        }
+        let mut list = LIST | self.0 & MORE;
+        for (at, place) in (0..).zip(self.places()) {
+            if at == ENTRIES {
+                return None;
+            }
+            list |= u64::from(place + 1) << (at * ENTRY);
+        }
+        Some(Holders(list))
+    }
+
+    /// An empty list is none.
+    fn normal(self) -> Holders {
+        if self.0 & !MORE == LIST { Holders(self.0 & MORE) } else { self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn place() -> impl Strategy<Value = u32> {
+        prop_oneof![0..4u32, 0..BITS + 4, 0..PLACES + 2]
+    }
+
+    proptest! {
+        /// Against a set: all that are named are in it, and where some are missing there may be more.
+        #[test]
+        fn a_word_names_what_a_set_would(
+            steps in prop::collection::vec((any::<bool>(), place()), 0..40)
+        ) {
+            let (mut word, mut set) = (Holders::NONE, BTreeSet::new());
+            for (adds, place) in steps {
+                if adds {
+                    word = word.with(place);
+                    set.insert(place);
+                } else {
+                    word = word.without(place);
+                    set.remove(&place);
+                }
+                let named: BTreeSet<u32> = word.places().collect();
+                prop_assert!(named.is_subset(&set), "{named:?} of {set:?}");
+                prop_assert!(word.may_be_more() || named == set, "{named:?} of {set:?}");
+                prop_assert!(set.iter().all(|&place| word.may_have(place)));
+                prop_assert!(named.iter().all(|&place| word.names(place)));
+                prop_assert_eq!(word.is_empty(), named.is_empty() && !word.may_be_more());
+                prop_assert_eq!(Holders::from_word(word.word()), word);
+            }
+            let named = word.without_more();
+            prop_assert!(!named.may_be_more() && named.places().eq(word.places()));
+        }
+
+        /// Any word can be read: it may come from another process.
+        #[test]
+        fn every_word_means_something(word: u64, place in place()) {
+            let holders = Holders::from_word(word);
+            prop_assert!(holders.places().all(|place| place < PLACES && holders.names(place)));
+            prop_assert!(holders.with(place).may_have(place));
+            prop_assert!(!holders.without(place).names(place));
+        }
+    }
+
+    #[test]
+    fn a_few_of_any_place_and_many_low_ones_are_named() {
+        let word = [3, 61, 62, PLACES - 1].into_iter().fold(Holders::NONE, Holders::with);
+        assert!(word.places().eq([3, 61, 62, PLACES - 1]) && !word.may_be_more());
+        assert!(word.with(7).may_be_more(), "a list has no room for a fifth");
+        let low = (0..BITS).fold(Holders::NONE, Holders::with);
+        assert!(low.places().eq(0..BITS) && !low.may_be_more());
+        assert!(low.with(BITS).may_be_more() && low.with(BITS).places().eq(0..BITS));
+    }
+}
