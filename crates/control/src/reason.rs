@@ -61,7 +61,7 @@ counters! {
         /// The segment held values that no correct peer writes.
         Corrupt = 16, "the shared segment was damaged";
         /// The program's limit of descriptors leaves none for the library.
-        NoDescriptors = 17, "no descriptors left that the program does not need (ulimit -n is below 1024)";
+        NoDescriptors = 17, "no descriptors left that the program does not need (ulimit -n)";
         /// One of the two processes could not trace the other by the kernel's rule, or the kernel
         /// could not be asked.
         NotTraceable = 18, "the two processes may not read each other's memory";

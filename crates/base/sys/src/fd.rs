@@ -50,6 +50,12 @@ pub fn can_be_spared() -> bool {
     soft >= COUNTED && soft > private_base() as u64
 }
 
+/// How many numbers there are for private descriptors.
+pub fn private_numbers() -> usize {
+    let (soft, _) = call::descriptor_limits();
+    soft.saturating_sub(private_base() as u64) as usize
+}
+
 /// The first of the numbers for private descriptors, given the program's limit.
 fn base_for(soft: u64) -> RawFd {
     let numbers = soft.min(BASE_MAX);

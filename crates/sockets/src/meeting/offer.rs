@@ -7,7 +7,7 @@ use super::trial::Trials;
 use crate::conn::Role;
 use crate::message::{Link, Message, Process, Step};
 use crate::pair::{Pair, Stranger, bells};
-use crate::{anchors, pair, peers, sets};
+use crate::{anchors, pair, peers, sets, table};
 use core::net::SocketAddr;
 use sovia_control::{Junk, Reason};
 use sovia_sys::datagram::{Datagram, Received};
@@ -60,8 +60,10 @@ pub(super) fn answer(
         trials.over(message.from);
         return Ok(Answer::Requested(stage));
     }
-    if message.step == Step::Hello && speaker.may_be_kin {
-        if let (Some(place), Some(to)) = (trials.place_for(message.from), received.sender) {
+    let begins = message.step == Step::Hello || !trials.has(message.from);
+    if begins && speaker.may_be_kin {
+        let place = trials.place_for(message.from).map_err(Refusal::Final)?;
+        if let Some(to) = received.sender {
             let ask = Message { place, ..Message::new(Step::Ask, pair::me(), *link) };
             let _ = name.send_to(&to, &ask.encode(), &[]);
             return Ok(Answer::Asked);
@@ -141,7 +143,8 @@ pub(super) fn show(
         }
         return Err(Refusal::Doubt(Reason::NotTraceable));
     };
-    if let (Some(place), Some(to)) = (trials.place_for(message.from), received.sender) {
+    let place = trials.place_for(message.from).map_err(Refusal::Final)?;
+    if let Some(to) = received.sender {
         let show = Message { place, shown, ..Message::new(Step::Show, pair::me(), *link) };
         let _ = inbox.send_to(&to, &show.encode(), &[]);
     }
@@ -162,6 +165,12 @@ fn new_pair(
     stranger: Option<Stranger>,
     server: Option<SocketAddr>,
 ) -> Result<(), Reason> {
+    // Each pair on offer gets its peer's yet.
+    let mut expected = OWN;
+    pair::each(|_, pair| expected += if pair.is_on_offer() { OWN } else { 0 });
+    if !table::has_room_for(expected + 1) {
+        return Err(Reason::NoDescriptors);
+    }
     let (segment, fd) = Segment::create().map_err(no_memory)?;
     let id = call::file_id(fd.raw()).map_err(|_| Reason::NoMemory)?;
     pair::make_room(sets::forget_pair);
@@ -216,6 +225,10 @@ pub(super) fn take_offer(
     let speaker = speaker(link, Role::Acceptor, proof, message, &received);
     let Some(speaker) = speaker else { return Ok(()) };
     let is_kin = speaker.may_be_kin && trials.passed_by(message.from, &message.shown);
+    if speaker.may_be_kin && !speaker.is_trusted && !trials.has(message.from) {
+        // Others have taken its trial's place. The connector asks again.
+        return Ok(());
+    }
     if !is_kin && !speaker.is_trusted {
         junk(Junk::Unproven);
         return Err(Refusal::Doubt(Reason::NotTraceable));
@@ -254,7 +267,7 @@ pub(super) fn take_offer(
         }
     };
     // Only now: the peer will believe that we hold the segment.
-    let Some(own) = descriptors_for(&pair) else { return Ok(()) };
+    let own = descriptors_for(&pair).ok_or(Refusal::Final(Reason::NoDescriptors))?;
     let accept = Message::new(Step::Accept, pair::me(), *link).encode();
     let is_answered = inbox.answer(received.sender, &accept, &own).is_ok();
     if !pair.has_doors() {
@@ -267,6 +280,9 @@ pub(super) fn take_offer(
     }
     Ok(())
 }
+
+/// Descriptors that a meeting takes: what the peer hands over, the segment, a name and a challenge.
+pub(super) const NEEDED: usize = OWN + 3;
 
 /// Descriptors that a process hands to its peer: doorbells, or ends of bells to a stranger, then what tells of its death.
 const OWN: usize = DOORBELLS + peers::NOTICES;

@@ -6,6 +6,8 @@
 //! stranger learns of one, or a forked child inherits, is of no use to it.
 
 use crate::message::Process;
+use sovia_control::Reason;
+use sovia_sys::Errno;
 use sovia_sys::trace::{Challenge, Secret};
 
 /// Trials that may be under way at a time; a further one replaces the oldest.
@@ -25,18 +27,29 @@ impl Trials {
         Trials(Vec::new())
     }
 
-    /// Where the challenge for a process lies; it is made unless there is one. `None` if it cannot be.
-    pub(super) fn place_for(&mut self, with: Process) -> Option<i32> {
+    /// Where the challenge for a process lies; it is made unless there is one.
+    ///
+    /// # Errors
+    /// Why it cannot be made.
+    pub(super) fn place_for(&mut self, with: Process) -> Result<i32, Reason> {
         if let Some(known) = self.0.iter().find(|trial| trial.with == with) {
-            return Some(known.challenge.place());
+            return Ok(known.challenge.place());
         }
-        let challenge = Challenge::new().ok()?;
+        let challenge = Challenge::new().map_err(|error| match error {
+            Errno::EMFILE | Errno::ENFILE => Reason::NoDescriptors,
+            _ => Reason::NoMemory,
+        })?;
         if self.0.len() >= TRIALS {
             self.0.remove(0);
         }
         let place = challenge.place();
         self.0.push(Trial { with, challenge });
-        Some(place)
+        Ok(place)
+    }
+
+    /// Whether a trial of that process is under way. It may have been, and another one has taken its place.
+    pub(super) fn has(&self, with: Process) -> bool {
+        self.0.iter().any(|trial| trial.with == with)
     }
 
     /// Whether a process has shown what only a process can know that could trace this one.

@@ -12,7 +12,7 @@ mod tcp;
 mod word;
 
 pub use private::start;
-pub(crate) use private::{for_each_inherited, forked};
+pub(crate) use private::{for_each_inherited, forked, has_room_for};
 pub use slots::{FDS, close};
 pub use socket::note_alias;
 pub(crate) use socket::{conn_of_socket, for_each_conn_elsewhere, is_socket_of};

@@ -5,10 +5,11 @@ use super::word::{KIND, PRIVATE};
 use crate::per_engine::per_engine;
 use crate::process;
 use core::sync::atomic::{AtomicU32, Ordering};
+use sovia_sys::fd;
 
 /// From here on private descriptors are in the table.
 pub fn start() {
-    sovia_sys::fd::observe(observe);
+    fd::observe(observe);
 }
 
 /// Marks a private descriptor as such, or unmarks it.
@@ -19,8 +20,10 @@ fn observe(fd: i32, made: bool) {
         enter_private(fd);
     } else if let Some(slot) = slot(fd) {
         let word = slot.load(Ordering::Acquire);
-        if word & KIND == PRIVATE {
-            let _ = slot.compare_exchange(word, 0, Ordering::AcqRel, Ordering::Relaxed);
+        if word & KIND == PRIVATE
+            && slot.compare_exchange(word, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        {
+            COUNT.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
@@ -28,11 +31,21 @@ fn observe(fd: i32, made: bool) {
 /// Records a descriptor of the library itself.
 fn enter_private(fd: i32) {
     if let Some(slot) = slot_to_enter(fd) {
-        slot.store(PRIVATE | u64::from(FORKS.load(Ordering::Relaxed)), Ordering::Release);
+        let word = PRIVATE | u64::from(FORKS.load(Ordering::Relaxed));
+        if slot.swap(word, Ordering::AcqRel) & KIND != PRIVATE {
+            COUNT.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
+/// Whether so many more private descriptors find numbers, unless the program has taken those.
+pub(crate) fn has_room_for(more: usize) -> bool {
+    fd::can_be_spared() && COUNT.load(Ordering::Relaxed) as usize + more <= fd::private_numbers()
+}
+
 per_engine! {
+    /// Private descriptors in the table.
+    static COUNT: AtomicU32 = AtomicU32::new(0);
     /// Counts the forks between this process and the first of its family.
     static FORKS: AtomicU32 = AtomicU32::new(0);
 }

@@ -4,14 +4,16 @@ use super::{ANSWERED_BY, Meetings, RETRY_NS, Stage, WITHDRAWN_MOST};
 use crate::conn::{Phase, Role};
 use crate::meeting::attach::{Attached, attach};
 use crate::meeting::offer::{
-    Answer, answer, hear_accept, name_of, send_offer, settle, take_accept,
+    Answer, NEEDED, answer, hear_accept, name_of, send_offer, settle, take_accept,
 };
 use crate::meeting::proof::{hear, may_be_on, refused_user, rendezvous};
 use crate::meeting::{DATAGRAMS, give_up, why};
 use crate::message::{Link, Message, Step};
 use crate::pair::{self, Progress};
+use crate::table;
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
+use sovia_sys::Errno;
 use sovia_sys::clock;
 use sovia_sys::datagram::Datagram;
 use std::sync::Arc;
@@ -73,7 +75,7 @@ impl Meetings {
                             }
                             let other = || match meeting.is_far {
                                 true => Some(Stage::Far),
-                                false => bind(&meeting.link),
+                                false => bind(&meeting.link).ok(),
                             };
                             match again.or_else(other) {
                                 Some(stage) => meeting.stage = stage,
@@ -151,16 +153,17 @@ impl Meetings {
     }
 }
 
-fn bind(link: &Link) -> Option<Stage> {
-    let name = Datagram::bind(Some(&rendezvous(link)?)).ok()?;
-    Some(Stage::Bound { name: Arc::new(name), offered: None })
+fn bind(link: &Link) -> Result<Stage, Errno> {
+    let name = Datagram::bind(Some(&rendezvous(link).ok_or(Errno::EADDRINUSE)?))?;
+    Ok(Stage::Bound { name: Arc::new(name), offered: None })
 }
 
-pub(super) fn request_or_bind(link: &Link) -> Option<Stage> {
+pub(super) fn request_or_bind(link: &Link) -> Result<Stage, Errno> {
     // Those that have their doorbells have been asked already.
     let may = |pair: &pair::Pair| may_be_on(pair, link, Role::Connector);
     match pair::request_at(link.acceptor, may, false, &link.encode()) {
-        Some(pair::Requested { pair, vi }) => Some(Stage::Requested { pair, vi }),
+        Some(pair::Requested { pair, vi }) => Ok(Stage::Requested { pair, vi }),
+        None if !table::has_room_for(NEEDED) => Err(Errno::EMFILE),
         None => bind(link),
     }
 }

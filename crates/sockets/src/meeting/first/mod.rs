@@ -27,7 +27,7 @@ use list::List;
 use sovia_control::{NicName, Reason};
 use sovia_sync::{RobustBox, rank};
 use sovia_sys::datagram::Datagram;
-use sovia_sys::{call, clock, fd};
+use sovia_sys::{Errno, call, clock, fd};
 use std::sync::Arc;
 
 /// Transfers after which an end gives up a peer that has not answered. Not the time decides: a peer that gets no processor
@@ -314,8 +314,12 @@ impl Meetings {
         let stage = match at.conn.role() {
             Role::Connector if is_far => Stage::Far,
             Role::Connector => match request_or_bind(&link) {
-                Some(stage) => stage,
-                None => {
+                Ok(stage) => stage,
+                Err(Errno::EMFILE) => {
+                    give_up(at, Reason::NoDescriptors);
+                    return None;
+                }
+                Err(_) => {
                     // Another process holds the name.
                     if at.conn.transfers.load(Ordering::Relaxed) >= PATIENCE {
                         give_up(at, Reason::PeerPlain);
