@@ -124,7 +124,7 @@ def write(port):
 MAGIC = int.from_bytes(b"SOVIABRD", "little")
 
 
-def legend(version=1, records_at=4096, stride=256, count=64, used_at=576, members_at=0, members=64,
+def legend(version=2, records_at=4096, stride=256, count=64, used_at=576, members_at=0, members=64,
            totals_at=0, locks=0, fields=()):
     words = [MAGIC, version, records_at | stride << 32, count | used_at << 32,
              members_at | members << 32, totals_at, locks, 0, 0, 0, 0, len(fields), *fields]
@@ -141,7 +141,8 @@ GOOD = (field(1, 4, 0), field(2, 4, 4), field(3, 4, 8), field(4, 4, 12), field(5
 
 def page(text, own):
     page = bytearray(8192 + 64 * 256)
-    struct.pack_into("=ii", page, 0, own, 1)
+    # One place is used, which is that process's.
+    struct.pack_into("=iiii", page, 0, 1, 0, own, 1)
     page[576:584] = b"\xff" * 8
     page[1024:1024 + len(text)] = text
     for at in range(4096, len(page), 256):

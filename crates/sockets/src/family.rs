@@ -43,7 +43,7 @@ struct Header {
     legend: files::Words,
 }
 
-/// What is left between the bits and the legend.
+/// Words between the bits and the legend.
 const GAP: usize = board::AT / 8 - WORDS;
 
 /// A mapping: slots, and which of them are taken.
@@ -75,7 +75,7 @@ struct First {
     members: Members,
 }
 
-/// Where that lies in the first file, in bytes.
+/// Offset of that list in the first file, in bytes.
 pub(crate) const MEMBERS_AT: u64 = offset_of!(First, members) as u64;
 
 /// Counters, with as much room as readers ask for.

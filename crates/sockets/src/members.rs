@@ -19,8 +19,8 @@ pub(crate) const MEMBERS: usize = PLACES as usize;
 const SHARED: usize = MEMBERS - 1;
 /// Places with a living process that the search for a free one passes by before it takes a place that no process has had.
 const PASSED_BY: usize = 8;
-/// What a connection counts waiting threads in, by their processes' places. A child never shares its parent's counter: forked in
-/// the middle of a wait it leaves that wait, too, and counts out what it has not counted in.
+/// Counters of waiting threads that a connection has. Processes use them by their places, and a child never uses its parent's.
+/// A child that was forked in the middle of a wait leaves that wait, too: it counts out what it has not counted in.
 pub(crate) const COUNTERS: usize = 64;
 /// A place taken for a child that fork is about to make.
 const EXPECTED: i32 = -1;
@@ -67,7 +67,7 @@ impl Members {
     }
 }
 
-/// Where the id of the process with a place lies in a family's list, in bytes.
+/// Returns the offset of a place's process id in a family's list, in bytes.
 pub(crate) const fn pid_at(place: u32) -> u64 {
     (offset_of!(Members, places) + place as usize * size_of::<Place>() + offset_of!(Place, pid))
         as u64
@@ -99,7 +99,7 @@ fn with(holders: Holders, place: usize) -> Holders {
     if place == SHARED { holders.with_more() } else { holders.with(place as u32) }
 }
 
-/// Whether this process may be one of the holders that a word names.
+/// Returns true if this process may be one of the holders that a word names.
 #[inline]
 pub(crate) fn has_me(holders: u64) -> bool {
     Holders::from_word(holders).may_have(place() as u32)
@@ -313,7 +313,7 @@ pub(crate) fn any_lives(holders: u64) -> bool {
     any_may_live(Holders::from_word(holders), locks, pid_of)
 }
 
-/// The same of a family of which this process is none: `pid_of` reads its list, and `locks` is the file with its locks. What
+/// Answers the same for another family. `pid_of` reads its list, and `locks` is the file with its locks. What
 /// cannot be found out counts as living: the processes that are not named, and those whose locks cannot be asked for.
 pub(crate) fn any_may_live(
     holders: Holders,
@@ -401,8 +401,8 @@ pub(crate) fn expect() -> Option<Expected> {
     Some(Expected { place, is_known })
 }
 
-/// Takes a place without a living process. Of those that processes have had it looks first at the ones behind the last that
-/// was taken: before it most are taken still, and to find out is a system call for each.
+/// Takes a place without a living process. It looks first behind the place that was taken last: most of those before are
+/// taken still. To find out is a system call for each.
 fn free_place(members: &Members) -> Option<usize> {
     let top = members.used().len().min(SHARED);
     let take = |place: usize| {

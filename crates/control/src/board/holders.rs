@@ -126,7 +126,7 @@ impl Holders {
         (0..ENTRIES).find(|&at| self.entry(at).is_none())
     }
 
-    /// The same as a list; `None` if it has too many bits.
+    /// Returns the same as a list. `None` if it has too many bits.
     fn as_list(self) -> Option<Holders> {
         if self.is_list() {
             return Some(self);

@@ -225,12 +225,12 @@ pub(super) fn take_offer(
     let speaker = speaker(link, Role::Acceptor, proof, message, &received);
     let Some(speaker) = speaker else { return Ok(()) };
     let is_kin = speaker.may_be_kin && trials.passed_by(message.from, &message.shown);
-    if speaker.may_be_kin && !speaker.is_trusted && !trials.has(message.from) {
-        // Others have taken its trial's place. The connector asks again.
-        return Ok(());
-    }
     if !is_kin && !speaker.is_trusted {
         junk(Junk::Unproven);
+        if speaker.may_be_kin && !trials.has(message.from) {
+            // Others may have taken its trial's place. The connector asks again.
+            return Ok(());
+        }
         return Err(Refusal::Doubt(Reason::NotTraceable));
     }
     let stranger = (!is_kin).then(|| speaker.as_stranger());
