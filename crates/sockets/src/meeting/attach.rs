@@ -18,12 +18,12 @@ pub(super) fn find_request(link: &Link) -> Option<(u32, Pending)> {
         if !pair.has_doors() {
             return;
         }
-        let user = pair.stranger.unwrap_or_else(call::geteuid);
+        let user = || pair.stranger.unwrap_or_else(call::geteuid);
         pair.each_request(|request, discriminator| {
             if let Some(theirs) = Link::decode(discriminator)
                 && theirs.same_connection(link)
                 && may_be_on(pair, link, Role::Acceptor)
-                && owns_other_end(link, Role::Acceptor, theirs.cookie, user)
+                && owns_other_end(link, Role::Acceptor, theirs.cookie, user())
             {
                 found = Some((index, request));
             }

@@ -20,8 +20,8 @@ pub(crate) fn request_of(
     request_where(asked, discriminator)
 }
 
-/// Requests a connection of the process that has accepted connections at that address, the latest if
-/// there were several. As [`request_of`].
+/// Requests a connection of the process that has accepted connections at that address. `None` if several have: a server may
+/// have a process for each connection, or a few for all, and most guesses would be wrong. As [`request_of`].
 pub(crate) fn request_at(
     server: SocketAddr,
     may: impl Fn(&Pair) -> bool,
@@ -31,13 +31,13 @@ pub(crate) fn request_at(
     let may_be = |pair: &Pair| {
         pair.server == Some(server) && (pair.is_own() || pair.has_doors()) && may(pair)
     };
-    let mut latest = None;
+    let (mut only, mut are_several) = (None, false);
     each(|_, pair| {
-        if may_be(pair) && (latest == Some(pair.peer) || pair.peer_seems_there()) {
-            latest = Some(pair.peer);
+        if may_be(pair) && only != Some(pair.peer) && pair.peer_seems_there() {
+            are_several |= only.replace(pair.peer).is_some();
         }
     });
-    let process = latest?;
+    let process = only.filter(|_| !are_several)?;
     let asked =
         |pair: &Pair| pair.peer == process && pair.has_doors() == is_complete && may_be(pair);
     request_where(asked, discriminator)
