@@ -2,6 +2,7 @@
 
 use crate::boundary::{finish, give, outcome, take};
 use crate::descriptors::created;
+use core::mem::offset_of;
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use libc::{c_int, c_void, sockaddr, socklen_t, time_t, timeval};
 use sovia_signal::access::{self, BadAddress};
@@ -9,7 +10,7 @@ use sovia_sockets::conn::Role;
 use sovia_sockets::meeting::Server;
 use sovia_sockets::process::is_confined;
 use sovia_sockets::retreat::{self, Cause};
-use sovia_sockets::table;
+use sovia_sockets::table::{self, Ref};
 use sovia_sockets::{ops, options};
 use sovia_sys::call;
 
@@ -177,7 +178,11 @@ calls! {
         }
         if level != libc::SOL_SOCKET || name != libc::SO_ERROR {
             let kernel = || real(fd, level, name, value, len);
-            return ops::on_own_options(fd, at, level, name, kernel);
+            let result = ops::on_own_options(fd, at, level, name, kernel);
+            if (level, name, result) == (libc::IPPROTO_TCP, libc::TCP_INFO, 0) {
+                add_activity(at, value.cast(), len);
+            }
+            return result;
         }
         // What the kernel would refuse is its to refuse, and the error is still there then.
         let Some(room) = take(len).ok().filter(|&room| room as c_int >= 0) else {
@@ -194,6 +199,35 @@ calls! {
         match told {
             Ok(()) => 0,
             Err(e) => finish(Err(e)) as c_int,
+        }
+    }
+}
+
+/// Puts into what the kernel has said of a connection (TCP_INFO) how long ago it has sent and received: the kernel knows of its
+/// packets alone.
+///
+/// # Safety
+/// The kernel has filled in `len` bytes at `info`; other threads of the program may unmap them.
+unsafe fn add_activity(at: Ref, info: *mut u8, len: *const socklen_t) {
+    let [sent, received] = ops::silence(at);
+    let places = [
+        (offset_of!(libc::tcp_info, tcpi_last_data_sent), sent),
+        (offset_of!(libc::tcp_info, tcpi_last_data_recv), received),
+        // What has been received says that all before has come.
+        (offset_of!(libc::tcp_info, tcpi_last_ack_recv), received),
+    ];
+    // SAFETY: plain numbers of the program's.
+    let filled = unsafe { take(len) }.unwrap_or(0) as usize;
+    for (place, silence) in places {
+        let word = info.wrapping_add(place).cast::<u32>();
+        if let Some(silence) = silence
+            && place + size_of::<u32>() <= filled
+            // SAFETY: as above.
+            && let Ok(kernels) = unsafe { take(word) }
+            && silence < kernels
+        {
+            // SAFETY: as above.
+            let _ = unsafe { give(word, silence) };
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What of a connection belongs to the holder of its lock.
 
-use super::{Failover, Guard, Handler, Locked, Own, Protocol, Seen, WINDOW_MAX, flag};
+use super::{Activity, Failover, Guard, Handler, Locked, Own, Protocol, Seen, WINDOW_MAX, flag};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{Ordering, compiler_fence};
 use sovia_control::Traffic;
@@ -121,6 +121,8 @@ pub struct Body {
     pub traffic: Traffic,
     /// What is in the statistics already.
     pub past: Traffic,
+    /// What has been found of this end's sending, and of its receiving.
+    pub activity: [Activity; 2],
     /// A packet that is being taken off: what must be true once it is, should its taker die.
     pub taking: Note,
     /// Entries received whose arrival the flow knows of.
@@ -175,6 +177,7 @@ impl Body {
             taker,
             traffic,
             past,
+            activity,
             taking,
             arrivals,
             counted,
@@ -204,6 +207,7 @@ impl Body {
         *closing = Closing::default();
         (*gatherer, *taker) = (Gatherer::default(), Taker::default());
         (*traffic, *past) = (Traffic::default(), Traffic::default());
+        *activity = Default::default();
         *taking = Note::default();
         (*arrivals, *counted) = (0, 0);
         (*bytes_sent, *bytes_taken) = (0, 0);

@@ -7,12 +7,13 @@
 //! - `life`: where one begins and ends in its slot; `flag`: its flags; `stay`: why it stays on TCP;
 //! - `handed`: which programs outside of the family have got it;
 //! - `locked`: its lock, and what the lock's holder has; `favoured`: the lock for the thread that it favours;
-//! - `body`, `own`: what belongs to the lock's holder;
+//! - `body`, `own`: what belongs to the lock's holder; `activity`: how long a direction has been silent;
 //! - `waiting`: threads that wait for it; `error`: the error that the next call is to return;
 //! - `put_by`: the options of its keep-alive while it has others;
 //! - `shown`: what other processes may read of it;
 //! - `approach`: how far it is on the way to its VI; `choice`: what the program has chosen for it.
 
+mod activity;
 mod approach;
 mod body;
 mod choice;
@@ -29,6 +30,7 @@ mod stay;
 mod waiting;
 mod whereabouts;
 
+pub use activity::Activity;
 pub(crate) use approach::{Approach, Stage};
 pub(crate) use body::{Bell, HasEndpoint, INLINE_MAX, PACKET_MAX};
 pub use body::{Body, HELD, Held, Taking};
@@ -109,7 +111,7 @@ pub struct Conn {
     pub pair: AtomicU32,
     /// Number of the VI in the pair's segment.
     pub vi: AtomicU32,
-    /// The family's processes that hold the socket, a bit for each ([`crate::family`]).
+    /// The family's processes that hold the socket ([`sovia_control::board::Holders`]).
     pub holders: AtomicU64,
     /// How many programs that the family's processes started, or became, have got the socket in this life.
     handed: AtomicU32,

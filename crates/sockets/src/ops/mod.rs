@@ -21,7 +21,7 @@ pub use close::{
     close, dup, forget, keep_only, leaving, opened, opening, received, shutdown, staying,
 };
 pub use option::{
-    fionread, keep_error, left, nonblocking, note_option, on_own_options, pending_error,
+    fionread, keep_error, left, nonblocking, note_option, on_own_options, pending_error, silence,
     socket_error, tells_times,
 };
 pub use receive::{receive, receive_parts};

@@ -4,7 +4,7 @@ use crate::conn::{Phase, flag};
 use crate::table::Ref;
 use crate::{Errno, Outcome, anchors, keepalive, options, rest, stream};
 use core::sync::atomic::Ordering;
-use sovia_sys::call;
+use sovia_sys::{call, clock};
 
 /// The program has switched non-blocking mode.
 pub fn nonblocking(at: Ref, on: bool) {
@@ -55,6 +55,19 @@ pub fn left(fd: i32, at: Ref) -> Option<i32> {
 /// Whether `recvmsg` with room for control messages tells when the bytes came, which the kernel alone can.
 pub fn tells_times(at: Ref) -> bool {
     at.conn.tells_times.load(Ordering::Relaxed) != 0
+}
+
+/// Returns for how many milliseconds, at most, the connection has not sent over its VI, and not received. `None` where it never
+/// has: then the kernel knows (TCP_INFO).
+pub fn silence(at: Ref) -> [Option<u32>; 2] {
+    let Some(mut guard) = at.attached() else { return [None; 2] };
+    let now = clock::now_ns();
+    let (traffic, past) = (guard.traffic, guard.past);
+    let sent = traffic.bytes_sent.wrapping_add(past.bytes_sent);
+    let received = traffic.bytes_received.wrapping_add(past.bytes_received);
+    let [sending, receiving] = &mut guard.activity;
+    [sending.silence(sent, now), receiving.silence(received, now)]
+        .map(|silence| silence.map(|ns| u32::try_from(ns / 1_000_000).unwrap_or(u32::MAX)))
 }
 
 /// `SO_ERROR`, as far as the kernel does not know of it.

@@ -184,3 +184,29 @@ fn read_after_a_negative_receive_time_out_set_before_connect_is_eagain_at_once()
     let pair = Pair::accelerated_from(negative);
     assert_eq!(error_of(ours, pair.fds[0], libc::SYS_read), Some(Err(libc::EAGAIN)));
 }
+
+#[test]
+fn data_on_the_vi_counts_for_tcp_info() {
+    /// What a call says of how long ago data was sent, and received, in milliseconds.
+    fn silence(make: fn(Call) -> Answer, fd: c_int) -> [u32; 2] {
+        // SAFETY: an all-zero structure is a valid one.
+        let mut info: libc::tcp_info = unsafe { core::mem::zeroed() };
+        let mut len = size_of_val(&info) as libc::socklen_t;
+        let (info_at, len_at) = ((&raw mut info) as usize, (&raw mut len) as usize);
+        let option = [libc::IPPROTO_TCP as usize, libc::TCP_INFO as usize];
+        let call = [fd as usize, option[0], option[1], info_at, len_at, 0];
+        assert_eq!(make((libc::SYS_getsockopt, call)), Ok(0));
+        [info.tcpi_last_data_sent, info.tcpi_last_data_recv]
+    }
+    const PAUSE: Duration = Duration::from_millis(50);
+    let pair = Pair::accelerated();
+    thread::sleep(PAUSE);
+    for end in 0..2 {
+        pair.send(end, b"data");
+        pair.arrive();
+        assert_eq!(pair.receive(1 - end), b"data");
+    }
+    let kernels = silence(kernel::kernel, pair.fds[0]);
+    assert!(kernels.iter().all(|&ms| u128::from(ms) >= PAUSE.as_millis()), "{kernels:?}");
+    assert_eq!(silence(ours, pair.fds[0]), [0, 0]);
+}
