@@ -109,6 +109,20 @@ def sends_with_idle_flags_answer(s):
     assert s.recv(1) == b""
 
 
+def receives_with_idle_flags(s):
+    warm(s, True)
+    s.sendall(2 * MESSAGE)
+
+
+def receives_with_idle_flags_answer(s):
+    """Flags that the kernel does not look at where a TCP connection receives."""
+    warm(s, False)
+    idle = socket.MSG_CTRUNC | socket.MSG_DONTROUTE | socket.MSG_EOR | socket.MSG_CONFIRM
+    assert s.recv(len(MESSAGE), idle | socket.MSG_WAITALL) == MESSAGE
+    assert s.recvmsg(len(MESSAGE), 0, idle | socket.MSG_WAITALL)[0] == MESSAGE
+    assert s.recv(1) == b""
+
+
 def is_filtered(s):
     warm(s, True)
     # One that allows everything. (Without root's rights it would take PR_SET_NO_NEW_PRIVS, a reason of its own.)
@@ -182,6 +196,7 @@ CASES = {
     "is_printed_to": (is_printed_to, heard_answer),
     "is_passed": (is_passed, heard_answer),
     "sends_with_idle_flags": (sends_with_idle_flags, sends_with_idle_flags_answer),
+    "receives_with_idle_flags": (receives_with_idle_flags, receives_with_idle_flags_answer),
     "is_filtered": (is_filtered, heard_answer),
     "is_relayed": (is_relayed, is_relayed_answer),
     "is_relayed_and_cut": (is_relayed_and_cut, is_relayed_and_cut_answer),

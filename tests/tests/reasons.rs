@@ -67,6 +67,11 @@ fn a_connection_that_is_sent_to_with_flags_that_do_nothing_stays() {
 }
 
 #[test]
+fn a_connection_that_is_received_from_with_flags_that_do_nothing_stays() {
+    all_told("receives_with_idle_flags", &[], &[]);
+}
+
+#[test]
 fn a_connection_that_is_sent_to_another_process() {
     told("is_passed", &[], "went back to TCP: the descriptor was sent to another process");
 }

@@ -11,12 +11,19 @@ use sovia_sockets::retreat::{self, Cause};
 use sovia_sockets::table;
 use sovia_sockets::wait::now_ns;
 
+/// Flags that TCP does not look at in a receiving call.
+const WITHOUT_EFFECT: c_int = libc::MSG_NOSIGNAL
+    | libc::MSG_CTRUNC
+    | libc::MSG_DONTROUTE
+    | libc::MSG_EOR
+    | libc::MSG_MORE
+    | libc::MSG_CONFIRM;
 /// Flags that are carried on a VI; a call with any other goes back to TCP first.
 const CARRIED: c_int = libc::MSG_DONTWAIT
     | libc::MSG_PEEK
     | libc::MSG_WAITALL
-    | libc::MSG_NOSIGNAL
-    | libc::MSG_CMSG_CLOEXEC;
+    | libc::MSG_CMSG_CLOEXEC
+    | WITHOUT_EFFECT;
 
 fn flags(flags: c_int) -> Flags {
     Flags {

@@ -73,6 +73,8 @@ fn recv_takes_flags_as_the_kernel_does() {
         ("MSG_DONTROUTE", recv_with::<MSG_DONTROUTE, 4>),
         ("MSG_CTRUNC", recv_with::<MSG_CTRUNC, 4>),
         ("MSG_MORE", recv_with::<MSG_MORE, 4>),
+        ("MSG_EOR", recv_with::<MSG_EOR, 4>),
+        ("MSG_CONFIRM", recv_with::<MSG_CONFIRM, 4>),
         ("an unknown flag", recv_with::<0x0800_0000, 4>),
     ]);
 }
