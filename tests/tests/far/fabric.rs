@@ -88,9 +88,12 @@ fn nginx_serves_files_by_libfabric() {
         let copy = scene.folder.path().join("copy");
         let words = ["curl", "-sSf", "-o", "copy", &format!("{site}/served")];
         let fetched = scene.start(0, &words).finish(WATCHDOG);
-        assert!(fetched.success() && accelerated(&fetched.stderr) == Some(1), "{fetched:?}");
+        assert!(fetched.success(), "{fetched:?}");
         assert!(std::fs::read(copy).expect("the fetched file") == served, "it arrives changed");
+        accelerated(&fetched.stderr) == Some(1)
     };
+    // Where an agent gets no processor, all of a file may come before the ends have met.
+    let fetch = || until("every file comes before the ends have met", fetch);
     fetch();
     scene.is_carried_by_nics(fetch);
     for what in ["hello", "served"] {

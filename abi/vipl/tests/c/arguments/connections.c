@@ -4,7 +4,10 @@
 void connections(void)
 {
     address_t here, there;
-    VIP_NET_ADDRESS *local = address(&here, nic, "me");
+    /* This program may run twice at a time. */
+    char me[24];
+    snprintf(me, sizeof me, "me, %d", (int)getpid());
+    VIP_NET_ADDRESS *local = address(&here, nic, me);
     VIP_NET_ADDRESS *remote = address(&there, nic, "nobody is there");
     VIP_VI_ATTRIBUTES a;
     VIP_CONN_HANDLE c = NULL;
@@ -21,7 +24,7 @@ void connections(void)
     RETURNS(VIP_INVALID_PARAMETER, VipConnectWait(nic, local, 0, remote, &a, &c));
     RETURNS(VIP_INVALID_PARAMETER, VipConnectRequest(vi, local, remote, 10, &a));
     RETURNS(VIP_INVALID_PARAMETER, VipConnectPeerRequest(vi, local, remote, 10));
-    local = address(&here, nic, "me");
+    local = address(&here, nic, me);
     WITH_STRANGERS(nic, VipConnectReject(it));
     RETURNS(VIP_INVALID_PARAMETER, VipConnectReject(vi));
     WITH_STRANGERS(vi, VipConnectAccept(c, it));
