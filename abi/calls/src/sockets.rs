@@ -203,8 +203,8 @@ calls! {
     }
 }
 
-/// Puts into what the kernel has said of a connection (TCP_INFO) how long ago it has sent and received: the kernel knows of its
-/// packets alone.
+/// Corrects how long ago a connection has sent and received in the kernel's answer (TCP_INFO). The kernel knows of its packets
+/// alone.
 ///
 /// # Safety
 /// The kernel has filled in `len` bytes at `info`; other threads of the program may unmap them.
@@ -213,20 +213,20 @@ unsafe fn add_activity(at: Ref, info: *mut u8, len: *const socklen_t) {
     let places = [
         (offset_of!(libc::tcp_info, tcpi_last_data_sent), sent),
         (offset_of!(libc::tcp_info, tcpi_last_data_recv), received),
-        // What has been received says that all before has come.
+        // Received data acknowledges what was sent before.
         (offset_of!(libc::tcp_info, tcpi_last_ack_recv), received),
     ];
-    // SAFETY: plain numbers of the program's.
+    // SAFETY: the program owns the length, which the kernel has just written.
     let filled = unsafe { take(len) }.unwrap_or(0) as usize;
     for (place, silence) in places {
         let word = info.wrapping_add(place).cast::<u32>();
         if let Some(silence) = silence
             && place + size_of::<u32>() <= filled
-            // SAFETY: as above.
+            // SAFETY: the word is within the bytes that the kernel has filled in.
             && let Ok(kernels) = unsafe { take(word) }
             && silence < kernels
         {
-            // SAFETY: as above.
+            // SAFETY: the word is within the bytes that the kernel has filled in.
             let _ = unsafe { give(word, silence) };
         }
     }

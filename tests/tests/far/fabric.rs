@@ -92,7 +92,7 @@ fn nginx_serves_files_by_libfabric() {
         assert!(std::fs::read(copy).expect("the fetched file") == served, "it arrives changed");
         accelerated(&fetched.stderr) == Some(1)
     };
-    // Where an agent gets no processor, all of a file may come before the ends have met.
+    // All of a file may come before the ends have met, where an agent gets no processor.
     let fetch = || until("every file comes before the ends have met", fetch);
     fetch();
     scene.is_carried_by_nics(fetch);

@@ -121,7 +121,7 @@ pub struct Body {
     pub traffic: Traffic,
     /// What is in the statistics already.
     pub past: Traffic,
-    /// What has been found of this end's sending, and of its receiving.
+    /// Silence of this end's sending, and of its receiving.
     pub activity: [Activity; 2],
     /// A packet that is being taken off: what must be true once it is, should its taker die.
     pub taking: Note,

@@ -187,7 +187,7 @@ fn read_after_a_negative_receive_time_out_set_before_connect_is_eagain_at_once()
 
 #[test]
 fn data_on_the_vi_counts_for_tcp_info() {
-    /// What a call says of how long ago data was sent, and received, in milliseconds.
+    /// Returns how many milliseconds ago data was sent, and received, as a call says it.
     fn silence(make: fn(Call) -> Answer, fd: c_int) -> [u32; 2] {
         // SAFETY: an all-zero structure is a valid one.
         let mut info: libc::tcp_info = unsafe { core::mem::zeroed() };
