@@ -27,7 +27,9 @@ pub fn created(fd: c_int) -> c_int {
 /// process has.
 pub fn received(channel: c_int, fd: c_int) {
     created(fd);
-    if fd >= 0 && !is_borrowed() {
+    if is_borrowed() {
+        table::note_alias();
+    } else if fd >= 0 {
         let before = errno();
         ops::received(channel, fd);
         set_errno(before);

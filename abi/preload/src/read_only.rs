@@ -32,8 +32,9 @@ impl Writable {
         // The linker makes whole pages read-only, all of an object's at once.
         let pages = read_only.start & !(page - 1)..read_only.end & !(page - 1);
         let writing = WRITING.guard();
-        protect(&pages, libc::PROT_READ | libc::PROT_WRITE)
-            .then_some(Writable { pages, _writing: writing })
+        // Dropping this makes the first pages read-only again, where the kernel refuses the others.
+        let writable = Writable { pages, _writing: writing };
+        protect(&writable.pages, libc::PROT_READ | libc::PROT_WRITE).then_some(writable)
     }
 }
 

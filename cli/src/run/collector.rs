@@ -19,6 +19,11 @@ use sovia_control::StatsPage;
 /// Files that are kept at a time. What comes beyond is counted as far as it is on the page.
 const MOST: usize = 256;
 
+/// Messages that are taken in before signals are looked at again.
+const AT_ONCE: usize = 64;
+/// Descriptors that one message can have. The kernel would leave those open for which there is no room.
+const DESCRIPTORS: usize = 253;
+
 /// A file of records, and the process that has sent it.
 struct Records {
     file: File,
@@ -44,9 +49,9 @@ impl Collector {
         Ok(Collector { socket, kept: Vec::new() })
     }
 
-    /// Takes in what has come.
+    /// Takes in what has come, up to a bound: any user may send.
     pub(super) fn receive(&mut self) {
-        loop {
+        for _ in 0..AT_ONCE {
             match self.next() {
                 Ok(Some(records)) if self.has_room() => self.kept.push(records),
                 Ok(_) => {}
@@ -59,7 +64,7 @@ impl Collector {
     fn next(&self) -> nix::Result<Option<Records>> {
         let mut byte = [0];
         let mut parts = [IoSliceMut::new(&mut byte)];
-        let mut room = nix::cmsg_space!([RawFd; 1], UnixCredentials);
+        let mut room = nix::cmsg_space!([RawFd; DESCRIPTORS], UnixCredentials);
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
         let socket = self.socket.as_raw_fd();
         let message = recvmsg::<()>(socket, &mut parts, Some(&mut room), flags)?;
@@ -68,8 +73,9 @@ impl Collector {
             match part {
                 ControlMessageOwned::ScmRights(numbers) => {
                     // SAFETY: descriptors that this call has made, each of which is kept or closed here.
-                    let mut files = numbers.into_iter().map(|fd| unsafe { File::from_raw_fd(fd) });
-                    file = files.next();
+                    let files = numbers.into_iter().map(|fd| unsafe { File::from_raw_fd(fd) });
+                    // All of them are owned before one is chosen.
+                    file = files.collect::<Vec<File>>().pop();
                 }
                 ControlMessageOwned::ScmCredentials(who) => sender = Some(who),
                 _ => {}
@@ -93,6 +99,8 @@ impl Collector {
 
     /// Adds to the page what the processes have not.
     pub(super) fn settle(mut self, page: &StatsPage) {
+        // Processes that live on send nothing more: another one may get the name.
+        page.name_collector(&[]);
         self.receive();
         for records in &self.kept {
             let unsettled = sovia_board::unsettled(&records.file).unwrap_or_default();

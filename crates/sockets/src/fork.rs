@@ -133,10 +133,33 @@ fn forking() -> bool {
         // Nothing is held, and asking whose place is free takes system calls.
         return whole;
     }
-    if let Some(child) = family::expect_child() {
-        table::for_each_conn(|_, at| members::add(&at.conn.holders, child));
-    }
+    share_with_child();
     whole
+}
+
+/// Adds a child that is about to be made to the holders of all connections that this process has.
+fn share_with_child() {
+    let Some(child) = family::expect_child() else { return };
+    if hold_for(child) {
+        return;
+    }
+    table::for_each_conn(|_, at| {
+        members::strike(&at.conn.holders, child);
+    });
+    hold_for(members::expect_unnamed());
+}
+
+/// Adds the process with that place to the holders of all connections that this process has. False if one has no room.
+fn hold_for(place: usize) -> bool {
+    let mut is_named = true;
+    table::for_each_conn(|_, at| {
+        is_named &= members::add(&at.conn.holders, place);
+        if !at.conn.is_generation(at.generation) {
+            // The slot is another connection's by now: the parent of a copy that an inline call has made goes on.
+            members::strike(&at.conn.holders, place);
+        }
+    });
+    is_named
 }
 
 /// After fork, in both.
@@ -189,15 +212,7 @@ fn born(whole: bool) {
 fn adopt() {
     let before = errno();
     thread::forked_without_libc();
-    if let Some(child) = family::expect_child() {
-        table::for_each_conn(|_, at| {
-            members::add(&at.conn.holders, child);
-            if !at.conn.is_generation(at.generation) {
-                // The slot is another connection's by now.
-                members::strike(&at.conn.holders, child);
-            }
-        });
-    }
+    share_with_child();
     born(false);
     set_errno(before);
 }

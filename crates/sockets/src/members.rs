@@ -99,15 +99,18 @@ fn with(holders: Holders, place: usize) -> Holders {
     if place == SHARED { holders.with_more() } else { holders.with(place as u32) }
 }
 
-/// Returns true if this process may be one of the holders that a word names.
+/// Returns true if this process is one of the holders in a word. One in the shared place may be.
 #[inline]
 pub(crate) fn has_me(holders: u64) -> bool {
-    Holders::from_word(holders).may_have(place() as u32)
+    let (holders, place) = (Holders::from_word(holders), place());
+    if place == SHARED { holders.may_be_more() } else { holders.names(place as u32) }
 }
 
-/// Adds the process with that place to the holders in `word`.
-pub(crate) fn add(word: &AtomicU64, place: usize) {
-    update(word, |holders| with(holders, place));
+/// Adds the process with that place to the holders in `word`. False if there is no room for its name: then the word says that
+/// there may be more.
+pub(crate) fn add(word: &AtomicU64, place: usize) -> bool {
+    let (_, now) = update(word, |holders| with(holders, place));
+    place == SHARED || now.names(place as u32)
 }
 
 /// Adds this process.
@@ -343,7 +346,7 @@ pub(crate) fn are_told_apart(holders: u64) -> bool {
 }
 
 /// Whether living processes other than this one are among a connection's holders. Strikes the dead
-/// ones out.
+/// ones out. Those that are not named count as living.
 pub(crate) fn others_live(word: &AtomicU64) -> bool {
     let me = place();
     let holders = Holders::from_word(word.load(Ordering::Acquire));
@@ -359,14 +362,8 @@ pub(crate) fn others_live(word: &AtomicU64) -> bool {
             strike(word, place);
         }
     }
-    if !alive && holders.may_be_more() {
-        let others = (0..members.used().len()).filter(|&place| place != me || me == SHARED);
-        alive = others.into_iter().any(|place| is_alive(members, place));
-        if !alive {
-            update(word, Holders::without_more);
-        }
-    }
-    alive
+    // Those in the shared place cannot be told apart.
+    alive || holders.may_be_more()
 }
 
 /// Whether the family has had processes with that many places, or more.
@@ -420,6 +417,18 @@ fn free_place(members: &Members) -> Option<usize> {
         // All of them, where there is no fresh one.
         fresh.chain(used).find(|&place| take(place))
     })
+}
+
+/// Gives the child that is about to be forked the shared place. It cannot be named among the holders of a connection that it
+/// inherits.
+pub(crate) fn expect_unnamed() -> usize {
+    expect_nobody();
+    if let Some(members) = members() {
+        members.places[SHARED].pid.store(EXPECTED, Ordering::Release);
+        members.top.fetch_max(SHARED as u32 + 1, Ordering::AcqRel);
+    }
+    NEXT.store(SHARED as u32, Ordering::Relaxed);
+    SHARED
 }
 
 /// Fork has failed: no process will come to that place.

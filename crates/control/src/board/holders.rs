@@ -107,12 +107,6 @@ impl Holders {
         Holders(rest).normal()
     }
 
-    /// Returns those that are named.
-    #[must_use]
-    pub fn without_more(self) -> Holders {
-        Holders(self.0 & !MORE).normal()
-    }
-
     fn is_list(self) -> bool {
         self.0 & LIST != 0
     }
@@ -180,8 +174,6 @@ mod tests {
                 prop_assert_eq!(word.is_empty(), named.is_empty() && !word.may_be_more());
                 prop_assert_eq!(Holders::from_word(word.word()), word);
             }
-            let named = word.without_more();
-            prop_assert!(!named.may_be_more() && named.places().eq(word.places()));
         }
 
         /// Any word can be read: it may come from another process.

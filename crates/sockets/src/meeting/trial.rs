@@ -27,7 +27,7 @@ impl Trials {
         Trials(Vec::new())
     }
 
-    /// Where the challenge for a process lies; it is made unless there is one.
+    /// Returns the place of the challenge for a process. Makes one unless there is one.
     ///
     /// # Errors
     /// Why it cannot be made.

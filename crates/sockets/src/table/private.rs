@@ -32,8 +32,10 @@ fn observe(fd: i32, made: bool) {
 fn enter_private(fd: i32) {
     if let Some(slot) = slot_to_enter(fd) {
         let word = PRIVATE | u64::from(FORKS.load(Ordering::Relaxed));
-        if slot.swap(word, Ordering::AcqRel) & KIND != PRIVATE {
-            COUNT.fetch_add(1, Ordering::Relaxed);
+        // Before it is there: a child that is forked in between closes no more than are counted.
+        COUNT.fetch_add(1, Ordering::Relaxed);
+        if slot.swap(word, Ordering::AcqRel) & KIND == PRIVATE {
+            COUNT.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }

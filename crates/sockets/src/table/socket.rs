@@ -51,8 +51,8 @@ pub fn note_alias() {
     HAS_ALIASES.store(true, Ordering::Relaxed);
 }
 
-/// Calls `each` for every descriptor of the caller's, a child on this process's memory, that may be the socket of a
-/// connection of this process. [`is_socket_of`] asks the kernel whether it is.
+/// Calls `each` for every descriptor that may be the socket of a connection of this process. The caller is a child on this
+/// process's memory, with descriptors of its own. [`is_socket_of`] asks the kernel whether it is.
 pub(crate) fn for_each_conn_elsewhere(mut each: impl FnMut(i32, Ref)) {
     if !HAS_ALIASES.load(Ordering::Relaxed) {
         return for_each_conn(each);
