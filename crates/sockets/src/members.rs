@@ -87,11 +87,7 @@ fn members() -> Option<&'static Members> {
 /// This process alone, as a word of holders.
 #[inline]
 pub(crate) fn only_me() -> u64 {
-    with_me(Holders::NONE).word()
-}
-
-fn with_me(holders: Holders) -> Holders {
-    with(holders, place())
+    with(Holders::NONE, place()).word()
 }
 
 /// These and the process with that place. The shared one has no name.
@@ -128,16 +124,15 @@ pub(crate) fn strike_me(word: &AtomicU64) {
     strike(word, place());
 }
 
+/// A word that stays as it is is not written to.
 fn update(word: &AtomicU64, change: impl Fn(Holders) -> Holders) -> (Holders, Holders) {
-    let change = |word| change(Holders::from_word(word));
-    let mut seen = word.load(Ordering::Acquire);
-    loop {
-        let now = change(seen);
-        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
-        match word.compare_exchange_weak(seen, now.word(), success, failure) {
-            Ok(_) => return (Holders::from_word(seen), now),
-            Err(other) => seen = other,
-        }
+    let changed = |seen| {
+        let now = change(Holders::from_word(seen)).word();
+        (now != seen).then_some(now)
+    };
+    match word.fetch_update(Ordering::AcqRel, Ordering::Acquire, changed) {
+        Ok(before) => (Holders::from_word(before), change(Holders::from_word(before))),
+        Err(same) => (Holders::from_word(same), Holders::from_word(same)),
     }
 }
 

@@ -76,13 +76,13 @@ impl Holders {
         if !self.is_list() && place < BITS {
             return Holders(self.0 | 1 << place);
         }
-        let mut list = self.as_list();
-        match list.as_mut().and_then(|list| list.free_entry()) {
-            Some(at) if place < PLACES => {
-                list.map_or(self, |list| Holders(list.0 | u64::from(place + 1) << (at * ENTRY)))
-            }
-            _ => self.with_more(),
+        if place < PLACES
+            && let Some(list) = self.as_list()
+            && let Some(at) = list.free_entry()
+        {
+            return Holders(list.0 | u64::from(place + 1) << (at * ENTRY));
         }
+        self.with_more()
     }
 
     /// Returns these and processes that are not named.
