@@ -46,14 +46,13 @@ const BASE_MAX: u64 = 4096;
 /// taken from the last quarter of the numbers that the program's limit allows it; the limit itself
 /// is the program's, and never changed.
 pub fn can_be_spared() -> bool {
-    let (soft, _) = call::descriptor_limits();
-    soft >= COUNTED && soft > private_base() as u64
+    private_numbers() != 0
 }
 
 /// How many numbers there are for private descriptors.
 pub fn private_numbers() -> usize {
     let (soft, _) = call::descriptor_limits();
-    soft.saturating_sub(private_base() as u64) as usize
+    if soft < COUNTED { 0 } else { soft.saturating_sub(private_base() as u64) as usize }
 }
 
 /// The first of the numbers for private descriptors, given the program's limit.
