@@ -32,7 +32,7 @@ impl Trials {
     /// # Errors
     /// Why it cannot be made.
     pub(super) fn place_for(&mut self, with: Process) -> Result<i32, Reason> {
-        if let Some(known) = self.0.iter().find(|trial| trial.with == with) {
+        if let Some(known) = self.of(with) {
             return Ok(known.challenge.place());
         }
         let challenge = Challenge::new().map_err(|error| match error {
@@ -49,12 +49,16 @@ impl Trials {
 
     /// Whether a trial of that process is under way. It may have been, and another one has taken its place.
     pub(super) fn has(&self, with: Process) -> bool {
-        self.0.iter().any(|trial| trial.with == with)
+        self.of(with).is_some()
+    }
+
+    fn of(&self, with: Process) -> Option<&Trial> {
+        self.0.iter().find(|trial| trial.with == with)
     }
 
     /// Whether a process has shown what only a process can know that could trace this one.
     pub(super) fn passed_by(&self, process: Process, shown: &Secret) -> bool {
-        self.0.iter().any(|trial| trial.with == process && trial.challenge.is_met_by(shown))
+        self.of(process).is_some_and(|trial| trial.challenge.is_met_by(shown))
     }
 
     /// The two processes share a segment: the trial is over.

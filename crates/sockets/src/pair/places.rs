@@ -77,9 +77,7 @@ impl Pair {
     pub(crate) fn reclaim(&self, vi: u32) {
         let Some(place) = self.conns.get(vi as usize) else { return };
         let word = place.load(Ordering::Acquire);
-        if Occupant::from(word).is_some_and(Occupant::has_left)
-            && place.compare_exchange(word, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-        {
+        if Occupant::from(word).is_some_and(Occupant::has_left) && self.exchange(vi, word, 0) {
             self.refs.fetch_sub(1, Ordering::AcqRel);
         }
     }
