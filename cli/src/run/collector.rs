@@ -72,7 +72,7 @@ impl Collector {
         for part in message.cmsgs()? {
             match part {
                 ControlMessageOwned::ScmRights(numbers) => {
-                    // SAFETY: descriptors that this call has made, each of which is kept or closed here.
+                    // SAFETY: this call has made the descriptors, and nothing else knows of them.
                     let files = numbers.into_iter().map(|fd| unsafe { File::from_raw_fd(fd) });
                     // All of them are owned before one is chosen.
                     file = files.collect::<Vec<File>>().pop();

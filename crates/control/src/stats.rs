@@ -20,10 +20,8 @@ const JUNK_MAX: usize = 16;
 
 /// Users that are told apart.
 const USERS_MAX: usize = 8;
-/// Room for the collector's name, which the kernel has chosen: five bytes.
-const COLLECTOR_WORDS: usize = 1;
-/// Most bytes of that name.
-const COLLECTOR_MAX: usize = COLLECTOR_WORDS * 8;
+/// Most bytes of the collector's name, in one word. The kernel chooses names of five.
+const COLLECTOR_MAX: usize = 8;
 
 const _: () = assert!(
     Reason::ALL[Reason::ALL.len() - 1].index() < REASONS_MAX
@@ -57,7 +55,7 @@ pub struct StatsPage {
     /// Users to whom other ends belong: a user's id plus one in the upper half, how many in the lower.
     users: [AtomicU64; USERS_MAX],
     /// The abstract name of the socket that [`collector`](Self::collector) tells.
-    collector: [AtomicU64; COLLECTOR_WORDS],
+    collector: AtomicU64,
 }
 
 /// What went over VIs, and how often threads slept over it.
@@ -178,7 +176,7 @@ impl StatsPage {
             recorded: next(),
             decided: next(),
             users: core::array::from_fn(|_| next()),
-            collector: core::array::from_fn(|_| next()),
+            collector: next(),
         };
         page.checked()
     }
@@ -264,26 +262,20 @@ impl StatsPage {
         })
     }
 
-    /// Names the socket to which processes send the files of their records, before any other process can see the page.
-    /// What a killed process has not added here is read from its file. A name longer than eight bytes is none.
+    /// Names the socket to which processes send the files of their records. A killed process may have left counts in its file
+    /// that it has not added here. An empty name, and one longer than eight bytes, says that there is no such socket.
     pub fn name_collector(&self, name: &[u8]) {
         let mut bytes = [0; COLLECTOR_MAX];
         if let Some(room) = bytes.get_mut(..name.len()) {
             room.copy_from_slice(name);
         }
-        for (word, chunk) in self.collector.iter().zip(bytes.chunks_exact(8)) {
-            let value = u64::from_ne_bytes(core::array::from_fn(|at| chunk[at]));
-            word.store(value, Ordering::Relaxed);
-        }
+        self.collector.store(u64::from_ne_bytes(bytes), Ordering::Relaxed);
     }
 
     /// Returns the name of that socket, filled up with zeros. `None` if there is no such socket.
     pub fn collector(&self) -> Option<[u8; COLLECTOR_MAX]> {
-        let mut name = [0; COLLECTOR_MAX];
-        for (chunk, word) in name.chunks_exact_mut(8).zip(&self.collector) {
-            chunk.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
-        }
-        (name[0] != 0).then_some(name)
+        let name = self.collector.load(Ordering::Relaxed);
+        (name != 0).then(|| name.to_ne_bytes())
     }
 
     /// Counts a message dropped at the meeting point.
