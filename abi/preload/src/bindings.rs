@@ -159,11 +159,13 @@ unsafe fn change_of(
 /// The object stays while this runs.
 unsafe fn make(object: &Object, changes: &[Change]) {
     let is_read_only = |change: &Change| object.read_only.contains(&(change.slot as usize));
-    let writable = changes.iter().any(is_read_only).then(|| Writable::begin(&object.read_only));
-    if matches!(writable, Some(None)) {
-        return;
-    }
-    for &Change { slot, old, hook } in changes {
+    let has_read_only = changes.iter().any(is_read_only);
+    let writable = has_read_only.then(|| Writable::begin(&object.read_only)).flatten();
+    for change in changes {
+        if is_read_only(change) && writable.is_none() {
+            continue;
+        }
+        let &Change { slot, old, hook } = change;
         // A slot that has changed meanwhile is the linker's or the program's.
         // SAFETY: a word of the object's data, which can be written to.
         let _ =
