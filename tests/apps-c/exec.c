@@ -57,7 +57,12 @@ static int inherited(int argc, char **argv) {
         CALL(recv(fd, buffer, 1, 0));
     } else if (strcmp(argv[3], "take") == 0)
         takes_soon(fd, offset);
-    else if (strcmp(argv[3], "closed") == 0)
+    else if (strcmp(argv[3], "cut") == 0) {
+        recv_pattern(fd, offset, 2000, 700);
+        CALL(recv(fd, buffer, 1, 0));
+        CALL(recv(fd, buffer, 1, 0));
+        CALL(send(fd, "x", 1, MSG_NOSIGNAL));
+    } else if (strcmp(argv[3], "closed") == 0)
         CALL(send(fd, "x", 1, MSG_NOSIGNAL));
     say("successor is done");
     return 0;
@@ -101,6 +106,51 @@ static void sends_across_exec(struct peer *p) {
     send_pattern(p->fd, 3000, 8000000, 10000);
     CALL(shutdown(p->fd, SHUT_WR));
     CALL(recv(p->fd, buffer, 1, 0));
+}
+
+// The peer has reset the connection: the successor finds what came before, and then the error.
+static void becomes_after_a_reset(struct peer *p, char *const *environment) {
+    await_bytes(p->fd, 3000);
+    recv_pattern(p->fd, 0, 1000, 1000);
+    meet(p);
+    hear(p);
+    execve(p->self, again(p, "cut", 1000), environment);
+    die("exec");
+}
+
+static void becomes_itself_after_a_reset(struct peer *p) { becomes_after_a_reset(p, environ); }
+
+static void becomes_plain_after_a_reset(struct peer *p) {
+    char *const nothing[] = {NULL};
+    becomes_after_a_reset(p, nothing);
+}
+
+static void sends_and_resets(struct peer *p) {
+    struct linger none = {.l_onoff = 1, .l_linger = 0};
+    send_pattern(p->fd, 0, 3000, 3000);
+    meet(p);
+    MUST(setsockopt(p->fd, SOL_SOCKET, SO_LINGER, &none, sizeof none));
+    CALL(close(p->fd));
+    tell(p, 0);
+}
+
+// Closes with bytes unread, and so resets the connection.
+static void sends_and_leaves_unread(struct peer *p) {
+    send_pattern(p->fd, 0, 3000, 3000);
+    meet(p);
+    await_bytes(p->fd, 700);
+    CALL(close(p->fd));
+    tell(p, 0);
+}
+
+static void sends_and_becomes_after_a_reset(struct peer *p) {
+    await_bytes(p->fd, 3000);
+    recv_pattern(p->fd, 0, 1000, 1000);
+    meet(p);
+    send_pattern(p->fd, 0, 700, 700);
+    hear(p);
+    execv(p->self, again(p, "cut", 1000));
+    die("exec");
 }
 
 // As much unread as the path takes, while the peer sends more
@@ -410,6 +460,9 @@ static const struct scenario scenarios[] = {
     {"a_sender_exits_before_a_successor_reads", sends_much_and_exits, becomes_a_late_reader},
     {"a_sender_execs_before_a_successor_reads", sends_much_and_becomes_itself, becomes_a_late_reader},
     {"a_sender_goes_on_before_a_successor_reads", sends_more_and_closes, becomes_a_late_reader},
+    {"a_reset_before_an_exec", sends_and_resets, becomes_itself_after_a_reset},
+    {"a_reset_before_leaving_the_library", sends_and_resets, becomes_plain_after_a_reset},
+    {"a_close_with_unread_before_an_exec", sends_and_leaves_unread, sends_and_becomes_after_a_reset},
     {"many_unread_bytes_cross_an_exec", sends_across_exec, becomes_itself_with_much_unread},
     {"an_exec_while_the_peer_is_stopped", sends_and_stops, becomes_itself_alone},
     {"an_exec_while_the_peer_computes", sends_and_computes, becomes_itself_alone},

@@ -34,6 +34,14 @@ static int inherited(char **argv) {
     else if (strcmp(argv[2], "answers much") == 0) {
         drain_to_eof(0, offset);
         send_pattern(0, 0, ANSWER, 10000);
+    } else if (strcmp(argv[2], "is cut off") == 0) {
+        ssize_t got;
+        long total = 0;
+        while ((got = recv(0, buffer, 1000, MSG_WAITALL)) > 0)
+            total += got;
+        say("%ld bytes, then %s", total, got ? strerrorname_np(errno) : "end of stream");
+        CALL(recv(0, buffer, 1, 0));
+        CALL(send(0, "x", 1, MSG_NOSIGNAL));
     } else if (strcmp(argv[2], "drains late") == 0) {
         nap(300);
         drain_to_eof(0, offset);
@@ -79,6 +87,15 @@ static void sends(struct peer *p, uint64_t count) {
 }
 
 static void sends_few(struct peer *p) { sends(p, FEW); }
+
+static void sends_few_and_resets(struct peer *p) {
+    struct linger none = {.l_onoff = 1, .l_linger = 0};
+    send_pattern(p->fd, 0, FEW, 1000);
+    meet(p); // what has not arrived would be lost
+    MUST(setsockopt(p->fd, SOL_SOCKET, SO_LINGER, &none, sizeof none));
+    CALL(close(p->fd));
+    tell(p, 0);
+}
 
 static void sends_many(struct peer *p) {
     int streams[MANY], listener = listen_on(p, AF_INET, "many");
@@ -179,6 +196,29 @@ static void both_answer(struct peer *p) {
     drain_to_eof(p->fd, FEW);
     send_pattern(p->fd, 1000, 1000, 100);
     CALL(close(p->fd));
+}
+
+// Behind it comes an error: the peer has reset the connection.
+static void awaits_a_reset(struct peer *p) {
+    await_bytes(p->fd, FEW);
+    meet(p);
+    hear(p);
+}
+
+static void a_program_is_told_of_a_reset(struct peer *p, bool vforked) {
+    awaits_a_reset(p);
+    run(p, vforked, becomes(p, "is cut off", "0"));
+    CALL(send(p->fd, "x", 1, MSG_NOSIGNAL));
+}
+
+static void a_child_is_told_of_a_reset(struct peer *p) { a_program_is_told_of_a_reset(p, false); }
+static void a_vforked_child_is_told_of_a_reset(struct peer *p) { a_program_is_told_of_a_reset(p, true); }
+
+static void a_relative_is_told_of_a_reset(struct peer *p) {
+    awaits_a_reset(p);
+    run(p, false, becomes(p, "takes", "0"));
+    recv_pattern(p->fd, 700, FEW - 700, 100);
+    CALL(recv(p->fd, buffer, 1, 0));
 }
 
 static void what_calls_say(struct peer *p) {
@@ -486,6 +526,9 @@ static const struct scenario scenarios[] = {
     {"it_is_for_a_program_without_its_library", sends_few, a_program_without_its_library},
     {"the_process_lets_go", sends_few, a_process_that_lets_go},
     {"both_answer_a_peer_that_listens", sends_few_and_hears, both_answer},
+    {"a_reset_comes_behind_it", sends_few_and_resets, a_child_is_told_of_a_reset},
+    {"a_reset_comes_behind_it_for_a_vforked_child", sends_few_and_resets, a_vforked_child_is_told_of_a_reset},
+    {"a_reset_comes_behind_it_for_a_relative", sends_few_and_resets, a_relative_is_told_of_a_reset},
     {"calls_say_what_is_left_of_it", sends_few, what_calls_say},
     {"a_set_tells_of_it", sends_few, a_set_tells_of_it},
     {"the_last_of_many_relatives_reads_it", sends_few, the_last_of_many_reads},

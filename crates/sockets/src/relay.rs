@@ -5,16 +5,20 @@
 //! the relay moves bytes between the other end and the connection until both directions have ended.
 //! The program then cannot ask for the connection's addresses any more: the price of losing
 //! nothing.
+//!
+//! A stream that is cut off must not look as if it were whole. The kernel tells a Unix socket `ECONNRESET` when its
+//! peer closes with bytes unread. So the relay leaves a byte unread for as long as the connection has not ended. A reset,
+//! like the death of the relay itself, reaches the program behind the last byte.
 
 use crate::conn::{Guard, flag};
 use crate::ops::{self, Flags};
 use crate::stream::{self, Got};
 use crate::table::{self, Ref};
-use crate::{Outcome, family, linger, pollset, process, retreat, wait};
+use crate::{Errno, Outcome, family, linger, pollset, process, retreat, wait};
 use core::hash::{Hash, Hasher};
 use core::sync::atomic::{AtomicU64, Ordering};
 use sovia_sync::section;
-use sovia_sys::poll::{PollFd, ppoll};
+use sovia_sys::poll::{self, PollFd, ppoll};
 use sovia_sys::{Fd, call};
 use std::collections::VecDeque;
 use std::hash::DefaultHasher;
@@ -34,6 +38,7 @@ const PIECE: usize = 64 << 10;
 pub(crate) fn take_over(fd: i32, at: Ref) -> bool {
     let pair = Fd::pair(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC);
     let Ok((ours, theirs)) = pair else { return false };
+    let Some(mut socket) = Socket::new(ours, &theirs) else { return false };
     let Ok([begins, begin]) = call::pipe().map(|ends| ends.map(Fd::own)) else { return false };
     let Ok(anchor) = Fd::make(|| call::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0).map(|n| n as i32))
     else {
@@ -44,11 +49,12 @@ pub(crate) fn take_over(fd: i32, at: Ref) -> bool {
         // Sending has failed, and goes on to do so.
         let _ = call::shutdown(theirs.raw(), libc::SHUT_WR);
     }
+    let kept = [fd, socket.fd.raw(), socket.arrivals.raw(), begins.raw()];
     let life = || {
         await_leave(&begins);
-        run(fd, at, &ours);
+        run(fd, at, &mut socket);
     };
-    if !start_orphan(&[fd, ours.raw(), begins.raw()], life) {
+    if !start_orphan(&kept, life) {
         return false;
     }
     if nonblocking {
@@ -67,7 +73,7 @@ pub(crate) fn take_over(fd: i32, at: Ref) -> bool {
             let _ = call::fcntl(fd, libc::F_SETFD, cloexec);
         }
         // After that: it may be the last of what is on the VI, and calls go to the kernel from there on.
-        put_first(&ours, guard, anchor.raw());
+        put_first(&socket.fd, guard, anchor.raw());
     });
     let _ = call::write(begin.raw(), &[0]);
     true
@@ -164,7 +170,7 @@ fn await_leave(begins: &Fd) {
 }
 
 /// The relay's life.
-fn run(fd: i32, at: Ref, socket: &Fd) {
+fn run(fd: i32, at: Ref, socket: &mut Socket) {
     retreat::goes_on_in_relay(at);
     if !both_ways(fd, at, socket) {
         // What waits here is lost. To the peer that must not look like the end of the stream.
@@ -177,6 +183,74 @@ fn run(fd: i32, at: Ref, socket: &Fd) {
     linger::await_all();
 }
 
+/// The relay's end of the socket that the program has.
+struct Socket {
+    fd: Fd,
+    /// An epoll instance, edge-triggered: `fd` itself is always readable.
+    arrivals: Fd,
+    /// Bytes at the head of the queue that have been taken before, and lie there for what a close tells the program then.
+    stale: usize,
+}
+
+impl Socket {
+    /// `theirs`: the program's end, which the program does not have yet.
+    fn new(fd: Fd, theirs: &Fd) -> Option<Socket> {
+        let arrivals = Fd::make(poll::epoll_create).ok()?;
+        let events = (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
+        poll::epoll_ctl(arrivals.raw(), libc::EPOLL_CTL_ADD, fd.raw(), events, 0).ok()?;
+        let stale = call::write(theirs.raw(), &[0]).ok()?;
+        Some(Socket { fd, arrivals, stale })
+    }
+
+    /// Takes the edge that was given for what has arrived.
+    fn take_edge(&self) {
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }];
+        let _ = poll::epoll_wait(self.arrivals.raw(), &mut events, Some(0), None);
+    }
+
+    /// Receives what the program has written, as far as there is room in `piece`, without waiting.
+    fn receive(&self, piece: &mut [u8]) -> Outcome {
+        let fd = self.fd.raw();
+        // In this order: what comes before the end is found.
+        let has_ended = poll::probe(fd, libc::POLLRDHUP) & (libc::POLLRDHUP | libc::POLLHUP) != 0;
+        let look = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+        let found = match call::recv(fd, piece, look) {
+            Ok(found) => found,
+            Err(call::Errno::EAGAIN) => 0,
+            Err(error) => return Err(crate::errno(error)),
+        };
+        if found <= self.stale {
+            let error = || call::getsockopt::<i32>(fd, libc::SOL_SOCKET, libc::SO_ERROR);
+            return match has_ended.then(error) {
+                None => Err(libc::EAGAIN),
+                Some(Ok(0)) => Ok(0),
+                Some(Ok(error)) => Err(error),
+                Some(Err(error)) => Err(crate::errno(error)),
+            };
+        }
+        // The last `stale` bytes stay behind.
+        let n = found - self.stale;
+        call::recv(fd, &mut piece[..n], libc::MSG_DONTWAIT).map_err(crate::errno)?;
+        piece.copy_within(self.stale..found, 0);
+        Ok(n)
+    }
+
+    /// Tells the program that nothing more comes, and that all has come.
+    fn end(&mut self) {
+        while self.stale > 0
+            && let Ok(n @ 1..) = call::recv(self.fd.raw(), &mut [0; 1], libc::MSG_DONTWAIT)
+        {
+            self.stale -= n;
+        }
+        let _ = call::shutdown(self.fd.raw(), libc::SHUT_WR);
+    }
+
+    /// Refuses what the program writes from here on, as a connection that has failed does.
+    fn refuse(&self) {
+        let _ = call::shutdown(self.fd.raw(), libc::SHUT_RD);
+    }
+}
+
 /// Bytes on their way in one direction.
 #[derive(Default)]
 struct Flow {
@@ -185,6 +259,8 @@ struct Flow {
     ended: bool,
     /// The end has been passed on to the sink.
     told: bool,
+    /// The source has failed: what waits is the last that came, and more is missing.
+    cut: bool,
 }
 
 /// As much as TCP's buffers would take: a program that writes before it reads must not hang here
@@ -196,102 +272,127 @@ impl Flow {
         !self.ended && self.waiting.len() < WAITING_MAX
     }
 
-    /// Puts what `source` gives behind the rest. False if it has failed.
-    fn take(&mut self, result: Outcome, piece: &[u8]) -> bool {
+    /// Puts what `source` gives behind the rest.
+    fn take(&mut self, result: Outcome, piece: &[u8]) {
         match result {
             Ok(0) => self.ended = true,
             Ok(n) => self.waiting.extend(&piece[..n]),
             Err(libc::EAGAIN | libc::EINTR) => {}
-            Err(_) => return false,
+            Err(_) => (self.ended, self.cut) = (true, true),
         }
-        true
     }
 
-    /// Gives the first bytes to `sink`. False if it has failed.
-    fn give(&mut self, sink: impl FnOnce(&[u8]) -> Outcome) -> bool {
+    /// Gives the first bytes to `sink`.
+    ///
+    /// # Errors
+    /// Why that has failed.
+    fn give(&mut self, sink: impl FnOnce(&[u8]) -> Outcome) -> Result<(), Errno> {
         let (first, _) = self.waiting.as_slices();
         if first.is_empty() {
-            return true;
+            return Ok(());
         }
         match sink(first) {
-            Ok(n) => {
-                self.waiting.drain(..n);
-                true
-            }
-            Err(libc::EAGAIN | libc::EINTR) => true,
-            Err(_) => false,
+            Ok(n) => drop(self.waiting.drain(..n)),
+            Err(libc::EAGAIN | libc::EINTR) => {}
+            Err(error) => return Err(error),
         }
+        Ok(())
+    }
+
+    /// Takes nothing more and gives nothing more.
+    fn stop(&mut self) {
+        self.waiting.clear();
+        (self.ended, self.told) = (true, true);
+    }
+
+    /// Whether all that came has been given to the sink, and more is missing.
+    fn is_cut(&self) -> bool {
+        self.cut && self.ended && self.waiting.is_empty()
     }
 
     /// Whether the end is to be passed on to the sink now.
     fn ends(&mut self) -> bool {
-        let now = self.ended && self.waiting.is_empty() && !self.told;
+        let now = self.ended && !self.cut && self.waiting.is_empty() && !self.told;
         self.told |= now;
         now
     }
 }
 
 /// Moves bytes in both directions until both have ended. False if one of them has failed before.
-fn both_ways(fd: i32, at: Ref, socket: &Fd) -> bool {
+fn both_ways(fd: i32, at: Ref, socket: &mut Socket) -> bool {
     let mut piece = vec![0u8; PIECE];
     let piece = &mut piece[..];
     let (mut inbound, mut outbound) = (Flow::default(), Flow::default());
+    // The program may have written something that has not been taken.
+    let mut may_take = true;
+    let mut has_failed = false;
     while !(inbound.told && outbound.told) {
         // A thread of the program's may be in the kernel's receive since before the connection had a VI. What
         // comes next is that call's.
         let is_free = at.conn.rx_pins.is_empty();
-        let interest = |from: &Flow, to: &Flow| {
-            let input = if from.has_room() { libc::POLLIN } else { 0 };
-            let output = if to.waiting.is_empty() { 0 } else { libc::POLLOUT };
-            input | output
-        };
         let entry = |fd: i32, events: i16| PollFd {
             fd: if events == 0 { -1 } else { fd },
             events,
             revents: 0,
         };
+        let when = |is_wanted: bool, events: i16| if is_wanted { events } else { 0 };
+        let from_peer = when(inbound.has_room() && is_free, libc::POLLIN);
+        let to_peer = when(!outbound.waiting.is_empty(), libc::POLLOUT);
         let mut fds = [
-            entry(fd, interest(&inbound, &outbound)),
-            entry(socket.raw(), interest(&outbound, &inbound)),
+            entry(fd, from_peer | to_peer),
+            entry(socket.fd.raw(), when(!inbound.waiting.is_empty(), libc::POLLOUT)),
+            entry(socket.arrivals.raw(), when(outbound.has_room() && !may_take, libc::POLLIN)),
         ];
-        if !is_free {
-            fds[0].events &= !libc::POLLIN;
-        }
-        if pollset::wait(&mut fds, (!is_free).then_some(LOOK_NS), None).is_err() {
+        let pause =
+            if may_take && outbound.has_room() { Some(0) } else { (!is_free).then_some(LOOK_NS) };
+        if pollset::wait(&mut fds, pause, None).is_err() {
             return false;
         }
         if is_free && inbound.has_room() && fds[0].revents & !libc::POLLOUT != 0 {
             let result = receive(fd, at, piece);
-            if !inbound.take(result, piece) {
-                return false;
-            }
+            inbound.take(result, piece);
         }
-        if outbound.has_room() && fds[1].revents & !libc::POLLOUT != 0 {
-            let result = call::recv(socket.raw(), piece, libc::MSG_DONTWAIT).map_err(crate::errno);
-            if !outbound.take(result, piece) {
+        if fds[2].revents != 0 {
+            socket.take_edge();
+            may_take = true;
+        }
+        if may_take && outbound.has_room() {
+            let result = socket.receive(piece);
+            may_take = result != Err(libc::EAGAIN);
+            outbound.take(result, piece);
+            if outbound.cut {
                 return false;
             }
         }
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         let given =
-            inbound.give(|bytes| call::send(socket.raw(), bytes, flags).map_err(crate::errno));
+            inbound.give(|bytes| call::send(socket.fd.raw(), bytes, flags).map_err(crate::errno));
+        if given.is_err() {
+            return false;
+        }
         let taken = outbound.give(|bytes| {
             let kernel = || call::send(fd, bytes, flags).map_err(crate::errno);
             let how = Flags { no_signal: true, dont_wait: true, ..Flags::default() };
             ops::send(fd, at, bytes, how, kernel)
         });
-        if !given || !taken {
+        if let Err(error) = taken {
+            // The program may read what came before the failure. The kernel has reported the error here, once.
+            (has_failed, inbound.cut) = (true, inbound.cut || error != libc::EPIPE);
+            outbound.stop();
+            socket.refuse();
+        }
+        if inbound.is_cut() {
             return false;
         }
         if inbound.ends() {
-            let _ = call::shutdown(socket.raw(), libc::SHUT_WR);
+            socket.end();
         }
         if outbound.ends() {
             let kernel = || call::shutdown(fd, libc::SHUT_WR).map(|()| 0).map_err(crate::errno);
             let _ = ops::shutdown(fd, at, libc::SHUT_WR, kernel);
         }
     }
-    true
+    !has_failed
 }
 
 fn receive(fd: i32, at: Ref, piece: &mut [u8]) -> Outcome {

@@ -67,6 +67,13 @@ fn unread(guard: &mut Guard<'_>, fd: i32) -> Option<usize> {
     streams::unread(guard, fd).ok().filter(|&unread| unread > 0)
 }
 
+/// Returns true if the connection was reset and no call has reported that. Takes the kernel's error.
+fn is_cut(guard: &Guard<'_>, fd: i32) -> bool {
+    let look = || call::recv(fd, &mut [0], libc::MSG_PEEK | libc::MSG_DONTWAIT);
+    let is_reset = |error| !matches!(error, call::Errno::EAGAIN | call::Errno::EINTR);
+    streams::ending::receive_error(guard.conn).is_some() || look().is_err_and(is_reset)
+}
+
 /// A connection whose rest may become a keeper's.
 struct Candidate {
     at: Ref,
@@ -155,8 +162,13 @@ impl Waiting {
         // What the program has been told is there must not be missing when it begins.
         let mut left = &*bytes;
         stream::feed(source.raw(), &mut left);
-        place.holds(unread, unread - left.len());
-        conn.outlet.publish(outlet);
+        let is_cut = is_cut(guard, fd);
+        place.holds(unread, unread - left.len(), is_cut);
+        if is_cut {
+            stream::will_be_cut(end.raw(), source.raw());
+        } else {
+            conn.outlet.publish(outlet);
+        }
         conn.rest.publish(kept);
         let (mut piece, mut left) = ([0; PIECE], unread);
         while left > 0

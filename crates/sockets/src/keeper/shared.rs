@@ -26,6 +26,8 @@ pub(super) struct Place {
     /// How long the rest is, and how much of it is in the socket.
     len: AtomicUsize,
     fed: AtomicUsize,
+    /// The connection was reset: an error comes behind the rest, not the end of the stream.
+    is_cut: AtomicBool,
     /// It lies nowhere else any more.
     is_moved: AtomicBool,
 }
@@ -108,7 +110,8 @@ impl Place {
     }
 
     /// The rest is there. SYNC: before the connection, or `is_moved`, says that the keeper has it.
-    pub(super) fn holds(&self, len: usize, fed: usize) {
+    pub(super) fn holds(&self, len: usize, fed: usize, is_cut: bool) {
+        self.is_cut.store(is_cut, Ordering::Relaxed);
         self.len.store(len, Ordering::Relaxed);
         self.fed.store(fed, Ordering::Relaxed);
     }
@@ -120,6 +123,11 @@ impl Place {
 
     pub(super) fn is_moved(&self) -> bool {
         self.is_moved.load(Ordering::Acquire)
+    }
+
+    /// Returns true if an error comes behind the rest.
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_cut.load(Ordering::Relaxed)
     }
 
     /// The part of the rest that is not in the socket.

@@ -44,6 +44,8 @@ pub(super) struct Stream<'s> {
     is_full: bool,
     /// Something is unread that no process of the program's will read.
     is_unread: bool,
+    /// An error comes behind the rest.
+    is_cut: bool,
     /// There is nothing more to do for it.
     is_over: bool,
 }
@@ -62,6 +64,7 @@ impl<'s> Stream<'s> {
             has_ended: false,
             is_full: false,
             is_unread: false,
+            is_cut: false,
             is_over: false,
         }
     }
@@ -86,6 +89,8 @@ impl<'s> Stream<'s> {
         }
         // SAFETY: the maker has no part in those bytes any more, and nothing else is made of them here.
         self.rest = unsafe { self.shared.bytes(self.n) }.get(place.left()).unwrap_or(&[]);
+        self.is_cut = place.is_cut();
+        self.has_ended = self.is_cut;
         self.go_on();
     }
 
@@ -93,7 +98,9 @@ impl<'s> Stream<'s> {
     fn let_go(&mut self) {
         self.is_over = true;
         if let Some((end, source)) = self.sockets {
-            let _ = call::close(source.fd);
+            if !self.is_source_closed() {
+                let _ = call::close(source.fd);
+            }
             if self.is_shared {
                 let _ = call::close(end.fd);
             }
@@ -102,11 +109,17 @@ impl<'s> Stream<'s> {
         self.shared.discard(self.n);
     }
 
+    /// Returns true once the rest is in the socket, and the error behind it.
+    fn is_source_closed(&self) -> bool {
+        self.is_cut && self.has_told
+    }
+
     /// Its sockets, for relatives.
     pub(super) fn sockets(&self) -> impl Iterator<Item = i32> {
         let sockets = self.sockets.filter(|_| !self.is_over);
         let end = sockets.filter(|_| self.is_shared).map(|(end, _)| end.fd);
-        end.into_iter().chain(sockets.map(|(_, source)| source.fd))
+        let source = sockets.filter(|_| !self.is_source_closed()).map(|(_, source)| source.fd);
+        end.into_iter().chain(source)
     }
 
     /// What is awaited of its two descriptors.
@@ -134,7 +147,10 @@ impl<'s> Stream<'s> {
             }
         }
         if self.rest.is_empty() && !self.has_told {
-            let _ = call::shutdown(source.fd, libc::SHUT_WR);
+            let _ = match self.is_cut {
+                true => call::close(source.fd),
+                false => call::shutdown(source.fd, libc::SHUT_WR),
+            };
             self.has_told = true;
             self.shared.discard(self.n);
         }
@@ -201,6 +217,12 @@ impl<'s> Stream<'s> {
         conn.is_generation(self.at.generation)
             && members::any_lives(conn.holders.load(Ordering::Acquire))
     }
+}
+
+/// Prepares ECONNRESET behind the rest: `source` closes with a byte unread. Refuses what the program writes.
+pub(super) fn will_be_cut(end: i32, source: i32) {
+    let _ = call::send(end, &[0], NOW);
+    let _ = call::shutdown(source, libc::SHUT_RD);
 }
 
 /// Puts as much of the rest into the socket as that takes. False if no process reads it any more.

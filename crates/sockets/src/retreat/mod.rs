@@ -199,6 +199,10 @@ fn leave_to_set(guard: &mut Guard<'_>, fd: i32) {
 /// anything that this end sends afterwards. For urgent data, which has a place in the stream.
 pub fn with_peer(fd: i32, at: Ref, cause: Cause) {
     at.conn.spread();
+    if at.attached().is_some_and(|mut guard| stream::ending::has_gone_by_now(&mut guard, fd)) {
+        // No process reads it, and what is unread here need not move: the kernel refuses the call.
+        return;
+    }
     if at.conn.phase() == Phase::Attached && at.conn.tx() == Tx::Vi {
         answer::ask_peer(fd, at, Patience::begin());
     }

@@ -182,7 +182,7 @@ fn leaves_unread(guard: &Guard<'_>) -> bool {
 }
 
 /// The error that a receive at the end of the stream returns, once.
-pub(super) fn receive_error(conn: &Conn) -> Option<Errno> {
+pub(crate) fn receive_error(conn: &Conn) -> Option<Errno> {
     // After a FIN the kernel's receive gives the end of the stream, and leaves the error for others.
     if conn.has(flag::EOF) || conn.error() == Some(libc::EPIPE) { None } else { conn.take_error() }
 }
