@@ -24,6 +24,34 @@ struct zerocopy {
 
 static char buffer[1 << 16];
 
+// --- MSG_TRUNC: TCP throws the bytes away
+
+static void sends_what_is_discarded(struct peer *p) {
+    send_pattern(p->fd, 0, 50000, 10000);
+    meet(p);
+    nap(50);
+    send_pattern(p->fd, 50000, 40000, 1000);
+    recv_all(p->fd, buffer, 4);
+    say_text("answered", buffer, 4);
+}
+
+static void discards(struct peer *p) {
+    memset(buffer, 'x', sizeof buffer);
+    await_bytes(p->fd, 50000);
+    CALL(recv(p->fd, NULL, 30000, MSG_TRUNC));
+    CALL(recv(p->fd, buffer, 100, MSG_TRUNC));
+    say("%c%c", buffer[0], buffer[99]);
+    recv_pattern(p->fd, 30100, 900, 100);
+    CALL(recv(p->fd, NULL, 0, MSG_TRUNC));
+    CALL(recv(p->fd, NULL, 60000, MSG_TRUNC | MSG_DONTWAIT));
+    CALL(recv(p->fd, NULL, 60000, MSG_TRUNC | MSG_DONTWAIT));
+    meet(p);
+    CALL(recv(p->fd, NULL, 39000, MSG_TRUNC | MSG_WAITALL));
+    CALL(recv(p->fd, NULL, 500, MSG_TRUNC | MSG_PEEK));
+    recv_pattern(p->fd, 89000, 1000, 500);
+    send_all(p->fd, "fine", 4);
+}
+
 // --- MSG_PEEK with MSG_WAITALL
 
 static void sends_in_two(struct peer *p) {
@@ -441,6 +469,7 @@ static void takes_800(struct peer *p) {
 }
 
 static const struct scenario scenarios[] = {
+    {"bytes_are_discarded", sends_what_is_discarded, discards},
     {"sends_with_flags_that_do_nothing", sends_with_odd_flags, takes_800},
     {"peek_with_waitall_waits", peeks_for_all, sends_in_two},
     {"peek_with_waitall_and_a_timeout", peeks_for_all_in_time, sends_in_two},

@@ -3,6 +3,7 @@
 use sovia_tests::{Scenario, scenarios};
 
 scenarios!("odd_flags":
+    bytes_are_discarded,
     peek_with_waitall_waits,
     peek_with_waitall_and_a_timeout,
     peek_with_waitall_at_the_end,

@@ -4,12 +4,12 @@ use crate::boundary::{finish, give, outcome, take, take_if};
 use crate::buffers::{IOV_MAX, MOST, buffer, parts};
 use core::cell::Cell;
 use libc::{c_int, c_void, cmsghdr, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, timespec};
-use sovia_sockets::Errno;
 use sovia_sockets::ops::{self, Flags};
 use sovia_sockets::options::TCP_INQ;
 use sovia_sockets::retreat::{self, Cause};
-use sovia_sockets::table;
+use sovia_sockets::table::{self, Ref};
 use sovia_sockets::wait::now_ns;
+use sovia_sockets::{Errno, Outcome};
 
 /// Flags that TCP does not look at in a receiving call.
 const WITHOUT_EFFECT: c_int = libc::MSG_NOSIGNAL
@@ -51,6 +51,9 @@ calls! {
     fn recv(real, fd: c_int, buf: *mut c_void, len: size_t, how: c_int) -> isize {
         let Some(at) = table::conn(fd) else { return real(fd, buf, len, how) };
         let kernel = || outcome(real(fd, buf, len, how));
+        if how & !CARRIED == libc::MSG_TRUNC && how & libc::MSG_PEEK == 0 {
+            return finish(discard(fd, at, len, how, |len, how| outcome(real(fd, buf, len, how))));
+        }
         if how & !CARRIED != 0 {
             retreat::now(fd, at, Cause::Call);
             return finish(kernel());
@@ -129,6 +132,43 @@ calls! {
             }
         }
         finish(result)
+    }
+}
+
+/// Receives up to `len` bytes, and gives none of them to the program: so TCP takes MSG_TRUNC (tcp(7)). `kernel` makes the
+/// program's call for another length and other flags.
+#[cold]
+#[inline(never)]
+fn discard(
+    fd: c_int,
+    at: Ref,
+    len: size_t,
+    mut how: c_int,
+    kernel: impl Fn(size_t, c_int) -> Outcome,
+) -> Outcome {
+    const PIECE: usize = 16 << 10;
+    let mut piece = [0; PIECE];
+    let mut done = 0;
+    loop {
+        let part = &mut piece[..(len - done).min(PIECE)];
+        let wanted = part.len();
+        let mut is_kernels = false;
+        let result = ops::receive(fd, at, part, flags(how), || {
+            is_kernels = true;
+            kernel(len - done, how)
+        });
+        match result {
+            Ok(n) if is_kernels || n < wanted || done + n == len => return Ok(done + n),
+            Ok(n) => done += n,
+            Err(error) if done > 0 => {
+                ops::keep_error(at, error);
+                return Ok(done);
+            }
+            Err(error) => return Err(error),
+        }
+        if how & libc::MSG_WAITALL == 0 {
+            how |= libc::MSG_DONTWAIT;
+        }
     }
 }
 
