@@ -20,23 +20,53 @@ fn put(root: &Path, file: &Path, place: &Path) {
     fs::copy(file, &place).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
 }
 
-#[test]
-fn a_program_is_accelerated_where_there_is_libc_and_no_other_library() {
-    let test = "a_program_is_accelerated_where_there_is_libc_and_no_other_library";
+/// Puts glibc's linker, libc and a program into a root. None, with the reason printed, if there is none to be had.
+fn begin(root: &Path, test: &str) -> Option<()> {
     if !fs::metadata("/proc/self").is_ok_and(|about| about.uid() == 0) {
-        return println!("SKIPPED: {test}: only root can change the root folder");
+        println!("SKIPPED: {test}: only root can change the root folder");
+        return None;
     }
     if skipped(test, &["unshare", "chroot"]) {
-        return;
+        return None;
     }
     let Ok(linker) = fs::canonicalize(LINKER) else {
-        return println!("SKIPPED: {test}: glibc's linker is not where it is expected");
+        println!("SKIPPED: {test}: glibc's linker is not where it is expected");
+        return None;
     };
-    let folder = TempDir::new();
-    let root = folder.path();
     put(root, &linker, Path::new(LINKER));
     let libc = linker.with_file_name("libc.so.6");
     put(root, &libc, &libc);
+    Some(())
+}
+
+/// The linker would print that it cannot preload the library.
+#[test]
+fn a_program_in_a_root_without_the_library_starts_in_silence() {
+    let folder = TempDir::new();
+    let test = "a_program_in_a_root_without_the_library_starts_in_silence";
+    let Some(()) = begin(folder.path(), test) else { return };
+    put(folder.path(), &fs::canonicalize("/bin/true").expect("a program"), Path::new("/bin/true"));
+    const SCRIPT: &str = r#"
+        "$2" run -- chroot "$1" /bin/true && echo first
+        LD_PRELOAD=/none-of-the-kind.so "$2" run -- chroot "$1" /bin/true && echo second
+    "#;
+    let mut shell = Command::new("timeout");
+    shell.args(["60", "sh", "-c", SCRIPT, "-"]).arg(folder.path()).arg(sovia());
+    let output = shell.output().expect("timeout is there");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (said, errors) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(said, "first\nsecond\n", "{errors}");
+    assert!(!errors.contains("libsovia"), "{said}{errors}");
+    // Other libraries stay in LD_PRELOAD.
+    assert!(errors.contains("/none-of-the-kind.so"), "{said}{errors}");
+}
+
+#[test]
+fn a_program_is_accelerated_where_there_is_libc_and_no_other_library() {
+    let test = "a_program_is_accelerated_where_there_is_libc_and_no_other_library";
+    let folder = TempDir::new();
+    let root = folder.path();
+    let Some(()) = begin(root, test) else { return };
     put(root, &c_program("privileged"), Path::new("/bin/echoes"));
     put(root, &sovia(), Path::new("/bin/sovia"));
     let library = sovia().with_file_name("libsovia_preload.so");

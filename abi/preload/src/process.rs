@@ -157,46 +157,116 @@ fn is_sovia(path: &CStr) -> bool {
 /// # Safety
 /// As for [`at_path`].
 unsafe fn has_library(environment: *const *const c_char) -> bool {
-    let Some(library) = LIBRARY.get().filter(|_| !environment.is_null()) else { return false };
-    const NAME: &[u8] = b"LD_PRELOAD=";
-    let begins = |variable: *const c_char, with: &[u8]| {
+    let Some(library) = LIBRARY.get() else { return false };
+    // SAFETY: the caller passes a list of strings that ends with null, or null.
+    let preloaded = unsafe { preloaded(environment) };
+    preloaded.is_some_and(|(_, value)| names(&value).any(|name| name == library.to_bytes()))
+}
+
+/// Bytes of a variable's value.
+type Value = SmallVec<[u8; 512]>;
+
+const LD_PRELOAD: &[u8] = b"LD_PRELOAD=";
+
+/// Libraries in the value of LD_PRELOAD.
+fn names(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|byte| matches!(byte, b':' | b' '))
+}
+
+/// The variables of an environment.
+///
+/// # Safety
+/// As for [`at_path`].
+unsafe fn variables(environment: *const *const c_char) -> impl Iterator<Item = *const c_char> {
+    // SAFETY: pointers of the program's.
+    let pointer = move |i: usize| unsafe { take(environment.wrapping_add(i)) };
+    (0..).map_while(move |i| pointer(i).ok().filter(|at| !at.is_null()))
+}
+
+/// The first LD_PRELOAD of an environment, which counts: its number among the variables, and its value.
+///
+/// # Safety
+/// As for [`at_path`].
+unsafe fn preloaded(environment: *const *const c_char) -> Option<(usize, Value)> {
+    if environment.is_null() {
+        return None;
+    }
+    let is_it = |variable: &*const c_char| {
         // SAFETY: bytes of the program's.
         let byte = |i| unsafe { take(variable.wrapping_add(i)) };
-        with.iter().enumerate().all(|(i, &wanted)| byte(i) == Ok(wanted as c_char))
+        LD_PRELOAD.iter().enumerate().all(|(i, &wanted)| byte(i) == Ok(wanted as c_char))
     };
-    // SAFETY: pointers of the program's.
-    let pointer = |i: usize| unsafe { take(environment.wrapping_add(i)) };
-    let mut variables = (0..).map_while(|i| pointer(i).ok().filter(|at| !at.is_null()));
-    // The first one counts.
-    let Some(value) = variables.find(|variable| begins(*variable, NAME)) else { return false };
+    // SAFETY: the caller passes a list of strings that ends with null.
+    let (n, variable) = unsafe { variables(environment) }.enumerate().find(|(_, at)| is_it(at))?;
     // SAFETY: bytes of the program's.
-    let bytes = (NAME.len()..).map_while(|i| unsafe { take(value.wrapping_add(i)) }.ok());
-    let value: SmallVec<[u8; 512]> =
-        bytes.take_while(|byte| *byte != 0).map(|byte| byte as u8).collect();
-    let mut parts = value.split(|byte| matches!(byte, b':' | b' '));
-    parts.any(|part| part == library.to_bytes())
+    let bytes = (LD_PRELOAD.len()..).map_while(|i| unsafe { take(variable.wrapping_add(i)) }.ok());
+    Some((n, bytes.take_while(|byte| *byte != 0).map(|byte| byte as u8).collect()))
+}
+
+/// An environment that is another one but for LD_PRELOAD.
+struct Environment {
+    variables: SmallVec<[*const c_char; 128]>,
+    /// LD_PRELOAD's place, and the variable.
+    place: usize,
+    preload: Value,
+}
+
+impl Environment {
+    /// The list of its variables, for as long as the environment is there.
+    fn list(&mut self) -> *const *const c_char {
+        self.variables[self.place] = self.preload.as_ptr().cast();
+        self.variables.as_ptr()
+    }
+}
+
+/// Returns an environment that does not name the library, where this process's root folder does not have it. `None` where it
+/// may stay: the linker has nothing to complain of on the program's standard error.
+///
+/// # Safety
+/// As for [`at_path`].
+unsafe fn without_library(environment: *const *const c_char) -> Option<Environment> {
+    let library = LIBRARY.get()?;
+    // SAFETY: the caller passes a list of strings that ends with null, or null.
+    let (place, value) = unsafe { preloaded(environment) }?;
+    let is_library = |name: &[u8]| name == library.to_bytes();
+    if !names(&value).any(is_library) || call::exists(library) {
+        return None;
+    }
+    let others: SmallVec<[&[u8]; 8]> = names(&value).filter(|name| !is_library(name)).collect();
+    let mut preload = Value::from_slice(LD_PRELOAD);
+    preload.extend_from_slice(&others.join(&b':'));
+    preload.push(0);
+    // SAFETY: `environment` is a list of strings that ends with null: `preloaded` has found a variable there.
+    let list = unsafe { variables(environment) }.chain([core::ptr::null()]);
+    Some(Environment { variables: list.collect(), place, preload })
 }
 
 hooks! {
     fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
+        let mut own = without_library(envp);
+        let envp = own.as_mut().map_or(envp, Environment::list);
         replacing(|| at_path(path, envp), || real!()(path, argv, envp))
     }
 
     fn execv(path: *const c_char, argv: *const *const c_char) -> c_int {
-        replacing(|| at_path(path, inherited_environment()), || real!()(path, argv))
+        execve(path, argv, inherited_environment())
     }
 
     fn execvp(file: *const c_char, argv: *const *const c_char) -> c_int {
-        replacing(|| by_name(file, inherited_environment()), || real!()(file, argv))
+        execvpe(file, argv, inherited_environment())
     }
 
     fn execvpe(
         file: *const c_char, argv: *const *const c_char, envp: *const *const c_char,
     ) -> c_int {
+        let mut own = without_library(envp);
+        let envp = own.as_mut().map_or(envp, Environment::list);
         replacing(|| by_name(file, envp), || real!()(file, argv, envp))
     }
 
     fn fexecve(fd: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
+        let mut own = without_library(envp);
+        let envp = own.as_mut().map_or(envp, Environment::list);
         replacing(|| Target::Unknown, || real!()(fd, argv, envp))
     }
 
@@ -204,6 +274,8 @@ hooks! {
         directory: c_int, path: *const c_char, argv: *const *const c_char,
         envp: *const *const c_char, flags: c_int,
     ) -> c_int {
+        let mut own = without_library(envp);
+        let envp = own.as_mut().map_or(envp, Environment::list);
         replacing(|| Target::Unknown, || real!()(directory, path, argv, envp, flags))
     }
 

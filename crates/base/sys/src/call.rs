@@ -32,7 +32,7 @@ pub use descriptor::{
 };
 pub(crate) use file::read_link_at;
 pub use file::{
-    file_id, file_size, file_system, ftruncate, is_plain_file, memfd_create, open, pread,
+    exists, file_id, file_size, file_system, ftruncate, is_plain_file, memfd_create, open, pread,
     program_at, pwrite_both, read, seek, write,
 };
 pub use keepalive::{Keepalive, Silence};

@@ -76,6 +76,11 @@ const FSTATAT: super::Sysno = super::Sysno::newfstatat;
 #[cfg(not(target_arch = "x86_64"))]
 const FSTATAT: super::Sysno = super::Sysno::fstatat;
 
+/// Returns true if a path leads to a file.
+pub fn exists(path: &core::ffi::CStr) -> bool {
+    stat(path).is_ok()
+}
+
 /// Which executable file a path leads to, device and inode, and whether a process that executes it gets no other user or
 /// group by that.
 pub fn program_at(path: &core::ffi::CStr) -> Result<((u64, u64), bool)> {
