@@ -29,7 +29,7 @@ impl Board {
         let (most, _) = getrlimit(Resource::RLIMIT_FSIZE)?;
         ensure!(
             most >= StatsPage::SIZE as u64,
-            "a limit on file size (ulimit -f) leaves no room for the page of counters; without -v none is needed"
+            "a limit on file size (ulimit -f) leaves no room for the page of counters"
         );
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
         let file = File::from(

@@ -1,7 +1,7 @@
 //! Where the rest of Sovia is: the library to inject, and how LD_PRELOAD comes to name it, and the programs.
 
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -46,8 +46,18 @@ pub fn beside(name: &str) -> anyhow::Result<PathBuf> {
 
 /// Where this program lies.
 fn own_folder() -> anyhow::Result<PathBuf> {
-    let executable = env::current_exe().context("cannot tell where sovia itself is")?;
+    let executable = env::current_exe().or_else(|error| executed().ok_or(error));
+    let executable = executable.context("cannot tell where sovia itself is")?;
     Ok(executable.parent().unwrap_or(Path::new("/")).to_owned())
+}
+
+/// The path by which this program was executed: known without /proc, too (getauxval(3)).
+fn executed() -> Option<PathBuf> {
+    // SAFETY: asks for a word that the kernel has left there.
+    let path = unsafe { libc::getauxval(libc::AT_EXECFN) } as *const libc::c_char;
+    // SAFETY: the kernel leaves a string there, which lasts as long as the process.
+    let path = (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) })?;
+    std::fs::canonicalize(OsStr::from_bytes(path.to_bytes())).ok()
 }
 
 /// LD_PRELOAD with `library` in front of what is there already.

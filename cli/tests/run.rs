@@ -142,7 +142,7 @@ fn closed_input_and_output_stay_closed() {
 }
 
 #[test]
-fn a_limit_on_file_size_is_told_of_where_there_are_to_be_counters() {
+fn a_program_starts_though_nothing_can_be_counted() {
     let bench = Bench::new();
     let limited = |ways: &[&str]| {
         let mut command = bench.sovia();
@@ -159,7 +159,29 @@ fn a_limit_on_file_size_is_told_of_where_there_are_to_be_counters() {
     };
     assert_eq!(limited(&[]).code(), 5);
     let said = limited(&["-v"]);
-    assert!(said.code() != 5 && said.err.contains("ulimit -f"), "{said:?}");
+    assert!(said.code() == 5 && said.err.contains("ulimit -f"), "{said:?}");
+}
+
+#[test]
+fn a_program_starts_where_proc_is_not_mounted() {
+    let test = "a_program_starts_where_proc_is_not_mounted";
+    // SAFETY: reads nothing but this process's user id.
+    if unsafe { libc::geteuid() } != 0 {
+        return println!("SKIPPED: {test}: only root can unmount /proc");
+    }
+    let script = r#"mount --make-rprivate / && umount -l /proc && exec "$@""#;
+    // The library lies beside the program.
+    let bench = Bench::new();
+    let sovia = bench.path("sovia");
+    std::fs::copy(env!("CARGO_BIN_EXE_sovia"), &sovia).unwrap();
+    std::fs::rename(bench.path("preload.so"), bench.path("libsovia_preload.so")).unwrap();
+    for way in [&["run"][..], &["run", "-v"]] {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script, "-"]).arg(&sovia);
+        command.args(way).args(["--", "sh", "-c", "exit 5"]);
+        let said = Said::from(command.output().unwrap());
+        assert_eq!(said.code(), 5, "{said:?}");
+    }
 }
 
 #[test]
@@ -222,6 +244,17 @@ fn signals_sent_to_sovia_reach_the_program() {
         }
         send(&child, libc::SIGCONT);
         assert_eq!(child.wait().unwrap().code(), Some(7));
+    });
+}
+
+#[test]
+fn killing_sovia_kills_the_program() {
+    always(|bench, way| {
+        let (mut child, mut out) = start(bench, way, "echo ready; exec sleep 1000");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // The program holds the pipe for as long as it lives.
+        assert_eq!(line(&mut out), "");
     });
 }
 

@@ -80,7 +80,7 @@ impl fmt::Display for Kind {
             Self::Go => {
                 write!(
                     f,
-                    "is a Go program, which calls the kernel by itself: its connections stay on TCP"
+                    "is a Go program: connections that its Go code makes stay on TCP, those of its C code need not"
                 )
             }
             Self::Foreign => write!(f, "is for another kind of processor: runs on plain TCP"),

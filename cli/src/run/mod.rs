@@ -127,14 +127,18 @@ fn prepare(args: &Args) -> Result<Ready, Refusal> {
     if let Some(text) = protocol {
         set_env(names::PROTOCOL, text.as_ref());
     }
-    let board = if voice >= Voice::Results {
-        let board = Board::new()?;
-        set_env(names::STATS, board.path().as_ref());
-        Some(board)
-    } else {
-        None
-    };
+    let board = if voice >= Voice::Results { board() } else { None };
     Ok(Ready { program, voice, board, library, is_covered })
+}
+
+/// The page of counters, which the program's environment names. `None` if there can be none, which is said.
+fn board() -> Option<Board> {
+    let made = Board::new();
+    match &made {
+        Ok(board) => set_env(names::STATS, board.path().as_ref()),
+        Err(error) => say(format_args!("sovia: nothing is counted: {error:#}\n")),
+    }
+    made.ok()
 }
 
 impl Ready {

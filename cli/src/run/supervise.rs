@@ -5,10 +5,11 @@ use std::os::fd::AsFd;
 use anyhow::Context;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, kill, raise, signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Pid, fork, getpid};
+use nix::unistd::{ForkResult, Pid, fork, getpid, getppid};
 
 use super::collector::Collector;
 
@@ -61,16 +62,19 @@ pub(super) fn supervise(
     let children = unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl)? };
     let signals = SignalFd::with_flags(&handled, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
 
+    let supervisor = getpid();
     // SAFETY: this process has one thread, so the child may do whatever the parent may.
     match unsafe { fork() }.context("cannot make a process for the program")? {
         ForkResult::Child => {
             // SAFETY: puts back what was found; it was no function, since exec leaves none.
             let restored = unsafe { signal(Signal::SIGCHLD, children) };
-            let status =
-                match restored.and(sigprocmask(SigmaskHow::SIG_SETMASK, Some(&before), None)) {
-                    Ok(()) => program(),
-                    Err(_) => super::EXIT_OURSELVES,
-                };
+            let unblocked = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&before), None);
+            // SIGKILL cannot be passed on.
+            let bound = set_pdeathsig(Signal::SIGKILL);
+            let status = match restored.and(unblocked).and(bound) {
+                Ok(()) if getppid() == supervisor => program(),
+                _ => super::EXIT_OURSELVES,
+            };
             // SAFETY: always sound; without atexit handlers, which are the parent's to run.
             unsafe { libc::_exit(status) }
         }
