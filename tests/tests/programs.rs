@@ -3,10 +3,11 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use sovia_tests::{Client, Pairing, Service, Stack, TempDir, free_port, installed, skipped};
+use sovia_tests::{Client, Pairing, Service, Stack, TempDir, free_port, installed, skipped, sovia};
 
 fn redis(stack: Stack, folder: &Path, options: &str) -> (Service, u16) {
     let port = free_port();
@@ -310,5 +311,31 @@ fn ftp_by_a_client_with_stdio_streams() {
             fs::remove_file(copy).expect("the file is there");
         }
         let _ = service.end(libc::SIGTERM);
+    }
+}
+
+/// libzmq serves its connections in the order in which they become ready, whichever path each is on.
+#[test]
+fn sockets_of_libzmq_take_turns() {
+    const NAME: &str = "sockets_of_libzmq_take_turns";
+    if skipped(NAME, &["/usr/bin/python3"]) {
+        return;
+    }
+    if !Path::new("/usr/lib/python3/dist-packages/zmq").exists() {
+        return println!("SKIPPED: {NAME}: not installed: python3-zmq");
+    }
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/apps-py/turns.py");
+    // Ends that meet after a while, and as soon as they can.
+    for meet in ["", "0"] {
+        let mut command = Command::new(sovia());
+        command.args(["run", "-v", "--", "/usr/bin/python3", program]);
+        if !meet.is_empty() {
+            command.env("SOVIA_MEET", meet);
+        }
+        let output = command.output().expect("sovia is there");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (said, results) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(said, "in turn\n", "{results}");
+        assert!(results.contains("sovia: accelerated: "), "{results}");
     }
 }

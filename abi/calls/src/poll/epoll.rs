@@ -70,9 +70,13 @@ unsafe fn epoll_any(
             return n;
         }
         // SAFETY: the kernel has just written them.
-        let kept = epoll::filter(unsafe { core::slice::from_raw_parts_mut(events, n as usize) });
+        let told = unsafe { core::slice::from_raw_parts_mut(events, n as usize) };
+        let kept = epoll::filter(told);
         has_rung = kept < n as usize;
         if kept > 0 || !sleeps {
+            if kept > 1 {
+                epoll::note_order(index, &mut told[..kept]);
+            }
             if has_rung {
                 epoll::pass_on(index);
             }

@@ -8,7 +8,7 @@
 mod wait;
 
 pub use crate::sets::created;
-pub use wait::{KernelSleep, filter, pass_on, wait};
+pub use wait::{KernelSleep, filter, note_order, pass_on, wait};
 
 use crate::conn::{Phase, flag};
 use crate::retreat::{self, Cause};

@@ -61,6 +61,13 @@ impl KernelSleep {
     }
 }
 
+/// Notes the order of events that the program's own call has reported, on an instance in which nothing is ours.
+pub fn note_order(index: u32, events: &mut [Event]) {
+    if let Some(set) = get(index) {
+        set.with(|inner| inner.order.arrange(events, 0));
+    }
+}
+
 /// Wakes another thread that sleeps in an instance, if there is an event for it. The calling thread has taken an event
 /// of the library's own ([`filter`]), which had woken that thread otherwise.
 pub fn pass_on(index: u32) {
@@ -90,10 +97,11 @@ fn wait_in(
         if process::is_confined() {
             return Err(PLAIN);
         }
-        let (mut n, look, gone_over) = set.with_generation(generation, |inner| {
+        let (mut n, look, is_mixed, gone_over) = set.with_generation(generation, |inner| {
             inner.rounds += 1;
             let unseen = now.saturating_sub(inner.looked);
-            let due = unseen >= KERNEL_NS || inner.rounds >= KERNEL_EVERY;
+            let is_mixed = inner.order.is_mixed();
+            let due = unseen >= KERNEL_NS || inner.rounds >= KERNEL_EVERY || is_mixed;
             if due {
                 inner.looks_at_kernel(now);
                 inner.kernel_first = !inner.kernel_first;
@@ -110,10 +118,11 @@ fn wait_in(
             if early {
                 inner.looks_at_kernel(now);
             }
-            (n, due || early, set.gone_over.load(Ordering::Acquire))
+            (n, due || early, is_mixed, set.gone_over.load(Ordering::Acquire))
         })?;
         set.settle(retreat::settle_in_sets);
         if n > 0 || look {
+            let vis = n;
             if look && n < out.len() {
                 let more = set
                     .kernel(&mut out[n..], mask, has_rung)
@@ -123,6 +132,9 @@ fn wait_in(
                     // The kernel may tell again what has been told of a connection that has just left its VI.
                     false => merge(&mut out[..n + more], n),
                 };
+            }
+            if n > vis || is_mixed {
+                set.with(|inner| inner.order.arrange(&mut out[..n], vis));
             }
             if n == 0 {
                 n = collect(out)?;
@@ -161,7 +173,10 @@ fn wait_in(
                     return Ok(n);
                 }
             }
-            Waited::Long(n) => return Ok(n),
+            Waited::Long(n) => {
+                set.with(|inner| inner.order.arrange(&mut out[..n], 0));
+                return Ok(n);
+            }
         }
     }
 }

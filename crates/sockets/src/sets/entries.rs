@@ -1,5 +1,6 @@
 //! What a set holds: connections by descriptor and by VI, and those that may be ready.
 
+use super::order::Order;
 use super::ready::readiness;
 use crate::conn::Phase;
 use crate::family;
@@ -24,6 +25,8 @@ pub(crate) struct Inner {
     pub(crate) looked: u64,
     /// Calls since then.
     pub(crate) rounds: u32,
+    /// Order of events of both sources.
+    pub(crate) order: Order,
     /// Whose turn it is to be first, where `out` may hold one kind only.
     pub(crate) kernel_first: bool,
     pub(crate) door: u32,
@@ -205,6 +208,18 @@ impl Inner {
         if !entry.queued {
             entry.queued = true;
             self.ready.push_back(i);
+        }
+    }
+
+    /// Queues an entry that comes from the kernel's instance, in the turn that it had there.
+    pub(super) fn enqueue_in_turn(&mut self, i: u32) {
+        let entry = &mut self.entries[i as usize];
+        if !entry.queued {
+            entry.queued = true;
+            let data = entry.data;
+            let queue = self.ready.iter().map(|&other| self.entries[other as usize].data);
+            let place = self.order.place(data, queue);
+            self.ready.insert(place, i);
         }
     }
 

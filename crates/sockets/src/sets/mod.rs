@@ -6,6 +6,7 @@
 //! [`crate::epoll`].
 
 mod entries;
+mod order;
 mod ready;
 mod set;
 mod shared;
@@ -198,7 +199,7 @@ pub(crate) fn attached(at: Ref) -> bool {
                     if !nested && !is_closed && set.take_in(inner, i as u32) {
                         let _ = poll::epoll_ctl(set.epfd(), libc::EPOLL_CTL_DEL, fd, 0, 0);
                         // Looks once more: events that the kernel's instance had not told went with its entry.
-                        inner.enqueue(i as u32);
+                        inner.enqueue_in_turn(i as u32);
                         set.wake_sleeper(inner);
                     } else {
                         everywhere = false;
