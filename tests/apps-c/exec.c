@@ -29,6 +29,18 @@ static char **again(struct peer *p, const char *role, uint64_t offset) {
     return arguments;
 }
 
+// Writes before it reads, as long as there is room: no process reads that, and an error must end it.
+static void floods(int fd) {
+    struct pollfd room = {fd, POLLOUT, 0};
+    ssize_t sent;
+    do {
+        if (MUST(poll(&room, 1, LATE)) == 0)
+            die("no room, and no error");
+        sent = send(fd, buffer, 65536, MSG_DONTWAIT | MSG_NOSIGNAL);
+    } while (sent >= 0 || errno == EAGAIN);
+    say("an error ends it");
+}
+
 // 2000 bytes that were there before the exec, whatever the peer is doing.
 static void takes_soon(int fd, uint64_t offset) {
     int64_t start = now_ms();
@@ -57,7 +69,10 @@ static int inherited(int argc, char **argv) {
         CALL(recv(fd, buffer, 1, 0));
     } else if (strcmp(argv[3], "take") == 0)
         takes_soon(fd, offset);
-    else if (strcmp(argv[3], "cut") == 0) {
+    else if (strcmp(argv[3], "floods") == 0) {
+        floods(fd);
+        recv_pattern(fd, offset, 2000, 700);
+    } else if (strcmp(argv[3], "cut") == 0) {
         recv_pattern(fd, offset, 2000, 700);
         CALL(recv(fd, buffer, 1, 0));
         CALL(recv(fd, buffer, 1, 0));
@@ -109,20 +124,21 @@ static void sends_across_exec(struct peer *p) {
 }
 
 // The peer has reset the connection: the successor finds what came before, and then the error.
-static void becomes_after_a_reset(struct peer *p, char *const *environment) {
+static void becomes_after_a_reset(struct peer *p, const char *what, char *const *environment) {
     await_bytes(p->fd, 3000);
     recv_pattern(p->fd, 0, 1000, 1000);
     meet(p);
     hear(p);
-    execve(p->self, again(p, "cut", 1000), environment);
+    execve(p->self, again(p, what, 1000), environment);
     die("exec");
 }
 
-static void becomes_itself_after_a_reset(struct peer *p) { becomes_after_a_reset(p, environ); }
+static void becomes_itself_after_a_reset(struct peer *p) { becomes_after_a_reset(p, "cut", environ); }
+static void becomes_a_writer_after_a_reset(struct peer *p) { becomes_after_a_reset(p, "floods", environ); }
 
 static void becomes_plain_after_a_reset(struct peer *p) {
     char *const nothing[] = {NULL};
-    becomes_after_a_reset(p, nothing);
+    becomes_after_a_reset(p, "cut", nothing);
 }
 
 static void sends_and_resets(struct peer *p) {
@@ -461,6 +477,7 @@ static const struct scenario scenarios[] = {
     {"a_sender_execs_before_a_successor_reads", sends_much_and_becomes_itself, becomes_a_late_reader},
     {"a_sender_goes_on_before_a_successor_reads", sends_more_and_closes, becomes_a_late_reader},
     {"a_reset_before_an_exec", sends_and_resets, becomes_itself_after_a_reset},
+    {"a_reset_before_a_successor_writes", sends_and_resets, becomes_a_writer_after_a_reset},
     {"a_reset_before_leaving_the_library", sends_and_resets, becomes_plain_after_a_reset},
     {"a_close_with_unread_before_an_exec", sends_and_leaves_unread, sends_and_becomes_after_a_reset},
     {"many_unread_bytes_cross_an_exec", sends_across_exec, becomes_itself_with_much_unread},

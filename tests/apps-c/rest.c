@@ -181,6 +181,35 @@ static void a_program_without_its_library(struct peer *p) {
     drain_to_eof(p->fd, 700);
 }
 
+// Sends it to another process while a relative has it.
+static void another_process_gets_it(struct peer *p) {
+    int status, ways[2], ends[2];
+    char byte;
+    hear(p);
+    MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, ways));
+    MUST(pipe(ends));
+    fflush(stdout);
+    pid_t relative = MUST(fork());
+    if (relative == 0) {
+        close(ends[1]);
+        MUST(read(ends[0], &byte, 1));
+        _exit(0);
+    }
+    pid_t receiver = MUST(fork());
+    if (receiver == 0) {
+        close(p->fd);
+        drain_to_eof(take_over(ways[1], 0), 0);
+        fflush(stdout);
+        _exit(0);
+    }
+    hand_over(ways[0], p->fd);
+    MUST(close(p->fd));
+    MUST(waitpid(receiver, &status, 0));
+    say_status("the receiver", status);
+    close(ends[1]);
+    MUST(waitpid(relative, &status, 0));
+}
+
 static void a_process_that_lets_go(struct peer *p) {
     hear(p);
     pid_t child = start(p, false, becomes(p, "drains late", "0"));
@@ -520,6 +549,7 @@ static const struct scenario scenarios[] = {
     {"a_vforked_child_reads_it_as_its_input", sends_few, a_vforked_child_reads},
     {"a_child_that_reads_nothing_leaves_it", sends_few, a_child_does_not},
     {"a_vforked_child_that_reads_nothing_leaves_it", sends_few, a_vforked_child_does_not},
+    {"another_process_gets_it", sends_few, another_process_gets_it},
     {"children_take_parts_of_it", sends_few, children_take_parts},
     {"vforked_children_take_parts_of_it", sends_few, vforked_children_take_parts},
     {"much_of_it_is_for_both", sends_much, much_for_both},

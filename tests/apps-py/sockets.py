@@ -150,6 +150,26 @@ def subprocesses(peer):
     peer.meet()
 
 
+def finishes(peer):
+    s = peer.stream()
+    s.sendall(bytes(range(250)) * 40)
+    s.close()
+    peer.meet()
+
+
+def reads_by_subprocess(peer):
+    """A subprocess that closes all other descriptors gets what is unread, and after it this process."""
+    s = peer.stream()
+    peer.meet()
+    code = "import socket, sys; s = socket.socket(fileno=int(sys.argv[1])); print(s.recv(6000, socket.MSG_WAITALL) == bytes(range(250)) * 24)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(s.fileno())], pass_fds=[s.fileno()], capture_output=True
+    )
+    say("child", done.returncode, done.stdout)
+    rest = s.makefile("rb").read()
+    say(len(rest), rest == bytes(range(250)) * 16)
+
+
 def inherited_server(peer):
     s = peer.stream()
     say(s.makefile("rb").read())
@@ -218,6 +238,7 @@ main(
         "selectors_over_twenty_streams": (selectors_server, selectors_client),
         "subprocesses_beside_a_stream": subprocesses,
         "subprocesses_with_a_stream": (inherited_server, inherited_client),
+        "a_subprocess_that_reads_what_is_unread": (finishes, reads_by_subprocess),
         "threads_that_read_and_write": threads,
         "sendfile_of_a_socket": (sendfile_server, sendfile_client),
     }

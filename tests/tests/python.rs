@@ -23,6 +23,7 @@ python!("sockets":
     selectors_over_twenty_streams,
     subprocesses_beside_a_stream,
     subprocesses_with_a_stream,
+    a_subprocess_that_reads_what_is_unread,
     threads_that_read_and_write,
     sendfile_of_a_socket,
 );

@@ -51,7 +51,7 @@ calls! {
     fn recv(real, fd: c_int, buf: *mut c_void, len: size_t, how: c_int) -> isize {
         let Some(at) = table::conn(fd) else { return real(fd, buf, len, how) };
         let kernel = || outcome(real(fd, buf, len, how));
-        if how & !CARRIED == libc::MSG_TRUNC && how & libc::MSG_PEEK == 0 {
+        if how & (!CARRIED | libc::MSG_PEEK | libc::MSG_WAITALL) == libc::MSG_TRUNC {
             return finish(discard(fd, at, len, how, |len, how| outcome(real(fd, buf, len, how))));
         }
         if how & !CARRIED != 0 {
@@ -166,9 +166,7 @@ fn discard(
             }
             Err(error) => return Err(error),
         }
-        if how & libc::MSG_WAITALL == 0 {
-            how |= libc::MSG_DONTWAIT;
-        }
+        how |= libc::MSG_DONTWAIT;
     }
 }
 

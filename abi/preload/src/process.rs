@@ -6,7 +6,7 @@ use crate::stdio::{before_libc, before_log};
 use core::ffi::CStr;
 use libc::{FILE, c_char, c_int, c_long, c_void, environ};
 use smallvec::SmallVec;
-use sovia_calls::boundary::take;
+use sovia_calls::boundary::{may_look, take};
 use sovia_calls::descriptors::created;
 use sovia_sockets::inheritance::Target;
 use sovia_sockets::ops;
@@ -204,7 +204,7 @@ unsafe fn preloaded(environment: *const *const c_char) -> Option<(usize, Value)>
 }
 
 /// An environment that is another one but for LD_PRELOAD.
-struct Environment {
+pub(crate) struct Environment {
     variables: SmallVec<[*const c_char; 128]>,
     /// LD_PRELOAD's place, and the variable.
     place: usize,
@@ -213,7 +213,7 @@ struct Environment {
 
 impl Environment {
     /// The list of its variables, for as long as the environment is there.
-    fn list(&mut self) -> *const *const c_char {
+    pub(crate) fn list(&mut self) -> *const *const c_char {
         self.variables[self.place] = self.preload.as_ptr().cast();
         self.variables.as_ptr()
     }
@@ -224,8 +224,12 @@ impl Environment {
 ///
 /// # Safety
 /// As for [`at_path`].
-unsafe fn without_library(environment: *const *const c_char) -> Option<Environment> {
+pub(crate) unsafe fn without_library(environment: *const *const c_char) -> Option<Environment> {
     let library = LIBRARY.get()?;
+    // Bad pointers would kill where nothing guards against them. The list of libc has none.
+    if !may_look() && environment != inherited_environment() {
+        return None;
+    }
     // SAFETY: the caller passes a list of strings that ends with null, or null.
     let (place, value) = unsafe { preloaded(environment) }?;
     let is_library = |name: &[u8]| name == library.to_bytes();

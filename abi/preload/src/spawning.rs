@@ -1,5 +1,6 @@
 //! posix_spawn: what a child is given by file actions, close-on-exec or not.
 
+use crate::process::without_library;
 use core::sync::atomic::{AtomicU64, Ordering};
 use libc::{c_char, c_int, c_void, pid_t};
 use sovia_sockets::process::is_borrowed;
@@ -56,6 +57,8 @@ hooks! {
         argv: *const *mut c_char, envp: *const *mut c_char,
     ) -> c_int {
         before_spawn(actions);
+        let mut own = without_library(envp.cast());
+        let envp = own.as_mut().map_or(envp, |own| own.list().cast());
         real!()(pid, path, actions, attributes, argv, envp)
     }
 
@@ -64,6 +67,8 @@ hooks! {
         argv: *const *mut c_char, envp: *const *mut c_char,
     ) -> c_int {
         before_spawn(actions);
+        let mut own = without_library(envp.cast());
+        let envp = own.as_mut().map_or(envp, |own| own.list().cast());
         real!()(pid, file, actions, attributes, argv, envp)
     }
 }

@@ -172,11 +172,15 @@ fn await_leave(begins: &Fd) {
 /// The relay's life.
 fn run(fd: i32, at: Ref, socket: &mut Socket) {
     retreat::goes_on_in_relay(at);
+    // If this process is killed, the peer is not to take that for the end of the stream.
+    let linger = call::getsockopt::<[i32; 2]>(fd, libc::SOL_SOCKET, libc::SO_LINGER);
+    let _ = call::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, &[1i32, 0]);
     if !both_ways(fd, at, socket) {
         // What waits here is lost. To the peer that must not look like the end of the stream.
         let _ = call::disconnect(fd);
         return;
     }
+    let _ = call::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, &linger.unwrap_or([0, 0]));
     // As a program would, and TCP may have no room yet for all that it has sent: with this process it would be lost.
     ops::close(fd);
     let _ = call::close(fd);
@@ -245,9 +249,25 @@ impl Socket {
         let _ = call::shutdown(self.fd.raw(), libc::SHUT_WR);
     }
 
-    /// Refuses what the program writes from here on, as a connection that has failed does.
+    /// Refuses what the program has written and writes from here on, as a connection that has failed does.
     fn refuse(&self) {
-        let _ = call::shutdown(self.fd.raw(), libc::SHUT_RD);
+        let fd = self.fd.raw();
+        let _ = call::shutdown(fd, libc::SHUT_RD);
+        // A program that waits for room finds the error.
+        let mut piece = vec![0; PIECE];
+        while let Ok(unread) = call::bytes_unread(fd)
+            && unread > self.stale
+        {
+            let n = (unread - self.stale).min(PIECE);
+            if call::recv(fd, &mut piece[..n], libc::MSG_DONTWAIT).is_err() {
+                break;
+            }
+        }
+    }
+
+    /// Returns true if the program has closed its end. One that has only shut its receiving half goes on.
+    fn is_closed(&self) -> bool {
+        poll::probe(self.fd.raw(), 0) & libc::POLLHUP != 0
     }
 }
 
@@ -261,6 +281,8 @@ struct Flow {
     told: bool,
     /// The source has failed: what waits is the last that came, and more is missing.
     cut: bool,
+    /// The sink takes nothing any more: what comes is thrown away.
+    discards: bool,
 }
 
 /// As much as TCP's buffers would take: a program that writes before it reads must not hang here
@@ -276,6 +298,7 @@ impl Flow {
     fn take(&mut self, result: Outcome, piece: &[u8]) {
         match result {
             Ok(0) => self.ended = true,
+            Ok(_) if self.discards => {}
             Ok(n) => self.waiting.extend(&piece[..n]),
             Err(libc::EAGAIN | libc::EINTR) => {}
             Err(_) => (self.ended, self.cut) = (true, true),
@@ -350,6 +373,9 @@ fn both_ways(fd: i32, at: Ref, socket: &mut Socket) -> bool {
         }
         if is_free && inbound.has_room() && fds[0].revents & !libc::POLLOUT != 0 {
             let result = receive(fd, at, piece);
+            if inbound.discards && matches!(result, Ok(1..)) && socket.is_closed() {
+                return false;
+            }
             inbound.take(result, piece);
         }
         if fds[2].revents != 0 {
@@ -367,8 +393,11 @@ fn both_ways(fd: i32, at: Ref, socket: &mut Socket) -> bool {
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         let given =
             inbound.give(|bytes| call::send(socket.fd.raw(), bytes, flags).map_err(crate::errno));
-        if given.is_err() {
+        if given.is_err() && socket.is_closed() {
             return false;
+        }
+        if given.is_err() {
+            (inbound.discards, _) = (true, inbound.waiting.clear());
         }
         let taken = outbound.give(|bytes| {
             let kernel = || call::send(fd, bytes, flags).map_err(crate::errno);

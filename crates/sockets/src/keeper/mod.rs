@@ -57,7 +57,8 @@ pub(crate) fn with_keepers(connections: &[(i32, Ref)], visit: &mut dyn FnMut(Kee
 fn unread(guard: &mut Guard<'_>, fd: i32) -> Option<usize> {
     let conn = guard.conn;
     // What comes on TCP afterwards would be missing behind it.
-    let is_last = streams::anchor_has_ended(fd) || conn.is_shut();
+    let has_finished = streams::anchor_has_ended(fd) || streams::ending::is_all_on_vi(guard);
+    let is_last = has_finished || conn.is_shut();
     // What comes next is a call's that is in the kernel still.
     let is_free = conn.rx_pins.is_empty() && !conn.has(flag::REFLECTED | flag::DAMAGED);
     let are_told_apart = members::are_told_apart(conn.holders.load(Ordering::Acquire));

@@ -205,6 +205,8 @@ impl<'s> Stream<'s> {
                 // The program's next write fails as one on TCP would.
                 Err(_) => {
                     let _ = call::shutdown(source, libc::SHUT_RD);
+                    // A program that waits for room finds the error.
+                    while call::recv(source, &mut piece, libc::MSG_DONTWAIT).is_ok_and(|n| n > 0) {}
                     return Out::Ended { unread: false };
                 }
             }

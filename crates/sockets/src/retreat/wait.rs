@@ -111,7 +111,11 @@ fn go_on_without(left: &[(i32, Ref)], cause: Cause) {
 /// descriptors. A process that starts a program keeps its own descriptors, which the program gets as they are.
 fn gives_ends(cause: Cause) -> bool {
     match cause {
-        Cause::Exec | Cause::Passed | Cause::Credentials | Cause::Filter => true,
+        Cause::Exec
+        | Cause::Passed
+        | Cause::PassedOnRecord
+        | Cause::Credentials
+        | Cause::Filter => true,
         Cause::Spawn => process::is_borrowed(),
         _ => false,
     }

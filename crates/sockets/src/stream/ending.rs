@@ -227,6 +227,11 @@ pub(crate) fn is_announced(guard: &Guard<'_>) -> bool {
     is_on_vi(guard) && rx(guard).writer.load(word::FIN) == word::FIN_ON_VI
 }
 
+/// Returns true if the peer has announced that all of its stream is on the VI. The end of the anchor may come later.
+pub(crate) fn is_all_on_vi(guard: &Guard<'_>) -> bool {
+    rx(guard).writer.load(word::FIN) == word::FIN_ON_VI
+}
+
 /// Whether the last that the peer has sent came on the VI, as far as this end can see.
 fn is_on_vi(guard: &Guard<'_>) -> bool {
     match guard.conn.rx() {

@@ -37,6 +37,8 @@ pub(crate) fn conn_of_socket(fd: i32) -> Option<(i32, Ref)> {
 pub(super) fn get_elsewhere(fd: i32) -> Entry {
     match slot(fd).map(|slot| decode(slot.load(Ordering::Acquire))) {
         Some(Entry::Conn(at)) if is_socket_of(fd, at.conn) => Entry::Conn(at),
+        // The child needs those until it becomes a program: to hand over what is unread.
+        Some(Entry::Private) => Entry::Private,
         _ => Entry::Foreign,
     }
 }
