@@ -22,6 +22,7 @@ use crate::table::Ref;
 use crate::{family, members, ops, process, rest};
 use core::sync::atomic::Ordering;
 use shared::{Place, Shared};
+use sovia_proto::path::Await;
 use sovia_sync::section;
 use sovia_sys::{Fd, call, process as processes};
 use start::Lock;
@@ -57,7 +58,10 @@ pub(crate) fn with_keepers(connections: &[(i32, Ref)], visit: &mut dyn FnMut(Kee
 fn unread(guard: &mut Guard<'_>, fd: i32) -> Option<usize> {
     let conn = guard.conn;
     // What comes on TCP afterwards would be missing behind it.
-    let has_finished = streams::anchor_has_ended(fd) || streams::ending::is_all_on_vi(guard);
+    // A death may be noted before the kernel has ended the socket.
+    let has_finished = conn.has(flag::DEAD)
+        || streams::anchor_has_ended(fd)
+        || streams::ending::is_all_on_vi(guard);
     let is_last = has_finished || conn.is_shut();
     // What comes next is a call's that is in the kernel still.
     let is_free = conn.rx_pins.is_empty() && !conn.has(flag::REFLECTED | flag::DAMAGED);
@@ -65,14 +69,26 @@ fn unread(guard: &mut Guard<'_>, fd: i32) -> Option<usize> {
     if !is_last || !is_free || !are_told_apart {
         return None;
     }
+    if has_died_over_it(guard) && call::bytes_unread(fd) == Ok(0) {
+        // All of it lies on the VI: a look at the end of TCP finds that.
+        let _ = streams::peek(guard, fd, &mut [0]);
+    }
     streams::unread(guard, fd).ok().filter(|&unread| unread > 0)
 }
 
-/// Returns true if the connection was reset and no call has reported that. Takes the kernel's error.
+/// Returns true if the peer has ended before it had put on TCP what is unread on the VI.
+fn has_died_over_it(guard: &Guard<'_>) -> bool {
+    streams::leaving::awaits_on_tcp(guard) != Await::Nothing
+}
+
+/// Returns true if the connection was reset and no call has reported that, or a part of the stream is missing on TCP. Takes
+/// the kernel's error.
 fn is_cut(guard: &Guard<'_>, fd: i32) -> bool {
     let look = || call::recv(fd, &mut [0], libc::MSG_PEEK | libc::MSG_DONTWAIT);
     let is_reset = |error| !matches!(error, call::Errno::EAGAIN | call::Errno::EINTR);
-    streams::ending::receive_error(guard.conn).is_some() || look().is_err_and(is_reset)
+    has_died_over_it(guard)
+        || streams::ending::receive_error(guard.conn).is_some()
+        || look().is_err_and(is_reset)
 }
 
 /// A connection whose rest may become a keeper's.

@@ -72,9 +72,15 @@ fn receiving(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
 /// A direction in which nothing is to be looked for on the VI.
 fn on_tcp(guard: &mut Guard<'_>, fd: i32) -> Step {
     let conn = guard.conn;
-    match leaving::awaits_on_tcp(guard) {
+    let mut awaited = leaving::awaits_on_tcp(guard);
+    let has_ended = awaited != Await::Nothing && stream::peer_has_ended(guard, fd);
+    if has_ended {
+        // Its last words come before its end.
+        awaited = leaving::awaits_on_tcp(guard);
+    }
+    match awaited {
         // What a peer that has died over it has not put there is on the VI.
-        Await::TakenBack if stream::peer_has_ended(guard, fd) => Step::Stays,
+        Await::TakenBack | Await::Pumped if has_ended => Step::Stays,
         Await::TakenBack | Await::Pumped => Step::Waits,
         Await::Nothing => {
             conn.set_rx(Rx::Back);
@@ -95,7 +101,8 @@ fn leave_remains(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
     }
     let seen = match unread.next {
         // The kernel resets the connection for what the peer puts on TCP now: what is unread would be lost.
-        Next::ToTcp if unread.bytes > 0 && conn.is_shut() => Seen::Ended,
+        // And a peer that has ended puts nothing there.
+        Next::ToTcp if unread.bytes > 0 && (conn.is_shut() || has_ended) => Seen::Ended,
         Next::ToTcp => Seen::ToTcp,
         Next::Fin => Seen::Ended,
         Next::More if has_ended || conn.has(flag::EOF) => Seen::Ended,
