@@ -18,13 +18,13 @@ const LAYERS: &[&[&str]] = &[
         "send",
         "signals",
         "sockets",
-        "spawning",
         "tables",
     ],
     // Hooks that call others.
     &["children", "objects", "read_only"],
     &["bindings", "stdio"],
     &["creating", "process"],
+    &["spawning"],
     &["aliases", "raw"],
     // All of them.
     &["real"],
