@@ -78,7 +78,7 @@ unsafe fn at_path<'a>(path: *const c_char, environment: *const *const c_char) ->
 /// The program with that name in PATH, if it takes the library.
 ///
 /// # Safety
-/// As for [`at_path`].
+/// The contract of [`at_path`] holds here, too.
 unsafe fn by_name<'a>(name: *const c_char, environment: *const *const c_char) -> Target<'a> {
     // SAFETY: as the caller vouches; a variable's value is a string.
     unsafe {
@@ -106,7 +106,7 @@ unsafe fn string<'a>(text: *const c_char) -> Option<&'a CStr> {
 /// A string, if all of it can be read. What cannot be read is the kernel's to refuse.
 ///
 /// # Safety
-/// As for [`string`]; the memory may be unmapped.
+/// The contract of [`string`] holds here, too; the memory may be unmapped.
 unsafe fn string_if_readable<'a>(text: *const c_char) -> Option<&'a CStr> {
     const LONGEST: usize = libc::PATH_MAX as usize;
     if text.is_null() {
@@ -155,7 +155,7 @@ fn is_sovia(path: &CStr) -> bool {
 /// Whether a program with that environment gets this very library.
 ///
 /// # Safety
-/// As for [`at_path`].
+/// The contract of [`at_path`] holds here, too.
 unsafe fn has_library(environment: *const *const c_char) -> bool {
     let Some(library) = LIBRARY.get() else { return false };
     // SAFETY: the caller passes a list of strings that ends with null, or null.
@@ -176,7 +176,7 @@ fn names(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// The variables of an environment.
 ///
 /// # Safety
-/// As for [`at_path`].
+/// The contract of [`at_path`] holds here, too.
 unsafe fn variables(environment: *const *const c_char) -> impl Iterator<Item = *const c_char> {
     // SAFETY: pointers of the program's.
     let pointer = move |i: usize| unsafe { take(environment.wrapping_add(i)) };
@@ -186,7 +186,7 @@ unsafe fn variables(environment: *const *const c_char) -> impl Iterator<Item = *
 /// The first LD_PRELOAD of an environment, which counts: its number among the variables, and its value.
 ///
 /// # Safety
-/// As for [`at_path`].
+/// The contract of [`at_path`] holds here, too.
 unsafe fn preloaded(environment: *const *const c_char) -> Option<(usize, Value)> {
     if environment.is_null() {
         return None;
@@ -204,7 +204,7 @@ unsafe fn preloaded(environment: *const *const c_char) -> Option<(usize, Value)>
 }
 
 /// An environment that is another one but for LD_PRELOAD.
-pub(crate) struct Environment {
+struct Environment {
     variables: SmallVec<[*const c_char; 128]>,
     /// LD_PRELOAD's place, and the variable.
     place: usize,
@@ -213,7 +213,7 @@ pub(crate) struct Environment {
 
 impl Environment {
     /// The list of its variables, for as long as the environment is there.
-    pub(crate) fn list(&mut self) -> *const *const c_char {
+    fn list(&mut self) -> *const *const c_char {
         self.variables[self.place] = self.preload.as_ptr().cast();
         self.variables.as_ptr()
     }
@@ -223,8 +223,8 @@ impl Environment {
 /// may stay: the linker has nothing to complain of on the program's standard error.
 ///
 /// # Safety
-/// As for [`at_path`].
-pub(crate) unsafe fn without_library(environment: *const *const c_char) -> Option<Environment> {
+/// The contract of [`at_path`] holds here, too.
+unsafe fn without_library(environment: *const *const c_char) -> Option<Environment> {
     let library = LIBRARY.get()?;
     // Bad pointers would kill where nothing guards against them. The list of libc has none.
     if !may_look() && environment != inherited_environment() {
@@ -245,11 +245,24 @@ pub(crate) unsafe fn without_library(environment: *const *const c_char) -> Optio
     Some(Environment { variables: list.collect(), place, preload })
 }
 
+/// Calls `start` with the environment for a program that this process starts.
+///
+/// # Safety
+/// The contract of [`at_path`] holds here, too.
+pub(crate) unsafe fn in_this_root<R>(
+    environment: *const *const c_char,
+    start: impl FnOnce(*const *const c_char) -> R,
+) -> R {
+    // SAFETY: the caller passes a list of strings that ends with null, or null.
+    match unsafe { without_library(environment) } {
+        Some(mut own) => start(own.list()),
+        None => start(environment),
+    }
+}
+
 hooks! {
     fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
-        let mut own = without_library(envp);
-        let envp = own.as_mut().map_or(envp, Environment::list);
-        replacing(|| at_path(path, envp), || real!()(path, argv, envp))
+        in_this_root(envp, |envp| replacing(|| at_path(path, envp), || real!()(path, argv, envp)))
     }
 
     fn execv(path: *const c_char, argv: *const *const c_char) -> c_int {
@@ -263,24 +276,20 @@ hooks! {
     fn execvpe(
         file: *const c_char, argv: *const *const c_char, envp: *const *const c_char,
     ) -> c_int {
-        let mut own = without_library(envp);
-        let envp = own.as_mut().map_or(envp, Environment::list);
-        replacing(|| by_name(file, envp), || real!()(file, argv, envp))
+        in_this_root(envp, |envp| replacing(|| by_name(file, envp), || real!()(file, argv, envp)))
     }
 
     fn fexecve(fd: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
-        let mut own = without_library(envp);
-        let envp = own.as_mut().map_or(envp, Environment::list);
-        replacing(|| Target::Unknown, || real!()(fd, argv, envp))
+        in_this_root(envp, |envp| replacing(|| Target::Unknown, || real!()(fd, argv, envp)))
     }
 
     fn execveat(
         directory: c_int, path: *const c_char, argv: *const *const c_char,
         envp: *const *const c_char, flags: c_int,
     ) -> c_int {
-        let mut own = without_library(envp);
-        let envp = own.as_mut().map_or(envp, Environment::list);
-        replacing(|| Target::Unknown, || real!()(directory, path, argv, envp, flags))
+        in_this_root(envp, |envp| {
+            replacing(|| Target::Unknown, || real!()(directory, path, argv, envp, flags))
+        })
     }
 
     fn backtrace_symbols_fd(addresses: *const *mut c_void, count: c_int, fd: c_int) -> () {

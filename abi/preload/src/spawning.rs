@@ -1,6 +1,6 @@
 //! posix_spawn: what a child is given by file actions, close-on-exec or not.
 
-use crate::process::without_library;
+use crate::process::in_this_root;
 use core::sync::atomic::{AtomicU64, Ordering};
 use libc::{c_char, c_int, c_void, pid_t};
 use sovia_sockets::process::is_borrowed;
@@ -57,9 +57,9 @@ hooks! {
         argv: *const *mut c_char, envp: *const *mut c_char,
     ) -> c_int {
         before_spawn(actions);
-        let mut own = without_library(envp.cast());
-        let envp = own.as_mut().map_or(envp, |own| own.list().cast());
-        real!()(pid, path, actions, attributes, argv, envp)
+        in_this_root(envp.cast(), |envp| {
+            real!()(pid, path, actions, attributes, argv, envp.cast())
+        })
     }
 
     fn posix_spawnp(
@@ -67,8 +67,8 @@ hooks! {
         argv: *const *mut c_char, envp: *const *mut c_char,
     ) -> c_int {
         before_spawn(actions);
-        let mut own = without_library(envp.cast());
-        let envp = own.as_mut().map_or(envp, |own| own.list().cast());
-        real!()(pid, file, actions, attributes, argv, envp)
+        in_this_root(envp.cast(), |envp| {
+            real!()(pid, file, actions, attributes, argv, envp.cast())
+        })
     }
 }
