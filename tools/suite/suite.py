@@ -39,11 +39,7 @@ def main():
     watchdog = (lambda test: arguments.watchdog) if arguments.watchdog else plan.watchdog
     runner = Runner(jobs, more, watchdog, factor, environment, report.outcome)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    # Programs inherit that a signal is ignored, as nohup and a shell in the background have it, but no handler. Tests send them these.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
-    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-        signal.signal(signal.SIGHUP, lambda *_: None)
+    be_interrupted_as_usual()
     durations = machine.Durations(os.path.join(target, "suite", "seconds.json"))
     suite = parts.Suite(ROOT, target, runner, report, durations, lambda test: re.search(arguments.only, str(test)))
     suite.stops, suite.filters = arguments.stop, bool(arguments.only)
@@ -74,6 +70,19 @@ def parse():
     parser.add_argument("--stop", action="store_true", help="at the first test that fails, and fails alone")
     parser.add_argument("--verbose", action="store_true", help="a line for each test")
     return parser.parse_args()
+
+
+def be_interrupted_as_usual():
+    """Takes back what the caller of this program has ignored or blocked, as nohup, perf and a shell in the background do. Programs inherit
+    that, but no handler. Tests send them such signals."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    # Of Python's own, which its child processes have as usual.
+    own = {signal.SIGPIPE, signal.SIGXFSZ}
+    for number in signal.valid_signals() - own:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 
 # Parts of tiers.
