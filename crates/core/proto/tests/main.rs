@@ -3,6 +3,7 @@
 mod layers;
 mod meeting;
 mod paths;
+mod search;
 mod session;
 mod state_table;
 mod stream;

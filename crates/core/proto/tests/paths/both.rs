@@ -30,6 +30,7 @@ pub(crate) enum Act {
 }
 
 /// A connection, with what may happen in each of its directions.
+#[derive(Clone)]
 pub(crate) struct Connection {
     pub(crate) limits: [Limits; 2],
     pub(crate) precautions: Precautions,
@@ -119,9 +120,9 @@ impl Connection {
     }
 }
 
-/// Returns a number by which one of two different streams comes first.
-fn rank(stream: &Stream) -> u64 {
-    RandomState::with_seeds(1, 2, 3, 4).hash_one(stream)
+/// Returns a number by which one of two different directions comes first.
+fn rank(w: &World) -> u64 {
+    RandomState::with_seeds(1, 2, 3, 4).hash_one(w)
 }
 
 impl Model for Connection {
@@ -163,7 +164,10 @@ impl Model for Connection {
         }
         // Two ends with the same limits can come to the same states: one of each two that are mirrored is visited.
         if self.limits[0] == self.limits[1] {
-            return [stream, stream.mirrored()].into_iter().min_by_key(rank);
+            let [first, second] = [0, 1].map(|i| (rank(&stream.directions[i]), stream.leaving[i]));
+            if second < first {
+                stream = stream.mirrored();
+            }
         }
         Some(stream)
     }

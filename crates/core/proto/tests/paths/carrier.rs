@@ -6,6 +6,7 @@ use crate::paths::precautions::Precautions;
 use crate::paths::world::{Mode, Shared, World};
 use sovia_proto::path::event::{FromReceiver, FromSender};
 use sovia_proto::path::{ENTERED, Grant, Returned, Switch};
+use std::marker::PhantomData;
 
 /// What the NIC at the sender's segment sends.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -23,26 +24,79 @@ pub(crate) enum Back {
     Word(FromReceiver),
 }
 
+/// A message as one byte that is not 0, so that states are cheap to copy and to hash.
+trait Packed: Sized {
+    fn to_byte(self) -> u8;
+    fn from_byte(byte: u8) -> Self;
+}
+
+/// Number of messages that are not words.
+const OTHER: u8 = 15;
+
+fn pack(number: u8, value: u64) -> u8 {
+    assert!(value < 16, "the model outgrew its messages");
+    number << 4 | value as u8
+}
+
+impl Packed for Forth {
+    fn to_byte(self) -> u8 {
+        let (number, value) = match self {
+            Forth::Item(item) => (OTHER, item.into()),
+            Forth::Word(word) => word.to_parts(),
+        };
+        pack(number, value)
+    }
+
+    fn from_byte(byte: u8) -> Forth {
+        match (byte >> 4, byte & 15) {
+            (OTHER, item) => Forth::Item(item),
+            (number, value) => {
+                Forth::Word(FromSender::from_parts(number, value.into()).expect("what was packed"))
+            }
+        }
+    }
+}
+
+impl Packed for Back {
+    fn to_byte(self) -> u8 {
+        let (number, value) = match self {
+            Back::Consumed(count) => (OTHER, count.into()),
+            Back::Word(word) => word.to_parts(),
+        };
+        pack(number, value)
+    }
+
+    fn from_byte(byte: u8) -> Back {
+        match (byte >> 4, byte & 15) {
+            (OTHER, count) => Back::Consumed(count),
+            (number, value) => {
+                Back::Word(FromReceiver::from_parts(number, value.into()).expect("what was packed"))
+            }
+        }
+    }
+}
+
 /// Messages that are on their way, in order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Channel<T, const N: usize>([Option<T>; N]);
+struct Channel<T, const N: usize>([u8; N], PhantomData<T>);
 
-impl<T: Copy, const N: usize> Channel<T, N> {
-    const EMPTY: Self = Channel([None; N]);
+impl<T: Packed, const N: usize> Channel<T, N> {
+    const EMPTY: Self = Channel([0; N], PhantomData);
 
     fn push(&mut self, message: T) {
-        let place = self.0.iter_mut().find(|place| place.is_none());
-        *place.expect("the model outgrew its channel") = Some(message);
+        let place = self.0.iter_mut().find(|place| **place == 0);
+        *place.expect("the model outgrew its channel") = message.to_byte();
     }
 
     fn pop(&mut self) -> Option<T> {
-        let first = self.0[0].take()?;
+        let first = (self.0[0] != 0).then(|| T::from_byte(self.0[0]))?;
+        self.0[0] = 0;
         self.0.rotate_left(1);
         Some(first)
     }
 
     fn is_empty(&self) -> bool {
-        self.0[0].is_none()
+        self.0[0] == 0
     }
 }
 

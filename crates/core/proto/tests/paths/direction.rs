@@ -15,6 +15,7 @@ pub(crate) enum Act {
 }
 
 /// One direction.
+#[derive(Clone)]
 pub(crate) struct Direction {
     pub(crate) limits: Limits,
     pub(crate) precautions: Precautions,

@@ -17,6 +17,7 @@ mod seen;
 mod sender;
 mod world;
 
+use crate::search::visit_all;
 use both::Connection;
 use direction::Direction;
 use precautions::Precautions;
@@ -53,9 +54,9 @@ fn within(limits: Limits) -> Direction {
 }
 
 /// How a state came about: what happened, and where both ends were before.
-fn trace(path: Path<World, direction::Act>) -> String {
+fn trace(path: &Path<World, direction::Act>) -> String {
     let mut text = String::new();
-    for (w, act) in path.into_vec() {
+    for (w, act) in path.clone().into_vec() {
         text += &format!("  {:?} / {:?} {:?}: {act:?}\n", w.s.at, w.r.at, w.r.retreat);
     }
     text
@@ -64,16 +65,7 @@ fn trace(path: Path<World, direction::Act>) -> String {
 /// Visits everything.
 #[track_caller]
 fn holds(model: Direction) {
-    let start = std::time::Instant::now();
-    let checker = model.checker().threads(2).spawn_bfs().join();
-    for (name, path) in checker.discoveries() {
-        if checker.discovery_classification(name).to_string() == "counterexample" {
-            panic!("not so: {name}\n{:?}\n{}", path.last_state(), trace(path.clone()));
-        }
-    }
-    checker.assert_properties();
-    // In `--nocapture` runs: what it took.
-    println!("{} states in {:?}", checker.unique_state_count(), start.elapsed());
+    visit_all(model, trace);
 }
 
 #[test]
@@ -109,10 +101,7 @@ fn connection(bytes: [u8; 2], closes: bool, deaths: bool) -> Connection {
 /// Visits everything.
 #[track_caller]
 fn visits_all(model: Connection) {
-    let start = std::time::Instant::now();
-    let checker = model.checker().threads(2).spawn_bfs().join();
-    checker.assert_properties();
-    println!("{} states in {:?}", checker.unique_state_count(), start.elapsed());
+    visit_all(model, |path| format!("{:#?}", path.clone().into_actions()));
 }
 
 #[test]
@@ -148,7 +137,7 @@ fn ends_that_retreat_at_once_pump_for_each_other_because_they_refuse_late() {
         let mut model = connection([1, 1], false, false);
         model.precautions.refuse_late = refuse_late;
         model.limits = model.limits.map(|limits| Limits { abandons: false, ..limits });
-        let checker = model.checker().threads(2).spawn_bfs().join();
+        let checker = model.checker().threads(2).spawn_dfs().join();
         assert!([ORDER, END, ALL].iter().all(|name| checker.discovery(name).is_none()));
         checker.discovery(BOTH).is_some()
     };
@@ -160,6 +149,7 @@ fn ends_that_retreat_at_once_pump_for_each_other_because_they_refuse_late() {
 fn without(mut model: Direction, leave_out: impl Fn(&mut Precautions)) -> Vec<&'static str> {
     leave_out(&mut model.precautions);
     let found = HasDiscoveries::AnyFailures;
+    // In breadth: what goes wrong is near.
     let checker = model.checker().finish_when(found).spawn_bfs().join();
     checker.discoveries().into_keys().filter(|name| [ORDER, END, ALL].contains(name)).collect()
 }
@@ -207,7 +197,7 @@ fn only_a_sender_that_is_stopped_for_ever_keeps_bytes_from_being_read() {
     let loses = |limits| {
         let model = Direction { excused: |_| false, ..within(limits) };
         let found = HasDiscoveries::AnyFailures;
-        let checker = model.checker().finish_when(found).spawn_bfs().join();
+        let checker = model.checker().finish_when(found).spawn_dfs().join();
         checker.discovery(ALL).is_some() || checker.discovery(END).is_some()
     };
     assert!(loses(Limits { bytes: 2, ..Limits::WILD }));

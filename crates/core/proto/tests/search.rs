@@ -1,0 +1,45 @@
+//! Visiting every state of a model.
+
+use stateright::{Checker, HasDiscoveries, Model, Path};
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::time::Instant;
+
+/// Visits every state, in depth: a search in breadth copies the way to a state with each of its successors.
+///
+/// # Panics
+/// If a property does not hold. `tell` writes the shortest way to a state that should not be.
+#[track_caller]
+pub(crate) fn visit_all<M>(model: M, tell: impl Fn(&Path<M::State, M::Action>) -> String)
+where
+    M: Model + Clone + Send + Sync + 'static,
+    M::State: Clone + Debug + Hash + PartialEq + Send + Sync,
+    M::Action: Clone + Debug + PartialEq,
+{
+    let start = Instant::now();
+    let checker = model.clone().checker().threads(2).spawn_dfs().join();
+    if let Some(text) = wrong(&checker, &tell) {
+        // Its way is shorter, if this finds one as well.
+        let found = HasDiscoveries::AnyFailures;
+        let shortest = model.checker().finish_when(found).spawn_bfs().join();
+        panic!("not so: {}", wrong(&shortest, &tell).unwrap_or(text));
+    }
+    checker.assert_properties();
+    // In `--nocapture` runs: what it took.
+    println!("{} states in {:?}", checker.unique_state_count(), start.elapsed());
+}
+
+/// Returns the name of a property that does not hold, and how the state came about in which it does not.
+fn wrong<M: Model>(
+    checker: &impl Checker<M>,
+    tell: impl Fn(&Path<M::State, M::Action>) -> String,
+) -> Option<String>
+where
+    M::State: Clone + Debug + Hash + PartialEq,
+    M::Action: Clone + Debug + PartialEq,
+{
+    checker.discoveries().into_iter().find_map(|(name, path)| {
+        let is_wrong = checker.discovery_classification(name).to_string() == "counterexample";
+        is_wrong.then(|| format!("{name}\n{:#?}\n{}", path.last_state(), tell(&path)))
+    })
+}
