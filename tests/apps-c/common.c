@@ -187,7 +187,7 @@ struct info {
     uint32_t state;
     uint32_t rest[15];
 };
-enum { MEETING = 1, VIA = 2, TABLE_VERSIONS = 32, ROUNDS_UNTIL_MET = 1000000 };
+enum { MEETING = 1, VIA = 2, TABLE_VERSIONS = 32, ROUNDS_UNTIL_MET = 1000000, ROUNDS_IN_VAIN = 8192 };
 
 typedef void (*ask)(int, struct info *);
 
@@ -214,14 +214,21 @@ static bool has_met(int fd) { return state_of(fd) != MEETING; }
 
 static bool is_on_vi(int fd) { return state_of(fd) == VIA; }
 
+// The client gives a silent server up after 131,072 rounds, which takes seconds. Where the server has decided before, its end
+// is not going to meet.
+static bool is_vain(int fd, int since) { return since > ROUNDS_IN_VAIN && state_of(fd) == MEETING; }
+
 static void warm_until(int fd, bool server, bool (*is_so)(int fd)) {
     enum { OVER, SO, HAS_ENGINE, LENGTH };
     char buffer[LENGTH] = {0};
+    int decided = 0;
     for (int i = 0; !buffer[OVER]; i++) {
         // The client decides, by what it knows and what the server has answered. Where one end has no engine there
         // is nothing to wait for.
         bool both = i > 0 && buffer[HAS_ENGINE] && engine();
-        buffer[OVER] = i > 0 && (!both || (buffer[SO] && is_so(fd)));
+        decided = buffer[SO] ? decided + 1 : 0;
+        bool vain = is_so == has_met && is_vain(fd, decided);
+        buffer[OVER] = i > 0 && (!both || (buffer[SO] && is_so(fd)) || vain);
         if (!server)
             send_all(fd, buffer, sizeof buffer);
         recv_all(fd, buffer, sizeof buffer);

@@ -4,7 +4,7 @@
 use crate::intruder::kernel::{
     SEALS, SEGMENT, Uid, doors, eventfd, is_root, memory, offering, squat,
 };
-use crate::intruder::message::{ACCEPT, ASK, Forgery, HELLO, LEN, OFFER, SHOW};
+use crate::intruder::message::{ACCEPT, ASK, Forgery, HELLO, LEN, OFFER, SHOW, STAY};
 use crate::intruder::{
     Intruder, Scene, dropped, rendezvous, to_both_ends, undisturbed, undisturbed_by,
 };
@@ -96,13 +96,15 @@ fn messages_about_other_connections() {
             send(&Forgery { connector, acceptor, ..forgery.clone() }.bytes());
             send(&Forgery { families: Some(6), ..forgery.clone() }.bytes());
             // The right connection, but not its cookie.
-            send(&Forgery { cookie: forgery.cookie ^ 1, ..forgery.clone() }.bytes());
-            send(&Forgery { cookie: 0, ..forgery.clone() }.bytes());
+            for step in [forgery.step, STAY] {
+                send(&Forgery { step, cookie: forgery.cookie ^ 1, ..forgery.clone() }.bytes());
+                send(&Forgery { step, cookie: 0, ..forgery.clone() }.bytes());
+            }
         });
     });
 }
 
-/// Whatever step it is, it is not the one that is due.
+/// Whatever step it is, it is not the one that is due. And ends are said to stay on TCP, whose own processes know better.
 #[test]
 fn right_messages_at_the_wrong_place() {
     dropped("late: their connections had ended, or met, already", Uid::Same, |intruder, scene| {
@@ -111,6 +113,8 @@ fn right_messages_at_the_wrong_place() {
                 let bytes = Forgery::by_connector(connection, step).bytes();
                 intruder.to_connector(connection, &bytes, doors());
             }
+            let stay = Forgery { step: STAY, ..Forgery::about(connection) };
+            intruder.to_connector(connection, &stay.bytes(), doors());
         }
         for (connection, inbox) in scene.fresh.iter().zip(&scene.inboxes) {
             for step in [HELLO, ACCEPT, SHOW] {

@@ -26,6 +26,8 @@ pub(crate) enum Step {
     Ask = 4,
     /// Acceptor to connector: what your challenge says; and here is mine.
     Show = 5,
+    /// Acceptor to connector's rendezvous name: several processes have the other end, and it stays on TCP.
+    Stay = 6,
 }
 
 /// A whole message.
@@ -85,6 +87,7 @@ impl Message {
             3 => Step::Accept,
             4 => Step::Ask,
             5 => Step::Show,
+            6 => Step::Stay,
             _ => return Err(Junk::Shape),
         };
         let mut nonce = [0; 8];

@@ -9,6 +9,7 @@ pub(crate) const OFFER: u32 = 2;
 pub(crate) const ACCEPT: u32 = 3;
 pub(crate) const ASK: u32 = 4;
 pub(crate) const SHOW: u32 = 5;
+pub(crate) const STAY: u32 = 6;
 /// Bytes of a message.
 pub(crate) const LEN: usize = 144;
 /// Where it says what a challenge says.

@@ -13,6 +13,8 @@
 //! 5. the connector answers with an Offer: the segment, and its doorbells;
 //! 6. the acceptor Accepts with its own doorbells, and takes the request that it finds inside.
 //!
+//! An acceptor's end that several processes have says that it stays on TCP, and the connector gives up.
+//!
 //! Where the rules name a NIC in software, each end asks that for a VI instead (`nic`). Where the other end may be in another
 //! network namespace, both ask the agent of the host, and go on from the Hello on a socket that it gives them (`agent`).
 //!
@@ -46,7 +48,7 @@ use attach::Attached;
 use core::sync::atomic::Ordering;
 use due::is_due;
 use first::{MEETINGS_STATE, Meetings, forget, step_by_nic};
-use permit::nic_of;
+use permit::{nic_of, permitted};
 pub(crate) use proof::addresses;
 use sovia_control::{Junk, Reason};
 use sovia_signal::chain::is_in_handler;
@@ -110,7 +112,7 @@ fn locked_step(fd: i32, at: Ref, n: u32) -> Attached {
     }
     if !inheritance::is_alone(fd, at) || family::is_shared(at.conn) {
         if n >= PATIENCE {
-            give_up(at, Reason::SharedByProcesses);
+            stay_shared(fd, at);
         }
         return Attached::No;
     }
@@ -136,6 +138,17 @@ fn locked_step(fd: i32, at: Ref, n: u32) -> Attached {
         }
         known::Step::Unknown => Attached::No,
     }
+}
+
+/// An end that several processes have stays on TCP. Its connector is notified, and does not go on asking.
+#[cold]
+fn stay_shared(fd: i32, at: Ref) {
+    if at.conn.role() == Role::Acceptor
+        && let Some(link) = permitted(fd, at)
+    {
+        first::send_stay(link);
+    }
+    give_up(at, Reason::SharedByProcesses);
 }
 
 fn give_up(at: Ref, reason: Reason) {

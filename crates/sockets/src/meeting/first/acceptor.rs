@@ -6,11 +6,21 @@ use crate::meeting::attach::{Attached, attach_as_acceptor, find_request, find_re
 use crate::meeting::offer::{show, take_offer};
 use crate::meeting::proof::{Proof, hear, rendezvous};
 use crate::meeting::{DATAGRAMS, junk};
-use crate::message::{Message, Step};
+use crate::message::{Link, Message, Step};
 use crate::pair;
 use sovia_control::Junk;
 use sovia_sys::clock;
 use sovia_sys::datagram::Datagram;
+
+/// Tells the connector, if its name is there, that this end stays on TCP.
+pub(in crate::meeting) fn send_stay(link: Link) {
+    if let Ok(socket) = Datagram::bind(None)
+        && let Some(name) = rendezvous(&link)
+    {
+        let stay = Message::new(Step::Stay, pair::me(), link);
+        let _ = socket.send_to(&name, &stay.encode(), &[]);
+    }
+}
 
 impl Meetings {
     #[inline(never)]

@@ -4,10 +4,10 @@ use super::{ANSWERED_BY, Meetings, RETRY_NS, Stage, WITHDRAWN_MOST};
 use crate::conn::{Phase, Role};
 use crate::meeting::attach::{Attached, attach};
 use crate::meeting::offer::{
-    Answer, NEEDED, answer, hear_accept, name_of, send_offer, settle, take_accept,
+    Answer, NEEDED, Refusal, answer, hear_accept, name_of, send_offer, settle, take_accept,
 };
-use crate::meeting::proof::{hear, may_be_on, refused_user, rendezvous};
-use crate::meeting::{DATAGRAMS, give_up, why};
+use crate::meeting::proof::{hear, may_be_on, refused_user, rendezvous, speaker};
+use crate::meeting::{DATAGRAMS, PATIENCE, give_up, why};
 use crate::message::{Link, Message, Step};
 use crate::pair::{self, Progress};
 use crate::table;
@@ -118,6 +118,16 @@ impl Meetings {
                 continue;
             }
             let (link, proof) = (&meeting.link, meeting.proof());
+            if message.step == Step::Stay {
+                if speaker(link, Role::Connector, proof, &message, &received).is_none() {
+                    continue;
+                }
+                // Any process of the same user could have sent it: one that has the end alone may still answer.
+                let transfers = meeting.at.conn.transfers.load(Ordering::Relaxed);
+                meeting.until = meeting.until.min(transfers.saturating_add(PATIENCE));
+                self.refuse(i, Refusal::Doubt(Reason::SharedByProcesses));
+                return;
+            }
             let answer = answer(name, link, proof, &mut self.trials, &message, &received);
             let (stage, shown) = match answer {
                 Ok(Answer::Ignored) => {

@@ -19,6 +19,7 @@ use crate::message::Link;
 use crate::per_engine::per_engine;
 use crate::table::Ref;
 use crate::{pair, process, sets, stats};
+pub(super) use acceptor::send_stay;
 use by_agent::Introduced;
 use connector::request_or_bind;
 use core::cell::OnceCell;
@@ -58,6 +59,8 @@ struct Meeting {
     asked_at: u32,
     /// The user who has the other end, if that is not this process's, as far as it has been asked.
     stranger: OnceCell<Option<u32>>,
+    /// After how many transfers the end gives up.
+    until: u32,
     /// How many requests a connector has withdrawn, as far as it counts.
     withdrawn: u32,
     /// Why a process that answered has been refused, should no better one answer.
@@ -253,8 +256,8 @@ impl Meetings {
             Role::Connector => self.step_connector(fd, i),
             Role::Acceptor => self.step_acceptor(fd, i),
         };
-        if n >= ANSWERED_AT_LAST
-            && let Some(i) = self.find(at)
+        if let Some(i) = self.find(at)
+            && n >= self.list[i].until
         {
             self.give_up(i, self.list[i].doubt.unwrap_or(Reason::PeerPlain));
         }
@@ -339,6 +342,7 @@ impl Meetings {
             stepped: now,
             since: now,
             asked_at: transfers,
+            until: ANSWERED_AT_LAST,
             stranger: OnceCell::new(),
             withdrawn: 0,
             doubt: None,
