@@ -69,11 +69,27 @@ fn unread(guard: &mut Guard<'_>, fd: i32) -> Option<usize> {
     if !is_last || !is_free || !are_told_apart {
         return None;
     }
-    if has_died_over_it(guard) && call::bytes_unread(fd) == Ok(0) {
-        // All of it lies on the VI: a look at the end of TCP finds that.
-        let _ = streams::peek(guard, fd, &mut [0]);
+    let mut unread = streams::unread(guard, fd).ok()?;
+    if has_died_over_it(guard) {
+        // Bytes on TCP lie on the VI as well, and the rest behind them.
+        unread += usize::try_from(streams::remains::look(guard).ok()?.bytes).ok()?;
     }
-    streams::unread(guard, fd).ok().filter(|&unread| unread > 0)
+    Some(unread).filter(|&unread| unread > 0)
+}
+
+/// Copies what is unread of a connection, without taking it. Returns how much that is; `None` if it is not what was looked at.
+fn copy(guard: &mut Guard<'_>, fd: i32, bytes: &mut [u8]) -> Option<usize> {
+    (streams::peek(guard, fd, bytes) == Got::Bytes(bytes.len())).then_some(bytes.len())
+}
+
+/// Takes what is unread of a connection up to its end, and returns how much that is. Only the part on TCP could be looked at before
+/// the rest on the VI.
+fn take_all(guard: &mut Guard<'_>, fd: i32, bytes: &mut [u8]) -> usize {
+    let mut taken = 0;
+    while let Got::Bytes(n @ 1..) = streams::receive(guard, fd, &mut bytes[taken..]) {
+        taken += n;
+    }
+    taken
 }
 
 /// Returns true if the peer has ended before it had put on TCP what is unread on the VI.
@@ -167,17 +183,19 @@ impl Waiting {
         // SAFETY: the keeper reads those bytes once it is told that they are its own, and this thread is the only one
         // that has the candidates.
         let bytes = unsafe { self.shared.bytes(n) }.get_mut(..unread)?;
-        // They are only looked at. Until the keeper is known they lie where they lay, whatever becomes of this process.
-        if streams::peek(guard, fd, bytes) != Got::Bytes(unread) {
-            return None;
-        }
-        // The program gets it from this process.
-        rest::is_at_hand(kept, end).ok()?;
         if conn.has(flag::NONBLOCK) {
             call::fcntl(end.raw(), libc::F_SETFL, libc::O_NONBLOCK as usize).ok()?;
         }
+        // The program gets it from this process.
+        rest::is_at_hand(kept, end).ok()?;
+        // Bytes that are only looked at lie where they lay until the keeper is known, whatever becomes of this process.
+        let is_taken = has_died_over_it(guard);
+        let unread = match is_taken {
+            true => take_all(guard, fd, bytes),
+            false => copy(guard, fd, bytes)?,
+        };
         // What the program has been told is there must not be missing when it begins.
-        let mut left = &*bytes;
+        let mut left = &bytes[..unread];
         stream::feed(source.raw(), &mut left);
         let is_cut = is_cut(guard, fd);
         place.holds(unread, unread - left.len(), is_cut);
@@ -187,7 +205,7 @@ impl Waiting {
             conn.outlet.publish(outlet);
         }
         conn.rest.publish(kept);
-        let (mut piece, mut left) = ([0; PIECE], unread);
+        let (mut piece, mut left) = ([0; PIECE], if is_taken { 0 } else { unread });
         while left > 0
             && let Got::Bytes(n @ 1..) = streams::receive(guard, fd, &mut piece[..left.min(PIECE)])
         {
