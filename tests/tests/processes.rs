@@ -86,6 +86,11 @@ scenarios!("rest":
     a_thread_reads_it_while_a_command_runs,
 );
 
+scenarios!("successors":
+    children_read_what_peers_left,
+    vforked_children_read_what_peers_left,
+);
+
 scenarios!("inheritance":
     a_server_of_inetds,
     a_parent_that_lets_go_later,

@@ -24,7 +24,7 @@ use core::sync::atomic::Ordering;
 use shared::{Place, Shared};
 use sovia_proto::path::Await;
 use sovia_sync::section;
-use sovia_sys::{Fd, call, process as processes};
+use sovia_sys::{Fd, call, poll, process as processes};
 use start::Lock;
 
 /// Bytes that are moved at a time.
@@ -70,7 +70,7 @@ fn unread(guard: &mut Guard<'_>, fd: i32) -> Option<usize> {
         return None;
     }
     let mut unread = streams::unread(guard, fd).ok()?;
-    if has_died_over_it(guard) {
+    if has_died_over_it(guard, fd) {
         // Bytes on TCP lie on the VI as well, and the rest behind them.
         unread += usize::try_from(streams::remains::look(guard).ok()?.bytes).ok()?;
     }
@@ -82,19 +82,29 @@ fn copy(guard: &mut Guard<'_>, fd: i32, bytes: &mut [u8]) -> Option<usize> {
     (streams::peek(guard, fd, bytes) == Got::Bytes(bytes.len())).then_some(bytes.len())
 }
 
-/// Takes what is unread of a connection up to its end, and returns how much that is. Only the part on TCP could be looked at before
-/// the rest on the VI.
+/// Takes what is unread of a connection whose peer has died, and returns how much that is. Only the part on TCP could be looked at
+/// before the rest on the VI.
 fn take_all(guard: &mut Guard<'_>, fd: i32, bytes: &mut [u8]) -> usize {
     let mut taken = 0;
-    while let Got::Bytes(n @ 1..) = streams::receive(guard, fd, &mut bytes[taken..]) {
-        taken += n;
+    while taken < bytes.len() {
+        match streams::receive(guard, fd, &mut bytes[taken..]) {
+            Got::Bytes(n @ 1..) => taken += n,
+            // More of what the peer had put on TCP is on its way: there is room for it now.
+            Got::Nothing if !streams::anchor_has_ended(fd) => poll::wait(fd, libc::POLLIN),
+            _ => break,
+        }
     }
     taken
 }
 
-/// Returns true if the peer has ended before it had put on TCP what is unread on the VI.
-fn has_died_over_it(guard: &Guard<'_>) -> bool {
+/// Returns true if the peer has not put on TCP all that is unread on the VI.
+fn misses_a_part(guard: &Guard<'_>) -> bool {
     streams::leaving::awaits_on_tcp(guard) != Await::Nothing
+}
+
+/// Returns true if the peer has ended before it had put all of that there.
+fn has_died_over_it(guard: &Guard<'_>, fd: i32) -> bool {
+    misses_a_part(guard) && (guard.conn.has(flag::DEAD) || streams::anchor_has_ended(fd))
 }
 
 /// Returns true if the connection was reset and no call has reported that, or a part of the stream is missing on TCP. Takes
@@ -102,7 +112,7 @@ fn has_died_over_it(guard: &Guard<'_>) -> bool {
 fn is_cut(guard: &Guard<'_>, fd: i32) -> bool {
     let look = || call::recv(fd, &mut [0], libc::MSG_PEEK | libc::MSG_DONTWAIT);
     let is_reset = |error| !matches!(error, call::Errno::EAGAIN | call::Errno::EINTR);
-    has_died_over_it(guard)
+    misses_a_part(guard)
         || streams::ending::receive_error(guard.conn).is_some()
         || look().is_err_and(is_reset)
 }
@@ -189,7 +199,7 @@ impl Waiting {
         // The program gets it from this process.
         rest::is_at_hand(kept, end).ok()?;
         // Bytes that are only looked at lie where they lay until the keeper is known, whatever becomes of this process.
-        let is_taken = has_died_over_it(guard);
+        let is_taken = has_died_over_it(guard, fd);
         let unread = match is_taken {
             true => take_all(guard, fd, bytes),
             false => copy(guard, fd, bytes)?,

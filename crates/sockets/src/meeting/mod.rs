@@ -49,7 +49,7 @@ use core::sync::atomic::Ordering;
 use due::is_due;
 use first::{MEETINGS_STATE, Meetings, forget, step_by_nic};
 use permit::{nic_of, permitted};
-pub(crate) use proof::addresses;
+pub(crate) use proof::{addresses, peer_is_held};
 use sovia_control::{Junk, Reason};
 use sovia_signal::chain::is_in_handler;
 use sovia_sync::{Local, RobustLock, rank};

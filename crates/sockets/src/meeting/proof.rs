@@ -1,11 +1,12 @@
 //! Which process has sent a message: what the kernel says of the sender, compared with what the message says.
 
 use super::{DATAGRAMS, junk};
-use crate::conn::Role;
+use crate::conn::{Conn, Role};
 use crate::message::{self, Link, Message};
-use crate::pair::{Pair, Stranger};
+use crate::pair::{self, Pair, Stranger};
 use crate::{closer, config};
 use core::net::{IpAddr, SocketAddr};
+use core::sync::atomic::Ordering;
 use sovia_control::{End, Junk};
 use sovia_sys::datagram::{Datagram, Name, Received};
 use sovia_sys::{Errno, call, diag, trace};
@@ -146,6 +147,19 @@ pub(super) fn owns_other_end(link: &Link, role: Role, cookie: u64, uid: u32) -> 
 pub(super) fn owner(link: &Link, role: Role) -> Result<diag::Owner, Errno> {
     let (_, local, peer) = seen_by(link, role);
     diag::tcp_owner(local, peer)
+}
+
+/// Whether any process holds the other end of a connection, as the kernel knows. Where it does not say, one does.
+pub(crate) fn peer_is_held(conn: &Conn, fd: i32) -> bool {
+    if pair::get(conn.pair.load(Ordering::Relaxed)).is_some_and(|pair| pair.is_far()) {
+        // The kernel knows its socket in another network namespace, or tells this process nothing.
+        return true;
+    }
+    let Some((local, peer)) = addresses(fd) else { return true };
+    match diag::tcp_owner(peer, local) {
+        Ok(owner) => owner.is_held,
+        Err(error) => error != Errno::ENOENT,
+    }
 }
 
 /// The connection's addresses as the program's own end sees them, local first.

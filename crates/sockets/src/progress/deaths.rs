@@ -7,7 +7,7 @@ use crate::per_engine::per_engine;
 use crate::stream::ending;
 use crate::{family, meeting, table};
 use core::sync::atomic::{AtomicBool, Ordering};
-use sovia_sys::{call, clock, diag};
+use sovia_sys::clock;
 
 /// The event of a descriptor that tells of a peer's death, among those of anchors and the doorbell.
 pub(super) const DEATH: u64 = u64::MAX - 1;
@@ -114,18 +114,7 @@ fn note(conn: &Conn, generation: u32, is_pair: impl Fn(&Pair) -> bool) {
     }
 }
 
-/// Whether any process holds the other end of a connection, as the kernel knows. Where it does not say,
-/// one does.
+/// Whether any process holds the other end of a connection. Where this process has no descriptor of it, one does.
 fn peer_is_held(conn: &Conn) -> bool {
-    if pair::get(conn.pair.load(Ordering::Relaxed)).is_some_and(|pair| pair.is_far()) {
-        // The kernel knows its socket in another network namespace, or tells this process nothing.
-        return true;
-    }
-    let Some((local, peer)) = table::descriptor_of(conn).and_then(meeting::addresses) else {
-        return true;
-    };
-    match diag::tcp_owner(peer, local) {
-        Ok(owner) => owner.is_held,
-        Err(error) => error != call::Errno::ENOENT,
-    }
+    table::descriptor_of(conn).is_none_or(|fd| meeting::peer_is_held(conn, fd))
 }

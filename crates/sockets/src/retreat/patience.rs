@@ -2,6 +2,7 @@
 
 use crate::conn::Guard;
 use crate::pair;
+use crate::stream::returned::PUMP_NS;
 use core::sync::atomic::Ordering;
 use sovia_sys::{call, clock};
 
@@ -21,6 +22,11 @@ pub(crate) struct Patience {
 impl Patience {
     pub(crate) fn begin() -> Patience {
         Patience { since: clock::now_ns() }
+    }
+
+    /// Whether the peer has been waited for, so that it is worth asking whether it lives.
+    pub(super) fn is_used(self) -> bool {
+        clock::now_ns() - self.since >= PUMP_NS
     }
 
     /// Whether the peer has been waited for long enough.

@@ -73,7 +73,8 @@ fn receiving(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
 fn on_tcp(guard: &mut Guard<'_>, fd: i32) -> Step {
     let conn = guard.conn;
     let mut awaited = leaving::awaits_on_tcp(guard);
-    let has_ended = awaited != Await::Nothing && stream::peer_has_ended(guard, fd);
+    let has_ended =
+        awaited != Await::Nothing && (conn.has(flag::DEAD) || stream::peer_has_ended(guard, fd));
     if has_ended {
         // Its last words come before its end.
         awaited = leaving::awaits_on_tcp(guard);

@@ -5,11 +5,11 @@ use super::hand_over::{Keep, PROCESSES, hand_over, hands_over};
 use super::patience::{self, Patience};
 use super::step::{self, Step, step_or_end};
 use super::{Cause, begin, detach, give_up, is_others, take_back};
-use crate::conn::{Bell, Phase};
-use crate::process;
+use crate::conn::{Bell, Guard, Phase, flag};
 use crate::stream::returned::PUMP_NS;
-use crate::stream::{failover, leaving, listeners};
+use crate::stream::{ending, failover, leaving, listeners};
 use crate::table::Ref;
+use crate::{meeting, process};
 use core::sync::atomic::Ordering;
 use sovia_sync::hazard::Waits;
 use sovia_sys::futex;
@@ -190,6 +190,11 @@ enum Visit<'w> {
     HandsOver,
 }
 
+/// Whether the peer lives, as far as is known. The end of its socket does not show while TCP has no room for the bytes before it.
+fn may_answer(guard: &Guard<'_>, fd: i32) -> bool {
+    guard.conn.has(flag::DEAD | flag::REFLECTED) || meeting::peer_is_held(guard.conn, fd)
+}
+
 /// Takes a connection a step further. `keep`: what moves its rest to a keeper, once that is known to be wanted.
 fn visit<'w>(
     (fd, at, patience): Coming,
@@ -204,6 +209,10 @@ fn visit<'w>(
     let before = bell.word().load(Ordering::SeqCst);
     bell.going_to_sleep();
     let mut came = step_or_end(&mut guard, fd);
+    if came == Step::Waits && patience.is_used() && !may_answer(&guard, fd) {
+        ending::died(&mut guard);
+        came = step_or_end(&mut guard, fd);
+    }
     if came == Step::Stays && gives_ends(cause) && is_others(conn) {
         // Either they or the program may be the ones that read it.
         match keep {
