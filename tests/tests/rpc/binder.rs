@@ -30,6 +30,12 @@ mount --bind /run/passwd /etc/passwd
 "$RPCBIND" -f -i &
 binder=$!
 trap 'kill $binder' EXIT
+# A server that comes while it is starting is registered for some of its addresses only.
+listens() { grep -q ':006F .* 0A ' "/proc/net/$1"; }
+until listens tcp && listens tcp6 && [ -S /run/rpcbind.sock ]; do
+    kill -0 $binder
+    sleep 0.05
+done
 for transport in tcp via; do
     until ./server $transport >served 2>/dev/null & server=$!; sleep 0.3; kill -0 $server 2>/dev/null; do
         kill -0 $binder
