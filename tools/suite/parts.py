@@ -7,6 +7,7 @@ import re
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 
 import plan
@@ -117,16 +118,35 @@ class Suite:
 
     def script(self, name, command, environment):
         """Runs a command that prints lines as test programs do, or none: then it is one test."""
+        with self.beside(name, command, environment):
+            pass
+
+    @contextlib.contextmanager
+    def beside(self, name, command, environment):
+        """Runs such a command while the block runs, and reports it at the end."""
         if not self.only(name):
+            yield
             return
-        begin = time.monotonic()
+        begin, results = time.monotonic(), []
         self.report.begin(name, 1)
-        status, output, processor = self.runner.command(command, self.root, environment, plan.SCRIPT)
+
+        def work():
+            results.append((*self.runner.command(command, self.root, environment, plan.SCRIPT), time.monotonic() - begin))
+
+        worker = threading.Thread(target=work)
+        worker.start()
+        try:
+            yield
+        except BaseException:
+            self.runner.stop()
+            raise
+        worker.join()
+        status, output, processor, seconds = results[0]
         for line in output.splitlines():
             if re.match(r"test result: |FAILED|seed |.*SKIPPED: ", line):
                 self.report.line("   " + line)
-        self.report.add([of_script(name, status, output, time.monotonic() - begin, processor)])
-        self.report.step(f"running {name}", time.monotonic() - begin)
+        self.report.add([of_script(name, status, output, seconds, processor)])
+        self.report.step(f"running {name}", seconds)
 
 
 def is_complete(outcome):

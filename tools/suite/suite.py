@@ -134,10 +134,13 @@ def usual(suite):
             left.add(package)
         return plan.is_usual(test, change)
 
-    suite.cargo("tests", parts.WORKSPACE, keep, suite.environment("release"))
+    environment = suite.environment("release")
+    suite.build(parts.WORKSPACE, environment)
+    documented = ["cargo", "test", "--doc", "--workspace", "--", "--show-output"]
+    with suite.beside("examples in the documentation", documented, environment):
+        suite.cargo("tests", parts.WORKSPACE, keep, environment)
     if left:
         suite.report.line(f"packages that the change does not reach were left out: {', '.join(sorted(left))}")
-    suite.script("examples in the documentation", ["cargo", "test", "--doc", "--workspace", "--", "--show-output"], suite.environment("release"))
 
 
 def models(suite, packages=plan.LOOM):
