@@ -45,6 +45,13 @@ impl Pairing {
         Self { server: Stack::Kernel, client: Stack::Native },
     ];
 
+    /// Returns the first pairing, and one of each two that differ in which end is which.
+    pub fn in_turn(all: &[Self], draw: u64) -> Vec<Self> {
+        let (first, others) = all.split_at(1);
+        let drawn = others.chunks(2).map(|two| two[draw as usize % two.len()]);
+        first.iter().copied().chain(drawn).collect()
+    }
+
     /// Whether both ends speak Sovia.
     pub fn is_accelerated(self) -> bool {
         self.server != Stack::Kernel && self.client != Stack::Kernel
@@ -64,5 +71,19 @@ impl fmt::Display for Stack {
 impl fmt::Display for Pairing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "server on {}, client on {}", self.server, self.client)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_pairing_has_its_turn() {
+        for all in [&Pairing::OTHERS[..], &Pairing::NATIVES] {
+            let drawn = [0, 1].map(|draw| Pairing::in_turn(all, draw));
+            assert!(drawn.iter().all(|some| some[0] == all[0]));
+            assert!(all.iter().all(|one| drawn.iter().flatten().any(|other| other == one)));
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fmt::Write;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use crate::apps::App;
@@ -205,17 +206,24 @@ impl Scenario {
         }
     }
 
-    /// Runs it in every pairing.
+    /// Runs it in every pairing, or, with `SOVIA_TESTS_TURN`, in those that have their turn.
     ///
     /// # Panics
     /// If any transcript is not the one over the kernel.
     pub fn run(&self) {
-        self.run_in(match (self.native, self.single) {
+        let pairings: &[Pairing] = match (self.native, self.single) {
             (false, false) => &Pairing::OTHERS,
             (false, true) => &[Pairing::SOVIA],
             (true, false) => &Pairing::NATIVES,
             (true, true) => &[Pairing::NATIVE],
-        });
+        };
+        let turn = env::var("SOVIA_TESTS_TURN").unwrap_or_default();
+        if turn.is_empty() {
+            return self.run_in(pairings);
+        }
+        let mut hasher = DefaultHasher::new();
+        (self.app.name(), &self.case, turn).hash(&mut hasher);
+        self.run_in(&Pairing::in_turn(pairings, hasher.finish()));
     }
 
     /// Runs it with both ends on the kernel and both on Sovia; for long ones.

@@ -7,6 +7,7 @@ once more, alone: if it passes then, it is printed as FLAKY with both outputs. A
 """
 
 import argparse
+import functools
 import os
 import re
 import signal
@@ -121,8 +122,9 @@ def debug_products(suite):
     suite.report.step("building the products with assertions", time.monotonic() - begin)
 
 
-def usual(suite):
-    """Every test that the change can break, in its usual configuration."""
+def usual(suite, every=False):
+    """Every test that the change can break, in its usual configuration. Of two pairings of a scenario that differ in which end is on
+    Sovia, a commit has one, or `every` one."""
     left = set()
 
     def keep(test):
@@ -134,7 +136,7 @@ def usual(suite):
             left.add(package)
         return plan.is_usual(test, change)
 
-    environment = suite.environment("release")
+    environment = suite.environment("release", {} if every or suite.filters else {"SOVIA_TESTS_TURN": suite.commit})
     suite.build(parts.WORKSPACE, environment)
     documented = ["cargo", "test", "--doc", "--workspace", "--", "--show-output"]
     with suite.beside("examples in the documentation", documented, environment):
@@ -250,7 +252,7 @@ ROTATED = [checked, nics, strangers, lab_short, fuzz] + [
 TIERS = {
     "check": [own, quick, scenarios],
     "test": [own, usual, models_of_change],
-    "all": [own, usual, unusual, models, long, protocols, checked, nics, strangers, stall, lab, arm, fuzz],
+    "all": [own, functools.partial(usual, every=True), unusual, models, long, protocols, checked, nics, strangers, stall, lab, arm, fuzz],
     "turn": [turn],
     "arm": [arm],
     "checked": [checked],
