@@ -214,10 +214,6 @@ static bool has_met(int fd) { return state_of(fd) != MEETING; }
 
 static bool is_on_vi(int fd) { return state_of(fd) == VIA; }
 
-// The client gives a silent server up after 131,072 rounds, which takes seconds. Where the server has decided before, its end
-// is not going to meet.
-static bool is_vain(int fd, int since) { return since > ROUNDS_IN_VAIN && state_of(fd) == MEETING; }
-
 static void warm_until(int fd, bool server, bool (*is_so)(int fd)) {
     enum { OVER, SO, HAS_ENGINE, LENGTH };
     char buffer[LENGTH] = {0};
@@ -227,7 +223,8 @@ static void warm_until(int fd, bool server, bool (*is_so)(int fd)) {
         // is nothing to wait for.
         bool both = i > 0 && buffer[HAS_ENGINE] && engine();
         decided = buffer[SO] ? decided + 1 : 0;
-        bool vain = is_so == has_met && is_vain(fd, decided);
+        // A client gives a silent server up after 131,072 rounds, which takes seconds. One that has decided is not going to meet.
+        bool vain = is_so == has_met && decided > ROUNDS_IN_VAIN;
         buffer[OVER] = i > 0 && (!both || (buffer[SO] && is_so(fd)) || vain);
         if (!server)
             send_all(fd, buffer, sizeof buffer);

@@ -24,54 +24,43 @@ pub(crate) enum Back {
     Word(FromReceiver),
 }
 
-/// A message as one byte that is not 0, so that states are cheap to copy and to hash.
+/// A message whose number and value fit in one byte that is not 0, so that states are cheap to copy and to hash.
 trait Packed: Sized {
-    fn to_byte(self) -> u8;
-    fn from_byte(byte: u8) -> Self;
+    fn to_parts(self) -> (u8, u64);
+    fn from_parts(number: u8, value: u64) -> Option<Self>;
 }
 
 /// Number of messages that are not words.
 const OTHER: u8 = 15;
 
-fn pack(number: u8, value: u64) -> u8 {
-    assert!(value < 16, "the model outgrew its messages");
-    number << 4 | value as u8
-}
-
 impl Packed for Forth {
-    fn to_byte(self) -> u8 {
-        let (number, value) = match self {
+    fn to_parts(self) -> (u8, u64) {
+        match self {
             Forth::Item(item) => (OTHER, item.into()),
             Forth::Word(word) => word.to_parts(),
-        };
-        pack(number, value)
+        }
     }
 
-    fn from_byte(byte: u8) -> Forth {
-        match (byte >> 4, byte & 15) {
-            (OTHER, item) => Forth::Item(item),
-            (number, value) => {
-                Forth::Word(FromSender::from_parts(number, value.into()).expect("what was packed"))
-            }
+    fn from_parts(number: u8, value: u64) -> Option<Forth> {
+        match number {
+            OTHER => Some(Forth::Item(value as u8)),
+            _ => FromSender::from_parts(number, value).map(Forth::Word),
         }
     }
 }
 
 impl Packed for Back {
-    fn to_byte(self) -> u8 {
-        let (number, value) = match self {
+    fn to_parts(self) -> (u8, u64) {
+        match self {
             Back::Consumed(count) => (OTHER, count.into()),
             Back::Word(word) => word.to_parts(),
-        };
-        pack(number, value)
+        }
     }
 
-    fn from_byte(byte: u8) -> Back {
-        match (byte >> 4, byte & 15) {
-            (OTHER, count) => Back::Consumed(count),
-            (number, value) => {
-                Back::Word(FromReceiver::from_parts(number, value.into()).expect("what was packed"))
-            }
+    fn from_parts(number: u8, value: u64) -> Option<Back> {
+        match number {
+            OTHER => Some(Back::Consumed(value as u8)),
+            _ => FromReceiver::from_parts(number, value).map(Back::Word),
         }
     }
 }
@@ -84,15 +73,20 @@ impl<T: Packed, const N: usize> Channel<T, N> {
     const EMPTY: Self = Channel([0; N], PhantomData);
 
     fn push(&mut self, message: T) {
+        let (number, value) = message.to_parts();
+        assert!(value < 16, "the model outgrew its messages");
         let place = self.0.iter_mut().find(|place| **place == 0);
-        *place.expect("the model outgrew its channel") = message.to_byte();
+        *place.expect("the model outgrew its channel") = number << 4 | value as u8;
     }
 
     fn pop(&mut self) -> Option<T> {
-        let first = (self.0[0] != 0).then(|| T::from_byte(self.0[0]))?;
+        let first = self.0[0];
+        if first == 0 {
+            return None;
+        }
         self.0[0] = 0;
         self.0.rotate_left(1);
-        Some(first)
+        Some(T::from_parts(first >> 4, (first & 15).into()).expect("what was packed"))
     }
 
     fn is_empty(&self) -> bool {
