@@ -43,7 +43,7 @@ pub use summary::accelerated;
 pub use terminal::Terminal;
 pub use transcript::difference;
 pub use until::until;
-pub use workspace::{TempDir, all_may_read, fi_providers, is_checked, libsovia, sovia};
+pub use workspace::{TempDir, all_may_read, fi_providers, libsovia, sovia};
 
 /// Scenarios of one C program, each a test of the same name. What is common to
 /// them may follow the program: `scenarios!("bulk", Scenario::single: one, other)`.

@@ -28,14 +28,6 @@ pub fn sovia() -> PathBuf {
     path
 }
 
-/// Whether it is a debug build, with the checks that such have.
-///
-/// # Panics
-/// As [`sovia`].
-pub fn is_checked() -> bool {
-    sovia().parent().is_some_and(|folder| folder.ends_with("debug"))
-}
-
 /// `libsovia.so` under test: `SOVIA_LIB`, or the workspace's release build.
 ///
 /// # Panics

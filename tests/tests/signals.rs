@@ -1,7 +1,7 @@
 //! Signal handlers that use the connection they have interrupted, or never return, and threads that are
 //! cancelled in the middle of a call.
 
-use sovia_tests::{Scenario, is_checked, scenarios};
+use sovia_tests::{Scenario, scenarios};
 
 scenarios!("handlers":
     handlers_write_what_they_interrupt,
@@ -25,6 +25,7 @@ scenarios!("dispositions":
 scenarios!("left":
     an_exception_at_a_fault,
     an_exception_on_an_alternate_stack,
+    an_exception_out_of_a_call,
     an_exception_out_of_two_handlers,
     an_exception_where_handlers_are_reset_or_not_deferred,
     the_end_of_the_thread,
@@ -36,16 +37,4 @@ scenarios!("left":
 #[test]
 fn a_handler_is_the_first_to_write() {
     Scenario::c("handlers", "a_handler_is_the_first_to_write").may_stay_on_tcp().run();
-}
-
-/// Through a function of the library's. In a build with checks the compiler ends programs that unwind through one.
-#[test]
-fn an_exception_out_of_a_call() {
-    if is_checked() {
-        println!(
-            "SKIPPED: an_exception_out_of_a_call: nothing unwinds through a build with checks"
-        );
-        return;
-    }
-    Scenario::c("left", "an_exception_out_of_a_call").run();
 }

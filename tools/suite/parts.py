@@ -45,7 +45,7 @@ class Suite:
         return plan.change(self.root)
 
     def environment(self, products, more=()):
-        """Returns the environment of a part that drives the products of a build: `release` or `debug`."""
+        """Returns the environment of a part that drives the products of a build: `release`, `debug` or `checked`."""
         environment = dict(self.runner.environment)
         environment.setdefault("SOVIA_BIN", os.path.join(self.target, products, "sovia"))
         for name, library in (("SOVIA_LIB", "libsovia.so"), ("SOVIA_EMP", "libsovia-emp.so"), ("SOVIA_VIPL", "libvipl.so"),
