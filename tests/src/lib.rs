@@ -23,6 +23,7 @@ mod scenario;
 mod summary;
 mod terminal;
 mod transcript;
+mod turn;
 mod until;
 pub mod walk;
 mod workspace;
@@ -42,6 +43,7 @@ pub use scenario::{Observation, Scenario};
 pub use summary::accelerated;
 pub use terminal::Terminal;
 pub use transcript::difference;
+pub use turn::in_turn;
 pub use until::until;
 pub use workspace::{TempDir, all_may_read, fi_providers, libsovia, sovia};
 

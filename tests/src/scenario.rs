@@ -3,7 +3,6 @@
 use std::env;
 use std::ffi::OsString;
 use std::fmt::Write;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use crate::apps::App;
@@ -12,7 +11,11 @@ use crate::pairing::{Pairing, Stack};
 use crate::reference::{self, Key};
 use crate::summary::accelerated;
 use crate::transcript::difference;
+use crate::turn::in_turn;
 use crate::workspace::{TempDir, kernel_only};
+
+/// Transfers before a scenario: the switch falls into it, or lies before or behind it.
+const ROUNDS_BEFORE: [u8; 7] = [0, 1, 2, 3, 4, 5, 6];
 
 /// One case of a scenario program.
 #[derive(Clone, Debug)]
@@ -206,7 +209,7 @@ impl Scenario {
         }
     }
 
-    /// Runs it in every pairing, or, with `SOVIA_TESTS_TURN`, in those that have their turn.
+    /// Runs it in every pairing that has its turn.
     ///
     /// # Panics
     /// If any transcript is not the one over the kernel.
@@ -217,13 +220,7 @@ impl Scenario {
             (true, false) => &Pairing::NATIVES,
             (true, true) => &[Pairing::NATIVE],
         };
-        let turn = env::var("SOVIA_TESTS_TURN").unwrap_or_default();
-        if turn.is_empty() {
-            return self.run_in(pairings);
-        }
-        let mut hasher = DefaultHasher::new();
-        (self.app.name(), &self.case, turn).hash(&mut hasher);
-        self.run_in(&Pairing::in_turn(pairings, hasher.finish()));
+        self.run_in(&Pairing::in_turn(pairings, (self.app.name(), &self.case)));
     }
 
     /// Runs it with both ends on the kernel and both on Sovia; for long ones.
@@ -248,14 +245,14 @@ impl Scenario {
         self.assert_as_over_the_kernel(&runs.collect::<Vec<_>>());
     }
 
-    /// Runs both ends under Sovia with everything from no transfer to several
-    /// before the scenario begins, so that the switch falls into it.
+    /// Runs both ends under Sovia with no transfer to several before the scenario begins, by turns, so that the switch falls into it.
     ///
     /// # Panics
     /// If any transcript is not the one over the kernel.
     pub fn run_across_the_switch(&self) {
         let pairing = if self.native { Pairing::NATIVE } else { Pairing::SOVIA };
-        let runs = (0..=6).map(|rounds| {
+        let all = in_turn((self.app.name(), &self.case), &ROUNDS_BEFORE, 3);
+        let runs = all.into_iter().map(|rounds| {
             let scenario = self.clone().env("SOVIA_TEST_WARMUP", rounds).may_stay_on_tcp();
             let seen = scenario.observe(pairing);
             let condition = format!("\nwith {rounds} round trips before:");

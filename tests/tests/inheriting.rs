@@ -43,7 +43,7 @@ fn a_service_of_inetds() {
     if skipped(TEST, &["cat"]) || unsafe { libc::geteuid() } != 0 {
         return;
     }
-    for pairing in Pairing::OTHERS {
+    for pairing in Pairing::others() {
         let (folder, port) = (TempDir::new(), free_port());
         let configuration = folder.path().join("inetd.conf");
         let service = match pairing.server {
@@ -61,7 +61,7 @@ fn activated(test: &str, options: &str, how: &str) {
     if skipped(test, &["systemd-socket-activate"]) || installed("python3").is_none() {
         return;
     }
-    for pairing in Pairing::OTHERS {
+    for pairing in Pairing::others() {
         let port = free_port();
         let starter = format!(
             "systemd-socket-activate -l 127.0.0.1:{port} {options}{}{PYTHON} {} {how}",
@@ -94,7 +94,7 @@ fn a_worker_of_nodes_cluster() {
     if skipped("a_worker_of_nodes_cluster", &["node"]) {
         return;
     }
-    for pairing in Pairing::OTHERS {
+    for pairing in Pairing::others() {
         let (folder, port) = (TempDir::new(), free_port());
         let program = folder.path().join("cluster.js");
         let text = "const cluster = require('cluster');
@@ -115,7 +115,7 @@ fn a_program_that_socat_executes() {
     if skipped("a_program_that_socat_executes", &["socat", "cat"]) {
         return;
     }
-    for pairing in Pairing::OTHERS {
+    for pairing in Pairing::others() {
         let port = free_port();
         let listen = format!("TCP-LISTEN:{port},bind=127.0.0.1,reuseaddr,fork");
         is_talked_to(pairing, &format!("socat {listen} EXEC:/bin/cat,nofork"), port, libc::SIGTERM);

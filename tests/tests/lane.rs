@@ -1,7 +1,9 @@
 //! Lanes between two network namespaces: any IP program runs over them, by the kernel's TCP and IP; over NICs in shared memory,
 //! by UDP and on Ethernet devices. For root.
 
-use sovia_tests::{LaneEnd, LaneNics, LaneScene, free_port, installed, skipped, sovia, until};
+use sovia_tests::{
+    LaneEnd, LaneNics, LaneScene, free_port, in_turn, installed, skipped, sovia, until,
+};
 use std::process::Command;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/apps-py/lane.py");
@@ -18,13 +20,13 @@ fn scene(test: &str, programs: &[&str], nics: LaneNics, mtu: usize) -> Option<La
     scene
 }
 
-/// Over each kind of NIC, and with the MTU of Ethernet and with that of its jumbo frames.
+/// Over each kind of NIC, and with the MTU of Ethernet and with that of its jumbo frames, by turns.
 fn over_each(test: &str, programs: &[&str], check: impl Fn(&LaneScene, usize)) {
-    for nics in LaneNics::ALL {
-        for mtu in [1500, 9000] {
-            let Some(scene) = scene(test, programs, nics, mtu) else { return };
-            check(&scene, mtu);
-        }
+    let ways: Vec<_> =
+        LaneNics::ALL.into_iter().flat_map(|nics| [(nics, 1500), (nics, 9000)]).collect();
+    for (nics, mtu) in in_turn(test, &ways, 2) {
+        let Some(scene) = scene(test, programs, nics, mtu) else { return };
+        check(&scene, mtu);
     }
 }
 
@@ -146,7 +148,7 @@ fn ssh_runs_over_a_lane() {
 #[test]
 fn lane_that_is_started_again_goes_on() {
     let test = "lane_that_is_started_again_goes_on";
-    for nics in LaneNics::ALL {
+    for nics in in_turn(test, &LaneNics::ALL, 1) {
         let Some(scene) = scene(test, &[], nics, 1500) else { return };
         let mut ends = both(&scene).map(Some);
         for host in [0, 1] {
@@ -182,7 +184,7 @@ fn peer_that_comes_later_is_found() {
 #[test]
 fn transfer_outlasts_a_lane_that_is_killed() {
     let test = "transfer_outlasts_a_lane_that_is_killed";
-    for nics in LaneNics::ALL {
+    for nics in in_turn(test, &LaneNics::ALL, 1) {
         let Some(scene) = scene(test, &["python3", "ss"], nics, 9000) else { return };
         let [_first, second] = both(&scene);
         let _server = scene.serve(1, &["python3", SCRIPT, "serve", "10.91.8.3", "7650"]);

@@ -29,7 +29,7 @@ fn redis_takes_a_mass_insertion() {
     let commands = folder.path().join("commands");
     let lines = (0..100_000).map(|i| format!("SET key:{i} value:{}\r\n", i * 7));
     fs::write(&commands, lines.collect::<String>()).expect("a file of commands");
-    for pairing in Pairing::OTHERS {
+    for pairing in Pairing::others() {
         let (server, port) = redis(pairing.server, folder.path(), "");
         let client = Client::of(pairing);
         let told =
@@ -49,7 +49,7 @@ fn redis_benchmark_runs_every_test() {
         return;
     }
     let folder = TempDir::new();
-    for pairing in Pairing::OTHERS {
+    for pairing in Pairing::others() {
         let (server, port) = redis(pairing.server, folder.path(), "");
         // The kernel carries everything if one end has no Sovia.
         let requests = if pairing == Pairing::SOVIA { 20_000 } else { 1_000 };
@@ -89,7 +89,7 @@ fn redis_replica_follows() {
     if skipped("redis_replica_follows", &["redis-server", "redis-cli", "redis-benchmark"]) {
         return;
     }
-    for pairing in Pairing::OTHERS {
+    for pairing in Pairing::others() {
         let (folder, other) = (TempDir::new(), TempDir::new());
         let at_once = "--repl-diskless-sync yes --repl-diskless-sync-delay 0";
         let (server, port) = redis(pairing.server, folder.path(), at_once);
@@ -148,7 +148,7 @@ fn nginx_answers_wrk() {
     if skipped("nginx_answers_wrk", &["nginx", "wrk"]) {
         return;
     }
-    for pairing in Pairing::OTHERS {
+    for pairing in Pairing::others() {
         let folder = TempDir::new();
         let (server, port) = nginx(pairing.server, folder.path(), own_user());
         let client = Client::of(pairing);
@@ -182,7 +182,7 @@ fn nginx_serves_files_to_curl() {
     if skipped("nginx_serves_files_to_curl", &["nginx", "curl"]) {
         return;
     }
-    for pairing in Pairing::OTHERS {
+    for pairing in Pairing::others() {
         let folder = TempDir::new();
         let (server, port) = nginx(pairing.server, folder.path(), own_user());
         let client = Client::of(pairing).may_stay_on_tcp();
@@ -205,7 +205,7 @@ fn memcached_answers_its_tools() {
     if skipped("memcached_answers_its_tools", &["memcached", "memccp", "memccat", "memcstat"]) {
         return;
     }
-    for pairing in Pairing::OTHERS {
+    for pairing in Pairing::others() {
         let folder = TempDir::new();
         let port = free_port();
         // SAFETY: geteuid cannot fail and touches no memory.
@@ -239,7 +239,7 @@ fn iperf3_measures_every_way() {
     if skipped("iperf3_measures_every_way", &["iperf3"]) {
         return;
     }
-    for pairing in Pairing::OTHERS {
+    for pairing in Pairing::others() {
         let port = free_port();
         let server = Service::start(pairing.server, &format!("iperf3 -s -p {port}"), port);
         let bytes = if pairing == Pairing::SOVIA { "400M" } else { "20M" };
@@ -257,7 +257,7 @@ fn sockperf_plays_ping_pong() {
     if skipped("sockperf_plays_ping_pong", &["sockperf"]) {
         return;
     }
-    for pairing in Pairing::OTHERS {
+    for pairing in Pairing::others() {
         let port = free_port();
         let at = format!("--tcp -i 127.0.0.1 -p {port}");
         let server = Service::start(pairing.server, &format!("sockperf server {at}"), port);
@@ -292,7 +292,7 @@ fn ftp_by_a_client_with_stdio_streams() {
     let path = folder.path().display().to_string();
     let numbers: String = (0..100_000).map(|i| format!("{i}\n")).collect();
     fs::write(folder.path().join("numbers"), &numbers).expect("a file");
-    for pairing in Pairing::OTHERS {
+    for pairing in Pairing::others() {
         let port = free_port();
         let server = format!("/usr/bin/python3 -m pyftpdlib -i 127.0.0.1 -p {port} -d {path}");
         let service = Service::start(pairing.server, &server, port);

@@ -1,7 +1,7 @@
 //! Whatever of the papers' table 4 is chosen, a stream is what it is over the kernel: in order,
 //! whole, ended as it was ended, also by a death right after a send.
 
-use sovia_tests::Scenario;
+use sovia_tests::{Scenario, in_turn};
 
 /// All of the papers' configurations but the three-way handshake, each once; and what they did not
 /// try: handlers with other ways to send, tiny packets, windows that are smaller than the threshold of
@@ -22,9 +22,10 @@ const PROTOCOLS: [&str; 13] = [
     "combine=32768,delay=1s",
 ];
 
-fn in_every_protocol(program: &'static str, cases: &[&str]) {
+/// Runs a program's cases in the configurations that have their turn.
+fn in_protocols(program: &'static str, cases: &[&str]) {
     for case in cases {
-        for protocol in PROTOCOLS {
+        for protocol in in_turn((program, case), &PROTOCOLS, 3) {
             println!("{case} with {protocol}");
             Scenario::c(program, case)
                 .env("SOVIA_PROTOCOL", protocol)
@@ -36,7 +37,7 @@ fn in_every_protocol(program: &'static str, cases: &[&str]) {
 
 #[test]
 fn bytes_come_whole_and_in_order() {
-    in_every_protocol(
+    in_protocols(
         "bulk",
         &[
             "ping_pong_of_random_sizes",
@@ -48,7 +49,7 @@ fn bytes_come_whole_and_in_order() {
 
 #[test]
 fn messages_come_at_any_moment() {
-    in_every_protocol(
+    in_protocols(
         "stress",
         &["random_sizes_and_pauses_one_way", "requests_that_come_at_any_moment"],
     );
@@ -56,7 +57,7 @@ fn messages_come_at_any_moment() {
 
 #[test]
 fn what_send_accepted_survives_its_sender() {
-    in_every_protocol(
+    in_protocols(
         "death",
         &["little_is_sent_before_death", "small_pieces_before_death", "much_is_sent_before_death"],
     );
@@ -64,7 +65,7 @@ fn what_send_accepted_survives_its_sender() {
 
 #[test]
 fn streams_end_as_they_were_ended() {
-    in_every_protocol(
+    in_protocols(
         "shutdown",
         &[
             "the_client_closes_half",
@@ -76,7 +77,7 @@ fn streams_end_as_they_were_ended() {
 
 #[test]
 fn a_window_that_is_full_blocks_no_earlier_than_tcp() {
-    in_every_protocol(
+    in_protocols(
         "nonblocking",
         &["pieces_of_64_fill_no_earlier_than_tcp", "a_blocked_writer_goes_on_with_the_reader"],
     );
@@ -96,7 +97,7 @@ fn combined_messages_come_within_the_delay() {
 
 #[test]
 fn relatives_go_on_with_what_a_process_has_handled() {
-    in_every_protocol(
+    in_protocols(
         "fork",
         &[
             "a_child_goes_on_without_its_parent",
@@ -109,10 +110,10 @@ fn relatives_go_on_with_what_a_process_has_handled() {
 
 #[test]
 fn waiting_threads_are_woken() {
-    in_every_protocol("epoll_modes", &["edge_triggered_both_ways", "one_shot_until_armed_again"]);
+    in_protocols("epoll_modes", &["edge_triggered_both_ways", "one_shot_until_armed_again"]);
 }
 
 #[test]
 fn small_messages_go_back_to_tcp_with_the_rest() {
-    in_every_protocol("exec", &["unread_bytes_cross_an_exec"]);
+    in_protocols("exec", &["unread_bytes_cross_an_exec"]);
 }

@@ -48,7 +48,7 @@ fn sshd_lets_a_user_in() {
     open_folder(Path::new("/run/sshd"));
     let sent = folder.path().join("sent");
     fs::write(&sent, numbers()).expect("a file");
-    for pairing in Pairing::OTHERS {
+    for pairing in Pairing::others() {
         let port = free_port();
         let settings = format!(
             "Port {port}\nListenAddress 127.0.0.1\nHostKey {path}/host\nStrictModes no\nUsePAM no\n\
@@ -83,7 +83,7 @@ fn vsftpd_serves_files() {
     fs::write(&file, numbers()).expect("a file");
     fs::set_permissions(&file, Permissions::from_mode(0o644)).expect("its permissions");
     let path = folder.path().display().to_string();
-    for pairing in Pairing::OTHERS {
+    for pairing in Pairing::others() {
         let port = free_port();
         let settings = format!(
             "listen=YES\nlisten_address=127.0.0.1\nlisten_port={port}\nbackground=NO\n\

@@ -21,6 +21,10 @@ USUAL = {
 }
 # Likewise, where the change touches the provider: each of libfabric's NICs takes a third of a processor's second to open.
 USUAL_IF_CHANGED = {"via-ofi/conformance": {"tcp"}}
+# Tests of a package that take many seconds of processor and go deeper than its others. `make test` runs them where the change touches
+# that package. Otherwise they take turns.
+DEEP = re.compile(r"^sovia-proto/all/paths::|^sovia-stream/all/(shm|sim)::|^via-ofi/all/(faults|resets|stopped)::|^sovia-cli/all/"
+                  r"(papers::(the_report|every_way)_|bench::(any_nic|emp|every_layer)_)")
 # Packages whose tests start what `make build` builds, and the packages from which it builds that.
 DRIVERS = frozenset({"sovia", "sovia-c", "sovia-cli", "sovia-emp-c", "sovia-fi-c", "sovia-tests", "sovia-vipl"})
 PRODUCTS = frozenset({"sovia-c", "sovia-cli", "sovia-emp-c", "sovia-fi-c", "sovia-preload", "sovia-vipl"})
@@ -101,6 +105,8 @@ def is_usual(test, change):
     """Returns true if `make test` runs the test. In a package that the change does not reach it runs unchanged code."""
     if test.program.package not in change.reached:
         return False
+    if DEEP.search(str(test)):
+        return test.program.package in change.packages
     of = configuration(test)
     if of is None or of[1] in USUAL.get(of[0], ()):
         return True
@@ -197,9 +203,10 @@ def changed(files, folders, dependencies):
     touched = frozenset(name for home in homes.values() for name in home)
     if any(not home and not file.endswith(".md") for file, home in homes.items()):
         return Change(touched, frozenset(dependencies))
-    begin = touched | READERS | (DRIVERS if any(not home for home in homes.values()) else frozenset())
+    begin = touched | (DRIVERS if any(not home for home in homes.values()) else frozenset())
     more = {name: of | PRODUCTS if name in DRIVERS else of for name, of in dependencies.items()}
-    return Change(touched, reached(begin, more))
+    # Readers alone: packages that are built of one read no such files.
+    return Change(touched, reached(begin, more) | READERS)
 
 
 def reached(packages, dependencies):

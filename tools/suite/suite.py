@@ -123,15 +123,15 @@ def checked_products(suite):
 
 
 def usual(suite, every=False):
-    """Every test that the change can break, in its usual configuration. Of two pairings of a scenario that differ in which end is on
-    Sovia, a commit has one, or `every` one."""
+    """Every test that the change can break, in its usual configuration. Of ways that take turns in a test a commit has some, or `every`
+    one."""
     left = set()
 
     def keep(test):
         package, change = test.program.package, suite.change
         if suite.filters:
-            # The user has named tests: of these, packages that the change does not reach are no exception.
-            change = plan.Change(change.packages, frozenset({package}))
+            # The user has named tests: that the change does not touch their package is no reason to leave them out.
+            change = plan.Change(frozenset({package}), frozenset({package}))
         elif package not in change.reached:
             left.add(package)
         return plan.is_usual(test, change)

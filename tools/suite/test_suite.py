@@ -212,16 +212,23 @@ class Plan(unittest.TestCase):
             self.assertFalse(all(plan.is_due(case, str(n), change) for n in range(200)))
 
     def test_tests_are_usual_where_the_change_reaches_their_package(self):
-        case = self.case("sovia-proto/all", "paths::a_case")
+        case = self.case("sovia-proto/all", "meeting::a_case")
         for change in (self.change("sovia-proto"), plan.Change(frozenset({"sovia-layers"}), frozenset({"sovia-layers", "sovia-proto"}))):
             self.assertTrue(plan.is_usual(case, change))
         self.assertFalse(plan.is_usual(case, self.change("via-eth")))
         due = [plan.is_due(case, str(n), self.change("via-eth")) for n in range(200)]
         self.assertTrue(any(due) and not all(due))
 
+    def test_deep_tests_are_usual_where_the_change_touches_their_package(self):
+        case = self.case("sovia-proto/all", "paths::a_case")
+        self.assertTrue(plan.is_usual(case, self.change("sovia-proto")))
+        self.assertFalse(plan.is_usual(case, plan.Change(frozenset({"sovia-layers"}), frozenset({"sovia-layers", "sovia-proto"}))))
+
     def test_change_reaches_tests_that_start_what_is_built_of_it(self):
         folders = {"crates/sockets/": "sovia-sockets", "abi/preload/": "sovia-preload", "tests/": "sovia-tests", "crates/emp/": "sovia-emp"}
-        dependencies = {"sovia-sockets": set(), "sovia-preload": {"sovia-sockets"}, "sovia-tests": set(), "sovia-emp": set()}
+        dependencies = {"sovia-sockets": set(), "sovia-preload": {"sovia-sockets"}, "sovia-tests": set(), "sovia-layers": set(),
+                        # For its own tests, which read its own files.
+                        "sovia-emp": {"sovia-layers"}}
 
         def changed(*files):
             return plan.changed(files, folders, dependencies).reached - plan.READERS
@@ -230,7 +237,7 @@ class Plan(unittest.TestCase):
         self.assertEqual(changed("crates/sockets/src/lib.rs"), {"sovia-sockets", "sovia-preload", "sovia-tests"})
         self.assertEqual(changed("crates/emp/src/lib.rs"), {"sovia-emp"})
         self.assertEqual(changed("README.md"), plan.DRIVERS)
-        self.assertEqual(changed("scripts/setup"), set(dependencies))
+        self.assertEqual(changed("scripts/setup"), set(dependencies) - plan.READERS)
 
     def test_packages_whose_tests_start_products_are_known(self):
         command = ["git", "grep", "-lE", r"SOVIA_(BIN|LIB|VIPL|EMP|FI)\b", "--", "*.rs"]

@@ -64,7 +64,7 @@ fn told(programs: &Programs, pairing: Pairing, mode: &[&str]) -> Vec<String> {
 fn are_told_as_unchanged_ones(test: &str, mode: &[&str]) {
     let Some(programs) = with_changed(test) else { return };
     let kernel = told(&programs, Pairing::KERNEL, mode);
-    for pairing in Pairing::NATIVES {
+    for pairing in Pairing::natives() {
         assert_eq!(told(&programs, pairing, mode), kernel, "{pairing}");
     }
 }
@@ -99,7 +99,7 @@ fn data_connections_of_changed_programs_are_on_vis() {
     let Some(programs) = with_changed("data_connections_of_changed_programs_are_on_vis") else {
         return;
     };
-    for pairing in Pairing::NATIVES.into_iter().filter(|pairing| pairing.is_accelerated()) {
+    for pairing in Pairing::natives().into_iter().filter(|pairing| pairing.is_accelerated()) {
         let server = Server::start(&programs, pairing.server);
         server.write("served", &noise(LEN));
         let client = client(&programs, pairing);

@@ -53,7 +53,7 @@ fn killed_in_the_middle(server: &Server, pairing: Pairing, way: &str) {
 fn clients_are_killed() {
     let Some(programs) = programs("clients_are_killed") else { return };
     let before = Leftovers::before();
-    for pairing in [Pairing::KERNEL].into_iter().chain(Pairing::OTHERS) {
+    for pairing in [Pairing::KERNEL].into_iter().chain(Pairing::others()) {
         let server = Server::start(&programs, pairing.server);
         server.write("served", &noise(LEN));
         for way in ["get", "put", "get", "put"] {
@@ -111,7 +111,7 @@ fn the_servers_disk_is_full() {
     };
     let kernel = told(Pairing::KERNEL);
     assert!(kernel.iter().any(|reply| reply.starts_with("452 Error writing file")), "{kernel:#?}");
-    for pairing in Pairing::OTHERS {
+    for pairing in Pairing::others() {
         let told = told(pairing);
         for (told, kernel) in told.iter().zip(&kernel) {
             assert_eq!(told, kernel, "{pairing}");

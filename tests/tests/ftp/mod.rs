@@ -33,7 +33,7 @@ fn session(server: &Server, mode: &str) -> PathBuf {
 /// A session in every pairing. Data connections are short: on which path they are is not asked here.
 fn of_the_bsd_kind(test: &str, client: impl Fn(&Programs) -> String, mode: &str) {
     let Some(programs) = programs(test) else { return };
-    for pairing in Pairing::OTHERS {
+    for pairing in Pairing::others() {
         let server = Server::start(&programs, pairing.server);
         server.write("served", &noise(LEN));
         let lines: String = (0..20_000).map(|i| format!("line {i}\n")).collect();
@@ -77,7 +77,7 @@ fn inetutils_ftp_in_active_mode() {
 #[test]
 fn curl_gets_and_puts() {
     let Some(programs) = programs("curl_gets_and_puts") else { return };
-    for pairing in Pairing::OTHERS {
+    for pairing in Pairing::others() {
         let server = Server::start(&programs, pairing.server);
         server.write("served", &noise(LEN));
         let (shown, port) = (server.folder.path().display(), server.port);
@@ -100,7 +100,7 @@ fn curl_gets_and_puts() {
 #[test]
 fn lftp_gets_and_puts() {
     let Some(programs) = programs("lftp_gets_and_puts") else { return };
-    for pairing in Pairing::OTHERS {
+    for pairing in Pairing::others() {
         let server = Server::start(&programs, pairing.server);
         server.write("served", &noise(LEN));
         let (shown, port) = (server.folder.path().display(), server.port);

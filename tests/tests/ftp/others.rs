@@ -62,7 +62,7 @@ fn serves(kind: Kind, programs: &Programs) {
     };
     let kernel = told(Pairing::KERNEL);
     assert!(kernel[0].iter().any(|reply| reply.starts_with("550")), "{kernel:?}");
-    for pairing in Pairing::OTHERS {
+    for pairing in Pairing::others() {
         assert_eq!(told(pairing), kernel, "{pairing}");
     }
 }

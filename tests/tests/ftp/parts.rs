@@ -45,7 +45,7 @@ fn resume(server: &Server, client: &Client) {
 #[test]
 fn transfers_are_resumed() {
     let Some(programs) = programs("transfers_are_resumed") else { return };
-    for pairing in [Pairing::KERNEL].into_iter().chain(Pairing::OTHERS) {
+    for pairing in [Pairing::KERNEL].into_iter().chain(Pairing::others()) {
         let server = Server::start(&programs, pairing.server);
         resume(&server, &Client::of(pairing).may_stay_on_tcp());
         server.end();
@@ -76,7 +76,7 @@ fn a_resumed_transfer_is_accelerated() {
 /// the server's: which path they take is not asked here.
 fn many(test: &str, client: impl Fn(&Programs) -> String) {
     let Some(programs) = programs(test) else { return };
-    for pairing in [Pairing::KERNEL].into_iter().chain(Pairing::OTHERS) {
+    for pairing in [Pairing::KERNEL].into_iter().chain(Pairing::others()) {
         let server = Server::start(&programs, pairing.server);
         let bytes = noise(100_000);
         for folder in ["served", "came", "back"] {

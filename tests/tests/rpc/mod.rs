@@ -23,7 +23,7 @@ fn is_told_the_same(cases: &[&str]) -> Option<Vec<String>> {
     let programs = programs()?;
     let kernel = told(programs, Ends::KERNEL, cases);
     assert!(kernel[0].contains("2000 of 2000 sums are right"), "{kernel:?}");
-    for pairing in Pairing::OTHERS {
+    for pairing in Pairing::others() {
         assert_eq!(told(programs, Ends::of(pairing), cases), kernel, "{pairing}");
     }
     Some(kernel)
@@ -65,7 +65,7 @@ fn most_memory_kb(process: u32) -> u64 {
 #[test]
 fn a_record_without_an_end_takes_no_memory() {
     let Some(programs) = programs() else { return };
-    for pairing in [Pairing::KERNEL].into_iter().chain(Pairing::OTHERS) {
+    for pairing in [Pairing::KERNEL].into_iter().chain(Pairing::others()) {
         let ends = Ends::of(pairing);
         let (server, client) = programs.serve(ends);
         ends.client().run(&client("calls"));
@@ -83,7 +83,7 @@ fn a_record_without_an_end_takes_no_memory() {
 #[test]
 fn several_clients_are_served_at_once() {
     let Some(programs) = programs() else { return };
-    for pairing in Pairing::OTHERS {
+    for pairing in Pairing::others() {
         serve_several(programs, Ends::of(pairing));
     }
 }
