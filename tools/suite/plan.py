@@ -33,7 +33,7 @@ READERS = frozenset({"emp-eth", "sovia-layers", "sovia-scale"})
 # Packages whose lock-free parts have models under loom.
 LOOM = ("via-shm", "sovia-sync")
 # One in so many of the tests that `make test` leaves out has its turn with a commit.
-TURN = 8
+TURN = 16
 
 # Seconds until a single test counts as hanging, on the machine that `machine.REFERENCE` is of.
 WATCHDOG = 240
