@@ -1,8 +1,7 @@
 //! Which end runs over what.
 
-use crate::in_turn;
+use crate::turn::Turn;
 use std::fmt;
-use std::hash::Hash;
 use std::panic::Location;
 
 /// What carries a program's streams.
@@ -51,19 +50,19 @@ impl Pairing {
     /// Returns the pairings for a test of a real program: both ends on Sovia, and of the others those that have their turn.
     #[track_caller]
     pub fn others() -> Vec<Self> {
-        Self::in_turn(&Self::OTHERS, Location::caller())
+        Self::in_turn(&Self::OTHERS, Turn::of(Location::caller()))
     }
 
     /// Returns the pairings for a test of a program that is built against libsovia, likewise.
     #[track_caller]
     pub fn natives() -> Vec<Self> {
-        Self::in_turn(&Self::NATIVES, Location::caller())
+        Self::in_turn(&Self::NATIVES, Turn::of(Location::caller()))
     }
 
     /// Returns the first pairing, and of each two that differ in which end is which the one that has its turn.
-    pub fn in_turn(all: &[Self], what: impl Hash) -> Vec<Self> {
+    pub(crate) fn in_turn(all: &[Self], turn: Turn) -> Vec<Self> {
         let (first, others) = all.split_at(1);
-        let drawn = others.chunks(2).flat_map(|two| in_turn(&what, two, 1));
+        let drawn = others.chunks(2).flat_map(|two| turn.some_of(two, 1));
         first.iter().copied().chain(drawn).collect()
     }
 
@@ -86,5 +85,19 @@ impl fmt::Display for Stack {
 impl fmt::Display for Pairing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "server on {}, client on {}", self.server, self.client)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_pairing_has_its_turn() {
+        for all in [&Pairing::OTHERS[..], &Pairing::NATIVES] {
+            let drawn = [0, 1].map(|draw| Pairing::in_turn(all, Turn(Some(draw))));
+            assert!(drawn.iter().all(|some| some[0] == all[0]));
+            assert!(all.iter().all(|one| drawn.iter().flatten().any(|other| other == one)));
+        }
     }
 }

@@ -11,7 +11,7 @@ use crate::pairing::{Pairing, Stack};
 use crate::reference::{self, Key};
 use crate::summary::accelerated;
 use crate::transcript::difference;
-use crate::turn::in_turn;
+use crate::turn::Turn;
 use crate::workspace::{TempDir, kernel_only};
 
 /// Transfers before a scenario: the switch falls into it, or lies before or behind it.
@@ -220,7 +220,11 @@ impl Scenario {
             (true, false) => &Pairing::NATIVES,
             (true, true) => &[Pairing::NATIVE],
         };
-        self.run_in(&Pairing::in_turn(pairings, (self.app.name(), &self.case)));
+        self.run_in(&Pairing::in_turn(pairings, self.turn()));
+    }
+
+    fn turn(&self) -> Turn {
+        Turn::of((self.app.name(), &self.case))
     }
 
     /// Runs it with both ends on the kernel and both on Sovia; for long ones.
@@ -251,8 +255,7 @@ impl Scenario {
     /// If any transcript is not the one over the kernel.
     pub fn run_across_the_switch(&self) {
         let pairing = if self.native { Pairing::NATIVE } else { Pairing::SOVIA };
-        let all = in_turn((self.app.name(), &self.case), &ROUNDS_BEFORE, 3);
-        let runs = all.into_iter().map(|rounds| {
+        let runs = self.turn().some_of(&ROUNDS_BEFORE, 3).into_iter().map(|rounds| {
             let scenario = self.clone().env("SOVIA_TEST_WARMUP", rounds).may_stay_on_tcp();
             let seen = scenario.observe(pairing);
             let condition = format!("\nwith {rounds} round trips before:");
