@@ -19,12 +19,10 @@ USUAL = {
     "via-eth/conformance_devices": {"eth"},
     "sovia-agent/conformance": {"udp::two_agents"},
 }
-# Likewise, where the change touches the provider: each of libfabric's NICs takes a third of a processor's second to open.
-USUAL_IF_CHANGED = {"via-ofi/conformance": {"tcp"}}
 # Tests of a package that take many seconds of processor and go deeper than its others. `make test` runs them where the change touches
-# that package. Otherwise they take turns.
-DEEP = re.compile(r"^sovia-proto/all/paths::|^sovia-stream/all/(shm|sim)::|^via-ofi/all/(faults|resets|stopped)::|^sovia-cli/all/"
-                  r"(papers::(the_report|every_way)_|bench::(any_nic|emp|every_layer)_)")
+# that package. Otherwise they take turns. Each of libfabric's NICs takes a third of a processor's second to open.
+DEEP = re.compile(r"^sovia-proto/all/paths::|^sovia-stream/all/(shm|sim)::|^via-ofi/all/(faults|resets|stopped)::|^via-ofi/conformance/tcp::"
+                  r"[^:]+::[^:]+$|^sovia-cli/all/(papers::(the_report|every_way)_|bench::(any_nic|emp|every_layer)_)")
 # Packages whose tests start what `make build` builds, and the packages from which it builds that.
 DRIVERS = frozenset({"sovia", "sovia-c", "sovia-cli", "sovia-emp-c", "sovia-fi-c", "sovia-tests", "sovia-vipl"})
 PRODUCTS = frozenset({"sovia-c", "sovia-cli", "sovia-emp-c", "sovia-fi-c", "sovia-preload", "sovia-vipl"})
@@ -108,9 +106,7 @@ def is_usual(test, change):
     if DEEP.search(str(test)):
         return test.program.package in change.packages
     of = configuration(test)
-    if of is None or of[1] in USUAL.get(of[0], ()):
-        return True
-    return test.program.package in change.packages and of[1] in USUAL_IF_CHANGED.get(of[0], ())
+    return of is None or of[1] in USUAL.get(of[0], ())
 
 
 def is_quick(test):
