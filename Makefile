@@ -211,7 +211,7 @@ check-abi: build
 deny:
 	scripts/deny
 
-# The example of README: Redis over TCP and over Sovia. PICTURE=docs/demo.svg draws README's picture again.
+# The example of README: Redis over TCP and over Sovia. PICTURE=docs/demo.svg draws the picture to which README links.
 demo:
 	@scripts/setup demo
 	$(CARGO) build --release -p sovia-cli -p sovia-preload --lib
