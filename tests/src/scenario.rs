@@ -338,6 +338,11 @@ impl Scenario {
         if text.is_empty() {
             return None;
         }
+        for (expected, (role, _)) in reference.iter().zip(&seen.ends) {
+            if !expected.stderr.is_empty() {
+                let _ = writeln!(text, "  {role}'s stderr over the kernel: {}", expected.stderr.trim_end());
+            }
+        }
         for (role, outcome) in &seen.ends {
             let _ = writeln!(text, "  the {role} in whole:\n{}", outcome.transcript());
             if !outcome.stderr.is_empty() {

@@ -149,12 +149,8 @@ def models(suite, packages=plan.LOOM):
     """Every order of events in the lock-free parts, under loom. A cfg of its own, so a folder of its own."""
     if not packages:
         return
-    environment = suite.environment("release", {
-        "RUSTFLAGS": "--cfg loom", "CARGO_TARGET_DIR": os.path.join(suite.target, "loom"),
-        # Linking takes longer than what it saves of the models' time.
-        "CARGO_PROFILE_RELEASE_LTO": "off", "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16",
-    })
-    selection = ("--release", *(word for package in packages for word in ("-p", package)), "--test", "loom")
+    environment = suite.environment("release", {"RUSTFLAGS": "--cfg loom", "CARGO_TARGET_DIR": os.path.join(suite.target, "loom")})
+    selection = ("--profile=loom", *(word for package in packages for word in ("-p", package)), "--test", "loom")
     suite.cargo(f"models of {' and '.join(packages)}", selection, lambda test: True, environment)
 
 

@@ -75,7 +75,8 @@ fn a_web_server_needs_one_line() {
     }
     let program = folder().join("go-web");
     let path = program.to_str().expect("a path that is text");
-    run(&mut go(".", &["build", "-o", path, "./examples/web"]));
+    // As the tests are built, so that nothing of Go is compiled a second time.
+    run(&mut go(".", &["build", "-race", "-o", path, "./examples/web"]));
     let libraries = library();
     let libraries = libraries.parent().expect("a library lies in a folder");
     let mut command = Command::new(&program);

@@ -1,6 +1,6 @@
 //! The crate's own types, compiled with loom's atomics, in every interleaving.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test -p sovia-sync --test loom --release`
+//! `RUSTFLAGS="--cfg loom" cargo test --profile loom -p sovia-sync --test loom`
 
 #![cfg(loom)]
 

@@ -1,6 +1,6 @@
 //! The lock-free parts under every interleaving, by loom.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p via-shm --test loom`
+//! `RUSTFLAGS="--cfg loom" cargo test --profile loom -p via-shm --test loom`
 //!
 //! A missed wake-up shows as a deadlock, which loom reports. The negative tests, on copies of a
 //! protocol with one thing left out, show that it would be found; there a sleeper only notes that
