@@ -340,7 +340,11 @@ impl Scenario {
         }
         for (expected, (role, _)) in reference.iter().zip(&seen.ends) {
             if !expected.stderr.is_empty() {
-                let _ = writeln!(text, "  {role}'s stderr over the kernel: {}", expected.stderr.trim_end());
+                let _ = writeln!(
+                    text,
+                    "  {role}'s stderr over the kernel: {}",
+                    expected.stderr.trim_end()
+                );
             }
         }
         for (role, outcome) in &seen.ends {

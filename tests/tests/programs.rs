@@ -7,7 +7,9 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use sovia_tests::{Client, Pairing, Service, Stack, TempDir, free_port, in_turn, installed, skipped, sovia};
+use sovia_tests::{
+    Client, Pairing, Service, Stack, TempDir, free_port, in_turn, installed, skipped, sovia,
+};
 
 fn redis(stack: Stack, folder: &Path, options: &str) -> (Service, u16) {
     let port = free_port();

@@ -75,7 +75,7 @@ fn a_web_server_needs_one_line() {
     }
     let program = folder().join("go-web");
     let path = program.to_str().expect("a path that is text");
-    // As the tests are built, so that nothing of Go is compiled a second time.
+    // Built as the tests are, so that nothing of Go is compiled a second time.
     run(&mut go(".", &["build", "-race", "-o", path, "./examples/web"]));
     let libraries = library();
     let libraries = libraries.parent().expect("a library lies in a folder");

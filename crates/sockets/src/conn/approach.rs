@@ -47,12 +47,16 @@ pub(crate) enum Stage {
 impl Approach {
     /// A new connection.
     pub(crate) fn forget(&self) {
-        let counts = [&self.known_after, &self.unknown_after, &self.eager_until];
-        for word in [&self.habit, &self.told, &self.link, &self.fresh].into_iter().chain(counts) {
-            word.store(0, Ordering::Relaxed);
-        }
-        self.inherited.store(0, Ordering::Relaxed);
-        self.came.store(0, Ordering::Relaxed);
+        let zero = |word: &AtomicU32| word.store(0, Ordering::Relaxed);
+        zero(&self.habit);
+        zero(&self.told);
+        zero(&self.known_after);
+        zero(&self.unknown_after);
+        zero(&self.eager_until);
+        zero(&self.link);
+        zero(&self.inherited);
+        zero(&self.came);
+        zero(&self.fresh);
         self.stage.store(0, Ordering::Relaxed);
     }
 

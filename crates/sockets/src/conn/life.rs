@@ -2,7 +2,7 @@
 
 use super::{Conn, Phase, Role, flag};
 use crate::members;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sovia_proto::path::{Rx, Tx};
 
 impl Conn {
@@ -17,33 +17,33 @@ impl Conn {
         self.use_memory(0);
         self.rx_pins.clear();
         self.tx_pins.clear();
-        for word in [
-            &self.transfers,
-            &self.sleeps,
-            &self.stay,
-            &self.loans,
-            &self.error,
-            &self.relaying,
-            &self.leaves_for,
-            &self.again,
-            &self.tells_times,
-            &self.sends_ahead,
-            &self.holds,
-        ] {
-            word.store(0, Ordering::Relaxed);
-        }
+        // One after the other: each is one instruction, and a short connection has nothing else to do.
+        let zero = |word: &AtomicU32| word.store(0, Ordering::Relaxed);
+        zero(&self.transfers);
+        zero(&self.sleeps);
+        zero(&self.stay);
+        zero(&self.loans);
+        zero(&self.error);
+        zero(&self.relaying);
+        zero(&self.leaves_for);
+        zero(&self.again);
+        zero(&self.tells_times);
+        zero(&self.sends_ahead);
+        zero(&self.holds);
         self.lock.begin_anew();
         self.approach.forget();
         self.news.clear();
         self.rest.forget();
         self.outlet.forget();
-        self.put_out.store(0, Ordering::Relaxed);
         self.choice.forget();
         self.put_by.forget();
-        let counters = [&self.rx_tcp, &self.tx_tcp, &self.receive_timeout, &self.send_timeout];
-        for counter in counters.into_iter().chain(&self.gone_over) {
-            counter.store(0, Ordering::Relaxed);
-        }
+        let zero = |word: &AtomicU64| word.store(0, Ordering::Relaxed);
+        zero(&self.put_out);
+        zero(&self.rx_tcp);
+        zero(&self.tx_tcp);
+        zero(&self.receive_timeout);
+        zero(&self.send_timeout);
+        self.gone_over.iter().for_each(zero);
         self.phase.store(Phase::Candidate as u32, Ordering::Release);
         generation
     }

@@ -309,6 +309,9 @@ impl Conn {
 
     /// From now on it uses so much, which is no more than has been taken for it.
     pub(crate) fn use_memory(&self, now: u32) {
+        if self.memory() == now {
+            return;
+        }
         let before = self.backlog.swap(now, Ordering::Relaxed);
         crate::backlog::give_back(u64::from(before.saturating_sub(now)) << 10);
     }

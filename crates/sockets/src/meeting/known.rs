@@ -18,7 +18,6 @@ use crate::message::Link;
 use crate::pair::{self, Progress};
 use crate::table::Ref;
 use core::sync::atomic::Ordering;
-use habit::Cost;
 use sovia_control::Reason;
 use sovia_sys::call;
 
@@ -47,9 +46,9 @@ pub(super) fn prepare(fd: i32, at: Ref) {
     if let Some(after) = config::meet_after() {
         (known, unknown) = (after, after);
     } else if let Some(of) = counted_at(fd, at) {
-        let is_trial = habit::is_trial(of);
-        known = habit::best(of, Cost::Known, is_trial).unwrap_or(FIRST);
-        unknown = habit::best(of, Cost::Unknown, is_trial).unwrap_or(FIRST).max(known);
+        if let Some(plan) = habit::plan(of) {
+            (known, unknown) = (plan.known, plan.unknown);
+        }
         place = of + 1;
     }
     approach.known_after.store(known, Ordering::Relaxed);
@@ -165,10 +164,15 @@ fn in_vain() -> Stage {
     Stage::InVain { segments: segments_now() }
 }
 
+/// Returns true if a process asks for this connection, or may do so. Makes no system call.
+pub(super) fn is_asked_for(at: Ref) -> bool {
+    let known = at.conn.approach.link.load(Ordering::Relaxed);
+    has_requests(|link| known == 0 || hash(link) == known)
+}
+
 /// Acceptor: takes the request for this connection, if there is one.
 pub(super) fn acceptor(fd: i32, at: Ref) -> Step {
-    let known = at.conn.approach.link.load(Ordering::Relaxed);
-    if !has_requests(|link| known == 0 || hash(link) == known) {
+    if !is_asked_for(at) {
         return Step::Unknown;
     }
     let Some(link) = permitted(fd, at) else { return Step::Done(Attached::No) };

@@ -96,6 +96,9 @@ fn step(fd: i32, at: Ref, n: u32) -> bool {
         // interrupted that. The next call outside of handlers goes on.
         return false;
     }
+    if is_vain(at, n) {
+        return false;
+    }
     let lock = &STEPS[at.index as usize % STEPS.len()];
     if !lock.try_lock() {
         return false;
@@ -103,6 +106,14 @@ fn step(fd: i32, at: Ref, n: u32) -> bool {
     let attached = locked_step(fd, at, n);
     lock.unlock();
     attached == Attached::GoesBack
+}
+
+/// Returns true if a look would find nothing: an acceptor looks for requests alone before it looks for other processes.
+fn is_vain(at: Ref, n: u32) -> bool {
+    at.conn.role() == Role::Acceptor
+        && n < at.conn.approach.unknown_after.load(Ordering::Relaxed)
+        && !config::names_nics()
+        && !known::is_asked_for(at)
 }
 
 fn locked_step(fd: i32, at: Ref, n: u32) -> Attached {
