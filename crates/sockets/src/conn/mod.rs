@@ -328,7 +328,7 @@ impl Conn {
 
     /// Whether this process has the connection, so that the segment stays mapped while it is attached.
     #[inline]
-    fn is_here(&self) -> bool {
+    pub(crate) fn is_here(&self) -> bool {
         // One without a place of its own in the family shares a bit that is never cleared, and keeps the
         // segment: it cannot be told from its relatives.
         members::has_me(self.holders.load(Ordering::Acquire))

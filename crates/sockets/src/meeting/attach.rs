@@ -158,8 +158,8 @@ fn occupy(fd: i32, at: Ref, index: u32, vi: u32, request: Request) -> Attached {
     let handles = handler::ready(chosen.handling, index);
     {
         let locked = conn.lock();
-        // It may have been given up, or taken back to TCP, by another thread.
-        if conn.phase() != Phase::Candidate || !pair.occupy(vi, at) {
+        // Another thread may have given the connection up, taken it back to TCP, or closed its last descriptor here.
+        if conn.phase() != Phase::Candidate || !conn.is_here() || !pair.occupy(vi, at) {
             return Attached::No;
         }
         conn.pair.store(index, Ordering::Relaxed);

@@ -69,9 +69,19 @@ pub(crate) fn leave_to_relay(
 pub(super) fn last_here(fd: i32, at: Ref) {
     let conn = at.conn;
     sets::conn_closed(at);
-    // Before the process gives up the connection: it may use the VI until it has left that.
-    let guard = conn.attached();
-    family::let_go(conn);
+    // Under the lock: another thread attaches the connection before, or finds that the process holds it no more. Where it is
+    // attached the process has the lock until it has left the VI.
+    let guard = {
+        let locked = conn.lock();
+        if conn.is_attached_here() {
+            let guard = locked.attached();
+            family::let_go(conn);
+            guard
+        } else {
+            family::let_go(conn);
+            None
+        }
+    };
     let last = !family::is_shared(conn);
     if conn.phase() == Phase::Candidate {
         let reason = meeting::closed(at);

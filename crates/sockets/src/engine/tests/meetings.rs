@@ -1,6 +1,8 @@
 //! First meetings of two processes, which other connections go on with when one is closed.
 
-use super::harness::{End, Engines, Progress, arrives, fresh_by, meet};
+use super::harness::{End, Engines, Progress, arrives, fresh_by, meet, next};
+use crate::conn::Phase;
+use crate::family;
 use std::net::TcpListener;
 use std::sync::Arc;
 
@@ -51,5 +53,57 @@ fn processes_meet_though_their_first_connection_is_closed_at_any_step() {
                 closed_after(&engines, steps, is_connector_first, beside);
             }
         }
+    }
+}
+
+/// Has a thread close an end's last descriptor after so many steps, while another one is in a call that may attach the connection.
+/// Returns true if the end was not attached by then.
+fn let_go_after(engines: &Arc<Engines>, steps: usize, side: usize) -> bool {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut both = fresh_by(&listener, engines);
+    for n in 0..steps {
+        step(&both, n);
+    }
+    both.rotate_left(side);
+    let [end, other] = both;
+    if end.phase() != Phase::Candidate {
+        return false;
+    }
+    let at = end.at().unwrap();
+    // The one thread has come so far,
+    end.run(|| family::let_go(at.conn));
+    // and the other one calls.
+    for _ in 0..MEETING {
+        end.put(b"x");
+        assert_eq!(end.read(1), Err(libc::EAGAIN));
+        assert_ne!(end.phase(), Phase::Attached, "after {steps} steps");
+    }
+    end.close();
+    let mut bytes = Vec::new();
+    loop {
+        match next(&[&other], &other).unwrap() {
+            some if some.is_empty() => break,
+            some => bytes.extend(some),
+        }
+    }
+    assert_eq!(bytes, [b'x'; MEETING], "after {steps} steps");
+    true
+}
+
+#[test]
+fn end_that_its_process_has_let_go_of_is_not_attached() {
+    let engines = Engines::take(Progress::ByHand);
+    for side in [0, 1] {
+        let mut count = 0;
+        for is_first in [true, false] {
+            // With no bytes under way.
+            for steps in (0..MEETING).step_by(2) {
+                if is_first {
+                    engines.part();
+                }
+                count += u32::from(let_go_after(&engines, steps, side));
+            }
+        }
+        assert!(count >= 2, "{count} ends were candidates");
     }
 }
