@@ -57,10 +57,9 @@ const CHOICES: [u32; 6] = [0, 4, 8, 12, 17, LATEST];
 const ALWAYS: u64 = 256;
 /// What a transfer on a VI costs whose thread sleeps, in 256ths of one over TCP.
 const SLEEPER: u64 = 112;
-/// One connection of so many is decided as if no thread had slept.
+/// One connection of so many is decided as if no thread had slept, and one has the plan computed that the others of them have.
 const TRIAL: u64 = 16;
-/// Number of connections that are planned for one by one; after them a plan holds for eight. Computing one takes a fifth of the
-/// instructions that a short connection costs.
+/// Number of connections each of which has its plan computed. That takes a fifth of the instructions that a short connection costs.
 const PLANNED: u64 = 32;
 /// Where in a word of `sleeps` the decided connections are counted.
 const DECIDED: u32 = 32;
@@ -166,7 +165,7 @@ pub(super) fn plan(place: u32) -> Option<Plan> {
     }
     let stored = &habits.plans[place];
     if decided >= PLANNED
-        && !decided.is_multiple_of(8)
+        && decided % TRIAL != TRIAL / 2
         && let Some(plan) = Plan::from_word(stored.load(Ordering::Relaxed))
     {
         return Some(plan);
@@ -258,17 +257,20 @@ mod tests {
     }
 
     #[test]
-    fn stored_plans_follow_the_lengths_within_eight_connections() {
+    fn stored_plans_follow_the_lengths_within_the_connections_of_a_trial() {
         start();
         const PLACE: u32 = 201;
+        // The first connections have plans of their own.
+        (0..PLANNED).for_each(|_| assert_eq!(plan(PLACE), None));
         for transfers in [4, 10_000, 4] {
-            for _ in 0..100 {
-                learn(PLACE, transfers);
-                plan(PLACE);
-            }
+            (0..100).for_each(|_| learn(PLACE, transfers));
+            (0..TRIAL).for_each(|_| _ = plan(PLACE));
             // A trial says the same: no thread sleeps here.
             let is_late = |plan: Option<Plan>| plan.is_some_and(|plan| plan.known >= 4);
-            assert!((0..9).all(|_| is_late(plan(PLACE)) == (transfers == 4)), "after {transfers}");
+            assert!(
+                (0..TRIAL).all(|_| is_late(plan(PLACE)) == (transfers == 4)),
+                "after {transfers}"
+            );
         }
     }
 
