@@ -2,8 +2,7 @@
 """Counts the instructions of the preloaded library that a message or a short connection takes, and the cache lines of code
 that they lie in.
 
-The count is the same on every machine and under any load: the program is stepped through, one instruction after the other
-(ptrace). Usage: tools/steps/steps.py [--messages N] [--functions] [--sovia PROGRAM]
+The count does not depend on the machine's load: the program is stepped through, one instruction after the other (ptrace). Usage: tools/steps/steps.py [--messages N] [--functions] [--sovia PROGRAM]
 """
 
 import argparse
@@ -18,6 +17,7 @@ import sys
 import tempfile
 
 CONT, SINGLESTEP, SEIZE, INTERRUPT, GETREGS = 7, 9, 0x4206, 0x4207, 12
+EXITKILL = 1 << 20
 RIP = 16
 LINE = 64
 RUNS = 3
@@ -35,6 +35,7 @@ libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_
 def ptrace(request, pid, data=None):
     if libc.ptrace(request, pid, None, data) < 0:
         error = ctypes.get_errno()
+        os.kill(pid, signal.SIGKILL)
         sys.exit(f"cannot trace process {pid}: {os.strerror(error)}")
 
 
@@ -44,7 +45,8 @@ def begun(command):
     _, status = os.waitpid(child.pid, os.WUNTRACED)
     if not os.WIFSTOPPED(status):
         sys.exit(f"{' '.join(command)} ended before it was counted")
-    ptrace(SEIZE, child.pid)
+    # The kernel ends the program with this process: without a tracer it would stay stopped.
+    ptrace(SEIZE, child.pid, EXITKILL)
     ptrace(INTERRUPT, child.pid)
     os.waitpid(child.pid, 0)
     os.kill(child.pid, signal.SIGCONT)
