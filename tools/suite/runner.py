@@ -14,9 +14,10 @@ from enum import Enum
 
 import machine
 
-# Another test is started when this share of the processors' time was idle for so many seconds.
-IDLE = 0.25
-LOOK = 0.5
+# Idle share of the processors' time, over so many seconds, above which one more test runs beside the others, and below which one fewer
+# does.
+IDLE, BUSY = 0.2, 0.05
+LOOK = 0.3
 
 
 class Verdict(Enum):
@@ -51,39 +52,31 @@ LINE = re.compile(r"^test (\S.*?)(?: - should panic)? +\.\.\. (ok|FAILED|ignored
 
 
 class Runner:
-    """Runs `jobs` tests beside each other, and up to `more` while processors are idle: many tests wait. Each has `watchdog` seconds
+    """Runs `jobs` tests beside each other, and up to `most` while processors are idle: many tests wait. Each has `watchdog` seconds
     times `scale`."""
 
-    def __init__(self, jobs, more, watchdog, scale, environment, report):
-        self.jobs, self.more, self.watchdog, self.scale = jobs, more, watchdog, scale
+    def __init__(self, jobs, most, watchdog, scale, environment, report):
+        self.jobs, self.most, self.watchdog, self.scale = jobs, most, watchdog, scale
         self.environment, self.report = environment, report
         self.stopped = threading.Event()
         # Set once a run has ended at its first failure.
         self.cut_short = False
         self._running = set()
-        self._lock, self._idle = threading.Lock(), threading.Lock()
+        self._lock = threading.Lock()
 
     def run(self, tests, ignored=False, until_failure=False):
         """Runs tests in their order, as workers come free, and returns their outcomes: of all, or until one fails twice."""
-        queue, outcomes = list(reversed(tests)), []
+        queue, outcomes, allowed = list(reversed(tests)), [], self.jobs
+        # Notified when more workers may be allowed, and when no test is left to take.
+        changed = threading.Condition(self._lock)
 
-        def take():
-            with self._lock:
-                return queue.pop() if queue else None
+        def take(place):
+            with changed:
+                changed.wait_for(lambda: place < allowed or not queue or self.stopped.is_set())
+                return queue.pop() if queue and not self.stopped.is_set() else None
 
-        def take_if_idle():
-            # One worker looks at a time, so that the next one sees the load of the test that this one starts.
-            with self._idle:
-                while queue and not self.stopped.is_set():
-                    if machine.idle(LOOK) > IDLE and not self.stopped.is_set():
-                        return take()
-            return None
-
-        def work(take):
-            while not self.stopped.is_set():
-                test = take()
-                if test is None:
-                    return
+        def work(place):
+            while test := take(place):
                 try:
                     outcome = self.once(test, ignored)
                 except Exception:  # of the suite itself: no test may be lost
@@ -98,10 +91,16 @@ class Runner:
                         queue.clear()
                         self.cut_short = True
 
-        takes = [take] * self.jobs + [take_if_idle] * self.more
-        workers = [threading.Thread(target=work, args=(take,)) for take in takes[: len(tests)]]
+        workers = [threading.Thread(target=work, args=(place,)) for place in range(min(self.most, len(tests)))]
         for worker in workers:
             worker.start()
+        while queue and not self.stopped.is_set():
+            idle = machine.idle(LOOK)
+            with changed:
+                allowed = min(self.most, allowed + 1) if idle > IDLE else max(self.jobs, allowed - 1) if idle < BUSY else allowed
+                changed.notify_all()
+        with changed:
+            changed.notify_all()
         for worker in workers:
             worker.join()
         if len(outcomes) != len(tests) and not self.cut_short and not self.stopped.is_set():

@@ -23,8 +23,9 @@ from programs import BuildFailed
 from report import Report, complain
 from runner import Runner
 
-# Tests beside each other, and as many more while processors are idle.
+# Tests beside each other, and at most while processors are idle.
 JOBS = 2 * machine.processors()
+MOST = 6 * machine.processors()
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
@@ -32,13 +33,13 @@ def main():
     arguments = parse()
     target = os.path.realpath(os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target")))
     factor = machine.scale() if arguments.scale is None else arguments.scale
-    jobs, more = (arguments.jobs, 0) if arguments.jobs else (JOBS, JOBS)
-    beside = f", {more} more while processors are idle" if more else ""
+    jobs, most = (arguments.jobs, arguments.jobs) if arguments.jobs else (JOBS, MOST)
+    beside = f", up to {most} while processors are idle" if most > jobs else ""
     print(f"suite: {arguments.tier}: {jobs} tests at a time{beside}; watchdogs x {factor:.1f}", flush=True)
     environment = dict(os.environ, CARGO_TERM_COLOR="never", SOVIA_TESTS_SCALE=f"{factor:.2f}")
     report = Report(arguments.verbose)
     watchdog = (lambda test: arguments.watchdog) if arguments.watchdog else plan.watchdog
-    runner = Runner(jobs, more, watchdog, factor, environment, report.outcome)
+    runner = Runner(jobs, most, watchdog, factor, environment, report.outcome)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     be_interrupted_as_usual()
     durations = machine.Durations(os.path.join(target, "suite", "seconds.json"))
@@ -65,7 +66,7 @@ def parse():
     parser = argparse.ArgumentParser(prog="scripts/test", description="Runs the tests of a tier, or of a part of `all`.")
     parser.add_argument("tier", nargs="?", default="test", choices=sorted(TIERS), metavar="TIER", help="one of " + ", ".join(TIERS))
     parser.add_argument("--only", default="", metavar="REGEX", help="tests whose PACKAGE/PROGRAM/NAME it matches")
-    parser.add_argument("--jobs", type=int, help=f"tests beside each other, and no more [{JOBS}, {JOBS} more while processors are idle]")
+    parser.add_argument("--jobs", type=int, help=f"tests beside each other, and no more [{JOBS}, up to {MOST} while processors are idle]")
     parser.add_argument("--scale", type=float, help="the factor for watchdogs; measured if not given")
     parser.add_argument("--watchdog", type=float, metavar="SECONDS", help="for every test, in place of its own")
     parser.add_argument("--stop", action="store_true", help="at the first test that fails, and fails alone")

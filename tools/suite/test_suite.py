@@ -50,7 +50,7 @@ class Scripts(unittest.TestCase):
 
     def suite(self, seconds=60):
         report = Quiet()
-        runner = Runner(2, 2, lambda test: seconds, 1.0, dict(os.environ), report.outcome)
+        runner = Runner(2, 4, lambda test: seconds, 1.0, dict(os.environ), report.outcome)
         durations = type("None", (), {"of": lambda *_: 0, "add": lambda *_: None})()
         return parts.Suite(self.folder.name, self.folder.name, runner, report, durations, lambda test: True)
 
