@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::net::{Ipv4Addr, TcpListener};
+use std::io;
 use std::ops::Range;
-use std::os::fd::IntoRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
@@ -58,13 +58,31 @@ pub fn free_port() -> u16 {
         let port = (PORTS.start + turn % (PORTS.end - PORTS.start)) as u16;
         let name = env::temp_dir().join(format!("sovia-tests-port-{port}"));
         let mine = File::create(name).expect("a file that says whose a port is");
-        if mine.try_lock().is_ok() && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+        if mine.try_lock().is_ok() && is_free(port) {
             // Locked for as long as the process lives.
             let _ = mine.into_raw_fd();
             return port;
         }
     }
     panic!("no port between {} and {} is free", PORTS.start, PORTS.end)
+}
+
+/// Whether any program can listen at a port. Some do not set SO_REUSEADDR, and cannot while a connection of the port is in TIME-WAIT.
+fn is_free(port: u16) -> bool {
+    // SAFETY: takes numbers only.
+    let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
+    assert!(socket >= 0, "{}", io::Error::last_os_error());
+    // SAFETY: the descriptor was made above, and nothing else has it.
+    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    let any = libc::sockaddr_in {
+        sin_family: libc::AF_INET as u16,
+        sin_port: port.to_be(),
+        sin_addr: libc::in_addr { s_addr: libc::INADDR_ANY },
+        sin_zero: [0; 8],
+    };
+    let size = size_of::<libc::sockaddr_in>() as libc::socklen_t;
+    // SAFETY: the address lives, and is as long as said.
+    unsafe { libc::bind(socket.as_raw_fd(), (&raw const any).cast(), size) == 0 }
 }
 
 /// Whether a socket listens, waited for without connecting: a stray connection
