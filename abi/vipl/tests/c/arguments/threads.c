@@ -1,12 +1,39 @@
 /* Functions that several threads are in at the same time. */
 #include "arguments.h"
 
-/* One thread waits for a receive that never comes; the VI cannot be destroyed then. */
+/* Waits for a receive that never comes, and returns what the wait returns. */
 static void *waits(void *it)
 {
     VIP_DESCRIPTOR *got;
-    RETURNS(VIP_DESCRIPTOR_ERROR, VipRecvWait((VIP_VI_HANDLE)it, VIP_INFINITE, &got));
-    return NULL;
+    return (void *)(long)VipRecvWait((VIP_VI_HANDLE)it, VIP_INFINITE, &got);
+}
+
+/* A VI for whose receive a thread waits cannot be destroyed. A thread that comes too late finds no VI: then once more, with a longer
+   pause. */
+static void waited_for(void)
+{
+    pthread_t thread;
+    VIP_DESCRIPTOR *got;
+    VIP_VI_HANDLE v;
+    VIP_RETURN destroyed = VIP_SUCCESS;
+    void *waited;
+    for (int ms = 100; destroyed == VIP_SUCCESS && ms < 60000; ms *= 2) {
+        MUST(VIP_SUCCESS, VipCreateVi(nic, NULL, NULL, NULL, &v));
+        RETURNS(VIP_SUCCESS, VipPostRecv(v, descriptor(0), mem));
+        pthread_create(&thread, NULL, waits, v);
+        pause_ms(ms);
+        RETURNS(VIP_NOT_DONE, VipRecvDone(v, &got)); /* not behind the other's wait */
+        destroyed = VipDestroyVi(v);
+        if (destroyed == VIP_SUCCESS) {
+            pthread_join(thread, &waited);
+            HOLDS((long)waited == VIP_INVALID_PARAMETER);
+        }
+    }
+    MUST(VIP_ERROR_RESOURCE, destroyed);
+    RETURNS(VIP_SUCCESS, VipDisconnect(v));
+    pthread_join(thread, &waited);
+    HOLDS((long)waited == VIP_DESCRIPTOR_ERROR);
+    RETURNS(VIP_SUCCESS, VipDestroyVi(v));
 }
 
 static volatile int stop;
@@ -34,14 +61,7 @@ static void *uses(void *none)
 void threads(void)
 {
     pthread_t t[2];
-    VIP_DESCRIPTOR *got;
-    RETURNS(VIP_SUCCESS, VipPostRecv(vi, descriptor(0), mem));
-    pthread_create(&t[0], NULL, waits, vi);
-    pause_ms(100);
-    RETURNS(VIP_NOT_DONE, VipRecvDone(vi, &got)); /* not behind the other's wait */
-    RETURNS(VIP_ERROR_RESOURCE, VipDestroyVi(vi));
-    RETURNS(VIP_SUCCESS, VipDisconnect(vi));
-    pthread_join(t[0], NULL);
+    waited_for();
 
     MUST(VIP_SUCCESS, VipCreateVi(nic, NULL, NULL, NULL, (VIP_VI_HANDLE *)&shared));
     pthread_create(&t[0], NULL, uses, NULL);
