@@ -63,16 +63,16 @@ class Runner:
         self.cut_short = False
         self._running = set()
         self._lock = threading.Lock()
+        # Notified when more workers may be allowed, when no test is left to take, and at the stop.
+        self._changed = threading.Condition(self._lock)
 
     def run(self, tests, ignored=False, until_failure=False):
         """Runs tests in their order, as workers come free, and returns their outcomes: of all, or until one fails twice."""
         queue, outcomes, allowed = list(reversed(tests)), [], self.jobs
-        # Notified when more workers may be allowed, and when no test is left to take.
-        changed = threading.Condition(self._lock)
 
         def take(place):
-            with changed:
-                changed.wait_for(lambda: place < allowed or not queue or self.stopped.is_set())
+            with self._changed:
+                self._changed.wait_for(lambda: place < allowed or not queue or self.stopped.is_set())
                 return queue.pop() if queue and not self.stopped.is_set() else None
 
         def work(place):
@@ -96,11 +96,11 @@ class Runner:
             worker.start()
         while queue and not self.stopped.is_set():
             idle = machine.idle(LOOK)
-            with changed:
-                allowed = min(self.most, allowed + 1) if idle > IDLE else max(self.jobs, allowed - 1) if idle < BUSY else allowed
-                changed.notify_all()
-        with changed:
-            changed.notify_all()
+            with self._changed:
+                allowed = max(self.jobs, min(self.most, allowed + (idle > IDLE) - (idle < BUSY)))
+                self._changed.notify_all()
+        with self._changed:
+            self._changed.notify_all()
         for worker in workers:
             worker.join()
         if len(outcomes) != len(tests) and not self.cut_short and not self.stopped.is_set():
@@ -109,8 +109,9 @@ class Runner:
 
     def stop(self):
         """Ends what runs; `run` returns soon."""
-        self.stopped.set()
-        with self._lock:
+        with self._changed:
+            self.stopped.set()
+            self._changed.notify_all()
             running = list(self._running)
         for session in running:
             end_session(session)

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import tempfile
+import threading
 import time
 import types
 import unittest
@@ -99,6 +100,17 @@ class Scripts(unittest.TestCase):
                 outcomes = suite.runner.run([Test(one, f"t{n}") for n in range(4)])
                 self.assertEqual({outcome.verdict for outcome in outcomes[:2]}, {verdict})
                 self.assertEqual(len(outcomes), 4)
+
+    def test_interrupted_run_leaves_no_worker_that_waits_for_its_turn(self):
+        suite = self.suite()
+        one = self.program("sleep 987")
+        before = set(threading.enumerate())
+        with unittest.mock.patch.object(machine, "idle", side_effect=KeyboardInterrupt), self.assertRaises(KeyboardInterrupt):
+            suite.runner.run([Test(one, f"t{n}") for n in range(8)])
+        suite.runner.stop()
+        for worker in set(threading.enumerate()) - before:
+            worker.join(60)
+            self.assertFalse(worker.is_alive())
 
     def test_idle_share_is_between_none_and_all(self):
         self.assertTrue(0 <= machine.idle(0.05) <= 1)
