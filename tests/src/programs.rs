@@ -2,14 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::IntoRawFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use std::{env, fs, process};
+
+use sovia_sys::{Fd, call};
 
 use crate::launch::{Launch, Outcome, Running};
 use crate::pairing::{Pairing, Stack};
@@ -69,20 +70,13 @@ pub fn free_port() -> u16 {
 
 /// Whether any program can listen at a port. Some do not set SO_REUSEADDR, and cannot while a connection of the port is in TIME-WAIT.
 fn is_free(port: u16) -> bool {
-    // SAFETY: takes numbers only.
-    let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
-    assert!(socket >= 0, "{}", io::Error::last_os_error());
-    // SAFETY: the descriptor was made above, and nothing else has it.
-    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
-    let any = libc::sockaddr_in {
-        sin_family: libc::AF_INET as u16,
-        sin_port: port.to_be(),
-        sin_addr: libc::in_addr { s_addr: libc::INADDR_ANY },
-        sin_zero: [0; 8],
-    };
-    let size = size_of::<libc::sockaddr_in>() as libc::socklen_t;
-    // SAFETY: the address lives, and is as long as said.
-    unsafe { libc::bind(socket.as_raw_fd(), (&raw const any).cast(), size) == 0 }
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+    let socket = Fd::make(|| call::socket(libc::AF_INET, kind, 0)).expect("a socket");
+    // A `sockaddr_in` without an address: every one of this host.
+    let mut any = [0; 16];
+    any[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+    any[2..4].copy_from_slice(&port.to_be_bytes());
+    call::bind(socket.raw(), &any).is_ok()
 }
 
 /// Whether a socket listens, waited for without connecting: a stray connection
