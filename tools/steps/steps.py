@@ -2,7 +2,8 @@
 """Counts the instructions of the preloaded library that a message or a short connection takes, and the cache lines of code
 that they lie in.
 
-The count does not depend on the machine's load: the program is stepped through, one instruction after the other (ptrace). Usage: tools/steps/steps.py [--messages N] [--functions] [--sovia PROGRAM]
+The count does not depend on the machine's load: the program is stepped through, one instruction after the other (ptrace).
+Usage: tools/steps/steps.py [--messages N] [--functions] [--sovia PROGRAM]
 """
 
 import argparse

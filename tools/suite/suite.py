@@ -23,7 +23,7 @@ from programs import BuildFailed
 from report import Report, complain
 from runner import Runner
 
-# Tests beside each other, and at most while processors are idle.
+# Number of tests beside each other, and the most of them while processors are idle.
 JOBS = 2 * machine.processors()
 MOST = 6 * machine.processors()
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

@@ -57,9 +57,9 @@ const CHOICES: [u32; 6] = [0, 4, 8, 12, 17, LATEST];
 const ALWAYS: u64 = 256;
 /// What a transfer on a VI costs whose thread sleeps, in 256ths of one over TCP.
 const SLEEPER: u64 = 112;
-/// One connection of so many is decided as if no thread had slept, and one has the plan computed that the others of them have.
+/// One connection of so many is decided as if no thread had slept. For another one a plan is computed, which the others take.
 const TRIAL: u64 = 16;
-/// Number of connections each of which has its plan computed. That takes a fifth of the instructions that a short connection costs.
+/// Number of first connections with a plan of their own. Computing one takes a fifth of a short connection's instructions.
 const PLANNED: u64 = 32;
 /// Where in a word of `sleeps` the decided connections are counted.
 const DECIDED: u32 = 32;
