@@ -13,6 +13,7 @@ pub mod clock;
 pub mod credentials;
 pub mod datagram;
 pub mod diag;
+pub mod epoll_entry;
 pub mod fd;
 pub mod futex;
 pub mod futex_any;

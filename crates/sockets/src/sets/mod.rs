@@ -20,8 +20,8 @@ use crate::per_engine::per_engine;
 use crate::table::{self, Ref};
 use crate::{anchors, process};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use entries::unlink;
-use sovia_sys::{call, poll};
+use entries::{Entry, unlink};
+use sovia_sys::{call, epoll_entry, poll};
 
 /// Epoll instances that are followed; in more, connections stay on TCP.
 const SETS: usize = 4096;
@@ -196,7 +196,11 @@ pub(crate) fn attached(at: Ref) -> bool {
                     // It may have come to be waited on since the ends asked to meet.
                     let nested =
                         set.nested.load(Ordering::Acquire) || shared::is_shared_by_users(index);
-                    if !nested && !is_closed && set.take_in(inner, i as u32) {
+                    let armed = if nested || is_closed { None } else { is_armed(set, entry) };
+                    if let Some(armed) = armed
+                        && set.take_in(inner, i as u32)
+                    {
+                        inner.entries[i].armed = armed;
                         let _ = poll::epoll_ctl(set.epfd(), libc::EPOLL_CTL_DEL, fd, 0, 0);
                         // Looks once more: events that the kernel's instance had not told went with its entry.
                         inner.enqueue_in_turn(i as u32);
@@ -209,6 +213,15 @@ pub(crate) fn attached(at: Ref) -> bool {
         });
     });
     everywhere
+}
+
+/// Returns true if the kernel's instance has not disabled an entry that it has, for EPOLLONESHOT; `None` where it can't say.
+fn is_armed(set: &Set, entry: &Entry) -> Option<bool> {
+    let oneshot = libc::EPOLLONESHOT as u32;
+    if entry.events & oneshot == 0 {
+        return Some(true);
+    }
+    epoll_entry::is_armed(set.epfd(), entry.fd).ok()
 }
 
 /// A connection is back on TCP: puts it where the program believes it to be, unless a relative has, by its copy
@@ -248,7 +261,7 @@ pub(crate) fn look_for_gone() {
     let mut gone: Vec<Ref> = Vec::new();
     each_in_use(|_, set| {
         set.with(|inner| {
-            let left = |entry: &&entries::Entry| entry.attached && !entry.at.is_attached_here();
+            let left = |entry: &&Entry| entry.attached && !entry.at.is_attached_here();
             gone.extend(inner.entries.iter().filter(left).map(|entry| entry.at));
         });
     });

@@ -9,19 +9,31 @@ use super::{Errno, RawFd, Result, Sysno, close, open};
 
 /// The target of the symbolic link that `/proc` has for a descriptor; its length.
 pub fn read_link(fd: RawFd, out: &mut [u8]) -> Result<usize> {
-    by_path(fd, |path| sys!(readlinkat, libc::AT_FDCWD, path, out.as_mut_ptr(), out.len()))
+    by_path(OWN, fd, |path| sys!(readlinkat, libc::AT_FDCWD, path, out.as_mut_ptr(), out.len()))
 }
 
 /// Opens the file of a descriptor anew, by its path.
 pub fn reopen(fd: RawFd, flags: i32) -> Result<RawFd> {
-    by_path(fd, |path| sys!(openat, libc::AT_FDCWD, path, flags, 0)).map(|n| n as RawFd)
+    by_path(OWN, fd, |path| sys!(openat, libc::AT_FDCWD, path, flags, 0)).map(|n| n as RawFd)
 }
 
-/// Where a process's own descriptors are, and a thread's.
-const OWN: [&core::ffi::CStr; 2] = [c"/proc/self/fd", c"/proc/thread-self/fd"];
+/// Opens what `/proc` tells of a descriptor.
+pub fn open_info(fd: RawFd) -> Result<RawFd> {
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    by_path(OWN_INFO, fd, |path| sys!(openat, libc::AT_FDCWD, path, flags)).map(|n| n as RawFd)
+}
 
-/// Makes a call with the path that `/proc` has for a descriptor, which ends with a zero.
+/// A folder of a process, and the same of a thread.
+type Own = [&'static core::ffi::CStr; 2];
+
+/// Where the descriptors are.
+const OWN: Own = [c"/proc/self/fd", c"/proc/thread-self/fd"];
+/// Where something is told of each.
+const OWN_INFO: Own = [c"/proc/self/fdinfo", c"/proc/thread-self/fdinfo"];
+
+/// Makes a call with the path that a folder has for a descriptor, which ends with a zero.
 fn by_path(
+    own: Own,
     fd: RawFd,
     mut call: impl FnMut(*const core::ffi::c_char) -> Result<usize>,
 ) -> Result<usize> {
@@ -33,8 +45,8 @@ fn by_path(
         put_number(&mut path, &mut at, fd.unsigned_abs());
         call(path.as_ptr().cast())
     };
-    match of(OWN[0]) {
-        Err(Errno::ENOENT) if is_without_first_thread(getpid()) => of(OWN[1]),
+    match of(own[0]) {
+        Err(Errno::ENOENT) if is_without_first_thread(getpid()) => of(own[1]),
         done => done,
     }
 }

@@ -2,7 +2,8 @@
 
 use super::harness::at::{entered, on_tcp};
 use super::harness::{
-    At, End, Epoll, Link, acquainted, arrives, cases, ends, exchange, link_by, pattern, send, until,
+    At, End, Epoll, Link, acquainted, arrives, cases, ends, exchange, fresh, link_by, meet,
+    pattern, send, until,
 };
 use crate::conn::Role;
 use libc::{EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLONESHOT, EPOLLOUT, EPOLLRDHUP};
@@ -343,6 +344,27 @@ fn a_change_of_interest_reports_what_holds_already(link: Link) {
     set.modify(&link.b, EPOLLIN | EPOLLET);
     link.becomes(|| set.mask() == EPOLLIN);
     send(&link.ends(), &link.b, b"x");
+}
+
+#[test]
+fn one_shot_that_was_reported_stays_disabled_when_the_connection_moves() {
+    let engines = acquainted();
+    loop {
+        let both = fresh(&engines);
+        let sets = both.each_ref().map(|end| end.watched(EPOLLOUT | EPOLLONESHOT));
+        assert_eq!(sets.each_ref().map(Epoll::mask), [EPOLLOUT; 2]);
+        if meet(&both) {
+            assert_eq!(sets.each_ref().map(Epoll::mask), [0; 2]);
+            for (set, end) in sets.iter().zip(&both) {
+                set.modify(end, EPOLLOUT | EPOLLONESHOT);
+                assert_eq!((set.mask(), set.mask()), (EPOLLOUT, 0));
+                end.leave();
+            }
+            exchange(&both[0], &both[1]);
+            assert_eq!(sets.each_ref().map(Epoll::mask), [0; 2]);
+            return;
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,94 @@
+//! What an epoll instance has of a descriptor, as /proc tells it (proc_pid_fdinfo(5)).
+
+use crate::call::{self, RawFd, Result};
+use crate::{Errno, Fd};
+
+/// The bits that EPOLLONESHOT leaves of an entry that has told its events (`EP_PRIVATE_BITS` of fs/eventpoll.c).
+const LEFT_BY_ONESHOT: u32 =
+    (libc::EPOLLWAKEUP | libc::EPOLLONESHOT | libc::EPOLLET | libc::EPOLLEXCLUSIVE) as u32;
+
+/// Returns true if the instance would still tell events of a descriptor: no EPOLLONESHOT has disabled its entry.
+///
+/// # Errors
+/// `ENOENT` if the instance has no entry of it, or without /proc; others of opening and reading.
+pub fn is_armed(epfd: RawFd, fd: RawFd) -> Result<bool> {
+    let (_, inode) = call::file_id(fd)?;
+    let file = Fd::adopt(call::open_info(epfd)?);
+    let mut text = [0u8; 4096];
+    let mut len = 0;
+    loop {
+        let read = call::read(file.raw(), &mut text[len..])?;
+        len += read;
+        let mut rest = &text[..len];
+        while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
+            if let Some(events) = events_of(&rest[..end], fd, inode) {
+                return Ok(events & !LEFT_BY_ONESHOT != 0);
+            }
+            rest = &rest[end + 1..];
+        }
+        if read == 0 {
+            return Err(Errno::ENOENT);
+        }
+        let (from, left) = (len - rest.len(), rest.len());
+        text.copy_within(from..len, 0);
+        len = left;
+    }
+}
+
+/// What an entry's line says of its events, if it is that of the descriptor:
+/// `tfd:        5 events: 40000001 data:                5  pos:0 ino:1a2b sdev:8`.
+fn events_of(line: &[u8], fd: RawFd, inode: u64) -> Option<u32> {
+    let mut words =
+        core::str::from_utf8(line).ok()?.split([' ', ':']).filter(|word| !word.is_empty());
+    let mut after = |name: &str| words.find(|&word| word == name).and_then(|_| words.next());
+    let hex = |word: &str| u64::from_str_radix(word, 16).ok();
+    let number: RawFd = after("tfd")?.parse().ok()?;
+    let events = hex(after("events")?)?;
+    let of = hex(after("ino")?)?;
+    (number == fd && of == inode).then_some(events as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::poll;
+    use std::net::UdpSocket;
+    use std::os::fd::AsRawFd;
+
+    fn socket() -> UdpSocket {
+        UdpSocket::bind("127.0.0.1:0").unwrap()
+    }
+
+    #[test]
+    fn an_entry_is_armed_until_oneshot_has_told_its_event() {
+        let epoll = Fd::adopt(poll::epoll_create().unwrap());
+        // So many that one read does not tell of all.
+        let sockets: Vec<UdpSocket> = (0..100).map(|_| socket()).collect();
+        for (data, socket) in (0..).zip(&sockets) {
+            let events =
+                libc::EPOLLONESHOT | if data % 2 == 0 { libc::EPOLLOUT } else { libc::EPOLLIN };
+            let fd = socket.as_raw_fd();
+            poll::epoll_ctl(epoll.raw(), libc::EPOLL_CTL_ADD, fd, events as u32, data).unwrap();
+        }
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 50];
+        assert_eq!(poll::epoll_wait(epoll.raw(), &mut events, Some(0), None), Ok(50));
+        for (at, socket) in sockets.iter().enumerate() {
+            assert_eq!(is_armed(epoll.raw(), socket.as_raw_fd()), Ok(at % 2 == 1), "{at}");
+        }
+    }
+
+    #[test]
+    fn a_descriptor_that_is_not_in_the_instance_is_not_found() {
+        let epoll = Fd::adopt(poll::epoll_create().unwrap());
+        assert_eq!(is_armed(epoll.raw(), socket().as_raw_fd()), Err(Errno::ENOENT));
+    }
+
+    #[test]
+    fn another_file_with_the_same_number_is_another_entry() {
+        let line = b"tfd:        5 events: 4000201d data:                7  pos:0 ino:1a2b sdev:8";
+        assert_eq!(events_of(line, 5, 0x1a2b), Some(0x4000_201d));
+        assert_eq!(events_of(line, 5, 0x1a2c), None);
+        assert_eq!(events_of(line, 6, 0x1a2b), None);
+        assert_eq!(events_of(b"pos:\t0", 5, 0x1a2b), None);
+    }
+}
