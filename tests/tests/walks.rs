@@ -34,8 +34,8 @@ fn walks_that_once_differed() {
         // A forked child that only sent did not learn of its peer's death.
         "5; A fork; A kill; B kill; A2 write 112",
         // A child took a connection back, and the set that it had inherited had it only a second later.
-        "5; B watch; B fork; A kill; B2 child spawn kernel poll 8; B2 events",
-        "5; B watch; B fork; A write 3; B2 child spawn kernel poll 8; B2 events",
+        "5; B add 0 both end; B fork; A kill; B2 child spawn kernel poll 8; B2 events 0 4",
+        "5; B add 0 both end; B fork; A write 3; B2 child spawn kernel poll 8; B2 events 0 4",
         // The peer's end, on the VI, hid the reset for what it had sent before.
         "10; B shutdown 2; A write 100; A close; B read 10",
         // The peer put what was unread on a TCP that was shut.

@@ -1,6 +1,6 @@
 //! Random walks of two ends over the kernel and over Sovia:
 //!
-//! - `walk seeds KIND FROM TO`: those of the seeds, KIND being calls, processes or programs; a walk in which the two
+//! - `walk seeds KIND FROM TO`: those of the seeds, KIND being calls, processes, programs, waits or forms; a walk in which the two
 //!   stacks differ is shortened and shown.
 //! - `walk script 'WARMUP; A write 5; B read 100; …'`: one walk, and what differs.
 
@@ -14,17 +14,15 @@ fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["end", ..] => end::run(&words[1..]),
-        ["child", ..] => return ExitCode::from(end::run_child(&words[1..]) as u8),
+        ["child", ..] => return ExitCode::from(sovia_tests::walk::run_child(&words[1..]) as u8),
         ["script", text] => match text.parse() {
             Ok(script) => return show(&script),
             Err(error) => return usage(&error),
         },
         ["seeds", kind, from, to] => {
-            let kind = match *kind {
-                "calls" => Kind::Calls,
-                "processes" => Kind::Processes,
-                "programs" => Kind::Programs,
-                _ => return usage("KIND is calls, processes or programs"),
+            let kind = match kind.parse::<Kind>() {
+                Ok(kind) => kind,
+                Err(error) => return usage(&error),
             };
             let (Ok(from), Ok(to)) = (from.parse(), to.parse()) else {
                 return usage("FROM and TO are numbers");
@@ -38,7 +36,7 @@ fn main() -> ExitCode {
 
 fn usage(what: &str) -> ExitCode {
     eprintln!(
-        "{what}\nusage: walk seeds calls|processes|programs FROM TO\n       walk script 'WARMUP; A write 5; B read 100'"
+        "{what}\nusage: walk seeds calls|processes|programs|waits|forms FROM TO\n       walk script 'WARMUP; A write 5; B read 100'"
     );
     ExitCode::from(2)
 }

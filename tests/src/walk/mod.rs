@@ -3,7 +3,13 @@
 //! [`script`] makes a walk from a seed, [`end`] takes the steps of one end, [`run`] lets both ends walk and writes down
 //! what they see, [`compare`] compares the two stacks and shortens a walk in which they differ.
 
+mod calls;
+mod children;
 pub mod compare;
 pub mod end;
 pub mod run;
 pub mod script;
+mod sets;
+mod sleepers;
+
+pub use children::run_child;

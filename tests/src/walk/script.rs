@@ -63,6 +63,33 @@ pub struct Script {
     pub steps: Vec<Step>,
 }
 
+impl Script {
+    /// Returns true if a path is filled. How much goes into it differs from stack to stack.
+    pub fn fills(&self) -> bool {
+        self.steps.iter().any(|step| step.action == "fill")
+    }
+
+    /// Returns true if no step shows how much went into a path: what was filled is drained before other bytes go there.
+    pub fn is_fair(&self) -> bool {
+        let mut is_full = [false, false];
+        self.steps.iter().all(|Step { walker: Walker(own), action }| {
+            let verb = action.split(' ').next().unwrap_or_default();
+            let (own, peer) = (own % 2, 1 - own % 2);
+            match verb {
+                "drain" => is_full[peer] = false,
+                "fill" => is_full[own] = true,
+                "write" => return !is_full[own],
+                // A peer that goes on sending is told of the end, or of a reset, by how much is unread.
+                "kill" | "exit" | "close" | "shutdown" => return !is_full[own],
+                "read" => return !is_full[peer],
+                "sleep" if action.contains("receive") => return !is_full[peer],
+                _ => {}
+            }
+            true
+        })
+    }
+}
+
 impl fmt::Display for Script {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.warmup)?;
@@ -119,18 +146,50 @@ pub enum Kind {
     Processes,
     /// Also children that become another program.
     Programs,
+    /// Epoll instances, in every mode, and threads that sleep in a call.
+    Waits,
+    /// Receives and sends of every form, and a connection under several numbers.
+    Forms,
+}
+
+impl FromStr for Kind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "calls" => Ok(Self::Calls),
+            "processes" => Ok(Self::Processes),
+            "programs" => Ok(Self::Programs),
+            "waits" => Ok(Self::Waits),
+            "forms" => Ok(Self::Forms),
+            _ => Err(format!("{text}: a kind is calls, processes, programs, waits or forms")),
+        }
+    }
 }
 
 /// The walk of that kind that a seed stands for.
 pub fn of_seed(seed: u64, kind: Kind) -> Script {
     let mut dice = Dice(seed);
-    let warmup = dice.below(13);
+    let mut warmup = dice.below(13);
+    if kind == Kind::Waits && seed % 2 == 1 {
+        // Where an edge comes once more while the connection moves, nothing after it is compared.
+        warmup += 14;
+    }
+    let steps = match kind {
+        Kind::Waits => waits(&mut dice),
+        Kind::Forms => forms(&mut dice),
+        _ => processes(&mut dice, kind),
+    };
+    Script { warmup, steps }
+}
+
+fn processes(dice: &mut Dice, kind: Kind) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut take =
         |walker: usize, action: String| steps.push(Step { walker: Walker(walker), action });
     for end in 0..2 {
         if dice.below(3) == 0 {
-            take(end, "watch".into());
+            take(end, "add 0 both end".into());
         }
     }
     // The walkers that live and have the connection; whether an end has forked.
@@ -150,7 +209,7 @@ pub fn of_seed(seed: u64, kind: Kind) -> Script {
             46..50 => take(walker, format!("peek {room}")),
             50..56 => take(walker, format!("await {room}")),
             56..64 => take(walker, "poll".into()),
-            64..68 => take(walker, "events".into()),
+            64..68 => take(walker, "events 0 4".into()),
             68..71 => take(walker, "error".into()),
             71..74 => take(walker, "unread".into()),
             74..78 => take(walker, format!("shutdown {}", dice.one(&[1, 1, 0, 2]))),
@@ -179,7 +238,138 @@ pub fn of_seed(seed: u64, kind: Kind) -> Script {
             _ => {}
         }
     }
-    Script { warmup, steps }
+    steps
+}
+
+fn waits(dice: &mut Dice) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let mut is_there = [true, true];
+    // What an end has sent may fill the path: then only `drain` receives as much from one stack as from the other.
+    let mut fills = [false, false];
+    // A thread that sleeps in a receive takes bytes that another would.
+    let mut receives = [false, false];
+    let mut has_second = [false, false];
+    let mut sleepers = [0, 0];
+    for _ in 0..12 + dice.below(40) {
+        let end = dice.below(2);
+        if !is_there[end] {
+            continue;
+        }
+        let size = dice.one(&SIZES);
+        let room = if dice.below(3) == 0 { size } else { ALL };
+        let set = dice.below(3) / 2;
+        let mut wish = || {
+            let mode =
+                dice.one(&["level", "level", "edge", "edge", "once", "edge once", "exclusive"]);
+            format!(
+                "{mode} {}",
+                dice.one(&["in", "out", "both", "both", "both end", "in end", "end", "none"])
+            )
+        };
+        let wish = wish();
+        let may_receive = !receives[end];
+        let action = match dice.below(100) {
+            0..16 if !fills[end] => format!("write {size}"),
+            16..28 if may_receive && !fills[1 - end] => format!("read {room}"),
+            28..31 if may_receive => {
+                fills[1 - end] = false;
+                "drain".into()
+            }
+            31..44 => format!("events {set} 4"),
+            44..47 => format!("events {set} 1"),
+            47..57 => format!("add {set} {wish}"),
+            57..64 => format!("modify {set} {wish}"),
+            64..67 => format!("delete {set}"),
+            67 => format!("close-set {set}"),
+            68..70 => {
+                has_second[end] = true;
+                "second".into()
+            }
+            70..73 if has_second[end] => "other".into(),
+            73..75 if has_second[end] && sleepers[end] == 0 => {
+                has_second[end] = false;
+                "close".into()
+            }
+            75..83 if sleepers[end] < 3 => {
+                sleepers[end] += 1;
+                let call = dice.one(&[
+                    "events 0",
+                    "events 0",
+                    "events 1",
+                    "readable 0",
+                    "writable 0",
+                    "ended 0",
+                ]);
+                format!("sleep {call}")
+            }
+            83..85 if may_receive && !fills[1 - end] && sleepers[end] < 3 => {
+                sleepers[end] += 1;
+                receives[end] = true;
+                format!("sleep receive {room}")
+            }
+            85..92 => "woken".into(),
+            92..94 if !fills[end] && !receives[1 - end] => {
+                fills[end] = true;
+                "fill".into()
+            }
+            94 if !fills[end] => format!("shutdown {}", dice.one(&[1, 1, 0, 2])),
+            95 => "error".into(),
+            96..98 => "poll".into(),
+            98 if !fills[end] => {
+                is_there[end] = false;
+                dice.one(&["kill", "exit"]).into()
+            }
+            _ => continue,
+        };
+        steps.push(Step { walker: Walker(end), action });
+    }
+    for end in 0..2 {
+        for last in ["woken", "events 0 4", "events 1 4"] {
+            steps.push(Step { walker: Walker(end), action: last.into() });
+        }
+    }
+    steps
+}
+
+fn forms(dice: &mut Dice) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let mut numbers = [1, 1];
+    for _ in 0..10 + dice.below(40) {
+        let end = dice.below(2);
+        let size = dice.one(&SIZES);
+        let room = if dice.below(2) == 0 { size } else { ALL };
+        let action = match dice.below(100) {
+            0..10 => format!("write {size}"),
+            10..20 => format!("gather {size}"),
+            20..26 => format!("splice-out {size}"),
+            26..34 => format!("read {room}"),
+            34..42 => format!("scatter {room}"),
+            42..48 => format!("read-all {size}"),
+            48..53 => format!("discard {size}"),
+            53..59 => format!("splice-in {size}"),
+            59..65 => format!("peek {room}"),
+            65..69 => "poll".into(),
+            69..72 => "unread".into(),
+            72..75 => format!("least {}", dice.one(&[1, 1, 8, 100, 3000])),
+            75..79 if numbers[end] > 0 => "dup".into(),
+            79..83 if numbers[end] > 0 => {
+                numbers[end] += 1;
+                "second".into()
+            }
+            83..87 if numbers[end] > 0 => "other".into(),
+            87..91 if numbers[end] > 1 || numbers[end] == 1 && dice.below(4) == 0 => {
+                numbers[end] -= 1;
+                "close".into()
+            }
+            91..94 => format!("shutdown {}", dice.one(&[1, 1, 0, 2])),
+            94..96 => "error".into(),
+            96..98 => format!("interrupted {}", 300 + dice.below(3000)),
+            98 => "linger".into(),
+            _ => continue,
+        };
+        steps.push(Step { walker: Walker(end), action });
+    }
+    steps
 }
 
 #[cfg(test)]

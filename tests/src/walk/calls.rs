@@ -1,0 +1,230 @@
+//! Single calls of a walk, and how their results are written down.
+
+use std::fmt::Write as _;
+use std::os::fd::AsRawFd;
+use std::{io, mem, ptr};
+
+/// Ends whatever goes on, at the cost of the process: the controller sees that its pipe is closed.
+pub(super) fn must(what: &str, result: i32) -> i32 {
+    assert!(result >= 0, "{what}: {}", io::Error::last_os_error());
+    result
+}
+
+/// A result, or the name of the error.
+pub(super) fn said(result: isize) -> String {
+    if result >= 0 {
+        result.to_string()
+    } else {
+        error_name(io::Error::last_os_error().raw_os_error().unwrap_or(0))
+    }
+}
+
+pub(super) fn error_name(error: i32) -> String {
+    match error {
+        0 => "no error".into(),
+        libc::EAGAIN => "EAGAIN".into(),
+        libc::EBADF => "EBADF".into(),
+        libc::ECONNRESET => "ECONNRESET".into(),
+        libc::EINTR => "EINTR".into(),
+        libc::ENOTCONN => "ENOTCONN".into(),
+        libc::EPIPE => "EPIPE".into(),
+        other => format!("error {other}"),
+    }
+}
+
+/// The bytes that a step sends.
+fn bytes_of(size: usize, step: usize) -> Vec<u8> {
+    (0..size).map(|at| (step * 37 + at * (1 + (step & 3)) + (at >> 8)) as u8).collect()
+}
+
+pub(super) fn write(stream: i32, size: usize, step: usize) -> String {
+    let bytes = bytes_of(size, step);
+    // SAFETY: the buffer is as long as the call is told.
+    said(unsafe {
+        libc::send(stream, bytes.as_ptr().cast(), size, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
+    })
+}
+
+pub(super) fn receive(stream: i32, size: usize, flags: i32) -> String {
+    let mut bytes = vec![0u8; size];
+    // SAFETY: the buffer is as long as the call is told.
+    match unsafe { libc::recv(stream, bytes.as_mut_ptr().cast(), size, flags) } {
+        n @ 1.. => format!("{n} bytes {:x}", checksum(&bytes[..n as usize])),
+        n => said(n),
+    }
+}
+
+/// As [`receive`], and says how many bytes a message had that did not fit, as MSG_TRUNC does.
+pub(super) fn discard(stream: i32, size: usize) -> String {
+    // SAFETY: a stream's bytes go nowhere with MSG_TRUNC.
+    said(unsafe { libc::recv(stream, ptr::null_mut(), size, libc::MSG_DONTWAIT | libc::MSG_TRUNC) })
+}
+
+/// Buffers of a third, of nothing, and of the rest.
+fn three(bytes: &mut [u8]) -> [libc::iovec; 3] {
+    let (first, rest) = bytes.split_at_mut(bytes.len() / 3);
+    let part =
+        |part: &mut [u8]| libc::iovec { iov_base: part.as_mut_ptr().cast(), iov_len: part.len() };
+    [part(first), part(&mut []), part(rest)]
+}
+
+/// A message of three buffers.
+pub(super) fn gather(stream: i32, size: usize, step: usize) -> String {
+    let mut bytes = bytes_of(size, step);
+    let mut parts = three(&mut bytes);
+    // SAFETY: zeros are a message, and its buffers outlive the call.
+    said(unsafe {
+        let mut message: libc::msghdr = mem::zeroed();
+        message.msg_iov = parts.as_mut_ptr();
+        message.msg_iovlen = parts.len();
+        libc::sendmsg(stream, &message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
+    })
+}
+
+/// As [`receive`], into three buffers.
+pub(super) fn scatter(stream: i32, size: usize, flags: i32) -> String {
+    let mut bytes = vec![0u8; size];
+    let mut parts = three(&mut bytes);
+    // SAFETY: as in `gather`.
+    let received = unsafe {
+        let mut message: libc::msghdr = mem::zeroed();
+        message.msg_iov = parts.as_mut_ptr();
+        message.msg_iovlen = parts.len();
+        libc::recvmsg(stream, &mut message, flags)
+    };
+    match received {
+        n @ 1.. => format!("{n} bytes {:x}", checksum(&bytes[..n as usize])),
+        n => said(n),
+    }
+}
+
+/// Calls `with` a pipe's reading and its writing end.
+fn through_pipe(with: impl FnOnce(i32, i32) -> String) -> String {
+    let (reading, writing) = io::pipe().expect("a pipe");
+    with(reading.as_raw_fd(), writing.as_raw_fd())
+}
+
+/// Moves bytes from the stream to a pipe, and says what the pipe has then.
+pub(super) fn splice_in(stream: i32, size: usize) -> String {
+    through_pipe(|other, pipe| {
+        // SAFETY: no offsets are given.
+        let moved = unsafe {
+            libc::splice(
+                stream,
+                ptr::null_mut(),
+                pipe,
+                ptr::null_mut(),
+                size,
+                libc::SPLICE_F_NONBLOCK,
+            )
+        };
+        if moved <= 0 {
+            return said(moved);
+        }
+        let mut bytes = vec![0u8; moved as usize];
+        // SAFETY: the buffer is as long as the call is told.
+        unsafe { libc::read(other, bytes.as_mut_ptr().cast(), bytes.len()) };
+        format!("{moved} bytes {:x}", checksum(&bytes))
+    })
+}
+
+/// Sends what it first puts into a pipe.
+pub(super) fn splice_out(stream: i32, size: usize, step: usize) -> String {
+    let bytes = bytes_of(size, step);
+    through_pipe(|other, pipe| {
+        // SAFETY: the buffer is as long as the call is told; no offsets are given.
+        said(unsafe {
+            libc::write(pipe, bytes.as_ptr().cast(), size);
+            libc::splice(
+                other,
+                ptr::null_mut(),
+                stream,
+                ptr::null_mut(),
+                size,
+                libc::SPLICE_F_NONBLOCK,
+            )
+        })
+    })
+}
+
+/// Sends until there is no room. How much goes differs from stack to stack.
+pub(super) fn fill(stream: i32) -> String {
+    loop {
+        let sent = write(stream, 9000, 0);
+        if sent.parse::<usize>().is_err() {
+            return sent;
+        }
+    }
+}
+
+/// Receives until nothing comes any more.
+pub(super) fn drain(stream: i32) -> String {
+    loop {
+        poll(stream, libc::POLLIN, 15);
+        let received = receive(stream, 300_000, libc::MSG_DONTWAIT);
+        if !received.contains("bytes") {
+            return received;
+        }
+    }
+}
+
+pub(super) fn poll(stream: i32, events: i16, milliseconds: i32) -> String {
+    let mut one = libc::pollfd { fd: stream, events, revents: 0 };
+    // SAFETY: there is one entry, as the call is told.
+    unsafe { libc::poll(&mut one, 1, milliseconds) };
+    names(one.revents)
+}
+
+pub(super) fn names(events: libc::c_short) -> String {
+    const NAMES: [(libc::c_short, &str); 7] = [
+        (libc::POLLIN, "IN"),
+        (libc::POLLPRI, "PRI"),
+        (libc::POLLOUT, "OUT"),
+        (libc::POLLERR, "ERR"),
+        (libc::POLLHUP, "HUP"),
+        (libc::POLLNVAL, "NVAL"),
+        (libc::POLLRDHUP, "RDHUP"),
+    ];
+    let mut text = String::new();
+    for (bit, name) in NAMES {
+        if events & bit != 0 {
+            let _ = write!(text, "{}{name}", if text.is_empty() { "" } else { "|" });
+        }
+    }
+    if text.is_empty() { "none".into() } else { text }
+}
+
+pub(super) fn option(stream: i32, name: i32, say: fn(i32) -> String) -> String {
+    let mut value = 0i32;
+    let mut size = 4;
+    // SAFETY: the value is as long as the call is told.
+    let result = unsafe {
+        libc::getsockopt(
+            stream,
+            libc::SOL_SOCKET,
+            name,
+            ptr::from_mut(&mut value).cast(),
+            &mut size,
+        )
+    };
+    if result < 0 { said(-1) } else { say(value) }
+}
+
+pub(super) fn set_option<T>(stream: i32, level: i32, name: i32, value: &T) -> String {
+    let size = mem::size_of::<T>() as libc::socklen_t;
+    // SAFETY: the value is as long as the call is told.
+    said(unsafe { libc::setsockopt(stream, level, name, ptr::from_ref(value).cast(), size) }
+        as isize)
+}
+
+pub(super) fn unread(stream: i32) -> String {
+    let mut bytes = 0i32;
+    // SAFETY: the call writes one number.
+    let result = unsafe { libc::ioctl(stream, libc::FIONREAD, &mut bytes) };
+    said(if result < 0 { -1 } else { bytes as isize })
+}
+
+/// FNV-1a.
+pub(super) fn checksum(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(2_166_136_261, |sum, &byte| (sum ^ u32::from(byte)).wrapping_mul(16_777_619))
+}
