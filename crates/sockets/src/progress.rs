@@ -16,6 +16,7 @@ use crate::retreat::{self, answer};
 use crate::stream::audit::{self, Finding};
 use crate::stream::{combine, ending, handled, listeners, reflected};
 use crate::{anchors, epoll, family, keepalive, linger, pair, peers, sets, table, thread};
+use core::mem::replace;
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_proto::path::{Rx, Tx};
 use sovia_sys::{call, clock, poll};
@@ -268,8 +269,7 @@ fn anchor_event(token: u64, events: u32) {
     // a false edge.
     let bytes = events & libc::EPOLLIN as u32 != 0 && conn.rx() != Rx::Vi;
     let room = events & libc::EPOLLOUT as u32 != 0 && conn.tx() != Tx::Vi;
-    // The VI reports an orderly end as well, and has: to report that again would be an edge too many.
-    let hangs_up = events & libc::EPOLLHUP as u32 != 0 && !conn.has(flag::SHUT_WR);
+    let hangs_up = events & libc::EPOLLHUP as u32 != 0 && !conn.has(flag::SHUT_WR | flag::RESET);
     let is_orderly = events & ENDS != 0 && events & libc::EPOLLERR as u32 == 0 && !hangs_up;
     if events & ENDS != 0
         && conn.has(flag::REFLECTED)
@@ -277,10 +277,17 @@ fn anchor_event(token: u64, events: u32) {
     {
         reflected::anchor_ended(&guard);
     }
-    let is_reported = || conn.attached().is_some_and(|guard| ending::is_announced(&guard));
+    // An orderly end that the anchor has told before, or that the VI tells, would be an edge too many.
+    let is_told = events & ENDS != 0
+        && conn.attached().is_some_and(|mut guard| {
+            replace(&mut guard.own.end_is_told, true) || ending::is_announced(&guard)
+        });
+    let is_old = is_orderly && is_told;
+    // After a reset neither bytes nor room come.
+    let is_over = is_old && conn.has(flag::RESET);
     // An anchor that has ended shows its end with every later event. Bytes or room beside it are owed to a call that
     // has found none.
-    if bytes || room || events & ENDS != 0 && !(is_orderly && is_reported()) {
+    if (bytes || room) && !is_over || events & ENDS != 0 && !is_old {
         listeners::tell_own(conn);
     } else if events & ENDS != 0 {
         listeners::wake_own(conn);

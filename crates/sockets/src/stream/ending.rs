@@ -11,8 +11,8 @@ use super::anchor::{anchor_has_ended, anchor_news};
 use super::entering::switched;
 use super::hold::scan;
 use super::{failover, listeners, peek, reflected, rx, state, tx, unanswered, word};
-use crate::Errno;
 use crate::conn::{Conn, Guard, HELD, flag};
+use crate::{Errno, Outcome};
 use sovia_proto::packet::Kind;
 use sovia_proto::path::{CANCELLED, Rx, Tx};
 use sovia_sys::{call, poll};
@@ -187,9 +187,16 @@ pub(crate) fn receive_error(conn: &Conn) -> Option<Errno> {
     if conn.has(flag::EOF) || conn.error() == Some(libc::EPIPE) { None } else { conn.take_error() }
 }
 
-/// The error that a send returns, once. EPIPE is left to the kernel, which raises the signal as well.
+/// The error that a send returns, once. EPIPE is left to the kernel, which raises the signal as well ([`sent_by_kernel`]).
 pub(super) fn send_error(conn: &Conn) -> Option<Errno> {
-    conn.take_error().filter(|&error| error != libc::EPIPE)
+    if conn.error() == Some(libc::EPIPE) { None } else { conn.take_error() }
+}
+
+/// The kernel has answered a send of the program's: with EPIPE it has told the error that was kept.
+pub(crate) fn sent_by_kernel(conn: &Conn, result: &Outcome) {
+    if *result == Err(libc::EPIPE) && conn.error() == Some(libc::EPIPE) {
+        conn.take_error();
+    }
 }
 
 /// What `SO_ERROR` returns for an attached connection, if it is none of the kernel's errors.

@@ -1,7 +1,10 @@
 //! Ends whose process dies: the kernel closes the socket, and the engine says nothing.
 
 use super::harness::{End, Link, arrives, cases, ends, is_reset, pattern, until};
-use libc::{EPOLLET, EPOLLHUP, EPOLLIN, EPOLLRDHUP, POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDHUP};
+use libc::{
+    EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, POLLERR, POLLHUP, POLLIN, POLLOUT,
+    POLLRDHUP,
+};
 
 cases! {
     bytes_of_a_dead_peer_arrive_and_then_the_end at
@@ -13,6 +16,8 @@ cases! {
     poll_reports_the_reset_by_a_death_with_unread_bytes at
         on_tcp granted switched entered revoked left draining back_on_tcp;
     an_edge_reports_a_death_once at
+        on_tcp granted switched entered revoked left draining back_on_tcp;
+    an_edge_reports_a_reset_by_a_death_once at
         on_tcp granted switched entered revoked left draining back_on_tcp;
     a_full_sender_learns_of_its_readers_death at
         on_tcp granted switched entered revoked left draining back_on_tcp;
@@ -67,6 +72,21 @@ fn an_edge_reports_a_death_once(link: Link) {
     let mask = until(&[&b], || Some(set.mask()).filter(|&mask| mask != 0));
     assert_eq!(mask & !EPOLLHUP, EPOLLIN | EPOLLRDHUP);
     ends(&[&b], &b);
+}
+
+fn an_edge_reports_a_reset_by_a_death_once(link: Link) {
+    link.arrives(b"");
+    link.answer(b"never read");
+    let set = link.b.watched(EPOLLOUT | EPOLLET);
+    link.becomes(|| set.mask() == EPOLLOUT);
+    let Link { a, b, .. } = link;
+    let _dead = a.die();
+    let mask = until(&[&b], || Some(set.mask()).filter(|mask| mask & EPOLLERR != 0));
+    assert_eq!(mask, EPOLLOUT | EPOLLERR | EPOLLHUP);
+    for _ in 0..3 {
+        b.round();
+        assert_eq!(set.mask(), 0, "an edge was reported twice");
+    }
 }
 
 fn a_full_sender_learns_of_its_readers_death(link: Link) {

@@ -1,8 +1,8 @@
 //! Sends that the kernel's call makes, because the connection is on TCP.
 
-use crate::conn::Conn;
+use crate::conn::{Conn, flag};
 use crate::ops::transfer::{Flags, keep_error, make};
-use crate::stream::{self, Way};
+use crate::stream::{self, Way, ending};
 use crate::table::{self, Ref};
 use crate::{Errno, Outcome, anchors};
 use core::sync::atomic::Ordering;
@@ -37,6 +37,7 @@ pub(super) fn send_tcp<K: FnOnce() -> Outcome>(
     let conn = at.conn;
     let is_on_tcp = || !stream::goes_over_vi(conn);
     let result = make(kernel, &conn.tx_pins, is_on_tcp, Some(&conn.tx_tcp))?;
+    ending::sent_by_kernel(conn, &result);
     watch_room_after(fd, at, &result, total);
     Ok(result)
 }
@@ -77,7 +78,11 @@ pub(super) fn send_plainly<'a>(
         how |= if wanted { flag } else { 0 };
     }
     let sent = call::send_parts(fd, parts, how).map_err(crate::errno);
-    sent.inspect_err(|&error| keep_kernels_error(conn, error, partly))
+    match sent {
+        Err(error) if partly => keep_kernels_error(conn, error),
+        _ => ending::sent_by_kernel(conn, &sent),
+    }
+    sent
 }
 
 /// Asks the kernel for its verdict on such a send whose path has ended. Never blocks. Otherwise as [`send_plainly`].
@@ -93,10 +98,15 @@ pub(super) fn raw_send<'a>(
     Ok(n)
 }
 
-/// An error that the kernel reports once, to a call that has sent something: the next one returns it.
-fn keep_kernels_error(conn: &Conn, error: Errno, partly: bool) {
-    let is_told_again = matches!(error, libc::EPIPE | libc::EAGAIN | libc::EINTR);
-    if partly && !is_told_again {
+/// An error that the kernel reports once, to a call that has sent something: the next one returns it. EPIPE of a half that the
+/// program has shut itself is told to each.
+fn keep_kernels_error(conn: &Conn, error: Errno) {
+    let is_told_again = match error {
+        libc::EAGAIN | libc::EINTR => true,
+        libc::EPIPE => conn.has(flag::SHUT_WR),
+        _ => false,
+    };
+    if !is_told_again {
         keep_error(conn, error);
     }
 }
