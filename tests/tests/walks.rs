@@ -48,6 +48,13 @@ fn walks_that_once_differed() {
         "5; A write 3000; B shutdown 2; A child system kernel poll 7; A poll; A error; B poll; B error; B await 300000",
         // MSG_PEEK hid a reset that a receive told.
         "12; A shutdown 2; B write 3000; B close; A peek 300000",
+        // An entry that EPOLLONESHOT had disabled was armed again when the connection moved to its VI.
+        "4; B add 0 edge once out; B events 0 4; A write 3000; B write 20000; B events 0 4",
+        // A send that had sent a part took the error that the next call was to tell.
+        "18; A sleep send 20000000; B shutdown 1; B exit; A poll; A woken; A error",
+        "24; A kill; B sleep send 20000000; B woken; B poll; B error; B poll",
+        // A reset by a death was reported as an edge twice.
+        "19; B write 20000; B add 0 edge out; A kill; B events 0 4; B events 0 4",
     ] {
         let script: Script = text.parse().expect("a walk");
         if let Verdict::Differ(text) | Verdict::Known(text) = compare(program, &script) {
@@ -72,9 +79,38 @@ fn walks_with_other_programs() {
 }
 
 #[test]
-#[ignore = "takes long; run it by name"]
-fn many_walks() {
-    for kind in [Kind::Calls, Kind::Processes, Kind::Programs] {
-        walk(kind, 1000..3000);
-    }
+fn walks_with_epoll_and_sleeping_threads() {
+    walk(Kind::Waits, 0..40);
+}
+
+#[test]
+fn walks_with_calls_of_every_form() {
+    walk(Kind::Forms, 0..40);
+}
+
+#[test]
+fn walks_with_connections_that_are_given_away() {
+    walk(Kind::Gifts, 0..40);
+}
+
+/// 20,000 walks, in tests that run beside each other.
+macro_rules! many {
+    ($($name:ident $kind:ident;)+) => {
+        $(
+            #[test]
+            #[ignore = "takes long; run it by name"]
+            fn $name() {
+                walk(Kind::$kind, 1000..4334);
+            }
+        )+
+    };
+}
+
+many! {
+    many_walks_by_calls Calls;
+    many_walks_with_children_and_deaths Processes;
+    many_walks_with_other_programs Programs;
+    many_walks_with_epoll_and_sleeping_threads Waits;
+    many_walks_with_calls_of_every_form Forms;
+    many_walks_with_connections_that_are_given_away Gifts;
 }

@@ -63,8 +63,6 @@ STRANGERS = _topics("closing", "descriptors", "dying", "ends", "epoll_shared", "
 QUICKLY = _topics("closing", "ends", "epoll_shared", "odd_flags", "pointers", "streams", "waiting")
 # Scenarios that take a protocol's turn. `make test-all` runs the others with each protocol as well.
 PROTOCOL = _topics("closing", "ends", "epoll_shared", "streams", "waiting")
-# Not in turn: with `notify,copy,w=4,t=2` it fails in one of five runs, by an edge that is reported twice.
-OPEN = re.compile(r"/waiting::edge_triggered_once_for_an_end$")
 REDIS = re.compile(r"^sovia-tests/all/programs::redis")
 MODEL = re.compile(r"^sovia-proto/all/")
 LAYERS = re.compile(r"/all/layers::|/layers/|^sovia-layers/")
@@ -127,7 +125,7 @@ def is_scenario(test):
 
 
 def is_with_protocol(test):
-    return bool(PROTOCOL.search(str(test)) and not OPEN.search(str(test)))
+    return bool(PROTOCOL.search(str(test)))
 
 
 def is_checked(test):

@@ -1,6 +1,6 @@
 //! Random walks of two ends over the kernel and over Sovia:
 //!
-//! - `walk seeds KIND FROM TO`: those of the seeds, KIND being calls, processes, programs, waits or forms; a walk in which the two
+//! - `walk seeds KIND FROM TO`: those of the seeds, KIND being calls, processes, programs, waits, forms or gifts; a walk in which the two
 //!   stacks differ is shortened and shown.
 //! - `walk script 'WARMUP; A write 5; B read 100; …'`: one walk, and what differs.
 
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
 
 fn usage(what: &str) -> ExitCode {
     eprintln!(
-        "{what}\nusage: walk seeds calls|processes|programs|waits|forms FROM TO\n       walk script 'WARMUP; A write 5; B read 100'"
+        "{what}\nusage: walk seeds calls|processes|programs|waits|forms|gifts FROM TO\n       walk script 'WARMUP; A write 5; B read 100'"
     );
     ExitCode::from(2)
 }

@@ -61,7 +61,7 @@ fn goes_back(script: &Script, kernel: &str, sovia: &str) -> bool {
     let same = kernel.lines().zip(sovia.lines()).take_while(|(one, other)| one == other).count();
     let taken = &script.steps[..script.steps.len().min(same + 1)];
     let has = |action: &str| taken.iter().any(|step| step.action.starts_with(action));
-    has("child") || has("add") && has("fork")
+    has("child") || has("give") || has("splice") || has("add") && has("fork")
 }
 
 /// Round trips after which a connection is on its VI.

@@ -2,8 +2,11 @@
 
 use super::calls::{self, error_name, must, poll, receive, said, set_option, unread};
 use super::children::child;
+use super::mail::Boxes;
+use super::script::Walker;
 use super::sets::Sets;
 use super::sleepers::{Sleep, Sleepers};
+use std::array;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::FromRawFd;
@@ -15,6 +18,8 @@ struct End {
     numbers: Vec<i32>,
     sets: Sets,
     sleepers: Sleepers,
+    own: Walker,
+    boxes: Boxes,
     /// For the child that it may fork.
     for_child: Option<Pipes>,
 }
@@ -22,16 +27,17 @@ struct End {
 /// Commands and answers.
 type Pipes = (File, File);
 
-/// Runs an end: `COMMANDS ANSWERS COMMANDS2 ANSWERS2`, descriptors of pipes, the last two for a forked child.
+/// Runs an end: `WALKER COMMANDS ANSWERS COMMANDS2 ANSWERS2 BOX...`: which it is, descriptors of pipes, the last two for a forked
+/// child, and the ends of all boxes.
 pub fn run(words: &[String]) {
-    let pipe = |at: usize| {
+    let descriptor = |at: usize| {
         let fd = words[at].parse().expect("a descriptor");
-        // SAFETY: the controller has made it for this process. A program that it becomes or starts has no part in it.
-        unsafe {
-            libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC);
-            File::from_raw_fd(fd)
-        }
+        // SAFETY: a call that takes numbers. A program that this process becomes or starts has no part in it.
+        unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
+        fd
     };
+    // SAFETY: the controller has made it for this process.
+    let pipe = |at: usize| unsafe { File::from_raw_fd(descriptor(at)) };
     // SAFETY: the handlers do nothing, and take nothing.
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_IGN);
@@ -39,14 +45,16 @@ pub fn run(words: &[String]) {
         alarm.sa_sigaction = nothing as extern "C" fn(i32) as usize;
         libc::sigaction(libc::SIGALRM, &alarm, ptr::null_mut());
     }
-    let (own, of_child) = ((pipe(0), pipe(1)), (pipe(2), pipe(3)));
-    let end = End {
+    let (own, of_child) = ((pipe(1), pipe(2)), (pipe(3), pipe(4)));
+    let mut end = End {
         numbers: Vec::new(),
         sets: Sets::default(),
         sleepers: Sleepers::default(),
+        own: words[0].parse().expect("a walker"),
+        boxes: Boxes(array::from_fn(|of| [0, 1].map(|end| descriptor(5 + 2 * of + end)))),
         for_child: Some(of_child),
     };
-    { end }.obey(own);
+    end.obey(own);
 }
 
 extern "C" fn nothing(_: i32) {}
@@ -66,6 +74,7 @@ impl End {
                 let pid = must("fork", unsafe { libc::fork() });
                 if pid == 0 {
                     drop((lines, answers));
+                    self.own = self.own.child();
                     return self.obey(of_child);
                 }
                 // Its end shows in its pipes.
@@ -152,6 +161,17 @@ impl End {
                 self.numbers.rotate_left(1);
                 "the other number".into()
             }
+            "give" => match words[1].parse() {
+                Ok(walker) => self.boxes.give(stream, walker),
+                Err(error) => panic!("{error}"),
+            },
+            "take" => match self.boxes.take(self.own) {
+                Some(taken) => {
+                    self.numbers.insert(0, taken);
+                    "taken".into()
+                }
+                None => "nothing".into(),
+            },
             "child" => child(stream, &words[1..]),
             _ => panic!("{line}: no such step"),
         }

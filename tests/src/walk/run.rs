@@ -3,8 +3,10 @@
 use super::script::{Script, Walker};
 use crate::launch::Launch;
 use crate::pairing::Stack;
+use std::array;
 use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -77,12 +79,18 @@ struct Pipes {
 impl Party {
     fn start(program: &Path, pace: Pace) -> Self {
         let mut pipes = [const { None }; Walker::COUNT];
+        let boxes: [_; Walker::COUNT] = array::from_fn(|_| UnixDatagram::pair().expect("a box"));
+        let of_boxes = boxes.each_ref().map(|(one, other)| [one.as_raw_fd(), other.as_raw_fd()]);
         let mut end = |walker: usize| {
             let (own, of_child) = (Channel::new(), Channel::new());
-            let numbers = [own.numbers(), of_child.numbers()].concat();
+            let mut numbers = [own.numbers(), of_child.numbers()].concat();
+            numbers.extend(of_boxes.as_flattened());
             let words = Launch::new(pace.stack, [program]).words();
             let mut command = Command::new(&words[0]);
-            command.args(&words[1..]).arg("end").args(numbers.iter().map(ToString::to_string));
+            command
+                .args(&words[1..])
+                .args(["end", &Walker(walker).to_string()])
+                .args(numbers.iter().map(ToString::to_string));
             command.stdin(Stdio::null()).stderr(Stdio::null()).process_group(0);
             // SAFETY: calls that take numbers, in a child that has no other thread.
             unsafe {

@@ -66,7 +66,9 @@ pub struct Script {
 impl Script {
     /// Returns true if a path is filled. How much goes into it differs from stack to stack.
     pub fn fills(&self) -> bool {
-        self.steps.iter().any(|step| step.action == "fill")
+        self.steps
+            .iter()
+            .any(|Step { action, .. }| action == "fill" || action.starts_with("sleep send"))
     }
 
     /// Returns true if no step shows how much went into a path: what was filled is drained before other bytes go there.
@@ -80,9 +82,12 @@ impl Script {
                 "fill" => is_full[own] = true,
                 "write" => return !is_full[own],
                 // A peer that goes on sending is told of the end, or of a reset, by how much is unread.
-                "kill" | "exit" | "close" | "shutdown" => return !is_full[own],
+                "kill" | "exit" | "close" | "shutdown" if is_full[own] => return false,
+                // What comes after both halves are shut resets the connection, as soon as it comes.
+                "shutdown" => return !is_full[peer],
                 "read" => return !is_full[peer],
                 "sleep" if action.contains("receive") => return !is_full[peer],
+                "sleep" if action.contains("send") => is_full[own] = true,
                 _ => {}
             }
             true
@@ -150,6 +155,8 @@ pub enum Kind {
     Waits,
     /// Receives and sends of every form, and a connection under several numbers.
     Forms,
+    /// Connections that are given to other processes.
+    Gifts,
 }
 
 impl FromStr for Kind {
@@ -162,7 +169,10 @@ impl FromStr for Kind {
             "programs" => Ok(Self::Programs),
             "waits" => Ok(Self::Waits),
             "forms" => Ok(Self::Forms),
-            _ => Err(format!("{text}: a kind is calls, processes, programs, waits or forms")),
+            "gifts" => Ok(Self::Gifts),
+            _ => {
+                Err(format!("{text}: a kind is calls, processes, programs, waits, forms or gifts"))
+            }
         }
     }
 }
@@ -178,6 +188,7 @@ pub fn of_seed(seed: u64, kind: Kind) -> Script {
     let steps = match kind {
         Kind::Waits => waits(&mut dice),
         Kind::Forms => forms(&mut dice),
+        Kind::Gifts => gifts(&mut dice),
         _ => processes(&mut dice, kind),
     };
     Script { warmup, steps }
@@ -258,15 +269,13 @@ fn waits(dice: &mut Dice) -> Vec<Step> {
         let size = dice.one(&SIZES);
         let room = if dice.below(3) == 0 { size } else { ALL };
         let set = dice.below(3) / 2;
-        let mut wish = || {
-            let mode =
-                dice.one(&["level", "level", "edge", "edge", "once", "edge once", "exclusive"]);
-            format!(
-                "{mode} {}",
-                dice.one(&["in", "out", "both", "both", "both end", "in end", "end", "none"])
-            )
+        let mode = dice.one(&["level", "level", "edge", "edge", "once", "edge once", "exclusive"]);
+        // An edge of an entry that does not ask for bytes may come with bytes (docs/surface.md).
+        let events: &[&str] = match mode.contains("edge") {
+            true => &["in", "both", "both end", "in end"],
+            false => &["in", "out", "both", "both end", "in end", "end", "none"],
         };
-        let wish = wish();
+        let wish = format!("{mode} {}", dice.one(events));
         let may_receive = !receives[end];
         let action = match dice.below(100) {
             0..16 if !fills[end] => format!("write {size}"),
@@ -308,11 +317,15 @@ fn waits(dice: &mut Dice) -> Vec<Step> {
                 format!("sleep receive {room}")
             }
             85..92 => "woken".into(),
-            92..94 if !fills[end] && !receives[1 - end] => {
+            92 if !fills[end] && !receives[1 - end] => {
                 fills[end] = true;
                 "fill".into()
             }
-            94 if !fills[end] => format!("shutdown {}", dice.one(&[1, 1, 0, 2])),
+            93 if !fills[end] && !receives[1 - end] => {
+                (fills[end], sleepers[end]) = (true, sleepers[end] + 1);
+                "sleep send 20000000".into()
+            }
+            94 if !fills[end] && !fills[1 - end] => format!("shutdown {}", dice.one(&[1, 1, 0, 2])),
             95 => "error".into(),
             96..98 => "poll".into(),
             98 if !fills[end] => {
@@ -327,6 +340,61 @@ fn waits(dice: &mut Dice) -> Vec<Step> {
         for last in ["woken", "events 0 4", "events 1 4"] {
             steps.push(Step { walker: Walker(end), action: last.into() });
         }
+    }
+    steps
+}
+
+fn gifts(dice: &mut Dice) -> Vec<Step> {
+    let mut steps = Vec::new();
+    // The walkers that live; their numbers of a connection; those that others have given them.
+    let mut is_there = [true, true, false, false];
+    let mut numbers = [1, 1, 0, 0];
+    let mut given = [0; Walker::COUNT];
+    let mut has_forked = [false, false];
+    for _ in 0..12 + dice.below(30) {
+        let walker = dice.below(Walker::COUNT);
+        if !is_there[walker] {
+            continue;
+        }
+        let size = dice.one(&SIZES);
+        let room = if dice.below(3) == 0 { size } else { ALL };
+        let has = numbers[walker] > 0;
+        let action = match dice.below(100) {
+            0..22 if has => format!("write {size}"),
+            22..36 if has => format!("read {room}"),
+            36..42 if has => format!("await {room}"),
+            42..47 if has => "poll".into(),
+            47..50 if has => "unread".into(),
+            50..62 if has => {
+                let to = dice.below(Walker::COUNT);
+                given[to] += 1;
+                format!("give {}", Walker(to))
+            }
+            62..76 if given[walker] > 0 => {
+                given[walker] -= 1;
+                numbers[walker] += 1;
+                "take".into()
+            }
+            76..84 if has => {
+                numbers[walker] -= 1;
+                "close".into()
+            }
+            84..87 if has => "other".into(),
+            87..89 if has => format!("shutdown {}", dice.one(&[1, 1, 0, 2])),
+            89..91 => {
+                is_there[walker] = false;
+                dice.one(&["kill", "exit"]).into()
+            }
+            91..97 if walker < 2 && !has_forked[walker] => {
+                has_forked[walker] = true;
+                (is_there[walker + 2], numbers[walker + 2]) = (true, numbers[walker]);
+                "fork".into()
+            }
+            97..99 if has => format!("add 0 {} both end", dice.one(&["level", "edge", "once"])),
+            99 => "events 0 4".into(),
+            _ => continue,
+        };
+        steps.push(Step { walker: Walker(walker), action });
     }
     steps
 }
