@@ -277,12 +277,12 @@ fn anchor_event(token: u64, events: u32) {
     {
         reflected::anchor_ended(&guard);
     }
-    // An orderly end that the anchor has told before, or that the VI tells, would be an edge too many.
-    let is_told = events & ENDS != 0
+    // An orderly end is reported once: for the anchor, or for the announcement on the VI.
+    let is_reported = events & ENDS != 0
         && conn.attached().is_some_and(|mut guard| {
-            replace(&mut guard.own.end_is_told, true) || ending::is_announced(&guard)
+            replace(&mut guard.own.is_end_reported, true) || ending::is_announced(&guard)
         });
-    let is_old = is_orderly && is_told;
+    let is_old = is_orderly && is_reported;
     // After a reset neither bytes nor room come.
     let is_over = is_old && conn.has(flag::RESET);
     // An anchor that has ended shows its end with every later event. Bytes or room beside it are owed to a call that

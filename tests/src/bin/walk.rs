@@ -1,6 +1,6 @@
 //! Random walks of two ends over the kernel and over Sovia:
 //!
-//! - `walk seeds KIND FROM TO`: those of the seeds, KIND being calls, processes, programs, waits, forms or gifts; a walk in which the two
+//! - `walk seeds KIND FROM TO`: walks of the seeds, of KIND calls, processes, programs, waits, forms or gifts. A walk in which the two
 //!   stacks differ is shortened and shown.
 //! - `walk script 'WARMUP; A write 5; B read 100; …'`: one walk, and what differs.
 

@@ -39,7 +39,7 @@ fn bytes_of(size: usize, step: usize) -> Vec<u8> {
 
 pub(super) fn write(stream: i32, size: usize, step: usize) -> String {
     let bytes = bytes_of(size, step);
-    // SAFETY: the buffer is as long as the call is told.
+    // SAFETY: the buffer has that length.
     said(unsafe {
         libc::send(stream, bytes.as_ptr().cast(), size, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
     })
@@ -47,14 +47,14 @@ pub(super) fn write(stream: i32, size: usize, step: usize) -> String {
 
 pub(super) fn receive(stream: i32, size: usize, flags: i32) -> String {
     let mut bytes = vec![0u8; size];
-    // SAFETY: the buffer is as long as the call is told.
+    // SAFETY: the buffer has that length.
     match unsafe { libc::recv(stream, bytes.as_mut_ptr().cast(), size, flags) } {
         n @ 1.. => format!("{n} bytes {:x}", checksum(&bytes[..n as usize])),
         n => said(n),
     }
 }
 
-/// As [`receive`], and says how many bytes a message had that did not fit, as MSG_TRUNC does.
+/// Discards bytes, by MSG_TRUNC without a buffer.
 pub(super) fn discard(stream: i32, size: usize) -> String {
     // SAFETY: a stream's bytes go nowhere with MSG_TRUNC.
     said(unsafe { libc::recv(stream, ptr::null_mut(), size, libc::MSG_DONTWAIT | libc::MSG_TRUNC) })
@@ -81,7 +81,7 @@ pub(super) fn gather(stream: i32, size: usize, step: usize) -> String {
     })
 }
 
-/// As [`receive`], into three buffers.
+/// Receives into three buffers.
 pub(super) fn scatter(stream: i32, size: usize, flags: i32) -> String {
     let mut bytes = vec![0u8; size];
     let mut parts = three(&mut bytes);
@@ -125,7 +125,7 @@ pub(super) fn splice_in(stream: i32, size: usize) -> String {
             return said(moved);
         }
         let mut bytes = vec![0u8; moved as usize];
-        // SAFETY: the buffer is as long as the call is told.
+        // SAFETY: the buffer has that length.
         unsafe { libc::read(other, bytes.as_mut_ptr().cast(), bytes.len()) };
         format!("{moved} bytes {:x}", checksum(&bytes))
     })
@@ -135,7 +135,7 @@ pub(super) fn splice_in(stream: i32, size: usize) -> String {
 pub(super) fn splice_out(stream: i32, size: usize, step: usize) -> String {
     let bytes = bytes_of(size, step);
     through_pipe(|other, pipe| {
-        // SAFETY: the buffer is as long as the call is told; no offsets are given.
+        // SAFETY: the buffer has that length; no offsets are given.
         said(unsafe {
             libc::write(pipe, bytes.as_ptr().cast(), size);
             libc::splice(

@@ -88,7 +88,7 @@ fn bytes(text: &str) -> Vec<&str> {
 
 /// A shorter walk in which the two stacks still differ: no single step of it can be left out.
 pub fn shorten(program: &Path, script: &Script) -> Script {
-    // As short a rest as is long enough nearly always: some hundred walks are taken.
+    // A short rest, for some hundred walks are taken.
     let differs =
         |script: &Script| matches!(compare_at(program, script, RESTS[1]), Verdict::Differ(_));
     let mut shortest = script.clone();

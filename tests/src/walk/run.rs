@@ -50,7 +50,7 @@ pub fn walk(program: &Path, script: &Script, pace: Pace) -> Seen {
         text.push_str(&format!("{step}: {seen}\n"));
         sleep(pace.rest);
     }
-    // What is left, for each that is still there. How much that is differs where a path was filled.
+    // Each that is still there receives the rest. Its length differs where a path was filled.
     let (receive, times) = if script.fills() { ("drain", 1) } else { ("await 300000", 3) };
     for walker in (0..Walker::COUNT).map(Walker) {
         for _ in 0..times {

@@ -81,9 +81,9 @@ impl Script {
                 "drain" => is_full[peer] = false,
                 "fill" => is_full[own] = true,
                 "write" => return !is_full[own],
-                // A peer that goes on sending is told of the end, or of a reset, by how much is unread.
+                // A peer that goes on sending sees the end or a reset, depending on how much is unread.
                 "kill" | "exit" | "close" | "shutdown" if is_full[own] => return false,
-                // What comes after both halves are shut resets the connection, as soon as it comes.
+                // Bytes that arrive after both halves are shut reset the connection, as soon as they arrive.
                 "shutdown" => return !is_full[peer],
                 "read" => return !is_full[peer],
                 "sleep" if action.contains("receive") => return !is_full[peer],
@@ -182,7 +182,7 @@ pub fn of_seed(seed: u64, kind: Kind) -> Script {
     let mut dice = Dice(seed);
     let mut warmup = dice.below(13);
     if kind == Kind::Waits && seed % 2 == 1 {
-        // Where an edge comes once more while the connection moves, nothing after it is compared.
+        // An edge may be reported once more while the connection moves. Nothing after it is compared.
         warmup += 14;
     }
     let steps = match kind {
@@ -255,7 +255,7 @@ fn processes(dice: &mut Dice, kind: Kind) -> Vec<Step> {
 fn waits(dice: &mut Dice) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut is_there = [true, true];
-    // What an end has sent may fill the path: then only `drain` receives as much from one stack as from the other.
+    // The ends that have filled their path: then only `drain` receives the same from both stacks.
     let mut fills = [false, false];
     // A thread that sleeps in a receive takes bytes that another would.
     let mut receives = [false, false];
@@ -299,7 +299,7 @@ fn waits(dice: &mut Dice) -> Vec<Step> {
                 has_second[end] = false;
                 "close".into()
             }
-            75..83 if sleepers[end] < 3 => {
+            75..83 if sleepers[end] < 3 && !receives[end] => {
                 sleepers[end] += 1;
                 let call = dice.one(&[
                     "events 0",
@@ -311,7 +311,8 @@ fn waits(dice: &mut Dice) -> Vec<Step> {
                 ]);
                 format!("sleep {call}")
             }
-            83..85 if may_receive && !fills[1 - end] && sleepers[end] < 3 => {
+            // Beside another sleeper it is the kernel's scheduler that decides which of them sees the bytes.
+            83..85 if may_receive && !fills[1 - end] && sleepers[end] == 0 => {
                 sleepers[end] += 1;
                 receives[end] = true;
                 format!("sleep receive {room}")

@@ -40,7 +40,7 @@ impl Sets {
         said(unsafe { libc::epoll_ctl(self.instance(set), call, stream, &mut event) } as isize)
     }
 
-    /// What an instance has now, in its order.
+    /// Reports what an instance has now, in its order.
     pub(super) fn events(&mut self, set: usize, room: usize) -> String {
         match self.instances[set] {
             Some(instance) => wait(instance, room, 0),
@@ -74,7 +74,7 @@ pub(super) fn wait(instance: i32, room: usize, milliseconds: i32) -> String {
     }
 }
 
-/// What `level`, `edge`, `once` and `exclusive`, `in`, `out`, `both` and `end` ask for.
+/// Returns the bits that `level`, `edge`, `once` and `exclusive`, `in`, `out`, `both` and `end` ask for.
 fn mask(words: &[&str]) -> u32 {
     let bits = |word: &&str| match *word {
         "edge" => libc::EPOLLET,

@@ -14,7 +14,7 @@ struct Sleeper {
     result: Receiver<String>,
 }
 
-/// What a thread sleeps in.
+/// A call that a thread sleeps in.
 pub(super) enum Sleep {
     /// `recv` with that room.
     Receive(usize),
@@ -63,7 +63,7 @@ impl Sleepers {
 /// How many bytes were sent before an end or an error differs from stack to stack.
 fn send_all(stream: i32, size: usize) -> String {
     let bytes = vec![0u8; size];
-    // SAFETY: the buffer is as long as the call is told.
+    // SAFETY: the buffer has that length.
     let sent = unsafe { libc::send(stream, bytes.as_ptr().cast(), size, libc::MSG_NOSIGNAL) };
     match usize::try_from(sent) {
         Ok(sent) if sent < size => "a part".into(),

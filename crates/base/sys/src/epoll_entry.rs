@@ -1,13 +1,13 @@
-//! What an epoll instance has of a descriptor, as /proc tells it (proc_pid_fdinfo(5)).
+//! Entries of epoll instances, as /proc shows them (proc_pid_fdinfo(5)).
 
 use crate::call::{self, RawFd, Result};
 use crate::{Errno, Fd};
 
-/// The bits that EPOLLONESHOT leaves of an entry that has told its events (`EP_PRIVATE_BITS` of fs/eventpoll.c).
+/// The bits that EPOLLONESHOT leaves of an entry after its events were reported (`EP_PRIVATE_BITS` of fs/eventpoll.c).
 const LEFT_BY_ONESHOT: u32 =
     (libc::EPOLLWAKEUP | libc::EPOLLONESHOT | libc::EPOLLET | libc::EPOLLEXCLUSIVE) as u32;
 
-/// Returns true if the instance would still tell events of a descriptor: no EPOLLONESHOT has disabled its entry.
+/// Returns true if the instance would report events of a descriptor: EPOLLONESHOT has not disabled its entry.
 ///
 /// # Errors
 /// `ENOENT` if the instance has no entry of it, or without /proc; others of opening and reading.
@@ -35,7 +35,7 @@ pub fn is_armed(epfd: RawFd, fd: RawFd) -> Result<bool> {
     }
 }
 
-/// What an entry's line says of its events, if it is that of the descriptor:
+/// Returns the events in an entry's line, if the entry is the descriptor's:
 /// `tfd:        5 events: 40000001 data:                5  pos:0 ino:1a2b sdev:8`.
 fn events_of(line: &[u8], fd: RawFd, inode: u64) -> Option<u32> {
     let mut words =
@@ -60,9 +60,9 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_armed_until_oneshot_has_told_its_event() {
+    fn an_entry_is_armed_until_its_event_is_reported_once() {
         let epoll = Fd::adopt(poll::epoll_create().unwrap());
-        // So many that one read does not tell of all.
+        // So many that one read does not return all.
         let sockets: Vec<UdpSocket> = (0..100).map(|_| socket()).collect();
         for (data, socket) in (0..).zip(&sockets) {
             let events =

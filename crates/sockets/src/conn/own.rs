@@ -31,8 +31,8 @@ pub struct Own {
     pub bound: u32,
     /// The program's waiters that watch the connection ([`crate::stream`]).
     pub watchers: u32,
-    /// The program has been told that the anchor has ended.
-    pub end_is_told: bool,
+    /// The program has been notified of the anchor's end.
+    pub is_end_reported: bool,
     /// A thread has died while counting the bytes.
     pub uncounted: bool,
 }

@@ -187,13 +187,13 @@ pub(crate) fn receive_error(conn: &Conn) -> Option<Errno> {
     if conn.has(flag::EOF) || conn.error() == Some(libc::EPIPE) { None } else { conn.take_error() }
 }
 
-/// The error that a send returns, once. EPIPE is left to the kernel, which raises the signal as well ([`sent_by_kernel`]).
+/// The error that a send returns, once. EPIPE is left to the kernel, which raises the signal as well ([`take_epipe`]).
 pub(super) fn send_error(conn: &Conn) -> Option<Errno> {
     if conn.error() == Some(libc::EPIPE) { None } else { conn.take_error() }
 }
 
-/// The kernel has answered a send of the program's: with EPIPE it has told the error that was kept.
-pub(crate) fn sent_by_kernel(conn: &Conn, result: &Outcome) {
+/// Takes the error that was kept, if the kernel has returned EPIPE to a send.
+pub(crate) fn take_epipe(conn: &Conn, result: &Outcome) {
     if *result == Err(libc::EPIPE) && conn.error() == Some(libc::EPIPE) {
         conn.take_error();
     }

@@ -17,7 +17,7 @@ pub fn reopen(fd: RawFd, flags: i32) -> Result<RawFd> {
     by_path(OWN, fd, |path| sys!(openat, libc::AT_FDCWD, path, flags, 0)).map(|n| n as RawFd)
 }
 
-/// Opens what `/proc` tells of a descriptor.
+/// Opens what `/proc` says about a descriptor.
 pub fn open_info(fd: RawFd) -> Result<RawFd> {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
     by_path(OWN_INFO, fd, |path| sys!(openat, libc::AT_FDCWD, path, flags)).map(|n| n as RawFd)
@@ -26,9 +26,9 @@ pub fn open_info(fd: RawFd) -> Result<RawFd> {
 /// A folder of a process, and the same of a thread.
 type Own = [&'static core::ffi::CStr; 2];
 
-/// Where the descriptors are.
+/// Directories of the descriptors.
 const OWN: Own = [c"/proc/self/fd", c"/proc/thread-self/fd"];
-/// Where something is told of each.
+/// Directories of what /proc says about each.
 const OWN_INFO: Own = [c"/proc/self/fdinfo", c"/proc/thread-self/fdinfo"];
 
 /// Makes a call with the path that a folder has for a descriptor, which ends with a zero.

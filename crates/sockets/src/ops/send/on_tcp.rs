@@ -37,7 +37,7 @@ pub(super) fn send_tcp<K: FnOnce() -> Outcome>(
     let conn = at.conn;
     let is_on_tcp = || !stream::goes_over_vi(conn);
     let result = make(kernel, &conn.tx_pins, is_on_tcp, Some(&conn.tx_tcp))?;
-    ending::sent_by_kernel(conn, &result);
+    ending::take_epipe(conn, &result);
     watch_room_after(fd, at, &result, total);
     Ok(result)
 }
@@ -80,7 +80,7 @@ pub(super) fn send_plainly<'a>(
     let sent = call::send_parts(fd, parts, how).map_err(crate::errno);
     match sent {
         Err(error) if partly => keep_kernels_error(conn, error),
-        _ => ending::sent_by_kernel(conn, &sent),
+        _ => ending::take_epipe(conn, &sent),
     }
     sent
 }
