@@ -2,13 +2,15 @@
 //!
 //! - `walk seeds KIND FROM TO`: walks of the seeds, of KIND calls, processes, programs, waits, forms or gifts. A walk in which the two
 //!   stacks differ is shortened and shown.
-//! - `walk script 'WARMUP; A write 5; B read 100; …'`: one walk, and what differs.
+//! - `walk script 'WARMUP; A write 5; B read 100; …' [REST]`: one walk, and what differs; with REST at that rest alone, in milliseconds.
 
-use sovia_tests::walk::compare::{Verdict, compare, shorten};
+use sovia_tests::walk::compare::{Verdict, compare, compare_at, shorten};
 use sovia_tests::walk::end;
-use sovia_tests::walk::script::{Kind, Script, of_seed};
+use sovia_tests::walk::script::{Kind, of_seed};
 use std::env;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
@@ -16,8 +18,15 @@ fn main() -> ExitCode {
         ["end", ..] => end::run(&words[1..]),
         ["child", ..] => return ExitCode::from(sovia_tests::walk::run_child(&words[1..]) as u8),
         ["script", text] => match text.parse() {
-            Ok(script) => return show(&script),
+            Ok(script) => return show(compare(&own(), &script)),
             Err(error) => return usage(&error),
+        },
+        ["script", text, rest] => match (text.parse(), rest.parse()) {
+            (Ok(script), Ok(rest)) => {
+                return show(compare_at(&own(), &script, Duration::from_millis(rest)));
+            }
+            (Err(error), _) => return usage(&error),
+            (_, Err(_)) => return usage("REST is a number of milliseconds"),
         },
         ["seeds", kind, from, to] => {
             let kind = match kind.parse::<Kind>() {
@@ -36,14 +45,17 @@ fn main() -> ExitCode {
 
 fn usage(what: &str) -> ExitCode {
     eprintln!(
-        "{what}\nusage: walk seeds calls|processes|programs|waits|forms|gifts FROM TO\n       walk script 'WARMUP; A write 5; B read 100'"
+        "{what}\nusage: walk seeds calls|processes|programs|waits|forms|gifts FROM TO\n       walk script 'WARMUP; A write 5; B read 100' [REST]"
     );
     ExitCode::from(2)
 }
 
-fn show(script: &Script) -> ExitCode {
-    let own = env::current_exe().expect("a path");
-    match compare(&own, script) {
+fn own() -> PathBuf {
+    env::current_exe().expect("a path")
+}
+
+fn show(verdict: Verdict) -> ExitCode {
+    match verdict {
         Verdict::Same => println!("the same"),
         Verdict::Undecided => println!("the kernel does not see the same twice"),
         Verdict::Known(text) => println!("{text}as docs/surface.md says"),
@@ -56,7 +68,7 @@ fn show(script: &Script) -> ExitCode {
 }
 
 fn walk_all(kind: Kind, from: u64, to: u64) -> ExitCode {
-    let own = env::current_exe().expect("a path");
+    let own = own();
     let (mut differ, mut undecided, mut known) = (0, 0, 0);
     for seed in from..to {
         let script = of_seed(seed, kind);
@@ -64,11 +76,12 @@ fn walk_all(kind: Kind, from: u64, to: u64) -> ExitCode {
             Verdict::Same => {}
             Verdict::Undecided => undecided += 1,
             Verdict::Known(_) => known += 1,
-            Verdict::Differ(_) => {
+            Verdict::Differ(text) => {
                 differ += 1;
+                println!("seed {seed}:\n{text}");
                 let script = shorten(&own, &script);
-                println!("seed {seed}: walk script '{script}'");
-                show(&script);
+                println!("shorter: walk script '{script}'");
+                show(compare(&own, &script));
             }
         }
     }

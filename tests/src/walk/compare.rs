@@ -37,7 +37,8 @@ pub fn compare(program: &Path, script: &Script) -> Verdict {
     verdict
 }
 
-fn compare_at(program: &Path, script: &Script, rest: Duration) -> Verdict {
+/// Compares the two stacks at one rest.
+pub fn compare_at(program: &Path, script: &Script, rest: Duration) -> Verdict {
     if !script.is_fair() {
         return Verdict::Undecided;
     }

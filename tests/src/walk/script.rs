@@ -257,6 +257,8 @@ fn waits(dice: &mut Dice) -> Vec<Step> {
     let mut is_there = [true, true];
     // The ends that have filled their path: then only `drain` receives the same from both stacks.
     let mut fills = [false, false];
+    // Bytes go on arriving in a path that was filled, each time with an edge.
+    let has_edges = [dice.below(2) == 0, dice.below(2) == 0];
     // A thread that sleeps in a receive takes bytes that another would.
     let mut receives = [false, false];
     let mut has_second = [false, false];
@@ -269,7 +271,11 @@ fn waits(dice: &mut Dice) -> Vec<Step> {
         let size = dice.one(&SIZES);
         let room = if dice.below(3) == 0 { size } else { ALL };
         let set = dice.below(3) / 2;
-        let mode = dice.one(&["level", "level", "edge", "edge", "once", "edge once", "exclusive"]);
+        let modes: &[&str] = match has_edges[end] {
+            true => &["edge", "edge", "edge once", "level", "once"],
+            false => &["level", "level", "once", "exclusive"],
+        };
+        let mode = dice.one(modes);
         // An edge of an entry that does not ask for bytes may come with bytes (docs/surface.md).
         let events: &[&str] = match mode.contains("edge") {
             true => &["in", "both", "both end", "in end"],
@@ -289,7 +295,7 @@ fn waits(dice: &mut Dice) -> Vec<Step> {
             47..57 => format!("add {set} {wish}"),
             57..64 => format!("modify {set} {wish}"),
             64..67 => format!("delete {set}"),
-            67 => format!("close-set {set}"),
+            67 if sleepers[end] == 0 => format!("close-set {set}"),
             68..70 => {
                 has_second[end] = true;
                 "second".into()
@@ -317,12 +323,12 @@ fn waits(dice: &mut Dice) -> Vec<Step> {
                 receives[end] = true;
                 format!("sleep receive {room}")
             }
-            85..92 => "woken".into(),
-            92 if !fills[end] && !receives[1 - end] => {
+            85..91 => "woken".into(),
+            91 | 92 if !fills[end] && !receives[1 - end] && !has_edges[1 - end] => {
                 fills[end] = true;
                 "fill".into()
             }
-            93 if !fills[end] && !receives[1 - end] => {
+            93 if !fills[end] && !receives[1 - end] && !has_edges[1 - end] => {
                 (fills[end], sleepers[end]) = (true, sleepers[end] + 1);
                 "sleep send 20000000".into()
             }
