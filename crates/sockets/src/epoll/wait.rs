@@ -97,32 +97,33 @@ fn wait_in(
         if process::is_confined() {
             return Err(PLAIN);
         }
-        let (mut n, look, is_mixed, gone_over) = set.with_generation(generation, |inner| {
-            inner.rounds += 1;
-            let unseen = now.saturating_sub(inner.looked);
-            let is_mixed = inner.order.is_mixed();
-            let due = unseen >= KERNEL_NS || inner.rounds >= KERNEL_EVERY || is_mixed;
-            if due {
-                inner.looks_at_kernel(now);
-                inner.kernel_first = !inner.kernel_first;
-            }
-            // Neither kind may starve the other: half the places for the kernel's, in turn.
-            let places = if due && inner.kernel_first { out.len() / 2 } else { out.len() };
-            let n = set.collect(inner, &mut out[..places]);
-            if n == out.len() {
-                // There was no place left for anything else.
-                inner.rounds += KERNEL_EVERY / 4;
-            }
-            // Early where nothing has to wait for it.
-            let early = !due && n == 0 && unseen >= KERNEL_NS / 2;
-            if early {
-                inner.looks_at_kernel(now);
-            }
-            (n, due || early, is_mixed, set.gone_over.load(Ordering::Acquire))
-        })?;
+        let (mut n, places, look, is_mixed, gone_over) =
+            set.with_generation(generation, |inner| {
+                inner.rounds += 1;
+                let unseen = now.saturating_sub(inner.looked);
+                let is_mixed = inner.order.is_mixed();
+                let due = unseen >= KERNEL_NS || inner.rounds >= KERNEL_EVERY || is_mixed;
+                if due {
+                    inner.looks_at_kernel(now);
+                    inner.kernel_first = !inner.kernel_first;
+                }
+                // Neither kind may starve the other: half the places for the kernel's, in turn.
+                let places = if due && inner.kernel_first { out.len() / 2 } else { out.len() };
+                let n = set.collect(inner, &mut out[..places]);
+                if n == out.len() {
+                    // There was no place left for anything else.
+                    inner.rounds += KERNEL_EVERY / 4;
+                }
+                // Early where nothing has to wait for it.
+                let early = !due && n == 0 && unseen >= KERNEL_NS / 2;
+                if early {
+                    inner.looks_at_kernel(now);
+                }
+                (n, places, due || early, is_mixed, set.gone_over.load(Ordering::Acquire))
+            })?;
         set.settle(retreat::settle_in_sets);
         if n > 0 || look {
-            let vis = n;
+            let mut vis = n;
             if look && n < out.len() {
                 let more = set
                     .kernel(&mut out[n..], mask, has_rung)
@@ -132,6 +133,15 @@ fn wait_in(
                     // The kernel may tell again what has been told of a connection that has just left its VI.
                     false => merge(&mut out[..n + more], n),
                 };
+            }
+            if vis == places && n < out.len() {
+                // The kernel's instance has left places. Another thread may have collected meanwhile.
+                let rest = &mut out[n..];
+                let visit = |inner: &mut _| set.visit(inner, rest);
+                let more = set.with_generation(generation, visit).unwrap_or(0);
+                let more = merge(&mut out[..n + more], n) - n;
+                out[vis..n + more].rotate_right(more);
+                (vis, n) = (vis + more, n + more);
             }
             if n > vis || is_mixed {
                 set.with(|inner| inner.order.arrange(&mut out[..n], vis));

@@ -18,6 +18,8 @@ pub(crate) struct Inner {
     pub(crate) entries: Vec<Entry>,
     pub(super) free: Vec<u32>,
     pub(crate) ready: VecDeque<u32>,
+    /// How many of `ready`, from the front, have not been visited since they were last collected.
+    pub(super) unvisited: usize,
     /// Entries whose marks [`Inner::drain`] has taken, each with the time of its mark; empty otherwise.
     marked: Vec<(u64, u32)>,
     pub(crate) lanes: Vec<Lane>,

@@ -309,10 +309,15 @@ impl Set {
     /// Puts ready events into `out`; how many.
     pub(crate) fn collect(&self, inner: &mut Inner, out: &mut [epoll_event]) -> usize {
         inner.drain();
+        inner.unvisited = inner.ready.len();
+        self.visit(inner, out)
+    }
+
+    /// Goes on where the last call of [`Set::collect`] had no more room.
+    pub(crate) fn visit(&self, inner: &mut Inner, out: &mut [epoll_event]) -> usize {
         let mut n = 0;
-        let mut left = inner.ready.len();
-        while left > 0 && n < out.len() {
-            left -= 1;
+        while inner.unvisited > 0 && n < out.len() {
+            inner.unvisited -= 1;
             let Some(i) = inner.ready.pop_front() else { break };
             let entry = &mut inner.entries[i as usize];
             if !entry.registered || !entry.armed || !entry.attached {
@@ -350,7 +355,7 @@ impl Set {
                 inner.ready.push_back(i);
             }
             if has_twin {
-                left += inner.enqueue_twins(i, mask);
+                inner.unvisited += inner.enqueue_twins(i, mask);
             }
         }
         n

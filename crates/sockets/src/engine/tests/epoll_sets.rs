@@ -2,7 +2,7 @@
 
 use super::harness::at::{entered, on_tcp};
 use super::harness::{
-    At, End, Epoll, Link, acquainted, arrives, cases, ends, exchange, fresh, link_by, meet,
+    At, End, Epoll, Link, acquainted, arrives, cases, ends, exchange, fresh, link_by, meet, met_by,
     pattern, send, until,
 };
 use crate::conn::Role;
@@ -344,6 +344,23 @@ fn a_change_of_interest_reports_what_holds_already(link: Link) {
     set.modify(&link.b, EPOLLIN | EPOLLET);
     link.becomes(|| set.mask() == EPOLLIN);
     send(&link.ends(), &link.b, b"x");
+}
+
+#[test]
+fn all_that_is_ready_is_reported_if_there_is_room() {
+    let engines = acquainted();
+    let mut pairs: Vec<[End; 2]> = (0..4).map(|_| met_by(&engines)).collect();
+    // One of them is on TCP.
+    pairs[0] = fresh(&engines);
+    let set = pairs[0][1].epoll();
+    for [a, b] in &pairs {
+        set.add(b, EPOLLIN);
+        a.put(b"x");
+    }
+    until(&[&pairs[0][0]], || (set.wait_for(8, Some(0)).len() == 4).then_some(()));
+    for room in [4, 5, 6, 7].repeat(8) {
+        assert_eq!(set.wait_for(room, Some(0)).len(), 4, "with room for {room}");
+    }
 }
 
 #[test]
