@@ -93,6 +93,11 @@ fn walks_with_connections_that_are_given_away() {
     walk(Kind::Gifts, 0..40);
 }
 
+#[test]
+fn walks_with_several_connections() {
+    walk(Kind::Several, 0..40);
+}
+
 /// 20,000 walks, in tests that run beside each other.
 macro_rules! many {
     ($($name:ident $kind:ident;)+) => {
@@ -100,7 +105,7 @@ macro_rules! many {
             #[test]
             #[ignore = "takes long; run it by name"]
             fn $name() {
-                walk(Kind::$kind, 1000..4334);
+                walk(Kind::$kind, 1000..3858);
             }
         )+
     };
@@ -113,4 +118,5 @@ many! {
     many_walks_with_epoll_and_sleeping_threads Waits;
     many_walks_with_calls_of_every_form Forms;
     many_walks_with_connections_that_are_given_away Gifts;
+    many_walks_with_several_connections Several;
 }

@@ -1,6 +1,6 @@
 //! Random walks of two ends over the kernel and over Sovia:
 //!
-//! - `walk seeds KIND FROM TO`: walks of the seeds, of KIND calls, processes, programs, waits, forms or gifts. A walk in which the two
+//! - `walk seeds KIND FROM TO`: walks of the seeds, of KIND calls, processes, programs, waits, forms, gifts or several. A walk in which the two
 //!   stacks differ is shortened and shown.
 //! - `walk script 'WARMUP; A write 5; B read 100; …' [REST]`: one walk, and what differs; with REST at that rest alone, in milliseconds.
 
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
 
 fn usage(what: &str) -> ExitCode {
     eprintln!(
-        "{what}\nusage: walk seeds calls|processes|programs|waits|forms|gifts FROM TO\n       walk script 'WARMUP; A write 5; B read 100' [REST]"
+        "{what}\nusage: walk seeds calls|processes|programs|waits|forms|gifts|several FROM TO\n       walk script 'WARMUP; A write 5; B read 100' [REST]"
     );
     ExitCode::from(2)
 }

@@ -14,8 +14,9 @@ use std::process::exit;
 use std::{mem, ptr};
 
 struct End {
-    /// The numbers of its connection, the one in use first. For A the listener's before it accepts.
+    /// The numbers of its connections, the one in use first.
     numbers: Vec<i32>,
+    listener: i32,
     sets: Sets,
     sleepers: Sleepers,
     own: Walker,
@@ -48,6 +49,7 @@ pub fn run(words: &[String]) {
     let (own, of_child) = ((pipe(1), pipe(2)), (pipe(3), pipe(4)));
     let mut end = End {
         numbers: Vec::new(),
+        listener: -1,
         sets: Sets::default(),
         sleepers: Sleepers::default(),
         own: words[0].parse().expect("a walker"),
@@ -100,7 +102,7 @@ impl End {
         let last = words.len() - 1;
         match words[0] {
             "listen" => self.listen(),
-            "accept" => self.accept(stream),
+            "accept" => self.accept(),
             "connect" => self.connect(number(1)),
             "ask" => warm_up(stream, number(1), true),
             "answer" => warm_up(stream, number(1), false),
@@ -194,7 +196,7 @@ impl End {
         // SAFETY: the address is as long as the calls are told.
         unsafe {
             let stream = must("socket", libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0));
-            self.numbers.push(stream);
+            self.listener = stream;
             let mut to = loopback(0);
             let mut size = mem::size_of_val(&to) as libc::socklen_t;
             must("bind", libc::bind(stream, ptr::from_ref(&to).cast(), size));
@@ -207,12 +209,12 @@ impl End {
         }
     }
 
-    fn accept(&mut self, listener: i32) -> String {
+    fn accept(&mut self) -> String {
         // SAFETY: the peer's address is not asked for.
-        let stream = unsafe { libc::accept(listener, ptr::null_mut(), ptr::null_mut()) };
+        let stream = unsafe { libc::accept(self.listener, ptr::null_mut(), ptr::null_mut()) };
         // SAFETY: a call that takes a number.
-        unsafe { libc::close(listener) };
-        self.numbers = vec![must("accept", stream)];
+        unsafe { libc::close(self.listener) };
+        self.numbers.insert(0, must("accept", stream));
         no_delay(stream);
         "accepted".into()
     }
@@ -226,7 +228,7 @@ impl End {
             must("connect", libc::connect(stream, ptr::from_ref(&to).cast(), size));
             stream
         };
-        self.numbers.push(stream);
+        self.numbers.insert(0, stream);
         no_delay(stream);
         "connected".into()
     }

@@ -38,13 +38,7 @@ pub struct Seen {
 pub fn walk(program: &Path, script: &Script, pace: Pace) -> Seen {
     let mut party = Party::start(program, pace);
     let mut text = String::new();
-    let port = party.ask(Walker(0), "listen");
-    party.say(Walker(0), "accept");
-    party.ask(Walker(1), &format!("connect {port}"));
-    party.answer(Walker(0));
-    party.say(Walker(0), &format!("answer {}", script.warmup));
-    party.ask(Walker(1), &format!("ask {}", script.warmup));
-    party.answer(Walker(0));
+    party.open(&script.warmup.to_string());
     for (number, step) in script.steps.iter().enumerate() {
         let seen = party.step(step.walker, &step.action, number);
         text.push_str(&format!("{step}: {seen}\n"));
@@ -139,12 +133,24 @@ impl Party {
         if self.say(walker, line) { self.answer(walker) } else { "not there".into() }
     }
 
+    /// Opens a connection from B to A, and warms it up by round trips.
+    fn open(&mut self, rounds: &str) -> String {
+        let port = self.ask(Walker(0), "listen");
+        self.say(Walker(0), "accept");
+        self.ask(Walker(1), &format!("connect {port}"));
+        self.answer(Walker(0));
+        self.say(Walker(0), &format!("answer {rounds}"));
+        self.ask(Walker(1), &format!("ask {rounds}"));
+        self.answer(Walker(0))
+    }
+
     fn step(&mut self, walker: Walker, action: &str, number: usize) -> String {
         if walker.is_child() && self.pids[walker.0] == 0 {
             return "not there".into();
         }
         match action {
             "kill" => self.end(walker),
+            _ if action.starts_with("open ") => self.open(&action["open ".len()..]),
             "exit" => {
                 self.say(walker, "exit");
                 self.wait(walker);

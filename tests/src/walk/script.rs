@@ -157,6 +157,8 @@ pub enum Kind {
     Forms,
     /// Connections that are given to other processes.
     Gifts,
+    /// Several connections in the same epoll instances.
+    Several,
 }
 
 impl FromStr for Kind {
@@ -170,9 +172,10 @@ impl FromStr for Kind {
             "waits" => Ok(Self::Waits),
             "forms" => Ok(Self::Forms),
             "gifts" => Ok(Self::Gifts),
-            _ => {
-                Err(format!("{text}: a kind is calls, processes, programs, waits, forms or gifts"))
-            }
+            "several" => Ok(Self::Several),
+            _ => Err(format!(
+                "{text}: a kind is calls, processes, programs, waits, forms, gifts or several"
+            )),
         }
     }
 }
@@ -189,6 +192,7 @@ pub fn of_seed(seed: u64, kind: Kind) -> Script {
         Kind::Waits => waits(&mut dice),
         Kind::Forms => forms(&mut dice),
         Kind::Gifts => gifts(&mut dice),
+        Kind::Several => several(&mut dice),
         _ => processes(&mut dice, kind),
     };
     Script { warmup, steps }
@@ -305,7 +309,7 @@ fn waits(dice: &mut Dice) -> Vec<Step> {
                 has_second[end] = false;
                 "close".into()
             }
-            75..83 if sleepers[end] < 3 && !receives[end] => {
+            75..83 if sleepers[end] < 2 && !receives[end] => {
                 sleepers[end] += 1;
                 let call = dice.one(&[
                     "events 0",
@@ -402,6 +406,59 @@ fn gifts(dice: &mut Dice) -> Vec<Step> {
             _ => continue,
         };
         steps.push(Step { walker: Walker(walker), action });
+    }
+    steps
+}
+
+fn several(dice: &mut Dice) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let mut connections = [1, 1];
+    let mut sleepers = [0, 0];
+    let open = |steps: &mut Vec<Step>, connections: &mut [i32; 2], rounds: usize| {
+        connections.iter_mut().for_each(|count| *count += 1);
+        steps.push(Step { walker: Walker(1), action: format!("open {rounds}") });
+    };
+    for _ in 0..1 + dice.below(3) {
+        open(&mut steps, &mut connections, dice.below(25));
+    }
+    for _ in 0..20 + dice.below(40) {
+        let end = dice.below(2);
+        let size = dice.one(&SIZES);
+        let room = if dice.below(3) == 0 { size } else { ALL };
+        let set = dice.below(3) / 2;
+        let mode = dice.one(&["level", "level", "edge", "once"]);
+        let events = dice.one(&["in", "both", "in end"]);
+        let action = match dice.below(100) {
+            0..18 => format!("write {size}"),
+            18..32 => format!("read {room}"),
+            32..50 => format!("events {set} {}", dice.one(&[1, 2, 4])),
+            50..64 => format!("add {set} {mode} {events}"),
+            64..69 => format!("modify {set} {mode} {events}"),
+            69..71 => format!("delete {set}"),
+            71..85 => "other".into(),
+            85..88 => "poll".into(),
+            88..92 if sleepers[end] < 2 => {
+                sleepers[end] += 1;
+                format!("sleep events {set}")
+            }
+            92..96 => "woken".into(),
+            96 if connections[end] > 1 => {
+                connections[end] -= 1;
+                "close".into()
+            }
+            97 => format!("shutdown {}", dice.one(&[1, 1, 0, 2])),
+            98..100 if connections[0].max(connections[1]) < 6 => {
+                open(&mut steps, &mut connections, dice.below(25));
+                continue;
+            }
+            _ => continue,
+        };
+        steps.push(Step { walker: Walker(end), action });
+    }
+    for end in 0..2 {
+        for last in ["woken", "events 0 4", "events 1 4"] {
+            steps.push(Step { walker: Walker(end), action: last.into() });
+        }
     }
     steps
 }
