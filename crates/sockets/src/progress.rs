@@ -260,36 +260,43 @@ fn audit_all(now: u64) -> bool {
 
 fn anchor_event(token: u64, events: u32) {
     let Some(conn) = anchors::conn_of(token) else { return };
-    if events & ENDS != 0 {
-        conn.set(flag::ANCHOR | flag::ENDED);
-    } else if events & libc::EPOLLIN as u32 != 0 {
-        conn.set(flag::ANCHOR);
-    }
+    let has = |wanted: i32| events & wanted as u32 != 0;
     // Bytes and room on TCP are events only for a direction on that path. For another one a report would be
     // a false edge.
-    let bytes = events & libc::EPOLLIN as u32 != 0 && conn.rx() != Rx::Vi;
-    let room = events & libc::EPOLLOUT as u32 != 0 && conn.tx() != Tx::Vi;
-    let hangs_up = events & libc::EPOLLHUP as u32 != 0 && !conn.has(flag::SHUT_WR | flag::RESET);
-    let is_orderly = events & ENDS != 0 && events & libc::EPOLLERR as u32 == 0 && !hangs_up;
-    if events & ENDS != 0
-        && conn.has(flag::REFLECTED)
-        && let Some(guard) = conn.attached()
-    {
+    let bytes = has(libc::EPOLLIN) && conn.rx() != Rx::Vi;
+    let room = has(libc::EPOLLOUT) && conn.tx() != Tx::Vi;
+    if events & ENDS == 0 {
+        if has(libc::EPOLLIN) {
+            conn.set(flag::ANCHOR);
+        }
+        if bytes || room {
+            listeners::tell_own(conn);
+        }
+        return;
+    }
+    conn.set(flag::ANCHOR | flag::ENDED);
+    // The connection may have ended since, and its place have another one.
+    let Some(mut guard) = conn.attached().filter(|_| anchors::conn_of(token).is_some()) else {
+        return;
+    };
+    if conn.has(flag::REFLECTED) {
         reflected::anchor_ended(&guard);
     }
-    // An orderly end is reported once: for the anchor, or for the announcement on the VI.
-    let is_reported = events & ENDS != 0
-        && conn.attached().is_some_and(|mut guard| {
-            replace(&mut guard.own.is_end_reported, true) || ending::is_announced(&guard)
-        });
-    let is_old = is_orderly && is_reported;
+    // After a reset that the peer's kernel has not made, the library itself has shut the half that hangs up.
+    let hangs_up = has(libc::EPOLLHUP) && !conn.has(flag::SHUT_WR | flag::RESET);
+    let is_orderly = !has(libc::EPOLLERR) && !hangs_up;
+    // An orderly end that was reported before, or that the VI reports, would be an edge too many. A half that the program has shut
+    // itself is none.
+    let is_reported = !conn.has(flag::SHUT_RD) && replace(&mut guard.own.is_end_reported, true);
+    let has_reset = conn.has(flag::RESET);
+    let is_old = is_orderly && (is_reported || !has_reset && ending::is_announced(&guard));
     // After a reset neither bytes nor room come.
-    let is_over = is_old && conn.has(flag::RESET);
+    let is_over = is_old && has_reset;
     // An anchor that has ended shows its end with every later event. Bytes or room beside it are owed to a call that
     // has found none.
-    if (bytes || room) && !is_over || events & ENDS != 0 && !is_old {
-        listeners::tell_own(conn);
-    } else if events & ENDS != 0 {
-        listeners::wake_own(conn);
+    if (bytes || room) && !is_over || !is_old {
+        listeners::tell_all(&guard);
+    } else {
+        listeners::wake_all(&guard);
     }
 }

@@ -10,7 +10,8 @@ const LEFT_BY_ONESHOT: u32 =
 /// Returns true if the instance would report events of a descriptor: EPOLLONESHOT has not disabled its entry.
 ///
 /// # Errors
-/// `ENOENT` if the instance has no entry of it, or without /proc; others of opening and reading.
+/// `ENOENT` if the instance has no entry of it, without /proc, or where that names no inode (before Linux 4.13); others of opening and
+/// reading.
 pub fn is_armed(epfd: RawFd, fd: RawFd) -> Result<bool> {
     let (_, inode) = call::file_id(fd)?;
     let file = Fd::adopt(call::open_info(epfd)?);
@@ -36,7 +37,7 @@ pub fn is_armed(epfd: RawFd, fd: RawFd) -> Result<bool> {
 }
 
 /// Returns the events in an entry's line, if the entry is the descriptor's:
-/// `tfd:        5 events: 40000001 data:                5  pos:0 ino:1a2b sdev:8`.
+/// `tfd:        5 events: 40000019 data:                5  pos:0 ino:1a2b sdev:8`.
 fn events_of(line: &[u8], fd: RawFd, inode: u64) -> Option<u32> {
     let mut words =
         core::str::from_utf8(line).ok()?.split([' ', ':']).filter(|word| !word.is_empty());

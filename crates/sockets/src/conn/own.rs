@@ -31,7 +31,7 @@ pub struct Own {
     pub bound: u32,
     /// The program's waiters that watch the connection ([`crate::stream`]).
     pub watchers: u32,
-    /// The program has been notified of the anchor's end.
+    /// Waiters have been notified of the anchor's end, or of the reset that followed it.
     pub is_end_reported: bool,
     /// A thread has died while counting the bytes.
     pub uncounted: bool,

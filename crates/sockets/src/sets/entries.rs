@@ -1,7 +1,7 @@
 //! What a set holds: connections by descriptor and by VI, and those that may be ready.
 
 use super::order::Order;
-use super::ready::readiness;
+use super::ready::readiness_under;
 use crate::conn::Phase;
 use crate::family;
 use crate::pair::{Pair, Waiter};
@@ -65,7 +65,13 @@ impl Entry {
     /// The events that hold for the connection now and that the program wants, or cannot refuse.
     pub(super) fn mask(&mut self) -> u32 {
         let always = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
-        readiness(self.at, self.anchor(), self.events) & (self.events | always)
+        let anchor = self.anchor();
+        let Some(mut guard) = self.at.attached() else { return 0 };
+        let mask = readiness_under(&mut guard, self.at, anchor, self.events);
+        if mask & libc::EPOLLERR as u32 != 0 {
+            guard.own.is_end_reported = true;
+        }
+        mask & (self.events | always)
     }
 
     /// A descriptor of the connection in this process.

@@ -196,9 +196,11 @@ pub(crate) fn attached(at: Ref) -> bool {
                     // It may have come to be waited on since the ends asked to meet.
                     let nested =
                         set.nested.load(Ordering::Acquire) || shared::is_shared_by_users(index);
-                    let armed = if nested || is_closed { None } else { is_armed(set, entry) };
-                    if let Some(armed) = armed
+                    // Last: a thread that waits in the kernel's instance may take the event of a one-shot entry until it is deleted there.
+                    if !nested
+                        && !is_closed
                         && set.take_in(inner, i as u32)
+                        && let Some(armed) = is_armed(set, &inner.entries[i])
                     {
                         inner.entries[i].armed = armed;
                         let _ = poll::epoll_ctl(set.epfd(), libc::EPOLL_CTL_DEL, fd, 0, 0);
@@ -215,7 +217,8 @@ pub(crate) fn attached(at: Ref) -> bool {
     everywhere
 }
 
-/// Returns true if the kernel's instance has not disabled an entry that it has, for EPOLLONESHOT; `None` where it can't say.
+/// Returns true unless EPOLLONESHOT has disabled an entry in the kernel's instance; `None` without /proc.
+#[inline(never)]
 fn is_armed(set: &Set, entry: &Entry) -> Option<bool> {
     let oneshot = libc::EPOLLONESHOT as u32;
     if entry.events & oneshot == 0 {

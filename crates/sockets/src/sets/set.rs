@@ -211,6 +211,10 @@ impl Set {
         if let Some((events, _)) = event {
             check_exclusive(op, events, before)?;
         }
+        if op != libc::EPOLL_CTL_ADD && found.is_some_and(|i| !inner.entries[i as usize].attached) {
+            // The connection attached a moment ago, and the kernel's instance still has the entry.
+            let _ = poll::epoll_ctl(self.epfd(), libc::EPOLL_CTL_DEL, fd, 0, 0);
+        }
         let i = match (op, found) {
             (libc::EPOLL_CTL_ADD, Some(_)) => return Err(libc::EEXIST),
             (libc::EPOLL_CTL_ADD, None) => inner.entry(fd, at),

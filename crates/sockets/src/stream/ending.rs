@@ -11,8 +11,8 @@ use super::anchor::{anchor_has_ended, anchor_news};
 use super::entering::switched;
 use super::hold::scan;
 use super::{failover, listeners, peek, reflected, rx, state, tx, unanswered, word};
+use crate::Errno;
 use crate::conn::{Conn, Guard, HELD, flag};
-use crate::{Errno, Outcome};
 use sovia_proto::packet::Kind;
 use sovia_proto::path::{CANCELLED, Rx, Tx};
 use sovia_sys::{call, poll};
@@ -89,6 +89,8 @@ fn look(guard: &mut Guard<'_>, fd: i32) -> bool {
         let error = if finished { libc::EPIPE } else { libc::ECONNRESET };
         conn.keep_error(error);
         conn.set(flag::RESET);
+        // Waiters have been notified of an end at most.
+        guard.own.is_end_reported = false;
         // From here on the kernel refuses to send by itself, and raises the signal.
         let _ = call::shutdown(fd, libc::SHUT_WR);
     }
@@ -188,14 +190,14 @@ pub(crate) fn receive_error(conn: &Conn) -> Option<Errno> {
 }
 
 /// The error that a send returns, once. EPIPE is left to the kernel, which raises the signal as well ([`take_epipe`]).
-pub(super) fn send_error(conn: &Conn) -> Option<Errno> {
+pub(crate) fn send_error(conn: &Conn) -> Option<Errno> {
     if conn.error() == Some(libc::EPIPE) { None } else { conn.take_error() }
 }
 
-/// Takes the error that was kept, if the kernel has returned EPIPE to a send.
-pub(crate) fn take_epipe(conn: &Conn, result: &Outcome) {
-    if *result == Err(libc::EPIPE) && conn.error() == Some(libc::EPIPE) {
-        conn.take_error();
+/// Takes a kept EPIPE: the kernel has returned it to a send.
+pub(crate) fn take_epipe(guard: &Guard<'_>) {
+    if guard.conn.error() == Some(libc::EPIPE) {
+        guard.conn.take_error();
     }
 }
 

@@ -133,9 +133,14 @@ pub(super) fn wake_sleepers(conn: &Conn, endpoint: &endpoint::Endpoint, all: boo
 /// Wakes every thread of this family that waits for an attached connection, in either direction, and tells the
 /// epoll sets and polls that it is in.
 pub(crate) fn tell_all(guard: &Guard<'_>) {
+    wake_all(guard);
+    pair::notify_own(guard, guard.own.watchers);
+}
+
+/// Wakes every thread of this family that waits for an attached connection alone, in either direction.
+pub(crate) fn wake_all(guard: &Guard<'_>) {
     let conn = guard.conn;
     wake_sleepers(conn, guard.endpoint_ref(), conn.is_awaited());
-    pair::notify_own(guard, guard.own.watchers);
 }
 
 /// The same for a connection that is leaving its VI, whatever the bells say.

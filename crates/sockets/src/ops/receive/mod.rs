@@ -10,7 +10,7 @@ use super::transfer::{Flags, back, deadline, keep_error, make};
 use super::{again, keep};
 use crate::conn::{Phase, flag};
 use crate::retreat;
-use crate::stream::{self, Got};
+use crate::stream::{self, Got, ending};
 use crate::table::Ref;
 use crate::wait::{self, Call, Ended, Want};
 use crate::{Outcome, anchors, meeting};
@@ -92,7 +92,7 @@ fn receive_generally(
     let conn = at.conn;
     let phase = conn.phase();
     if phase != Phase::Attached
-        && let Some(error) = conn.take_error()
+        && let Some(error) = ending::receive_error(conn)
     {
         return Err(error);
     }

@@ -21,7 +21,7 @@ use super::transfer::{Flags, back, make};
 use crate::conn::{INLINE_MAX, Phase, flag};
 use crate::rest::come_after;
 use crate::retreat;
-use crate::stream::{self, Put};
+use crate::stream::{self, Put, ending};
 use crate::table::Ref;
 use crate::{Outcome, anchors, meeting, wait};
 use long::{LONG, send_long};
@@ -178,7 +178,7 @@ fn send_off_vi<K: FnOnce() -> Outcome>(
     let conn = at.conn;
     let phase = conn.phase();
     if phase != Phase::Attached
-        && let Some(error) = conn.take_error()
+        && let Some(error) = ending::send_error(conn)
     {
         return Ok(Err(error));
     }

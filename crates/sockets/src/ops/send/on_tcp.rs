@@ -1,6 +1,6 @@
 //! Sends that the kernel's call makes, because the connection is on TCP.
 
-use crate::conn::{Conn, flag};
+use crate::conn::{Conn, Phase, flag};
 use crate::ops::transfer::{Flags, keep_error, make};
 use crate::stream::{self, Way, ending};
 use crate::table::{self, Ref};
@@ -37,7 +37,11 @@ pub(super) fn send_tcp<K: FnOnce() -> Outcome>(
     let conn = at.conn;
     let is_on_tcp = || !stream::goes_over_vi(conn);
     let result = make(kernel, &conn.tx_pins, is_on_tcp, Some(&conn.tx_tcp))?;
-    ending::take_epipe(conn, &result);
+    if result == Err(libc::EPIPE)
+        && let Some(guard) = at.attached()
+    {
+        ending::take_epipe(&guard);
+    }
     watch_room_after(fd, at, &result, total);
     Ok(result)
 }
@@ -78,11 +82,7 @@ pub(super) fn send_plainly<'a>(
         how |= if wanted { flag } else { 0 };
     }
     let sent = call::send_parts(fd, parts, how).map_err(crate::errno);
-    match sent {
-        Err(error) if partly => keep_kernels_error(conn, error),
-        _ => ending::take_epipe(conn, &sent),
-    }
-    sent
+    sent.inspect_err(|&error| keep_kernels_error(conn, error, partly))
 }
 
 /// Asks the kernel for its verdict on such a send whose path has ended. Never blocks. Otherwise as [`send_plainly`].
@@ -98,15 +98,15 @@ pub(super) fn raw_send<'a>(
     Ok(n)
 }
 
-/// An error that the kernel reports once, to a call that has sent something: the next one returns it. EPIPE of a half that the
-/// program has shut itself is told to each.
-fn keep_kernels_error(conn: &Conn, error: Errno) {
-    let is_told_again = match error {
+/// Keeps an error that the kernel reports once, to a call that has sent something: the next one returns it. Each call gets the EPIPE of
+/// a half that the program has shut itself. On a connection that is not attached nothing would take a kept EPIPE.
+fn keep_kernels_error(conn: &Conn, error: Errno, partly: bool) {
+    let is_reported_again = match error {
         libc::EAGAIN | libc::EINTR => true,
-        libc::EPIPE => conn.has(flag::SHUT_WR),
+        libc::EPIPE => conn.has(flag::SHUT_WR) || conn.phase() != Phase::Attached,
         _ => false,
     };
-    if !is_told_again {
+    if partly && !is_reported_again {
         keep_error(conn, error);
     }
 }

@@ -69,6 +69,10 @@ fn send_rest(
                             anchors::watch_room(guard, fd);
                             None
                         }
+                        Err(libc::EPIPE) if done == 0 => {
+                            stream::ending::take_epipe(guard);
+                            Some(Err(libc::EPIPE))
+                        }
                         result => Some(result),
                     }
                 }
