@@ -12,6 +12,7 @@ const LAYERS: &[&[&str]] = &[
         "bpf",
         "datagram",
         "diag",
+        "epoll_entry",
         "interface",
         "mapping",
         "maps",
