@@ -37,8 +37,8 @@ pub use file::{
 };
 pub use keepalive::{Keepalive, Silence};
 pub use proc_fs::{
-    each_descriptor, each_descriptor_of, each_thread, each_thread_of, file_id_of, open_info,
-    open_of, own_maps, read_link, read_link_of, reopen,
+    each_descriptor, each_descriptor_of, each_thread, each_thread_of, file_id_of, find_line,
+    open_info, open_of, own_maps, read_link, read_link_of, reopen,
 };
 pub(crate) use proc_fs::{put, put_number};
 pub use socket::{

@@ -14,26 +14,9 @@ const LEFT_BY_ONESHOT: u32 =
 /// reading.
 pub fn is_armed(epfd: RawFd, fd: RawFd) -> Result<bool> {
     let (_, inode) = call::file_id(fd)?;
-    let file = Fd::adopt(call::open_info(epfd)?);
-    let mut text = [0u8; 4096];
-    let mut len = 0;
-    loop {
-        let read = call::read(file.raw(), &mut text[len..])?;
-        len += read;
-        let mut rest = &text[..len];
-        while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
-            if let Some(events) = events_of(&rest[..end], fd, inode) {
-                return Ok(events & !LEFT_BY_ONESHOT != 0);
-            }
-            rest = &rest[end + 1..];
-        }
-        if read == 0 {
-            return Err(Errno::ENOENT);
-        }
-        let (from, left) = (len - rest.len(), rest.len());
-        text.copy_within(from..len, 0);
-        len = left;
-    }
+    let file = Fd::make(|| call::open_info(epfd))?;
+    let events = call::find_line(file.raw(), |line| events_of(line, fd, inode))?;
+    events.map(|events| events & !LEFT_BY_ONESHOT != 0).ok_or(Errno::ENOENT)
 }
 
 /// Returns the events in an entry's line, if the entry is the descriptor's:

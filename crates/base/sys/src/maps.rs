@@ -109,31 +109,14 @@ impl Around {
 fn in_text(range: &Range<usize>) -> Result<Option<Range<usize>>> {
     let maps = Maps::open()?;
     let mut around = Around::new(range);
-    let mut buffer = [0u8; 8192];
-    let mut held = 0;
-    loop {
-        let got = call::read(maps.0.raw(), &mut buffer[held..])?;
-        if got == 0 {
-            return Ok(None);
+    let found = call::find_line(maps.0.raw(), |line| {
+        let Some(mapped) = parse(line) else { return Some(Err(Errno::EINVAL)) };
+        if mapped.range.end <= around.next {
+            return None;
         }
-        held += got;
-        let mut from = 0;
-        while let Some(end) = buffer[from..held].iter().position(|&byte| byte == b'\n') {
-            let mapped = parse(&buffer[from..from + end]).ok_or(Errno::EINVAL)?;
-            from += end + 1;
-            if mapped.range.end > around.next
-                && let ControlFlow::Break(result) = around.add(&mapped)
-            {
-                return Ok(result);
-            }
-        }
-        if from == 0 && held == buffer.len() {
-            // No line is that long.
-            return Err(Errno::EINVAL);
-        }
-        buffer.copy_within(from..held, 0);
-        held -= from;
-    }
+        around.add(&mapped).break_value().map(Ok)
+    });
+    found?.unwrap_or(Ok(None))
 }
 
 /// `7f00-7f01 rw-p 00000000 00:00 0 …`.

@@ -218,7 +218,6 @@ pub(crate) fn attached(at: Ref) -> bool {
 }
 
 /// Returns true unless EPOLLONESHOT has disabled an entry in the kernel's instance; `None` without /proc.
-#[inline(never)]
 fn is_armed(set: &Set, entry: &Entry) -> Option<bool> {
     let oneshot = libc::EPOLLONESHOT as u32;
     if entry.events & oneshot == 0 {

@@ -5,7 +5,7 @@
 
 use super::file::stat;
 use super::task::{getpid, is_without_first_thread};
-use super::{Errno, RawFd, Result, Sysno, close, open};
+use super::{Errno, RawFd, Result, Sysno, close, open, read};
 
 /// The target of the symbolic link that `/proc` has for a descriptor; its length.
 pub fn read_link(fd: RawFd, out: &mut [u8]) -> Result<usize> {
@@ -21,6 +21,35 @@ pub fn reopen(fd: RawFd, flags: i32) -> Result<RawFd> {
 pub fn open_info(fd: RawFd) -> Result<RawFd> {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
     by_path(OWN_INFO, fd, |path| sys!(openat, libc::AT_FDCWD, path, flags)).map(|n| n as RawFd)
+}
+
+/// Calls `look` with the lines of a text, one after the other, until it finds something.
+///
+/// # Errors
+/// Those of reading; `EINVAL` for a line of more than 8 KiB.
+#[inline(never)] // Not in its callers' frames: the buffer is large.
+pub fn find_line<T>(file: RawFd, mut look: impl FnMut(&[u8]) -> Option<T>) -> Result<Option<T>> {
+    let mut buffer = [0u8; 8192];
+    let mut held = 0;
+    loop {
+        let got = read(file, &mut buffer[held..])?;
+        if got == 0 {
+            return Ok(None);
+        }
+        held += got;
+        let mut from = 0;
+        while let Some(end) = buffer[from..held].iter().position(|&byte| byte == b'\n') {
+            if let Some(found) = look(&buffer[from..from + end]) {
+                return Ok(Some(found));
+            }
+            from += end + 1;
+        }
+        if from == 0 && held == buffer.len() {
+            return Err(Errno::EINVAL);
+        }
+        buffer.copy_within(from..held, 0);
+        held -= from;
+    }
 }
 
 /// A folder of a process, and the same of a thread.
