@@ -282,13 +282,13 @@ fn anchor_event(token: u64, events: u32) {
     if conn.has(flag::REFLECTED) {
         reflected::anchor_ended(&guard);
     }
-    // After a reset that the peer's kernel has not made, the library itself has shut the half that hangs up.
-    let hangs_up = has(libc::EPOLLHUP) && !conn.has(flag::SHUT_WR | flag::RESET);
+    // The library itself has shut the half that hangs up, if it has reset the connection.
+    let has_reset = conn.has(flag::RESET);
+    let hangs_up = has(libc::EPOLLHUP) && !has_reset && !conn.has(flag::SHUT_WR);
     let is_orderly = !has(libc::EPOLLERR) && !hangs_up;
     // An orderly end that was reported before, or that the VI reports, would be an edge too many. A half that the program has shut
     // itself is none.
     let is_reported = !conn.has(flag::SHUT_RD) && replace(&mut guard.own.is_end_reported, true);
-    let has_reset = conn.has(flag::RESET);
     let is_old = is_orderly && (is_reported || !has_reset && ending::is_announced(&guard));
     // After a reset neither bytes nor room come.
     let is_over = is_old && has_reset;

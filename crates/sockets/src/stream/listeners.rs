@@ -165,6 +165,6 @@ pub(crate) fn wake_own(conn: &Conn) -> Option<Guard<'_>> {
     let guard = conn.attached()?;
     // By what this end knows itself, whatever the bells say: a waiting thread has been counted before
     // the lock was taken, or will see the news under it.
-    wake_sleepers(conn, guard.endpoint_ref(), conn.is_awaited());
+    wake_all(&guard);
     Some(guard)
 }
