@@ -1,7 +1,8 @@
 //! Random walks of two ends: the same seeds every time, so that a failure comes again.
 
 use sovia_tests::walk::compare::{Verdict, compare, shorten};
-use sovia_tests::walk::script::{Kind, Script, of_seed};
+use sovia_tests::walk::script::Script;
+use sovia_tests::walk::seeds::{Kind, of_seed};
 use std::ops::Range;
 use std::path::Path;
 

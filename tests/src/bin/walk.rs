@@ -1,12 +1,12 @@
 //! Random walks of two ends over the kernel and over Sovia:
 //!
-//! - `walk seeds KIND FROM TO`: walks of the seeds, of KIND calls, processes, programs, waits, forms, gifts or several. A walk in which the two
-//!   stacks differ is shortened and shown.
+//! - `walk seeds KIND FROM TO`: walks of the seeds, of a kind ([`Kind::ALL`]). A walk in which the two stacks differ is shortened
+//!   and shown.
 //! - `walk script 'WARMUP; A write 5; B read 100; …' [REST]`: one walk, and what differs; with REST at that rest alone, in milliseconds.
 
 use sovia_tests::walk::compare::{Verdict, compare, compare_at, shorten};
 use sovia_tests::walk::end;
-use sovia_tests::walk::script::{Kind, of_seed};
+use sovia_tests::walk::seeds::{Kind, of_seed};
 use std::env;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
 
 fn usage(what: &str) -> ExitCode {
     eprintln!(
-        "{what}\nusage: walk seeds calls|processes|programs|waits|forms|gifts|several FROM TO\n       walk script 'WARMUP; A write 5; B read 100' [REST]"
+        "{what}\nusage: walk seeds KIND FROM TO\n       walk script 'WARMUP; A write 5; B read 100' [REST]"
     );
     ExitCode::from(2)
 }

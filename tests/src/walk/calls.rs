@@ -1,6 +1,7 @@
 //! Single calls of a walk, and how their results are written down.
 
 use std::fmt::Write as _;
+use std::io::{Read, Write as _};
 use std::os::fd::AsRawFd;
 use std::{io, mem, ptr};
 
@@ -45,13 +46,19 @@ pub(super) fn write(stream: i32, size: usize, step: usize) -> String {
     })
 }
 
-pub(super) fn receive(stream: i32, size: usize, flags: i32) -> String {
-    let mut bytes = vec![0u8; size];
-    // SAFETY: the buffer has that length.
-    match unsafe { libc::recv(stream, bytes.as_mut_ptr().cast(), size, flags) } {
+/// Shows the result of a receive, and the bytes that it put into the buffer.
+fn seen(received: isize, bytes: &[u8]) -> String {
+    match received {
         n @ 1.. => format!("{n} bytes {:x}", checksum(&bytes[..n as usize])),
         n => said(n),
     }
+}
+
+pub(super) fn receive(stream: i32, size: usize, flags: i32) -> String {
+    let mut bytes = vec![0u8; size];
+    // SAFETY: the buffer has that length.
+    let received = unsafe { libc::recv(stream, bytes.as_mut_ptr().cast(), size, flags) };
+    seen(received, &bytes)
 }
 
 /// Discards bytes, by MSG_TRUNC without a buffer.
@@ -68,40 +75,37 @@ fn three(bytes: &mut [u8]) -> [libc::iovec; 3] {
     [part(first), part(&mut []), part(rest)]
 }
 
-/// A message of three buffers.
+/// A message of these buffers, without an address and control messages.
+pub(super) fn message(parts: &mut [libc::iovec]) -> libc::msghdr {
+    // SAFETY: zeros are a message.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    (message.msg_iov, message.msg_iovlen) = (parts.as_mut_ptr(), parts.len());
+    message
+}
+
+/// Sends three buffers.
 pub(super) fn gather(stream: i32, size: usize, step: usize) -> String {
     let mut bytes = bytes_of(size, step);
     let mut parts = three(&mut bytes);
-    // SAFETY: zeros are a message, and its buffers outlive the call.
-    said(unsafe {
-        let mut message: libc::msghdr = mem::zeroed();
-        message.msg_iov = parts.as_mut_ptr();
-        message.msg_iovlen = parts.len();
-        libc::sendmsg(stream, &message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
-    })
+    let message = message(&mut parts);
+    // SAFETY: the message's buffers outlive the call.
+    said(unsafe { libc::sendmsg(stream, &message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) })
 }
 
 /// Receives into three buffers.
-pub(super) fn scatter(stream: i32, size: usize, flags: i32) -> String {
+pub(super) fn scatter(stream: i32, size: usize) -> String {
     let mut bytes = vec![0u8; size];
     let mut parts = three(&mut bytes);
+    let mut message = message(&mut parts);
     // SAFETY: as in `gather`.
-    let received = unsafe {
-        let mut message: libc::msghdr = mem::zeroed();
-        message.msg_iov = parts.as_mut_ptr();
-        message.msg_iovlen = parts.len();
-        libc::recvmsg(stream, &mut message, flags)
-    };
-    match received {
-        n @ 1.. => format!("{n} bytes {:x}", checksum(&bytes[..n as usize])),
-        n => said(n),
-    }
+    let received = unsafe { libc::recvmsg(stream, &mut message, libc::MSG_DONTWAIT) };
+    seen(received, &bytes)
 }
 
-/// Calls `with` a pipe's reading and its writing end.
-fn through_pipe(with: impl FnOnce(i32, i32) -> String) -> String {
-    let (reading, writing) = io::pipe().expect("a pipe");
-    with(reading.as_raw_fd(), writing.as_raw_fd())
+fn splice(from: i32, to: i32, size: usize) -> isize {
+    let none = ptr::null_mut();
+    // SAFETY: no offsets are given.
+    unsafe { libc::splice(from, none, to, none, size, libc::SPLICE_F_NONBLOCK) }
 }
 
 /// Moves bytes from the stream to a pipe, and says what the pipe has then. Only where there is something: the call waits.
@@ -109,45 +113,21 @@ pub(super) fn splice_in(stream: i32, size: usize) -> String {
     if poll(stream, libc::POLLIN, 0) == "none" {
         return "none".into();
     }
-    through_pipe(|other, pipe| {
-        // SAFETY: no offsets are given.
-        let moved = unsafe {
-            libc::splice(
-                stream,
-                ptr::null_mut(),
-                pipe,
-                ptr::null_mut(),
-                size,
-                libc::SPLICE_F_NONBLOCK,
-            )
-        };
-        if moved <= 0 {
-            return said(moved);
-        }
-        let mut bytes = vec![0u8; moved as usize];
-        // SAFETY: the buffer has that length.
-        unsafe { libc::read(other, bytes.as_mut_ptr().cast(), bytes.len()) };
-        format!("{moved} bytes {:x}", checksum(&bytes))
-    })
+    let (mut reading, writing) = io::pipe().expect("a pipe");
+    let moved = splice(stream, writing.as_raw_fd(), size);
+    if moved <= 0 {
+        return said(moved);
+    }
+    let mut bytes = vec![0u8; moved as usize];
+    reading.read_exact(&mut bytes).expect("the bytes");
+    seen(moved, &bytes)
 }
 
 /// Sends what it first puts into a pipe.
 pub(super) fn splice_out(stream: i32, size: usize, step: usize) -> String {
-    let bytes = bytes_of(size, step);
-    through_pipe(|other, pipe| {
-        // SAFETY: the buffer has that length; no offsets are given.
-        said(unsafe {
-            libc::write(pipe, bytes.as_ptr().cast(), size);
-            libc::splice(
-                other,
-                ptr::null_mut(),
-                stream,
-                ptr::null_mut(),
-                size,
-                libc::SPLICE_F_NONBLOCK,
-            )
-        })
-    })
+    let (reading, mut writing) = io::pipe().expect("a pipe");
+    writing.write_all(&bytes_of(size, step)).expect("room");
+    said(splice(reading.as_raw_fd(), stream, size))
 }
 
 /// Sends until there is no room. How much goes differs from stack to stack.

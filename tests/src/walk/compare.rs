@@ -2,6 +2,7 @@
 
 use super::run::{Pace, walk};
 use super::script::Script;
+use super::seeds::MOVED;
 use crate::pairing::Stack;
 use crate::transcript::difference;
 use std::path::Path;
@@ -64,9 +65,6 @@ fn goes_back(script: &Script, kernel: &str, sovia: &str) -> bool {
     let has = |action: &str| taken.iter().any(|step| step.action.starts_with(action));
     has("child") || has("give") || has("splice") || has("add") && has("fork")
 }
-
-/// Round trips after which a connection is on its VI.
-const MOVED: usize = 14;
 
 /// Returns true if the first difference is an edge that Sovia reports once more. It may, while the connection moves to its VI.
 fn is_edge_of_a_move(script: &Script, kernel: &str, sovia: &str) -> bool {

@@ -98,7 +98,7 @@ impl End {
                 .unwrap_or_else(|| panic!("{line}: no number"))
         };
         let stream = self.numbers.first().copied().unwrap_or(-1);
-        // Steps of the kernel's own numbers end by that of the step.
+        // A step's last word is its number in the walk.
         let last = words.len() - 1;
         match words[0] {
             "listen" => self.listen(),
@@ -111,7 +111,7 @@ impl End {
             "splice-out" => calls::splice_out(stream, number(1), number(2)),
             "fill" => calls::fill(stream),
             "read" => receive(stream, number(1), libc::MSG_DONTWAIT),
-            "scatter" => calls::scatter(stream, number(1), libc::MSG_DONTWAIT),
+            "scatter" => calls::scatter(stream, number(1)),
             "read-all" => receive(stream, number(1), libc::MSG_DONTWAIT | libc::MSG_WAITALL),
             "discard" => calls::discard(stream, number(1)),
             "splice-in" => calls::splice_in(stream, number(1)),

@@ -1,8 +1,8 @@
 //! Boxes by which walkers give each other a connection (SCM_RIGHTS).
 
-use super::calls::said;
+use super::calls::{self, said};
 use super::script::Walker;
-use std::{mem, ptr};
+use std::{ptr, slice};
 
 /// Room for one descriptor.
 const ROOM: usize = 24;
@@ -49,9 +49,7 @@ impl Boxes {
 }
 
 fn message(part: &mut libc::iovec, room: &mut [u64; ROOM / 8]) -> libc::msghdr {
-    // SAFETY: zeros are a message.
-    let mut message: libc::msghdr = unsafe { mem::zeroed() };
-    (message.msg_iov, message.msg_iovlen) = (part, 1);
+    let mut message = calls::message(slice::from_mut(part));
     (message.msg_control, message.msg_controllen) = (room.as_mut_ptr().cast(), ROOM);
     message
 }

@@ -1,7 +1,7 @@
 //! Random walks: two ends take one step at a time, over the kernel and over Sovia, and must see the same.
 //!
-//! [`script`] makes a walk from a seed, [`end`] takes the steps of one end, [`run`] lets both ends walk and writes down
-//! what they see, [`compare`] compares the two stacks and shortens a walk in which they differ.
+//! [`seeds`] makes a walk, and [`script`] writes and reads it. [`run`] has both ends walk, [`end`] takes the steps of one of them.
+//! [`compare`] compares the two stacks, and shortens a walk in which they differ.
 
 mod calls;
 mod children;
@@ -10,6 +10,7 @@ pub mod end;
 mod mail;
 pub mod run;
 pub mod script;
+pub mod seeds;
 mod sets;
 mod sleepers;
 

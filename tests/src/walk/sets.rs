@@ -11,7 +11,7 @@ pub(super) struct Sets {
 
 impl Sets {
     /// How many there may be.
-    pub(super) const COUNT: usize = 3;
+    pub(super) const COUNT: usize = 2;
 
     /// The instance with that number, made by the first that asks.
     pub(super) fn instance(&mut self, set: usize) -> i32 {
@@ -21,7 +21,7 @@ impl Sets {
         })
     }
 
-    /// `add` or `modify`, with words that [`mask`] understands.
+    /// Makes the call `add`, `modify` or `delete`, with words that [`mask`] understands.
     pub(super) fn control(
         &mut self,
         call: &str,
