@@ -59,6 +59,51 @@ struct Run {
     duration: u32,
 }
 
+/// The part that a query takes.
+#[repr(C)]
+struct Query {
+    target: u32,
+    attach_type: u32,
+    query_flags: u32,
+    attach_flags: u32,
+    programs: u64,
+    count: u32,
+}
+
+/// Returns how many programs the kernel runs over each packet of a control group's sockets, inherited ones included.
+/// `group`: the group's folder.
+///
+/// # Errors
+/// `EPERM` without `CAP_NET_ADMIN`, `EINVAL` where the kernel has no such programs.
+pub fn programs_of_group(group: RawFd) -> Result<u32> {
+    const EFFECTIVE: u32 = 1;
+    const INGRESS: u32 = 0;
+    const EGRESS: u32 = 1;
+    Ok(count(group as u32, INGRESS, EFFECTIVE)? + count(group as u32, EGRESS, EFFECTIVE)?)
+}
+
+/// Returns how many programs (tcx) the kernel runs over packets of a device in the calling thread's network namespace.
+///
+/// # Errors
+/// `EPERM` without `CAP_NET_ADMIN`, `EINVAL` before Linux 6.6.
+pub fn programs_at_device(index: i32) -> Result<u32> {
+    const INGRESS: u32 = 46;
+    const EGRESS: u32 = 47;
+    Ok(count(index as u32, INGRESS, 0)? + count(index as u32, EGRESS, 0)?)
+}
+
+/// Counts programs that are attached in one way.
+fn count(target: u32, attach_type: u32, query_flags: u32) -> Result<u32> {
+    const PROG_QUERY: usize = 16;
+    let mut query =
+        Query { target, attach_type, query_flags, attach_flags: 0, programs: 0, count: 0 };
+    match bpf(PROG_QUERY, &mut query) {
+        // The kernel has no list of programs at that target.
+        Ok(_) | Err(Errno::ENOENT) => Ok(query.count),
+        Err(error) => Err(error),
+    }
+}
+
 fn bpf<T>(command: usize, attributes: &mut T) -> Result<usize> {
     let attributes = core::ptr::from_mut(attributes);
     // SAFETY: the attributes live through the call, are as long as said, and point to memory that does too: each caller

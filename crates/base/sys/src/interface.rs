@@ -1,7 +1,7 @@
 //! Network devices of the calling thread's network namespace: their numbers, addresses and sizes, and news of them.
 
-use crate::call::{self, Errno, RawFd, Result, Sysno};
-use crate::fd::Fd;
+use crate::call::{Errno, RawFd, Result, Sysno};
+use crate::netlink::{self, Events};
 use core::net::Ipv4Addr;
 
 /// What may change of a device.
@@ -38,26 +38,18 @@ const GET_INDEX: usize = 0x8933;
 const ETHTOOL: usize = 0x8946;
 /// `ARPHRD_ETHER`.
 const ETHERNET: u16 = 1;
-/// Of a netlink socket, the group that is told what becomes of devices.
-const LINKS: u32 = 1;
 
 /// Asks the kernel of devices, and hears of changes to any of them.
 #[derive(Debug)]
-pub struct Interfaces(Fd);
+pub struct Interfaces(Events);
 
 impl Interfaces {
-    /// For the network namespace of the calling thread; changes are heard of from here on.
+    /// Begins to receive events of the devices in the network namespace of the calling thread.
     ///
     /// # Errors
-    /// Those of `socket` and `bind`.
+    /// Those of [`Events::join`].
     pub fn watch() -> Result<Interfaces> {
-        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        let socket = Fd::make(|| call::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE))?;
-        let mut address = [0; 12];
-        address[..2].copy_from_slice(&(libc::AF_NETLINK as u16).to_ne_bytes());
-        address[8..].copy_from_slice(&LINKS.to_ne_bytes());
-        call::bind(socket.raw(), &address)?;
-        Ok(Interfaces(socket))
+        Events::join(libc::NETLINK_ROUTE, netlink::LINKS).map(Interfaces)
     }
 
     /// The descriptor, readable when something has changed.
@@ -65,19 +57,9 @@ impl Interfaces {
         self.0.raw()
     }
 
-    /// Whether anything may have changed since this was last asked.
-    pub fn have_changed(&self) -> bool {
-        let mut any = false;
-        loop {
-            // A message that is cut still says that there is one.
-            match call::recv(self.0.raw(), &mut [0; 64], libc::MSG_DONTWAIT) {
-                Err(Errno::EAGAIN) => return any,
-                Err(Errno::EINTR) => {}
-                // So many that some are lost.
-                Ok(_) | Err(Errno::ENOBUFS) => any = true,
-                Err(_) => return true,
-            }
-        }
+    /// Takes all events, and returns true if anything may have changed since the last call.
+    pub fn take_events(&self) -> bool {
+        self.0.take()
     }
 
     /// The number of the device of that name. The number stays with the device, the name may not.

@@ -22,6 +22,7 @@ pub mod mapping;
 pub mod maps;
 pub mod memlock;
 pub mod memory_limits;
+pub mod netlink;
 pub mod netns;
 pub mod other_memory;
 pub mod poll;

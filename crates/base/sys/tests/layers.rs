@@ -13,10 +13,10 @@ const LAYERS: &[&[&str]] = &[
         "datagram",
         "diag",
         "epoll_entry",
-        "interface",
         "mapping",
         "maps",
         "memory_limits",
+        "netlink",
         "netns",
         "other_memory",
         "process",
@@ -26,7 +26,7 @@ const LAYERS: &[&[&str]] = &[
         "tun",
         "userfault",
     ],
-    &["memlock", "seqpacket"],
+    &["interface", "memlock", "seqpacket"],
 ];
 
 #[test]

@@ -36,7 +36,7 @@ impl Device {
 
     /// Looks at the device if there is news of any.
     pub(crate) fn check(&mut self) -> Result<(), Error> {
-        if self.interfaces.have_changed() { self.look() } else { self.health() }
+        if self.interfaces.take_events() { self.look() } else { self.health() }
     }
 
     /// Looks at the device.
