@@ -7,6 +7,7 @@
 //! - [`path`]: where each direction of a stream runs, kernel TCP or the VI, and the switch between
 //!   the two at an agreed byte; [`word`]: the words that carry its decisions;
 //! - [`close`]: FIN and FINACK; [`failover`]: on to TCP when what carries the VI has died;
+//! - [`filters`]: packets that packet filters may stop;
 //! - [`meeting`]: how connections and processes are named to others.
 //!
 //! A stream over a VI, from its first packet to its last, in every configuration of the papers:
@@ -30,6 +31,7 @@ pub mod close;
 pub mod combining;
 pub mod configuration;
 pub mod failover;
+pub mod filters;
 pub mod flow;
 pub mod meeting;
 pub mod order;

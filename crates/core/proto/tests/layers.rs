@@ -3,7 +3,7 @@
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
     &["meeting", "order", "packet", "path", "word"],
-    &["agent"],
+    &["agent", "filters"],
     &["close", "failover", "flow", "state"],
     &["configuration"],
     &["combining", "wakeup"],
