@@ -15,6 +15,8 @@
 //! - `port`: where frames go: UDP, or, for tests within a host, a Unix datagram socket;
 //! - `nic`: what is done when something comes; `closer`: closes what programs should not have sent; `complaints`: what is said of them.
 //!
+//! **Packet filters** that accelerated connections bypass are watched for programs that respect them ([`filters`]).
+//!
 //! **The switch** (`switch`) owns a device, and passes frames between it and the NICs of native VIs in programs of this host.
 //!
 //! **What outlives what.** What a program has put on a VI lies in the segment, so it arrives though the program is
@@ -29,6 +31,7 @@ mod closer;
 mod complaints;
 mod connection;
 mod counted;
+pub mod filters;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod hosts;

@@ -5,7 +5,7 @@ const LAYERS: &[&[&str]] = &[
     &["closer", "complaints", "counted", "hosts", "numbers", "orders"],
     &["port"],
     &["privilege", "vouch", "wire"],
-    &["bundle", "program"],
+    &["bundle", "filters", "program"],
     &["connection"],
     &["nic", "switch"],
     // The way in for a fuzzer, in builds that are made for one.

@@ -92,7 +92,7 @@ impl Voucher {
 }
 
 /// Listens at a path; what an agent that has ended has left there is replaced.
-fn listen(path: &Path) -> Result<Fd, Error> {
+pub(crate) fn listen(path: &Path) -> Result<Fd, Error> {
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
     let failed = |error: std::io::Error| Error::Path(path.into(), error);

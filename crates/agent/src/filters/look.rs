@@ -1,0 +1,132 @@
+//! Reads the packet filters of a network namespace.
+//!
+//! nftables' rules, which `iptables` of today's distributions makes as well, are judged one by one. Traffic
+//! control at the loopback device may stop all packets. So may rules of iptables-legacy: the kernel reports no changes of them.
+
+use super::judge::{Judgement, judge};
+use serde_json::Value;
+use sovia_sys::{Errno, bpf};
+use std::io::{ErrorKind, Read};
+use std::process::{Command, Stdio};
+
+/// Most bytes of a listing. In memory a listing takes some ten times as much.
+const LISTING_MAX: u64 = 4 << 20;
+
+/// Folders of the tools.
+const FOLDERS: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Seconds until a tool is killed: nft begins again whenever the rules change while it lists them.
+const TOOL_SECONDS: &str = "5";
+/// Exit statuses of `timeout` where a tool took longer, and where there is none.
+const KILLED: i32 = 137;
+const NO_TOOL: i32 = 127;
+
+/// Judges the filters of the calling thread's network namespace, but for those of control groups.
+pub fn look() -> Judgement {
+    let mut judgement = match list("nft", "nftables", &["-j", "list", "ruleset"]) {
+        Ok(listing) => judge(&listing).unwrap_or_else(|| {
+            Judgement::nothing_passes("nftables: `nft -j list ruleset` printed no rule set".into())
+        }),
+        Err(reason) => Judgement::nothing_passes(reason),
+    };
+    if let Some(reason) = unreported().or_else(traffic_control) {
+        judgement.and(Judgement::nothing_passes(reason));
+    }
+    judgement
+}
+
+/// Returns which filter may stop packets whose changes the kernel reports to no socket, if there is one.
+pub(super) fn unreported() -> Option<String> {
+    legacy_tables().or_else(programs_at_lo)
+}
+
+/// Returns that the kernel runs BPF programs over packets of the loopback device, if it does (tcx, Linux 6.6).
+fn programs_at_lo() -> Option<String> {
+    // `LOOPBACK_IFINDEX`.
+    const LO: i32 = 1;
+    match bpf::programs_at_device(LO) {
+        // The kernel is older.
+        Ok(0) | Err(Errno::EINVAL) => None,
+        Ok(n) => Some(format!("{n} BPF programs at lo: `bpftool net`")),
+        Err(error) => Some(format!("BPF programs at lo cannot be counted: {error}")),
+    }
+}
+
+/// Returns why iptables-legacy may stop packets in the calling thread's network namespace, if it may.
+fn legacy_tables() -> Option<String> {
+    for (program, file) in [("iptables-legacy", "ip_tables"), ("ip6tables-legacy", "ip6_tables")] {
+        let path = format!("/proc/thread-self/net/{file}_names");
+        match std::fs::read_to_string(path) {
+            Ok(names) if names.trim().is_empty() => {}
+            Ok(names) => {
+                let names = names.split_whitespace().collect::<Vec<_>>().join(", ");
+                return Some(format!("tables of {program}: {names}"));
+            }
+            // The kernel has no such tables.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Some(format!("tables of {program} cannot be read: {error}")),
+        }
+    }
+    None
+}
+
+/// Returns which discipline or program handles packets of the loopback device, if one does.
+fn traffic_control() -> Option<String> {
+    let list = |program: &str, args: &[&str]| match list(program, "iproute2", args) {
+        Ok(Value::Array(all)) => Ok(all),
+        Ok(_) => Err(format!("`{program} {}` printed no list", args.join(" "))),
+        Err(reason) => Err(reason),
+    };
+    let disciplines = match list("tc", &["-j", "qdisc", "show", "dev", "lo"]) {
+        Ok(all) => all,
+        Err(reason) => return Some(reason),
+    };
+    let kinds = disciplines.iter().map(|it| it.get("kind").and_then(Value::as_str));
+    let kind = kinds.map(Option::unwrap_or_default).find(|&kind| kind != "noqueue");
+    if let Some(kind) = kind {
+        return Some(format!("the discipline {kind} of lo: `tc qdisc show dev lo`"));
+    }
+    match list("ip", &["-j", "link", "show", "lo"]) {
+        Ok(links) if links.iter().any(|link| link.get("xdp").is_some()) => {
+            Some("a program at lo: `ip link show lo`".into())
+        }
+        Ok(_) => None,
+        Err(reason) => Some(reason),
+    }
+}
+
+/// Runs a tool that prints JSON.
+fn list(program: &str, package: &str, args: &[&str]) -> Result<Value, String> {
+    let command = || format!("`{program} {}`", args.join(" "));
+    let mut tool = Command::new("timeout");
+    tool.args(["-s", "KILL", TOOL_SECONDS, program]).args(args).env_clear().env("PATH", FOLDERS);
+    tool.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child =
+        tool.spawn().map_err(|error| format!("{} cannot be started: {error}", command()))?;
+    let mut text = Vec::new();
+    let read = match child.stdout.take() {
+        Some(output) => output.take(LISTING_MAX + 1).read_to_end(&mut text),
+        None => Ok(0),
+    };
+    if text.len() as u64 > LISTING_MAX {
+        let _ = child.kill();
+    }
+    let status = child.wait().map_err(|error| format!("{}: {error}", command()))?;
+    if text.len() as u64 > LISTING_MAX {
+        return Err(format!("{} prints more than {} MiB", command(), LISTING_MAX >> 20));
+    }
+    match status.code() {
+        Some(NO_TOOL) => return Err(format!("{program} is not installed: install {package}")),
+        Some(KILLED) | None => {
+            return Err(format!("{} took longer than {TOOL_SECONDS} s", command()));
+        }
+        Some(_) => {}
+    }
+    if read.is_err() || !status.success() {
+        return Err(format!("{} failed ({status}): root is needed", command()));
+    }
+    if text.iter().all(u8::is_ascii_whitespace) {
+        return Ok(Value::Array(Vec::new()));
+    }
+    serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", command()))
+}
