@@ -82,6 +82,11 @@ pub fn advice(reason: Reason, ends: &Ends) -> Vec<String> {
         Reason::NicGone | Reason::BrokenOff => {
             line("see that `sovia agent --name` runs on both hosts; new connections are accelerated then")
         }
+        Reason::PacketFilter => vec![
+            "sudo sovia doctor names the filters; a rule such as `iif lo accept` before them lets local packets pass".to_owned(),
+            "or leave out --respect-filters: accelerated connections bypass filters then".to_owned(),
+        ],
+        Reason::NoFilterAgent => line("on this host:  sudo sovia agent --filters"),
         Reason::HalfClosed => line("have the ends meet before the program shuts a side:  SOVIA_MEET=0"),
         Reason::ShortLived => line("have the ends meet with the first transfer:  SOVIA_MEET=0"),
         Reason::RetreatPeer => line("nothing here: ask for the other end by its process"),

@@ -18,6 +18,10 @@ pub struct Specs {
     /// Leave connections that match on TCP
     #[arg(long, value_name = "SPEC")]
     pub except: Vec<String>,
+    /// Keep connections that match on TCP unless packet filters let all their packets pass (`sovia agent --filters` watches
+    /// them); without a SPEC all connections. They go back to TCP when filters change, and may leave again
+    #[arg(long, value_name = "SPEC", num_args = 0..=1, require_equals = true, default_missing_value = "port=1-65535")]
+    pub respect_filters: Vec<String>,
     /// Share memory with processes of another user, too, if they say the same of this one's: `user=NAME`,
     /// `uid=NUMBER`, `group=NAME` (its members at the start) or `any` in the SPEC. Neither end can harm the other by it
     #[arg(long, value_name = "SPEC")]
@@ -44,6 +48,7 @@ impl Specs {
         for (effect, specs) in [
             (Effect::Only, &self.only),
             (Effect::Except, &self.except),
+            (Effect::RespectFilters, &self.respect_filters),
             (Effect::Trust, &trusted),
             (Effect::Nic, &self.nic),
         ] {

@@ -329,6 +329,11 @@ fn rules_reach_the_program_and_wrong_ones_do_not() {
     ]);
     assert_eq!(said.out, "only:port=6379;except:addr=::1,program=x\n");
 
+    let said = bench.run(["--respect-filters", "printenv", "SOVIA_RULES"]);
+    assert_eq!(said.out, "respect-filters:port=1-65535\n");
+    let said = bench.run(["--respect-filters=port=80", "printenv", "SOVIA_RULES"]);
+    assert_eq!(said.out, "respect-filters:port=80\n");
+
     let said = bench.run(["--except", "port=http", "true"]);
     assert_eq!(said.code(), 125);
     assert!(said.err.contains("--except") && said.err.contains("port=http"), "{said:?}");

@@ -8,6 +8,9 @@ pub const RULES: &str = "SOVIA_RULES";
 /// The path at which the agent of the host is found, in place of `/run/sovia/agent`; empty: it is not looked for.
 pub const AGENT: &str = "SOVIA_AGENT";
 
+/// The path at which the agent that watches packet filters is found, in place of `/run/sovia/filters`.
+pub const FILTERS: &str = "SOVIA_FILTERS";
+
 /// Where the counters go: the path of a file that holds a [`StatsPage`](crate::StatsPage), of
 /// the form `/proc/<pid of sovia run>/fd/<number>`. Unset: nothing is counted.
 ///

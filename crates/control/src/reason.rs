@@ -99,6 +99,10 @@ counters! {
         NicGone = 36, "went back to TCP: an agent that carried it has ended";
         /// An agent has died and something may be missing, the other host did not answer for too long, or TCP broke while the agents could not speak.
         BrokenOff = 37, "broken off: an agent has ended too early, or the other host did not answer for too long";
+        /// Kept on TCP, or taken back, by a rule `respect-filters:`.
+        PacketFilter = 38, "a packet filter may stop packets like its own (`sudo sovia doctor` names the filter)";
+        /// Kept on TCP by a rule `respect-filters:`, since no agent reports what filters let pass.
+        NoFilterAgent = 39, "it respects packet filters, and no `sovia agent --filters` reports what these let pass";
     }
 }
 

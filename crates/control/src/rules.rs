@@ -1,10 +1,15 @@
 //! Which connections may leave TCP.
 //!
 //! Text form, as on the command line and in [`env::RULES`](crate::env::RULES): rules joined by
-//! `;`, each `only:SPEC`, `except:SPEC`, `trust:SPEC` or `nic:SPEC`. A SPEC is a list of terms joined by `,`, which must
-//! all match: `port=6379` or `port=6000-6100` (the port of either end), `addr=127.0.0.1` or
-//! `addr=10.0.0.0/8` (the peer's address), `program=redis-server` (the program's file name), `end=connector` or
-//! `end=acceptor`. A `nic:` rule also names the NIC in software that connects the two ends, `name=a`; the first that
+//! `;`, each `only:SPEC`, `except:SPEC`, `respect-filters:SPEC`, `trust:SPEC` or `nic:SPEC`. A SPEC is a list of terms
+//! joined by `,`. All of them must match:
+//!
+//! - `port=6379` or `port=6000-6100`: the port of either end;
+//! - `addr=127.0.0.1` or `addr=10.0.0.0/8`: the peer's address;
+//! - `program=redis-server`: the program's file name;
+//! - `end=connector` or `end=acceptor`.
+//!
+//! A `nic:` rule also names the NIC in software that connects the two ends, `name=a`; the first that
 //! matches counts. Where none does the ends share memory. A `trust:` rule also names users, `uid=112` or `any`: with
 //! processes of those users an end shares memory as well, if they do so with its own.
 
@@ -25,6 +30,8 @@ pub enum Effect {
     Only,
     /// Keep on TCP, whatever `Only` rules say.
     Except,
+    /// Accelerate only while packet filters let every packet pass.
+    RespectFilters,
     /// Share memory with processes of those users.
     Trust,
     /// Accelerate by a NIC in software.
@@ -37,6 +44,7 @@ impl Effect {
         match self {
             Self::Only => "only",
             Self::Except => "except",
+            Self::RespectFilters => "respect-filters",
             Self::Trust => "trust",
             Self::Nic => "nic",
         }
@@ -84,6 +92,7 @@ impl Rules {
             let effect = match word.trim() {
                 "only" => Effect::Only,
                 "except" => Effect::Except,
+                "respect-filters" => Effect::RespectFilters,
                 "trust" => Effect::Trust,
                 "nic" => Effect::Nic,
                 _ => return Err(RuleError::new(rule, RuleFault::Effect)),
@@ -125,7 +134,7 @@ impl Rules {
         for (effect, spec) in self.list.iter() {
             let matched = spec.matches(program, end, local, peer);
             match effect {
-                Effect::Nic | Effect::Trust => {}
+                Effect::Nic | Effect::Trust | Effect::RespectFilters => {}
                 Effect::Except if matched => return false,
                 Effect::Except => {}
                 Effect::Only => {
@@ -194,6 +203,25 @@ impl Rules {
         let matching = move |spec: &&Spec| spec.matches(program, end, local, peer);
         let trusting = self.list.iter().filter(|(effect, _)| *effect == Effect::Trust);
         trusting.map(|(_, spec)| spec).filter(matching).filter_map(Spec::users)
+    }
+
+    /// Returns true if this end of a connection may be accelerated only while packet filters let every packet pass.
+    pub fn respects_filters(
+        &self,
+        program: &[u8],
+        end: End,
+        local: SocketAddr,
+        peer: SocketAddr,
+    ) -> bool {
+        let matches = |(effect, spec): &(Effect, Spec)| {
+            *effect == Effect::RespectFilters && spec.matches(program, end, local, peer)
+        };
+        self.list.iter().any(matches)
+    }
+
+    /// Returns true if any rule is about packet filters.
+    pub fn respect_filters(&self) -> bool {
+        self.list.iter().any(|(effect, _)| *effect == Effect::RespectFilters)
     }
 
     /// Whether any rule names a NIC.

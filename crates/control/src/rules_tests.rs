@@ -189,7 +189,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_the_parser_panic(text in any::<String>(), ruleish in "(only|except|x)?:?[a-z0-9:./=,; -]{0,60}") {
+    fn no_text_makes_the_parser_panic(text in any::<String>(), ruleish in "(only|except|respect-filters|x)?:?[a-z0-9:./=,; -]{0,60}") {
         let _ = Rules::parse(&text);
         let _ = Rules::parse(&ruleish);
     }
@@ -267,4 +267,18 @@ fn users_are_named_where_they_are_needed_and_only_there() {
     assert_eq!(fault("trust:group=web").0, RuleFault::UserName);
     assert_eq!(fault("trust:any,uid=1").0, RuleFault::Twice);
     assert_eq!(fault("trust:nobody").0, RuleFault::Key);
+}
+
+#[test]
+fn a_rule_about_filters_accelerates_and_refuses_nothing_itself() {
+    let rules = Rules::parse("respect-filters:port=6379,program=redis-server").unwrap();
+    let respects = |program: &[u8], local: &str| {
+        let (local, peer) = (local.parse().unwrap(), CLIENT.parse().unwrap());
+        assert!(rules.allows(program, End::Acceptor, local, peer));
+        rules.respects_filters(program, End::Acceptor, local, peer)
+    };
+    assert!(respects(b"redis-server", REDIS));
+    assert!(!respects(b"x", REDIS) && !respects(b"redis-server", "127.0.0.1:6380"));
+    assert_eq!(fault("respect-filters:any").0, RuleFault::User);
+    assert_eq!(fault("respect-filters:name=a").0, RuleFault::Nic);
 }

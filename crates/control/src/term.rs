@@ -20,7 +20,7 @@ pub struct RuleError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RuleFault {
-    /// None of `only:`, `except:`, `trust:` and `nic:`.
+    /// None of `only:`, `except:`, `respect-filters:`, `trust:` and `nic:`.
     Effect,
     /// A rule or term with nothing in it.
     Empty,
@@ -65,7 +65,9 @@ impl RuleError {
 impl fmt::Display for RuleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let expected = match self.fault {
-            RuleFault::Effect => "a rule starts with `only:`, `except:`, `trust:` or `nic:`",
+            RuleFault::Effect => {
+                "a rule starts with `only:`, `except:`, `respect-filters:`, `trust:` or `nic:`"
+            }
             RuleFault::Empty => "a rule needs at least one term, such as `port=6379`",
             RuleFault::Key => "a term is `port=`, `addr=`, `program=` or `end=` and a value",
             RuleFault::Port => "expected a port from 1 to 65535, or a range such as `6000-6100`",

@@ -74,6 +74,7 @@ mod tests {
         for name in [
             env::RULES,
             env::AGENT,
+            env::FILTERS,
             env::STATS,
             env::IO_URING,
             env::SPIN,

@@ -15,6 +15,10 @@ pub(super) const VARIABLES: &[(&str, &str)] = &[
         "Where the agent of the host is found, instead of /run/sovia/agent. Empty: it is not looked for.",
     ),
     (
+        "SOVIA_FILTERS",
+        "Path of the agent that watches packet filters, instead of /run/sovia/filters.",
+    ),
+    (
         "SOVIA_IO_URING",
         "\"allow\" lets io_uring through. Without it io_uring_setup fails with ENOSYS, since the library cannot see what a ring does to a socket.",
     ),
@@ -52,6 +56,7 @@ const FILES: Section = Section {
     title: "FILES",
     entries: &[
         ("/run/sovia/agent", "The socket of the agent. Its folder is what containers mount."),
+        ("/run/sovia/filters", "The socket of the agent that watches packet filters."),
         ("/etc/sovia", "Keys, peers and environments of the units sovia-nic@ and sovia-port@."),
     ],
 };
