@@ -9,6 +9,7 @@
 //! | `SOVIA_MEET` | transfers of an end before it looks for its peer | as earlier connections suggest |
 //! | `SOVIA_PROTOCOL` | what of the papers' table 4 is done ([`crate::protocol`]) | `auto` |
 //! | `SOVIA_MEMORY` | MiB of shared memory that may hold what peers have not read | by the kernel's limits |
+//! | `SOVIA_FILTERS` | path of the agent that watches packet filters | `/run/sovia/filters` |
 //! | `SOVIA_IO_URING` | `allow`: io_uring is let through | refused |
 
 use crate::per_engine::per_engine;
@@ -32,6 +33,8 @@ per_engine! {
 }
 /// Where the agent is found, if the user has said so: a string that stays.
 static AGENT: AtomicPtr<libc::c_char> = AtomicPtr::new(core::ptr::null_mut());
+/// Path of the agent that watches packet filters, if the user has chosen another one: a string that stays.
+static FILTER_AGENT: AtomicPtr<libc::c_char> = AtomicPtr::new(core::ptr::null_mut());
 /// Whether libc reads and writes by streams that go past the hooks.
 static HAS_STRANGE_STREAMS: AtomicBool = AtomicBool::new(false);
 static PROGRAM: AtomicPtr<libc::c_char> = AtomicPtr::new(core::ptr::null_mut());
@@ -121,6 +124,9 @@ pub fn load() {
         // A copy: programs write their titles over the environment.
         AGENT.store(path.to_owned().into_raw(), Ordering::Release);
     }
+    if let Some(path) = variable(c"SOVIA_FILTERS") {
+        FILTER_AGENT.store(path.to_owned().into_raw(), Ordering::Release);
+    }
     if let Some(path) = variable(c"SOVIA_STATS") {
         crate::stats::open(path);
     }
@@ -196,6 +202,27 @@ pub(crate) fn agent() -> Option<&'static CStr> {
     // SAFETY: null, or a leaked C string.
     let path = if said.is_null() { PATH } else { unsafe { CStr::from_ptr(said) } };
     (!path.is_empty()).then_some(path)
+}
+
+/// Returns true if the rules accelerate a connection only while packet filters let every packet pass.
+pub(crate) fn respects_filters(end: End, local: SocketAddr, peer: SocketAddr) -> bool {
+    rules().is_some_and(|rules| rules.respects_filters(program(), end, local, peer))
+}
+
+/// Returns true if any rule is about packet filters.
+pub(crate) fn respects_any_filters() -> bool {
+    rules().is_some_and(Rules::respect_filters)
+}
+
+/// Returns the path of the agent that watches packet filters.
+pub(crate) fn filter_agent() -> &'static CStr {
+    const PATH: &CStr = c"/run/sovia/filters";
+    const {
+        assert!(matches!(PATH.to_str(), Ok(path) if path.len() == sovia_proto::filters::PATH.len()))
+    };
+    let chosen = FILTER_AGENT.load(Ordering::Acquire);
+    // SAFETY: null, or a leaked C string.
+    if chosen.is_null() { PATH } else { unsafe { CStr::from_ptr(chosen) } }
 }
 
 /// Whether any rule names one.

@@ -21,8 +21,8 @@ use crate::ops::keep;
 use crate::retreat::{self, Cause};
 use crate::table::{self, Ref};
 use crate::{
-    anchors, family, handler, inheritance, meeting, members, pair, peers, pollset, process, sets,
-    thread,
+    anchors, family, filters, handler, inheritance, meeting, members, pair, peers, pollset,
+    process, sets, thread,
 };
 use core::cell::Cell;
 use sovia_control::Reason;
@@ -138,6 +138,7 @@ fn leave(cause: Cause) -> bool {
     pollset::begin_anew();
     mapping::leave_files();
     inheritance::forget();
+    filters::leave();
     if is_shared {
         members::leave();
         family::leave(&retired);

@@ -6,8 +6,8 @@
 //! be one ([`crate::process`]).
 
 use crate::{
-    anchors, closer, credentials, family, handler, linger, meeting, members, memory, ops, pair,
-    peers, pollset, process, reactor, sets, stream, table,
+    anchors, closer, credentials, family, filters, handler, linger, meeting, members, memory, ops,
+    pair, peers, pollset, process, reactor, sets, stream, table,
 };
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use sovia_sync::{hazard, section, thread};
@@ -128,6 +128,7 @@ fn forking() -> bool {
         pair::lent::hold();
         hazard::hold();
         linger::hold();
+        filters::hold();
     }
     if process::is_confined() {
         // Nothing is held, and asking whose place is free takes system calls.
@@ -167,6 +168,7 @@ fn fork_done(whole: bool) {
     if !whole {
         return;
     }
+    filters::release();
     linger::release();
     hazard::release();
     pair::lent::release();
@@ -205,6 +207,9 @@ fn born(whole: bool) {
     linger::forked();
     memory::forked();
     handler::forked();
+    if whole {
+        filters::forked();
+    }
 }
 
 /// This process is a copy that an inline system call has made, and its parent does not know. It joins,

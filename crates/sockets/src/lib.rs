@@ -36,6 +36,7 @@
 // which passes the rest on.
 extern crate sovia_sync as sovia_sys;
 
+mod agents;
 mod anchors;
 mod backlog;
 mod closer;
@@ -45,6 +46,7 @@ pub mod credentials;
 mod engine;
 pub mod epoll;
 pub mod family;
+mod filters;
 pub mod fork;
 #[cfg(fuzzing)]
 #[doc(hidden)]

@@ -7,6 +7,7 @@
 //! wants a direction back on TCP while the program computes ([`crate::retreat`]).
 
 mod deaths;
+mod filtered;
 
 use crate::conn::flag;
 use crate::ops::keep;
@@ -15,7 +16,7 @@ use crate::per_engine::per_engine;
 use crate::retreat::{self, answer};
 use crate::stream::audit::{self, Finding};
 use crate::stream::{combine, ending, handled, listeners, reflected};
-use crate::{anchors, epoll, family, keepalive, linger, pair, peers, sets, table, thread};
+use crate::{anchors, epoll, family, filters, keepalive, linger, pair, peers, sets, table, thread};
 use core::mem::replace;
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_proto::path::{Rx, Tx};
@@ -28,6 +29,9 @@ per_engine! {
 
 /// Events of an anchor that tell of the peer's end.
 const ENDS: u32 = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
+
+/// Event of the agent that watches packet filters, among those of anchors.
+const FILTERS: u64 = deaths::DEATH - 1;
 
 /// How long the thread waits until it looks again whether it is alone, where that may be.
 const ALONE_NS: u64 = 20_000_000;
@@ -73,6 +77,8 @@ pub(crate) struct Rounds {
     watching: i32,
     /// Time of the next look at all connections; `None` while there are no connections.
     audit: Option<u64>,
+    /// Connection to the agent that watches packet filters, which the instance has.
+    filters: u32,
     /// Count of peers whose deaths the instance reports ([`peers::added`]).
     watched: Option<u32>,
 }
@@ -80,7 +86,12 @@ pub(crate) struct Rounds {
 impl Rounds {
     /// Begins rounds over an epoll instance. The thread is started for a connection, so a look is due.
     pub(crate) fn begin(watching: i32) -> Rounds {
-        Rounds { watching, audit: Some(clock::now_ns() + audit::PERIOD_NS), watched: None }
+        Rounds {
+            watching,
+            audit: Some(clock::now_ns() + audit::PERIOD_NS),
+            filters: 0,
+            watched: None,
+        }
     }
 
     /// Waits for events, for at most `longest` nanoseconds if that is given, and serves them.
@@ -93,6 +104,10 @@ impl Rounds {
             anchors::audits();
         }
         deaths::watch(self.watching, &mut self.watched);
+        filters::watch(self.watching, &mut self.filters, FILTERS);
+        if filters::take_change() {
+            filtered::look_at_all();
+        }
         ROUNDS.fetch_add(1, Ordering::Relaxed);
         let left = self.audit.map(|at: u64| at.saturating_sub(clock::now_ns()));
         let pause = answer::pause().or_else(keep::pause).or_else(pair::pause);
@@ -123,6 +138,7 @@ impl Rounds {
                     epoll::leave_shared();
                 }
                 deaths::DEATH => {}
+                FILTERS => filters::receive(),
                 _ if bells::heard(token) => {
                     sets::look_for_gone();
                     epoll::leave_shared();

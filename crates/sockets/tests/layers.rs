@@ -5,7 +5,17 @@ const LAYERS: &[&[&str]] = &[
     // Whose state it is.
     &["per_engine"],
     // What stands alone.
-    &["backlog", "members", "memory", "message", "passed_on", "process", "stats", "thread"],
+    &[
+        "agents",
+        "backlog",
+        "members",
+        "memory",
+        "message",
+        "passed_on",
+        "process",
+        "stats",
+        "thread",
+    ],
     // One connection, and which are on record.
     &["closer", "conn", "peers"],
     &["family"],
@@ -20,6 +30,7 @@ const LAYERS: &[&[&str]] = &[
     // The other process, and the two paths to it.
     &["pair"],
     &["anchors"],
+    &["filters"],
     &["stream"],
     // What outlasts a close.
     &["linger"],

@@ -50,6 +50,8 @@ pub const USED: u8 = 19;
 pub const AT_HAND: u8 = 20;
 /// Connections that have been closed, for which something is still to be done.
 pub const LINGERING: u8 = 21;
+/// Reports of the agent that watches packet filters.
+pub const FILTERS: u8 = 22;
 
 /// The calling thread has got a lock for which it would have waited.
 #[inline(always)]

@@ -2,6 +2,7 @@
 
 use crate::process;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use sovia_control::Reason;
 
 /// What a candidate knows of its meeting. It lies in the family's memory with the connection; a
 /// request is its maker's alone.
@@ -28,6 +29,8 @@ pub(crate) struct Approach {
     pub(crate) place_there: AtomicU64,
     /// Not 0 while the socket has the options that the kernel begins with, as far as a VI must know of them.
     pub(crate) fresh: AtomicU32,
+    /// Why packet filters keep it on TCP for now, plus one; 0 if they do not.
+    kept_for: AtomicU32,
     /// [`Stage`], and the process that has come so far.
     stage: AtomicU64,
 }
@@ -57,7 +60,21 @@ impl Approach {
         zero(&self.inherited);
         zero(&self.came);
         zero(&self.fresh);
+        zero(&self.kept_for);
         self.stage.store(0, Ordering::Relaxed);
+    }
+
+    /// Notes why packet filters keep the connection on TCP for now, or that they do not.
+    pub(crate) fn keep_for(&self, reason: Option<Reason>) {
+        let word = reason.map_or(0, |reason| reason as u32 + 1);
+        if self.kept_for.load(Ordering::Relaxed) != word {
+            self.kept_for.store(word, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the reason noted last.
+    pub(crate) fn kept_for(&self) -> Option<Reason> {
+        self.kept_for.load(Ordering::Relaxed).checked_sub(1).and_then(Reason::of)
     }
 
     /// After so many transfers a message has gone between the two processes: the next one is soon to come.

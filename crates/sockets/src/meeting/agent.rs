@@ -7,13 +7,13 @@
 //! No agent, or one that is not root's: the connection stays on TCP. One that is started again is found again; what two
 //! processes share does not need it.
 
-use crate::config;
 use crate::conn::Role;
 use crate::message::Link;
+use crate::{agents, config};
 use sovia_proto::agent::{SAID, Said, What};
 use sovia_sys::datagram::{Datagram, Received};
 use sovia_sys::seqpacket::Packets;
-use sovia_sys::{Errno, Fd, call, clock, trace};
+use sovia_sys::{Errno, Fd, clock};
 use std::collections::BTreeMap;
 
 /// Nanoseconds after which an agent that did not answer is looked for again.
@@ -129,18 +129,6 @@ impl Agent {
             return Err(Errno::EAGAIN);
         }
         self.tried = now;
-        let packets = Packets::connect_file(path.to_bytes())?;
-        // The user who began to listen there. Whoever can put another socket there can also say where this process
-        // looks: the folder is root's, or the program's owner has named another one.
-        let (_, uid) = packets.peer()?;
-        if !may_speak_for_root(uid) && uid != call::geteuid() {
-            return Err(Errno::EACCES);
-        }
-        Ok(packets)
+        agents::connect(path)
     }
-}
-
-/// Whether that is the superuser, or a user without a number here, as the host's is in a user namespace.
-fn may_speak_for_root(uid: u32) -> bool {
-    uid == 0 || trace::is_ambiguous(uid)
 }

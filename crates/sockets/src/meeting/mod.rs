@@ -48,6 +48,7 @@ use attach::Attached;
 use core::sync::atomic::Ordering;
 use due::is_due;
 use first::{MEETINGS_STATE, Meetings, forget, step_by_nic};
+pub(crate) use permit::filtered;
 use permit::{nic_of, permitted};
 pub(crate) use proof::{addresses, peer_is_held};
 use sovia_control::{Junk, Reason};
@@ -197,6 +198,7 @@ pub(crate) fn closed(at: Ref) -> Reason {
         && at.conn.transfers.load(Ordering::Relaxed)
             >= at.conn.approach.unknown_after.load(Ordering::Relaxed);
     let reason = if begun { forget(at) } else { Reason::ShortLived };
+    let reason = at.conn.approach.kept_for().unwrap_or(reason);
     lock.unlock();
     reason
 }

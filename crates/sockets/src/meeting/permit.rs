@@ -4,7 +4,7 @@ use super::{addresses, give_up};
 use crate::conn::Role;
 use crate::message::Link;
 use crate::table::{self, Ref};
-use crate::{config, sets};
+use crate::{config, filters, sets};
 use core::net::SocketAddr;
 use core::sync::atomic::Ordering;
 use sovia_control::{End, NicName, Reason};
@@ -42,6 +42,12 @@ pub(super) fn permitted(fd: i32, at: Ref) -> Option<Link> {
         give_up(at, Reason::Rule);
         return None;
     }
+    if let Some(reason) = refused_by_filters(end, local, peer) {
+        // The filters may change.
+        at.conn.approach.keep_for(Some(reason));
+        return None;
+    }
+    at.conn.approach.keep_for(None);
     if trace::is_ambiguous(call::geteuid()) {
         give_up(at, Reason::UnknownUser);
         return None;
@@ -61,6 +67,26 @@ pub(super) fn permitted(fd: i32, at: Ref) -> Option<Link> {
 /// Whether two addresses are of one network namespace for certain.
 pub(super) fn is_local(local: SocketAddr, peer: SocketAddr) -> bool {
     peer.ip().is_loopback() || peer.ip() == local.ip()
+}
+
+/// Returns why packet filters keep a connection on TCP, if they do.
+pub(crate) fn filtered(fd: i32, at: Ref) -> Option<Reason> {
+    if !config::respects_any_filters() {
+        return None;
+    }
+    let (local, peer) = addresses(fd)?;
+    refused_by_filters(end_of(at), local, peer)
+}
+
+fn refused_by_filters(end: End, local: SocketAddr, peer: SocketAddr) -> Option<Reason> {
+    if !config::respects_filters(end, local, peer) {
+        return None;
+    }
+    if !is_local(local, peer) {
+        // Its packets may pass filters of other network namespaces.
+        return Some(Reason::PeerNotLocal);
+    }
+    filters::refusal(local.port(), peer.port())
 }
 
 /// The NIC that the rules name for a candidate, if they do.

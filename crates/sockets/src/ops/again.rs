@@ -2,10 +2,10 @@
 //! sent its end to another process, which runs under Sovia as well.
 //!
 //! The connection begins a new life on record, as one that a program inherits does: what it has carried is the kernel's to
-//! tell. Nothing else is to know of the life before. So it does that only where no other thread, process or epoll instance
-//! may be in the middle of anything with it: otherwise it stays on TCP.
+//! tell. Entries of epoll instances go on with it. Nothing else is to know of the life before. So it does that only where no
+//! other thread or process may be in the middle of anything with it: otherwise it stays on TCP.
 
-use super::close::forget;
+use super::close::last_here;
 use crate::conn::{Phase, flag};
 use crate::table::{self, Ref};
 use crate::{anchors, family, inheritance, process, sets, thread};
@@ -59,7 +59,7 @@ fn is_free(fd: i32, at: Ref) -> bool {
         && table::refers(fd, at)
         && table::references(at.index) == 1
         && !family::is_shared(at.conn)
-        && !sets::has(at)
+        && !sets::has_attached(at)
         && call::tcp_state(fd).is_some_and(|state| !state.has_ended() && !state.peer_has_ended())
         && !inheritance::is_for_kernel(fd)
         && thread::is_single()
@@ -81,9 +81,14 @@ fn begin_anew(fd: i32, at: Ref) {
     let _inside = section::inside();
     let role = at.conn.role();
     anchors::leave(fd);
-    forget(fd);
+    table::remove(fd);
     table::enter_conn(fd, role, None, false);
     if let Some(here) = table::conn(fd) {
+        sets::follow(at, here);
         here.conn.has_carried();
+    }
+    if table::release(at.index) {
+        // The number is the new life's.
+        last_here(-1, at);
     }
 }

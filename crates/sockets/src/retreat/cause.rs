@@ -28,6 +28,10 @@ pub enum Cause {
     Filter,
     /// A thread gets a table of descriptors of its own, and another one goes on with the old.
     Table,
+    /// A packet filter may stop its packets.
+    PacketFilter,
+    /// No agent reports what packet filters let pass.
+    NoFilterAgent,
     /// The peer asks for it.
     Peer,
 }
@@ -40,7 +44,11 @@ impl Cause {
 
     /// Whether processes may get the socket of which the family has no record.
     pub(super) fn spreads(self) -> bool {
-        !self.is_for_program() && !matches!(self, Cause::Peer | Cause::PassedOnRecord)
+        !self.is_for_program()
+            && !matches!(
+                self,
+                Cause::Peer | Cause::PassedOnRecord | Cause::PacketFilter | Cause::NoFilterAgent
+            )
     }
 
     /// Whether another program gets the socket.
@@ -57,6 +65,8 @@ impl Cause {
             Cause::Credentials => Reason::RetreatCredentials,
             Cause::AddressSpace => Reason::AddressSpace,
             Cause::Filter => Reason::Filter,
+            Cause::PacketFilter => Reason::PacketFilter,
+            Cause::NoFilterAgent => Reason::NoFilterAgent,
             Cause::Peer => Reason::RetreatPeer,
         }
     }

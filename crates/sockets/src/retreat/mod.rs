@@ -134,8 +134,8 @@ fn begin(fd: i32, at: Ref, cause: Cause) -> bool {
     true
 }
 
-/// Records why the connection is on TCP. The peer's process may have become another program, or have sent its end to
-/// another process, with which this end may meet again.
+/// Records why the connection is on TCP. After some reasons it may meet again. Filters may change. A peer that has taken it
+/// back may have become another program, or have sent its end to another process.
 fn say_why(guard: &Guard<'_>) {
     let conn = guard.conn;
     if conn.has(flag::DAMAGED) || stream::failover::is_on(guard) {
@@ -144,7 +144,9 @@ fn say_why(guard: &Guard<'_>) {
     }
     let asked = conn.leaves_for.load(Ordering::Relaxed).checked_sub(1);
     let reason = asked.and_then(Reason::of).unwrap_or(Reason::RetreatPeer);
-    conn.again.store(u32::from(reason == Reason::RetreatPeer), Ordering::Relaxed);
+    let is_for_now =
+        matches!(reason, Reason::RetreatPeer | Reason::PacketFilter | Reason::NoFilterAgent);
+    conn.again.store(u32::from(is_for_now), Ordering::Relaxed);
     conn.stays(reason);
     stats::reason(reason);
 }

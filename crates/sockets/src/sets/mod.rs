@@ -299,13 +299,24 @@ pub(crate) fn conn_closed(at: Ref) {
     });
 }
 
-/// Whether an entry of an instance is, or was, of that connection.
-pub(crate) fn has(at: Ref) -> bool {
+/// Returns true while an entry of a connection has not gone over to the kernel's instance.
+pub(crate) fn has_attached(at: Ref) -> bool {
     let mut found = false;
     each(|set| {
-        found |= set.with(|inner| inner.entries.iter().any(|e| e.registered && e.at.same(at)));
+        found |= set.with(|inner| inner.entries.iter().any(|e| e.attached && e.at.same(at)));
     });
     found
+}
+
+/// Makes entries of a connection that is on TCP entries of its next life on record. They stay in the kernel's instances.
+pub(crate) fn follow(old: Ref, new: Ref) {
+    each(|set| {
+        set.with(|inner| {
+            for entry in inner.entries.iter_mut().filter(|entry| entry.at.same(old)) {
+                entry.at = new;
+            }
+        });
+    });
 }
 
 /// Whether a connection is in an instance that is itself waited on: then it stays on TCP.

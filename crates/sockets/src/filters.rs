@@ -1,0 +1,168 @@
+//! Packet filters that connections respect (`--respect-filters`).
+//!
+//! The agent (`sovia agent --filters`) reports which packets between programs of this network namespace a filter may stop, at
+//! once and after each change. Without its report nothing is known to pass. The thread that watches the kernel's sockets
+//! waits for reports once a connection is accelerated ([`watch`]); before that a look takes them ([`refusal`]).
+
+use crate::per_engine::per_engine;
+use crate::{agents, anchors, config};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use sovia_control::Reason;
+use sovia_proto::filters::{Flows, MESSAGE_MAX};
+use sovia_sync::{RobustBox, rank};
+use sovia_sys::seqpacket::Packets;
+use sovia_sys::{Errno, call, clock, poll};
+
+/// Nanoseconds between two attempts to reach the agent.
+const RETRY_NS: u64 = 50_000_000;
+
+/// This process's connection to the agent.
+struct Watch {
+    /// The process that has connected. A forked child has a copy, and connects anew.
+    owner: i32,
+    packets: Option<Packets>,
+    /// The last report.
+    stopped: Option<Flows>,
+    /// Time of the last attempt to connect.
+    tried: u64,
+}
+
+per_engine! {
+    static WATCH: RobustBox<Watch, { rank::FILTERS }> =
+        RobustBox::new(Watch { owner: 0, packets: None, stopped: None, tried: 0 });
+    /// Counted up with each connection to the agent.
+    static CONNECTED: AtomicU32 = AtomicU32::new(0);
+    /// Set after a change, until the connections have been looked at.
+    static CHANGED: AtomicBool = AtomicBool::new(false);
+}
+
+/// Returns why a connection between these ports may not be accelerated now, if so.
+pub(crate) fn refusal(local: u16, peer: u16) -> Option<Reason> {
+    let (refusal, has_changed) = WATCH.with(|watch| {
+        let has_changed = watch.receive_or_connect();
+        let refusal = match &watch.stopped {
+            None => Some(Reason::NoFilterAgent),
+            Some(stopped) => stopped.concern(local, peer).then_some(Reason::PacketFilter),
+        };
+        (refusal, has_changed)
+    });
+    if has_changed {
+        look_again();
+    }
+    refusal
+}
+
+/// Has the thread that watches the kernel's sockets look at all connections.
+pub(crate) fn look_again() {
+    CHANGED.store(true, Ordering::Release);
+    anchors::nudge();
+}
+
+/// Has an epoll instance report the agent's messages as `token`. `seen`: which connection to the agent the instance has.
+pub(crate) fn watch(epoll: i32, seen: &mut u32, token: u64) {
+    let connected = CONNECTED.load(Ordering::Acquire);
+    if *seen == connected {
+        return;
+    }
+    *seen = connected;
+    WATCH.with(|watch| {
+        if watch.leave_parents() {
+            // Of the connections that came along nothing is known here.
+            CHANGED.store(true, Ordering::Release);
+        }
+        if let Some(packets) = &watch.packets {
+            // An edge: a copy of the process may keep the socket open after this one has closed it.
+            let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
+            // The instance has the socket already where this thread has been started again.
+            let _ = poll::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, packets.raw(), events, token);
+        }
+    });
+}
+
+/// Takes the agent's messages.
+pub(crate) fn receive() {
+    if WATCH.with(|watch| watch.leave_parents() | watch.receive()) {
+        CHANGED.store(true, Ordering::Release);
+    }
+}
+
+/// Returns true once for each change: all connections need a look.
+pub(crate) fn take_change() -> bool {
+    CHANGED.load(Ordering::Relaxed) && CHANGED.swap(false, Ordering::AcqRel)
+}
+
+/// Leaves the agent: this process changes its user or its rights.
+pub(crate) fn leave() {
+    WATCH.with(Watch::forget);
+}
+
+/// In a forked child: the socket is the parent's. Nothing is known here of the connections that came along.
+pub(crate) fn forked() {
+    if WATCH.with(|watch| watch.packets.is_some()) {
+        leave();
+        CHANGED.store(true, Ordering::Release);
+    }
+}
+
+/// Around fork: nothing is in the middle of a change.
+pub(crate) fn hold() {
+    WATCH.hold();
+}
+
+/// After fork, in both.
+pub(crate) fn release() {
+    WATCH.release();
+}
+
+impl Watch {
+    fn forget(&mut self) {
+        (self.packets, self.stopped) = (None, None);
+    }
+
+    /// Forgets the connection of the process that has forked this one. Returns true if there was one.
+    fn leave_parents(&mut self) -> bool {
+        let process = call::getpid();
+        let is_parents = self.owner != process && self.packets.is_some();
+        if self.owner != process {
+            self.forget();
+            (self.owner, self.tried) = (process, 0);
+        }
+        is_parents
+    }
+
+    /// Takes the agent's messages, or connects to the agent. Returns true after a change.
+    fn receive_or_connect(&mut self) -> bool {
+        let mut has_changed = self.leave_parents();
+        has_changed |= self.receive();
+        let now = clock::now_ns();
+        if self.packets.is_none() && now.saturating_sub(self.tried) >= RETRY_NS {
+            self.tried = now;
+            if let Ok(packets) = agents::connect(config::filter_agent()) {
+                self.packets = Some(packets);
+                CONNECTED.fetch_add(1, Ordering::Release);
+                has_changed |= self.receive();
+            }
+        }
+        has_changed
+    }
+
+    /// Takes the agent's messages. Returns true after a change.
+    fn receive(&mut self) -> bool {
+        let mut has_changed = false;
+        while let Some(packets) = &self.packets {
+            let mut message = [0; MESSAGE_MAX + 1];
+            let flows = match packets.receive(&mut message) {
+                Ok(received) => Flows::decode(&message[..received.len]),
+                Err(Errno::EAGAIN) => return has_changed,
+                Err(_) => None,
+            };
+            has_changed = true;
+            match flows {
+                Some(flows) => self.stopped = Some(flows),
+                // The agent has ended, or is of another version.
+                None => self.forget(),
+            }
+        }
+        has_changed
+    }
+}
