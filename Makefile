@@ -49,10 +49,11 @@ install:
 	scripts/put -m 644 $(BUILT)/libsovia_preload.so $(DESTDIR)$(PREFIX)/lib/sovia/libsovia_preload.so
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/share/doc/sovia
 	sed 's|@PREFIX@|$(PREFIX)|g' cli/sovia-agent.service.in >$(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-agent.service
+	sed 's|@PREFIX@|$(PREFIX)|g' cli/sovia-filters.service.in >$(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-filters.service
 	sed 's|@PREFIX@|$(PREFIX)|g' cli/sovia-nic@.service.in >$(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-nic@.service
 	sed 's|@PREFIX@|$(PREFIX)|g' cli/sovia-port@.service.in >$(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-port@.service
 	sed 's|@PREFIX@|$(PREFIX)|g' cli/sovia-metrics.service.in >$(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-metrics.service
-	install -m 644 docs/neighbours.md docs/containers.md docs/hosts.md docs/ops.md docs/security.md $(DESTDIR)$(PREFIX)/share/doc/sovia/
+	install -m 644 docs/neighbours.md docs/filters.md docs/containers.md docs/hosts.md docs/ops.md docs/security.md $(DESTDIR)$(PREFIX)/share/doc/sovia/
 	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include
 	install -m 644 include/vipl.h $(DESTDIR)$(PREFIX)/include/vipl.h
 	install -m 644 include/sovia.h $(DESTDIR)$(PREFIX)/include/sovia.h
@@ -132,8 +133,8 @@ uninstall:
 	rm -f $(DESTDIR)$(LIBDIR)/libsovia-emp.a $(DESTDIR)$(LIBDIR)/libsovia-emp.so $(DESTDIR)$(LIBDIR)/libsovia-emp.so.1 $(DESTDIR)$(LIBDIR)/libsovia-emp.so.*.*.*
 	rm -f $(DESTDIR)$(PREFIX)/include/sovia_rpc.h $(DESTDIR)$(LIBDIR)/pkgconfig/sovia-rpc.pc
 	rm -f $(DESTDIR)$(LIBDIR)/libsovia-rpc.a $(DESTDIR)$(LIBDIR)/libsovia-rpc.so $(DESTDIR)$(LIBDIR)/libsovia-rpc.so.1 $(DESTDIR)$(LIBDIR)/libsovia-rpc.so.*.*.*
-	rm -f $(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-agent.service $(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-nic@.service $(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-port@.service $(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-metrics.service
-	rm -f $(DESTDIR)$(PREFIX)/share/doc/sovia/neighbours.md $(DESTDIR)$(PREFIX)/share/doc/sovia/containers.md $(DESTDIR)$(PREFIX)/share/doc/sovia/hosts.md $(DESTDIR)$(PREFIX)/share/doc/sovia/ops.md $(DESTDIR)$(PREFIX)/share/doc/sovia/security.md
+	rm -f $(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-agent.service $(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-filters.service $(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-nic@.service $(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-port@.service $(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-metrics.service
+	rm -f $(DESTDIR)$(PREFIX)/share/doc/sovia/neighbours.md $(DESTDIR)$(PREFIX)/share/doc/sovia/filters.md $(DESTDIR)$(PREFIX)/share/doc/sovia/containers.md $(DESTDIR)$(PREFIX)/share/doc/sovia/hosts.md $(DESTDIR)$(PREFIX)/share/doc/sovia/ops.md $(DESTDIR)$(PREFIX)/share/doc/sovia/security.md
 	rm -f $(DESTDIR)$(PREFIX)/lib/sovia/fi/libsovia-fi.so
 	-rmdir $(DESTDIR)$(PREFIX)/lib/sovia/fi
 	-rmdir $(DESTDIR)$(PREFIX)/lib/sovia $(DESTDIR)$(PREFIX)/share/doc/sovia

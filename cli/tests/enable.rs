@@ -116,6 +116,16 @@ fn what_the_sandbox_forbids_is_the_agents_or_allowed() {
 }
 
 #[test]
+fn rules_about_packet_filters_start_the_agent_that_watches_them() {
+    let lines = written("InaccessiblePaths=/run/sovia\n", &["--respect-filters"]);
+    let agent =
+        ["[Unit]", "Wants=sovia-filters.service", "After=sovia-filters.service", "[Service]"];
+    assert_eq!(lines[..4], agent);
+    assert!(lines.contains(&"BindReadOnlyPaths=-/run/sovia".into()), "{lines:?}");
+    assert!(lines[4].contains("SOVIA_RULES=respect-filters:port=1-65535"), "{lines:?}");
+}
+
+#[test]
 fn a_library_that_may_not_be_mapped_and_calls_that_are_filtered_are_allowed() {
     let folder = Path::new(&library()).parent().unwrap().display().to_string();
     let lines = written("NoExecPaths=/\nExecPaths=/usr/bin/server\n", &[]);

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use ipnet::IpNet;
+use sovia_agent::filters::FilterAgent;
 use sovia_agent::{
     Config, Control, Faults, HostsConfig, Named, Nic, Orders, Peer, Peers, Place, SecretKey,
     Switch, SwitchConfig, Voucher, Way, read_peers, speak,
@@ -19,6 +20,9 @@ use sovia_cli::{databases, metrics};
 /// namespace and may ask the kernel about its sockets. Others, as in containers that a bridge connects, meet by this agent: it
 /// has the kernel show that theirs are the two ends of one connection. It runs as root, and speaks to programs as a user
 /// without privileges. A container reaches it where the folder of its socket is mounted.
+///
+/// With --filters it watches packet filters for programs that respect them (`sovia run --respect-filters`): nftables, traffic
+/// control, and BPF programs of control groups. It runs as root, and uses `nft`, `tc` and `ip`.
 ///
 /// With --name it is a NIC in software: programs of this host that ask for it (`sovia run --nic name=NAME`) reach those of
 /// other hosts by it, where other agents do the same. They know each other by keys (--new-key). It reads its arguments and
@@ -32,7 +36,11 @@ use sovia_cli::{databases, metrics};
 pub(crate) struct Args {
     /// Where programs find it; it is made, with its folder
     #[arg(long, value_name = "PATH", default_value = sovia_agent::PATH, conflicts_with = "name")]
+    #[arg(default_value_if("filters", "true", sovia_agent::filters::PATH))]
     socket: PathBuf,
+    /// Watch packet filters, and report to programs which of their packets these may stop
+    #[arg(long, conflicts_with_all = ["name", "metrics", "user"])]
+    filters: bool,
     /// The user as whom it speaks to programs; with --device the one that it becomes, if it is root's
     #[arg(long, value_name = "USER", default_value = "nobody", conflicts_with_all = ["listen", "port"])]
     user: String,
@@ -118,6 +126,7 @@ fn name(text: &str) -> Result<String, String> {
 pub(crate) fn agent(args: &Args) -> anyhow::Result<()> {
     match args {
         Args { speak: true, .. } => Err(speak().into()),
+        Args { filters: true, socket, .. } => Err(watch_filters(socket)),
         Args { new_key: Some(path), .. } => new_key(path),
         Args { metrics: Some(path), metrics_interval, .. } => {
             let ready = || println!("the counters are in {}", path.display());
@@ -126,6 +135,17 @@ pub(crate) fn agent(args: &Args) -> anyhow::Result<()> {
         Args { name: Some(name), device: Some(place), .. } => share(args, name, place),
         Args { name: Some(name), .. } => serve(args, name),
         _ => Err(vouch(&args.socket, &args.user)),
+    }
+}
+
+/// Watches packet filters, for as long as the kernel lets it.
+fn watch_filters(socket: &Path) -> anyhow::Error {
+    match FilterAgent::open(socket) {
+        Ok(agent) => {
+            println!("the agent is ready at {}", socket.display());
+            agent.serve().into()
+        }
+        Err(error) => error.into(),
     }
 }
 

@@ -28,6 +28,7 @@ pub(super) const LOOKS: &[fn() -> Finding] = &[
     proc,
     sockets,
     agent,
+    filters,
     super::system::rules,
 ];
 
@@ -239,6 +240,22 @@ fn sockets() -> Finding {
             "allow AF_NETLINK (RestrictAddressFamilies=), load the module inet_diag, or start the agent and use --trust",
         ),
     }
+}
+
+/// Packet filters that may stop packets of local connections.
+fn filters() -> Finding {
+    let judgement = sovia_agent::filters::look();
+    if judgement.by.is_empty() {
+        return Finding::good(
+            "packet filters",
+            "none may stop packets of an open local connection",
+        );
+    }
+    Finding::note(
+        "packet filters",
+        format!("may stop packets of open local connections: {}", judgement.by.join("; ")),
+        "accelerated connections bypass them: keep the ports on TCP (--except port=), or use --respect-filters and `sudo sovia agent --filters`",
+    )
 }
 
 fn agent() -> Finding {

@@ -104,13 +104,18 @@ pub(crate) fn enable(args: &EnableArgs) -> anyhow::Result<()> {
     }
     systemd.reload()?;
     for (_, unit, plan) in &prepared {
-        if plan.lines.iter().any(|line| line.setting == "Wants=sovia-agent.service")
-            && place.unit("sovia-agent", drop_in::NAME).is_err()
+        for (agent, command) in
+            [("sovia-agent", "sovia agent"), ("sovia-filters", "sovia agent --filters")]
         {
-            out.say(&format!(
-                "{}: it wants sovia-agent.service, which is not installed here: install Sovia's package, or start `sovia agent`",
-                unit.name
-            ))?;
+            let wants = format!("Wants={agent}.service");
+            if plan.lines.iter().any(|line| line.setting == wants)
+                && place.unit(agent, drop_in::NAME).is_err()
+            {
+                out.say(&format!(
+                    "{}: wants {agent}.service, which is not installed here: install Sovia's package, or start `{command}`",
+                    unit.name
+                ))?;
+            }
         }
         restart(&systemd, &unit.name, args.doing.now, &mut out)?;
         out.say(&clients(unit, &wish))?;

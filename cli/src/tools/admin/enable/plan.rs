@@ -79,6 +79,7 @@ pub(crate) fn plan(unit: &Unit, wish: &Wish) -> anyhow::Result<Plan> {
     environment(unit, wish, &mut plan)?;
     place_of_the_library(unit, wish, &mut plan)?;
     families(unit, wish, &mut plan);
+    packet_filters(unit, wish, &mut plan);
     filter(unit, &mut plan);
     limits(unit, &mut plan);
     Ok(plan)
@@ -220,12 +221,7 @@ fn families(unit: &Unit, wish: &Wish, plan: &mut Plan) {
     }
     if wish.by_agent {
         let why = format!("It {}: the agent knows.", obstacles.join(", and "));
-        let agent = |key: &str| format!("{key}=sovia-agent.service");
-        plan.lines.push(Line { section: "Unit", setting: agent("Wants"), why });
-        plan.lines.push(Line { section: "Unit", setting: agent("After"), why: String::new() });
-        if hides_the_agent(unit) {
-            plan.write("BindReadOnlyPaths=-/run/sovia".into(), "The agent's socket lies there.");
-        }
+        wants(unit, plan, "sovia-agent", why);
         if has_own_users && wish.rules.contains("trust:") && !wish.rules.contains("trust:any") {
             plan.notes.push(
                 "PrivateUsers= leaves it no numbers of other users, so none of them is meant by --trust user=, uid= or \
@@ -248,6 +244,29 @@ fn families(unit: &Unit, wish: &Wish, plan: &mut Plan) {
         plan.notes.push(
             "it is in a network namespace of its own: without the agent it meets what is there alone".into(),
         );
+    }
+}
+
+/// The agent that rules about packet filters need.
+fn packet_filters(unit: &Unit, wish: &Wish, plan: &mut Plan) {
+    if wish.rules.contains("respect-filters:") {
+        wants(
+            unit,
+            plan,
+            "sovia-filters",
+            "The agent reports what packet filters let pass.".into(),
+        );
+    }
+}
+
+/// Starts an agent before the unit, which must see the agent's socket.
+fn wants(unit: &Unit, plan: &mut Plan, agent: &str, why: String) {
+    let setting = |key: &str| format!("{key}={agent}.service");
+    plan.lines.push(Line { section: "Unit", setting: setting("Wants"), why });
+    plan.lines.push(Line { section: "Unit", setting: setting("After"), why: String::new() });
+    let bind = "BindReadOnlyPaths=-/run/sovia";
+    if hides_the_agent(unit) && plan.lines.iter().all(|line| line.setting != bind) {
+        plan.write(bind.into(), "The agent's socket lies there.");
     }
 }
 
