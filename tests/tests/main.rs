@@ -35,6 +35,7 @@ mod neighbours;
 mod nics;
 mod numbers;
 mod odd_flags;
+mod packet_filters;
 mod pointers;
 mod privileged;
 mod processes;

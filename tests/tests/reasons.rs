@@ -22,7 +22,8 @@ fn all_told(case: &str, options: &[&str], reasons: &[&str]) {
     command.extend(options.iter().map(ToString::to_string));
     command.extend(["--".into(), python.display().to_string(), script.display().to_string()]);
     command.extend([case.into(), free_port().to_string()]);
-    let outcome = Launch::new(Stack::Kernel, command).start().finish(WATCHDOG);
+    let launch = Launch::new(Stack::Kernel, command).env("SOVIA_FILTERS", "/nowhere");
+    let outcome = launch.start().finish(WATCHDOG);
     assert!(outcome.success() && outcome.stdout == "ok\n", "{case}: {outcome:#?}");
     // A count, and what it counts.
     let reason = |line: &str| {
@@ -49,6 +50,13 @@ fn a_peer_without_sovia() {
 #[test]
 fn a_rule() {
     told("rule", &["--only", "port=1"], "kept on TCP by a rule");
+}
+
+#[test]
+fn a_rule_that_respects_filters_without_an_agent() {
+    let reason =
+        "it respects packet filters, and no `sovia agent --filters` reports what these let pass";
+    told("rule", &["--respect-filters"], reason);
 }
 
 #[test]
