@@ -97,6 +97,10 @@ impl Seed {
             "meta mark 7",
             "meta length > 5",
             "tcp dport @web",
+            "tcp dport @seen",
+            "ct state { new, * }",
+            "meta l4proto { udp, * }",
+            "tcp dport { 8000 limit rate 1/day burst 1 packets }",
             "counter",
         ])
         .into()
@@ -108,13 +112,28 @@ impl Seed {
             0 | 1 => "accept".into(),
             2 => "drop".into(),
             3 => last.into(),
-            4 => self.one(&["continue", "counter", "return", "meta mark set 7", "log"]).into(),
+            4 => self
+                .one(&[
+                    "continue",
+                    "counter",
+                    "return",
+                    "meta mark set 7",
+                    "meta mark set tcp dport map { 8000 : 0x7 } accept",
+                    "meta pkttype set other",
+                    "ct mark set 7",
+                    "ct zone set 7",
+                    "add @seen { tcp dport }",
+                    "log",
+                ])
+                .into(),
             5 => self
                 .one(&[
                     "ct state vmap { established : accept, new : drop }",
                     "ct state vmap { invalid : drop, new : accept }",
                     "tcp dport vmap { 7 : drop, 8000-8001 : accept }",
                     "tcp sport vmap { 8000 : drop }",
+                    "ct state vmap { new : accept, * : drop }",
+                    "meta l4proto vmap { * : accept, udp : drop }",
                 ])
                 .into(),
             n => format!("{} {}", if n == 8 { "goto" } else { "jump" }, self.one(chains)),
@@ -135,7 +154,8 @@ impl Seed {
     /// A rule set: two base chains, and two chains that they may call.
     fn rule_set(&mut self, ports: &[u16]) -> String {
         let mut text = String::from(
-            "table inet t {\nset web { type inet_service; elements = { 8000, 443 } }\n",
+            "table inet t {\nset web { type inet_service; elements = { 8000, 443 } }\n\
+             set seen { type inet_service; flags dynamic; size 64; }\n",
         );
         // Rules of these chains must be legal in every hook.
         let called = [("b", &[][..]), ("a", &["b"])];
@@ -145,10 +165,11 @@ impl Seed {
         for base in 0..1 + self.below(2) {
             let hook = self.one(&["input", "output", "prerouting", "postrouting"]);
             let policy = self.one(&["accept", "drop"]);
+            let priority = self.one(&["-300", "-150", "0", "100"]);
             let rules = self.rules(hook, ports, &["a", "b"]);
             let _ = writeln!(
                 text,
-                "chain base{base} {{ type filter hook {hook} priority {base}; policy {policy};\n{rules}}}"
+                "chain base{base} {{ type filter hook {hook} priority {priority}; policy {policy};\n{rules}}}"
             );
         }
         text + "}\n"
@@ -158,7 +179,7 @@ impl Seed {
 /// Whether a connection passes bytes in both directions.
 fn passes(ends: &mut [TcpStream; 2]) -> bool {
     let mut byte = [0];
-    for (from, to) in [(0, 1), (1, 0)] {
+    for (from, to) in [(0, 1), (1, 0), (0, 1), (1, 0)] {
         let _ = ends[from].write_all(&[1]);
         match ends[to].read_exact(&mut byte) {
             Ok(()) => {}
