@@ -4,9 +4,9 @@
 //! ports divides them; one on the device, the protocol or the state of the connection is decided. A packet meets both outcomes
 //! of any other condition. So the result may hold packets that pass, and lacks none that may be stopped.
 
-use serde_json::{Map, Value};
+use super::ruleset::{ANY, Devices, Id, Rule, Ruleset, element, is_named, is_plain, only};
+use serde_json::Value;
 use sovia_proto::filters::{Flows, Ports, Side};
-use std::collections::{BTreeMap, BTreeSet};
 
 /// Jumps that the kernel follows at most (`NFT_JUMP_STACK_SIZE`).
 const JUMPS_MAX: usize = 16;
@@ -63,180 +63,6 @@ pub(super) fn judge(listing: &Value) -> Option<Judgement> {
         judgement.and(Judgement { stopped: walk.stopped, by: walk.by });
     }
     Some(judgement)
-}
-
-/// Family, table and name of a chain or a set.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Id<'a> {
-    family: &'a str,
-    table: &'a str,
-    name: &'a str,
-}
-
-impl<'a> Id<'a> {
-    fn read(object: &'a Map<String, Value>, name: &str) -> Option<Id<'a>> {
-        let text = |key: &str| object.get(key)?.as_str();
-        Some(Id { family: text("family")?, table: text("table")?, name: text(name)? })
-    }
-
-    /// Another chain or set of the same table.
-    fn sibling(&self, name: &'a str) -> Id<'a> {
-        Id { name, ..*self }
-    }
-}
-
-impl std::fmt::Display for Id<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "chain {} in table {} {}", self.name, self.family, self.table)
-    }
-}
-
-/// A chain that the kernel calls.
-#[derive(Debug)]
-struct Base<'a> {
-    family: &'a str,
-    kind: &'a str,
-    hook: &'a str,
-    priority: i64,
-    device: Option<&'a Value>,
-    /// Whether its policy drops packets.
-    drops: bool,
-}
-
-/// Names of the devices that a rule sees: where a packet came from, and where it goes. An empty name means none.
-#[derive(Debug, Clone, Copy)]
-struct Devices {
-    input: &'static str,
-    output: &'static str,
-}
-
-impl Base<'_> {
-    /// Devices that rules of the chain see; `None` if packets of open connections over `lo` do not pass the chain.
-    fn devices(&self) -> Option<Devices> {
-        const LO: &str = "lo";
-        // Rules of type nat see the first packet of a connection alone.
-        if matches!(self.family, "arp" | "bridge") || self.kind == "nat" {
-            return None;
-        }
-        let is_lo = |name: &Value| name.as_str().is_none_or(|name| is_named(LO, name));
-        let is_for_lo = match self.device {
-            None => true,
-            Some(Value::Array(names)) => names.iter().any(is_lo),
-            Some(name) => is_lo(name),
-        };
-        let devices = match self.hook {
-            "prerouting" | "input" | "ingress" => Devices { input: LO, output: "" },
-            "output" | "postrouting" | "egress" => Devices { input: "", output: LO },
-            _ => return None,
-        };
-        is_for_lo.then_some(devices)
-    }
-
-    /// Returns true if the kernel has looked up the state of a packet before the chain.
-    fn knows_state(&self) -> bool {
-        /// `NF_IP_PRI_CONNTRACK`.
-        const CONNTRACK: i64 = -200;
-        match self.hook {
-            "input" | "postrouting" => true,
-            "prerouting" | "output" => self.priority > CONNTRACK,
-            _ => false,
-        }
-    }
-}
-
-/// Returns true if a rule that names a device, perhaps by a prefix and `*`, means this one.
-fn is_named(device: &str, name: &str) -> bool {
-    match name.strip_suffix('*') {
-        Some(prefix) => device.starts_with(prefix),
-        None => name == device,
-    }
-}
-
-#[derive(Debug, Default)]
-struct Chain<'a> {
-    base: Option<Base<'a>>,
-    rules: Vec<Rule<'a>>,
-}
-
-#[derive(Debug)]
-struct Rule<'a> {
-    handle: Option<u64>,
-    statements: &'a [Value],
-}
-
-#[derive(Debug, Default)]
-struct Ruleset<'a> {
-    chains: BTreeMap<Id<'a>, Chain<'a>>,
-    /// Elements of sets and maps.
-    sets: BTreeMap<Id<'a>, &'a [Value]>,
-    /// Sets and maps to which rules add elements.
-    changing: BTreeSet<Id<'a>>,
-    /// Whether a rule keeps packets from being tracked.
-    leaves_untracked: bool,
-}
-
-impl<'a> Ruleset<'a> {
-    fn read(objects: &'a [Value]) -> Ruleset<'a> {
-        let mut rules = Ruleset::default();
-        for object in objects {
-            let Some((kind, Value::Object(object))) = only(object) else { continue };
-            match kind {
-                "chain" => rules.add_chain(object),
-                "rule" => rules.add_rule(object),
-                "set" | "map" => rules.add_set(object),
-                _ => {}
-            }
-        }
-        rules
-    }
-
-    fn add_chain(&mut self, object: &'a Map<String, Value>) {
-        let Some(id) = Id::read(object, "name") else { return };
-        let text = |key: &str| object.get(key).and_then(Value::as_str);
-        let family = id.family;
-        let base = text("hook").map(|hook| Base {
-            family,
-            kind: text("type").unwrap_or_default(),
-            hook,
-            // A name means a priority of its own kind, which may be any.
-            priority: object.get("prio").and_then(Value::as_i64).unwrap_or(i64::MIN),
-            device: object.get("dev"),
-            drops: text("policy") == Some("drop"),
-        });
-        self.chains.entry(id).or_default().base = base;
-    }
-
-    fn add_rule(&mut self, object: &'a Map<String, Value>) {
-        let Some(id) = Id::read(object, "chain") else { return };
-        let statements = object.get("expr").and_then(Value::as_array);
-        let statements = statements.map_or(&[][..], Vec::as_slice);
-        for statement in statements {
-            self.leaves_untracked |= statement.get("notrack").is_some()
-                || statement.pointer("/mangle/key/ct/key").is_some_and(|key| key == "zone");
-            let names = ["/set/set", "/map/map", "/meter/name"].into_iter();
-            let names = names.filter_map(|at| statement.pointer(at)?.as_str());
-            let sets = names.map(|name| id.sibling(name.trim_start_matches('@')));
-            self.changing.extend(sets);
-        }
-        let handle = object.get("handle").and_then(Value::as_u64);
-        self.chains.entry(id).or_default().rules.push(Rule { handle, statements });
-    }
-
-    fn add_set(&mut self, object: &'a Map<String, Value>) {
-        let Some(id) = Id::read(object, "name") else { return };
-        let flags = object.get("flags").map(ToString::to_string).unwrap_or_default();
-        if !flags.contains("timeout") && !object.contains_key("timeout") {
-            let elements = object.get("elem").and_then(Value::as_array);
-            self.sets.insert(id, elements.map_or(&[][..], Vec::as_slice));
-        }
-    }
-}
-
-/// The key and the value of an object that has one of each.
-fn only(object: &Value) -> Option<(&str, &Value)> {
-    let mut all = object.as_object()?.iter();
-    let (key, value) = all.next()?;
-    all.next().is_none().then_some((key, value))
 }
 
 /// Outcome of a condition.
@@ -466,21 +292,12 @@ impl<'a> Walk<'a> {
         passage.next.add_all(&here);
     }
 
-    /// Elements of a set that is written out, or named; `None` if they are not known.
+    /// Elements of a set; `None` if they are not known, or not all alike.
     fn elements(&mut self, id: &Id<'a>, set: &'a Value) -> Option<&'a [Value]> {
-        let elements = self.listed(id, set)?;
+        let elements = self.rules.elements(id, set)?;
         // Each look takes time.
         self.left = self.left.checked_sub(elements.len() as u32)?;
         elements.iter().all(is_plain).then_some(elements)
-    }
-
-    fn listed(&self, id: &Id<'a>, set: &'a Value) -> Option<&'a [Value]> {
-        if let Some(elements) = set.get("set") {
-            return elements.as_array().map(Vec::as_slice);
-        }
-        let id = id.sibling(set.as_str()?.strip_prefix('@')?);
-        let known = self.rules.sets.get(&id).filter(|_| !self.rules.changing.contains(&id));
-        known.copied()
     }
 
     /// Decides a statement `match`.
@@ -536,26 +353,6 @@ impl<'a> Walk<'a> {
             None => Test::Maybe,
         }
     }
-}
-
-/// Key of the element that stands for all others.
-const ANY: &str = "*";
-
-/// Returns true if an element matches always: it has no limit, quota or life of its own.
-fn is_plain(element: &Value) -> bool {
-    let is_plain = |value: &Value| match value.get("elem").and_then(Value::as_object) {
-        Some(parts) => {
-            parts.keys().all(|key| matches!(key.as_str(), "val" | "comment" | "counter"))
-        }
-        None => true,
-    };
-    // A map's element is a pair.
-    is_plain(element) && element.get(0).is_none_or(is_plain)
-}
-
-/// The value of an element, without what is noted beside it.
-fn element(value: &Value) -> &Value {
-    value.pointer("/elem/val").unwrap_or(value)
 }
 
 /// Returns true if the value of a statement is written out, so that no look-up can fail.

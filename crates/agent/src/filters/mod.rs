@@ -4,7 +4,7 @@
 //! its network namespace may be stopped ([`Flows`](sovia_proto::filters::Flows)), and reports again after each change. The program keeps
 //! connections whose packets may be stopped on TCP, where the kernel decides. A program without the agent keeps all of them there.
 //!
-//! - `judge`: which packets nftables rules may stop;
+//! - `ruleset`: nftables' rules; `judge`: which packets they may stop;
 //! - `look`: reads the filters of a network namespace;
 //! - `place`: watches one network namespace, in a thread of its own, and reports to the programs there;
 //! - here: takes programs in.
@@ -15,6 +15,7 @@
 mod judge;
 mod look;
 mod place;
+mod ruleset;
 
 pub use judge::Judgement;
 pub use look::look;
