@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sovia_control::{End, Rules};
+use sovia_control::{Effect, End, Rules};
 use sovia_fuzz::input::Input;
 use sovia_proto::configuration::Configuration;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -24,7 +24,7 @@ fn rules(text: &str, input: &mut Input<'_>) -> Option<Rules> {
         let program = input.bytes(8);
         let allows = rules.allows(program, end, local, peer);
         assert!(allows || !rules.is_empty(), "no rule keeps a connection on TCP");
-        assert!(rules.nic(program, end, local, peer).is_none() || rules.names_nics());
+        assert!(rules.nic(program, end, local, peer).is_none() || rules.have(Effect::Nic));
     }
     Some(rules)
 }

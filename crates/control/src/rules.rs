@@ -219,14 +219,9 @@ impl Rules {
         self.list.iter().any(matches)
     }
 
-    /// Returns true if any rule is about packet filters.
-    pub fn respect_filters(&self) -> bool {
-        self.list.iter().any(|(effect, _)| *effect == Effect::RespectFilters)
-    }
-
-    /// Whether any rule names a NIC.
-    pub fn names_nics(&self) -> bool {
-        self.list.iter().any(|(effect, _)| *effect == Effect::Nic)
+    /// Returns true if any rule has that effect.
+    pub fn have(&self, effect: Effect) -> bool {
+        self.list.iter().any(|(of_rule, _)| *of_rule == effect)
     }
 }
 

@@ -17,7 +17,7 @@ use core::ffi::CStr;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use sovia_control::env::{SYSTEM_RULES, SYSTEM_RULES_MAX};
-use sovia_control::{End, NicName, Reason, Rules};
+use sovia_control::{Effect, End, NicName, Reason, Rules};
 use sovia_proto::configuration::Configuration;
 use sovia_sys::{Errno, call, small_file};
 
@@ -198,10 +198,14 @@ pub(crate) fn trusts_some(end: End, local: SocketAddr, peer: SocketAddr) -> bool
 pub(crate) fn agent() -> Option<&'static CStr> {
     const PATH: &CStr = c"/run/sovia/agent";
     const { assert!(matches!(PATH.to_str(), Ok(path) if path.len() == sovia_proto::agent::PATH.len())) };
-    let said = AGENT.load(Ordering::Acquire);
-    // SAFETY: null, or a leaked C string.
-    let path = if said.is_null() { PATH } else { unsafe { CStr::from_ptr(said) } };
-    (!path.is_empty()).then_some(path)
+    Some(chosen(&AGENT).unwrap_or(PATH)).filter(|path| !path.is_empty())
+}
+
+/// Returns the path that the user has chosen, if any.
+fn chosen(path: &AtomicPtr<libc::c_char>) -> Option<&'static CStr> {
+    let path = path.load(Ordering::Acquire);
+    // SAFETY: null, or a C string that is never freed.
+    (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) })
 }
 
 /// Returns true if the rules accelerate a connection only while packet filters let every packet pass.
@@ -211,7 +215,7 @@ pub(crate) fn respects_filters(end: End, local: SocketAddr, peer: SocketAddr) ->
 
 /// Returns true if any rule is about packet filters.
 pub(crate) fn respects_any_filters() -> bool {
-    rules().is_some_and(Rules::respect_filters)
+    rules().is_some_and(|rules| rules.have(Effect::RespectFilters))
 }
 
 /// Returns the path of the agent that watches packet filters.
@@ -220,14 +224,12 @@ pub(crate) fn filter_agent() -> &'static CStr {
     const {
         assert!(matches!(PATH.to_str(), Ok(path) if path.len() == sovia_proto::filters::PATH.len()))
     };
-    let chosen = FILTER_AGENT.load(Ordering::Acquire);
-    // SAFETY: null, or a leaked C string.
-    if chosen.is_null() { PATH } else { unsafe { CStr::from_ptr(chosen) } }
+    chosen(&FILTER_AGENT).unwrap_or(PATH)
 }
 
 /// Whether any rule names one.
 pub(crate) fn names_nics() -> bool {
-    rules().is_some_and(Rules::names_nics)
+    rules().is_some_and(|rules| rules.have(Effect::Nic))
 }
 
 fn rules() -> Option<&'static Rules> {

@@ -51,16 +51,13 @@ pub(super) fn judge(listing: &Value) -> Option<Judgement> {
             devices,
             is_for_routes: base.kind == "route",
             knows_state: base.knows_state() && !rules.leaves_untracked,
-            left,
-            stopped: Flows::NONE,
-            by: Vec::new(),
+            left: &mut left,
+            judgement: &mut judgement,
         };
         let falls = walk.chain(id, Flows::all(), 0);
         if base.drops {
             walk.stop(&falls, || format!("the policy of {id}"));
         }
-        left = walk.left;
-        judgement.and(Judgement { stopped: walk.stopped, by: walk.by });
     }
     Some(judgement)
 }
@@ -119,7 +116,7 @@ enum After {
 }
 
 /// The way of packets through one base chain.
-struct Walk<'a> {
+struct Walk<'a, 'j> {
     rules: &'a Ruleset<'a>,
     devices: Devices,
     /// Whether the chain is of type `route`.
@@ -127,9 +124,8 @@ struct Walk<'a> {
     /// Whether rules see the state of a connection.
     knows_state: bool,
     /// How many more rules and elements are looked at.
-    left: u32,
-    stopped: Flows,
-    by: Vec<String>,
+    left: &'j mut u32,
+    judgement: &'j mut Judgement,
 }
 
 /// Sets of packets on their way through a chain.
@@ -141,12 +137,12 @@ struct Passage {
     returned: Flows,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> Walk<'a, '_> {
     fn stop(&mut self, flows: &Flows, by: impl FnOnce() -> String) {
         if !flows.is_empty() {
-            self.stopped.add_all(flows);
-            if self.by.len() < NAMED_MAX {
-                self.by.push(by());
+            self.judgement.stopped.add_all(flows);
+            if self.judgement.by.len() < NAMED_MAX {
+                self.judgement.by.push(by());
             }
         }
     }
@@ -166,7 +162,7 @@ impl<'a> Walk<'a> {
                 self.stop(&passage.next, || format!("{id}: too many rules to follow"));
                 return Flows::NONE;
             };
-            self.left = left;
+            *self.left = left;
             self.rule(id, rule, &mut passage, jumps);
         }
         passage.returned.add_all(&passage.next);
@@ -215,12 +211,7 @@ impl<'a> Walk<'a> {
                 self.verdict_map(at, value, here, passage);
                 return After::Left;
             }
-            // Conditions on what has passed before.
-            "limit" | "quota" | "ct count" | "meter" | "set" | "map" | "last" => {
-                passage.next.add_all(&here);
-                return After::GoOn(here);
-            }
-            "xt" if value.get("type").is_some_and(|kind| kind == "match") => {
+            _ if is_condition(kind, value) => {
                 passage.next.add_all(&here);
                 return After::GoOn(here);
             }
@@ -296,7 +287,7 @@ impl<'a> Walk<'a> {
     fn elements(&mut self, id: &Id<'a>, set: &'a Value) -> Option<&'a [Value]> {
         let elements = self.rules.elements(id, set)?;
         // Each look takes time.
-        self.left = self.left.checked_sub(elements.len() as u32)?;
+        *self.left = self.left.checked_sub(elements.len() as u32)?;
         elements.iter().all(is_plain).then_some(elements)
     }
 
@@ -353,6 +344,13 @@ impl<'a> Walk<'a> {
             None => Test::Maybe,
         }
     }
+}
+
+/// Returns true if a statement is a condition that is not known: on earlier packets, or by an extension of iptables.
+fn is_condition(kind: &str, value: &Value) -> bool {
+    let is_of_iptables = || value.get("type").is_some_and(|kind| kind == "match");
+    matches!(kind, "limit" | "quota" | "ct count" | "meter" | "set" | "map" | "last")
+        || kind == "xt" && is_of_iptables()
 }
 
 /// Returns true if the value of a statement is written out, so that no look-up can fail.

@@ -23,13 +23,18 @@ const NO_TOOL: i32 = 127;
 
 /// Judges the filters of the calling thread's network namespace, but for those of control groups.
 pub fn look() -> Judgement {
+    look_beside(unreported())
+}
+
+/// Does the same beside what [`unreported`] has returned.
+pub(super) fn look_beside(unreported: Option<String>) -> Judgement {
     let mut judgement = match list("nft", "nftables", &["-j", "list", "ruleset"]) {
         Ok(listing) => judge(&listing).unwrap_or_else(|| {
             Judgement::nothing_passes("nftables: `nft -j list ruleset` printed no rule set".into())
         }),
         Err(reason) => Judgement::nothing_passes(reason),
     };
-    if let Some(reason) = unreported().or_else(traffic_control) {
+    if let Some(reason) = unreported.or_else(traffic_control) {
         judgement.and(Judgement::nothing_passes(reason));
     }
     judgement

@@ -28,6 +28,8 @@ const FIRST: u64 = 2;
 pub(super) struct Program {
     packets: Packets,
     group: Group,
+    /// Whether BPF programs may see the group's packets, by the last look.
+    has_programs: bool,
     /// The last report.
     reported: Option<Flows>,
     _seat: Seat,
@@ -193,6 +195,9 @@ impl Watch {
         }
         self.looked = now;
         self.is_outdated |= look::unreported() != self.unreported;
+        for program in self.programs.values_mut() {
+            program.has_programs = program.group.has_programs();
+        }
         self.take_in();
         Ok(!self.programs.is_empty())
     }
@@ -241,7 +246,7 @@ impl Watch {
         // Changes from here on need another look.
         let _ = rules.take() | links.take();
         self.unreported = look::unreported();
-        let judgement = look::look();
+        let judgement = look::look_beside(self.unreported.clone());
         self.stopped = judgement.stopped.clone();
         self.is_outdated = false;
         self.budget.spend(begun);
@@ -266,7 +271,9 @@ impl Watch {
 
 impl Program {
     pub(super) fn new(packets: Packets, pid: i32, seat: Seat) -> Program {
-        Program { packets, group: Group::of(pid), reported: None, _seat: seat }
+        let group = Group::of(pid);
+        let has_programs = group.has_programs();
+        Program { packets, group, has_programs, reported: None, _seat: seat }
     }
 
     /// Reports the filters to the program, if the report would differ from the last one.
@@ -274,7 +281,7 @@ impl Program {
     /// # Errors
     /// The program does not take the report.
     fn report(&mut self, stopped: &Flows) -> Result<()> {
-        let all = self.group.has_programs().then(Flows::all);
+        let all = self.has_programs.then(Flows::all);
         let stopped = all.as_ref().unwrap_or(stopped);
         if self.reported.as_ref() != Some(stopped) {
             self.packets.send(&stopped.encode(), &[])?;

@@ -1,5 +1,7 @@
-//! A connection whose peer has taken it back to TCP may meet again: that process may have become another program, or have
-//! sent its end to another process, which runs under Sovia as well.
+//! Lets a connection meet again that is back on TCP.
+//!
+//! Its peer's process may have become another program, or have sent its end to another process, which runs under Sovia as
+//! well. Or packet filters have taken it back, and may let it go again.
 //!
 //! The connection begins a new life on record, as one that a program inherits does: what it has carried is the kernel's to
 //! tell. Entries of epoll instances go on with it. Nothing else is to know of the life before. So it does that only where no
