@@ -32,6 +32,8 @@ READERS = frozenset({"emp-eth", "sovia-layers", "sovia-scale"})
 LOOM = ("via-shm", "sovia-sync")
 # One in so many of the tests that `make test` leaves out has its turn with a commit.
 TURN = 16
+# One in so many of the names of a part that is shared out, where the part has its turn.
+SHARE = 3
 
 # Seconds until a single test counts as hanging, on the machine that `machine.REFERENCE` is of.
 WATCHDOG = 240
@@ -155,6 +157,11 @@ def is_turn(commit, what):
 def turn(commit, parts):
     """Returns the part that has its turn with a commit."""
     return parts[_number(commit, "parts") % len(parts)]
+
+
+def share(commit, names):
+    """Returns those names that have their turn with a commit."""
+    return sorted(names)[_number(commit, "share") % SHARE :: SHARE]
 
 
 def _number(commit, what):

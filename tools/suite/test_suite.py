@@ -303,6 +303,12 @@ class Plan(unittest.TestCase):
         seen = {plan.turn(str(n), ["a", "b", "c", "d", "e"]) for n in range(500)}
         self.assertEqual(seen, {"a", "b", "c", "d", "e"})
 
+    def test_every_name_of_a_part_that_is_shared_out_has_its_turn(self):
+        names = [str(n) for n in range(13)]
+        shares = [plan.share(str(n), names) for n in range(200)]
+        self.assertEqual(sorted(set(map(len, shares))), [4, 5])
+        self.assertEqual({name for one in shares for name in one}, set(names))
+
     def test_flaky_list_names_what_an_entry_lacks(self):
         with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
             file.write('[[test]]\nname = "a"\nsince = 2026-01-31\n')
