@@ -246,6 +246,19 @@ fn one_who_trusts_is_not_enough() {
     }
 }
 
+/// However long they go on, one message is all that goes between them.
+#[test]
+fn two_users_without_a_rule_stop_asking() {
+    let test = "two_users_without_a_rule_stop_asking";
+    let Some(ends) = converse(test, [&of(4001, ""), &of(4002, "")]) else { return };
+    for end in &ends {
+        assert!(end.stderr.contains(OTHER_USER), "{test}: {ends:#?}");
+    }
+    let [answers, asks] = &ends;
+    assert!(!answers.stderr.contains("left aside"), "{test}: {ends:#?}");
+    assert!(asks.stderr.contains("left aside where ends meet: 1 message "), "{test}: {ends:#?}");
+}
+
 /// Root of a container without its capabilities.
 #[test]
 fn a_user_may_trust_processes_of_its_own_that_it_cannot_trace() {

@@ -15,7 +15,7 @@
 
 use crate::per_engine::per_engine;
 use core::net::{IpAddr, SocketAddr};
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
 use sovia_sys::Mapping;
 
 /// Addresses and listeners that are told apart; others share a place.
@@ -29,6 +29,8 @@ struct Habits {
     sleeps: [AtomicU64; PLACES],
     /// Plans as they were last computed; 0: none has been.
     plans: [AtomicU64; PLACES],
+    /// Not 0 where the last two processes that met for the first time belong to users without trust.
+    refused: [AtomicU8; PLACES],
 }
 
 /// Transfers after which a connection is to meet.
@@ -63,6 +65,9 @@ const TRIAL: u64 = 16;
 const PLANNED: u64 = 32;
 /// Where in a word of `sleeps` the decided connections are counted.
 const DECIDED: u32 = 32;
+
+/// Transfers after which a process is looked for where the last one was refused: what that costs is then less than 2 % of them.
+const REFUSED: u32 = 256;
 
 /// What a meeting costs at one end, in transfers over TCP.
 #[derive(Debug, Clone, Copy)]
@@ -149,6 +154,23 @@ pub(super) fn learn_sleeps(place: u32, sleeps: u64, messages: u64) {
         let word = &habits.sleeps[place as usize % PLACES];
         word.store(with_sleeps(word.load(Ordering::Relaxed), sleeps, messages), Ordering::Relaxed);
     }
+}
+
+/// Notes whether two processes that met for the first time belong to users without trust.
+pub(super) fn learn_refusal(place: u32, is_refused: bool) {
+    if let Some(habits) = habits() {
+        let word = &habits.refused[place as usize % PLACES];
+        if (word.load(Ordering::Relaxed) != 0) != is_refused {
+            word.store(u8::from(is_refused), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Returns the number of transfers before which a connection there does not look for another process.
+pub(super) fn least_unknown(place: u32) -> u32 {
+    let is_refused =
+        |habits: &Habits| habits.refused[place as usize % PLACES].load(Ordering::Relaxed) != 0;
+    if habits().is_some_and(is_refused) { REFUSED } else { 0 }
 }
 
 /// Returns the plan for the next connection, or `None` if nothing is known of such connections.
@@ -272,6 +294,18 @@ mod tests {
                 "after {transfers}"
             );
         }
+    }
+
+    #[test]
+    fn a_refusal_puts_off_first_meetings_until_one_succeeds() {
+        start();
+        const PLACE: u32 = 202;
+        assert_eq!(least_unknown(PLACE), 0);
+        learn_refusal(PLACE, true);
+        assert_eq!(least_unknown(PLACE), REFUSED);
+        assert_eq!(least_unknown(PLACE + 1), 0);
+        learn_refusal(PLACE, false);
+        assert_eq!(least_unknown(PLACE), 0);
     }
 
     #[test]

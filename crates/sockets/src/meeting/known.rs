@@ -49,6 +49,7 @@ pub(super) fn prepare(fd: i32, at: Ref) {
         if let Some(plan) = habit::plan(of) {
             (known, unknown) = (plan.known, plan.unknown);
         }
+        unknown = unknown.max(habit::least_unknown(of));
         place = of + 1;
     }
     approach.known_after.store(known, Ordering::Relaxed);
@@ -81,6 +82,14 @@ pub(super) fn ended(at: Ref, transfers: u32, messages: u64) {
                 habit::learn_sleeps(place - 1, at.conn.sleeps(), messages);
             }
         }
+    }
+}
+
+/// A first meeting has been refused, or has led to a VI.
+pub(super) fn note_first(at: Ref, is_refused: bool) {
+    match at.conn.approach.habit.load(Ordering::Acquire) {
+        0 | NO_HABIT => {}
+        place => habit::learn_refusal(place - 1, is_refused),
     }
 }
 

@@ -119,7 +119,7 @@ pub(super) fn may_be_on(pair: &Pair, link: &Link, role: Role) -> bool {
 }
 
 /// Whether the rules trust the user who has the other end of `link`.
-fn trusts(link: &Link, role: Role, uid: Option<u32>) -> bool {
+pub(super) fn trusts(link: &Link, role: Role, uid: Option<u32>) -> bool {
     let (end, local, peer) = seen_by(link, role);
     config::trusts(end, local, peer, uid)
 }

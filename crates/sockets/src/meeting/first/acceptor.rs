@@ -8,7 +8,7 @@ use crate::meeting::proof::{Proof, hear, rendezvous};
 use crate::meeting::{DATAGRAMS, junk};
 use crate::message::{Link, Message, Step};
 use crate::pair;
-use sovia_control::Junk;
+use sovia_control::{Junk, Reason};
 use sovia_sys::clock;
 use sovia_sys::datagram::Datagram;
 
@@ -64,6 +64,10 @@ impl Meetings {
             if let (Some(inbox), Some(name)) = (&self.inbox, rendezvous(&meeting.link))
                 && inbox.send_to(&name, &hello.encode(), &[]).is_ok()
             {
+                if meeting.is_refused() {
+                    self.give_up(i, Reason::PeerPlain);
+                    return;
+                }
                 meeting.stage = Stage::Looking { greeted: true };
                 meeting.since = clock::now_ns();
                 meeting.note_message();

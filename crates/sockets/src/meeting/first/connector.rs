@@ -131,8 +131,11 @@ impl Meetings {
             let answer = answer(name, link, proof, &mut self.trials, &message, &received);
             let (stage, shown) = match answer {
                 Ok(Answer::Ignored) => {
-                    // Perhaps of another user's process, whose end may be gone when the reason is asked for.
-                    meeting.stranger.get_or_init(|| why::stranger(&meeting.link, Role::Connector));
+                    // Perhaps of another user's process.
+                    if meeting.is_refused() {
+                        self.give_up(i, Reason::PeerPlain);
+                        return;
+                    }
                     continue;
                 }
                 Ok(Answer::Asked) => {

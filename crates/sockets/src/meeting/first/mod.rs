@@ -12,8 +12,9 @@ use super::attach::Attached;
 use super::nic::Nics;
 use super::offer::{Refusal, hear_accept};
 use super::permit::{is_local, permitted};
+use super::proof::trusts;
 use super::trial::Trials;
-use super::{PATIENCE, give_up, why};
+use super::{PATIENCE, give_up, known, why};
 use crate::conn::{Phase, Role, Stage as Approaching};
 use crate::message::Link;
 use crate::per_engine::per_engine;
@@ -59,6 +60,8 @@ struct Meeting {
     asked_at: u32,
     /// The user who has the other end, if that is not this process's, as far as it has been asked.
     stranger: OnceCell<Option<u32>>,
+    /// Whether the kernel has been asked once more, after [`PATIENCE`] transfers.
+    is_checked: bool,
     /// After how many transfers the end gives up.
     until: u32,
     /// How many requests a connector has withdrawn, as far as it counts.
@@ -137,6 +140,23 @@ impl Meeting {
             Some(&Some(user)) => why::other_user(user),
             _ => why::plain(&self.link, self.at.conn.role()),
         }
+    }
+
+    /// Returns true if a user has the other end whom the rules do not trust. Nothing that user's
+    /// processes say is believed. The kernel is asked once.
+    fn is_refused(&self) -> bool {
+        let user = self.stranger.get_or_init(|| why::stranger(&self.link, self.role));
+        user.is_some_and(|uid| !trusts(&self.link, self.role, Some(uid)))
+    }
+
+    /// Asks once more after [`PATIENCE`] transfers: an end that had not been accepted before may have its user now.
+    fn is_refused_after_all(&mut self, n: u32) -> bool {
+        if self.is_checked || n < PATIENCE {
+            return false;
+        }
+        self.is_checked = true;
+        self.stranger = OnceCell::new();
+        self.is_refused()
     }
 
     /// A message has gone between the two processes.
@@ -256,8 +276,11 @@ impl Meetings {
             Role::Connector => self.step_connector(fd, i),
             Role::Acceptor => self.step_acceptor(fd, i),
         };
+        if attached == Attached::Yes {
+            known::note_first(at, false);
+        }
         if let Some(i) = self.find(at)
-            && n >= self.list[i].until
+            && (n >= self.list[i].until || self.list[i].is_refused_after_all(n))
         {
             self.give_up(i, self.list[i].doubt.unwrap_or(Reason::PeerPlain));
         }
@@ -297,6 +320,9 @@ impl Meetings {
             Reason::PeerPlain => self.list[i].why_plain(),
             other => other,
         };
+        if reason == Reason::OtherUser {
+            known::note_first(at, true);
+        }
         self.end(i);
         give_up(at, reason);
     }
@@ -344,6 +370,7 @@ impl Meetings {
             asked_at: transfers,
             until: ANSWERED_AT_LAST,
             stranger: OnceCell::new(),
+            is_checked: false,
             withdrawn: 0,
             doubt: None,
             is_far,
