@@ -83,6 +83,31 @@ static void sends_60000(struct peer *p) {
     say_alive(p->fd, p->server, "afterwards");
 }
 
+// A gathered write with a part that is not there sends nothing, however much is unread.
+static void sends_parts_behind_unread(struct peer *p) {
+    make_pages();
+    for (int unread = 0; unread < 2; unread++) {
+        for (int i = 0; unread && i < 100; i++)
+            MUST(send(p->fd, "unread ", 7, 0));
+        for (size_t size = 100; size < 20000; size *= 10) {
+            struct iovec parts[2] = {{buffer, 10}, {missing, size}};
+            struct iovec turned[2] = {{page + 4090, size}, {buffer, 10}};
+            CALL(writev(p->fd, parts, 2));
+            CALL(writev(p->fd, turned, 2));
+        }
+    }
+    CALL(send(p->fd, "intact", 6, 0));
+    meet(p);
+    meet(p);
+}
+
+static void hears_all(struct peer *p) {
+    meet(p);
+    ssize_t got = MUST(recv(p->fd, buffer, 706, MSG_WAITALL));
+    say("received: %zd '%.6s'", got, buffer + 700);
+    meet(p);
+}
+
 static void sends_from_bad_memory(struct peer *p) {
     make_pages();
     void *bad[] = {missing, noncanonical};
@@ -263,6 +288,7 @@ static const struct scenario scenarios[] = {
     {"receiving_into_memory_that_is_not_there", sends_200, receives_into_bad_memory},
     {"receiving_much_into_memory_that_is_not_there", sends_60000, large_receives},
     {"sending_from_memory_that_is_not_there", receives_intact, sends_from_bad_memory},
+    {"sending_parts_that_are_not_there", hears_all, sends_parts_behind_unread},
     {"waiting_with_lists_that_are_not_there", says_alive, waits_with_bad_lists},
     {"each_call_by_itself", sends_200_alive, each_call},
     {"the_programs_own_handler_for_faults", says_alive, own_handler},

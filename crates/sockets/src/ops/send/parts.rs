@@ -96,6 +96,26 @@ fn join(parts: &[&[u8]], mut out: &mut [u8]) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Bytes of a send that the kernel copies before it takes any of them.
+const COPIED_AT_ONCE: usize = 32 << 10;
+const PAGE: usize = 4096;
+
+/// Returns false if a part is not there that the kernel would copy before it takes any byte.
+pub(super) fn are_there(parts: &[&[u8]]) -> bool {
+    let [_, _, ..] = parts else { return true };
+    let mut left = COPIED_AT_ONCE;
+    parts.iter().all(|part| {
+        let copied = part.len().min(left);
+        left -= copied;
+        let last = copied.checked_sub(1);
+        // SAFETY: any byte may be read, or is found not to be there.
+        (0..copied)
+            .step_by(PAGE)
+            .chain(last)
+            .all(|at| unsafe { access::load(part.as_ptr().add(at)).is_ok() })
+    })
+}
+
 pub(super) fn length(parts: &[&[u8]]) -> usize {
     parts.iter().map(|part| part.len()).sum()
 }

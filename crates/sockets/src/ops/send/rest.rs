@@ -2,11 +2,11 @@
 
 use super::Begun;
 use super::on_tcp::{number_of, raw_send, send_plainly};
-use super::parts::{all_of, length, rest_of};
+use super::parts::{all_of, are_there, length, rest_of};
 use crate::conn::flag;
 use crate::ops::keep;
 use crate::ops::transfer::{Flags, deadline, keep_error};
-use crate::stream::{self, Put};
+use crate::stream::{self, Put, Way};
 use crate::table::Ref;
 use crate::wait::{self, Call, Ended, Want};
 use crate::{Outcome, anchors, retreat};
@@ -45,7 +45,15 @@ fn send_rest(
             let fd = keep::descriptor(fd, at);
             // As many parts as there is room for: nothing that another thread sends comes in between.
             let mut sent = 0;
+            let is_missing = done == 0 && !are_there(parts);
             let put = loop {
+                if is_missing {
+                    break match stream::way(guard, fd) {
+                        Way::Vi => Put::Failed(libc::EFAULT),
+                        Way::Failed(error) => Put::Failed(error),
+                        Way::Kernel => Put::AskKernel,
+                    };
+                }
                 let Some(rest) = rest_of(parts, done + sent) else { return Some(Ok(sent)) };
                 match stream::send(guard, fd, rest) {
                     Put::Bytes(n) if n == rest.len() => sent += n,
