@@ -5,7 +5,7 @@ use crate::heap;
 use libc::{c_int, c_long, c_ulong, c_void, pid_t};
 use sovia_calls::boundary::take;
 use sovia_signal::chain;
-use sovia_sockets::{fork, inheritance, process};
+use sovia_sockets::{fork, process};
 
 /// What has been prepared for a child, as handlers of `pthread_atfork` do it for libc's `fork`.
 #[derive(Clone, Copy)]
@@ -77,7 +77,7 @@ hooks! {
         };
         if flags & libc::CLONE_VM != 0 {
             if flags & libc::CLONE_THREAD == 0 {
-                inheritance::shares_memory();
+                fork::sharing_memory();
             }
             return real!()(main, stack, flags, argument, parent_id, tls, child_id);
         }
@@ -125,7 +125,7 @@ pub(crate) unsafe fn system_call(
     };
     if flags & libc::CLONE_VM as c_ulong != 0 {
         if flags & libc::CLONE_THREAD as c_ulong == 0 {
-            inheritance::shares_memory();
+            fork::sharing_memory();
         }
         return kernel();
     }

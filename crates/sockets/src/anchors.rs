@@ -7,7 +7,7 @@ use crate::conn::{Conn, Guard, Phase, flag};
 use crate::per_engine::per_engine;
 use crate::table::{self, Ref};
 use crate::thread::{self, Ends, OncePerProcess};
-use crate::{backlog, family, pair};
+use crate::{backlog, family, pair, process};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering, fence};
 use sovia_proto::path::Tx;
 use sovia_signal::chain;
@@ -89,6 +89,10 @@ pub(crate) fn ensure_for_a_look() {
 /// Starts the thread in a forked child, and has it watch all connections that came along.
 #[cold]
 pub(crate) fn restart() {
+    if process::is_elsewhere() {
+        // A thread of this child would end with it, and be missed by its parent.
+        return;
+    }
     if start() {
         table::for_each_conn(|fd, at| {
             if at.conn.phase() == Phase::Attached {
@@ -133,8 +137,14 @@ fn prepare_fences() {
     fences::find_out();
 }
 
-/// Wakes the progress thread.
+/// Wakes the progress thread, or starts it where it is missing.
 pub(crate) fn nudge() {
+    ensure_for_a_look();
+    ring();
+}
+
+/// Wakes the progress thread, if it is there.
+pub(crate) fn ring() {
     if let Some(door) = pair::door(DOORBELL as usize) {
         let _ = call::write(door, &1u64.to_ne_bytes());
     }

@@ -121,7 +121,7 @@ fn leave(cause: Cause) -> bool {
     retreat::give(&connections, cause);
     // Not before: the other end of a connection may be this process's.
     let stopped = thread::stop(|| {
-        anchors::nudge();
+        anchors::ring();
         handler::nudge_all();
     });
     if stopped {

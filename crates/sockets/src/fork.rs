@@ -6,8 +6,8 @@
 //! be one ([`crate::process`]).
 
 use crate::{
-    anchors, closer, credentials, family, filters, handler, linger, meeting, members, memory, ops,
-    pair, peers, pollset, process, reactor, sets, stream, table,
+    anchors, closer, credentials, family, filters, handler, inheritance, linger, meeting, members,
+    memory, ops, pair, peers, pollset, process, reactor, sets, stream, table,
 };
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use sovia_sync::{hazard, section, thread};
@@ -63,6 +63,13 @@ extern "C" fn child() {
 /// Whether the process has several threads only because the library has some.
 pub fn is_threaded_by_us() -> bool {
     crate::thread::have_been() && crate::thread::is_single_but_for_ours()
+}
+
+/// Before a call that makes a child which runs on this process's memory and does not end at once. It has no thread of its own
+/// that watches anchors.
+pub fn sharing_memory() {
+    anchors::ensure();
+    inheritance::shares_memory();
 }
 
 /// What has been prepared for a child.

@@ -211,7 +211,7 @@ pub(crate) fn round() {
 pub(crate) fn leaving() {
     thread::leaving();
     if thread::count() != 0 {
-        anchors::nudge();
+        anchors::ring();
     }
 }
 

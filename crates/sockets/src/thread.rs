@@ -181,14 +181,16 @@ pub(crate) fn stop(nudge: impl Fn()) -> bool {
         }
         id
     };
-    if RUNNING.iter().any(|place| begun(place) != 0 && !place.is_told.load(Ordering::Relaxed)) {
+    // Before they are nudged: one that leaves its place is known to the kernel for a while.
+    let running = RUNNING.each_ref().map(begun);
+    let ends = |(&id, place): (&i32, &Place)| id == 0 || place.is_told.load(Ordering::Relaxed);
+    if !running.iter().zip(&RUNNING).all(ends) {
         resume();
         return false;
     }
     nudge();
     let own = call::getpid();
-    for place in &RUNNING {
-        let id = begun(place);
+    for id in running {
         while id != 0 && call::is_thread_of(own, id) {
             call::sched_yield();
         }

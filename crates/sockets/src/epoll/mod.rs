@@ -98,6 +98,10 @@ pub fn control(
             Ok(result)
         }
     });
+    if at.conn.phase() == Phase::Attached {
+        // A relative that waits in the instance needs this process's thread, which gives the kernel what is in there.
+        anchors::ensure_for_a_look();
+    }
     match (result.flatten(), kernel) {
         // No waiter left for it here: the kernel's instance serves it.
         (Err(libc::ENOSPC), Some(kernel)) => {

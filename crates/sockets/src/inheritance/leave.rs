@@ -125,7 +125,7 @@ pub fn taken(fd: i32) {
 
 /// A child is about to be made that runs on this process's memory and does not end at once. It has all that this process has,
 /// and is on no record.
-pub fn shares_memory() {
+pub(crate) fn shares_memory() {
     table::for_each_conn(|_, at| at.conn.spread());
     process::shares_memory();
 }

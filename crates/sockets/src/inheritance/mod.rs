@@ -28,8 +28,9 @@ mod message;
 mod take;
 
 pub(crate) use families::forget;
+pub(crate) use leave::shares_memory;
 pub(crate) use leave::{Descriptors, inherited, leave, spread};
-pub use leave::{Left, Target, shares_memory, taken};
+pub use leave::{Left, Target, taken};
 pub(crate) use message::{looked_at, pass, received};
 pub use take::take;
 pub(crate) use take::{is_alone, is_for_kernel};
