@@ -8,7 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use sovia_tests::{
-    Client, Pairing, Service, Stack, TempDir, free_port, in_turn, installed, skipped, sovia,
+    Client, Launch, Pairing, Service, Stack, TempDir, free_port, in_turn, installed, skipped, sovia,
 };
 
 fn redis(stack: Stack, folder: &Path, options: &str) -> (Service, u16) {
@@ -315,6 +315,22 @@ fn ftp_by_a_client_with_stdio_streams() {
         }
         let _ = service.end(libc::SIGTERM);
     }
+}
+
+/// Each shows that it may share memory, whichever of the others ask meanwhile.
+#[test]
+fn a_client_meets_forty_processes_that_take_turns() {
+    const NAME: &str = "a_client_meets_forty_processes_that_take_turns";
+    if skipped(NAME, &["/usr/bin/python3"]) {
+        return;
+    }
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/apps-py/forks.py");
+    let command = ["/usr/bin/python3", program, "40"];
+    let outcome =
+        Launch::new(Stack::Sovia, command).verbose(true).start().finish(Duration::from_secs(120));
+    assert_eq!(outcome.stdout, "40 on VIs\n", "{outcome:#?}");
+    let unproven = "from a process that may not read this one's memory";
+    assert!(!outcome.stderr.contains(unproven), "{outcome:#?}");
 }
 
 /// libzmq serves its connections in the order in which they become ready, whichever path each is on.

@@ -57,6 +57,11 @@ impl Challenge {
         self.file.raw()
     }
 
+    /// Returns true if there was room for the descriptor out of the program's way.
+    pub fn is_high(&self) -> bool {
+        self.file.is_high()
+    }
+
     /// Whether that is the random part of the name: its sender could trace this process.
     pub fn is_met_by(&self, shown: &Secret) -> bool {
         // Without a branch for each byte, so that the time taken tells nothing of the place of a

@@ -62,13 +62,12 @@ pub(super) fn answer(
     }
     let begins = message.step == Step::Hello || !trials.has(message.from);
     if begins && speaker.may_be_kin {
+        // A process that cannot be asked is not put on trial.
+        let Some(to) = received.sender else { return Ok(Answer::Ignored) };
         let place = trials.place_for(message.from).map_err(Refusal::Final)?;
-        if let Some(to) = received.sender {
-            let ask = Message { place, ..Message::new(Step::Ask, pair::me(), *link) };
-            let _ = name.send_to(&to, &ask.encode(), &[]);
-            return Ok(Answer::Asked);
-        }
-        return Ok(Answer::Ignored);
+        let ask = Message { place, ..Message::new(Step::Ask, pair::me(), *link) };
+        let _ = name.send_to(&to, &ask.encode(), &[]);
+        return Ok(Answer::Asked);
     }
     let (secret, stranger) = match examine(trials, message, speaker) {
         Ok(secret) => (secret, None),
@@ -118,7 +117,8 @@ fn examine(trials: &Trials, message: &Message, speaker: Speaker) -> Result<Secre
     trace::read_challenge(message.from.pid, message.place).ok_or(refused)
 }
 
-/// Acceptor: an Ask has come. Shows what the connector's challenge says, and has it show the same.
+/// Acceptor: an Ask has come. Shows what the connector's challenge says, and has it show the same. True if the connector is
+/// on trial now.
 ///
 /// # Errors
 /// Why it cannot.
@@ -128,9 +128,9 @@ pub(super) fn show(
     trials: &mut Trials,
     message: &Message,
     received: &Received,
-) -> Result<(), Refusal> {
+) -> Result<bool, Refusal> {
     let speaker = speaker(link, Role::Acceptor, Proof::Kernel, message, received);
-    let Some(speaker) = speaker else { return Ok(()) };
+    let Some(speaker) = speaker else { return Ok(false) };
     let challenge = || trace::read_challenge(message.from.pid, message.place);
     let Some(shown) = speaker.may_be_kin.then(challenge).flatten() else {
         // An Ask without a place says that the connector has refused this process.
@@ -138,7 +138,7 @@ pub(super) fn show(
             let show = Message::new(Step::Show, pair::me(), *link);
             let _ = inbox.send_to(&to, &show.encode(), &[]);
             if speaker.is_trusted {
-                return Ok(());
+                return Ok(false);
             }
         }
         return Err(Refusal::Doubt(Reason::NotTraceable));
@@ -148,7 +148,7 @@ pub(super) fn show(
         let show = Message { place, shown, ..Message::new(Step::Show, pair::me(), *link) };
         let _ = inbox.send_to(&to, &show.encode(), &[]);
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Why a segment could not be made or mapped.
@@ -228,7 +228,7 @@ pub(super) fn take_offer(
     if !is_kin && !speaker.is_trusted {
         junk(Junk::Unproven);
         if speaker.may_be_kin && !trials.has(message.from) {
-            // Others may have taken its trial's place. The connector asks again.
+            // Its trial has ended with another meeting. The connector asks again.
             return Ok(());
         }
         return Err(Refusal::Doubt(Reason::NotTraceable));
@@ -275,7 +275,7 @@ pub(super) fn take_offer(
         let doors = keep_notices(&pair, theirs);
         if is_answered && let Some(doors) = doors {
             pair.keep_doors(doors);
-            anchors::nudge();
+            anchors::ring();
         }
     }
     Ok(())
@@ -328,7 +328,7 @@ pub(super) fn keep(pair: &Pair, fds: Vec<Fd>) {
     if let Some(doors) = keep_notices(pair, fds) {
         pair.keep_doors(doors);
         // It watches the peer's life.
-        anchors::nudge();
+        anchors::ring();
     }
 }
 

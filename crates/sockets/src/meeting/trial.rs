@@ -4,14 +4,14 @@
 //! process can read a challenge is decided by the kernel's rule for tracing. Challenges are made for one
 //! process and accepted from that process alone, by the id that the kernel vouches for: what a
 //! stranger learns of one, or a forked child inherits, is of no use to it.
+//!
+//! A trial lasts as long as a meeting that wants it. None makes room for another one: where many processes take turns, each
+//! would lose its trial before it has answered.
 
 use crate::message::Process;
 use sovia_control::Reason;
 use sovia_sys::Errno;
 use sovia_sys::trace::{Challenge, Secret};
-
-/// Trials that may be under way at a time; a further one replaces the oldest.
-const TRIALS: usize = 16;
 
 /// A process that is to show that it could trace this one.
 pub(super) struct Trial {
@@ -39,15 +39,16 @@ impl Trials {
             Errno::EMFILE | Errno::ENFILE => Reason::NoDescriptors,
             _ => Reason::NoMemory,
         })?;
-        if self.0.len() >= TRIALS {
-            self.0.remove(0);
+        if !challenge.is_high() {
+            // Its number may be one that the program needs.
+            return Err(Reason::NoDescriptors);
         }
         let place = challenge.place();
         self.0.push(Trial { with, challenge });
         Ok(place)
     }
 
-    /// Whether a trial of that process is under way. It may have been, and another one has taken its place.
+    /// Whether a trial of that process is under way.
     pub(super) fn has(&self, with: Process) -> bool {
         self.of(with).is_some()
     }
@@ -61,7 +62,7 @@ impl Trials {
         self.of(process).is_some_and(|trial| trial.challenge.is_met_by(shown))
     }
 
-    /// The two processes share a segment: the trial is over.
+    /// The two processes share a segment, or no meeting wants the trial any more.
     pub(super) fn over(&mut self, with: Process) {
         self.0.retain(|trial| trial.with != with);
     }

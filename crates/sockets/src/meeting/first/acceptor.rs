@@ -3,10 +3,10 @@
 use super::{Meetings, RETRY_NS, Stage};
 use crate::conn::Role;
 use crate::meeting::attach::{Attached, attach_as_acceptor, find_request, find_request_of};
-use crate::meeting::offer::{show, take_offer};
+use crate::meeting::offer::{Refusal, show, take_offer};
 use crate::meeting::proof::{Proof, hear, rendezvous};
 use crate::meeting::{DATAGRAMS, junk};
-use crate::message::{Link, Message, Step};
+use crate::message::{Link, Message, Process, Step};
 use crate::pair;
 use sovia_control::{Junk, Reason};
 use sovia_sys::clock;
@@ -78,41 +78,47 @@ impl Meetings {
     /// Takes offers for any connection of this process off the inbox.
     #[inline(never)]
     fn hear_offers(&mut self) {
-        let Some(inbox) = &self.inbox else { return };
+        // Not on the stack: threads of the program may have little.
+        let mut on_trial = Vec::new();
+        let refused = self.take_from_inbox(&mut on_trial);
+        on_trial.into_iter().for_each(|(i, process)| self.tries(i, process));
+        if let Some((i, refusal)) = refused {
+            self.refuse(i, refusal);
+        }
+    }
+
+    /// Does what messages ask for, until one brings a refusal. Adds the processes on trial, each with its meeting.
+    fn take_from_inbox(&mut self, on_trial: &mut Vec<(u32, Process)>) -> Option<(u32, Refusal)> {
+        let inbox = self.inbox.as_ref()?;
         for _ in 0..DATAGRAMS {
-            let Some((message, received)) = hear(inbox) else { return };
+            let (message, received) = hear(inbox)?;
             // A process that has connected to itself has a meeting for each end, and these are for one.
             let known = self.list.position(|meeting| {
                 meeting.role == Role::Acceptor && meeting.link.same_connection(&message.link)
             });
-            if let Some(i) = known {
-                self.list[i].note_message();
-            }
-            match (message.step, known) {
-                (Step::Ask, Some(i)) => {
-                    let link = &self.list[i].link;
-                    if let Err(refusal) = show(inbox, link, &mut self.trials, &message, &received) {
-                        self.refuse(i, refusal);
-                        return;
+            let Some(i) = known else {
+                junk(Junk::Stale);
+                continue;
+            };
+            self.list[i].note_message();
+            let link = &self.list[i].link;
+            let trials = &mut self.trials;
+            let answered = match message.step {
+                Step::Ask => show(inbox, link, trials, &message, &received).map(|is_on_trial| {
+                    if is_on_trial {
+                        on_trial.push((i, message.from));
                     }
+                }),
+                Step::Offer => take_offer(inbox, link, Proof::Kernel, trials, &message, received),
+                _ => {
+                    junk(Junk::Stale);
+                    Ok(())
                 }
-                (Step::Offer, Some(i)) => {
-                    let link = &self.list[i].link;
-                    let taken = take_offer(
-                        inbox,
-                        link,
-                        Proof::Kernel,
-                        &mut self.trials,
-                        &message,
-                        received,
-                    );
-                    if let Err(refusal) = taken {
-                        self.refuse(i, refusal);
-                        return;
-                    }
-                }
-                _ => junk(Junk::Stale),
+            };
+            if let Err(refusal) = answered {
+                return Some((i, refusal));
             }
         }
+        None
     }
 }

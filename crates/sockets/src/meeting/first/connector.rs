@@ -140,7 +140,8 @@ impl Meetings {
                 }
                 Ok(Answer::Asked) => {
                     meeting.note_message();
-                    continue;
+                    self.tries(i, message.from);
+                    return;
                 }
                 Ok(Answer::Requested(stage)) => (stage, None),
                 Ok(Answer::Offered(stage, shown)) => (stage, Some(shown)),

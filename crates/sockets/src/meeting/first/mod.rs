@@ -16,7 +16,7 @@ use super::proof::trusts;
 use super::trial::Trials;
 use super::{PATIENCE, give_up, known, why};
 use crate::conn::{Phase, Role, Stage as Approaching};
-use crate::message::Link;
+use crate::message::{Link, Process};
 use crate::per_engine::per_engine;
 use crate::table::Ref;
 use crate::{pair, process, sets, stats};
@@ -66,6 +66,8 @@ struct Meeting {
     until: u32,
     /// How many requests a connector has withdrawn, as far as it counts.
     withdrawn: u32,
+    /// The process that is on trial for this meeting.
+    trial: Option<Process>,
     /// Why a process that answered has been refused, should no better one answer.
     doubt: Option<Reason>,
     /// Whether the other end is in another network namespace, if it is on this host: only the agent can find it.
@@ -175,6 +177,7 @@ impl Meetings {
     pub(super) fn over(&mut self, at: Ref) {
         if let Some(i) = self.find(at) {
             self.end(i);
+            known::note_first(at, false);
         }
     }
 
@@ -184,7 +187,25 @@ impl Meetings {
         if let Some(search) = meeting.search {
             self.agent.forget(search);
         }
+        self.leave_trial(meeting.trial);
         Some(meeting)
+    }
+
+    /// A process is on trial for a meeting, and no other one is any more.
+    fn tries(&mut self, i: u32, process: Process) {
+        let before = self.list[i].trial.replace(process);
+        if before != Some(process) {
+            self.leave_trial(before);
+        }
+    }
+
+    /// Ends a process's trial if no meeting wants it.
+    fn leave_trial(&mut self, process: Option<Process>) {
+        if let Some(process) = process
+            && self.list.position(|meeting| meeting.trial == Some(process)).is_none()
+        {
+            self.trials.over(process);
+        }
     }
 
     /// Makes room for another meeting; false if all are under way. One that no call has taken a step in for
@@ -372,6 +393,7 @@ impl Meetings {
             stranger: OnceCell::new(),
             is_checked: false,
             withdrawn: 0,
+            trial: None,
             doubt: None,
             is_far,
             search: None,
