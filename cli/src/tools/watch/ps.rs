@@ -5,7 +5,8 @@ use std::io::{Write, stdout};
 
 use serde::Serialize;
 use sovia_board::{Connection, Pairs, Process, Scan, pairs};
-use sovia_control::board::{Configuration, Handling, Receives, Sends, Transfer};
+use sovia_control::board::{Configuration, Handling, Phase, Receives, Sends, Transfer};
+use sovia_sys::{diag, netns};
 
 use crate::watch::columns::{Side, columns};
 use crate::watch::filter::{Filter, look};
@@ -32,7 +33,7 @@ pub(crate) struct Args {
 
 pub(crate) fn ps(args: &Args) -> anyhow::Result<()> {
     let wanted = args.filter.wanted()?;
-    let scan = look()?;
+    let mut scan = look()?;
     let pairs = pairs(&scan);
     let mut shown: Vec<usize> = (0..scan.connections.len())
         .filter(|&at| wanted.has(&scan, &scan.connections[at]))
@@ -42,6 +43,7 @@ pub(crate) fn ps(args: &Args) -> anyhow::Result<()> {
         (scan.processes[connection.holders[0]].pid, connection.addresses(), connection.id)
     };
     shown.sort_by_cached_key(|&at| order(at));
+    take_kernels_counts(&mut scan.connections, &shown);
     let text = if args.json {
         json(&scan, &pairs, &shown)?
     } else {
@@ -54,6 +56,21 @@ pub(crate) fn ps(args: &Args) -> anyhow::Result<()> {
     // The process ends: to give back the memory of tens of thousands of connections would take a tenth of its time.
     std::mem::forget((scan, pairs, text));
     Ok(())
+}
+
+/// Takes the kernel's counts of bytes where a connection of this network namespace stays on TCP. The program does not count there.
+fn take_kernels_counts(connections: &mut [Connection], shown: &[usize]) {
+    let Ok((_, net)) = netns::current().and_then(|own| netns::id(&own)) else { return };
+    for &at in shown {
+        let connection = &mut connections[at];
+        if connection.record.phase == Phase::Plain
+            && connection.net == net
+            && let Some((local, peer)) = connection.addresses()
+            && let Ok(bytes) = diag::tcp_bytes(local, peer)
+        {
+            connection.record.tcp = bytes;
+        }
+    }
 }
 
 /// Where no line shows, the reason may be the reader's rights.
