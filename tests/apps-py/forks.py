@@ -9,6 +9,8 @@ import os
 import socket
 import sys
 
+from common import acknowledged
+
 MESSAGE = b"forty bytes, which every process echoes.."
 
 
@@ -21,11 +23,6 @@ def serve(listener, count):
                 connection.sendall(data)
             os._exit(0)
         connection.close()
-
-
-def acknowledged(connection):
-    # tcpi_bytes_acked.
-    return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)[120:128]
 
 
 def take_turns(connections):

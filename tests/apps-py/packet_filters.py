@@ -15,6 +15,8 @@ import struct
 import subprocess
 import sys
 
+from common import acknowledged
+
 PORT = 7531
 # Of a wait for what must not come.
 PATIENCE = 1.0
@@ -35,11 +37,6 @@ def answer(port):
             return
         except BlockingIOError:
             pass
-
-
-def acknowledged(connection):
-    # tcpi_bytes_acked.
-    return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)[120:128]
 
 
 def ask(port):
@@ -110,11 +107,6 @@ class Scene:
             seen.append(self.talk())
             assert seen[-1] in ("vi", "tcp", "stopped"), (why, seen[-4:])
 
-    def expect_soon(self, path, why):
-        """Expects that it stays there as well. Beside a load the agent's looks take long, and nothing passes until the next may be taken."""
-        self.expect(path, why)
-        self.expect_still(path, why)
-
     def expect_still(self, path, why):
         for _ in range(10):
             seen = self.talk()
@@ -151,9 +143,9 @@ def changes(scene):
     nft("flush ruleset")
     scene.expect("vi", "the rule has gone")
     nft(chain("drop", "iif lo accept"))
-    scene.expect_soon("vi", "packets over lo pass")
+    scene.expect_still("vi", "packets over lo pass")
     nft(chain("accept", f"tcp dport {PORT + 1} drop"))
-    scene.expect_soon("vi", "the rule is for another port")
+    scene.expect_still("vi", "the rule is for another port")
     nft(chain("accept", f"tcp sport {PORT} limit rate over 1/hour burst 5 packets drop"))
     scene.expect("stopped", "a limit is exceeded")
     nft("flush ruleset")
