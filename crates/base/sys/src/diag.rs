@@ -40,17 +40,22 @@ pub fn cookie(fd: i32) -> Result<u64> {
 /// `ENOENT` where there is none; whatever refuses netlink where it is forbidden.
 pub fn tcp_owner(local: SocketAddr, peer: SocketAddr) -> Result<Owner> {
     let request = request(local, peer)?;
+    by_kept(|netlink| ask(netlink, &request))
+}
+
+/// Has `ask` ask by the socket that is kept, or else by a new one, which is kept then.
+fn by_kept<T>(ask: impl Fn(i32) -> Result<T>) -> Result<T> {
     // One that is kept spares making it, but may be of a network namespace that this process has left:
     // its "no" is asked for again.
-    if let Some(Ok(owner)) = kept::with(|netlink| ask(netlink, &request)) {
-        return Ok(owner);
+    if let Some(Ok(answer)) = kept::with(&ask) {
+        return Ok(answer);
     }
     let netlink = open()?;
-    let owner = ask(netlink.raw(), &request);
-    if owner.is_ok() {
+    let answer = ask(netlink.raw());
+    if answer.is_ok() {
         kept::keep(netlink);
     }
-    owner
+    answer
 }
 
 /// The same, and the kernel is asked for the network namespace that the calling thread is in now.
@@ -98,8 +103,7 @@ pub fn unix_peer(fd: i32) -> Result<u64> {
     body[16..24].copy_from_slice(&[0xff; 8]); // any cookie
     let mut room = [0u8; 512];
     let answer = exchange(open()?.raw(), &r, &mut room)?;
-    let half = |at: usize| Some(u16::from_ne_bytes(answer.get(at..at + 2)?.try_into().ok()?));
-    if half(4) != Some(SOCK_DIAG_BY_FAMILY) {
+    if u16_at(answer, 4) != Some(SOCK_DIAG_BY_FAMILY) {
         return Err(Errno::ENOTCONN);
     }
     // Behind `struct unix_diag_msg` (16 bytes).
@@ -107,22 +111,28 @@ pub fn unix_peer(fd: i32) -> Result<u64> {
     u32_at(peer, 0).map(u64::from).ok_or(Errno::EBADMSG)
 }
 
-/// Returns how many bytes a program has sent and received by the TCP socket with that local address and peer. Of the kernel's
-/// counts, which Linux has since 4.19.
+/// Returns the kernel's counts of bytes that a program has sent and received by the TCP socket with that local address and peer.
+/// Linux has them since 4.19.
 ///
 /// # Errors
-/// As for [`tcp_owner`]; `EBADMSG` where the kernel is older.
+/// Errors of [`tcp_owner`]; `EBADMSG` if the kernel is older.
 pub fn tcp_bytes(local: SocketAddr, peer: SocketAddr) -> Result<(u64, u64)> {
-    // `INET_DIAG_INFO`, and where `struct tcp_info` has what it counts.
-    const INFO: u16 = 2;
+    let mut request = request(local, peer)?;
+    request[16 + 2] = 1 << (INFO - 1);
+    by_kept(|netlink| ask_for_bytes(netlink, &request))
+}
+
+/// `INET_DIAG_INFO`.
+const INFO: u16 = 2;
+
+fn ask_for_bytes(netlink: i32, request: &[u8; REQUEST_LEN]) -> Result<(u64, u64)> {
+    // Places in `struct tcp_info`.
     const RECEIVED: usize = 128;
     const NOT_SENT: usize = 144;
     const SENT: usize = 200;
     const SENT_AGAIN: usize = 208;
-    let mut request = request(local, peer)?;
-    request[16 + 2] = 1 << (INFO - 1);
     let mut room = [0u8; 512];
-    let answer = exchange(open()?.raw(), &request, &mut room)?;
+    let answer = exchange(netlink, request, &mut room)?;
     if let (_, LISTEN) = parse(answer)? {
         return Err(Errno::ENOENT);
     }
@@ -139,8 +149,7 @@ pub fn tcp_bytes(local: SocketAddr, peer: SocketAddr) -> Result<(u64, u64)> {
 
 /// Returns the value of an attribute (length, type, value) of that type among those that begin at `at`.
 fn attribute(answer: &[u8], mut at: usize, kind: u16) -> Option<&[u8]> {
-    let half = |at: usize| Some(u16::from_ne_bytes(answer.get(at..at + 2)?.try_into().ok()?));
-    while let (Some(len @ 4..), Some(found)) = (half(at), half(at + 2)) {
+    while let (Some(len @ 4..), Some(found)) = (u16_at(answer, at), u16_at(answer, at + 2)) {
         let len = usize::from(len);
         if found == kind {
             return answer.get(at + 4..at + len);
@@ -260,6 +269,10 @@ fn request(local: SocketAddr, peer: SocketAddr) -> Result<[u8; REQUEST_LEN]> {
     Ok(r)
 }
 
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
@@ -267,8 +280,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 /// `struct nlmsghdr` (16 bytes), then `struct inet_diag_msg`: 4 bytes of state, the socket's
 /// identity (48 bytes, the cookie last), and expires, rqueue, wqueue, uid, inode. Returns the state as well.
 fn parse(answer: &[u8]) -> Result<(Owner, u8)> {
-    let kind = answer.get(4..6).map(|b| u16::from_ne_bytes([b[0], b[1]]));
-    match kind {
+    match u16_at(answer, 4) {
         Some(SOCK_DIAG_BY_FAMILY) => {
             let low = u32_at(answer, 16 + 4 + 40).ok_or(Errno::EBADMSG)?;
             let high = u32_at(answer, 16 + 4 + 44).ok_or(Errno::EBADMSG)?;
