@@ -229,20 +229,15 @@ def arm(suite):
     suite.script("aarch64", ["scripts/arm"], suite.environment("release"))
 
 
-def fuzz(suite):
-    """A part of what a hostile peer can write: the same inputs every time."""
-    fuzz_part(suite, ())
-
-
-def fuzz_part(suite, targets):
-    """Runs some targets of fuzz/, or, without any, all."""
+def fuzz(suite, targets=()):
+    """A part of what a hostile peer can write: the same inputs every time. Without targets, all of them."""
     suite.script("fuzz", ["scripts/fuzz", "-n", "20000", *targets], suite.environment("release"))
 
 
 def fuzz_turn(suite):
     """Runs the targets whose turn it is: all of them take ten minutes to build and to run."""
     targets = [name.removesuffix(".rs") for name in os.listdir(os.path.join(suite.root, "fuzz", "targets"))]
-    fuzz_part(suite, plan.share(suite.commit, targets))
+    fuzz(suite, plan.share(suite.commit, targets))
 
 
 def turn(suite):

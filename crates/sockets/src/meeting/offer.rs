@@ -117,8 +117,8 @@ fn examine(trials: &Trials, message: &Message, speaker: Speaker) -> Result<Secre
     trace::read_challenge(message.from.pid, message.place).ok_or(refused)
 }
 
-/// Acceptor: an Ask has come. Shows what the connector's challenge says, and has it show the same. True if the connector is
-/// on trial now.
+/// Acceptor: an Ask has come. Shows what the connector's challenge says, and has it show the same. Returns true
+/// if the connector is on trial now.
 ///
 /// # Errors
 /// Why it cannot.

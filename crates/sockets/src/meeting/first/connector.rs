@@ -131,7 +131,7 @@ impl Meetings {
             let answer = answer(name, link, proof, &mut self.trials, &message, &received);
             let (stage, shown) = match answer {
                 Ok(Answer::Ignored) => {
-                    // Perhaps of another user's process.
+                    // Perhaps of another user's process, whose end may be gone when the reason is asked for.
                     if meeting.is_refused() {
                         self.give_up(i, Reason::PeerPlain);
                         return;

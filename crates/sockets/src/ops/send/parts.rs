@@ -107,12 +107,11 @@ pub(super) fn are_there(parts: &[&[u8]]) -> bool {
     parts.iter().all(|part| {
         let copied = part.len().min(left);
         left -= copied;
-        let last = copied.checked_sub(1);
-        // SAFETY: any byte may be read, or is found not to be there.
-        (0..copied)
-            .step_by(PAGE)
-            .chain(last)
-            .all(|at| unsafe { access::load(part.as_ptr().add(at)).is_ok() })
+        let is_there = |at| {
+            // SAFETY: within the part. A byte that cannot be read is an error.
+            unsafe { access::load(part.as_ptr().add(at)).is_ok() }
+        };
+        (0..copied).step_by(PAGE).chain(copied.checked_sub(1)).all(is_there)
     })
 }
 

@@ -45,9 +45,8 @@ fn send_rest(
             let fd = keep::descriptor(fd, at);
             // As many parts as there is room for: nothing that another thread sends comes in between.
             let mut sent = 0;
-            let is_missing = done == 0 && !are_there(parts);
             let put = loop {
-                if is_missing {
+                if done + sent == 0 && !are_there(parts) {
                     break match stream::way(guard, fd) {
                         Way::Vi => Put::Failed(libc::EFAULT),
                         Way::Failed(error) => Put::Failed(error),
