@@ -115,7 +115,7 @@ fn spawn() -> bool {
     prepare_fences();
     // Here, not in the thread: files are opened for it, and the program's threads alone may make descriptors,
     // each for as long as a call of its own lasts.
-    backlog::find_limit();
+    backlog::find_limits();
     let started = thread::start(main, epoll.raw() as usize as *mut libc::c_void, Ends::WhenTold);
     if started {
         EPOLL.store(epoll.into_raw(), Ordering::Release);

@@ -7,9 +7,11 @@
 //! The limit is what SOVIA_MEMORY says (in MiB), or else the smaller of what the kernel would let TCP
 //! hold and an eighth of the smallest memory limit that can be read: of the host, or of a control group. And
 //! whatever the limit is, an eighth of the host's memory stays available.
+//!
+//! A single connection is bounded as well, by what the kernel lets a socket hold ([`of_a_connection`]).
 
 use crate::per_engine::per_engine;
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use sovia_sys::memory_limits;
 
 per_engine! {
@@ -17,6 +19,8 @@ per_engine! {
     static USED: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
     /// What may be in use; 0: not known yet.
     static LIMIT: AtomicU64 = AtomicU64::new(0);
+    /// Bytes that a connection's end may send ahead, and hold unread, if its program has set no sizes; 0: not known yet.
+    static BUFFERS: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
 }
 /// After how many bytes more it is asked what the host has left.
 const ASK: u64 = 16 << 20;
@@ -38,6 +42,9 @@ pub(crate) fn choose(limit: u64) {
     LIMIT.store(limit.max(1), Ordering::Relaxed);
 }
 
+/// The kernel gives a socket no less, about (`SOCK_MIN_SNDBUF`, `SOCK_MIN_RCVBUF`).
+const LEAST: u32 = 4 << 10;
+
 /// What may be in use before the limit is known.
 const PROVISIONAL: u64 = 16 << 20;
 
@@ -49,9 +56,31 @@ pub(crate) fn limit() -> u64 {
     }
 }
 
-/// Finds the limit out, unless it is known. Apart, like what it calls: the program's stack may be small.
+/// Bytes that the end of a connection may send ahead, and hold unread, if its program has set no sizes.
+pub(crate) fn of_a_connection() -> (u32, u32) {
+    let known = |bytes: &AtomicU32| match bytes.load(Ordering::Relaxed) {
+        0 => u32::MAX,
+        bytes => bytes,
+    };
+    let [sends, holds] = BUFFERS.each_ref().map(known);
+    (sends, holds)
+}
+
+/// Notes how many bytes the kernel lets a socket send ahead, and hold unread.
+pub(crate) fn note_buffers(sends: u64, holds: u64) {
+    for (place, bytes) in BUFFERS.iter().zip([sends, holds]) {
+        place.store(u32::try_from(bytes).unwrap_or(u32::MAX).max(LEAST), Ordering::Relaxed);
+    }
+}
+
+/// Finds the limits out, unless they are known. Apart, like what it calls: the program's stack may be small.
 #[inline(never)]
-pub(crate) fn find_limit() {
+pub(crate) fn find_limits() {
+    if BUFFERS[0].load(Ordering::Relaxed) == 0
+        && let Some((sends, holds)) = memory_limits::tcp_buffers()
+    {
+        note_buffers(sends, holds);
+    }
     if LIMIT.load(Ordering::Relaxed) != 0 {
         return;
     }

@@ -43,10 +43,23 @@ pub fn host() -> Option<(u64, u64)> {
 /// What the kernel lets all TCP sockets of a host hold (the third number of tcp_mem, in bytes).
 #[inline(never)]
 pub fn tcp() -> Option<u64> {
+    Some(largest_of(c"/proc/sys/net/ipv4/tcp_mem")?.saturating_mul(page_size()))
+}
+
+/// Bytes that the kernel lets a TCP socket send ahead, and hold unread, if its program sets no sizes. They are the third numbers
+/// of tcp_wmem and tcp_rmem in this network namespace.
+#[inline(never)]
+pub fn tcp_buffers() -> Option<(u64, u64)> {
+    let largest =
+        (largest_of(c"/proc/sys/net/ipv4/tcp_wmem"), largest_of(c"/proc/sys/net/ipv4/tcp_rmem"));
+    largest.0.zip(largest.1)
+}
+
+/// The last of the three numbers in a file.
+fn largest_of(path: &CStr) -> Option<u64> {
     let mut buffer = [0; 96];
-    let text = read(c"/proc/sys/net/ipv4/tcp_mem", &mut buffer)?;
-    let pages = text.split(|byte| byte.is_ascii_whitespace()).filter_map(number).nth(2)?;
-    Some(pages.saturating_mul(page_size()))
+    let text = read(path, &mut buffer)?;
+    text.split(|byte| byte.is_ascii_whitespace()).filter_map(number).nth(2)
 }
 
 fn page_size() -> u64 {
@@ -122,6 +135,7 @@ mod tests {
         let (total, available) = host().expect("/proc/meminfo can be read");
         assert!(total > 1 << 26 && available > 0 && available <= total);
         assert!(tcp().is_some_and(|bytes| bytes > 1 << 20));
+        assert!(tcp_buffers().is_some_and(|(sends, holds)| sends > 0 && holds > 0));
     }
 
     #[test]

@@ -5,14 +5,15 @@
 //! connection lives ([`give_back`]), and at its end.
 //!
 //! A program may set the size of a buffer. Then the unread bytes are bounded by what the kernel would take: this end's buffer for
-//! sending and the peer's for receiving ([`bound`]). A size that is not set counts as what the kernel gives a socket. The largest
-//! messages need a pool that is not small, so all bytes are gathered under a small bound.
+//! sending and the peer's for receiving ([`bound`]). A size that is not set counts as what the kernel gives a socket. Where no size
+//! is set, the host's limits for a socket count (tcp_wmem, tcp_rmem), if they are below the segment's memory.
+//! The largest messages need a pool that is not small, so all bytes are gathered under a small bound.
 
 use super::{rx, tx, word};
 use crate::conn::{Conn, Guard, HasEndpoint, flag};
-use crate::family;
 use crate::pair::{KEPT, Used};
 use crate::per_engine::per_engine;
+use crate::{backlog, family};
 use core::sync::atomic::{AtomicU64, Ordering};
 use sovia_proto::order::Next;
 use sovia_proto::path::{Returned, Tx};
@@ -34,6 +35,8 @@ const STEP: u32 = 4;
 const SENDS_AHEAD: u32 = 2 << 20;
 /// Bytes that the kernel holds for a program that has not set SO_RCVBUF and does not read: the window that it begins with.
 const HOLDS: u32 = 64 << 10;
+/// Bytes that a direction's memory holds.
+const ALL: u32 = POOL as u32 + Area::LEN as u32;
 /// Bounds from here on leave the pool enough for the largest messages.
 const WITH_POOL: u32 = 2 * POOL_LEAST;
 
@@ -56,9 +59,11 @@ pub(crate) fn bound(guard: &mut Guard<'_>) {
     let own = guard.conn.sends_ahead.load(Ordering::Relaxed);
     let peers = u32::try_from(tx(guard).reader.load(word::HOLDS)).unwrap_or(0);
     let or = |size: u32, unset| if size == 0 { unset } else { size };
+    let (sends, holds) = backlog::of_a_connection();
     let bound = match (own, peers) {
-        (0, 0) => u32::MAX,
-        _ => or(own, SENDS_AHEAD).saturating_add(or(peers, HOLDS)),
+        (0, 0) if sends.saturating_add(holds) >= ALL => u32::MAX,
+        (0, 0) => sends + holds,
+        _ => or(own, SENDS_AHEAD.min(sends)).saturating_add(or(peers, HOLDS.min(holds))),
     };
     if bound != guard.own.bound {
         guard.own.bound = bound;

@@ -1,6 +1,8 @@
 //! Senders that get rid of as much as there is room for.
 
-use super::harness::{At, End, Link, arrives, cases, ends, link, pattern, send, until};
+use super::harness::{
+    At, End, Link, SO_BUF_LOCK, arrives, cases, ends, link, pattern, send, until,
+};
 use crate::conn::Role;
 
 cases! {
@@ -142,8 +144,23 @@ fn fills_buffers(link: Link) {
     assert!(link.a.fill(sent) > 1 << 20);
 }
 
-/// Which buffers' sizes the program has set.
-const SO_BUF_LOCK: i32 = 72;
+#[test]
+fn without_sizes_the_hosts_limits_for_a_socket_hold() {
+    on_vi().for_each(|link| {
+        for end in link.ends() {
+            end.has_memory();
+            end.host_gives(100 << 10, 200 << 10);
+        }
+        let sent = link.a.fill(0);
+        assert!((150 << 10..=300 << 10).contains(&sent), "{sent}");
+        assert!(!link.a.is_writable());
+        arrives(&link.ends(), &link.b, &pattern(0, sent));
+        link.becomes(|| link.a.is_writable());
+        // A host that gives more than the segment holds bounds nothing.
+        link.ends().into_iter().for_each(|end| end.host_gives(64 << 20, 64 << 20));
+        assert!(link.a.fill(sent) > 1 << 20);
+    });
+}
 
 #[test]
 fn a_buffer_that_grows_gives_room() {

@@ -189,6 +189,9 @@ fn kernel_flags(flags: Flags) -> i32 {
         | flag(flags.no_signal, libc::MSG_NOSIGNAL)
 }
 
+/// Option that says which buffers' sizes the program has set.
+pub(super) const SO_BUF_LOCK: i32 = 72;
+
 impl End {
     fn new(engines: &Arc<Engines>, side: usize, socket: TcpStream) -> End {
         End { engines: Arc::clone(engines), side, socket, is_closed: Cell::new(false) }
@@ -331,6 +334,12 @@ impl End {
     /// Bounds the memory that may hold what peers have not read by nothing that a case would notice.
     pub(super) fn has_memory(&self) {
         self.run(|| backlog::choose(64 << 20));
+    }
+
+    /// Has the host give a socket so many bytes to send ahead, and to hold unread, where no sizes are set.
+    pub(super) fn host_gives(&self, sends: u64, holds: u64) {
+        self.run(|| backlog::note_buffers(sends, holds));
+        self.set(libc::SOL_SOCKET, SO_BUF_LOCK, 0);
     }
 
     /// Sets an option as the program does.
