@@ -54,13 +54,26 @@ pub(crate) struct Place {
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Members {
-    /// One above the highest place that a process has had.
+    /// One above the highest place that a process has had. The shared one does not count: to search up to it takes a system call
+    /// for each place.
     top: AtomicU32,
     _rest: u32,
     places: [Place; MEMBERS],
 }
 
 impl Members {
+    /// Gives the child that is about to be forked the shared place, which is not empty even before the child runs.
+    fn expect_unnamed(&self) {
+        self.places[SHARED].pid.store(EXPECTED, Ordering::Release);
+    }
+
+    /// A process has that place, or is about to.
+    fn has(&self, place: usize) {
+        if place != SHARED {
+            self.top.fetch_max(place as u32 + 1, Ordering::AcqRel);
+        }
+    }
+
     /// The places that processes have had.
     fn used(&self) -> &[Place] {
         &self.places[..(self.top.load(Ordering::Acquire) as usize).min(MEMBERS)]
@@ -174,7 +187,7 @@ pub(crate) fn join(list: &Members) {
     hold_place(place);
     // SYNC: a process that finds this one here finds its lock held.
     list.places[place].pid.store(call::getpid(), Ordering::Release);
-    list.top.fetch_max(place as u32 + 1, Ordering::AcqRel);
+    list.has(place);
 }
 
 fn hold_place(place: usize) {
@@ -348,6 +361,10 @@ pub(crate) fn others_live(word: &AtomicU64) -> bool {
     if holders.without(me as u32).is_empty() {
         return false;
     }
+    if holders.may_be_more() {
+        // Whether those live that are not named, nothing tells.
+        return true;
+    }
     let Some(members) = members() else { return false };
     let mut alive = false;
     for place in holders.places().map(|place| place as usize).filter(|&place| place != me) {
@@ -357,13 +374,13 @@ pub(crate) fn others_live(word: &AtomicU64) -> bool {
             strike(word, place);
         }
     }
-    // Those in the shared place cannot be told apart.
-    alive || holders.may_be_more()
+    alive
 }
 
-/// Whether the family has had processes with that many places, or more.
+/// Returns true if the family has had processes with more places than that, or in the shared one.
 pub(crate) fn have_been(places: usize) -> bool {
-    members().is_some_and(|members| members.used().len() > places)
+    let has_shared = |members: &Members| members.places[SHARED].pid.load(Ordering::Acquire) != 0;
+    members().is_some_and(|members| members.used().len() > places || has_shared(members))
 }
 
 /// The place that a child which is about to be forked will have.
@@ -383,20 +400,18 @@ pub(crate) fn expect() -> Option<Expected> {
     if is_known {
         // The process that had the place is known to be gone, even if the child dies before it joins.
         members.places[place].life.fetch_add(1, Ordering::AcqRel);
-        members.top.fetch_max(place as u32 + 1, Ordering::AcqRel);
+        members.has(place);
     } else {
-        // Not empty even before the child runs.
-        members.places[SHARED].pid.store(EXPECTED, Ordering::Release);
-        members.top.fetch_max(SHARED as u32 + 1, Ordering::AcqRel);
+        members.expect_unnamed();
     }
     NEXT.store(place as u32, Ordering::Relaxed);
     Some(Expected { place, is_known })
 }
 
-/// Takes a place without a living process. It looks first behind the place that was taken last: most of those before are
-/// taken still. To find out is a system call for each.
+/// Takes a place without a living process. It looks first at the place that was taken last, and behind it: most of those before
+/// are taken still. To find out is a system call for each.
 fn free_place(members: &Members) -> Option<usize> {
-    let top = members.used().len().min(SHARED);
+    let top = members.used().len();
     let take = |place: usize| {
         let pid = &members.places[place].pid;
         let seen = pid.load(Ordering::Acquire);
@@ -405,7 +420,7 @@ fn free_place(members: &Members) -> Option<usize> {
             && !is_alive(members, place)
             && pid.compare_exchange(seen, EXPECTED, success, failure).is_ok()
     };
-    let first = NEXT.load(Ordering::Relaxed) as usize + 1;
+    let first = NEXT.load(Ordering::Relaxed) as usize;
     let used = (first..first + top).map(|place| place % top.max(1));
     let fresh = top..SHARED;
     used.clone().take(PASSED_BY).find(|&place| take(place)).or_else(|| {
@@ -419,8 +434,7 @@ fn free_place(members: &Members) -> Option<usize> {
 pub(crate) fn expect_unnamed() -> usize {
     expect_nobody();
     if let Some(members) = members() {
-        members.places[SHARED].pid.store(EXPECTED, Ordering::Release);
-        members.top.fetch_max(SHARED as u32 + 1, Ordering::AcqRel);
+        members.expect_unnamed();
     }
     NEXT.store(SHARED as u32, Ordering::Relaxed);
     SHARED
