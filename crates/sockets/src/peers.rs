@@ -13,7 +13,6 @@
 
 use crate::message::Process;
 use crate::per_engine::per_engine;
-use crate::process;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use sovia_sync::{RobustBox, rank};
 use sovia_sys::{Fd, call, clock, poll};
@@ -48,8 +47,8 @@ struct Peer {
     notices: [Fd; NOTICES],
     /// As it was last found.
     life: Life,
-    /// The process whose progress thread watches the notices.
-    watched_by: i32,
+    /// Set once a progress thread watches the notices.
+    is_watched: bool,
 }
 
 impl Peer {
@@ -116,7 +115,7 @@ pub(crate) fn keep(process: Process, fds: Vec<Fd>) -> bool {
     }
     PEERS.with(|peers| {
         if !peers.iter().any(|peer| peer.process == process) {
-            peers.push(Peer { process, notices, life: Life::Alive, watched_by: 0 });
+            peers.push(Peer { process, notices, life: Life::Alive, is_watched: false });
         }
     });
     ADDED.fetch_add(1, Ordering::Release);
@@ -128,13 +127,13 @@ pub(crate) fn added() -> u32 {
     ADDED.load(Ordering::Acquire)
 }
 
-/// Has an epoll instance of this process's tell of all peers' deaths by that token.
-pub(crate) fn watch(epoll: i32, token: u64) {
-    let me = process::owner();
+/// Has an epoll instance of this process's tell of all peers' deaths by that token. One that has not been asked before is new:
+/// what an earlier one watched, or the parent's, it does not watch.
+pub(crate) fn watch(epoll: i32, token: u64, is_new: bool) {
     let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
     PEERS.with(|peers| {
-        for peer in peers.iter_mut().filter(|peer| peer.watched_by != me) {
-            peer.watched_by = me;
+        for peer in peers.iter_mut().filter(|peer| is_new || !peer.is_watched) {
+            peer.is_watched = true;
             for notice in &peer.notices {
                 let _ = poll::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, notice.raw(), events, token);
             }
@@ -200,4 +199,24 @@ pub(crate) fn release() {
 pub(crate) fn forked() {
     drop(OWN.with(Option::take));
     WRITER.store(0, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_instance_watches_peers_that_an_earlier_one_has_watched() {
+        let [read, write] = call::pipe().unwrap();
+        let notices = [call::pidfd_of_self().unwrap(), read].map(Fd::adopt);
+        keep(Process { pid: 1, nonce: 1 }, notices.into());
+        let instances = [0; 2].map(|_| Fd::adopt(poll::epoll_create().unwrap()));
+        instances.iter().for_each(|instance| watch(instance.raw(), 7, true));
+        drop(Fd::adopt(write));
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 2];
+        for instance in &instances {
+            assert_eq!(poll::epoll_wait(instance.raw(), &mut events, Some(0), None), Ok(1));
+            assert_eq!({ events[0].u64 }, 7);
+        }
+    }
 }

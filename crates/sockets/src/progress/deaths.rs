@@ -39,8 +39,8 @@ pub(super) fn go_on() {
 pub(super) fn watch(epoll: i32, seen: &mut Option<u32>) {
     let added = peers::added();
     if *seen != Some(added) {
-        *seen = Some(added);
-        peers::watch(epoll, DEATH);
+        let is_new = seen.replace(added).is_none();
+        peers::watch(epoll, DEATH, is_new);
     }
 }
 
