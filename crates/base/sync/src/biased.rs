@@ -17,7 +17,7 @@
 //!
 //! No thread is favoured where the kernel puts no fences.
 
-use crate::lock::STEP_NS;
+use crate::lock::{STEP_NS, never_taken};
 use crate::owners::Owners;
 use crate::shim::{AtomicU32, AtomicUsize, Ordering, SPINS, now_ns, spin_loop};
 use crate::state::{self, State};
@@ -90,8 +90,8 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
             rank::taken_on(state, RANK);
             return Acquired::Clean;
         }
-        // Without a limit it is taken in the end.
-        self.lock_as_others(state, None).unwrap_or(Acquired::Clean)
+        let Some(acquired) = self.lock_as_others(state, None) else { never_taken() };
+        acquired
     }
 
     /// Like [`BiasedLock::lock`], but waits for so many nanoseconds at most; `None` if others hold it for longer.

@@ -46,6 +46,12 @@ impl Acquired {
     }
 }
 
+/// A lock that is waited for without a limit has not been taken.
+#[cold]
+pub(crate) fn never_taken() -> ! {
+    unreachable!("a lock is waited for until it is taken")
+}
+
 /// A lock with a place in the order of locks ([`rank`]). All-zero memory is an unlocked lock.
 #[derive(Debug)]
 #[repr(C)]
@@ -81,8 +87,7 @@ impl<K: Owners, const RANK: u8> RobustLock<K, RANK> {
     pub fn lock(&self) -> Acquired {
         state::current(|state| {
             section::enter_on(state);
-            // Without a limit it is taken in the end.
-            let acquired = self.acquire(state, K::me(state), None).unwrap_or(Acquired::Clean);
+            let Some(acquired) = self.acquire(state, K::me(state), None) else { never_taken() };
             if acquired.is_held() {
                 rank::taken_on(state, RANK);
             }

@@ -26,7 +26,7 @@ impl Half {
         Half {
             direction: NonNull::from(segment.direction(vi, from)),
             slots: NonNull::from(segment.slots(vi, from)),
-            pool: NonNull::new(segment.pool(vi, from)).unwrap_or(NonNull::dangling()),
+            pool: segment.pool(vi, from),
         }
     }
 
@@ -45,7 +45,8 @@ impl Half {
 
     /// The upper layer's area of this direction.
     pub fn area(&self) -> Area {
-        Range(NonNull::new(self.pool.as_ptr().wrapping_add(POOL as usize)).unwrap_or(self.pool))
+        // SAFETY: the area lies behind the pool, in the same mapping.
+        Range(unsafe { self.pool.add(POOL as usize) })
     }
 
     /// The pool and the area of this direction as one piece.

@@ -342,7 +342,7 @@ mod tests {
             segment.pending(1, |request, _| seen.push(request));
             assert!(segment.accept(1, seen[0]));
             // SAFETY: within the pool, and no other code uses the segment.
-            let byte = || unsafe { segment.pool(vi, 0).add(1 << 20).as_mut().unwrap() };
+            let byte = || unsafe { segment.pool(vi, 0).add(1 << 20).as_mut() };
             *byte() = 7;
             segment.leave(0, vi, first, 4096);
             assert_eq!(*byte(), 7, "the other end may read still");
@@ -367,7 +367,7 @@ mod tests {
         };
         let vi = segment.request_connection(0, &[1; DISCRIMINATOR]).unwrap();
         // SAFETY: within the pool, and no other code uses the segment.
-        let byte = || unsafe { segment.pool(vi, 0).add(1 << 19).as_mut().unwrap() };
+        let byte = || unsafe { segment.pool(vi, 0).add(1 << 19).as_mut() };
         *byte() = 7;
         assert!(segment.withdraw(0, vi));
         for used in [Used::ForNow, Used::Little, Used::ForNow] {

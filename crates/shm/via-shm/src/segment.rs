@@ -62,10 +62,9 @@ impl Segment {
     }
 
     fn at<T>(&self, offset: usize) -> &T {
-        debug_assert!(offset + size_of::<T>() <= SEGMENT && offset.is_multiple_of(align_of::<T>()));
-        // SAFETY: the offset is computed from constants and masked indices and lies in the
-        // mapping (checked at compile time in `layout`); every T used consists of atomics, for
-        // which any bytes are valid and concurrent writes are no race.
+        assert!(offset + size_of::<T>() <= SEGMENT && offset.is_multiple_of(align_of::<T>()));
+        // SAFETY: the T lies in the mapping. Every T used consists of atomics, for which any bytes are valid and
+        // concurrent writes are no race.
         unsafe { &*self.mapping.base().add(offset).cast::<T>() }
     }
 
@@ -119,14 +118,14 @@ impl Segment {
     }
 
     /// The pool of that direction; [`POOL`] bytes.
-    pub(crate) fn pool(&self, vi: u32, from: SideIndex) -> *mut u8 {
-        self.mapping.base().wrapping_add(self.bulk(vi, from))
+    pub(crate) fn pool(&self, vi: u32, from: SideIndex) -> NonNull<u8> {
+        let pool = self.mapping.base().wrapping_add(self.bulk(vi, from));
+        NonNull::new(pool).expect("no mapping begins at address 0")
     }
 
     /// The pool and the area of that direction as one piece.
     fn range(&self, vi: u32, from: SideIndex) -> Bulk {
-        let base = self.pool(vi, from);
-        Range(NonNull::new(base).unwrap_or(NonNull::dangling()))
+        Range(self.pool(vi, from))
     }
 
     /// Copies bytes of that direction's pool and area out; false if they are not all within it.

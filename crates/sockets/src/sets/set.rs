@@ -125,11 +125,9 @@ impl Set {
     }
 
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut Inner) -> R) -> R {
-        self.lock.lock();
+        let _held = self.lock.guard();
         // SAFETY: the lock is held.
-        let result = f(unsafe { &mut *self.inner.get() });
-        self.lock.unlock();
-        result
+        f(unsafe { &mut *self.inner.get() })
     }
 
     pub(crate) fn epfd(&self) -> i32 {

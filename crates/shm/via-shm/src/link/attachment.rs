@@ -122,9 +122,9 @@ impl Attachment {
     /// A place in the upper layer's area of the direction in which `from` sends; `at` must be less
     /// than the area is long.
     pub(crate) fn area(&self, from: SideIndex, at: u64) -> NonNull<u8> {
-        let area = self.link.segment.pool(self.vi, from).wrapping_add(POOL as usize);
-        debug_assert!((at as usize) < AREA);
-        NonNull::new(area.wrapping_add(at as usize)).unwrap_or(NonNull::dangling())
+        assert!((at as usize) < AREA);
+        // SAFETY: the area lies behind the pool, in the same mapping.
+        unsafe { self.link.segment.pool(self.vi, from).add(POOL as usize + at as usize) }
     }
 
     /// Wakes the peer if it waits for room in its sending direction.
