@@ -1,8 +1,8 @@
 """A client that takes turns with many processes, each of which its server has forked for one connection.
 
-    python3 forks.py PROCESSES
+    python3 forks.py PROCESSES [slowly]
 
-Goes on until all connections are on their VIs, and prints how many there are.
+With `slowly` each connection is on its VI before the next one is opened. Goes on until all connections are on their VIs, and prints how many there are.
 """
 
 import os
@@ -14,15 +14,28 @@ from common import acknowledged
 MESSAGE = b"forty bytes, which every process echoes.."
 
 
+def echo(connection):
+    while data := connection.recv(4096):
+        connection.sendall(data)
+    os._exit(0)
+
+
 def serve(listener, count):
     for _ in range(count):
         connection, _ = listener.accept()
         if os.fork() == 0:
             listener.close()
-            while data := connection.recv(4096):
-                connection.sendall(data)
-            os._exit(0)
+            echo(connection)
         connection.close()
+
+
+def start_server(count):
+    """Returns the address of a server for so many connections."""
+    with socket.create_server(("127.0.0.1", 0), backlog=count) as listener:
+        if os.fork() == 0:
+            serve(listener, count)
+            os._exit(0)
+        return listener.getsockname()
 
 
 def take_turns(connections):
@@ -32,20 +45,24 @@ def take_turns(connections):
         assert connection.recv(len(MESSAGE), socket.MSG_WAITALL) == MESSAGE
 
 
-def main():
-    count = int(sys.argv[1])
-    with socket.create_server(("127.0.0.1", 0), backlog=count) as listener:
-        address = listener.getsockname()
-        if os.fork() == 0:
-            serve(listener, count)
-            os._exit(0)
-    connections = [socket.create_connection(address) for _ in range(count)]
-    # A watchdog of the test's ends this.
+def take_turns_on_tcp(connections):
+    """Takes turns until a turn shows that no byte of it went over TCP. A watchdog of the test's ends this otherwise."""
     while True:
         before = [acknowledged(connection) for connection in connections]
         take_turns(connections)
         if before == [acknowledged(connection) for connection in connections]:
-            break
+            return
+
+
+def main():
+    count, is_slow = int(sys.argv[1]), "slowly" in sys.argv
+    address = start_server(count)
+    connections = []
+    for _ in range(count):
+        connections.append(socket.create_connection(address))
+        if is_slow:
+            take_turns_on_tcp(connections[-1:])
+    take_turns_on_tcp(connections)
     print(len(connections), "on VIs")
 
 

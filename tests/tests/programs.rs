@@ -320,15 +320,29 @@ fn ftp_by_a_client_with_stdio_streams() {
 /// Each shows that it may share memory, whichever of the others ask meanwhile.
 #[test]
 fn a_client_meets_forty_processes_that_take_turns() {
-    const NAME: &str = "a_client_meets_forty_processes_that_take_turns";
-    if skipped(NAME, &["/usr/bin/python3"]) {
+    meets_all("a_client_meets_forty_processes_that_take_turns", &["40"], None);
+}
+
+/// The first of them is known when the others are looked for, and has none of their connections. The client asks it with the
+/// call that connects.
+#[test]
+fn a_client_that_meets_at_once_meets_the_children_of_a_server() {
+    let test = "a_client_that_meets_at_once_meets_the_children_of_a_server";
+    meets_all(test, &["20", "slowly"], Some("0"));
+}
+
+fn meets_all(test: &str, arguments: &[&str], meet_after: Option<&str>) {
+    if skipped(test, &["/usr/bin/python3"]) {
         return;
     }
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/apps-py/forks.py");
-    let command = ["/usr/bin/python3", program, "40"];
-    let outcome =
-        Launch::new(Stack::Sovia, command).verbose(true).start().finish(Duration::from_secs(120));
-    assert_eq!(outcome.stdout, "40 on VIs\n", "{outcome:#?}");
+    let command = [&["/usr/bin/python3", program], arguments].concat();
+    let mut launch = Launch::new(Stack::Sovia, command).verbose(true);
+    if let Some(transfers) = meet_after {
+        launch = launch.env("SOVIA_MEET", transfers);
+    }
+    let outcome = launch.start().finish(Duration::from_secs(120));
+    assert_eq!(outcome.stdout, format!("{} on VIs\n", arguments[0]), "{outcome:#?}");
     let unproven = "from a process that may not read this one's memory";
     assert!(!outcome.stderr.contains(unproven), "{outcome:#?}");
 }

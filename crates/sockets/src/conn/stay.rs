@@ -32,13 +32,13 @@ impl Conn {
     /// Counts its stay on TCP, once.
     pub(crate) fn count_stay(&self, reason: Reason) {
         self.stays(reason);
-        if self.is_first_count() {
+        if self.count_once() {
             crate::stats::reason(reason);
         }
     }
 
-    /// Whether what became of it has not been counted yet: it is from here on.
-    pub(crate) fn is_first_count(&self) -> bool {
+    /// Returns true the first time: what became of it is counted from here on.
+    pub(crate) fn count_once(&self) -> bool {
         let first = self.set(flag::COUNTED) & flag::COUNTED == 0;
         if first {
             crate::stats::decided();

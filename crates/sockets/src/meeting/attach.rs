@@ -211,7 +211,7 @@ fn occupy(fd: i32, at: Ref, index: u32, vi: u32, request: Request) -> Attached {
         // Since it was permitted.
         filters::look_again();
     }
-    if request == Request::Answered && conn.is_first_count() {
+    if request == Request::Answered && conn.count_once() {
         stats::accelerated();
     }
     Attached::Yes

@@ -57,10 +57,13 @@ pub(super) fn prepare(fd: i32, at: Ref) {
     approach.habit.store(place, Ordering::Release);
 }
 
-/// Whether a connector grants its VI with the request, where the user says so. On a fresh socket alone: another process
-/// that had it would look for the answer on TCP, and in vain.
-fn grants(at: Ref) -> bool {
-    config::meet_after() == Some(0) && at.conn.approach.fresh.load(Ordering::Acquire) != 0
+/// Returns true if a connector grants its VI with the request, where the user says so. On a fresh socket alone: another process
+/// that had it would look for the answer on TCP, and in vain. And to a process that takes requests alone: one that a server
+/// has forked for another connection hardly does.
+fn grants(at: Ref, pair: u32) -> bool {
+    config::meet_after() == Some(0)
+        && at.conn.approach.fresh.load(Ordering::Acquire) != 0
+        && pair::get(pair).is_some_and(|pair| pair.answers.load(Ordering::Relaxed))
 }
 
 /// Where connections like this one are counted.
@@ -113,7 +116,7 @@ pub(super) fn connector(fd: i32, at: Ref, n: u32) -> Step {
             let requested = pair::request_at(link.acceptor, may, true, &link.encode());
             if let Some(pair::Requested { pair, vi }) = requested {
                 approach.reach(Stage::Requested { pair, vi, at: n as u8 & 0x7f });
-                if n != 0 || !grants(at) {
+                if n != 0 || !grants(at, pair) {
                     return WAIT;
                 }
                 let attached = attach_with_request(fd, at, pair, vi);
@@ -137,6 +140,7 @@ pub(super) fn connector(fd: i32, at: Ref, n: u32) -> Step {
             };
             match pair.progress(vi) {
                 Progress::Accepted => {
+                    pair.answers.store(true, Ordering::Relaxed);
                     let attached = attach(fd, at, index, vi);
                     if attached != Attached::No {
                         approach.reach(Stage::Idle);

@@ -1,7 +1,8 @@
 //! Lets a connection meet again that is back on TCP.
 //!
 //! Its peer's process may have become another program, or have sent its end to another process, which runs under Sovia as
-//! well. Or packet filters have taken it back, and may let it go again.
+//! well. Or packet filters have taken it back, and may let it go again. Or another process has the other end than the one that was
+//! asked.
 //!
 //! The connection begins a new life on record, as one that a program inherits does: what it has carried is the kernel's to
 //! tell. Entries of epoll instances go on with it. Nothing else is to know of the life before. So it does that only where no
@@ -82,6 +83,8 @@ fn begin_anew(fd: i32, at: Ref) {
     // No handler of the program finds the descriptor on no record.
     let _inside = section::inside();
     let role = at.conn.role();
+    // The new life counts what becomes of it.
+    at.conn.count_once();
     anchors::leave(fd);
     table::remove(fd);
     table::enter_conn(fd, role, None, false);

@@ -105,6 +105,7 @@ pub(super) fn last_here(fd: i32, at: Ref) {
             pair.reclaim(conn.vi.load(Ordering::Relaxed));
         }
         if last {
+            conn.stays_for().into_iter().for_each(|reason| conn.count_stay(reason));
             conn.end();
         }
     }

@@ -101,6 +101,8 @@ pub struct Pair {
     waiters: AtomicU32,
     /// A process has written nonsense into the segment: its waiters may have missed news.
     pub(crate) suspect: AtomicBool,
+    /// The peer has taken a request, and has left none unanswered since that granted its VI.
+    pub(crate) answers: AtomicBool,
     /// The peer has left a retreat waiting for as long as one waits, and answered none since.
     pub(crate) silent: AtomicBool,
 }
@@ -215,6 +217,7 @@ impl Pair {
             refs: AtomicU32::new(0),
             waiters: AtomicU32::new(0),
             suspect: AtomicBool::new(false),
+            answers: AtomicBool::new(false),
             silent: AtomicBool::new(false),
         }
     }

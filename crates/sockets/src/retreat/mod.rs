@@ -135,7 +135,8 @@ fn begin(fd: i32, at: Ref, cause: Cause) -> bool {
 }
 
 /// Records why the connection is on TCP. After some reasons it may meet again. Filters may change. A peer that has taken it
-/// back may have become another program, or have sent its end to another process.
+/// back may have become another program, or have sent its end to another process. Another process may have the other end than
+/// the one that was asked.
 fn say_why(guard: &Guard<'_>) {
     let conn = guard.conn;
     if conn.has(flag::DAMAGED) || stream::failover::is_on(guard) {
@@ -144,11 +145,16 @@ fn say_why(guard: &Guard<'_>) {
     }
     let asked = conn.leaves_for.load(Ordering::Relaxed).checked_sub(1);
     let reason = asked.and_then(Reason::of).unwrap_or(Reason::RetreatPeer);
-    let is_for_now =
-        matches!(reason, Reason::RetreatPeer | Reason::PacketFilter | Reason::NoFilterAgent);
+    let is_for_now = matches!(
+        reason,
+        Reason::RetreatPeer | Reason::PacketFilter | Reason::NoFilterAgent | Reason::PeerPlain
+    );
     conn.again.store(u32::from(is_for_now), Ordering::Relaxed);
     conn.stays(reason);
-    stats::reason(reason);
+    // Of one that has never been accelerated it is counted at its end what has become of it.
+    if reason != Reason::PeerPlain {
+        stats::reason(reason);
+    }
 }
 
 /// The connection stays as it is: on its VI, or while the peer still puts on TCP what was unread there.

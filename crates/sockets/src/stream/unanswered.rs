@@ -25,9 +25,13 @@ pub(crate) fn settle(guard: &mut Guard<'_>) -> bool {
 fn settle_now(guard: &mut Guard<'_>) -> bool {
     let conn = guard.conn;
     let vi = conn.vi.load(Ordering::Relaxed);
-    let is_revoked = pair::of(guard).is_some_and(|pair| pair.revoke(vi));
+    let pair = pair::of(guard);
+    let is_revoked = pair.is_some_and(|pair| pair.revoke(vi));
     // Should this process die here, a relative finds the VI as an acceptor would leave it that has taken the request
     // and not come: the connection stays on TCP.
+    if let Some(pair) = pair {
+        pair.answers.store(!is_revoked, Ordering::Relaxed);
+    }
     if is_revoked {
         let (none, why) = (0, Reason::PeerPlain as u32 + 1);
         let _ = conn.leaves_for.compare_exchange(none, why, Ordering::Relaxed, Ordering::Relaxed);
@@ -35,7 +39,7 @@ fn settle_now(guard: &mut Guard<'_>) -> bool {
         conn.set_tx(Tx::Back);
         // Other threads that wait look again.
         listeners::tell_all(guard);
-    } else if conn.is_first_count() {
+    } else if conn.count_once() {
         stats::accelerated();
     }
     conn.clear(flag::UNANSWERED);
