@@ -9,8 +9,9 @@ pub use select::{pselect, select};
 use crate::boundary::{finish, may_look, take_if, take_mask};
 use libc::{c_int, nfds_t, pollfd, sigset_t, timespec};
 use sovia_signal::access::{self, Fault};
+use sovia_sockets::pollset::{self, OnTcp};
 use sovia_sockets::process::PLAIN;
-use sovia_sockets::{Errno, pollset, table};
+use sovia_sockets::{Errno, table};
 
 fn ns(ts: &timespec) -> Option<u64> {
     let (s, n) = (u64::try_from(ts.tv_sec).ok()?, u64::try_from(ts.tv_nsec).ok()?);
@@ -26,8 +27,8 @@ const FEW: usize = 16;
 
 const NONE: pollfd = pollfd { fd: -1, events: 0, revents: 0 };
 
-/// `poll` and its relatives with a copy of the program's list, if one of the descriptors is ours;
-/// `None` if the call is the kernel's. The time-out and the mask are looked at only then.
+/// `poll` and its relatives with a copy of the program's list, if one of the descriptors is ours. If the kernel waits for them,
+/// the error lives until it has. The time-out and the mask are looked at only for ours.
 ///
 /// # Safety
 /// The pointers must be what the program has passed.
@@ -36,10 +37,10 @@ unsafe fn poll_any(
     count: nfds_t,
     timeout: impl FnOnce() -> Result<Option<u64>, Errno>,
     mask: *const sigset_t,
-) -> Option<c_int> {
+) -> Result<c_int, OnTcp> {
     // What cannot be a list of descriptors is the kernel's to refuse.
     if count == 0 || count as usize > table::FDS || !may_look() {
-        return None;
+        return Err(OnTcp::default());
     }
     let count = count as usize;
     if count > FEW {
@@ -59,18 +60,20 @@ unsafe fn poll_copy(
     list: &mut [pollfd],
     timeout: impl FnOnce() -> Result<Option<u64>, Errno>,
     mask: *const sigset_t,
-) -> Option<c_int> {
+) -> Result<c_int, OnTcp> {
     // SAFETY: the list has room for that; the program's entries are plain data.
-    unsafe { access::copy(list.as_mut_ptr().cast(), fds.cast(), size_of_val(list)) }.ok()?;
-    if !pollset::is_ours(list) {
-        return None;
+    if unsafe { access::copy(list.as_mut_ptr().cast(), fds.cast(), size_of_val(list)) }.is_err() {
+        return Err(OnTcp::default());
+    }
+    if let Some(on_tcp) = pollset::for_kernel(list) {
+        return Err(on_tcp);
     }
     // SAFETY: as above.
     let result = timeout()
         .and_then(|timeout| Ok((timeout, unsafe { take_mask(mask) }?)))
         .and_then(|(timeout, mask)| pollset::wait(list, timeout, mask.as_ref()));
     if result == Err(PLAIN) {
-        return None;
+        return Err(OnTcp::default());
     }
     if result.is_ok() {
         let mut fault = Fault::none();
@@ -82,10 +85,10 @@ unsafe fn poll_copy(
             };
         }
         if fault.check().is_err() {
-            return Some(finish(Err(libc::EFAULT)) as c_int);
+            return Ok(finish(Err(libc::EFAULT)) as c_int);
         }
     }
-    Some(finish(result) as c_int)
+    Ok(finish(result) as c_int)
 }
 
 /// A time-out that the program points to.
@@ -103,14 +106,14 @@ unsafe fn limit(timeout: *const timespec) -> Result<Option<u64>, Errno> {
 calls! {
     fn poll(real, fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
         poll_any(fds, count, || Ok(ms(timeout)), core::ptr::null())
-            .unwrap_or_else(|| real(fds, count, timeout))
+            .unwrap_or_else(|_on_tcp| real(fds, count, timeout))
     }
 
     fn ppoll(real,
         fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t,
     ) -> c_int {
         poll_any(fds, count, || limit(timeout), mask)
-            .unwrap_or_else(|| real(fds, count, timeout, mask))
+            .unwrap_or_else(|_on_tcp| real(fds, count, timeout, mask))
     }
 }
 

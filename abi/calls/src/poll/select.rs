@@ -4,9 +4,10 @@ use super::{FEW, NONE, limit};
 use crate::boundary::{finish, give, may_look, take_if, take_mask};
 use libc::{c_int, fd_set, pollfd, sigset_t, timespec, timeval};
 use sovia_signal::access::{self, BadAddress};
+use sovia_sockets::Outcome;
+use sovia_sockets::pollset::{self, OnTcp};
 use sovia_sockets::process::PLAIN;
 use sovia_sockets::table::{self, Entry};
-use sovia_sockets::{Outcome, pollset};
 
 calls! {
     fn select(real,
@@ -36,7 +37,7 @@ calls! {
             }
             result
         })
-        .unwrap_or_else(|| real(count, read, write, except, timeout))
+        .unwrap_or_else(|_on_tcp| real(count, read, write, except, timeout))
     }
 
     fn pselect(real,
@@ -44,7 +45,7 @@ calls! {
         timeout: *const timespec, mask: *const sigset_t,
     ) -> c_int {
         select_any(count, [read, write, except], |wait| wait(limit(timeout)?, take_mask(mask)?.as_ref()))
-            .unwrap_or_else(|| real(count, read, write, except, timeout, mask))
+            .unwrap_or_else(|_on_tcp| real(count, read, write, except, timeout, mask))
     }
 }
 
@@ -55,8 +56,8 @@ fn sovia_now() -> u64 {
 /// Words of sets that need no memory of the heap: those of FD_SETSIZE.
 const SET_WORDS: usize = 1024 / 64;
 
-/// `select` and its relatives with copies of the program's sets, if one of the descriptors is ours;
-/// `None` if the call is the kernel's. `call` decides how long is waited.
+/// `select` and its relatives with copies of the program's sets, if one of the descriptors is ours. If the kernel waits for them,
+/// the error lives until it has. `call` decides how long is waited.
 ///
 /// # Safety
 /// The pointers must be what the program has passed.
@@ -64,11 +65,9 @@ unsafe fn select_any(
     count: c_int,
     sets: [*mut fd_set; 3],
     call: impl FnOnce(Wait<'_>) -> Outcome,
-) -> Option<c_int> {
-    let count = usize::try_from(count).ok().filter(|&n| n > 0 && n <= table::FDS)?;
-    if !may_look() {
-        return None;
-    }
+) -> Result<c_int, OnTcp> {
+    let count = usize::try_from(count).ok().filter(|&n| n > 0 && n <= table::FDS);
+    let Some(count) = count.filter(|_| may_look()) else { return Err(OnTcp::default()) };
     let words = count.div_ceil(64);
     if words > SET_WORDS {
         let mut many = vec![0u64; 3 * words];
@@ -90,14 +89,15 @@ unsafe fn select_copy(
     sets: [*mut fd_set; 3],
     bits: &mut [u64],
     call: impl FnOnce(Wait<'_>) -> Outcome,
-) -> Option<c_int> {
+) -> Result<c_int, OnTcp> {
     let words = count.div_ceil(64);
     let bytes = words * 8;
     for (set, bits) in sets.iter().zip(bits.chunks_exact_mut(words)) {
         if !set.is_null() {
             // SAFETY: as many words as there is room for. (glibc's macros would abort beyond
             // FD_SETSIZE; programs do allocate larger sets.)
-            unsafe { access::copy(bits.as_mut_ptr().cast(), set.cast(), bytes) }.ok()?;
+            let copied = unsafe { access::copy(bits.as_mut_ptr().cast(), set.cast(), bytes) };
+            copied.map_err(|BadAddress| OnTcp::default())?;
         }
     }
     let has =
@@ -122,7 +122,7 @@ unsafe fn select_copy(
         }
     }
     if !any {
-        return None;
+        return Err(OnTcp::default());
     }
     let mut few = [NONE; FEW];
     let mut many = Vec::new();
@@ -136,8 +136,8 @@ unsafe fn select_copy(
     for (p, fd) in list.iter_mut().zip(fds) {
         *p = pollfd { fd: fd as c_int, events: wanted(bits, fd), revents: 0 };
     }
-    if !pollset::is_ours(list) {
-        return None;
+    if let Some(on_tcp) = pollset::for_kernel(list) {
+        return Err(on_tcp);
     }
     let result = call(&mut |limit, mask| {
         pollset::wait(list, limit, mask)?;
@@ -173,7 +173,7 @@ unsafe fn select_copy(
         Ok(n)
     });
     match result {
-        Err(PLAIN) => None,
-        result => Some(finish(result) as c_int),
+        Err(PLAIN) => Err(OnTcp::default()),
+        result => Ok(finish(result) as c_int),
     }
 }

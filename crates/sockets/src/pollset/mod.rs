@@ -10,6 +10,7 @@ mod sleeper;
 
 pub(crate) use sleeper::{begin_anew, forked};
 
+use crate::conn::Phase;
 use crate::ops::keep;
 use crate::pair::{self, Pair};
 use crate::process::PLAIN;
@@ -21,15 +22,37 @@ use lists::Lists;
 use sleeper::Terms;
 use smallvec::SmallVec;
 use sovia_signal::interrupt::Moment;
+use sovia_sync::presence::Present;
 use sovia_sys::clock;
 use sovia_sys::poll::PollFd;
 
 /// While spinning the kernel is asked this often.
 const KERNEL_NS: u64 = 8_000;
 
-/// Whether any of the descriptors is an attached connection. An epoll instance among them is
-/// waited on from outside from here on.
-pub fn is_ours(fds: &[PollFd]) -> bool {
+/// Connections that go on to receive from TCP while the kernel waits for their bytes. Another thread may give them their VIs
+/// meanwhile, and the kernel would not report what comes there.
+#[derive(Debug, Default)]
+pub struct OnTcp {
+    _readers: SmallVec<[Present<'static>; lists::FEW_OURS]>,
+}
+
+impl OnTcp {
+    /// Keeps those of the list there that have no VI and whose bytes are wanted.
+    fn new(fds: &[PollFd]) -> OnTcp {
+        let is_wanted = |p: &&PollFd| p.events & (libc::POLLIN | libc::POLLRDNORM) != 0;
+        let has_none = |at: &Ref| at.conn.phase() == Phase::Candidate;
+        let candidates =
+            fds.iter().filter(is_wanted).filter_map(|p| table::conn(p.fd)).filter(has_none);
+        // A list may have a connection twice. What a thread leaves by `longjmp`, its next receive finds.
+        OnTcp { _readers: candidates.map(|at| at.conn.rx_pins.enter(false)).collect() }
+    }
+}
+
+/// Returns what lets the kernel wait for the descriptors; `None` if one of them is an attached connection. An epoll instance
+/// among them is waited on from outside from here on.
+pub fn for_kernel(fds: &[PollFd]) -> Option<OnTcp> {
+    // First: a connection that has its VI by now is found below.
+    let on_tcp = OnTcp::new(fds);
     let mut ours = false;
     for p in fds {
         match table::get(p.fd) {
@@ -38,7 +61,7 @@ pub fn is_ours(fds: &[PollFd]) -> bool {
             table::Entry::Conn(_) => ours |= attached(p.fd).is_some(),
         }
     }
-    ours
+    (!ours).then_some(on_tcp)
 }
 
 fn attached(fd: i32) -> Option<Ref> {
@@ -57,6 +80,8 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
     {
         return result;
     }
+    // First, as in `for_kernel`.
+    let _on_tcp = OnTcp::new(fds);
     let mut lists = Lists::new(fds);
     let mut fruitless = 0;
     let mut inside = None;

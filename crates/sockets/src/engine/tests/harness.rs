@@ -393,9 +393,9 @@ impl End {
     /// `poll` of the socket alone.
     pub(super) fn poll_for(&self, events: i16, timeout: Option<u64>) -> Result<i16, Errno> {
         let mut fds = [libc::pollfd { fd: self.fd(), events, revents: 0 }];
-        self.run(|| match pollset::is_ours(&fds) {
-            true => pollset::wait(&mut fds, timeout, None),
-            false => poll::ppoll(&mut fds, timeout, None).map_err(crate::errno),
+        self.run(|| match pollset::for_kernel(&fds) {
+            None => pollset::wait(&mut fds, timeout, None),
+            Some(_on_tcp) => poll::ppoll(&mut fds, timeout, None).map_err(crate::errno),
         })
         .map(|_| fds[0].revents)
     }

@@ -98,6 +98,26 @@ fn a_blocked_read_is_woken_by_a_death() {
     assert_eq!(waiting(b, || b.take(10, WAIT), || dead = Some(a.die())), Ok(Vec::new()));
 }
 
+/// The kernel's poll began before the ends met, and another thread's receives would let the bytes come on the VI.
+#[test]
+fn a_poll_in_the_kernel_is_woken_by_bytes_after_a_meeting() {
+    for role in [Role::Connector, Role::Acceptor] {
+        let link = link(At::Tcp, role);
+        let (a, b) = (&link.a, &link.b);
+        let act = || {
+            for _ in 0..64 {
+                b.put(b"x");
+                assert_eq!(link.until(|| a.read(1).ok()), b"x");
+                assert_eq!(b.read(1), Err(libc::EAGAIN));
+            }
+            assert!(a.at().is_some_and(|at| a.run(|| at.is_attached_here())));
+            a.put(b"news");
+        };
+        assert_eq!(waiting(b, || b.poll_for(POLLIN, None), act), Ok(POLLIN));
+        assert_eq!(link.until(|| b.read(4).ok()), b"news");
+    }
+}
+
 #[test]
 fn a_blocked_write_is_woken_by_room() {
     let [a, b] = &met();
