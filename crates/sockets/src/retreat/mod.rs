@@ -116,6 +116,10 @@ fn begin(fd: i32, at: Ref, cause: Cause) -> bool {
     if conn.has(flag::RETREATING) {
         return true;
     }
+    if stream::anchor_has_ended(fd) {
+        // A peer that has died with bytes unread on the VI has reset the connection. TCP knows nothing of that.
+        stream::ending::has_gone_by_now(&mut guard, fd);
+    }
     if stream::unanswered::settle(&mut guard) {
         // No other end has come to the VI: there is none to wait for.
         conn.leaves_for.store(cause.reason() as u32 + 1, Ordering::Relaxed);

@@ -1,6 +1,7 @@
 //! Receiving the rest of a stream from its keeper ([`crate::rest`]).
 
 use crate::ops::Flags;
+use crate::ops::transfer::keep_error;
 use crate::rest::end_of;
 use crate::table::Ref;
 use crate::{Outcome, errno};
@@ -29,7 +30,14 @@ fn receive_from_keeper(fd: i32, at: Ref, parts: &mut [&mut [u8]], flags: Flags) 
             match receive_some(fd, at, &mut part[filled..], flags, waits) {
                 Some(Ok(n)) if flags.peek => return Some(Ok(n)),
                 Some(Ok(n)) => (filled, done) = (filled + n, done + n),
-                None | Some(Err(_)) if done > 0 => return Some(Ok(done)),
+                Some(Err(error)) if done > 0 => {
+                    // The socket's own error, which it gives once: the next call's.
+                    if !matches!(error, libc::EAGAIN | libc::EINTR) {
+                        keep_error(at.conn, error);
+                    }
+                    return Some(Ok(done));
+                }
+                None if done > 0 => return Some(Ok(done)),
                 ended => return ended,
             }
         }
