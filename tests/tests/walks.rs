@@ -54,6 +54,13 @@ fn walks_that_once_differed() {
         // A send that had sent a part took the error that the next call was to tell.
         "18; A sleep send 20000000; B shutdown 1; B exit; A poll; A woken; A error",
         "24; A kill; B sleep send 20000000; B woken; B poll; B error; B poll",
+        // A poll that had begun over the kernel was not woken: another thread's receive let the bytes come on the VI.
+        "4; B sleep readable 0; B write 112; A read 1000; B write 48; B read 300000; A write 1000; B woken",
+        // A peer's death with bytes unread was no reset any more where the connection went back before a call had found it.
+        "12; A write 3000; B kill; A child vfork kernel nothing 100; A read 10",
+        "7; A write 7; B write 112; B kill; A child exec here nothing 112; A read 112; A read 10",
+        // A receive that took the last bytes from a keeper took the reset behind them as well.
+        "9; B write 1; A shutdown 2; B write 9000; A child exec here nothing 112; A read 10; A read 10",
         // A reset by a death was reported as an edge twice.
         "19; B write 20000; B add 0 edge out; A kill; B events 0 4; B events 0 4",
     ] {

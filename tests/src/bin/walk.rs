@@ -78,7 +78,7 @@ fn walk_all(kind: Kind, from: u64, to: u64) -> ExitCode {
             Verdict::Known(_) => known += 1,
             Verdict::Differ(text) => {
                 differ += 1;
-                println!("seed {seed}:\n{text}");
+                println!("seed {seed}: walk script '{script}'\n{text}");
                 let script = shorten(&own, &script);
                 println!("shorter: walk script '{script}'");
                 show(compare(&own, &script));

@@ -1,8 +1,8 @@
 //! Compares a walk over the kernel with the same over Sovia, and shortens one in which they differ.
 
+use super::known;
 use super::run::{Pace, walk};
 use super::script::Script;
-use super::seeds::MOVED;
 use crate::pairing::Stack;
 use crate::transcript::difference;
 use std::path::Path;
@@ -48,43 +48,11 @@ pub fn compare_at(program: &Path, script: &Script, rest: Duration) -> Verdict {
     let Some(text) = difference(&kernel.text, &sovia.text) else { return Verdict::Same };
     if kernel.text != on(Stack::Kernel).text {
         Verdict::Undecided
-    } else if sovia.relayed
-        || is_edge_of_a_move(script, &kernel.text, &sovia.text)
-        || goes_back(script, &kernel.text, &sovia.text) && bytes(&kernel.text) == bytes(&sovia.text)
-    {
+    } else if sovia.relayed || known::is_known(script, &kernel.text, &sovia.text) {
         Verdict::Known(text)
     } else {
         Verdict::Differ(text)
     }
-}
-
-/// Whether a connection may have gone back to TCP by the first step that is seen differently.
-fn goes_back(script: &Script, kernel: &str, sovia: &str) -> bool {
-    let same = kernel.lines().zip(sovia.lines()).take_while(|(one, other)| one == other).count();
-    let taken = &script.steps[..script.steps.len().min(same + 1)];
-    let has = |action: &str| taken.iter().any(|step| step.action.starts_with(action));
-    has("child") || has("give") || has("splice") || has("add") && has("fork")
-}
-
-/// Returns true if the first difference is an edge that Sovia reports once more. It may, while the connection moves to its VI.
-fn is_edge_of_a_move(script: &Script, kernel: &str, sovia: &str) -> bool {
-    let has_edges = script.steps.iter().any(|step| step.action.contains("edge"));
-    let mut lines = kernel.lines().zip(sovia.lines());
-    let Some((of_kernel, of_sovia)) = lines.find(|(one, other)| one != other) else { return false };
-    let all_told = |line: &str| line.split(", ").all(|told| of_sovia.contains(told));
-    let is_more = of_kernel.contains(" events ")
-        && (of_kernel.ends_with(": none")
-            || all_told(of_kernel.split_once(": ").map_or("", |(_, told)| told)));
-    let moves =
-        script.warmup < MOVED || script.steps.iter().any(|step| step.action.starts_with("open"));
-    moves && has_edges && is_more
-}
-
-/// The bytes that the walkers have received, in order; and what must not be.
-fn bytes(text: &str) -> Vec<&str> {
-    let tells =
-        |line: &&str| line.contains(" bytes ") || line.contains("HANGS") || line.contains("DIED");
-    text.lines().filter(tells).map(|line| line.rsplit(": ").next().unwrap_or(line)).collect()
 }
 
 /// A shorter walk in which the two stacks still differ: no single step of it can be left out.

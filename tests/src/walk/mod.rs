@@ -7,6 +7,7 @@ mod calls;
 mod children;
 pub mod compare;
 pub mod end;
+mod known;
 mod mail;
 pub mod run;
 pub mod script;

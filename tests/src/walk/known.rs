@@ -1,0 +1,210 @@
+//! Differences that docs/surface.md names.
+
+use super::script::Script;
+use super::seeds::MOVED;
+
+/// Returns true if the first difference is one that docs/surface.md names.
+pub(super) fn is_known(script: &Script, kernel: &str, sovia: &str) -> bool {
+    let Some(first) = First::of(kernel, sovia) else { return false };
+    has_edges(script) && (moves(script) && first.is_one_edge_more() || first.is_edge_of_room())
+        || has_both_paths(script) && first.is_order()
+        || goes_back(script, kernel, sovia) && bytes(kernel) == bytes(sovia)
+}
+
+/// Whether a connection may have gone back to TCP by the first step that is seen differently.
+fn goes_back(script: &Script, kernel: &str, sovia: &str) -> bool {
+    let same = kernel.lines().zip(sovia.lines()).take_while(|(one, other)| one == other).count();
+    let taken = &script.steps[..script.steps.len().min(same + 1)];
+    let has = |action: &str| taken.iter().any(|step| step.action.starts_with(action));
+    has("child") || has("give") || has("splice") || has("add") && has("fork")
+}
+
+/// The bytes that the walkers have received, in order, and what must not be. (Whether a reset is reported, and by which call, may
+/// differ after the connection has gone back.)
+fn bytes(text: &str) -> Vec<&str> {
+    let told = |line: &'_ str| {
+        let number = line.find(" bytes ").and_then(|at| line[..at].rfind(' '));
+        number.or_else(|| ["HANGS", "DIED"].into_iter().find_map(|word| line.find(word)))
+    };
+    text.lines().filter_map(|line| told(line).map(|from| line[from..].trim_start())).collect()
+}
+
+fn has_edges(script: &Script) -> bool {
+    script.steps.iter().any(|step| step.action.contains("edge"))
+}
+
+/// The transfers that each connection has had before the walk uses it.
+fn transfers(script: &Script) -> Vec<usize> {
+    let opened = |action: &str| action.strip_prefix("open ")?.split(' ').next()?.parse().ok();
+    let of_others = script.steps.iter().filter_map(|step| opened(&step.action));
+    of_others.chain([script.warmup]).collect()
+}
+
+/// Returns true if a connection moves to its VI in the walk.
+fn moves(script: &Script) -> bool {
+    let transfers = transfers(script);
+    transfers.len() > 1 || transfers.iter().any(|&transfers| transfers < MOVED)
+}
+
+/// Returns true if some connections may be on their VIs and others on TCP.
+fn has_both_paths(script: &Script) -> bool {
+    let transfers = transfers(script);
+    transfers.len() > 1 && transfers.iter().any(|&transfers| transfers < MOVED)
+}
+
+/// The first lines that differ.
+struct First<'t> {
+    kernel: Line<'t>,
+    sovia: Line<'t>,
+    /// The rest of Sovia's lines.
+    after: &'t str,
+}
+
+/// A line, apart.
+#[derive(Debug, PartialEq, Eq)]
+struct Line<'t> {
+    /// The number of each entry that has events, and its mask.
+    events: Vec<(&'t str, Vec<&'t str>)>,
+    words: Vec<&'t str>,
+}
+
+impl<'t> Line<'t> {
+    fn of(line: &'t str) -> Line<'t> {
+        let (mut events, mut words) = (Vec::new(), Vec::new());
+        let mut parts = line.split([',', ' ']).filter(|part| !part.is_empty()).peekable();
+        while let Some(part) = parts.next() {
+            let number = part.strip_suffix(':').filter(|number| number.parse::<u32>().is_ok());
+            // Behind the number of places in a call another number comes, or a word.
+            let mask =
+                parts.peek().filter(|mask| mask.starts_with(|c: char| c.is_ascii_uppercase()));
+            match (number, mask) {
+                (Some(number), Some(mask)) => {
+                    events.push((number, mask.split('|').collect()));
+                    parts.next();
+                }
+                _ => words.push(part),
+            }
+        }
+        Line { events, words }
+    }
+
+    /// Returns true for `events INSTANCE PLACES` with as many events.
+    fn is_full(&self) -> bool {
+        let places = self.words.iter().find_map(|word| word.strip_suffix(':'));
+        self.words.contains(&"events")
+            && places.and_then(|places| places.parse().ok()) == Some(self.events.len())
+    }
+
+    fn sorted(&self) -> Vec<(&'t str, Vec<&'t str>)> {
+        let mut events = self.events.clone();
+        events.sort();
+        events
+    }
+}
+
+impl<'t> First<'t> {
+    fn of(kernel: &'t str, sovia: &'t str) -> Option<First<'t>> {
+        let mut rest = sovia;
+        for of_kernel in kernel.lines() {
+            let (of_sovia, after) = rest.split_once('\n').unwrap_or((rest, ""));
+            if of_kernel != of_sovia {
+                return Some(First {
+                    kernel: Line::of(of_kernel),
+                    sovia: Line::of(of_sovia),
+                    after,
+                });
+            }
+            rest = after;
+        }
+        None
+    }
+
+    /// Which of a VI and TCP is first may differ. If the wait has no place for more, the first ones are others.
+    fn is_order(&self) -> bool {
+        let Line { events, words } = &self.kernel;
+        let is_full = events.len() == self.sovia.events.len() && self.kernel.is_full();
+        *events != self.sovia.events
+            && *words == self.sovia.words
+            && (self.kernel.sorted() == self.sovia.sorted() || is_full)
+    }
+
+    /// Sovia may report an edge once more.
+    fn is_one_edge_more(&self) -> bool {
+        let is_told = |(number, mask): &(&str, Vec<&str>)| {
+            let mut of_it = self.sovia.events.iter().filter(|(of, _)| of == number);
+            of_it.any(|(_, told)| mask.iter().all(|event| told.contains(event)))
+        };
+        let is_none = self.kernel.words.last() == Some(&"none");
+        self.kernel.words.contains(&"events")
+            && (is_none || !self.kernel.events.is_empty() && self.kernel.events.iter().all(is_told))
+    }
+
+    /// A peer makes room step by step. Sovia may report an edge of room once more. Or it reports an edge without the room that the
+    /// kernel reports in it, and the room afterwards.
+    fn is_edge_of_room(&self) -> bool {
+        const ROOM: &str = "OUT";
+        let (kernel, sovia) = (&self.kernel.events, &self.sovia.events);
+        if kernel.is_empty() && !sovia.is_empty() {
+            return self.is_one_edge_more() && sovia.iter().all(|(_, mask)| mask == &[ROOM]);
+        }
+        let comes_after = |number: &str| {
+            let mut told = self.after.lines().flat_map(|line| Line::of(line).events);
+            told.any(|(of, mask)| of == number && mask.contains(&ROOM))
+        };
+        let is_without_room = |(number, whole): &(&str, Vec<&str>)| {
+            let without: Vec<_> = whole.iter().copied().filter(|&event| event != ROOM).collect();
+            sovia.contains(&(number, without)) && comes_after(number)
+        };
+        let is_told = |event| sovia.contains(event) || is_without_room(event);
+        kernel != sovia
+            && kernel.len() == sovia.len()
+            && self.kernel.words == self.sovia.words
+            && kernel.iter().all(is_told)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(script: &str, kernel: &str, sovia: &str) -> bool {
+        is_known(&script.parse().expect("a walk"), kernel, sovia)
+    }
+
+    #[test]
+    fn the_order_of_two_paths_is_known_and_no_other_order() {
+        let (one, other) = ("A events 0 4: 1: IN, 2: OUT", "A events 0 4: 2: OUT, 1: IN");
+        assert!(known("20; B open 2", one, other));
+        assert!(!known("20; B open 20", one, other));
+        assert!(!known("2; A read 1", one, other));
+        assert!(known("2; B open 20", "A events 0 1: 1: IN", "A events 0 1: 2: OUT"));
+        assert!(!known("2; B open 20", "A events 0 4: 1: IN", "A events 0 4: 2: OUT"));
+        assert!(!known("2; B open 20", one, "A events 0 4: 1: IN"));
+        let (woken, asleep) =
+            ("A woken: events: 1: IN, readable: IN", "A woken: events: 1: IN, readable sleeps");
+        assert!(!known("2; B open 20", woken, asleep));
+    }
+
+    #[test]
+    fn an_edge_of_room_is_known_again_or_in_two_parts() {
+        const EDGE: &str = "20; A add 0 edge both";
+        assert!(known(EDGE, "A events 0 4: none", "A events 0 4: 1: OUT"));
+        assert!(!known(EDGE, "A events 0 4: none", "A events 0 4: 1: IN"));
+        assert!(!known("20; A add 0 level both", "A events 0 4: none", "A events 0 4: 1: OUT"));
+        let (whole, part) = ("B woken: events: 1: IN|OUT", "B woken: events: 1: IN");
+        assert!(known(EDGE, whole, &format!("{part}\nB events 0 4: 1: IN|OUT")));
+        assert!(!known(EDGE, whole, part));
+        assert!(!known(EDGE, whole, "B woken: events sleeps"));
+    }
+
+    #[test]
+    fn a_connection_that_has_gone_back_loses_no_bytes() {
+        const BACK: &str = "20; A child exec here nothing 1";
+        let (one, other) = (
+            "A child: 0\nA at the end: IN|ERR 5 bytes ab",
+            "A child: 0\nA at the end: IN 5 bytes ab",
+        );
+        assert!(known(BACK, one, other));
+        assert!(!known(BACK, one, "A child: 0\nA at the end: IN 5 bytes cd"));
+    }
+}
