@@ -46,8 +46,10 @@ pub(crate) fn handle(guard: &mut Guard<'_>) {
     let now = (tail, switch, guard.held_end);
     let told = core::mem::replace(&mut guard.handler.told, now);
     // The program may have been sooner with any of it, and want no edge for it. A call that has only
-    // counted the bytes that there are (FIONREAD) has taken packets off the ring and nothing else.
-    let held = guard.held_end != told.2 && guard.held_first != guard.held_end;
+    // counted the bytes that there are (FIONREAD) has taken packets off the ring and nothing else. The end is an event for another
+    // thread that waits for a hang-up alone.
+    let is_left = guard.held_first != guard.held_end || conn.has(flag::EOF);
+    let held = guard.held_end != told.2 && is_left;
     let gathered = tail != told.0 && tail != guard.taker.head;
     let switched = switch != told.1 && conn.rx() != Rx::Vi;
     if let Err(Fault::Damaged) = scanned
