@@ -2,7 +2,8 @@
 
     python3 forks.py PROCESSES [slowly]
 
-With `slowly` each connection is on its VI before the next one is opened. Goes on until all connections are on their VIs, and prints how many there are.
+With `slowly` each connection is on its VI before the next one is opened. Goes on until all connections are on their VIs, and
+prints how many there are.
 """
 
 import os
@@ -45,7 +46,7 @@ def take_turns(connections):
         assert connection.recv(len(MESSAGE), socket.MSG_WAITALL) == MESSAGE
 
 
-def take_turns_on_tcp(connections):
+def take_turns_until_on_vis(connections):
     """Takes turns until a turn shows that no byte of it went over TCP. A watchdog of the test's ends this otherwise."""
     while True:
         before = [acknowledged(connection) for connection in connections]
@@ -61,8 +62,8 @@ def main():
     for _ in range(count):
         connections.append(socket.create_connection(address))
         if is_slow:
-            take_turns_on_tcp(connections[-1:])
-    take_turns_on_tcp(connections)
+            take_turns_until_on_vis(connections[-1:])
+    take_turns_until_on_vis(connections)
     print(len(connections), "on VIs")
 
 

@@ -50,9 +50,8 @@ pub fn tcp() -> Option<u64> {
 /// of tcp_wmem and tcp_rmem in this network namespace.
 #[inline(never)]
 pub fn tcp_buffers() -> Option<(u64, u64)> {
-    let largest =
-        (largest_of(c"/proc/sys/net/ipv4/tcp_wmem"), largest_of(c"/proc/sys/net/ipv4/tcp_rmem"));
-    largest.0.zip(largest.1)
+    let sends = largest_of(c"/proc/sys/net/ipv4/tcp_wmem")?;
+    Some((sends, largest_of(c"/proc/sys/net/ipv4/tcp_rmem")?))
 }
 
 /// The last of the three numbers in a file.

@@ -33,32 +33,36 @@ const KERNEL_NS: u64 = 8_000;
 /// meanwhile, and the kernel would not report what comes there.
 #[derive(Debug, Default)]
 pub struct OnTcp {
-    _readers: SmallVec<[Present<'static>; lists::FEW_OURS]>,
+    readers: SmallVec<[Present<'static>; lists::FEW_OURS]>,
 }
 
 impl OnTcp {
-    /// Keeps those of the list there that have no VI and whose bytes are wanted.
-    fn new(fds: &[PollFd]) -> OnTcp {
-        let is_wanted = |p: &&PollFd| p.events & (libc::POLLIN | libc::POLLRDNORM) != 0;
-        let has_none = |at: &Ref| at.conn.phase() == Phase::Candidate;
-        let candidates =
-            fds.iter().filter(is_wanted).filter_map(|p| table::conn(p.fd)).filter(has_none);
-        // A list may have a connection twice. What a thread leaves by `longjmp`, its next receive finds.
-        OnTcp { _readers: candidates.map(|at| at.conn.rx_pins.enter(false)).collect() }
+    /// Keeps a connection there if it has no VI and those events tell of its bytes.
+    fn keep(&mut self, at: Ref, events: i16) {
+        let is_wanted = events & (libc::POLLIN | libc::POLLRDNORM) != 0;
+        if is_wanted && at.conn.phase() == Phase::Candidate {
+            // A list may have a connection twice. What a thread leaves by `longjmp`, its next receive finds.
+            self.readers.push(at.conn.rx_pins.enter(false));
+        }
     }
 }
 
 /// Returns what lets the kernel wait for the descriptors; `None` if one of them is an attached connection. An epoll instance
 /// among them is waited on from outside from here on.
 pub fn for_kernel(fds: &[PollFd]) -> Option<OnTcp> {
-    // First: a connection that has its VI by now is found below.
-    let on_tcp = OnTcp::new(fds);
+    let mut on_tcp = OnTcp::default();
     let mut ours = false;
     for p in fds {
         match table::get(p.fd) {
             table::Entry::Foreign | table::Entry::Private => {}
             table::Entry::Epoll(index) => epoll::polled(index),
-            table::Entry::Conn(_) => ours |= attached(p.fd).is_some(),
+            table::Entry::Conn(_) => {
+                if let Some(at) = table::conn(p.fd) {
+                    // In this order: one that has its VI by now is seen to have it.
+                    on_tcp.keep(at, p.events);
+                    ours |= at.is_attached_here();
+                }
+            }
         }
     }
     (!ours).then_some(on_tcp)
@@ -80,8 +84,13 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
     {
         return result;
     }
-    // First, as in `for_kernel`.
-    let _on_tcp = OnTcp::new(fds);
+    // Before it is found which are attached, as in `for_kernel`.
+    let mut on_tcp = OnTcp::default();
+    for p in fds.iter() {
+        if let Some(at) = table::conn(p.fd) {
+            on_tcp.keep(at, p.events);
+        }
+    }
     let mut lists = Lists::new(fds);
     let mut fruitless = 0;
     let mut inside = None;

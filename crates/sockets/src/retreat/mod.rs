@@ -155,8 +155,8 @@ fn say_why(guard: &Guard<'_>) {
     );
     conn.again.store(u32::from(is_for_now), Ordering::Relaxed);
     conn.stays(reason);
-    // Of one that has never been accelerated it is counted at its end what has become of it.
-    if reason != Reason::PeerPlain {
+    // The end counts one that has never been accelerated.
+    if conn.has(flag::COUNTED) {
         stats::reason(reason);
     }
 }

@@ -25,13 +25,14 @@ pub(crate) fn settle(guard: &mut Guard<'_>) -> bool {
 fn settle_now(guard: &mut Guard<'_>) -> bool {
     let conn = guard.conn;
     let vi = conn.vi.load(Ordering::Relaxed);
-    let pair = pair::of(guard);
-    let is_revoked = pair.is_some_and(|pair| pair.revoke(vi));
+    let revoke = |pair: &pair::Pair| {
+        let is_revoked = pair.revoke(vi);
+        pair.answers.store(!is_revoked, Ordering::Relaxed);
+        is_revoked
+    };
+    let is_revoked = pair::of(guard).is_some_and(revoke);
     // Should this process die here, a relative finds the VI as an acceptor would leave it that has taken the request
     // and not come: the connection stays on TCP.
-    if let Some(pair) = pair {
-        pair.answers.store(!is_revoked, Ordering::Relaxed);
-    }
     if is_revoked {
         let (none, why) = (0, Reason::PeerPlain as u32 + 1);
         let _ = conn.leaves_for.compare_exchange(none, why, Ordering::Relaxed, Ordering::Relaxed);

@@ -1,9 +1,8 @@
 //! Senders that get rid of as much as there is room for.
 
-use super::harness::{
-    At, End, Link, SO_BUF_LOCK, arrives, cases, ends, link, pattern, send, until,
-};
+use super::harness::{At, End, Link, arrives, cases, ends, link, pattern, send, until};
 use crate::conn::Role;
+use crate::options::SO_BUF_LOCK;
 
 cases! {
     all_that_a_full_sender_got_rid_of_arrives_in_order at

@@ -5,6 +5,7 @@ use crate::epoll::KernelSleep;
 use crate::meeting::Server;
 use crate::native::{self, Info};
 use crate::ops::{self, Flags};
+use crate::options::SO_BUF_LOCK;
 use crate::per_engine::Engine;
 use crate::retreat::{self, Cause};
 use crate::table::Ref;
@@ -188,9 +189,6 @@ fn kernel_flags(flags: Flags) -> i32 {
         | flag(flags.wait_all, libc::MSG_WAITALL)
         | flag(flags.no_signal, libc::MSG_NOSIGNAL)
 }
-
-/// Option that says which buffers' sizes the program has set.
-pub(super) const SO_BUF_LOCK: i32 = 72;
 
 impl End {
     fn new(engines: &Arc<Engines>, side: usize, socket: TcpStream) -> End {
