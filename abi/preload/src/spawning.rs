@@ -10,9 +10,11 @@ use sovia_sockets::table;
 /// Numbers that are noted. A connection with a higher one goes back when it is put into file actions.
 const NUMBERS: usize = 1 << 16;
 
-/// The numbers that have been put into file actions to be duplicated, a bit for each. Which actions those
-/// were only libc knows; too many connections that go back do no harm.
-static GIVEN: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
+sovia_sys::tables! {
+    /// The numbers that have been put into file actions to be duplicated, a bit for each. Which actions those
+    /// were only libc knows; too many connections that go back do no harm.
+    static GIVEN: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
+}
 
 /// A child will get a duplicate of `fd`, whatever that is when the child is started.
 fn given(fd: c_int) {

@@ -4,7 +4,7 @@
 //! around. What it does is [`crate::progress`].
 
 use crate::conn::{Conn, Guard, Phase, flag};
-use crate::per_engine::per_engine;
+use crate::per_engine::{per_engine, per_engine_tables};
 use crate::table::{self, Ref};
 use crate::thread::{self, Ends, OncePerProcess};
 use crate::{backlog, family, pair, process};
@@ -166,7 +166,7 @@ pub(crate) fn watch_new(fd: i32, at: Ref) {
     ensure();
 }
 
-per_engine! {
+per_engine_tables! {
     /// For which life of a connection, by its index, the progress thread reports room on TCP; 0: for none.
     static ROOMS: [AtomicU32; family::CONNS] = [const { AtomicU32::new(0) }; family::CONNS];
 }

@@ -10,7 +10,7 @@
 //! a send that it has interrupted. When all places are taken there is no registration to be had, and
 //! packets go as they would by default.
 
-use crate::per_engine::per_engine;
+use crate::per_engine::{per_engine, per_engine_tables};
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -94,6 +94,8 @@ unsafe impl Sync for Buffer {}
 per_engine! {
     /// For each buffer 0, or the thread that has it. Beside each other: a forked child looks at all.
     static USERS: [AtomicU32; BUFFERS] = [const { AtomicU32::new(0) }; BUFFERS];
+}
+per_engine_tables! {
     static OWN: [Buffer; BUFFERS] = [const { Buffer(UnsafeCell::new([0; BUFFER])) }; BUFFERS];
 }
 

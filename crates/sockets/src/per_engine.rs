@@ -24,6 +24,17 @@ macro_rules! per_engine {
 }
 pub(crate) use per_engine;
 
+/// Declares [`sovia_sys::tables`], one of each for every engine.
+macro_rules! per_engine_tables {
+    ($($(#[$attribute:meta])* $visibility:vis static $name:ident: $type:ty = $value:expr;)+) => {
+        #[cfg(not(test))]
+        sovia_sys::tables! { $($(#[$attribute])* $visibility static $name: $type = $value;)+ }
+        #[cfg(test)]
+        $crate::per_engine::per_engine! { $($(#[$attribute])* $visibility static $name: $type = $value;)+ }
+    };
+}
+pub(crate) use per_engine_tables;
+
 #[cfg(test)]
 pub(crate) use several::{Engine, PerEngine};
 

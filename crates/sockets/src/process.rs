@@ -28,7 +28,9 @@ struct Page {
 const HERE: u32 = 1;
 const SHARED_HERE: u32 = 2;
 
-static PAGE: Page = Page { here: AtomicU32::new(0), _rest: [const { AtomicU32::new(0) }; 1023] };
+sovia_sys::tables! {
+    static PAGE: Page = Page { here: AtomicU32::new(0), _rest: [const { AtomicU32::new(0) }; 1023] };
+}
 
 /// Whether the kernel wipes the page.
 static WIPED: AtomicBool = AtomicBool::new(false);

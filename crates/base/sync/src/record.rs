@@ -41,16 +41,17 @@ pub struct Table<const N: usize> {
     entries: [Entry; N],
 }
 
-/// The records for locks in this process's memory.
 #[cfg(not(loom))]
-static LOCAL: Table<OWN> = Table::new();
+sovia_sys::tables! {
+    /// The records for locks in this process's memory.
+    static LOCAL: Table<OWN> = Table::new();
+    /// What the threads with those records use without a lock.
+    static USED: [Words; OWN] = [const { Words::new() }; OWN];
+}
 #[cfg(loom)]
 loom::lazy_static! {
     static ref LOCAL: Table<4> = Table::new();
 }
-/// What the threads with those records use without a lock.
-#[cfg(not(loom))]
-static USED: [Words; OWN] = [const { Words::new() }; OWN];
 #[cfg(loom)]
 loom::lazy_static! {
     static ref USED: [Words; 4] = core::array::from_fn(|_| Words::new());

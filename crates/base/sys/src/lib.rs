@@ -32,6 +32,7 @@ pub mod seqpacket;
 pub mod signals;
 pub mod small_file;
 pub mod stall;
+pub mod tables;
 pub mod trace;
 pub mod tun;
 pub mod userfault;

@@ -2,6 +2,8 @@
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
+    // Macros.
+    &["tables"],
     // The calls, and what needs none.
     &["build", "cache", "call", "clock"],
     // Descriptors, sleeps, time, by the calls.

@@ -2,7 +2,7 @@
 
 use super::Pair;
 use crate::conn::Guard;
-use crate::per_engine::per_engine;
+use crate::per_engine::{per_engine, per_engine_tables};
 use core::ops::Deref;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -14,8 +14,10 @@ use std::sync::Arc;
 /// Processes that one can be paired with at a time.
 pub(super) const PAIRS: usize = 1024;
 
-per_engine! {
+per_engine_tables! {
     pub(super) static TABLE: [AtomicPtr<Pair>; PAIRS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; PAIRS];
+}
+per_engine! {
     /// One above the highest index in use.
     pub(super) static TOP: AtomicU32 = AtomicU32::new(0);
     /// Guards additions and removals.

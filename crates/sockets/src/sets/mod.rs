@@ -16,7 +16,7 @@ pub(crate) use set::{DOOR, Set};
 pub(crate) use shared::{is_shared, is_shared_by_users};
 
 use crate::pair::{self, Pair};
-use crate::per_engine::per_engine;
+use crate::per_engine::{per_engine, per_engine_tables};
 use crate::table::{self, Ref};
 use crate::{anchors, process};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -28,6 +28,8 @@ const SETS: usize = 4096;
 per_engine! {
     /// Instances that are waited on themselves.
     static NESTED: AtomicU32 = AtomicU32::new(0);
+}
+per_engine_tables! {
     static TABLE: [AtomicPtr<Set>; SETS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; SETS];
 }
 

@@ -5,7 +5,7 @@
 //! waiting in it or changing it, all of its connections are the kernel's, as in an instance that is
 //! itself waited on. A child that only inherits one, as most do, changes nothing.
 
-use crate::per_engine::per_engine;
+use crate::per_engine::per_engine_tables;
 use crate::{family, members};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -18,7 +18,7 @@ struct Users {
     counted: AtomicBool,
 }
 
-per_engine! {
+per_engine_tables! {
     static USERS: [Users; super::SETS] =
         [const { Users { place: AtomicU32::new(0), counted: AtomicBool::new(false) } }; super::SETS];
 }

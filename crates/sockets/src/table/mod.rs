@@ -22,7 +22,7 @@ pub use tcp::{
 };
 
 use crate::conn::{Conn, Favoured, Guard, Phase, Role};
-use crate::per_engine::per_engine;
+use crate::per_engine::per_engine_tables;
 use crate::{family, members, process, stats};
 use core::sync::atomic::{AtomicU32, Ordering};
 use slots::{FIRST, for_each_word, slot, slot_to_enter};
@@ -80,7 +80,7 @@ impl Ref {
     }
 }
 
-per_engine! {
+per_engine_tables! {
     /// Descriptors of this process for each connection.
     static REFS: [AtomicU32; family::CONNS] = [const { AtomicU32::new(0) }; family::CONNS];
 }

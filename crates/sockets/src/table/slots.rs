@@ -1,6 +1,6 @@
 //! Where the words of the table lie: those of low numbers in a static, those of higher ones in chunks that are mapped.
 
-use crate::per_engine::per_engine;
+use crate::per_engine::{per_engine, per_engine_tables};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use sovia_sys::Mapping;
 
@@ -17,12 +17,14 @@ const PAGE: usize = 4096 / size_of::<AtomicU64>();
 /// Pages of the table.
 const PAGES: usize = FDS / PAGE;
 
-per_engine! {
+per_engine_tables! {
     /// The words of the numbers below [`CHUNK`].
     pub(super) static FIRST: Chunk = [const { AtomicU64::new(0) }; CHUNK];
     /// Those of the others; null where none has been entered.
     static CHUNKS: [AtomicPtr<Chunk>; FDS / CHUNK] =
         [const { AtomicPtr::new(core::ptr::null_mut()) }; FDS / CHUNK];
+}
+per_engine! {
     /// A bit for each page: whether a word in it may have been entered. The others are not looked at: to look at
     /// memory that nothing has touched has the kernel make it.
     static TOUCHED: [AtomicU64; PAGES / 64] = [const { AtomicU64::new(0) }; PAGES / 64];

@@ -96,14 +96,11 @@ pub(super) struct Slot {
     used: AtomicU32,
 }
 
-static SLOTS: [Slot; SIGNALS] = [const {
-    Slot {
-        runs: Cell::new(),
-        shown: Cell::new(),
-        ours: AtomicBool::new(false),
-        used: AtomicU32::new(0),
-    }
-}; SIGNALS];
+sovia_sys::tables! {
+    static SLOTS: [Slot; SIGNALS] = [const {
+        Slot { runs: Cell::new(), shown: Cell::new(), ours: AtomicBool::new(false), used: AtomicU32::new(0) }
+    }; SIGNALS];
+}
 
 /// A signal's slot.
 pub(super) fn slot(signal: c_int) -> &'static Slot {

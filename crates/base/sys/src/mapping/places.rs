@@ -25,11 +25,13 @@ pub(super) enum Sharing {
     Replaced = 3,
 }
 
-/// Where mappings are. Sparse ones are much larger than what they use: what would fill all memory of
-/// the program must leave them out.
-pub(super) static PLACES: [Place; 2048] = [const {
-    Place { base: AtomicUsize::new(0), len: AtomicUsize::new(0), sharing: AtomicUsize::new(0) }
-}; 2048];
+crate::tables! {
+    /// Where mappings are. Sparse ones are much larger than what they use: what would fill all memory of
+    /// the program must leave them out.
+    pub(super) static PLACES: [Place; 2048] = [const {
+        Place { base: AtomicUsize::new(0), len: AtomicUsize::new(0), sharing: AtomicUsize::new(0) }
+    }; 2048];
+}
 
 pub(super) fn note(base: usize, len: usize, sharing: Sharing) -> Result<()> {
     let free = PLACES.iter().find(|place| {
