@@ -105,12 +105,12 @@ pub(crate) fn closed(index: u32, fd: i32) {
 
 /// Around fork: no set is being changed.
 pub(crate) fn hold() {
-    places().for_each(|set| set.lock.hold());
+    places().for_each(|set| set.inner.hold());
 }
 
 /// After fork, in both.
 pub(crate) fn release() {
-    places().for_each(|set| set.lock.release());
+    places().for_each(|set| set.inner.release());
 }
 
 /// In a forked child.

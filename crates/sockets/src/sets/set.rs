@@ -8,10 +8,9 @@ use crate::pair::{self, VIS};
 use crate::stream;
 use crate::table::Ref;
 use crate::{Errno, Outcome};
-use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use libc::epoll_event;
-use sovia_sync::{Local, RobustLock, rank};
+use sovia_sync::{RobustBox, rank};
 use sovia_sys::{call, poll};
 use std::sync::Arc;
 
@@ -25,7 +24,6 @@ pub(crate) struct Set {
     generation: AtomicU32,
     /// A descriptor of the instance in this process: another one if that is closed.
     pub(super) epfd: AtomicI32,
-    pub(super) lock: RobustLock<Local, { rank::SET }>,
     /// Attached connections in the set.
     pub(crate) attached: AtomicU32,
     /// Descriptors of the instance in this process.
@@ -41,11 +39,8 @@ pub(crate) struct Set {
     pub(super) any_settled: AtomicBool,
     /// Counts entries that have gone over to the kernel's instance.
     pub(crate) gone_over: AtomicU32,
-    pub(super) inner: UnsafeCell<Inner>,
+    pub(super) inner: RobustBox<Inner, { rank::SET }>,
 }
-
-// SAFETY: `inner` is reached through `Set::with` only, under the lock.
-unsafe impl Sync for Set {}
 
 impl Set {
     /// A set that follows no instance.
@@ -53,7 +48,6 @@ impl Set {
         Set {
             generation: AtomicU32::new(0),
             epfd: AtomicI32::new(-1),
-            lock: RobustLock::new(),
             attached: AtomicU32::new(0),
             references: AtomicU32::new(0),
             owner: AtomicI32::new(0),
@@ -61,7 +55,7 @@ impl Set {
             nested: AtomicBool::new(false),
             any_settled: AtomicBool::new(false),
             gone_over: AtomicU32::new(0),
-            inner: UnsafeCell::new(Inner::default()),
+            inner: RobustBox::new(Inner::default()),
         }
     }
 
@@ -125,9 +119,7 @@ impl Set {
     }
 
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut Inner) -> R) -> R {
-        let _held = self.lock.guard();
-        // SAFETY: the lock is held.
-        f(unsafe { &mut *self.inner.get() })
+        self.inner.with(f)
     }
 
     pub(crate) fn epfd(&self) -> i32 {
