@@ -75,7 +75,7 @@ fn lingering_socket() -> Option<Gift> {
     let ends = crate::tcp::Ends::new();
     let fd = ends.connector.as_raw_fd();
     let bytes = vec![0; 1 << 16];
-    while call::send(fd, &bytes, libc::MSG_DONTWAIT).is_ok() {}
+    while call::send(fd, &bytes[..], libc::MSG_DONTWAIT).is_ok() {}
     call::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, &[1i32, 3600]).ok()?;
     ends.connector.set_nonblocking(false).ok()?;
     let fd = Fd::keep(ends.connector.into_raw_fd());

@@ -70,7 +70,7 @@ impl Honest {
 
     /// `recv`.
     pub fn receive(&self, out: &mut [u8], peek: bool) -> Outcome {
-        // The engine has the program's buffer while the kernel fills this one.
+        // `std` reads to a slice, which the program's buffer is not while the engine has it.
         let mut by_kernel = vec![0; out.len()];
         let mut filled = 0;
         let kernel = || {
@@ -80,14 +80,14 @@ impl Honest {
             Ok(filled)
         };
         let flags = Flags { peek, ..FLAGS };
-        let result = ops::receive(self.fd(), self.at, out, flags, kernel);
+        let result = ops::receive(self.fd(), self.at, (&mut *out).into(), flags, kernel);
         out[..filled].copy_from_slice(&by_kernel[..filled]);
         result
     }
 
     /// `send`.
     pub fn send(&self, bytes: &[u8]) -> Outcome {
-        ops::send(self.fd(), self.at, bytes, FLAGS, || {
+        ops::send(self.fd(), self.at, bytes.into(), FLAGS, || {
             (&self.socket).write(bytes).map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))
         })
     }

@@ -61,7 +61,7 @@ fn hostile(duel: &mut Duel, input: &mut Input<'_>) {
             let kind = 1 + u32::from(input.u8() % 8);
             let immediate = kind << 24 | u32::from(input.u8() % 34);
             let len = if kind == 1 { length(input).min(64 << 10) } else { 0 };
-            let _ = duel.end.tx.send(immediate, &vec![b'd'; len]);
+            let _ = duel.end.tx.send(immediate, &vec![b'd'; len][..]);
         }
         // Gathers.
         6 => {

@@ -1,9 +1,11 @@
 //! A program's buffers, as C describes them.
 
 use core::mem::MaybeUninit;
+use core::ops::Deref;
 use libc::{c_int, c_void, iovec, size_t};
 use sovia_signal::access::{self, BadAddress};
 use sovia_signal::chain;
+use sovia_sys::{UserSlice, UserSliceMut};
 
 /// Where the kernel's own addresses begin, on every machine.
 const USER_END: usize = 1 << 56;
@@ -12,14 +14,13 @@ const USER_END: usize = 1 << 56;
 /// `send` before they look at the address, by `read` and `write` afterwards.
 pub const MOST: usize = 0x7fff_f000;
 
-/// The program's buffer. It may not be there: nothing here touches it but by
-/// [`sovia_signal::access`], which reports that. What the kernel refuses at sight is refused.
+/// The program's buffer, which may not be there. What the kernel refuses at sight is refused.
 ///
 /// # Safety
-/// Other threads of the program aside, `buf` must be valid for `len` bytes or for none of Rust's uses.
-pub unsafe fn buffer<'a>(buf: *mut c_void, len: size_t) -> Option<&'a mut [u8]> {
+/// As for [`UserSliceMut::new`].
+pub unsafe fn buffer<'a>(buf: *mut c_void, len: size_t) -> Option<UserSliceMut<'a>> {
     if len == 0 {
-        return Some(&mut []);
+        return Some(UserSliceMut::empty());
     }
     if (buf as usize) < 4096 && !chain::is_guarding()
         || len > isize::MAX as usize
@@ -27,11 +28,8 @@ pub unsafe fn buffer<'a>(buf: *mut c_void, len: size_t) -> Option<&'a mut [u8]> 
     {
         return None;
     }
-    let len = len.min(MOST);
-    // As bad an address as none at all, for a slice cannot begin there.
-    let buf = if buf.is_null() { core::ptr::without_provenance_mut(1) } else { buf.cast() };
     // SAFETY: the caller's contract.
-    Some(unsafe { core::slice::from_raw_parts_mut(buf, len) })
+    Some(unsafe { UserSliceMut::new(buf.cast(), len.min(MOST)) })
 }
 
 /// Reads an address of the program's, as the kernel does with each, whether it counts for anything or not.
@@ -66,11 +64,14 @@ pub const IOV_MAX: usize = 1024;
 /// # Safety
 /// `iov` must be valid for `count` entries, each valid for its length, as the call
 /// demands.
-pub unsafe fn parts<'a>(iov: *const iovec, count: usize) -> Result<Parts<'a>, c_int> {
+pub unsafe fn parts<'a, T>(iov: *const iovec, count: usize) -> Result<Parts<T>, c_int>
+where
+    T: Copy + Default + From<UserSliceMut<'a>>,
+{
     if count > IOV_MAX {
         return Err(libc::EINVAL);
     }
-    let mut all = Parts { few: [const { None }; FEW], many: Vec::new(), count };
+    let mut all = Parts { few: [T::default(); FEW], many: Vec::new(), count };
     let mut sum = 0;
     let mut has_bad_address = false;
     let mut entries = [const { MaybeUninit::<iovec>::uninit() }; FEW];
@@ -78,7 +79,7 @@ pub unsafe fn parts<'a>(iov: *const iovec, count: usize) -> Result<Parts<'a>, c_
         if i.is_multiple_of(FEW) {
             let n = FEW.min(count - i) * size_of::<iovec>();
             // SAFETY: as many entries as there is room for; the list is the program's.
-            unsafe { access::copy(entries.as_mut_ptr().cast(), iov.add(i).cast(), n) }
+            unsafe { access::copy(entries.as_mut_ptr().cast(), iov.wrapping_add(i).cast(), n) }
                 .map_err(|BadAddress| libc::EFAULT)?;
         }
         // SAFETY: just copied, and any bits are an entry.
@@ -87,19 +88,16 @@ pub unsafe fn parts<'a>(iov: *const iovec, count: usize) -> Result<Parts<'a>, c_
             return Err(libc::EINVAL);
         }
         // SAFETY: the caller's contract.
-        let Some(mut part) = (unsafe { buffer(part.iov_base, part.iov_len) }) else {
+        let Some(part) = (unsafe { buffer(part.iov_base, part.iov_len) }) else {
             // The kernel looks at all lengths before it looks at addresses.
             has_bad_address = true;
             continue;
         };
-        let room = MOST - sum;
-        if part.len() > room {
-            part = &mut part[..room];
-        }
+        let part = part.first(part.len().min(MOST - sum));
         sum += part.len();
         match all.few.get_mut(i) {
-            Some(place) if count <= FEW => *place = Some(part),
-            _ => all.many.push(part),
+            Some(place) if count <= FEW => *place = part.into(),
+            _ => all.many.push(part.into()),
         }
     }
     if has_bad_address { Err(libc::EFAULT) } else { Ok(all) }
@@ -107,42 +105,18 @@ pub unsafe fn parts<'a>(iov: *const iovec, count: usize) -> Result<Parts<'a>, c_
 
 const FEW: usize = 8;
 
-/// A call's buffers; a few need no allocation.
-pub struct Parts<'a> {
-    few: [Option<&'a mut [u8]>; FEW],
-    many: Vec<&'a mut [u8]>,
+/// A call's buffers, [`UserSlice`] or [`UserSliceMut`]; a few need no allocation.
+pub struct Parts<T> {
+    few: [T; FEW],
+    many: Vec<T>,
     count: usize,
 }
 
-impl<'a> Parts<'a> {
-    /// Hands the buffers out as one list.
-    pub fn with<R>(mut self, f: impl FnOnce(&mut [&'a mut [u8]]) -> R) -> R {
-        if self.count > FEW {
-            return f(&mut self.many);
-        }
-        let mut list: [&mut [u8]; FEW] = core::array::from_fn(|_| &mut [][..]);
-        for (to, from) in list.iter_mut().zip(&mut self.few) {
-            if let Some(part) = from.take() {
-                *to = part;
-            }
-        }
-        f(&mut list[..self.count])
-    }
+impl<T> Deref for Parts<T> {
+    type Target = [T];
 
-    /// Hands the buffers out as one list to read from.
-    pub fn with_bytes<R>(self, f: impl FnOnce(&[&[u8]]) -> R) -> R {
-        let count = self.count;
-        self.with(|list| {
-            if count > FEW {
-                let list: Vec<&[u8]> = list.iter().map(|part| &**part).collect();
-                return f(&list);
-            }
-            let mut few: [&[u8]; FEW] = [&[]; FEW];
-            for (to, from) in few.iter_mut().zip(list.iter()) {
-                *to = from;
-            }
-            f(&few[..count])
-        })
+    fn deref(&self) -> &[T] {
+        if self.count > FEW { &self.many } else { &self.few[..self.count] }
     }
 }
 
@@ -151,9 +125,9 @@ impl<'a> Parts<'a> {
 /// # Safety
 /// As for [`buffer`].
 #[inline]
-pub unsafe fn bytes<'a>(buf: *const c_void, len: size_t) -> Option<&'a [u8]> {
-    // SAFETY: the caller's contract; only read from.
-    unsafe { buffer(buf.cast_mut(), len) }.map(|part| &*part)
+pub unsafe fn bytes<'a>(buf: *const c_void, len: size_t) -> Option<UserSlice<'a>> {
+    // SAFETY: the caller's contract.
+    unsafe { buffer(buf.cast_mut(), len) }.map(UserSlice::from)
 }
 
 #[cfg(test)]

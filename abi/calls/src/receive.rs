@@ -10,6 +10,7 @@ use sovia_sockets::retreat::{self, Cause};
 use sovia_sockets::table::{self, Ref};
 use sovia_sockets::wait::now_ns;
 use sovia_sockets::{Errno, Outcome};
+use sovia_sys::UserSliceMut;
 
 /// Flags that TCP does not look at in a receiving call.
 const WITHOUT_EFFECT: c_int = libc::MSG_NOSIGNAL
@@ -66,12 +67,12 @@ calls! {
     fn readv(real, fd: c_int, iov: *const iovec, count: c_int) -> isize {
         let Some(at) = table::conn(fd) else { return real(fd, iov, count) };
         let kernel = || outcome(real(fd, iov, count));
-        match parts(iov, usize::try_from(count).unwrap_or(usize::MAX)) {
+        match parts::<UserSliceMut<'_>>(iov, usize::try_from(count).unwrap_or(usize::MAX)) {
             // Of nothing, the kernel does not even ask the socket.
-            Ok(list) => finish(list.with(|list| match list.iter().all(|part| part.is_empty()) {
+            Ok(list) => finish(match list.iter().all(|part| part.is_empty()) {
                 true => kernel(),
-                false => ops::receive_parts(fd, at, list, Flags::default(), kernel),
-            })),
+                false => ops::receive_parts(fd, at, &list, Flags::default(), kernel),
+            }),
             Err(e) => finish(Err(e)),
         }
     }
@@ -105,7 +106,7 @@ calls! {
             is_kernels.set(true);
             kernel()
         };
-        let result = list.with(|list| ops::receive_parts(fd, at, list, flags(how), kernel));
+        let result = ops::receive_parts(fd, at, &list, flags(how), kernel);
         if let Ok(n) = result
             && !is_kernels.get()
         {
@@ -153,7 +154,7 @@ fn discard(
         let part = &mut piece[..(len - done).min(PIECE)];
         let wanted = part.len();
         let mut is_kernels = false;
-        let result = ops::receive(fd, at, part, flags(how), || {
+        let result = ops::receive(fd, at, part.into(), flags(how), || {
             is_kernels = true;
             kernel(len - done, how)
         });

@@ -6,6 +6,7 @@ use libc::{c_int, c_void, cmsghdr, iovec, mmsghdr, msghdr, off_t, size_t, sockad
 use sovia_sockets::ops::{self, Flags};
 use sovia_sockets::retreat::{self, Cause};
 use sovia_sockets::table;
+use sovia_sys::UserSlice;
 
 /// Flags that the kernel does not look at where a TCP connection sends.
 const WITHOUT_EFFECT: c_int = libc::MSG_WAITALL | libc::MSG_CONFIRM | libc::MSG_DONTROUTE;
@@ -48,12 +49,12 @@ calls! {
     fn writev(real, fd: c_int, iov: *const iovec, count: c_int) -> isize {
         let Some(at) = table::conn(fd) else { return real(fd, iov, count) };
         let kernel = || outcome(real(fd, iov, count));
-        match parts(iov, usize::try_from(count).unwrap_or(usize::MAX)) {
+        match parts::<UserSlice<'_>>(iov, usize::try_from(count).unwrap_or(usize::MAX)) {
             // Of nothing, the kernel does not even ask the socket.
-            Ok(list) => finish(list.with_bytes(|list| match list.iter().all(|part| part.is_empty()) {
+            Ok(list) => finish(match list.iter().all(|part| part.is_empty()) {
                 true => kernel(),
-                false => ops::send_parts(fd, at, list, Flags::default(), kernel),
-            })),
+                false => ops::send_parts(fd, at, &list, Flags::default(), kernel),
+            }),
             Err(e) => finish(Err(e)),
         }
     }
@@ -85,9 +86,7 @@ calls! {
         }
         let (iov, count) = (header.msg_iov, header.msg_iovlen);
         match parts(iov, count) {
-            Ok(list) => {
-                finish(list.with_bytes(|list| ops::send_parts(fd, at, list, flags(how), kernel)))
-            }
+            Ok(list) => finish(ops::send_parts(fd, at, &list, flags(how), kernel)),
             Err(libc::EINVAL) if count > IOV_MAX => finish(Err(libc::EMSGSIZE)),
             Err(e) => finish(Err(e)),
         }

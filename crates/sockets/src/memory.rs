@@ -16,6 +16,7 @@ use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use sovia_signal::access;
 use sovia_sync::thread;
+use sovia_sys::UserSlice;
 
 /// Regions that can be registered at a time.
 const REGIONS: usize = 64;
@@ -43,11 +44,11 @@ per_engine! {
 pub(crate) struct Region<'b> {
     place: usize,
     generation: u32,
-    bytes: PhantomData<&'b [u8]>,
+    bytes: PhantomData<UserSlice<'b>>,
 }
 
 /// Registers a slice; `None` while all places are taken.
-pub(crate) fn register(bytes: &[u8]) -> Option<Region<'_>> {
+pub(crate) fn register(bytes: UserSlice<'_>) -> Option<Region<'_>> {
     // Threads begin at places of their own, so that they do not meet.
     let first = thread::thread_id() as usize;
     for step in 0..REGIONS {
@@ -70,7 +71,7 @@ pub(crate) fn register(bytes: &[u8]) -> Option<Region<'_>> {
 
 impl Region<'_> {
     /// The bytes at that address, for the NIC to read, if all of them lie in the region.
-    pub(crate) fn read<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+    pub(crate) fn read<'a>(&self, bytes: UserSlice<'a>) -> Option<UserSlice<'a>> {
         let place = &TABLE[self.place];
         let offset = bytes.as_ptr().addr().checked_sub(place.base.load(Ordering::Relaxed))?;
         let within = offset.checked_add(bytes.len())? <= place.len.load(Ordering::Relaxed);
@@ -107,7 +108,7 @@ pub(crate) struct Copied {
 }
 
 /// Copies bytes to a registered buffer; `None` if they are too many, or all buffers are taken.
-pub(crate) fn copy(bytes: &[u8]) -> Option<Copied> {
+pub(crate) fn copy(bytes: UserSlice<'_>) -> Option<Copied> {
     let me = thread::thread_id() as u32;
     for step in 0..BUFFERS {
         let buffer = (me as usize + step) % BUFFERS;
@@ -119,8 +120,7 @@ pub(crate) fn copy(bytes: &[u8]) -> Option<Copied> {
             let memory = unsafe { &mut *memory.get() };
             let memory = memory.get_mut(..bytes.len())?;
             // What the program does not have is found out by the NIC.
-            // SAFETY: the two are of one length, and one is ours.
-            unsafe { access::copy(memory.as_mut_ptr(), bytes.as_ptr(), bytes.len()).ok()? };
+            access::read(bytes, memory).ok()?;
             return Some(copied);
         }
     }
@@ -160,32 +160,38 @@ pub(crate) fn forked() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::ops::Range;
 
     #[test]
     fn what_does_not_lie_in_a_region_is_not_read_from_it() {
         let bytes = [7u8; 100];
-        let region = register(&bytes[10..90]).unwrap();
-        assert_eq!(region.read(&bytes[10..90]), Some(&bytes[10..90]));
-        assert_eq!(region.read(&bytes[20..30]), Some(&bytes[20..30]));
-        for outside in [&bytes[9..20], &bytes[80..91], &bytes[..], &bytes[95..]] {
-            assert_eq!(region.read(outside), None);
+        let bytes = |range: Range<usize>| UserSlice::from(&bytes[range]);
+        let region = register(bytes(10..90)).unwrap();
+        for inside in [10..90, 20..30] {
+            let found = region.read(bytes(inside.clone())).map(|read| (read.as_ptr(), read.len()));
+            assert_eq!(found, Some((bytes(inside.clone()).as_ptr(), inside.len())));
+        }
+        for outside in [9..20, 80..91, 0..100, 95..100] {
+            assert!(region.read(bytes(outside)).is_none());
         }
     }
 
     /// As a signal handler finds it that has interrupted as many sends.
     #[test]
     fn when_all_places_are_taken_there_is_none() {
-        let bytes = [1u8; 8];
-        let held: Vec<Region<'_>> = (0..2 * REGIONS).map_while(|_| register(&bytes)).collect();
-        assert!(held.len() <= REGIONS && register(&bytes).is_none());
+        let all = [1u8; 8];
+        let bytes = UserSlice::from(&all);
+        let held: Vec<Region<'_>> = (0..2 * REGIONS).map_while(|_| register(bytes)).collect();
+        assert!(held.len() <= REGIONS && register(bytes).is_none());
         drop(held);
-        assert!(register(&bytes).is_some());
+        assert!(register(bytes).is_some());
 
-        let held: Vec<Copied> = (0..2 * BUFFERS as u8).map_while(|i| copy(&[i; 3])).collect();
-        assert!(held.len() <= BUFFERS && copy(&bytes).is_none());
+        let copies = (0..2 * BUFFERS as u8).map_while(|i| copy((&[i; 3]).into()));
+        let held: Vec<Copied> = copies.collect();
+        assert!(held.len() <= BUFFERS && copy(bytes).is_none());
         assert!(held.iter().enumerate().all(|(i, copied)| copied.bytes() == [i as u8; 3]));
         drop(held);
-        assert!(copy(&[0; BUFFER + 1]).is_none(), "longer than a packet can be");
-        assert_eq!(copy(&bytes).unwrap().bytes(), bytes);
+        assert!(copy((&[0; BUFFER + 1]).into()).is_none(), "longer than a packet can be");
+        assert_eq!(copy(bytes).unwrap().bytes(), all);
     }
 }

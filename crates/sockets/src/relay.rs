@@ -19,7 +19,7 @@ use core::hash::{Hash, Hasher};
 use core::sync::atomic::{AtomicU64, Ordering};
 use sovia_sync::section;
 use sovia_sys::poll::{self, PollFd, ppoll};
-use sovia_sys::{Fd, call};
+use sovia_sys::{Fd, UserSliceMut, call};
 use std::collections::VecDeque;
 use std::hash::DefaultHasher;
 
@@ -147,13 +147,13 @@ fn put_first(socket: &Fd, guard: &mut Guard<'_>, fd: i32) {
     let mut piece = vec![0u8; PIECE];
     // Only then: at the end, a look would take the error that is the program's.
     while stream::unread(guard, fd).is_ok_and(|n| n > 0)
-        && let Got::Bytes(n @ 1..) = stream::peek(guard, fd, &mut piece)
+        && let Got::Bytes(n @ 1..) = stream::peek(guard, fd, (&mut piece[..]).into())
     {
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         let put = call::send(socket.raw(), &piece[..n], flags).unwrap_or(0);
         let mut left = put;
         while left > 0
-            && let Got::Bytes(taken @ 1..) = stream::receive(guard, fd, &mut piece[..left])
+            && let Got::Bytes(taken @ 1..) = stream::receive(guard, fd, (&mut piece[..left]).into())
         {
             left -= taken;
         }
@@ -218,7 +218,7 @@ impl Socket {
         // In this order: what comes before the end is found.
         let has_ended = poll::probe(fd, libc::POLLRDHUP) & (libc::POLLRDHUP | libc::POLLHUP) != 0;
         let look = libc::MSG_PEEK | libc::MSG_DONTWAIT;
-        let found = match call::recv(fd, piece, look) {
+        let found = match call::recv(fd, &mut *piece, look) {
             Ok(found) => found,
             Err(call::Errno::EAGAIN) => 0,
             Err(error) => return Err(crate::errno(error)),
@@ -402,7 +402,7 @@ fn both_ways(fd: i32, at: Ref, socket: &mut Socket) -> bool {
         let taken = outbound.give(|bytes| {
             let kernel = || call::send(fd, bytes, flags).map_err(crate::errno);
             let how = Flags { no_signal: true, dont_wait: true, ..Flags::default() };
-            ops::send(fd, at, bytes, how, kernel)
+            ops::send(fd, at, bytes.into(), how, kernel)
         });
         if let Err(error) = taken {
             // The program may read what came before the failure. The kernel has reported the error here, once.
@@ -425,11 +425,8 @@ fn both_ways(fd: i32, at: Ref, socket: &mut Socket) -> bool {
 }
 
 fn receive(fd: i32, at: Ref, piece: &mut [u8]) -> Outcome {
-    let kernel_piece: *mut [u8] = piece;
+    let piece = UserSliceMut::from(piece);
     let flags = Flags { dont_wait: true, ..Flags::default() };
-    ops::receive(fd, at, piece, flags, || {
-        // SAFETY: the closure runs instead of any other use of the same buffer, within this call.
-        let piece = unsafe { &mut *kernel_piece };
-        call::recv(fd, piece, libc::MSG_DONTWAIT).map_err(crate::errno)
-    })
+    let kernel = || call::recv(fd, piece, libc::MSG_DONTWAIT).map_err(crate::errno);
+    ops::receive(fd, at, piece, flags, kernel)
 }

@@ -24,15 +24,14 @@ fn buffers_are_refused_at_sight_by_length_and_range() {
     }
 }
 
-/// The lengths of a list's parts, by both ways to hand them out.
+/// The lengths of a list's parts, to read from and to write to.
 fn lengths(list: &[iovec]) -> Result<Vec<usize>, c_int> {
     // SAFETY: the buffers are not touched.
     unsafe {
-        let by_bytes = parts(list.as_ptr(), list.len())?
-            .with_bytes(|list| list.iter().map(|part| part.len()).collect::<Vec<_>>());
-        let found = parts(list.as_ptr(), list.len())?
-            .with(|list| list.iter().map(|part| part.len()).collect::<Vec<_>>());
-        assert_eq!(found, by_bytes);
+        let from: Parts<UserSlice<'_>> = parts(list.as_ptr(), list.len())?;
+        let to: Parts<UserSliceMut<'_>> = parts(list.as_ptr(), list.len())?;
+        let found: Vec<usize> = to.iter().map(|part| part.len()).collect();
+        assert_eq!(from.iter().map(|part| part.len()).collect::<Vec<_>>(), found);
         Ok(found)
     }
 }
@@ -53,7 +52,7 @@ fn lists_of_every_number_of_parts_keep_their_order() {
 fn lists_of_more_than_1024_parts_are_einval_and_not_read() {
     for count in [1025, usize::MAX] {
         // SAFETY: nothing is read.
-        let found = unsafe { parts(16 as *const iovec, count) }.err();
+        let found = unsafe { parts::<UserSlice<'_>>(16 as *const iovec, count) }.err();
         assert_eq!(found, Some(libc::EINVAL), "{count} parts");
     }
 }
@@ -78,10 +77,18 @@ fn lists_whose_later_entries_are_unmapped_are_efault() {
         // SAFETY: the accessible entries are zeros, the others cannot be read.
         unsafe {
             let at = scratch.edge(bytes) as *const iovec;
-            assert!(parts(at, count).is_ok(), "{count} parts");
-            assert_eq!(parts(at, count + 1).err(), Some(libc::EFAULT), "{count} parts");
+            assert!(parts::<UserSlice<'_>>(at, count).is_ok(), "{count} parts");
+            assert_eq!(
+                parts::<UserSlice<'_>>(at, count + 1).err(),
+                Some(libc::EFAULT),
+                "{count} parts"
+            );
             let at = scratch.edge(bytes - 1) as *const iovec;
-            assert_eq!(parts(at, count).err(), Some(libc::EFAULT), "{count} parts");
+            assert_eq!(
+                parts::<UserSlice<'_>>(at, count).err(),
+                Some(libc::EFAULT),
+                "{count} parts"
+            );
         }
     }
 }

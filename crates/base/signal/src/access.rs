@@ -13,6 +13,7 @@ pub use words::{Fault, load_word, store_word};
 
 use core::mem::MaybeUninit;
 use libc::ucontext_t;
+use sovia_sys::{UserSlice, UserSliceMut};
 
 /// Bytes at the beginning of the address space that are never mapped.
 const FIRST_PAGE: usize = 4096;
@@ -290,6 +291,26 @@ pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) -> Result<(), BadAd
         0 => Ok(()),
         _ => Err(BadAddress),
     }
+}
+
+/// Copies what lies there to the beginning of `to`, as far as that has room. If it fails, some may have been copied.
+///
+/// # Errors
+/// [`BadAddress`] if a part of it cannot be read.
+#[inline]
+pub fn read(from: UserSlice<'_>, to: &mut [u8]) -> Result<(), BadAddress> {
+    // SAFETY: as many bytes as `to` has, and nothing else refers to those; the source by the contract of `UserSlice::new`.
+    unsafe { copy(to.as_mut_ptr(), from.as_ptr(), from.len().min(to.len())) }
+}
+
+/// Copies the first of `from` there, as far as there is room. If it fails, some may have been copied.
+///
+/// # Errors
+/// [`BadAddress`] if a part of it cannot be written.
+#[inline]
+pub fn write(to: UserSliceMut<'_>, from: &[u8]) -> Result<(), BadAddress> {
+    // SAFETY: as many bytes as `from` has, which nothing writes to; the target by the contract of `UserSliceMut::new`.
+    unsafe { copy(to.as_mut_ptr(), from.as_ptr(), from.len().min(to.len())) }
 }
 
 /// Copies `len` bytes between memory that is there, for what must be fast at every alignment: of two addresses that lie

@@ -175,7 +175,7 @@ fn ask(netlink: i32, request: &[u8; REQUEST_LEN]) -> Result<Owner> {
 
 fn exchange<'a>(netlink: i32, request: &[u8], answer: &'a mut [u8; 512]) -> Result<&'a [u8]> {
     call::send(netlink, request, 0)?;
-    let len = call::recv(netlink, answer, 0)?;
+    let len = call::recv(netlink, &mut answer[..], 0)?;
     Ok(&answer[..len.min(answer.len())])
 }
 

@@ -35,8 +35,10 @@ pub mod stall;
 pub mod tables;
 pub mod trace;
 pub mod tun;
+pub mod user_memory;
 pub mod userfault;
 
 pub use call::{Errno, Result};
 pub use fd::Fd;
 pub use mapping::Mapping;
+pub use user_memory::{UserSlice, UserSliceMut};

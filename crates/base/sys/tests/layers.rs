@@ -2,8 +2,8 @@
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
-    // Macros.
-    &["tables"],
+    // Macros, and addresses of memory.
+    &["tables", "user_memory"],
     // The calls, and what needs none.
     &["build", "cache", "call", "clock"],
     // Descriptors, sleeps, time, by the calls.

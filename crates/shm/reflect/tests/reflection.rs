@@ -95,7 +95,7 @@ impl Host {
     fn receive(&mut self) -> Option<Vec<u8>> {
         if let Some(entry) = self.endpoint.rx.head().unwrap() {
             let mut bytes = vec![0; entry.len as usize];
-            self.endpoint.rx.copy_head(&entry, 0, &mut bytes).unwrap();
+            self.endpoint.rx.copy_head(&entry, 0, &mut bytes[..]).unwrap();
             if let Some(position) = self.endpoint.rx.advance(&entry).unwrap() {
                 self.endpoint.rx.release(position);
             }
@@ -106,7 +106,7 @@ impl Host {
         let start = line[word::START].load(Ordering::Relaxed);
         let mut bytes = vec![0; (tail - self.head) as usize];
         let at = ((self.head - start) % Area::LEN as u64) as usize;
-        assert!(self.endpoint.rx.area().read(at, &mut bytes));
+        assert!(self.endpoint.rx.area().read(at, &mut bytes[..]));
         self.head = tail;
         self.rx().reader.store(word::HEAD, tail);
         (!bytes.is_empty()).then_some(bytes)

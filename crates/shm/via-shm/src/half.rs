@@ -44,14 +44,15 @@ impl Half {
     }
 
     /// The upper layer's area of this direction.
-    pub fn area(&self) -> Area {
-        // SAFETY: the area lies behind the pool, in the same mapping.
-        Range(unsafe { self.pool.add(POOL as usize) })
+    pub fn area(&self) -> Area<'_> {
+        // SAFETY: the area lies behind the pool, in the same mapping, which outlives `self`: the contract of `Half::new`.
+        unsafe { Range::new(self.pool.add(POOL as usize)) }
     }
 
     /// The pool and the area of this direction as one piece.
-    pub fn bulk(&self) -> Bulk {
-        Range(self.pool)
+    pub fn bulk(&self) -> Bulk<'_> {
+        // SAFETY: the two lie one behind the other in the mapping, which outlives `self`: the contract of `Half::new`.
+        unsafe { Range::new(self.pool) }
     }
 }
 

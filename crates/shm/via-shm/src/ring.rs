@@ -10,6 +10,7 @@ mod words;
 
 use crate::sync::{At, AtomicU32, AtomicU64, Ordering, point};
 use sovia_signal::access::{self, BadAddress};
+use sovia_sys::{UserSlice, UserSliceMut};
 use words::{store, store_checked, unpack, unpack_checked};
 
 /// Entries of a ring; a power of two.
@@ -135,11 +136,11 @@ impl Slot {
     /// # Errors
     /// [`BadAddress`] if that is not all there; then nothing may be published.
     #[inline]
-    pub fn copy_in_checked(&self, bytes: &[u8]) -> Result<(), BadAddress> {
+    pub fn copy_in_checked(&self, bytes: UserSlice<'_>) -> Result<(), BadAddress> {
         let mut fault = access::Fault::none();
-        if let Some((first, second)) = bytes.split_at_checked(FIRST_LINE) {
-            store_checked(&self.words[FIRST_LINE / 8..], second, &mut fault);
-            store_checked(&self.words[..FIRST_LINE / 8], first, &mut fault);
+        if bytes.len() >= FIRST_LINE {
+            store_checked(&self.words[FIRST_LINE / 8..], bytes.skip(FIRST_LINE), &mut fault);
+            store_checked(&self.words[..FIRST_LINE / 8], bytes.first(FIRST_LINE), &mut fault);
         } else {
             store_checked(&self.words, bytes, &mut fault);
         }
@@ -151,7 +152,7 @@ impl Slot {
     /// # Errors
     /// [`BadAddress`] if that is not all there.
     #[inline]
-    pub fn copy_out_checked(&self, from: usize, out: &mut [u8]) -> Result<(), BadAddress> {
+    pub fn copy_out_checked(&self, from: usize, out: UserSliceMut<'_>) -> Result<(), BadAddress> {
         let mut fault = access::Fault::none();
         let n = out.len().min(INLINE.saturating_sub(from));
         let out = out.as_mut_ptr();
@@ -163,13 +164,18 @@ impl Slot {
                 let Some(word) = words.next() else { return fault.check() };
                 let word = u64::from_le(word.load(Ordering::Relaxed));
                 // SAFETY: as above.
-                unsafe { access::store_word(out.add(at).cast(), word, &mut fault) };
+                unsafe { access::store_word(out.wrapping_add(at).cast(), word, &mut fault) };
                 at += 8;
             }
             if let (true, Some(word)) = (at < n, words.next()) {
                 // SAFETY: as above.
                 unsafe {
-                    unpack_checked(word.load(Ordering::Relaxed), out.add(at), n - at, &mut fault)
+                    unpack_checked(
+                        word.load(Ordering::Relaxed),
+                        out.wrapping_add(at),
+                        n - at,
+                        &mut fault,
+                    )
                 };
             }
         } else {
@@ -178,7 +184,7 @@ impl Slot {
                 let Some(word) = self.words.get(at / 8) else { break };
                 let byte = word.load(Ordering::Relaxed).to_le_bytes()[at % 8];
                 // SAFETY: as above.
-                unsafe { access::store_word(out.add(i), byte, &mut fault) };
+                unsafe { access::store_word(out.wrapping_add(i), byte, &mut fault) };
             }
         }
         fault.check()

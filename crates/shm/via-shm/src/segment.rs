@@ -124,8 +124,9 @@ impl Segment {
     }
 
     /// The pool and the area of that direction as one piece.
-    fn range(&self, vi: u32, from: SideIndex) -> Bulk {
-        Range(self.pool(vi, from))
+    fn range(&self, vi: u32, from: SideIndex) -> Bulk<'_> {
+        // SAFETY: the two lie one behind the other in the mapping, which is this segment's.
+        unsafe { Range::new(self.pool(vi, from)) }
     }
 
     /// Copies bytes of that direction's pool and area out; false if they are not all within it.

@@ -215,7 +215,7 @@ fn endpoints() -> (Segment, Endpoint, Endpoint) {
 fn pass(a: &mut Endpoint, b: &mut Endpoint, count: u32) {
     for n in 0..count {
         let bytes = vec![n as u8; [10, 5000][n as usize % 2]];
-        assert!(a.tx.send(n, &bytes).unwrap());
+        assert!(a.tx.send(n, &bytes[..]).unwrap());
         let entry = b.rx.head().unwrap().unwrap();
         if let Some(position) = b.rx.advance(&entry).unwrap() {
             b.rx.release(position);

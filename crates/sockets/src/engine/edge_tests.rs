@@ -10,7 +10,7 @@ use crate::per_engine::Engine;
 use crate::sets::{self, Set};
 use crate::{Outcome, epoll, table};
 use core::sync::atomic::Ordering;
-use sovia_sys::{Fd, call, poll};
+use sovia_sys::{Fd, UserSliceMut, call, poll};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
@@ -62,7 +62,7 @@ impl End {
         let kernel = || call::send(fd, bytes, flags).map_err(crate::errno);
         let how = Flags { dont_wait, ..Flags::default() };
         self.engine.run(|| match table::conn(fd) {
-            Some(at) => ops::send(fd, at, bytes, how, kernel),
+            Some(at) => ops::send(fd, at, bytes.into(), how, kernel),
             None => kernel(),
         })
     }
@@ -90,12 +90,10 @@ impl End {
     fn read(&self, len: usize) -> Vec<u8> {
         let (fd, mut bytes, mut done) = (self.fd(), vec![0; len], 0);
         while done < len {
-            let out: *mut [u8] = &raw mut bytes[done..];
-            // SAFETY: the engine makes the kernel's call in the place of its own copying, never beside it.
-            let kernel = || call::recv(fd, unsafe { &mut *out }, 0).map_err(crate::errno);
+            let out = UserSliceMut::from(&mut bytes[done..]);
+            let kernel = || call::recv(fd, out, 0).map_err(crate::errno);
             let got = self.engine.run(|| match table::conn(fd) {
-                // SAFETY: as for the kernel's call: one of the two writes.
-                Some(at) => ops::receive(fd, at, unsafe { &mut *out }, Flags::default(), kernel),
+                Some(at) => ops::receive(fd, at, out, Flags::default(), kernel),
                 None => kernel(),
             });
             match got.expect("the peer writes") {

@@ -79,7 +79,8 @@ fn unread(guard: &mut Guard<'_>, fd: i32) -> Option<usize> {
 
 /// Copies what is unread of a connection, without taking it. Returns how much that is; `None` if it is not what was looked at.
 fn copy(guard: &mut Guard<'_>, fd: i32, bytes: &mut [u8]) -> Option<usize> {
-    (streams::peek(guard, fd, bytes) == Got::Bytes(bytes.len())).then_some(bytes.len())
+    let wanted = bytes.len();
+    (streams::peek(guard, fd, bytes.into()) == Got::Bytes(wanted)).then_some(wanted)
 }
 
 /// Takes what is unread of a connection whose peer has died, and returns how much that is. Only the part on TCP could be looked at
@@ -87,7 +88,7 @@ fn copy(guard: &mut Guard<'_>, fd: i32, bytes: &mut [u8]) -> Option<usize> {
 fn take_all(guard: &mut Guard<'_>, fd: i32, bytes: &mut [u8]) -> usize {
     let mut taken = 0;
     while taken < bytes.len() {
-        match streams::receive(guard, fd, &mut bytes[taken..]) {
+        match streams::receive(guard, fd, (&mut bytes[taken..]).into()) {
             Got::Bytes(n @ 1..) => taken += n,
             // More of what the peer had put on TCP is on its way: there is room for it now.
             Got::Nothing if !streams::anchor_has_ended(fd) => poll::wait(fd, libc::POLLIN),
@@ -217,7 +218,8 @@ impl Waiting {
         conn.rest.publish(kept);
         let (mut piece, mut left) = ([0; PIECE], if is_taken { 0 } else { unread });
         while left > 0
-            && let Got::Bytes(n @ 1..) = streams::receive(guard, fd, &mut piece[..left.min(PIECE)])
+            && let Got::Bytes(n @ 1..) =
+                streams::receive(guard, fd, (&mut piece[..left.min(PIECE)]).into())
         {
             left -= n;
         }

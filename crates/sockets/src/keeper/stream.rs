@@ -230,7 +230,7 @@ pub(super) fn will_be_cut(end: i32, source: i32) {
 /// Puts as much of the rest into the socket as that takes. False if no process reads it any more.
 pub(super) fn feed(source: i32, rest: &mut &[u8]) -> bool {
     while !rest.is_empty() {
-        match call::send(source, rest, NOW) {
+        match call::send(source, &**rest, NOW) {
             Ok(n) => *rest = &rest[n..],
             Err(call::Errno::EINTR) => {}
             Err(call::Errno::EAGAIN) => return true,

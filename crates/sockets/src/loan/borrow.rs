@@ -8,7 +8,7 @@ use crate::table::{self, Ref};
 use crate::wait::{self, Call, Ended, Want};
 use crate::{Errno, errno, family, process};
 use sovia_signal::interrupt::Moment;
-use sovia_sys::call;
+use sovia_sys::{UserSliceMut, call};
 
 /// Waits for bytes, and lends them where they lie; 0 at the end of the stream. How many there are is
 /// not known before: at most [`MAX`].
@@ -38,12 +38,7 @@ fn borrow_any(fd: i32, flags: Flags) -> Result<Loan, Errno> {
     let dont_wait = if flags.dont_wait { libc::MSG_DONTWAIT } else { 0 };
     loan.kind = Kind::Received;
     let room = loan.room();
-    let memory = room.as_mut_ptr();
-    let kernel = || {
-        // SAFETY: the room of the loan, for a call that is made instead of the engine's own.
-        let room = unsafe { core::slice::from_raw_parts_mut(memory, MAX) };
-        call::recv(fd, room, dont_wait).map_err(errno)
-    };
+    let kernel = || call::recv(fd, room, dont_wait).map_err(errno);
     let received = match at {
         Some(at) => ops::receive(fd, at, room, flags, kernel),
         None => kernel(),
@@ -78,7 +73,7 @@ fn borrow_here(fd: i32, at: Ref, flags: Flags) -> Result<Option<Loan>, Errno> {
                     len: INLINE_MAX,
                     ..Loan::default()
                 };
-                match stream::receive(guard, fd, &mut loan.small) {
+                match stream::receive(guard, fd, (&mut loan.small).into()) {
                     Got::Bytes(n) => {
                         loan.len = n;
                         Some(Ok(Some(loan)))
@@ -114,9 +109,9 @@ fn borrow_here(fd: i32, at: Ref, flags: Flags) -> Result<Option<Loan>, Errno> {
 
 impl Loan {
     /// The private memory of a loan, to receive into.
-    fn room(&mut self) -> &mut [u8] {
+    fn room(&mut self) -> UserSliceMut<'_> {
         debug_assert!(matches!(self.kind, Kind::Private | Kind::Received));
         // SAFETY: the loan's own memory, `len` bytes long.
-        unsafe { core::slice::from_raw_parts_mut(self.memory(), self.len) }
+        unsafe { UserSliceMut::new(self.memory(), self.len) }
     }
 }

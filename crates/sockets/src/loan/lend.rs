@@ -9,7 +9,7 @@ use crate::wait::{self, Call, Ended, Want};
 use crate::{Errno, Outcome, errno, family};
 use core::sync::atomic::Ordering;
 use sovia_signal::interrupt::Moment;
-use sovia_sys::{call, clock, diag};
+use sovia_sys::{UserSlice, call, clock, diag};
 
 /// Lends a buffer of `len` bytes (1 to [`MAX`]), to be sent to `fd` with [`commit`].
 ///
@@ -189,12 +189,11 @@ fn commit_place(
 
 impl Loan {
     /// Bytes not sent yet of the first `n`.
-    fn rest(&self, n: usize) -> &[u8] {
+    fn rest(&self, n: usize) -> UserSlice<'_> {
         let n = n.min(self.len);
         let from = self.done.min(n);
-        // SAFETY: the loan's memory, which is mapped or allocated until it is given back, and from
-        // which this only reads. What lies in the segment the peer could write to: these are bytes
-        // for it, and nothing is decided by them.
-        unsafe { core::slice::from_raw_parts(self.memory().add(from), n - from) }
+        // SAFETY: the loan's memory, which is mapped or allocated until it is given back. What lies in the segment the
+        // peer could write to: these are bytes for it, and nothing is decided by them.
+        unsafe { UserSlice::new(self.memory().add(from), n - from) }
     }
 }

@@ -59,7 +59,7 @@ fn sender(guard: &mut Guard<'_>, still: bool) -> Result<(), Fault> {
     let ledger = u64::from(guard.gatherer.packets) | u64::from(guard.bytes_sent) << 32;
     if !own.uncounted && ledger != own.ledger {
         guard.own.ledger = ledger;
-        line.store(word::LEDGER, ledger);
+        super::tx(guard).writer.store(word::LEDGER, ledger);
     }
     // A busy ring needs no look: the receiver finds a foreign entry when it comes there.
     if still {

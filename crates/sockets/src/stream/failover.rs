@@ -310,7 +310,7 @@ fn bring_now(guard: &mut Guard<'_>, fd: i32) -> Brought {
         if had == 0 {
             // The record is looked at before it is taken, in one piece.
             let record = &mut scrap[..failover::LEN];
-            let got = call::recv(fd, record, libc::MSG_PEEK | libc::MSG_DONTWAIT);
+            let got = call::recv(fd, &mut *record, libc::MSG_PEEK | libc::MSG_DONTWAIT);
             if let Ok(n @ 1..) = got
                 && guard.failover.or_not
                 && failover::begins(&record[..n]) == Begins::Data

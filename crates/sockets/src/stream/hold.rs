@@ -8,19 +8,19 @@ use super::packets::{advance, count_arrival, packet_of, take_control};
 use crate::conn::{Guard, HELD, HasEndpoint, Held, Taking};
 use sovia_proto::packet::{Immediate, Kind};
 use sovia_signal::access::{self, BadAddress};
+use sovia_sys::UserSliceMut;
 use via_shm::ring::Entry;
 
 pub(super) fn copy_held(
     guard: &Guard<'_>,
     held: &Held,
     from: usize,
-    out: &mut [u8],
+    out: UserSliceMut<'_>,
 ) -> Result<(), BadAddress> {
     if held.pooled {
         guard.endpoint_ref().rx.copy_pooled(held.at, held.len, from, out)
     } else if let Some(bytes) = held.bytes.get(from..from + out.len()) {
-        // SAFETY: the two are of one length, and one is ours.
-        unsafe { access::copy(out.as_mut_ptr(), bytes.as_ptr(), bytes.len()) }
+        access::write(out, bytes)
     } else {
         Ok(())
     }

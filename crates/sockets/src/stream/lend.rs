@@ -14,6 +14,7 @@ use sovia_proto::configuration::Transfer;
 use sovia_proto::order::{Next, Take};
 use sovia_proto::packet::Kind;
 use sovia_proto::path::Rx;
+use sovia_sys::UserSlice;
 use via_shm::ring::INLINE;
 
 /// How a place was asked for.
@@ -82,7 +83,7 @@ fn may_send(guard: &mut Guard<'_>) -> Result<bool, Fault> {
 
 /// Sends `bytes`, of which the lent place holds `all`: as one packet from there if they are all of it
 /// and the window lets them go, else by a copy. The place is taken back once everything is sent.
-pub(crate) fn commit(guard: &mut Guard<'_>, fd: i32, bytes: &[u8], all: usize) -> Put {
+pub(crate) fn commit(guard: &mut Guard<'_>, fd: i32, bytes: UserSlice<'_>, all: usize) -> Put {
     if let Some(put) = cannot(guard, fd) {
         return put;
     }
@@ -90,7 +91,7 @@ pub(crate) fn commit(guard: &mut Guard<'_>, fd: i32, bytes: &[u8], all: usize) -
     said(guard, fd, bytes, sent)
 }
 
-fn commit_vi(guard: &mut Guard<'_>, bytes: &[u8], all: usize) -> Result<usize, Fault> {
+fn commit_vi(guard: &mut Guard<'_>, bytes: UserSlice<'_>, all: usize) -> Result<usize, Fault> {
     if bytes.len() == all && all > INLINE && may_send(guard)? {
         let packet = guard.flow.send(Kind::Data);
         if guard.endpoint().tx.commit(packet.encode(), all as u32)? {

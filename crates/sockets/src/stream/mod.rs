@@ -277,19 +277,14 @@ pub(crate) fn repair(guard: &mut Guard<'_>) {
     }
 }
 
-fn tx(guard: &Guard<'_>) -> &'static Direction {
-    direction(guard.endpoint_ref().tx.direction())
+/// The block of the direction in which this end sends.
+fn tx<'g>(guard: &'g Guard<'_>) -> &'g Direction {
+    guard.endpoint_ref().tx.direction()
 }
 
-fn rx(guard: &Guard<'_>) -> &'static Direction {
-    direction(guard.endpoint_ref().rx.direction())
-}
-
-/// Frees a direction's control block from the borrow of the guard it was found through.
-fn direction(block: &Direction) -> &'static Direction {
-    // SAFETY: the segment of an attached connection stays mapped while a thread holds the lock or
-    // is counted as waiting, and no reference made here outlives that.
-    unsafe { &*core::ptr::from_ref(block) }
+/// The block of the direction in which this end receives.
+fn rx<'g>(guard: &'g Guard<'_>) -> &'g Direction {
+    guard.endpoint_ref().rx.direction()
 }
 
 /// Tells the peer how many packets it may find unacknowledged.

@@ -14,11 +14,11 @@ use core::ops::ControlFlow;
 use core::sync::atomic::Ordering;
 use sovia_proto::packet::{Immediate, Kind};
 use sovia_proto::path::{self, Rx, Source, Tx};
-use sovia_sys::call;
+use sovia_sys::{UserSliceMut, call};
 use via_shm::endpoint::Area;
 
 /// Copies unread bytes without consuming them (`MSG_PEEK`).
-pub fn peek(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
+pub fn peek(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Got {
     if out.is_empty() {
         // A receive of no bytes consumes nothing either.
         return receive(guard, fd, out);
@@ -39,7 +39,7 @@ pub fn peek(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
 }
 
 /// Looks at the VI; `None` if the direction has gone back to TCP.
-fn peek_at_vi(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
+fn peek_at_vi(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Option<Got> {
     let conn = guard.conn;
     Some(match peek_vi(guard, out) {
         // A packet without bytes: the peer's end, or its way back.
@@ -48,14 +48,14 @@ fn peek_at_vi(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
             Got::Bytes(_) => return peek_left(guard, fd, out),
             got => got,
         },
-        Ok(n) => Got::Bytes(n + peek_after_way_back(guard, fd, &mut out[n..])),
+        Ok(n) => Got::Bytes(n + peek_after_way_back(guard, fd, out.skip(n))),
         Err(fault) => Got::Failed(failed(conn, fd, fault)),
     })
 }
 
 /// Goes on behind the switch, which lies `left` bytes behind what has been looked at on TCP; how many. A program that
 /// looks until there is enough would find the same bytes for ever.
-fn peek_behind_switch(guard: &mut Guard<'_>, left: usize, out: &mut [u8]) -> usize {
+fn peek_behind_switch(guard: &mut Guard<'_>, left: usize, out: UserSliceMut<'_>) -> usize {
     let switch = switched(guard);
     if left != 0 || out.is_empty() || switch == 0 || !reflected::goes_on_behind_switch(guard) {
         return 0;
@@ -72,7 +72,7 @@ fn peek_behind_switch(guard: &mut Guard<'_>, left: usize, out: &mut [u8]) -> usi
 }
 
 /// Goes on on TCP, if all that is unread on the VI has been looked at and the peer has gone back; how many.
-fn peek_after_way_back(guard: &Guard<'_>, fd: i32, out: &mut [u8]) -> usize {
+fn peek_after_way_back(guard: &Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> usize {
     if out.is_empty() || !goes_on_on_tcp(guard) {
         return 0;
     }
@@ -85,7 +85,7 @@ fn goes_on_on_tcp(guard: &Guard<'_>) -> bool {
 }
 
 /// Looks at TCP; `None` if that has been read up to the switch, so that the direction has gone over to the VI.
-fn peek_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
+fn peek_tcp(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Option<Got> {
     let conn = guard.conn;
     grant(guard, fd);
     let limit = match limit_on_tcp(guard, fd) {
@@ -95,7 +95,7 @@ fn peek_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
     let here = limit.min(out.len());
     conn.clear(flag::ANCHOR);
     // Behind the switch newer bytes may lie than those on the VI.
-    let result = call::recv(fd, &mut out[..here], libc::MSG_DONTWAIT | libc::MSG_PEEK);
+    let result = call::recv(fd, out.first(here), libc::MSG_DONTWAIT | libc::MSG_PEEK);
     if result != Err(call::Errno::EAGAIN) {
         conn.set(flag::ANCHOR);
     }
@@ -104,7 +104,7 @@ fn peek_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
             // A program that looks until there is more waits for what the peer holds back.
             acknowledge(fd);
         }
-        return Some(Got::Bytes(n + peek_behind_switch(guard, limit - n, &mut out[n..])));
+        return Some(Got::Bytes(n + peek_behind_switch(guard, limit - n, out.skip(n))));
     }
     tcp_gave_nothing(guard, fd, result)
 }
@@ -112,7 +112,7 @@ fn peek_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
 /// What a peer that has gone or ended has left behind: it may have come after the look at the VI, or a
 /// thread of Sovia's has not handled it yet.
 #[cold]
-fn peek_left(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
+fn peek_left(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Option<Got> {
     if is_returning(guard) {
         return None;
     }
@@ -124,7 +124,7 @@ fn peek_left(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
     })
 }
 
-fn peek_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
+fn peek_vi(guard: &mut Guard<'_>, out: UserSliceMut<'_>) -> Result<usize, Fault> {
     look(guard)?;
     let direction = rx(guard);
     let tail = direction.writer.load(word::TAIL);
@@ -145,7 +145,7 @@ fn peek_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
             while done < out.len() && head != tail {
                 let at = (head.wrapping_sub(start) % Area::LEN as u64) as usize;
                 let len = ((tail - head) as usize).min(out.len() - done).min(Area::LEN - at);
-                if !guard.endpoint_ref().rx.area().read(at, &mut out[done..done + len]) {
+                if !guard.endpoint_ref().rx.area().read(at, out.skip(done).first(len)) {
                     return if done > 0 { Ok(done) } else { Err(Fault::BadAddress) };
                 }
                 done += len;
@@ -162,7 +162,7 @@ fn peek_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
             break;
         }
         let len = (held.len as usize).saturating_sub(from).min(out.len() - done);
-        match copy_held(guard, &held, from, &mut out[done..done + len]) {
+        match copy_held(guard, &held, from, out.skip(done).first(len)) {
             Err(_) if done > 0 => return Ok(done),
             result => result?,
         }

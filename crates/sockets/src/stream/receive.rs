@@ -14,12 +14,12 @@ use crate::errno;
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering;
 use sovia_proto::path::{Rx, Tx};
-use sovia_sys::{cache, call};
+use sovia_sys::{UserSliceMut, cache, call};
 
 /// Receives into `out` whatever is there. Grants the VI to the sender if the connection has one:
 /// the caller is the program itself, reading.
 #[inline(always)]
-pub fn receive(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
+pub fn receive(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Got {
     if !out.is_empty() && finds_nothing(guard) {
         cache::look_in_turn();
         return Got::Nothing;
@@ -40,7 +40,7 @@ fn finds_nothing(guard: &Guard<'_>) -> bool {
         && rx(guard).writer.load(word::TAIL) == guard.taker.head
 }
 
-fn receive_some(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
+fn receive_some(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Got {
     let got = receive_what_is_there(guard, fd, out);
     if guard.conn.has(flag::WITHHELD) {
         ending::come_close(guard, fd);
@@ -49,7 +49,7 @@ fn receive_some(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
 }
 
 #[inline(always)]
-fn receive_what_is_there(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
+fn receive_what_is_there(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Got {
     let conn = guard.conn;
     combine::tell(guard);
     if out.is_empty() {
@@ -63,7 +63,7 @@ fn receive_what_is_there(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got 
         match receive_vi_here(guard, out) {
             Ok(0) => {}
             Ok(n) if n < out.len() && conn.rx() != Rx::Vi => {
-                return Got::Bytes(n + receive_after_way_back(guard, fd, &mut out[n..]));
+                return Got::Bytes(n + receive_after_way_back(guard, fd, out.skip(n)));
             }
             Ok(n) => return Got::Bytes(n),
             Err(fault) => return Got::Failed(failed(conn, fd, fault)),
@@ -76,7 +76,7 @@ fn receive_what_is_there(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got 
 /// end or an error is the next call's.
 #[cold]
 #[inline(never)]
-fn receive_after_way_back(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> usize {
+fn receive_after_way_back(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> usize {
     if !call::bytes_unread(fd).is_ok_and(|n| n > 0) {
         return 0;
     }
@@ -88,7 +88,7 @@ fn receive_after_way_back(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> usi
 
 /// Receives where the VI has nothing, or the direction is not on it. Apart, for its stack is not that of every receive.
 #[inline(never)]
-fn receive_elsewhere(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
+fn receive_elsewhere(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Got {
     let conn = guard.conn;
     loop {
         if conn.rx() == Rx::Vi && !failover::leaves_vi(guard) {
@@ -116,7 +116,7 @@ fn receive_elsewhere(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
 }
 
 /// Receives from the VI; `None` if that gives nothing.
-fn receive_on_vi(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
+fn receive_on_vi(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Option<Got> {
     match receive_vi(guard, out) {
         Ok(0) => None,
         Ok(n) => Some(Got::Bytes(n)),
@@ -190,7 +190,7 @@ fn anchor(fd: i32) -> Got {
 }
 
 /// Receives from TCP; `None` if the direction has gone over to the VI.
-fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
+fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Option<Got> {
     let conn = guard.conn;
     grant(guard, fd);
     let limit = match limit_on_tcp(guard, fd) {
@@ -198,7 +198,7 @@ fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
         ControlFlow::Break(got) => return got,
     };
     conn.clear(flag::ANCHOR);
-    let got = match call::recv(fd, &mut out[..limit], libc::MSG_DONTWAIT) {
+    let got = match call::recv(fd, out.first(limit), libc::MSG_DONTWAIT) {
         Ok(0) if limit == 0 => Got::Bytes(0),
         Ok(n @ 1..) => {
             conn.set(flag::ANCHOR);
@@ -209,7 +209,7 @@ fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
             }
             // At the switch the rest comes from the VI in the same call. A fault is the next call's.
             let is_at_switch = n < out.len() && matches!(next_from(guard), Ok(Origin::Vi));
-            let more = if is_at_switch { receive_vi(guard, &mut out[n..]) } else { Ok(0) };
+            let more = if is_at_switch { receive_vi(guard, out.skip(n)) } else { Ok(0) };
             Got::Bytes(n + more.unwrap_or(0))
         }
         nothing => return tcp_gave_nothing(guard, fd, nothing),

@@ -266,7 +266,7 @@ impl Part {
         let tx = &guard.endpoint_ref().tx;
         match (entry.pool_offset, self.said) {
             (Some(at), _) => {
-                if !tx.bulk().read(at as usize + from, out) {
+                if !tx.bulk().read(at as usize + from, &mut *out) {
                     return Err(Damaged("a message outside the pool"));
                 }
             }

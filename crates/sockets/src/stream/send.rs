@@ -15,6 +15,7 @@ use core::sync::atomic::Ordering;
 use sovia_proto::order::Next;
 use sovia_proto::packet::Kind;
 use sovia_proto::path::{CANCELLED, Grant, Rx, Tx};
+use sovia_sys::UserSlice;
 use via_shm::endpoint::Area;
 use via_shm::ring::INLINE;
 
@@ -26,12 +27,12 @@ const STREAM: u16 = 4;
 
 /// Sends as many of `bytes` as there is room for.
 #[inline]
-pub fn send(guard: &mut Guard<'_>, fd: i32, bytes: &[u8]) -> Put {
+pub fn send(guard: &mut Guard<'_>, fd: i32, bytes: UserSlice<'_>) -> Put {
     if let Some(put) = cannot(guard, fd) {
         return put;
     }
     let allowed = backlog::allowed(guard, bytes.len());
-    let sent = send_vi_here(guard, &bytes[..allowed]);
+    let sent = send_vi_here(guard, bytes.first(allowed));
     said(guard, fd, bytes, sent)
 }
 
@@ -40,7 +41,7 @@ pub fn send(guard: &mut Guard<'_>, fd: i32, bytes: &[u8]) -> Put {
 pub(super) fn said(
     guard: &mut Guard<'_>,
     fd: i32,
-    bytes: &[u8],
+    bytes: UserSlice<'_>,
     sent: Result<usize, Fault>,
 ) -> Put {
     match sent {
@@ -182,8 +183,7 @@ fn asked(guard: &mut Guard<'_>, fd: i32) -> Option<Errno> {
 /// Moves the sending direction to the VI if the receiver has granted it.
 pub(super) fn switch(guard: &mut Guard<'_>, fd: i32) {
     let conn = guard.conn;
-    let path = &tx(guard).path;
-    if Grant::from_word(path.load(word::GRANT)) != Grant::Granted
+    if Grant::from_word(tx(guard).path.load(word::GRANT)) != Grant::Granted
         || conn.has(flag::SHUT_WR | flag::RETREATING | flag::DAMAGED)
     {
         return;
@@ -203,6 +203,7 @@ pub(super) fn switch(guard: &mut Guard<'_>, fd: i32) {
     let sent = conn.tx_tcp.load(Ordering::Acquire);
     let switch = sovia_proto::path::switch_word(sent);
     (guard.own.from, guard.own.switch) = (sent, switch);
+    let path = &tx(guard).path;
     path.store(word::FROM, sent);
     path.store(word::SWITCH, switch);
     core::sync::atomic::fence(Ordering::SeqCst);
@@ -219,13 +220,13 @@ pub(super) fn switch(guard: &mut Guard<'_>, fd: i32) {
     tell_reader(guard);
 }
 
-pub(super) fn send_vi(guard: &mut Guard<'_>, bytes: &[u8]) -> Result<usize, Fault> {
+pub(super) fn send_vi(guard: &mut Guard<'_>, bytes: UserSlice<'_>) -> Result<usize, Fault> {
     send_vi_here(guard, bytes)
 }
 
 /// The same, in its caller.
 #[inline(always)]
-fn send_vi_here(guard: &mut Guard<'_>, bytes: &[u8]) -> Result<usize, Fault> {
+fn send_vi_here(guard: &mut Guard<'_>, bytes: UserSlice<'_>) -> Result<usize, Fault> {
     let mut done = 0;
     match put(guard, bytes, &mut done) {
         // What came before the bad address has been sent.
@@ -236,7 +237,7 @@ fn send_vi_here(guard: &mut Guard<'_>, bytes: &[u8]) -> Result<usize, Fault> {
 
 /// Sends as many of `bytes` as there is room for, and counts them in `done` one by one.
 #[inline(always)]
-fn put(guard: &mut Guard<'_>, bytes: &[u8], done: &mut usize) -> Result<(), Fault> {
+fn put(guard: &mut Guard<'_>, bytes: UserSlice<'_>, done: &mut usize) -> Result<(), Fault> {
     if guard.gatherer.is_gathering() {
         let taken = tx(guard).reader.load(word::HEAD);
         if guard.gatherer.next(taken) == Next::Gather {
@@ -254,7 +255,8 @@ fn put(guard: &mut Guard<'_>, bytes: &[u8], done: &mut usize) -> Result<(), Faul
                 return gather(guard, bytes, done);
             }
         }
-        let chunk = &bytes[*done..bytes.len().min(*done + most)];
+        let left = bytes.skip(*done);
+        let chunk = left.first(left.len().min(most));
         let packet = guard.flow.send(Kind::Data);
         match transfer::post(guard, packet.encode(), chunk) {
             Ok(true) => {}
@@ -281,20 +283,18 @@ fn put(guard: &mut Guard<'_>, bytes: &[u8], done: &mut usize) -> Result<(), Faul
 }
 
 /// Puts what is left of `bytes` where the receiver takes it by itself.
-fn gather(guard: &mut Guard<'_>, bytes: &[u8], sent: &mut usize) -> Result<(), Fault> {
-    let bytes = &bytes[*sent..];
-    let direction = tx(guard);
-    let line = &direction.writer;
+fn gather(guard: &mut Guard<'_>, bytes: UserSlice<'_>, sent: &mut usize) -> Result<(), Fault> {
+    let bytes = bytes.skip(*sent);
     let mut gatherer = guard.gatherer;
     if !gatherer.is_gathering() {
         // A new gathering starts at the area's beginning, where the cache is warm.
         guard.own.after = u64::from(gatherer.packets);
         guard.own.start = gatherer.tail;
+        let line = &tx(guard).writer;
         line.0[word::AFTER].store(guard.own.after, Ordering::Relaxed);
         line.0[word::START].store(guard.own.start, Ordering::Relaxed);
     }
     let start = guard.own.start;
-    let area = guard.endpoint_ref().tx.area();
     let gathered = gatherer.tail.wrapping_sub(start);
     let total = backlog::room(guard, gathered, gatherer.waiting(), bytes.len());
     let mut done = 0;
@@ -302,12 +302,12 @@ fn gather(guard: &mut Guard<'_>, bytes: &[u8], sent: &mut usize) -> Result<(), F
         let at = (gatherer.tail.wrapping_sub(start) % Area::LEN as u64) as usize;
         // In steps, so that the receiver copies one while we copy the next.
         let n = (total - done).min(Area::LEN - at).min(guard.protocol.chunk as usize);
-        if !area.write(at, &bytes[done..done + n]) {
+        if !guard.endpoint_ref().tx.area().write(at, bytes.skip(done).first(n)) {
             // The place is within the area: it is the program's bytes that are not there.
             return Err(Fault::BadAddress);
         }
         gatherer.tail += n as u64;
-        line.store(word::TAIL, gatherer.tail);
+        tx(guard).writer.store(word::TAIL, gatherer.tail);
         guard.gatherer = gatherer;
         guard.traffic.messages_sent += u64::from(done == 0);
         done += n;

@@ -13,7 +13,7 @@ use crate::conn::{Guard, HasEndpoint, flag};
 use sovia_proto::configuration::Transfer;
 use sovia_proto::packet::{Immediate, Kind};
 use sovia_proto::path::{Rx, Tx};
-use sovia_sys::cache;
+use sovia_sys::{UserSlice, UserSliceMut, cache};
 use via_shm::ring::Entry;
 
 /// Flags with which a send is more than its packet.
@@ -23,7 +23,7 @@ const RECEIVES_MORE: u32 = state::RECEIVES | flag::RETURNING | flag::WITHHELD | 
 
 /// Sends `bytes` as one packet; false where that is not all there is to do, and then nothing has been done.
 #[inline(always)]
-pub(crate) fn send(guard: &mut Guard<'_>, bytes: &[u8]) -> bool {
+pub(crate) fn send(guard: &mut Guard<'_>, bytes: UserSlice<'_>) -> bool {
     let conn = guard.conn;
     if conn.has(SENDS_MORE)
         || conn.tx() != Tx::Vi
@@ -49,7 +49,7 @@ pub(crate) fn send(guard: &mut Guard<'_>, bytes: &[u8]) -> bool {
 
 /// Receives into `out` (not empty) what is there; `None` where more than a packet is to be looked at.
 #[inline(always)]
-pub(crate) fn receive(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
+pub(crate) fn receive(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Option<Got> {
     let conn = guard.conn;
     if conn.has(RECEIVES_MORE)
         || conn.rx() != Rx::Vi
@@ -67,7 +67,7 @@ pub(crate) fn receive(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<
     let n = entry.len as usize;
     let packet =
         packet_of(&entry).ok().filter(|packet| packet.kind == Kind::Data && n <= out.len())?;
-    match take(guard, &entry, packet, &mut out[..n]) {
+    match take(guard, &entry, packet, out.first(n)) {
         Ok(()) => {}
         // The packet lies there still, and its arrival has been counted.
         Err(Fault::BadAddress) => return None,
@@ -86,7 +86,7 @@ fn take(
     guard: &mut Guard<'_>,
     entry: &Entry,
     packet: Immediate,
-    out: &mut [u8],
+    out: UserSliceMut<'_>,
 ) -> Result<(), Fault> {
     count_arrival(guard, packet)?;
     guard.endpoint_ref().rx.copy_head(entry, 0, out)?;
@@ -95,8 +95,8 @@ fn take(
 
 /// Receives what has come behind a packet of `n` bytes.
 #[inline(never)]
-fn and_more(guard: &mut Guard<'_>, fd: i32, out: &mut [u8], n: usize) -> Got {
-    match receive_vi(guard, &mut out[n..]) {
+fn and_more(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>, n: usize) -> Got {
+    match receive_vi(guard, out.skip(n)) {
         Ok(more) => Got::Bytes(n + more),
         // Of the first packet all was there.
         Err(Fault::BadAddress) => Got::Bytes(n),

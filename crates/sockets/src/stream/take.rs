@@ -9,12 +9,13 @@ use crate::conn::{Guard, HELD, HasEndpoint, flag};
 use sovia_proto::order::Take;
 use sovia_proto::packet::{Immediate, Kind};
 use sovia_proto::path::Rx;
+use sovia_sys::UserSliceMut;
 use via_shm::endpoint::Area;
-use via_shm::layout::Direction;
 
 /// Whether the direction in which we receive goes back to TCP here; takes the packet (ToTcp) that ends it.
 pub fn is_returning(guard: &mut Guard<'_>) -> bool {
-    failover::leaves_vi(guard) || is_next(guard, Kind::ToTcp) && take_held(guard, &mut []).is_ok()
+    failover::leaves_vi(guard)
+        || is_next(guard, Kind::ToTcp) && take_held(guard, UserSliceMut::empty()).is_ok()
 }
 
 /// Whether the direction in which we receive ends here: nothing is unread before the peer's FIN.
@@ -63,13 +64,16 @@ pub(super) fn has_kept(guard: &Guard<'_>) -> bool {
 }
 
 /// Takes bytes from the VI; 0 if there are none now, or the direction has gone back to TCP.
-pub(super) fn receive_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
+pub(super) fn receive_vi(guard: &mut Guard<'_>, out: UserSliceMut<'_>) -> Result<usize, Fault> {
     receive_vi_here(guard, out)
 }
 
 /// The same, in its caller.
 #[inline(always)]
-pub(super) fn receive_vi_here(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
+pub(super) fn receive_vi_here(
+    guard: &mut Guard<'_>,
+    out: UserSliceMut<'_>,
+) -> Result<usize, Fault> {
     let mut done = 0;
     let result = take(guard, out, &mut done);
     guard.traffic.bytes_received += done as u64;
@@ -81,20 +85,19 @@ pub(super) fn receive_vi_here(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<u
 }
 
 #[inline(always)]
-fn take(guard: &mut Guard<'_>, out: &mut [u8], count: &mut usize) -> Result<(), Fault> {
-    let direction = rx(guard);
+fn take(guard: &mut Guard<'_>, out: UserSliceMut<'_>, count: &mut usize) -> Result<(), Fault> {
     while *count < out.len() {
         let done = *count;
-        let tail = direction.writer.load(word::TAIL);
+        let tail = rx(guard).writer.load(word::TAIL);
         if tail != guard.taker.head {
-            let after = direction.writer.load(word::AFTER) as u32;
+            let after = rx(guard).writer.load(word::AFTER) as u32;
             if let Take::Gathered(n) = guard.taker.next(tail, after) {
-                *count += take_gathered(guard, direction, n, &mut out[done..])?;
+                *count += take_gathered(guard, n, out.skip(done))?;
                 continue;
             }
         }
         if guard.held_first != guard.held_end {
-            let n = take_held(guard, &mut out[done..])?;
+            let n = take_held(guard, out.skip(done))?;
             *count += n;
             taken_before(guard, tail);
             if n == 0 && guard.conn.rx() != Rx::Vi || guard.conn.has(flag::EOF) {
@@ -122,7 +125,7 @@ fn take(guard: &mut Guard<'_>, out: &mut [u8], count: &mut usize) -> Result<(), 
                     return Err(Fault::Damaged);
                 }
                 let n = (entry.len as usize - from).min(out.len() - done);
-                guard.endpoint_ref().rx.copy_head(&entry, from, &mut out[done..done + n])?;
+                guard.endpoint_ref().rx.copy_head(&entry, from, out.skip(done).first(n))?;
                 *count += n;
                 if from + n == entry.len as usize {
                     take_off(guard, &entry)?;
@@ -136,7 +139,7 @@ fn take(guard: &mut Guard<'_>, out: &mut [u8], count: &mut usize) -> Result<(), 
                     // What was gathered before it was sent is there by now, though perhaps not
                     // yet when the tail was loaded above.
                     if let Take::Gathered(n) = next(guard) {
-                        *count += take_gathered(guard, direction, n, &mut out[done..])?;
+                        *count += take_gathered(guard, n, out.skip(done))?;
                         // Its arrival has been counted already, if it carries acknowledgements.
                         hold(guard, &entry, kind)?;
                         continue;
@@ -162,29 +165,28 @@ fn taken_before(guard: &Guard<'_>, tail: u64) {
 
 fn take_gathered(
     guard: &mut Guard<'_>,
-    direction: &Direction,
     available: u64,
-    out: &mut [u8],
+    out: UserSliceMut<'_>,
 ) -> Result<usize, Fault> {
     if available > Area::LEN as u64 {
         return Err(Fault::Damaged);
     }
-    let start = direction.writer.load(word::START);
+    let start = rx(guard).writer.load(word::START);
     let at = (guard.taker.head.wrapping_sub(start) % Area::LEN as u64) as usize;
     let n = (available as usize).min(out.len()).min(Area::LEN - at);
-    if !guard.endpoint_ref().rx.area().read(at, &mut out[..n]) {
+    if !guard.endpoint_ref().rx.area().read(at, out.first(n)) {
         // The place is within the area: it is the program's buffer that is not there.
         return Err(Fault::BadAddress);
     }
     guard.taker.head += n as u64;
-    direction.reader.store(word::HEAD, guard.taker.head);
+    rx(guard).reader.store(word::HEAD, guard.taker.head);
     if available - n as u64 <= ROOM {
         tell_writer(guard);
     }
     Ok(n)
 }
 
-pub(super) fn take_held(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
+pub(super) fn take_held(guard: &mut Guard<'_>, out: UserSliceMut<'_>) -> Result<usize, Fault> {
     let index = guard.held_first as usize % HELD;
     let held = guard.held[index];
     let Some(kind) = kind_of(held.kind) else { return Err(Fault::Damaged) };
@@ -197,7 +199,7 @@ pub(super) fn take_held(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, 
         return Err(Fault::Damaged);
     }
     let n = (held.len as usize - from).min(out.len());
-    copy_held(guard, &held, from, &mut out[..n])?;
+    copy_held(guard, &held, from, out.first(n))?;
     if from + n == held.len as usize {
         take_held_data(guard, held.len);
         consumed(guard, held.len, held.pooled.then_some(held.release))?;

@@ -103,7 +103,7 @@ fn rescue(guard: &mut Guard<'_>, fd: i32, from: Origin) -> Result<Origin, Fault>
     let mut scrap = [0u8; 512];
     while skip > 0 {
         let part = scrap.len().min(skip);
-        match receive_vi(guard, &mut scrap[..part])? {
+        match receive_vi(guard, (&mut scrap[..part]).into())? {
             0 => break,
             got => skip -= got,
         }

@@ -3,6 +3,7 @@
 use crate::conn::{Guard, HasEndpoint, PACKET_MAX};
 use crate::memory;
 use sovia_proto::configuration::Transfer;
+use sovia_sys::UserSlice;
 use via_shm::endpoint::Unsent;
 
 const _: () = assert!(memory::BUFFER >= PACKET_MAX);
@@ -10,7 +11,11 @@ const _: () = assert!(memory::BUFFER >= PACKET_MAX);
 /// Sends one packet, in the way that the connection's configuration says; false if there is no room for
 /// it.
 #[inline]
-pub(super) fn post(guard: &mut Guard<'_>, packet: u32, bytes: &[u8]) -> Result<bool, Unsent> {
+pub(super) fn post(
+    guard: &mut Guard<'_>,
+    packet: u32,
+    bytes: UserSlice<'_>,
+) -> Result<bool, Unsent> {
     match guard.protocol.transfer {
         Transfer::Auto => guard.endpoint().tx.send(packet, bytes),
         transfer => post_by(guard, transfer, packet, bytes),
@@ -22,7 +27,7 @@ fn post_by(
     guard: &mut Guard<'_>,
     transfer: Transfer,
     packet: u32,
-    bytes: &[u8],
+    bytes: UserSlice<'_>,
 ) -> Result<bool, Unsent> {
     let copies = match transfer {
         Transfer::Hybrid { threshold } => bytes.len() <= threshold as usize,

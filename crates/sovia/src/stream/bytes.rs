@@ -3,6 +3,8 @@
 use super::TcpStream;
 use crate::engine;
 use sovia_sockets::ops::{self, Flags};
+use sovia_sockets::table::Ref;
+use sovia_sys::{UserSlice, UserSliceMut};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 
 /// How a receive of std's behaves.
@@ -23,39 +25,33 @@ impl TcpStream {
     /// As [`std::net::TcpStream::peek`].
     pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match engine::conn(self.fd()) {
-            Some(_) => self.receive(&mut [buffer], Flags { peek: true, ..RECEIVE }),
+            Some(at) => self.receive(at, &[buffer.into()], Flags { peek: true, ..RECEIVE }),
             None => self.anchor.peek(buffer),
         }
     }
 
     #[inline]
-    fn receive(&self, parts: &mut [&mut [u8]], flags: Flags) -> io::Result<usize> {
+    fn receive(&self, at: Ref, parts: &[UserSliceMut<'_>], flags: Flags) -> io::Result<usize> {
         let fd = self.fd();
-        let Some(at) = engine::conn(fd) else {
-            return parts.first_mut().map_or(Ok(0), |part| (&self.anchor).read(part));
-        };
         let how = if flags.peek { libc::MSG_PEEK } else { 0 };
-        let mut first = (core::ptr::null_mut(), 0);
-        if let Some(part) = parts.iter_mut().find(|part| !part.is_empty()) {
-            first = (part.as_mut_ptr(), part.len());
-        }
-        // On TCP a part at a time is enough: a read may be short.
-        // SAFETY: the first part that has room, which stays borrowed for the call.
-        let kernel = || engine::outcome(unsafe { libc::recv(fd, first.0.cast(), first.1, how) });
+        let kernel = || {
+            // On TCP a part at a time is enough: a read may be short.
+            let part = parts.iter().find(|part| !part.is_empty()).copied().unwrap_or_default();
+            let (to, len) = (part.as_mut_ptr().cast(), part.len());
+            // SAFETY: the part has room for as many bytes.
+            engine::outcome(unsafe { libc::recv(fd, to, len, how) })
+        };
         engine::result(ops::receive_parts(fd, at, parts, flags, kernel))
     }
 
     #[inline]
-    fn send(&self, parts: &[&[u8]]) -> io::Result<usize> {
+    fn send(&self, at: Ref, parts: &[UserSlice<'_>]) -> io::Result<usize> {
         let fd = self.fd();
-        let Some(at) = engine::conn(fd) else {
-            return parts.first().map_or(Ok(0), |part| (&self.anchor).write(part));
-        };
         let kernel = || {
             // On TCP a part at a time is enough: a write may be short.
             let part = parts.iter().find(|part| !part.is_empty()).copied().unwrap_or_default();
             let (from, len) = (part.as_ptr().cast(), part.len());
-            // SAFETY: a live slice.
+            // SAFETY: the part has as many bytes.
             engine::outcome(unsafe { libc::send(fd, from, len, libc::MSG_NOSIGNAL) })
         };
         engine::result(ops::send_parts(fd, at, parts, SEND, kernel))
@@ -65,39 +61,44 @@ impl TcpStream {
 impl Read for &TcpStream {
     #[inline]
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.receive(&mut [buffer], RECEIVE)
+        match engine::conn(self.fd()) {
+            Some(at) => self.receive(at, &[buffer.into()], RECEIVE),
+            None => (&self.anchor).read(buffer),
+        }
     }
 
     fn read_vectored(&mut self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        let on_tcp = engine::conn(self.fd()).is_none();
-        if on_tcp {
+        let Some(at) = engine::conn(self.fd()) else {
             return (&self.anchor).read_vectored(parts);
-        }
-        let mut few: [&mut [u8]; FEW] = core::array::from_fn(|_| &mut [][..]);
+        };
+        let mut few = [UserSliceMut::empty(); FEW];
         let count = parts.len().min(FEW);
         for (to, from) in few.iter_mut().zip(parts) {
-            *to = from;
+            *to = (&mut **from).into();
         }
-        self.receive(&mut few[..count], RECEIVE)
+        self.receive(at, &few[..count], RECEIVE)
     }
 }
 
 impl Write for &TcpStream {
     #[inline]
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        self.send(&[buffer])
+        match engine::conn(self.fd()) {
+            Some(at) => self.send(at, &[buffer.into()]),
+            None => (&self.anchor).write(buffer),
+        }
     }
 
     fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
-        if engine::conn(self.fd()).is_none() {
+        let Some(at) = engine::conn(self.fd()) else {
             return (&self.anchor).write_vectored(parts);
-        }
-        let mut few: [&[u8]; FEW] = [&[]; FEW];
+        };
+        let mut few = [UserSlice::empty(); FEW];
         let count = parts.len().min(FEW);
         for (to, from) in few.iter_mut().zip(parts) {
-            *to = from;
+            *to = (&**from).into();
         }
-        self.send(&few[..count])
+        self.send(at, &few[..count])
     }
 
     fn flush(&mut self) -> io::Result<()> {

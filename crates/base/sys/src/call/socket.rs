@@ -1,14 +1,17 @@
 //! Sockets of any kind: what is sent and received, options, names.
 
 use super::{Errno, RawFd, Result, Sysno};
+use crate::{UserSlice, UserSliceMut};
 
 /// Receives with `flags` (`MSG_*`).
-pub fn recv(fd: RawFd, buf: &mut [u8], flags: i32) -> Result<usize> {
+pub fn recv<'a>(fd: RawFd, buf: impl Into<UserSliceMut<'a>>, flags: i32) -> Result<usize> {
+    let buf = buf.into();
     sys!(recvfrom, fd, buf.as_mut_ptr(), buf.len(), flags, 0usize, 0usize)
 }
 
 /// Sends with `flags` (`MSG_*`).
-pub fn send(fd: RawFd, buf: &[u8], flags: i32) -> Result<usize> {
+pub fn send<'a>(fd: RawFd, buf: impl Into<UserSlice<'a>>, flags: i32) -> Result<usize> {
+    let buf = buf.into();
     sys!(sendto, fd, buf.as_ptr(), buf.len(), flags, 0usize, 0usize)
 }
 
@@ -18,7 +21,7 @@ const PARTS: usize = 64;
 /// Sends as [`send`] does, the first parts together (`sendmsg`).
 pub fn send_parts<'a>(
     fd: RawFd,
-    parts: impl IntoIterator<Item = &'a [u8]>,
+    parts: impl IntoIterator<Item = UserSlice<'a>>,
     flags: i32,
 ) -> Result<usize> {
     let mut list = [libc::iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; PARTS];

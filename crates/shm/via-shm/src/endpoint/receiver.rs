@@ -11,6 +11,7 @@ use core::ops::Deref;
 use core::ptr::NonNull;
 use core::sync::atomic::{Ordering, compiler_fence};
 use sovia_signal::access::{self, BadAddress};
+use sovia_sys::UserSliceMut;
 
 /// The receiving half.
 #[derive(Debug)]
@@ -177,7 +178,13 @@ impl Receiver {
     /// # Errors
     /// [`BadAddress`] if `out` cannot be written: it may be the program's.
     #[inline(always)]
-    pub fn copy_head(&self, entry: &Entry, from: usize, out: &mut [u8]) -> Result<(), BadAddress> {
+    pub fn copy_head<'b>(
+        &self,
+        entry: &Entry,
+        from: usize,
+        out: impl Into<UserSliceMut<'b>>,
+    ) -> Result<(), BadAddress> {
+        let out = out.into();
         match entry.pool_offset {
             None => self.slot(self.next).copy_out_checked(from, out),
             Some(at) => self.copy_pooled(at, entry.len, from, out),
@@ -194,7 +201,7 @@ impl Receiver {
         at: u32,
         len: u32,
         from: usize,
-        out: &mut [u8],
+        out: UserSliceMut<'_>,
     ) -> Result<(), BadAddress> {
         let end = from.saturating_add(out.len());
         if end > len as usize || at as usize + end > POOL as usize {

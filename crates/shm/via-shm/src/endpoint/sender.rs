@@ -13,7 +13,7 @@ use crate::waiter::tell_found;
 use core::ops::Deref;
 use core::ptr::NonNull;
 use sovia_signal::access::{self, BadAddress};
-use sovia_sys::{cache, mapping};
+use sovia_sys::{UserSlice, cache, mapping};
 
 /// Messages between one that is sent and the one whose place [`Sender::claim_ahead`] fetches.
 const AHEAD: u32 = 3;
@@ -139,7 +139,12 @@ impl Sender {
     /// [`Unsent`] if the peer's credit is one that it cannot have given, or `bytes` cannot be read: it
     /// may be the program's.
     #[inline(always)]
-    pub fn send(&mut self, immediate: u32, bytes: &[u8]) -> Result<bool, Unsent> {
+    pub fn send<'b>(
+        &mut self,
+        immediate: u32,
+        bytes: impl Into<UserSlice<'b>>,
+    ) -> Result<bool, Unsent> {
+        let bytes = bytes.into();
         debug_assert!(bytes.len() <= MESSAGE_MAX);
         if !self.entries.is_free(self.half.direction())? {
             return Ok(false);

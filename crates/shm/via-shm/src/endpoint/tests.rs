@@ -18,13 +18,13 @@ fn messages_of_every_size_arrive_whole_and_in_order() {
         let sizes = [0, 1, 7, 8, 47, 48, 111, 112, 113, 4096, MESSAGE_MAX];
         for (i, &size) in sizes.iter().enumerate() {
             let bytes: Vec<u8> = (0..size).map(|k| (k + i + round) as u8).collect();
-            assert!(a.tx.send(i as u32, &bytes).unwrap());
+            assert!(a.tx.send(i as u32, &bytes[..]).unwrap());
         }
         for (i, &size) in sizes.iter().enumerate() {
             let entry = b.rx.head().unwrap().unwrap();
             assert_eq!((entry.immediate, entry.len as usize), (i as u32, size));
             let mut out = vec![0; size];
-            b.rx.copy_head(&entry, 0, &mut out).unwrap();
+            b.rx.copy_head(&entry, 0, &mut out[..]).unwrap();
             assert!(out.iter().enumerate().all(|(k, &v)| v == (k + i + round) as u8));
             if let Some(position) = b.rx.advance(&entry).unwrap() {
                 b.rx.release(position);
@@ -89,7 +89,7 @@ proptest! {
         for step in steps {
             match step {
                 Step::Send(len) => {
-                    let sent = a.tx.send(written, &vec![written as u8; len]).unwrap();
+                    let sent = a.tx.send(written, &vec![written as u8; len][..]).unwrap();
                     prop_assert!(!sent || lent.is_none() || len <= INLINE);
                     written += u32::from(sent);
                 }
@@ -117,7 +117,7 @@ proptest! {
                     let Some(entry) = b.rx.head().unwrap() else { continue };
                     prop_assert_eq!(entry.immediate, read);
                     let mut out = vec![0; entry.len as usize];
-                    b.rx.copy_head(&entry, 0, &mut out).unwrap();
+                    b.rx.copy_head(&entry, 0, &mut out[..]).unwrap();
                     prop_assert!(out.iter().all(|&byte| byte == read as u8));
                     if let Some(position) = b.rx.advance(&entry).unwrap() {
                         owed = position;

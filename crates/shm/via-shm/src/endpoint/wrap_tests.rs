@@ -26,7 +26,7 @@ fn receive(rx: &mut Receiver, number: u32) {
     let entry = rx.head().unwrap().expect("it has been sent");
     assert_eq!(entry.immediate, number);
     let mut out = vec![0; entry.len as usize];
-    rx.copy_head(&entry, 0, &mut out).unwrap();
+    rx.copy_head(&entry, 0, &mut out[..]).unwrap();
     assert!(out.iter().all(|&byte| byte == number as u8));
     if let Some(position) = rx.advance(&entry).unwrap() {
         rx.release(position);
@@ -44,7 +44,7 @@ fn messages_arrive_whole_and_in_order_while_the_numbers_wrap() {
                 while sent - received < burst {
                     // Some in their entry, some in the pool.
                     let len = if sent.is_multiple_of(3) { 200 } else { 5 };
-                    if !tx.send(sent, &vec![sent as u8; len]).unwrap() {
+                    if !tx.send(sent, &vec![sent as u8; len][..]).unwrap() {
                         break;
                     }
                     sent += 1;

@@ -3,6 +3,7 @@
 
 use crate::sync::{AtomicU64, Ordering};
 use sovia_signal::access;
+use sovia_sys::UserSlice;
 
 /// Stores bytes as words; what does not fit is left out.
 #[inline]
@@ -55,20 +56,20 @@ pub(super) fn unpack(word: u64, bytes: &mut [u8]) {
 
 /// Like [`store`], from the program's memory.
 #[inline]
-pub(super) fn store_checked(words: &[AtomicU64], bytes: &[u8], fault: &mut access::Fault) {
+pub(super) fn store_checked(words: &[AtomicU64], bytes: UserSlice<'_>, fault: &mut access::Fault) {
     let mut at = 0;
     let mut words = words.iter();
     let from = bytes.as_ptr();
     while bytes.len() - at >= 8 {
         let Some(word) = words.next() else { return };
         // SAFETY: within the program's buffer.
-        let value: u64 = unsafe { access::load_word(from.add(at).cast(), fault) };
+        let value: u64 = unsafe { access::load_word(from.wrapping_add(at).cast(), fault) };
         word.store(value.to_le(), Ordering::Relaxed);
         at += 8;
     }
     if let (true, Some(word)) = (at < bytes.len(), words.next()) {
         // SAFETY: as above.
-        let value = unsafe { pack_checked(from.add(at), bytes.len() - at, fault) };
+        let value = unsafe { pack_checked(from.wrapping_add(at), bytes.len() - at, fault) };
         word.store(value, Ordering::Relaxed);
     }
 }
@@ -83,14 +84,14 @@ unsafe fn pack_checked(from: *const u8, len: usize, fault: &mut access::Fault) -
     unsafe {
         if len >= 4 {
             let low: u32 = access::load_word(from.cast(), fault);
-            let high: u32 = access::load_word(from.add(len - 4).cast(), fault);
+            let high: u32 = access::load_word(from.wrapping_add(len - 4).cast(), fault);
             u64::from(u32::from_le(low)) | u64::from(u32::from_le(high)) << (8 * len - 32)
         } else {
             let mut at = |i: usize| -> u64 {
                 if i >= len {
                     return 0;
                 }
-                let byte: u8 = access::load_word(from.add(i), fault);
+                let byte: u8 = access::load_word(from.wrapping_add(i), fault);
                 u64::from(byte) << (8 * i)
             };
             at(0) | at(1) | at(2)
@@ -109,10 +110,10 @@ pub(super) unsafe fn unpack_checked(word: u64, to: *mut u8, len: usize, fault: &
         if len >= 4 {
             access::store_word(to.cast(), (word as u32).to_le(), fault);
             let high = (word >> (8 * len - 32)) as u32;
-            access::store_word(to.add(len - 4).cast(), high.to_le(), fault);
+            access::store_word(to.wrapping_add(len - 4).cast(), high.to_le(), fault);
         } else {
             for i in 0..len.min(3) {
-                access::store_word(to.add(i), (word >> (8 * i)) as u8, fault);
+                access::store_word(to.wrapping_add(i), (word >> (8 * i)) as u8, fault);
             }
         }
     }

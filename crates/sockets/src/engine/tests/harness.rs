@@ -15,7 +15,7 @@ use crate::{
 use core::sync::atomic::{AtomicBool, Ordering};
 use sovia_proto::configuration::Configuration;
 use sovia_proto::path::{Rx, Tx};
-use sovia_sys::{Fd, call, poll};
+use sovia_sys::{Fd, UserSlice, UserSliceMut, call, poll};
 use std::cell::Cell;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -225,7 +225,7 @@ impl End {
     pub(super) fn send_by(&self, fd: i32, bytes: &[u8], flags: Flags) -> Outcome {
         let kernel = || call::send(fd, bytes, kernel_flags(flags)).map_err(crate::errno);
         self.run(|| match table::conn(fd) {
-            Some(at) => ops::send(fd, at, bytes, flags, kernel),
+            Some(at) => ops::send(fd, at, bytes.into(), flags, kernel),
             None => kernel(),
         })
     }
@@ -233,9 +233,11 @@ impl End {
     pub(super) fn send_parts(&self, parts: &[&[u8]], flags: Flags) -> Outcome {
         let fd = self.fd();
         // The kernel's writev never splits what fits: one send of the whole is the same.
-        let joined = || call::send(fd, &parts.concat(), kernel_flags(flags)).map_err(crate::errno);
+        let joined =
+            || call::send(fd, &parts.concat()[..], kernel_flags(flags)).map_err(crate::errno);
+        let list: Vec<UserSlice<'_>> = parts.iter().map(|&part| part.into()).collect();
         self.run(|| match table::conn(fd) {
-            Some(at) => ops::send_parts(fd, at, parts, flags, joined),
+            Some(at) => ops::send_parts(fd, at, &list, flags, joined),
             None => joined(),
         })
     }
@@ -276,11 +278,8 @@ impl End {
 
     pub(super) fn receive(&self, out: &mut [u8], flags: Flags) -> Outcome {
         let fd = self.fd();
-        let all: *mut [u8] = out;
-        let kernel = || {
-            // SAFETY: the engine makes the kernel's call in the place of its own copying, never beside it.
-            call::recv(fd, unsafe { &mut *all }, kernel_flags(flags)).map_err(crate::errno)
-        };
+        let out = UserSliceMut::from(out);
+        let kernel = || call::recv(fd, out, kernel_flags(flags)).map_err(crate::errno);
         self.run(|| match table::conn(fd) {
             Some(at) => ops::receive(fd, at, out, flags, kernel),
             None => kernel(),
@@ -291,10 +290,13 @@ impl End {
         let fd = self.fd();
         let lens: Vec<usize> = parts.iter().map(|part| part.len()).collect();
         let mut whole = vec![0; lens.iter().sum()];
-        let mut kernel = || call::recv(fd, &mut whole, kernel_flags(flags)).map_err(crate::errno);
+        let mut kernel =
+            || call::recv(fd, &mut whole[..], kernel_flags(flags)).map_err(crate::errno);
         let mut is_kernels = false;
+        let list: Vec<UserSliceMut<'_>> =
+            parts.iter_mut().map(|part| (&mut **part).into()).collect();
         let n = self.run(|| match table::conn(fd) {
-            Some(at) => ops::receive_parts(fd, at, parts, flags, || {
+            Some(at) => ops::receive_parts(fd, at, &list, flags, || {
                 is_kernels = true;
                 kernel()
             }),

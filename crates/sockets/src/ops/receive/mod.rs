@@ -17,14 +17,14 @@ use crate::{Outcome, anchors, meeting};
 use parts::{peek, scatter};
 use sovia_proto::path::Rx;
 use sovia_signal::interrupt::Moment;
-use sovia_sys::call;
+use sovia_sys::{UserSliceMut, call};
 
 /// read and recv: fills `out`. `kernel` makes the program's own call, for a connection on TCP.
 #[inline(always)]
 pub fn receive(
     fd: i32,
     at: Ref,
-    out: &mut [u8],
+    out: UserSliceMut<'_>,
     flags: Flags,
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
@@ -32,7 +32,7 @@ pub fn receive(
     if let Some(result) = receive_at_once(fd, at, out, flags) {
         return result;
     }
-    receive_generally(fd, at, &mut [out], flags, kernel)
+    receive_generally(fd, at, &[out], flags, kernel)
 }
 
 /// readv, recvmsg and their like: fills `parts` one after the other, as [`receive`] does with one.
@@ -40,18 +40,18 @@ pub fn receive(
 pub fn receive_parts(
     fd: i32,
     at: Ref,
-    parts: &mut [&mut [u8]],
+    parts: &[UserSliceMut<'_>],
     flags: Flags,
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
     // Apart, for the call has a list of parts on its stack already.
     #[inline(never)]
-    fn apart(fd: i32, at: Ref, out: &mut [u8], flags: Flags) -> Option<Outcome> {
+    fn apart(fd: i32, at: Ref, out: UserSliceMut<'_>, flags: Flags) -> Option<Outcome> {
         receive_at_once(fd, at, out, flags)
     }
     wait::cancellation_point();
     if let [part] = parts
-        && let Some(result) = apart(fd, at, part, flags)
+        && let Some(result) = apart(fd, at, *part, flags)
     {
         return result;
     }
@@ -60,7 +60,7 @@ pub fn receive_parts(
 
 /// Receives a packet, or finds none, where there is nothing else to find out.
 #[inline(always)]
-fn receive_at_once(fd: i32, at: Ref, out: &mut [u8], flags: Flags) -> Option<Outcome> {
+fn receive_at_once(fd: i32, at: Ref, out: UserSliceMut<'_>, flags: Flags) -> Option<Outcome> {
     if out.is_empty() || flags.peek || flags.wait_all {
         return None;
     }
@@ -84,7 +84,7 @@ fn receive_at_once(fd: i32, at: Ref, out: &mut [u8], flags: Flags) -> Option<Out
 fn receive_generally(
     fd: i32,
     at: Ref,
-    parts: &mut [&mut [u8]],
+    parts: &[UserSliceMut<'_>],
     flags: Flags,
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
@@ -137,7 +137,7 @@ fn receive_generally(
         && let Some(mut guard) = at.attached()
         && conn.rest.find().is_none()
     {
-        match stream::receive(&mut guard, fd, part) {
+        match stream::receive(&mut guard, fd, *part) {
             Got::Bytes(n) => return Ok(n),
             Got::End => return Ok(0),
             Got::Failed(e) => return Err(e),
@@ -176,7 +176,7 @@ fn received(fd: i32, at: Ref) {
 fn receive_slowly(
     fd: i32,
     at: Ref,
-    parts: &mut [&mut [u8]],
+    parts: &[UserSliceMut<'_>],
     flags: Flags,
     since: Moment,
     kernel: impl FnOnce() -> Outcome,
@@ -263,9 +263,8 @@ fn receive_slowly(
 }
 
 /// A receive whose connection has gone back to TCP, and whose descriptor is no more.
-fn receive_plainly(fd: i32, parts: &mut [&mut [u8]], flags: Flags) -> Outcome {
-    let part = parts.iter_mut().find(|part| !part.is_empty());
-    let part = part.map_or(&mut [] as &mut [u8], |part| part);
+fn receive_plainly(fd: i32, parts: &[UserSliceMut<'_>], flags: Flags) -> Outcome {
+    let part = parts.iter().find(|part| !part.is_empty()).copied().unwrap_or_default();
     let mut how = 0;
     for (wanted, flag) in [
         (flags.peek, libc::MSG_PEEK),

@@ -3,18 +3,19 @@
 use crate::ops::transfer::keep_error;
 use crate::stream::{self, Got};
 use sovia_signal::access::{self, Fault};
+use sovia_sys::UserSliceMut;
 
 pub(super) fn scatter(
     guard: &mut crate::conn::Guard<'_>,
     fd: i32,
-    parts: &mut [&mut [u8]],
+    parts: &[UserSliceMut<'_>],
     mut skip: usize,
 ) -> Got {
     let mut done = 0;
     if parts.iter().all(|part| part.is_empty()) {
-        return stream::receive(guard, fd, &mut []);
+        return stream::receive(guard, fd, UserSliceMut::empty());
     }
-    if skip == 0 && parts.len() > 1 && !parts.iter().all(|part| is_there(part)) {
+    if skip == 0 && parts.len() > 1 && !parts.iter().all(|part| is_there(*part)) {
         // Perhaps a part is needed that is not there: then nothing is consumed, as in the kernel.
         match peek(guard, fd, parts) {
             Got::Bytes(_) => {}
@@ -26,7 +27,7 @@ pub(super) fn scatter(
             skip -= part.len();
             continue;
         }
-        let out = &mut part[skip..];
+        let out = part.skip(skip);
         skip = 0;
         match stream::receive(guard, fd, out) {
             Got::Bytes(n) => {
@@ -47,10 +48,11 @@ pub(super) fn scatter(
 }
 
 /// Whether the program's part can be written, as far as its ends show.
-fn is_there(part: &[u8]) -> bool {
+fn is_there(part: UserSliceMut<'_>) -> bool {
     let mut fault = Fault::none();
-    for byte in [part.first(), part.last()].into_iter().flatten() {
-        let at = core::ptr::from_ref(byte).cast_mut();
+    let Some(last) = part.len().checked_sub(1) else { return true };
+    for byte in [0, last] {
+        let at = part.as_mut_ptr().wrapping_add(byte);
         // SAFETY: the program's byte is put back as it was.
         unsafe {
             let was: u8 = access::load_word(at.cast_const(), &mut fault);
@@ -60,19 +62,18 @@ fn is_there(part: &[u8]) -> bool {
     fault.check().is_ok()
 }
 
-pub(super) fn peek(guard: &mut crate::conn::Guard<'_>, fd: i32, parts: &mut [&mut [u8]]) -> Got {
+pub(super) fn peek(guard: &mut crate::conn::Guard<'_>, fd: i32, parts: &[UserSliceMut<'_>]) -> Got {
     if let [part] = parts {
-        return stream::peek(guard, fd, part);
+        return stream::peek(guard, fd, *part);
     }
     let wanted = parts.iter().map(|part| part.len()).sum();
     let mut all = vec![0; wanted];
-    let got = stream::peek(guard, fd, &mut all);
+    let got = stream::peek(guard, fd, (&mut all[..]).into());
     if let Got::Bytes(n) = got {
         let mut from = &all[..n];
         for part in parts {
             let n = part.len().min(from.len());
-            // SAFETY: both have `n` bytes, and one is ours.
-            if unsafe { access::copy(part.as_mut_ptr(), from.as_ptr(), n) }.is_err() {
+            if access::write(*part, from).is_err() {
                 return Got::Failed(libc::EFAULT);
             }
             from = &from[n..];

@@ -5,29 +5,39 @@ use crate::ops::transfer::keep_error;
 use crate::rest::end_of;
 use crate::table::Ref;
 use crate::{Outcome, errno};
-use sovia_sys::call;
 use sovia_sys::poll::{PollFd, ppoll};
+use sovia_sys::{UserSliceMut, call};
 
 /// How long a call that must not wait waits for the keeper.
 const FEEDING_NS: u64 = 20_000_000;
 
 /// What a connection on TCP has to receive before anything that the kernel has; `None` if there is nothing of the kind.
 /// `fd` is the program's descriptor.
-pub(super) fn receive(fd: i32, at: Ref, parts: &mut [&mut [u8]], flags: Flags) -> Option<Outcome> {
+pub(super) fn receive(
+    fd: i32,
+    at: Ref,
+    parts: &[UserSliceMut<'_>],
+    flags: Flags,
+) -> Option<Outcome> {
     at.conn.rest.find()?;
     receive_from_keeper(fd, at, parts, flags)
 }
 
 #[cold]
 #[inline(never)]
-fn receive_from_keeper(fd: i32, at: Ref, parts: &mut [&mut [u8]], flags: Flags) -> Option<Outcome> {
+fn receive_from_keeper(
+    fd: i32,
+    at: Ref,
+    parts: &[UserSliceMut<'_>],
+    flags: Flags,
+) -> Option<Outcome> {
     let mut done = 0;
-    for part in parts.iter_mut().filter(|part| !part.is_empty()) {
+    for part in parts.iter().filter(|part| !part.is_empty()) {
         let mut filled = 0;
         while filled < part.len() {
             // For the first bytes, and for all of them if all are wanted, it may wait.
             let waits = done == 0 || flags.wait_all;
-            match receive_some(fd, at, &mut part[filled..], flags, waits) {
+            match receive_some(fd, at, part.skip(filled), flags, waits) {
                 Some(Ok(n)) if flags.peek => return Some(Ok(n)),
                 Some(Ok(n)) => (filled, done) = (filled + n, done + n),
                 Some(Err(error)) if done > 0 => {
@@ -46,7 +56,13 @@ fn receive_from_keeper(fd: i32, at: Ref, parts: &mut [&mut [u8]], flags: Flags) 
 }
 
 /// One receive of what there is, with a wait for it if the keeper has not come to it.
-fn receive_some(fd: i32, at: Ref, part: &mut [u8], flags: Flags, waits: bool) -> Option<Outcome> {
+fn receive_some(
+    fd: i32,
+    at: Ref,
+    part: UserSliceMut<'_>,
+    flags: Flags,
+    waits: bool,
+) -> Option<Outcome> {
     let peeks = if flags.peek { libc::MSG_PEEK } else { 0 };
     let waits = waits && !flags.dont_wait && !call::is_nonblocking(fd);
     let mut has_waited = false;

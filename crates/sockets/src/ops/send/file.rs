@@ -6,7 +6,7 @@ use crate::ops::transfer::{Flags, back};
 use crate::table::Ref;
 use crate::{Outcome, wait};
 use sovia_signal::interrupt::Moment;
-use sovia_sys::call;
+use sovia_sys::{UserSlice, call};
 
 /// sendfile to a connection: on a VI the file is read, and sent as bytes.
 pub fn send_file(
@@ -51,7 +51,7 @@ pub fn send_file(
             Err(e) => return Err(crate::errno(e)),
         };
         let begun = Begun { since, has_sent: done > 0 };
-        let sent = send_piece(fd, at, &piece[..got], begun);
+        let sent = send_piece(fd, at, piece[..got].into(), begun);
         let n = match sent {
             Ok(n) => n,
             Err(e) => {
@@ -72,7 +72,7 @@ pub fn send_file(
     Ok(done)
 }
 
-fn send_piece(fd: i32, at: Ref, piece: &[u8], begun: Begun) -> Outcome {
+fn send_piece(fd: i32, at: Ref, piece: UserSlice<'_>, begun: Begun) -> Outcome {
     wait::cancellation_point();
     if is_sent_at_once(at, piece) {
         return Ok(piece.len());

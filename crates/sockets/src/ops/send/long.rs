@@ -13,7 +13,7 @@ use crate::table::{self, Ref};
 use crate::{Errno, Outcome, errno, meeting, wait};
 use sovia_signal::interrupt::Moment;
 use sovia_sys::poll::{self, PollFd};
-use sovia_sys::{call, clock};
+use sovia_sys::{UserSlice, call, clock};
 
 /// A send of more bytes is long; and the bytes of a piece.
 pub(super) const LONG: usize = 256 << 10;
@@ -21,7 +21,13 @@ pub(super) const LONG: usize = 256 << 10;
 const LOOK_NS: u64 = 50_000_000;
 
 /// Sends all of `parts`, or as many bytes as the kernel would.
-pub(super) fn send_long(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags, begun: Begun) -> Outcome {
+pub(super) fn send_long(
+    fd: i32,
+    at: Ref,
+    parts: &[UserSlice<'_>],
+    flags: Flags,
+    begun: Begun,
+) -> Outcome {
     let conn = at.conn;
     conn.begin_waiting();
     let waits = wait::begin();
@@ -46,7 +52,7 @@ struct Call {
 
 impl Call {
     /// Sends all, or as much as the kernel would; `None` if the connection is no candidate any more.
-    fn send(&mut self, parts: &[&[u8]], flags: Flags) -> Option<Outcome> {
+    fn send(&mut self, parts: &[UserSlice<'_>], flags: Flags) -> Option<Outcome> {
         while let Some(rest) = rest_of(parts, self.done) {
             if table::refers(self.fd, self.at) {
                 before_send(self.fd, self.at);
@@ -55,7 +61,7 @@ impl Call {
             if has_begun && has_ended(self.of_connection(|fd| poll::probe(fd, libc::POLLOUT))) {
                 break;
             }
-            let piece = &rest[..rest.len().min(LONG)];
+            let piece = rest.first(rest.len().min(LONG));
             let went_on = match self.send_piece(piece, flags, has_begun)? {
                 Ok(n) => {
                     self.done += n;
@@ -75,7 +81,7 @@ impl Call {
     }
 
     /// Gives TCP as much of a piece as it has room for. `None` if the connection is no candidate any more.
-    fn send_piece(&self, piece: &[u8], flags: Flags, partly: bool) -> Option<Outcome> {
+    fn send_piece(&self, piece: UserSlice<'_>, flags: Flags, partly: bool) -> Option<Outcome> {
         let conn = self.at.conn;
         // A thread that closes the number meanwhile waits for the lock, and keeps another one.
         let _lock = conn.lock();

@@ -29,13 +29,14 @@ use on_tcp::{send_on_tcp, send_tcp, watch_room_after};
 use parts::{SHORT, length, send_joined, send_short};
 use rest::{leave_if_full, send_slowly};
 use sovia_signal::interrupt::Moment;
+use sovia_sys::UserSlice;
 
 /// write and send: takes `bytes`. `kernel` makes the program's own call, for a connection on TCP.
 #[inline(always)]
 pub fn send(
     fd: i32,
     at: Ref,
-    bytes: &[u8],
+    bytes: UserSlice<'_>,
     flags: Flags,
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
@@ -60,18 +61,18 @@ struct Begun {
 pub fn send_parts(
     fd: i32,
     at: Ref,
-    parts: &[&[u8]],
+    parts: &[UserSlice<'_>],
     flags: Flags,
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
     // Apart, for the call has a list of parts on its stack already.
     #[inline(never)]
-    fn apart(at: Ref, bytes: &[u8]) -> bool {
+    fn apart(at: Ref, bytes: UserSlice<'_>) -> bool {
         is_sent_at_once(at, bytes)
     }
     wait::cancellation_point();
     match parts {
-        [part] if apart(at, part) => Ok(part.len()),
+        [part] if apart(at, *part) => Ok(part.len()),
         [_, _, ..] if at.conn.is_attached() && length(parts) <= INLINE_MAX => {
             send_joined(fd, at, parts, flags, kernel)
         }
@@ -81,7 +82,7 @@ pub fn send_parts(
 
 /// Sends `bytes` as one packet, where there is nothing else to find out; false otherwise.
 #[inline(always)]
-fn is_sent_at_once(at: Ref, bytes: &[u8]) -> bool {
+fn is_sent_at_once(at: Ref, bytes: UserSlice<'_>) -> bool {
     let Some(mut guard) = at.favoured() else { return false };
     let is_sent = stream::single::send(&mut guard, bytes);
     guard.leave();
@@ -93,7 +94,7 @@ fn is_sent_at_once(at: Ref, bytes: &[u8]) -> bool {
 fn send_generally(
     fd: i32,
     at: Ref,
-    parts: &[&[u8]],
+    parts: &[UserSlice<'_>],
     flags: Flags,
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
@@ -105,7 +106,7 @@ fn send_generally(
 fn send_begun(
     fd: i32,
     at: Ref,
-    parts: &[&[u8]],
+    parts: &[UserSlice<'_>],
     flags: Flags,
     begun: Begun,
     kernel: impl FnOnce() -> Outcome,
@@ -121,7 +122,7 @@ fn send_begun(
     if let [part] = parts
         && let Some(mut guard) = at.attached()
     {
-        match stream::send(&mut guard, fd, part) {
+        match stream::send(&mut guard, fd, *part) {
             Put::Bytes(n) if n == part.len() => {
                 if conn.has(flag::UNTIL_FULL) {
                     drop(guard);
@@ -227,7 +228,7 @@ fn before_send(fd: i32, at: Ref) {
 fn send_or_kernel(
     fd: i32,
     at: Ref,
-    parts: &[&[u8]],
+    parts: &[UserSlice<'_>],
     flags: Flags,
     begun: Begun,
     kernel: impl FnOnce() -> Outcome,

@@ -6,7 +6,7 @@ use crate::stream::{self, Way, ending};
 use crate::table::{self, Ref};
 use crate::{Errno, Outcome, anchors};
 use core::sync::atomic::Ordering;
-use sovia_sys::call;
+use sovia_sys::{UserSlice, call};
 
 /// The kernel's own call serves a connection that is on TCP all through. It comes back if there is a VI to send on.
 pub(super) fn send_on_tcp<K: FnOnce() -> Outcome>(
@@ -72,7 +72,7 @@ pub(super) fn number_of(fd: i32, at: Ref) -> Option<i32> {
 pub(super) fn send_plainly<'a>(
     conn: &Conn,
     fd: i32,
-    parts: impl IntoIterator<Item = &'a [u8]>,
+    parts: impl IntoIterator<Item = UserSlice<'a>>,
     flags: Flags,
     partly: bool,
 ) -> Outcome {
@@ -89,7 +89,7 @@ pub(super) fn send_plainly<'a>(
 pub(super) fn raw_send<'a>(
     conn: &Conn,
     fd: i32,
-    parts: impl IntoIterator<Item = &'a [u8]>,
+    parts: impl IntoIterator<Item = UserSlice<'a>>,
     flags: Flags,
     partly: bool,
 ) -> Outcome {

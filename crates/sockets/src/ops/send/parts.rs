@@ -9,6 +9,7 @@ use crate::stream::{self, Put};
 use crate::table::Ref;
 use crate::{Errno, Outcome};
 use sovia_signal::access::{self, BadAddress};
+use sovia_sys::{UserSlice, UserSliceMut};
 
 /// A write of several parts that have no more bytes than this goes as one packet.
 pub(super) const SHORT: usize = 4096;
@@ -18,17 +19,17 @@ pub(super) const SHORT: usize = 4096;
 pub(super) fn send_joined(
     fd: i32,
     at: Ref,
-    parts: &[&[u8]],
+    parts: &[UserSlice<'_>],
     flags: Flags,
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
     let mut joined = [0u8; INLINE_MAX];
     let total = length(parts);
-    if join(parts, &mut joined).is_err() {
+    if join(parts, (&mut joined).into()).is_err() {
         // What the connection has to say comes before what the memory has.
         return send_generally(fd, at, parts, flags, kernel);
     }
-    let bytes = &joined[..total];
+    let bytes = joined[..total].into();
     if is_sent_at_once(at, bytes) {
         return Ok(total);
     }
@@ -40,7 +41,7 @@ pub(super) fn send_joined(
 pub(super) fn send_short(
     fd: i32,
     at: Ref,
-    parts: &[&[u8]],
+    parts: &[UserSlice<'_>],
     flags: Flags,
     begun: Begun,
     kernel: impl FnOnce() -> Outcome,
@@ -61,17 +62,16 @@ pub(super) fn send_short(
 /// Gathers the parts where the packet lies. `None` if there is no place for one now, or the packet is not
 /// to be sent at once.
 #[inline(never)]
-fn send_in_place(fd: i32, at: Ref, parts: &[&[u8]], total: usize) -> Option<Outcome> {
+fn send_in_place(fd: i32, at: Ref, parts: &[UserSlice<'_>], total: usize) -> Option<Outcome> {
     let mut guard = at.attached()?;
     if !stream::packets_go_at_once(&guard, total) {
         return None;
     }
     let stream::Place::Here(memory) = stream::lend(&mut guard, total as u32) else { return None };
-    // SAFETY: a lent place has as many bytes, and no other thread uses it while the lock is held; any
-    // bytes are valid.
-    let place = unsafe { core::slice::from_raw_parts_mut(memory.as_ptr(), total) };
+    // SAFETY: a lent place has as many bytes, and no other thread uses it while the lock is held.
+    let place = unsafe { UserSliceMut::new(memory.as_ptr(), total) };
     let put = match join(parts, place) {
-        Ok(()) => stream::commit(&mut guard, fd, place, total),
+        Ok(()) => stream::commit(&mut guard, fd, place.into(), total),
         Err(error) => Put::Failed(error),
     };
     if put != Put::Bytes(total) {
@@ -84,14 +84,14 @@ fn send_in_place(fd: i32, at: Ref, parts: &[&[u8]], total: usize) -> Option<Outc
     }
 }
 
-/// Copies the program's parts one after the other; as many bytes as `out` has room for.
-fn join(parts: &[&[u8]], mut out: &mut [u8]) -> Result<(), Errno> {
+/// Copies the program's parts to memory of ours, one after the other; as many bytes as that has room for.
+fn join(parts: &[UserSlice<'_>], mut out: UserSliceMut<'_>) -> Result<(), Errno> {
     for part in parts {
-        let (place, rest) = out.split_at_mut(part.len().min(out.len()));
-        // SAFETY: the place is ours, and no longer than the part.
-        unsafe { access::copy(place.as_mut_ptr(), part.as_ptr(), place.len()) }
+        let n = part.len().min(out.len());
+        // SAFETY: both have as many bytes. The target is lent to no other call, so the program does not name it.
+        unsafe { access::copy(out.as_mut_ptr(), part.as_ptr(), n) }
             .map_err(|BadAddress| libc::EFAULT)?;
-        out = rest;
+        out = out.skip(n);
     }
     Ok(())
 }
@@ -101,7 +101,7 @@ const COPIED_AT_ONCE: usize = 32 << 10;
 const PAGE: usize = 4096;
 
 /// Returns false if a part is not there that the kernel would copy before it takes any byte.
-pub(super) fn are_there(parts: &[&[u8]]) -> bool {
+pub(super) fn are_there(parts: &[UserSlice<'_>]) -> bool {
     let [_, _, ..] = parts else { return true };
     let mut left = COPIED_AT_ONCE;
     parts.iter().all(|part| {
@@ -109,26 +109,29 @@ pub(super) fn are_there(parts: &[&[u8]]) -> bool {
         left -= copied;
         let is_there = |at| {
             // SAFETY: within the part. A byte that cannot be read is an error.
-            unsafe { access::load(part.as_ptr().add(at)).is_ok() }
+            unsafe { access::load::<u8>(part.as_ptr().wrapping_add(at)).is_ok() }
         };
         (0..copied).step_by(PAGE).chain(copied.checked_sub(1)).all(is_there)
     })
 }
 
-pub(super) fn length(parts: &[&[u8]]) -> usize {
+pub(super) fn length(parts: &[UserSlice<'_>]) -> usize {
     parts.iter().map(|part| part.len()).sum()
 }
 
 /// Returns what is left of all parts where so many bytes have been sent.
-pub(super) fn all_of<'a>(parts: &[&'a [u8]], mut done: usize) -> impl Iterator<Item = &'a [u8]> {
+pub(super) fn all_of<'a>(
+    parts: &[UserSlice<'a>],
+    mut done: usize,
+) -> impl Iterator<Item = UserSlice<'a>> {
     parts.iter().filter_map(move |part| {
         let sent = done.min(part.len());
         done -= sent;
-        Some(&part[sent..]).filter(|rest| !rest.is_empty())
+        Some(part.skip(sent)).filter(|rest| !rest.is_empty())
     })
 }
 
 /// Returns what is left of the first part that has not been sent.
-pub(super) fn rest_of<'a>(parts: &[&'a [u8]], done: usize) -> Option<&'a [u8]> {
+pub(super) fn rest_of<'a>(parts: &[UserSlice<'a>], done: usize) -> Option<UserSlice<'a>> {
     all_of(parts, done).next()
 }

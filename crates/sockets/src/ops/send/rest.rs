@@ -11,12 +11,13 @@ use crate::table::Ref;
 use crate::wait::{self, Call, Ended, Want};
 use crate::{Outcome, anchors, retreat};
 use sovia_proto::path::Tx;
+use sovia_sys::UserSlice;
 
 /// Sends the rest, waiting for room.
 pub(super) fn send_slowly(
     fd: i32,
     at: Ref,
-    parts: &[&[u8]],
+    parts: &[UserSlice<'_>],
     flags: Flags,
     begun: Begun,
     done: usize,
@@ -29,7 +30,7 @@ pub(super) fn send_slowly(
 fn send_rest(
     fd: i32,
     at: Ref,
-    parts: &[&[u8]],
+    parts: &[UserSlice<'_>],
     flags: Flags,
     begun: Begun,
     mut done: usize,
