@@ -101,6 +101,8 @@ fn leave_remains(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
         unread = remains::look(guard)?;
     }
     let seen = match unread.next {
+        // Nothing that is seen now counts: the peer may have put the bytes on TCP since, and have ended.
+        _ if remains::is_asked(guard) => Seen::ToTcp,
         // The kernel resets the connection for what the peer puts on TCP now: what is unread would be lost.
         // And a peer that has ended puts nothing there.
         Next::ToTcp if unread.bytes > 0 && (conn.is_shut() || has_ended) => Seen::Ended,

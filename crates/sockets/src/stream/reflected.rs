@@ -136,10 +136,12 @@ pub(super) fn found_by_answer(guard: &Guard<'_>, found: u64) -> Option<u64> {
     if !is_reflected(guard) {
         return Some(found);
     }
+    // First: the NIC publishes the answer before the end.
+    let has_ended = end(guard) != End::NotYet;
     let answer = rx(guard).writer.load(word::ANSWER);
     if answer & word::ACCEPTED != 0 {
         Some(0)
-    } else if answer & word::REFUSED != 0 || end(guard) != End::NotYet {
+    } else if answer & word::REFUSED != 0 || has_ended {
         // A sender that has gone puts nothing on TCP any more.
         Some(REFUSED)
     } else {

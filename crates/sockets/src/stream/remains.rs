@@ -295,6 +295,13 @@ impl Part {
     }
 }
 
+/// Returns true if this end has asked the sender to put what is unread on TCP. From then on nothing is read until the sender,
+/// or its NIC, has answered.
+pub(crate) fn is_asked(guard: &Guard<'_>) -> bool {
+    let returned = || Returned::from_word(rx(guard).path.load(word::RETURNED));
+    guard.conn.has(flag::RETURNING) && matches!(returned(), Returned::Bytes(1..))
+}
+
 /// Answers the sender, unless it has refused or been answered, with so many bytes unread. What becomes of them; `None`
 /// while that is not known.
 pub(crate) fn answer(guard: &Guard<'_>, seen: Seen, unread: u64) -> Option<Rest> {

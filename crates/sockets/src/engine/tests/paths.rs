@@ -3,10 +3,11 @@
 use super::harness::{
     At, End, Engines, Link, NOW, Progress, fresh_by, link, meet, met, pattern, until,
 };
-use crate::conn::{Phase, Role, Stage};
-use crate::loan;
+use crate::conn::{HasEndpoint, Phase, Role, Stage, flag};
+use crate::{loan, retreat};
 use core::sync::atomic::Ordering;
 use sovia_proto::path::Rx;
+use sovia_proto::word;
 use std::net::TcpListener;
 
 const ROLES: [Role; 2] = [Role::Connector, Role::Acceptor];
@@ -66,5 +67,31 @@ fn a_lent_place_goes_with_the_bytes_that_a_commit_sends() {
         assert!(place.is_spent());
         assert_eq!(lent(), 0);
         assert_eq!(b.drain(len), (pattern(0, len), Err(libc::EAGAIN)));
+    }
+}
+
+/// The sender may put what is unread on TCP, and end, before its NIC's answer comes to the receiver. The bytes are on TCP then, though
+/// the sender has ended; on the VI they must not be read as well.
+#[test]
+fn bytes_whose_return_a_nic_accepts_are_read_once() {
+    for sender in ROLES {
+        let Link { a, b, .. } = link(At::Entered, sender);
+        let (sent, more) = (pattern(0, 100_000), pattern(100_000, 5_000));
+        a.put(&sent);
+        // A NIC holds the other side of the segment from here on, as far as this end knows.
+        b.at().unwrap().conn.set(flag::REFLECTED);
+        let nic_says = |bits| {
+            let at = b.at().unwrap();
+            at.attached().unwrap().endpoint_ref().rx.direction().writer.store(word::ANSWER, bits);
+        };
+        nic_says(word::CONFIRMED);
+        a.run(|| retreat::sending(a.fd(), a.at().unwrap()));
+        b.leave();
+        assert_eq!(b.read(10), Err(libc::EAGAIN), "until the answer nothing is read");
+        a.put(&more);
+        a.finish();
+        nic_says(word::CONFIRMED | word::ACCEPTED);
+        let got = b.read_exact(200_000);
+        assert!(got == [sent, more].concat(), "{} bytes", got.len());
     }
 }
