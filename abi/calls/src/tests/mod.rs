@@ -124,7 +124,7 @@ unsafe fn by_number((number, [a, b, c, d, e, f]): Call) -> isize {
                 e,
                 f as u32,
             ),
-            libc::SYS_poll => {
+            kernel::SYS_poll => {
                 poll::poll(real!(poll, a, b, c), a as *mut _, b as u64, c as c_int) as isize
             }
             libc::SYS_epoll_ctl => poll::epoll_ctl(
@@ -134,14 +134,14 @@ unsafe fn by_number((number, [a, b, c, d, e, f]): Call) -> isize {
                 c as c_int,
                 d as *mut _,
             ) as isize,
-            libc::SYS_epoll_wait => poll::epoll_wait(
+            kernel::SYS_epoll_wait => poll::epoll_wait(
                 real!(epoll_wait, a, b, c, d),
                 fd,
                 b as *mut _,
                 c as c_int,
                 d as c_int,
             ) as isize,
-            libc::SYS_ppoll | libc::SYS_select | libc::SYS_pselect6 | libc::SYS_epoll_pwait => {
+            libc::SYS_ppoll | kernel::SYS_select | libc::SYS_pselect6 | libc::SYS_epoll_pwait => {
                 waiting((number, [a, b, c, d, e, f]))
             }
             _ => configuring((number, [a, b, c, d, e, f])),
@@ -156,7 +156,7 @@ pub(crate) fn libcs((number, [a, b, c, d, e, f]): Call) -> Answer {
     let result = || unsafe {
         match number {
             libc::SYS_ppoll => libc::ppoll(a as *mut _, b as u64, c as *const _, d as *const _),
-            libc::SYS_select => {
+            kernel::SYS_select => {
                 libc::select(a as c_int, b as *mut _, c as *mut _, d as *mut _, e as *mut _)
             }
             libc::SYS_pselect6 => {
@@ -184,7 +184,7 @@ unsafe fn waiting((number, [a, b, c, d, e, f]): Call) -> isize {
                 c as *const _,
                 d as *const _,
             ),
-            libc::SYS_select => poll::select(
+            kernel::SYS_select => poll::select(
                 real!(select, a, b, c, d, e),
                 a as c_int,
                 b as *mut _,
@@ -251,7 +251,7 @@ unsafe fn configuring((number, [a, b, c, d, e, _]): Call) -> isize {
             ),
             libc::SYS_close => descriptors::close(real!(close, a), fd),
             libc::SYS_dup => descriptors::dup(real!(dup, a), fd),
-            libc::SYS_dup2 => descriptors::dup2(real!(dup2, a, b), fd, b as c_int),
+            kernel::SYS_dup2 => descriptors::dup2(real!(dup2, a, b), fd, b as c_int),
             libc::SYS_dup3 => descriptors::dup3(real!(dup3, a, b, c), fd, b as c_int, c as c_int),
             libc::SYS_fcntl => descriptors::fcntl(real!(fcntl, a, b, c), fd, b as c_int, c),
             libc::SYS_ioctl => descriptors::ioctl(real!(ioctl, a, b, c), fd, b as u64, c),

@@ -56,9 +56,11 @@ fn fcntl_takes_commands_as_the_kernel_does() {
 #[test]
 fn dup_takes_numbers_as_the_kernel_does() {
     compare(&[
-        ("dup2 to -1", |_, fd| (libc::SYS_dup2, [fd as usize, usize::MAX, 0, 0, 0, 0])),
+        ("dup2 to -1", |_, fd| {
+            (crate::tests::kernel::SYS_dup2, [fd as usize, usize::MAX, 0, 0, 0, 0])
+        }),
         ("dup2 to the greatest number", |_, fd| {
-            (libc::SYS_dup2, [fd as usize, c_int::MAX as usize, 0, 0, 0, 0])
+            (crate::tests::kernel::SYS_dup2, [fd as usize, c_int::MAX as usize, 0, 0, 0, 0])
         }),
         ("dup3 to itself", |_, fd| (libc::SYS_dup3, [fd as usize, fd as usize, 0, 0, 0, 0])),
         ("dup3 with unknown flags", |_, fd| (libc::SYS_dup3, [fd as usize, 590, 1, 0, 0, 0])),

@@ -26,7 +26,7 @@ fn readv(scratch: &mut Scratch, fd: c_int, base: usize, len: usize) -> Call {
 
 fn poll(scratch: &mut Scratch, fd: c_int) -> Call {
     let entry = scratch.put_with_number(pollfd { fd, events: -1, revents: 77 }, 0);
-    (libc::SYS_poll, [entry, 1, 0, 0, 0, 0])
+    (crate::tests::kernel::SYS_poll, [entry, 1, 0, 0, 0, 0])
 }
 
 fn error(scratch: &mut Scratch, fd: c_int) -> Call {
