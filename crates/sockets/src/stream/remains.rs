@@ -307,8 +307,12 @@ pub(crate) fn is_asked(guard: &Guard<'_>) -> bool {
 pub(crate) fn answer(guard: &Guard<'_>, seen: Seen, unread: u64) -> Option<Rest> {
     let word = &rx(guard).path.0[word::RETURNED];
     let answer = path::answer(seen, unread);
-    let found = word.compare_exchange(0, answer, Ordering::AcqRel, Ordering::Acquire);
+    let exchanged = word.compare_exchange(0, answer, Ordering::AcqRel, Ordering::Acquire);
     reflected::tell_nic(guard);
-    let found = reflected::found_by_answer(guard, found.unwrap_or_else(|found| found))?;
+    let found = match exchanged {
+        // The sender has had another answer. What its NIC says is about that.
+        Err(before) if before != answer => before,
+        Ok(before) | Err(before) => reflected::found_by_answer(guard, before)?,
+    };
     Some(path::rest(seen, unread, found))
 }

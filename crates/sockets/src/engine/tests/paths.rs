@@ -4,9 +4,10 @@ use super::harness::{
     At, End, Engines, Link, NOW, Progress, fresh_by, link, meet, met, pattern, until,
 };
 use crate::conn::{HasEndpoint, Phase, Role, Stage, flag};
+use crate::stream::remains;
 use crate::{loan, retreat};
 use core::sync::atomic::Ordering;
-use sovia_proto::path::Rx;
+use sovia_proto::path::{Rx, Seen};
 use sovia_proto::word;
 use std::net::TcpListener;
 
@@ -70,28 +71,55 @@ fn a_lent_place_goes_with_the_bytes_that_a_commit_sends() {
     }
 }
 
-/// The sender may put what is unread on TCP, and end, before its NIC's answer comes to the receiver. The bytes are on TCP then, though
-/// the sender has ended; on the VI they must not be read as well.
+/// Publishes what the sender's NIC answers.
+fn nic_says(to: &End, bits: u64) {
+    let at = to.at().unwrap();
+    let guard = at.attached().unwrap();
+    guard.endpoint_ref().rx.direction().writer.store(word::ANSWER, word::CONFIRMED | bits);
+}
+
+/// A connection whose receiver takes a NIC's for its peer's segment, and goes back after `asks`. The sender has left the VI, with
+/// bytes unread.
+fn going_back_between_hosts(sender: Role, asks: impl Fn(&End)) -> Link {
+    let Link { a, b, .. } = link(At::Entered, sender);
+    let unread = pattern(0, 100_000);
+    a.put(&unread);
+    b.at().unwrap().conn.set(flag::REFLECTED);
+    nic_says(&b, 0);
+    asks(&b);
+    a.run(|| retreat::sending(a.fd(), a.at().unwrap()));
+    b.leave();
+    Link { a, b, unread }
+}
+
+/// The sender may put what is unread on TCP, and end, before its NIC's answer comes. The bytes are on TCP then, though the sender
+/// has ended; on the VI they must not be read as well.
 #[test]
 fn bytes_whose_return_a_nic_accepts_are_read_once() {
     for sender in ROLES {
-        let Link { a, b, .. } = link(At::Entered, sender);
-        let (sent, more) = (pattern(0, 100_000), pattern(100_000, 5_000));
-        a.put(&sent);
-        // A NIC holds the other side of the segment from here on, as far as this end knows.
-        b.at().unwrap().conn.set(flag::REFLECTED);
-        let nic_says = |bits| {
-            let at = b.at().unwrap();
-            at.attached().unwrap().endpoint_ref().rx.direction().writer.store(word::ANSWER, bits);
-        };
-        nic_says(word::CONFIRMED);
-        a.run(|| retreat::sending(a.fd(), a.at().unwrap()));
-        b.leave();
-        assert_eq!(b.read(10), Err(libc::EAGAIN), "until the answer nothing is read");
+        let Link { a, b, unread } = going_back_between_hosts(sender, |_| {});
+        assert_eq!(b.read(10), Err(libc::EAGAIN), "before the answer");
+        let more = pattern(unread.len(), 5_000);
         a.put(&more);
         a.finish();
-        nic_says(word::CONFIRMED | word::ACCEPTED);
+        nic_says(&b, word::ACCEPTED);
         let got = b.read_exact(200_000);
-        assert!(got == [sent, more].concat(), "{} bytes", got.len());
+        assert!(got == [unread, more].concat(), "{} bytes", got.len());
+    }
+}
+
+/// A receiver whose patience was over has asked for nothing. That is what the NIC has accepted, and the bytes stay on the VI.
+#[test]
+fn bytes_that_the_sender_does_not_return_are_read_on_the_vi() {
+    for sender in ROLES {
+        let Link { a, b, unread } = going_back_between_hosts(sender, |b| {
+            b.run(|| remains::answer(&b.at().unwrap().attached().unwrap(), Seen::Impatient, 0));
+            nic_says(b, word::ACCEPTED);
+        });
+        let more = pattern(unread.len(), 5_000);
+        a.put(&more);
+        let got = b.read_exact(unread.len());
+        assert!(got == unread, "{} bytes", got.len());
+        assert_eq!(b.read_exact(more.len()), more);
     }
 }
