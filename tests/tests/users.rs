@@ -197,6 +197,17 @@ fn two_users_who_trust_each_other_meet() {
     met(test, [&of(0, "trust:any"), &of(4002, "trust:uid=0")]);
 }
 
+/// Each message costs a ring of the other user's. There is room for some 270 that the thread has not taken.
+#[test]
+fn two_users_whose_threads_handle_messages_go_on_ringing() {
+    let test = "two_users_whose_threads_handle_messages_go_on_ringing";
+    for protocol in ["SOVIA_HANDLER", "SOVIA_NOTIFY"] {
+        let ends = [of(4001, "trust:uid=4002"), of(4002, "trust:uid=4001")];
+        let ends = ends.map(|end| format!("env SOVIA_PROTOCOL={protocol} {end}"));
+        met(test, [&ends[0], &ends[1]]);
+    }
+}
+
 /// Each is another process, and what the server has of those before has gone or is about to.
 #[test]
 fn strangers_who_come_one_after_the_other_all_meet() {

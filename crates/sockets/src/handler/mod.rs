@@ -13,7 +13,7 @@
 mod notify;
 
 use crate::conn::{Conn, flag};
-use crate::pair::{self, DOORBELLS, Pair, Waiter};
+use crate::pair::{self, DOORBELLS, Pair, Waiter, bells};
 use crate::per_engine::per_engine;
 use crate::stream::handled;
 use crate::thread::{self, Ends, OncePerProcess};
@@ -149,9 +149,15 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
         let news = lanes.iter().any(|lane| lane.waiter().has_news());
         if !news {
             let pause = (!later.is_empty()).then_some(LOCK_NS);
-            let mut events = [libc::epoll_event { events: 0, u64: 0 }];
+            let mut events = [libc::epoll_event { events: 0, u64: 0 }; 8];
             match poll::epoll_wait(epoll, &mut events, pause, None).map_err(errno) {
-                Ok(_) | Err(libc::EINTR) => {}
+                Ok(n) => {
+                    // They are taken: of another user's rings there is room for some 270.
+                    for event in &events[..n] {
+                        bells::heard(event.u64);
+                    }
+                }
+                Err(libc::EINTR) => {}
                 // The program has closed our descriptor behind our back.
                 Err(_) => return core::ptr::null_mut(),
             }
