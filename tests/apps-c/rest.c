@@ -250,6 +250,15 @@ static void a_relative_is_told_of_a_reset(struct peer *p) {
     CALL(recv(p->fd, buffer, 1, 0));
 }
 
+// The error waits, however late the call is that is to have it.
+static void a_late_relative_is_told_of_a_reset(struct peer *p) {
+    awaits_a_reset(p);
+    run(p, false, becomes(p, "takes", "0"));
+    recv_pattern(p->fd, 700, FEW - 700, 100);
+    nap(1000);
+    CALL(recv(p->fd, buffer, 1, 0));
+}
+
 static void what_calls_say(struct peer *p) {
     int count, one = 1;
     hear(p);
@@ -559,6 +568,7 @@ static const struct scenario scenarios[] = {
     {"a_reset_comes_behind_it", sends_few_and_resets, a_child_is_told_of_a_reset},
     {"a_reset_comes_behind_it_for_a_vforked_child", sends_few_and_resets, a_vforked_child_is_told_of_a_reset},
     {"a_reset_comes_behind_it_for_a_relative", sends_few_and_resets, a_relative_is_told_of_a_reset},
+    {"a_reset_comes_behind_it_for_a_late_relative", sends_few_and_resets, a_late_relative_is_told_of_a_reset},
     {"calls_say_what_is_left_of_it", sends_few, what_calls_say},
     {"a_set_tells_of_it", sends_few, a_set_tells_of_it},
     {"the_last_of_many_relatives_reads_it", sends_few, the_last_of_many_reads},

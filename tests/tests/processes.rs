@@ -69,6 +69,7 @@ scenarios!("rest":
     a_reset_comes_behind_it,
     a_reset_comes_behind_it_for_a_vforked_child,
     a_reset_comes_behind_it_for_a_relative,
+    a_reset_comes_behind_it_for_a_late_relative,
     calls_say_what_is_left_of_it,
     a_set_tells_of_it,
     a_relative_reads_it_too,

@@ -7,7 +7,7 @@ use crate::members;
 use crate::table::Ref;
 use core::sync::atomic::Ordering;
 use sovia_sys::call;
-use sovia_sys::poll::PollFd;
+use sovia_sys::poll::{self, PollFd};
 
 const NOW: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 
@@ -154,7 +154,11 @@ impl<'s> Stream<'s> {
             self.has_told = true;
             self.shared.discard(self.n);
         }
-        let is_read = || self.has_told && call::bytes_unread(end.fd) == Ok(0);
+        let is_read = || {
+            // An error that no call has had yet comes behind the bytes.
+            let told = poll::probe(end.fd, 0) & (libc::POLLHUP | libc::POLLERR) == libc::POLLHUP;
+            self.has_told && call::bytes_unread(end.fd) == Ok(0) && (told || !self.is_cut)
+        };
         if self.is_shared && (is_read() || !self.is_held()) {
             self.at.conn.rest.withdraw(end);
             let _ = call::close(end.fd);
