@@ -154,11 +154,10 @@ impl<'s> Stream<'s> {
             self.has_told = true;
             self.shared.discard(self.n);
         }
-        let is_read = || {
-            // An error that no call has had yet comes behind the bytes.
-            let told = poll::probe(end.fd, 0) & (libc::POLLHUP | libc::POLLERR) == libc::POLLHUP;
-            self.has_told && call::bytes_unread(end.fd) == Ok(0) && (told || !self.is_cut)
-        };
+        // An error that no call has had yet comes behind the bytes.
+        let is_over = || poll::probe(end.fd, 0) & (libc::POLLHUP | libc::POLLERR) == libc::POLLHUP;
+        let is_read =
+            || self.has_told && call::bytes_unread(end.fd) == Ok(0) && (!self.is_cut || is_over());
         if self.is_shared && (is_read() || !self.is_held()) {
             self.at.conn.rest.withdraw(end);
             let _ = call::close(end.fd);
