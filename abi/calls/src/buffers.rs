@@ -17,7 +17,7 @@ pub const MOST: usize = 0x7fff_f000;
 /// The program's buffer, which may not be there. What the kernel refuses at sight is refused.
 ///
 /// # Safety
-/// As for [`UserSliceMut::new`].
+/// The contract of [`UserSliceMut::new`].
 pub unsafe fn buffer<'a>(buf: *mut c_void, len: size_t) -> Option<UserSliceMut<'a>> {
     if len == 0 {
         return Some(UserSliceMut::empty());

@@ -1,4 +1,5 @@
 use super::*;
+use crate::tests::kernel::SYS_dup2;
 use crate::tests::{Pair, ours};
 
 fn make(number: libc::c_long, arguments: [usize; 3]) -> Result<usize, c_int> {
@@ -41,7 +42,7 @@ fn duplicates_by_every_call_refer_to_the_connection() {
     let cloexec = libc::F_DUPFD_CLOEXEC as usize;
     for (number, arguments) in [
         (libc::SYS_dup, [fd, 0, 0]),
-        (crate::tests::kernel::SYS_dup2, [fd, 410, 0]),
+        (SYS_dup2, [fd, 410, 0]),
         (libc::SYS_dup3, [fd, 411, libc::O_CLOEXEC as usize]),
         (libc::SYS_fcntl, [fd, libc::F_DUPFD as usize, 412]),
         (libc::SYS_fcntl, [fd, cloexec, 413]),
@@ -49,7 +50,7 @@ fn duplicates_by_every_call_refer_to_the_connection() {
         let copy = make(number, arguments).unwrap();
         let same = table::conn(copy as c_int).zip(table::conn(fd as c_int));
         assert!(same.is_some_and(|(one, other)| one.same(other)), "system call {number}");
-        assert_eq!(make(crate::tests::kernel::SYS_dup2, [copy, copy, 0]), Ok(copy));
+        assert_eq!(make(SYS_dup2, [copy, copy, 0]), Ok(copy));
         assert_eq!(make(libc::SYS_close, [copy, 0, 0]), Ok(0));
         assert!(table::is_blank(copy as c_int), "system call {number}");
         assert_eq!(make(libc::SYS_close, [copy, 0, 0]), Err(libc::EBADF));
@@ -62,8 +63,8 @@ fn failed_duplicate_leaves_the_target_number_alone() {
     let pair = Pair::accelerated();
     let [one, other] = pair.fds.map(|fd| fd as usize);
     for (number, arguments, error) in [
-        (crate::tests::kernel::SYS_dup2, [usize::MAX, one, 0], libc::EBADF),
-        (crate::tests::kernel::SYS_dup2, [590, one, 0], libc::EBADF),
+        (SYS_dup2, [usize::MAX, one, 0], libc::EBADF),
+        (SYS_dup2, [590, one, 0], libc::EBADF),
         (libc::SYS_dup3, [one, one, 0], libc::EINVAL),
         (libc::SYS_dup3, [590, one, 0], libc::EBADF),
     ] {

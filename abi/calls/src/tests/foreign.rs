@@ -1,6 +1,9 @@
 //! The kernel answers calls on descriptors that Sovia does not follow, on closed ones and on numbers out of range.
 
-use super::kernel::{Call, Case, Differences, Scratch, closed_number, kernel};
+use super::kernel::{
+    Call, Case, Differences, SYS_dup2, SYS_epoll_wait, SYS_poll, SYS_select, Scratch,
+    closed_number, kernel,
+};
 use super::{Pair, libcs, ours, start};
 use libc::{c_int, c_long, pollfd};
 
@@ -49,7 +52,7 @@ fn option<const NUMBER: c_long>(scratch: &mut Scratch, fd: c_int) -> Call {
 /// `poll` for all events.
 fn poll(scratch: &mut Scratch, fd: c_int) -> Call {
     let entry = scratch.put_with_number(pollfd { fd, events: -1, revents: 77 }, 0);
-    (crate::tests::kernel::SYS_poll, [entry, 1, 0, 0, 0, 0])
+    (SYS_poll, [entry, 1, 0, 0, 0, 0])
 }
 
 /// The calls, each with arguments that are right for some kind of descriptor.
@@ -85,14 +88,12 @@ const CALLS: &[Case] = &[
         (libc::SYS_ioctl, [fd as usize, libc::FIONREAD as usize, s.put(-1i32), 0, 0, 0])
     }),
     ("an unknown ioctl", |_, fd| (libc::SYS_ioctl, [fd as usize, 0xdead_beef, 0, 0, 0, 0])),
-    ("dup2 to -1", |_, fd| (crate::tests::kernel::SYS_dup2, [fd as usize, usize::MAX, 0, 0, 0, 0])),
+    ("dup2 to -1", |_, fd| (SYS_dup2, [fd as usize, usize::MAX, 0, 0, 0, 0])),
     ("dup3 with unknown flags", |_, fd| (libc::SYS_dup3, [fd as usize, 590, 1, 0, 0, 0])),
     ("poll", poll),
     ("EPOLL_CTL_DEL", |_, fd| (libc::SYS_epoll_ctl, [fd as usize, 2, fd as usize, 0, 0, 0])),
-    ("epoll_wait", |s, fd| {
-        (crate::tests::kernel::SYS_epoll_wait, [fd as usize, s.room(12), 1, 0, 0, 0])
-    }),
-    ("epoll_wait without room", numbers::<{ crate::tests::kernel::SYS_epoll_wait }>),
+    ("epoll_wait", |s, fd| (SYS_epoll_wait, [fd as usize, s.room(12), 1, 0, 0, 0])),
+    ("epoll_wait without room", numbers::<{ SYS_epoll_wait }>),
 ];
 
 /// Calls that would wait on a socket that listens, or end what others use.
@@ -102,9 +103,7 @@ const OF_CLOSED: &[Case] = &[
     ("accept", numbers::<{ libc::SYS_accept }>),
     ("accept to inaccessible memory", bad_transfer::<{ libc::SYS_accept }>),
     ("accept4 with unknown flags", |_, fd| (libc::SYS_accept4, [fd as usize, 0, 0, 1, 0, 0])),
-    ("dup2 to itself", |_, fd| {
-        (crate::tests::kernel::SYS_dup2, [fd as usize, fd as usize, 0, 0, 0, 0])
-    }),
+    ("dup2 to itself", |_, fd| (SYS_dup2, [fd as usize, fd as usize, 0, 0, 0, 0])),
     ("dup3 to itself", |_, fd| (libc::SYS_dup3, [fd as usize, fd as usize, 0, 0, 0, 0])),
     ("splice", |_, fd| (libc::SYS_splice, [fd as usize, 0, fd as usize, 0, 8, 0])),
 ];
@@ -237,14 +236,10 @@ fn time_outs_and_masks_are_passed_on_where_no_descriptor_is_sovias() {
         ("ppoll with an inaccessible mask", |s, _| {
             (libc::SYS_ppoll, [0, 0, s.put([0i64, 0]), s.end(), 0, 0])
         }),
-        ("select for a microsecond", |s, _| {
-            (crate::tests::kernel::SYS_select, [0, 0, 0, 0, s.put([0i64, 1]), 0])
-        }),
-        ("select for -1 microsecond", |s, _| {
-            (crate::tests::kernel::SYS_select, [0, 0, 0, 0, s.put([0i64, -1]), 0])
-        }),
+        ("select for a microsecond", |s, _| (SYS_select, [0, 0, 0, 0, s.put([0i64, 1]), 0])),
+        ("select for -1 microsecond", |s, _| (SYS_select, [0, 0, 0, 0, s.put([0i64, -1]), 0])),
         ("select of -1 descriptors", |s, _| {
-            (crate::tests::kernel::SYS_select, [usize::MAX, 0, 0, 0, s.put([0i64, 0]), 0])
+            (SYS_select, [usize::MAX, 0, 0, 0, s.put([0i64, 0]), 0])
         }),
         ("pselect for a nanosecond", |s, _| {
             (libc::SYS_pselect6, [0, 0, 0, 0, s.put([0i64, 1]), 0])

@@ -45,7 +45,7 @@ pub struct Table<const N: usize> {
 sovia_sys::tables! {
     /// The records for locks in this process's memory.
     static LOCAL: Table<OWN> = Table::new();
-    /// What the threads with those records use without a lock.
+    /// Words that the threads with those records use without a lock.
     static USED: [Words; OWN] = [const { Words::new() }; OWN];
 }
 #[cfg(loom)]

@@ -1,8 +1,8 @@
 //! Memory of the program that calls.
 //!
-//! It may not be there, and other threads of the program may use it meanwhile: the kernel takes such memory as well, and
-//! says `EFAULT`. So there is no reference to it. Its bytes are copied (`sovia_signal::access`), or the kernel is
-//! given the address. Slices of Rust become one by `into`.
+//! It may be unmapped, and other threads of the program may use it at the same time. The kernel takes such memory, and
+//! returns `EFAULT` where there is none. So no reference is made to it. Its bytes are copied (`sovia_signal::access`), or
+//! the kernel is given the address. Slices of Rust become one by `into`.
 
 use core::marker::PhantomData;
 

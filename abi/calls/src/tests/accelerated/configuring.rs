@@ -1,7 +1,7 @@
 //! Descriptors and options.
 
 use super::{OUT_OF_RANGE, compare, compare_fresh};
-use crate::tests::kernel::{self, Answer, Call, Scratch};
+use crate::tests::kernel::{self, Answer, Call, SYS_dup2, Scratch};
 use crate::tests::{Pair, ours};
 use libc::{c_int, timeval};
 use std::sync::mpsc;
@@ -56,11 +56,9 @@ fn fcntl_takes_commands_as_the_kernel_does() {
 #[test]
 fn dup_takes_numbers_as_the_kernel_does() {
     compare(&[
-        ("dup2 to -1", |_, fd| {
-            (crate::tests::kernel::SYS_dup2, [fd as usize, usize::MAX, 0, 0, 0, 0])
-        }),
+        ("dup2 to -1", |_, fd| (SYS_dup2, [fd as usize, usize::MAX, 0, 0, 0, 0])),
         ("dup2 to the greatest number", |_, fd| {
-            (crate::tests::kernel::SYS_dup2, [fd as usize, c_int::MAX as usize, 0, 0, 0, 0])
+            (SYS_dup2, [fd as usize, c_int::MAX as usize, 0, 0, 0, 0])
         }),
         ("dup3 to itself", |_, fd| (libc::SYS_dup3, [fd as usize, fd as usize, 0, 0, 0, 0])),
         ("dup3 with unknown flags", |_, fd| (libc::SYS_dup3, [fd as usize, 590, 1, 0, 0, 0])),

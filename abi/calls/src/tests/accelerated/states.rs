@@ -2,7 +2,7 @@
 
 use super::{OUT_OF_RANGE, TESTED, compare_prepared, list, message};
 use crate::tests::Pair;
-use crate::tests::kernel::{Call, Case, Scratch};
+use crate::tests::kernel::{Call, Case, SYS_poll, Scratch};
 use libc::{c_int, pollfd};
 
 fn recv(fd: c_int, buffer: usize, len: usize, how: c_int) -> Call {
@@ -26,7 +26,7 @@ fn readv(scratch: &mut Scratch, fd: c_int, base: usize, len: usize) -> Call {
 
 fn poll(scratch: &mut Scratch, fd: c_int) -> Call {
     let entry = scratch.put_with_number(pollfd { fd, events: -1, revents: 77 }, 0);
-    (crate::tests::kernel::SYS_poll, [entry, 1, 0, 0, 0, 0])
+    (SYS_poll, [entry, 1, 0, 0, 0, 0])
 }
 
 fn error(scratch: &mut Scratch, fd: c_int) -> Call {

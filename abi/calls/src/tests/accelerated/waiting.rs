@@ -1,7 +1,7 @@
 //! poll, select and epoll.
 
 use super::{OUT_OF_RANGE, compare, compare_by};
-use crate::tests::kernel::{Call, Scratch, closed_number};
+use crate::tests::kernel::{Call, SYS_epoll_wait, SYS_poll, SYS_select, Scratch, closed_number};
 use crate::tests::libcs;
 use core::mem::offset_of;
 use libc::{c_int, epoll_event, pollfd, sigset_t, timespec, timeval};
@@ -12,7 +12,7 @@ fn one(scratch: &mut Scratch, fd: c_int, events: i16) -> usize {
 }
 
 fn poll(list: usize, count: u64, timeout: c_int) -> Call {
-    (crate::tests::kernel::SYS_poll, [list, count as usize, timeout as usize, 0, 0, 0])
+    (SYS_poll, [list, count as usize, timeout as usize, 0, 0, 0])
 }
 
 fn poll_for<const EVENTS: i16>(scratch: &mut Scratch, fd: c_int) -> Call {
@@ -154,7 +154,7 @@ fn set(scratch: &mut Scratch, fd: c_int) -> usize {
 }
 
 fn select(count: c_int, sets: [usize; 3], timeout: usize) -> Call {
-    (crate::tests::kernel::SYS_select, [count as usize, sets[0], sets[1], sets[2], timeout, 0])
+    (SYS_select, [count as usize, sets[0], sets[1], sets[2], timeout, 0])
 }
 
 fn wait(scratch: &mut Scratch, tv_sec: i64, tv_usec: i64) -> usize {
@@ -287,10 +287,7 @@ fn epoll_wait_takes_counts_and_addresses_as_the_kernel_does() {
             )
         };
         assert_eq!(added, 0);
-        (
-            crate::tests::kernel::SYS_epoll_wait,
-            [epfd as usize, events, max as usize, timeout as usize, 0, 0],
-        )
+        (SYS_epoll_wait, [epfd as usize, events, max as usize, timeout as usize, 0, 0])
     }
     compare(&[
         ("one event", |s, fd| wait(fd, s.room(64), 1, 0)),

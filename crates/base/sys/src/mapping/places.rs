@@ -26,8 +26,8 @@ pub(super) enum Sharing {
 }
 
 crate::tables! {
-    /// Where mappings are. Sparse ones are much larger than what they use: what would fill all memory of
-    /// the program must leave them out.
+    /// Places of mappings. Sparse ones are much larger than what they use, and a call that would fill all of the program's
+    /// memory must leave them out.
     pub(super) static PLACES: [Place; 2048] = [const {
         Place { base: AtomicUsize::new(0), len: AtomicUsize::new(0), sharing: AtomicUsize::new(0) }
     }; 2048];
