@@ -117,3 +117,19 @@ fn waiting_threads_are_woken() {
 fn small_messages_go_back_to_tcp_with_the_rest() {
     in_protocols("exec", &["unread_bytes_cross_an_exec"]);
 }
+
+/// A thread that handles messages keeps no process alive.
+#[test]
+fn a_process_ends_with_the_last_thread_of_its_program() {
+    for case in [
+        "the_first_thread_leaves_by_a_system_call",
+        "the_first_thread_leaves_by_pthread_exit",
+        "the_first_thread_leaves_inline",
+        "the_only_thread_leaves_after_its_connection",
+    ] {
+        for protocol in ["SOVIA_NOTIFY", "SOVIA_HANDLER"] {
+            println!("{case} with {protocol}");
+            Scenario::c("leaving", case).env("SOVIA_PROTOCOL", protocol).run_accelerated();
+        }
+    }
+}

@@ -16,7 +16,8 @@ use crate::per_engine::per_engine;
 use crate::retreat::{self, answer};
 use crate::stream::audit::{self, Finding};
 use crate::stream::{combine, ending, handled, listeners, reflected};
-use crate::{anchors, epoll, family, filters, keepalive, linger, pair, peers, sets, table, thread};
+use crate::{anchors, epoll, family, filters, handler, keepalive};
+use crate::{linger, pair, peers, sets, table, thread};
 use core::mem::replace;
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_proto::path::{Rx, Tx};
@@ -154,7 +155,9 @@ impl Rounds {
         let now = clock::now_ns();
         let due = self.audit.is_some_and(|at| at <= now);
         if (due || thread::may_be_alone()) && thread::are_alone() {
-            // The process ends with its program's last thread, as it would without this one.
+            // The process ends with its program's last thread, as it would without the library's.
+            thread::end();
+            handler::nudge_all();
             return After::Gone;
         }
         if due {

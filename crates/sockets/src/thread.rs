@@ -206,6 +206,11 @@ pub(crate) fn ended() {
     fence(Ordering::SeqCst);
 }
 
+/// The process is to end: none goes on that is nudged, and none is started.
+pub(crate) fn end() {
+    STOPPED.store(true, Ordering::SeqCst);
+}
+
 /// They may be started again.
 pub(crate) fn resume() {
     STOPPED.store(false, Ordering::SeqCst);
