@@ -5,23 +5,35 @@ use sovia_tests::walk::script::Script;
 use sovia_tests::walk::seeds::{Kind, of_seed};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Mutex;
+use std::thread;
+
+/// Number of walks beside each other: their ends rest nearly always.
+const BESIDE: usize = 4;
 
 /// # Panics
 /// If Sovia and the kernel differ in any of the walks.
 fn walk(kind: Kind, seeds: Range<u64>) {
     let program = Path::new(env!("CARGO_BIN_EXE_walk"));
-    let (mut undecided, mut differ) = (0, String::new());
-    for seed in seeds.clone() {
-        let script = of_seed(seed, kind);
-        match compare(program, &script) {
-            Verdict::Same | Verdict::Known(_) => {}
-            Verdict::Undecided => undecided += 1,
-            Verdict::Differ(text) => {
-                let short = shorten(program, &script);
-                differ += &format!("seed {seed}:\n{text}shorter: walk script '{short}'\n");
+    let (left, undecided, differ) =
+        (Mutex::new(seeds.clone()), Mutex::new(0), Mutex::new(String::new()));
+    let next = || left.lock().unwrap().next();
+    let take = || {
+        while let Some(seed) = next() {
+            let script = of_seed(seed, kind);
+            match compare(program, &script) {
+                Verdict::Same | Verdict::Known(_) => {}
+                Verdict::Undecided => *undecided.lock().unwrap() += 1,
+                Verdict::Differ(text) => {
+                    let short = shorten(program, &script);
+                    let text = format!("seed {seed}:\n{text}shorter: walk script '{short}'\n");
+                    differ.lock().unwrap().push_str(&text);
+                }
             }
         }
-    }
+    };
+    thread::scope(|scope| (0..BESIDE).for_each(|_| drop(scope.spawn(take))));
+    let (undecided, differ) = (undecided.into_inner().unwrap(), differ.into_inner().unwrap());
     assert!(differ.is_empty(), "{differ}");
     // A walk that the kernel does not repeat shows nothing.
     let walks = seeds.end - seeds.start;

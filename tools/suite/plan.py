@@ -62,6 +62,7 @@ CHECKED = _topics("agent", "closing", "descriptors", "dying", "epoll_shared", "l
 NICS = _topics("closing", "ends", "streams")
 STRANGERS = _topics("closing", "descriptors", "dying", "ends", "epoll_shared", "inheriting", "processes", "scribbles", "signals",
                     "streams", "switching", "taken_back", "waiting")
+STALLED = _topics("closing", "descriptors", "limits", "processes", "streams", "switching", "waiting")
 QUICKLY = _topics("closing", "ends", "epoll_shared", "odd_flags", "pointers", "streams", "waiting")
 # Scenarios that take a protocol's turn. `make test-all` runs the others with each protocol as well.
 PROTOCOL = _topics("closing", "ends", "epoll_shared", "streams", "waiting")
@@ -132,6 +133,10 @@ def is_with_protocol(test):
 
 def is_checked(test):
     return bool(CHECKED.search(str(test)))
+
+
+def is_stalled(test):
+    return bool(STALLED.search(str(test)))
 
 
 def is_between_nics(test):

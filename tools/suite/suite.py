@@ -7,6 +7,7 @@ once more, alone: if it passes then, it is printed as FLAKY with both outputs. A
 """
 
 import argparse
+import contextlib
 import functools
 import os
 import re
@@ -116,11 +117,16 @@ def scenarios(suite):
 
 
 def checked_products(suite):
-    """Builds what scripts/checked builds: the products with assertions."""
+    """Builds the products with assertions."""
+    products(suite, "the products with assertions", "scripts/checked")
+
+
+def products(suite, name, script):
+    """Builds products by a script."""
     begin = time.monotonic()
-    if subprocess.run(["scripts/checked"], cwd=suite.root, check=False).returncode != 0:
-        raise BuildFailed("cannot build the products with assertions: scripts/checked")
-    suite.report.step("building the products with assertions", time.monotonic() - begin)
+    if subprocess.run([script], cwd=suite.root, check=False).returncode != 0:
+        raise BuildFailed(f"cannot build {name}: {script}")
+    suite.report.step(f"building {name}", time.monotonic() - begin)
 
 
 def usual(suite, every=False):
@@ -173,9 +179,18 @@ def long(suite):
         # Without --ignored a program gives the reason, and runs nothing.
         return plan.LONG.search(suite.runner.once(test).reason)
 
+    with patience(suite):
+        suite.cargo("long tests", parts.WORKSPACE, keep, environment, ignored=True)
+
+
+@contextlib.contextmanager
+def patience(suite):
+    """Has the block's tests run for as long as a long test may."""
     suite.runner.watchdog, shorter = (lambda test: plan.SOAK), suite.runner.watchdog
-    suite.cargo("long tests", parts.WORKSPACE, keep, environment, ignored=True)
-    suite.runner.watchdog = shorter
+    try:
+        yield
+    finally:
+        suite.runner.watchdog = shorter
 
 
 def protocols(suite):
@@ -211,8 +226,19 @@ def strangers(suite):
 
 
 def stall(suite):
-    """Scenarios over a build whose threads stand still at hand-overs."""
-    suite.script("stall", ["scripts/stall", "1"], suite.environment("release"))
+    """Scenarios over a build whose threads stand still at hand-overs. SOVIA_STALL chooses another seed, number and length of stalls."""
+    products(suite, "products whose threads stand still", "scripts/stall")
+    log = os.path.join(suite.target, "stall", "stalls.log")
+    with open(log, "w", encoding="utf-8"):
+        pass
+    # Every call of a process may take as long as all its stalls together, and some scenarios have twenty processes.
+    more = {"SOVIA_STALL": os.environ.get("SOVIA_STALL", "1,6,1500"), "SOVIA_STALL_LOG": log, "SOVIA_TESTS_WATCHDOG": "600"}
+    with patience(suite):
+        suite.cargo(f"scenarios with stalls ({more['SOVIA_STALL']})", parts.WORKSPACE, plan.is_stalled, suite.environment("stall/checked", more))
+    # A run without a stall proves nothing.
+    with open(log, encoding="utf-8") as stalls:
+        count = sum(1 for _ in stalls)
+    suite.report.add([parts.of_script("stalls", 0 if count else 1, f"{count} stalls, in {log}\n")])
 
 
 def lab(suite):
