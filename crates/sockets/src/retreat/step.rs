@@ -8,8 +8,9 @@ use crate::conn::{Guard, flag};
 use crate::stream::failover::{self, Stands};
 use crate::stream::remains::{self, Next};
 use crate::stream::returned::{self, Debt};
-use crate::stream::{self, Damaged, leaving, listeners, tell_writer};
-use sovia_proto::path::{self, Await, Rest, Rx, Seen};
+use crate::stream::{self, Damaged, leaving, listeners, reflected, tell_writer};
+use sovia_proto::path::reflected::{Rest, Verdict};
+use sovia_proto::path::{self, Await, Rx, Seen};
 
 /// How far a connection has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +95,13 @@ fn on_tcp(guard: &mut Guard<'_>, fd: i32) -> Step {
 /// Leaves on the VI what is unread there, once the peer has ended its part, and has the peer put it on TCP.
 fn leave_remains(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
     let conn = guard.conn;
+    match reflected::verdict(guard) {
+        Verdict::None => {}
+        // Nothing that is seen now counts: the peer may put the bytes on TCP, and end.
+        Verdict::Pending => return Ok(Step::Waits),
+        Verdict::Accepted => return Ok(go_on(guard, Rest::Returned)),
+        Verdict::Refused => return Ok(go_on(guard, Rest::Kept)),
+    }
     let mut unread = remains::look(guard)?;
     let has_ended = conn.has(flag::DEAD) || stream::peer_has_ended(guard, fd);
     if unread.next == Next::More && has_ended {
@@ -101,8 +109,6 @@ fn leave_remains(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
         unread = remains::look(guard)?;
     }
     let seen = match unread.next {
-        // Nothing that is seen now counts: the peer may have put the bytes on TCP since, and have ended.
-        _ if remains::is_asked(guard) => Seen::ToTcp,
         // The kernel resets the connection for what the peer puts on TCP now: what is unread would be lost.
         // And a peer that has ended puts nothing there.
         Next::ToTcp if unread.bytes > 0 && (conn.is_shut() || has_ended) => Seen::Ended,
@@ -114,22 +120,29 @@ fn leave_remains(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
     remains::leave(guard, &unread)?;
     // First: a relative that goes on where this process has died takes nothing off the VI that has been returned.
     conn.set(flag::RETURNING);
-    let Some(rest) = remains::answer(guard, seen, unread.bytes) else { return Ok(Step::Waits) };
+    let rest = remains::answer(guard, seen, unread.bytes);
+    Ok(go_on(guard, rest))
+}
+
+/// Goes on with what becomes of the bytes that are unread on the VI.
+fn go_on(guard: &mut Guard<'_>, rest: Rest) -> Step {
+    let conn = guard.conn;
     match rest {
+        Rest::Pending => Step::Waits,
         Rest::Plain => {
             conn.clear(flag::RETURNING);
             return_to_tcp(guard);
-            Ok(Step::Over)
+            Step::Over
         }
         Rest::Returned => {
             return_to_tcp(guard);
             leaving::ring_progress_thread(guard);
-            Ok(Step::Waits)
+            Step::Waits
         }
         Rest::Kept => {
             conn.clear(flag::RETURNING);
             tell_writer(guard);
-            Ok(Step::Stays)
+            Step::Stays
         }
     }
 }

@@ -14,8 +14,8 @@ use super::{Got, rx, tx, word};
 use crate::conn::{Guard, HELD, flag};
 use crate::{pair, table};
 use core::sync::atomic::Ordering;
-use sovia_proto::path::reflected::{Next, Recalled};
-use sovia_proto::path::{self, REFUSED, Rx, Tx};
+use sovia_proto::path::reflected::{Next, Recalled, Rest, Verdict};
+use sovia_proto::path::{self, REFUSED, Rx, Seen, Tx};
 use sovia_sys::call;
 
 #[inline]
@@ -130,23 +130,37 @@ pub(super) fn recalled(guard: &Guard<'_>) -> Recalled {
     path::reflected::recall(guard.conn.rx(), switch, claimed, confirmed, gone)
 }
 
-/// What the word of what is returned was before this end changed it, where `found` is what was found here: `None` while
-/// the sender's NIC has not answered.
-pub(super) fn found_by_answer(guard: &Guard<'_>, found: u64) -> Option<u64> {
+/// Returns the word of what is returned as it stands at the sender: 0 while the sender's NIC has not answered. And true if it answers
+/// no more.
+fn answered(guard: &Guard<'_>) -> (u64, bool) {
+    let proposed = rx(guard).path.load(word::RETURNED);
     if !is_reflected(guard) {
-        return Some(found);
+        return (proposed, false);
     }
     // First: the NIC publishes the answer before the end.
-    let has_ended = end(guard) != End::NotYet;
+    let gone = end(guard) != End::NotYet;
     let answer = rx(guard).writer.load(word::ANSWER);
-    if answer & word::ACCEPTED != 0 {
-        Some(0)
-    } else if answer & word::REFUSED != 0 || has_ended {
-        // A sender that has gone puts nothing on TCP any more.
-        Some(REFUSED)
-    } else {
-        None
+    let verdict = match answer & (word::ACCEPTED | word::REFUSED) {
+        0 => 0,
+        word::ACCEPTED => proposed,
+        _ => REFUSED,
+    };
+    (verdict, gone)
+}
+
+/// Returns the sender's answer to a request of this end's to put unread bytes on TCP. Nothing is read while that is pending.
+pub(crate) fn verdict(guard: &Guard<'_>) -> Verdict {
+    if !guard.conn.has(flag::RETURNING) {
+        return Verdict::None;
     }
+    let (verdict, gone) = answered(guard);
+    path::reflected::verdict(rx(guard).path.load(word::RETURNED), verdict, gone)
+}
+
+/// Decides what becomes of so many unread bytes, by the word that this end found before it put its own there.
+pub(super) fn rest(guard: &Guard<'_>, seen: Seen, unread: u64, found: u64) -> Rest {
+    let (verdict, gone) = answered(guard);
+    path::reflected::rest(seen, unread, found, verdict, gone)
 }
 
 /// What a receive finds without a look at the VI or TCP, where the flags say that it may be so.

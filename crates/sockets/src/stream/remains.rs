@@ -10,7 +10,8 @@ use crate::conn::{Guard, HELD, HasEndpoint, Held, flag};
 use core::sync::atomic::Ordering;
 use sovia_proto::failover::LEN;
 use sovia_proto::packet::Kind;
-use sovia_proto::path::{self, Rest, Returned, Rx, Seen};
+use sovia_proto::path::reflected::{Rest, Verdict};
+use sovia_proto::path::{self, Rx, Seen};
 use via_shm::Damaged;
 use via_shm::endpoint::Area;
 use via_shm::remains::{Left, Remains};
@@ -111,13 +112,11 @@ pub(crate) fn leave(guard: &Guard<'_>, unread: &Unread) -> Result<(), Damaged> {
 pub(super) fn repair(guard: &Guard<'_>) {
     let conn = guard.conn;
     if conn.has(flag::RETURNING) && path::recalls(conn.rx()) {
-        match Returned::from_word(rx(guard).path.load(word::RETURNED)) {
-            // Not answered yet: the retreat goes on with it.
-            Returned::Bytes(_) if reflected::found_by_answer(guard, 0).is_none() => {}
-            Returned::Bytes(1..) if reflected::found_by_answer(guard, 0) == Some(0) => {
-                conn.set_rx(Rx::Back);
-            }
-            _ => {
+        match reflected::verdict(guard) {
+            // The next step takes it up.
+            Verdict::Pending => {}
+            Verdict::Accepted => conn.set_rx(Rx::Back),
+            Verdict::Refused | Verdict::None => {
                 conn.clear(flag::RETURNING);
             }
         }
@@ -295,24 +294,12 @@ impl Part {
     }
 }
 
-/// Returns true if this end has asked the sender to put what is unread on TCP. From then on nothing is read until the sender,
-/// or its NIC, has answered.
-pub(crate) fn is_asked(guard: &Guard<'_>) -> bool {
-    let returned = || Returned::from_word(rx(guard).path.load(word::RETURNED));
-    guard.conn.has(flag::RETURNING) && matches!(returned(), Returned::Bytes(1..))
-}
-
-/// Answers the sender, unless it has refused or been answered, with so many bytes unread. What becomes of them; `None`
-/// while that is not known.
-pub(crate) fn answer(guard: &Guard<'_>, seen: Seen, unread: u64) -> Option<Rest> {
+/// Answers the sender, unless it has refused or been answered, with so many bytes unread. What becomes of them.
+pub(crate) fn answer(guard: &Guard<'_>, seen: Seen, unread: u64) -> Rest {
     let word = &rx(guard).path.0[word::RETURNED];
     let answer = path::answer(seen, unread);
     let exchanged = word.compare_exchange(0, answer, Ordering::AcqRel, Ordering::Acquire);
     reflected::tell_nic(guard);
-    let found = match exchanged {
-        // The sender has had another answer. What its NIC says is about that.
-        Err(before) if before != answer => before,
-        Ok(before) | Err(before) => reflected::found_by_answer(guard, before)?,
-    };
-    Some(path::rest(seen, unread, found))
+    let (Ok(found) | Err(found)) = exchanged;
+    reflected::rest(guard, seen, unread, found)
 }
