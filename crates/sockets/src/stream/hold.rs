@@ -45,6 +45,19 @@ pub(super) fn scan(guard: &mut Guard<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Takes acknowledgements off the ring until a packet of the stream comes. Returns that packet's kind, and leaves it there.
+pub(super) fn next_in_ring(guard: &mut Guard<'_>) -> Result<Option<Kind>, Fault> {
+    while let Some(entry) = guard.endpoint_ref().rx.head()? {
+        let packet = packet_of(&entry)?;
+        if packet.kind.is_ordered() {
+            return Ok(Some(packet.kind));
+        }
+        count_arrival(guard, packet)?;
+        take_control(guard, &entry, packet.kind)?;
+    }
+    Ok(None)
+}
+
 /// Like [`scan`], unless a thread of Sovia's handles messages: then that is left to it.
 #[inline]
 pub(super) fn look(guard: &mut Guard<'_>) -> Result<(), Fault> {

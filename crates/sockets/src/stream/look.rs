@@ -2,7 +2,7 @@
 
 use super::entering::{Origin, next_from};
 use super::failover::Brought;
-use super::hold::scan;
+use super::hold::next_in_ring;
 use super::receive::idle;
 use super::send::{goes_over_vi, has_shut};
 use super::take::{has_kept, is_returning};
@@ -11,7 +11,6 @@ use crate::conn::{Bell, Conn, Guard, HasEndpoint, flag};
 use crate::{anchors, pair};
 use core::sync::atomic::Ordering;
 use sovia_proto::order::Next;
-use sovia_proto::packet::Immediate;
 use sovia_proto::path::Rx;
 use sovia_sync::hazard::Waits;
 use sovia_sys::{call, poll};
@@ -30,21 +29,8 @@ pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
             if guard.front != 0 || has_kept(guard) {
                 return true;
             }
-            while !conn.is_handled() {
-                match guard.endpoint_ref().rx.head() {
-                    Ok(None) => break,
-                    Err(_) => return true,
-                    Ok(Some(entry)) => match Immediate::decode(entry.immediate) {
-                        Ok(packet) if !packet.kind.is_ordered() => {
-                            if scan(guard).is_err() || guard.held_first != guard.held_end {
-                                return true;
-                            }
-                        }
-                        _ => return true,
-                    },
-                }
-            }
-            idle(guard, fd, false) != Got::Nothing
+            let is_in_ring = !conn.is_handled() && !matches!(next_in_ring(guard), Ok(None));
+            is_in_ring || idle(guard, fd, false) != Got::Nothing
         }
         // Bytes on TCP behind the switch are none of the program's.
         Rx::Granted if reflected::is_reflected(guard) || failover::is_on(guard) => {

@@ -1,13 +1,13 @@
 //! Taking bytes off the VI, from where they lie: the ring, the packets held back, what is gathered.
 
-use super::hold::{copy_held, hold, kind_of, scan};
+use super::hold::{copy_held, hold, kind_of, next_in_ring, scan};
 use super::packets::{
     consumed, count_arrival, packet_of, take_control, take_held_control, take_held_data, take_off,
 };
 use super::{Fault, ROOM, failover, rx, tell_writer, word};
 use crate::conn::{Guard, HELD, HasEndpoint, flag};
 use sovia_proto::order::Take;
-use sovia_proto::packet::{Immediate, Kind};
+use sovia_proto::packet::Kind;
 use sovia_proto::path::Rx;
 use sovia_sys::UserSliceMut;
 use via_shm::endpoint::Area;
@@ -32,9 +32,7 @@ fn is_next(guard: &mut Guard<'_>, wanted: Kind) -> bool {
         if guard.conn.is_handled() {
             return false;
         }
-        let head = guard.endpoint_ref().rx.head().ok().flatten();
-        let kind = head.and_then(|entry| Immediate::decode(entry.immediate).ok());
-        if kind.is_none_or(|packet| packet.kind != wanted) || scan(guard).is_err() {
+        if next_in_ring(guard).ok().flatten() != Some(wanted) || scan(guard).is_err() {
             return false;
         }
     }

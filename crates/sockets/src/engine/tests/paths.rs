@@ -1,7 +1,7 @@
 //! State that a connection's way to the VI and back leaves behind.
 
 use super::harness::{
-    At, End, Engines, Link, NOW, Progress, fresh_by, link, meet, met, pattern, until,
+    At, End, Engines, Link, NOW, Progress, fresh_by, link, meet, met, met_as, pattern, until,
 };
 use crate::conn::{HasEndpoint, Phase, Role, Stage, flag};
 use crate::stream::remains;
@@ -51,6 +51,24 @@ fn an_end_that_only_receives_becomes_an_ordinary_socket_when_both_directions_are
             (b.phase() == Phase::Plain).then_some(())
         });
         assert!(got == unread);
+    }
+}
+
+/// With a window of one message the acknowledgement of the last one goes before what ends the VI's part.
+#[test]
+fn nothing_is_to_read_where_the_vi_ends_behind_an_acknowledgement() {
+    for side in 0..2 {
+        let mut both = met_as("copy,w=1,t=1");
+        both.rotate_left(side);
+        let [a, b] = &both;
+        let set = b.epoll();
+        set.add(b, libc::EPOLLIN);
+        b.put(b"x");
+        assert_eq!(a.read(1), Ok(vec![b'x']));
+        a.leave();
+        assert_eq!(b.poll(libc::POLLIN), 0, "side {side}");
+        assert_eq!(set.now(), [], "side {side}");
+        assert_eq!(b.read(1), Err(libc::EAGAIN));
     }
 }
 
