@@ -1,9 +1,10 @@
 """A client that takes turns with many processes, each of which its server has forked for one connection.
 
-    python3 forks.py PROCESSES [slowly]
+    python3 forks.py PROCESSES [slowly | inheriting]
 
-With `slowly` each connection is on its VI before the next one is opened. Goes on until all connections are on their VIs, and
-prints how many there are.
+With `slowly` each connection is on its VI before the next one is opened. With `inheriting` each belongs to a child of the client's,
+and all children have inherited one more, which they use in turn. Goes on until all connections are on their VIs, and prints how many
+there are.
 """
 
 import os
@@ -55,8 +56,41 @@ def take_turns_until_on_vis(connections):
             return
 
 
+def start_heir(address, inherited):
+    """Forks a child with a connection of its own. Returns a socket on which it says when that is on its VI, hears when to use the
+    inherited one, and says that it has."""
+    told, own = socket.socketpair()
+    if os.fork() == 0:
+        take_turns_until_on_vis([socket.create_connection(address)])
+        own.sendall(b"1")
+        own.recv(1)
+        take_turns([inherited])
+        own.sendall(b"2")
+        # All are there at once.
+        own.recv(1)
+        os._exit(0)
+    return told
+
+
+def have_heirs(count):
+    address = start_server(count + 1)
+    inherited = socket.create_connection(address)
+    take_turns_until_on_vis([inherited])
+    heirs = [start_heir(address, inherited) for _ in range(count)]
+    on_vis = sum(len(heir.recv(1)) for heir in heirs)
+    for heir in heirs:
+        heir.sendall(b"1")
+        assert heir.recv(1) == b"2"
+        take_turns([inherited])
+    for heir in heirs:
+        heir.sendall(b"2")
+    print(on_vis, "on VIs")
+
+
 def main():
     count, is_slow = int(sys.argv[1]), "slowly" in sys.argv
+    if "inheriting" in sys.argv:
+        return have_heirs(count)
     address = start_server(count)
     connections = []
     for _ in range(count):

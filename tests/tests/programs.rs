@@ -331,6 +331,13 @@ fn a_client_that_meets_at_once_meets_the_children_of_a_server() {
     meets_all(test, &["20", "slowly"], Some("0"));
 }
 
+/// The word of a connection's holders has room for some 60 names.
+#[test]
+fn a_hundred_heirs_of_one_connection_meet_with_others() {
+    let test = "a_hundred_heirs_of_one_connection_meet_with_others";
+    meets_all(test, &["100", "inheriting"], None);
+}
+
 fn meets_all(test: &str, arguments: &[&str], meet_after: Option<&str>) {
     if skipped(test, &["/usr/bin/python3"]) {
         return;

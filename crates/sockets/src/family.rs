@@ -15,6 +15,7 @@
 mod files;
 
 use crate::backlog;
+pub use crate::conn::CONNS;
 use crate::conn::{Conn, Holding, Phase};
 use crate::members::{self, Members, is_known};
 use crate::passed_on::PassedOn;
@@ -27,8 +28,6 @@ use sovia_control::{StatsPage, board};
 use sovia_sync::record;
 use sovia_sys::{Fd, process};
 
-/// Connections that one family can have on record; more stay on TCP unrecorded.
-pub const CONNS: usize = 1 << 15;
 /// Connections of a chunk.
 const CHUNK: usize = 1 << 9;
 const WORDS: usize = CHUNK / 64;
@@ -408,7 +407,7 @@ impl Memory {
 /// This process holds a connection no more.
 pub fn let_go(conn: &Conn) {
     if is_known() {
-        members::strike_me(&conn.holders);
+        conn.let_go();
     }
 }
 

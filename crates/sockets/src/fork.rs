@@ -5,6 +5,7 @@
 //! libc runs no handlers ([`before`]). A child that no call of libc's has made joins when it is found to
 //! be one ([`crate::process`]).
 
+use crate::conn::unnamed;
 use crate::{
     anchors, closer, credentials, family, filters, handler, inheritance, linger, meeting, members,
     memory, ops, pair, peers, pollset, process, reactor, sets, stream, table,
@@ -148,13 +149,9 @@ fn forking() -> bool {
 /// Adds a child that is about to be made to the holders of all connections that this process has.
 fn share_with_child() {
     let Some(child) = family::expect_child() else { return };
-    if hold_for(child) {
-        return;
+    if !hold_for(child) {
+        unnamed::expect();
     }
-    table::for_each_conn(|_, at| {
-        members::strike(&at.conn.holders, child);
-    });
-    hold_for(members::expect_unnamed());
 }
 
 /// Adds the process with that place to the holders of all connections that this process has. False if one has no room.
@@ -205,6 +202,9 @@ fn born(whole: bool) {
     fork_done(whole);
     family::born();
     members::born();
+    if unnamed::born() {
+        table::for_each_conn(|_, at| at.conn.inherited());
+    }
     table::forked();
     pair::forked();
     peers::forked();

@@ -429,17 +429,6 @@ fn free_place(members: &Members) -> Option<usize> {
     })
 }
 
-/// Gives the child that is about to be forked the shared place. It cannot be named among the holders of a connection that it
-/// inherits.
-pub(crate) fn expect_unnamed() -> usize {
-    expect_nobody();
-    if let Some(members) = members() {
-        members.expect_unnamed();
-    }
-    NEXT.store(SHARED as u32, Ordering::Relaxed);
-    SHARED
-}
-
 /// Fork has failed: no process will come to that place.
 pub(crate) fn expect_nobody() {
     let place = NEXT.load(Ordering::Relaxed) as usize % MEMBERS;

@@ -7,7 +7,8 @@ use sovia_proto::path::{Rx, Tx};
 
 impl Conn {
     /// Makes a taken slot a new connection on TCP.
-    pub fn open(&self, role: Role) -> u32 {
+    pub fn open(&self, index: u32, role: Role) -> u32 {
+        self.index.store(index, Ordering::Relaxed);
         let generation = self.generation.load(Ordering::Relaxed);
         self.flags
             .store(if role == Role::Connector { flag::CONNECTOR } else { 0 }, Ordering::Relaxed);

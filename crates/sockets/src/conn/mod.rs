@@ -27,6 +27,7 @@ mod own;
 mod put_by;
 mod shown;
 mod stay;
+pub(crate) mod unnamed;
 mod waiting;
 mod whereabouts;
 
@@ -97,6 +98,9 @@ impl Role {
     }
 }
 
+/// Connections that one family can have on record; more stay on TCP unrecorded.
+pub const CONNS: usize = 1 << 15;
+
 /// One connection.
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -111,6 +115,8 @@ pub struct Conn {
     pub pair: AtomicU32,
     /// Number of the VI in the pair's segment.
     pub vi: AtomicU32,
+    /// Number of its slot.
+    index: AtomicU32,
     /// The family's processes that hold the socket ([`sovia_control::board::Holders`]).
     pub holders: AtomicU64,
     /// How many programs that the family's processes started, or became, have got the socket in this life.
@@ -331,7 +337,8 @@ impl Conn {
     pub(crate) fn is_here(&self) -> bool {
         // One without a place of its own in the family shares a bit that is never cleared, and keeps the
         // segment: it cannot be told from its relatives.
-        members::has_me(self.holders.load(Ordering::Acquire))
+        let holders = self.holders.load(Ordering::Acquire);
+        members::has_me(holders) || self.is_held(holders)
     }
 
     /// Whether this process has the connection on a VI.

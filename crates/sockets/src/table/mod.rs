@@ -159,7 +159,7 @@ pub fn enter_conn(fd: i32, role: Role, place: Option<u32>, is_fresh: bool) {
         stats::reason(Reason::TableFull);
         return;
     };
-    let generation = conn.open(role);
+    let generation = conn.open(index, role);
     conn.approach.told.store(place.map_or(0, |place| place + 1), Ordering::Relaxed);
     conn.approach.fresh.store(u32::from(is_fresh), Ordering::Relaxed);
     // Without one (0) it never meets.
