@@ -2,12 +2,12 @@
 
 use super::anchor::acknowledge;
 use super::entering::{claim, grant, switched};
-use super::hold::{copy_held, kind_of, look, scan};
+use super::hold::{copy_held, kind_of, look};
 use super::receive::{at_fin, idle, receive};
 use super::remains::unread_packets;
 use super::take::{is_ending, is_returning};
 use super::tcp_end::{limit_on_tcp, tcp_gave_nothing};
-use super::{Fault, Got, damaged, failed, failover, reflected, rx, word};
+use super::{Fault, Got, damaged, failed, failover, handled, reflected, rx, word};
 use crate::conn::{Guard, HELD, HasEndpoint, flag};
 use crate::{Errno, errno};
 use core::ops::ControlFlow;
@@ -66,7 +66,11 @@ fn peek_behind_switch(guard: &mut Guard<'_>, left: usize, out: UserSliceMut<'_>)
     }
     // What has been looked at is not taken back: the sender must not put it on TCP.
     match claim(guard, switch) {
-        Ok(true) => peek_vi(guard, out).unwrap_or(0),
+        Ok(true) => {
+            // FIONREAD has counted what a thread of Sovia's has not handled yet.
+            handled::handle(guard);
+            peek_vi(guard, out).unwrap_or(0)
+        }
         _ => 0,
     }
 }
@@ -211,7 +215,9 @@ pub fn unread(guard: &mut Guard<'_>, fd: i32) -> Result<usize, Errno> {
         let queued = guard.endpoint_ref().rx.queued(is_data);
         return Ok(tcp + held_bytes(guard) + queued + gathered);
     }
-    if scan(guard).is_err() {
+    // What is counted here, poll and epoll report as well.
+    handled::handle(guard);
+    if look(guard).is_err() || guard.conn.has(flag::DAMAGED) {
         return Err(damaged(guard.conn, fd));
     }
     let sum = held_bytes(guard);

@@ -1,6 +1,6 @@
 //! Reports of poll at each place.
 
-use super::harness::{End, Link, arrives, cases, ends, pattern, send, until};
+use super::harness::{End, Link, arrives, cases, ends, met_as, pattern, send, until};
 use libc::{POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDHUP};
 
 /// All that is asked for.
@@ -93,4 +93,20 @@ fn a_receiver_that_shuts_its_half_is_readable_for_good(link: Link) {
     link.becomes(|| link.b.poll(EVERYTHING) == EVERYTHING);
     assert_eq!(link.b.read(1), Ok(Vec::new()));
     assert_eq!(link.b.poll(EVERYTHING), EVERYTHING);
+}
+
+/// FIONREAD counts messages that the thread which handles them has not come to.
+#[test]
+fn bytes_that_are_counted_are_reported() {
+    for choice in ["handler", "notify"] {
+        let [a, b] = &met_as(choice);
+        let set = b.epoll();
+        set.add(b, libc::EPOLLIN);
+        for n in 0..200 {
+            a.put(b"some");
+            until(&[], || (b.unread() == 4).then_some(()));
+            assert_eq!(set.now(), [(libc::EPOLLIN, b.fd() as u64)], "{choice}, {n}");
+            assert_eq!(b.read(4), Ok(b"some".to_vec()));
+        }
+    }
 }
