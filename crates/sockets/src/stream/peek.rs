@@ -215,7 +215,7 @@ pub fn unread(guard: &mut Guard<'_>, fd: i32) -> Result<usize, Errno> {
         let queued = guard.endpoint_ref().rx.queued(is_data);
         return Ok(tcp + held_bytes(guard) + queued + gathered);
     }
-    // What is counted here, poll and epoll report as well.
+    // So that poll and epoll report what is counted here.
     handled::handle(guard);
     if look(guard).is_err() || guard.conn.has(flag::DAMAGED) {
         return Err(damaged(guard.conn, fd));
