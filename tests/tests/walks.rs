@@ -74,6 +74,10 @@ fn walks_that_once_differed() {
         "7; A write 7; B write 112; B kill; A child exec here nothing 112; A read 112; A read 10",
         // A receive that took the last bytes from a keeper took the reset behind them as well.
         "9; B write 1; A shutdown 2; B write 9000; A child exec here nothing 112; A read 10; A read 10",
+        // A receive ended at the VI's end though it had begun before the switch, and more had come behind.
+        "3; A write 1000; B write 1000; A read 8; B write 3000; A peek 1000; B splice-in 1; B write 112",
+        // The VI's end behind an acknowledgement was reported as bytes: SOVIA_COPY.
+        "8; B least 100",
         // A reset by a death was reported as an edge twice.
         "19; B write 20000; B add 0 edge out; A kill; B events 0 4; B events 0 4",
     ] {

@@ -7,7 +7,8 @@ use super::state::{self, Receives};
 use super::take::{has_kept, is_ending, receive_vi, receive_vi_here};
 use super::tcp_end::{limit_on_tcp, tcp_gave_nothing};
 use super::{
-    Got, combine, damaged, ending, failed, failover, failure, reflected, rx, unanswered, word,
+    Fault, Got, combine, damaged, ending, failed, failover, failure, reflected, rx, unanswered,
+    word,
 };
 use crate::conn::{Conn, Guard, HasEndpoint, flag};
 use crate::errno;
@@ -117,11 +118,22 @@ fn receive_elsewhere(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> G
 
 /// Receives from the VI; `None` if that gives nothing.
 fn receive_on_vi(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Option<Got> {
-    match receive_vi(guard, out) {
+    match receive_vi_and_behind(guard, fd, out) {
         Ok(0) => None,
         Ok(n) => Some(Got::Bytes(n)),
         Err(fault) => Some(Got::Failed(failed(guard.conn, fd, fault))),
     }
+}
+
+/// Receives from the VI, and goes on on TCP where the peer has gone back to that; how many bytes.
+fn receive_vi_and_behind(
+    guard: &mut Guard<'_>,
+    fd: i32,
+    out: UserSliceMut<'_>,
+) -> Result<usize, Fault> {
+    let n = receive_vi(guard, out)?;
+    let is_back = n > 0 && n < out.len() && guard.conn.rx() != Rx::Vi;
+    Ok(if is_back { n + receive_after_way_back(guard, fd, out.skip(n)) } else { n })
 }
 
 /// What a VI that has nothing comes to: no bytes yet ([`Got::Nothing`]), the end, an error, or `Bytes(0)` if there is
@@ -209,8 +221,11 @@ fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Option<
             }
             // At the switch the rest comes from the VI in the same call. A fault is the next call's.
             let is_at_switch = n < out.len() && matches!(next_from(guard), Ok(Origin::Vi));
-            let more = if is_at_switch { receive_vi(guard, out.skip(n)) } else { Ok(0) };
-            Got::Bytes(n + more.unwrap_or(0))
+            let more = match is_at_switch {
+                true => receive_vi_and_behind(guard, fd, out.skip(n)).unwrap_or(0),
+                false => 0,
+            };
+            Got::Bytes(n + more)
         }
         nothing => return tcp_gave_nothing(guard, fd, nothing),
     };
