@@ -78,6 +78,10 @@ fn walks_that_once_differed() {
         "3; A write 1000; B write 1000; A read 8; B write 3000; A peek 1000; B splice-in 1; B write 112",
         // The VI's end behind an acknowledgement was reported as bytes: SOVIA_COPY.
         "8; B least 100",
+        // A child did not receive what the thread of its parent, which had ended, was to handle: SOVIA_HANDLER, SOVIA_NOTIFY.
+        "12; B fork; B exit; A write 113; B2 read 113",
+        "12; B fork; B2 sleep receive 10; B exit; A write 10; B2 woken",
+        "12; B fork; B2 add 0 level in; B2 sleep events 0; B exit; A write 10; B2 woken",
         // A reset by a death was reported as an edge twice.
         "19; B write 20000; B add 0 edge out; A kill; B events 0 4; B events 0 4",
     ] {

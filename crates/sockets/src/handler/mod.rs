@@ -6,8 +6,8 @@
 //! wake-ups: the thread's, and the program's. For SOVIA_NOTIFY it is the NIC's thread, which has
 //! another one, [`notify`], call back.
 //!
-//! A forked child has no part in the pairs that its parent has made; their connections go on being
-//! handled by the parent as long as that holds them. For connections of its own it starts its own
+//! A forked child has no part in the pairs that its parent has made. Their connections go on being handled by the parent as long as
+//! that holds them and no child receives on them or waits for them. For connections of its own it starts its own
 //! threads.
 
 mod notify;

@@ -6,8 +6,8 @@
 //! themselves, but at the end of a connection: what a peer has left behind is read by the thread that
 //! finds that it has gone.
 //!
-//! The thread belongs to the process that gave the connection its VI. When that process lets the
-//! connection go, or dies, its relatives handle messages in their calls (SOVIA_SINGLE).
+//! The thread belongs to the process that gave the connection its VI. When that process lets the connection go, or dies, or a
+//! relative looks for messages, all of them handle messages in their calls (SOVIA_SINGLE).
 
 use super::hold::scan;
 use super::{Fault, damaged, listeners, rx, word};
@@ -82,6 +82,21 @@ pub(crate) fn leave(guard: &mut Guard<'_>) {
     if is_own(guard) {
         end(guard);
     }
+}
+
+/// Returns true if a thread of this process handles messages. A relative that looks for them ends that of another process: whether
+/// that one lives, nothing would tell the relative while it sleeps.
+#[inline]
+pub(super) fn is_here(guard: &mut Guard<'_>) -> bool {
+    guard.conn.is_handled() && has_thread(guard)
+}
+
+#[cold]
+fn has_thread(guard: &mut Guard<'_>) -> bool {
+    if !is_own(guard) {
+        end(guard);
+    }
+    guard.conn.is_handled()
 }
 
 /// Ends the handling by a process that is no more.

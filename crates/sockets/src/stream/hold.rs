@@ -3,8 +3,8 @@
 //! Acknowledgements lie behind unread data. A sender whose window is used up takes everything off
 //! the ring to see them ([`scan`]); the data is held here, never more than the window allows.
 
-use super::Fault;
 use super::packets::{advance, count_arrival, packet_of, take_control};
+use super::{Fault, handled};
 use crate::conn::{Guard, HELD, HasEndpoint, Held, Taking};
 use sovia_proto::packet::{Immediate, Kind};
 use sovia_signal::access::{self, BadAddress};
@@ -61,7 +61,7 @@ pub(super) fn next_in_ring(guard: &mut Guard<'_>) -> Result<Option<Kind>, Fault>
 /// Like [`scan`], unless a thread of Sovia's handles messages: then that is left to it.
 #[inline]
 pub(super) fn look(guard: &mut Guard<'_>) -> Result<(), Fault> {
-    if guard.conn.is_handled() { Ok(()) } else { scan(guard) }
+    if handled::is_here(guard) { Ok(()) } else { scan(guard) }
 }
 
 /// Holds a packet for the program.

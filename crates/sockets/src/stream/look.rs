@@ -6,7 +6,7 @@ use super::hold::next_in_ring;
 use super::receive::idle;
 use super::send::{goes_over_vi, has_shut};
 use super::take::{has_kept, is_returning};
-use super::{Got, ROOM, backlog, ending, failover, reflected, returned, tx, word};
+use super::{Got, ROOM, backlog, ending, failover, handled, reflected, returned, tx, word};
 use crate::conn::{Bell, Conn, Guard, HasEndpoint, flag};
 use crate::{anchors, pair};
 use core::sync::atomic::Ordering;
@@ -29,7 +29,7 @@ pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
             if guard.front != 0 || has_kept(guard) {
                 return true;
             }
-            let is_in_ring = !conn.is_handled() && !matches!(next_in_ring(guard), Ok(None));
+            let is_in_ring = !handled::is_here(guard) && !matches!(next_in_ring(guard), Ok(None));
             is_in_ring || idle(guard, fd, false) != Got::Nothing
         }
         // Bytes on TCP behind the switch are none of the program's.

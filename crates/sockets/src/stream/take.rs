@@ -4,7 +4,7 @@ use super::hold::{copy_held, hold, kind_of, next_in_ring, scan};
 use super::packets::{
     consumed, count_arrival, packet_of, take_control, take_held_control, take_held_data, take_off,
 };
-use super::{Fault, ROOM, failover, rx, tell_writer, word};
+use super::{Fault, ROOM, failover, handled, rx, tell_writer, word};
 use crate::conn::{Guard, HELD, HasEndpoint, flag};
 use sovia_proto::order::Take;
 use sovia_proto::packet::Kind;
@@ -29,7 +29,7 @@ fn is_next(guard: &mut Guard<'_>, wanted: Kind) -> bool {
         return false;
     }
     if guard.held_first == guard.held_end {
-        if guard.conn.is_handled() {
+        if handled::is_here(guard) {
             return false;
         }
         if next_in_ring(guard).ok().flatten() != Some(wanted) || scan(guard).is_err() {
@@ -103,7 +103,7 @@ fn take(guard: &mut Guard<'_>, out: UserSliceMut<'_>, count: &mut usize) -> Resu
             }
             continue;
         }
-        if guard.conn.is_handled() {
+        if handled::is_here(guard) {
             // What is in the ring is for the handler to take.
             break;
         }
