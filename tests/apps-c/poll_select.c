@@ -347,7 +347,79 @@ static void polls_among_them(struct peer *p) {
     }
 }
 
+// A call that reports a byte reports what had become ready before it. Nothing stays of what the call before has reported.
+enum { TELLINGS = 20000, LEFT = 0x7700 };
+
+static int64_t now_us(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+static void tells_and_sends(struct peer *p) {
+    char byte;
+    unsigned long random = 1;
+    for (int i = 0; i < TELLINGS; i++) {
+        random = random * 6364136223846793005 + 1442695040888963407;
+        int64_t until = now_us() + (random >> 33) % (i % 64 ? 4 : 100);
+        while (now_us() < until)
+            ;
+        if (i % 4 == 0)
+            tell(p, i);
+        send_all(p->fd, i % 4 ? "b" : "t", 1);
+        recv_all(p->fd, &byte, 1);
+    }
+}
+
+static bool select_reports_a_byte(struct peer *p, bool *told) {
+    fd_set in;
+    FD_ZERO(&in);
+    FD_SET(p->fd, &in);
+    FD_SET(p->hear, &in);
+    int ready = MUST(select((p->fd > p->hear ? p->fd : p->hear) + 1, &in, NULL, NULL, NULL));
+    *told = FD_ISSET(p->hear, &in);
+    bool byte = FD_ISSET(p->fd, &in);
+    if (ready != byte + *told)
+        die("%d are ready, and %d shown", ready, byte + *told);
+    return byte;
+}
+
+static bool poll_reports_a_byte(struct peer *p, bool *told) {
+    struct pollfd both[2] = {{p->fd, POLLIN, LEFT}, {p->hear, POLLIN, LEFT}};
+    int ready = MUST(poll(both, 2, -1));
+    if (both[0].revents == LEFT || both[1].revents == LEFT)
+        die("a descriptor's events are those from before");
+    *told = both[1].revents != 0;
+    if (ready != (both[0].revents != 0) + *told)
+        die("%d are ready, and %x and %x shown", ready, both[0].revents, both[1].revents);
+    return both[0].revents != 0;
+}
+
+static void counts_what_is_missed(struct peer *p, bool (*reports)(struct peer *, bool *)) {
+    int missed = 0;
+    for (int i = 0; i < TELLINGS;) {
+        bool told;
+        char byte;
+        if (!reports(p, &told))
+            continue;
+        recv_all(p->fd, &byte, 1);
+        if (byte == 't') {
+            missed += !told;
+            hear(p);
+        }
+        send_all(p->fd, &byte, 1);
+        i++;
+    }
+    say("%d missed", missed);
+}
+
+static void polls_both(struct peer *p) { counts_what_is_missed(p, poll_reports_a_byte); }
+
+static void selects_both(struct peer *p) { counts_what_is_missed(p, select_reports_a_byte); }
+
 static const struct scenario scenarios[] = {
+    {"poll_reports_what_was_ready_before", tells_and_sends, polls_both},
+    {"select_reports_what_was_ready_before", tells_and_sends, selects_both},
     {"poll_shows_each_state", changes, masks},
     {"poll_shows_a_reset", changes, masks_after_reset},
     {"poll_shows_ones_own_shutdown", changes, masks_after_own_shutdown},

@@ -31,7 +31,17 @@ scenarios!("poll_select":
     poll_mixes_kinds_of_descriptors,
     poll_over_thirty_streams,
     poll_tells_of_all_while_one_goes_back,
+    poll_reports_what_was_ready_before,
+    select_reports_what_was_ready_before,
 );
+
+/// A call that does not spin sleeps in the kernel each time.
+#[test]
+fn a_call_that_sleeps_reports_what_was_ready_before() {
+    for case in ["poll_reports_what_was_ready_before", "select_reports_what_was_ready_before"] {
+        Scenario::c("poll_select", case).env("SOVIA_SPIN", 0).run_accelerated();
+    }
+}
 
 scenarios!("epoll_modes":
     level_triggered_room_to_write,

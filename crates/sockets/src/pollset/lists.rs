@@ -24,7 +24,8 @@ impl<'p> Lists<'p> {
         let ours: SmallVec<[_; FEW_OURS]> =
             fds.iter().enumerate().filter_map(|(i, p)| Some((i, attached(p.fd)?))).collect();
         let mut kernel: SmallVec<[_; FEW + 1]> = SmallVec::with_capacity(fds.len() + 1);
-        kernel.extend_from_slice(fds);
+        // The program may not have cleared what the last call told.
+        kernel.extend(fds.iter().map(|p| PollFd { revents: 0, ..*p }));
         for &(i, _) in &ours {
             kernel[i].fd = -1;
         }

@@ -108,6 +108,7 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
             continue;
         }
         if n > 0 || timeout == Some(0) {
+            // Behind the look: a call that reports a message reports what had become ready before that.
             if n == 0 {
                 lists.ask_kernel(mask)?;
             } else if !only_ours {
@@ -119,10 +120,17 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
         if inside.is_none() {
             inside = Some(process::begin_waiting()?);
         }
-        let (spin, found) = spin(&mut lists, mask)?;
+        let (spin, found, is_reported) = spin(&mut lists, mask)?;
         if found {
             spin.learn();
-            let n = lists.look() + lists.merge();
+            if lists.look() > 0 {
+                continue;
+            }
+            if !is_reported && !only_ours {
+                // News that turn out to be none must not starve the kernel's descriptors. No signal is let in: there may be some.
+                lists.ask_kernel(None)?;
+            }
+            let n = lists.merge();
             if n > 0 || until.is_some_and(|until| clock::now_ns() >= until) {
                 return Ok(n);
             }
@@ -135,17 +143,20 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
         anchors::ensure();
         sleeper::sleep(&mut lists, &terms)?;
         spin.learn();
-        let n = lists.look() + lists.merge();
+        if lists.look() > 0 {
+            continue;
+        }
+        let n = lists.merge();
         if n > 0 || until.is_some_and(|until| clock::now_ns() >= until) {
             return Ok(n);
         }
     }
 }
 
-/// Spins for as long as it pays; whether it has found something, of which the kernel's part is in the lists. What it
-/// needs of the stack is not the caller's while that sleeps.
+/// Spins for as long as it pays. Returns true if it has found something, and true if the kernel has reported some of it, which is
+/// in the lists. The stack that it takes is free while the caller sleeps.
 #[inline(never)]
-fn spin(lists: &mut Lists<'_>, mask: Option<&libc::sigset_t>) -> Result<(Spin, bool), Errno> {
+fn spin(lists: &mut Lists<'_>, mask: Option<&libc::sigset_t>) -> Result<(Spin, bool, bool), Errno> {
     // A mask may let a signal come, also where no descriptor is the kernel's.
     let asks = mask.is_some() || !lists.are_all_ours();
     let waits = wait::begin();
@@ -176,11 +187,7 @@ fn spin(lists: &mut Lists<'_>, mask: Option<&libc::sigset_t>) -> Result<(Spin, b
     for at in lists.ours() {
         at.conn.end_waiting();
     }
-    if found && asks && from_kernel == Ok(0) {
-        // News that turn out to be none must not starve the kernel's descriptors. No signal is let in: there may be some.
-        from_kernel = lists.ask_kernel(None);
-    }
-    from_kernel.map(|_| (spin, found))
+    from_kernel.map(|n| (spin, found, n > 0))
 }
 
 /// A call about one connection and one direction sleeps as a receive or a send would, on the

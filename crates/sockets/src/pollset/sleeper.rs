@@ -117,6 +117,7 @@ impl Sleeper {
             waiter.going_to_sleep();
         }
         let result = if lists.any_has_left() || lists.look() > 0 {
+            // The caller looks, and asks the kernel.
             Ok(())
         } else {
             crate::stats::slept();
