@@ -64,7 +64,9 @@ def start_heir(address, inherited):
         take_turns_until_on_vis([socket.create_connection(address)])
         own.sendall(b"1")
         own.recv(1)
+        before = acknowledged(inherited)
         take_turns([inherited])
+        assert before == acknowledged(inherited), "the inherited connection is on TCP"
         own.sendall(b"2")
         # All are there at once.
         own.recv(1)

@@ -201,10 +201,10 @@ fn born(whole: bool) {
     family::share_threads();
     fork_done(whole);
     family::born();
-    members::born();
-    if unnamed::born() {
+    if unnamed::may_be() {
         table::for_each_conn(|_, at| at.conn.inherited());
     }
+    members::born();
     table::forked();
     pair::forked();
     peers::forked();

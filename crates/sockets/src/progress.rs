@@ -155,7 +155,7 @@ impl Rounds {
         let now = clock::now_ns();
         let due = self.audit.is_some_and(|at| at <= now);
         if (due || thread::may_be_alone()) && thread::are_alone() {
-            // The process ends with its program's last thread, as it would without the library's.
+            // The process ends with its program's last thread, as it would without those of the library that are left.
             thread::end();
             handler::nudge_all();
             return After::Gone;

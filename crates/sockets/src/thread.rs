@@ -206,7 +206,7 @@ pub(crate) fn ended() {
     fence(Ordering::SeqCst);
 }
 
-/// The process is to end: none goes on that is nudged, and none is started.
+/// The process is to end: each that ends when told does so once it is nudged, and none is started.
 pub(crate) fn end() {
     STOPPED.store(true, Ordering::SeqCst);
 }

@@ -335,8 +335,7 @@ impl Conn {
     /// Whether this process has the connection, so that the segment stays mapped while it is attached.
     #[inline]
     pub(crate) fn is_here(&self) -> bool {
-        // One without a place of its own in the family shares a bit that is never cleared, and keeps the
-        // segment: it cannot be told from its relatives.
+        // A process without a place of its own in the family keeps all segments. It cannot be told from its relatives.
         let holders = self.holders.load(Ordering::Acquire);
         members::has_me(holders) || self.is_held(holders)
     }

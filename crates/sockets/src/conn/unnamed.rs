@@ -24,19 +24,16 @@ pub(crate) fn expect() {
     MAY_BE.store(true, Ordering::Relaxed);
 }
 
-/// In the child, which has its place: true if it may have inherited one. It [holds](Conn::inherited) each that it finds.
-pub(crate) fn born() -> bool {
-    let may_be = MAY_BE.load(Ordering::Relaxed);
-    if may_be {
-        HELD.iter().for_each(|word| word.store(0, Ordering::Relaxed));
-    }
-    may_be
+/// Returns true in a child that may have inherited one. It says of each in its table that it [holds](Conn::inherited) that.
+pub(crate) fn may_be() -> bool {
+    MAY_BE.load(Ordering::Relaxed)
 }
 
 impl Conn {
-    /// In a forked child: this process holds the connection.
+    /// In a forked child, before it has its place: this process holds the connection.
     pub(crate) fn inherited(&self) {
-        if !members::has_me(self.holders.load(Ordering::Acquire)) {
+        // A word that is full stays so for as long as the connection lives.
+        if Holders::from_word(self.holders.load(Ordering::Acquire)).may_be_more() {
             let (word, bit) = self.bit();
             word.fetch_or(bit, Ordering::Relaxed);
         }

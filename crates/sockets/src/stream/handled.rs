@@ -1,18 +1,18 @@
 //! Messages that a thread of Sovia's handles (SOVIA_HANDLER and SOVIA_NOTIFY, ICS figure 4).
 //!
 //! [`crate::handler`] has the threads; this is what they do with one connection. Handling takes
-//! messages off the ring, which posts their receives again, lets acknowledgements take effect, holds
-//! the rest and wakes the program, whose calls take what is held. They do not look at the ring
-//! themselves, but at the end of a connection: what a peer has left behind is read by the thread that
-//! finds that it has gone.
+//! messages off the ring, which posts their receives again, and lets acknowledgements take effect. It holds the rest and wakes
+//! the program. The program's calls take what is held. They look at the ring themselves in two cases. At the end of a
+//! connection, what a peer has left behind is read by the thread that finds that it has gone. And a call that counts bytes
+//! (FIONREAD) handles the messages that it counts.
 //!
 //! The thread belongs to the process that gave the connection its VI. When that process lets the connection go, or dies, or a
 //! relative looks for messages, all of them handle messages in their calls (SOVIA_SINGLE).
 
 use super::hold::scan;
-use super::{Fault, damaged, listeners, rx, word};
+use super::{Fault, damaged_here, listeners, rx, word};
 use crate::conn::{Guard, Handler, flag};
-use crate::{members, table};
+use crate::{members, thread};
 use sovia_proto::path::Rx;
 
 /// From now on a thread of this process handles messages, of which that waiter is notified. For a connection
@@ -45,17 +45,14 @@ pub(crate) fn handle(guard: &mut Guard<'_>) {
     let (tail, switch) = (direction.writer.load(word::TAIL), direction.path.load(word::SWITCH));
     let now = (tail, switch, guard.held_end);
     let told = core::mem::replace(&mut guard.handler.told, now);
-    // The program may have been sooner with any of it, and want no edge for it. A call that has only
-    // counted the bytes that there are (FIONREAD) has taken packets off the ring and nothing else. The end is an event for another
-    // thread that waits for a hang-up alone.
+    // The program may have been sooner with any of it, and want no edge for it. A call that has only looked at the end has
+    // taken packets off the ring and nothing else. The end is an event for another thread that waits for a hang-up alone.
     let is_left = guard.held_first != guard.held_end || conn.has(flag::EOF);
     let held = guard.held_end != told.2 && is_left;
     let gathered = tail != told.0 && tail != guard.taker.head;
     let switched = switch != told.1 && conn.rx() != Rx::Vi;
-    if let Err(Fault::Damaged) = scanned
-        && let Some(fd) = table::descriptor_of(conn)
-    {
-        damaged(conn, fd);
+    if let Err(Fault::Damaged) = scanned {
+        damaged_here(guard);
     } else if !held && !gathered && !switched {
         // Acknowledgements alone are no news to the program: the peer notifies it of room.
         return;
@@ -93,7 +90,8 @@ pub(super) fn is_here(guard: &mut Guard<'_>) -> bool {
 
 #[cold]
 fn has_thread(guard: &mut Guard<'_>) -> bool {
-    if !is_own(guard) {
+    // Nothing handles messages for the last code of a process that ends.
+    if !is_own(guard) || thread::must_end() {
         end(guard);
     }
     guard.conn.is_handled()

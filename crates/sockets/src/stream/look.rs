@@ -11,6 +11,7 @@ use crate::conn::{Bell, Conn, Guard, HasEndpoint, flag};
 use crate::{anchors, pair};
 use core::sync::atomic::Ordering;
 use sovia_proto::order::Next;
+use sovia_proto::packet::Kind;
 use sovia_proto::path::Rx;
 use sovia_sync::hazard::Waits;
 use sovia_sys::{call, poll};
@@ -29,8 +30,19 @@ pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
             if guard.front != 0 || has_kept(guard) {
                 return true;
             }
-            let is_in_ring = !handled::is_here(guard) && !matches!(next_in_ring(guard), Ok(None));
-            is_in_ring || idle(guard, fd, false) != Got::Nothing
+            if !handled::is_here(guard) {
+                match next_in_ring(guard) {
+                    Ok(None) => {}
+                    // The packet has come since the first look.
+                    Ok(Some(Kind::ToTcp)) if is_returning(guard) => return readable(guard, fd),
+                    Ok(Some(_)) | Err(_) => return true,
+                }
+            }
+            match idle(guard, fd, false) {
+                Got::Nothing => false,
+                Got::Bytes(_) if is_returning(guard) => readable(guard, fd),
+                _ => true,
+            }
         }
         // Bytes on TCP behind the switch are none of the program's.
         Rx::Granted if reflected::is_reflected(guard) || failover::is_on(guard) => {

@@ -66,6 +66,7 @@ pub(crate) use via_shm::Damaged;
 use crate::Errno;
 use crate::conn::{Conn, Guard, HasEndpoint, Locked, Protocol, flag};
 use crate::pair::{self, Pair};
+use crate::table;
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
 use sovia_proto::Violation;
@@ -162,6 +163,14 @@ pub(crate) fn damaged(conn: &Conn, fd: i32) -> Errno {
         let _ = call::shutdown(fd, libc::SHUT_RDWR);
     }
     libc::ECONNRESET
+}
+
+/// Ends a connection whose segment holds nonsense, by a descriptor of this process.
+#[cold]
+fn damaged_here(guard: &Guard<'_>) {
+    if let Some(fd) = table::descriptor_of(guard.conn) {
+        damaged(guard.conn, fd);
+    }
 }
 
 /// Something of what the peer had sent may be missing, and the segment is sound: the connection ends with `error`, which is told

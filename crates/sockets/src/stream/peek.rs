@@ -217,7 +217,7 @@ pub fn unread(guard: &mut Guard<'_>, fd: i32) -> Result<usize, Errno> {
     }
     // So that poll and epoll report what is counted here.
     handled::handle(guard);
-    if look(guard).is_err() || guard.conn.has(flag::DAMAGED) {
+    if look(guard).is_err() {
         return Err(damaged(guard.conn, fd));
     }
     let sum = held_bytes(guard);

@@ -132,7 +132,7 @@ fn receive_vi_and_behind(
     out: UserSliceMut<'_>,
 ) -> Result<usize, Fault> {
     let n = receive_vi(guard, out)?;
-    let is_back = n > 0 && n < out.len() && guard.conn.rx() != Rx::Vi;
+    let is_back = n < out.len() && guard.conn.rx() != Rx::Vi;
     Ok(if is_back { n + receive_after_way_back(guard, fd, out.skip(n)) } else { n })
 }
 

@@ -4,7 +4,7 @@ use super::hold::{copy_held, hold, kind_of, next_in_ring, scan};
 use super::packets::{
     consumed, count_arrival, packet_of, take_control, take_held_control, take_held_data, take_off,
 };
-use super::{Fault, ROOM, failover, handled, rx, tell_writer, word};
+use super::{Fault, ROOM, damaged_here, failover, handled, rx, tell_writer, word};
 use crate::conn::{Guard, HELD, HasEndpoint, flag};
 use sovia_proto::order::Take;
 use sovia_proto::packet::Kind;
@@ -32,7 +32,14 @@ fn is_next(guard: &mut Guard<'_>, wanted: Kind) -> bool {
         if handled::is_here(guard) {
             return false;
         }
-        if next_in_ring(guard).ok().flatten() != Some(wanted) || scan(guard).is_err() {
+        let is_found = match next_in_ring(guard) {
+            Ok(kind) => kind == Some(wanted) && scan(guard).is_ok(),
+            Err(_) => {
+                damaged_here(guard);
+                false
+            }
+        };
+        if !is_found {
             return false;
         }
     }
