@@ -129,7 +129,7 @@ static void childs_only_thread_leaves(struct peer *p) {
         converse(p->fd, 20, 'a');
         syscall(SYS_exit, 0);
     }
-    if (ends_within(child, 3000, &status)) {
+    if (ends_within(child, 60000, &status)) {
         say_status("child", status);
         return;
     }
