@@ -208,7 +208,7 @@ fn drop_all(reason: Reason) -> Vec<u32> {
             if conn.stay_plain() {
                 conn.count_stay(reason);
             }
-            family::let_go(conn);
+            conn.let_go();
         }
         table::remove(fd);
         table::release(at.index);

@@ -404,13 +404,6 @@ impl Memory {
     }
 }
 
-/// This process holds a connection no more.
-pub fn let_go(conn: &Conn) {
-    if is_known() {
-        conn.let_go();
-    }
-}
-
 /// Before fork: a place for the child; `None` if there is nothing that it could share.
 pub fn expect_child() -> Option<usize> {
     let child = members::expect()?;

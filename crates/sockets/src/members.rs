@@ -62,11 +62,6 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    /// Gives the child that is about to be forked the shared place, which is not empty even before the child runs.
-    fn expect_unnamed(&self) {
-        self.places[SHARED].pid.store(EXPECTED, Ordering::Release);
-    }
-
     /// A process has that place, or is about to.
     fn has(&self, place: usize) {
         if place != SHARED {
@@ -402,7 +397,8 @@ pub(crate) fn expect() -> Option<Expected> {
         members.places[place].life.fetch_add(1, Ordering::AcqRel);
         members.has(place);
     } else {
-        members.expect_unnamed();
+        // Not empty even before the child runs.
+        members.places[SHARED].pid.store(EXPECTED, Ordering::Release);
     }
     NEXT.store(place as u32, Ordering::Relaxed);
     Some(Expected { place, is_known })

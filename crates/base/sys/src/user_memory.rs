@@ -1,7 +1,7 @@
 //! Memory of the program that calls.
 //!
-//! It may be unmapped, and other threads of the program may use it at the same time. The kernel takes such memory, and
-//! returns `EFAULT` where there is none. So no reference is made to it. Its bytes are copied (`sovia_signal::access`), or
+//! The memory may be unmapped, and other threads of the program may use it at the same time. The kernel takes such memory too, and
+//! returns `EFAULT` where there is none. So no reference is made to it. The bytes are copied (`sovia_signal::access`), or
 //! the kernel is given the address. Slices of Rust become one by `into`.
 
 use core::marker::PhantomData;

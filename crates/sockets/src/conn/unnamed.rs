@@ -24,7 +24,7 @@ pub(crate) fn expect() {
     MAY_BE.store(true, Ordering::Relaxed);
 }
 
-/// Returns true in a child that may have inherited one. It says of each in its table that it [holds](Conn::inherited) that.
+/// Returns true in a child that may have inherited one. It calls [`Conn::inherited`] for each connection in its table then.
 pub(crate) fn may_be() -> bool {
     MAY_BE.load(Ordering::Relaxed)
 }

@@ -54,7 +54,7 @@ pub(crate) fn leave_to_relay(
     // Under the lock, until the process has it no more: no other thread asks the anchor's number for what the
     // relay's socket cannot know.
     swap(&mut guard);
-    family::let_go(at.conn);
+    at.conn.let_go();
     leave_vi(guard, anchor, at, false);
     // The sets' own entries go with the connection; what they watch stays.
     sets::detached(at);
@@ -75,10 +75,10 @@ pub(super) fn last_here(fd: i32, at: Ref) {
         let locked = conn.lock();
         if conn.is_attached_here() {
             let guard = locked.attached();
-            family::let_go(conn);
+            conn.let_go();
             guard
         } else {
-            family::let_go(conn);
+            conn.let_go();
             None
         }
     };

@@ -24,7 +24,7 @@ impl<'p> Lists<'p> {
         let ours: SmallVec<[_; FEW_OURS]> =
             fds.iter().enumerate().filter_map(|(i, p)| Some((i, attached(p.fd)?))).collect();
         let mut kernel: SmallVec<[_; FEW + 1]> = SmallVec::with_capacity(fds.len() + 1);
-        // The program may not have cleared what the last call told.
+        // The program may not have cleared what the last call has reported.
         kernel.extend(fds.iter().map(|p| PollFd { revents: 0, ..*p }));
         for &(i, _) in &ours {
             kernel[i].fd = -1;
@@ -73,6 +73,15 @@ impl<'p> Lists<'p> {
     /// Asks the kernel, without waiting.
     pub(super) fn ask_kernel(&mut self, mask: Option<&libc::sigset_t>) -> Outcome {
         poll::ppoll(&mut self.kernel, Some(0), mask).map_err(errno)
+    }
+
+    /// Reports `n` of ours that have just been found, and what the kernel's have become ready before them.
+    pub(super) fn report(&mut self, n: usize) -> Outcome {
+        if !self.are_all_ours() {
+            // With something to report the kernel lets no signal in.
+            self.ask_kernel(None)?;
+        }
+        Ok(n + self.merge())
     }
 
     /// Has `ask` ask the kernel for one descriptor more. Beside the answer: whether that is ready.

@@ -107,30 +107,29 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
         if lists.any_has_left() {
             continue;
         }
-        if n > 0 || timeout == Some(0) {
-            // Behind the look: a call that reports a message reports what had become ready before that.
-            if n == 0 {
-                lists.ask_kernel(mask)?;
-            } else if !only_ours {
-                // With something to tell the kernel lets no signal in.
-                lists.ask_kernel(None)?;
-            }
-            return Ok(n + lists.merge());
+        if n > 0 {
+            return lists.report(n);
+        }
+        if timeout == Some(0) {
+            lists.ask_kernel(mask)?;
+            return Ok(lists.merge());
         }
         if inside.is_none() {
             inside = Some(process::begin_waiting()?);
         }
-        let (spin, found, is_reported) = spin(&mut lists, mask)?;
+        let (spin, found) = spin(&mut lists, mask)?;
         if found {
             spin.learn();
-            if lists.look() > 0 {
-                continue;
+            let n = lists.look();
+            if n > 0 {
+                return lists.report(n);
             }
-            if !is_reported && !only_ours {
-                // News that turn out to be none must not starve the kernel's descriptors. No signal is let in: there may be some.
+            let mut n = lists.merge();
+            if n == 0 && !only_ours {
+                // A false alarm must not starve the descriptors of the kernel. No signal is let in: some of them may be ready.
                 lists.ask_kernel(None)?;
+                n = lists.merge();
             }
-            let n = lists.merge();
             if n > 0 || until.is_some_and(|until| clock::now_ns() >= until) {
                 return Ok(n);
             }
@@ -143,8 +142,9 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
         anchors::ensure();
         sleeper::sleep(&mut lists, &terms)?;
         spin.learn();
-        if lists.look() > 0 {
-            continue;
+        let n = lists.look();
+        if n > 0 {
+            return lists.report(n);
         }
         let n = lists.merge();
         if n > 0 || until.is_some_and(|until| clock::now_ns() >= until) {
@@ -153,10 +153,10 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
     }
 }
 
-/// Spins for as long as it pays. Returns true if it has found something, and true if the kernel has reported some of it, which is
-/// in the lists. The stack that it takes is free while the caller sleeps.
+/// Spins for as long as it pays. Returns true if it has found something. The kernel part of that is in the lists. The stack that it
+/// takes is free while the caller sleeps.
 #[inline(never)]
-fn spin(lists: &mut Lists<'_>, mask: Option<&libc::sigset_t>) -> Result<(Spin, bool, bool), Errno> {
+fn spin(lists: &mut Lists<'_>, mask: Option<&libc::sigset_t>) -> Result<(Spin, bool), Errno> {
     // A mask may let a signal come, also where no descriptor is the kernel's.
     let asks = mask.is_some() || !lists.are_all_ours();
     let waits = wait::begin();
@@ -187,7 +187,7 @@ fn spin(lists: &mut Lists<'_>, mask: Option<&libc::sigset_t>) -> Result<(Spin, b
     for at in lists.ours() {
         at.conn.end_waiting();
     }
-    from_kernel.map(|n| (spin, found, n > 0))
+    from_kernel.map(|_| (spin, found))
 }
 
 /// A call about one connection and one direction sleeps as a receive or a send would, on the

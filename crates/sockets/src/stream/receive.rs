@@ -221,11 +221,8 @@ fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Option<
             }
             // At the switch the rest comes from the VI in the same call. A fault is the next call's.
             let is_at_switch = n < out.len() && matches!(next_from(guard), Ok(Origin::Vi));
-            let more = match is_at_switch {
-                true => receive_vi_and_behind(guard, fd, out.skip(n)).unwrap_or(0),
-                false => 0,
-            };
-            Got::Bytes(n + more)
+            let behind = |guard| receive_vi_and_behind(guard, fd, out.skip(n)).unwrap_or(0);
+            Got::Bytes(if is_at_switch { n + behind(guard) } else { n })
         }
         nothing => return tcp_gave_nothing(guard, fd, nothing),
     };

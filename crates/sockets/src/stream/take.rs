@@ -32,15 +32,13 @@ fn is_next(guard: &mut Guard<'_>, wanted: Kind) -> bool {
         if handled::is_here(guard) {
             return false;
         }
-        let is_found = match next_in_ring(guard) {
-            Ok(kind) => kind == Some(wanted) && scan(guard).is_ok(),
+        match next_in_ring(guard) {
+            Ok(kind) if kind == Some(wanted) && scan(guard).is_ok() => {}
+            Ok(_) => return false,
             Err(_) => {
                 damaged_here(guard);
-                false
+                return false;
             }
-        };
-        if !is_found {
-            return false;
         }
     }
     if guard.held[guard.held_first as usize % HELD].kind != wanted as u8 {

@@ -2,7 +2,6 @@
 
 use super::harness::{End, Engines, Progress, arrives, fresh_by, meet, next};
 use crate::conn::Phase;
-use crate::family;
 use std::net::TcpListener;
 use std::sync::Arc;
 
@@ -71,7 +70,7 @@ fn let_go_after(engines: &Arc<Engines>, steps: usize, side: usize) -> bool {
     }
     let at = end.at().unwrap();
     // The one thread has come so far,
-    end.run(|| family::let_go(at.conn));
+    end.run(|| at.conn.let_go());
     // and the other one calls.
     for _ in 0..MEETING {
         end.put(b"x");
