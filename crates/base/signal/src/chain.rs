@@ -303,7 +303,7 @@ unsafe extern "C" fn begin(signal: c_int, info: *mut siginfo_t, context: *mut c_
     }
     restore_details(state, info);
     let Some(action) = next_action(signal, info, info.si_code) else { return Next::NONE };
-    interrupt::count(state, action.flags & libc::SA_RESTART != 0);
+    interrupt::count(state, bit(signal), action.flags & libc::SA_RESTART != 0);
     Next { handler: action.handler, outer: place::enter(state, context) }
 }
 

@@ -7,38 +7,65 @@
 //! look at the count and the system call nothing can slip in: a handler that interrupts the thread there
 //! has it go on behind the system call, as if that had been interrupted. So does one after which the kernel
 //! would make the system call anew: the caller decides what is made anew.
+//!
+//! ppoll and its relatives replace the signal mask before they look (ppoll(2)). A handler of a signal that such a mask blocks has run
+//! before the call, in the kernel's eyes, and does not interrupt it.
 
 use crate::thread::{State, state};
-use core::sync::atomic::Ordering;
-use libc::ucontext_t;
+use core::sync::atomic::{AtomicU32, Ordering};
+use libc::{sigset_t, ucontext_t};
 use sovia_sys::call::{Errno, Prepared, Result};
 
 /// A moment of the calling thread.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment {
     handlers: u32,
+    kept_out: u32,
     interruptions: u32,
 }
 
 impl Moment {
-    /// This one.
+    /// This one, at which a call begins.
     #[inline]
     pub fn now() -> Moment {
+        Moment::under(None)
+    }
+
+    /// Likewise, of a call with that signal mask. It holds until the thread's next call begins: one in a handler that comes meanwhile
+    /// ends it.
+    #[inline]
+    pub fn under(mask: Option<&sigset_t>) -> Moment {
+        // SAFETY: a signal mask begins with its first 64 signals.
+        let blocked =
+            mask.map_or(0, |mask| unsafe { core::ptr::from_ref(mask).cast::<u64>().read() });
+        state().blocked_by_call.store(blocked, Ordering::Relaxed);
+        Moment::current()
+    }
+
+    #[inline]
+    fn current() -> Moment {
         let state = state();
         Moment {
             handlers: state.handlers.load(Ordering::Relaxed),
+            kept_out: state.kept_out.load(Ordering::Relaxed),
             interruptions: state.interruptions.load(Ordering::Relaxed),
         }
     }
 
     /// Whether a handler has begun on this thread since then.
     pub fn is_interrupted(&self) -> bool {
-        Moment::now().handlers != self.handlers
+        Moment::current().handlers != self.expected()
     }
 
     /// Whether one has that was installed without `SA_RESTART`.
     pub fn is_not_to_restart(&self) -> bool {
-        Moment::now().interruptions != self.interruptions
+        Moment::current().interruptions != self.interruptions
+    }
+
+    /// The count of handlers if none has interrupted.
+    fn expected(&self) -> u32 {
+        let kept_out = Moment::current().kept_out.wrapping_sub(self.kept_out);
+        self.handlers.wrapping_add(kept_out)
     }
 
     /// Makes a system call, unless a handler has begun since then.
@@ -47,16 +74,20 @@ impl Moment {
     /// `EINTR` if one has, or does during the call; otherwise the kernel's.
     pub fn make(&self, call: Prepared) -> Result<usize> {
         let (number, arguments) = call.parts();
-        let call = Call {
-            number,
-            arguments,
-            handlers: state().handlers.as_ptr(),
-            since: self.handlers as usize,
-        };
-        // SAFETY: the system call may be made: that is what a prepared one is. The count is the calling
-        // thread's own.
-        let result = unsafe { code::make(&call) };
-        usize::try_from(result).map_err(|_| Errno::new(-result as i32))
+        loop {
+            let since = self.expected();
+            let handlers = state().handlers.as_ptr();
+            let call = Call { number, arguments, handlers, since: since as usize };
+            // SAFETY: the system call may be made: that is what a prepared one is. The count is the calling
+            // thread's own.
+            let result = unsafe { code::make(&call) };
+            if result == -libc::EINTR as isize && !self.is_interrupted() && self.expected() != since
+            {
+                // Such a handler had it go on behind the call.
+                continue;
+            }
+            return usize::try_from(result).map_err(|_| Errno::new(-result as i32));
+        }
     }
 }
 
@@ -70,13 +101,15 @@ struct Call {
     since: usize,
 }
 
-/// A handler of the program begins.
-pub(crate) fn count(state: &State, restarts: bool) {
-    let one_more = |count: &core::sync::atomic::AtomicU32| {
+/// A handler of the program begins, for the signal with that bit of a mask.
+pub(crate) fn count(state: &State, signal: u64, restarts: bool) {
+    let one_more = |count: &AtomicU32| {
         count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     };
     one_more(&state.handlers);
-    if !restarts {
+    if state.blocked_by_call.load(Ordering::Relaxed) & signal != 0 {
+        one_more(&state.kept_out);
+    } else if !restarts {
         one_more(&state.interruptions);
     }
 }
@@ -239,8 +272,11 @@ mod code {
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
-    use core::sync::atomic::AtomicU32;
     use sovia_sys::futex;
+
+    fn bit(signal: i32) -> u64 {
+        1 << (signal - 1)
+    }
 
     /// Sleeps until the word changes, which it does not.
     fn sleep(since: &Moment) -> Result<()> {
@@ -261,11 +297,35 @@ mod tests {
     fn a_handler_before_the_call_interrupts_it() {
         let since = Moment::now();
         assert!(!since.is_interrupted());
-        count(state(), true);
+        count(state(), bit(libc::SIGUSR1), true);
         assert!(since.is_interrupted() && !since.is_not_to_restart());
         assert_eq!(sleep(&since), Err(Errno::EINTR));
-        count(state(), false);
+        count(state(), bit(libc::SIGUSR1), false);
         assert!(since.is_not_to_restart());
+    }
+
+    #[test]
+    fn a_handler_kept_out_by_the_calls_mask_does_not_interrupt_the_call() {
+        // SAFETY: plain data.
+        let mask = unsafe {
+            let mut mask: sigset_t = core::mem::zeroed();
+            libc::sigaddset(&raw mut mask, libc::SIGUSR1);
+            mask
+        };
+        let since = Moment::under(Some(&mask));
+        count(state(), bit(libc::SIGUSR1), false);
+        assert!(!since.is_interrupted() && !since.is_not_to_restart());
+        let word = AtomicU32::new(7);
+        assert_eq!(
+            futex::wait_by(|call| since.make(call), &word, 7, Some(1)),
+            Err(Errno::ETIMEDOUT)
+        );
+        count(state(), bit(libc::SIGUSR2), true);
+        assert!(since.is_interrupted());
+        assert_eq!(sleep(&since), Err(Errno::EINTR));
+        let since = Moment::now();
+        count(state(), bit(libc::SIGUSR1), true);
+        assert!(since.is_interrupted(), "the mask outlives its call");
     }
 
     /// Single steps through the look and the call, with a handler at each: the thread never sleeps.

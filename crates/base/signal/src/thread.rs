@@ -26,7 +26,11 @@ pub struct State {
     /// The handler that `swapcontext` has gone on from elsewhere, and that has not ended since; 0: none.
     pub(crate) away: AtomicUsize,
     /// SIGSEGV and SIGBUS as far as the program believes that this thread blocks them.
-    pub(crate) believed: AtomicU64,
+    pub(crate) believed: AtomicU32,
+    /// Of `handlers`, those whose signals the mask of the call in progress blocks.
+    pub(crate) kept_out: AtomicU32,
+    /// Bits of the first 64 signals in that mask; 0: the call has none.
+    pub(crate) blocked_by_call: AtomicU64,
     /// Those of the signal that was put off last.
     pub(crate) details: Details,
 }
@@ -111,7 +115,9 @@ pub fn state() -> &'static State {
                 alternate: AtomicUsize::new(0),
                 alternate_len: AtomicUsize::new(0),
                 away: AtomicUsize::new(0),
-                believed: AtomicU64::new(0),
+                believed: AtomicU32::new(0),
+                kept_out: AtomicU32::new(0),
+                blocked_by_call: AtomicU64::new(0),
                 details: Details::none(),
             }
         };

@@ -6,6 +6,8 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering;
 use syscalls::Sysno;
 
+const _: () = assert!(MEMORY_FAULTS <= u32::MAX as u64);
+
 /// Replaces the calling thread's signal mask.
 pub(crate) fn set_mask(mask: u64) {
     kernel_mask(libc::SIG_SETMASK, Some(mask), None);
@@ -29,7 +31,7 @@ pub fn passed_on(how: c_int, set: u64) -> u64 {
 /// [`believed`]'s.
 pub fn believe(how: c_int, set: u64) {
     let believed = &state().believed;
-    let faults = set & MEMORY_FAULTS;
+    let faults = (set & MEMORY_FAULTS) as u32;
     let before = believed.load(Ordering::Relaxed);
     let now = match how {
         libc::SIG_BLOCK => before | faults,
@@ -41,5 +43,5 @@ pub fn believe(how: c_int, set: u64) {
 
 /// The signals that the program believes blocked on this thread beyond those that are.
 pub fn believed() -> u64 {
-    state().believed.load(Ordering::Relaxed)
+    u64::from(state().believed.load(Ordering::Relaxed))
 }
