@@ -149,9 +149,89 @@ static void both_write_at_once(struct peer *p) {
     close(p->fd);
 }
 
+// A process with one thread may get a user namespace or a table of descriptors of its own after any number of transfers. It does not
+// matter what the library has begun by then. Its peer, a relative, sees the end of each stream.
+enum { STREAMS = 6, LEAST = 4, MOST = 64 };
+
+static void serve_until_all_end(int listener) {
+    struct pollfd all[STREAMS];
+    for (int k = 0; k < STREAMS; k++)
+        all[k] = (struct pollfd){.fd = accept_one(listener), .events = POLLIN};
+    for (int open = STREAMS; open;) {
+        if (MUST(poll(all, STREAMS, 20000)) == 0)
+            die("an end is not seen");
+        for (int k = 0; k < STREAMS; k++) {
+            if (all[k].revents == 0)
+                continue;
+            ssize_t got = recv(all[k].fd, buffer, sizeof buffer, 0);
+            if (got > 0) {
+                send(all[k].fd, buffer, got, MSG_NOSIGNAL);
+                continue;
+            }
+            close(all[k].fd);
+            all[k].fd = -1;
+            open--;
+        }
+    }
+}
+
+static void get_own(struct peer *p, int transfers, int what) {
+    int streams[STREAMS];
+    for (int k = 0; k < STREAMS; k++)
+        streams[k] = connect_to(p, AF_INET, p->server ? "one" : "two");
+    for (int k = 0; k < transfers; k++) {
+        struct pollfd all[STREAMS];
+        send_all(streams[k * 7 % STREAMS], "x", 1);
+        for (int other = 0; other < STREAMS; other++)
+            all[other] = (struct pollfd){.fd = streams[other], .events = POLLIN};
+        if (k % 3)
+            poll(all, STREAMS, 10);
+        for (int other = 0; other < STREAMS; other++)
+            if (all[other].revents & POLLIN)
+                recv(streams[other], buffer, sizeof buffer, 0);
+    }
+    if (unshare(what))
+        die("unshare after %d transfers: %s", transfers, strerrorname_np(errno));
+    for (int k = 0; k < STREAMS; k++)
+        send_all(streams[k], "x", 1);
+    for (int k = 0; k < STREAMS; k++)
+        close(streams[k]);
+}
+
+static void get_their_own(struct peer *p) {
+    int gate[2], failed = 0;
+    int listener = listen_on(p, AF_INET, p->server ? "one" : "two");
+    for (int i = 2 * LEAST; i < 2 * MOST; i++) {
+        int status;
+        char x;
+        MUST(pipe(gate));
+        pid_t server = MUST(fork());
+        if (server == 0) {
+            close(gate[1]);
+            serve_until_all_end(listener);
+            _exit(0);
+        }
+        pid_t client = MUST(fork());
+        if (client == 0) {
+            close(gate[1]);
+            get_own(p, i / 2, i % 2 ? CLONE_NEWUSER : CLONE_FILES);
+            // Its own end must not be what ends the streams.
+            _exit(read(gate[0], &x, 1) != 0);
+        }
+        close(gate[0]);
+        MUST(waitpid(server, &status, 0));
+        failed += status != 0;
+        close(gate[1]);
+        MUST(waitpid(client, &status, 0));
+        failed += status != 0;
+    }
+    say("%d failed", failed);
+}
+
 static const struct scenario scenarios[] = {
     {"children_in_other_namespaces_close", answers, children_close},
     {"a_child_in_another_namespace_goes_on", answers, parent_closes},
+    {"a_namespace_or_a_table_of_its_own_at_any_moment", get_their_own, get_their_own, RAW},
     {"parent_and_child_in_another_namespace_write", reads_records, both_write},
     {"parent_and_child_in_another_namespace_write_at_once", reads_records, both_write_at_once},
 };

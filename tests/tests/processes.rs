@@ -187,6 +187,7 @@ scenarios!("namespaces":
     a_child_in_another_namespace_goes_on,
     parent_and_child_in_another_namespace_write,
     parent_and_child_in_another_namespace_write_at_once,
+    a_namespace_or_a_table_of_its_own_at_any_moment,
 );
 
 scenarios!("leaving":

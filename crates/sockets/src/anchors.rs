@@ -130,8 +130,8 @@ fn prepare_fences() {
         fences::find_out();
         core::ptr::null_mut()
     }
-    let by_itself = || thread::start(run, core::ptr::null_mut(), Ends::ByItself);
-    if fences::are_known() || !thread::is_single() && by_itself() {
+    let start = || thread::start(run, core::ptr::null_mut(), Ends::WhenTold);
+    if fences::are_known() || !thread::is_single() && start() {
         return;
     }
     fences::find_out();

@@ -16,11 +16,13 @@ struct Queue {
     waiting: Vec<Fd>,
     /// The process whose thread is at work; 0 for none.
     owner: i32,
+    /// The process that does without the thread; 0 for none.
+    paused: i32,
 }
 
 per_engine! {
     static QUEUE: RobustBox<Queue, { rank::CLOSING }> =
-        RobustBox::new(Queue { waiting: Vec::new(), owner: 0 });
+        RobustBox::new(Queue { waiting: Vec::new(), owner: 0, paused: 0 });
 }
 
 /// From here on, what strangers have sent is closed by the thread.
@@ -45,6 +47,21 @@ pub(crate) fn is_busy() -> bool {
     })
 }
 
+/// The thread begins with nothing more, and is not started, until [`go_on`].
+pub(crate) fn pause() {
+    QUEUE.with(|queue| queue.paused = call::getpid());
+}
+
+/// After [`pause`].
+pub(crate) fn go_on() {
+    QUEUE.with(|queue| {
+        queue.paused = 0;
+        if !queue.waiting.is_empty() {
+            queue.work();
+        }
+    });
+}
+
 /// Around fork: see [`crate::fork`].
 pub(crate) fn hold() {
     QUEUE.hold();
@@ -60,7 +77,10 @@ impl Queue {
     fn work(&mut self) {
         // The thread of a forked child's parent has stayed there.
         let pid = call::getpid();
-        if self.owner != pid && thread::start(run, core::ptr::null_mut(), Ends::ByItself) {
+        if self.owner != pid
+            && self.paused != pid
+            && thread::start(run, core::ptr::null_mut(), Ends::ByItself)
+        {
             self.owner = pid;
         }
     }
@@ -68,7 +88,8 @@ impl Queue {
 
 extern "C" fn run(_: *mut libc::c_void) -> *mut libc::c_void {
     while let Some(fd) = QUEUE.with(|queue| {
-        let next = queue.waiting.pop();
+        let is_paused = queue.paused == call::getpid();
+        let next = if is_paused { None } else { queue.waiting.pop() };
         if next.is_none() {
             queue.owner = 0;
         }

@@ -21,7 +21,7 @@ use crate::ops::keep;
 use crate::retreat::{self, Cause};
 use crate::table::{self, Ref};
 use crate::{
-    anchors, family, filters, handler, inheritance, meeting, members, pair, peers, pollset,
+    anchors, closer, family, filters, handler, inheritance, meeting, members, pair, peers, pollset,
     process, sets, thread,
 };
 use core::cell::Cell;
@@ -56,6 +56,7 @@ fn leave_for<T>(cause: Cause, change: impl FnOnce() -> T) -> T {
     if stopped {
         thread::resume();
     }
+    closer::go_on();
     process::end_change();
     INSIDE.set(false);
     result
@@ -105,15 +106,20 @@ fn leave_for_good<T>(cause: Cause, confine: impl FnOnce() -> T) -> T {
     });
     chain::put_nothing_off();
     fences::without_kernel();
+    // Close what others have sent: no thread of the library does it later.
+    thread::resume();
+    closer::go_on();
+    thread::stop(|| {});
     let result = confine();
     process::end_change();
     INSIDE.set(false);
     result
 }
 
-/// Whether the library's threads have been stopped. (They are not while one closes what others have sent; libc
-/// changes their user with that of the program's.)
+/// Returns true if the library's threads have been stopped. They are not while one is held up that closes what others have sent; libc
+/// changes its user with the program's other threads. The closer pauses from here on.
 fn leave(cause: Cause) -> bool {
+    closer::pause();
     meeting::leave_all();
     retreat_all(cause);
     let mut connections: Vec<(i32, Ref)> = Vec::new();

@@ -41,8 +41,20 @@ impl Place {
 
     /// Whether a thread has left it that the kernel has not ended yet.
     fn was_of(&self, id: i32) -> bool {
+        // A thread that the program has started may have the id of one that has ended.
         self.last.load(Ordering::Acquire) == id
-            && User::from_word(self.last_user.load(Ordering::Relaxed)).lives()
+            && (User::from_word(self.last_user.load(Ordering::Relaxed)).lives()
+                || call::is_exiting(id))
+    }
+
+    /// The thread that has it, if one does, once that has begun.
+    fn begun(&self) -> i32 {
+        loop {
+            match self.id.load(Ordering::SeqCst) {
+                TAKEN => call::sched_yield(),
+                id => return id,
+            };
+        }
     }
 }
 
@@ -65,9 +77,9 @@ const TAKEN: i32 = -1;
 /// When a thread ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ends {
-    /// When it is nudged and finds that it [`must_end`].
+    /// When it is nudged and finds that it [`must_end`], or soon by itself.
     WhenTold,
-    /// When its work is done, or with the process.
+    /// When its work is done, which may take as long as another process likes, or with the process.
     ByItself,
 }
 
@@ -87,9 +99,20 @@ pub(crate) fn start(main: Main, argument: *mut libc::c_void, ends: Ends) -> bool
     if sovia_signal::chain::is_in_handler() {
         return false;
     }
-    let takes =
-        |id: &AtomicI32| id.compare_exchange(0, TAKEN, Ordering::SeqCst, Ordering::Relaxed).is_ok();
-    let Some(free) = RUNNING.iter().position(|place| takes(&place.id)) else { return false };
+    // The program's handlers never run on the thread, nor here: one may wait until the thread has its place.
+    process::without_signals(|| start_in_place(main, argument, ends))
+}
+
+fn start_in_place(main: Main, argument: *mut libc::c_void, ends: Ends) -> bool {
+    let own = call::getpid();
+    let takes = |place: &Place| {
+        // The last one is known by its place until the kernel has ended it.
+        let last = place.last.load(Ordering::Acquire);
+        let is_left = last == 0 || !call::is_thread_of(own, last);
+        let (order, failed) = (Ordering::SeqCst, Ordering::Relaxed);
+        is_left && place.id.compare_exchange(0, TAKEN, order, failed).is_ok()
+    };
+    let Some(free) = RUNNING.iter().position(takes) else { return false };
     let place = &RUNNING[free];
     // A thread that stops them waits for this place, or is seen here.
     if STOPPED.load(Ordering::SeqCst) {
@@ -116,8 +139,8 @@ pub(crate) fn is_refused() -> bool {
 
 fn create(place: usize) -> bool {
     let argument = place as *mut libc::c_void;
-    // SAFETY: plain pthread calls on local, initialised objects. The program's handlers never run on the thread.
-    process::without_signals(|| unsafe {
+    // SAFETY: plain pthread calls on local, initialised objects.
+    unsafe {
         let mut attributes: libc::pthread_attr_t = core::mem::zeroed();
         let mut thread: libc::pthread_t = core::mem::zeroed();
         libc::pthread_attr_init(&raw mut attributes);
@@ -128,7 +151,7 @@ fn create(place: usize) -> bool {
         });
         libc::pthread_attr_destroy(&raw mut attributes);
         started
-    })
+    }
 }
 
 extern "C" fn begin(place: *mut libc::c_void) -> *mut libc::c_void {
@@ -159,6 +182,7 @@ pub(crate) fn count() -> usize {
 pub(crate) fn forked() {
     for place in &RUNNING {
         place.id.store(0, Ordering::Relaxed);
+        place.last.store(0, Ordering::Relaxed);
     }
     STOPPED.store(false, Ordering::Relaxed);
     LEFT.store(false, Ordering::Relaxed);
@@ -170,28 +194,32 @@ pub(crate) fn must_end() -> bool {
 }
 
 /// Has them end, by `nudge`, and returns when the kernel knows none of them any more. None is started until
-/// [`resume`]. False, and nothing has changed, if there is one that ends when it likes.
+/// [`resume`]. False, and nothing has changed, if there is one that ends when it likes, and that sleeps.
 pub(crate) fn stop(nudge: impl Fn()) -> bool {
     STOPPED.store(true, Ordering::SeqCst);
-    let begun = |place: &Place| {
-        let mut id = place.id.load(Ordering::SeqCst);
-        while id == TAKEN {
-            call::sched_yield();
-            id = place.id.load(Ordering::SeqCst);
-        }
-        id
-    };
     // Before they are nudged: one that leaves its place is known to the kernel for a while.
-    let running = RUNNING.each_ref().map(begun);
-    let ends = |(&id, place): (&i32, &Place)| id == 0 || place.is_told.load(Ordering::Relaxed);
-    if !running.iter().zip(&RUNNING).all(ends) {
-        resume();
-        return false;
+    let running = RUNNING.each_ref().map(Place::begun);
+    let leaving = RUNNING.each_ref().map(|place| place.last.load(Ordering::Acquire));
+    let own = call::getpid();
+    for (&id, place) in running.iter().zip(&RUNNING) {
+        let is_told = place.is_told.load(Ordering::Relaxed);
+        while id != 0 && !is_told && call::is_thread_of(own, id) {
+            // On its way out nothing holds it up.
+            if place.is_of(id) && call::is_asleep(id) {
+                resume();
+                return false;
+            }
+            call::sched_yield();
+        }
     }
     nudge();
-    let own = call::getpid();
     for id in running {
         while id != 0 && call::is_thread_of(own, id) {
+            call::sched_yield();
+        }
+    }
+    for (id, place) in leaving.into_iter().zip(&RUNNING) {
+        while id != 0 && call::is_thread_of(own, id) && place.was_of(id) {
             call::sched_yield();
         }
     }
@@ -245,15 +273,15 @@ fn starting() -> usize {
 
 /// Whether the program has no thread but the calling one.
 pub(crate) fn is_single() -> bool {
-    others(call::gettid(), Place::is_of) == Some(0) && starting() == 0
-}
-
-/// The same of a process in which the library's threads may be about to begin or to end. For a question to
-/// which a wrong yes does little harm: in a program whose threads are many, it may come while one of the library's
-/// begins.
-pub(crate) fn is_single_but_for_ours() -> bool {
     let is_own = |place: &Place, id| place.is_of(id) || place.was_of(id);
-    others(call::gettid(), is_own).is_some_and(|others| others <= starting())
+    loop {
+        let running = RUNNING.each_ref().map(Place::begun);
+        let others = others(call::gettid(), is_own);
+        // Threads that have begun or left meanwhile may have been listed without a place.
+        if RUNNING.each_ref().map(Place::begun) == running {
+            return others == Some(0);
+        }
+    }
 }
 
 /// Whether the process has no threads but the library's. False while its first thread is there.

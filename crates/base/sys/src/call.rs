@@ -48,9 +48,9 @@ pub use socket::{
 };
 pub use task::{
     cpus_allowed, current_cpu, exit_now, exit_with, faults_of_thread, getegid, geteuid, getpid,
-    gettid, getuid, is_own_thread, is_stopped, is_thread_of, is_without_first_thread,
-    pidfd_of_self, process_exists, raise, reap, robust_list, run_on, sched_yield, set_robust_list,
-    task_exists,
+    gettid, getuid, is_asleep, is_exiting, is_own_thread, is_stopped, is_thread_of,
+    is_without_first_thread, pidfd_of_self, process_exists, raise, reap, robust_list, run_on,
+    sched_yield, set_robust_list, task_exists,
 };
 pub use tcp::{
     TcpState, bytes_in_queue, bytes_unsent, is_tcp, tcp_bytes_read, tcp_bytes_sent,

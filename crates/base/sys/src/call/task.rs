@@ -118,14 +118,36 @@ pub fn is_stopped(id: i32) -> bool {
     matches!(state_of(id), Some(b'T' | b't'))
 }
 
+/// Whether a thread waits for something in the kernel, or is stopped. True where that cannot be told.
+pub fn is_asleep(id: i32) -> bool {
+    !matches!(state_of(id), Some(b'R' | b'Z' | b'X'))
+}
+
 /// Without /proc a zombie looks alive.
 #[cold]
 fn is_no_zombie(id: i32) -> bool {
     !matches!(state_of(id), Some(b'Z' | b'X'))
 }
 
+/// Whether a thread is past its last instruction and not yet gone. False where that cannot be told.
+pub fn is_exiting(id: i32) -> bool {
+    /// PF_EXITING of include/linux/sched.h.
+    const EXITING: u32 = 4;
+    let flags = with_stat(id, |words| words.nth(6)?.parse::<u32>().ok());
+    flags.is_some_and(|flags| flags & EXITING != 0)
+}
+
 /// The state that /proc gives.
 fn state_of(id: i32) -> Option<u8> {
+    with_stat(id, |words| words.next()?.bytes().next())
+}
+
+/// Returns what `take` reads of the words behind a task's name in its `stat` of /proc (proc_pid_stat(5)): the state is the first, the
+/// flags are the seventh.
+fn with_stat<T>(
+    id: i32,
+    take: impl FnOnce(&mut core::str::SplitAsciiWhitespace<'_>) -> Option<T>,
+) -> Option<T> {
     let mut path = [0u8; 32];
     let mut at = 0;
     put(&mut path, &mut at, b"/proc/");
@@ -136,8 +158,10 @@ fn state_of(id: i32) -> Option<u8> {
     let mut stat = [0u8; 128];
     let n = read(fd as RawFd, &mut stat).unwrap_or(0);
     let _ = close(fd as RawFd);
-    // The state follows the name in brackets, which may itself hold brackets.
-    stat[..n].iter().rposition(|&c| c == b')').and_then(|i| stat.get(i + 2)).copied()
+    // The name is in brackets, and may itself hold brackets.
+    let name_ends = stat[..n].iter().rposition(|&c| c == b')')?;
+    let words = core::str::from_utf8(&stat[name_ends + 1..n]).ok()?;
+    take(&mut words.split_ascii_whitespace())
 }
 
 /// Gives the processor to another runnable thread, if there is one.
@@ -207,14 +231,14 @@ mod tests {
         let child = || std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let mut child = child();
         let id = child.id() as i32;
-        assert!(task_exists(id) && is_no_zombie(id));
+        assert!(task_exists(id) && is_no_zombie(id) && !is_exiting(id));
         child.kill().unwrap();
         let patience = std::time::Instant::now();
         // It loses its memory first, and is a zombie a little later.
         while (task_exists(id) || is_no_zombie(id)) && patience.elapsed().as_secs() < 20 {
             sched_yield();
         }
-        assert!(!task_exists(id) && !is_no_zombie(id));
+        assert!(!task_exists(id) && !is_no_zombie(id) && is_exiting(id));
         child.wait().unwrap();
         assert!(!task_exists(id));
         let thread = std::thread::spawn(gettid).join().unwrap();
@@ -222,6 +246,15 @@ mod tests {
             sched_yield();
         }
         assert!(!task_exists(thread));
+    }
+
+    #[test]
+    fn a_name_with_brackets_hides_no_state() {
+        let sleeper = || {
+            let name = std::thread::Builder::new().name("a) Z 1) T (".into());
+            name.spawn(|| (is_stopped(gettid()), is_no_zombie(gettid()), is_exiting(gettid())))
+        };
+        assert_eq!(sleeper().unwrap().join().unwrap(), (false, true, false));
     }
 
     #[test]
