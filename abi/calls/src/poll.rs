@@ -69,9 +69,9 @@ unsafe fn poll_copy(
         return Err(on_tcp);
     }
     // SAFETY: as above.
-    let result = timeout()
-        .and_then(|timeout| Ok((timeout, unsafe { take_mask(mask) }?)))
-        .and_then(|(timeout, mask)| pollset::wait(list, timeout, mask.as_ref()));
+    let result = timeout().and_then(|timeout| Ok((timeout, unsafe { take_mask(mask) }?))).and_then(
+        |(timeout, mask)| pollset::wait(list, pollset::poll_reports, timeout, mask.as_ref()),
+    );
     if result == Err(PLAIN) {
         return Err(OnTcp::default());
     }

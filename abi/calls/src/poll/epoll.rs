@@ -62,6 +62,8 @@ unsafe fn epoll_any(
         && (sleep.is_some() || !sleeps)
         && let Some(kernel) = kernel.take()
     {
+        // SAFETY: any bits are an event.
+        let before = unsafe { take(events) }.ok();
         let n = kernel();
         if let Some(sleep) = sleep {
             sleep.end();
@@ -71,7 +73,7 @@ unsafe fn epoll_any(
         }
         // SAFETY: the kernel has just written them.
         let told = unsafe { core::slice::from_raw_parts_mut(events, n as usize) };
-        let kept = epoll::filter(told);
+        let kept = epoll::filter(told, before);
         has_rung = kept < n as usize;
         if kept > 0 || !sleeps {
             if kept > 1 {

@@ -140,7 +140,7 @@ unsafe fn select_copy(
         return Err(on_tcp);
     }
     let result = call(&mut |limit, mask| {
-        pollset::wait(list, limit, mask)?;
+        pollset::wait(list, pollset::select_reports, limit, mask)?;
         if list.iter().any(|p| p.revents & libc::POLLNVAL != 0) {
             return Err(libc::EBADF);
         }
@@ -148,16 +148,11 @@ unsafe fn select_copy(
         let mut n = 0;
         for p in list.iter() {
             let fd = p.fd as usize;
-            let ends = libc::POLLHUP | libc::POLLERR;
-            for (set, (wanted, shows)) in [
-                (libc::POLLIN, libc::POLLIN | ends),
-                (libc::POLLOUT, libc::POLLOUT | libc::POLLERR),
-                (libc::POLLPRI, libc::POLLPRI),
-            ]
-            .into_iter()
-            .enumerate()
-            {
-                if p.events & wanted != 0 && p.revents & shows != 0 {
+            let sets = [libc::POLLIN, libc::POLLOUT, libc::POLLPRI];
+            for (set, wanted) in sets.into_iter().enumerate() {
+                let shows =
+                    p.events & wanted != 0 && p.revents & pollset::select_reports(wanted) != 0;
+                if shows {
                     bits[set * words + fd / 64] |= 1 << (fd % 64);
                     n += 1;
                 }

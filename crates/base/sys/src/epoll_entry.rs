@@ -7,29 +7,44 @@ use crate::{Errno, Fd};
 const LEFT_BY_ONESHOT: u32 =
     (libc::EPOLLWAKEUP | libc::EPOLLONESHOT | libc::EPOLLET | libc::EPOLLEXCLUSIVE) as u32;
 
-/// Returns true if the instance would report events of a descriptor: EPOLLONESHOT has not disabled its entry.
+/// An entry as it stands in its instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    events: u32,
+    /// The program's user data.
+    pub data: u64,
+}
+
+impl Entry {
+    /// Returns true if the instance would report its events: EPOLLONESHOT has not disabled it.
+    pub fn is_armed(&self) -> bool {
+        self.events & !LEFT_BY_ONESHOT != 0
+    }
+}
+
+/// Returns the entry of a descriptor.
 ///
 /// # Errors
 /// `ENOENT` if the instance has no entry of it, without /proc, or where that names no inode (before Linux 4.13); others of opening and
 /// reading.
-pub fn is_armed(epfd: RawFd, fd: RawFd) -> Result<bool> {
+pub fn of(epfd: RawFd, fd: RawFd) -> Result<Entry> {
     let (_, inode) = call::file_id(fd)?;
     let file = Fd::make(|| call::open_info(epfd))?;
-    let events = call::find_line(file.raw(), |line| events_of(line, fd, inode))?;
-    events.map(|events| events & !LEFT_BY_ONESHOT != 0).ok_or(Errno::ENOENT)
+    call::find_line(file.raw(), |line| parse(line, fd, inode))?.ok_or(Errno::ENOENT)
 }
 
-/// Returns the events in an entry's line, if the entry is the descriptor's:
+/// Returns what an entry's line says, if the entry is the descriptor's:
 /// `tfd:        5 events: 40000019 data:                5  pos:0 ino:1a2b sdev:8`.
-fn events_of(line: &[u8], fd: RawFd, inode: u64) -> Option<u32> {
+fn parse(line: &[u8], fd: RawFd, inode: u64) -> Option<Entry> {
     let mut words =
         core::str::from_utf8(line).ok()?.split([' ', ':']).filter(|word| !word.is_empty());
     let mut after = |name: &str| words.find(|&word| word == name).and_then(|_| words.next());
     let hex = |word: &str| u64::from_str_radix(word, 16).ok();
     let number: RawFd = after("tfd")?.parse().ok()?;
-    let events = hex(after("events")?)?;
+    let events = hex(after("events")?)? as u32;
+    let data = hex(after("data")?)?;
     let of = hex(after("ino")?)?;
-    (number == fd && of == inode).then_some(events as u32)
+    (number == fd && of == inode).then_some(Entry { events, data })
 }
 
 #[cfg(test)]
@@ -57,22 +72,23 @@ mod tests {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 50];
         assert_eq!(poll::epoll_wait(epoll.raw(), &mut events, Some(0), None), Ok(50));
         for (at, socket) in sockets.iter().enumerate() {
-            assert_eq!(is_armed(epoll.raw(), socket.as_raw_fd()), Ok(at % 2 == 1), "{at}");
+            let entry = of(epoll.raw(), socket.as_raw_fd()).unwrap();
+            assert_eq!((entry.is_armed(), entry.data), (at % 2 == 1, at as u64));
         }
     }
 
     #[test]
     fn a_descriptor_that_is_not_in_the_instance_is_not_found() {
         let epoll = Fd::adopt(poll::epoll_create().unwrap());
-        assert_eq!(is_armed(epoll.raw(), socket().as_raw_fd()), Err(Errno::ENOENT));
+        assert_eq!(of(epoll.raw(), socket().as_raw_fd()), Err(Errno::ENOENT));
     }
 
     #[test]
     fn another_file_with_the_same_number_is_another_entry() {
-        let line = b"tfd:        5 events: 4000201d data:                7  pos:0 ino:1a2b sdev:8";
-        assert_eq!(events_of(line, 5, 0x1a2b), Some(0x4000_201d));
-        assert_eq!(events_of(line, 5, 0x1a2c), None);
-        assert_eq!(events_of(line, 6, 0x1a2b), None);
-        assert_eq!(events_of(b"pos:\t0", 5, 0x1a2b), None);
+        let line = b"tfd:        5 events: 4000201d data:               1f  pos:0 ino:1a2b sdev:8";
+        assert_eq!(parse(line, 5, 0x1a2b), Some(Entry { events: 0x4000_201d, data: 0x1f }));
+        assert_eq!(parse(line, 5, 0x1a2c), None);
+        assert_eq!(parse(line, 6, 0x1a2b), None);
+        assert_eq!(parse(b"pos:\t0", 5, 0x1a2b), None);
     }
 }

@@ -198,7 +198,7 @@ impl Instance {
             true => epoll::wait(self.index, &mut out, timeout, None).unwrap(),
             false => {
                 let n = poll::epoll_wait(self.epfd, &mut out, timeout, None).unwrap();
-                epoll::filter(&mut out[..n])
+                epoll::filter(&mut out[..n], None)
             }
         });
         out[..n].iter().map(|event| (event.events, event.u64)).collect()

@@ -3,7 +3,7 @@
 use super::Event;
 use crate::pair::{Waiter, bells};
 use crate::process::{PLAIN, Waiting};
-use crate::sets::{DOOR, Set, get};
+use crate::sets::{Set, get, is_own};
 use crate::stream::combine;
 use crate::wait::Spin;
 use crate::{Errno, Outcome, anchors, errno, process, retreat};
@@ -87,7 +87,7 @@ fn wait_in(
     let generation = set.generation();
     let collect =
         |out: &mut [Event]| set.with_generation(generation, |inner| set.collect(inner, out));
-    let since = Moment::now();
+    let since = Moment::under(mask);
     let mut deadline = None;
     let mut inside = None;
     // Asked for again where time has passed: it costs as much as taking what there is.
@@ -97,7 +97,7 @@ fn wait_in(
         if process::is_confined() {
             return Err(PLAIN);
         }
-        let (mut n, places, look, is_mixed, gone_over) =
+        let (mut n, places, look, is_mixed, moved, number) =
             set.with_generation(generation, |inner| {
                 inner.rounds += 1;
                 let unseen = now.saturating_sub(inner.looked);
@@ -119,27 +119,35 @@ fn wait_in(
                 if early {
                     inner.looks_at_kernel(now);
                 }
-                (n, places, due || early, is_mixed, set.gone_over.load(Ordering::Acquire))
+                (
+                    n,
+                    places,
+                    due || early,
+                    is_mixed,
+                    set.moved.load(Ordering::Acquire),
+                    inner.collections,
+                )
             })?;
         set.settle(retreat::settle_in_sets);
         if n > 0 || look {
+            // Either source may report what the other one has reported of a connection that has just moved.
+            let merge_if_moved = |events: &mut [Event], n| {
+                let has_moved = set.moved.load(Ordering::Acquire) != moved;
+                if has_moved { merge(events, n) } else { events.len() }
+            };
             let mut vis = n;
             if look && n < out.len() {
                 let more = set
                     .kernel(&mut out[n..], mask, has_rung)
                     .or_else(|e| if n > 0 { Ok(0) } else { Err(e) })?;
-                n = match set.gone_over.load(Ordering::Acquire) == gone_over {
-                    true => n + more,
-                    // The kernel may tell again what has been told of a connection that has just left its VI.
-                    false => merge(&mut out[..n + more], n),
-                };
+                n = merge_if_moved(&mut out[..n + more], n);
             }
             if vis == places && n < out.len() {
                 // The kernel's instance has left places. Another thread may have collected meanwhile.
                 let rest = &mut out[n..];
-                let visit = |inner: &mut _| set.visit(inner, rest);
+                let visit = |inner: &mut _| set.visit(inner, rest, number);
                 let more = set.with_generation(generation, visit).unwrap_or(0);
-                let more = merge(&mut out[..n + more], n) - n;
+                let more = merge_if_moved(&mut out[..n + more], n) - n;
                 out[vis..n + more].rotate_right(more);
                 (vis, n) = (vis + more, n + more);
             }
@@ -224,8 +232,9 @@ impl Set {
         has_rung: &mut bool,
     ) -> Outcome {
         loop {
+            let before = out.first().copied();
             let n = poll::epoll_wait(self.epfd(), out, Some(0), mask).map_err(errno)?;
-            let kept = filter(&mut out[..n]);
+            let kept = filter(&mut out[..n], before);
             *has_rung |= kept < n;
             // The doorbell may have had the only place. It is an edge: the next look finds what else there is.
             if kept > 0 || n < out.len() {
@@ -290,9 +299,10 @@ impl Set {
             let left = until.map(|until| until.saturating_sub(clock::now_ns()));
             crate::stats::slept();
             let make = |call| since.make(call);
+            let before = out.first().copied();
             let sleep = || poll::epoll_wait_by(make, self.epfd(), out, left, mask).map_err(errno);
             crate::wait::cancellable(sleep).map(|n| {
-                let kept = filter(&mut out[..n]);
+                let kept = filter(&mut out[..n], before);
                 *has_rung |= kept < n;
                 kept
             })
@@ -310,16 +320,20 @@ impl Set {
     }
 }
 
-/// Takes the library's own events out of what the kernel reported; how many are left.
-pub fn filter(events: &mut [Event]) -> usize {
+/// Takes the library's own events out of what the kernel reported; how many are left. If none is, the first place gets back what was
+/// there `before`: a program may use it in its next `epoll_ctl`.
+pub fn filter(events: &mut [Event], before: Option<Event>) -> usize {
     let mut kept = 0;
     for i in 0..events.len() {
         let event = events[i];
         let data = { event.u64 };
-        if !bells::heard(data) && data != DOOR {
+        if !bells::heard(data) && !is_own(data) {
             events[kept] = event;
             kept += 1;
         }
+    }
+    if let (0, Some(first), Some(before)) = (kept, events.first_mut(), before) {
+        *first = before;
     }
     kept
 }

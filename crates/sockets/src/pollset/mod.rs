@@ -72,15 +72,40 @@ fn attached(fd: i32) -> Option<Ref> {
     table::conn(fd).filter(|at| at.conn.is_attached_here())
 }
 
-/// `ppoll`. `timeout` in nanoseconds, `None` for ever.
-pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset_t>) -> Outcome {
+/// Returns what a call may report for the events that its program asks for.
+pub type Reports = fn(i16) -> i16;
+
+/// `poll`: ends, errors and closed descriptors, whatever is asked for (poll(2)).
+pub fn poll_reports(events: i16) -> i16 {
+    events | libc::POLLERR | libc::POLLHUP | libc::POLLNVAL
+}
+
+/// `select`: ends and errors only of the sets that show them (select(2), "Correspondence between select() and poll()").
+pub fn select_reports(events: i16) -> i16 {
+    let mut reported = events | libc::POLLNVAL;
+    if events & libc::POLLIN != 0 {
+        reported |= libc::POLLHUP | libc::POLLERR;
+    }
+    if events & libc::POLLOUT != 0 {
+        reported |= libc::POLLERR;
+    }
+    reported
+}
+
+/// `ppoll`, and `pselect` by a list; `reports` says which of the two. `timeout` in nanoseconds, `None` for ever.
+pub fn wait(
+    fds: &mut [PollFd],
+    reports: Reports,
+    timeout: Option<u64>,
+    mask: Option<&libc::sigset_t>,
+) -> Outcome {
     crate::wait::cancellation_point();
     let until = timeout.map(|t| clock::now_ns().saturating_add(t));
-    let terms = Terms { until, mask, since: Moment::now() };
+    let terms = Terms { until, mask, since: Moment::under(mask) };
     if let [one] = fds
         && timeout != Some(0)
         && mask.is_none()
-        && let Some(result) = wait_for_one(one, &terms)
+        && let Some(result) = wait_for_one(one, reports, &terms)
     {
         return result;
     }
@@ -91,9 +116,10 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
             on_tcp.keep(at, p.events);
         }
     }
-    let mut lists = Lists::new(fds);
+    let mut lists = Lists::new(fds, reports);
     let mut fruitless = 0;
     let mut inside = None;
+    let is_over = || until.is_some_and(|until| clock::now_ns() >= until);
     if lists.ours().len() > 0 {
         anchors::ensure_for_a_look();
     }
@@ -101,9 +127,8 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
         if process::is_confined() {
             return Err(PLAIN);
         }
-        lists.settle();
-        let only_ours = lists.are_all_ours();
         let n = lists.look();
+        let only_ours = lists.are_all_ours();
         if lists.any_has_left() {
             continue;
         }
@@ -113,6 +138,10 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
         if timeout == Some(0) {
             lists.ask_kernel(mask)?;
             return Ok(lists.merge());
+        }
+        // Not before it has waited: a mask lets signals in.
+        if inside.is_some() && is_over() {
+            return lists.report(0);
         }
         if inside.is_none() {
             inside = Some(process::begin_waiting()?);
@@ -126,15 +155,15 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
             }
             let mut n = lists.merge();
             if n == 0 && !only_ours {
-                // A false alarm must not starve the descriptors of the kernel. No signal is let in: some of them may be ready.
-                lists.ask_kernel(None)?;
+                // A false alarm must not starve the descriptors of the kernel. Some of them may be ready.
+                lists.ask_kernel_under_own_mask()?;
                 n = lists.merge();
             }
-            if n > 0 || until.is_some_and(|until| clock::now_ns() >= until) {
+            if n > 0 {
                 return Ok(n);
             }
             fruitless += 1;
-            if fruitless < FRUITLESS {
+            if fruitless < FRUITLESS || is_over() {
                 continue;
             }
         }
@@ -147,7 +176,7 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
             return lists.report(n);
         }
         let n = lists.merge();
-        if n > 0 || until.is_some_and(|until| clock::now_ns() >= until) {
+        if n > 0 {
             return Ok(n);
         }
     }
@@ -193,7 +222,7 @@ fn spin(lists: &mut Lists<'_>, mask: Option<&libc::sigset_t>) -> Result<(Spin, b
 /// A call about one connection and one direction sleeps as a receive or a send would, on the
 /// direction's own word: no sleeper, no doorbell, one system call. `None` if it is not such a call, or
 /// no more.
-fn wait_for_one(one: &mut PollFd, terms: &Terms<'_>) -> Option<Outcome> {
+fn wait_for_one(one: &mut PollFd, reports: Reports, terms: &Terms<'_>) -> Option<Outcome> {
     const IN: i16 = libc::POLLIN | libc::POLLRDNORM | libc::POLLRDHUP;
     const OUT: i16 = libc::POLLOUT | libc::POLLWRNORM;
     let want = match one.events {
@@ -205,16 +234,22 @@ fn wait_for_one(one: &mut PollFd, terms: &Terms<'_>) -> Option<Outcome> {
     let at = attached(one.fd)?;
     crate::retreat::settle(at);
     let (fd, interest) = (one.fd, one.events as u16 as u32);
-    let told = one.events | libc::POLLERR | libc::POLLHUP;
+    let reported = reports(one.events);
     let mut call = Call::begin(fd, at, terms.until, terms.since);
     call.ends_at_handler = true;
     let result = wait::until(&mut call, want, |guard| {
+        if !table::refers(fd, at) {
+            return Some(0);
+        }
         let fd = keep::descriptor(fd, at);
-        let mask = sets::readiness_under(guard, at, fd, interest) as u16 as i16 & told;
+        let mask = sets::readiness_under(guard, at, fd, interest) as u16 as i16 & reported;
         (mask != 0).then_some(mask)
     });
     keep::leave();
     match result {
+        // Closed by another thread: it is no such call any more.
+        Ok(0) => None,
+        Err(Ended::Failed(libc::EAGAIN)) if !table::refers(fd, at) => None,
         Ok(mask) => {
             one.revents = mask;
             Some(Ok(1))

@@ -127,7 +127,7 @@ impl Sleeper {
             if rung {
                 let mut events = [epoll::Event { events: 0, u64: 0 }; 8];
                 let n = poll::epoll_wait(epfd, &mut events, Some(0), None).unwrap_or(0);
-                epoll::filter(&mut events[..n]);
+                epoll::filter(&mut events[..n], None);
             }
             n.map(|_| ())
         };

@@ -2,6 +2,7 @@
 
 use super::order::Order;
 use super::ready::readiness_under;
+use super::set::DISABLED;
 use crate::conn::Phase;
 use crate::family;
 use crate::pair::{Pair, Waiter};
@@ -20,6 +21,8 @@ pub(crate) struct Inner {
     pub(crate) ready: VecDeque<u32>,
     /// How many of `ready`, from the front, have not been visited since they were last collected.
     pub(super) unvisited: usize,
+    /// How often the ready ones have been collected.
+    pub(crate) collections: u64,
     /// Entries whose marks [`Inner::drain`] has taken, each with the time of its mark; empty otherwise.
     marked: Vec<(u64, u32)>,
     pub(crate) lanes: Vec<Lane>,
@@ -57,6 +60,8 @@ pub(crate) struct Entry {
     pub(super) queued: bool,
     /// Next entry of the same connection.
     pub(super) next: u32,
+    /// The collection that has reported it last.
+    pub(super) collected: u64,
     /// Set once the connection has had another entry beside this one.
     pub(super) has_twin: bool,
 }
@@ -88,8 +93,14 @@ impl Entry {
     /// Registers the connection in the kernel's instance `epfd`. If the program has closed the entry's number, this
     /// adds a number that is open for this call alone. The connection's other numbers have entries of their own, and the kernel
     /// keeps this one until the last of them is closed.
-    pub(super) fn give_to_kernel(&mut self, epfd: i32, events: u32) {
-        let (fd, data) = (self.anchor(), self.data);
+    pub(super) fn give_to_kernel(&mut self, epfd: i32) {
+        let fd = self.anchor();
+        let (events, data) = if self.armed {
+            (self.events, self.data)
+        } else {
+            // The kernel adds no entry that is disabled. This one reports an end once, and [`super::is_own`] knows it.
+            (libc::EPOLLONESHOT as u32, DISABLED)
+        };
         let add = |fd| poll::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, fd, events, data);
         if fd == self.fd {
             let _ = add(fd);
@@ -186,6 +197,7 @@ impl Inner {
             armed: true,
             queued: false,
             next: NONE,
+            collected: 0,
             has_twin: false,
         };
         match self.free.pop() {

@@ -12,7 +12,7 @@ mod set;
 mod shared;
 
 pub(crate) use ready::{readiness, readiness_under};
-pub(crate) use set::{DOOR, Set};
+pub(crate) use set::{Set, is_own};
 pub(crate) use shared::{is_shared, is_shared_by_users};
 
 use crate::pair::{self, Pair};
@@ -205,6 +205,7 @@ pub(crate) fn attached(at: Ref) -> bool {
                         && let Some(armed) = is_armed(set, &inner.entries[i])
                     {
                         inner.entries[i].armed = armed;
+                        set.moved.fetch_add(1, Ordering::AcqRel);
                         let _ = poll::epoll_ctl(set.epfd(), libc::EPOLL_CTL_DEL, fd, 0, 0);
                         // Looks once more: events that the kernel's instance had not told went with its entry.
                         inner.enqueue_in_turn(i as u32);
@@ -225,7 +226,8 @@ fn is_armed(set: &Set, entry: &Entry) -> Option<bool> {
     if entry.events & oneshot == 0 {
         return Some(true);
     }
-    epoll_entry::is_armed(set.epfd(), entry.fd).ok()
+    let entry = epoll_entry::of(set.epfd(), entry.fd).ok()?;
+    Some(entry.is_armed() && entry.data != set::DISABLED)
 }
 
 /// A connection is back on TCP: puts it where the program believes it to be, unless a relative has, by its copy
@@ -239,13 +241,11 @@ pub(crate) fn detached(at: Ref) {
                 if entry.attached && entry.at.same(at) {
                     entry.attached = false;
                     set.attached.fetch_sub(1, Ordering::AcqRel);
-                    set.gone_over.fetch_add(1, Ordering::AcqRel);
+                    set.moved.fetch_add(1, Ordering::AcqRel);
                     let is_others = shared::is_others(index);
                     others |= is_others;
                     if entry.registered && !is_others && !at.conn.has_gone_over(entry.number) {
-                        let oneshot = libc::EPOLLONESHOT as u32;
-                        let events = if entry.armed { entry.events } else { oneshot };
-                        entry.give_to_kernel(set.epfd(), events);
+                        entry.give_to_kernel(set.epfd());
                         at.conn.note_gone_over(entry.number);
                     }
                     unlink(inner, i as u32);

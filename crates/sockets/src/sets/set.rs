@@ -15,7 +15,16 @@ use sovia_sys::{call, poll};
 use std::sync::Arc;
 
 /// User data of the doorbell in the kernel's instance: no pointer, and unlikely as a number.
-pub(crate) const DOOR: u64 = 0xd5_0b1a_d00b_e115;
+const DOOR: u64 = 0xd5_0b1a_d00b_e115;
+
+/// User data of an entry that EPOLLONESHOT has disabled, while the kernel keeps it.
+pub(super) const DISABLED: u64 = DOOR + 1;
+
+/// Returns true for the user data of an event that the program has not asked for.
+#[inline]
+pub(crate) fn is_own(data: u64) -> bool {
+    data == DOOR || data == DISABLED
+}
 
 /// One epoll instance, and after its end another one.
 #[derive(Debug)]
@@ -37,8 +46,8 @@ pub(crate) struct Set {
     pub(crate) nested: AtomicBool,
     /// Whether connections are seen to be back on TCP.
     pub(super) any_settled: AtomicBool,
-    /// Counts entries that have gone over to the kernel's instance.
-    pub(crate) gone_over: AtomicU32,
+    /// Counts entries that have gone over to the kernel's instance, and that have come from there.
+    pub(crate) moved: AtomicU32,
     pub(super) inner: RobustBox<Inner, { rank::SET }>,
 }
 
@@ -54,7 +63,7 @@ impl Set {
             asleep: AtomicU32::new(0),
             nested: AtomicBool::new(false),
             any_settled: AtomicBool::new(false),
-            gone_over: AtomicU32::new(0),
+            moved: AtomicU32::new(0),
             inner: RobustBox::new(Inner::default()),
         }
     }
@@ -286,29 +295,30 @@ impl Set {
     }
 
     /// Has connections that are back on TCP settled, each of which takes the lock again. Whether there were any that
-    /// have gone over to the kernel's instance.
+    /// have moved.
     pub(crate) fn settle(&self, settle: impl Fn(Ref)) -> bool {
         if !self.any_settled.load(Ordering::Relaxed) {
             return false;
         }
-        let before = self.gone_over.load(Ordering::Acquire);
+        let before = self.moved.load(Ordering::Acquire);
         let settled = self.with(|inner| {
             self.any_settled.store(false, Ordering::Relaxed);
             core::mem::take(&mut inner.settled)
         });
         settled.into_iter().for_each(settle);
-        self.gone_over.load(Ordering::Acquire) != before
+        self.moved.load(Ordering::Acquire) != before
     }
 
     /// Puts ready events into `out`; how many.
     pub(crate) fn collect(&self, inner: &mut Inner, out: &mut [epoll_event]) -> usize {
         inner.drain();
         inner.unvisited = inner.ready.len();
-        self.visit(inner, out)
+        inner.collections += 1;
+        self.visit(inner, out, inner.collections)
     }
 
-    /// Goes on where the last call of [`Set::collect`] had no more room.
-    pub(crate) fn visit(&self, inner: &mut Inner, out: &mut [epoll_event]) -> usize {
+    /// Goes on where [`Set::collect`] had no more room. What collection `number` or a later one has reported waits for the next.
+    pub(crate) fn visit(&self, inner: &mut Inner, out: &mut [epoll_event], number: u64) -> usize {
         let mut n = 0;
         while inner.unvisited > 0 && n < out.len() {
             inner.unvisited -= 1;
@@ -316,6 +326,10 @@ impl Set {
             let entry = &mut inner.entries[i as usize];
             if !entry.registered || !entry.armed || !entry.attached {
                 entry.queued = false;
+                continue;
+            }
+            if entry.collected >= number {
+                inner.ready.push_back(i);
                 continue;
             }
             let at = entry.at;
@@ -337,6 +351,7 @@ impl Set {
                 continue;
             }
             out[n] = epoll_event { events: mask, u64: entry.data };
+            entry.collected = inner.collections;
             n += 1;
             let has_twin = entry.has_twin;
             if entry.events & libc::EPOLLONESHOT as u32 != 0 {

@@ -361,6 +361,13 @@ fn all_that_is_ready_is_reported_if_there_is_room() {
     for room in [4, 5, 6, 7].repeat(8) {
         assert_eq!(set.wait_for(room, Some(0)).len(), 4, "with room for {room}");
     }
+    // User data need not be different.
+    for [_, b] in &pairs {
+        set.control(libc::EPOLL_CTL_MOD, b.fd(), EPOLLIN, 7).unwrap();
+    }
+    for room in [4, 5, 6, 7].repeat(8) {
+        assert_eq!(set.wait_for(room, Some(0)).len(), 4, "of the same data, with room for {room}");
+    }
 }
 
 #[test]
