@@ -5,7 +5,7 @@ use super::failover::Brought;
 use super::hold::next_in_ring;
 use super::receive::idle;
 use super::send::{goes_over_vi, has_shut};
-use super::take::{has_kept, is_returning};
+use super::take::{has_gathered, has_kept, is_returning};
 use super::{Got, ROOM, backlog, ending, failover, handled, reflected, returned, tx, word};
 use crate::conn::{Bell, Conn, Guard, HasEndpoint, flag};
 use crate::{anchors, pair};
@@ -24,16 +24,23 @@ pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
     if let Some(got) = reflected::instead(guard) {
         return got != Got::Nothing;
     }
-    is_returning(guard);
+    failover::leaves_vi(guard);
     match conn.rx() {
         Rx::Vi => {
-            if guard.front != 0 || has_kept(guard) {
+            if guard.front != 0 {
+                return true;
+            }
+            // With nothing kept, a packet that ends the direction is the first in the ring, and found there.
+            let is_first = guard.held_first == guard.held_end && !has_gathered(guard);
+            if !is_first && is_returning(guard) {
+                return readable(guard, fd);
+            }
+            if has_kept(guard) {
                 return true;
             }
             if !handled::is_here(guard) {
                 match next_in_ring(guard) {
                     Ok(None) => {}
-                    // The packet has come since the first look.
                     Ok(Some(Kind::ToTcp)) if is_returning(guard) => return readable(guard, fd),
                     Ok(Some(_)) | Err(_) => return true,
                 }

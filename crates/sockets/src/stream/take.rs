@@ -59,11 +59,14 @@ fn next(guard: &Guard<'_>) -> Take {
 /// Whether a receive finds something without the packets that a thread of Sovia's has yet to handle: packets that are held,
 /// or gathered bytes that come next. Gathered bytes behind such packets are not to be had before them.
 pub(super) fn has_kept(guard: &Guard<'_>) -> bool {
-    if guard.held_first != guard.held_end {
-        return true;
-    }
-    let has_gathered = rx(guard).writer.load(word::TAIL) != guard.taker.head;
-    has_gathered && (!guard.conn.is_handled() || next(guard) != Take::Packet)
+    guard.held_first != guard.held_end
+        || has_gathered(guard) && (!guard.conn.is_handled() || next(guard) != Take::Packet)
+}
+
+/// Whether gathered bytes have been published that were not taken.
+#[inline]
+pub(super) fn has_gathered(guard: &Guard<'_>) -> bool {
+    rx(guard).writer.load(word::TAIL) != guard.taker.head
 }
 
 /// Takes bytes from the VI; 0 if there are none now, or the direction has gone back to TCP.
