@@ -50,10 +50,8 @@ const LENGTHS: [u32; CLASSES] = [2, 6, 10, 14, 24, 48, 96, 1000];
 const LIMITS: [u32; CLASSES - 1] = [3, 7, 11, 16, 31, 63, 127];
 /// Connections that are remembered, about.
 const MEMORY: u32 = 48;
-/// How long a meeting may be put off, in transfers.
-const LATEST: u32 = 24;
-/// When it may take place.
-const CHOICES: [u32; 6] = [0, 4, 8, 12, 17, LATEST];
+/// When a meeting may take place: at once, or after more transfers than the connections of a class have, but for the last class.
+const CHOICES: [u32; 8] = [0, 4, 8, 12, 17, 32, 64, 128];
 
 /// All waits have been sleeps.
 const ALWAYS: u64 = 256;
@@ -245,7 +243,7 @@ fn cheapest(word: u64, meeting: u32, sleeps: u64) -> Option<u32> {
         };
         lengths.map(each).sum::<u32>()
     };
-    (word != 0).then(|| CHOICES.into_iter().min_by_key(|&after| total(after)).unwrap_or(LATEST))
+    (word != 0).then(|| CHOICES.into_iter().min_by_key(|&after| total(after)).unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -318,7 +316,7 @@ mod tests {
 
     #[test]
     fn plans_are_packed_and_unpacked() {
-        for plan in [Plan { known: 0, unknown: 0 }, Plan { known: LATEST, unknown: 0xffff }] {
+        for plan in [Plan { known: 0, unknown: 0 }, Plan { known: 17, unknown: 0xffff }] {
             assert_eq!(Plan::from_word(plan.word()), Some(plan));
         }
         assert_eq!(Plan::from_word(0), None);
@@ -332,6 +330,16 @@ mod tests {
                 assert!(after >= length, "met after {after} of {length}");
             }
         }
+    }
+
+    /// A server that forks a process for each connection has such ones.
+    #[test]
+    fn a_segment_for_each_connection_pays_for_long_ones_alone() {
+        for length in [20, 31, 40, 63] {
+            let after = after(&[length; 20], Cost::Unknown).unwrap();
+            assert!(after >= length, "met after {after} of {length}");
+        }
+        assert_eq!(after(&[100; 20], Cost::Unknown), Some(0));
     }
 
     #[test]
