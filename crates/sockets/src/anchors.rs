@@ -3,7 +3,7 @@
 //! Here is what others ask of that thread: that it be there, that it watch an anchor, that it look
 //! around. What it does is [`crate::progress`].
 
-use crate::conn::{Conn, Guard, Phase, flag};
+use crate::conn::{CONNS, Conn, Guard, Phase, flag};
 use crate::per_engine::{per_engine, per_engine_tables};
 use crate::table::{self, Ref};
 use crate::thread::{self, Ends, OncePerProcess};
@@ -168,7 +168,7 @@ pub(crate) fn watch_new(fd: i32, at: Ref) {
 
 per_engine_tables! {
     /// For which life of a connection, by its index, the progress thread reports room on TCP; 0: for none.
-    static ROOMS: [AtomicU32; family::CONNS] = [const { AtomicU32::new(0) }; family::CONNS];
+    static ROOMS: [AtomicU32; CONNS] = [const { AtomicU32::new(0) }; CONNS];
 }
 
 fn note_room(index: u32, generation: u32, tells: bool) {

@@ -15,8 +15,7 @@
 mod files;
 
 use crate::backlog;
-pub use crate::conn::CONNS;
-use crate::conn::{Conn, Holding, Phase};
+use crate::conn::{CONNS, Conn, Holding, Phase};
 use crate::members::{self, Members, is_known};
 use crate::passed_on::PassedOn;
 use crate::per_engine::{self, per_engine};

@@ -21,7 +21,7 @@ pub use tcp::{
     forget_tcp, is_noted_tcp, is_tcp, note_new_tcp, note_option_of_tcp, note_shared, note_tcp,
 };
 
-use crate::conn::{Conn, Favoured, Guard, Phase, Role};
+use crate::conn::{CONNS, Conn, Favoured, Guard, Phase, Role};
 use crate::per_engine::per_engine_tables;
 use crate::{family, members, process, stats};
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -82,7 +82,7 @@ impl Ref {
 
 per_engine_tables! {
     /// Descriptors of this process for each connection.
-    static REFS: [AtomicU32; family::CONNS] = [const { AtomicU32::new(0) }; family::CONNS];
+    static REFS: [AtomicU32; CONNS] = [const { AtomicU32::new(0) }; CONNS];
 }
 
 fn refs(index: u32) -> Option<&'static AtomicU32> {
