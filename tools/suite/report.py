@@ -2,6 +2,7 @@
 
 import collections
 import os
+import re
 import sys
 
 from runner import Verdict
@@ -128,8 +129,12 @@ def named(outcome):
 
 
 def tail(text, limit=12000):
-    """Returns the end of a long output."""
-    return text if len(text) <= limit else f"[{len(text) - limit} characters before]\n{text[-limit:]}"
+    """Returns the end of a long output. Lines before it that tell of a failure are kept."""
+    if len(text) <= limit:
+        return text
+    before = text[:-limit]
+    kept = [line for line in before.splitlines() if re.search(r"\bFAILED\b|panicked at", line)][:50]
+    return "\n".join([f"[{len(before)} characters before]", *kept, text[-limit:]])
 
 
 def complain(text):

@@ -15,7 +15,7 @@ import parts
 import plan
 import suite
 from programs import BuildFailed, Program, Test
-from report import Report
+from report import Report, tail
 from runner import Runner, Verdict, of_lines
 
 PASSED = "test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 9 filtered out\n"
@@ -197,6 +197,17 @@ class Scripts(unittest.TestCase):
         suite.script("another", ["sh", "-c", "echo SKIPPED: lab: no QEMU"], dict(os.environ))
         self.assertEqual(suite.report.summary({})[0], 1)
         self.assertEqual(suite.report.lines[-1], "\n0 passed, 1 failed, 1 skipped")
+
+
+class Output(unittest.TestCase):
+    """What is shown of a failed test."""
+
+    def test_cut_output_keeps_the_lines_that_name_failures(self):
+        text = "test a ... FAILED\nthread 'a' panicked at x.rs:1\n" + "test b ... ok\n" * 2000
+        shown = tail(text, limit=100)
+        self.assertIn("test a ... FAILED\nthread 'a' panicked at x.rs:1\n", shown)
+        self.assertLess(len(shown), 300)
+        self.assertEqual(tail("test a ... ok\n"), "test a ... ok\n")
 
 
 class Plan(unittest.TestCase):
