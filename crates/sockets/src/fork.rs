@@ -63,7 +63,7 @@ extern "C" fn child() {
 
 /// Whether the process has several threads only because the library has some.
 pub fn is_threaded_by_us() -> bool {
-    crate::thread::have_been() && crate::thread::is_single()
+    crate::thread::have_been() && crate::thread::may_be_single()
 }
 
 /// Before a call that makes a child which runs on this process's memory and does not end at once. It has no thread of its own

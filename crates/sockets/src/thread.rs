@@ -271,17 +271,27 @@ fn starting() -> usize {
     RUNNING.iter().filter(|place| place.id.load(Ordering::Acquire) == TAKEN).count()
 }
 
-/// Whether the program has no thread but the calling one.
+/// Counts the threads besides the calling one that are neither at a place nor have just left one.
+fn strangers() -> Option<usize> {
+    others(call::gettid(), |place, id| place.is_of(id) || place.was_of(id))
+}
+
+/// Whether the program has no thread but the calling one. Waits for threads of the library that are about to begin.
 pub(crate) fn is_single() -> bool {
-    let is_own = |place: &Place, id| place.is_of(id) || place.was_of(id);
     loop {
         let running = RUNNING.each_ref().map(Place::begun);
-        let others = others(call::gettid(), is_own);
+        let others = strangers();
         // Threads that have begun or left meanwhile may have been listed without a place.
         if RUNNING.each_ref().map(Place::begun) == running {
             return others == Some(0);
         }
     }
+}
+
+/// Answers the same without waiting, as in a handler: what it has interrupted may be what another thread waits for. A wrong yes
+/// may come in a program of several threads while one of the library begins.
+pub(crate) fn may_be_single() -> bool {
+    strangers().is_some_and(|others| others <= starting())
 }
 
 /// Whether the process has no threads but the library's. False while its first thread is there.
