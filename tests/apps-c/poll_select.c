@@ -481,7 +481,7 @@ static void *closes_soon(void *number) {
     return NULL;
 }
 
-static void polls_what_another_closes(struct peer *p) {
+static void waits_for_what_another_closes(struct peer *p, bool by_select) {
     for (int among = 1; among <= 2; among++) {
         for (int with_bytes = 0; with_bytes < 2; with_bytes++) {
             int pipes[2], number = MUST(dup(p->fd));
@@ -491,8 +491,20 @@ static void polls_what_another_closes(struct peer *p) {
             if (with_bytes)
                 tell(p, 'l');
             struct pollfd both[] = {{.fd = number, .events = POLLIN}, {.fd = pipes[0], .events = POLLIN}};
-            int ready = MUST(poll(both, among, with_bytes ? 20000 : 200));
-            say("%d, %s", ready, poll_names(both[0].revents));
+            if (by_select) {
+                fd_set in, out;
+                struct timeval wait = {.tv_sec = with_bytes ? 20 : 0, .tv_usec = 200000};
+                FD_ZERO(&in);
+                FD_ZERO(&out);
+                FD_SET(number, &in);
+                if (among == 2)
+                    FD_SET(pipes[0], &in);
+                CALL(select(200, &in, &out, NULL, &wait));
+                say("%d", !!FD_ISSET(number, &in));
+            } else {
+                int ready = MUST(poll(both, among, with_bytes ? 20000 : 200));
+                say("%d, %s", ready, poll_names(both[0].revents));
+            }
             pthread_join(closer, NULL);
             if (with_bytes) {
                 recv_all(p->fd, buffer, 4);
@@ -504,6 +516,10 @@ static void polls_what_another_closes(struct peer *p) {
     }
     tell(p, 'q');
 }
+
+static void polls_what_another_closes(struct peer *p) { waits_for_what_another_closes(p, false); }
+
+static void selects_what_another_closes(struct peer *p) { waits_for_what_another_closes(p, true); }
 
 // A handler of a signal that the call's own mask blocks has run before the call, and does not interrupt it.
 static volatile bool goes_on;
@@ -579,6 +595,7 @@ static const struct scenario scenarios[] = {
     {"select_waits_for_what_its_sets_show", changes, sees_ends_nowhere},
     {"poll_takes_as_many_as_there_may_be", changes, polls_as_many_as_allowed},
     {"poll_of_what_another_thread_closes", changes, polls_what_another_closes},
+    {"select_of_what_another_thread_closes", changes, selects_what_another_closes},
     {"a_masked_storm_interrupts_no_wait", changes, waits_in_a_storm},
     {"poll_tells_of_all_while_one_goes_back", polls_among_them, takes_them_back},
 };

@@ -32,6 +32,8 @@ async def asyncio_server_main(peer):
             writer.write(data)
             await writer.drain()
         writer.close()
+        # The loop's end would leave unsent what it keeps.
+        await writer.wait_closed()
         finished.set()
 
     server = await asyncio.start_server(handle, "127.0.0.1", 0)

@@ -90,7 +90,9 @@ fn two_thousand_connections_are_accelerated() {
 /// A VI whose connection a child has taken back to TCP is there for the next one.
 #[test]
 fn connections_after_those_that_children_have_taken_back() {
-    let case = Scenario::c("poll_select", "poll_tells_of_all_while_one_goes_back");
+    // Connections as short as these would be put off.
+    let case =
+        Scenario::c("poll_select", "poll_tells_of_all_while_one_goes_back").env("SOVIA_MEET", 3);
     let seen = case.observe(Pairing::SOVIA);
     for (role, outcome) in &seen.ends {
         assert!(outcome.success(), "{role}: {outcome:#?}");

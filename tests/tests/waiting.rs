@@ -33,6 +33,7 @@ scenarios!("poll_select":
     select_waits_for_what_its_sets_show,
     poll_takes_as_many_as_there_may_be,
     poll_of_what_another_thread_closes,
+    select_of_what_another_thread_closes,
     a_masked_storm_interrupts_no_wait,
     poll_tells_of_all_while_one_goes_back,
     poll_reports_what_was_ready_before,

@@ -9,7 +9,7 @@ pub use select::{pselect, select};
 use crate::boundary::{finish, may_look, take_if, take_mask};
 use libc::{c_int, nfds_t, pollfd, sigset_t, timespec};
 use sovia_signal::access::{self, Fault};
-use sovia_sockets::pollset::{self, OnTcp};
+use sovia_sockets::pollset::{self, By, OnTcp};
 use sovia_sockets::process::PLAIN;
 use sovia_sockets::{Errno, table};
 
@@ -69,9 +69,9 @@ unsafe fn poll_copy(
         return Err(on_tcp);
     }
     // SAFETY: as above.
-    let result = timeout().and_then(|timeout| Ok((timeout, unsafe { take_mask(mask) }?))).and_then(
-        |(timeout, mask)| pollset::wait(list, pollset::poll_reports, timeout, mask.as_ref()),
-    );
+    let result = timeout()
+        .and_then(|timeout| Ok((timeout, unsafe { take_mask(mask) }?)))
+        .and_then(|(timeout, mask)| pollset::wait(list, By::Poll, timeout, mask.as_ref()));
     if result == Err(PLAIN) {
         return Err(OnTcp::default());
     }

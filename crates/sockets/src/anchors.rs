@@ -131,7 +131,8 @@ fn prepare_fences() {
         core::ptr::null_mut()
     }
     let start = || thread::start(run, core::ptr::null_mut(), Ends::WhenTold);
-    if fences::are_known() || !thread::is_single() && start() {
+    // In a handler no thread is started, and none is waited for.
+    if fences::are_known() || !chain::is_in_handler() && !thread::is_single() && start() {
         return;
     }
     fences::find_out();

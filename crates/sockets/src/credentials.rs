@@ -100,16 +100,18 @@ fn leave_for_good<T>(cause: Cause, confine: impl FnOnce() -> T) -> T {
     let attached = attached();
     leave(cause);
     await_waiting(&attached);
+    sets::leave_to_program();
     drop_all(cause.reason());
     table::for_each_epoll(|epfd, _| {
         table::remove(epfd);
     });
     chain::put_nothing_off();
     fences::without_kernel();
-    // Close what others have sent: no thread of the library does it later.
+    // The closer finishes now what others have sent: no thread of the library does it later.
     thread::resume();
     closer::go_on();
-    thread::stop(|| {});
+    thread::stop(nudge);
+    thread::end();
     let result = confine();
     process::end_change();
     INSIDE.set(false);
@@ -126,10 +128,7 @@ fn leave(cause: Cause) -> bool {
     table::for_each_conn(|fd, at| connections.push((fd, at)));
     retreat::give(&connections, cause);
     // Not before: the other end of a connection may be this process's.
-    let stopped = thread::stop(|| {
-        anchors::ring();
-        handler::nudge_all();
-    });
+    let stopped = thread::stop(nudge);
     if stopped {
         thread::ended();
     }
@@ -154,6 +153,12 @@ fn leave(cause: Cause) -> bool {
     });
     pair::begin_anew();
     stopped
+}
+
+/// Wakes the library's threads that end when they are told to.
+fn nudge() {
+    anchors::ring();
+    handler::nudge_all();
 }
 
 /// The accelerated connections of this process.

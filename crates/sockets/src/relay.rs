@@ -368,7 +368,7 @@ fn both_ways(fd: i32, at: Ref, socket: &mut Socket) -> bool {
         ];
         let pause =
             if may_take && outbound.has_room() { Some(0) } else { (!is_free).then_some(LOOK_NS) };
-        if pollset::wait(&mut fds, pollset::poll_reports, pause, None).is_err() {
+        if pollset::wait(&mut fds, pollset::By::Poll, pause, None).is_err() {
             return false;
         }
         if is_free && inbound.has_room() && fds[0].revents & !libc::POLLOUT != 0 {

@@ -2,7 +2,7 @@
 //!
 //! They must keep no process alive that would have ended without them, and must not be there when the
 //! kernel asks for a process of one thread. So they are on record here, can be stopped
-//! ([`stop_all`]), and end when they find themselves alone ([`are_alone`]).
+//! ([`stop`]), and end when they find themselves alone ([`are_alone`]).
 
 use crate::per_engine::Inherited;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering, fence};
@@ -82,6 +82,10 @@ pub(crate) enum Ends {
     /// When its work is done, which may take as long as another process likes, or with the process.
     ByItself,
 }
+
+/// A thread that is asleep in so many looks in a row is held up by another process. A lock of the kernel may have it sleep as well, for
+/// less.
+const HELD_UP: u32 = 2000;
 
 /// The kernel, or libc, has refused a thread.
 static REFUSED: AtomicBool = AtomicBool::new(false);
@@ -203,9 +207,12 @@ pub(crate) fn stop(nudge: impl Fn()) -> bool {
     let own = call::getpid();
     for (&id, place) in running.iter().zip(&RUNNING) {
         let is_told = place.is_told.load(Ordering::Relaxed);
+        let mut asleep = 0;
         while id != 0 && !is_told && call::is_thread_of(own, id) {
             // On its way out nothing holds it up.
-            if place.is_of(id) && call::is_asleep(id) {
+            let is_asleep = call::is_asleep(id) && place.is_of(id);
+            asleep = if is_asleep { asleep + 1 } else { 0 };
+            if asleep == HELD_UP {
                 resume();
                 return false;
             }
@@ -258,10 +265,11 @@ pub(crate) fn may_be_alone() -> bool {
 /// How many threads of the process, besides the one called `but`, no place calls its own. `None` where the
 /// kernel does not list them.
 fn others(but: i32, is_own: impl Fn(&Place, i32) -> bool) -> Option<usize> {
-    let mut others = 0;
+    let (mut others, own) = (0, call::getpid());
     let listed = call::each_thread(|id| {
-        let ours = RUNNING.iter().any(|place| is_own(place, id));
-        others += usize::from(!ours && id != but);
+        let is_ours = || RUNNING.iter().any(|place| is_own(place, id));
+        // A thread that has ended since it was listed does not count.
+        others += usize::from(id != but && !is_ours() && call::is_thread_of(own, id));
     });
     listed.then_some(others)
 }

@@ -84,6 +84,8 @@ pub(crate) fn undisturbed_by(work: impl Fn(&Path, &AtomicBool) + Sync) -> Droppe
         let observation = thread::scope(|scope| {
             scope.spawn(|| work(notes.path(), &done));
             let scenario = Scenario::c("crowd", "come_and_go");
+            // Have the ends meet that are forged, however short their connections are.
+            let scenario = scenario.env("SOVIA_MEET", 3);
             let scenario = scenario.env("SOVIA_TESTS_NOTES", notes.path().display());
             let observation = scenario.env("SOVIA_TESTS_PLAIN", plain).observe(Pairing::SOVIA);
             done.store(true, Ordering::Relaxed);

@@ -6,6 +6,7 @@ use libc::{c_int, epoll_event, sigset_t, timespec};
 use sovia_sockets::epoll::{self, KernelSleep};
 use sovia_sockets::process::PLAIN;
 use sovia_sockets::table::{self, Entry};
+use sovia_sockets::wait::now_ns;
 
 /// The epoll instance's index, if it is followed.
 fn followed(epfd: c_int) -> Option<u32> {
@@ -56,6 +57,8 @@ unsafe fn epoll_any(
     let mut kernel = Some(kernel);
     let sleeps = timeout != Some(0);
     let mut has_rung = false;
+    // When it is over, if the kernel has had a part of its time.
+    let mut until = None;
     let is_kernels = !epoll::is_ours(index);
     let sleep = if is_kernels && sleeps { KernelSleep::begin(index) } else { None };
     if is_kernels
@@ -64,6 +67,7 @@ unsafe fn epoll_any(
     {
         // SAFETY: any bits are an event.
         let before = unsafe { take(events) }.ok();
+        until = timeout.filter(|_| sleeps).map(|timeout| now_ns().saturating_add(timeout));
         let n = kernel();
         if let Some(sleep) = sleep {
             sleep.end();
@@ -84,13 +88,14 @@ unsafe fn epoll_any(
             }
             return kept as c_int;
         }
-        // Only our own doorbell: a connection was attached meanwhile.
+        // Only events of the library: a connection was attached meanwhile, or a disabled one has ended.
     }
     // SAFETY: the caller's contract.
     let (out, mask) = match unsafe { (slice(events, max), take_mask(mask)) } {
         (Some(out), Ok(mask)) => (out, mask),
         _ => return finish(Err(libc::EFAULT)) as c_int,
     };
+    let timeout = until.map_or(timeout, |until| Some(until.saturating_sub(now_ns())));
     let result = epoll::wait(index, out, timeout, mask.as_ref());
     if has_rung {
         epoll::pass_on(index);

@@ -19,6 +19,8 @@ use sovia_sys::call::{Errno, Prepared, Result};
 /// A moment of the calling thread.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment {
+    /// Signals that the mask of the call blocks.
+    blocked: u64,
     handlers: u32,
     kept_out: u32,
     interruptions: u32,
@@ -31,21 +33,21 @@ impl Moment {
         Moment::under(None)
     }
 
-    /// Likewise, of a call with that signal mask. It holds until the thread's next call begins: one in a handler that comes meanwhile
-    /// ends it.
+    /// Likewise, of a call with that signal mask. A call in a handler has another one, and [`Moment::make`] sets it again.
     #[inline]
     pub fn under(mask: Option<&sigset_t>) -> Moment {
         // SAFETY: a signal mask begins with its first 64 signals.
         let blocked =
             mask.map_or(0, |mask| unsafe { core::ptr::from_ref(mask).cast::<u64>().read() });
         state().blocked_by_call.store(blocked, Ordering::Relaxed);
-        Moment::current()
+        Moment { blocked, ..Moment::current() }
     }
 
     #[inline]
     fn current() -> Moment {
         let state = state();
         Moment {
+            blocked: 0,
             handlers: state.handlers.load(Ordering::Relaxed),
             kept_out: state.kept_out.load(Ordering::Relaxed),
             interruptions: state.interruptions.load(Ordering::Relaxed),
@@ -75,6 +77,8 @@ impl Moment {
     pub fn make(&self, call: Prepared) -> Result<usize> {
         let (number, arguments) = call.parts();
         loop {
+            // A handler that comes after this and has a call of its own has this go on behind the system call.
+            state().blocked_by_call.store(self.blocked, Ordering::Relaxed);
             let since = self.expected();
             let handlers = state().handlers.as_ptr();
             let call = Call { number, arguments, handlers, since: since as usize };
@@ -278,6 +282,15 @@ mod tests {
         1 << (signal - 1)
     }
 
+    fn mask_of(signal: i32) -> sigset_t {
+        // SAFETY: plain data.
+        unsafe {
+            let mut mask: sigset_t = core::mem::zeroed();
+            libc::sigaddset(&raw mut mask, signal);
+            mask
+        }
+    }
+
     /// Sleeps until the word changes, which it does not.
     fn sleep(since: &Moment) -> Result<()> {
         futex::wait_by(|call| since.make(call), &AtomicU32::new(7), 7, None)
@@ -306,13 +319,7 @@ mod tests {
 
     #[test]
     fn a_handler_kept_out_by_the_calls_mask_does_not_interrupt_the_call() {
-        // SAFETY: plain data.
-        let mask = unsafe {
-            let mut mask: sigset_t = core::mem::zeroed();
-            libc::sigaddset(&raw mut mask, libc::SIGUSR1);
-            mask
-        };
-        let since = Moment::under(Some(&mask));
+        let since = Moment::under(Some(&mask_of(libc::SIGUSR1)));
         count(state(), bit(libc::SIGUSR1), false);
         assert!(!since.is_interrupted() && !since.is_not_to_restart());
         let word = AtomicU32::new(7);
@@ -326,6 +333,20 @@ mod tests {
         let since = Moment::now();
         count(state(), bit(libc::SIGUSR1), true);
         assert!(since.is_interrupted(), "the mask outlives its call");
+    }
+
+    #[test]
+    fn a_call_within_a_handler_leaves_the_interrupted_one_its_mask() {
+        let outer = Moment::under(Some(&mask_of(libc::SIGUSR1)));
+        count(state(), bit(libc::SIGUSR1), true);
+        let _inner = Moment::under(Some(&mask_of(libc::SIGUSR2)));
+        let word = AtomicU32::new(7);
+        let wait = || futex::wait_by(|call| outer.make(call), &word, 7, Some(1));
+        assert_eq!(wait(), Err(Errno::ETIMEDOUT));
+        count(state(), bit(libc::SIGUSR1), true);
+        assert_eq!(wait(), Err(Errno::ETIMEDOUT));
+        count(state(), bit(libc::SIGUSR2), true);
+        assert_eq!(wait(), Err(Errno::EINTR));
     }
 
     /// Single steps through the look and the call, with a handler at each: the thread never sleeps.

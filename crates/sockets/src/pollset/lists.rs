@@ -1,6 +1,6 @@
 //! The descriptors of one call, apart: accelerated connections, and what the kernel is asked.
 
-use super::{Reports, attached};
+use super::{By, attached};
 use crate::table::{self, Ref};
 use crate::{Outcome, errno, sets};
 use smallvec::SmallVec;
@@ -18,7 +18,9 @@ const UNREPORTED: i32 = -2;
 /// The program's list, and what becomes of it.
 pub(super) struct Lists<'p> {
     fds: &'p mut [PollFd],
-    reports: Reports,
+    by: By,
+    /// How often the kernel has been asked, or the call has waited without it.
+    asked: u32,
     /// Accelerated connections, by their places in the list.
     ours: SmallVec<[(usize, Ref); FEW_OURS]>,
     /// List that the kernel gets: the same without ours.
@@ -26,7 +28,7 @@ pub(super) struct Lists<'p> {
 }
 
 impl<'p> Lists<'p> {
-    pub(super) fn new(fds: &'p mut [PollFd], reports: Reports) -> Lists<'p> {
+    pub(super) fn new(fds: &'p mut [PollFd], by: By, has_waited: bool) -> Lists<'p> {
         let ours: SmallVec<[_; FEW_OURS]> =
             fds.iter().enumerate().filter_map(|(i, p)| Some((i, attached(p.fd)?))).collect();
         // The program may not have cleared what the last call has reported.
@@ -35,7 +37,7 @@ impl<'p> Lists<'p> {
         for &(i, _) in &ours {
             kernel[i].fd = OURS;
         }
-        Lists { fds, reports, ours, kernel }
+        Lists { fds, by, asked: u32::from(has_waited), ours, kernel }
     }
 
     /// The accelerated connections; some may have left their VIs since.
@@ -76,7 +78,7 @@ impl<'p> Lists<'p> {
             let p = &mut self.fds[i];
             let interest = p.events as u16 as u32;
             let mask = sets::readiness(at, p.fd, interest);
-            p.revents = mask as u16 as i16 & (self.reports)(p.events);
+            p.revents = mask as u16 as i16 & self.by.reports(p.events);
             n += usize::from(p.revents != 0);
         }
         n
@@ -84,6 +86,7 @@ impl<'p> Lists<'p> {
 
     /// Asks the kernel, without waiting.
     pub(super) fn ask_kernel(&mut self, mask: Option<&libc::sigset_t>) -> Outcome {
+        self.asked = self.asked.saturating_add(1);
         poll::ppoll(&mut self.kernel, Some(0), mask).map_err(errno)
     }
 
@@ -104,7 +107,7 @@ impl<'p> Lists<'p> {
         Ok(n + self.merge())
     }
 
-    /// Has `ask` ask the kernel for one descriptor more, in the place of one that is ours. The kernel might refuse a longer list than the
+    /// Has `ask` ask the kernel for one descriptor more, in the place of one that it is not asked for. The kernel might refuse a longer list than the
     /// program has. Beside the answer: whether that is ready.
     pub(super) fn ask_kernel_with(
         &mut self,
@@ -114,23 +117,32 @@ impl<'p> Lists<'p> {
         // Without one all of them have left their VIs, and no peer rings.
         let place = self.kernel.iter().position(|p| p.fd < 0);
         let instead = place.map(|i| (i, core::mem::replace(&mut self.kernel[i], one_more)));
+        self.asked = self.asked.saturating_add(1);
         let outcome = ask(&mut self.kernel);
         let is_ready = instead
             .is_some_and(|(i, was)| core::mem::replace(&mut self.kernel[i], was).revents != 0);
         (outcome, is_ready)
     }
 
-    /// What the kernel is asked.
+    /// List for a question that the kernel is about to be asked.
     pub(super) fn kernel(&mut self) -> &mut [PollFd] {
+        self.asked = self.asked.saturating_add(1);
         &mut self.kernel
     }
 
     /// Takes the kernel's answers over; how many there are.
     pub(super) fn merge(&mut self) -> usize {
         let mut n = 0;
-        for (to, from) in self.fds.iter_mut().zip(&mut self.kernel) {
+        for (i, (to, from)) in self.fds.iter_mut().zip(&mut self.kernel).enumerate() {
             if from.fd >= 0 {
-                to.revents = from.revents & (self.reports)(to.events);
+                to.revents = from.revents & self.by.reports(to.events);
+                if to.revents & libc::POLLNVAL != 0
+                    && self.by == By::Select
+                    && (self.asked > 1 || self.ours.iter().any(|&(ours, _)| ours == i))
+                {
+                    // Closed since the call began.
+                    to.revents = to.events;
+                }
                 n += usize::from(to.revents != 0);
                 if to.revents == 0 && from.revents != 0 {
                     from.fd = UNREPORTED;

@@ -72,40 +72,44 @@ fn attached(fd: i32) -> Option<Ref> {
     table::conn(fd).filter(|at| at.conn.is_attached_here())
 }
 
-/// Returns what a call may report for the events that its program asks for.
-pub type Reports = fn(i16) -> i16;
-
-/// `poll`: ends, errors and closed descriptors, whatever is asked for (poll(2)).
-pub fn poll_reports(events: i16) -> i16 {
-    events | libc::POLLERR | libc::POLLHUP | libc::POLLNVAL
+/// A call that waits for descriptors, and with that what it reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// Ends, errors and closed descriptors, whatever is asked for (poll(2)).
+    Poll,
+    /// Ends and errors only of the sets that show them (select(2), "Correspondence between select() and poll()"). A descriptor that is
+    /// closed while the call waits shows in every set that has it. POLLNVAL is left to one that was closed before.
+    Select,
 }
 
-/// `select`: ends and errors only of the sets that show them (select(2), "Correspondence between select() and poll()").
-pub fn select_reports(events: i16) -> i16 {
-    let mut reported = events | libc::POLLNVAL;
-    if events & libc::POLLIN != 0 {
-        reported |= libc::POLLHUP | libc::POLLERR;
+impl By {
+    /// Returns what may be reported for the events that the program asks for.
+    pub fn reports(self, events: i16) -> i16 {
+        let ends = match self {
+            By::Poll => libc::POLLERR | libc::POLLHUP,
+            By::Select if events & libc::POLLIN != 0 => libc::POLLERR | libc::POLLHUP,
+            By::Select if events & libc::POLLOUT != 0 => libc::POLLERR,
+            By::Select => 0,
+        };
+        events | ends | libc::POLLNVAL
     }
-    if events & libc::POLLOUT != 0 {
-        reported |= libc::POLLERR;
-    }
-    reported
 }
 
-/// `ppoll`, and `pselect` by a list; `reports` says which of the two. `timeout` in nanoseconds, `None` for ever.
+/// `ppoll`, and `pselect` by a list. `timeout` in nanoseconds, `None` for ever.
 pub fn wait(
     fds: &mut [PollFd],
-    reports: Reports,
+    by: By,
     timeout: Option<u64>,
     mask: Option<&libc::sigset_t>,
 ) -> Outcome {
     crate::wait::cancellation_point();
     let until = timeout.map(|t| clock::now_ns().saturating_add(t));
     let terms = Terms { until, mask, since: Moment::under(mask) };
+    let mut has_waited = false;
     if let [one] = fds
         && timeout != Some(0)
         && mask.is_none()
-        && let Some(result) = wait_for_one(one, reports, &terms)
+        && let Some(result) = wait_for_one(one, by, &terms, &mut has_waited)
     {
         return result;
     }
@@ -116,7 +120,7 @@ pub fn wait(
             on_tcp.keep(at, p.events);
         }
     }
-    let mut lists = Lists::new(fds, reports);
+    let mut lists = Lists::new(fds, by, has_waited);
     let mut fruitless = 0;
     let mut inside = None;
     let is_over = || until.is_some_and(|until| clock::now_ns() >= until);
@@ -135,13 +139,9 @@ pub fn wait(
         if n > 0 {
             return lists.report(n);
         }
-        if timeout == Some(0) {
+        if timeout == Some(0) || inside.is_some() && is_over() {
             lists.ask_kernel(mask)?;
             return Ok(lists.merge());
-        }
-        // Not before it has waited: a mask lets signals in.
-        if inside.is_some() && is_over() {
-            return lists.report(0);
         }
         if inside.is_none() {
             inside = Some(process::begin_waiting()?);
@@ -221,8 +221,13 @@ fn spin(lists: &mut Lists<'_>, mask: Option<&libc::sigset_t>) -> Result<(Spin, b
 
 /// A call about one connection and one direction sleeps as a receive or a send would, on the
 /// direction's own word: no sleeper, no doorbell, one system call. `None` if it is not such a call, or
-/// no more.
-fn wait_for_one(one: &mut PollFd, reports: Reports, terms: &Terms<'_>) -> Option<Outcome> {
+/// no more: then `has_waited` says so.
+fn wait_for_one(
+    one: &mut PollFd,
+    by: By,
+    terms: &Terms<'_>,
+    has_waited: &mut bool,
+) -> Option<Outcome> {
     const IN: i16 = libc::POLLIN | libc::POLLRDNORM | libc::POLLRDHUP;
     const OUT: i16 = libc::POLLOUT | libc::POLLWRNORM;
     let want = match one.events {
@@ -234,9 +239,10 @@ fn wait_for_one(one: &mut PollFd, reports: Reports, terms: &Terms<'_>) -> Option
     let at = attached(one.fd)?;
     crate::retreat::settle(at);
     let (fd, interest) = (one.fd, one.events as u16 as u32);
-    let reported = reports(one.events);
+    let reported = by.reports(one.events);
     let mut call = Call::begin(fd, at, terms.until, terms.since);
     call.ends_at_handler = true;
+    *has_waited = true;
     let result = wait::until(&mut call, want, |guard| {
         if !table::refers(fd, at) {
             return Some(0);

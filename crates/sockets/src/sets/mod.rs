@@ -183,6 +183,26 @@ pub(crate) fn leave_doors() {
     });
 }
 
+/// Nothing filters what the kernel's instances report from now on: gives entries that EPOLLONESHOT has disabled their own user data.
+pub(crate) fn leave_to_program() {
+    let oneshot = libc::EPOLLONESHOT as u32;
+    each(|set| {
+        set.with(|inner| {
+            let disabled = |entry: &&Entry| {
+                let is_in_kernel = entry.registered && !entry.attached;
+                is_in_kernel
+                    && entry.events & oneshot != 0
+                    && epoll_entry::of(set.epfd(), entry.fd)
+                        .is_ok_and(|found| found.data == set::DISABLED)
+            };
+            for entry in inner.entries.iter().filter(disabled) {
+                let (op, data) = (libc::EPOLL_CTL_MOD, entry.data);
+                let _ = poll::epoll_ctl(set.epfd(), op, entry.fd, oneshot, data);
+            }
+        });
+    });
+}
+
 /// A connection has been given its VI: takes it out of the kernel's instances. False if one cannot
 /// do without the kernel; then it must go back.
 pub(crate) fn attached(at: Ref) -> bool {

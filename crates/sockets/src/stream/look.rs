@@ -6,7 +6,9 @@ use super::hold::next_in_ring;
 use super::receive::idle;
 use super::send::{goes_over_vi, has_shut};
 use super::take::{has_gathered, has_kept, is_returning};
-use super::{Got, ROOM, backlog, ending, failover, handled, reflected, returned, tx, word};
+use super::{
+    Got, ROOM, backlog, damaged_here, ending, failover, handled, reflected, returned, tx, word,
+};
 use crate::conn::{Bell, Conn, Guard, HasEndpoint, flag};
 use crate::{anchors, pair};
 use core::sync::atomic::Ordering;
@@ -42,7 +44,11 @@ pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
                 match next_in_ring(guard) {
                     Ok(None) => {}
                     Ok(Some(Kind::ToTcp)) if is_returning(guard) => return readable(guard, fd),
-                    Ok(Some(_)) | Err(_) => return true,
+                    Ok(Some(_)) => return true,
+                    Err(_) => {
+                        damaged_here(guard);
+                        return true;
+                    }
                 }
             }
             match idle(guard, fd, false) {

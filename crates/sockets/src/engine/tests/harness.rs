@@ -394,7 +394,7 @@ impl End {
     pub(super) fn poll_for(&self, events: i16, timeout: Option<u64>) -> Result<i16, Errno> {
         let mut fds = [libc::pollfd { fd: self.fd(), events, revents: 0 }];
         self.run(|| match pollset::for_kernel(&fds) {
-            None => pollset::wait(&mut fds, pollset::poll_reports, timeout, None),
+            None => pollset::wait(&mut fds, pollset::By::Poll, timeout, None),
             Some(_on_tcp) => poll::ppoll(&mut fds, timeout, None).map_err(crate::errno),
         })
         .map(|_| fds[0].revents)
