@@ -246,7 +246,7 @@ pub(crate) fn noise(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// What the server has replied, without numbers that differ from run to run.
+/// Replies of the server, without what differs from run to run: numbers, and a line that Pure-FTPd adds by chance (its `MSG_WINNER`).
 pub(crate) fn replies(told: &str) -> Vec<String> {
     let is_reply = |line: &&str| {
         let (code, rest) = line.split_at_checked(3).unwrap_or_default();
@@ -254,6 +254,7 @@ pub(crate) fn replies(told: &str) -> Vec<String> {
     };
     told.lines()
         .filter(is_reply)
+        .filter(|line| !line.ends_with("Trust the computer"))
         .map(|line| {
             let (code, rest) = line.split_at(4);
             let rest = rest.split('(').next().unwrap_or_default();
