@@ -115,8 +115,6 @@ pub struct Conn {
     pub pair: AtomicU32,
     /// Number of the VI in the pair's segment.
     pub vi: AtomicU32,
-    /// Number of its slot.
-    index: AtomicU32,
     /// The family's processes that hold the socket ([`sovia_control::board::Holders`]).
     pub holders: AtomicU64,
     /// How many programs that the family's processes started, or became, have got the socket in this life.
@@ -143,6 +141,8 @@ pub struct Conn {
     pub cookie: AtomicU64,
     /// Which side of the segment we are.
     pub side: AtomicU32,
+    /// Number of its slot.
+    index: AtomicU32,
     /// Where its next message will lie.
     next_at: AtomicUsize,
     /// How often threads have slept until it had a message or room, or thereabouts.
