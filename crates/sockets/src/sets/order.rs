@@ -49,9 +49,11 @@ impl Order {
         let mut reported = [Event { events: 0, u64: 0 }; REMEMBERED];
         reported[..len].copy_from_slice(&events[..len]);
         if vis > 0 && vis < events.len() {
-            let mut turns = [REMEMBERED; REMEMBERED];
+            // The stack may be small.
+            const _: () = assert!(REMEMBERED <= u8::MAX as usize);
+            let mut turns = [REMEMBERED as u8; REMEMBERED];
             for (turn, event) in turns.iter_mut().zip(&reported[..len]) {
-                *turn = self.turn(event.u64).unwrap_or(REMEMBERED);
+                *turn = self.turn(event.u64).unwrap_or(REMEMBERED) as u8;
             }
             // Nearly sorted as a rule.
             for end in 1..len {
