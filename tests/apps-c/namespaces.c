@@ -4,16 +4,20 @@
 
 static char buffer[70000];
 
-// A child that is process 1 of a namespace of its own. False if that is not allowed.
-static bool may_nest(void) {
+// Whether a child may have a namespace of that kind of its own.
+static bool may_have_own(int kind, const char *otherwise) {
     pid_t child = MUST(fork());
     if (child == 0)
-        _exit(unshare(CLONE_NEWPID) ? 1 : 0);
+        _exit(unshare(kind) ? 1 : 0);
     int status;
     MUST(waitpid(child, &status, 0));
     if (status)
-        note("skipped: PID namespaces cannot be made here");
+        note("%s", otherwise);
     return status == 0;
+}
+
+static bool may_nest(void) {
+    return may_have_own(CLONE_NEWPID, "skipped: PID namespaces cannot be made here");
 }
 
 static pid_t nested(void (*run)(struct peer *), struct peer *p) {
@@ -198,20 +202,9 @@ static void get_own(struct peer *p, int transfers, int what) {
         close(streams[k]);
 }
 
-static bool may_have_users(void) {
-    pid_t child = MUST(fork());
-    if (child == 0)
-        _exit(unshare(CLONE_NEWUSER) ? 1 : 0);
-    int status;
-    MUST(waitpid(child, &status, 0));
-    if (status)
-        note("without user namespaces, which cannot be made here");
-    return status == 0;
-}
-
 static void get_their_own(struct peer *p) {
     int gate[2], failed = 0;
-    int namespaces = may_have_users() ? CLONE_NEWUSER : CLONE_FILES;
+    int namespaces = may_have_own(CLONE_NEWUSER, "without user namespaces, which cannot be made here") ? CLONE_NEWUSER : CLONE_FILES;
     int listener = listen_on(p, AF_INET, p->server ? "one" : "two");
     for (int i = 2 * LEAST; i < 2 * MOST; i++) {
         int status;

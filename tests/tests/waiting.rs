@@ -30,11 +30,6 @@ scenarios!("poll_select":
     ppoll_lets_signals_in_while_waiting,
     poll_mixes_kinds_of_descriptors,
     poll_over_thirty_streams,
-    select_waits_for_what_its_sets_show,
-    poll_takes_as_many_as_there_may_be,
-    poll_of_what_another_thread_closes,
-    select_of_what_another_thread_closes,
-    a_masked_storm_interrupts_no_wait,
     poll_tells_of_all_while_one_goes_back,
     poll_reports_what_was_ready_before,
     select_reports_what_was_ready_before,
@@ -47,6 +42,14 @@ fn a_call_that_sleeps_reports_what_was_ready_before() {
         Scenario::c("poll_select", case).env("SOVIA_SPIN", 0).run_accelerated();
     }
 }
+
+scenarios!("poll_edges":
+    select_waits_for_what_its_sets_show,
+    poll_takes_as_many_as_there_may_be,
+    poll_of_what_another_thread_closes,
+    select_of_what_another_thread_closes,
+    a_masked_storm_interrupts_no_wait,
+);
 
 scenarios!("epoll_modes":
     level_triggered_room_to_write,
