@@ -76,9 +76,21 @@ static void polls_as_many_as_allowed(struct peer *p) {
 }
 
 // Each look takes a number for what it names then: nothing, once another thread has closed it.
-static void *closes_soon(void *number) {
-    nap(60);
-    close(*(int *)number);
+struct closing {
+    struct peer *peer;
+    int number;
+    bool with_bytes;
+    volatile bool may_begin;
+};
+
+static void *closes_while_the_other_sleeps(void *argument) {
+    struct closing *closing = argument;
+    while (!closing->may_begin)
+        sched_yield();
+    await_rest();
+    close(closing->number);
+    if (closing->with_bytes)
+        tell(closing->peer, 'l');
     return NULL;
 }
 
@@ -88,22 +100,23 @@ static void waits_for_what_another_closes(struct peer *p, bool by_select) {
             int pipes[2], number = MUST(dup(p->fd));
             MUST(pipe(pipes));
             pthread_t closer;
-            pthread_create(&closer, NULL, closes_soon, &number);
-            if (with_bytes)
-                tell(p, 'l');
+            struct closing closing = {.peer = p, .number = number, .with_bytes = with_bytes};
+            pthread_create(&closer, NULL, closes_while_the_other_sleeps, &closing);
             struct pollfd both[] = {{.fd = number, .events = POLLIN}, {.fd = pipes[0], .events = POLLIN}};
             if (by_select) {
                 fd_set in, out;
-                struct timeval wait = {.tv_sec = with_bytes ? 20 : 0, .tv_usec = 200000};
+                struct timeval wait = {.tv_sec = with_bytes ? 20 : 1};
                 FD_ZERO(&in);
                 FD_ZERO(&out);
                 FD_SET(number, &in);
                 if (among == 2)
                     FD_SET(pipes[0], &in);
+                closing.may_begin = true;
                 CALL(select(200, &in, &out, NULL, &wait));
                 say("%d", !!FD_ISSET(number, &in));
             } else {
-                int ready = MUST(poll(both, among, with_bytes ? 20000 : 200));
+                closing.may_begin = true;
+                int ready = MUST(poll(both, among, with_bytes ? 20000 : 1000));
                 say("%d, %s", ready, poll_names(both[0].revents));
             }
             pthread_join(closer, NULL);
