@@ -64,7 +64,10 @@ STRANGERS = _topics("closing", "descriptors", "dying", "ends", "epoll_shared", "
                     "streams", "switching", "taken_back", "waiting")
 STALLED = _topics("closing", "descriptors", "limits", "processes", "streams", "switching", "waiting")
 # Hundreds of processes one after the other, each of which would stall as often.
-CROWDS = re.compile(r"::(children_read_what_peers_left|fork_in_a_handler_of_malloc|three_hundred_clients_one_after_the_other)$")
+CROWDS = re.compile(
+    r"::(a_namespace_or_a_table_of_its_own_at_any_moment|children_read_what_peers_left|fork_in_a_handler_of_malloc"
+    r"|three_hundred_clients_one_after_the_other)$"
+)
 QUICKLY = _topics("closing", "ends", "epoll_shared", "odd_flags", "pointers", "streams", "waiting")
 # Scenarios that take a protocol's turn. `make test-all` runs the others with each protocol as well.
 PROTOCOL = _topics("closing", "ends", "epoll_shared", "streams", "waiting")
