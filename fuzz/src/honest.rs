@@ -64,7 +64,8 @@ impl Honest {
     pub fn poll(&self) -> i16 {
         let events = libc::POLLIN | libc::POLLOUT | libc::POLLRDHUP;
         let mut fds = [libc::pollfd { fd: self.fd(), events, revents: 0 }];
-        let _ = sovia_sockets::pollset::wait(&mut fds, Some(0), None);
+        let _ =
+            sovia_sockets::pollset::wait(&mut fds, sovia_sockets::pollset::By::Poll, Some(0), None);
         fds[0].revents
     }
 

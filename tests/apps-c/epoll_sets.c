@@ -194,6 +194,38 @@ static void outlived(struct peer *p) {
     tell(p, 'q');
 }
 
+// A child has the stream still, and so the instance its entry.
+static void outlived_by_a_child(struct peer *p, bool becomes_another) {
+    int set = new_set(), gate[2];
+    char end;
+    MUST(pipe2(gate, becomes_another ? 0 : O_CLOEXEC));
+    add(set, p->fd, EPOLLIN, 1);
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        MUST(dup2(gate[0], 0));
+        close(gate[1]);
+        if (becomes_another)
+            execlp("cat", "cat", NULL);
+        _exit(read(0, &end, 1) != 0);
+    }
+    close(gate[0]);
+    nap(becomes_another ? 300 : 0);
+    close(p->fd);
+    say_wait("nothing", set, 60);
+    tell(p, 's');
+    hear(p);
+    say_wait("the closed number", set, -1);
+    say_wait("again", set, -1);
+    close(gate[1]);
+    reap("child", child);
+    say_wait("nothing", set, 60);
+    tell(p, 'q');
+}
+
+static void outlived_in_a_child(struct peer *p) { outlived_by_a_child(p, false); }
+
+static void outlived_in_a_program(struct peer *p) { outlived_by_a_child(p, true); }
+
 // The number is used again for something else.
 static void number_again(struct peer *p) {
     int set = new_set(), number = p->fd, pipes[2];
@@ -372,6 +404,8 @@ static const struct scenario scenarios[] = {
     {"a_stream_in_several_sets", feeds, two_sets},
     {"a_stream_under_two_numbers", feeds, duplicates},
     {"an_entry_outlives_its_number", feeds, outlived},
+    {"an_entry_outlives_its_number_by_a_child", feeds, outlived_in_a_child},
+    {"an_entry_outlives_its_number_by_a_childs_program", feeds, outlived_in_a_program},
     {"a_number_that_is_used_again", feeds, number_again},
     {"a_set_under_another_number", feeds, another_number},
     {"a_descriptor_is_told_of_once", feeds, told_once},

@@ -76,6 +76,8 @@ scenarios!("epoll_sets":
     a_stream_in_several_sets,
     a_stream_under_two_numbers,
     an_entry_outlives_its_number,
+    an_entry_outlives_its_number_by_a_child,
+    an_entry_outlives_its_number_by_a_childs_program,
     a_number_that_is_used_again,
     a_set_under_another_number,
     a_descriptor_is_told_of_once,

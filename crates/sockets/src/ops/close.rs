@@ -4,6 +4,7 @@ use super::keep;
 use crate::conn::{Guard, Phase, Role, Stage, flag};
 use crate::meeting::Server;
 use crate::pair::lent::How;
+use crate::retreat::Cause;
 use crate::table::{self, Entry, Ref};
 use crate::{
     Outcome, family, inheritance, linger, meeting, members, pair, process, rest, retreat, sets,
@@ -18,10 +19,18 @@ pub fn close(fd: i32) {
     if process::is_borrowed() {
         return;
     }
-    if let Some(at) = table::conn(fd)
-        && at.conn.has(flag::RETREATING)
-    {
-        retreat::before_close(fd, at);
+    if let Some(at) = table::conn(fd) {
+        let is_others = || family::is_shared(at.conn) || !at.conn.is_the_familys();
+        if table::references(at.index) == 1 && is_others() && sets::has_entry(at) {
+            // Other processes hold it still, so the kernel's instance keeps the entry, and it alone reports events from here on.
+            retreat::now(fd, at, Cause::Set);
+            // One of them may have taken it back, and this process not have come to its sets since.
+            retreat::settle_in_sets(at);
+            at.conn.again.store(0, Ordering::Relaxed);
+        }
+        if at.conn.has(flag::RETREATING) {
+            retreat::before_close(fd, at);
+        }
     }
     if !keep::close(fd) {
         let_go(fd);
