@@ -100,7 +100,6 @@ fn leave_for_good<T>(cause: Cause, confine: impl FnOnce() -> T) -> T {
     let attached = attached();
     leave(cause);
     await_waiting(&attached);
-    sets::leave_to_program();
     drop_all(cause.reason());
     table::for_each_epoll(|epfd, _| {
         table::remove(epfd);
@@ -127,6 +126,10 @@ fn leave(cause: Cause) -> bool {
     let mut connections: Vec<(i32, Ref)> = Vec::new();
     table::for_each_conn(|fd, at| connections.push((fd, at)));
     retreat::give(&connections, cause);
+    if process::is_confined() {
+        // While the entries are on record.
+        sets::leave_to_program();
+    }
     // Not before: the other end of a connection may be this process's.
     let stopped = thread::stop(nudge);
     if stopped {
