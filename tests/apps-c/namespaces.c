@@ -204,7 +204,7 @@ static void get_own(struct peer *p, int transfers, int what) {
 
 static void get_their_own(struct peer *p) {
     int gate[2], failed = 0;
-    int namespaces = may_have_own(CLONE_NEWUSER, "without user namespaces, which cannot be made here") ? CLONE_NEWUSER : CLONE_FILES;
+    bool users = may_have_own(CLONE_NEWUSER, "without user namespaces, which cannot be made here");
     int listener = listen_on(p, AF_INET, p->server ? "one" : "two");
     for (int i = 2 * LEAST; i < 2 * MOST; i++) {
         int status;
@@ -219,7 +219,7 @@ static void get_their_own(struct peer *p) {
         pid_t client = MUST(fork());
         if (client == 0) {
             close(gate[1]);
-            get_own(p, i / 2, i % 2 ? namespaces : CLONE_FILES);
+            get_own(p, i / 2, i % 2 && users ? CLONE_NEWUSER : CLONE_FILES);
             // Its own end must not be what ends the streams.
             _exit(read(gate[0], &x, 1) != 0);
         }

@@ -200,7 +200,7 @@ class Scripts(unittest.TestCase):
 
 
 class Output(unittest.TestCase):
-    """What is shown of a failed test."""
+    """Output that is shown of a failed test."""
 
     def test_cut_output_keeps_the_lines_that_name_failures(self):
         text = "test a ... FAILED\nthread 'a' panicked at x.rs:1\n" + "test b ... ok\n" * 2000

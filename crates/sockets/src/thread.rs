@@ -279,8 +279,8 @@ fn starting() -> usize {
     RUNNING.iter().filter(|place| place.id.load(Ordering::Acquire) == TAKEN).count()
 }
 
-/// Counts the threads besides the calling one that are neither at a place nor have just left one.
-fn strangers() -> Option<usize> {
+/// Counts the threads besides the calling one that neither have a place nor have just left one.
+fn others_of_the_program() -> Option<usize> {
     others(call::gettid(), |place, id| place.is_of(id) || place.was_of(id))
 }
 
@@ -288,7 +288,7 @@ fn strangers() -> Option<usize> {
 pub(crate) fn is_single() -> bool {
     loop {
         let running = RUNNING.each_ref().map(Place::begun);
-        let others = strangers();
+        let others = others_of_the_program();
         // Threads that have begun or left meanwhile may have been listed without a place.
         if RUNNING.each_ref().map(Place::begun) == running {
             return others == Some(0);
@@ -299,7 +299,7 @@ pub(crate) fn is_single() -> bool {
 /// Answers the same without waiting, as in a handler: what it has interrupted may be what another thread waits for. A wrong yes
 /// may come in a program of several threads while one of the library begins.
 pub(crate) fn may_be_single() -> bool {
-    strangers().is_some_and(|others| others <= starting())
+    others_of_the_program().is_some_and(|others| others <= starting())
 }
 
 /// Whether the process has no threads but the library's. False while its first thread is there.

@@ -86,8 +86,7 @@ impl<'p> Lists<'p> {
 
     /// Asks the kernel, without waiting.
     pub(super) fn ask_kernel(&mut self, mask: Option<&libc::sigset_t>) -> Outcome {
-        self.asked = self.asked.saturating_add(1);
-        poll::ppoll(&mut self.kernel, Some(0), mask).map_err(errno)
+        poll::ppoll(self.kernel(), Some(0), mask).map_err(errno)
     }
 
     /// Likewise under the thread's own mask: the call lets no signal in. One that comes by itself does not interrupt a look: nothing was
@@ -107,8 +106,8 @@ impl<'p> Lists<'p> {
         Ok(n + self.merge())
     }
 
-    /// Has `ask` ask the kernel for one descriptor more, in the place of one that it is not asked for. The kernel might refuse a longer list than the
-    /// program has. Beside the answer: whether that is ready.
+    /// Has `ask` ask the kernel for one descriptor more, in the place of one that it is not asked for. The kernel might refuse a
+    /// longer list than the program has. Beside the answer: whether that is ready.
     pub(super) fn ask_kernel_with(
         &mut self,
         one_more: PollFd,
@@ -117,8 +116,7 @@ impl<'p> Lists<'p> {
         // Without one all of them have left their VIs, and no peer rings.
         let place = self.kernel.iter().position(|p| p.fd < 0);
         let instead = place.map(|i| (i, core::mem::replace(&mut self.kernel[i], one_more)));
-        self.asked = self.asked.saturating_add(1);
-        let outcome = ask(&mut self.kernel);
+        let outcome = ask(self.kernel());
         let is_ready = instead
             .is_some_and(|(i, was)| core::mem::replace(&mut self.kernel[i], was).revents != 0);
         (outcome, is_ready)

@@ -323,18 +323,18 @@ pub(crate) fn conn_closed(at: Ref) {
 
 /// Returns true if a connection is in an instance of this process.
 pub(crate) fn has_entry(at: Ref) -> bool {
-    let mut found = false;
-    each(|set| {
-        found |= set.with(|inner| inner.entries.iter().any(|e| e.registered && e.at.same(at)));
-    });
-    found
+    any_of(at, |entry| entry.registered)
 }
 
 /// Returns true while an entry of a connection has not gone over to the kernel's instance.
 pub(crate) fn has_attached(at: Ref) -> bool {
+    any_of(at, |entry| entry.attached)
+}
+
+fn any_of(at: Ref, holds: impl Fn(&Entry) -> bool) -> bool {
     let mut found = false;
     each(|set| {
-        found |= set.with(|inner| inner.entries.iter().any(|e| e.attached && e.at.same(at)));
+        found |= set.with(|inner| inner.entries.iter().any(|e| holds(e) && e.at.same(at)));
     });
     found
 }

@@ -32,13 +32,14 @@ pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
             if guard.front != 0 {
                 return true;
             }
-            // With nothing kept, a packet that ends the direction is the first in the ring, and found there.
-            let is_first = guard.held_first == guard.held_end && !has_gathered(guard);
-            if !is_first && is_returning(guard) {
-                return readable(guard, fd);
-            }
-            if has_kept(guard) {
-                return true;
+            // Otherwise a packet that ends the direction is the first in the ring, and found there.
+            if guard.held_first != guard.held_end || has_gathered(guard) {
+                if is_returning(guard) {
+                    return readable(guard, fd);
+                }
+                if has_kept(guard) {
+                    return true;
+                }
             }
             if !handled::is_here(guard) {
                 match next_in_ring(guard) {
