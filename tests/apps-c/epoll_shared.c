@@ -122,6 +122,58 @@ static void parent_adds_first(struct peer *p) {
     converse(p, other);
 }
 
+// The parent changes what it had added before the fork, or takes it out; the child uses the set for the first time after
+// that.
+static void parent_changes_first(struct peer *p, int operation, uint32_t events) {
+    int go[2], set, other = begin(p, go, &set);
+    add(set, p->fd, 1);
+    add(set, other, 2);
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        await_the_other(go);
+        meet(p);
+        await_bytes(other, 5);
+        say_event(set, 100);
+        say_event(set, 0);
+        recv_all(other, buffer, 5);
+        fflush(NULL);
+        _exit(0);
+    }
+    struct epoll_event event = {.events = EPOLLIN, .data.u32 = 5};
+    CALL(epoll_ctl(set, EPOLL_CTL_MOD, other, &event));
+    event = (struct epoll_event){.events = events, .data.u32 = 3};
+    CALL(epoll_ctl(set, operation, other, &event));
+    let_the_other_go(go);
+    await_end_of(child);
+    say_event(set, 0);
+    converse(p, other);
+}
+
+static void parent_changes(struct peer *p) { parent_changes_first(p, EPOLL_CTL_MOD, EPOLLIN); }
+static void parent_asks_for_less(struct peer *p) { parent_changes_first(p, EPOLL_CTL_MOD, EPOLLRDHUP); }
+static void parent_removes(struct peer *p) { parent_changes_first(p, EPOLL_CTL_DEL, 0); }
+
+// The parent takes the event of a one-shot entry, which is disabled then for its child as well.
+static void parent_takes_the_shot(struct peer *p) {
+    int go[2], set, other = begin(p, go, &set);
+    struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.u32 = 2};
+    CALL(epoll_ctl(set, EPOLL_CTL_ADD, other, &event));
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        await_the_other(go);
+        say_event(set, 100);
+        fflush(NULL);
+        _exit(0);
+    }
+    meet(p);
+    say_event(set, -1);
+    let_the_other_go(go);
+    await_end_of(child);
+    say_event(set, 0);
+    recv_all(other, buffer, 5);
+    converse(p, other);
+}
+
 // A child that has the set and leaves it alone does not matter.
 static void child_ignores(struct peer *p) {
     int set = MUST(epoll_create1(0));
@@ -232,6 +284,10 @@ static const struct scenario scenarios[] = {
     {"a_child_removes_from_a_shared_set", child_removes, sends_on_second},
     {"a_parent_adds_to_a_shared_set", parent_adds, sends_on_second},
     {"a_parent_adds_to_a_set_that_its_child_has_not_used", parent_adds_first, sends_on_second},
+    {"a_parent_changes_an_entry_before_its_child_waits", parent_changes, sends_on_second},
+    {"a_parent_asks_for_less_before_its_child_waits", parent_asks_for_less, sends_on_second},
+    {"a_parent_removes_an_entry_before_its_child_waits", parent_removes, sends_on_second},
+    {"a_parent_takes_a_shot_before_its_child_waits", parent_takes_the_shot, sends_on_second},
     {"a_child_waits_behind_the_end", child_waits_behind_the_end, sends_and_ends},
     {"a_child_adds_behind_the_end", child_adds_behind_the_end, sends_and_ends},
     {"a_child_changes_behind_the_end", child_changes_behind_the_end, sends_and_ends},

@@ -116,6 +116,7 @@ impl Prepared {
 /// interrupted it), that goes on in the child as well, and the answer is false.
 fn forking() -> bool {
     table::note_shared();
+    sets::copying();
     let whole = !section::is_inside();
     if whole {
         // The thread that would do it later stays with the parent, which may end.

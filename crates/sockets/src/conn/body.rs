@@ -1,6 +1,8 @@
 //! What of a connection belongs to the holder of its lock.
 
-use super::{Activity, Failover, Guard, Handler, Locked, Own, Protocol, Seen, WINDOW_MAX, flag};
+use super::{
+    Activity, Copies, Failover, Guard, Handler, Locked, Own, Protocol, Seen, WINDOW_MAX, flag,
+};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{Ordering, compiler_fence};
 use sovia_control::Traffic;
@@ -160,6 +162,8 @@ pub struct Body {
     pub handler: Handler,
     /// How far it has gone over to TCP, where what carries its VI has died.
     pub failover: Failover,
+    /// Changes to entries of epoll sets, for the copies that a fork makes.
+    pub copies: Copies,
 }
 
 impl Body {
@@ -197,6 +201,7 @@ impl Body {
             seen,
             handler,
             failover,
+            copies,
         } = self;
         endpoint.write(end);
         *flow = Flow::new(parameters);
@@ -220,6 +225,7 @@ impl Body {
         *seen = Seen::default();
         *handler = Handler::default();
         *failover = Failover::default();
+        copies.forget();
     }
 
     /// Notes what is about to be done in several steps, for the relative that must finish it should this

@@ -44,7 +44,6 @@ impl Conn {
         zero(&self.tx_tcp);
         zero(&self.receive_timeout);
         zero(&self.send_timeout);
-        self.gone_over.iter().for_each(zero);
         self.phase.store(Phase::Candidate as u32, Ordering::Release);
         generation
     }

@@ -7,7 +7,7 @@
 //! - `life`: where one begins and ends in its slot; `flag`: its flags; `stay`: why it stays on TCP;
 //! - `handed`: which programs outside of the family have got it;
 //! - `locked`: its lock, and what the lock's holder has; `favoured`: the lock for the thread that it favours;
-//! - `body`, `own`: what belongs to the lock's holder; `activity`: how long a direction has been silent;
+//! - `body`, `own`, `copies`: what belongs to the lock's holder; `activity`: how long a direction has been silent;
 //! - `waiting`: threads that wait for it; `error`: the error that the next call is to return;
 //! - `put_by`: the options of its keep-alive while it has others;
 //! - `shown`: what other processes may read of it;
@@ -17,6 +17,7 @@ mod activity;
 mod approach;
 mod body;
 mod choice;
+mod copies;
 mod error;
 mod favoured;
 pub mod flag;
@@ -37,6 +38,8 @@ pub(crate) use body::{Bell, HasEndpoint, INLINE_MAX, PACKET_MAX};
 pub use body::{Body, HELD, Held, Taking};
 pub use choice::Protocol;
 pub(crate) use choice::{Choice, WINDOW_MAX, translated};
+pub use copies::Copies;
+pub(crate) use copies::Fate;
 pub use favoured::Favoured;
 pub(crate) use handed::{Holding, RECORD};
 pub(crate) use locked::repair_by;
@@ -168,9 +171,6 @@ pub struct Conn {
     pub(crate) put_by: PutBy,
     /// How often calls have come by since its peer took it back to TCP, plus one; 0: it does not meet again.
     pub(crate) again: AtomicU32,
-    /// Entries of epoll sets that are the kernel's since it has left its VI: the numbers of some, 0 for none. A
-    /// relative's copy of such an entry is no more to be given to the kernel.
-    gone_over: [AtomicU64; 8],
     /// Memory that it uses of its segment beyond what is for nothing, in KiB ([`crate::backlog`]).
     backlog: AtomicU32,
     /// Bytes that the program lets lie unsent (SO_SNDBUF, TCP_NOTSENT_LOWAT), and unread (SO_RCVBUF); 0 where it has not said. Kept
@@ -235,19 +235,6 @@ impl Conn {
     /// Whether this end has shut both halves of it.
     pub(crate) fn is_shut(&self) -> bool {
         self.has(flag::SHUT_RD) && self.has(flag::SHUT_WR)
-    }
-
-    /// Notes that the entry of that number is the kernel's. In the ninth of a connection's sets it is not noted.
-    pub(crate) fn note_gone_over(&self, entry: u64) {
-        let is_noted = |place: &AtomicU64| {
-            place.compare_exchange(0, entry, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-        };
-        let _ = self.gone_over.iter().any(is_noted);
-    }
-
-    /// Whether the entry of that number is the kernel's.
-    pub(crate) fn has_gone_over(&self, entry: u64) -> bool {
-        self.gone_over.iter().any(|place| place.load(Ordering::Acquire) == entry)
     }
 
     /// Moves on to another phase.

@@ -1,12 +1,13 @@
 //! What a set holds: connections by descriptor and by VI, and those that may be ready.
 
+use super::COPIED;
 use super::order::Order;
 use super::ready::readiness_under;
 use super::set::DISABLED;
-use crate::conn::Phase;
-use crate::family;
+use crate::conn::{Fate, Phase};
 use crate::pair::{Pair, Waiter};
 use crate::table::{self, Ref};
+use crate::{family, members};
 use core::sync::atomic::Ordering;
 use sovia_sys::{Fd, call, poll};
 use std::collections::VecDeque;
@@ -90,10 +91,56 @@ impl Entry {
         self.through
     }
 
+    /// Gives the entry to the kernel's instance `epfd`, as a relative has left it that has a copy of it.
+    pub(super) fn go_over(&mut self, epfd: i32) {
+        // Held until the kernel has it: a relative that changes it finds it there.
+        let mut locked = self.at.conn.lock();
+        let fate = locked.copies.fate(self.number);
+        if let Some(Fate::Changed { events, data, armed }) = fate {
+            (self.events, self.data, self.armed) = (events, data, armed);
+        }
+        locked.copies.record(self.number, Fate::Over);
+        if fate != Some(Fate::Over) {
+            self.give_to_kernel(epfd);
+        }
+    }
+
+    /// Makes it a new entry, which no other process has a copy of.
+    pub(super) fn renew(&mut self) {
+        self.number = family::number_set_entry();
+    }
+
+    /// Records what has become of the entry, for copies of relatives: that is as it says now, or that it is removed. False if a
+    /// relative has given it to the kernel before.
+    #[inline]
+    pub(super) fn tell_copies(&mut self) -> bool {
+        self.number >= COPIED.load(Ordering::Acquire) || self.record()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn record(&mut self) -> bool {
+        let conn = self.at.conn;
+        let mut locked = conn.lock();
+        let before = locked.copies.fate(self.number);
+        if before == Some(Fate::Over) {
+            return false;
+        }
+        if before.is_none() && !members::others_live(&conn.holders) {
+            // No copy is left.
+            self.renew();
+            return true;
+        }
+        let (events, data, armed) = (self.events, self.data, self.armed);
+        let now = if self.registered { Fate::Changed { events, data, armed } } else { Fate::Over };
+        locked.copies.record(self.number, now);
+        true
+    }
+
     /// Registers the connection in the kernel's instance `epfd`. If the program has closed the entry's number, this
     /// adds a number that is open for this call alone. The connection's other numbers have entries of their own, and the kernel
     /// keeps this one until the last of them is closed.
-    pub(super) fn give_to_kernel(&mut self, epfd: i32) {
+    fn give_to_kernel(&mut self, epfd: i32) {
         let fd = self.anchor();
         let (events, data) = if self.armed {
             (self.events, self.data)

@@ -18,8 +18,8 @@ pub(crate) use shared::{is_shared, is_shared_by_users};
 use crate::pair::{self, Pair};
 use crate::per_engine::{per_engine, per_engine_tables};
 use crate::table::{self, Ref};
-use crate::{anchors, process};
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use crate::{anchors, family, process};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use entries::{Entry, unlink};
 use sovia_sys::{call, epoll_entry, poll};
 
@@ -28,6 +28,8 @@ const SETS: usize = 4096;
 per_engine! {
     /// Instances that are waited on themselves.
     static NESTED: AtomicU32 = AtomicU32::new(0);
+    /// The first number of an entry that no fork has copied.
+    static COPIED: AtomicU64 = AtomicU64::new(0);
 }
 per_engine_tables! {
     static TABLE: [AtomicPtr<Set>; SETS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; SETS];
@@ -101,6 +103,11 @@ pub(crate) fn closed(index: u32, fd: i32) {
     }
     // In the end: from then on the set may follow another instance.
     set.close();
+}
+
+/// Before fork: a child gets copies of all entries.
+pub(crate) fn copying() {
+    COPIED.store(family::number_set_entry(), Ordering::Release);
 }
 
 /// Around fork: no set is being changed.
@@ -264,9 +271,8 @@ pub(crate) fn detached(at: Ref) {
                     set.moved.fetch_add(1, Ordering::AcqRel);
                     let is_others = shared::is_others(index);
                     others |= is_others;
-                    if entry.registered && !is_others && !at.conn.has_gone_over(entry.number) {
-                        entry.give_to_kernel(set.epfd());
-                        at.conn.note_gone_over(entry.number);
+                    if entry.registered && !is_others {
+                        entry.go_over(set.epfd());
                     }
                     unlink(inner, i as u32);
                 }

@@ -7,7 +7,7 @@ use crate::conn::flag;
 use crate::pair::{self, VIS};
 use crate::stream;
 use crate::table::Ref;
-use crate::{Errno, Outcome};
+use crate::{Errno, Outcome, errno};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use libc::epoll_event;
 use sovia_sync::{RobustBox, rank};
@@ -218,17 +218,29 @@ impl Set {
             (libc::EPOLL_CTL_ADD, Some(_)) => return Err(libc::EEXIST),
             (libc::EPOLL_CTL_ADD, None) => inner.entry(fd, at),
             (libc::EPOLL_CTL_MOD | libc::EPOLL_CTL_DEL, None) => return Err(libc::ENOENT),
-            (libc::EPOLL_CTL_MOD, Some(i)) => i,
-            (libc::EPOLL_CTL_DEL, Some(i)) => {
-                inner.entries[i as usize].registered = false;
-                return Ok(0);
-            }
+            (libc::EPOLL_CTL_MOD | libc::EPOLL_CTL_DEL, Some(i)) => i,
             _ => return Err(libc::EINVAL),
         };
-        let Some((events, data)) = event else { return Err(libc::EFAULT) };
         let entry = &mut inner.entries[i as usize];
-        (entry.events, entry.data) = (events, data);
-        (entry.registered, entry.armed) = (true, true);
+        if op == libc::EPOLL_CTL_DEL {
+            entry.registered = false;
+        } else {
+            let Some((events, data)) = event else { return Err(libc::EFAULT) };
+            (entry.events, entry.data) = (events, data);
+            (entry.registered, entry.armed) = (true, true);
+        }
+        if op == libc::EPOLL_CTL_ADD {
+            if entry.attached {
+                // Removed a moment ago: copies of that entry are none of this one.
+                entry.renew();
+            }
+        } else if !entry.tell_copies() {
+            let (events, data) = event.unwrap_or_default();
+            return poll::epoll_ctl(self.epfd(), op, fd, events, data).map(|()| 0).map_err(errno);
+        }
+        if op == libc::EPOLL_CTL_DEL {
+            return Ok(0);
+        }
         if !entry.attached && !self.take_in(inner, i) {
             inner.entries[i as usize].registered = false;
             return Err(libc::ENOSPC);
@@ -356,6 +368,7 @@ impl Set {
             let has_twin = entry.has_twin;
             if entry.events & libc::EPOLLONESHOT as u32 != 0 {
                 entry.armed = false;
+                entry.tell_copies();
             }
             if entry.events & (libc::EPOLLONESHOT | libc::EPOLLET) as u32 != 0 {
                 entry.queued = false;
