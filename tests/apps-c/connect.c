@@ -320,6 +320,44 @@ static void datagrams_and_unix(struct peer *p) {
     say_alive(p->fd, p->server, "the stream");
 }
 
+// The association is dissolved behind the peer's end, or before it; the same number is connected anew.
+static void dissolve(struct peer *p, size_t unread, int shut) {
+    if (p->server) {
+        send_pattern(p->fd, 0, unread, unread);
+        if (shut)
+            MUST(shutdown(p->fd, SHUT_WR));
+        meet(p);
+        meet(p);
+        await_events(p->fd, POLLERR, POLLERR);
+        CALL(recv(p->fd, buffer, sizeof buffer, 0));
+        CALL(recv(p->fd, buffer, sizeof buffer, 0));
+        int other = accept_one(p->listener);
+        warm(other, true);
+        say_alive(other, true, "connected anew");
+        meet(p);
+        return;
+    }
+    meet(p);
+    await_rest();
+    struct sockaddr_in again = loopback(port_of(p, "port"));
+    struct sockaddr none = {.sa_family = AF_UNSPEC};
+    CALL(connect(p->fd, &none, 1));
+    CALL(connect(p->fd, &none, sizeof none));
+    CALL(recv(p->fd, buffer, sizeof buffer, MSG_DONTWAIT));
+    socklen_t length = sizeof none;
+    CALL(getpeername(p->fd, &none, &length));
+    meet(p);
+    CALL(connect(p->fd, (struct sockaddr *)&again, sizeof again));
+    warm(p->fd, false);
+    say_alive(p->fd, false, "connected anew");
+    meet(p);
+}
+
+static void dissolves(struct peer *p) { dissolve(p, 0, false); }
+static void dissolves_unread(struct peer *p) { dissolve(p, 1000, false); }
+static void dissolves_behind_the_end(struct peer *p) { dissolve(p, 0, true); }
+static void dissolves_unread_behind_the_end(struct peer *p) { dissolve(p, 1000, true); }
+
 static const struct scenario scenarios[] = {
     {"addresses_are_the_kernels", addresses, addresses},
     {"addresses_over_ipv6", addresses, addresses, V6},
@@ -328,6 +366,10 @@ static const struct scenario scenarios[] = {
     {"connecting_without_blocking", nonblocking_connect, nonblocking_connect, RAW},
     {"connections_are_refused", accepts_one, refused, RAW},
     {"bytes_before_the_accept", accepts_late, sends_early, RAW},
+    {"a_connection_is_dissolved", dissolves, dissolves},
+    {"a_connection_is_dissolved_unread", dissolves_unread, dissolves_unread},
+    {"a_connection_is_dissolved_behind_the_end", dissolves_behind_the_end, dissolves_behind_the_end},
+    {"a_connection_is_dissolved_unread_behind_the_end", dissolves_unread_behind_the_end, dissolves_unread_behind_the_end},
     {"one_way_from_the_start", receives_only, sends_only, COLD},
     {"short_connections", short_lives, short_lives, RAW},
     {"many_connections_of_one_pair", medium_lives, medium_lives, RAW},

@@ -4,7 +4,7 @@ use crate::boundary::{finish, give, outcome, take};
 use crate::descriptors::created;
 use core::mem::offset_of;
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use libc::{c_int, c_void, sockaddr, socklen_t, time_t, timeval};
+use libc::{c_int, c_void, sa_family_t, sockaddr, sockaddr_storage, socklen_t, time_t, timeval};
 use sovia_signal::access::{self, BadAddress};
 use sovia_sockets::conn::Role;
 use sovia_sockets::meeting::Server;
@@ -83,6 +83,14 @@ fn is_negative_time_out(level: c_int, name: c_int, value: *const c_void, len: so
         && unsafe { take(value.cast::<time_t>()) }.is_ok_and(|seconds| seconds < 0)
 }
 
+/// Returns true if the kernel takes an address of that length: it looks at the family alone (connect(2)).
+fn is_an_address(address: *const sockaddr, len: socklen_t) -> bool {
+    let range = size_of::<sa_family_t>()..=size_of::<sockaddr_storage>();
+    let last = address.cast::<u8>().wrapping_add((len as usize).wrapping_sub(1));
+    // SAFETY: a plain number in the program's memory.
+    range.contains(&(len as usize)) && unsafe { take(last) }.is_ok()
+}
+
 /// An address's family, as far as it can be read.
 fn family(address: *const sockaddr) -> Option<c_int> {
     // SAFETY: a plain number in the program's memory.
@@ -91,11 +99,11 @@ fn family(address: *const sockaddr) -> Option<c_int> {
 
 calls! {
     fn connect(real, fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
-        // A stream that is taken apart and connected anew is another one.
         if let Some(at) = table::conn(fd)
             && family(address) == Some(libc::AF_UNSPEC)
+            && is_an_address(address, len)
         {
-            retreat::now(fd, at, Cause::Call);
+            ops::disconnect(fd, at);
         }
         let result = real(fd, address, len);
         let error = crate::boundary::errno();

@@ -37,6 +37,28 @@ pub fn close(fd: i32) {
     }
 }
 
+/// `connect` is about to dissolve the association of `fd` (AF_UNSPEC): what is unread goes, and the kernel resets its peer. From
+/// here on the library knows nothing of the number. A connection that is held or watched elsewhere goes back to TCP instead.
+pub fn disconnect(fd: i32, at: Ref) {
+    let conn = at.conn;
+    let is_elsewhere = family::is_shared(conn) || !conn.is_the_familys() || sets::has_entry(at);
+    if is_elsewhere
+        || !conn.is_attached_here()
+        || conn.has(flag::RETREATING)
+        || conn.waiting_here() != 0
+        || table::references(at.index) != 1
+    {
+        retreat::now(fd, at, Cause::Call);
+        return;
+    }
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_LINGER);
+    let before = call::getsockopt::<[i32; 2]>(fd, level, name).unwrap_or_default();
+    // Without a FIN on the VI the peer waits for the end of TCP.
+    let _ = call::setsockopt(fd, level, name, &[1i32, 0]);
+    let_go(fd);
+    let _ = call::setsockopt(fd, level, name, &before);
+}
+
 fn let_go(fd: i32) {
     match table::remove(fd) {
         Entry::Conn(at) => {

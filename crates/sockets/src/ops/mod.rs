@@ -18,7 +18,8 @@ mod transfer;
 
 pub(crate) use close::leave_to_relay;
 pub use close::{
-    close, dup, forget, keep_only, leaving, opened, opening, received, shutdown, staying,
+    close, disconnect, dup, forget, keep_only, leaving, opened, opening, received, shutdown,
+    staying,
 };
 pub use option::{
     fionread, keep_error, left, nonblocking, note_option, on_own_options, pending_error, silence,
