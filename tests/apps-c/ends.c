@@ -192,6 +192,23 @@ static void peeks_after_reset(struct peer *p) {
     CALL(recv(p->fd, buffer, sizeof buffer, MSG_PEEK));
 }
 
+// Receives of no bytes say nothing while there are bytes; behind the last one they tell of the reset, as others do.
+static void takes_nothing_after_reset(struct peer *p, bool by_read) {
+    send_all(p->fd, "unread by it", 12);
+    awaits_reset(p);
+    struct msghdr none = {0};
+    CALL(by_read ? read(p->fd, buffer, 0) : recv(p->fd, buffer, 0, 0));
+    CALL(recvmsg(p->fd, &none, MSG_PEEK));
+    CALL(recv(p->fd, buffer, sizeof buffer, 0));
+    CALL(by_read ? read(p->fd, buffer, 0) : recv(p->fd, buffer, 0, MSG_DONTWAIT));
+    CALL(recvmsg(p->fd, &none, 0));
+    CALL(recv(p->fd, buffer, 0, 0));
+    CALL(recv(p->fd, buffer, sizeof buffer, 0));
+}
+
+static void receives_nothing_after_reset(struct peer *p) { takes_nothing_after_reset(p, false); }
+static void reads_nothing_after_reset(struct peer *p) { takes_nothing_after_reset(p, true); }
+
 // --- hang-ups wait for what came before them
 
 #define MUCH 5000000
@@ -388,6 +405,8 @@ static const struct scenario scenarios[] = {
     {"readv_at_a_reset", scatters_after_reset, sends_and_resets},
     {"recvmmsg_at_a_reset", takes_several_after_reset, sends_and_resets},
     {"peek_at_a_reset", peeks_after_reset, sends_and_resets},
+    {"receiving_nothing_at_a_reset", receives_nothing_after_reset, sends_and_resets},
+    {"reading_nothing_at_a_reset", reads_nothing_after_reset, sends_and_resets},
     {"hangups_wait_in_poll", polls_for_hangup, sends_much_and_closes},
     {"hangups_wait_in_epoll", waits_for_hangup_by_level, sends_much_and_closes},
     {"hangups_wait_as_edges", waits_for_hangup_by_edge, sends_much_and_closes},

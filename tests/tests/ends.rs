@@ -15,6 +15,8 @@ scenarios!("ends":
     readv_at_a_reset,
     recvmmsg_at_a_reset,
     peek_at_a_reset,
+    receiving_nothing_at_a_reset,
+    reading_nothing_at_a_reset,
     hangups_wait_in_poll,
     hangups_wait_in_epoll,
     hangups_wait_as_edges,

@@ -3,7 +3,7 @@
 use super::anchor::acknowledge;
 use super::entering::{claim, grant, switched};
 use super::hold::{copy_held, kind_of, look};
-use super::receive::{at_fin, idle, receive};
+use super::receive::{at_fin, idle};
 use super::remains::unread_packets;
 use super::take::{is_ending, is_returning};
 use super::tcp_end::{limit_on_tcp, tcp_gave_nothing};
@@ -20,8 +20,7 @@ use via_shm::endpoint::Area;
 /// Copies unread bytes without consuming them (`MSG_PEEK`).
 pub fn peek(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Got {
     if out.is_empty() {
-        // A receive of no bytes consumes nothing either.
-        return receive(guard, fd, out);
+        return peek_nothing(guard, fd);
     }
     if let Some(got) = reflected::instead(guard) {
         return got;
@@ -35,6 +34,14 @@ pub fn peek(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Got {
         if let Some(got) = got {
             return got;
         }
+    }
+}
+
+/// A receive of no bytes, which waits for bytes all the same, and reports an error.
+pub(super) fn peek_nothing(guard: &mut Guard<'_>, fd: i32) -> Got {
+    match peek(guard, fd, (&mut [0; 1][..]).into()) {
+        Got::Bytes(_) => Got::Bytes(0),
+        got => got,
     }
 }
 

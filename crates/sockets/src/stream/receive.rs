@@ -3,6 +3,7 @@
 use super::anchor::acknowledge;
 use super::entering::{Origin, grant, next_from};
 use super::hold::scan;
+use super::peek::peek_nothing;
 use super::state::{self, Receives};
 use super::take::{has_kept, is_ending, receive_vi, receive_vi_here};
 use super::tcp_end::{limit_on_tcp, tcp_gave_nothing};
@@ -54,8 +55,7 @@ fn receive_what_is_there(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) 
     let conn = guard.conn;
     combine::tell(guard);
     if out.is_empty() {
-        grant(guard, fd);
-        return if super::readable(guard, fd) { Got::Bytes(0) } else { Got::Nothing };
+        return peek_nothing(guard, fd);
     }
     if let Some(got) = reflected::instead(guard) {
         return got;

@@ -132,6 +132,7 @@ fn receive_generally(
     }
     // The common case: one part, something there.
     if let [part] = parts
+        && !part.is_empty()
         && !flags.peek
         && !flags.wait_all
         && let Some(mut guard) = at.attached()
@@ -141,7 +142,6 @@ fn receive_generally(
             Got::Bytes(n) => return Ok(n),
             Got::End => return Ok(0),
             Got::Failed(e) => return Err(e),
-            Got::Nothing if part.is_empty() && !flags.empty_waits => return Ok(0),
             Got::Nothing => {}
         }
         if flags.dont_wait || conn.has(flag::NONBLOCK) {
@@ -197,8 +197,11 @@ fn receive_slowly(
                 return Some(Ok(0));
             }
             let fd = keep::descriptor(fd, at);
-            let got =
-                if flags.peek { peek(guard, fd, parts) } else { scatter(guard, fd, parts, done) };
+            let got = if flags.peek && wanted > 0 {
+                peek(guard, fd, parts)
+            } else {
+                scatter(guard, fd, parts, done)
+            };
             match got {
                 Got::Bytes(n) => Some(Ok(n)),
                 Got::End => Some(Ok(0)),
