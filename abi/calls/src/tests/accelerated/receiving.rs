@@ -92,6 +92,10 @@ fn recv_takes_addresses_as_the_kernel_does() {
 }
 
 #[test]
+#[cfg_attr(
+    target_arch = "aarch64",
+    ignore = "EFAULT, for 2 GiB reach beyond the end of the address space: the end of a 57-bit one is looked at"
+)]
 fn recv_of_more_than_a_call_moves_is_shortened() {
     compare(&[
         ("-1", |s, fd| recv(fd, s.room(16), usize::MAX, 0)),

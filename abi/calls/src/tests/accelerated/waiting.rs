@@ -204,6 +204,8 @@ fn select_takes_as_many_seconds_and_microseconds_as_the_kernel_does() {
         ("the most seconds", |s, fd| {
             select(fd + 1, [set(s, fd), 0, 0], long(s, i64::MAX, 999_999))
         }),
+        // On other machines libc makes the call, and takes them for 32 bits.
+        #[cfg(target_arch = "x86_64")]
         ("the most microseconds", |s, fd| select(fd + 1, [set(s, fd), 0, 0], long(s, 0, i64::MAX))),
     ]);
 }
