@@ -123,8 +123,8 @@ static void parent_adds_first(struct peer *p) {
 }
 
 // The parent changes what it had added before the fork, or takes it out; the child uses the set for the first time after
-// that.
-static void parent_changes_first(struct peer *p, int operation, uint32_t events) {
+// that. A parent that leaves has closed it by then.
+static void parent_changes_first(struct peer *p, int operation, uint32_t events, bool leaves) {
     int go[2], set, other = begin(p, go, &set);
     add(set, p->fd, 1);
     add(set, other, 2);
@@ -143,15 +143,20 @@ static void parent_changes_first(struct peer *p, int operation, uint32_t events)
     CALL(epoll_ctl(set, EPOLL_CTL_MOD, other, &event));
     event = (struct epoll_event){.events = events, .data.u32 = 3};
     CALL(epoll_ctl(set, operation, other, &event));
+    if (leaves)
+        MUST(close(set));
     let_the_other_go(go);
     await_end_of(child);
-    say_event(set, 0);
+    if (!leaves)
+        say_event(set, 0);
     converse(p, other);
 }
 
-static void parent_changes(struct peer *p) { parent_changes_first(p, EPOLL_CTL_MOD, EPOLLIN); }
-static void parent_asks_for_less(struct peer *p) { parent_changes_first(p, EPOLL_CTL_MOD, EPOLLRDHUP); }
-static void parent_removes(struct peer *p) { parent_changes_first(p, EPOLL_CTL_DEL, 0); }
+static void parent_changes(struct peer *p) { parent_changes_first(p, EPOLL_CTL_MOD, EPOLLIN, false); }
+static void parent_asks_for_less(struct peer *p) { parent_changes_first(p, EPOLL_CTL_MOD, EPOLLRDHUP, false); }
+static void parent_removes(struct peer *p) { parent_changes_first(p, EPOLL_CTL_DEL, 0, false); }
+static void parent_changes_and_leaves(struct peer *p) { parent_changes_first(p, EPOLL_CTL_MOD, EPOLLIN, true); }
+static void parent_removes_and_leaves(struct peer *p) { parent_changes_first(p, EPOLL_CTL_DEL, 0, true); }
 
 // The parent takes the event of a one-shot entry, which is disabled then for its child as well.
 static void parent_takes_the_shot(struct peer *p) {
@@ -287,6 +292,8 @@ static const struct scenario scenarios[] = {
     {"a_parent_changes_an_entry_before_its_child_waits", parent_changes, sends_on_second},
     {"a_parent_asks_for_less_before_its_child_waits", parent_asks_for_less, sends_on_second},
     {"a_parent_removes_an_entry_before_its_child_waits", parent_removes, sends_on_second},
+    {"a_parent_changes_an_entry_and_leaves_the_set", parent_changes_and_leaves, sends_on_second},
+    {"a_parent_removes_an_entry_and_leaves_the_set", parent_removes_and_leaves, sends_on_second},
     {"a_parent_takes_a_shot_before_its_child_waits", parent_takes_the_shot, sends_on_second},
     {"a_child_waits_behind_the_end", child_waits_behind_the_end, sends_and_ends},
     {"a_child_adds_behind_the_end", child_adds_behind_the_end, sends_and_ends},

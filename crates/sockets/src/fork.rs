@@ -116,7 +116,6 @@ impl Prepared {
 /// interrupted it), that goes on in the child as well, and the answer is false.
 fn forking() -> bool {
     table::note_shared();
-    sets::copying();
     let whole = !section::is_inside();
     if whole {
         // The thread that would do it later stays with the parent, which may end.
@@ -139,6 +138,7 @@ fn forking() -> bool {
         linger::hold();
         filters::hold();
     }
+    sets::copying();
     if process::is_confined() {
         // Nothing is held, and asking whose place is free takes system calls.
         return whole;

@@ -115,7 +115,7 @@ pub fn control(
 /// The caller uses the instance. If another process does so, too, everything in it is the kernel's.
 #[inline]
 fn share(index: u32, set: &Set) {
-    if sets::is_shared(index) && !set.nested.load(Ordering::Acquire) {
+    if sets::is_shared(index, || set.catch_up()) && !set.nested.load(Ordering::Acquire) {
         make_nested(set);
         // What it has in the instance it has to give to the kernel as well.
         anchors::nudge();

@@ -4,7 +4,7 @@ use super::COPIED;
 use super::order::Order;
 use super::ready::readiness_under;
 use super::set::DISABLED;
-use crate::conn::{Fate, Phase};
+use crate::conn::{Fate, Phase, flag};
 use crate::pair::{Pair, Waiter};
 use crate::table::{self, Ref};
 use crate::{family, members};
@@ -96,12 +96,29 @@ impl Entry {
         // Held until the kernel has it: a relative that changes it finds it there.
         let mut locked = self.at.conn.lock();
         let fate = locked.copies.fate(self.number);
+        if fate != Some(Fate::Over) {
+            self.change_as(fate);
+            self.give_to_kernel(epfd);
+            // Not before: this process may be killed, and a relative that has a copy gives it once more.
+            locked.copies.record(self.number, Fate::Over);
+        }
+    }
+
+    fn change_as(&mut self, fate: Option<Fate>) {
         if let Some(Fate::Changed { events, data, armed }) = fate {
             (self.events, self.data, self.armed) = (events, data, armed);
         }
-        locked.copies.record(self.number, Fate::Over);
-        if fate != Some(Fate::Over) {
-            self.give_to_kernel(epfd);
+    }
+
+    /// Makes of a copy what relatives have made of the entry since the fork.
+    pub(super) fn catch_up(&mut self) {
+        let conn = self.at.conn;
+        let fate = conn.lock().copies.fate(self.number);
+        self.change_as(fate);
+        // An entry that the kernel has leaves the set together with its connection.
+        let has_left = !self.at.is_attached_here() || conn.is_going_back();
+        if fate == Some(Fate::Over) && !has_left && !conn.has(flag::LEFT_TO_SETS) {
+            self.registered = false;
         }
     }
 
@@ -126,8 +143,10 @@ impl Entry {
         if before == Some(Fate::Over) {
             return false;
         }
-        if before.is_none() && !members::others_live(&conn.holders) {
-            // No copy is left.
+        let is_alone = conn.holders.load(Ordering::Acquire) == members::only_me();
+        if is_alone || before.is_none() && !members::others_live(&conn.holders) {
+            // No copy of any entry is left.
+            locked.copies.forget();
             self.renew();
             return true;
         }

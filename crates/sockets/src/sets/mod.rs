@@ -105,14 +105,14 @@ pub(crate) fn closed(index: u32, fd: i32) {
     set.close();
 }
 
-/// Before fork: a child gets copies of all entries.
-pub(crate) fn copying() {
-    COPIED.store(family::number_set_entry(), Ordering::Release);
-}
-
 /// Around fork: no set is being changed.
 pub(crate) fn hold() {
     places().for_each(|set| set.inner.hold());
+}
+
+/// Before fork, when no set is being changed if that can be had: a child gets copies of all entries.
+pub(crate) fn copying() {
+    COPIED.store(family::number_set_entry(), Ordering::Release);
 }
 
 /// After fork, in both.
@@ -122,6 +122,7 @@ pub(crate) fn release() {
 
 /// In a forked child.
 pub(crate) fn forked() {
+    copying();
     for (index, set) in (0..).zip(places()) {
         // The threads that sleep have stayed with the parent.
         set.asleep.store(0, Ordering::Relaxed);

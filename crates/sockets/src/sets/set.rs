@@ -1,7 +1,7 @@
 //! One epoll instance: how connections come into it, and how its ready ones are found.
 
 use super::NESTED;
-use super::entries::{Inner, Lane, NONE};
+use super::entries::{Entry, Inner, Lane, NONE};
 use super::ready::check_exclusive;
 use crate::conn::flag;
 use crate::pair::{self, VIS};
@@ -279,6 +279,13 @@ impl Set {
         }
     }
 
+    /// Begins to use an instance that the process has inherited: its entries are copies.
+    pub(crate) fn catch_up(&self) {
+        self.with(|inner| {
+            inner.entries.iter_mut().filter(|entry| entry.attached).for_each(Entry::catch_up);
+        });
+    }
+
     /// From now on the instance itself is waited for, from outside. Returns the connections that are kept here,
     /// which must go back to TCP ([`Set::nested`]).
     pub(crate) fn nest(&self) -> Vec<(i32, Ref)> {
@@ -362,14 +369,18 @@ impl Set {
                 entry.queued = false;
                 continue;
             }
+            if entry.events & libc::EPOLLONESHOT as u32 != 0 {
+                entry.armed = false;
+                if !entry.tell_copies() {
+                    // A relative has given it to the kernel, which reports the event.
+                    entry.queued = false;
+                    continue;
+                }
+            }
             out[n] = epoll_event { events: mask, u64: entry.data };
             entry.collected = inner.collections;
             n += 1;
             let has_twin = entry.has_twin;
-            if entry.events & libc::EPOLLONESHOT as u32 != 0 {
-                entry.armed = false;
-                entry.tell_copies();
-            }
             if entry.events & (libc::EPOLLONESHOT | libc::EPOLLET) as u32 != 0 {
                 entry.queued = false;
             } else {

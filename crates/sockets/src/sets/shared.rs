@@ -59,14 +59,15 @@ fn bits(users: &Users) -> Option<&'static AtomicU64> {
 }
 
 /// This process uses an instance. Whether another one does, too: two loads of lines that hardly
-/// anything writes, unless one has.
+/// anything writes, unless one has. `first` is called when a forked process begins to use it.
 #[inline]
-pub(crate) fn is_shared(index: u32) -> bool {
+pub(crate) fn is_shared(index: u32, first: impl FnOnce()) -> bool {
     let users = &USERS[index as usize % super::SETS];
     let Some(bits) = bits(users) else { return false };
     if !users.counted.load(Ordering::Relaxed) {
         users.counted.store(true, Ordering::Relaxed);
         members::add_me(bits);
+        first();
     }
     bits.load(Ordering::Acquire) != members::only_me() && members::others_live(bits)
 }
