@@ -206,6 +206,21 @@ static void takes_nothing_after_reset(struct peer *p, bool by_read) {
     CALL(recv(p->fd, buffer, sizeof buffer, 0));
 }
 
+// A receive of no bytes that has waited says nothing of what has ended its wait.
+static void waits_for_nothing(struct peer *p) {
+    meet(p);
+    CALL(recv(p->fd, buffer, 0, 0));
+    await_events(p->fd, POLLERR, POLLERR);
+    CALL(recv(p->fd, buffer, 0, 0));
+    CALL(recv(p->fd, buffer, sizeof buffer, 0));
+}
+
+static void resets_soon(struct peer *p) {
+    meet(p);
+    nap(100);
+    reset_at_close(p);
+}
+
 static void receives_nothing_after_reset(struct peer *p) { takes_nothing_after_reset(p, false); }
 static void reads_nothing_after_reset(struct peer *p) { takes_nothing_after_reset(p, true); }
 
@@ -406,6 +421,7 @@ static const struct scenario scenarios[] = {
     {"recvmmsg_at_a_reset", takes_several_after_reset, sends_and_resets},
     {"peek_at_a_reset", peeks_after_reset, sends_and_resets},
     {"receiving_nothing_at_a_reset", receives_nothing_after_reset, sends_and_resets},
+    {"waiting_for_nothing_until_a_reset", waits_for_nothing, resets_soon},
     {"reading_nothing_at_a_reset", reads_nothing_after_reset, sends_and_resets},
     {"hangups_wait_in_poll", polls_for_hangup, sends_much_and_closes},
     {"hangups_wait_in_epoll", waits_for_hangup_by_level, sends_much_and_closes},

@@ -17,6 +17,7 @@ scenarios!("ends":
     peek_at_a_reset,
     receiving_nothing_at_a_reset,
     reading_nothing_at_a_reset,
+    waiting_for_nothing_until_a_reset,
     hangups_wait_in_poll,
     hangups_wait_in_epoll,
     hangups_wait_as_edges,

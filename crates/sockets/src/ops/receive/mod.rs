@@ -188,7 +188,7 @@ fn receive_slowly(
     }
     let mut call = Call::begin(fd, at, deadline(&conn.receive_timeout), since);
     let patient = !flags.dont_wait && !conn.has(flag::NONBLOCK);
-    let mut done = 0;
+    let (mut done, mut has_looked) = (0, false);
     loop {
         let mut is_kept = false;
         let attempt = |guard: &mut crate::conn::Guard<'_>| {
@@ -197,11 +197,12 @@ fn receive_slowly(
                 return Some(Ok(0));
             }
             let fd = keep::descriptor(fd, at);
-            let got = if flags.peek && wanted > 0 {
-                peek(guard, fd, parts)
-            } else {
-                scatter(guard, fd, parts, done)
-            };
+            if wanted == 0 && core::mem::replace(&mut has_looked, true) {
+                // Whatever ends the wait, the kernel has then received all that was asked for. The next call has an error.
+                return stream::readable(guard, fd).then_some(Ok(0));
+            }
+            let got =
+                if flags.peek { peek(guard, fd, parts) } else { scatter(guard, fd, parts, done) };
             match got {
                 Got::Bytes(n) => Some(Ok(n)),
                 Got::End => Some(Ok(0)),
@@ -234,7 +235,6 @@ fn receive_slowly(
                 });
             }
             Err(Ended::Plain) => return Ok(done),
-            // Whatever ends the wait, the kernel has then received all that was asked for.
             Err(Ended::Failed(libc::EAGAIN | libc::EINTR)) if patient && wanted == 0 => {
                 return Ok(0);
             }
