@@ -7,8 +7,8 @@ use crate::pair::lent::How;
 use crate::retreat::Cause;
 use crate::table::{self, Entry, Ref};
 use crate::{
-    Outcome, family, inheritance, linger, meeting, members, pair, process, rest, retreat, sets,
-    stream,
+    Outcome, anchors, family, inheritance, keepalive, linger, meeting, members, pair, process,
+    rest, retreat, sets, stream,
 };
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
@@ -51,11 +51,17 @@ pub fn disconnect(fd: i32, at: Ref) {
         retreat::now(fd, at, Cause::Call);
         return;
     }
+    if let Some(guard) = at.attached() {
+        keepalive::leave(&guard);
+    }
+    anchors::leave(fd);
     let (level, name) = (libc::SOL_SOCKET, libc::SO_LINGER);
     let before = call::getsockopt::<[i32; 2]>(fd, level, name).unwrap_or_default();
     // Without a FIN on the VI the peer waits for the end of TCP.
     let _ = call::setsockopt(fd, level, name, &[1i32, 0]);
     let_go(fd);
+    // The kernel takes a time with the flag alone.
+    let _ = call::setsockopt(fd, level, name, &[1, before[1]]);
     let _ = call::setsockopt(fd, level, name, &before);
 }
 
