@@ -351,8 +351,13 @@ pub(crate) fn are_told_apart(holders: u64) -> bool {
 /// Whether living processes other than this one are among a connection's holders. Strikes the dead
 /// ones out. Those that are not named count as living.
 pub(crate) fn others_live(word: &AtomicU64) -> bool {
+    let seen = word.load(Ordering::Acquire);
+    if seen == only_me() {
+        // At once for nearly every connection.
+        return false;
+    }
     let me = place();
-    let holders = Holders::from_word(word.load(Ordering::Acquire));
+    let holders = Holders::from_word(seen);
     if holders.without(me as u32).is_empty() {
         return false;
     }
