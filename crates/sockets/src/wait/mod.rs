@@ -86,9 +86,10 @@ pub fn until<T>(
     mut attempt: impl FnMut(&mut Guard<'_>) -> Option<T>,
 ) -> Result<T, Ended> {
     let conn = call.at.conn;
-    conn.begin_waiting();
     let waits = begin();
     waits.keep(conn.place());
+    // After that: what closes the descriptor finds each thread that counts.
+    conn.begin_waiting();
     let result = loop {
         match attempt_until(call, want, &waits, &mut attempt) {
             Err(Ended::Failed(libc::EINTR)) if call.is_made_anew() => {
@@ -101,8 +102,8 @@ pub fn until<T>(
             result => break result,
         }
     };
-    drop(waits);
     conn.end_waiting();
+    drop(waits);
     result
 }
 

@@ -29,13 +29,13 @@ pub(super) fn send_long(
     begun: Begun,
 ) -> Outcome {
     let conn = at.conn;
-    conn.begin_waiting();
     let waits = wait::begin();
     waits.keep(conn.place());
+    conn.begin_waiting();
     let mut call = Call { fd, at, done: 0, began: clock::now_ns(), begun };
     let sent = call.send(parts, flags);
-    drop(waits);
     conn.end_waiting();
+    drop(waits);
     keep::leave();
     // It has been given its VI, or stays on TCP for good.
     sent.unwrap_or_else(|| send_slowly(fd, at, parts, flags, call.begun, call.done))
