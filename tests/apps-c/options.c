@@ -82,15 +82,17 @@ static void half_closes(struct peer *p) {
     CALL(recv(p->fd, buffer, 1, 0));
 }
 
+// The kernel counts such timeouts in ticks, of at most so many milliseconds. The first tick has begun before the call.
+enum { TICK = 10 };
+
 static void set_timeout(int fd, int option, int ms) {
     struct timeval t = {ms / 1000, ms % 1000 * 1000};
     MUST(setsockopt(fd, SOL_SOCKET, option, &t, sizeof t));
     memset(&t, 0, sizeof t);
     socklen_t length = sizeof t;
     MUST(getsockopt(fd, SOL_SOCKET, option, &t, &length));
-    // The kernel rounds to its ticks.
     long is = t.tv_sec * 1000 + t.tv_usec / 1000;
-    say("timeout %s", is >= ms && is <= ms + 10 ? "as set" : "WRONG");
+    say("timeout %s", is >= ms && is <= ms + TICK ? "as set" : "WRONG");
 }
 
 static void receive_timeout(struct peer *p) {
@@ -99,13 +101,13 @@ static void receive_timeout(struct peer *p) {
     set_timeout(p->fd, SO_RCVTIMEO, 150);
     int64_t start = now_ms();
     CALL(recv(p->fd, buffer, 10, 0));
-    say_elapsed(start, 149, LATE);
+    say_elapsed(start, 150 - TICK, LATE);
     start = now_ms();
     CALL(read(p->fd, buffer, 10));
-    say_elapsed(start, 149, LATE);
+    say_elapsed(start, 150 - TICK, LATE);
     start = now_ms();
     CALL(recvmsg(p->fd, &message, MSG_WAITALL));
-    say_elapsed(start, 149, LATE);
+    say_elapsed(start, 150 - TICK, LATE);
     CALL(recv(p->fd, buffer, 10, MSG_PEEK));
     // A part that has come is returned when the time is over.
     tell(p, 0);
@@ -113,7 +115,7 @@ static void receive_timeout(struct peer *p) {
     await_bytes(p->fd, 4);
     start = now_ms();
     CALL(recv(p->fd, buffer, 10, MSG_WAITALL));
-    say_elapsed(start, 149, LATE);
+    say_elapsed(start, 150 - TICK, LATE);
     set_timeout(p->fd, SO_RCVTIMEO, 0);
     tell(p, 0);
     CALL(recv(p->fd, buffer, 10, 0));
@@ -136,7 +138,7 @@ static void send_timeout(struct peer *p) {
     set_timeout(p->fd, SO_SNDTIMEO, 200);
     int64_t start = now_ms();
     ssize_t sent = send(p->fd, much, sizeof much, 0);
-    say_elapsed(start, 199, LATE);
+    say_elapsed(start, 200 - TICK, LATE);
     say(sent > 1000000 && sent < (ssize_t)sizeof much ? "a part was sent" : "sent %zd", sent);
     ssize_t more;
     do {
@@ -145,7 +147,7 @@ static void send_timeout(struct peer *p) {
         sent += more > 0 ? more : 0;
     } while (more > 0);
     say("then %s", strerrorname_np(errno));
-    say_elapsed(start, 199, LATE);
+    say_elapsed(start, 200 - TICK, LATE);
     tell(p, sent);
     hear(p);
     set_timeout(p->fd, SO_SNDTIMEO, 0);
