@@ -79,9 +79,84 @@ static void sends_in_line(struct peer *p) {
     say_alive(p->fd, p->server, "afterwards");
 }
 
+// The sender of an urgent byte has bytes unread itself: what follows arrives as always. The two ends take each of several
+// connections back at once.
+enum { UNREAD = 1000, FOLLOWS = 5000, CONNECTIONS = 10 };
+static char more[FOLLOWS];
+
+static void sends_with_unread(struct peer *p) {
+    int listener = listen_on(p, AF_INET, "urgent");
+    for (int i = 0; i < CONNECTIONS; i++) {
+        int fd = accept_one(listener);
+        warm(fd, true);
+        meet(p);
+        await_bytes(fd, UNREAD);
+        CALL(send(fd, "!", 1, MSG_OOB));
+        recv_all(fd, more, UNREAD);
+        send_all(fd, more, FOLLOWS);
+        meet(p);
+        recv_all(fd, buffer, 5);
+        say_text("received", buffer, 5);
+        say_alive(fd, true, "afterwards");
+        meet(p);
+        MUST(close(fd));
+    }
+}
+
+static void hears_of_it(struct peer *p) {
+    for (int i = 0; i < CONNECTIONS; i++) {
+        int fd = connect_to(p, AF_INET, "urgent");
+        warm(fd, false);
+        send_all(fd, more, UNREAD);
+        meet(p);
+        meet(p);
+        await_events(fd, POLLPRI | POLLIN, POLLPRI);
+        CALL(recv(fd, buffer, 10, MSG_OOB));
+        recv_all(fd, more, FOLLOWS);
+        send_all(fd, "heard", 5);
+        say_alive(fd, false, "afterwards");
+        meet(p);
+        MUST(close(fd));
+    }
+}
+
+// The peer has ended what it sends, and that is unread.
+static void sends_behind_the_end(struct peer *p) {
+    meet(p);
+    await_bytes(p->fd, UNREAD);
+    await_events(p->fd, POLLRDHUP, POLLRDHUP);
+    CALL(send(p->fd, "one!", 4, MSG_OOB));
+    CALL(send(p->fd, "after", 5, 0));
+    meet(p);
+    meet(p);
+    CALL(send(p->fd, "two!", 4, MSG_OOB));
+    CALL(send(p->fd, "at last", 7, 0));
+    drain_to_eof(p->fd, 0);
+    meet(p);
+}
+
+static void ends_and_hears(struct peer *p) {
+    send_pattern(p->fd, 0, UNREAD, UNREAD);
+    MUST(shutdown(p->fd, SHUT_WR));
+    meet(p);
+    meet(p);
+    await_events(p->fd, POLLPRI | POLLIN, POLLPRI);
+    CALL(recv(p->fd, buffer, 10, MSG_OOB));
+    recv_all(p->fd, buffer, 8);
+    say_text("received", buffer, 8);
+    meet(p);
+    await_events(p->fd, POLLPRI | POLLIN, POLLPRI);
+    CALL(recv(p->fd, buffer, 10, MSG_OOB));
+    recv_all(p->fd, buffer, 10);
+    say_text("received", buffer, 10);
+    meet(p);
+}
+
 static const struct scenario scenarios[] = {
     {"the_urgent_byte_beside_the_stream", sends_urgent, beside},
     {"the_urgent_byte_in_line", sends_in_line, in_line},
     {"the_urgent_byte_from_the_client", beside, sends_urgent},
+    {"an_urgent_byte_of_an_end_that_has_bytes_unread", sends_with_unread, hears_of_it, RAW},
+    {"an_urgent_byte_behind_the_end_of_the_peer", sends_behind_the_end, ends_and_hears},
 };
 SCENARIO_MAIN(scenarios)

@@ -65,6 +65,8 @@ scenarios!("urgent":
     the_urgent_byte_beside_the_stream,
     the_urgent_byte_in_line,
     the_urgent_byte_from_the_client,
+    an_urgent_byte_of_an_end_that_has_bytes_unread,
+    an_urgent_byte_behind_the_end_of_the_peer,
 );
 
 scenarios!("late":

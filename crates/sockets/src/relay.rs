@@ -239,6 +239,25 @@ impl Socket {
         Ok(n)
     }
 
+    /// Takes the urgent byte that a receive would pass over.
+    fn passed_urgent(&self) -> Option<u8> {
+        // The mark stays where the byte was.
+        if self.stale == 0 && call::is_at_mark(self.fd.raw()) {
+            self.receive_urgent()
+        } else {
+            None
+        }
+    }
+
+    /// Takes the urgent byte that the program has sent next (MSG_OOB; the kernel's Unix sockets have it since Linux 5.15). Until it
+    /// is taken, no receive finds what follows, if bytes lie before it.
+    fn receive_urgent(&self) -> Option<u8> {
+        let mut byte = [0];
+        let flags = libc::MSG_OOB | libc::MSG_DONTWAIT;
+        let taken = call::recv(self.fd.raw(), &mut byte, flags);
+        (taken == Ok(1)).then_some(byte[0])
+    }
+
     /// Tells the program that nothing more comes, and that all has come.
     fn end(&mut self) {
         while self.stale > 0
@@ -348,6 +367,8 @@ fn both_ways(fd: i32, at: Ref, socket: &mut Socket) -> bool {
     let (mut inbound, mut outbound) = (Flow::default(), Flow::default());
     // The program may have written something that has not been taken.
     let mut may_take = true;
+    // A byte that the program has sent as urgent, behind all that waits.
+    let mut urgent = None;
     let mut has_failed = false;
     while !(inbound.told && outbound.told) {
         // A thread of the program's may be in the kernel's receive since before the connection had a VI. What
@@ -359,15 +380,16 @@ fn both_ways(fd: i32, at: Ref, socket: &mut Socket) -> bool {
             revents: 0,
         };
         let when = |is_wanted: bool, events: i16| if is_wanted { events } else { 0 };
+        let takes = outbound.has_room() && urgent.is_none();
         let from_peer = when(inbound.has_room() && is_free, libc::POLLIN);
         let to_peer = when(!outbound.waiting.is_empty(), libc::POLLOUT);
         let mut fds = [
             entry(fd, from_peer | to_peer),
             entry(socket.fd.raw(), when(!inbound.waiting.is_empty(), libc::POLLOUT)),
-            entry(socket.arrivals.raw(), when(outbound.has_room() && !may_take, libc::POLLIN)),
+            entry(socket.arrivals.raw(), when(takes && !may_take, libc::POLLIN)),
         ];
-        let pause =
-            if may_take && outbound.has_room() { Some(0) } else { (!is_free).then_some(LOOK_NS) };
+        let looks = !is_free || urgent.is_some();
+        let pause = if may_take && takes { Some(0) } else { looks.then_some(LOOK_NS) };
         if pollset::wait(&mut fds, pollset::By::Poll, pause, None).is_err() {
             return false;
         }
@@ -382,9 +404,13 @@ fn both_ways(fd: i32, at: Ref, socket: &mut Socket) -> bool {
             socket.take_edge();
             may_take = true;
         }
-        if may_take && outbound.has_room() {
-            let result = socket.receive(piece);
-            may_take = result != Err(libc::EAGAIN);
+        if may_take && takes {
+            urgent = socket.passed_urgent();
+            let result = if urgent.is_some() { Err(libc::EAGAIN) } else { socket.receive(piece) };
+            if urgent.is_none() && result == Err(libc::EAGAIN) {
+                urgent = socket.receive_urgent();
+                may_take = urgent.is_some();
+            }
             outbound.take(result, piece);
             if outbound.cut {
                 return false;
@@ -410,6 +436,13 @@ fn both_ways(fd: i32, at: Ref, socket: &mut Socket) -> bool {
             outbound.stop();
             socket.refuse();
         }
+        if let Some(byte) = urgent
+            && outbound.waiting.is_empty()
+            && !owes(fd, at)
+            && call::send(fd, &[byte], flags | libc::MSG_OOB) != Err(call::Errno::EAGAIN)
+        {
+            urgent = None;
+        }
         if inbound.is_cut() {
             return false;
         }
@@ -422,6 +455,11 @@ fn both_ways(fd: i32, at: Ref, socket: &mut Socket) -> bool {
         }
     }
     !has_failed
+}
+
+/// Returns true while bytes that were unread on the VI must go on TCP first.
+fn owes(fd: i32, at: Ref) -> bool {
+    at.attached().is_some_and(|mut guard| stream::returned::holds_back(&mut guard, fd))
 }
 
 fn receive(fd: i32, at: Ref, piece: &mut [u8]) -> Outcome {

@@ -42,9 +42,9 @@ pub use proc_fs::{
 };
 pub(crate) use proc_fs::{put, put_number};
 pub use socket::{
-    bind, bytes_unread, connect, disconnect, getsockopt, has_filter, has_nameless_peer, peer_of,
-    recv, recvmmsg, recvmsg, send, send_parts, send_to, sendmmsg, sendmsg, setsockopt, shutdown,
-    socket, socket_name, socketpair, timeout_ns,
+    bind, bytes_unread, connect, disconnect, getsockopt, has_filter, has_nameless_peer, is_at_mark,
+    peer_of, recv, recvmmsg, recvmsg, send, send_parts, send_to, sendmmsg, sendmsg, setsockopt,
+    shutdown, socket, socket_name, socketpair, timeout_ns,
 };
 pub use task::{
     cpus_allowed, current_cpu, exit_now, exit_with, faults_of_thread, getegid, geteuid, getpid,

@@ -43,7 +43,7 @@ use crate::{anchors, family, inheritance, keepalive, meeting, process, sets, sta
 use core::sync::atomic::Ordering;
 use patience::Patience;
 use sovia_control::Reason;
-use sovia_proto::path::{Rx, Tx};
+use sovia_proto::path::{self, Rx, Tx};
 use step::Step;
 
 /// Takes a connection back to TCP, for good. When this returns, the kernel's calls on the
@@ -216,9 +216,19 @@ pub fn with_peer(fd: i32, at: Ref, cause: Cause) {
         return;
     }
     if at.conn.phase() == Phase::Attached && at.conn.tx() == Tx::Vi {
+        // First: the peer goes back as well, and what is unread here would be nobody's to put on TCP once it has.
+        recall(fd, at);
         answer::ask_peer(fd, at, Patience::begin());
     }
     now(fd, at, cause);
+}
+
+/// Recalls the direction in which the process receives. A sender that goes back from here on waits for what is unread.
+fn recall(fd: i32, at: Ref) {
+    let Some(mut guard) = at.attached() else { return };
+    if path::recalls(at.conn.rx()) && leaving::recall(&mut guard).is_err() {
+        stream::damaged(at.conn, fd);
+    }
 }
 
 /// Takes back the connection of this process's whose socket `fd` is, by whatever way it has come to it.

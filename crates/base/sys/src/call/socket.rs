@@ -189,6 +189,14 @@ pub fn socket_name(fd: RawFd, peer: bool) -> Result<core::net::SocketAddr> {
     Ok(SocketAddr::new(ip, port))
 }
 
+/// Returns true if the next byte is an urgent one (`SIOCATMARK`).
+pub fn is_at_mark(fd: RawFd) -> bool {
+    // linux/sockios.h; the crate libc has it not.
+    const SIOCATMARK: usize = 0x8905;
+    let mut mark: i32 = 0;
+    sys!(ioctl, fd, SIOCATMARK, &raw mut mark).is_ok() && mark != 0
+}
+
 /// The number of bytes that a read would give at once (`FIONREAD`).
 pub fn bytes_unread(fd: RawFd) -> Result<usize> {
     let mut n: i32 = 0;
