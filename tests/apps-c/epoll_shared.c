@@ -158,6 +158,39 @@ static void parent_removes(struct peer *p) { parent_changes_first(p, EPOLL_CTL_D
 static void parent_changes_and_leaves(struct peer *p) { parent_changes_first(p, EPOLL_CTL_MOD, EPOLLIN, true); }
 static void parent_removes_and_leaves(struct peer *p) { parent_changes_first(p, EPOLL_CTL_DEL, 0, true); }
 
+// The parent gets an event, leaves the bytes unread and closes the set. Its child gets an event as well.
+static void parent_has_an_event_and_leaves(struct peer *p) {
+    int go[2], set, other = begin(p, go, &set);
+    add(set, p->fd, 1);
+    add(set, other, 2);
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        await_the_other(go);
+        hears_of(set, other);
+    }
+    meet(p);
+    say_event(set, -1);
+    MUST(close(set));
+    let_the_other_go(go);
+    await_end_of(child);
+    converse(p, other);
+}
+
+// A message takes the set to this process once more, where nothing is known of the number that it has there.
+static void set_is_passed(struct peer *p) {
+    int go[2], channel[2], set, other = begin(p, go, &set);
+    add(set, other, 2);
+    MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, channel));
+    hand_over(channel[0], set);
+    int passed = take_over(channel[1], 0);
+    meet(p);
+    await_bytes(other, 5);
+    say_event(passed, 1000);
+    say_event(set, 0);
+    recv_all(other, buffer, 5);
+    converse(p, other);
+}
+
 // The parent takes the event of a one-shot entry, which is disabled then for its child as well.
 static void parent_takes_the_shot(struct peer *p) {
     int go[2], set, other = begin(p, go, &set);
@@ -294,6 +327,8 @@ static const struct scenario scenarios[] = {
     {"a_parent_removes_an_entry_before_its_child_waits", parent_removes, sends_on_second},
     {"a_parent_changes_an_entry_and_leaves_the_set", parent_changes_and_leaves, sends_on_second},
     {"a_parent_removes_an_entry_and_leaves_the_set", parent_removes_and_leaves, sends_on_second},
+    {"a_parent_has_an_event_and_leaves_the_set", parent_has_an_event_and_leaves, sends_on_second},
+    {"a_set_is_passed_in_a_message", set_is_passed, sends_on_second},
     {"a_parent_takes_a_shot_before_its_child_waits", parent_takes_the_shot, sends_on_second},
     {"a_child_waits_behind_the_end", child_waits_behind_the_end, sends_and_ends},
     {"a_child_adds_behind_the_end", child_adds_behind_the_end, sends_and_ends},

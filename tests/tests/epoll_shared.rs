@@ -12,6 +12,8 @@ scenarios!("epoll_shared":
     a_parent_removes_an_entry_before_its_child_waits,
     a_parent_changes_an_entry_and_leaves_the_set,
     a_parent_removes_an_entry_and_leaves_the_set,
+    a_parent_has_an_event_and_leaves_the_set,
+    a_set_is_passed_in_a_message,
     a_parent_takes_a_shot_before_its_child_waits,
     a_child_waits_behind_the_end,
     a_child_adds_behind_the_end,

@@ -5,7 +5,7 @@ use crate::buffers::{IOV_MAX, MOST, bytes, check_address, parts};
 use libc::{c_int, c_void, cmsghdr, iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t};
 use sovia_sockets::ops::{self, Flags};
 use sovia_sockets::retreat::{self, Cause};
-use sovia_sockets::table;
+use sovia_sockets::{epoll, table};
 use sovia_sys::UserSlice;
 
 /// Flags that the kernel does not look at where a TCP connection sends.
@@ -204,6 +204,9 @@ fn passing(channel: c_int, msg: *const msghdr) {
             let Ok(fd) = (unsafe { take(data.cast::<c_int>().wrapping_add(i)) }) else { return };
             if let Some(at) = table::conn(fd) {
                 retreat::before_passing(channel, fd, at);
+            } else if let table::Entry::Epoll(index) = table::get(fd) {
+                // Its receiver may wait in it.
+                epoll::polled(index);
             }
         }
     });

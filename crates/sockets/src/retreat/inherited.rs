@@ -4,7 +4,7 @@ use super::{Cause, all};
 use crate::Errno;
 use crate::conn::Conn;
 use crate::inheritance::{self, Descriptors, Left, Target};
-use crate::table;
+use crate::{process, sets, table};
 
 /// This process is about to become another program: all that this would inherit goes back to TCP, and it is told of
 /// what it may take from there. What is returned is to be dropped where the process has not become the program. `target`
@@ -16,6 +16,9 @@ pub fn before_exec<'a>(target: impl FnOnce() -> Target<'a>) -> Result<Left, Errn
     let inherited = inherited();
     let left = inheritance::leave(&inherited, target)?;
     take_back(inherited, Cause::Exec);
+    if !process::is_borrowed() {
+        sets::leave_by_exec();
+    }
     Ok(left)
 }
 

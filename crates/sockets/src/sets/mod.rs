@@ -191,6 +191,18 @@ pub(crate) fn leave_doors() {
     });
 }
 
+/// This process is about to become another program, which may have its instances. Takes the library's own entries out of those in
+/// which nothing is attached.
+pub(crate) fn leave_by_exec() {
+    let pid = call::getpid();
+    each(|set| {
+        if set.owner() == pid && set.attached.load(Ordering::Acquire) == 0 {
+            set.drop_door();
+        }
+    });
+    leave_to_program();
+}
+
 /// Nothing filters what the kernel's instances report from now on: gives entries that EPOLLONESHOT has disabled their own user data.
 pub(crate) fn leave_to_program() {
     let oneshot = libc::EPOLLONESHOT as u32;

@@ -283,6 +283,12 @@ impl Set {
     pub(crate) fn catch_up(&self) {
         self.with(|inner| {
             inner.entries.iter_mut().filter(|entry| entry.attached).for_each(Entry::catch_up);
+            // Events since the fork were marked for another process.
+            for i in 0..inner.entries.len() as u32 {
+                if inner.entries[i as usize].attached {
+                    inner.enqueue(i);
+                }
+            }
         });
     }
 
