@@ -321,7 +321,7 @@ static void datagrams_and_unix(struct peer *p) {
 }
 
 // The association is dissolved behind the peer's end, or before it; the same number is connected anew.
-static void dissolve(struct peer *p, size_t unread, int shut) {
+static void dissolve(struct peer *p, size_t unread, bool shut, bool child) {
     if (p->server) {
         send_pattern(p->fd, 0, unread, unread);
         if (shut)
@@ -339,6 +339,11 @@ static void dissolve(struct peer *p, size_t unread, int shut) {
     }
     meet(p);
     await_rest();
+    pid_t other = child ? MUST(fork()) : 0;
+    if (child && other == 0) {
+        pause();
+        _exit(0);
+    }
     struct sockaddr_in again = loopback(port_of(p, "port"));
     struct sockaddr none = {.sa_family = AF_UNSPEC};
     CALL(connect(p->fd, &none, 1));
@@ -350,13 +355,16 @@ static void dissolve(struct peer *p, size_t unread, int shut) {
     CALL(connect(p->fd, (struct sockaddr *)&again, sizeof again));
     warm(p->fd, false);
     say_alive(p->fd, false, "connected anew");
+    if (child)
+        MUST(kill(other, SIGKILL));
     meet(p);
 }
 
-static void dissolves(struct peer *p) { dissolve(p, 0, false); }
-static void dissolves_unread(struct peer *p) { dissolve(p, 1000, false); }
-static void dissolves_behind_the_end(struct peer *p) { dissolve(p, 0, true); }
-static void dissolves_unread_behind_the_end(struct peer *p) { dissolve(p, 1000, true); }
+static void dissolves(struct peer *p) { dissolve(p, 0, false, false); }
+static void dissolves_unread(struct peer *p) { dissolve(p, 1000, false, false); }
+static void dissolves_behind_the_end(struct peer *p) { dissolve(p, 0, true, false); }
+static void dissolves_unread_behind_the_end(struct peer *p) { dissolve(p, 1000, true, false); }
+static void dissolves_what_a_child_has(struct peer *p) { dissolve(p, 1000, true, true); }
 
 static const struct scenario scenarios[] = {
     {"addresses_are_the_kernels", addresses, addresses},
@@ -370,6 +378,7 @@ static const struct scenario scenarios[] = {
     {"a_connection_is_dissolved_unread", dissolves_unread, dissolves_unread},
     {"a_connection_is_dissolved_behind_the_end", dissolves_behind_the_end, dissolves_behind_the_end},
     {"a_connection_is_dissolved_unread_behind_the_end", dissolves_unread_behind_the_end, dissolves_unread_behind_the_end},
+    {"a_connection_is_dissolved_that_a_child_has", dissolves_what_a_child_has, dissolves_what_a_child_has},
     {"one_way_from_the_start", receives_only, sends_only, COLD},
     {"short_connections", short_lives, short_lives, RAW},
     {"many_connections_of_one_pair", medium_lives, medium_lives, RAW},

@@ -67,6 +67,7 @@ scenarios!("connect":
     a_connection_is_dissolved_unread,
     a_connection_is_dissolved_behind_the_end,
     a_connection_is_dissolved_unread_behind_the_end,
+    a_connection_is_dissolved_that_a_child_has,
     many_connections_of_one_pair,
     a_thousand_connections,
     descriptors_run_out,

@@ -5,6 +5,7 @@ use crate::conn::{Guard, Phase, Role, Stage, flag};
 use crate::meeting::Server;
 use crate::pair::lent::How;
 use crate::retreat::Cause;
+use crate::stream::Got;
 use crate::table::{self, Entry, Ref};
 use crate::{
     Outcome, anchors, family, inheritance, keepalive, linger, meeting, members, pair, process,
@@ -41,13 +42,18 @@ pub fn close(fd: i32) {
 /// here on the library knows nothing of the number. A connection that is held or watched elsewhere goes back to TCP instead.
 pub fn disconnect(fd: i32, at: Ref) {
     let conn = at.conn;
-    let is_elsewhere = family::is_shared(conn) || !conn.is_the_familys() || sets::has_entry(at);
+    // A poll is notified when the connection goes back.
+    let is_watched = at.attached().is_some_and(|guard| guard.own.watchers != 0);
+    let is_watched = is_watched || sets::has_entry(at);
+    let is_elsewhere = family::is_shared(conn) || !conn.is_the_familys() || is_watched;
     if is_elsewhere
         || !conn.is_attached_here()
         || conn.has(flag::RETREATING)
         || conn.waiting_here() != 0
         || table::references(at.index) != 1
     {
+        // For all that have it: where the peer has ended, a relay or a keeper would keep it for the next association.
+        drop_unread(fd, at);
         retreat::now(fd, at, Cause::Call);
         return;
     }
@@ -63,6 +69,19 @@ pub fn disconnect(fd: i32, at: Ref) {
     // The kernel takes a time with the flag alone.
     let _ = call::setsockopt(fd, level, name, &[1, before[1]]);
     let _ = call::setsockopt(fd, level, name, &before);
+}
+
+/// Drops the bytes that have come on a VI.
+fn drop_unread(fd: i32, at: Ref) {
+    let Some(mut guard) = at.attached() else { return };
+    let mut left = stream::unread(&mut guard, fd).unwrap_or(0);
+    let mut piece = [0; 1 << 10];
+    while left > 0
+        && let n = left.min(piece.len())
+        && let Got::Bytes(taken @ 1..) = stream::receive(&mut guard, fd, (&mut piece[..n]).into())
+    {
+        left -= taken;
+    }
 }
 
 fn let_go(fd: i32) {
