@@ -216,15 +216,15 @@ pub fn with_peer(fd: i32, at: Ref, cause: Cause) {
         return;
     }
     if at.conn.phase() == Phase::Attached && at.conn.tx() == Tx::Vi {
-        // First: the peer goes back as well, and what is unread here would be nobody's to put on TCP once it has.
-        recall(fd, at);
+        // First: the peer goes back as well. Once it has, no process would put on TCP what is unread here.
+        revoke(fd, at);
         answer::ask_peer(fd, at, Patience::begin());
     }
     now(fd, at, cause);
 }
 
-/// Recalls the direction in which the process receives. A sender that goes back from here on waits for what is unread.
-fn recall(fd: i32, at: Ref) {
+/// Revokes the grant of the direction in which the process receives. A sender that goes back from here on waits for what is unread.
+fn revoke(fd: i32, at: Ref) {
     let Some(mut guard) = at.attached() else { return };
     if path::recalls(at.conn.rx()) && leaving::recall(&mut guard).is_err() {
         stream::damaged(at.conn, fd);
