@@ -152,11 +152,46 @@ static void ends_and_hears(struct peer *p) {
     meet(p);
 }
 
+// The peer is stopped, and what it has sent is unread.
+static void sends_to_the_stopped(struct peer *p) {
+    pid_t peer = hear(p);
+    await_stopped(peer);
+    await_bytes(p->fd, UNREAD);
+    CALL(send(p->fd, "one!", 4, MSG_OOB));
+    CALL(send(p->fd, "after", 5, 0));
+    MUST(kill(peer, SIGCONT));
+    meet(p);
+    CALL(send(p->fd, "!", 1, MSG_OOB));
+    CALL(send(p->fd, "at last", 7, 0));
+    MUST(shutdown(p->fd, SHUT_WR));
+    drain_to_eof(p->fd, 0);
+    meet(p);
+}
+
+static void stops_and_hears(struct peer *p) {
+    send_pattern(p->fd, 0, UNREAD, UNREAD);
+    tell(p, getpid());
+    MUST(raise(SIGSTOP));
+    await_events(p->fd, POLLPRI | POLLIN, POLLPRI);
+    CALL(recv(p->fd, buffer, 10, MSG_OOB));
+    recv_all(p->fd, buffer, 8);
+    say_text("received", buffer, 8);
+    meet(p);
+    await_events(p->fd, POLLPRI | POLLIN, POLLPRI);
+    CALL(recv(p->fd, buffer, 10, MSG_OOB));
+    recv_all(p->fd, buffer, 7);
+    say_text("received", buffer, 7);
+    CALL(recv(p->fd, buffer, 10, 0));
+    MUST(shutdown(p->fd, SHUT_WR));
+    meet(p);
+}
+
 static const struct scenario scenarios[] = {
     {"the_urgent_byte_beside_the_stream", sends_urgent, beside},
     {"the_urgent_byte_in_line", sends_in_line, in_line},
     {"the_urgent_byte_from_the_client", beside, sends_urgent},
     {"an_urgent_byte_of_an_end_that_has_bytes_unread", sends_with_unread, hears_of_it, RAW},
     {"an_urgent_byte_behind_the_end_of_the_peer", sends_behind_the_end, ends_and_hears},
+    {"an_urgent_byte_to_a_stopped_peer", sends_to_the_stopped, stops_and_hears},
 };
 SCENARIO_MAIN(scenarios)

@@ -67,6 +67,7 @@ scenarios!("urgent":
     the_urgent_byte_from_the_client,
     an_urgent_byte_of_an_end_that_has_bytes_unread,
     an_urgent_byte_behind_the_end_of_the_peer,
+    an_urgent_byte_to_a_stopped_peer,
 );
 
 scenarios!("late":

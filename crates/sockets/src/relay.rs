@@ -194,6 +194,8 @@ struct Socket {
     arrivals: Fd,
     /// Bytes at the head of the queue that have been taken before, and lie there for what a close tells the program then.
     stale: usize,
+    /// Whether one such byte is to lie there.
+    leaves_one: bool,
 }
 
 impl Socket {
@@ -203,7 +205,7 @@ impl Socket {
         let events = (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
         poll::epoll_ctl(arrivals.raw(), libc::EPOLL_CTL_ADD, fd.raw(), events, 0).ok()?;
         let stale = call::write(theirs.raw(), &[0]).ok()?;
-        Some(Socket { fd, arrivals, stale })
+        Some(Socket { fd, arrivals, stale, leaves_one: true })
     }
 
     /// Takes the edge that was given for what has arrived.
@@ -212,17 +214,21 @@ impl Socket {
         let _ = poll::epoll_wait(self.arrivals.raw(), &mut events, Some(0), None);
     }
 
+    /// Looks at what the program has written; how many bytes, with those that are stale.
+    fn look(&self, piece: &mut [u8]) -> Result<usize, Errno> {
+        match call::recv(self.fd.raw(), piece, libc::MSG_PEEK | libc::MSG_DONTWAIT) {
+            Ok(found) => Ok(found),
+            Err(call::Errno::EAGAIN) => Ok(0),
+            Err(error) => Err(crate::errno(error)),
+        }
+    }
+
     /// Receives what the program has written, as far as there is room in `piece`, without waiting.
-    fn receive(&self, piece: &mut [u8]) -> Outcome {
+    fn receive(&mut self, piece: &mut [u8]) -> Outcome {
         let fd = self.fd.raw();
         // In this order: what comes before the end is found.
         let has_ended = poll::probe(fd, libc::POLLRDHUP) & (libc::POLLRDHUP | libc::POLLHUP) != 0;
-        let look = libc::MSG_PEEK | libc::MSG_DONTWAIT;
-        let found = match call::recv(fd, &mut *piece, look) {
-            Ok(found) => found,
-            Err(call::Errno::EAGAIN) => 0,
-            Err(error) => return Err(crate::errno(error)),
-        };
+        let found = self.look(&mut *piece)?;
         if found <= self.stale {
             let error = || call::getsockopt::<i32>(fd, libc::SOL_SOCKET, libc::SO_ERROR);
             return match has_ended.then(error) {
@@ -232,39 +238,48 @@ impl Socket {
                 Some(Err(error)) => Err(crate::errno(error)),
             };
         }
-        // The last `stale` bytes stay behind.
-        let n = found - self.stale;
-        call::recv(fd, &mut piece[..n], libc::MSG_DONTWAIT).map_err(crate::errno)?;
+        // The last byte stays behind.
+        let (n, stale) = (found - self.stale, usize::from(self.leaves_one));
+        if found > stale {
+            call::recv(fd, &mut piece[..found - stale], libc::MSG_DONTWAIT)
+                .map_err(crate::errno)?;
+        }
         piece.copy_within(self.stale..found, 0);
+        self.stale = stale;
         Ok(n)
     }
 
-    /// Takes the urgent byte that a receive would pass over.
-    fn passed_urgent(&self) -> Option<u8> {
-        // The mark stays where the byte was.
-        if self.stale == 0 && call::is_at_mark(self.fd.raw()) {
-            self.receive_urgent()
-        } else {
-            None
-        }
-    }
-
-    /// Takes the urgent byte that the program has sent next (MSG_OOB; the kernel's Unix sockets have it since Linux 5.15). Until it
-    /// is taken, no receive finds what follows, if bytes lie before it.
-    fn receive_urgent(&self) -> Option<u8> {
+    /// Takes the urgent byte that comes next (MSG_OOB), if the program has written nothing before it. Unix sockets have such bytes since
+    /// Linux 5.15.
+    fn receive_urgent(&mut self) -> Option<u8> {
+        let fd = self.fd.raw();
+        // Without a stale byte a look passes over the mark, which stays where the byte was.
+        let is_next = match self.stale {
+            0 => call::is_at_mark(fd),
+            stale => self.look(&mut [0; 2]) == Ok(stale),
+        };
         let mut byte = [0];
         let flags = libc::MSG_OOB | libc::MSG_DONTWAIT;
-        let taken = call::recv(self.fd.raw(), &mut byte, flags);
-        (taken == Ok(1)).then_some(byte[0])
+        if !is_next || call::recv(fd, &mut byte, flags) != Ok(1) {
+            return None;
+        }
+        self.take_stale();
+        Some(byte[0])
     }
 
-    /// Tells the program that nothing more comes, and that all has come.
-    fn end(&mut self) {
+    /// Takes the byte that has stayed behind: it keeps a mark from being passed.
+    fn take_stale(&mut self) {
         while self.stale > 0
             && let Ok(n @ 1..) = call::recv(self.fd.raw(), &mut [0; 1], libc::MSG_DONTWAIT)
         {
             self.stale -= n;
         }
+    }
+
+    /// Tells the program that nothing more comes, and that all has come.
+    fn end(&mut self) {
+        self.leaves_one = false;
+        self.take_stale();
         let _ = call::shutdown(self.fd.raw(), libc::SHUT_WR);
     }
 
@@ -405,12 +420,9 @@ fn both_ways(fd: i32, at: Ref, socket: &mut Socket) -> bool {
             may_take = true;
         }
         if may_take && takes {
-            urgent = socket.passed_urgent();
+            urgent = socket.receive_urgent();
             let result = if urgent.is_some() { Err(libc::EAGAIN) } else { socket.receive(piece) };
-            if urgent.is_none() && result == Err(libc::EAGAIN) {
-                urgent = socket.receive_urgent();
-                may_take = urgent.is_some();
-            }
+            may_take = urgent.is_some() || result != Err(libc::EAGAIN);
             outbound.take(result, piece);
             if outbound.cut {
                 return false;
@@ -430,18 +442,23 @@ fn both_ways(fd: i32, at: Ref, socket: &mut Socket) -> bool {
             let how = Flags { no_signal: true, dont_wait: true, ..Flags::default() };
             ops::send(fd, at, bytes.into(), how, kernel)
         });
+        let taken = taken.and_then(|()| match urgent {
+            Some(byte) if outbound.waiting.is_empty() && !owes(fd, at) => {
+                match call::send(fd, &[byte], flags | libc::MSG_OOB) {
+                    Err(call::Errno::EAGAIN | call::Errno::EINTR) => Ok(()),
+                    sent => {
+                        urgent = None;
+                        sent.map(drop).map_err(crate::errno)
+                    }
+                }
+            }
+            _ => Ok(()),
+        });
         if let Err(error) = taken {
             // The program may read what came before the failure. The kernel has reported the error here, once.
             (has_failed, inbound.cut) = (true, inbound.cut || error != libc::EPIPE);
             outbound.stop();
             socket.refuse();
-        }
-        if let Some(byte) = urgent
-            && outbound.waiting.is_empty()
-            && !owes(fd, at)
-            && call::send(fd, &[byte], flags | libc::MSG_OOB) != Err(call::Errno::EAGAIN)
-        {
-            urgent = None;
         }
         if inbound.is_cut() {
             return false;

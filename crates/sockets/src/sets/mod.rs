@@ -192,34 +192,41 @@ pub(crate) fn leave_doors() {
 }
 
 /// This process is about to become another program, which may have its instances. Takes the library's own entries out of those in
-/// which nothing is attached.
+/// which nothing is attached, and which no other process uses.
 pub(crate) fn leave_by_exec() {
     let pid = call::getpid();
-    each(|set| {
-        if set.owner() == pid && set.attached.load(Ordering::Acquire) == 0 {
-            set.drop_door();
+    each_with_index(|index, set| {
+        let is_own = set.owner() == pid && !shared::is_shared_by_users(index);
+        if is_own && outlasts_exec(set.epfd()) {
+            set.drop_idle_door();
+            leave_disabled(set);
         }
     });
-    leave_to_program();
+}
+
+fn outlasts_exec(fd: i32) -> bool {
+    call::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags & libc::FD_CLOEXEC as usize == 0)
 }
 
 /// Nothing filters what the kernel's instances report from now on: gives entries that EPOLLONESHOT has disabled their own user data.
 pub(crate) fn leave_to_program() {
+    each(leave_disabled);
+}
+
+fn leave_disabled(set: &Set) {
     let oneshot = libc::EPOLLONESHOT as u32;
-    each(|set| {
-        set.with(|inner| {
-            let disabled = |entry: &&Entry| {
-                let is_in_kernel = entry.registered && !entry.attached;
-                is_in_kernel
-                    && entry.events & oneshot != 0
-                    && epoll_entry::of(set.epfd(), entry.fd)
-                        .is_ok_and(|found| found.data == set::DISABLED)
-            };
-            for entry in inner.entries.iter().filter(disabled) {
-                let (op, data) = (libc::EPOLL_CTL_MOD, entry.data);
-                let _ = poll::epoll_ctl(set.epfd(), op, entry.fd, oneshot, data);
-            }
-        });
+    set.with(|inner| {
+        let disabled = |entry: &&Entry| {
+            let is_in_kernel = entry.registered && !entry.attached;
+            is_in_kernel
+                && entry.events & oneshot != 0
+                && epoll_entry::of(set.epfd(), entry.fd)
+                    .is_ok_and(|found| found.data == set::DISABLED)
+        };
+        for entry in inner.entries.iter().filter(disabled) {
+            let (op, data) = (libc::EPOLL_CTL_MOD, entry.data);
+            let _ = poll::epoll_ctl(set.epfd(), op, entry.fd, oneshot, data);
+        }
     });
 }
 

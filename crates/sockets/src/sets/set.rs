@@ -305,18 +305,29 @@ impl Set {
 
     /// Takes the doorbell out of the kernel's instance: nothing of ours is in the set.
     pub(crate) fn drop_door(&self) {
+        self.with(|inner| self.leave_door(inner));
+    }
+
+    /// Takes the doorbell out if nothing of ours is in the set.
+    pub(super) fn drop_idle_door(&self) {
         self.with(|inner| {
-            if core::mem::take(&mut inner.door_added)
-                && let Some(door) = pair::door(inner.door as usize)
-            {
-                let _ = poll::epoll_ctl(self.epfd(), libc::EPOLL_CTL_DEL, door, 0, 0);
-            }
-            for lane in &mut inner.lanes {
-                if core::mem::take(&mut lane.listens) {
-                    lane.pair.listen_no_more(self.epfd(), inner.door);
-                }
+            if self.attached.load(Ordering::Acquire) == 0 {
+                self.leave_door(inner);
             }
         });
+    }
+
+    fn leave_door(&self, inner: &mut Inner) {
+        if core::mem::take(&mut inner.door_added)
+            && let Some(door) = pair::door(inner.door as usize)
+        {
+            let _ = poll::epoll_ctl(self.epfd(), libc::EPOLL_CTL_DEL, door, 0, 0);
+        }
+        for lane in &mut inner.lanes {
+            if core::mem::take(&mut lane.listens) {
+                lane.pair.listen_no_more(self.epfd(), inner.door);
+            }
+        }
     }
 
     /// Has connections that are back on TCP settled, each of which takes the lock again. Whether there were any that
