@@ -83,7 +83,7 @@ fn is_negative_time_out(level: c_int, name: c_int, value: *const c_void, len: so
         && unsafe { take(value.cast::<time_t>()) }.is_ok_and(|seconds| seconds < 0)
 }
 
-/// Returns true if the kernel takes an address of that length, all of which can be read.
+/// Returns true if the kernel takes an address of that length, and can read it to its end.
 fn is_an_address(address: *const sockaddr, len: socklen_t) -> bool {
     let range = size_of::<sa_family_t>()..=size_of::<sockaddr_storage>();
     let last = address.cast::<u8>().wrapping_add((len as usize).wrapping_sub(1));

@@ -43,8 +43,8 @@ pub fn close(fd: i32) {
 pub fn disconnect(fd: i32, at: Ref) {
     let conn = at.conn;
     // A poll is notified when the connection goes back.
-    let is_watched = at.attached().is_some_and(|guard| guard.own.watchers != 0);
-    let is_watched = is_watched || sets::has_entry(at);
+    let is_polled = || at.attached().is_some_and(|guard| guard.own.watchers != 0);
+    let is_watched = sets::has_entry(at) || is_polled();
     let is_elsewhere = family::is_shared(conn) || !conn.is_the_familys() || is_watched;
     if is_elsewhere
         || !conn.is_attached_here()

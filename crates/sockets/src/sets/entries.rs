@@ -119,11 +119,12 @@ impl Entry {
         let has_left = !self.at.is_attached_here() || conn.is_going_back();
         if fate == Some(Fate::Over) && !has_left && !conn.has(flag::LEFT_TO_SETS) {
             self.registered = false;
+            self.renew();
         }
     }
 
     /// Makes it a new entry, which no other process has a copy of.
-    pub(super) fn renew(&mut self) {
+    fn renew(&mut self) {
         self.number = family::number_set_entry();
     }
 
@@ -140,11 +141,9 @@ impl Entry {
         let conn = self.at.conn;
         let mut locked = conn.lock();
         let before = locked.copies.fate(self.number);
-        if before == Some(Fate::Over) {
-            return false;
-        }
+        let is_here = before != Some(Fate::Over);
         let is_alone = conn.holders.load(Ordering::Acquire) == members::only_me();
-        if is_alone || before.is_none() && !members::others_live(&conn.holders) {
+        if is_here && (is_alone || before.is_none() && !members::others_live(&conn.holders)) {
             // No copy of any entry is left.
             locked.copies.forget();
             self.renew();
@@ -152,8 +151,14 @@ impl Entry {
         }
         let (events, data, armed) = (self.events, self.data, self.armed);
         let now = if self.registered { Fate::Changed { events, data, armed } } else { Fate::Over };
-        locked.copies.record(self.number, now);
-        true
+        if is_here {
+            locked.copies.record(self.number, now);
+        }
+        if !self.registered {
+            // An entry that is added in its place is another one.
+            self.renew();
+        }
+        is_here
     }
 
     /// Registers the connection in the kernel's instance `epfd`. If the program has closed the entry's number, this

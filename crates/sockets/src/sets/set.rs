@@ -229,12 +229,7 @@ impl Set {
             (entry.events, entry.data) = (events, data);
             (entry.registered, entry.armed) = (true, true);
         }
-        if op == libc::EPOLL_CTL_ADD {
-            if entry.attached {
-                // Removed a moment ago: copies of that entry are none of this one.
-                entry.renew();
-            }
-        } else if !entry.tell_copies() {
+        if op != libc::EPOLL_CTL_ADD && !entry.tell_copies() {
             let (events, data) = event.unwrap_or_default();
             return poll::epoll_ctl(self.epfd(), op, fd, events, data).map(|()| 0).map_err(errno);
         }
