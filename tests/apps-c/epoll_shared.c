@@ -40,6 +40,14 @@ static int begin(struct peer *p, int go[2], int *set) {
     return other;
 }
 
+// Likewise, with both connections in the set.
+static int begin_with_both(struct peer *p, int go[2], int *set) {
+    int other = begin(p, go, set);
+    add(*set, p->fd, 1);
+    add(*set, other, 2);
+    return other;
+}
+
 // The child waits for what the parent adds.
 static void hears_of(int set, int other) {
     say_event(set, -1);
@@ -70,9 +78,7 @@ static void child_adds(struct peer *p) {
 
 // The child removes one that the parent waits for.
 static void child_removes(struct peer *p) {
-    int go[2], set, other = begin(p, go, &set);
-    add(set, p->fd, 1);
-    add(set, other, 2);
+    int go[2], set, other = begin_with_both(p, go, &set);
     say_event(set, 0);
     pid_t child = MUST(fork());
     if (child == 0) {
@@ -125,9 +131,7 @@ static void parent_adds_first(struct peer *p) {
 // The parent changes what it had added before the fork, or takes it out; the child uses the set for the first time after
 // that. A parent that leaves has closed it by then.
 static void parent_changes_first(struct peer *p, int operation, uint32_t events, bool leaves) {
-    int go[2], set, other = begin(p, go, &set);
-    add(set, p->fd, 1);
-    add(set, other, 2);
+    int go[2], set, other = begin_with_both(p, go, &set);
     pid_t child = MUST(fork());
     if (child == 0) {
         await_the_other(go);
@@ -160,9 +164,7 @@ static void parent_removes_and_leaves(struct peer *p) { parent_changes_first(p, 
 
 // The parent gets an event, leaves the bytes unread and closes the set. Its child gets an event as well.
 static void parent_has_an_event_and_leaves(struct peer *p) {
-    int go[2], set, other = begin(p, go, &set);
-    add(set, p->fd, 1);
-    add(set, other, 2);
+    int go[2], set, other = begin_with_both(p, go, &set);
     pid_t child = MUST(fork());
     if (child == 0) {
         await_the_other(go);

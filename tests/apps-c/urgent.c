@@ -120,6 +120,13 @@ static void hears_of_it(struct peer *p) {
     }
 }
 
+static void hears_urgent(struct peer *p, size_t length) {
+    await_events(p->fd, POLLPRI | POLLIN, POLLPRI);
+    CALL(recv(p->fd, buffer, 10, MSG_OOB));
+    recv_all(p->fd, buffer, length);
+    say_text("received", buffer, length);
+}
+
 // The peer has ended what it sends, and that is unread.
 static void sends_behind_the_end(struct peer *p) {
     meet(p);
@@ -140,15 +147,9 @@ static void ends_and_hears(struct peer *p) {
     MUST(shutdown(p->fd, SHUT_WR));
     meet(p);
     meet(p);
-    await_events(p->fd, POLLPRI | POLLIN, POLLPRI);
-    CALL(recv(p->fd, buffer, 10, MSG_OOB));
-    recv_all(p->fd, buffer, 8);
-    say_text("received", buffer, 8);
+    hears_urgent(p, 8);
     meet(p);
-    await_events(p->fd, POLLPRI | POLLIN, POLLPRI);
-    CALL(recv(p->fd, buffer, 10, MSG_OOB));
-    recv_all(p->fd, buffer, 10);
-    say_text("received", buffer, 10);
+    hears_urgent(p, 10);
     meet(p);
 }
 
@@ -172,15 +173,9 @@ static void stops_and_hears(struct peer *p) {
     send_pattern(p->fd, 0, UNREAD, UNREAD);
     tell(p, getpid());
     MUST(raise(SIGSTOP));
-    await_events(p->fd, POLLPRI | POLLIN, POLLPRI);
-    CALL(recv(p->fd, buffer, 10, MSG_OOB));
-    recv_all(p->fd, buffer, 8);
-    say_text("received", buffer, 8);
+    hears_urgent(p, 8);
     meet(p);
-    await_events(p->fd, POLLPRI | POLLIN, POLLPRI);
-    CALL(recv(p->fd, buffer, 10, MSG_OOB));
-    recv_all(p->fd, buffer, 7);
-    say_text("received", buffer, 7);
+    hears_urgent(p, 7);
     CALL(recv(p->fd, buffer, 10, 0));
     MUST(shutdown(p->fd, SHUT_WR));
     meet(p);
