@@ -10,6 +10,7 @@ pub mod program;
 pub mod rules;
 pub mod run;
 pub mod stack;
+pub mod switch;
 pub mod system_rules;
 
 pub use self::board::Board;

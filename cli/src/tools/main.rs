@@ -18,7 +18,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use sovia_cli::pipes::die_of_closed_pipes;
 use sovia_cli::{run, stack};
 
-use self::admin::{doctor, enable};
+use self::admin::{doctor, enable, switch};
 use self::measure::{bench, demo};
 use self::watch::{explain, ps, stat, top};
 
@@ -49,6 +49,10 @@ enum Command {
     Enable(enable::EnableArgs),
     #[command(about = "Have systemd units start without Sovia again")]
     Disable(enable::DisableArgs),
+    #[command(about = "Keep connections on TCP until `sovia on`; accelerated ones go back to TCP")]
+    Off(switch::OffArgs),
+    #[command(about = "End `sovia off`: connections are accelerated again")]
+    On(switch::OnArgs),
     #[command(about = "List the connections of programs under Sovia, one a line")]
     Ps(ps::Args),
     #[command(about = "Say what programs under Sovia do, a line for each interval")]
@@ -114,6 +118,8 @@ fn carry_out(command: Command) -> anyhow::Result<i32> {
         Command::Lane(args) => lane::lane(&args)?,
         Command::Enable(args) => enable::enable(&args)?,
         Command::Disable(args) => enable::disable(&args)?,
+        Command::Off(args) => switch::off(&args)?,
+        Command::On(args) => switch::on(&args)?,
         Command::Ps(args) => ps::ps(&args)?,
         Command::Stat(args) => stat::stat(&args)?,
         Command::Top(args) => top::top(&args)?,

@@ -1,5 +1,7 @@
 //! The environment variables between `sovia run` and the injected library, and the file that stands in for them.
 
+use alloc::ffi::CString;
+use alloc::format;
 use core::ffi::CStr;
 
 /// What may be accelerated: the text form of [`Rules`](crate::Rules). Unset or empty: everything.
@@ -38,5 +40,13 @@ pub const PRELOAD: &str = "SOVIA_PRELOAD";
 /// /etc/ld.so.preload brings the library, and whose environment has no [`RULES`].
 pub const SYSTEM_RULES: &CStr = c"/etc/sovia/rules";
 
-/// Most bytes of that file.
+/// A file that keeps connections of all users on TCP for as long as it is there (`sovia off`).
+pub const OFF: &CStr = c"/run/sovia/off";
+
+/// Returns the path of the file that does the same for one user.
+pub fn off_of(uid: u32) -> CString {
+    CString::new(format!("/run/user/{uid}/sovia/off")).unwrap_or_default()
+}
+
+/// Most bytes of [`SYSTEM_RULES`].
 pub const SYSTEM_RULES_MAX: usize = 64 << 10;

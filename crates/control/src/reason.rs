@@ -103,6 +103,8 @@ counters! {
         PacketFilter = 38, "a packet filter may stop packets like its own (`sudo sovia doctor` names the filter)";
         /// Kept on TCP by a rule `respect-filters:`, since no agent reports what filters let pass.
         NoFilterAgent = 39, "it respects packet filters, and no `sovia agent --filters` reports what these let pass";
+        /// Kept on TCP, or taken back, while `sovia off` holds.
+        SwitchedOff = 40, "switched off by `sovia off`";
     }
 }
 

@@ -5,8 +5,8 @@
 //! waits for reports once a connection is accelerated ([`watch`]); before that a look takes them ([`refusal`]).
 
 use crate::per_engine::per_engine;
-use crate::{agents, anchors, config};
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use crate::{agents, config};
+use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_control::Reason;
 use sovia_proto::filters::{Flows, MESSAGE_MAX};
 use sovia_sync::{RobustBox, rank};
@@ -32,63 +32,43 @@ per_engine! {
         RobustBox::new(Watch { owner: 0, packets: None, stopped: None, tried: 0 });
     /// Counted up with each connection to the agent.
     static CONNECTED: AtomicU32 = AtomicU32::new(0);
-    /// Set after a change, until the connections have been looked at.
-    static CHANGED: AtomicBool = AtomicBool::new(false);
 }
 
-/// Returns why a connection between these ports may not be accelerated now, if so.
-pub(crate) fn refusal(local: u16, peer: u16) -> Option<Reason> {
-    let (refusal, has_changed) = WATCH.with(|watch| {
+/// Returns why a connection between these ports may not be accelerated now, if so, and whether the agent has reported a change.
+pub(crate) fn refusal(local: u16, peer: u16) -> (Option<Reason>, bool) {
+    WATCH.with(|watch| {
         let has_changed = watch.receive_or_connect();
         let refusal = match &watch.stopped {
             None => Some(Reason::NoFilterAgent),
             Some(stopped) => stopped.concern(local, peer).then_some(Reason::PacketFilter),
         };
         (refusal, has_changed)
-    });
-    if has_changed {
-        look_again();
-    }
-    refusal
-}
-
-/// Has the thread that watches the kernel's sockets look at all connections.
-pub(crate) fn look_again() {
-    CHANGED.store(true, Ordering::Release);
-    anchors::nudge();
+    })
 }
 
 /// Has an epoll instance report the agent's messages as `token`. `seen`: which connection to the agent the instance has.
-pub(crate) fn watch(epoll: i32, seen: &mut u32, token: u64) {
+/// Returns true where nothing is known of connections that came along from a parent.
+pub(crate) fn watch(epoll: i32, seen: &mut u32, token: u64) -> bool {
     let connected = CONNECTED.load(Ordering::Acquire);
     if *seen == connected {
-        return;
+        return false;
     }
     *seen = connected;
     WATCH.with(|watch| {
-        if watch.leave_parents() {
-            // Of the connections that came along nothing is known here.
-            CHANGED.store(true, Ordering::Release);
-        }
+        let was_parents = watch.leave_parents();
         if let Some(packets) = &watch.packets {
             // An edge: a copy of the process may keep the socket open after this one has closed it.
             let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
             // The instance has the socket already where this thread has been started again.
             let _ = poll::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, packets.raw(), events, token);
         }
-    });
+        was_parents
+    })
 }
 
-/// Takes the agent's messages.
-pub(crate) fn receive() {
-    if WATCH.with(|watch| watch.leave_parents() | watch.receive()) {
-        CHANGED.store(true, Ordering::Release);
-    }
-}
-
-/// Returns true once for each change: all connections need a look.
-pub(crate) fn take_change() -> bool {
-    CHANGED.load(Ordering::Relaxed) && CHANGED.swap(false, Ordering::AcqRel)
+/// Takes the agent's messages. Returns true after a change.
+pub(crate) fn receive() -> bool {
+    WATCH.with(|watch| watch.leave_parents() | watch.receive())
 }
 
 /// Leaves the agent: this process changes its user or its rights.
@@ -96,12 +76,14 @@ pub(crate) fn leave() {
     WATCH.with(Watch::forget);
 }
 
-/// In a forked child: the socket is the parent's. Nothing is known here of the connections that came along.
-pub(crate) fn forked() {
-    if WATCH.with(|watch| watch.packets.is_some()) {
+/// In a forked child: the socket is the parent's. Returns true where there was one: nothing is known here of the connections that
+/// came along.
+pub(crate) fn forked() -> bool {
+    let was_parents = WATCH.with(|watch| watch.packets.is_some());
+    if was_parents {
         leave();
-        CHANGED.store(true, Ordering::Release);
     }
+    was_parents
 }
 
 /// Around fork: nothing is in the middle of a change.

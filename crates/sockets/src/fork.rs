@@ -7,8 +7,8 @@
 
 use crate::conn::unnamed;
 use crate::{
-    anchors, closer, credentials, family, filters, handler, inheritance, linger, meeting, members,
-    memory, ops, pair, peers, pollset, process, reactor, sets, stream, table,
+    anchors, closer, credentials, family, filters, handler, inheritance, kept, linger, meeting,
+    members, memory, ops, pair, peers, pollset, process, reactor, sets, stream, table,
 };
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use sovia_sync::{hazard, section, thread};
@@ -215,8 +215,8 @@ fn born(whole: bool) {
     linger::forked();
     memory::forked();
     handler::forked();
-    if whole {
-        filters::forked();
+    if whole && filters::forked() {
+        kept::note_change();
     }
 }
 

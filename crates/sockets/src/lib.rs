@@ -55,6 +55,7 @@ mod handler;
 pub mod inheritance;
 mod keepalive;
 mod keeper;
+mod kept;
 mod linger;
 pub mod loan;
 pub mod meeting;

@@ -7,7 +7,7 @@
 //! wants a direction back on TCP while the program computes ([`crate::retreat`]).
 
 mod deaths;
-mod filtered;
+mod kept;
 
 use crate::conn::flag;
 use crate::ops::keep;
@@ -105,9 +105,11 @@ impl Rounds {
             anchors::audits();
         }
         deaths::watch(self.watching, &mut self.watched);
-        filters::watch(self.watching, &mut self.filters, FILTERS);
-        if filters::take_change() {
-            filtered::look_at_all();
+        if filters::watch(self.watching, &mut self.filters, FILTERS) {
+            crate::kept::note_change();
+        }
+        if crate::kept::take_change() {
+            kept::look_at_all();
         }
         ROUNDS.fetch_add(1, Ordering::Relaxed);
         let left = self.audit.map(|at: u64| at.saturating_sub(clock::now_ns()));
@@ -139,7 +141,11 @@ impl Rounds {
                     epoll::leave_shared();
                 }
                 deaths::DEATH => {}
-                FILTERS => filters::receive(),
+                FILTERS => {
+                    if filters::receive() {
+                        crate::kept::note_change();
+                    }
+                }
                 _ if bells::heard(token) => {
                     sets::look_for_gone();
                     epoll::leave_shared();
@@ -162,10 +168,14 @@ impl Rounds {
         }
         if due {
             anchors::may_stop_audits();
+            crate::kept::look_at_switch();
             keepalive::look(now);
-            self.audit = audit_all(now).then_some(now + audit::PERIOD_NS);
+            let goes_on = audit_all(now) || crate::kept::is_off();
+            self.audit = goes_on.then_some(now + audit::PERIOD_NS);
             // (A pair that was left while this thread used it is its own to unmap.)
-            let is_done = !has_pairs() && pair::pause().or_else(linger::pause).is_none();
+            let is_done = !has_pairs()
+                && pair::pause().or_else(linger::pause).is_none()
+                && !crate::kept::is_off();
             if pause == left && thread::count() == 1 && is_done {
                 // There is nothing to watch, for now.
                 return After::Idle;

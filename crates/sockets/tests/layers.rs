@@ -31,6 +31,7 @@ const LAYERS: &[&[&str]] = &[
     &["pair"],
     &["anchors"],
     &["filters"],
+    &["kept"],
     &["stream"],
     // What outlasts a close.
     &["linger"],

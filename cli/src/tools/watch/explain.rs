@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{Write, stdout};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
-use sovia_board::{Connection, Pairs, Scan, pairs, shown};
+use sovia_board::{Connection, Pairs, Process, Scan, pairs, shown};
 use sovia_cli::advice::{Ends, advice};
+use sovia_cli::switch;
 use sovia_cli::system_rules::followed_by;
 use sovia_control::Reason;
 
@@ -219,7 +221,7 @@ impl View {
         if connection.is_on_vi() && !record.retreats {
             return said;
         }
-        if let Some(reason) = self.reason(connection, process.uid, other_uid, other) {
+        if let Some(reason) = self.reason(connection, process, other_uid, other) {
             said.push(format!("why: {}", reason.describe()));
             let ends = Ends {
                 user: self.users.name(process.uid),
@@ -238,15 +240,18 @@ impl View {
     fn reason(
         &self,
         connection: &Connection,
-        uid: u32,
+        process: &Process,
         other_uid: Option<u32>,
         other: Option<&(Socket, Option<Owner>)>,
     ) -> Option<Reason> {
+        let uid = process.uid;
+        let root = PathBuf::from(format!("/proc/{}/root", process.pid));
         let found = connection.reason().filter(|&reason| reason != Reason::ShortLived);
         let is_plain = other.is_some_and(|(_, owner)| {
             owner.as_ref().is_some_and(|owner| owner.has_library == Some(false))
         });
         let by_kernel = || match other_uid {
+            _ if switch::in_force(&root, uid).is_some() => Some(Reason::SwitchedOff),
             _ if is_plain => Some(Reason::PeerPlain),
             Some(there) if there != uid => Some(Reason::OtherUser),
             _ => None,

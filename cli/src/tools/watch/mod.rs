@@ -6,7 +6,7 @@
 mod busy;
 mod columns;
 pub(crate) mod explain;
-mod filter;
+pub(crate) mod filter;
 mod kernel;
 pub(crate) mod ps;
 pub(crate) mod stat;

@@ -29,7 +29,7 @@ pub(crate) struct Approach {
     pub(crate) place_there: AtomicU64,
     /// Not 0 while the socket has the options that the kernel begins with, as far as a VI must know of them.
     pub(crate) fresh: AtomicU32,
-    /// Why packet filters keep it on TCP for now, plus one; 0 if they do not.
+    /// Why it is kept on TCP for now, plus one; 0 if it is not.
     kept_for: AtomicU32,
     /// [`Stage`], and the process that has come so far.
     stage: AtomicU64,
@@ -64,7 +64,7 @@ impl Approach {
         self.stage.store(0, Ordering::Relaxed);
     }
 
-    /// Notes why packet filters keep the connection on TCP for now, or that they do not.
+    /// Notes why the connection is kept on TCP for now, or that it is not.
     pub(crate) fn keep_for(&self, reason: Option<Reason>) {
         let word = reason.map_or(0, |reason| reason as u32 + 1);
         if self.kept_for.load(Ordering::Relaxed) != word {

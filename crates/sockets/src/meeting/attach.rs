@@ -1,13 +1,13 @@
 //! A connection gets its VI.
 
 use super::give_up;
-use super::permit::filtered;
+use super::permit::refusal;
 use super::proof::{may_be_on, owns_other_end};
 use crate::conn::{Conn, Phase, Role, flag};
 use crate::message::{Link, Process};
 use crate::pair::Pending;
 use crate::table::{self, Ref};
-use crate::{anchors, filters, handler, options, pair, protocol, sets, stats, stream, thread};
+use crate::{anchors, handler, kept, options, pair, protocol, sets, stats, stream, thread};
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
 use sovia_sys::call;
@@ -207,9 +207,9 @@ fn occupy(fd: i32, at: Ref, index: u32, vi: u32, request: Request) -> Attached {
     if !sets::attached(at) {
         return Attached::GoesBack;
     }
-    if filtered(fd, at).is_some() {
+    if refusal(fd, at).is_some() {
         // Since it was permitted.
-        filters::look_again();
+        kept::look_again();
     }
     if request == Request::Answered && conn.count_once() {
         stats::accelerated();

@@ -48,7 +48,7 @@ use attach::Attached;
 use core::sync::atomic::Ordering;
 use due::is_due;
 use first::{MEETINGS_STATE, Meetings, forget, step_by_nic};
-pub(crate) use permit::filtered;
+pub(crate) use permit::refusal;
 use permit::{nic_of, permitted};
 pub(crate) use proof::{addresses, peer_is_held};
 use sovia_control::{Junk, Reason};

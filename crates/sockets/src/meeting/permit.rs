@@ -2,10 +2,10 @@
 
 use super::{addresses, give_up};
 use crate::conn::Role;
+use crate::kept::{self, is_local};
 use crate::message::Link;
 use crate::table::{self, Ref};
-use crate::{config, filters, sets};
-use core::net::SocketAddr;
+use crate::{config, sets};
 use core::sync::atomic::Ordering;
 use sovia_control::{End, NicName, Reason};
 use sovia_sys::{call, trace};
@@ -42,8 +42,9 @@ pub(super) fn permitted(fd: i32, at: Ref) -> Option<Link> {
         give_up(at, Reason::Rule);
         return None;
     }
-    if let Some(reason) = refused_by_filters(end, local, peer) {
-        // The filters may change.
+    kept::look_at_switch();
+    if let Some(reason) = kept::refusal(end, local, peer) {
+        // Another look may find none.
         at.conn.approach.keep_for(Some(reason));
         return None;
     }
@@ -64,29 +65,13 @@ pub(super) fn permitted(fd: i32, at: Ref) -> Option<Link> {
     Some(Link { connector, acceptor, cookie })
 }
 
-/// Whether two addresses are of one network namespace for certain.
-pub(super) fn is_local(local: SocketAddr, peer: SocketAddr) -> bool {
-    peer.ip().is_loopback() || peer.ip() == local.ip()
-}
-
-/// Returns why packet filters keep a connection on TCP, if they do.
-pub(crate) fn filtered(fd: i32, at: Ref) -> Option<Reason> {
-    if !config::respects_any_filters() {
+/// Returns why a connection may not be accelerated now, if so.
+pub(crate) fn refusal(fd: i32, at: Ref) -> Option<Reason> {
+    if !kept::may_refuse() {
         return None;
     }
     let (local, peer) = addresses(fd)?;
-    refused_by_filters(end_of(at), local, peer)
-}
-
-fn refused_by_filters(end: End, local: SocketAddr, peer: SocketAddr) -> Option<Reason> {
-    if !config::respects_filters(end, local, peer) {
-        return None;
-    }
-    if !is_local(local, peer) {
-        // Its packets may pass filters of other network namespaces.
-        return Some(Reason::PeerNotLocal);
-    }
-    filters::refusal(local.port(), peer.port())
+    kept::refusal(end_of(at), local, peer)
 }
 
 /// The NIC that the rules name for a candidate, if they do.

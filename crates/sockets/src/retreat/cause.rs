@@ -28,10 +28,8 @@ pub enum Cause {
     Filter,
     /// A thread gets a table of descriptors of its own, and another one goes on with the old.
     Table,
-    /// A packet filter may stop its packets.
-    PacketFilter,
-    /// No agent reports what packet filters let pass.
-    NoFilterAgent,
+    /// Something keeps it on TCP for now ([`crate::kept`]).
+    Kept(Reason),
     /// The peer asks for it.
     Peer,
 }
@@ -45,10 +43,7 @@ impl Cause {
     /// Whether processes may get the socket of which the family has no record.
     pub(super) fn spreads(self) -> bool {
         !self.is_for_program()
-            && !matches!(
-                self,
-                Cause::Peer | Cause::PassedOnRecord | Cause::PacketFilter | Cause::NoFilterAgent
-            )
+            && !matches!(self, Cause::Peer | Cause::PassedOnRecord | Cause::Kept(_))
     }
 
     /// Whether another program gets the socket.
@@ -65,8 +60,7 @@ impl Cause {
             Cause::Credentials => Reason::RetreatCredentials,
             Cause::AddressSpace => Reason::AddressSpace,
             Cause::Filter => Reason::Filter,
-            Cause::PacketFilter => Reason::PacketFilter,
-            Cause::NoFilterAgent => Reason::NoFilterAgent,
+            Cause::Kept(reason) => reason,
             Cause::Peer => Reason::RetreatPeer,
         }
     }

@@ -138,7 +138,7 @@ fn begin(fd: i32, at: Ref, cause: Cause) -> bool {
     true
 }
 
-/// Records why the connection is on TCP. After some reasons it may meet again. Filters may change. A peer that has taken it
+/// Records why the connection is on TCP. After some reasons it may meet again. What keeps it may end. A peer that has taken it
 /// back may have become another program, or have sent its end to another process. Another process may have the other end than
 /// the one that was asked.
 fn say_why(guard: &Guard<'_>) {
@@ -151,7 +151,11 @@ fn say_why(guard: &Guard<'_>) {
     let reason = asked.and_then(Reason::of).unwrap_or(Reason::RetreatPeer);
     let is_for_now = matches!(
         reason,
-        Reason::RetreatPeer | Reason::PacketFilter | Reason::NoFilterAgent | Reason::PeerPlain
+        Reason::RetreatPeer
+            | Reason::PacketFilter
+            | Reason::NoFilterAgent
+            | Reason::SwitchedOff
+            | Reason::PeerPlain
     );
     conn.again.store(u32::from(is_for_now), Ordering::Relaxed);
     conn.stays(reason);

@@ -30,6 +30,7 @@ pub(super) const LOOKS: &[fn() -> Finding] = &[
     agent,
     filters,
     super::system::rules,
+    super::system::off_switch,
 ];
 
 /// A program of this system's, by whose dynamic linker others are loaded.

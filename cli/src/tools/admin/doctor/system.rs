@@ -1,9 +1,23 @@
 //! What programs follow that have the library by /etc/ld.so.preload. The library itself tells of no mistake there.
 
+use std::path::Path;
+
+use sovia_cli::switch;
 use sovia_cli::system_rules::read;
 use sovia_control::env;
 
 use super::Finding;
+
+pub(super) fn off_switch() -> Finding {
+    let what = "off switch";
+    match switch::in_force(Path::new("/"), nix::unistd::geteuid().as_raw()) {
+        None => Finding::good(what, "on"),
+        Some(path) if path == switch::of_all() => {
+            Finding::bad(what, format!("off for all users: {}", path.display()), "sudo sovia on")
+        }
+        Some(path) => Finding::bad(what, format!("off: {}", path.display()), "sovia on"),
+    }
+}
 
 pub(super) fn rules() -> Finding {
     let (what, path) = ("system's rules", env::SYSTEM_RULES.to_string_lossy());

@@ -1,4 +1,4 @@
-//! Programs that respect packet filters. For root, in a network namespace of the test's own.
+//! Connections that packet filters or `sovia off` keep on TCP for a while. For root, in namespaces of the test's own.
 
 use sovia_tests::{Launch, Stack, TempDir, skipped, sovia};
 use std::path::Path;
@@ -7,19 +7,27 @@ use std::time::Duration;
 
 const WATCHDOG: Duration = Duration::from_secs(120);
 
-fn run(case: &str) {
-    if skipped(case, &["unshare", "ip", "tc", "nft"]) {
+fn run_with_filters(case: &str) {
+    if skipped(case, &["tc", "nft"]) {
         return;
     }
     let namespace = Command::new("unshare").args(["-n", "nft", "list", "ruleset"]).output();
     if !namespace.as_ref().is_ok_and(|output| output.status.success()) {
         return println!("SKIPPED: {case}: no network namespace with nftables: {namespace:?}");
     }
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("apps-py/packet_filters.py");
+    run(case, &[]);
+}
+
+/// `more`: further namespaces of the test's own, as `unshare` names them.
+fn run(case: &str, more: &[&str]) {
+    if skipped(case, &["unshare", "ip"]) {
+        return;
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("apps-py/kept.py");
     let folder = TempDir::new();
-    let words = ["unshare", "-n", "/usr/bin/python3", "-B"].map(str::to_owned);
+    let words = [&["unshare", "-n"], more, &["/usr/bin/python3", "-B"]].concat();
     let paths = [sovia(), folder.path().to_owned()].map(|path| path.display().to_string());
-    let mut command = Vec::from(words);
+    let mut command: Vec<String> = words.into_iter().map(str::to_owned).collect();
     command.extend([script.display().to_string(), "drive".into(), case.into()]);
     command.extend(paths);
     let end = Launch::new(Stack::Kernel, command).start().finish(WATCHDOG);
@@ -32,15 +40,25 @@ fn run(case: &str) {
 
 #[test]
 fn connections_follow_changes_of_filters() {
-    run("changes");
+    run_with_filters("changes");
 }
 
 #[test]
 fn the_rule_of_one_end_is_enough() {
-    run("one_end");
+    run_with_filters("one_end");
 }
 
 #[test]
 fn a_program_of_the_control_group_keeps_connections_on_tcp() {
-    run("control_group");
+    run_with_filters("control_group");
+}
+
+#[test]
+fn connections_go_back_while_sovia_is_off() {
+    run("off", &["-m"]);
+}
+
+#[test]
+fn sovia_off_of_one_user_leaves_others_alone() {
+    run("off_for_one", &["-m"]);
 }

@@ -1,27 +1,30 @@
-//! Connections that packet filters take back to TCP, or let go to a VI again.
+//! Connections that go back to TCP for as long as something keeps them there, or may leave again.
 
 use crate::conn::Phase;
 use crate::retreat::{self, Cause};
 use crate::table::{self, Ref};
 use crate::{epoll, meeting};
 use core::sync::atomic::Ordering;
-use sovia_control::Reason;
 
-/// Looks at all connections of this process after a change of the filters.
+/// Looks at all connections of this process after a change.
 pub(super) fn look_at_all() {
     let mut all: Vec<(i32, Ref)> = Vec::new();
     table::for_each_conn(|fd, at| all.push((fd, at)));
     for (fd, at) in all {
         let conn = at.conn;
         match conn.phase() {
-            Phase::Attached => match meeting::filtered(fd, at) {
-                None => {}
-                Some(Reason::NoFilterAgent) => retreat::soon(fd, at, Cause::NoFilterAgent),
-                Some(_) => retreat::soon(fd, at, Cause::PacketFilter),
-            },
+            Phase::Attached => {
+                if let Some(reason) = meeting::refusal(fd, at) {
+                    retreat::soon(fd, at, Cause::Kept(reason));
+                }
+            }
             // The next transfers find out whether it may have a VI now.
             Phase::Candidate if conn.approach.kept_for().is_some() => {
                 conn.approach.note_message(conn.transfers.load(Ordering::Relaxed));
+            }
+            // The next call lets one meet again that has gone back.
+            Phase::Plain if conn.again.load(Ordering::Relaxed) != 0 => {
+                conn.again.store(1, Ordering::Relaxed);
             }
             _ => {}
         }

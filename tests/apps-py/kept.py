@@ -1,8 +1,8 @@
-"""Programs that respect packet filters, under filters that change. For root, in a network namespace of its own.
+"""Connections that packet filters or `sovia off` keep on TCP for a while. For root, in namespaces of its own.
 
-    python3 packet_filters.py drive CASE SOVIA FOLDER    changes filters, and checks the path of a connection after each change
-    python3 packet_filters.py answer PORT                echoes what one connection brings, by epoll
-    python3 packet_filters.py ask PORT                   exchanges messages for each line of its input, and prints the path
+    python3 kept.py drive CASE SOVIA FOLDER    changes what keeps a connection, and checks its path after each change
+    python3 kept.py answer PORT                echoes what one connection brings, by epoll
+    python3 kept.py ask PORT                   exchanges messages for each line of its input, and prints the path
 
 The driver ends with "ok".
 """
@@ -88,8 +88,8 @@ class Scene:
         command = [self.sovia, "run", *rules, "--", sys.executable, __file__, *words]
         return subprocess.Popen(command, env=self.environment, text=True, **pipes)
 
-    def converse(self, rules_of_client=("--respect-filters",)):
-        self.server = self.start("answer", str(PORT), rules=["--respect-filters"])
+    def converse(self, rules_of_client=("--respect-filters",), rules_of_server=("--respect-filters",)):
+        self.server = self.start("answer", str(PORT), rules=rules_of_server)
         while not listens():
             assert self.server.poll() is None
         pipe = subprocess.PIPE
@@ -111,6 +111,11 @@ class Scene:
         for _ in range(10):
             seen = self.talk()
             assert seen == path, (why, seen)
+
+    def switch(self, command, **options):
+        """Runs `sovia off` or `sovia on`. Returns its exit status, and what it prints."""
+        run = subprocess.run([self.sovia, command], capture_output=True, text=True, **options)
+        return run.returncode, run.stdout + run.stderr
 
     def end(self):
         self.client.stdin.close()
@@ -222,6 +227,45 @@ def control_group(scene):
             processes.write("0")
         scene.stop()
         os.rmdir(group)
+
+
+def off(scene):
+    subprocess.run(["mount", "-t", "tmpfs", "none", "/run"], check=True)
+    scene.converse((), ())
+    scene.expect("vi", "nothing keeps it")
+    for _ in range(3):
+        said = scene.switch("off")
+        assert said == (0, "off for all users: no connection is accelerated\n"), said
+        scene.expect_still("tcp", "Sovia is off")
+        said = scene.switch("on")
+        assert said == (0, "on for all users\n"), said
+        scene.expect("vi", "Sovia is on again")
+    scene.switch("off")
+    scene.end()
+    scene.converse((), ())
+    scene.expect_still("tcp", "Sovia is off from the beginning")
+    scene.switch("on")
+    scene.expect("vi", "Sovia is on")
+    scene.end()
+
+
+def off_for_one(scene):
+    """A user without rights switches its own programs off, and root all."""
+    user = 65534
+    subprocess.run(["mount", "-t", "tmpfs", "none", "/run"], check=True)
+    os.makedirs(f"/run/user/{user}")
+    os.chown(f"/run/user/{user}", user, user)
+    scene.converse((), ())
+    scene.expect("vi", "nothing keeps it")
+    status, said = scene.switch("off", user=user, group=user)
+    assert status == 0 and said.startswith("off for your own programs"), said
+    scene.expect_still("vi", "Sovia is off for another user")
+    status, _ = scene.switch("off")
+    assert status == 0
+    status, said = scene.switch("on", user=user, group=user)
+    assert status == 1 and "root has switched off all users" in said, said
+    scene.expect_still("tcp", "Sovia is off for all")
+    scene.end()
 
 
 def drive(case, sovia, folder):

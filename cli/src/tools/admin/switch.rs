@@ -1,0 +1,92 @@
+//! `sovia off` and `sovia on`: a file that each process under Sovia looks for.
+
+use std::fs;
+use std::io::{ErrorKind, Write, stdout};
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use nix::unistd::geteuid;
+use sovia_cli::switch;
+
+use crate::watch::filter::look;
+
+/// Keep connections on TCP until `sovia on`; accelerated ones go back to TCP
+///
+/// Root switches off the programs of all users, another user those of its own. New connections stay on TCP at once. Accelerated
+/// connections go back to TCP within about a second, and lose nothing. The command then reports how many are still accelerated.
+///
+/// The switch is a file, /run/sovia/off for all users or /run/user/UID/sovia/off for one. A restart of the machine removes it.
+/// Programs in a container look for the file in their own /run.
+#[derive(clap::Args)]
+pub(crate) struct OffArgs {}
+
+/// End `sovia off`: connections are accelerated again
+///
+/// Root ends what root has switched off, another user what that user has. Connections that went back to TCP are accelerated again
+/// with one of their next messages, but in programs of several threads. There new connections are.
+#[derive(clap::Args)]
+pub(crate) struct OnArgs {}
+
+/// Number of looks, and pause between two of them, for connections to go back.
+const LOOKS: u32 = 30;
+const PAUSE: Duration = Duration::from_millis(100);
+
+pub(crate) fn off(_: &OffArgs) -> anyhow::Result<()> {
+    let path = own_switch();
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).with_context(|| cannot("create", folder))?;
+    }
+    fs::File::create(&path).with_context(|| cannot("create", &path))?;
+    let mut accelerated = count_accelerated()?;
+    for _ in 0..LOOKS {
+        if accelerated == 0 {
+            break;
+        }
+        sleep(PAUSE);
+        accelerated = count_accelerated()?;
+    }
+    let whose = if geteuid().is_root() { "all users" } else { "your own programs" };
+    let left = match accelerated {
+        0 => "no connection is accelerated".to_owned(),
+        1 => "one end of a connection is still accelerated (`sovia ps`)".to_owned(),
+        many => format!("{many} ends of connections are still accelerated (`sovia ps`)"),
+    };
+    writeln!(stdout(), "off for {whose}: {left}")?;
+    Ok(())
+}
+
+pub(crate) fn on(_: &OnArgs) -> anyhow::Result<()> {
+    let path = own_switch();
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(error).with_context(|| cannot("remove", &path));
+        }
+        _ => {}
+    }
+    let all = switch::of_all();
+    if all.exists() {
+        bail!("still off: root has switched off all users ({}): sudo sovia on", all.display());
+    }
+    let whose = if geteuid().is_root() { "all users" } else { "your own programs" };
+    writeln!(stdout(), "on for {whose}")?;
+    Ok(())
+}
+
+/// Returns the file with which the calling user switches off.
+fn own_switch() -> PathBuf {
+    match geteuid() {
+        root if root.is_root() => switch::of_all().to_owned(),
+        user => switch::of_user(user.as_raw()),
+    }
+}
+
+fn cannot(what: &str, path: &Path) -> String {
+    format!("cannot {what} {}", path.display())
+}
+
+/// Returns the number of ends that are accelerated, of all processes that the user may see.
+fn count_accelerated() -> anyhow::Result<usize> {
+    Ok(look()?.connections.iter().filter(|connection| connection.is_on_vi()).count())
+}

@@ -1,0 +1,77 @@
+//! Connections that are kept on TCP for now: by packet filters that they respect ([`filters`]), or by `sovia off`.
+//!
+//! `sovia off` makes a file, for all users or for one. Each process looks for both files before a connection is accelerated,
+//! and once a second while it has accelerated connections. Whatever keeps a connection may end: then it is accelerated again.
+
+use crate::per_engine::per_engine;
+use crate::{anchors, config, filters};
+use core::net::SocketAddr;
+use core::sync::atomic::{AtomicBool, Ordering};
+use sovia_control::{End, Reason, env};
+use sovia_sys::call;
+
+per_engine! {
+    /// Set while everything is off, by the last look.
+    static OFF: AtomicBool = AtomicBool::new(false);
+    /// Set after a change, until the connections have been looked at.
+    static CHANGED: AtomicBool = AtomicBool::new(false);
+}
+
+/// Returns why a connection may not be accelerated now, if so.
+pub(crate) fn refusal(end: End, local: SocketAddr, peer: SocketAddr) -> Option<Reason> {
+    if is_off() {
+        return Some(Reason::SwitchedOff);
+    }
+    if !config::respects_filters(end, local, peer) {
+        return None;
+    }
+    if !is_local(local, peer) {
+        // Its packets may pass filters of other network namespaces.
+        return Some(Reason::PeerNotLocal);
+    }
+    let (refusal, has_changed) = filters::refusal(local.port(), peer.port());
+    if has_changed {
+        look_again();
+    }
+    refusal
+}
+
+/// Returns true if a reason to keep connections may hold: without one there is no need for their addresses.
+pub(crate) fn may_refuse() -> bool {
+    is_off() || config::respects_any_filters()
+}
+
+/// Returns true if this process was switched off at its last look.
+pub(crate) fn is_off() -> bool {
+    OFF.load(Ordering::Relaxed)
+}
+
+/// Returns true if two addresses are of one network namespace for certain.
+pub(crate) fn is_local(local: SocketAddr, peer: SocketAddr) -> bool {
+    peer.ip().is_loopback() || peer.ip() == local.ip()
+}
+
+/// Looks whether `sovia off` has switched this process off.
+pub(crate) fn look_at_switch() {
+    let is_off = call::exists(env::OFF) || call::exists(&env::off_of(call::geteuid()));
+    if self::is_off() != is_off {
+        OFF.store(is_off, Ordering::Relaxed);
+        look_again();
+    }
+}
+
+/// Has the thread that watches the kernel's sockets look at all connections.
+pub(crate) fn look_again() {
+    note_change();
+    anchors::nudge();
+}
+
+/// Has it do so in its next round.
+pub(crate) fn note_change() {
+    CHANGED.store(true, Ordering::Release);
+}
+
+/// Returns true once for each change: all connections need a look.
+pub(crate) fn take_change() -> bool {
+    CHANGED.load(Ordering::Relaxed) && CHANGED.swap(false, Ordering::AcqRel)
+}
