@@ -86,6 +86,9 @@ pub fn advice(reason: Reason, ends: &Ends) -> Vec<String> {
             "sudo sovia doctor names the filters; a rule such as `iif lo accept` before them lets local packets pass".to_owned(),
             "or leave out --respect-filters: accelerated connections bypass filters then".to_owned(),
         ],
+        Reason::NoNic => vec![
+            "on this host:  sovia agent --name NAME, as the same user, with the NAME of --nic (docs/hosts.md)".to_owned(),
+        ],
         Reason::SwitchedOff => line("switch it on again:  sovia on (as root, where root has switched it off)"),
         Reason::NoFilterAgent => line("on this host:  sudo sovia agent --filters"),
         Reason::HalfClosed => line("have the ends meet before the program shuts a side:  SOVIA_MEET=0"),

@@ -60,6 +60,12 @@ fn a_rule_that_respects_filters_without_an_agent() {
 }
 
 #[test]
+fn a_rule_that_names_a_nic_which_no_agent_has() {
+    let reason = "no `sovia agent --name` of the name that its rule gives is here";
+    told("rule", &["--nic", "name=nobody"], reason);
+}
+
+#[test]
 fn a_program_that_replaces_itself() {
     told("execs", &[], "went back to TCP: the program replaced itself by another");
 }

@@ -205,7 +205,7 @@ sentences! {
     PeerNotLocal PeerPlain ShortLived Rule SharedByProcesses RetreatExec RetreatUlp
     RetreatPassed RetreatCall VersionMismatch NoMemory TableFull Corrupt NoDescriptors NotTraceable
     UnknownUser RetreatCredentials Replaced NotConnected Filter OtherUser AddressSpace
-    NoThread NeverConnected Relayed RetreatPeer HalfClosed UnknownLibc OwnerUnknown NoAgent PacketFilter NoFilterAgent SwitchedOff NicGone BrokenOff
+    NoThread NeverConnected Relayed RetreatPeer HalfClosed UnknownLibc OwnerUnknown NoAgent PacketFilter NoFilterAgent SwitchedOff NoNic NicGone BrokenOff
 }
 
 /// What a value of SOV_REASON means, as a sentence; null for one that means nothing.

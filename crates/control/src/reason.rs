@@ -105,6 +105,8 @@ counters! {
         NoFilterAgent = 39, "it respects packet filters, and no `sovia agent --filters` reports what these let pass";
         /// Kept on TCP, or taken back, while `sovia off` holds.
         SwitchedOff = 40, "switched off by `sovia off`";
+        /// The rules name a NIC in software, and no agent has one of that name here.
+        NoNic = 41, "no `sovia agent --name` of the name that its rule gives is here";
     }
 }
 

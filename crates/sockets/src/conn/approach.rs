@@ -64,12 +64,14 @@ impl Approach {
         self.stage.store(0, Ordering::Relaxed);
     }
 
-    /// Notes why the connection is kept on TCP for now, or that it is not.
-    pub(crate) fn keep_for(&self, reason: Option<Reason>) {
+    /// Notes why the connection is kept on TCP for now, or that it is not. Returns true if that has changed.
+    pub(super) fn keep_for(&self, reason: Option<Reason>) -> bool {
         let word = reason.map_or(0, |reason| reason as u32 + 1);
-        if self.kept_for.load(Ordering::Relaxed) != word {
+        let has_changed = self.kept_for.load(Ordering::Relaxed) != word;
+        if has_changed {
             self.kept_for.store(word, Ordering::Relaxed);
         }
+        has_changed
     }
 
     /// Returns the reason noted last.

@@ -57,6 +57,14 @@ impl Conn {
         self.shown.doubt.store(reason as u64 + 1, Ordering::Relaxed);
     }
 
+    /// Notes why the connection is kept on TCP for now, or that it is not.
+    pub(crate) fn keep_for(&self, reason: Option<Reason>) {
+        if self.approach.keep_for(reason) {
+            let word = reason.map_or(0, |reason| reason as u64 + 1);
+            self.shown.doubt.store(word, Ordering::Relaxed);
+        }
+    }
+
     /// Notes the NIC in software that is to carry the connection.
     pub(crate) fn show_nic(&self, name: &NicName) {
         let bytes = name.as_str().as_bytes();

@@ -13,7 +13,7 @@ use crate::message::{Link, Process};
 use crate::pair::{self, Requested};
 use crate::sets;
 use crate::table::Ref;
-use sovia_control::NicName;
+use sovia_control::{NicName, Reason};
 use sovia_proto::meeting::{INTRODUCTION, Introduction, NIC_NAME};
 use sovia_sys::datagram::{Name, Received};
 use sovia_sys::seqpacket::Packets;
@@ -83,7 +83,12 @@ impl Nics {
                 }
             };
         }
-        let Some(process) = self.process(name) else { return Attached::No };
+        let Some(process) = self.process(name) else {
+            if self.find(name).talk.is_none() {
+                at.conn.keep_for(Some(Reason::NoNic));
+            }
+            return Attached::No;
+        };
         let Some(link) = permitted(fd, at) else { return Attached::No };
         match request(process, &link, at.conn.role()) {
             Some(Requested { pair, vi }) => {

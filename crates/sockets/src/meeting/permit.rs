@@ -45,10 +45,10 @@ pub(super) fn permitted(fd: i32, at: Ref) -> Option<Link> {
     kept::look_at_switch();
     if let Some(reason) = kept::refusal(end, local, peer) {
         // Another look may find none.
-        at.conn.approach.keep_for(Some(reason));
+        at.conn.keep_for(Some(reason));
         return None;
     }
-    at.conn.approach.keep_for(None);
+    at.conn.keep_for(None);
     if trace::is_ambiguous(call::geteuid()) {
         give_up(at, Reason::UnknownUser);
         return None;
