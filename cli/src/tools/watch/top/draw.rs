@@ -6,7 +6,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line as Text, Span};
 use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Sparkline, Table, TableState};
 
-use super::model::{History, Model};
+use super::model::{History, Model, Pair};
 use crate::watch::busy::Sum;
 use crate::watch::units::short;
 use crate::watch::users::Users;
@@ -67,9 +67,39 @@ fn widths(names: &[Constraint], width: u16) -> Vec<Constraint> {
     names.iter().copied().chain(shown.map(|_| Constraint::Length(NUMBER_WIDTH))).collect()
 }
 
+/// Choices of the user about the screen.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct View {
+    pub(super) is_paused: bool,
+    pub(super) shows_help: bool,
+}
+
+/// Keys and columns, as the help screen explains them.
+const HELP: &str = "\
+q, Esc          quit
+o               order pairs by traffic, messages, saved calls or connections
+Up, Down, k, j  choose a pair: the pictures below are about that pair
+Space, p        pause
+h, ?            this help
+
+VIA/TCP  ends of connections on VIs, and on TCP
+SENT/s   bytes sent a second, on both paths
+RCVD/s   bytes received a second
+MSGS/s   messages sent on VIs a second (from 100 columns)
+SAVED/s  system calls a second that TCP would have taken
+SLEEP/s  sleeps of waiting threads a second (from 120 columns)
+TURN     time from one answer to the next: half of all answers take less
+
+`sovia explain PID` gives the reason why a program's connections are on TCP.
+Any key returns.";
+
 /// Draws all of it.
-pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, users: &Users, is_paused: bool) {
+pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, users: &Users, view: View) {
     let area = frame.area();
+    if view.shows_help {
+        frame.render_widget(Paragraph::new(HELP), area);
+        return;
+    }
     let picture = if area.height >= 20 { 8 } else { 0 };
     let most = (area.height.saturating_sub(picture + 3) / 2).max(2);
     let programs = (model.programs.len() as u16 + 1).clamp(2, most);
@@ -81,7 +111,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, users: &Users, is_pause
         Constraint::Length(1),
     ])
     .areas(area);
-    draw_title(frame, title, model, is_paused);
+    draw_title(frame, title, model, view.is_paused);
     draw_programs(frame, upper, model, users);
     draw_couples(frame, lower, model);
     if let Some((pair, history)) = model.chosen()
@@ -89,8 +119,10 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, users: &Users, is_pause
     {
         draw_picture(frame, below, &pair.sum, history);
     }
-    let text =
-        format!("q quit  o order: {}  up/down choose a pair  space pause", model.order.name());
+    let text = format!(
+        "q quit  h help  o order: {}  up/down choose a pair  space pause",
+        model.order.name()
+    );
     frame.render_widget(Paragraph::new(text).style(Style::new().add_modifier(Modifier::DIM)), keys);
 }
 
@@ -118,32 +150,47 @@ fn draw_title(frame: &mut Frame<'_>, area: Rect, model: &Model, is_paused: bool)
     frame.render_widget(Paragraph::new(lines), area);
 }
 
+/// Returns a column as wide as its longest text, so that numbers stand beside names in a wide terminal.
+fn as_wide_as<'a>(texts: impl Iterator<Item = &'a str>, title: &str) -> Constraint {
+    let longest = texts.map(|text| text.chars().count()).max().unwrap_or(0);
+    Constraint::Max(longest.max(title.len()) as u16)
+}
+
 fn draw_programs(frame: &mut Frame<'_>, area: Rect, model: &Model, users: &Users) {
-    let rows = model.programs.iter().map(|line| {
-        let name = match line.processes {
-            1 => line.program.name.clone(),
-            n => format!("{} ({n})", line.program.name),
-        };
-        let mut cells = vec![Cell::from(name), Cell::from(users.name(line.program.uid))];
+    let names = model.programs.iter().map(|line| match line.processes {
+        1 => line.program.name.clone(),
+        n => format!("{} ({n})", line.program.name),
+    });
+    let names: Vec<String> = names.collect();
+    let owners = model.programs.iter().map(|line| users.name(line.program.uid));
+    let owners: Vec<String> = owners.collect();
+    let columns = [
+        as_wide_as(names.iter().map(String::as_str), "PROGRAM"),
+        as_wide_as(owners.iter().map(String::as_str), "USER"),
+    ];
+    let rows = model.programs.iter().zip(names).zip(owners).map(|((line, name), owner)| {
+        let mut cells = vec![Cell::from(name), Cell::from(owner)];
         cells.extend(numbers(&line.sum, area.width));
         Row::new(cells)
     });
-    let names = [Constraint::Fill(3), Constraint::Fill(1)];
-    let table = Table::new(rows, widths(&names, area.width));
+    let table = Table::new(rows, widths(&columns, area.width));
     frame.render_widget(table.header(header(&["PROGRAM", "USER"], area.width)), area);
 }
 
 fn draw_couples(frame: &mut Frame<'_>, area: Rect, model: &Model) {
-    let rows = model.couples.iter().map(|pair| {
-        let name = |name: &str| if name.is_empty() { "?".to_owned() } else { name.to_owned() };
-        let both = format!("{} > {}", name(&pair.couple.client), name(&pair.couple.server));
+    const TITLE: &str = "CLIENT > SERVER";
+    let name = |name: &str| if name.is_empty() { "?".to_owned() } else { name.to_owned() };
+    let both =
+        |pair: &Pair| format!("{} > {}", name(&pair.couple.client), name(&pair.couple.server));
+    let names: Vec<String> = model.couples.iter().map(both).collect();
+    let columns = [as_wide_as(names.iter().map(String::as_str), TITLE), Constraint::Length(5)];
+    let rows = model.couples.iter().zip(names).map(|(pair, both)| {
         let mut cells = vec![Cell::from(both), right(pair.couple.port.to_string())];
         cells.extend(numbers(&pair.sum, area.width));
         Row::new(cells)
     });
-    let names = [Constraint::Fill(1), Constraint::Length(5)];
-    let table = Table::new(rows, widths(&names, area.width))
-        .header(header(&["CLIENT > SERVER", "PORT"], area.width))
+    let table = Table::new(rows, widths(&columns, area.width))
+        .header(header(&[TITLE, "PORT"], area.width))
         .row_highlight_style(Style::new().add_modifier(Modifier::BOLD))
         .highlight_symbol("> ");
     let mut state = TableState::new().with_selected(Some(model.chosen));
@@ -195,7 +242,7 @@ mod tests {
     use sovia_board::{Rate, scan_of};
 
     use crate::watch::busy::{Couple, Program};
-    use crate::watch::top::model::{Line, Pair};
+    use crate::watch::top::model::Line;
 
     fn sum() -> Sum {
         let rate = Rate {
@@ -209,6 +256,10 @@ mod tests {
     }
 
     fn shown(width: u16, height: u16) -> String {
+        shown_as(width, height, View::default())
+    }
+
+    fn shown_as(width: u16, height: u16, view: View) -> String {
         let mut model = Model::begin(&scan_of([]));
         let program = Program { name: "redis-server".into(), uid: 0 };
         model.programs.push(Line { program, processes: 2, sum: sum() });
@@ -216,7 +267,7 @@ mod tests {
             Couple { client: "redis-benchmark".into(), server: "redis-server".into(), port: 6379 };
         model.couples.push(Pair { couple, sum: sum() });
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        terminal.draw(|frame| draw(frame, &model, &Users::default(), false)).unwrap();
+        terminal.draw(|frame| draw(frame, &model, &Users::default(), view)).unwrap();
         let buffer = terminal.backend().buffer().clone();
         let line = |y: u16| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
         (0..height).map(|y| line(y).trim_end().to_owned() + "\n").collect()
@@ -235,6 +286,18 @@ mod tests {
     fn all_columns_show_in_200() {
         let text = shown(200, 50);
         assert!(NUMBERS.iter().all(|(name, _)| text.contains(name)), "{text}");
+        // A reader finds a program's figures beside its name.
+        let line = text.lines().find(|line| line.contains("123M")).unwrap();
+        let between = line.find("123M").unwrap() - line.find("redis-server").unwrap();
+        assert!(between < 50, "{text}");
+    }
+
+    #[test]
+    fn help_explains_each_column_in_80_columns() {
+        let text = shown_as(80, 24, View { shows_help: true, ..View::default() });
+        assert!(NUMBERS.iter().all(|(name, _)| text.contains(name)), "{text}");
+        assert!(text.contains("Any key returns."), "{text}");
+        assert!(HELP.lines().all(|line| line.len() <= 80));
     }
 
     #[test]

@@ -19,13 +19,14 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers
 use crate::watch::filter::look_quietly;
 use crate::watch::stat::interval;
 use crate::watch::users::Users;
+use draw::View;
 use model::Model;
 
 /// Above are programs, below pairs of programs: the one that connects, and the one that accepts. SAVED are system calls that TCP
 /// would have taken and the VIs did not. TURN is the mean time from one answer to the next, on one connection between two looks, for
 /// half of all answers: for a client that asks one question at a time on each connection, what it waits for an answer and thinks.
 ///
-/// Keys: q quits, o changes the order, the arrows choose the pair that is drawn below, space stops the picture.
+/// Keys: q quits, h explains keys and columns, o changes the order, the arrows choose the pair that is drawn below, space stops the picture.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Seconds between two looks
@@ -103,17 +104,17 @@ fn show(
     /// Another size of the terminal is seen after so long.
     const SLICE: Duration = Duration::from_millis(200);
     let users = Users::default();
-    let mut is_paused = false;
+    let mut view = View::default();
     // Soon something is to be seen.
     let mut next = Instant::now() + interval.min(SLICE);
     loop {
         if Instant::now() >= next {
-            if !is_paused {
+            if !view.is_paused {
                 model.next(&look_quietly()?);
             }
             next = Instant::now() + interval;
         }
-        terminal.draw(|frame| draw::draw(frame, model, &users, is_paused))?;
+        terminal.draw(|frame| draw::draw(frame, model, &users, view))?;
         let wait = next.saturating_duration_since(Instant::now()).min(SLICE);
         if let Woken::End = keyboard.wait(wait)? {
             return Ok(());
@@ -125,11 +126,15 @@ fn show(
         if key.kind == KeyEventKind::Release {
             continue;
         }
+        if std::mem::take(&mut view.shows_help) {
+            continue;
+        }
         match key.code {
+            KeyCode::Char('h' | '?') => view.shows_help = true,
             KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
             KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return Ok(()),
             KeyCode::Char('o') => model.reorder(),
-            KeyCode::Char(' ') | KeyCode::Char('p') => is_paused = !is_paused,
+            KeyCode::Char(' ' | 'p') => view.is_paused = !view.is_paused,
             KeyCode::Up | KeyCode::Char('k') => model.step(-1),
             KeyCode::Down | KeyCode::Char('j') => model.step(1),
             _ => {}
