@@ -56,7 +56,8 @@ fn run(arguments: &[&str]) -> Output {
 fn ps(filters: &[&str]) -> Vec<Value> {
     let output = run(&[&["ps", "--json"], filters].concat());
     assert!(output.status.success(), "{output:?}");
-    serde_json::from_slice(&output.stdout).expect("JSON")
+    let lines = output.stdout.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+    lines.map(|line| serde_json::from_slice(line).expect("JSON")).collect()
 }
 
 /// Ends with that port, of processes of that program.
@@ -109,7 +110,7 @@ fn both_ends_of_an_accelerated_connection_show() {
     assert_eq!((sum(server_end, "sent"), sum(server_end, "received")), (2100, 1800));
     let messages = number(&client_end["messages_sent"]);
     assert!((200..=300).contains(&messages), "{client_end}");
-    assert_eq!(client_end["messages_sent"], server_end["messages_received_low32"]);
+    assert_eq!(client_end["messages_sent"], server_end["messages_received"]);
 
     let lines = run(&["ps", "--port", &port.to_string()]);
     let text = String::from_utf8(lines.stdout).expect("text");
@@ -345,7 +346,7 @@ fn a_process_that_has_changed_its_user_still_shows_to_root() {
             Command::new("setpriv").args(as_nobody).arg(sovia()).args(["ps", "--json"]).output();
         let output = output.expect("setpriv runs");
         assert!(output.status.success(), "{output:?}");
-        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "[]");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "");
     }
 }
 

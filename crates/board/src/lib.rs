@@ -24,7 +24,7 @@ mod scan;
 mod text;
 
 pub use files::unsettled;
-pub use metrics::Metrics;
+pub use metrics::{Metrics, key};
 pub use pairs::{Pairs, pairs};
 pub use parts::in_parts;
 pub use process::{Process, exists};

@@ -133,7 +133,7 @@ impl Metrics {
         for (of, counts) in &self.sums {
             for (reason, count) in Reason::ALL.iter().zip(&counts.stayed) {
                 if *count != 0 {
-                    let reason = snake(&format!("{reason:?}"));
+                    let reason = key(reason);
                     let of = labels(of);
                     let _ = writeln!(out, "sovia_stayed_total{{{of},reason=\"{reason}\"}} {count}");
                 }
@@ -144,7 +144,7 @@ impl Metrics {
         for (of, counts) in &self.sums {
             for (junk, count) in Junk::ALL.iter().zip(&counts.junk) {
                 if *count != 0 {
-                    let kind = snake(&format!("{junk:?}"));
+                    let kind = key(junk);
                     let of = labels(of);
                     let _ = writeln!(out, "sovia_left_aside_total{{{of},kind=\"{kind}\"}} {count}");
                 }
@@ -197,10 +197,10 @@ fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// `PeerPlain` as `peer_plain`.
-fn snake(name: &str) -> String {
+/// Returns the key of a reason, or of a kind of junk, for scripts: `peer_plain` for `PeerPlain`.
+pub fn key(variant: impl core::fmt::Debug) -> String {
     let mut out = String::new();
-    for c in name.chars() {
+    for c in format!("{variant:?}").chars() {
         if c.is_ascii_uppercase() && !out.is_empty() {
             out.push('_');
         }

@@ -1,5 +1,6 @@
-//! Lines in columns, as wide as what stands in them.
+//! Lines for readers, in columns as wide as what stands in them; and lines of JSON for scripts.
 
+use serde::Serialize;
 use sovia_board::in_parts;
 
 /// On which side a column begins.
@@ -33,6 +34,16 @@ pub(crate) fn columns<'a, const N: usize, S: Sync, T: AsRef<str>>(
         parts.iter().map(|part| part.text_of(&sides, &widths)).collect::<String>()
     });
     texts.concat()
+}
+
+/// Returns one JSON object a line.
+pub(crate) fn json_lines<T: Serialize>(objects: impl Iterator<Item = T>) -> anyhow::Result<String> {
+    let mut lines = Vec::new();
+    for object in objects {
+        serde_json::to_writer(&mut lines, &object)?;
+        lines.push(b'\n');
+    }
+    Ok(String::from_utf8(lines)?)
 }
 
 /// The cells of some lines, one behind the other.

@@ -6,12 +6,14 @@ use std::io::{Write, stdout};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use sovia_board::{Connection, Pairs, Process, Scan, pairs, shown};
+use serde::Serialize;
+use sovia_board::{Connection, Pairs, Process, Scan, key, pairs, shown};
 use sovia_cli::advice::{Ends, advice};
 use sovia_cli::switch;
 use sovia_cli::system_rules::followed_by;
 use sovia_control::Reason;
 
+use crate::watch::columns::json_lines;
 use crate::watch::filter::look;
 use crate::watch::kernel::{Owner, Socket, owners, sockets};
 use crate::watch::ps::named;
@@ -32,6 +34,24 @@ pub(crate) struct Args {
     /// A port, at either end
     #[arg(long, value_name = "PORT", conflicts_with = "number")]
     port: Option<u16>,
+    /// One JSON object a line, for each connection
+    #[arg(long)]
+    json: bool,
+}
+
+/// Report about a connection, in JSON. Keys stay; new ones may come.
+#[derive(Default, Serialize)]
+pub(super) struct Out<'a> {
+    pid: i32,
+    program: &'a str,
+    local: Option<String>,
+    peer: Option<String>,
+    state: &'a str,
+    carrier: &'a str,
+    /// For scripts; `why` for readers.
+    reason: Option<String>,
+    why: Option<&'a str>,
+    to_change: Vec<String>,
 }
 
 pub(crate) fn explain(args: &Args) -> anyhow::Result<()> {
@@ -44,6 +64,11 @@ pub(crate) fn explain(args: &Args) -> anyhow::Result<()> {
     );
     let scan = look()?;
     let view = View { pairs: pairs(&scan), users: Users::default(), scan };
+    if args.json {
+        let text = view.as_json(pid, port)?;
+        stdout().lock().write_all(text.as_bytes())?;
+        return Ok(());
+    }
     let mut text = String::new();
     if let Some(pid) = pid {
         text += &view.process(pid);
@@ -64,18 +89,53 @@ struct View {
 }
 
 /// What is said of a connection, but for its addresses.
-type Said = Vec<String>;
+#[derive(Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Said {
+    /// How it stands.
+    lines: Vec<String>,
+    /// Why it is on TCP.
+    reason: Option<Reason>,
+    /// Lines that would change that.
+    to_change: Vec<String>,
+}
 
 impl View {
     fn has_port(&self, port: u16) -> bool {
         self.scan.connections.iter().any(|connection| is_at(connection, port))
     }
 
-    fn process(&self, pid: i32) -> String {
-        let has = |connection: &Connection| {
-            connection.holders.iter().any(|&at| self.scan.processes[at].pid == pid)
+    fn as_json(&self, pid: Option<i32>, port: Option<u16>) -> anyhow::Result<String> {
+        let is_wanted = |connection: &Connection| {
+            pid.is_some_and(|pid| self.has(connection, pid))
+                || port.is_some_and(|port| is_at(connection, port))
         };
-        let text = self.all(has);
+        let all = 0..self.scan.connections.len();
+        let shown: Vec<usize> = all.filter(|&at| is_wanted(&self.scan.connections[at])).collect();
+        let others = self.others(&shown);
+        json_lines(shown.into_iter().map(|at| {
+            let connection = &self.scan.connections[at];
+            let process = &self.scan.processes[connection.holders[0]];
+            let Said { reason, to_change, .. } = self.said(connection, at, others.get(&at));
+            Out {
+                pid: process.pid,
+                program: &process.program,
+                local: connection.addresses().map(|(local, _)| local.to_string()),
+                peer: connection.addresses().map(|(_, peer)| peer.to_string()),
+                state: connection.state(),
+                carrier: connection.carrier(),
+                reason: reason.map(key),
+                why: reason.map(Reason::describe),
+                to_change,
+            }
+        }))
+    }
+
+    fn has(&self, connection: &Connection, pid: i32) -> bool {
+        connection.holders.iter().any(|&at| self.scan.processes[at].pid == pid)
+    }
+
+    fn process(&self, pid: i32) -> String {
+        let text = self.all(|connection| self.has(connection, pid));
         if !text.is_empty() {
             return text;
         }
@@ -140,8 +200,14 @@ impl View {
                 n => format!(" and {} like it", n - 1),
             };
             let _ = writeln!(text, "{process}  {ends}{more}");
-            for line in said {
+            for line in said.lines {
                 let _ = writeln!(text, "    {line}");
+            }
+            if let Some(reason) = said.reason {
+                let _ = writeln!(text, "    why: {}", reason.describe());
+            }
+            for line in said.to_change {
+                let _ = writeln!(text, "    to change it: {line}");
             }
         }
         text
@@ -177,7 +243,8 @@ impl View {
     ) -> Said {
         let record = &connection.record;
         let process = &self.scan.processes[connection.holders[0]];
-        let mut said = Vec::new();
+        let mut said = Said::default();
+        let lines = &mut said.lines;
         let paired = self.pairs[at].map(|other| {
             let other = &self.scan.connections[other];
             &self.scan.processes[other.holders[0]]
@@ -185,44 +252,44 @@ impl View {
         let by_kernel = || other.map(|(socket, _)| socket.uid);
         let other_uid = paired.map(|there| there.uid).or_else(by_kernel);
         match connection.state() {
-            "via" => said.push(format!("accelerated: {}", carried_by(connection))),
+            "via" => lines.push(format!("accelerated: {}", carried_by(connection))),
             "half" => {
-                said.push(format!("one direction is accelerated: {}", carried_by(connection)));
-                said.push("the other follows with the next bytes in it".to_owned());
+                lines.push(format!("one direction is accelerated: {}", carried_by(connection)));
+                lines.push("the other follows with the next bytes in it".to_owned());
             }
             "entering" => {
-                said.push("it has its VI, and goes over to it with the next bytes".to_owned());
+                lines.push("it has its VI, and goes over to it with the next bytes".to_owned());
             }
-            "leaving" => said.push("on its way back to TCP".to_owned()),
+            "leaving" => lines.push("on its way back to TCP".to_owned()),
             "meeting" => {
-                said.push(format!("on TCP so far: {} calls have moved bytes", record.transfers));
-                said.push(
+                lines.push(format!("on TCP so far: {} calls have moved bytes", record.transfers));
+                lines.push(
                     "the two ends look for each other after a few, by how long such connections have lasted; \
                      with the first:  SOVIA_MEET=0"
                         .to_owned(),
                 );
             }
-            _ => said.push("on TCP".to_owned()),
+            _ => lines.push("on TCP".to_owned()),
         }
         let name =
             |pid: i32, program: &str, user: String| format!("other end: {program},{pid} of {user}");
         match (paired, other) {
             (Some(there), _) => {
-                said.push(name(there.pid, &there.program, self.users.name(there.uid)));
+                lines.push(name(there.pid, &there.program, self.users.name(there.uid)));
             }
             (None, Some((socket, Some(owner)))) => {
-                said.push(name(owner.pid, &owner.program, self.users.name(socket.uid)));
+                lines.push(name(owner.pid, &owner.program, self.users.name(socket.uid)));
             }
             (None, Some((socket, None))) => {
-                said.push(format!("other end: a process of {}", self.users.name(socket.uid)));
+                lines.push(format!("other end: a process of {}", self.users.name(socket.uid)));
             }
             (None, None) => {}
         }
         if connection.is_on_vi() && !record.retreats {
             return said;
         }
-        if let Some(reason) = self.reason(connection, process, other_uid, other) {
-            said.push(format!("why: {}", reason.describe()));
+        said.reason = self.reason(connection, process, other_uid, other);
+        if let Some(reason) = said.reason {
             let ends = Ends {
                 user: self.users.name(process.uid),
                 other_user: other_uid.map(|uid| self.users.name(uid)),
@@ -230,8 +297,7 @@ impl View {
                 rules: followed_by(process.pid).map(|rules| shown(rules.as_bytes())),
                 is_loopback: connection.addresses().is_some_and(|(_, peer)| is_loopback(&peer)),
             };
-            let lines = advice(reason, &ends);
-            said.extend(lines.into_iter().map(|line| format!("to change it: {line}")));
+            said.to_change = advice(reason, &ends);
         }
         said
     }

@@ -13,3 +13,34 @@ pub(crate) mod stat;
 pub(crate) mod top;
 mod units;
 mod users;
+
+#[cfg(test)]
+mod tests {
+    use super::{explain, ps, stat};
+    use serde::Serialize;
+    use std::collections::BTreeSet;
+
+    /// The keys in the first column of a section's table in docs/json.md.
+    fn documented(section: &str) -> BTreeSet<String> {
+        let text = include_str!("../../../../docs/json.md");
+        let heading = format!("## {section}:");
+        let rows = text.lines().skip_while(|line| !line.starts_with(&heading)).skip(1);
+        let rows = rows.take_while(|line| !line.starts_with("## "));
+        let keys = rows.filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
+        let keys = keys.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+        keys.map(str::to_owned).collect()
+    }
+
+    fn printed(object: impl Serialize) -> BTreeSet<String> {
+        let object = serde_json::to_value(object).unwrap();
+        object.as_object().unwrap().keys().cloned().collect()
+    }
+
+    #[test]
+    fn each_key_that_is_printed_is_documented_and_no_other() {
+        assert_eq!(documented("sovia ps"), printed(ps::Out::default()));
+        assert_eq!(documented("sovia stat"), printed(stat::Out::default()));
+        assert_eq!(documented("sovia stat --totals"), printed(stat::TotalsOut::default()));
+        assert_eq!(documented("sovia explain"), printed(explain::Out::default()));
+    }
+}

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::io::{Write, stdout};
 
 use serde::Serialize;
-use sovia_board::{Connection, Pairs, Process, Scan, pairs};
+use sovia_board::{Connection, Pairs, Process, Scan, key, pairs};
 use sovia_control::board::{Configuration, Handling, Phase, Receives, Sends, Transfer};
 use sovia_sys::{diag, netns};
 
-use crate::watch::columns::{Side, columns};
+use crate::watch::columns::{Side, columns, json_lines};
 use crate::watch::filter::{Filter, look};
 use crate::watch::units::count;
 use crate::watch::users::Users;
@@ -23,7 +23,7 @@ use crate::watch::users::Users;
 pub(crate) struct Args {
     #[command(flatten)]
     filter: Filter,
-    /// As JSON: an array with an object for each end
+    /// One JSON object a line, for each end
     #[arg(long)]
     json: bool,
     /// Also what the connection does of the protocol, and its users
@@ -203,7 +203,7 @@ fn protocol(configuration: Configuration, combines: bool) -> String {
 }
 
 /// A process in JSON.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct ProcessOut<'a> {
     pid: i32,
     program: &'a str,
@@ -214,8 +214,8 @@ struct ProcessOut<'a> {
 }
 
 /// An end of a connection in JSON. Keys stay; new ones may come.
-#[derive(Serialize)]
-struct Out<'a> {
+#[derive(Default, Serialize)]
+pub(super) struct Out<'a> {
     state: &'a str,
     carrier: &'a str,
     local: Option<String>,
@@ -227,13 +227,16 @@ struct Out<'a> {
     bytes_sent: u64,
     bytes_received: u64,
     messages_sent: u64,
-    messages_received_low32: u32,
+    /// Counted modulo 2^32.
+    messages_received: u32,
     messages_handled: u64,
     messages_registered: u64,
     tcp_bytes_sent: u64,
     tcp_bytes_received: u64,
     calls_before_meeting: u64,
     sleeps: u64,
+    /// For scripts; `why` for readers.
+    reason: Option<String>,
     why: Option<&'a str>,
     netns: u64,
     cookie: u64,
@@ -269,13 +272,14 @@ fn json(scan: &Scan, pairs: &Pairs, shown: &[usize]) -> anyhow::Result<String> {
             bytes_sent: record.traffic.bytes_sent,
             bytes_received: record.traffic.bytes_received,
             messages_sent: record.traffic.messages_sent,
-            messages_received_low32: record.packets_taken,
+            messages_received: record.packets_taken,
             messages_handled: record.traffic.messages_handled,
             messages_registered: record.traffic.messages_registered,
             tcp_bytes_sent: record.tcp.0,
             tcp_bytes_received: record.tcp.1,
             calls_before_meeting: record.transfers,
             sleeps: record.sleeps,
+            reason: connection.reason().map(key),
             why: connection.reason().map(|reason| reason.describe()),
             netns: connection.net,
             cookie: record.cookie,
@@ -283,5 +287,5 @@ fn json(scan: &Scan, pairs: &Pairs, shown: &[usize]) -> anyhow::Result<String> {
             other_end: pairs[at].map(processes).unwrap_or_default(),
         }
     });
-    Ok(serde_json::to_string_pretty(&out.collect::<Vec<_>>())? + "\n")
+    json_lines(out)
 }

@@ -6,11 +6,12 @@ use std::io::{Write, stdout};
 use std::thread::sleep;
 use std::time::Duration;
 
-use sovia_board::{Family, Rates, Scan, scan_of};
+use serde::Serialize;
+use sovia_board::{Family, Rates, Scan, key, scan_of};
 use sovia_control::{Junk, Reason};
 
 use crate::watch::busy::{Sum, by_process};
-use crate::watch::columns::{Side, columns};
+use crate::watch::columns::{Side, columns, json_lines};
 use crate::watch::filter::look;
 use crate::watch::ps::named;
 use crate::watch::units::short;
@@ -35,6 +36,9 @@ pub(crate) struct Args {
     /// What has been done since the beginning
     #[arg(long, conflicts_with_all = ["interval", "count"])]
     totals: bool,
+    /// One JSON object a line: for each process and interval, or for each family
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn interval(text: &str) -> Result<Duration, String> {
@@ -45,7 +49,8 @@ pub(crate) fn interval(text: &str) -> Result<Duration, String> {
 pub(crate) fn stat(args: &Args) -> anyhow::Result<()> {
     let first = look_at(args.pid)?;
     if args.totals {
-        stdout().lock().write_all(totals(&first).as_bytes())?;
+        let text = if args.json { totals_as_json(&first)? } else { totals(&first) };
+        stdout().lock().write_all(text.as_bytes())?;
         return Ok(());
     }
     let mut rates = Rates::begin(&first);
@@ -57,8 +62,10 @@ pub(crate) fn stat(args: &Args) -> anyhow::Result<()> {
         sleep(args.interval);
         let scan = look_at(args.pid)?;
         let sums = by_process(&scan, &rates.next(&scan));
-        let mut text = table(&scan, &sums);
-        if args.pid.is_some() {
+        let mut text = if args.json { as_json(&scan, &sums)? } else { table(&scan, &sums) };
+        if args.json {
+            // Each line says all.
+        } else if args.pid.is_some() {
             // One line after the other, with a header now and then.
             if lines % 20 != 0 {
                 text = text.split_once('\n').map(|(_, rest)| rest.to_owned()).unwrap_or_default();
@@ -78,6 +85,97 @@ fn look_at(pid: Option<i32>) -> anyhow::Result<Scan> {
     let Some(pid) = pid else { return look() };
     anyhow::ensure!(sovia_board::exists(pid), "there is no process {pid}");
     Ok(scan_of([pid]))
+}
+
+/// Rates of a process, in JSON. Keys stay; new ones may come.
+#[derive(Default, Serialize)]
+pub(super) struct Out<'a> {
+    pid: i32,
+    program: &'a str,
+    uid: u32,
+    /// Connections with at least one direction on a VI, and others.
+    via: usize,
+    tcp: usize,
+    bytes_sent_per_second: f64,
+    bytes_received_per_second: f64,
+    messages_sent_per_second: f64,
+    calls_saved_per_second: f64,
+    sleeps_per_second: f64,
+}
+
+fn as_json(scan: &Scan, sums: &BTreeMap<usize, Sum>) -> anyhow::Result<String> {
+    json_lines(sums.iter().map(|(&at, Sum { on_vi, on_tcp, rate, .. })| {
+        let process = &scan.processes[at];
+        Out {
+            pid: process.pid,
+            program: &process.program,
+            uid: process.uid,
+            via: *on_vi,
+            tcp: *on_tcp,
+            bytes_sent_per_second: rate.sent,
+            bytes_received_per_second: rate.received,
+            messages_sent_per_second: rate.messages_sent,
+            calls_saved_per_second: rate.saved(),
+            sleeps_per_second: rate.sleeps,
+        }
+    }))
+}
+
+/// Counts of a family, in JSON. Keys stay; new ones may come.
+#[derive(Default, Serialize)]
+pub(super) struct TotalsOut {
+    pids: Vec<i32>,
+    programs: Vec<String>,
+    connections: usize,
+    ends: u64,
+    accelerated: u64,
+    stayed: u64,
+    /// By reason.
+    stayed_for: BTreeMap<String, u64>,
+    /// By kind.
+    left_aside: BTreeMap<String, u64>,
+    bytes_sent: u64,
+    bytes_received: u64,
+    messages_sent: u64,
+    sleeps: u64,
+    wakes: u64,
+    messages_handled: u64,
+    messages_registered: u64,
+}
+
+fn totals_as_json(scan: &Scan) -> anyhow::Result<String> {
+    json_lines(scan.families.iter().enumerate().filter_map(|(at, family)| {
+        let page = family.totals.as_ref()?;
+        let open = scan.connections.iter().filter(|connection| connection.family == at);
+        let traffic = family.traffic(open.clone());
+        let processes = || family.processes.iter().map(|&process| &scan.processes[process]);
+        let not_none = |&(_, count): &(String, u64)| count != 0;
+        Some(TotalsOut {
+            pids: processes().map(|process| process.pid).collect(),
+            programs: processes().map(|process| process.program.clone()).collect(),
+            connections: open.count(),
+            ends: page.recorded(),
+            accelerated: page.accelerated(),
+            stayed: page.stayed(),
+            stayed_for: Reason::ALL
+                .iter()
+                .map(|&reason| (key(reason), page.stayed_for(reason)))
+                .filter(not_none)
+                .collect(),
+            left_aside: Junk::ALL
+                .iter()
+                .map(|&junk| (key(junk), page.junk(junk)))
+                .filter(not_none)
+                .collect(),
+            bytes_sent: traffic.bytes_sent,
+            bytes_received: traffic.bytes_received,
+            messages_sent: traffic.messages_sent,
+            sleeps: traffic.sleeps,
+            wakes: traffic.rings,
+            messages_handled: traffic.messages_handled,
+            messages_registered: traffic.messages_registered,
+        })
+    }))
 }
 
 fn table(scan: &Scan, sums: &BTreeMap<usize, Sum>) -> String {
