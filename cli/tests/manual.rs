@@ -57,16 +57,42 @@ fn each_command_has_a_page_without_warnings() {
 
 /// What bash offers for the last of `words`.
 fn offered_by_bash(script: &Path, words: &[&str]) -> Vec<String> {
+    offered(script, "_sovia", words)
+}
+
+/// Calls one function of the script, and returns its offers for the last of `words`.
+fn offered(script: &Path, function: &str, words: &[&str]) -> Vec<String> {
     let typed = words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ");
     let (last, before) = (words[words.len() - 1], words[words.len() - 2]);
     let line = format!(
-        "source '{}'; COMP_WORDS=({typed}); COMP_CWORD={}; _sovia sovia '{last}' '{before}'; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        "source '{}'; COMP_WORDS=({typed}); COMP_CWORD={}; {function} sovia '{last}' '{before}'; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
         script.display(),
         words.len() - 1,
     );
     let said = Said::from(Command::new("bash").args(["--norc", "-c", &line]).output().unwrap());
     assert_eq!(said.code(), 0, "{said:?}");
     said.out.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_completes_the_command_of_the_program_that_is_run() {
+    let folder = manual();
+    let script = folder.path().join("bash/sovia");
+    let offered = |words: &[&str]| offered(&script, "_sovia_or_program", words);
+    assert_eq!(offered(&["sovia", "ru"]), ["run"]);
+    assert_eq!(offered(&["sovia", "run", "--onl"]), ["--only"]);
+    for before in [
+        &["run"][..],
+        &["run", "--"],
+        &["run", "-v", "--only", "port", "=", "5", "--except", "a", "--"],
+        &["run", "--respect-filters", "--trust", "user", "=", "redis"],
+    ] {
+        let words = [&["sovia"], before, &["printenv"]].concat();
+        assert!(offered(&words).contains(&"printenv".to_owned()), "{before:?}");
+    }
+    // Files, where bash-completion is not there to ask the program's own completion.
+    assert_eq!(offered(&["sovia", "run", "--", "ls", "/etc/hostna"]), ["/etc/hostname"]);
+    assert_eq!(offered(&["sovia", "run", "ls", "/etc/hostna"]), ["/etc/hostname"]);
 }
 
 #[test]

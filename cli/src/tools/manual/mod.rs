@@ -4,7 +4,7 @@
 mod sections;
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 
 use clap::Command;
@@ -36,7 +36,7 @@ fn write_page(command: &Command, name: &str, folder: &Path) -> io::Result<()> {
     // `sovia bench latency` has the page sovia-bench-latency, which is what NAME must say for apropos.
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
     sections::name(name, &about, &mut page)?;
-    man.render_synopsis_section(&mut page)?;
+    sections::synopsis(command, &mut page)?;
     man.render_description_section(&mut page)?;
     if command.get_arguments().any(|argument| !argument.is_hide_set()) {
         man.render_options_section(&mut page)?;
@@ -58,15 +58,57 @@ fn write_completions(mut command: Command, folder: &Path) -> io::Result<()> {
         path.parent().map_or(Ok(()), fs::create_dir_all)?;
         let mut file = fs::File::create(path)?;
         clap_complete::generate(shell, &mut command, "sovia", &mut file);
+        if shell == Shell::Bash {
+            // zsh and fish have this of the argument's hint.
+            file.write_all(include_bytes!("program.bash"))?;
+        }
     }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::{CommandFactory, Parser};
     use sovia_control::env;
 
     use super::sections;
+    use crate::Cli;
+
+    #[test]
+    fn each_example_is_a_command_that_this_program_parses() {
+        for (page, examples) in sections::EXAMPLES {
+            for (line, _) in *examples {
+                let line = line.strip_prefix("sudo ").unwrap_or(line).trim_end_matches('&');
+                let parsed = Cli::try_parse_from(line.split_whitespace());
+                assert!(parsed.is_ok(), "{page}: {line}: {:?}", parsed.err());
+            }
+        }
+    }
+
+    #[test]
+    fn each_command_that_users_type_has_examples() {
+        let command = Cli::command();
+        for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+            let page = format!("sovia-{}", below.get_name());
+            let has = sections::EXAMPLES.iter().any(|(name, _)| *name == page);
+            assert!(has, "{page} has no examples");
+        }
+    }
+
+    #[test]
+    fn a_synopsis_has_the_values_of_options() {
+        let mut command = Cli::command();
+        command.build();
+        let mut page = Vec::new();
+        let run = command.find_subcommand("run").unwrap();
+        sections::synopsis(run, &mut page).unwrap();
+        let text = String::from_utf8(page).unwrap();
+        let text =
+            text.replace("\\fB", "").replace("\\fI", "").replace("\\fR", "").replace('\\', "");
+        assert!(text.contains("[--only SPEC]..."), "{text}");
+        assert!(text.contains("[--respect-filters[=SPEC]]..."), "{text}");
+        assert!(text.ends_with("PROGRAM...\n"), "{text}");
+    }
 
     #[test]
     fn each_variable_of_the_library_is_in_the_manual() {
@@ -77,6 +119,8 @@ mod tests {
             env::FILTERS,
             env::STATS,
             env::IO_URING,
+            env::MEET,
+            env::MEMORY,
             env::SPIN,
             env::PROTOCOL,
             env::PRELOAD,
