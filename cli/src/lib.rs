@@ -9,6 +9,7 @@ pub mod pipes;
 pub mod program;
 pub mod rules;
 pub mod run;
+pub mod similar;
 pub mod stack;
 pub mod switch;
 pub mod system_rules;

@@ -32,8 +32,10 @@ extern "C" fn main(_argc: c_int, _argv: *const *const std::ffi::c_char) -> c_int
 
 fn work() -> c_int {
     let status = if env::args_os().nth(1).is_some_and(|command| command == "run") {
-        let Command::Run(args) = Cli::parse().command;
-        run::run(args)
+        match Cli::try_parse() {
+            Ok(Cli { command: Command::Run(args) }) => run::run(args),
+            Err(error) => Ok(run::report(&error)),
+        }
     } else {
         become_tools()
     };

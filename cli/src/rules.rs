@@ -3,7 +3,9 @@
 mod trust;
 
 use anyhow::Context;
-use sovia_control::{Effect, Rules};
+use sovia_control::{Effect, RuleError, RuleFault, Rules};
+
+use crate::similar::suggestion;
 
 pub use self::trust::rules_by_number as by_number;
 
@@ -32,6 +34,20 @@ pub struct Specs {
     pub nic: Vec<String>,
 }
 
+/// Returns the error of a rule, with where the rule stands and what a misspelt word of the rule resembles.
+pub fn explained(place: &str, error: &RuleError) -> anyhow::Error {
+    const EFFECTS: [&str; 5] = ["only", "except", "respect-filters", "trust", "nic"];
+    const KEYS: [&str; 9] =
+        ["port", "addr", "program", "end", "user", "uid", "group", "any", "name"];
+    let word = |end: char| error.term().split(end).next().unwrap_or_default().trim();
+    let suggestion = match error.fault() {
+        RuleFault::Effect => suggestion(word(':'), EFFECTS),
+        RuleFault::Key => suggestion(word('='), KEYS),
+        _ => String::new(),
+    };
+    anyhow::anyhow!("{place}: {error}{suggestion}")
+}
+
 impl Specs {
     /// The rules, with numbers in the place of users' and groups' names.
     ///
@@ -53,9 +69,8 @@ impl Specs {
             (Effect::Nic, &self.nic),
         ] {
             for spec in specs {
-                rules
-                    .add(effect, spec)
-                    .map_err(|error| anyhow::anyhow!("--{}: {error}", effect.word()))?;
+                let option = format!("--{}", effect.word());
+                rules.add(effect, spec).map_err(|error| explained(&option, &error))?;
             }
         }
         Ok(rules)

@@ -9,6 +9,7 @@ mod outset;
 mod start;
 mod summary;
 mod supervise;
+mod variables;
 mod voice;
 
 use std::env;
@@ -19,6 +20,7 @@ use anyhow::Context;
 use sovia_control::Rules;
 use sovia_control::env as names;
 use sovia_proto::configuration::Configuration;
+use sovia_proto::configuration::text::ParseError;
 
 use self::collector::Collector;
 use self::outset::Outset;
@@ -26,6 +28,7 @@ use self::start::Program;
 use self::summary::Summary;
 use self::voice::{Voice, Words, say};
 use crate::rules::{self, Specs};
+use crate::similar::suggestion;
 use crate::{Board, library, program};
 
 /// Exit status where `sovia run` itself failed, as `env` and `timeout` have it.
@@ -51,8 +54,15 @@ pub struct Args {
     #[arg(long, value_name = "WORDS")]
     protocol: Option<String>,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM", value_hint = clap::ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
+}
+
+/// Prints an error of the command line, or the help that was asked for. Returns the exit status.
+pub fn report(error: &clap::Error) -> i32 {
+    let _ = error.print();
+    // 2, as of other commands, might be the program's own.
+    if error.use_stderr() { EXIT_OURSELVES } else { 0 }
 }
 
 /// Runs the program; returns the exit status if this process is still itself afterwards.
@@ -93,6 +103,12 @@ fn prepare(args: &Args) -> Result<Ready, Refusal> {
     let voice = args.words.voice();
     let rules = rules(args)?;
     let protocol = protocol(args)?;
+    variables::check(|name| env::var_os(name))?;
+    if voice >= Voice::Obstacles {
+        for line in variables::misspelt(env::vars_os().map(|(name, _)| name)) {
+            say(format_args!("sovia: {line}\n"));
+        }
+    }
     let path = program::find(&args.command[0])
         .map_err(|error| Refusal { status: error.exit_status(), error: error.into() })?;
     let findings = program::inspect(&path);
@@ -173,7 +189,7 @@ fn rules(args: &Args) -> anyhow::Result<Option<Rules>> {
             let text = text.to_string_lossy();
             let by_number = rules::by_number(&text).context(names::RULES)?;
             let parsed = Rules::parse(by_number.as_deref().unwrap_or(&text));
-            let parsed = parsed.map_err(|error| anyhow::anyhow!("{}: {error}", names::RULES))?;
+            let parsed = parsed.map_err(|error| rules::explained(names::RULES, &error))?;
             return Ok(by_number.map(|_| parsed));
         }
         return Ok(None);
@@ -191,7 +207,13 @@ fn protocol(args: &Args) -> anyhow::Result<Option<String>> {
             Err(error) => return Err(error).context(names::PROTOCOL),
         },
     };
-    Configuration::of_socket(&text).map_err(|error| anyhow::anyhow!("{whence}: {error}"))?;
+    Configuration::of_socket(&text).map_err(|error| {
+        let suggestion = match &error {
+            ParseError::Word(word) => suggestion(word, Configuration::words()),
+            _ => String::new(),
+        };
+        anyhow::anyhow!("{whence}: {error}{suggestion}")
+    })?;
     Ok(args.protocol.clone())
 }
 

@@ -81,7 +81,13 @@ fn main() -> ExitCode {
 }
 
 fn work() -> ExitCode {
-    let command = Cli::parse().command;
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(error) if std::env::args_os().nth(1).is_some_and(|command| command == "run") => {
+            return ExitCode::from(run::report(&error) as u8);
+        }
+        Err(error) => error.exit(),
+    };
     let name = match command {
         Command::Agent(_) => "sovia agent",
         Command::Lane(_) => "sovia lane",

@@ -27,6 +27,12 @@ pub const IO_URING: &str = "SOVIA_IO_URING";
 /// The value of [`IO_URING`] that lets programs have their rings.
 pub const IO_URING_ALLOW: &str = "allow";
 
+/// Number of transfers of an end before it looks for its peer.
+pub const MEET: &str = "SOVIA_MEET";
+
+/// MiB of shared memory that may hold what peers have not read.
+pub const MEMORY: &str = "SOVIA_MEMORY";
+
 /// The longest spin before a wait sleeps, in microseconds; 0: sleep at once.
 pub const SPIN: &str = "SOVIA_SPIN";
 
@@ -35,6 +41,27 @@ pub const PROTOCOL: &str = "SOVIA_PROTOCOL";
 
 /// The path of the library to inject, where it is not installed beside `sovia`.
 pub const PRELOAD: &str = "SOVIA_PRELOAD";
+
+/// How the names of all variables begin.
+pub const PREFIX: &str = "SOVIA_";
+
+/// Variables that the libraries and `sovia` read: those above, and those of libsovia-fi, libvipl and measurements.
+pub const VARIABLES: &[&str] = &[
+    AGENT,
+    "SOVIA_DIRECT",
+    FILTERS,
+    IO_URING,
+    MEET,
+    MEMORY,
+    PRELOAD,
+    PROTOCOL,
+    RULES,
+    SPIN,
+    STATS,
+    "SOVIA_VIPL_HOSTS",
+    "SOVIA_VIPL_NIC",
+    "SOVIA_VIPL_PROVIDER",
+];
 
 /// A file with rules, as [`Rules::parse_file`](crate::Rules::parse_file) reads it: of programs into which nothing but
 /// /etc/ld.so.preload brings the library, and whose environment has no [`RULES`].

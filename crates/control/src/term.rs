@@ -69,7 +69,9 @@ impl fmt::Display for RuleError {
                 "a rule starts with `only:`, `except:`, `respect-filters:`, `trust:` or `nic:`"
             }
             RuleFault::Empty => "a rule needs at least one term, such as `port=6379`",
-            RuleFault::Key => "a term is `port=`, `addr=`, `program=` or `end=` and a value",
+            RuleFault::Key => {
+                "a term is `port=`, `addr=`, `program=` or `end=` and a value; in a rule `trust:` also `user=`, `uid=`, `group=` or `any`, in a rule `nic:` also `name=`"
+            }
             RuleFault::Port => "expected a port from 1 to 65535, or a range such as `6000-6100`",
             RuleFault::Address => {
                 "expected an address such as `127.0.0.1`, `10.0.0.0/8` or `fd00::/8`"

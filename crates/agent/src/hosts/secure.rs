@@ -18,10 +18,10 @@ const GREETING_MAX: usize = 512;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Ended {
     /// What came was not of this conversation, or of no agent.
-    #[error("it does not speak as an agent does, or as one for which another key is expected")]
+    #[error("no Sovia agent answers there, or its key differs from the expected one")]
     Nonsense,
     /// It is an agent whose key is not expected.
-    #[error("it is the agent of the key {0:?}, which is not expected here")]
+    #[error("the agent there has the key {0}, which is not expected here")]
     Unexpected(PublicKey),
 }
 

@@ -85,7 +85,32 @@ fn changed(mut configuration: Configuration, text: &str) -> Result<Configuration
     Ok(configuration)
 }
 
+/// The words of the text form, besides the papers' names.
+const WORDS: &[&str] = &[
+    "notify",
+    "handler",
+    "single",
+    "reg",
+    "copy",
+    "auto",
+    "hybrid",
+    "w",
+    "t",
+    "chunk",
+    "combine",
+    "nocombine",
+    "delay",
+    "2way",
+    "3way",
+    "rdma",
+];
+
 impl Configuration {
+    /// Returns the words of the text form, the papers' names among them.
+    pub fn words() -> impl Iterator<Item = &'static str> {
+        WORDS.iter().copied().chain(PRESETS.iter().map(|(name, _)| *name))
+    }
+
     /// What a text says of a socket: the same words, as changes to [`SOCKETS`], without the three-way
     /// handshake. A kernel's socket takes what is written before its peer reads, and programs rely on
     /// that; a request for each message that is answered by a read cannot do so.
@@ -200,6 +225,14 @@ mod tests {
 
     fn parse(text: &str) -> Result<Configuration, ParseError> {
         text.parse()
+    }
+
+    #[test]
+    fn each_word_has_a_meaning() {
+        for word in Configuration::words() {
+            let said = word.parse::<Configuration>();
+            assert!(!matches!(said, Err(ParseError::Word(_))), "{word}: {said:?}");
+        }
     }
 
     #[test]

@@ -1,0 +1,98 @@
+//! Variables of the environment that the library reads. It can report no mistake in them, so they are checked before.
+
+use std::ffi::{OsStr, OsString};
+
+use anyhow::bail;
+use sovia_control::env as names;
+
+use crate::similar::similar;
+
+/// Names that begin like the library's and differ from them by a slip.
+///
+/// Returns a line for each.
+pub(super) fn misspelt(variables: impl Iterator<Item = OsString>) -> Vec<String> {
+    let mut lines = Vec::new();
+    for variable in variables {
+        let Some(name) = variable.to_str().filter(|name| name.starts_with(names::PREFIX)) else {
+            continue;
+        };
+        let of = |name: &'static str| name.strip_prefix(names::PREFIX).unwrap_or(name);
+        if names::VARIABLES.contains(&name) {
+            continue;
+        }
+        if let Some(known) =
+            similar(&name[names::PREFIX.len()..], names::VARIABLES.iter().copied().map(of))
+        {
+            lines.push(format!(
+                "the variable {name} has no meaning: did you mean {}{known}?",
+                names::PREFIX
+            ));
+        }
+    }
+    lines
+}
+
+/// Checks the values of those that are numbers or words. Rules and protocols are checked where they are read.
+///
+/// # Errors
+/// A value that the library would ignore.
+pub(super) fn check(value_of: impl Fn(&str) -> Option<OsString>) -> anyhow::Result<()> {
+    for (name, expected) in [
+        (names::SPIN, "microseconds, such as 50"),
+        (names::MEET, "a number of transfers, such as 0"),
+        (names::MEMORY, "MiB, such as 512"),
+    ] {
+        let Some(value) = value_of(name) else { continue };
+        if number(&value).is_none() {
+            bail!("{name}: expected {expected}, not `{}`", value.to_string_lossy());
+        }
+    }
+    match value_of(names::IO_URING) {
+        Some(value) if value != names::IO_URING_ALLOW && !value.is_empty() => {
+            let (name, allow) = (names::IO_URING, names::IO_URING_ALLOW);
+            bail!("{name}: expected `{allow}`, not `{}`", value.to_string_lossy())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn number(value: &OsStr) -> Option<u32> {
+    value.to_str()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(name: &'static str, value: &'static str) -> Result<(), String> {
+        let value_of = |asked: &str| (asked == name).then(|| OsString::from(value));
+        check(value_of).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_value_that_the_library_would_ignore_is_an_error() {
+        for (name, value) in
+            [("SOVIA_SPIN", "0"), ("SOVIA_MEMORY", "512"), ("SOVIA_IO_URING", "allow")]
+        {
+            assert_eq!(checked(name, value), Ok(()));
+        }
+        for (name, value, expected) in [
+            ("SOVIA_SPIN", "fast", "SOVIA_SPIN: expected microseconds, such as 50, not `fast`"),
+            ("SOVIA_MEET", "-1", "SOVIA_MEET: expected a number of transfers, such as 0, not `-1`"),
+            ("SOVIA_MEMORY", "1G", "SOVIA_MEMORY: expected MiB, such as 512, not `1G`"),
+            ("SOVIA_IO_URING", "yes", "SOVIA_IO_URING: expected `allow`, not `yes`"),
+        ] {
+            assert_eq!(checked(name, value), Err(expected.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_name_with_a_slip_is_reported_and_others_are_not() {
+        let lines = |name: &str| misspelt([OsString::from(name)].into_iter());
+        let expected = "the variable SOVIA_MEMRY has no meaning: did you mean SOVIA_MEMORY?";
+        assert_eq!(lines("SOVIA_MEMRY"), [expected]);
+        for name in ["SOVIA_MEMORY", "SOVIA_TESTS_SCALE", "SOVIA_BIN", "SOVIA_LIB", "PATH"] {
+            assert_eq!(lines(name), [""; 0], "{name}");
+        }
+    }
+}
