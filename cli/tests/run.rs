@@ -442,7 +442,7 @@ fn more_words_say_what_fewer_say_and_more() {
     }
     assert_eq!([said(&["-q"]), said(&[])], ["", ""]);
     let both = bench.run(["-q", "-v", "/bin/true"]);
-    // Any other status may be the program's.
+    // A program may end with any other status.
     assert!(both.code() == 125 && both.err.contains("cannot be used with"), "{both:?}");
 }
 
