@@ -20,7 +20,7 @@ BUILD_SOVIA = $(CARGO) rustc --release -p sovia-cli --bin sovia -- $(STATIC)
 # One processor would optimize all of it as a whole for minutes, for nothing that `sovia bench` shows.
 BUILD_TOOLS = $(CARGO) rustc --release -p sovia-cli --bin sovia-tools -- -C lto=thin -C codegen-units=16
 
-.PHONY: build install install-rpc packages try-packages try-containers try-upgrade crates uninstall check test test-all arm checked lab lab-short nics protocols soak stall strangers lab-soak soak-mpi scale fuzz miri tsan check-builds check-glibc check-abi deny demo bench baseline compare matrix faults papers papers-ftp book clean
+.PHONY: build install install-rpc packages deb rpm tar try-packages try-containers try-upgrade crates uninstall check test test-all arm checked lab lab-short nics protocols soak stall strangers lab-soak soak-mpi scale fuzz miri tsan check-builds check-glibc check-abi deny demo bench baseline compare matrix faults papers papers-ftp book clean
 
 # One call for all libraries, so that they are linked beside each other.
 build:
@@ -47,13 +47,13 @@ install:
 	install -D -m 644 $(MANUAL)/zsh/_sovia $(DESTDIR)$(ZSHDIR)/_sovia
 	install -D -m 644 $(MANUAL)/fish/sovia.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/sovia.fish
 	scripts/put -m 644 $(BUILT)/libsovia_preload.so $(DESTDIR)$(PREFIX)/lib/sovia/libsovia_preload.so
-	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/share/doc/sovia
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
 	sed 's|@PREFIX@|$(PREFIX)|g' cli/sovia-agent.service.in >$(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-agent.service
 	sed 's|@PREFIX@|$(PREFIX)|g' cli/sovia-filters.service.in >$(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-filters.service
 	sed 's|@PREFIX@|$(PREFIX)|g' cli/sovia-nic@.service.in >$(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-nic@.service
 	sed 's|@PREFIX@|$(PREFIX)|g' cli/sovia-port@.service.in >$(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-port@.service
 	sed 's|@PREFIX@|$(PREFIX)|g' cli/sovia-metrics.service.in >$(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-metrics.service
-	install -m 644 docs/neighbours.md docs/filters.md docs/containers.md docs/hosts.md docs/ops.md docs/security.md $(DESTDIR)$(PREFIX)/share/doc/sovia/
+	scripts/put-docs $(DESTDIR)$(PREFIX)/share/doc/sovia
 	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include
 	install -m 644 include/vipl.h $(DESTDIR)$(PREFIX)/include/vipl.h
 	install -m 644 include/sovia.h $(DESTDIR)$(PREFIX)/include/sovia.h
@@ -95,9 +95,12 @@ install-rpc:
 	$(FILL_PC) abi/rpc/sovia-rpc.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/sovia-rpc.pc
 	chmod 644 $(DESTDIR)$(LIBDIR)/pkgconfig/sovia-rpc.pc
 
-# Packages of what is built, in target/packages. A kind whose tools are not installed is left out, and says so.
-packages: build
-	@for kind in deb rpm tar; do scripts/package $$kind || [ $$? = 3 ] || exit 1; done
+# Packages of what is built, in target/packages. Each installs the tools that it needs, and fails without them.
+packages: deb rpm tar
+
+deb rpm tar: build
+	@scripts/setup $@
+	@scripts/package $@
 
 # The packages, tried in a Debian of their own: installed, used, upgraded under load, removed. For root, with debootstrap.
 try-packages: packages
@@ -134,10 +137,10 @@ uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/include/sovia_rpc.h $(DESTDIR)$(LIBDIR)/pkgconfig/sovia-rpc.pc
 	rm -f $(DESTDIR)$(LIBDIR)/libsovia-rpc.a $(DESTDIR)$(LIBDIR)/libsovia-rpc.so $(DESTDIR)$(LIBDIR)/libsovia-rpc.so.1 $(DESTDIR)$(LIBDIR)/libsovia-rpc.so.*.*.*
 	rm -f $(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-agent.service $(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-filters.service $(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-nic@.service $(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-port@.service $(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-metrics.service
-	rm -f $(DESTDIR)$(PREFIX)/share/doc/sovia/neighbours.md $(DESTDIR)$(PREFIX)/share/doc/sovia/filters.md $(DESTDIR)$(PREFIX)/share/doc/sovia/containers.md $(DESTDIR)$(PREFIX)/share/doc/sovia/hosts.md $(DESTDIR)$(PREFIX)/share/doc/sovia/ops.md $(DESTDIR)$(PREFIX)/share/doc/sovia/security.md
+	rm -rf $(DESTDIR)$(PREFIX)/share/doc/sovia
 	rm -f $(DESTDIR)$(PREFIX)/lib/sovia/fi/libsovia-fi.so
 	-rmdir $(DESTDIR)$(PREFIX)/lib/sovia/fi
-	-rmdir $(DESTDIR)$(PREFIX)/lib/sovia $(DESTDIR)$(PREFIX)/share/doc/sovia
+	-rmdir $(DESTDIR)$(PREFIX)/lib/sovia
 
 # Quick tests for after every change: at most five minutes once it is built.
 check:

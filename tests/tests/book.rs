@@ -66,6 +66,30 @@ fn anchors(text: &str) -> BTreeSet<String> {
 }
 
 #[test]
+fn links_of_the_installed_documentation_lead_somewhere() {
+    let folder = TempDir::new();
+    let put = Command::new(root().join("scripts/put-docs")).arg(folder.path()).output();
+    let put = put.expect("bash runs");
+    assert!(put.status.success(), "{put:?}");
+    let pages = |folder: &Path| -> Vec<PathBuf> {
+        let entries = fs::read_dir(folder).into_iter().flatten();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        paths.filter(|path| path.extension().is_some_and(|it| it == "md")).collect()
+    };
+    let (top, docs) = (pages(folder.path()), pages(&folder.path().join("docs")));
+    assert!(top.len() > 3 && docs.len() > 20, "{top:?} {docs:?}");
+    for page in top.iter().chain(&docs) {
+        for link in links(&fs::read_to_string(page).unwrap()) {
+            let path = link.split('#').next().unwrap_or_default();
+            let is_elsewhere =
+                path.is_empty() || path.contains(':') || path.ends_with("report/index.html");
+            let to = page.with_file_name(path);
+            assert!(is_elsewhere || to.exists(), "{}: {link}", page.display());
+        }
+    }
+}
+
+#[test]
 fn links_lead_somewhere() {
     let (mut faults, mut count) = (Vec::new(), 0);
     for page in pages() {
