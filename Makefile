@@ -180,7 +180,7 @@ lab-soak:
 soak-mpi:
 	MINUTES=$(MINUTES) SEED=$(SEED) $(CARGO) test --release -p sovia-fi-c --test all -- --ignored --nocapture random_messages_for_an_hour
 
-# Many nodes on a simulated network of switches: the tables of docs/scale.md, written anew; minutes. `make test` compares the
+# Many nodes on a simulated network of switches: the tables of docs/research/scale.md, written anew; minutes. `make test` compares the
 # small ones with what comes of the code of now, `make soak` all of them.
 scale:
 	ACCEPT=1 $(CARGO) test --release -p sovia-scale --test all -- --include-ignored state:: tables:: written::
@@ -238,7 +238,7 @@ compare: build
 	$(BUILT)/sovia bench compare $(BASELINE) $(TARGET)/compared.jsonl
 
 # Real programs over TCP and over Sovia, checked and measured; those of `scripts/matrix --programs` that are installed.
-# PAGE=docs/matrix.md writes the table to that page as well.
+# PAGE=docs/research/matrix.md writes the table to that page as well.
 ROUNDS ?= 3
 matrix: build
 	scripts/matrix $(if $(PAGE),--page $(PAGE)) $(BUILT)/sovia $(ROUNDS)

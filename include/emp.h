@@ -11,7 +11,7 @@
  * Each function returns 0, or what errno would be; errno itself it leaves alone. All may be called by any
  * thread. A forked child must not use its parent's stations.
  *
- * docs/emp.md is the guide. */
+ * docs/develop/emp.md is the guide. */
 #ifndef EMP_H
 #define EMP_H
 

@@ -15,7 +15,7 @@
  * called there. A forked child shares its parent's sockets, as ever. Before exec, take sockets that
  * the new program is to inherit to TCP: SOV_ACCELERATE.
  *
- * docs/native.md is the guide. */
+ * docs/develop/sockets.md is the guide. */
 #ifndef SOVIA_H
 #define SOVIA_H
 

@@ -15,7 +15,7 @@
  * host and speaks Sovia too. So either end may be a program that uses "tcp", and a service is known to rpcbind as one of
  * TCP's.
  *
- * Here are the functions below those, for programs without rpcbind. docs/rpc.md is the guide. */
+ * Here are the functions below those, for programs without rpcbind. docs/develop/rpc.md is the guide. */
 #ifndef SOVIA_RPC_H
 #define SOVIA_RPC_H
 

@@ -30,7 +30,7 @@ pub fn advice(reason: Reason, ends: &Ends) -> Vec<String> {
         Reason::OtherUser => vec![
             format!("start this end by:       sovia run --trust user={other} -- ..."),
             format!("start the other end by:  sovia run --trust user={user} -- ..."),
-            "each then shares memory with that user's processes (docs/neighbours.md)".to_owned(),
+            "each then shares memory with that user's processes (docs/howto/users-and-sandboxes.md)".to_owned(),
         ],
         Reason::Rule => match &ends.rules {
             Some(rules) => vec![format!("leave out the rule of --only or --except that does so; they are: {rules}")],
@@ -43,11 +43,11 @@ pub fn advice(reason: Reason, ends: &Ends) -> Vec<String> {
             format!(
                 "on one host, in different network namespaces:  sudo sovia agent, and at both ends sovia run --trust user={user}"
             ),
-            "on two hosts: an agent on each, and at both ends sovia run --nic name=NAME (docs/hosts.md)".to_owned(),
+            "on two hosts: an agent on each, and at both ends sovia run --nic name=NAME (docs/reference/hosts.md)".to_owned(),
         ],
         Reason::NoAgent => vec![
             "on this host:  sudo sovia agent".to_owned(),
-            "in a container, mount the host's /run/sovia as well (docs/neighbours.md)".to_owned(),
+            "in a container, mount the host's /run/sovia as well (docs/howto/users-and-sandboxes.md)".to_owned(),
         ],
         Reason::VersionMismatch => line("start the end with the older library again"),
         Reason::NoMemory => line("raise ulimit -f, or the memory limit of the control group"),
@@ -62,7 +62,7 @@ pub fn advice(reason: Reason, ends: &Ends) -> Vec<String> {
             "they differ in capabilities, labels or sandboxes, so the kernel lets neither look into the other".to_owned(),
         ],
         Reason::UnknownUser => line("give the user a number in the user namespace (newuidmap)"),
-        Reason::UnknownLibc => line("nothing here: run it where glibc is one that Sovia knows (docs/surface.md)"),
+        Reason::UnknownLibc => line("nothing here: run it where glibc is one that Sovia knows (docs/reference/functions.md)"),
         Reason::TableFull => line("nothing: more connections at a time than Sovia's tables have room for"),
         Reason::SharedByProcesses => {
             line("nothing here: several processes read it at once; it is accelerated once one alone has it")
@@ -73,7 +73,7 @@ pub fn advice(reason: Reason, ends: &Ends) -> Vec<String> {
         Reason::RetreatUlp => line("leave kernel TLS off (in OpenSSL: no `Options = KTLS`), and socket filters"),
         Reason::RetreatPassed => line("run the process that receives the descriptor under Sovia as well"),
         Reason::RetreatCall => {
-            line("see docs/surface.md for the calls that are carried: splice, MSG_OOB and O_ASYNC are not")
+            line("see docs/reference/functions.md for the calls that are carried: splice, MSG_OOB and O_ASYNC are not")
         }
         Reason::RetreatCredentials => {
             line("nothing: a connection that is opened after the change is accelerated with peers that the rules allow")
@@ -87,7 +87,7 @@ pub fn advice(reason: Reason, ends: &Ends) -> Vec<String> {
             "or leave out --respect-filters: accelerated connections bypass filters then".to_owned(),
         ],
         Reason::NoNic => vec![
-            "on this host:  sovia agent --name NAME, as the same user, with the NAME of --nic (docs/hosts.md)".to_owned(),
+            "on this host:  sovia agent --name NAME, as the same user, with the NAME of --nic (docs/reference/hosts.md)".to_owned(),
         ],
         Reason::SwitchedOff => line("switch it on again:  sovia on (as root, where root has switched it off)"),
         Reason::NoFilterAgent => line("on this host:  sudo sovia agent --filters"),

@@ -142,7 +142,7 @@ pub fn change(fd: i32, input: &mut Input<'_>) {
         }
         3 => {
             // A counter that is full: a ring finds no room. (Whether the ring then waits is a flag that
-            // the peer may clear; docs/security.md says so. It is left set.)
+            // the peer may clear; docs/reference/security.md says so. It is left set.)
             if is_counter(fd) {
                 let _ = call::write(fd, &(u64::MAX - 1).to_ne_bytes());
             }

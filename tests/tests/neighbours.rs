@@ -1,6 +1,6 @@
 //! Redis in sandboxes, as container engines and systemd's units make them, and a client of another user outside.
 //!
-//! It works in each; docs/neighbours.md says in which it is accelerated. For root: without it every test here is skipped,
+//! It works in each; docs/howto/users-and-sandboxes.md says in which it is accelerated. For root: without it every test here is skipped,
 //! and says so.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

@@ -169,7 +169,7 @@ class Rules(unittest.TestCase):
                 "Add a lock", "sockets add a lock", "Sockets: add a lock", "sockets: add " + "locks and " * 8,
             ],
             good=[
-                "sockets: add a lock", "docs/rdma.md: add figures", "via-verbs, agent: close the NIC", "README: shorten",
+                "sockets: add a lock", "docs/research/rdma.md: add figures", "via-verbs, agent: close the NIC", "README: shorten",
                 "bench papers --from: print the files", "sockets: bring a lock", "cli: address a review",
                 "Revert \"Sockets add a lock\"",
             ],

@@ -1,4 +1,4 @@
-//! libsovia-emp: EMP for C. `include/emp.h` says what each function does, docs/emp.md is the guide.
+//! libsovia-emp: EMP for C. `include/emp.h` says what each function does, docs/develop/emp.md is the guide.
 //!
 //! - `boundary`: what every exported function has around it;
 //! - `types`: the structures, as C lays them out;

@@ -1,4 +1,4 @@
-//! What docs/native.md shows is what is compiled and run.
+//! What docs/develop/sockets.md shows is what is compiled and run.
 
 use crate::common::here;
 use std::fs;
@@ -11,7 +11,7 @@ fn bare(text: &str) -> String {
 #[test]
 fn its_examples_are_those_that_run() {
     let root = here().join("../..");
-    let guide = fs::read_to_string(root.join("docs/native.md")).expect("the guide");
+    let guide = fs::read_to_string(root.join("docs/develop/sockets.md")).expect("the guide");
     let mut count = 0;
     for part in guide.split("<!-- ").skip(1) {
         let (file, rest) = part.split_once(" -->\n```").expect("a file's name and a block");

@@ -1,6 +1,6 @@
 //! A program as they were written when VIA was new, by compilers' settings of that time.
 //!
-//! Those that were written then cannot be had in a test: see docs/vipl.md, "Programs of its time".
+//! Those that were written then cannot be had in a test: see docs/develop/vipl.md, "Programs of its time".
 
 use crate::common::{agent, folder, here, include, library, run, watched};
 use std::fs;

@@ -58,7 +58,7 @@ fn show(verdict: Verdict) -> ExitCode {
     match verdict {
         Verdict::Same => println!("the same"),
         Verdict::Undecided => println!("the kernel does not see the same twice"),
-        Verdict::Known(text) => println!("{text}as docs/surface.md says"),
+        Verdict::Known(text) => println!("{text}as docs/reference/functions.md says"),
         Verdict::Differ(text) => {
             println!("{text}");
             return ExitCode::FAILURE;
@@ -87,7 +87,7 @@ fn walk_all(kind: Kind, from: u64, to: u64) -> ExitCode {
     }
     let walks = to - from;
     println!(
-        "{walks} walks, {differ} differ, {undecided} undecided, {known} differ as docs/surface.md says"
+        "{walks} walks, {differ} differ, {undecided} undecided, {known} differ as docs/reference/functions.md says"
     );
     if differ == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -19,7 +19,7 @@ pub enum Verdict {
     Same,
     /// The kernel does not see the same twice.
     Undecided,
-    /// They differ in what docs/surface.md says that may: how an end or a reset shows once the connection has gone back to
+    /// They differ in what docs/reference/functions.md says that may: how an end or a reset shows once the connection has gone back to
     /// TCP, or is behind a relay. The bytes are the same.
     Known(String),
     /// They differ: how.

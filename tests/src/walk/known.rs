@@ -1,9 +1,9 @@
-//! Differences that docs/surface.md names.
+//! Differences that docs/reference/functions.md names.
 
 use super::script::Script;
 use super::seeds::MOVED;
 
-/// Returns true if the first difference is one that docs/surface.md names.
+/// Returns true if the first difference is one that docs/reference/functions.md names.
 pub(super) fn is_known(script: &Script, kernel: &str, sovia: &str) -> bool {
     let Some(first) = First::of(kernel, sovia) else { return false };
     has_edges(script) && (moves(script) && first.is_one_edge_more() || first.is_edge_of_room())

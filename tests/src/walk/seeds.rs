@@ -170,7 +170,7 @@ fn waits(dice: &mut Dice) -> Vec<Step> {
             false => &["level", "level", "once", "exclusive"],
         };
         let mode = dice.one(modes);
-        // An edge of an entry that does not ask for bytes may come with bytes (docs/surface.md).
+        // An edge of an entry that does not ask for bytes may come with bytes (docs/reference/functions.md).
         let events: &[&str] = match mode.contains("edge") {
             true => &["in", "both", "both end", "in end"],
             false => &["in", "out", "both", "both end", "in end", "end", "none"],

@@ -113,16 +113,16 @@ fn data_connections_of_changed_programs_are_on_vis() {
     }
 }
 
-/// The patches and what their lines are; what docs/native.md says of them.
+/// The patches and what their lines are; what docs/develop/sockets.md says of them.
 #[test]
 fn the_guide_counts_the_changed_lines() {
-    let guide = include_str!("../../../docs/native.md");
+    let guide = include_str!("../../../docs/develop/sockets.md");
     for (program, patch) in [
         ("ftp", include_str!("../../apps-ftp/ftp.patch")),
         ("ftpd", include_str!("../../apps-ftp/ftpd.patch")),
     ] {
         let new = patch.lines().filter(|line| line.starts_with('+') && !line.starts_with("+++"));
         let row = format!("| {program} | {} |", new.count());
-        assert!(guide.contains(&row), "docs/native.md has no row {row}");
+        assert!(guide.contains(&row), "docs/develop/sockets.md has no row {row}");
     }
 }

@@ -158,11 +158,11 @@ fn several_clients_are_served_at_once() {
     }
 }
 
-/// What docs/rpc.md shows is what is compiled and run.
+/// What docs/develop/rpc.md shows is what is compiled and run.
 #[test]
 fn the_guides_examples_are_those_that_run() {
     let bare = |text: &str| text.lines().map(str::trim).collect::<Vec<_>>().join("\n");
-    let guide = fs::read_to_string(workspace().join("docs/rpc.md")).expect("the guide");
+    let guide = fs::read_to_string(workspace().join("docs/develop/rpc.md")).expect("the guide");
     let mut count = 0;
     for part in guide.split("<!-- ").skip(1) {
         let (file, rest) = part.split_once(" -->\n```c\n").expect("a file's name and a block");

@@ -20,9 +20,9 @@ mod tests {
     use serde::Serialize;
     use std::collections::BTreeSet;
 
-    /// The keys in the first column of a section's table in docs/json.md.
+    /// The keys in the first column of a section's table in docs/reference/json.md.
     fn documented(section: &str) -> BTreeSet<String> {
-        let text = include_str!("../../../../docs/json.md");
+        let text = include_str!("../../../../docs/reference/json.md");
         let heading = format!("## {section}:");
         let rows = text.lines().skip_while(|line| !line.starts_with(&heading)).skip(1);
         let rows = rows.take_while(|line| !line.starts_with("## "));

@@ -11,7 +11,7 @@
 //! | 20 | 4 | the speaker's epoch in it; zero: it has none |
 //! | 24 | 4 | the hearer's epoch in it; zero: it has none |
 //!
-//! Number and epochs are drawn at random for each conversation. They are in each frame (docs/wire.md), and another station
+//! Number and epochs are drawn at random for each conversation. They are in each frame (docs/reference/wire.md), and another station
 //! does not know them, so it can send nothing that either NIC would take for its peer's. Where both still have the same channel
 //! it goes on, and nothing that was on its way is lost; else it is forgotten, and the new one begins.
 

@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(a.way(), Carrier::Port, "it has no trunk");
     }
 
-    /// docs/hosts.md says how large it is.
+    /// docs/reference/hosts.md says how large it is.
     #[test]
     fn peer_that_is_not_there_takes_little_memory() {
         let bytes = size_of::<Peer>() + size_of::<crate::hosts::Known>();

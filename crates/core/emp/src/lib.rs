@@ -12,7 +12,7 @@
 //! - `matching`: receives in the order in which they were posted, and messages that have found none;
 //! - [`engine`]: all of it together.
 //!
-//! `docs/emp.md` says what is the paper's and what is not.
+//! `docs/develop/emp.md` says what is the paper's and what is not.
 
 #![forbid(unsafe_code)]
 

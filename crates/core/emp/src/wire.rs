@@ -1,4 +1,4 @@
-//! What travels: frames of EMP, as plain values and as bytes. docs/emp.md has the format.
+//! What travels: frames of EMP, as plain values and as bytes. docs/develop/emp.md has the format.
 //!
 //! The header is `sovia-link`'s; the kinds are beyond those of link. Everything is checked once, in [`Frame::parse`]: whatever
 //! parses is legal, and emitting it gives the same bytes again.

@@ -124,7 +124,7 @@ const IDLE_LOOKS: u32 = 256;
 const IDLE: u32 = 2048;
 
 impl Endpoint {
-    /// A new one, which peers can reach from now on. The environment says where other hosts reach it (docs/mpi.md).
+    /// A new one, which peers can reach from now on. The environment says where other hosts reach it (docs/develop/mpi.md).
     ///
     /// # Errors
     /// What the system says; [`Error::INVALID`] if the environment names no place for other hosts to reach it.

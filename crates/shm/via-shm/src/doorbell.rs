@@ -5,7 +5,7 @@ use sovia_sys::{Fd, call};
 /// Whether writing to a descriptor can neither block nor do anything but count: it is an eventfd, and
 /// non-blocking.
 ///
-/// Its owner may still make it blocking later, as both have the same open file; docs/security.md says what
+/// Its owner may still make it blocking later, as both have the same open file; docs/reference/security.md says what
 /// follows from that.
 pub fn is_doorbell(door: &Fd) -> bool {
     let mut target = [0u8; 64];

@@ -1,4 +1,4 @@
-//! `docs/scale.md` says what the tables say.
+//! `docs/research/scale.md` says what the tables say.
 
 use std::fs;
 use std::path::PathBuf;
@@ -75,7 +75,7 @@ fn with(page: &str, head: &str, rows: &[String]) -> String {
 
 #[test]
 fn page_has_the_figures_of_the_tables() {
-    let path = at("../../../docs/scale.md");
+    let path = at("../../../docs/research/scale.md");
     let page = fs::read_to_string(&path).unwrap();
     let streams = [rows("small.txt"), rows("large.txt")].concat();
     let current = with(&page, "| scenario | |", &streams);
@@ -86,6 +86,6 @@ fn page_has_the_figures_of_the_tables() {
     let differs = page.lines().zip(current.lines()).find(|(was, is)| was != is);
     assert!(
         page == current,
-        "docs/scale.md is older than the tables; ACCEPT=1 writes its figures anew: {differs:?}"
+        "docs/research/scale.md is older than the tables; ACCEPT=1 writes its figures anew: {differs:?}"
     );
 }

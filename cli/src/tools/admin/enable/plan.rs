@@ -66,7 +66,7 @@ const OTHERS: &[&str] = &[
 /// A program that gives what it starts an environment of its own, and where that is written down.
 const OWN_ENVIRONMENT: &[(&str, &str)] = &[(
     "pg_ctlcluster",
-    "pg_ctlcluster gives the server an environment of its own: write LD_PRELOAD and SOVIA_RULES into /etc/postgresql/VERSION/CLUSTER/environment (docs/neighbours.md)",
+    "pg_ctlcluster gives the server an environment of its own: write LD_PRELOAD and SOVIA_RULES into /etc/postgresql/VERSION/CLUSTER/environment (docs/howto/users-and-sandboxes.md)",
 )];
 
 /// What is to be written for `unit`.

@@ -4,7 +4,7 @@
 //! [`Packet::parse`] and [`Packet::emit`]. Everything is checked once, there: whatever parses is legal, and
 //! emitting it gives the same bytes again. A frame that does not parse is to be counted and dropped.
 //!
-//! The format is specified in `docs/wire.md`, with what a receiver does with each illegal value; frames and their
+//! The format is specified in `docs/reference/wire.md`, with what a receiver does with each illegal value; frames and their
 //! meanings that every implementation must agree on are in `tests/vectors.txt` of this crate.
 
 pub mod bytes;

@@ -30,7 +30,7 @@ pub(crate) fn vectors() -> Vec<Vector> {
     include_str!("../vectors.txt").split("\n\n").skip(1).map(take_apart).collect()
 }
 
-/// The numbers of kinds, items and verdicts, as docs/wire.md has them.
+/// The numbers of kinds, items and verdicts, as docs/reference/wire.md has them.
 const KINDS: &[(&str, u64)] = &[
     ("stream", 1),
     ("ack", 2),

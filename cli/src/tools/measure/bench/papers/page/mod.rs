@@ -158,7 +158,7 @@ fn page(
     let _ = writeln!(
         text,
         "<h3>MPI</h3>\n<p>No paper here has figures of MPI by itself. Open MPI over Sovia is measured by <code>scripts/bench-mpi</code> \
-         (docs/mpi.md): not measured in this report.</p>\n<h2 id=\"data\">Data</h2>\n<p>In the folder of this page: {FIGURES} (every figure), \
+         (docs/develop/mpi.md): not measured in this report.</p>\n<h2 id=\"data\">Data</h2>\n<p>In the folder of this page: {FIGURES} (every figure), \
          {COMPARISON}, {FINDINGS}, {MACHINE}, and each picture by itself as SVG.</p>\n</body></html>"
     );
     text
