@@ -1,4 +1,4 @@
-//! What docs/develop/sockets.md shows is what is compiled and run.
+//! Checks that the examples of docs/develop/sockets.md are the ones that are compiled and run.
 
 use crate::common::here;
 use std::fs;

@@ -19,8 +19,8 @@ pub enum Verdict {
     Same,
     /// The kernel does not see the same twice.
     Undecided,
-    /// They differ in what docs/reference/functions.md says that may: how an end or a reset shows once the connection has gone back to
-    /// TCP, or is behind a relay. The bytes are the same.
+    /// They differ only as docs/reference/functions.md allows. An end or a reset may show differently once the connection has gone back
+    /// to TCP, or is behind a relay. The bytes are the same.
     Known(String),
     /// They differ: how.
     Differ(String),

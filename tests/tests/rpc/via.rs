@@ -158,7 +158,7 @@ fn several_clients_are_served_at_once() {
     }
 }
 
-/// What docs/develop/rpc.md shows is what is compiled and run.
+/// Checks that the examples of docs/develop/rpc.md are the ones that are compiled and run.
 #[test]
 fn the_guides_examples_are_those_that_run() {
     let bare = |text: &str| text.lines().map(str::trim).collect::<Vec<_>>().join("\n");

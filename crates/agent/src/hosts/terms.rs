@@ -1,4 +1,4 @@
-//! What two agents say to each other first in their secure conversation, before frames go between their NICs.
+//! Terms that two agents exchange first in their secure conversation, before frames go between their NICs.
 //!
 //! | offset | length | field, big-endian |
 //! |---|---|---|
@@ -11,9 +11,9 @@
 //! | 20 | 4 | the speaker's epoch in it; zero: it has none |
 //! | 24 | 4 | the hearer's epoch in it; zero: it has none |
 //!
-//! Number and epochs are drawn at random for each conversation. They are in each frame (docs/reference/wire.md), and another station
-//! does not know them, so it can send nothing that either NIC would take for its peer's. Where both still have the same channel
-//! it goes on, and nothing that was on its way is lost; else it is forgotten, and the new one begins.
+//! Number and epochs are drawn at random for each conversation, and are in each frame (docs/reference/wire.md). Another station does
+//! not know them, so neither NIC takes a frame of that station for a frame of the peer. A channel that both agents still have
+//! goes on, and nothing that was on its way is lost. Otherwise the old channel is forgotten, and the new one begins.
 
 use super::Channel;
 

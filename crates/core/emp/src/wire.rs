@@ -1,4 +1,4 @@
-//! What travels: frames of EMP, as plain values and as bytes. docs/develop/emp.md has the format.
+//! Frames of EMP, as plain values and as bytes. Their format is in docs/develop/emp.md.
 //!
 //! The header is `sovia-link`'s; the kinds are beyond those of link. Everything is checked once, in [`Frame::parse`]: whatever
 //! parses is legal, and emitting it gives the same bytes again.

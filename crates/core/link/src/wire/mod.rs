@@ -1,11 +1,11 @@
-//! What travels: frames of bytes, version 2.
+//! Frames as bytes, version 2.
 //!
 //! [`Frame`] is the checked view of a frame's bytes, [`Packet`] the plain struct of its legal values, with
 //! [`Packet::parse`] and [`Packet::emit`]. Everything is checked once, there: whatever parses is legal, and
 //! emitting it gives the same bytes again. A frame that does not parse is to be counted and dropped.
 //!
-//! The format is specified in `docs/reference/wire.md`, with what a receiver does with each illegal value; frames and their
-//! meanings that every implementation must agree on are in `tests/vectors.txt` of this crate.
+//! The page `docs/reference/wire.md` specifies the format, and what a receiver does with each illegal value. The file
+//! `tests/vectors.txt` of this crate has frames and their meanings, on which every implementation must agree.
 
 pub mod bytes;
 mod frame;
