@@ -19,6 +19,7 @@ mod filtered;
 mod fresh;
 mod ftp;
 mod hostile;
+mod howto;
 mod inheriting;
 mod intruder;
 mod kept;
