@@ -5,12 +5,13 @@ mod drop_in;
 mod plan;
 mod systemd;
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use sovia_cli::rules::Specs;
-use sovia_cli::{library, program};
+use sovia_cli::{databases, library, program};
 
 use self::drop_in::DropIn;
 use self::plan::{Plan, Wish};
@@ -118,7 +119,7 @@ pub(crate) fn enable(args: &EnableArgs) -> anyhow::Result<()> {
             }
         }
         restart(&systemd, &unit.name, args.doing.now, &mut out)?;
-        out.say(&clients(unit, &wish))?;
+        out.say(&clients(unit, &wish, &systemd.users(&unit.name)))?;
     }
     Ok(())
 }
@@ -169,17 +170,30 @@ fn restart(systemd: &Systemd, unit: &str, now: bool, out: &mut Out) -> anyhow::R
     }
 }
 
-/// How its clients are started.
-fn clients(unit: &Unit, wish: &Wish) -> String {
-    let user = unit.value("User").unwrap_or("root");
-    if wish.rules.contains("trust:") {
-        format!("{}: its clients: sovia run --trust user={user} -- PROGRAM", unit.name)
-    } else {
-        format!(
-            "{}: its clients, of the user {user} alone: sovia run -- PROGRAM (--trust any lets others meet it)",
-            unit.name
-        )
+/// Returns how clients are started. `running` are the users of the unit's processes, if the unit runs.
+fn clients(unit: &Unit, wish: &Wish, running: &BTreeSet<u32>) -> String {
+    // A server that begins as root often leaves its connections to workers of another user.
+    let workers = running.iter().filter(|&&uid| uid != 0 || running.len() == 1);
+    let name =
+        |&uid: &u32| databases::name_of_user(uid).ok().flatten().unwrap_or_else(|| uid.to_string());
+    let mut users: Vec<String> = workers.map(name).collect();
+    if users.is_empty() {
+        users.extend(unit.value("User").map(str::to_owned));
     }
+    let of = &unit.name;
+    if !wish.rules.contains("trust:") {
+        let users = if users.is_empty() { "the same user".to_owned() } else { users.join(", ") };
+        return format!(
+            "{of}: clients of {users} alone: sovia run -- PROGRAM (--trust any lets others meet it)"
+        );
+    }
+    if users.is_empty() {
+        return format!(
+            "{of}: clients: sovia run --trust user=USER -- PROGRAM, where USER is the user of its workers (ps -o user= -C NAME)"
+        );
+    }
+    let trust: Vec<String> = users.iter().map(|user| format!("--trust user={user}")).collect();
+    format!("{of}: clients: sovia run {} -- PROGRAM", trust.join(" "))
 }
 
 /// Whether the unit's programs take the library.

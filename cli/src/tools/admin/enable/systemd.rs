@@ -1,5 +1,7 @@
 //! The systemd that runs here, if it does.
 
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -28,6 +30,28 @@ impl Systemd {
         }
         systemctl(&["try-restart", "--", unit])
     }
+
+    /// Returns the users of a running unit's processes: a server may give its workers another user than its own.
+    pub(super) fn users(&self, unit: &str) -> BTreeSet<u32> {
+        if !self.runs {
+            return BTreeSet::new();
+        }
+        let mut show = Command::new("systemctl");
+        let show = show.args(["show", "--property=ControlGroup", "--value", "--", unit]);
+        let group = show.output().map(|output| output.stdout).unwrap_or_default();
+        let group = String::from_utf8_lossy(&group).trim().to_owned();
+        if group.is_empty() {
+            return BTreeSet::new();
+        }
+        let list = format!("/sys/fs/cgroup{group}/cgroup.procs");
+        users_of(&std::fs::read_to_string(list).unwrap_or_default())
+    }
+}
+
+/// Returns the users of processes whose ids stand on lines.
+fn users_of(ids: &str) -> BTreeSet<u32> {
+    let owner = |id: &str| Path::new("/proc").join(id.trim()).metadata().ok().map(|of| of.uid());
+    ids.lines().filter_map(owner).collect()
 }
 
 fn systemctl(arguments: &[&str]) -> anyhow::Result<()> {
@@ -37,4 +61,16 @@ fn systemctl(arguments: &[&str]) -> anyhow::Result<()> {
         bail!("{}: {status}", line());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_those_of_processes_that_are_there() {
+        let own = nix::unistd::geteuid().as_raw();
+        assert_eq!(users_of(&format!("{}\n999999999\n", std::process::id())), [own].into());
+        assert!(users_of("").is_empty());
+    }
 }
