@@ -1,6 +1,7 @@
 //! Manual pages and completions, made from the command line that this program parses. What no command line says (files, variables,
 //! exit statuses) is in [`sections`].
 
+mod reference;
 mod sections;
 
 use std::fs;
@@ -95,6 +96,20 @@ mod tests {
         }
     }
 
+    /// `ACCEPT=1` writes them anew.
+    #[test]
+    fn pages_of_the_reference_are_what_the_code_says() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/");
+        for (name, page) in super::reference::pages(&Cli::command()) {
+            let path = format!("{folder}{name}");
+            if std::env::var_os("ACCEPT").is_some() {
+                std::fs::write(&path, &page).unwrap();
+            }
+            let stored = std::fs::read_to_string(&path).unwrap_or_default();
+            assert!(stored == page, "{name} differs: ACCEPT=1 cargo test -p sovia-cli reference");
+        }
+    }
+
     #[test]
     fn a_synopsis_has_the_values_of_options() {
         let mut command = Cli::command();
@@ -112,7 +127,7 @@ mod tests {
 
     #[test]
     fn each_variable_of_the_library_is_in_the_manual() {
-        let known: Vec<_> = sections::VARIABLES.iter().map(|(name, _)| *name).collect();
+        let known: Vec<_> = sections::VARIABLES.iter().map(|variable| variable.name).collect();
         for name in [
             env::RULES,
             env::AGENT,

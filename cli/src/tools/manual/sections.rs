@@ -10,36 +10,65 @@ struct Section {
     entries: &'static [(&'static str, &'static str)],
 }
 
+/// A variable of the environment.
+pub(super) struct Variable {
+    pub(super) name: &'static str,
+    pub(super) about: &'static str,
+    pub(super) default: &'static str,
+}
+
+const fn variable(name: &'static str, about: &'static str, default: &'static str) -> Variable {
+    Variable { name, about, default }
+}
+
 /// The variables that `sovia run` sets and the library reads.
-pub(super) const VARIABLES: &[(&str, &str)] = &[
-    (
+pub(super) const VARIABLES: &[Variable] = &[
+    variable(
         "SOVIA_AGENT",
-        "Where the agent of the host is found, instead of /run/sovia/agent. Empty: it is not looked for.",
+        "Path of the host's agent. Empty: programs look for none.",
+        "/run/sovia/agent",
     ),
-    (
+    variable(
         "SOVIA_FILTERS",
-        "Path of the agent that watches packet filters, instead of /run/sovia/filters.",
+        "Path of the agent that watches packet filters.",
+        "/run/sovia/filters",
     ),
-    (
+    variable(
         "SOVIA_IO_URING",
         "\"allow\" lets io_uring through. Without it io_uring_setup fails with ENOSYS, since the library cannot see what a ring does to a socket.",
+        "refused",
     ),
-    (
+    variable(
         "SOVIA_MEET",
-        "How many transfers an end makes before it looks for its peer. 0: with the first.",
+        "Number of transfers that an end makes before it looks for its peer. 0: it looks with the first, and from the third connection to a server on the VI is granted with the call that connects. That is for connections of one request with a long answer, half a megabyte or more.",
+        "as lengths of earlier connections to the address suggest; 3 without any",
     ),
-    (
+    variable(
         "SOVIA_MEMORY",
         "Shared memory for what peers have not read yet, in MiB, for a process and its children.",
+        "the smaller of tcp_mem and an eighth of the memory limit",
     ),
-    ("SOVIA_PRELOAD", "The library to inject, where it is not installed beside sovia."),
-    ("SOVIA_PROTOCOL", "What connections do of the papers' protocol, as by --protocol."),
-    (
+    variable(
+        "SOVIA_PRELOAD",
+        "The library that sovia run injects.",
+        "the one installed beside sovia",
+    ),
+    variable(
+        "SOVIA_PROTOCOL",
+        "Configuration of the papers' protocol, as by --protocol: a name of the papers' table 4 such as SOVIA_COMBINE, or words such as \"handler,copy,w=8,t=4\".",
+        "auto",
+    ),
+    variable(
         "SOVIA_RULES",
-        "What may be accelerated and whom to trust, as \"only:port=6379;except:program=curl;trust:uid=112\". Rules on the command line replace these.",
+        "What may be accelerated and whom to trust, such as \"only:port=6379;except:program=curl;trust:uid=112\". Rules on the command line replace these.",
+        "everything within one user",
     ),
-    ("SOVIA_SPIN", "The longest spin before a wait sleeps, in microseconds. 0: sleep at once."),
-    ("SOVIA_STATS", "Where to count; set by -v."),
+    variable(
+        "SOVIA_SPIN",
+        "Longest spin before a wait sleeps, in microseconds. 0: sleep at once.",
+        "50",
+    ),
+    variable("SOVIA_STATS", "File to count into; set by -v.", "none"),
 ];
 
 /// By page: command lines, and what each does.
@@ -129,8 +158,6 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ),
 ];
 
-const ENVIRONMENT: Section = Section { title: "ENVIRONMENT", entries: VARIABLES };
-
 const RUN_STATUS: Section = Section {
     title: "EXIT STATUS",
     entries: &[
@@ -181,6 +208,14 @@ pub(super) fn synopsis(command: &Command, page: &mut impl Write) -> io::Result<(
     writeln!(page)
 }
 
+/// Returns an argument with its values, as text.
+pub(super) fn plain(argument: &Arg) -> String {
+    let text = if argument.is_positional() { values(argument) } else { option(argument) };
+    let text =
+        ["\\fB", "\\fI", "\\fR", "\\"].iter().fold(text, |text, code| text.replace(code, ""));
+    text + repeats(argument)
+}
+
 fn option(argument: &Arg) -> String {
     let long = argument.get_long().map(|long| format!("\\fB{}\\fR", escaped(&format!("--{long}"))));
     let short = argument.get_short().map(|short| format!("\\fB\\-{short}\\fR"));
@@ -211,8 +246,8 @@ fn repeats(argument: &Arg) -> &'static str {
 /// The sections of the page `name`.
 pub(crate) fn of(name: &str, page: &mut impl Write) -> io::Result<()> {
     let sections: &[Section] = match name {
-        "sovia" => &[ENVIRONMENT, FILES],
-        "sovia-run" => &[RUN_STATUS, ENVIRONMENT],
+        "sovia" => &[FILES],
+        "sovia-run" => &[RUN_STATUS],
         "sovia-agent" => &[FILES],
         _ => &[],
     };
@@ -220,6 +255,13 @@ pub(crate) fn of(name: &str, page: &mut impl Write) -> io::Result<()> {
         writeln!(page, ".SH \"{title}\"")?;
         for (what, about) in *entries {
             writeln!(page, ".TP\n\\fB{}\\fR\n{}", escaped(what), escaped(about))?;
+        }
+    }
+    if ["sovia", "sovia-run"].contains(&name) {
+        writeln!(page, ".SH ENVIRONMENT")?;
+        for Variable { name, about, default } in VARIABLES {
+            let about = format!("{about} Default: {default}.");
+            writeln!(page, ".TP\n\\fB{}\\fR\n{}", escaped(name), escaped(&about))?;
         }
     }
     let examples = EXAMPLES.iter().find(|(page, _)| *page == name);
