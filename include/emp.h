@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* EMP: messages with tags between nodes, received where they belong by a NIC that knows what is awaited.
  * C99, C++. Link with -lsovia-emp.
  *

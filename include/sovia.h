@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* SOVIA's sockets: stream sockets that run over Virtual Interfaces in shared memory where both ends
  * speak Sovia and are on one host, and over TCP where not. C99, C++. Link with -lsovia.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Sun RPC over SOVIA: a transport named "via" for programs of libtirpc's, with rpcgen's stubs or without.
  *
  *     CLIENT *client = clnt_create(host, PROGRAM, VERSION, "via");

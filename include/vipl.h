@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * vipl.h: the VI Provider Library, version 1.0 of the Virtual Interface Architecture.
  *
