@@ -28,6 +28,7 @@ mod leftovers;
 mod limits;
 mod lookups;
 mod memory;
+mod monitoring;
 mod mpi;
 mod mpi_hosts;
 mod mpich;
