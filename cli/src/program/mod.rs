@@ -5,6 +5,7 @@ mod inspect;
 mod load;
 mod lookup;
 mod privilege;
+pub mod proc;
 
 pub use self::inspect::{Findings, Obstacle, inspect, interpreter_of};
 pub use self::load::refusal;

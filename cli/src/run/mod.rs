@@ -144,6 +144,14 @@ fn prepare(args: &Args) -> Result<Ready, Refusal> {
         set_env(names::PROTOCOL, text.as_ref());
     }
     let board = if voice >= Voice::Results { board() } else { None };
+    if voice >= Voice::Results
+        && let Some(fault) = program::proc::fault()
+    {
+        let (what, advice) = (fault.describe(), fault.advice());
+        say(format_args!(
+            "sovia: {what}: connections stay on TCP, and none is counted: {advice}\n"
+        ));
+    }
     Ok(Ready { program, voice, board, library, is_covered })
 }
 

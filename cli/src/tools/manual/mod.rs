@@ -1,6 +1,7 @@
 //! Manual pages and completions, made from the command line that this program parses. What no command line says (files, variables,
 //! exit statuses) is in [`sections`].
 
+#[cfg(test)]
 mod reference;
 mod sections;
 

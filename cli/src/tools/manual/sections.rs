@@ -209,6 +209,7 @@ pub(super) fn synopsis(command: &Command, page: &mut impl Write) -> io::Result<(
 }
 
 /// Returns an argument with its values, as text.
+#[cfg(test)]
 pub(super) fn plain(argument: &Arg) -> String {
     let text = if argument.is_positional() { values(argument) } else { option(argument) };
     let text =

@@ -262,7 +262,8 @@ impl View {
             }
             "leaving" => lines.push("on its way back to TCP".to_owned()),
             "meeting" => {
-                lines.push(format!("on TCP so far: {} calls have moved bytes", record.transfers));
+                // Without a count, so that like connections are one entry.
+                lines.push("on TCP so far".to_owned());
                 lines.push(
                     "the two ends look for each other after a few, by how long such connections have lasted; \
                      with the first:  SOVIA_MEET=0"

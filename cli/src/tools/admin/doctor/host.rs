@@ -26,6 +26,7 @@ pub(super) const LOOKS: &[fn() -> Finding] = &[
     yama,
     filter,
     proc,
+    loopback,
     sockets,
     agent,
     filters,
@@ -200,12 +201,8 @@ fn filter() -> Finding {
 }
 
 fn proc() -> Finding {
-    if fs::read_dir("/proc/self/fd").is_err() {
-        return Finding::bad(
-            "/proc",
-            "not here, or not readable",
-            "two programs of one user meet by it: mount /proc, or use --trust with this user's name",
-        );
+    if let Some(fault) = program::proc::fault() {
+        return Finding::bad("/proc", fault.describe(), fault.advice());
     }
     match fs::metadata("/proc/1") {
         Ok(_) => Finding::good("/proc", "readable"),
@@ -218,6 +215,17 @@ fn proc() -> Finding {
 }
 
 /// Whether the kernel says whose the other end of a connection is.
+fn loopback() -> Finding {
+    let what = "loopback";
+    // A connection to nobody is refused at once where the device is up.
+    match TcpStream::connect(("127.0.0.1", 1)).map_err(|error| error.raw_os_error()) {
+        Err(Some(libc::ENETUNREACH)) => {
+            Finding::bad(what, "127.0.0.1 cannot be reached", "ip link set lo up")
+        }
+        _ => Finding::good(what, "127.0.0.1 can be reached"),
+    }
+}
+
 fn sockets() -> Finding {
     let asked = || -> Result<u32, String> {
         let text = |error: std::io::Error| error.to_string();

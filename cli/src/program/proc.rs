@@ -1,0 +1,57 @@
+//! Whether /proc shows the processes of this PID namespace.
+
+use std::fs;
+use std::path::Path;
+
+/// Why /proc is of no use to the library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProcFault {
+    /// It is not mounted, or may not be read.
+    Missing,
+    /// It shows another PID namespace, as after `unshare --pid --fork`.
+    Foreign,
+}
+
+impl ProcFault {
+    /// Returns what was found.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Missing => "/proc is not mounted, or may not be read",
+            Self::Foreign => "/proc shows another PID namespace than the one of this process",
+        }
+    }
+
+    /// Returns what to do about it.
+    pub fn advice(self) -> &'static str {
+        match self {
+            Self::Missing => "mount -t proc proc /proc",
+            Self::Foreign => "unshare --pid --fork --mount-proc, or mount -t proc proc /proc",
+        }
+    }
+}
+
+/// Returns what is wrong with /proc, if anything.
+pub fn fault() -> Option<ProcFault> {
+    fault_of(fs::read_link("/proc/self").ok().as_deref(), std::process::id())
+}
+
+fn fault_of(own: Option<&Path>, id: u32) -> Option<ProcFault> {
+    match own {
+        None => Some(ProcFault::Missing),
+        Some(own) if own == Path::new(&id.to_string()) => None,
+        Some(_) => Some(ProcFault::Foreign),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proc_of_another_namespace_is_found() {
+        assert_eq!(fault_of(Some(Path::new("17")), 17), None);
+        assert_eq!(fault_of(Some(Path::new("4711")), 17), Some(ProcFault::Foreign));
+        assert_eq!(fault_of(None, 17), Some(ProcFault::Missing));
+        assert_eq!(fault(), None);
+    }
+}
