@@ -6,9 +6,9 @@ use std::path::Path;
 /// Why /proc is of no use to the library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProcFault {
-    /// It is not mounted, or may not be read.
+    /// Not mounted, or not readable.
     Missing,
-    /// It shows another PID namespace, as after `unshare --pid --fork`.
+    /// Another PID namespace is shown, as after `unshare --pid --fork`.
     Foreign,
 }
 

@@ -217,7 +217,7 @@ fn proc() -> Finding {
 /// Whether the kernel says whose the other end of a connection is.
 fn loopback() -> Finding {
     let what = "loopback";
-    // A connection to nobody is refused at once where the device is up.
+    // A connection to a closed port is refused at once where the device is up.
     match TcpStream::connect(("127.0.0.1", 1)).map_err(|error| error.raw_os_error()) {
         Err(Some(libc::ENETUNREACH)) => {
             Finding::bad(what, "127.0.0.1 cannot be reached", "ip link set lo up")
