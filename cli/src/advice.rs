@@ -28,74 +28,76 @@ pub fn advice(reason: Reason, ends: &Ends) -> Vec<String> {
             None => line("start the other end's program by:  sovia run -- PROGRAM"),
         },
         Reason::OtherUser => vec![
-            format!("start this end by:       sovia run --trust user={other} -- ..."),
-            format!("start the other end by:  sovia run --trust user={user} -- ..."),
-            "each then shares memory with that user's processes (docs/howto/users-and-sandboxes.md)".to_owned(),
+            format!("start this end by:       sovia run --trust user={other} -- PROGRAM"),
+            format!("start the other end by:  sovia run --trust user={user} -- PROGRAM"),
+            "each end then shares memory with the other user's processes (docs/howto/users-and-sandboxes.md)".to_owned(),
         ],
         Reason::Rule => match &ends.rules {
-            Some(rules) => vec![format!("leave out the rule of --only or --except that does so; they are: {rules}")],
-            None => line("leave out the rule of --only or --except that does so"),
+            Some(rules) => vec![format!("leave out the rule of --only or --except that matches; the rules are: {rules}")],
+            None => line("leave out the rule of --only or --except that matches"),
         },
         Reason::PeerNotLocal | Reason::NoAgent if ends.is_loopback => {
             line("nothing: the other end is in another network namespace")
         }
         Reason::PeerNotLocal => vec![
-            format!(
-                "on one host, in different network namespaces:  sudo sovia agent, and at both ends sovia run --trust user={user}"
-            ),
-            "on two hosts: an agent on each, and at both ends sovia run --nic name=NAME (docs/reference/hosts.md)".to_owned(),
+            "on one host, in different network namespaces:  sudo sovia agent".to_owned(),
+            format!("with that agent, start both ends by:  sovia run --trust user={user} -- PROGRAM"),
+            "on two hosts, with an agent on each (docs/reference/hosts.md), start both ends by:  sovia run --nic name=NAME -- PROGRAM".to_owned(),
         ],
         Reason::NoAgent => vec![
-            "on this host:  sudo sovia agent".to_owned(),
-            "in a container, mount the host's /run/sovia as well (docs/howto/users-and-sandboxes.md)".to_owned(),
+            "start an agent on this host:  sudo sovia agent".to_owned(),
+            "in a container, also mount the host's /run/sovia (docs/howto/users-and-sandboxes.md)".to_owned(),
         ],
         Reason::VersionMismatch => line("start the end with the older library again"),
         Reason::NoMemory => line("raise ulimit -f, or the memory limit of the control group"),
-        Reason::AddressSpace => line("start it with:  ulimit -v unlimited"),
-        Reason::NoDescriptors => line("start it with:  ulimit -n 4096"),
+        Reason::AddressSpace => line("start the program with:  ulimit -v unlimited"),
+        Reason::NoDescriptors => line("start the program with:  ulimit -n 4096"),
         Reason::NoThread => line("raise ulimit -u, or TasksMax of the unit"),
         Reason::OwnerUnknown => {
             line("let AF_NETLINK through:  RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK")
         }
         Reason::NotTraceable => vec![
-            format!("start both ends by:  sovia run --trust user={user} -- ..."),
-            "they differ in capabilities, labels or sandboxes, so the kernel lets neither look into the other".to_owned(),
+            format!("start both ends by:  sovia run --trust user={user} -- PROGRAM"),
+            "the two processes differ in capabilities, labels or sandboxes, so the kernel lets neither read the other".to_owned(),
         ],
         Reason::UnknownUser => line("give the user a number in the user namespace (newuidmap)"),
-        Reason::UnknownLibc => line("nothing here: run it where glibc is one that Sovia knows (docs/reference/functions.md)"),
-        Reason::TableFull => line("nothing: more connections at a time than Sovia's tables have room for"),
+        Reason::UnknownLibc => {
+            line("nothing on this system: run the program with a glibc that Sovia knows (docs/reference/functions.md)")
+        }
+        Reason::TableFull => line("nothing: Sovia's tables have no room for more connections at a time"),
         Reason::SharedByProcesses => {
-            line("nothing here: several processes read it at once; it is accelerated once one alone has it")
+            line("nothing here: several processes read the connection at once. Once one process alone has the connection, it is accelerated")
         }
         Reason::RetreatExec => {
-            line("start the program that inherits it under Sovia as well: PATH and environment must be left as they are")
+            line("start the program that inherits the connection under Sovia as well: leave PATH and the environment as they are")
         }
-        Reason::RetreatUlp => line("leave kernel TLS off (in OpenSSL: no `Options = KTLS`), and socket filters"),
+        Reason::RetreatUlp => line("leave off kernel TLS (in OpenSSL: no `Options = KTLS`) and socket filters"),
         Reason::RetreatPassed => line("run the process that receives the descriptor under Sovia as well"),
         Reason::RetreatCall => {
-            line("see docs/reference/functions.md for the calls that are carried: splice, MSG_OOB and O_ASYNC are not")
+            line("avoid splice, MSG_OOB and O_ASYNC: docs/reference/functions.md lists the calls that are carried")
         }
         Reason::RetreatCredentials => {
-            line("nothing: a connection that is opened after the change is accelerated with peers that the rules allow")
+            line("nothing: connections that are opened after the change are accelerated with peers that the rules allow")
         }
         Reason::Filter => line("nothing: only the program knows what its seccomp filter lets through"),
         Reason::NicGone | Reason::BrokenOff => {
-            line("see that `sovia agent --name` runs on both hosts; new connections are accelerated then")
+            line("run `sovia agent --name` on both hosts: new connections are then accelerated")
         }
         Reason::PacketFilter => vec![
-            "sudo sovia doctor names the filters; a rule such as `iif lo accept` before them lets local packets pass".to_owned(),
-            "or leave out --respect-filters: accelerated connections bypass filters then".to_owned(),
+            "find the filters by:  sudo sovia doctor".to_owned(),
+            "let local packets pass by a rule before these filters, such as `iif lo accept`".to_owned(),
+            "or leave out --respect-filters: accelerated connections then bypass filters".to_owned(),
         ],
         Reason::NoNic => vec![
-            "on this host:  sovia agent --name NAME, as the same user, with the NAME of --nic (docs/reference/hosts.md)".to_owned(),
+            "start the agent here, as the same user, with the NAME of --nic (docs/reference/hosts.md):  sovia agent --name NAME".to_owned(),
         ],
-        Reason::SwitchedOff => line("switch it on again:  sovia on (as root, where root has switched it off)"),
-        Reason::NoFilterAgent => line("on this host:  sudo sovia agent --filters"),
-        Reason::HalfClosed => line("have the ends meet before the program shuts a side:  SOVIA_MEET=0"),
-        Reason::ShortLived => line("have the ends meet with the first transfer:  SOVIA_MEET=0"),
-        Reason::RetreatPeer => line("nothing here: ask for the other end by its process"),
+        Reason::SwitchedOff => line("switch Sovia on again, as root where root has switched it off:  sovia on"),
+        Reason::NoFilterAgent => line("start an agent on this host:  sudo sovia agent --filters"),
+        Reason::HalfClosed => line("let the ends meet before the program shuts a side:  SOVIA_MEET=0"),
+        Reason::ShortLived => line("let the ends meet with the first transfer:  SOVIA_MEET=0"),
+        Reason::RetreatPeer => line("nothing at this end: look for the reason at the other end's process"),
         Reason::Corrupt | Reason::Replaced => {
-            line("that is a fault of the program's or of Sovia's: see CONTRIBUTING.md, \"To report a fault\"")
+            line("report this fault of the program or of Sovia: see CONTRIBUTING.md, \"To report a fault\"")
         }
         Reason::NotConnected | Reason::NeverConnected | Reason::Relayed => Vec::new(),
     }

@@ -14,22 +14,24 @@ pub use self::trust::rules_by_number as by_number;
 /// A SPEC is a list of conditions, joined by commas, that must all hold.
 #[derive(clap::Args)]
 pub struct Specs {
-    /// Accelerate only connections that match; several: that match one of them
+    /// Accelerate only connections that match this SPEC. Of several SPECs, one must match
     #[arg(long, value_name = "SPEC")]
     pub only: Vec<String>,
-    /// Leave connections that match on TCP
+    /// Keep connections that match this SPEC on TCP
     #[arg(long, value_name = "SPEC")]
     pub except: Vec<String>,
-    /// Keep connections that match on TCP unless packet filters let all their packets pass (`sovia agent --filters` watches
-    /// them); without a SPEC all connections. They go back to TCP when filters change, and may leave again
+    /// Keep connections that match on TCP unless packet filters let all their packets pass. `sovia agent --filters`
+    /// watches the filters. Without a SPEC, the rule is for all connections. Connections go back to TCP when filters
+    /// change, and may be accelerated again
     #[arg(long, value_name = "SPEC", num_args = 0..=1, require_equals = true, default_missing_value = "port=1-65535")]
     pub respect_filters: Vec<String>,
-    /// Share memory with processes of another user, too, if they say the same of this one's: `user=NAME`,
-    /// `uid=NUMBER`, `group=NAME` (its members at the start) or `any` in the SPEC. Neither end can harm the other by it
+    /// Also share memory with processes of another user, if their rules trust this process's user. The SPEC has
+    /// `user=NAME`, `uid=NUMBER`, `group=NAME` or `any`. A group stands for its members at the start. Sharing lets
+    /// neither end harm the other
     #[arg(long, value_name = "SPEC")]
     pub trust: Vec<String>,
-    /// For tests: connect the two ends of connections that match by a NIC in software, `name=NAME` in
-    /// the SPEC (`sovia agent`); both ends must say so. Without it they share memory, on one host
+    /// Carry connections that match by a NIC in software (`sovia agent`), with `name=NAME` in the SPEC. Both ends must
+    /// have such a rule. Without such rules, two ends on one host share memory
     #[arg(long, value_name = "SPEC")]
     pub nic: Vec<String>,
 }

@@ -35,22 +35,25 @@ use crate::{Board, library, program};
 const EXIT_OURSELVES: i32 = 125;
 /// Run a program with its local TCP connections on Virtual Interfaces.
 ///
-/// The program keeps its input and output, its signals and its exit status. What cannot be
-/// accelerated stays on TCP and works as before.
+/// The program keeps its input and output, its signals and its exit status. Connections that cannot be accelerated stay
+/// on TCP and work as before.
 ///
-/// SPEC is a list of conditions, joined by commas, that must all hold: `port=6379` or
-/// `port=6000-6100` (of either end), `addr=127.0.0.1` or `addr=10.0.0.0/8` (of the peer),
-/// `program=redis-server` (the program's file name), `end=connector` or `end=acceptor`.
+/// A SPEC is a list of conditions, joined by commas. A connection matches if all conditions hold.
+///
+/// `port=6379` or `port=6000-6100` is the port of either end. `addr=127.0.0.1` or `addr=10.0.0.0/8` is the peer's
+/// address. `program=redis-server` is the program's file name. `end=connector` or `end=acceptor` is the end that has
+/// connected, or accepted.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     words: Words,
     #[command(flatten)]
     specs: Specs,
-    /// What connections do of the papers' protocol: a name such as SOVIA_COMBINE, or words joined by
-    /// commas: which thread handles messages (`single`, `handler`, `notify`), how bytes are sent
-    /// (`auto`, `copy`, `reg`, `hybrid=2048`), `w=8,t=4`, `chunk=16384`, `combine=1024,delay=1ms`. A larger window than
-    /// of 32 packets counts as one of 32 here; t is at most w
+    /// Configure the papers' protocol: a name such as SOVIA_COMBINE, or words joined by commas. `single`, `handler` or
+    /// `notify` chooses the thread that handles messages. `auto`, `copy`, `reg` or `hybrid=2048` chooses how bytes are
+    /// sent. `w=8,t=4` sets the window and the threshold of acknowledgements, in packets. Sockets use a window of at
+    /// most 32 packets, and t is at most w. `chunk=16384` limits the bytes in a packet.
+    /// `combine=1024,delay=1ms` combines messages below this size, for at most this time
     #[arg(long, value_name = "WORDS")]
     protocol: Option<String>,
     /// The program and its arguments

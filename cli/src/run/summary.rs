@@ -170,7 +170,7 @@ mod tests {
             "sovia:       1  the other end did not answer (does it run under Sovia?)",
             "sovia:            to change it: start the other end's program by:  sovia run -- PROGRAM",
             "sovia:       1  no descriptors left that the program does not need (ulimit -n)",
-            "sovia:            to change it: start it with:  ulimit -n 4096",
+            "sovia:            to change it: start the program with:  ulimit -n 4096",
         ];
         assert_eq!(lines[2..6], expected, "{said}");
     }

@@ -24,11 +24,11 @@ pub(super) enum Voice {
 /// The command line's words for it.
 #[derive(clap::Args)]
 pub(super) struct Words {
-    /// Say nothing but why the program was not started
+    /// Print only why the program could not be started
     #[arg(short, long, conflicts_with = "verbose")]
     quiet: bool,
-    /// Say at the end what was accelerated, and why the rest was not; -vv: and at the start what the
-    /// program is started with, and at the end what would change that connections were on TCP
+    /// Report at the end what was accelerated, and why the rest was not. With -vv, also report at the start what the
+    /// program is started with. The report at the end then says what would move connections off TCP
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
 }

@@ -16,98 +16,109 @@ use sovia_agent::{
 };
 use sovia_cli::{databases, metrics};
 
-/// Programs that are told to trust each other's user (`sovia run --trust`) meet by themselves if they are in one network
-/// namespace and may ask the kernel about its sockets. Others, as in containers that a bridge connects, meet by this agent: it
-/// has the kernel show that theirs are the two ends of one connection. It runs as root, and speaks to programs as a user
-/// without privileges. A container reaches it where the folder of its socket is mounted.
+/// Help programs to meet that cannot see each other
 ///
-/// With --filters it watches packet filters for programs that respect them (`sovia run --respect-filters`): nftables, traffic
-/// control, and BPF programs of control groups. It runs as root, and uses `nft`, `tc` and `ip`.
+/// Within one network namespace, programs need no agent if they may ask the kernel about its sockets. Other programs
+/// meet by the agent, for example in containers that a bridge connects. Both programs must trust each other's user
+/// (`sovia run --trust`). The agent lets the kernel show that the two programs have the two ends of one connection.
 ///
-/// With --name it is a NIC in software: programs of this host that ask for it (`sovia run --nic name=NAME`) reach those of
-/// other hosts by it, where other agents do the same. They know each other by keys (--new-key). It reads its arguments and
-/// files once: to change them, start it again.
+/// The agent runs as root, and talks to programs as a user without privileges. A container reaches the agent if the
+/// folder of the agent's socket is mounted there.
 ///
-/// With --metrics it counts what programs under Sovia do, for Prometheus: of all users, if it is root's.
+/// With --filters, the agent watches packet filters for programs that respect them (`sovia run --respect-filters`).
+/// Filters are nftables, traffic control, and BPF programs of control groups. The agent then runs as root, and uses
+/// `nft`, `tc` and `ip`.
 ///
-/// With --name and --device it owns a network device, or a UDP port, and shares it between programs with native VIs (VIPL), whose
-/// NIC is then agent:NAME and needs no privilege. It gives its own up before it hears any of them.
+/// With --name, the agent is a NIC in software. Programs of this host choose the NIC by `sovia run --nic name=NAME`.
+/// These programs reach programs of other hosts, where other agents do the same. Agents know each other by keys
+/// (--new-key). The agent reads its arguments and files once: to change them, start the agent again.
+///
+/// With --metrics, the agent counts what programs under Sovia do, for Prometheus. An agent of root counts the programs
+/// of all users.
+///
+/// With --name and --device, the agent owns a network device or a UDP port. The agent shares the device or port between
+/// programs with native VIs (VIPL). The NIC of these programs is agent:NAME, and needs no privilege. The agent gives up
+/// its own privileges before it receives anything from programs.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Where programs find it; it is made, with its folder
+    /// Path of the socket where programs find the agent. The agent makes the socket and its folder
     #[arg(long, value_name = "PATH", default_value = sovia_agent::PATH, conflicts_with = "name")]
     #[arg(default_value_if("filters", "true", sovia_agent::filters::PATH))]
     socket: PathBuf,
-    /// Watch packet filters, and report to programs which of their packets these may stop
+    /// Watch packet filters, and report to programs which of their packets the filters may stop
     #[arg(long, conflicts_with_all = ["name", "metrics", "user"])]
     filters: bool,
-    /// The user as whom it speaks to programs; with --device the one that it becomes, if it is root's
+    /// User as which the agent talks to programs. With --device: user that an agent of root becomes
     #[arg(long, value_name = "USER", default_value = "nobody", conflicts_with_all = ["listen", "port"])]
     user: String,
     /// The part that speaks to programs, as this program starts it
     #[arg(long, hide = true)]
     speak: bool,
-    /// Make a key, write it to a file, and print the public key, by which other agents know the agent that has it
+    /// Make a key, write it to this file, and print the public key. Other agents know this agent by its public key
     #[arg(long, value_name = "FILE", exclusive = true)]
     new_key: Option<PathBuf>,
-    /// Write counters of all programs under Sovia to this file, again and again: the textfile collector of Prometheus's node
-    /// exporter takes it (a name that ends with .prom, in its folder). It needs nothing else of the agent
+    /// Write counters of all programs under Sovia to this file, at each interval. The textfile collector of
+    /// Prometheus's node exporter reads the file. The file must be in the collector's folder, and its name must end
+    /// with .prom. The counters need no other part of the agent
     #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "speak", "socket", "user"])]
     metrics: Option<PathBuf>,
-    /// How often, in seconds
+    /// Seconds between two writes of the counters
     #[arg(long, value_name = "SECONDS", requires = "metrics", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..))]
     metrics_interval: u64,
-    /// Be a NIC in software: by what name programs find it, as in `sovia run --nic name=NAME`
+    /// Be a NIC in software with this name, as in `sovia run --nic name=NAME`
     #[arg(long, value_name = "NAME", value_parser = name)]
     name: Option<String>,
-    /// Share a port between programs that have native VIs: udp:IP:PORT, eth:DEVICE, or xdp:DEVICE
+    /// Share a port between programs that have native VIs. The port is udp:IP:PORT, eth:DEVICE or xdp:DEVICE
     #[arg(long, value_name = "PLACE", requires = "name", conflicts_with_all = ["listen", "port", "peer"])]
     device: Option<Place>,
-    /// Whose programs share it; for each user once (without any, the user that starts it alone)
+    /// Let this user's programs share the port. Give the option once for each user [default: only the user that starts
+    /// the agent]
     #[arg(long, value_name = "USER", requires = "device")]
     serve: Vec<String>,
-    /// Where it hears other agents: an address of this host, and a number for both TCP and UDP
+    /// Listen for other agents at this address of this host, and at this port for both TCP and UDP
     #[arg(long, value_name = "IP:PORT", requires_all = ["name", "key"])]
     listen: Option<SocketAddr>,
-    /// The file of its key
+    /// File with the agent's key
     #[arg(long, value_name = "FILE", requires = "listen")]
     key: Option<PathBuf>,
-    /// Another agent: its public key, where it listens, and addresses for which it may speak, as 10.0.0.0/24 (without any, that
-    /// at which it listens alone); for each agent once
+    /// Another agent: its public key, the address where it listens, and networks such as 10.0.0.0/24. The agent may
+    /// speak for addresses in these networks. Without networks, the agent may speak only for the address where it
+    /// listens. Give the option once for each agent
     #[arg(long, value_name = "KEY@IP:PORT[,NETWORK...]", requires = "name")]
     peer: Vec<String>,
-    /// A file of other agents: one a line, its public key, IP:PORT and networks; what follows `#` is a comment
+    /// File with other agents: on each line a public key, IP:PORT and networks. Text after `#` is a comment
     #[arg(long, value_name = "FILE", requires = "listen")]
     peers: Option<PathBuf>,
-    /// Addresses for which the one agent of --peer may speak, as if they were written there
+    /// Network for which the agent of a single --peer may speak, as if the network were written in --peer
     #[arg(long, value_name = "NETWORK", requires = "listen")]
     peer_network: Vec<IpNet>,
-    /// What limits what it sends: `bbr`, congestion control for a network that others use too, or `fixed`, nothing but a window,
-    /// for a direct link between the two hosts
+    /// Limit on what the agent sends. `bbr` is congestion control, for a network that others use too. `fixed` is only a
+    /// window, for a direct link between the two hosts
     #[arg(long, value_name = "CONTROL", requires = "listen", default_value_t = Control::Bbr)]
     control: Control,
-    /// A NIC by which frames go to agents that have one of its kind, and by UDP to others: verbs or verbs:DEVICE for one that does RDMA,
-    /// ofi:PROVIDER[@ADDRESS] for one of libfabric's; without an address, or a device, the one at that of --listen. auto:
-    /// verbs where the kernel has such a NIC at that address; none: UDP alone
+    /// NIC that carries frames to agents that have a NIC of the same kind. UDP carries frames to other agents. `verbs`
+    /// or `verbs:DEVICE` is a NIC that does RDMA. `ofi:PROVIDER[@ADDRESS]` is a NIC of libfabric. Without a device or
+    /// an address, the NIC is the one at the address of --listen. `auto` is verbs, where the kernel has such a NIC at
+    /// that address. `none` is UDP alone
     #[arg(long, value_name = "NIC", default_value = "auto")]
     fabric: String,
-    /// For tests, the Unix datagram socket on which the NIC hears another one of this host; it is made, and --peer is the
-    /// other one's
+    /// For tests: path of the Unix datagram socket where the NIC receives from another NIC of this host. The agent
+    /// makes the socket. --peer is the path of the other NIC's socket
     #[arg(long, value_name = "PATH", requires = "name", conflicts_with = "listen")]
     port: Option<PathBuf>,
-    /// Frames that get lost on their way, of a million
+    /// Frames to lose, of each million
     #[arg(long, value_name = "N", default_value_t = 0)]
     lose: u32,
-    /// Frames that arrive twice, of a million
+    /// Frames to send twice, of each million
     #[arg(long, value_name = "N", default_value_t = 0)]
     duplicate: u32,
-    /// Frames that arrive after the one behind them, of a million
+    /// Frames to send after the next frame, of each million
     #[arg(long, value_name = "N", default_value_t = 0)]
     delay: u32,
-    /// Frames in which a bit changes, of a million
+    /// Frames in which to change one bit, of each million
     #[arg(long, value_name = "N", default_value_t = 0)]
     corrupt: u32,
-    /// What decides which frames those are
+    /// Seed that decides which frames these are
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }

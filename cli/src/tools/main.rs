@@ -37,29 +37,27 @@ enum Command {
     Bench(bench::Args),
     #[command(about = "Show an unmodified Redis over kernel TCP, a Unix socket and Sovia")]
     Demo(demo::Args),
-    #[command(
-        about = "Help programs that cannot see each other to meet: in other network namespaces, in sandboxes"
-    )]
+    #[command(about = "Help programs to meet across network namespaces and sandboxes")]
     Agent(Box<agent::Args>),
     #[command(about = "Carry IP packets over Virtual Interfaces: a network device for any program")]
     Lane(lane::Args),
-    #[command(about = "Say what here keeps programs on TCP, and what would change it")]
+    #[command(about = "Report what keeps programs on TCP here, and how to change that")]
     Doctor(doctor::Args),
-    #[command(about = "Have systemd units start with Sovia in them, from now on")]
+    #[command(about = "Make systemd units start with Sovia from now on")]
     Enable(enable::EnableArgs),
-    #[command(about = "Have systemd units start without Sovia again")]
+    #[command(about = "Make systemd units start without Sovia again")]
     Disable(enable::DisableArgs),
-    #[command(about = "Keep connections on TCP until `sovia on`; accelerated ones go back to TCP")]
+    #[command(about = "Keep all connections on TCP until `sovia on`")]
     Off(switch::OffArgs),
-    #[command(about = "End `sovia off`: connections are accelerated again")]
+    #[command(about = "Accelerate connections again after `sovia off`")]
     On(switch::OnArgs),
     #[command(about = "List the connections of programs under Sovia, one a line")]
     Ps(ps::Args),
-    #[command(about = "Say what programs under Sovia do, a line for each interval")]
+    #[command(about = "Report what programs under Sovia do in each interval")]
     Stat(stat::Args),
     #[command(about = "Watch programs and pairs of programs under Sovia, by traffic")]
     Top(top::Args),
-    #[command(about = "Say why connections are on TCP, and what would change it")]
+    #[command(about = "Report why connections are on TCP, and how to change that")]
     Explain(explain::Args),
     #[command(hide = true)]
     Endpoint(bench::EndpointArgs),

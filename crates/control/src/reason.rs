@@ -59,7 +59,7 @@ counters! {
         /// A table of fixed size had no free entry.
         TableFull = 15, "no free entry in Sovia's tables";
         /// The segment held values that no correct peer writes.
-        Corrupt = 16, "the shared segment was damaged";
+        Corrupt = 16, "the shared segment was corrupt";
         /// The program's limit of descriptors leaves none for the library.
         NoDescriptors = 17, "no descriptors left that the program does not need (ulimit -n)";
         /// One of the two processes could not trace the other by the kernel's rule, or the kernel

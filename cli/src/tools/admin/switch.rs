@@ -12,20 +12,25 @@ use sovia_cli::switch;
 
 use crate::watch::filter::look;
 
-/// Keep connections on TCP until `sovia on`; accelerated ones go back to TCP
+/// Keep all connections on TCP until `sovia on`
 ///
-/// Root switches off the programs of all users, another user those of its own. New connections stay on TCP at once. Accelerated
-/// connections go back to TCP within about a second, and lose nothing. The command then reports how many are still accelerated.
+/// Root switches Sovia off for the programs of all users. Another user switches Sovia off for the programs of that
+/// user.
 ///
-/// The switch is a file, /run/sovia/off for all users or /run/user/UID/sovia/off for one. A restart of the machine removes it.
-/// Programs in a container look for the file in their own /run.
+/// New connections stay on TCP at once. Accelerated connections go back to TCP within about a second, and lose nothing.
+/// The command then reports how many are still accelerated.
+///
+/// The switch is a file, /run/sovia/off for all users or /run/user/UID/sovia/off for one. A restart of the machine
+/// removes the file. Programs in a container look for the file in their own /run.
 #[derive(clap::Args)]
 pub(crate) struct OffArgs {}
 
-/// End `sovia off`: connections are accelerated again
+/// Accelerate connections again after `sovia off`
 ///
-/// Root ends what root has switched off, another user what that user has. Connections that went back to TCP are accelerated again
-/// with one of their next messages, but in programs of several threads. There new connections are.
+/// Root undoes a `sovia off` of root. Another user undoes a `sovia off` of that user.
+///
+/// A connection that went back to TCP is accelerated again with one of its next messages. In a program with several
+/// threads, only new connections are accelerated.
 #[derive(clap::Args)]
 pub(crate) struct OnArgs {}
 

@@ -15,8 +15,8 @@ use sovia_lane::{Config, Event, Lane};
 use sovia_nic::AnyNic;
 use sovia_sys::tun;
 
-/// A network of lanes is one of IP: any program runs over it, by the kernel's TCP and IP. It is what VIA's papers compare
-/// sockets over VIs with. Programs that are to be fast are run by `sovia run`.
+/// Lanes form an IP network: any program runs over the network, by the kernel's TCP and IP. The papers on VIA compare
+/// sockets over VIs with such a network. Programs that must be fast are run by `sovia run`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -30,29 +30,29 @@ enum Command {
 
 /// Make a network device, and carry its packets until SIGINT or SIGTERM.
 ///
-/// As root, on 10.0.0.1, and with the addresses exchanged on 10.0.0.2:
+/// Example for host 10.0.0.1, as root. On host 10.0.0.2, exchange the addresses:
 ///
 /// sovia lane up --address 10.200.0.1/24 --nic udp:10.0.0.1:7000 --peer 10.200.0.2=udp:10.0.0.2:7000
 #[derive(clap::Args)]
 struct Up {
-    /// The network device, which is made, and ends with the lane
+    /// Name of the network device. The command makes the device, and removes it at the end
     #[arg(long, value_name = "NAME", default_value = "lane0", value_parser = device_name)]
     device: String,
-    /// An address of the device, with the length of its network's prefix; one of IPv4, any number of IPv6
+    /// Address of the device with its prefix length: one of IPv4, any number of IPv6
     #[arg(long, value_name = "IP/LENGTH", required = true, value_parser = address)]
     address: Vec<IpNet>,
-    /// Bytes of the longest packet; in all lanes of a network the same
+    /// Bytes of the longest packet, the same in all lanes of a network
     #[arg(long, value_name = "BYTES", default_value_t = 9000)]
     mtu: usize,
-    /// The NIC: shm:NAME in shared memory, udp:ADDRESS:PORT with an address of this host's, eth:DEVICE or xdp:DEVICE
+    /// Place of the NIC: shm:NAME in shared memory, udp:ADDRESS:PORT with an address of this host, eth:DEVICE or
+    /// xdp:DEVICE
     #[arg(long, value_name = "PLACE")]
     nic: String,
-    /// Another lane: addresses behind it, as 10.200.0.2 or 10.201.0.0/16, and its NIC: shm:NAME, udp:ADDRESS:PORT, or
-    /// mac:XX:XX:XX:XX:XX:XX of its eth or xdp device
+    /// Another lane: addresses behind it, such as 10.200.0.2 or 10.201.0.0/16, and the place of its NIC. The place is
+    /// shm:NAME, udp:ADDRESS:PORT, or mac:XX:XX:XX:XX:XX:XX of an eth or xdp device
     #[arg(long, value_name = "NETWORK=PLACE", required = true, value_parser = Peer::parse)]
     peer: Vec<Peer>,
-    /// The network namespace in which the device is made: a name of `ip netns`, or a path. The NIC stays in that of this
-    /// command
+    /// Network namespace of the device: a name of `ip netns`, or a path. The NIC stays in the namespace of this command
     #[arg(long, value_name = "NAME|PATH")]
     netns: Option<String>,
 }

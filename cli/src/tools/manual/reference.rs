@@ -89,14 +89,26 @@ fn reasons() -> String {
         what changes it.\n\n\
         | key | reason | what to do |\n|---|---|---|\n"
         .to_owned();
-    let ends = Ends { user: "USER".to_owned(), ..Ends::default() };
+    let ends = Ends {
+        user: "USER".to_owned(),
+        other_user: Some("OTHER-USER".to_owned()),
+        ..Ends::default()
+    };
     for &reason in Reason::ALL {
-        let lines = advice(reason, &ends).join("; ");
-        let lines = if lines.is_empty() { "nothing".to_owned() } else { lines };
+        let lines: Vec<_> = advice(reason, &ends).iter().map(|line| as_markdown(line)).collect();
+        let lines = if lines.is_empty() { "nothing".to_owned() } else { lines.join(".<br>") };
         let (key, reason) = (key(reason), reason.describe());
         let _ = writeln!(page, "| `{key}` | {} | {} |", cell(reason), cell(&lines));
     }
     page
+}
+
+/// Marks the command of a line of advice, which stands after a colon and two spaces, as code.
+fn as_markdown(line: &str) -> String {
+    match line.split_once(":  ") {
+        Some((purpose, command)) => format!("{purpose}: `{}`", command.trim_start()),
+        None => line.to_owned(),
+    }
 }
 
 fn metrics() -> String {

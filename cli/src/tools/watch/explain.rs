@@ -19,22 +19,25 @@ use crate::watch::kernel::{Owner, Socket, owners, sockets};
 use crate::watch::ps::named;
 use crate::watch::users::Users;
 
-/// Says for each connection of a process, or with a port, what carries it, and if that is TCP why, and what would change it: the
-/// line to type, where there is one. Connections of which the same is to be said are counted.
+/// Report why connections are on TCP, and how to change that
 ///
-/// A number is taken for a process's id if there is such a process, and for a port.
+/// The command shows what carries each connection of a process, or each connection with a port. For a connection on
+/// TCP, the output also has the reason and what would change that. Where a command line changes that, the output has
+/// the line to type. Connections with the same report are counted together.
+///
+/// A number is taken as a process ID, if there is such a process, and also as a port.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A process's id, or a port
+    /// Process ID or port
     #[arg(value_name = "PID|PORT", required_unless_present_any = ["pid", "port"])]
     number: Option<i32>,
-    /// A process's id
+    /// Process ID
     #[arg(long, short, value_name = "PID", conflicts_with = "number")]
     pid: Option<i32>,
-    /// A port, at either end
+    /// Port at either end
     #[arg(long, value_name = "PORT", conflicts_with = "number")]
     port: Option<u16>,
-    /// One JSON object a line, for each connection
+    /// Print one JSON object a line, for each connection
     #[arg(long)]
     json: bool,
 }

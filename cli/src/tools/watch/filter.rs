@@ -11,11 +11,11 @@ pub(crate) enum State {
     Via,
     /// One direction is on a VI
     Half,
-    /// It has a VI, on which neither direction is yet
+    /// A VI exists, and both directions are still on TCP
     Entering,
     /// On TCP, and the two ends may yet meet
     Meeting,
-    /// On its way back to TCP
+    /// Going back to TCP
     Leaving,
     /// On TCP for good
     Tcp,
@@ -37,22 +37,22 @@ impl State {
 /// Which connections are wanted: those that fit one of each kind that is given.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Filter {
-    /// Of these processes
+    /// List only connections of this process
     #[arg(long, short, value_name = "PID")]
     pub(crate) pid: Vec<i32>,
-    /// With this port, at either end
+    /// List only connections with this port at either end
     #[arg(long, value_name = "PORT")]
     pub(crate) port: Vec<u16>,
-    /// Of programs of this name
+    /// List only connections of programs with this name
     #[arg(long, value_name = "NAME")]
     pub(crate) program: Vec<String>,
-    /// Of this user's processes
+    /// List only connections of this user's processes
     #[arg(long, value_name = "USER")]
     pub(crate) user: Vec<String>,
-    /// In this state
+    /// List only connections in this state
     #[arg(long, value_name = "STATE")]
     pub(crate) state: Vec<State>,
-    /// Carried by shm (shared memory), tcp, or the NIC in software of this name
+    /// List only connections on this carrier: shm (shared memory), tcp, or the name of a NIC in software
     #[arg(long, value_name = "CARRIER")]
     pub(crate) carrier: Vec<String>,
 }

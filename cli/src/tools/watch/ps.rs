@@ -13,20 +13,25 @@ use crate::watch::filter::{Filter, look};
 use crate::watch::units::count;
 use crate::watch::users::Users;
 
-/// Each line is one end of a connection of a program under Sovia. What is to be seen are the processes of the user that runs it;
-/// root sees all of them, in every PID and network namespace below its own.
+/// List the connections of programs under Sovia, one a line
 ///
-/// STATE: via (both directions are on a VI), half, entering, meeting (on TCP, and the two ends may yet meet), leaving, tcp (for
-/// good; WHY says why). CARRIER: shm (memory that both processes share), tcp, or the name of a NIC in software. MESSAGES are
-/// those sent on the VI.
+/// Each line is one end of a connection. A user sees the processes of that user. Root sees all processes, in each PID
+/// and network namespace at or below its own.
+///
+/// STATE is a word. `via`: both directions are on a VI. `half`: one direction is on a VI. `entering`: a VI exists, and
+/// both directions are still on TCP. `meeting`: on TCP, and the two ends may yet meet. `leaving`: going back to TCP.
+/// `tcp`: on TCP for good, for the reason in column WHY.
+///
+/// CARRIER is `shm` (memory that both processes share), `tcp`, or the name of a NIC in software. MESSAGES is the number
+/// of messages sent on the VI.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     filter: Filter,
-    /// One JSON object a line, for each end
+    /// Print one JSON object a line, for each end
     #[arg(long)]
     json: bool,
-    /// Also what the connection does of the protocol, and its users
+    /// Also show each connection's user, protocol settings and build of the library
     #[arg(long, short)]
     verbose: bool,
 }

@@ -16,27 +16,31 @@ use crate::watch::filter::look;
 use crate::watch::ps::named;
 use crate::watch::units::short;
 
-/// Each line says what a process did in a second, on average over the interval: bytes on both paths, messages and sleeps on the
-/// VI. SAVED are system calls that TCP would have taken: one for each message sent and for each packet received, less those to
-/// sleep and to wake a sleeper.
+/// Report what programs under Sovia do in each interval
 ///
-/// With --totals it says what each family of forked processes has done since it began, and why connections were on TCP; that
-/// counts connections that have ended, too.
+/// Each line shows what a process did in a second, on average over the interval. The line has the bytes on both paths,
+/// and the messages and sleeps on the VI.
+///
+/// SAVED is the number of system calls that TCP would have taken: one for each message sent and for each packet
+/// received. Calls to sleep and to wake a sleeper are subtracted.
+///
+/// With --totals, each line shows what a family of forked processes has done since the family began. The reasons why
+/// connections were on TCP follow. Connections that have ended are counted, too.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only this process
+    /// Report this process only
     #[arg(value_name = "PID")]
     pid: Option<i32>,
-    /// Seconds between two looks
+    /// Seconds between two samples
     #[arg(long, short, value_name = "SECONDS", default_value = "1", value_parser = interval)]
     interval: Duration,
-    /// How many intervals; without it until it is interrupted
+    /// Number of intervals [default: until the command is interrupted]
     #[arg(long, short = 'n', value_name = "COUNT")]
     count: Option<u64>,
-    /// What has been done since the beginning
+    /// Report totals since the beginning
     #[arg(long, conflicts_with_all = ["interval", "count"])]
     totals: bool,
-    /// One JSON object a line: for each process and interval, or for each family
+    /// Print one JSON object a line: for each process and interval, or for each family
     #[arg(long)]
     json: bool,
 }

@@ -9,17 +9,20 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-/// Say what here keeps programs on TCP, and what would change it
+/// Report what keeps programs on TCP here, and how to change that
 ///
-/// Looks at the kernel, libc, limits, namespaces, control groups, devices and the agent as a program sees them that this
-/// user starts here, opens each carrier that there is, and has two processes talk over TCP and over Sovia. The exit status is 0 if programs of this
-/// user leave TCP, 1 if something keeps them there, 2 if the command line is wrong.
+/// The command looks at the system as a program of this user sees it. The command checks the kernel, libc, limits,
+/// namespaces, control groups, devices and the agent. The command opens each carrier that exists, and lets two
+/// processes talk over TCP and over Sovia.
+///
+/// The exit status is 0 if programs of this user leave TCP, and 1 if something keeps them on TCP. A wrong command line
+/// has the exit status 2.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// One JSON object a line
+    /// Print one JSON object a line
     #[arg(long)]
     json: bool,
-    /// Leave out the two processes that talk to each other
+    /// Skip the test with two processes that talk to each other
     #[arg(long)]
     no_trial: bool,
 }

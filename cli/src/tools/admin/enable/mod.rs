@@ -18,35 +18,36 @@ use self::plan::{Plan, Wish};
 use self::systemd::Systemd;
 use crate::admin::unit::{Place, Unit};
 
-/// Have systemd units start with Sovia in them, from now on
+/// Make systemd units start with Sovia from now on
 ///
-/// Each unit gets a drop-in, /etc/systemd/system/UNIT.d/sovia.conf. It names the library and its rules, and what the unit's
-/// sandbox needs for it, each line with its reason; all else stays as it is. Where the sandbox keeps the unit from asking the kernel about the
-/// other end of a connection, it starts the host's agent (`sovia agent`) with the unit. Enabling a unit again writes the
-/// drop-in anew.
+/// Each unit gets a drop-in, /etc/systemd/system/UNIT.d/sovia.conf. The drop-in names the library and its rules, and
+/// what the unit's sandbox needs for the library. Each line has its reason. All other settings stay as they are.
+///
+/// A sandbox may keep the unit from asking the kernel about the other end of a connection. Then the drop-in starts the
+/// host's agent (`sovia agent`) with the unit. Enabling a unit again writes the drop-in anew.
 #[derive(clap::Args)]
 pub(crate) struct EnableArgs {
-    /// Units, as `systemctl` names them
+    /// Units, named as for `systemctl`
     #[arg(required = true, value_name = "UNIT")]
     units: Vec<String>,
     #[command(flatten)]
     specs: Specs,
-    /// Open the sandbox (AF_NETLINK, PrivateUsers=no) instead of starting the agent, where the unit needs one of them
+    /// Open the unit's sandbox (AF_NETLINK, PrivateUsers=no) instead of starting the agent, where one of them is needed
     #[arg(long)]
     without_agent: bool,
     #[command(flatten)]
     doing: Doing,
 }
 
-/// Have systemd units start without Sovia again
+/// Make systemd units start without Sovia again
 ///
-/// Removes what `sovia enable` has written.
+/// The command removes the files that `sovia enable` wrote.
 #[derive(clap::Args)]
 pub(crate) struct DisableArgs {
-    /// Units, as `systemctl` names them
+    /// Units, named as for `systemctl`
     #[arg(required_unless_present = "all", value_name = "UNIT")]
     units: Vec<String>,
-    /// All units that are enabled
+    /// Disable all units that are enabled
     #[arg(long, conflicts_with = "units")]
     all: bool,
     #[command(flatten)]
@@ -62,10 +63,10 @@ struct Doing {
     /// Print what would be written or removed, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// The folder that is the root of the system, as in an image
+    /// Root folder of the system, for example that of an image
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
-    /// Say nothing but errors
+    /// Print only errors
     #[arg(short, long)]
     quiet: bool,
 }

@@ -11,13 +11,13 @@ use super::task::{Cpus, Scenario, Wait};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Layer {
-    /// A bare ring in shared memory, spinning, no protocol: the hardware's limit
+    /// Bare ring in shared memory, spinning, no protocol: the hardware's limit
     Ring,
-    /// An eventfd each way, no data: the limit where both ends sleep
+    /// One eventfd each way, no data: the limit where both ends sleep
     Eventfd,
-    /// A native Virtual Interface, by descriptors: what Sovia's sockets are built on
+    /// Native Virtual Interface, by descriptors: the base of Sovia's sockets
     Via,
-    /// The same on the NIC that is asked for by `--nic`
+    /// Native Virtual Interface on the NIC of `--nic`
     Nic,
     /// The kernel's TCP over loopback
     Tcp,

@@ -54,31 +54,33 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum What {
-    /// Half a round trip of a ping-pong by write and read
+    /// Half the round-trip time of a ping-pong by write and read
     Latency(Messages),
-    /// One stream of writes, read with a buffer of 128 KB
+    /// Bandwidth of one stream of writes, read with a buffer of 128 KB
     Bandwidth(Messages),
-    /// Small messages with TCP_NODELAY: a stream of them, and request and response
+    /// Rate of small messages with TCP_NODELAY, as a stream and as request and response
     Rate(Messages),
-    /// Connections set up, one byte each way, closed
+    /// Rate of connections that are set up, carry one byte each way and are closed
     Connect(Common),
-    /// Connections of a few small messages each way: TCP and Sovia in pairs
+    /// Connections of a few small messages each way, over TCP and Sovia in pairs
     Connections(connections::Args),
-    /// Many open connections, most of them idle: their memory, and what the busy ones carry
+    /// Memory of many open connections, and round trips of the few that are busy
     Idle(idle::Args),
-    /// Files by FTP between folders in memory: TCP and Sovia in turn
+    /// Files sent by FTP between folders in memory, over TCP and Sovia in turn
     Ftp(ftp::Args),
-    /// EMP as its paper measured it, between two network namespaces; TCP in turn
+    /// EMP between two network namespaces, as its paper measured it, and TCP in turn
     Emp(emp::Args),
-    /// Calls over Sun RPC by their size: TCP and Sovia in turn
+    /// Calls over Sun RPC by size, over TCP and Sovia in turn
     Rpc(rpc::Args),
-    /// What `sovia run` adds to a program's start
+    /// Cost that `sovia run` adds to the start of a program
     Start(start::Args),
-    /// Processor time of a stream that offers a part of what TCP can carry, by blocking calls
+    /// Processor time of a stream at a part of what TCP can carry, by blocking calls
     Load(Load),
-    /// The ratios of a stored run beside those of another one; says what differs, and never fails for it
+    /// Compare the ratios of a stored run with those of another run
+    ///
+    /// The command reports which ratios differ. A difference is not a failure.
     Compare(compare::Args),
-    /// The machine that figures are of, as one line of JSON
+    /// Describe this machine in one line of JSON, for a file of figures
     Machine,
     #[command(flatten)]
     Papers(papers::What),
@@ -86,17 +88,17 @@ enum What {
 
 #[derive(clap::Args)]
 struct Messages {
-    /// Bytes in a message; K is 1024, M 1024 x 1024; several, by commas
+    /// Message sizes in bytes, separated by commas; K is 1024, M is 1024 x 1024
     #[arg(long, value_delimiter = ',', value_parser = parse_size, value_name = "BYTES")]
     size: Vec<usize>,
-    /// What both ends do while they wait
+    /// Way in which both ends wait
     #[arg(long, value_enum, default_value_t = Wait::Poll)]
     wait: Wait,
-    /// Which processors they run on [default: apart for `poll`, free for `block` and `sleep`]
+    /// Processors that the two ends run on [default: apart for `poll`, free for `block` and `sleep`]
     #[arg(long, value_enum)]
     cpus: Option<Cpus>,
-    /// Where the NIC of both ends of the layer `nic` is, or by a comma the requester's and the responder's: udp:ADDRESS:PORT,
-    /// eth:DEVICE, xdp:DEVICE, ofi:PROVIDER@ADDRESS, verbs:DEVICE, shm:NAME
+    /// Place of the NIC of both ends, for the layer `nic`. REQUESTER,RESPONDER gives each end its own place. A place is
+    /// udp:ADDRESS:PORT, eth:DEVICE, xdp:DEVICE, ofi:PROVIDER@ADDRESS, verbs:DEVICE or shm:NAME
     #[arg(long, value_name = "PLACE")]
     nic: Option<Places>,
     #[command(flatten)]
@@ -105,7 +107,7 @@ struct Messages {
 
 #[derive(clap::Args)]
 struct Load {
-    /// Bytes in a message; K is 1024, M 1024 x 1024; several, by commas
+    /// Message sizes in bytes, separated by commas; K is 1024, M is 1024 x 1024
     #[arg(long, value_delimiter = ',', value_parser = parse_size, value_name = "BYTES")]
     size: Vec<usize>,
     #[command(flatten)]
@@ -114,19 +116,19 @@ struct Load {
 
 #[derive(clap::Args)]
 struct Common {
-    /// How often everything is measured; the median counts
+    /// Number of runs; each result is the median of the runs
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// How long one measurement takes
+    /// Seconds that one measurement takes
     #[arg(long, default_value_t = 0.3, value_parser = parse_seconds)]
     seconds: f64,
-    /// What to measure, in this order; by commas [default: all that the scenario has]
+    /// Layers to measure in this order, separated by commas [default: all that the scenario has]
     #[arg(long, value_enum, value_delimiter = ',')]
     layers: Vec<Layer>,
-    /// Run the two ends, and nothing else, at this real-time priority (as root)
+    /// Run only the two ends at this real-time priority (as root)
     #[arg(long, value_name = "PRIORITY", value_parser = clap::value_parser!(i32).range(1..=99))]
     realtime: Option<i32>,
-    /// One JSON object a line instead of a table
+    /// Print one JSON object a line instead of a table
     #[arg(long)]
     json: bool,
 }

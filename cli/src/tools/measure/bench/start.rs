@@ -20,10 +20,10 @@ use crate::measure::table::{self, number};
 /// What is measured.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Starts of each kind; the median counts
+    /// Number of starts of each kind; each result is the median of the starts
     #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// One JSON object a line instead of a table
+    /// Print one JSON object a line instead of a table
     #[arg(long)]
     json: bool,
 }

@@ -50,10 +50,9 @@ impl fmt::Display for Scenario {
 pub(super) enum Wait {
     /// Spin on non-blocking calls
     Poll,
-    /// Make blocking calls; Sovia's, and those of a native VI, spin for as long as it pays and
-    /// then sleep
+    /// Make blocking calls. Those of Sovia and of a native VI spin as long as it pays, and then sleep
     Block,
-    /// Make blocking calls that sleep at once, Sovia's too (SOVIA_SPIN=0)
+    /// Make blocking calls that sleep at once, also in Sovia (SOVIA_SPIN=0)
     Sleep,
 }
 
@@ -71,11 +70,11 @@ impl fmt::Display for Wait {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Cpus {
-    /// One each, of different cores where there are several
+    /// One processor each, of different cores where there are several
     Apart,
-    /// The same one
+    /// One processor for both
     Together,
-    /// Wherever the kernel puts them, from one moment to the next
+    /// Any processor that the kernel chooses, at any moment
     Free,
 }
 

@@ -22,13 +22,13 @@ use sovia_cli::Board;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// How often everything is measured; the median counts
+    /// Number of runs; each result is the median of the runs
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// About how long one measurement takes
+    /// Seconds that one measurement takes, about
     #[arg(long, default_value_t = 0.8)]
     seconds: f64,
-    /// Also draw what was measured, as SVG
+    /// Also draw the results as SVG, into this file
     #[arg(long, value_name = "FILE")]
     picture: Option<PathBuf>,
 }

@@ -22,14 +22,22 @@ use crate::watch::users::Users;
 use draw::View;
 use model::Model;
 
-/// Above are programs, below pairs of programs: the one that connects, and the one that accepts. SAVED are system calls that TCP
-/// would have taken and the VIs did not. TURN is the mean time from one answer to the next, on one connection between two looks, for
-/// half of all answers: for a client that asks one question at a time on each connection, what it waits for an answer and thinks.
+/// Watch programs and pairs of programs under Sovia, by traffic
 ///
-/// Keys: q quits, h explains keys and columns, o changes the order, the arrows choose the pair that is drawn below, space stops the picture.
+/// The upper table shows programs. The lower table shows pairs of programs: the one that connects, and the one that
+/// accepts.
+///
+/// SAVED is the number of system calls that TCP would have taken and the VIs did not.
+///
+/// TURN is the mean time from one answer to the next, on one connection between two samples. Half of all answers have
+/// this mean or a shorter one. A client may ask one question at a time on each connection. Then TURN is the time that
+/// the client waits for an answer and thinks.
+///
+/// Keys: q quits, h explains keys and columns, o changes the order, space pauses the picture. The arrows choose the
+/// pair that is drawn below the tables.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Seconds between two looks
+    /// Seconds between two samples
     #[arg(long, short, value_name = "SECONDS", default_value = "1", value_parser = interval)]
     interval: Duration,
 }

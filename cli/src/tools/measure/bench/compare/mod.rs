@@ -20,11 +20,11 @@ use crate::measure::table::{self, number};
 /// What is compared.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Lines that `sovia bench … --json` has written before
+    /// File with lines that `sovia bench … --json` wrote for the stored run
     baseline: PathBuf,
-    /// Such lines of now [default: standard input]
+    /// File with such lines for the new run [default: standard input]
     new: Option<PathBuf>,
-    /// Only ratios that have changed
+    /// Show only ratios that have changed
     #[arg(long)]
     changed: bool,
 }

@@ -24,34 +24,36 @@ pub(super) use self::play::endpoint;
 /// What is measured.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Messages each way on a connection; several, by commas
+    /// Numbers of messages each way on a connection, separated by commas
     #[arg(long, value_delimiter = ',', default_value = "1,3,5,10,30,100", value_parser = clap::value_parser!(u32).range(1..))]
     messages: Vec<u32>,
-    /// Clients that make connections at a time; several, by commas
+    /// Numbers of clients that make connections at the same time, separated by commas
     #[arg(long, value_delimiter = ',', default_value = "1,8", value_parser = clap::value_parser!(u32).range(1..=64))]
     clients: Vec<u32>,
-    /// Which ends set TCP_NODELAY; several, by commas
+    /// Ends that set TCP_NODELAY, separated by commas
     #[arg(long, value_enum, value_delimiter = ',', default_value = "neither,client,server,both")]
     nodelay: Vec<Nodelay>,
-    /// Bytes in a message of the client's
+    /// Bytes in a message of the client
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65536))]
     size: u32,
-    /// Bytes in an answer; several, by commas [default: as in a message]
+    /// Numbers of bytes in an answer, separated by commas [default: as in a message]
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     answer: Vec<u32>,
-    /// The server closes after its last answer, and the client reads to the end, as with HTTP without keep-alive
+    /// Close the connection at the server after its last answer, as HTTP does without keep-alive. The client reads to
+    /// the end
     #[arg(long)]
     server_closes: bool,
-    /// Before the time begins each client has made a connection of so many messages: the processes have met then
+    /// Messages on a connection that each client makes before the measurement. The processes have met then. 0: no such
+    /// connection
     #[arg(long, default_value_t = 0)]
     warm: u32,
-    /// Pairs of measurements of each point; the median counts
+    /// Pairs of measurements of each point; each result is the median of the pairs
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// How long one measurement takes
+    /// Seconds that one measurement takes
     #[arg(long, default_value_t = 0.3, value_parser = super::parse_seconds)]
     seconds: f64,
-    /// One JSON object a line instead of a table
+    /// Print one JSON object a line instead of a table
     #[arg(long)]
     json: bool,
 }

@@ -19,11 +19,11 @@ use crate::measure::bench::task::Role;
 pub(super) enum Way {
     /// TCP with 64 KB of buffers at both ends, by calls that block
     Tcp,
-    /// The same, by calls that look again and again
+    /// TCP with the same buffers, by calls that do not block, in a loop
     TcpPoll,
-    /// EMP, whose calls do the NIC's work
+    /// EMP with the NIC's work done by the program's calls
     EmpCalls,
-    /// EMP, whose NIC is a thread
+    /// EMP with a thread as its NIC
     EmpThread,
 }
 

@@ -26,25 +26,25 @@ use crate::measure::progress::Progress;
 /// What is measured.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// What carries EMP's frames: udp, eth or xdp
+    /// Carrier of EMP's frames: udp, eth or xdp
     #[arg(long, default_value = "eth", value_parser = parse_port)]
     port: Port,
-    /// What is measured, in turn; several, by commas [default: all]
+    /// Ways to measure in turn, separated by commas [default: all]
     #[arg(long, value_enum, value_delimiter = ',')]
     way: Vec<Way>,
-    /// How often everything is measured; the median counts
+    /// Number of runs; each result is the median of the runs
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Repetitions of each point
+    /// Number of repetitions of each point
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(10..))]
     repetitions: u32,
-    /// Bytes that a frame of the devices has
+    /// MTU of the devices, in bytes
     #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u32).range(300..=9000))]
     mtu: u32,
-    /// TCP's segments are cut by the device, as cards of today do; the paper's did not
+    /// Let the device cut TCP's segments, as cards of today do. The paper's cards did not
     #[arg(long)]
     offloads: bool,
-    /// One JSON object a line instead of tables
+    /// Print one JSON object a line instead of tables
     #[arg(long)]
     json: bool,
 }

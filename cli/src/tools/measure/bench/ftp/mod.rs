@@ -65,19 +65,19 @@ impl fmt::Display for Layer {
 /// What is measured.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Bytes of the file; K is 1024, M 1024 x 1024; several, by commas [default: those of the papers]
+    /// File sizes in bytes, separated by commas; K is 1024, M is 1024 x 1024 [default: those of the papers]
     #[arg(long, value_delimiter = ',', value_parser = parse_size, value_name = "BYTES")]
     size: Vec<usize>,
-    /// Clients, by commas [default: all that are there]
+    /// FTP clients, separated by commas [default: all that are installed]
     #[arg(long, value_delimiter = ',')]
     client: Vec<Client>,
-    /// How often everything is measured; the median counts
+    /// Number of runs; each result is the median of the runs
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Where Debian's packages inetutils-ftpd and inetutils-ftp are unpacked [default: what `make setup` has unpacked]
+    /// Folder with the unpacked Debian packages inetutils-ftpd and inetutils-ftp [default: the folder of `make setup`]
     #[arg(long, value_name = "FOLDER")]
     programs: Option<PathBuf>,
-    /// One JSON object a line instead of a table
+    /// Print one JSON object a line instead of a table
     #[arg(long)]
     json: bool,
 }

@@ -24,19 +24,19 @@ pub(super) use ends::endpoint;
 /// What is measured.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Connections open at once
+    /// Number of connections that are open at once
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     open: u32,
-    /// How many of them are busy
+    /// Number of busy connections among them
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     busy: u32,
-    /// How often everything is measured; the median counts
+    /// Number of runs; each result is the median of the runs
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// How long the busy ones are measured, alone and among the others
+    /// Seconds that the busy connections are measured, first alone and then among the others
     #[arg(long, default_value_t = 1.0, value_parser = super::parse_seconds)]
     seconds: f64,
-    /// One JSON object a line instead of a table
+    /// Print one JSON object a line instead of a table
     #[arg(long)]
     json: bool,
 }

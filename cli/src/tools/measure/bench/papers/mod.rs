@@ -55,53 +55,57 @@ const FULL_LIMIT: Duration = Duration::from_secs(590);
 // No comment of rustdoc's: clap would make it the description of `sovia bench`.
 #[derive(Subcommand)]
 pub(super) enum What {
-    /// All of the following, as the papers on VIA measured it: a page with pictures and data
+    /// Measure all scenarios below as the papers on VIA did, and report them
+    ///
+    /// The report is a page with pictures and data.
     Papers(AllArgs),
-    /// The papers' ping-pong loops with 4 bytes, whole and call by call
+    /// Ping-pong loops of the papers with 4 bytes, as a whole and call by call
     Loops(OnArgs),
-    /// One-way and two-way throughput by size: send/receive and RDMA write
+    /// One-way and two-way throughput by size, for send/receive and RDMA write
     Throughput(OnArgs),
-    /// Doubles stored a stride apart: copied, sent and copied, received by segments
+    /// Doubles stored a stride apart: copied, sent and copied, or received by segments
     Strided(OnArgs),
-    /// Messages received by 32 segments, by the size of these
+    /// Messages received into 32 segments, by the size of a segment
     Scatter(OnArgs),
-    /// A completion queue against looking at one VI after the other, by their number
+    /// Completion queue compared with a look at each VI in turn, by the number of VIs
     Queues(OnArgs),
-    /// NetPIPE's sweep from 1 byte to 8 MB: VI, TCP and Unix sockets
+    /// NetPIPE's sweep from 1 byte to 8 MB, over a VI, TCP and Unix sockets
     Netpipe(OnArgs),
-    /// Single calls of a VI, and what one VI carries beside a bare ring
+    /// Time of single calls of a VI, and throughput of one VI beside that of a bare ring
     Calls(OnArgs),
-    /// The memory of idle connected VIs
+    /// Memory of idle connected VIs
     Memory(OnArgs),
-    /// The ping-pong loop from and into memory that no cache holds, and with a receiver that reads
+    /// Ping-pong loop with memory that no cache holds, and with a receiver that reads
     Buffers(OnArgs),
-    /// Registering the bytes of a send, locking them and copying them, by size
+    /// Time to register, lock and copy the bytes of a send, by size
     Registration(OnArgs),
-    /// SOVIA streams in the papers' configurations: latency and bandwidth by size
+    /// Latency and bandwidth of SOVIA streams by size, in the papers' configurations
     Sovia(OnArgs),
-    /// Between two hosts, which it makes itself (root): NetPIPE's sweeps over UDP, Ethernet and TCP, SOVIA streams
+    /// NetPIPE's sweeps and SOVIA streams between two hosts (as root)
+    ///
+    /// The command makes the two hosts itself. The sweeps run over UDP, Ethernet and TCP.
     Hosts(between::HostsArgs),
 }
 
 /// How much is measured, for one scenario or for all.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// A few sizes, and less time for each
+    /// Measure a few sizes, for less time each
     #[arg(long)]
     quick: bool,
-    /// How often everything is measured; the median counts [default: 5, quick 3]
+    /// Number of runs; each result is the median of the runs [default: 5, quick 3]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     runs: Option<u32>,
-    /// How long each point is measured in a run [default: 0.03, quick 0.008]
+    /// Seconds that each point is measured in a run [default: 0.03, quick 0.008]
     #[arg(long, value_parser = parse_seconds)]
     seconds: Option<f64>,
-    /// How much shorter and longer NetPIPE's messages are sent as well, in bytes; 0: not at all
+    /// Bytes by which NetPIPE also sends shorter and longer messages; 0: none of them
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(..=64))]
     perturbation: u32,
-    /// Idle VIs whose memory is measured
+    /// Number of idle VIs whose memory is measured
     #[arg(long, default_value_t = 4000, value_parser = clap::value_parser!(u32).range(1..=4090))]
     vis: u32,
-    /// Bytes of NetPIPE's longest message; K is 1024, M 1024 x 1024
+    /// Bytes of NetPIPE's longest message; K is 1024, M is 1024 x 1024
     #[arg(long, default_value = "8M", value_parser = parse_largest, value_name = "BYTES")]
     largest: usize,
 }
@@ -111,7 +115,7 @@ pub(super) struct Args {
 pub(super) struct OneArgs {
     #[command(flatten)]
     how: Args,
-    /// One JSON object a line instead of tables
+    /// Print one JSON object a line instead of tables
     #[arg(long)]
     json: bool,
 }
@@ -128,8 +132,8 @@ pub(super) struct OnArgs {
 /// Which NIC the VIs are on.
 #[derive(clap::Args)]
 struct On {
-    /// Where the NIC of both ends is, or by a comma the requester's and the responder's: udp:ADDRESS:PORT, eth:DEVICE,
-    /// xdp:DEVICE, ofi:PROVIDER@ADDRESS, verbs:DEVICE, shm:NAME [default: in shared memory]
+    /// Place of the NIC of both ends. REQUESTER,RESPONDER gives each end its own place. A place is udp:ADDRESS:PORT,
+    /// eth:DEVICE, xdp:DEVICE, ofi:PROVIDER@ADDRESS, verbs:DEVICE or shm:NAME [default: in shared memory]
     #[arg(long, value_name = "PLACE")]
     nic: Option<Places>,
 }
@@ -147,14 +151,15 @@ impl On {
 /// All of them.
 #[derive(clap::Args)]
 pub(super) struct AllArgs {
-    /// The folder that the page, the pictures and the data go to
+    /// Folder for the page, the pictures and the data
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Measure these alone; by commas [default: all, and what other commands measure]
+    /// Measure only these scenarios, separated by commas [default: all, and what other commands measure]
     #[arg(long, value_delimiter = ',', value_name = "SCENARIO", value_parser = parse_scenario)]
     only: Vec<Scenario>,
-    /// Measure nothing: make the report of figures that were measured before, by this command or by `hosts`, `rpc`, `ftp` and `emp`
-    /// with --json; by commas. The first one's folder tells of the machine
+    /// Measure nothing, and make the report from figures in these files, separated by commas. The figures are from this
+    /// command, or from `hosts`, `rpc`, `ftp` and `emp` with --json. The folder of the first file says which machine
+    /// was measured
     #[arg(long, value_delimiter = ',', value_name = "FILE", conflicts_with_all = ["only", "nic"])]
     from: Vec<PathBuf>,
     #[command(flatten)]

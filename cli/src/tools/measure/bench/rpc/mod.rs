@@ -34,16 +34,16 @@ const PUBLISHED: &str = "Published for an empty argument: 200 us over Fast Ether
 /// What is measured.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Bytes of the argument, 0 to 64K; K is 1024; several, by commas
+    /// Sizes of the argument in bytes, from 0 to 64K, separated by commas; K is 1024
     #[arg(long, value_delimiter = ',', value_parser = parse_argument, value_name = "BYTES")]
     size: Vec<usize>,
-    /// How often everything is measured; the median counts
+    /// Number of runs; each result is the median of the runs
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// How long the calls of one size go on
+    /// Seconds of calls for each size
     #[arg(long, default_value_t = 0.2, value_parser = parse_seconds)]
     seconds: f64,
-    /// One JSON object a line instead of a table
+    /// Print one JSON object a line instead of a table
     #[arg(long)]
     json: bool,
 }
