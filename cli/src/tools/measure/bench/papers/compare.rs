@@ -37,12 +37,7 @@ impl Row {
     pub(super) fn why(&self) -> String {
         match &self.fact.beside {
             Beside::TwoEach => {
-                let all = std::thread::available_parallelism().map_or(1, usize::from);
-                if all < 4 {
-                    format!("not measurable here: {all} processors, four are needed")
-                } else {
-                    "not measured: two processors at each end".to_owned()
-                }
+                "not measured: no scenario takes two processors at each end".to_owned()
             }
             Beside::Nothing(why) => format!("not measured: {why}"),
             Beside::Crossing(..) => "not measured, or never".to_owned(),
@@ -71,12 +66,13 @@ pub(super) fn rows(all: &[Results]) -> Vec<Row> {
 #[derive(Debug)]
 pub(super) struct Verdict {
     pub(super) finding: &'static Finding,
-    /// The quotient here, in each run; none if one of the two was not measured.
+    /// The quotient here, of each run; none if one of the two was not measured. Figures of two scenarios are of other minutes, even
+    /// of one run.
     quotients: Vec<f64>,
 }
 
 impl Verdict {
-    /// The quotient here: the median over the runs, of which each measures both figures.
+    /// The quotient here: the median over the runs. Where numbers of runs differ, the quotient of the medians.
     pub(super) fn ours(&self) -> Option<f64> {
         median(self.quotients.clone())
     }
@@ -108,7 +104,7 @@ pub(super) fn all_verdicts(all: &[Results]) -> Vec<Verdict> {
     findings()
         .map(|finding| {
             let quotients = match (figures(all, &finding.a), figures(all, &finding.b)) {
-                // Measured together, in the same runs.
+                // Of one scenario: measured in the same runs. Of two: run by run in order, minutes apart.
                 (a, b) if finding.a.scenario == finding.b.scenario || a.len() == b.len() => {
                     a.iter().zip(&b).map(|(a, b)| a / b).collect()
                 }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use self::about::about;
+use self::about::{about, caveats};
 use super::attributes;
 use super::charts::{self, Picture};
 use super::compare::{self, Row, Verdict};
@@ -144,8 +144,10 @@ fn page(
     text.push_str(
         "<p>Their ends are two machines of 2000 with an adapter each, ours are two processes of one machine, so a time or a throughput \
          says how far apart the two are. Quotients, one way of doing it by another, say whether what was learnt then holds here. Rows of \
-         one processor stand beside ends with a processor each; rows of machines with two processors take two at each end. TCP stands \
-         with the better of its configurations: with and without Nagle's algorithm, with calls that sleep or that look.</p>\n",
+         one processor stand beside ends with a processor each. Rows of machines with two processors are not measured. Which TCP stands \
+         beside a row differs, and rows say so where it matters: by calls that sleep or that look, with and without Nagle's algorithm, over \
+         loopback, over veth or over LANE. A quotient whose two figures are of one scenario is of the same runs. One of two scenarios is of \
+         different minutes. A bound that ends nowhere, or begins at 0, cannot fail on that side.</p>\n",
     );
     for paper in PAPERS {
         of_paper(&mut text, paper, all, (rows, verdicts), pictures);
@@ -157,7 +159,8 @@ fn page(
     pictures.iter().filter(|it| it.paper.is_none()).for_each(|it| picture(&mut text, it));
     let _ = writeln!(
         text,
-        "<h3>MPI</h3>\n<p>No paper here has figures of MPI by itself. Open MPI over Sovia is measured by <code>scripts/bench-mpi</code> \
+        "<h3>MPI</h3>\n<p>SC 2001 has figures of MPI: its table 2 and figure 6 are of a synthetic MPI application over EMP. They stand in its \
+         chapter, beside the same calls of EMP without MPI. Open MPI over Sovia is measured by <code>scripts/bench-mpi</code> \
          (docs/develop/mpi.md): not measured in this report.</p>\n<h2 id=\"data\">Data</h2>\n<p>In the folder of this page: {FIGURES} (every figure), \
          {COMPARISON}, {FINDINGS}, {MACHINE}, and each picture by itself as SVG.</p>\n</body></html>"
     );
@@ -207,6 +210,12 @@ fn of_paper(
     let is_findings = |it: &&&Picture| it.file.starts_with("findings-");
     of.iter().filter(is_findings).for_each(|it| picture(text, it));
     details(text, &tables::findings(verdicts.iter().filter(|it| it.finding.paper == paper)));
+    let unlike = caveats(paper).iter().map(|it| format!("<li>{}</li>", escaped(it)));
+    let _ = writeln!(
+        text,
+        "<p>What these verdicts and figures are worth:</p><ul>{}</ul>",
+        unlike.collect::<String>()
+    );
     table(text, &tables::comparison(rows.iter().filter(|row| row.fact.paper == paper)));
     if *paper == SOVIA {
         table(text, &attributes::table());
