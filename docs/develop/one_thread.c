@@ -1,9 +1,9 @@
-// What the software of a write and of a read takes, without the hand-over of a cache line to another processor:
+// Measures the software of a write and a read, without moving a cache line to another processor:
 // one thread is both ends of a connection.
 //
-//     one_thread BYTES BATCH      BATCH messages of BYTES are written, then read, over and over
+//     one_thread BYTES BATCH      writes BATCH messages of BYTES, then reads them, over and over
 //
-// Under `sovia run` over a VI, alone over kernel TCP.
+// Under `sovia run` it uses a VI, alone kernel TCP.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -31,7 +31,7 @@ static double now_ns(void) {
     return t.tv_sec * 1e9 + t.tv_nsec;
 }
 
-// Takes exactly that many bytes.
+// Reads exactly `length` bytes.
 static void take(int fd, size_t length) {
     while (length > 0) {
         ssize_t n = read(fd, bytes, length);
@@ -74,7 +74,7 @@ int main(int argc, char **argv) {
         for (int i = 0; i < batch; i++)
             must(recv(there, bytes, length, MSG_DONTWAIT) < 0 && errno == EAGAIN, "recv");
         double end = now_ns();
-        // The other direction as well, until the ends have met.
+        // Use the other direction as well, until the ends have found each other.
         if (round < 0) {
             must(write(there, bytes, 1) == 1, "write");
             take(here, 1);
