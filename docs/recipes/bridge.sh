@@ -1,6 +1,6 @@
 #!/bin/sh
-# Two containers on a bridge, each in a network namespace of its own. `sovia agent` runs on the host (its unit: `systemctl enable
-# --now sovia-agent`) and vouches for the two ends; the folder of its socket is mounted into both.
+# Two containers on a bridge, each in its own network namespace. `sovia agent` runs on the host (its unit: `systemctl enable
+# --now sovia-agent`) and vouches for the two ends. Both containers mount the folder of its socket.
 set -eu
 ENGINE=${ENGINE:-podman}
 IMAGE=${IMAGE:-localhost/redis-sovia}

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Two containers that share a network and a PID namespace, as the same user: no rule is needed, since either could trace the other.
+# Two containers that share a network and a PID namespace, as the same user. Either could trace the other, so no rule is needed.
 set -eu
 ENGINE=${ENGINE:-podman}
 IMAGE=${IMAGE:-localhost/redis-sovia}

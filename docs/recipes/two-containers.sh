@@ -1,7 +1,7 @@
 #!/bin/sh
-# A server and a client in two containers of one network namespace, as different users. Each sees its own processes only, so
-# neither could trace the other: `--trust` takes the place of that, and names the other one by its number (`--trust any`: whoever
-# connects in this network namespace).
+# A server and a client in two containers of one network namespace, as different users. Each sees only its own processes, so
+# neither could trace the other. `--trust` permits shared memory nevertheless. It names the other user by number; `--trust any`
+# trusts every user in this network namespace.
 set -eu
 ENGINE=${ENGINE:-podman}
 IMAGE=${IMAGE:-localhost/redis-sovia}
