@@ -354,7 +354,44 @@ static void hundred(struct peer *p) {
     say("all had their turn");
 }
 
+// --- a program of one thread, as the kernel counts
+
+static int threads_now(void) {
+    static char line[4096];
+    FILE *file = fopen("/proc/self/stat", "r");
+    if (!file || !fgets(line, sizeof line, file))
+        die("cannot read /proc/self/stat");
+    fclose(file);
+    // The name before may have blanks in it. The state is the third word, the count the twentieth.
+    char *word = strrchr(line, ')') + 2;
+    for (int i = 3; i < 20; i++)
+        word = strchr(word, ' ') + 1;
+    return atoi(word);
+}
+
+static void forks_alone(struct peer *p) {
+    int most = 0;
+    for (int i = 0; i < 40; i++) {
+        // The library starts its thread again meanwhile, if there is one.
+        converse_as(p->fd, false, 5, 'a');
+        usleep(i % 4 * 1000);
+        pid_t child = spawn();
+        if (child == 0) {
+            if (i % 3 == 0)
+                converse_as(p->fd, false, 2, 'b');
+            _exit(0);
+        }
+        int threads = threads_now();
+        if (threads > most)
+            most = threads;
+        reap("child", child);
+    }
+    say("%d after each fork", most);
+    CALL(close(p->fd));
+}
+
 static const struct scenario scenarios[] = {
+    {"a_program_of_one_thread_stays_one", answers, forks_alone},
     {"workers_share_a_listener", prefork, visits_prefork},
     {"a_child_for_each_connection", forks_for_each, visits_forks},
     {"a_child_takes_a_connection_over", answers, child_serves},

@@ -217,6 +217,66 @@ static void client_every_descriptor(struct peer *p) {
     close_all(fds, count);
 }
 
+// --- a forked child in which no thread can be started, and no descriptor made
+
+// Rounds after which two processes that have not met before have done so.
+enum { RECEIVES, POLLS, WAITS, LOOKS, WAYS, LONG = 200 };
+
+static void server_child_without_a_thread(struct peer *p) {
+    static char buffer[MESSAGE];
+    int listener = listen_on(p, AF_INET, "port");
+    for (int way = 0; way < WAYS; way++) {
+        int fd = accept_one(listener);
+        for (int round = 0; round < LONG; round++) {
+            size_t size = round % 3 ? 10 : MESSAGE;
+            recv_all(fd, buffer, size);
+            send_all(fd, buffer, size);
+        }
+        hear(p);
+        // The child is asleep by then.
+        usleep(100000);
+        struct linger reset = {1, 0};
+        MUST(setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset));
+        close(fd);
+    }
+    say("%d connections were reset", WAYS);
+}
+
+// Returns the error with which the connection ends.
+static int end_of(struct peer *p, int fd, int way) {
+    struct epoll_event event = {.events = EPOLLIN};
+    struct pollfd poll_for = {fd, POLLIN, 0};
+    int set = MUST(epoll_create1(0));
+    char byte;
+    // Before any call about the connection, in which a thread would be started.
+    only_so_many(0);
+    tell(p, way);
+    if (way == POLLS)
+        MUST(poll(&poll_for, 1, -1));
+    if (way == WAITS) {
+        MUST(epoll_ctl(set, EPOLL_CTL_ADD, fd, &event));
+        MUST(epoll_wait(set, &event, 1, -1));
+    }
+    int flags = way == RECEIVES ? 0 : MSG_DONTWAIT;
+    while (recv(fd, &byte, 1, flags) >= 0 || errno == EAGAIN)
+        usleep(10000);
+    return errno;
+}
+
+static void client_child_without_a_thread(struct peer *p) {
+    static const char *const names[] = {"receives", "polls", "waits", "looks"};
+    for (int way = 0; way < WAYS; way++) {
+        int fd = connect_to(p, AF_INET, "port"), status;
+        converse_for(&fd, 1, LONG);
+        pid_t child = MUST(fork());
+        if (child == 0)
+            _exit(end_of(p, fd, way));
+        close(fd);
+        MUST(waitpid(child, &status, 0));
+        say("a child that %s: %s", names[way], strerrorname_np(WEXITSTATUS(status)));
+    }
+}
+
 // --- without /proc
 
 static void hide_proc(struct peer *p) {
@@ -515,6 +575,7 @@ static const struct scenario scenarios[] = {
     BOTH(descriptors),
     {"descriptors_one_by_one", server_descriptors, client_descriptors_one_by_one, RAW},
     BOTH(every_descriptor),
+    BOTH(child_without_a_thread),
     BOTH(no_proc),
     BOTH(limited_meanwhile),
     BOTH(locks_all),

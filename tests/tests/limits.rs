@@ -58,6 +58,12 @@ fn every_descriptor_that_the_limit_allows() {
     limited("every_descriptor").run();
 }
 
+/// Neither a thread nor a descriptor can be made in the child. Its own calls find out that its peer has reset the connection.
+#[test]
+fn a_forked_child_learns_of_a_reset_without_a_thread() {
+    Scenario::c("limits", "child_without_a_thread").watchdog(30).run();
+}
+
 #[test]
 fn no_proc() {
     limited("no_proc").run();

@@ -21,6 +21,13 @@ scenarios!("fork":
     a_hundred_children,
 );
 
+/// Python looks in the same way, and warns where a process of several threads forks. A thread that handles messages stays.
+#[test]
+fn a_program_of_one_thread_stays_one() {
+    let scenario = Scenario::c("fork", "a_program_of_one_thread_stays_one");
+    scenario.env("SOVIA_PROTOCOL", "single").run_accelerated();
+}
+
 scenarios!("exec":
     a_client_becomes_itself,
     a_server_becomes_itself,

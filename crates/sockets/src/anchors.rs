@@ -18,8 +18,12 @@ use std::sync::OnceLock;
 per_engine! {
     static THREAD: OncePerProcess = OncePerProcess::new();
     static EPOLL: AtomicI32 = AtomicI32::new(-1);
+    /// Set while the instance stays for the next thread, which finds all anchors in it.
+    static KEPT: AtomicBool = AtomicBool::new(false);
     /// What the thread runs.
     static MAIN: OnceLock<thread::Main> = OnceLock::new();
+    /// A function for a round of that in the calling thread.
+    static BY_CALLER: OnceLock<fn()> = OnceLock::new();
 }
 
 /// The doorbell's event among those of anchors.
@@ -33,7 +37,7 @@ const EVENTS: u32 = (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
 /// There is room on TCP.
 const ROOM: u32 = libc::EPOLLOUT as u32;
 
-fn token(index: u32, generation: u32, fd: i32) -> u64 {
+pub(crate) fn token(index: u32, generation: u32, fd: i32) -> u64 {
     // The descriptor is needed to ask the kernel; generation and index to know that it still is
     // the same connection.
     u64::from(index) | u64::from(generation & 0xfff) << 20 | u64::from(fd as u32) << 32
@@ -53,10 +57,40 @@ pub(crate) fn served_by(main: thread::Main) {
     let _ = MAIN.set(main);
 }
 
+/// Has `round` do its work where the process cannot have the thread.
+pub(crate) fn served_by_callers(round: fn()) {
+    let _ = BY_CALLER.set(round);
+}
+
 /// The epoll instance that the anchors are in, once the thread has been started.
 #[cfg(test)]
 pub(crate) fn watching() -> Option<i32> {
     Some(EPOLL.load(Ordering::Acquire)).filter(|&epoll| epoll >= 0)
+}
+
+/// Returns true if this process has the thread.
+pub(crate) fn is_here() -> bool {
+    !is_missing()
+}
+
+/// Has the thread that is about to end leave its epoll instance to the next one.
+pub(crate) fn keep_instance() {
+    KEPT.store(true, Ordering::Release);
+}
+
+/// Returns true if the instance stays for the next thread.
+pub(crate) fn keeps_instance() -> bool {
+    KEPT.load(Ordering::Acquire)
+}
+
+/// Takes back what [`keep_instance`] has said. Returns true if that had been said.
+pub(crate) fn take_kept() -> bool {
+    KEPT.load(Ordering::Relaxed) && KEPT.swap(false, Ordering::AcqRel)
+}
+
+/// In a forked child: a kept instance is the parent's.
+pub(crate) fn forked() {
+    KEPT.store(false, Ordering::Relaxed);
 }
 
 /// Starts the thread if this process has none. False if it cannot be had.
@@ -77,6 +111,18 @@ pub(crate) fn ensure() {
     }
 }
 
+/// Longest sleep of the program's threads, in nanoseconds. Where the process cannot have the thread, each look does its
+/// work ([`restart`]).
+pub(crate) fn longest_sleep() -> Option<u64> {
+    const STEP_NS: u64 = 10_000_000;
+    is_missing().then_some(STEP_NS)
+}
+
+/// Returns the shorter one of a sleep and [`longest_sleep`].
+pub(crate) fn shortened(sleep: Option<u64>) -> Option<u64> {
+    sleep.into_iter().chain(longest_sleep()).min()
+}
+
 /// Called by what only looks. Not in a signal handler, which may have interrupted the program's malloc: starting
 /// a thread takes that.
 #[inline]
@@ -86,11 +132,15 @@ pub(crate) fn ensure_for_a_look() {
     }
 }
 
-/// Starts the thread in a forked child, and has it watch all connections that came along.
+/// Starts the thread in a forked child, and has it watch all connections that came along. Where there can be none (no descriptor is
+/// left, or a limit on processes is reached), the calling thread does a round of its work.
 #[cold]
 pub(crate) fn restart() {
     if process::is_elsewhere() {
         // A thread of this child would end with it, and be missed by its parent.
+        return;
+    }
+    if keeps_instance() && start() {
         return;
     }
     if start() {
@@ -106,12 +156,24 @@ pub(crate) fn restart() {
                 }
             }
         });
+    } else if let Some(round) = BY_CALLER.get()
+        && !chain::is_in_handler()
+    {
+        round();
     }
 }
 
 fn spawn() -> bool {
-    let Some(epoll) = pair::epoll_of_door(DOORBELL, DOOR) else { return false };
     let Some(&main) = MAIN.get() else { return false };
+    if keeps_instance() {
+        let kept = EPOLL.load(Ordering::Acquire);
+        let started = thread::start(main, kept as usize as *mut libc::c_void, Ends::WhenTold);
+        if started {
+            take_kept();
+        }
+        return started;
+    }
+    let Some(epoll) = pair::epoll_of_door(DOORBELL, DOOR) else { return false };
     prepare_fences();
     // Here, not in the thread: files are opened for it, and the program's threads alone may make descriptors,
     // each for as long as a call of its own lasts.

@@ -8,7 +8,7 @@
 use crate::conn::unnamed;
 use crate::{
     anchors, closer, credentials, family, filters, handler, inheritance, kept, linger, meeting,
-    members, memory, ops, pair, peers, pollset, process, reactor, sets, stream, table,
+    members, memory, ops, pair, peers, pollset, process, progress, reactor, sets, stream, table,
 };
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use sovia_sync::{hazard, section, thread};
@@ -120,6 +120,9 @@ fn forking() -> bool {
     if whole {
         // The thread that would do it later stays with the parent, which may end.
         stream::combine::before_waiting();
+        if !process::is_confined() {
+            progress::end_for_fork();
+        }
         // A handler that forks would wait for what this thread holds, and not every part of that is a lock.
         section::enter();
         credentials::hold();
@@ -199,6 +202,7 @@ fn born(whole: bool) {
     }
     process::own();
     crate::thread::forked();
+    anchors::forked();
     family::share_threads();
     fork_done(whole);
     family::born();

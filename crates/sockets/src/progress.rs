@@ -40,6 +40,60 @@ const ALONE_NS: u64 = 20_000_000;
 /// From now on the thread that watches the anchors does what is here.
 pub(crate) fn start() {
     anchors::served_by(run);
+    anchors::served_by_callers(by_caller);
+}
+
+/// Ends the thread before a fork, so that a program of one thread has one, also by the kernel's count. The next call of the program
+/// that looks or is about to sleep starts it again. The thread stays where the program has more threads, and where it has
+/// work that would have to wait.
+pub(crate) fn end_for_fork() {
+    if thread::count() == 1 && anchors::is_here() && work().is_none() && thread::is_single() {
+        anchors::keep_instance();
+        if thread::stop_soon(anchors::ring) {
+            thread::ended();
+            thread::resume();
+        } else {
+            anchors::take_kept();
+        }
+    }
+}
+
+/// Returns how long until the thread goes on with something that it has begun; `None` if it has begun nothing.
+fn work() -> Option<u64> {
+    let begun = answer::pause().or_else(keep::pause).or_else(pair::pause);
+    let pauses = [combine::pause(), linger::pause(), deaths::pause(), retreat::pause()];
+    begun.into_iter().chain(pauses.into_iter().flatten()).min()
+}
+
+/// Does a round of the thread's work in the calling thread, which is about to sleep or has found nothing. It asks the kernel
+/// by no descriptor but the connections': the process may have no room for another one.
+fn by_caller() {
+    let mut all = Vec::new();
+    table::for_each_conn(|fd, at| {
+        if at.conn.is_attached_here() {
+            all.push((fd, at));
+        }
+    });
+    for (fd, at) in all {
+        // Each look asks the kernel itself.
+        at.conn.set(flag::ANCHOR);
+        let Some(state) = call::tcp_state(fd) else { continue };
+        // The thread of a relative may have seen the end, and have notified no thread here.
+        if state.peer_has_ended() && !at.conn.has(flag::PEER_GONE) {
+            let hangs_up = if state.is_closed() { libc::EPOLLHUP } else { 0 };
+            let events = (libc::EPOLLRDHUP | hangs_up) as u32;
+            anchor_event(anchors::token(at.index, at.generation, fd), events);
+        }
+    }
+    sets::look_for_gone();
+    epoll::leave_shared();
+    deaths::look_around();
+    pair::collect(sets::forget_pair);
+    keep::collect();
+    combine::serve();
+    linger::serve();
+    retreat::go_on_coming();
+    answer::serve();
 }
 
 extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
@@ -50,6 +104,9 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
             After::Idle => break,
             After::Gone => return core::ptr::null_mut(),
         }
+    }
+    if anchors::keeps_instance() {
+        return core::ptr::null_mut();
     }
     thread::ended();
     // A connection that has come since finds the thread missing, or is found here.
@@ -113,10 +170,8 @@ impl Rounds {
         }
         ROUNDS.fetch_add(1, Ordering::Relaxed);
         let left = self.audit.map(|at: u64| at.saturating_sub(clock::now_ns()));
-        let pause = answer::pause().or_else(keep::pause).or_else(pair::pause);
         let alone = thread::may_be_alone().then_some(ALONE_NS);
-        let pause = pause.into_iter().chain(left).chain(combine::pause()).chain(linger::pause());
-        let pause = pause.chain(deaths::pause()).chain(retreat::pause()).chain(alone).min();
+        let pause = work().into_iter().chain(left).chain(alone).min();
         let timeout = pause.into_iter().chain(longest).min();
         let n = match poll::epoll_wait(self.watching, &mut events, timeout, None) {
             Ok(n) => n,

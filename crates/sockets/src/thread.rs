@@ -233,6 +233,38 @@ pub(crate) fn stop(nudge: impl Fn()) -> bool {
     true
 }
 
+/// Does the same for threads that end when told, unless one of them is held up.
+pub(crate) fn stop_soon(nudge: impl Fn()) -> bool {
+    STOPPED.store(true, Ordering::SeqCst);
+    let running = RUNNING.each_ref().map(Place::begun);
+    let leaving = RUNNING.each_ref().map(|place| place.last.load(Ordering::Acquire));
+    let own = call::getpid();
+    nudge();
+    let mut looks = 0;
+    let mut is_there = |id: i32| {
+        if id == 0 || !call::is_thread_of(own, id) {
+            return Some(false);
+        }
+        looks += 1;
+        call::sched_yield();
+        // A thread may wait for another process, for as long as that likes.
+        (looks % HELD_UP != 0 || !call::is_asleep(id)).then_some(true)
+    };
+    for ((id, last), place) in running.into_iter().zip(leaving).zip(&RUNNING) {
+        loop {
+            match is_there(id).zip(is_there(last)) {
+                None => {
+                    resume();
+                    return false;
+                }
+                Some((false, there)) if !there || !place.was_of(last) => break,
+                Some(_) => {}
+            }
+        }
+    }
+    true
+}
+
 /// They have ended, or the last of them is about to: each that is asked for is started again.
 pub(crate) fn ended() {
     thread::none_left();

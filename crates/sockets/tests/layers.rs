@@ -47,7 +47,8 @@ const LAYERS: &[&[&str]] = &[
     // The process's identity.
     &["credentials"],
     // What goes on beside them.
-    &["fork", "keeper", "progress", "relay"],
+    &["keeper", "progress", "relay"],
+    &["fork"],
     // The whole.
     &["engine"],
     // The way in for a fuzzer, in builds that are made for one.

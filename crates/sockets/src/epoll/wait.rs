@@ -297,6 +297,7 @@ impl Set {
             Ok(0)
         } else {
             let left = until.map(|until| until.saturating_sub(clock::now_ns()));
+            let left = anchors::shortened(left);
             crate::stats::slept();
             let make = |call| since.make(call);
             let before = out.first().copied();

@@ -3,7 +3,7 @@
 use super::lists::Lists;
 use crate::pair::{self, Pair};
 use crate::per_engine::per_engine;
-use crate::{Errno, Outcome, epoll, errno, stream, wait};
+use crate::{Errno, Outcome, anchors, epoll, errno, stream, wait};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use sovia_signal::chain;
@@ -122,8 +122,9 @@ impl Sleeper {
         } else {
             crate::stats::slept();
             let bell = PollFd { fd: epfd, events: libc::POLLIN, revents: 0 };
-            let (n, rung) = lists
-                .ask_kernel_with(bell, |kernel| wait::cancellable(|| terms.ppoll(kernel, None)));
+            let (n, rung) = lists.ask_kernel_with(bell, |kernel| {
+                wait::cancellable(|| terms.ppoll(kernel, anchors::longest_sleep()))
+            });
             if rung {
                 let mut events = [epoll::Event { events: 0, u64: 0 }; 8];
                 let n = poll::epoll_wait(epfd, &mut events, Some(0), None).unwrap_or(0);

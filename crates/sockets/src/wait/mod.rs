@@ -264,10 +264,13 @@ fn sleep(word: &AtomicU32, before: u32, of: &Call) -> Result<(), Errno> {
             left => left,
         },
     };
+    let left = anchors::shortened(left);
     crate::stats::slept();
     match cancellable(|| futex::wait_by(|call| of.since.make(call), word, before, left)) {
         Ok(()) | Err(call::Errno::EAGAIN) => Ok(()),
-        Err(call::Errno::ETIMEDOUT) if of.deadline.is_none() => Ok(()),
+        Err(call::Errno::ETIMEDOUT) if of.deadline.is_none_or(|end| clock::now_ns() < end) => {
+            Ok(())
+        }
         Err(call::Errno::ETIMEDOUT) => Err(libc::EAGAIN),
         Err(e) => Err(crate::errno(e)),
     }
