@@ -34,6 +34,26 @@ fn a_dynamic_program_gets_no_line() {
     assert_eq!((said.code(), said.err.as_str()), (5, "[loaded]"));
 }
 
+/// The dynamic linker would end the program.
+#[test]
+fn a_program_with_little_room_for_data_runs_without_the_library() {
+    let bench = Bench::new();
+    assert!(bench.cc("hello", HELLO, &[]));
+    let mut sovia = bench.sovia();
+    // SAFETY: setrlimit is one of the calls that a forked child may make.
+    unsafe {
+        sovia.pre_exec(|| {
+            let limit = libc::rlimit { rlim_cur: 2100 << 10, rlim_max: 2100 << 10 };
+            match libc::setrlimit(libc::RLIMIT_DATA, &raw const limit) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        });
+    }
+    let said = Said::from(sovia.arg("./hello").output().unwrap());
+    ran_plainly(&said, &["ulimit -d", "plain TCP"]);
+}
+
 #[test]
 fn a_quiet_run_says_nothing_of_it() {
     let bench = Bench::new();

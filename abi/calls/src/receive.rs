@@ -122,6 +122,8 @@ calls! {
                 // There is no room for the time.
                 flags |= libc::MSG_CTRUNC;
             }
+            // The kernel shows this flag of the call as well.
+            flags |= how & libc::MSG_CMSG_CLOEXEC;
             let named = !header.msg_name.is_null();
             let told = [
                 if named { give(&raw mut (*msg).msg_namelen, 0) } else { Ok(()) },

@@ -6,11 +6,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use nix::sys::resource::{Resource, getrlimit};
 use object::elf::{DT_NEEDED, FileHeader64};
 use object::read::elf::FileHeader;
 use object::{Endianness, ReadCache, ReadRef};
 
 type Header = FileHeader64<Endianness>;
+
+/// Bytes of data that a program with the library needs at least. With less the dynamic linker ends the program.
+const DATA: u64 = 2560 << 10;
 
 /// A library that another one needs, and the versions that it asks that one for.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,6 +35,9 @@ pub fn refusal(linker: &Path, library: &Path) -> Option<String> {
     };
     if let Some(why) = why_not {
         return Some(format!("{}: {why}", library.display()));
+    }
+    if getrlimit(Resource::RLIMIT_DATA).is_ok_and(|(limit, _)| limit < DATA) {
+        return Some("a limit on data (ulimit -d) leaves no room for the library".to_owned());
     }
     let is_all_there = || {
         let linker = std::fs::canonicalize(linker).ok()?;

@@ -270,6 +270,7 @@ fn recvmsg_takes_headers_as_the_kernel_does() {
         }),
         ("MSG_PEEK", |s, fd| with(s, fd, libc::MSG_PEEK, |_, _| {})),
         ("MSG_DONTWAIT", |s, fd| with(s, fd, libc::MSG_DONTWAIT, |_, _| {})),
+        ("MSG_CMSG_CLOEXEC", |s, fd| with(s, fd, libc::MSG_CMSG_CLOEXEC, |_, _| {})),
         ("MSG_TRUNC", |s, fd| with(s, fd, libc::MSG_TRUNC, |_, _| {})),
         ("MSG_ERRQUEUE", |s, fd| with(s, fd, libc::MSG_ERRQUEUE, |_, _| {})),
         ("the flag of 32-bit programs", |s, fd| with(s, fd, c_int::MIN, |_, _| {})),
