@@ -96,7 +96,8 @@ install-rpc:
 	chmod 644 $(DESTDIR)$(LIBDIR)/pkgconfig/sovia-rpc.pc
 
 # Packages of what is built, in target/packages. Each installs the tools that it needs, and fails without them.
-packages: deb rpm tar
+packages: build
+	@for kind in deb rpm tar; do scripts/setup $$kind && scripts/package $$kind || exit 1; done
 
 deb rpm tar: build
 	@scripts/setup $@

@@ -31,7 +31,7 @@ mod tests {
     #[test]
     fn a_file_of_one_user_is_in_force_for_that_user_alone() {
         let root = std::env::temp_dir().join(format!("sovia-switch-{}", std::process::id()));
-        let file = root.join("run/user/1000/sovia/off");
+        let file = root.join("run/user/1000/sovia-off");
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         assert_eq!(in_force(&root, 1000), None);
         fs::write(&file, "").unwrap();

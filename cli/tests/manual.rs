@@ -86,6 +86,21 @@ fn bash_completes_the_command_of_the_program_that_is_run() {
         &["run", "--"],
         &["run", "-v", "--only", "port", "=", "5", "--except", "a", "--"],
         &["run", "--respect-filters", "--trust", "user", "=", "redis"],
+        &["run", "--only", "=", "port", "=", "6379", "--protocol", "=", "auto"],
+        &[
+            "run",
+            "--only",
+            "addr",
+            "=",
+            "fd00",
+            "::",
+            "/8",
+            "--respect-filters",
+            "=",
+            "port",
+            "=",
+            "1",
+        ],
     ] {
         let words = [&["sovia"], before, &["printenv"]].concat();
         assert!(offered(&words).contains(&"printenv".to_owned()), "{before:?}");

@@ -203,7 +203,7 @@ as_user() {
 ends_on_vis() {
     "$target/release/sovia" ps --json | python3 -c '
 import json, sys
-ends = [end for end in json.load(sys.stdin) if end["state"] == "via"]
+ends = [end for end in [json.loads(line) for line in sys.stdin] if end["state"] == "via"]
 names = lambda processes: {process["program"] for process in processes}
 sys.exit(not any(names(end["processes"]) == {sys.argv[1]} and names(end["other_end"]) == {sys.argv[2]} for end in ends))
 ' "$@"

@@ -134,7 +134,7 @@ fn agent_that_is_ended_says_so_to_far_ones() {
         for outcome in ends.end() {
             assert!(outcome.stderr.contains(WENT_BACK), "{outcome:?}");
         }
-        until("the other one does not say so", || far.said().contains(": it has ended\n"));
+        until("the other one does not say so", || far.said().contains(": that agent has ended\n"));
     }
 }
 

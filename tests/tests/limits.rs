@@ -61,7 +61,7 @@ fn every_descriptor_that_the_limit_allows() {
 /// Neither a thread nor a descriptor can be made in the child. Its own calls find out that its peer has reset the connection.
 #[test]
 fn a_forked_child_learns_of_a_reset_without_a_thread() {
-    Scenario::c("limits", "child_without_a_thread").watchdog(30).run();
+    Scenario::c("limits", "child_without_a_thread").watchdog(30).run_accelerated();
 }
 
 #[test]

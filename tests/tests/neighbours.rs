@@ -124,7 +124,7 @@ fn unit(words: &str) -> String {
 #[test]
 fn debians_unit_works_as_it_is() {
     let test = "debians_unit_works_as_it_is";
-    let reason = "the kernel does not say here whose the other end is";
+    let reason = "the kernel does not report here which user owns the other end";
     on_tcp(test, &unit("private-users no-netlink"), &user(CLIENT), reason);
 }
 

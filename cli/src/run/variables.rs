@@ -42,7 +42,7 @@ pub(super) fn check(value_of: impl Fn(&str) -> Option<OsString>) -> anyhow::Resu
         (names::MEET, "a number of transfers, such as 0"),
         (names::MEMORY, "MiB, such as 512"),
     ] {
-        let Some(value) = value_of(name) else { continue };
+        let Some(value) = value_of(name).filter(|value| !value.is_empty()) else { continue };
         if number(&value).is_none() {
             bail!("{name}: expected {expected}, not `{}`", value.to_string_lossy());
         }

@@ -72,7 +72,7 @@ pub const OFF: &CStr = c"/run/sovia/off";
 
 /// Returns the path of the file that does the same for one user.
 pub fn off_of(uid: u32) -> CString {
-    CString::new(format!("/run/user/{uid}/sovia/off")).unwrap_or_default()
+    CString::new(format!("/run/user/{uid}/sovia-off")).unwrap_or_default()
 }
 
 /// Most bytes of [`SYSTEM_RULES`].

@@ -92,7 +92,7 @@ counters! {
         /// The streams of this libc read and write past the library.
         UnknownLibc = 33, "this libc's stdio is not known, and would go past Sovia";
         /// sock_diag is refused: a sandbox lets no netlink socket through.
-        OwnerUnknown = 34, "the kernel does not say here whose the other end is (is AF_NETLINK forbidden?)";
+        OwnerUnknown = 34, "the kernel does not report here which user owns the other end (is AF_NETLINK forbidden?)";
         /// A rule trusts other users there, but no agent answers at its path.
         NoAgent = 35, "the peer is on another machine, or in another network namespace, and no `sovia agent` is here";
         /// The NIC in software that carried it has died, or the two NICs have lost each other.

@@ -8,11 +8,11 @@ use crate::per_engine::{per_engine, per_engine_tables};
 use crate::table::{self, Ref};
 use crate::thread::{self, Ends, OncePerProcess};
 use crate::{backlog, family, pair, process};
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering, fence};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering, fence};
 use sovia_proto::path::Tx;
 use sovia_signal::chain;
-use sovia_sync::fences;
-use sovia_sys::{call, poll};
+use sovia_sync::{fences, section};
+use sovia_sys::{call, clock, poll};
 use std::sync::OnceLock;
 
 per_engine! {
@@ -22,6 +22,8 @@ per_engine! {
     static KEPT: AtomicBool = AtomicBool::new(false);
     /// What the thread runs.
     static MAIN: OnceLock<thread::Main> = OnceLock::new();
+    /// When the thread may be tried for again that could not be had.
+    static RETRY_AT: AtomicU64 = AtomicU64::new(0);
     /// A function for a round of that in the calling thread.
     static BY_CALLER: OnceLock<fn()> = OnceLock::new();
 }
@@ -68,9 +70,9 @@ pub(crate) fn watching() -> Option<i32> {
     Some(EPOLL.load(Ordering::Acquire)).filter(|&epoll| epoll >= 0)
 }
 
-/// Returns true if this process has the thread.
+/// Returns true if this process has the thread, and its instance.
 pub(crate) fn is_here() -> bool {
-    !is_missing()
+    THREAD.runs() && EPOLL.load(Ordering::Acquire) >= 0
 }
 
 /// Has the thread that is about to end leave its epoll instance to the next one.
@@ -78,14 +80,14 @@ pub(crate) fn keep_instance() {
     KEPT.store(true, Ordering::Release);
 }
 
-/// Returns true if the instance stays for the next thread.
+/// Returns true if the thread is to leave its instance.
 pub(crate) fn keeps_instance() -> bool {
     KEPT.load(Ordering::Acquire)
 }
 
-/// Takes back what [`keep_instance`] has said. Returns true if that had been said.
-pub(crate) fn take_kept() -> bool {
-    KEPT.load(Ordering::Relaxed) && KEPT.swap(false, Ordering::AcqRel)
+/// Takes back [`keep_instance`]: the thread goes on.
+pub(crate) fn keep_no_instance() {
+    KEPT.store(false, Ordering::Release);
 }
 
 /// In a forked child: a kept instance is the parent's.
@@ -95,7 +97,7 @@ pub(crate) fn forked() {
 
 /// Starts the thread if this process has none. False if it cannot be had.
 pub(crate) fn start() -> bool {
-    THREAD.ensure(spawn)
+    THREAD.ensure(|| spawn().is_some())
 }
 
 /// In a forked child: the thread has stayed with the parent. Asked often, so without a system call.
@@ -132,18 +134,34 @@ pub(crate) fn ensure_for_a_look() {
     }
 }
 
+/// What a thread that has just been started watches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Instance {
+    /// A new instance, in which no anchor is yet.
+    New,
+    /// The one that the last thread has left, with all anchors.
+    Kept,
+}
+
 /// Starts the thread in a forked child, and has it watch all connections that came along. Where there can be none (no descriptor is
 /// left, or a limit on processes is reached), the calling thread does a round of its work.
 #[cold]
 pub(crate) fn restart() {
+    /// Nanoseconds between two attempts.
+    const RETRY_NS: u64 = 10_000_000;
     if process::is_elsewhere() {
         // A thread of this child would end with it, and be missed by its parent.
         return;
     }
-    if keeps_instance() && start() {
-        return;
-    }
-    if start() {
+    let now = clock::now_ns();
+    let mut started = None;
+    let is_due = now >= RETRY_AT.load(Ordering::Relaxed);
+    let is_here = is_due
+        && THREAD.ensure(|| {
+            started = spawn();
+            started.is_some()
+        });
+    if started == Some(Instance::New) {
         table::for_each_conn(|fd, at| {
             if at.conn.phase() == Phase::Attached {
                 let room = at.conn.tx() != Tx::Vi;
@@ -156,33 +174,47 @@ pub(crate) fn restart() {
                 }
             }
         });
-    } else if let Some(round) = BY_CALLER.get()
-        && !chain::is_in_handler()
+    }
+    if is_here || chain::is_in_handler() {
+        return;
+    }
+    if is_due {
+        RETRY_AT.store(now + RETRY_NS, Ordering::Relaxed);
+    }
+    // Under a lock the round would take others. The next look does it.
+    if let Some(round) = BY_CALLER.get()
+        && !section::is_inside()
     {
         round();
     }
 }
 
-fn spawn() -> bool {
-    let Some(&main) = MAIN.get() else { return false };
-    if keeps_instance() {
-        let kept = EPOLL.load(Ordering::Acquire);
-        let started = thread::start(main, kept as usize as *mut libc::c_void, Ends::WhenTold);
-        if started {
-            take_kept();
+/// Starts the thread.
+fn spawn() -> Option<Instance> {
+    let &main = MAIN.get()?;
+    let start =
+        |epoll: i32| thread::start(main, epoll as usize as *mut libc::c_void, Ends::WhenTold);
+    let last = EPOLL.load(Ordering::Acquire);
+    if last >= 0 && KEPT.load(Ordering::Acquire) {
+        // The thread must not find that it is to leave the instance again.
+        keep_no_instance();
+        if start(last) {
+            return Some(Instance::Kept);
         }
-        return started;
+        keep_instance();
+        return None;
     }
-    let Some(epoll) = pair::epoll_of_door(DOORBELL, DOOR) else { return false };
+    let epoll = pair::epoll_of_door(DOORBELL, DOOR)?.into_raw();
     prepare_fences();
     // Here, not in the thread: files are opened for it, and the program's threads alone may make descriptors,
     // each for as long as a call of its own lasts.
     backlog::find_limits();
-    let started = thread::start(main, epoll.raw() as usize as *mut libc::c_void, Ends::WhenTold);
-    if started {
-        EPOLL.store(epoll.into_raw(), Ordering::Release);
+    if !start(epoll) {
+        pair::leave_door(epoll);
+        return None;
     }
-    started
+    EPOLL.store(epoll, Ordering::Release);
+    Some(Instance::New)
 }
 
 /// Finds out whether the kernel puts fences. In a process of several threads the kernel takes tens of

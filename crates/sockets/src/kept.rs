@@ -6,13 +6,18 @@
 use crate::per_engine::per_engine;
 use crate::{anchors, config, filters};
 use core::net::SocketAddr;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use sovia_control::{End, Reason, env};
-use sovia_sys::call;
+use sovia_sys::{call, clock};
+
+/// Nanoseconds between two looks at the files.
+const PERIOD_NS: u64 = 100_000_000;
 
 per_engine! {
     /// Set while everything is off, by the last look.
     static OFF: AtomicBool = AtomicBool::new(false);
+    /// Time of that look.
+    static LOOKED: AtomicU64 = AtomicU64::new(0);
     /// Set after a change, until the connections have been looked at.
     static CHANGED: AtomicBool = AtomicBool::new(false);
 }
@@ -51,9 +56,14 @@ pub(crate) fn is_local(local: SocketAddr, peer: SocketAddr) -> bool {
     peer.ip().is_loopback() || peer.ip() == local.ip()
 }
 
-/// Looks whether `sovia off` has switched this process off.
+/// Looks whether `sovia off` has switched this process off, unless it has just done so.
 pub(crate) fn look_at_switch() {
-    let is_off = call::exists(env::OFF) || call::exists(&env::off_of(call::geteuid()));
+    let now = clock::now_ns();
+    if now.saturating_sub(LOOKED.load(Ordering::Relaxed)) < PERIOD_NS {
+        return;
+    }
+    LOOKED.store(now, Ordering::Relaxed);
+    let is_off = call::is_there(env::OFF) || call::is_there(&env::off_of(call::geteuid()));
     if self::is_off() != is_off {
         OFF.store(is_off, Ordering::Relaxed);
         look_again();

@@ -9,19 +9,21 @@
 mod deaths;
 mod kept;
 
-use crate::conn::flag;
+use crate::conn::{CONNS, flag};
 use crate::ops::keep;
 use crate::pair::bells;
-use crate::per_engine::per_engine;
+use crate::per_engine::{per_engine, per_engine_tables};
 use crate::retreat::{self, answer};
 use crate::stream::audit::{self, Finding};
 use crate::stream::{combine, ending, handled, listeners, reflected};
+use crate::table::Ref;
 use crate::{anchors, epoll, family, filters, handler, keepalive};
 use crate::{linger, pair, peers, sets, table, thread};
 use core::mem::replace;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sovia_proto::path::{Rx, Tx};
-use sovia_sys::{call, clock, poll};
+use sovia_sync::hazard::User;
+use sovia_sys::{call, clock, poll, process};
 
 per_engine! {
     /// Counted up by each round: a thread that sees it change knows that the progress thread is alive.
@@ -47,15 +49,20 @@ pub(crate) fn start() {
 /// that looks or is about to sleep starts it again. The thread stays where the program has more threads, and where it has
 /// work that would have to wait.
 pub(crate) fn end_for_fork() {
-    if thread::count() == 1 && anchors::is_here() && work().is_none() && thread::is_single() {
+    let is_only = thread::count() == 1 && thread::all_end_when_told() && anchors::is_here();
+    if !is_only || work().is_some() || !thread::is_single() {
+        return;
+    }
+    // A handler that jumps away, or waits, would find neither a thread nor that it is missing.
+    process::without_signals(|| {
         anchors::keep_instance();
         if thread::stop_soon(anchors::ring) {
             thread::ended();
             thread::resume();
         } else {
-            anchors::take_kept();
+            anchors::keep_no_instance();
         }
-    }
+    });
 }
 
 /// Returns how long until the thread goes on with something that it has begun; `None` if it has begun nothing.
@@ -65,9 +72,35 @@ fn work() -> Option<u64> {
     begun.into_iter().chain(pauses.into_iter().flatten()).min()
 }
 
-/// Does a round of the thread's work in the calling thread, which is about to sleep or has found nothing. It asks the kernel
-/// by no descriptor but the connections': the process may have no room for another one.
+per_engine! {
+    /// The thread that does a round in the place of the progress thread; 0 for none.
+    static ROUND_OF: AtomicU32 = AtomicU32::new(0);
+    /// Time of the next look at all connections in such a round.
+    static AUDIT_AT: AtomicU64 = AtomicU64::new(0);
+}
+
+per_engine_tables! {
+    /// For which life of a connection, by its index, a round has seen which end of its anchor.
+    static SEEN: [AtomicU32; CONNS] = [const { AtomicU32::new(0) }; CONNS];
+}
+
+/// Does a round of the thread's work in the calling thread, which is about to sleep or has found nothing. One thread at a time
+/// does, and no handler interrupts it.
 fn by_caller() {
+    let me = User::me().word();
+    let taken = ROUND_OF.load(Ordering::Relaxed);
+    if taken != 0 && (taken == me || User::from_word(taken).lives()) {
+        return;
+    }
+    let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+    if ROUND_OF.compare_exchange(taken, me, success, failure).is_ok() {
+        process::without_signals(round_of_caller);
+        ROUND_OF.store(0, Ordering::Release);
+    }
+}
+
+/// The kernel is asked by no descriptor but the connections': the process may have no room for another one.
+fn round_of_caller() {
     let mut all = Vec::new();
     table::for_each_conn(|fd, at| {
         if at.conn.is_attached_here() {
@@ -77,13 +110,23 @@ fn by_caller() {
     for (fd, at) in all {
         // Each look asks the kernel itself.
         at.conn.set(flag::ANCHOR);
-        let Some(state) = call::tcp_state(fd) else { continue };
         // The thread of a relative may have seen the end, and have notified no thread here.
-        if state.peer_has_ended() && !at.conn.has(flag::PEER_GONE) {
-            let hangs_up = if state.is_closed() { libc::EPOLLHUP } else { 0 };
-            let events = (libc::EPOLLRDHUP | hangs_up) as u32;
+        if let Some(events) = end_seen_first(fd, at) {
             anchor_event(anchors::token(at.index, at.generation, fd), events);
         }
+    }
+    if filters::receive() {
+        crate::kept::note_change();
+    }
+    let now = clock::now_ns();
+    if now >= AUDIT_AT.load(Ordering::Relaxed) {
+        AUDIT_AT.store(now + audit::PERIOD_NS, Ordering::Relaxed);
+        crate::kept::look_at_switch();
+        keepalive::look(now);
+        audit_all(now);
+    }
+    if crate::kept::take_change() {
+        kept::look_at_all();
     }
     sets::look_for_gone();
     epoll::leave_shared();
@@ -96,6 +139,16 @@ fn by_caller() {
     answer::serve();
 }
 
+/// Returns the events of an anchor's end, once for each end: to report one again would be an edge too many.
+fn end_seen_first(fd: i32, at: Ref) -> Option<u32> {
+    let state = call::tcp_state(fd).filter(|state| state.peer_has_ended())?;
+    let hangs_up = if state.is_closed() { libc::EPOLLHUP } else { 0 };
+    let events = (libc::EPOLLRDHUP | hangs_up) as u32;
+    // Neither event needs more than the lower sixteen bits.
+    let seen = at.generation << 16 | events & 0xffff;
+    (SEEN.get(at.index as usize)?.swap(seen, Ordering::Relaxed) != seen).then_some(events)
+}
+
 extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
     let mut rounds = Rounds::begin(argument as usize as i32);
     loop {
@@ -105,10 +158,10 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
             After::Gone => return core::ptr::null_mut(),
         }
     }
+    thread::ended();
     if anchors::keeps_instance() {
         return core::ptr::null_mut();
     }
-    thread::ended();
     // A connection that has come since finds the thread missing, or is found here.
     if !thread::must_end() && (has_pairs() || linger::pause().is_some()) {
         anchors::restart();

@@ -192,6 +192,12 @@ pub(crate) fn forked() {
     LEFT.store(false, Ordering::Relaxed);
 }
 
+/// Returns true if none goes on for as long as another process likes.
+pub(crate) fn all_end_when_told() -> bool {
+    let is_running = |place: &&Place| place.id.load(Ordering::Acquire) != 0;
+    RUNNING.iter().filter(is_running).all(|place| place.is_told.load(Ordering::Relaxed))
+}
+
 /// Whether the library's threads are to end.
 pub(crate) fn must_end() -> bool {
     STOPPED.load(Ordering::Acquire)
@@ -240,15 +246,17 @@ pub(crate) fn stop_soon(nudge: impl Fn()) -> bool {
     let leaving = RUNNING.each_ref().map(|place| place.last.load(Ordering::Acquire));
     let own = call::getpid();
     nudge();
-    let mut looks = 0;
+    let (mut looks, mut asleep) = (0, 0);
     let mut is_there = |id: i32| {
         if id == 0 || !call::is_thread_of(own, id) {
             return Some(false);
         }
-        looks += 1;
         call::sched_yield();
-        // A thread may wait for another process, for as long as that likes.
-        (looks % HELD_UP != 0 || !call::is_asleep(id)).then_some(true)
+        looks += 1;
+        // A thread may wait for another process, for as long as that likes. Most have ended long before that is asked.
+        let may_be_held_up = looks > HELD_UP && call::is_asleep(id);
+        asleep = if may_be_held_up { asleep + 1 } else { 0 };
+        (asleep < HELD_UP).then_some(true)
     };
     for ((id, last), place) in running.into_iter().zip(leaving).zip(&RUNNING) {
         loop {

@@ -152,7 +152,7 @@ fn agent_of_another_key_is_not_believed() {
     let ends = impostor.converse("1", &["on_tcp"]);
     assert_eq!(ends[1].stdout, "tcp\nok\n", "{ends:#?}");
     // Which of the two has connected follows from their keys.
-    let why = ["which is not expected here", "another key is expected", "has ended the connection"];
+    let why = ["which is not expected here", "another key is expected", "closed the connection"];
     until("neither says why", || {
         [&first, &second].iter().any(|agent| why.iter().any(|why| agent.said().contains(why)))
     });

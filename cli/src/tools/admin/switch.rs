@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{ErrorKind, Write, stdout};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
@@ -20,14 +21,14 @@ use crate::watch::filter::look;
 /// New connections stay on TCP at once. Accelerated connections go back to TCP within about a second, and lose nothing.
 /// The command then reports how many are still accelerated.
 ///
-/// The switch is a file, /run/sovia/off for all users or /run/user/UID/sovia/off for one. A restart of the machine
+/// The switch is a file, /run/sovia/off for all users or /run/user/UID/sovia-off for one. A restart of the machine
 /// removes the file. Programs in a container look for the file in their own /run.
 #[derive(clap::Args)]
 pub(crate) struct OffArgs {}
 
 /// Accelerate connections again after `sovia off`
 ///
-/// Root undoes a `sovia off` of root. Another user undoes a `sovia off` of that user.
+/// Root's `sovia on` cancels root's `sovia off`. Any other user cancels only their own `sovia off`.
 ///
 /// A connection that went back to TCP is accelerated again with one of its next messages. In a program with several
 /// threads, only new connections are accelerated.
@@ -40,23 +41,30 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) fn off(_: &OffArgs) -> anyhow::Result<()> {
     let path = own_switch();
-    if let Some(folder) = path.parent() {
+    if geteuid().is_root()
+        && let Some(folder) = path.parent()
+        && !folder.exists()
+    {
         fs::create_dir_all(folder).with_context(|| cannot("create", folder))?;
+        // Processes of all users look there, whatever this one's umask is.
+        let all = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(folder, all).with_context(|| cannot("open", folder))?;
     }
     fs::File::create(&path).with_context(|| cannot("create", &path))?;
-    let mut accelerated = count_accelerated()?;
+    let mut accelerated = count_accelerated();
     for _ in 0..LOOKS {
-        if accelerated == 0 {
+        if accelerated.as_ref().map_or(true, |&count| count == 0) {
             break;
         }
         sleep(PAUSE);
-        accelerated = count_accelerated()?;
+        accelerated = count_accelerated();
     }
     let whose = if geteuid().is_root() { "all users" } else { "your own programs" };
     let left = match accelerated {
-        0 => "no connection is accelerated".to_owned(),
-        1 => "one end of a connection is still accelerated (`sovia ps`)".to_owned(),
-        many => format!("{many} ends of connections are still accelerated (`sovia ps`)"),
+        Err(why) => format!("connections cannot be counted: {why:#}"),
+        Ok(0) => "no connection is accelerated".to_owned(),
+        Ok(1) => "one end of a connection is still accelerated (`sovia ps`)".to_owned(),
+        Ok(many) => format!("{many} ends of connections are still accelerated (`sovia ps`)"),
     };
     writeln!(stdout(), "off for {whose}: {left}")?;
     Ok(())

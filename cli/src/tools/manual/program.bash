@@ -6,13 +6,15 @@ _sovia_or_program() {
         while [[ $at -lt $COMP_CWORD ]]; do
             case ${COMP_WORDS[at]} in
                 --) at=$((at + 1)); break ;;
-                # Their values, which the shell splits at each `=`.
+                # Their values, which the shell splits at each `=` and `:`.
                 --only | --except | --trust | --nic | --protocol)
-                    at=$((at + 2))
-                    while [[ ${COMP_WORDS[at]} == = ]]; do at=$((at + 2)); done ;;
+                    at=$((at + 1))
+                    [[ ${COMP_WORDS[at]-} != = ]] || at=$((at + 1))
+                    at=$((at + 1))
+                    while [[ ${COMP_WORDS[at]-} == *[=:]* ]]; do at=$((at + 2)); done ;;
                 --respect-filters)
                     at=$((at + 1))
-                    while [[ ${COMP_WORDS[at]} == = ]]; do at=$((at + 2)); done ;;
+                    while [[ ${COMP_WORDS[at]-} == *[=:]* ]]; do at=$((at + 2)); done ;;
                 -*) at=$((at + 1)) ;;
                 *) break ;;
             esac

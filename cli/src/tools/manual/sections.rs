@@ -177,7 +177,7 @@ const FILES: Section = Section {
         ("/run/sovia/agent", "The socket of the agent. Its folder is what containers mount."),
         ("/run/sovia/filters", "The socket of the agent that watches packet filters."),
         (
-            "/run/sovia/off, /run/user/UID/sovia/off",
+            "/run/sovia/off, /run/user/UID/sovia-off",
             "There while `sovia off` holds, for all users or for one.",
         ),
         ("/etc/sovia", "Keys, peers and environments of the units sovia-nic@ and sovia-port@."),

@@ -66,6 +66,11 @@ impl OncePerProcess {
         started
     }
 
+    /// Whether this process has the thread, for certain.
+    pub fn runs(&self) -> bool {
+        self.is_here(call::getpid())
+    }
+
     fn is_here(&self, pid: i32) -> bool {
         self.owner.load(Ordering::Acquire) == pid
             && self.generation.load(Ordering::Relaxed) == thread::generation()

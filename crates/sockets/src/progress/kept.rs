@@ -23,8 +23,12 @@ pub(super) fn look_at_all() {
                 conn.approach.note_message(conn.transfers.load(Ordering::Relaxed));
             }
             // The next call lets one meet again that has gone back.
-            Phase::Plain if conn.again.load(Ordering::Relaxed) != 0 => {
-                conn.again.store(1, Ordering::Relaxed);
+            Phase::Plain => {
+                let seen = conn.again.load(Ordering::Relaxed);
+                if seen != 0 {
+                    let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+                    let _ = conn.again.compare_exchange(seen, 1, success, failure);
+                }
             }
             _ => {}
         }

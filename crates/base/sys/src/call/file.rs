@@ -76,6 +76,16 @@ const FSTATAT: super::Sysno = super::Sysno::newfstatat;
 #[cfg(not(target_arch = "x86_64"))]
 const FSTATAT: super::Sysno = super::Sysno::fstatat;
 
+/// Returns true if a path names something, which may be a link to anywhere: nothing that the path leads to is asked.
+pub fn is_there(path: &core::ffi::CStr) -> bool {
+    // SAFETY: an all-zero stat is a valid value of a plain C struct.
+    let mut st: libc::stat = unsafe { core::mem::zeroed() };
+    let flags = libc::AT_SYMLINK_NOFOLLOW | libc::AT_NO_AUTOMOUNT;
+    // SAFETY: a path with its end, and a structure of the kernel's layout, both live for the call.
+    unsafe { syscalls::syscall!(FSTATAT, libc::AT_FDCWD, path.as_ptr(), &raw mut st, flags) }
+        .is_ok()
+}
+
 /// Returns true if a path leads to a file.
 pub fn exists(path: &core::ffi::CStr) -> bool {
     stat(path).is_ok()
