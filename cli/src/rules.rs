@@ -30,8 +30,8 @@ pub struct Specs {
     /// neither end harm the other
     #[arg(long, value_name = "SPEC")]
     pub trust: Vec<String>,
-    /// Carry connections that match by a NIC in software (`sovia agent`), with `name=NAME` in the SPEC. Both ends must
-    /// have such a rule. Without such rules, two ends on one host share memory
+    /// Send matching connections through the agent named by `name=NAME` in the SPEC. Both ends must have such a rule.
+    /// Without one, two ends on one host share memory
     #[arg(long, value_name = "SPEC")]
     pub nic: Vec<String>,
 }

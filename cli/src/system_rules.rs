@@ -22,13 +22,13 @@ pub fn read(path: &CStr) -> Result<Option<Rules>, String> {
     let text = match small_file::read(path, env::SYSTEM_RULES_MAX) {
         Err(Errno::ENOENT) => return Ok(None),
         Err(Errno::EFBIG) => return Err(format!("more than {} bytes", env::SYSTEM_RULES_MAX)),
-        Err(Errno::ESPIPE) => return Err("it is a pipe".to_owned()),
+        Err(Errno::ESPIPE) => return Err("the file is a pipe".to_owned()),
         text => {
             text.map_err(|errno| std::io::Error::from_raw_os_error(errno.into_raw()).to_string())?
         }
     };
     if !may_all(file, 0o004) {
-        return Err("not all users may read it".to_owned());
+        return Err("not all users may read the file".to_owned());
     }
     let text = String::from_utf8(text).map_err(|error| error.to_string())?;
     Rules::parse_file(&text).map(Some).map_err(|error| error.to_string())
@@ -113,7 +113,7 @@ mod tests {
         mode(&file, 0o644);
         assert_eq!(read(&path), Ok(Some(Rules::parse(text.trim()).unwrap())));
         mode(&file, 0o600);
-        assert!(why().contains("read it"));
+        assert!(why().contains("read the file"));
         mode(&file, 0o644);
         mode(folder.path(), 0o700);
         assert!(why().contains("the folder"));

@@ -161,7 +161,7 @@ fn enabling_again_changes_nothing_and_disabling_leaves_nothing() {
     assert!(all.out.contains("is removed") && all.code() == 0 && other.exists(), "{all:?}");
     assert!(!system.path("etc/systemd/system/a.service.d").exists());
     let none = system.sovia(&["disable", "a"]);
-    assert!(none.code() == 0 && none.out.contains("it is not enabled"), "{none:?}");
+    assert!(none.code() == 0 && none.out.contains("the unit is not enabled"), "{none:?}");
 }
 
 #[test]

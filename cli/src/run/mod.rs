@@ -163,7 +163,9 @@ fn board() -> Option<Board> {
     let made = Board::new();
     match &made {
         Ok(board) => set_env(names::STATS, board.path().as_ref()),
-        Err(error) => say(format_args!("sovia: nothing is counted: {error:#}\n")),
+        Err(error) => say(format_args!(
+            "sovia: cannot count accelerated connections, so the report of -v is missing: {error:#}\n"
+        )),
     }
     made.ok()
 }

@@ -118,7 +118,7 @@ pub(crate) struct Args {
     /// Frames in which to change one bit, of each million
     #[arg(long, value_name = "N", default_value_t = 0)]
     corrupt: u32,
-    /// Seed that decides which frames these are
+    /// Seed of the random choice of the frames to lose, duplicate, delay and corrupt
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }

@@ -127,28 +127,28 @@ pub enum Way {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Its name cannot be had.
-    #[error("no programs can be heard as the NIC {0:?}: {1}")]
+    #[error("cannot accept programs as the NIC {0:?}: {1}")]
     Name(String, sovia_sys::Errno),
     /// Its port cannot be opened.
     #[error("the port {0:?} cannot be opened: {1}")]
     Local(PathBuf, std::io::Error),
-    /// It cannot hear the other agent.
-    #[error("{0} cannot be listened at: {1}")]
+    /// The other agent's connections cannot be accepted.
+    #[error("cannot listen at {0}: {1}")]
     Listen(core::net::SocketAddr, std::io::Error),
     /// Its UDP port cannot be opened.
-    #[error("no frames can be heard at {0}: {1}")]
+    #[error("cannot receive frames at {0}: {1}")]
     Network(core::net::SocketAddr, sovia_port::OpenError),
     /// The NIC that carries frames cannot be opened.
     #[error("{0}: {1}")]
     Fabric(String, String),
     /// The kernel shows it no sequence numbers.
     #[error(
-        "the kernel does not show it what proves that two sockets are the ends of one connection: {0}; \
-         it needs CAP_BPF and CAP_NET_ADMIN, and Linux 5.8 or later"
+        "the kernel does not show the agent what proves that two sockets are the ends of one connection: {0}. \
+         The agent needs CAP_BPF and CAP_NET_ADMIN, and Linux 5.8 or later"
     )]
     Numbers(sovia_sys::Errno),
     /// It cannot do without privileges that it has.
-    #[error("the privileges that it needed for the start cannot be given up: {0}")]
+    #[error("cannot give up the privileges that the agent needed for the start: {0}")]
     Privileges(sovia_sys::Errno),
     /// A switch has a port of its own.
     #[error(
@@ -159,13 +159,13 @@ pub enum Error {
     #[error("{0}: {1}")]
     Port(Place, sovia_port::OpenError),
     /// The frames of a switch's port are longer than programs' rings can hold.
-    #[error("{0}: its frames of up to {1} bytes are too long")]
+    #[error("{0}: this port's frames of up to {1} bytes are too long")]
     FrameMax(Place, usize),
     /// The port of a switch works no more.
     #[error("{0}: the device has gone")]
     Gone(Place),
     /// The kernel refuses what every NIC needs.
-    #[error("the kernel refuses to let it wait: {0}")]
+    #[error("the kernel refuses to let the agent wait: {0}")]
     Kernel(sovia_sys::Errno),
 }
 

@@ -106,20 +106,20 @@ impl Program {
 /// Why a program that has come is not served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refused {
-    /// It has gone again.
-    #[error("it has gone again")]
+    /// The program disconnected.
+    #[error("the program disconnected before being served")]
     Gone,
-    /// It runs as another user.
-    #[error("it runs as user {0}")]
+    /// The program runs as another user.
+    #[error("the program runs as user {0}")]
     User(u32),
-    /// What it says is no introduction of this version.
-    #[error("what it says is no introduction of this version")]
+    /// The first message is not an introduction of this version.
+    #[error("the program's first message is not an introduction of this version")]
     Introduction,
-    /// It and the NIC may not read each other's memory.
-    #[error("the kernel does not let it and this process trace each other")]
+    /// The program and the NIC may not read each other's memory.
+    #[error("the kernel does not let the program and this process trace each other")]
     NotTraceable,
-    /// What it hands over is not what a program hands over.
-    #[error("what it hands over is not a segment, doorbells and notices")]
+    /// The descriptors are not those that a program hands over.
+    #[error("the program's descriptors are not a segment, doorbells and notices")]
     Descriptors,
 }
 

@@ -61,7 +61,7 @@ fn make_here(name: &str, mtu: usize, addresses: &[IpNet]) -> anyhow::Result<Tun>
     })?;
     let step = |what: String| move |errno| anyhow!("{name}: {what}: {errno}");
     device.set_mtu(mtu as u32).map_err(step(format!("an MTU of {mtu} cannot be set")))?;
-    device.set_up().map_err(step("it cannot be set up".to_owned()))?;
+    device.set_up().map_err(step("the device cannot be set up".to_owned()))?;
     for address in addresses {
         let set = device.set_address(address.addr(), address.prefix_len());
         set.map_err(|errno| match errno {

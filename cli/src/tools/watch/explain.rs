@@ -142,10 +142,10 @@ impl View {
         if !text.is_empty() {
             return text;
         }
-        let Some(owner) = Owner::of(pid) else { return format!("{pid}: it has ended\n") };
+        let Some(owner) = Owner::of(pid) else { return format!("{pid}: no such process\n") };
         let name = format!("{},{pid}", owner.program);
         match owner.has_library {
-            Some(true) => format!("{name}: under Sovia; it has no TCP connection on record\n"),
+            Some(true) => format!("{name}: under Sovia, without a TCP connection on record\n"),
             Some(false) => without_library(&name, &owner),
             None => format!("{name}: another user's, for root to look at\n"),
         }
@@ -171,7 +171,7 @@ impl View {
             let is_there = |socket: &Socket| socket.is_listening;
             text = match here.iter().find(|socket| is_there(socket)) {
                 Some(socket) => format!(
-                    "port {port}: a process of {} listens there; it has no connection on record that may be looked at\n",
+                    "port {port}: a process of {} listens there, without a connection on record that may be looked at\n",
                     self.users.name(socket.uid)
                 ),
                 None => format!("port {port}: no connection that may be looked at\n"),
@@ -261,7 +261,10 @@ impl View {
                 lines.push("the other follows with the next bytes in it".to_owned());
             }
             "entering" => {
-                lines.push("it has its VI, and goes over to it with the next bytes".to_owned());
+                lines.push(
+                    "the connection has its VI, and changes to the VI with the next bytes"
+                        .to_owned(),
+                );
             }
             "leaving" => lines.push("on its way back to TCP".to_owned()),
             "meeting" => {

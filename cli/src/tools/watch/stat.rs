@@ -40,7 +40,7 @@ pub(crate) struct Args {
     /// Report totals since the beginning
     #[arg(long, conflicts_with_all = ["interval", "count"])]
     totals: bool,
-    /// Print one JSON object a line: for each process and interval, or for each family
+    /// Print JSON, one object a line: one for each process and interval; with --totals, one for each family
     #[arg(long)]
     json: bool,
 }

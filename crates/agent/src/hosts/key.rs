@@ -27,7 +27,7 @@ pub enum KeyError {
     #[error(transparent)]
     File(#[from] io::Error),
     /// Others may read the file.
-    #[error("its mode is {0:o}: users other than its owner may read it (chmod 600)")]
+    #[error("users other than the owner may read this file: mode {0:o} (chmod 600)")]
     Readable(u32),
     /// The text is not 32 bytes in base64.
     #[error("expected a key: 32 bytes in base64, 44 characters")]

@@ -37,9 +37,9 @@ const FABRIC_MAX: usize = 256;
 pub(super) enum Over {
     #[error("{0}")]
     Stream(#[from] io::Error),
-    #[error("it has ended the connection")]
+    #[error("that agent closed the connection")]
     Hangup,
-    #[error("it has ended")]
+    #[error("that agent has ended")]
     Goodbye,
     #[error("{0}")]
     Secure(#[from] Ended),

@@ -41,11 +41,11 @@ pub(super) struct Terms {
 pub(super) enum BadTerms {
     /// The two agents are of different versions of Sovia.
     #[error(
-        "it speaks version {0}, and this agent version {VERSION}: the older one is to be replaced"
+        "that agent speaks version {0}, and this agent version {VERSION}: replace the older one"
     )]
     Version(u16),
-    /// They are none.
-    #[error("it says terms that cannot be")]
+    /// The terms are invalid.
+    #[error("that agent sent invalid terms")]
     Nonsense,
 }
 

@@ -174,7 +174,7 @@ impl Nic {
             && privilege::give_up(reader).map_err(Error::Privileges)? == Left::Bpf
         {
             eprintln!(
-                "sovia-agent: it keeps CAP_BPF, without which this kernel shows it no sequence numbers \
+                "sovia-agent: the agent keeps CAP_BPF, without which this kernel shows no sequence numbers \
                  (Linux 5.19 and later need none, nor others with kernel.unprivileged_bpf_disabled=0)"
             );
         }

@@ -29,7 +29,9 @@ impl Nic {
     fn complain(&mut self, refused: &Refused) {
         match refused {
             Refused::Gone => {}
-            Refused::User(uid) => self.complaints.say(*uid, "is not served: it is another user's"),
+            Refused::User(uid) => {
+                self.complaints.say(*uid, "is not served: this agent serves only its own user")
+            }
             refused => {
                 let own = call::geteuid();
                 self.complaints.say(own, format_args!("is not served: {refused}"));

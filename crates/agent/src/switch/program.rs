@@ -71,13 +71,13 @@ impl fmt::Display for Lost {
 /// Why a program is served no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Ended {
-    #[error("it has gone")]
+    #[error("the program has disconnected")]
     Gone,
-    #[error("its memory holds what it cannot have put there rightly")]
+    #[error("the memory that the program shares is corrupt")]
     Broken,
-    #[error("what it says is no message")]
+    #[error("the program sent an invalid message")]
     Nonsense,
-    #[error("it listens at too many discriminators")]
+    #[error("the program listens at too many discriminators")]
     Discriminators,
 }
 

@@ -36,24 +36,24 @@ const UNREAD: usize = 16 << 10;
 pub enum Error {
     /// The kernel shows it no sequence numbers.
     #[error(
-        "the kernel does not show it what proves that two sockets are the ends of one connection: {0}; \
-         it needs CAP_NET_ADMIN and CAP_SYS_ADMIN, AF_NETLINK, setns and bpf, and Linux 5.8 or later"
+        "the kernel does not show the agent what proves that two sockets are the ends of one connection: {0}. \
+         The agent needs CAP_NET_ADMIN and CAP_SYS_ADMIN, AF_NETLINK, setns and bpf, and Linux 5.8 or later"
     )]
     Privilege(Errno),
     /// Programs cannot find it.
-    #[error("no programs can be heard at {0:?}: {1}")]
+    #[error("cannot accept programs at {0:?}: {1}")]
     Path(PathBuf, std::io::Error),
     /// Another agent is there.
     #[error("an agent is at {0:?} already")]
     There(PathBuf),
-    /// The part that programs speak to cannot be started.
-    #[error("the part that programs speak to cannot be started: {0}")]
+    /// The process that serves programs cannot be started.
+    #[error("cannot start the process that serves programs: {0}")]
     Start(std::io::Error),
     /// The kernel refuses what every program needs.
-    #[error("the kernel refuses to let it wait: {0}")]
+    #[error("the kernel refuses to let the agent wait: {0}")]
     Kernel(Errno),
-    /// The other part has ended.
-    #[error("its other part has ended")]
+    /// The other process has ended.
+    #[error("the agent's other process has ended")]
     Parted,
 }
 

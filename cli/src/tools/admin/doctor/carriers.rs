@@ -19,7 +19,7 @@ pub(super) fn look() -> Vec<Finding> {
                 "Ethernet",
                 &format!("eth:{device}"),
                 false,
-                "it takes CAP_NET_RAW; `sudo sovia agent --device` shares it with programs that have none",
+                "Ethernet frames need CAP_NET_RAW; `sudo sovia agent --device` shares it with programs that have none",
             ));
         }
     }

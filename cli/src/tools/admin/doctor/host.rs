@@ -161,7 +161,9 @@ fn users() -> Finding {
     if !is_whole && overflow.trim() == own.to_string() {
         return Finding::bad(
             "user",
-            format!("{own}, which is no user's number in this user namespace"),
+            format!(
+                "{own} is the overflow id: this process's user is not mapped in this user namespace"
+            ),
             "map the user (uid_map), as container engines do by default",
         );
     }

@@ -28,7 +28,7 @@ pub(super) fn rules() -> Finding {
         Err(why) => Finding::note(
             what,
             format!("{path}: {why}"),
-            "programs that have the library by /etc/ld.so.preload stay on TCP until it is right",
+            "programs that have the library by /etc/ld.so.preload stay on TCP until the file is right",
         ),
     }
 }

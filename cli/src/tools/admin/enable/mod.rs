@@ -149,7 +149,7 @@ pub(crate) fn disable(args: &DisableArgs) -> anyhow::Result<()> {
             out.say(&format!("{}: {} is removed", drop_in.unit(), drop_in.path().display()))?;
             removed.push(drop_in);
         } else {
-            out.say(&format!("{}: it is not enabled", drop_in.unit()))?;
+            out.say(&format!("{}: the unit is not enabled", drop_in.unit()))?;
         }
     }
     if removed.is_empty() {
@@ -185,23 +185,23 @@ fn clients(unit: &Unit, wish: &Wish, running: &BTreeSet<u32>) -> String {
     if !wish.rules.contains("trust:") {
         let users = if users.is_empty() { "the same user".to_owned() } else { users.join(", ") };
         return format!(
-            "{of}: clients of {users} alone: sovia run -- PROGRAM (--trust any lets others meet it)"
+            "{of}: start its clients, as {users}, by:  sovia run -- PROGRAM  (`sovia enable --trust any` accepts other users)"
         );
     }
     if users.is_empty() {
         return format!(
-            "{of}: clients: sovia run --trust user=USER -- PROGRAM, where USER is the user of its workers (ps -o user= -C NAME)"
+            "{of}: start its clients by:  sovia run --trust user=USER -- PROGRAM  (USER is the user of its workers: ps -o user= -C NAME)"
         );
     }
     let trust: Vec<String> = users.iter().map(|user| format!("--trust user={user}")).collect();
-    format!("{of}: clients: sovia run {} -- PROGRAM", trust.join(" "))
+    format!("{of}: start its clients by:  sovia run {} -- PROGRAM", trust.join(" "))
 }
 
 /// Whether the unit's programs take the library.
 fn look_at_programs(unit: &Unit, place: &Place, plan: &mut Plan) -> anyhow::Result<()> {
     let programs = plan::programs(unit);
     if programs.is_empty() {
-        bail!("{}: it starts no program (ExecStart=)", unit.name);
+        bail!("{}: the unit starts no program (ExecStart=)", unit.name);
     }
     for program in programs.iter().filter(|program| program.starts_with('/')) {
         let findings = program::inspect(&place.path(program));

@@ -126,7 +126,7 @@ fn environment(unit: &Unit, wish: &Wish, plan: &mut Plan) -> anyhow::Result<()> 
     for name in ["LD_PRELOAD", names::RULES] {
         if unit.list("UnsetEnvironment").iter().any(|word| word.split('=').next() == Some(name)) {
             bail!(
-                "{}: it has UnsetEnvironment={name}, so the library would not be loaded",
+                "{}: the unit has UnsetEnvironment={name}, so the library would not be loaded",
                 unit.name
             );
         }
@@ -187,7 +187,7 @@ fn place_of_the_library(unit: &Unit, wish: &Wish, plan: &mut Plan) -> anyhow::Re
     if unit.value("RootDirectory").or(unit.value("RootImage")).is_some() {
         plan.write(
             format!("BindReadOnlyPaths={}", quoted(&folder.display().to_string())),
-            "It has a root of its own (RootDirectory=, RootImage=).",
+            "The unit has a root of its own (RootDirectory=, RootImage=).",
         );
     }
     Ok(())
@@ -242,7 +242,7 @@ fn families(unit: &Unit, wish: &Wish, plan: &mut Plan) {
     }
     if has_own_network {
         plan.notes.push(
-            "it is in a network namespace of its own: without the agent it meets what is there alone".into(),
+            "the unit has its own network namespace: without the agent its connections within the namespace alone are accelerated".into(),
         );
     }
 }
@@ -333,7 +333,7 @@ fn filter(unit: &Unit, plan: &mut Plan) {
     );
     if unit.value("SystemCallErrorNumber").is_none_or(|value| value == "kill") {
         plan.notes.push(
-            "its filter of system calls kills at a call that it does not know: try it before you rely on it".into(),
+            "the unit's filter of system calls kills the program at a call outside the filter: test the unit before you rely on it".into(),
         );
     }
 }

@@ -26,7 +26,7 @@ pub(crate) const DROP_INS: &str = "etc/systemd/system";
 pub(crate) enum UnitError {
     #[error("{0}: there is no such unit in {1}")]
     None(String, String),
-    #[error("{0} is masked: it cannot be started (systemctl unmask {0})")]
+    #[error("{0} is masked and so cannot be started (systemctl unmask {0})")]
     Masked(String),
     #[error(
         "{0}: a library is loaded into the programs of services: expected NAME or NAME.service"

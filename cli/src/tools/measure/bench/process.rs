@@ -61,7 +61,7 @@ impl Process {
     /// A line of its output.
     pub(super) fn line(&mut self) -> anyhow::Result<String> {
         let mut line = String::new();
-        ensure!(self.out.read_line(&mut line)? > 0, "it ended");
+        ensure!(self.out.read_line(&mut line)? > 0, "the process of the measurement ended");
         Ok(line.trim_end().to_owned())
     }
 

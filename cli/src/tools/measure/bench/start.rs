@@ -135,6 +135,9 @@ fn print(lines: &[Line], json: bool) -> anyhow::Result<i32> {
             number(Some(line.more_address_space_bytes as f64 / 1e6)),
         ]);
     }
-    println!("`true`, started and waited for; medians of {} rounds.\n{table}", lines[0].runs);
+    println!(
+        "Time to run the program `true` until it exits; medians of {} rounds.\n{table}",
+        lines[0].runs
+    );
     Ok(0)
 }

@@ -21,13 +21,13 @@ impl Service {
     /// Starts it and waits until `is_ready`.
     pub(super) fn start(mut command: Command, is_ready: impl Fn() -> bool) -> anyhow::Result<Self> {
         command.stdin(Stdio::null()).stdout(Stdio::null());
-        let mut service = Self { child: command.spawn().context("cannot start it")? };
+        let mut service = Self { child: command.spawn().context("cannot start the server")? };
         let start = Instant::now();
         while !is_ready() {
             if let Some(status) = service.child.try_wait()? {
-                bail!("it ended at once: {status}");
+                bail!("the server ended at once: {status}");
             }
-            ensure!(start.elapsed() < START_LIMIT, "it does not listen");
+            ensure!(start.elapsed() < START_LIMIT, "the server does not listen");
             sleep(Duration::from_millis(20));
         }
         Ok(service)
@@ -45,13 +45,13 @@ impl Drop for Service {
 /// Runs a client to its end; returns what it wrote, which is little.
 pub(super) fn output(mut command: Command) -> anyhow::Result<String> {
     command.stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut client = Service { child: command.spawn().context("cannot start it")? };
+    let mut client = Service { child: command.spawn().context("cannot start the client")? };
     let start = Instant::now();
     let status = loop {
         if let Some(status) = client.child.try_wait()? {
             break status;
         }
-        ensure!(start.elapsed() < RUN_LIMIT, "it does not end");
+        ensure!(start.elapsed() < RUN_LIMIT, "the client does not end");
         sleep(Duration::from_millis(5));
     };
     ensure!(status.success(), "{status}");

@@ -79,7 +79,8 @@ pub fn read(path: &Path) -> Result<Vec<Named>, PeerError> {
     let mut text = String::new();
     let len = std::fs::File::open(path)?.take(FILE_MAX + 1).read_to_string(&mut text)?;
     if len as u64 > FILE_MAX {
-        let error = io::Error::other("it is longer than 1 MiB, which is no list of peers");
+        let error =
+            io::Error::other("the file is longer than 1 MiB, the limit for a list of peers");
         return Err(PeerError::File(error));
     }
     let origin = |line| format!("{}, line {line}", path.display());

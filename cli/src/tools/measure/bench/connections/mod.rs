@@ -188,7 +188,7 @@ fn measure(point: Point, accelerated: bool) -> anyhow::Result<Measured> {
     let mut usage = Vec::new();
     for process in [&mut client, &mut server] {
         usage.push(serde_json::from_str::<Usage>(&process.line()?)?);
-        process.end().context("an end of the connections failed")?;
+        process.end().context("a benchmark process (client or server) failed")?;
     }
     let ends = board.map_or(0, |board| board.page().accelerated());
     let each = figures.connections as f64;

@@ -169,8 +169,8 @@ fn round(
     let mut requester = start(Role::Requester, Some(place))?;
     process::bind(&requester, &responder)?;
     let text = requester.rest()?;
-    requester.end().with_context(|| format!("the requester, by {}", way.name()))?;
-    responder.end().with_context(|| format!("the responder, by {}", way.name()))?;
+    requester.end().with_context(|| format!("the requester failed (layer {})", way.name()))?;
+    responder.end().with_context(|| format!("the responder failed (layer {})", way.name()))?;
     Ok(serde_json::from_str(&text)?)
 }
 

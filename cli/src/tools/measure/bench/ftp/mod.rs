@@ -174,7 +174,7 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
 /// Where `make setup` unpacks packages: beside the build that this program is of.
 fn unpacked() -> anyhow::Result<PathBuf> {
     let own = env::current_exe().context("this program has no path")?;
-    let target = own.ancestors().nth(2).context("this program lies in no build")?;
+    let target = own.ancestors().nth(2).context("cannot find the build folder of this program")?;
     Ok(target.join("unpacked"))
 }
 
@@ -324,7 +324,7 @@ impl<'a> Round<'a> {
             client.run(&mut command, way, self.port, &self.folder.served(), &self.folder.came())?;
         ensure!(
             self.folder.is_whole()?,
-            "{client} has not brought the file whole ({way}); it said: {said}"
+            "{client} has not brought the file whole ({way}). The client said: {said}"
         );
         let size_bytes = fs::metadata(self.folder.served())?.len();
         let seconds = client

@@ -146,7 +146,7 @@ fn round(args: &Args, board: Option<&Board>) -> anyhow::Result<Measured> {
     process::bind(&client, &server)?;
     let measured = serde_json::from_str(&client.line()?)?;
     for process in [&mut client, &mut server] {
-        process.end().context("an end of the connections failed")?;
+        process.end().context("a benchmark process (client or server) failed")?;
     }
     Ok(measured)
 }

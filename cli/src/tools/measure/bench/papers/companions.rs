@@ -22,7 +22,7 @@ fn lines(scenario: Scenario, how: &Args) -> anyhow::Result<String> {
     let mut command = Command::new("/proc/self/exe");
     command.args(["bench", scenario.name(), "--json"]);
     command.args(arguments(scenario, how));
-    let output = command.output().context("it cannot be started")?;
+    let output = command.output().context("cannot start the command")?;
     let said = String::from_utf8_lossy(&output.stderr);
     let last = said.trim().lines().last().unwrap_or("nothing");
     ensure!(output.status.success(), "{}", last.trim_start_matches("sovia: "));

@@ -75,7 +75,7 @@ pub(super) enum What {
     Calls(OnArgs),
     /// Memory of idle connected VIs
     Memory(OnArgs),
-    /// Ping-pong loop with memory that no cache holds, and with a receiver that reads
+    /// Ping-pong with buffers outside the cache, and with a receiver that reads every byte
     Buffers(OnArgs),
     /// Time to register, lock and copy the bytes of a send, by size
     Registration(OnArgs),
@@ -362,7 +362,7 @@ fn how(args: &Args) -> String {
     let milliseconds = args.effort().seconds * 1e3;
     let quick = if args.quick { ", a few sizes only" } else { "" };
     format!(
-        "{runs}, about {milliseconds} ms for a point{quick}; everything takes turns in each run, and ends that poll spin on a processor each."
+        "{runs}, about {milliseconds} ms a point{quick}. Each run measures all layers in turn. Ends that poll each use a whole processor."
     )
 }
 

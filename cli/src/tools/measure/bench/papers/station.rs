@@ -174,7 +174,7 @@ impl<N: Nic> Station<N> {
     /// The data from byte `at` on, good for `len` bytes.
     pub(super) fn bytes(&self, at: usize, len: usize) -> anyhow::Result<NonNull<u8>> {
         let address = self.memory.address(data_at(self.room) + at);
-        self.memory.range(address, len as u32).context("more data than there is")
+        self.memory.range(address, len as u32).context("the range is beyond the end of the buffer")
     }
 
     /// The word at byte `at` of the data.

@@ -26,13 +26,13 @@ pub(super) fn of(scenario: Scenario, all: &mut Vec<Results>) -> &mut Results {
 }
 
 fn line_of(line: &str, all: &mut Vec<Results>) -> anyhow::Result<()> {
-    let line: Value = serde_json::from_str(line).context("it is no JSON")?;
+    let line: Value = serde_json::from_str(line).context("the line is not JSON")?;
     match line["scenario"].as_str() {
         Some("rpc") if line["layer"].is_string() => rpc(&line, all),
         Some("ftp") if line["layer"].is_string() => ftp(&line, all),
         Some(scenario) if scenario.starts_with("emp ") => emp(scenario, &line, all),
         Some(_) => own(&line, all),
-        None => bail!("it has no scenario"),
+        None => bail!("the line has no scenario"),
     }
 }
 
@@ -62,7 +62,7 @@ fn own(line: &Value, all: &mut Vec<Results>) -> anyhow::Result<()> {
 }
 
 fn field<T: serde::de::DeserializeOwned>(line: &Value, name: &str) -> anyhow::Result<T> {
-    serde_json::from_value(line[name].clone()).with_context(|| format!("its {name}"))
+    serde_json::from_value(line[name].clone()).with_context(|| format!("the line's {name}"))
 }
 
 fn part(scenario: Scenario, series: &str) -> Part {

@@ -134,7 +134,7 @@ impl Player<'_> {
             Work::Layer { .. } => bail!("the processes of `sovia bench` play that"),
             Work::Paced { .. } => bail!("a pace is kept over sockets and streams"),
             Work::Simulated { .. } => bail!("that has NICs of its own"),
-            Work::Stored => bail!("its figures are stored"),
+            Work::Stored => bail!("the figures of this work are stored"),
         }
     }
 
