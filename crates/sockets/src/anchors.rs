@@ -134,7 +134,7 @@ pub(crate) fn ensure_for_a_look() {
     }
 }
 
-/// What a thread that has just been started watches.
+/// Epoll instance of a thread that has just been started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Instance {
     /// A new instance, in which no anchor is yet.

@@ -66,7 +66,7 @@ impl OncePerProcess {
         started
     }
 
-    /// Whether this process has the thread, for certain.
+    /// Returns true if this process has the thread, for certain.
     pub fn runs(&self) -> bool {
         self.is_here(call::getpid())
     }
