@@ -23,7 +23,7 @@ mod tests {
         for (word, expected) in [
             ("usr", Some("user")),
             ("prot", Some("port")),
-            ("programm", Some("program")),
+            ("prograam", Some("program")),
             ("adr", Some("addr")),
             ("host", None),
             ("end", None),

@@ -80,7 +80,7 @@ fn bash_completes_the_command_of_the_program_that_is_run() {
     let script = folder.path().join("bash/sovia");
     let offered = |words: &[&str]| offered(&script, "_sovia_or_program", words);
     assert_eq!(offered(&["sovia", "ru"]), ["run"]);
-    assert_eq!(offered(&["sovia", "run", "--onl"]), ["--only"]);
+    assert_eq!(offered(&["sovia", "run", "--proto"]), ["--protocol"]);
     for before in [
         &["run"][..],
         &["run", "--"],

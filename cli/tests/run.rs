@@ -462,7 +462,7 @@ fn misspelt_words_and_values_without_a_meaning_are_named() {
         let mut command = bench.sovia();
         Said::from(command.args(way).arg("true").env(variable, value).output().unwrap())
     };
-    let said = with("SOVIA_RULES", "exept:port=22", &[]);
+    let said = with("SOVIA_RULES", "exceptx:port=22", &[]);
     assert!(said.code() == 125 && said.err.contains("did you mean `except`?"), "{said:?}");
     let said = with("SOVIA_SPIN", "fast", &[]);
     assert!(said.code() == 125 && said.err.contains("SOVIA_SPIN: expected micro"), "{said:?}");
