@@ -28,7 +28,7 @@ pub enum Cause {
     Filter,
     /// A thread gets a table of descriptors of its own, and another one goes on with the old.
     Table,
-    /// Something keeps it on TCP for now ([`crate::kept`]).
+    /// Something keeps it on TCP for now (`sovia off`, or what a service forbids).
     Kept(Reason),
     /// The peer asks for it.
     Peer,
