@@ -193,7 +193,7 @@ fn a_connection_on_tcp_says_why() {
     assert_eq!(ends[0]["why"], "kept on TCP by a rule");
     let text = explained(&client.id().to_string());
     assert!(text.contains("why: kept on TCP by a rule"), "{text}");
-    assert!(text.contains("they are: except:port=1-65535"), "{text}");
+    assert!(text.contains("the rules are: except:port=1-65535"), "{text}");
 }
 
 /// The other end has no library in it: explained is how to start it.

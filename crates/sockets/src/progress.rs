@@ -46,11 +46,12 @@ pub(crate) fn start() {
 }
 
 /// Ends the thread before a fork, so that a program of one thread has one, also by the kernel's count. The next call of the program
-/// that looks or is about to sleep starts it again. The thread stays where the program has more threads, and where it has
-/// work that would have to wait.
+/// that looks or is about to sleep starts it again. The thread stays where the program has more threads, where it has work
+/// that would have to wait, and where the child may use an epoll instance that has connections on their VIs
+/// ([`epoll::leave_shared`]): the program may sleep in a call that does not look.
 pub(crate) fn end_for_fork() {
     let is_only = thread::count() == 1 && thread::all_end_when_told() && anchors::is_here();
-    if !is_only || work().is_some() || !thread::is_single() {
+    if !is_only || work().is_some() || sets::any_has_attached() || !thread::is_single() {
         return;
     }
     // A handler that jumps away, or waits, would find neither a thread nor that it is missing.

@@ -149,6 +149,13 @@ fn places() -> impl Iterator<Item = &'static Set> {
     (0..SETS as u32).map_while(place)
 }
 
+/// Whether a connection in some instance is on its VI. A relative that begins to use the instance needs this process then.
+pub(crate) fn any_has_attached() -> bool {
+    let mut any = false;
+    each_with_index(|_, set| any |= set.attached.load(Ordering::Acquire) != 0);
+    any
+}
+
 /// Calls `f` for every instance.
 pub(crate) fn each_with_index(mut f: impl FnMut(u32, &'static Set)) {
     for (index, set) in (0..).zip(places()) {
