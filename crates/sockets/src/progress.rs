@@ -46,9 +46,11 @@ pub(crate) fn start() {
 }
 
 /// Ends the thread before a fork, so that a program of one thread has one, also by the kernel's count. The next call of the program
-/// that looks or is about to sleep starts it again. The thread stays where the program has more threads, where it has work
-/// that would have to wait, and where the child may use an epoll instance that has connections on their VIs
-/// ([`epoll::leave_shared`]): the program may sleep in a call that does not look.
+/// that looks or is about to sleep starts it again.
+///
+/// The thread stays where the program has more threads, and where it has work that would have to wait. It also stays while an
+/// epoll instance has connections on their VIs. A child may use the instance, and then needs [`epoll::leave_shared`] here,
+/// while the program may sleep in a call that does not look.
 pub(crate) fn end_for_fork() {
     let is_only = thread::count() == 1 && thread::all_end_when_told() && anchors::is_here();
     if !is_only || work().is_some() || sets::any_has_attached() || !thread::is_single() {
