@@ -219,8 +219,8 @@ fn born(whole: bool) {
     linger::forked();
     memory::forked();
     handler::forked();
-    if whole && filters::forked() {
-        kept::note_change();
+    if whole {
+        kept::forked();
     }
 }
 

@@ -77,8 +77,29 @@ pub(crate) fn look_again() {
 }
 
 /// Has it do so in its next round.
-pub(crate) fn note_change() {
+fn note_change() {
     CHANGED.store(true, Ordering::Release);
+}
+
+/// Has an epoll instance report what packet filters let pass from now on, as [`filters::watch`] does.
+pub(crate) fn watch(epoll: i32, seen: &mut u32, token: u64) {
+    if filters::watch(epoll, seen, token) {
+        note_change();
+    }
+}
+
+/// Takes reports about packet filters.
+pub(crate) fn receive() {
+    if filters::receive() {
+        note_change();
+    }
+}
+
+/// In a forked child: of the connections that came along nothing is known here.
+pub(crate) fn forked() {
+    if filters::forked() {
+        note_change();
+    }
 }
 
 /// Returns true once for each change: all connections need a look.

@@ -7,7 +7,7 @@
 //! wants a direction back on TCP while the program computes ([`crate::retreat`]).
 
 mod deaths;
-mod kept;
+mod review;
 
 use crate::conn::{CONNS, flag};
 use crate::ops::keep;
@@ -17,7 +17,7 @@ use crate::retreat::{self, answer};
 use crate::stream::audit::{self, Finding};
 use crate::stream::{combine, ending, handled, listeners, reflected};
 use crate::table::Ref;
-use crate::{anchors, epoll, family, filters, handler, keepalive};
+use crate::{anchors, epoll, family, handler, keepalive, kept};
 use crate::{linger, pair, peers, sets, table, thread};
 use core::mem::replace;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -118,27 +118,36 @@ fn round_of_caller() {
             anchor_event(anchors::token(at.index, at.generation, fd), events);
         }
     }
-    if filters::receive() {
-        crate::kept::note_change();
-    }
+    kept::receive();
     let now = clock::now_ns();
     if now >= AUDIT_AT.load(Ordering::Relaxed) {
         AUDIT_AT.store(now + audit::PERIOD_NS, Ordering::Relaxed);
-        crate::kept::look_at_switch();
-        keepalive::look(now);
-        audit_all(now);
+        look_from_time_to_time(now);
     }
-    if crate::kept::take_change() {
-        kept::look_at_all();
-    }
+    review::after_change();
     sets::look_for_gone();
     epoll::leave_shared();
     deaths::look_around();
     pair::collect(sets::forget_pair);
     keep::collect();
+    serve();
+}
+
+/// Looks at what no event reports. False if there are no connections.
+fn look_from_time_to_time(now: u64) -> bool {
+    kept::look_at_switch();
+    keepalive::look(now);
+    audit_all(now)
+}
+
+/// Goes on with what has been begun, as the end of a round.
+fn serve() {
     combine::serve();
     linger::serve();
-    retreat::go_on_coming();
+    if retreat::go_on_coming() {
+        epoll::leave_shared();
+    }
+    // The ringer wants a path changed, or bytes have waited for room on TCP.
     answer::serve();
 }
 
@@ -218,12 +227,8 @@ impl Rounds {
             anchors::audits();
         }
         deaths::watch(self.watching, &mut self.watched);
-        if filters::watch(self.watching, &mut self.filters, FILTERS) {
-            crate::kept::note_change();
-        }
-        if crate::kept::take_change() {
-            kept::look_at_all();
-        }
+        kept::watch(self.watching, &mut self.filters, FILTERS);
+        review::after_change();
         ROUNDS.fetch_add(1, Ordering::Relaxed);
         let left = self.audit.map(|at: u64| at.saturating_sub(clock::now_ns()));
         let alone = thread::may_be_alone().then_some(ALONE_NS);
@@ -252,11 +257,7 @@ impl Rounds {
                     epoll::leave_shared();
                 }
                 deaths::DEATH => {}
-                FILTERS => {
-                    if filters::receive() {
-                        crate::kept::note_change();
-                    }
-                }
+                FILTERS => kept::receive(),
                 _ if bells::heard(token) => {
                     sets::look_for_gone();
                     epoll::leave_shared();
@@ -279,14 +280,11 @@ impl Rounds {
         }
         if due {
             anchors::may_stop_audits();
-            crate::kept::look_at_switch();
-            keepalive::look(now);
-            let goes_on = audit_all(now) || crate::kept::is_off();
+            let goes_on = look_from_time_to_time(now) || kept::is_off();
             self.audit = goes_on.then_some(now + audit::PERIOD_NS);
             // (A pair that was left while this thread used it is its own to unmap.)
-            let is_done = !has_pairs()
-                && pair::pause().or_else(linger::pause).is_none()
-                && !crate::kept::is_off();
+            let is_done =
+                !has_pairs() && pair::pause().or_else(linger::pause).is_none() && !kept::is_off();
             if pause == left && thread::count() == 1 && is_done {
                 // There is nothing to watch, for now.
                 return After::Idle;
@@ -295,13 +293,7 @@ impl Rounds {
             // A new connection has had the thread nudged.
             self.audit = Some(now + audit::PERIOD_NS);
         }
-        combine::serve();
-        linger::serve();
-        if retreat::go_on_coming() {
-            epoll::leave_shared();
-        }
-        // The ringer wants a path changed, or bytes have waited for room on TCP.
-        answer::serve();
+        serve();
         After::Another
     }
 }

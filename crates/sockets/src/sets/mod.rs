@@ -149,10 +149,10 @@ fn places() -> impl Iterator<Item = &'static Set> {
     (0..SETS as u32).map_while(place)
 }
 
-/// Whether a connection in some instance is on its VI. A relative that begins to use the instance needs this process then.
+/// Returns true if a connection in some instance is on its VI. A relative that begins to use the instance needs this process then.
 pub(crate) fn any_has_attached() -> bool {
     let mut any = false;
-    each_with_index(|_, set| any |= set.attached.load(Ordering::Acquire) != 0);
+    each_in_use(|_, _| any = true);
     any
 }
 

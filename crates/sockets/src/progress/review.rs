@@ -3,11 +3,14 @@
 use crate::conn::Phase;
 use crate::retreat::{self, Cause};
 use crate::table::{self, Ref};
-use crate::{epoll, meeting};
+use crate::{epoll, kept, meeting};
 use core::sync::atomic::Ordering;
 
-/// Looks at all connections of this process after a change.
-pub(super) fn look_at_all() {
+/// Looks at all connections of this process if what keeps them has changed.
+pub(super) fn after_change() {
+    if !kept::take_change() {
+        return;
+    }
     let mut all: Vec<(i32, Ref)> = Vec::new();
     table::for_each_conn(|fd, at| all.push((fd, at)));
     for (fd, at) in all {
