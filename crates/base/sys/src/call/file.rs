@@ -64,10 +64,15 @@ pub fn file_id(fd: RawFd) -> Result<(u64, u64)> {
 
 /// What the kernel says of the file that a path leads to.
 pub(super) fn stat(path: &core::ffi::CStr) -> Result<libc::stat> {
+    stat_with(path, 0)
+}
+
+/// Result of fstatat for a path, with its flags.
+fn stat_with(path: &core::ffi::CStr, flags: i32) -> Result<libc::stat> {
     // SAFETY: an all-zero stat is a valid value of a plain C struct.
     let mut st: libc::stat = unsafe { core::mem::zeroed() };
     // SAFETY: a path with its end, and a structure of the kernel's layout, both live for the call.
-    unsafe { syscalls::syscall!(FSTATAT, libc::AT_FDCWD, path.as_ptr(), &raw mut st, 0) }?;
+    unsafe { syscalls::syscall!(FSTATAT, libc::AT_FDCWD, path.as_ptr(), &raw mut st, flags) }?;
     Ok(st)
 }
 
@@ -78,12 +83,7 @@ const FSTATAT: super::Sysno = super::Sysno::fstatat;
 
 /// Returns true if a path names something, which may be a link to anywhere: nothing that the path leads to is asked.
 pub fn is_there(path: &core::ffi::CStr) -> bool {
-    // SAFETY: an all-zero stat is a valid value of a plain C struct.
-    let mut st: libc::stat = unsafe { core::mem::zeroed() };
-    let flags = libc::AT_SYMLINK_NOFOLLOW | libc::AT_NO_AUTOMOUNT;
-    // SAFETY: a path with its end, and a structure of the kernel's layout, both live for the call.
-    unsafe { syscalls::syscall!(FSTATAT, libc::AT_FDCWD, path.as_ptr(), &raw mut st, flags) }
-        .is_ok()
+    stat_with(path, libc::AT_SYMLINK_NOFOLLOW | libc::AT_NO_AUTOMOUNT).is_ok()
 }
 
 /// Returns true if a path leads to a file.
