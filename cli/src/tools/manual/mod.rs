@@ -118,9 +118,7 @@ mod tests {
         let mut page = Vec::new();
         let run = command.find_subcommand("run").unwrap();
         sections::synopsis(run, &mut page).unwrap();
-        let text = String::from_utf8(page).unwrap();
-        let text =
-            text.replace("\\fB", "").replace("\\fI", "").replace("\\fR", "").replace('\\', "");
+        let text = sections::without_codes(&String::from_utf8(page).unwrap());
         assert!(text.contains("[--only SPEC]..."), "{text}");
         assert!(text.contains("[--respect-filters[=SPEC]]..."), "{text}");
         assert!(text.ends_with("PROGRAM...\n"), "{text}");

@@ -63,12 +63,15 @@ fn describe(command: &Command, page: &mut String) {
 
 /// Text of several paragraphs, each on one line.
 fn paragraphs(text: &str) -> String {
-    let one_line = |paragraph: &str| paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
     text.split("\n\n").map(one_line).collect::<Vec<_>>().join("\n\n")
 }
 
 fn cell(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
+    one_line(text).replace('|', "\\|")
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn variables() -> String {

@@ -212,9 +212,14 @@ pub(super) fn synopsis(command: &Command, page: &mut impl Write) -> io::Result<(
 #[cfg(test)]
 pub(super) fn plain(argument: &Arg) -> String {
     let text = if argument.is_positional() { values(argument) } else { option(argument) };
-    let text =
-        ["\\fB", "\\fI", "\\fR", "\\"].iter().fold(text, |text, code| text.replace(code, ""));
-    text + repeats(argument)
+    without_codes(&text) + repeats(argument)
+}
+
+/// Returns text without roff's fonts and escapes.
+#[cfg(test)]
+pub(super) fn without_codes(text: &str) -> String {
+    let codes = ["\\fB", "\\fI", "\\fR", "\\"];
+    codes.iter().fold(text.to_owned(), |text, code| text.replace(code, ""))
 }
 
 fn option(argument: &Arg) -> String {

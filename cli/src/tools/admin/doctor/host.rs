@@ -216,7 +216,6 @@ fn proc() -> Finding {
     }
 }
 
-/// Whether the kernel says whose the other end of a connection is.
 fn loopback() -> Finding {
     let what = "loopback";
     // A connection to a closed port is refused at once where the device is up.
@@ -228,6 +227,7 @@ fn loopback() -> Finding {
     }
 }
 
+/// Whether the kernel says whose the other end of a connection is.
 fn sockets() -> Finding {
     let asked = || -> Result<u32, String> {
         let text = |error: std::io::Error| error.to_string();
