@@ -137,16 +137,20 @@ def chain(policy, *rules):
     return f"flush ruleset\ntable inet t {{\nchain i {{\n{head}\n{rules}\n}}\n}}"
 
 
+def drops_for_a_while(scene, meanwhile=lambda: None):
+    nft(chain("accept", f"tcp dport {PORT} drop"))
+    scene.expect("stopped", "a rule drops the packets")
+    meanwhile()
+    nft("flush ruleset")
+    scene.expect("vi", "the rule has gone")
+
+
 def changes(scene):
     scene.converse()
     scene.expect_still("tcp", "no agent reports what passes")
     scene.start_agent()
     scene.expect("vi", "nothing is filtered")
-    nft(chain("accept", f"tcp dport {PORT} drop"))
-    scene.expect("stopped", "a rule drops the packets")
-    scene.expect_still("stopped", "the rule is still there")
-    nft("flush ruleset")
-    scene.expect("vi", "the rule has gone")
+    drops_for_a_while(scene, lambda: scene.expect_still("stopped", "the rule is still there"))
     nft(chain("drop", "iif lo accept"))
     scene.expect_still("vi", "packets over lo pass")
     nft(chain("accept", f"tcp dport {PORT + 1} drop"))
@@ -172,10 +176,7 @@ def one_end(scene):
     scene.start_agent()
     scene.converse(rules_of_client=())
     scene.expect("vi", "nothing is filtered")
-    nft(chain("accept", f"tcp dport {PORT} drop"))
-    scene.expect("stopped", "a rule drops the packets")
-    nft("flush ruleset")
-    scene.expect("vi", "the rule has gone")
+    drops_for_a_while(scene)
     scene.end()
 
 

@@ -265,6 +265,18 @@ impl Outcome {
         self.status.is_some_and(|status| status.success())
     }
 
+    /// Checks that a script which drives a test has come to its end, the line "ok". Prints again what it has skipped.
+    ///
+    /// # Panics
+    /// If it has not.
+    #[track_caller]
+    pub fn expect_ok(&self) {
+        let is_right = self.success() && self.stdout.ends_with("ok\n");
+        assert!(is_right, "{:?}\n{}\n{}\n{:#?}", self.status, self.stdout, self.stderr, self.stuck);
+        let skipped = self.stdout.lines().filter(|line| line.starts_with("SKIPPED"));
+        skipped.for_each(|line| println!("{line}"));
+    }
+
     /// The transcript: stdout and how it ended, as a shell would name that.
     pub fn transcript(&self) -> String {
         let end = match self.status {
