@@ -40,9 +40,9 @@ const EXIT_OURSELVES: i32 = 125;
 ///
 /// A SPEC is a list of conditions, joined by commas. A connection matches if all conditions hold.
 ///
-/// `port=6379` or `port=6000-6100` is the port of either end. `addr=127.0.0.1` or `addr=10.0.0.0/8` is the peer's
-/// address. `program=redis-server` is the program's file name. `end=connector` or `end=acceptor` is the end that has
-/// connected, or accepted.
+/// Either end's port is `port=6379` or `port=6000-6100`. The peer's address is `addr=127.0.0.1` or `addr=10.0.0.0/8`.
+/// The program's file name is `program=redis-server`. The end that has connected is `end=connector`, and the one that
+/// has accepted is `end=acceptor`.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
