@@ -158,14 +158,18 @@ impl View {
         let here: Vec<Socket> = sockets(None).into_iter().filter(with_port).collect();
         let inodes: Vec<u64> = here.iter().map(|socket| socket.inode).collect();
         let owners = owners(&inodes);
-        let mut plain: BTreeMap<i32, &Owner> = BTreeMap::new();
         let shows = |pid| self.scan.processes.iter().any(|process| process.pid == pid);
         let is_plain = |owner: &&Owner| owner.has_library == Some(false) && !shows(owner.pid);
-        for owner in owners.values().filter(is_plain) {
-            plain.insert(owner.pid, owner);
+        let plain: BTreeMap<i32, &Owner> =
+            owners.values().filter(is_plain).map(|owner| (owner.pid, owner)).collect();
+        // Processes of one command, such as a server's workers, are one entry.
+        let mut alike: BTreeMap<(&str, &str), Vec<&Owner>> = BTreeMap::new();
+        for owner in plain.into_values() {
+            alike.entry((&owner.program, &owner.command)).or_default().push(owner);
         }
-        for (pid, owner) in plain {
-            text += &without_library(&format!("{},{pid}", owner.program), owner);
+        for ((program, _), owners) in alike {
+            let name = format!("{program},{}{}", owners[0].pid, and_like(owners.len()));
+            text += &without_library(&name, owners[0]);
         }
         if text.is_empty() {
             let is_there = |socket: &Socket| socket.is_listening;
@@ -198,11 +202,7 @@ impl View {
             let first = &self.scan.connections[members[0]];
             let ends = first.addresses().map(|(local, peer)| format!("{local} - {peer}"));
             let ends = ends.unwrap_or_else(|| "addresses not looked at yet".to_owned());
-            let more = match members.len() {
-                1 => String::new(),
-                n => format!(" and {} like it", n - 1),
-            };
-            let _ = writeln!(text, "{process}  {ends}{more}");
+            let _ = writeln!(text, "{process}  {ends}{}", and_like(members.len()));
             for line in said.lines {
                 let _ = writeln!(text, "    {line}");
             }
@@ -346,6 +346,14 @@ fn is_at(connection: &Connection, port: u16) -> bool {
 
 fn is_loopback(address: &SocketAddr) -> bool {
     address.ip().is_loopback()
+}
+
+/// Returns the words behind the first of `number` merged entries.
+fn and_like(number: usize) -> String {
+    match number {
+        1 => String::new(),
+        n => format!(" and {} like it", n - 1),
+    }
 }
 
 fn without_library(name: &str, owner: &Owner) -> String {

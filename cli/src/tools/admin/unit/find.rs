@@ -1,5 +1,6 @@
 //! Where systemd finds a unit and its drop-ins.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -7,6 +8,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use super::Unit;
+use sovia_cli::similar::suggestion;
 
 /// Where units are, the first one first.
 const FOLDERS: &[&str] = &[
@@ -18,14 +20,16 @@ const FOLDERS: &[&str] = &[
     "lib/systemd/system",
     "run/systemd/generator.late",
 ];
+/// The type of units that programs are started by.
+const SERVICE: &str = ".service";
 /// Where drop-ins go that an administrator makes.
 pub(crate) const DROP_INS: &str = "etc/systemd/system";
 
 /// Why a unit cannot be read.
 #[derive(Debug, Error)]
 pub(crate) enum UnitError {
-    #[error("{0}: there is no such unit in {1}")]
-    None(String, String),
+    #[error("{name}: there is no such unit in {folder}{suggestion}")]
+    None { name: String, folder: String, suggestion: String },
     #[error("{0} is masked and so cannot be started (systemctl unmask {0})")]
     Masked(String),
     #[error(
@@ -92,7 +96,21 @@ impl Place {
                 return Ok(found);
             }
         }
-        Err(UnitError::None(name.to_owned(), self.path(FOLDERS[0]).display().to_string()))
+        let services = self.services();
+        let known = services.iter().map(String::as_str);
+        Err(UnitError::None {
+            name: name.to_owned(),
+            folder: self.path(FOLDERS[0]).display().to_string(),
+            suggestion: suggestion(name.trim_end_matches(SERVICE), known),
+        })
+    }
+
+    /// Returns the names of all services, without their type.
+    fn services(&self) -> Vec<String> {
+        let entries = FOLDERS.iter().filter_map(|folder| fs::read_dir(self.path(folder)).ok());
+        let names = entries.flatten().flatten().map(|entry| entry.file_name());
+        let service = |name: &OsString| Some(name.to_str()?.strip_suffix(SERVICE)?.to_owned());
+        names.filter_map(|name| service(&name)).collect()
     }
 
     /// Where a file of the system is in the end. Absolute links begin at its root.
@@ -219,10 +237,14 @@ mod tests {
 
     #[test]
     fn what_is_no_unit_of_a_service_is_refused_with_the_reason() {
-        let (folder, place) = system(&[("etc/systemd/system/a.service", "[Service]\n")]);
+        let (folder, place) = system(&[
+            ("etc/systemd/system/a.service", "[Service]\n"),
+            ("lib/systemd/system/redis.service", "[Service]\n"),
+        ]);
         symlink("/dev/null", folder.path().join("etc/systemd/system/m.service")).unwrap();
         for (name, reason) in [
-            ("none", "no such unit"),
+            ("none", "no such unit in"),
+            ("redsi", "did you mean `redis`?"),
             ("m", "masked"),
             ("a.socket", "services"),
             ("/etc/a.service", "no path"),

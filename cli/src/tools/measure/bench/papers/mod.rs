@@ -45,6 +45,7 @@ use self::work::Scenario;
 use super::machine::Machine;
 use super::nic::Places;
 use crate::measure::progress::Progress;
+use sovia_cli::similar::suggestion;
 
 pub(super) use self::play::endpoint;
 
@@ -370,7 +371,7 @@ fn parse_scenario(text: &str) -> Result<Scenario, String> {
     let all = || Scenario::ALL.into_iter().chain(Scenario::COMPANIONS);
     all().find(|it| it.name() == text).ok_or_else(|| {
         let names: Vec<_> = all().map(Scenario::name).collect();
-        format!("expected one of {}", names.join(", "))
+        format!("expected one of {}{}", names.join(", "), suggestion(text, names.iter().copied()))
     })
 }
 
