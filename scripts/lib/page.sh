@@ -6,17 +6,18 @@ write_page() {
     cat <<PAGE
 # Real programs over TCP and over Sovia
 
-Programs of Debian's, unmodified, over the kernel's TCP and over \`sovia run\` in turn: each is set up, its results are
-checked, and it is measured, by \`scripts/matrix\`. Written by \`scripts/matrix --page\`, not by hand.
+This page compares unmodified Debian programs over the kernel's TCP and over \`sovia run\`. \`scripts/matrix\`
+sets up each program, checks its results, and measures it over TCP and Sovia in turn. \`scripts/matrix --page\`
+writes this page; do not edit it by hand.
 
 - machine: $(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -1), $(nproc) processors, $(awk '/MemTotal/ { printf "%.0f GB", $2 / 1e6 }' /proc/meminfo)
 - kernel: $(uname -sr), $(sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' /etc/os-release)
 - Sovia: $("$sovia" --version | sed 's/^sovia *//')$(git -C "$here" log -1 --format=', commit %h' 2>/dev/null)
-- date: $(date -u +%F), rounds: $rounds, load before the first: $load_before
+- date: $(date -u +%F), rounds: $rounds, load before the first round: $load_before
 
-A figure is the median over the rounds, with the least and the most in brackets; the more the better. The multiple is the
-median, the least and the most of the rounds' quotients of Sovia and TCP: 2 is twice as much. Both stacks of a round were
-measured within seconds of each other, one round after the other.
+Each figure is the median over the rounds, with the least and the most in brackets. More is better. Each
+round measures both stacks within seconds of each other, and gives one multiple: Sovia's figure divided by
+TCP's, so 2 is twice as much. The last column has the median, the least and the most of these multiples.
 PAGE
     awk -F '\t' -v stacks="${stacks[*]}" '
         BEGIN { count = split(stacks, stack, " ") }
@@ -44,8 +45,8 @@ PAGE
         }
         END {
             printf "\n## Count\n\n"
-            printf "Of %d rows %d are above 1.3 times TCP, %d above 2 times, and %d below 1 in every round.", rows, more, twice, less
-            if (without) printf " %d have no right result.", without
+            printf "The median multiple is above 1.3 in %d of %d rows, and above 2 in %d. Rows below 1 in every round: %d.", more, rows, twice, less
+            if (without) printf " Rows without a right result: %d.", without
             printf "\n%s", slow == "" ? "" : slow "\n"
         }
         function name(word) { return word == "tcp" ? "TCP" : word == "sovia" ? "Sovia" : "an older Sovia" }' "$folder/table"
