@@ -118,7 +118,7 @@ crates:
 
 # OLD is a commit: an older version, beside which this one is tried.
 try-upgrade: build
-	@test -n "$(OLD)" || { echo "which older version? make try-upgrade OLD=COMMIT" >&2; exit 2; }
+	@test -n "$(OLD)" || { echo "try-upgrade: name the older version: make try-upgrade OLD=COMMIT" >&2; exit 2; }
 	test -d $(TARGET)/old/source || git clone --quiet . $(TARGET)/old/source
 	git -C $(TARGET)/old/source fetch --quiet && git -C $(TARGET)/old/source checkout --quiet $(OLD)
 	CARGO_TARGET_DIR=$(abspath $(TARGET))/old $(CARGO) build --release -p sovia-cli --manifest-path $(TARGET)/old/source/Cargo.toml

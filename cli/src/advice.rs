@@ -33,11 +33,11 @@ pub fn advice(reason: Reason, ends: &Ends) -> Vec<String> {
             "each end then shares memory with the other user's processes (docs/howto/users-and-sandboxes.md)".to_owned(),
         ],
         Reason::Rule => match &ends.rules {
-            Some(rules) => vec![format!("leave out the rule of --only or --except that matches; the rules are: {rules}")],
-            None => line("leave out the rule of --only or --except that matches"),
+            Some(rules) => vec![format!("change the rule of --only or --except that keeps the connection on TCP; the rules are: {rules}")],
+            None => line("change the rule of --only or --except that keeps the connection on TCP"),
         },
         Reason::PeerNotLocal | Reason::NoAgent if ends.is_loopback => {
-            line("nothing: the other end is in another network namespace")
+            line("not possible: the other end is in another network namespace")
         }
         Reason::PeerNotLocal => vec![
             "on one host, in different network namespaces:  sudo sovia agent".to_owned(),
@@ -48,13 +48,13 @@ pub fn advice(reason: Reason, ends: &Ends) -> Vec<String> {
             "start an agent on this host:  sudo sovia agent".to_owned(),
             "in a container, also mount the host's /run/sovia (docs/howto/users-and-sandboxes.md)".to_owned(),
         ],
-        Reason::VersionMismatch => line("start the end with the older library again"),
+        Reason::VersionMismatch => line("restart the end that has the older library"),
         Reason::NoMemory => line("raise ulimit -f, or the memory limit of the control group"),
-        Reason::AddressSpace => line("start the program with:  ulimit -v unlimited"),
-        Reason::NoDescriptors => line("start the program with:  ulimit -n 4096"),
+        Reason::AddressSpace => line("run this before you start the program:  ulimit -v unlimited"),
+        Reason::NoDescriptors => line("run this before you start the program:  ulimit -n 4096"),
         Reason::NoThread => line("raise ulimit -u, or TasksMax of the unit"),
         Reason::OwnerUnknown => {
-            line("let AF_NETLINK through:  RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK")
+            line("allow AF_NETLINK in the unit:  RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK")
         }
         Reason::NotTraceable => vec![
             format!("start both ends by:  sovia run --trust user={user} -- PROGRAM"),
@@ -62,40 +62,40 @@ pub fn advice(reason: Reason, ends: &Ends) -> Vec<String> {
         ],
         Reason::UnknownUser => line("give the user a number in the user namespace (newuidmap)"),
         Reason::UnknownLibc => {
-            line("nothing on this system: run the program with a glibc that Sovia knows (docs/reference/functions.md)")
+            line("run the program on a system with a glibc that Sovia knows (docs/reference/functions.md)")
         }
-        Reason::TableFull => line("nothing: Sovia's tables have no room for more connections at a time"),
+        Reason::TableFull => line("not possible: Sovia's tables have no room for more connections at one time"),
         Reason::SharedByProcesses => {
-            line("nothing here: several processes read the connection at once. Once one process alone has the connection, it is accelerated")
+            line("not possible while several processes read the connection. Once only one process has the connection, Sovia accelerates it")
         }
         Reason::RetreatExec => {
-            line("start the program that inherits the connection under Sovia as well: leave PATH and the environment as they are")
+            line("keep PATH and the environment unchanged at exec: then the new program runs under Sovia as well")
         }
-        Reason::RetreatUlp => line("leave off kernel TLS (in OpenSSL: no `Options = KTLS`) and socket filters"),
+        Reason::RetreatUlp => line("switch off kernel TLS (in OpenSSL: no `Options = KTLS`) and socket filters"),
         Reason::RetreatPassed => line("run the process that receives the descriptor under Sovia as well"),
         Reason::RetreatCall => {
-            line("avoid splice, MSG_OOB and O_ASYNC: docs/reference/functions.md lists the calls that are carried")
+            line("avoid splice, MSG_OOB and O_ASYNC: docs/reference/functions.md lists the supported calls")
         }
         Reason::RetreatCredentials => {
-            line("nothing: connections that are opened after the change are accelerated with peers that the rules allow")
+            line("not possible for this connection: later connections are accelerated with peers that the rules allow")
         }
-        Reason::Filter => line("nothing: only the program knows what its seccomp filter lets through"),
+        Reason::Filter => line("not possible: only the program knows which system calls its seccomp filter allows"),
         Reason::NicGone | Reason::BrokenOff => {
             line("run `sovia agent --name` on both hosts: new connections are then accelerated")
         }
         Reason::PacketFilter => vec![
-            "find the filters by:  sudo sovia doctor".to_owned(),
-            "let local packets pass by a rule before these filters, such as `iif lo accept`".to_owned(),
+            "find the filters with:  sudo sovia doctor".to_owned(),
+            "accept local packets by a rule in front of these filters, such as `iif lo accept`".to_owned(),
             "or leave out --respect-filters: accelerated connections then bypass filters".to_owned(),
         ],
         Reason::NoNic => vec![
             "start the agent here, as the same user, with the NAME of --nic (docs/reference/hosts.md):  sovia agent --name NAME".to_owned(),
         ],
-        Reason::SwitchedOff => line("switch Sovia on again, as root where root has switched it off:  sovia on"),
+        Reason::SwitchedOff => line("switch Sovia on again (as root if root switched Sovia off):  sovia on"),
         Reason::NoFilterAgent => line("start an agent on this host:  sudo sovia agent --filters"),
-        Reason::HalfClosed => line("let the ends meet before the program shuts a side:  SOVIA_MEET=0"),
-        Reason::ShortLived => line("let the ends meet with the first transfer:  SOVIA_MEET=0"),
-        Reason::RetreatPeer => line("nothing at this end: look for the reason at the other end's process"),
+        Reason::HalfClosed => line("make the ends look for each other before the program shuts down a direction:  SOVIA_MEET=0"),
+        Reason::ShortLived => line("make the ends look for each other at the first transfer:  SOVIA_MEET=0"),
+        Reason::RetreatPeer => line("nothing at this end: `sovia explain` reports the reason for the other end's process"),
         Reason::Corrupt | Reason::Replaced => {
             line("report this fault of the program or of Sovia: see CONTRIBUTING.md, \"To report a fault\"")
         }

@@ -35,7 +35,7 @@ pub fn user_and_group(name: &str) -> anyhow::Result<(u32, u32)> {
 }
 
 fn cannot_be_found(name: &str) -> String {
-    format!("getent cannot be asked for the user `{name}`")
+    format!("cannot look up the user `{name}` with getent")
 }
 
 fn is_none(name: &str) -> String {

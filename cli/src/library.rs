@@ -18,15 +18,16 @@ const FILE_NAME: &str = "libsovia_preload.so";
 pub fn find() -> anyhow::Result<PathBuf> {
     if let Some(given) = env::var_os(PRELOAD).filter(|given| !given.is_empty()) {
         // Absolute, because the program may change its folder before it starts others.
-        return std::fs::canonicalize(&given)
-            .with_context(|| format!("{PRELOAD} names {}", given.to_string_lossy()));
+        return std::fs::canonicalize(&given).with_context(|| {
+            format!("cannot find the library {} that {PRELOAD} names", given.to_string_lossy())
+        });
     }
     let folder = own_folder()?;
     let places = [folder.join(FILE_NAME), folder.join("../lib/sovia").join(FILE_NAME)];
     match places.iter().find_map(|place| std::fs::canonicalize(place).ok()) {
         Some(found) => Ok(found),
         None => bail!(
-            "{FILE_NAME} is neither in {} nor in {}; build it with `make build`, or set {PRELOAD} to its path",
+            "cannot find {FILE_NAME} in {} or in {}; run `make build`, or set {PRELOAD} to the library's path",
             folder.display(),
             folder.join("../lib/sovia").display(),
         ),
@@ -40,14 +41,14 @@ pub fn find() -> anyhow::Result<PathBuf> {
 pub fn beside(name: &str) -> anyhow::Result<PathBuf> {
     let folder = own_folder()?;
     std::fs::canonicalize(folder.join(name)).with_context(|| {
-        format!("{name} is not in {}; build it with `make build`", folder.display())
+        format!("cannot find {name} in {} (`make build` builds {name})", folder.display())
     })
 }
 
 /// Where this program lies.
 fn own_folder() -> anyhow::Result<PathBuf> {
     let executable = env::current_exe().or_else(|error| executed().ok_or(error));
-    let executable = executable.context("cannot tell where sovia itself is")?;
+    let executable = executable.context("cannot find the folder of this program")?;
     Ok(executable.parent().unwrap_or(Path::new("/")).to_owned())
 }
 
@@ -68,7 +69,7 @@ pub fn preload_value(library: &Path, present: Option<OsString>) -> anyhow::Resul
     let bytes = library.as_os_str().as_bytes();
     if bytes.iter().any(|byte| b" :$".contains(byte)) {
         bail!(
-            "{}: LD_PRELOAD cannot name a path with a space, `:` or `$` in it; put the library elsewhere",
+            "cannot preload {}: LD_PRELOAD takes no path with a space, `:` or `$`; move the library elsewhere",
             library.display()
         );
     }

@@ -24,14 +24,14 @@ pub fn serve(path: &Path, interval: Duration, ready: impl FnOnce()) -> anyhow::R
     let mut names: HashMap<u32, String> = HashMap::new();
     let mut ready = Some(ready);
     loop {
-        let found = scan().context("/proc cannot be read")?;
+        let found = scan().context("cannot read /proc")?;
         for process in &found.processes {
             names.entry(process.uid).or_insert_with(|| name_of(process.uid));
         }
         let text = metrics.next(&found, |uid| names.get(&uid).cloned().unwrap_or(uid.to_string()));
         fs::write(&beside, text)
             .and_then(|()| fs::rename(&beside, path))
-            .with_context(|| format!("{} cannot be written", path.display()))?;
+            .with_context(|| format!("cannot write {}", path.display()))?;
         if let Some(ready) = ready.take() {
             ready();
         }

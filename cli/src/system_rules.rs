@@ -17,11 +17,13 @@ pub fn read(path: &CStr) -> Result<Option<Rules>, String> {
     let file = Path::new(OsStr::from_bytes(path.to_bytes()));
     let may_all = |path: &Path, right| fs::metadata(path).map_or(true, |it| it.mode() & right != 0);
     if !file.parent().is_none_or(|folder| may_all(folder, 0o001)) {
-        return Err("not all users may look into the folder".to_owned());
+        return Err("not all users may search the folder".to_owned());
     }
     let text = match small_file::read(path, env::SYSTEM_RULES_MAX) {
         Err(Errno::ENOENT) => return Ok(None),
-        Err(Errno::EFBIG) => return Err(format!("more than {} bytes", env::SYSTEM_RULES_MAX)),
+        Err(Errno::EFBIG) => {
+            return Err(format!("the file has more than {} bytes", env::SYSTEM_RULES_MAX));
+        }
         Err(Errno::ESPIPE) => return Err("the file is a pipe".to_owned()),
         text => {
             text.map_err(|errno| std::io::Error::from_raw_os_error(errno.into_raw()).to_string())?

@@ -87,7 +87,7 @@ fn any_nic_is_a_layer() {
     for (args, why) in [
         (&["latency", "--layers", "nic"][..], "needs `--nic PLACE`"),
         (&["latency", "--wait", "sleep", "--nic", "udp:127.0.0.1:0"], "has no layer `nic`"),
-        (&["rate", "--nic", "nowhere"], "is no place for a NIC"),
+        (&["rate", "--nic", "nowhere"], "is not a place for a NIC"),
     ] {
         let said = measure(&bench, args);
         assert!(said.code() != 0 && said.err.contains(why), "{said:?}");
@@ -143,7 +143,7 @@ fn a_run_is_compared_with_a_stored_one_and_no_difference_fails() {
     for (args, why) in [
         (&["run.jsonl"][..], "standard input has no ratios"),
         (&["run.jsonl", "none.jsonl"], "cannot read none.jsonl: No such file"),
-        (&["run.jsonl", "preload.so.c"], "line 2 of preload.so.c is no line of"),
+        (&["run.jsonl", "preload.so.c"], "line 2 of preload.so.c is not a line of"),
     ] {
         let said = compare(&bench, args);
         assert_eq!(said.code(), 1, "{said:?}");

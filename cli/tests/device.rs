@@ -113,7 +113,7 @@ fn what_cannot_be_shared_is_told() {
         String::from_utf8_lossy(&stderr).into_owned()
     };
     let other = told(&["--name", &name, "--device", "agent:other"]);
-    assert!(other.contains("agent:other is another agent's"), "{other}");
+    assert!(other.contains("cannot share agent:other"), "{other}");
     let nobody = ["--name", &name, "--device", "udp:127.0.0.1:0", "--serve", "no-such-user"];
     assert!(told(&nobody).contains("there is no user `no-such-user`"));
     // Whether there is such a user it cannot find out.

@@ -157,7 +157,7 @@ fn another_libc() {
     std::fs::copy(found, &linker).unwrap();
     std::fs::set_permissions(&linker, PermissionsExt::from_mode(0o755)).unwrap();
     assert!(bench.cc("hello", HELLO, &[&format!("-Wl,--dynamic-linker={}", linker.display())]));
-    ran_plainly(&bench.run(["./hello"]), &["./hello", "ld-musl-test.so.1", "not glibc"]);
+    ran_plainly(&bench.run(["./hello"]), &["./hello", "ld-musl-test.so.1", "instead of glibc"]);
 }
 
 /// Links the stand-in for the library with another one, which then is as `left` says, or gone.
@@ -189,7 +189,7 @@ fn with_needed(left: Option<&str>) -> Bench {
 fn a_library_that_lacks_what_it_needs_is_left_out() {
     for left in [None, Some("ONE { global: needed; };")] {
         let bench = with_needed(left);
-        ran_plainly(&bench.run(["./hello"]), &["./hello", "preload.so", "cannot be loaded"]);
+        ran_plainly(&bench.run(["./hello"]), &["./hello", "preload.so", "cannot load"]);
         bench.file("script", format!("#!{} -x\n", bench.path("hello").display()), 0o755);
         ran_plainly(&bench.run(["./script"]), &["./script", "libneeded.so"]);
         let said = bench.run(["-q", "./hello"]);
@@ -208,7 +208,7 @@ fn a_pipe_in_the_place_of_the_library_holds_up_nothing() {
     let library = bench.path("preload.so");
     std::fs::remove_file(&library).unwrap();
     nix::unistd::mkfifo(&library, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    ran_plainly(&bench.run(["./hello"]), &["./hello", "preload.so", "not a plain file"]);
+    ran_plainly(&bench.run(["./hello"]), &["./hello", "preload.so", "not a regular file"]);
 }
 
 #[test]

@@ -357,7 +357,7 @@ fn users_are_named_by_people_and_numbered_for_the_program() {
         ("user=no-such-user", "there is no user `no-such-user`"),
         ("user=", "there is no user ``"),
         ("group=no-such-group", "there is no group `no-such-group`"),
-        ("port=6379", "names the users"),
+        ("port=6379", "needs users"),
         ("uid=root", "uid=root"),
         ("redis", "`redis`"),
     ] {

@@ -114,7 +114,7 @@ soon() {
     until "$@"; do
         tries=$((tries + 1))
         [ $tries -lt 600 ] || {
-            echo "it never was so: $*"
+            echo "this condition never became true: $*"
             return 1
         }
         sleep 0.2
@@ -149,7 +149,7 @@ are_accelerated() {
     local reports
     reports=$(grep -acE 'sovia: accelerated: [1-9][0-9]* end' "$log") || true
     [ "$reports" = "$1" ] || {
-        echo "$reports reports of connections on VIs, and not $1"
+        echo "$reports programs reported connections on VIs; expected $1"
         return 1
     }
 }
@@ -223,6 +223,6 @@ is_left_alone() {
     local process
     process=/proc/$(process_of "$1")
     grep -q libsovia_preload "$process/maps" || { echo "$1 has no library"; return 2; }
-    ! grep -q 'memfd:sovia' "$process/maps" || { echo "$1 has memory of Sovia's"; return 1; }
+    ! grep -q 'memfd:sovia' "$process/maps" || { echo "$1 has memory of Sovia"; return 1; }
     ! "$target/release/sovia" ps --json | grep -q "\"pid\":${process#/proc/}," || { echo "$1 shows connections"; return 1; }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const WATCHDOG: Duration = Duration::from_secs(120);
 const PORT: &str = "7531";
-const NO_AGENT: &str = "no `sovia agent` is here";
+const NO_AGENT: &str = "no `sovia agent` runs here";
 const ELSEWHERE: &str = "the peer is on another machine";
 
 /// What a test needs: two network namespaces, and a folder for the agent that every user may enter.

@@ -78,7 +78,7 @@ fn agents_of_a_user_serve_it_without_any_privilege() {
             let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
             line.unwrap_or_else(|| panic!("{name}: {status}")).trim()
         };
-        if agent.said().contains("it keeps CAP_BPF") {
+        if agent.said().contains("the agent keeps CAP_BPF") {
             // As it has to on a kernel before 5.19, and said so.
             assert_eq!(field("CapEff"), "0000008000000000", "{status}");
         } else {
@@ -111,9 +111,9 @@ fn two_peers_that_claim_one_network_are_refused() {
     let other = format!("{}@127.0.0.3:7471,10.1.2.3/16", b.public);
     let both = ["--peer", &one, "--peer", &other];
     let said = refused(&folder, own, &both);
-    assert!(said.contains("both speak for 10.1.0.0/16"), "{said}");
+    assert!(said.contains("both have the network 10.1.0.0/16"), "{said}");
     let said = refused(&folder, own, &[&both[..], &["--peer-network", "10.0.0.0/8"]].concat());
-    assert!(said.contains("--peer-network says of one agent alone"), "{said}");
+    assert!(said.contains("cannot use --peer-network with several agents"), "{said}");
 }
 
 #[test]
@@ -124,12 +124,15 @@ fn mistake_in_a_file_of_peers_is_named_with_its_line() {
     let file = folder.path().join("peers");
     let path = file.to_str().expect("a plain name");
     for (text, expected) in [
-        (format!("# all\n{} 127.0.0.2\n", a.public), "line 2: `127.0.0.2` is no place"),
-        (format!("{} 127.0.0.2:1 10/8\n", a.public), "line 1: `10/8` is no network"),
+        (
+            format!("# all\n{} 127.0.0.2\n", a.public),
+            "line 2: `127.0.0.2` is not the address of an agent",
+        ),
+        (format!("{} 127.0.0.2:1 10/8\n", a.public), "line 1: `10/8` is not a network"),
         (format!("\n\n{} 127.0.0.2:1\n", &a.public[1..]), "line 3: `"),
         (format!("{0} 127.0.0.2:1\n{0} 127.0.0.3:1\n", a.public), "line 2 have the same key"),
         (format!("{} 127.0.0.2:1\n", own.public), "line 1: this is the agent's own key"),
-        ("# nobody\n".to_owned(), "there is no peer"),
+        ("# nobody\n".to_owned(), "no peer given"),
     ] {
         std::fs::write(&file, text).expect("a file");
         let said = refused(&folder, own, &["--peers", path]);

@@ -73,7 +73,7 @@ fn messages_of_no_form_at_all() {
 #[test]
 fn messages_of_another_version() {
     each_user(|uid| {
-        dropped("in another version", uid, |intruder, scene| {
+        dropped("of another protocol version", uid, |intruder, scene| {
             to_both_ends(intruder, scene, |forgery, send| {
                 for version in [0, 1, 2, u32::MAX] {
                     send(&Forgery { version, ..forgery.clone() }.bytes());
@@ -85,43 +85,51 @@ fn messages_of_another_version() {
 
 #[test]
 fn messages_about_other_connections() {
-    dropped("late: their connections had ended, or met, already", Uid::Same, |intruder, scene| {
-        to_both_ends(intruder, scene, |forgery, send| {
-            let (connector, acceptor) = (forgery.connector, forgery.acceptor);
-            let mut foreign = connector;
-            foreign.set_port(connector.port().wrapping_add(1));
-            send(&Forgery { connector: foreign, ..forgery.clone() }.bytes());
-            let turned = (acceptor, connector);
-            let (connector, acceptor) = turned;
-            send(&Forgery { connector, acceptor, ..forgery.clone() }.bytes());
-            send(&Forgery { families: Some(6), ..forgery.clone() }.bytes());
-            // The right connection, but not its cookie.
-            for step in [forgery.step, STAY] {
-                send(&Forgery { step, cookie: forgery.cookie ^ 1, ..forgery.clone() }.bytes());
-                send(&Forgery { step, cookie: 0, ..forgery.clone() }.bytes());
-            }
-        });
-    });
+    dropped(
+        "late: the connection had already ended, or found its peer",
+        Uid::Same,
+        |intruder, scene| {
+            to_both_ends(intruder, scene, |forgery, send| {
+                let (connector, acceptor) = (forgery.connector, forgery.acceptor);
+                let mut foreign = connector;
+                foreign.set_port(connector.port().wrapping_add(1));
+                send(&Forgery { connector: foreign, ..forgery.clone() }.bytes());
+                let turned = (acceptor, connector);
+                let (connector, acceptor) = turned;
+                send(&Forgery { connector, acceptor, ..forgery.clone() }.bytes());
+                send(&Forgery { families: Some(6), ..forgery.clone() }.bytes());
+                // The right connection, but not its cookie.
+                for step in [forgery.step, STAY] {
+                    send(&Forgery { step, cookie: forgery.cookie ^ 1, ..forgery.clone() }.bytes());
+                    send(&Forgery { step, cookie: 0, ..forgery.clone() }.bytes());
+                }
+            });
+        },
+    );
 }
 
 /// Whatever step it is, it is not the one that is due. And ends are said to stay on TCP, whose own processes know better.
 #[test]
 fn right_messages_at_the_wrong_place() {
-    dropped("late: their connections had ended, or met, already", Uid::Same, |intruder, scene| {
-        for connection in &scene.connections {
-            for step in [OFFER, ACCEPT, ASK] {
-                let bytes = Forgery::by_connector(connection, step).bytes();
-                intruder.to_connector(connection, &bytes, doors());
+    dropped(
+        "late: the connection had already ended, or found its peer",
+        Uid::Same,
+        |intruder, scene| {
+            for connection in &scene.connections {
+                for step in [OFFER, ACCEPT, ASK] {
+                    let bytes = Forgery::by_connector(connection, step).bytes();
+                    intruder.to_connector(connection, &bytes, doors());
+                }
+                let stay = Forgery { step: STAY, ..Forgery::about(connection) };
+                intruder.to_connector(connection, &stay.bytes(), doors());
             }
-            let stay = Forgery { step: STAY, ..Forgery::about(connection) };
-            intruder.to_connector(connection, &stay.bytes(), doors());
-        }
-        for (connection, inbox) in scene.fresh.iter().zip(&scene.inboxes) {
-            for step in [HELLO, ACCEPT, SHOW] {
-                intruder.send(inbox, &Forgery::by_connector(connection, step).bytes(), doors());
+            for (connection, inbox) in scene.fresh.iter().zip(&scene.inboxes) {
+                for step in [HELLO, ACCEPT, SHOW] {
+                    intruder.send(inbox, &Forgery::by_connector(connection, step).bytes(), doors());
+                }
             }
-        }
-    });
+        },
+    );
 }
 
 /// All that can be known is right: addresses, cookies, even the process id that is claimed.
@@ -181,29 +189,37 @@ fn offers_with_the_wrong_descriptors() {
 /// All is right, but its sender has not shown that it could trace the acceptor.
 #[test]
 fn offers_without_a_proof() {
-    dropped("from a process that may not read this one's memory", Uid::Same, |intruder, scene| {
-        for connection in &scene.fresh {
-            let offer = Forgery::by_connector(connection, OFFER).bytes();
-            for inbox in &scene.inboxes {
-                intruder.send(inbox, &offer, offering());
+    dropped(
+        "from a process that may not read this process's memory",
+        Uid::Same,
+        |intruder, scene| {
+            for connection in &scene.fresh {
+                let offer = Forgery::by_connector(connection, OFFER).bytes();
+                for inbox in &scene.inboxes {
+                    intruder.send(inbox, &offer, offering());
+                }
             }
-        }
-    });
+        },
+    );
 }
 
 /// An acceptor that shows nothing, or the wrong thing, is offered nothing.
 #[test]
 fn acceptors_without_a_proof() {
-    dropped("from a process that may not read this one's memory", Uid::Same, |intruder, scene| {
-        for connection in &scene.connections {
-            for place in [-1, 0, 3, i32::MAX] {
-                let hello = Forgery::about(connection);
-                intruder.to_connector(connection, &hello.bytes(), Vec::new());
-                let show = Forgery { step: SHOW, place, ..hello };
-                intruder.to_connector(connection, &show.bytes(), doors());
+    dropped(
+        "from a process that may not read this process's memory",
+        Uid::Same,
+        |intruder, scene| {
+            for connection in &scene.connections {
+                for place in [-1, 0, 3, i32::MAX] {
+                    let hello = Forgery::about(connection);
+                    intruder.to_connector(connection, &hello.bytes(), Vec::new());
+                    let show = Forgery { step: SHOW, place, ..hello };
+                    intruder.to_connector(connection, &show.bytes(), doors());
+                }
             }
-        }
-    });
+        },
+    );
 }
 
 #[test]

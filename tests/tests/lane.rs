@@ -172,11 +172,11 @@ fn peer_that_comes_later_is_found() {
         assert!(!answers(&scene, 0));
         if nics == LaneNics::Shm {
             // Where the other NIC is not there at all, that is known after some tries.
-            until("nothing is said of it", || first.said().contains("no lane is up there"));
+            until("nothing is said of it", || first.said().contains("no lane is up at the peer"));
         }
         let _second = scene.start(1);
         until("it is not found", || answers(&scene, 0));
-        assert!(first.said().contains("is there\n"), "{}", first.said());
+        assert!(first.said().contains("is connected\n"), "{}", first.said());
     }
 }
 
@@ -252,11 +252,15 @@ fn bad_command_lines_are_refused() {
     let in_use = refused(0, &address);
     assert!(in_use.contains("--nic udp:10.91.7.2:7600") && in_use.contains("in use"), "{in_use}");
     let taken = refused(1, &[&address[..], &["--device", "way"]].concat());
-    assert!(taken.contains("a device way exists already") && taken.contains("--device"), "{taken}");
+    assert!(
+        taken.contains("cannot make the device way: the device exists already")
+            && taken.contains("--device"),
+        "{taken}"
+    );
     let nowhere = refused(1, &[&address[..], &["--netns", "no-such"]].concat());
     assert!(nowhere.contains("--netns no-such"), "{nowhere}");
     let two = refused(1, &[&address[..], &["--address", "10.91.8.10/24"]].concat());
-    assert!(two.contains("one address of IPv4"), "{two}");
+    assert!(two.contains("second IPv4 address"), "{two}");
     let port = free_port().to_string();
     for (mtu, nic) in [("1279", "1280"), ("65536", "65535"), ("x", "invalid")] {
         let nic_place = format!("udp:127.0.0.1:{port}");

@@ -351,7 +351,7 @@ fn meets_all(test: &str, arguments: &[&str], meet_after: Option<&str>) {
     }
     let outcome = launch.start().finish(Duration::from_secs(120));
     assert_eq!(outcome.stdout, format!("{} on VIs\n", arguments[0]), "{outcome:#?}");
-    let unproven = "from a process that may not read this one's memory";
+    let unproven = "from a process that may not read this process's memory";
     assert!(!outcome.stderr.contains(unproven), "{outcome:#?}");
 }
 

@@ -33,13 +33,17 @@ fn all_told(case: &str, options: &[&str], reasons: &[&str]) {
     let mut said: Vec<String> = outcome.stderr.lines().filter_map(reason).collect();
     said.dedup();
     // The other end goes back, too, and says so if it lives to see it.
-    said.retain(|text| text != "went back to TCP: the peer took it back");
+    said.retain(|text| text != "went back to TCP: the peer asked for that");
     assert_eq!(said, reasons, "{case}: {outcome:#?}");
 }
 
 #[test]
 fn a_connection_that_was_short() {
-    told("short", &[], "closed before the two ends had met (short connections are not worth it)");
+    told(
+        "short",
+        &[],
+        "closed before the two ends had found each other (too short to gain from a VI)",
+    );
 }
 
 #[test]
@@ -54,25 +58,28 @@ fn a_rule() {
 
 #[test]
 fn a_rule_that_respects_filters_without_an_agent() {
-    let reason =
-        "it respects packet filters, and no `sovia agent --filters` reports what these let pass";
+    let reason = "a rule respects packet filters, and no `sovia agent --filters` reports what the filters let pass";
     told("rule", &["--respect-filters"], reason);
 }
 
 #[test]
 fn a_rule_that_names_a_nic_which_no_agent_has() {
-    let reason = "no `sovia agent --name` of the name that its rule gives is here";
+    let reason = "no agent here has the name that the rule of --nic gives (`sovia agent --name`)";
     told("rule", &["--nic", "name=nobody"], reason);
 }
 
 #[test]
 fn a_program_that_replaces_itself() {
-    told("execs", &[], "went back to TCP: the program replaced itself by another");
+    told("execs", &[], "went back to TCP: the program executed another one in its place (exec)");
 }
 
 #[test]
 fn a_connection_that_libc_prints_to() {
-    told("is_printed_to", &[], "went back to TCP: used by a call that Sovia does not carry");
+    told(
+        "is_printed_to",
+        &[],
+        "went back to TCP: the program used a call that Sovia does not support",
+    );
 }
 
 #[test]
@@ -98,12 +105,16 @@ fn a_program_under_a_filter() {
             "SKIPPED: is_filtered: only root may have a filter and no_new_privs unset"
         );
     }
-    told("is_filtered", &[], "went back to TCP: the program put itself under a seccomp filter");
+    told("is_filtered", &[], "went back to TCP: the program installed a seccomp filter");
 }
 
 #[test]
 fn a_connection_behind_a_relay() {
-    told("is_relayed", &[], "went on behind a relay: the peer could not take it back to TCP");
+    told(
+        "is_relayed",
+        &[],
+        "continued through a relay process: the peer could not take the connection back to TCP",
+    );
 }
 
 /// The program ends with bytes unread, and more of its own in the relay: as over TCP the peer is told.
@@ -112,13 +123,13 @@ fn a_relay_that_loses_bytes_resets_its_connection() {
     told(
         "is_relayed_and_cut",
         &[],
-        "went on behind a relay: the peer could not take it back to TCP",
+        "continued through a relay process: the peer could not take the connection back to TCP",
     );
 }
 
 #[test]
 fn a_connection_that_was_refused() {
-    told("no_listener", &[], "never connected: refused, or given up");
+    told("no_listener", &[], "never connected: the connection was refused, or not answered");
 }
 
 /// Runs a program whose two threads exchange a thousand messages before it ends that way. Returns how many messages the

@@ -420,7 +420,7 @@ fn hostile_files_fool_no_reader() {
         assert!(output.status.success(), "{output:?}");
         let complaints = String::from_utf8(output.stderr).expect("text");
         assert!(complaints.contains("another version of Sovia"), "{complaints}");
-        assert!(complaints.contains("damaged"), "{complaints}");
+        assert!(complaints.contains("corrupt"), "{complaints}");
         assert_eq!(ends(port, "redis-server").len(), 1);
     }
     // Those that a process has made up are its own: no other process is said to have them.
@@ -467,7 +467,7 @@ fn rates_and_totals_show() {
     }
     let output = run(&["stat", &id, "--totals"]);
     let text = String::from_utf8(output.stdout).expect("text");
-    for what in ["8  connections now", "8  came onto a VI", "bytes sent on VIs"] {
+    for what in ["8  connections now", "8  moved to a VI", "bytes sent on VIs"] {
         assert!(text.contains(what), "{what}: {text}");
     }
 }

@@ -83,7 +83,7 @@ def mapped(pid):
                 ranges.append((begin, end, int(words[2], 16)))
                 path = words[-1]
     if not ranges:
-        sys.exit(f"the program has no {LIBRARY}")
+        sys.exit(f"cannot count instructions: the program has no {LIBRARY}")
     headers = subprocess.run(["readelf", "-lW", path], check=True, capture_output=True, text=True).stdout
     loads = [[int(word, 16) for word in found] for found in re.findall(r"LOAD\s+0x(\w+)\s+0x(\w+)\s+0x\w+\s+0x(\w+)", headers)]
 
@@ -119,7 +119,7 @@ def main():
     options.add_argument("--sovia", default="target/release/sovia", metavar="PROGRAM", help="the `sovia` to count (%(default)s)")
     chosen = options.parse_args()
     if os.uname().machine != "x86_64":
-        sys.exit("instructions are counted on x86-64 alone")
+        sys.exit("cannot count instructions: this is not an x86-64 machine")
     with tempfile.TemporaryDirectory() as folder:
         program = os.path.join(folder, "program")
         source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program.c")

@@ -347,7 +347,7 @@ local function part(reader, tree, tag)
     end
     local length = reader:rest(tree, f.bytes)
     if start + length > total or (length == 0 and total > 0) then
-        illegal("place in the message")
+        illegal("offset in the message")
     end
     local said = string.format("%s %d..%d of %d%s", what, start, start + length, total, where)
     if flags == 1 then
@@ -371,7 +371,7 @@ local function item(reader, tree)
         reader:zeros(tree, 2)
         local number = reader:uint64(tree, f.at_fault)
         if CLOSINGS[code] == nil or (code < 2 and number ~= UInt64(0)) then
-            illegal("why the connection is over")
+            illegal("reason of the end")
         end
         local said = "end: " .. CLOSINGS[code]
         return code < 2 and said or said .. " for item " .. tostring(number)
@@ -541,7 +541,7 @@ local function meeting(kind, reader, tree, to, from)
     elseif kind == SETTLED then
         local connected = reader:uint(tree, f.connected, 1)
         if connected > 1 then
-            illegal("whether it is connected")
+            illegal("connected flag")
         end
         said = connected == 1 and "settled: connected" or "settled: not connected"
         legal = is_none(to)
@@ -611,7 +611,7 @@ local function emp_data(kind, reader, tree)
     end
     local length = reader:rest(tree, f.emp_bytes)
     if (is_first and length ~= wanted) or (not is_first and length == 0) then
-        illegal("place in the message")
+        illegal("offset in the message")
     end
     return string.format("message #%d frame %d%s%s", id, number, message, ack)
 end
@@ -631,14 +631,14 @@ local function emp_word(kind, reader, tree)
         local why = reader:uint(tree, f.why, 1)
         reader:zeros(tree, 1)
         if WHYS[why] == nil then
-            illegal("why the message is refused")
+            illegal("reason of the refusal")
         end
         return string.format("refused #%d: %s", reader:uint(tree, f.id, 4), WHYS[why])
     elseif kind == NOT_READY then
         local early = reader:uint(tree, f.early, 1)
         reader:zeros(tree, 1)
         if early > 1 then
-            illegal("whether it is early")
+            illegal("early flag")
         end
         local said = string.format("not ready for #%d", (reader:uint(tree, f.id, 4)))
         return early == 1 and said .. ", which is early" or said

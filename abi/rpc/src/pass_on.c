@@ -7,7 +7,7 @@
 void *next_function(const char *name) {
     void *found = dlsym(RTLD_NEXT, name);
     if (!found) {
-        fprintf(stderr, "libsovia-rpc: there is no %s of libtirpc's behind this library: link with -lsovia-rpc -ltirpc\n", name);
+        fprintf(stderr, "libsovia-rpc: cannot find %s in libtirpc; link with -lsovia-rpc -ltirpc in this order\n", name);
         abort();
     }
     return found;

@@ -61,7 +61,7 @@ static bool offer(int which, rpcprog_t program, rpcvers_t version, void (*dispat
         rpcb_unset(program, version, transport);
         done = svc_reg(listeners[which].xprt, program, version, dispatch, transport);
         if (!done)
-            fprintf(stderr, "svc_create: program %u version %u on %s: rpcbind does not take %s: is it running?\n",
+            fprintf(stderr, "svc_create: cannot register program %u version %u on %s: rpcbind refused %s (is rpcbind running?)\n",
                     program, version, VIA, listeners[which].netid);
     }
     freenetconfigent(transport);

@@ -27,7 +27,7 @@ pub(crate) struct NoAddress {
 
 impl std::fmt::Display for NoAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "line {}: neither an address like 02:5b:10:00:00:01 nor `{SELF}`", self.line)
+        write!(f, "line {}: expected an address such as 02:5b:10:00:00:01, or `{SELF}`", self.line)
     }
 }
 

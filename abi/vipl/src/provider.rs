@@ -39,7 +39,7 @@ pub(crate) fn open(device: &str) -> Result<AnyNic, ReturnCode> {
     AnyNic::open(provider.as_deref().unwrap_or(DEFAULT_PROVIDER), name).map_err(|error| {
         match &error {
             OpenError::Provider(_) => complain(format_args!("{PROVIDER}={error}")),
-            _ => complain(format_args!("{device} as {name}: {error}")),
+            _ => complain(format_args!("cannot open {device} as {name}: {error}")),
         }
         match error {
             OpenError::Provider(_) | OpenError::Name(_) => ReturnCode::Error,

@@ -74,21 +74,24 @@ impl fmt::Display for Kind {
                 let go = if *go { " (a Go program)" } else { "" };
                 write!(
                     f,
-                    "is statically linked{go}: its connections stay on TCP, those of programs it starts need not"
+                    "is statically linked{go}: connections of this program stay on TCP; programs that this one starts can leave TCP"
                 )
             }
             Self::Go => {
                 write!(
                     f,
-                    "is a Go program: connections that its Go code makes stay on TCP, those of its C code need not"
+                    "is a Go program: connections of Go code stay on TCP; connections of C code can leave TCP"
                 )
             }
-            Self::Foreign => write!(f, "is for another kind of processor: runs on plain TCP"),
+            Self::Foreign => write!(f, "is for another kind of processor, and runs on plain TCP"),
             Self::OtherLibc(interpreter) => {
-                write!(f, "uses {} and not glibc: runs on plain TCP", interpreter.display())
+                write!(f, "uses {} instead of glibc, and runs on plain TCP", interpreter.display())
             }
             Self::Privileged(how) => {
-                write!(f, "is {how}, so no library may be loaded into it: runs on plain TCP")
+                write!(
+                    f,
+                    "is {how}, so the system loads no library into this program: runs on plain TCP"
+                )
             }
         }
     }

@@ -29,7 +29,7 @@ struct Need {
 pub fn refusal(linker: &Path, library: &Path) -> Option<String> {
     let why_not = match std::fs::metadata(library) {
         // To open a pipe would take until something writes to it.
-        Ok(about) if !about.is_file() => Some("not a plain file".to_owned()),
+        Ok(about) if !about.is_file() => Some("not a regular file".to_owned()),
         Ok(_) => File::open(library).err().map(|error| error.to_string()),
         Err(error) => Some(error.to_string()),
     };

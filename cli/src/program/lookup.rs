@@ -38,11 +38,13 @@ impl fmt::Display for LookupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotFound(name) if has_slash(name) => {
-                write!(f, "{}: no such file", name.to_string_lossy())
+                write!(f, "cannot run {}: no such file", name.to_string_lossy())
             }
-            Self::NotFound(name) => write!(f, "{}: not found in PATH", name.to_string_lossy()),
-            Self::NotExecutable(path) => write!(f, "{}: not executable", path.display()),
-            Self::Folder(path) => write!(f, "{}: is a folder", path.display()),
+            Self::NotFound(name) => {
+                write!(f, "cannot run {}: not found in PATH", name.to_string_lossy())
+            }
+            Self::NotExecutable(path) => write!(f, "cannot run {}: not executable", path.display()),
+            Self::Folder(path) => write!(f, "cannot run {}: is a folder", path.display()),
         }
     }
 }

@@ -16,8 +16,8 @@ impl ProcFault {
     /// Returns what was found.
     pub fn describe(self) -> &'static str {
         match self {
-            Self::Missing => "/proc is not mounted, or may not be read",
-            Self::Foreign => "/proc shows another PID namespace than the one of this process",
+            Self::Missing => "/proc is not mounted, or is not readable",
+            Self::Foreign => "/proc shows another PID namespace than that of this process",
         }
     }
 

@@ -43,7 +43,7 @@ pub fn rules_by_number(text: &str) -> anyhow::Result<Option<String>> {
 
 fn members(name: &str) -> anyhow::Result<Vec<String>> {
     let members = databases::members_of(name)
-        .with_context(|| format!("getent cannot be asked for the group `{name}`"))?
+        .with_context(|| format!("cannot look up the group `{name}` with getent"))?
         .with_context(|| format!("there is no group `{name}`"))?;
     if members.is_empty() {
         bail!("the group `{name}` has no members");

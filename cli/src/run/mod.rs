@@ -40,20 +40,20 @@ const EXIT_OURSELVES: i32 = 125;
 ///
 /// A SPEC is a list of conditions, joined by commas. A connection matches if all conditions hold.
 ///
-/// Either end's port is `port=6379` or `port=6000-6100`. The peer's address is `addr=127.0.0.1` or `addr=10.0.0.0/8`.
-/// The program's file name is `program=redis-server`. The end that has connected is `end=connector`, and the one that
-/// has accepted is `end=acceptor`.
+/// `port=6379` or `port=6000-6100` is the port of either end. `addr=127.0.0.1` or `addr=10.0.0.0/8` is the peer's
+/// address. `program=redis-server` is the file name of the program. `end=connector` is the end that connected, and
+/// `end=acceptor` is the end that accepted.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     words: Words,
     #[command(flatten)]
     specs: Specs,
-    /// Configure the papers' protocol: a name such as SOVIA_COMBINE, or words joined by commas. `single`, `handler` or
-    /// `notify` chooses the thread that handles messages. `auto`, `copy`, `reg` or `hybrid=2048` chooses how bytes are
-    /// sent. `w=8,t=4` sets the window and the threshold of acknowledgements, in packets. Sockets use a window of at
-    /// most 32 packets, and t is at most w. `chunk=16384` limits the bytes in a packet.
-    /// `combine=1024,delay=1ms` combines messages below this size, for at most this time
+    /// Configure the protocol of the papers on SOVIA: a name such as SOVIA_COMBINE, or words joined by commas.
+    /// `single`, `handler` or `notify` chooses the thread that handles messages. `auto`, `copy`, `reg` or
+    /// `hybrid=2048` chooses how bytes are sent. `w=8,t=4` sets the window and the threshold of acknowledgements, in
+    /// packets. Sockets use a window of at most 32 packets, and t is at most w. `chunk=16384` limits the bytes in a
+    /// packet. `combine=1024,delay=1ms` combines messages below this size, for at most this time
     #[arg(long, value_name = "WORDS")]
     protocol: Option<String>,
     /// The program and its arguments
@@ -132,7 +132,7 @@ fn prepare(args: &Args) -> Result<Ready, Refusal> {
             if voice >= Voice::Obstacles {
                 let (path, library) = (program.path().display(), found.display());
                 say(format_args!(
-                    "sovia: {path}: {library} cannot be loaded here ({why}): runs on plain TCP\n"
+                    "sovia: cannot load {library} into {path}: {why}; the program runs on plain TCP\n"
                 ));
             }
         } else {
@@ -152,7 +152,7 @@ fn prepare(args: &Args) -> Result<Ready, Refusal> {
     {
         let (what, advice) = (fault.describe(), fault.advice());
         say(format_args!(
-            "sovia: {what}: connections stay on TCP, and none is counted: {advice}\n"
+            "sovia: {what}, so connections stay on TCP and are not counted; try: {advice}\n"
         ));
     }
     Ok(Ready { program, voice, board, library, is_covered })

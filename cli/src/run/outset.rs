@@ -25,12 +25,15 @@ impl Outset<'_> {
     /// Where the library looks for the host's agent, and what is there.
     fn agent(&self) -> String {
         let path = match (self.variable)(names::AGENT) {
-            Some(given) if given.is_empty() => return "not looked for".to_owned(),
+            Some(given) if given.is_empty() => return "none (SOVIA_AGENT is empty)".to_owned(),
             Some(given) => PathBuf::from(given),
             None => PathBuf::from(PATH),
         };
-        let is_there =
-            if path.exists() { "" } else { " (not there: processes of one user need none)" };
+        let is_there = if path.exists() {
+            ""
+        } else {
+            " (does not exist; processes of one user need no agent)"
+        };
         format!("{}{is_there}", path.display())
     }
 }
@@ -45,7 +48,7 @@ impl fmt::Display for Outset<'_> {
         let rules = self.text(names::RULES);
         let rules = rules
             .as_deref()
-            .unwrap_or("none: connections within this host and user are accelerated");
+            .unwrap_or("none: all connections within this host and this user are accelerated");
         writeln!(f, "sovia: rules:    {rules}")?;
         let protocol = self.text(names::PROTOCOL);
         writeln!(f, "sovia: protocol: {}", protocol.as_deref().unwrap_or("the default"))?;
@@ -78,7 +81,7 @@ sovia: program:  /bin/x
 sovia: library:  /lib/y.so
 sovia: rules:    except:port=22
 sovia: protocol: the default
-sovia: agent:    /nowhere (not there: processes of one user need none)
+sovia: agent:    /nowhere (does not exist; processes of one user need no agent)
 ";
         assert_eq!(outset.to_string(), expected);
         let bare = Outset {
@@ -88,7 +91,8 @@ sovia: agent:    /nowhere (not there: processes of one user need none)
         };
         let said = bare.to_string();
         assert!(
-            said.contains("library:  none\n") && said.contains("agent:    not looked for\n"),
+            said.contains("library:  none\n")
+                && said.contains("agent:    none (SOVIA_AGENT is empty)\n"),
             "{said}"
         );
     }

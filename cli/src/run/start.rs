@@ -59,9 +59,11 @@ impl Program {
         match (errno, &self.missing) {
             (Errno::ENOENT, Some(interpreter)) => {
                 let interpreter = interpreter.display();
-                say(format_args!("sovia: {path}: its interpreter {interpreter} is missing\n"));
+                say(format_args!(
+                    "sovia: cannot run {path}: its interpreter {interpreter} is missing\n"
+                ));
             }
-            _ => say(format_args!("sovia: {path}: {}\n", errno.desc())),
+            _ => say(format_args!("sovia: cannot run {path}: {}\n", errno.desc())),
         }
         if errno == Errno::ENOENT { EXIT_NOT_FOUND } else { EXIT_NOT_EXECUTABLE }
     }

@@ -49,20 +49,20 @@ impl fmt::Display for Summary<'_> {
                     let (name, term) = names_of(uid);
                     writeln!(
                         f,
-                        "sovia: {:>7}    {count} to {name}; they meet with --trust {term} here, and this user's at the other end",
+                        "sovia: {:>7}    {count} to {name}: start this end with --trust {term}, and the other end with --trust for this user",
                         ""
                     )?;
                 }
             }
         }
         if let open @ 1.. = page.undecided() {
-            writeln!(f, "sovia: open when the program ended, on TCP: {open}")?;
+            writeln!(f, "sovia: on TCP and still open when the program ended: {open}")?;
         }
         let dropped: u64 = Junk::ALL.iter().map(|&junk| page.junk(junk)).sum();
         if dropped > 0 {
             writeln!(
                 f,
-                "sovia: left aside where ends meet: {} (no connection is harmed by that)",
+                "sovia: ignored while ends looked for each other: {} (this harms no connection)",
                 plural(dropped, "message", "messages")
             )?;
         }
@@ -82,14 +82,14 @@ impl fmt::Display for Summary<'_> {
             )?;
             writeln!(
                 f,
-                "sovia: slept {}, woke a sleeping peer {}",
+                "sovia: threads slept {}, and woke a sleeping peer {}",
                 plural(traffic.sleeps, "time", "times"),
                 plural(traffic.rings, "time", "times")
             )?;
         }
         for (count, what) in [
-            (traffic.messages_handled, "handled by a thread of Sovia's"),
-            (traffic.messages_registered, "sent from memory registered for it"),
+            (traffic.messages_handled, "handled by a thread of Sovia"),
+            (traffic.messages_registered, "sent from registered memory"),
         ] {
             if count > 0 {
                 writeln!(f, "sovia: {} {what}", plural(count, "message", "messages"))?;
@@ -169,8 +169,8 @@ mod tests {
         let expected = [
             "sovia:       1  the other end did not answer (does it run under Sovia?)",
             "sovia:            to change it: start the other end's program by:  sovia run -- PROGRAM",
-            "sovia:       1  no descriptors left that the program does not need (ulimit -n)",
-            "sovia:            to change it: start the program with:  ulimit -n 4096",
+            "sovia:       1  the limit on file descriptors leaves none for Sovia (ulimit -n)",
+            "sovia:            to change it: run this before you start the program:  ulimit -n 4096",
         ];
         assert_eq!(lines[2..6], expected, "{said}");
     }
@@ -212,14 +212,14 @@ sovia: stayed on TCP: 4
 sovia:       2  the other end did not answer (does it run under Sovia?)
 sovia:       1  kept on TCP by a rule
 sovia:       1  the other end belongs to another user
-sovia:            1 to the user root; they meet with --trust user=root here, and this user's at the other end
-sovia: open when the program ended, on TCP: 4
-sovia: left aside where ends meet: 1 message (no connection is harmed by that)
+sovia:            1 to the user root: start this end with --trust user=root, and the other end with --trust for this user
+sovia: on TCP and still open when the program ended: 4
+sovia: ignored while ends looked for each other: 1 message (this harms no connection)
 sovia:       1  from another user
 sovia: sent 1.5 kB in 1 message, received 7 B
-sovia: slept 2 times, woke a sleeping peer 0 times
-sovia: 3 messages handled by a thread of Sovia's
-sovia: 1 message sent from memory registered for it
+sovia: threads slept 2 times, and woke a sleeping peer 0 times
+sovia: 3 messages handled by a thread of Sovia
+sovia: 1 message sent from registered memory
 ";
         assert_eq!(summary(page).to_string(), expected);
     }

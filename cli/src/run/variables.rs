@@ -23,10 +23,7 @@ pub(super) fn misspelt(variables: impl Iterator<Item = OsString>) -> Vec<String>
         if let Some(known) =
             similar(&name[names::PREFIX.len()..], names::VARIABLES.iter().copied().map(of))
         {
-            lines.push(format!(
-                "the variable {name} has no meaning: did you mean {}{known}?",
-                names::PREFIX
-            ));
+            lines.push(format!("unknown variable {name}: did you mean {}{known}?", names::PREFIX));
         }
     }
     lines
@@ -89,7 +86,7 @@ mod tests {
     #[test]
     fn a_name_with_a_slip_is_reported_and_others_are_not() {
         let lines = |name: &str| misspelt([OsString::from(name)].into_iter());
-        let expected = "the variable SOVIA_MEMRY has no meaning: did you mean SOVIA_MEMORY?";
+        let expected = "unknown variable SOVIA_MEMRY: did you mean SOVIA_MEMORY?";
         assert_eq!(lines("SOVIA_MEMRY"), [expected]);
         for name in ["SOVIA_MEMORY", "SOVIA_TESTS_SCALE", "SOVIA_BIN", "SOVIA_LIB", "PATH"] {
             assert_eq!(lines(name), [""; 0], "{name}");

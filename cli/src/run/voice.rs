@@ -24,11 +24,11 @@ pub(super) enum Voice {
 /// The command line's words for it.
 #[derive(clap::Args)]
 pub(super) struct Words {
-    /// Print only why the program could not be started
+    /// Print only errors that keep the program from starting
     #[arg(short, long, conflicts_with = "verbose")]
     quiet: bool,
-    /// Report at the end what was accelerated, and why the rest was not. With -vv, also report at the start what the
-    /// program is started with. The report at the end then says what would move connections off TCP
+    /// Report at the end what was accelerated, and why the rest was not. With -vv, also report the library, rules,
+    /// protocol and agent at the start. The report at the end then says how to move connections off TCP
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
 }

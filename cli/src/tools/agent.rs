@@ -16,22 +16,23 @@ use sovia_agent::{
 };
 use sovia_cli::{databases, metrics};
 
-/// Help programs to meet that cannot see each other
+/// Let programs use Sovia across network namespaces, sandboxes and hosts
 ///
-/// Within one network namespace, programs need no agent if they may ask the kernel about its sockets. Other programs
-/// meet by the agent, for example in containers that a bridge connects. Both programs must trust each other's user
-/// (`sovia run --trust`). The agent lets the kernel show that the two programs have the two ends of one connection.
+/// Programs in one network namespace need no agent if they may ask the kernel about its sockets. Other programs find
+/// each other through the agent, for example programs in containers on a bridge. Both programs must trust each other's
+/// user (`sovia run --trust`). The agent has the kernel prove that the two programs have the two ends of one
+/// connection.
 ///
-/// The agent runs as root, and talks to programs as a user without privileges. A container reaches the agent if the
-/// folder of the agent's socket is mounted there.
+/// The agent runs as root. The part of the agent that talks to programs runs as a user without privileges. A container
+/// reaches the agent if the folder of the agent's socket is mounted there.
 ///
 /// With --filters, the agent watches packet filters for programs that respect them (`sovia run --respect-filters`).
-/// Filters are nftables, traffic control, and BPF programs of control groups. The agent then runs as root, and uses
-/// `nft`, `tc` and `ip`.
+/// The filters are nftables rules, traffic control, and BPF programs of control groups. The agent then runs as root,
+/// and uses `nft`, `tc` and `ip`.
 ///
-/// With --name, the agent is a NIC in software. Programs of this host choose the NIC by `sovia run --nic name=NAME`.
-/// These programs reach programs of other hosts, where other agents do the same. Agents know each other by keys
-/// (--new-key). The agent reads its arguments and files once: to change them, start the agent again.
+/// With --name, the agent is a NIC in software, which connects programs of this host to programs of other hosts.
+/// Programs choose the NIC with `sovia run --nic name=NAME`. Each of the other hosts needs such an agent too. Agents
+/// recognize each other by keys (--new-key). The agent reads its arguments and files only at the start.
 ///
 /// With --metrics, the agent counts what programs under Sovia do, for Prometheus. An agent of root counts the programs
 /// of all users.
@@ -48,7 +49,7 @@ pub(crate) struct Args {
     /// Watch packet filters, and report to programs which of their packets the filters may stop
     #[arg(long, conflicts_with_all = ["name", "metrics", "user"])]
     filters: bool,
-    /// User as which the agent talks to programs. With --device: user that an agent of root becomes
+    /// User that runs the part of the agent that talks to programs. With --device: user that an agent of root becomes
     #[arg(long, value_name = "USER", default_value = "nobody", conflicts_with_all = ["listen", "port"])]
     user: String,
     /// The part that speaks to programs, as this program starts it
@@ -59,16 +60,16 @@ pub(crate) struct Args {
     new_key: Option<PathBuf>,
     /// Write counters of all programs under Sovia to this file, at each interval. The textfile collector of
     /// Prometheus's node exporter reads the file. The file must be in the collector's folder, and its name must end
-    /// with .prom. The counters need no other part of the agent
+    /// with .prom. An agent with this option does nothing else
     #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "speak", "socket", "user"])]
     metrics: Option<PathBuf>,
     /// Seconds between two writes of the counters
     #[arg(long, value_name = "SECONDS", requires = "metrics", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..))]
     metrics_interval: u64,
-    /// Be a NIC in software with this name, as in `sovia run --nic name=NAME`
+    /// Run as a NIC in software with this name, which programs choose with `sovia run --nic name=NAME`
     #[arg(long, value_name = "NAME", value_parser = name)]
     name: Option<String>,
-    /// Share a port between programs that have native VIs. The port is udp:IP:PORT, eth:DEVICE or xdp:DEVICE
+    /// Share a port between programs that use native VIs. The port is udp:IP:PORT, eth:DEVICE or xdp:DEVICE
     #[arg(long, value_name = "PLACE", requires = "name", conflicts_with_all = ["listen", "port", "peer"])]
     device: Option<Place>,
     /// Let this user's programs share the port. Give the option once for each user [default: only the user that starts
@@ -81,44 +82,44 @@ pub(crate) struct Args {
     /// File with the agent's key
     #[arg(long, value_name = "FILE", requires = "listen")]
     key: Option<PathBuf>,
-    /// Another agent: its public key, the address where it listens, and networks such as 10.0.0.0/24. The agent may
-    /// speak for addresses in these networks. Without networks, the agent may speak only for the address where it
-    /// listens. Give the option once for each agent
+    /// Another agent: its public key, the address where it listens, and networks such as 10.0.0.0/24. The other agent
+    /// may connect programs with addresses in these networks. Without networks, the other agent may only connect
+    /// programs with the address where it listens. Give the option once for each agent
     #[arg(long, value_name = "KEY@IP:PORT[,NETWORK...]", requires = "name")]
     peer: Vec<String>,
     /// File with other agents: on each line a public key, IP:PORT and networks. Text after `#` is a comment
     #[arg(long, value_name = "FILE", requires = "listen")]
     peers: Option<PathBuf>,
-    /// Network for which the agent of a single --peer may speak, as if the network were written in --peer
+    /// Another network of the agent that a single --peer names, as if the network were written in --peer
     #[arg(long, value_name = "NETWORK", requires = "listen")]
     peer_network: Vec<IpNet>,
-    /// Limit on what the agent sends. `bbr` is congestion control, for a network that others use too. `fixed` is only a
+    /// Control of the sending rate. `bbr` is congestion control, for a network that others use too. `fixed` is only a
     /// window, for a direct link between the two hosts
     #[arg(long, value_name = "CONTROL", requires = "listen", default_value_t = Control::Bbr)]
     control: Control,
-    /// NIC that carries frames to agents that have a NIC of the same kind. UDP carries frames to other agents. `verbs`
-    /// or `verbs:DEVICE` is a NIC that does RDMA. `ofi:PROVIDER[@ADDRESS]` is a NIC of libfabric. Without a device or
-    /// an address, the NIC is the one at the address of --listen. `auto` is verbs, where the kernel has such a NIC at
-    /// that address. `none` is UDP alone
+    /// NIC for frames to agents that have a NIC of the same kind. Frames to other agents go over UDP. `verbs` or
+    /// `verbs:DEVICE` is a NIC for RDMA. `ofi:PROVIDER[@ADDRESS]` is a NIC of libfabric. Without a device or an
+    /// address, the NIC is the one at the address of --listen. `auto` is `verbs` if the kernel has such a NIC at that
+    /// address, and `none` if not. `none` is UDP alone
     #[arg(long, value_name = "NIC", default_value = "auto")]
     fabric: String,
     /// For tests: path of the Unix datagram socket where the NIC receives from another NIC of this host. The agent
     /// makes the socket. --peer is the path of the other NIC's socket
     #[arg(long, value_name = "PATH", requires = "name", conflicts_with = "listen")]
     port: Option<PathBuf>,
-    /// Frames to lose, of each million
+    /// For tests: number of frames to lose in each million
     #[arg(long, value_name = "N", default_value_t = 0)]
     lose: u32,
-    /// Frames to send twice, of each million
+    /// For tests: number of frames to send twice in each million
     #[arg(long, value_name = "N", default_value_t = 0)]
     duplicate: u32,
-    /// Frames to send after the next frame, of each million
+    /// For tests: number of frames to send after the next frame, in each million
     #[arg(long, value_name = "N", default_value_t = 0)]
     delay: u32,
-    /// Frames in which to change one bit, of each million
+    /// For tests: number of frames to change one bit of, in each million
     #[arg(long, value_name = "N", default_value_t = 0)]
     corrupt: u32,
-    /// Seed of the random choice of the frames to lose, duplicate, delay and corrupt
+    /// For tests: seed of the random choice of the frames to lose, duplicate, delay and corrupt
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }
@@ -163,7 +164,7 @@ fn watch_filters(socket: &Path) -> anyhow::Error {
 /// Makes a key.
 fn new_key(path: &Path) -> anyhow::Result<()> {
     let key = SecretKey::generate()?;
-    key.write_new(path).with_context(|| format!("{} cannot be written", path.display()))?;
+    key.write_new(path).with_context(|| format!("cannot write {}", path.display()))?;
     println!("{}", key.public());
     Ok(())
 }
@@ -232,10 +233,10 @@ fn way(args: &Args) -> anyhow::Result<Way> {
     };
     anyhow::ensure!(
         !listen.ip().is_unspecified() && listen.port() != 0,
-        "--listen {listen}: expected an address of this host's and a port, as other agents have it in --peer"
+        "--listen {listen}: expected an address of this host and a port, the same as in --peer of other agents"
     );
     let key = SecretKey::read(path).with_context(|| {
-        format!("the key {} (made by sovia agent --new-key FILE)", path.display())
+        format!("cannot read the key {} (`sovia agent --new-key FILE` makes a key)", path.display())
     })?;
     let peers = Peers::new(key.public(), listen, named_peers(args)?)?;
     Ok(Way::Network(HostsConfig { listen, key, peers }))
@@ -252,8 +253,8 @@ fn named_peers(args: &Args) -> anyhow::Result<Vec<Named>> {
     if !args.peer_network.is_empty() {
         let ([one], [text], None) = (&mut peers[..], &args.peer[..], &args.peers) else {
             anyhow::bail!(
-                "--peer-network says of one agent alone for which addresses it may speak, and there are several: \
-                 write --peer KEY@IP:PORT,NETWORK,... for each"
+                "cannot use --peer-network with several agents: \
+                 write --peer KEY@IP:PORT,NETWORK,... for each agent"
             );
         };
         if !text.contains(',') {

@@ -37,7 +37,7 @@ enum Command {
     Bench(bench::Args),
     #[command(about = "Show an unmodified Redis over kernel TCP, a Unix socket and Sovia")]
     Demo(demo::Args),
-    #[command(about = "Help programs to meet across network namespaces and sandboxes")]
+    #[command(about = "Let programs use Sovia across network namespaces, sandboxes and hosts")]
     Agent(Box<agent::Args>),
     #[command(about = "Carry IP packets over Virtual Interfaces: a network device for any program")]
     Lane(lane::Args),
@@ -51,7 +51,7 @@ enum Command {
     Off(switch::OffArgs),
     #[command(about = "Accelerate connections again after `sovia off`")]
     On(switch::OnArgs),
-    #[command(about = "List the connections of programs under Sovia, one a line")]
+    #[command(about = "List the connections of programs under Sovia, one per line")]
     Ps(ps::Args),
     #[command(about = "Report what programs under Sovia do in each interval")]
     Stat(stat::Args),

@@ -68,7 +68,7 @@ impl<'a> Iterator for Messages<'a> {
         };
         let Some((message, rest)) = cut(self.0) else {
             self.0 = &[];
-            return Some(Err(Malformed("a bundle cut short")));
+            return Some(Err(Malformed("a truncated bundle")));
         };
         self.0 = rest;
         Some(Message::decode(message))
@@ -121,6 +121,6 @@ mod tests {
         bundle.put(&Message::Withdraw(3));
         bundle.put(&Message::Withdraw(4));
         let told: Vec<_> = Messages(&bundle.bytes[..bundle.bytes.len() - 1]).collect();
-        assert_eq!(told, [Ok(Message::Withdraw(3)), Err(Malformed("a bundle cut short"))]);
+        assert_eq!(told, [Ok(Message::Withdraw(3)), Err(Malformed("a truncated bundle"))]);
     }
 }

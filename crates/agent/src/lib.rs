@@ -130,7 +130,7 @@ pub enum Error {
     #[error("cannot accept programs as the NIC {0:?}: {1}")]
     Name(String, sovia_sys::Errno),
     /// Its port cannot be opened.
-    #[error("the port {0:?} cannot be opened: {1}")]
+    #[error("cannot open the port {0:?}: {1}")]
     Local(PathBuf, std::io::Error),
     /// The other agent's connections cannot be accepted.
     #[error("cannot listen at {0}: {1}")]
@@ -139,11 +139,11 @@ pub enum Error {
     #[error("cannot receive frames at {0}: {1}")]
     Network(core::net::SocketAddr, sovia_port::OpenError),
     /// The NIC that carries frames cannot be opened.
-    #[error("{0}: {1}")]
+    #[error("cannot use the NIC {0}: {1}")]
     Fabric(String, String),
     /// The kernel shows it no sequence numbers.
     #[error(
-        "the kernel does not show the agent what proves that two sockets are the ends of one connection: {0}. \
+        "cannot read the sequence numbers that prove that two sockets are the ends of one connection: {0}. \
          The agent needs CAP_BPF and CAP_NET_ADMIN, and Linux 5.8 or later"
     )]
     Numbers(sovia_sys::Errno),
@@ -152,20 +152,20 @@ pub enum Error {
     Privileges(sovia_sys::Errno),
     /// A switch has a port of its own.
     #[error(
-        "{0} is another agent's: a port of its own is udp:ADDRESS:PORT, eth:DEVICE or xdp:DEVICE"
+        "cannot share {0}: expected a port of this agent, as udp:ADDRESS:PORT, eth:DEVICE or xdp:DEVICE"
     )]
     Place(Place),
     /// The port of a switch cannot be opened.
-    #[error("{0}: {1}")]
+    #[error("cannot use {0}: {1}")]
     Port(Place, sovia_port::OpenError),
     /// The frames of a switch's port are longer than programs' rings can hold.
-    #[error("{0}: this port's frames of up to {1} bytes are too long")]
+    #[error("cannot share {0}: the frames of this port, up to {1} bytes, are too long")]
     FrameMax(Place, usize),
     /// The port of a switch works no more.
-    #[error("{0}: the device has gone")]
+    #[error("cannot go on with {0}: the device is gone")]
     Gone(Place),
     /// The kernel refuses what every NIC needs.
-    #[error("the kernel refuses to let the agent wait: {0}")]
+    #[error("cannot wait for events: {0}")]
     Kernel(sovia_sys::Errno),
 }
 

@@ -113,13 +113,13 @@ pub(crate) enum Refused {
     #[error("the program runs as user {0}")]
     User(u32),
     /// The first message is not an introduction of this version.
-    #[error("the program's first message is not an introduction of this version")]
+    #[error("the program's first message is not a greeting of this agent's version")]
     Introduction,
     /// The program and the NIC may not read each other's memory.
     #[error("the kernel does not let the program and this process trace each other")]
     NotTraceable,
     /// The descriptors are not those that a program hands over.
-    #[error("the program's descriptors are not a segment, doorbells and notices")]
+    #[error("the program did not send the expected file descriptors")]
     Descriptors,
 }
 

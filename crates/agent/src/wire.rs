@@ -63,7 +63,7 @@ impl<'a> Message<'a> {
 
     /// The message that `bytes` are.
     pub(crate) fn decode(bytes: &'a [u8]) -> Result<Message<'a>, Malformed> {
-        let cut = Malformed("a message cut short");
+        let cut = Malformed("a truncated message");
         let (kind, rest) = bytes.split_first().ok_or(cut)?;
         let (id, rest) = rest.split_first_chunk().ok_or(cut)?;
         let id = u64::from_le_bytes(*id);
@@ -74,7 +74,7 @@ impl<'a> Message<'a> {
                 let [received, sent] =
                     [0, 4].map(|at| u32::from_le_bytes([0, 1, 2, 3].map(|i| numbers[at + i])));
                 let (link, is_connector) =
-                    Link::with_role(link).ok_or(Malformed("an offer of no connection"))?;
+                    Link::with_role(link).ok_or(Malformed("an offer without a connection"))?;
                 Ok(Message::Offer(id, link, is_connector, Numbers { received, sent }))
             }
             (2, []) => Ok(Message::Withdraw(id)),

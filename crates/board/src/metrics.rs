@@ -14,15 +14,15 @@ struct Labels {
 
 /// The names of counters, in the order of their values: how many there are.
 const PLAIN: [(&str, &str); 9] = [
-    ("sovia_ends_total", "Ends of connections that were looked at"),
-    ("sovia_accelerated_total", "Ends of connections that came onto a VI"),
+    ("sovia_ends_total", "Ends of TCP connections that programs under Sovia had"),
+    ("sovia_accelerated_total", "Ends of connections that moved to a VI"),
     ("sovia_bytes_sent_total", "Bytes sent on VIs"),
     ("sovia_bytes_received_total", "Bytes received on VIs"),
     ("sovia_messages_sent_total", "Messages sent on VIs"),
-    ("sovia_sleeps_total", "Times that a thread slept for a message or for room"),
+    ("sovia_sleeps_total", "Times that a thread slept until a message or buffer space came"),
     ("sovia_wakes_total", "Times that a sleeping peer was woken"),
-    ("sovia_messages_handled_total", "Messages that a thread of Sovia's handled"),
-    ("sovia_messages_registered_total", "Messages sent from memory registered for them"),
+    ("sovia_messages_handled_total", "Messages handled by a thread of Sovia"),
+    ("sovia_messages_registered_total", "Messages sent from registered memory"),
 ];
 
 /// What a family has counted.
@@ -127,7 +127,7 @@ impl Metrics {
         describe(
             &mut out,
             "sovia_stayed_total",
-            "Ends of connections that ended on TCP, by reason",
+            "Ends of connections that stayed on TCP or went back to TCP, by reason",
             "counter",
         );
         for (of, counts) in &self.sums {
@@ -139,7 +139,7 @@ impl Metrics {
                 }
             }
         }
-        let help = "Messages that were left aside where ends meet, by what was wrong with them";
+        let help = "Messages that Sovia ignored while ends looked for each other, by what was wrong with the messages";
         describe(&mut out, "sovia_left_aside_total", help, "counter");
         for (of, counts) in &self.sums {
             for (junk, count) in Junk::ALL.iter().zip(&counts.junk) {
@@ -150,7 +150,12 @@ impl Metrics {
                 }
             }
         }
-        describe(&mut out, "sovia_connections", "Ends of connections now", "gauge");
+        describe(
+            &mut out,
+            "sovia_connections",
+            "Ends of open connections, by carrier and state",
+            "gauge",
+        );
         let mut open: BTreeMap<(Labels, &str, &str), u64> = BTreeMap::new();
         for connection in &scan.connections {
             let key = (of_connection(scan, connection), connection.carrier(), connection.state());
@@ -163,7 +168,7 @@ impl Metrics {
                 "sovia_connections{{{of},carrier=\"{carrier}\",state=\"{state}\"}} {count}"
             );
         }
-        describe(&mut out, "sovia_processes", "Processes that show connections", "gauge");
+        describe(&mut out, "sovia_processes", "Processes whose connections are counted", "gauge");
         let mut processes: BTreeMap<Labels, u64> = BTreeMap::new();
         for process in &scan.processes {
             let of = Labels { program: process.program.clone(), uid: process.uid };
@@ -175,7 +180,7 @@ impl Metrics {
         describe(
             &mut out,
             "sovia_unreadable_processes",
-            "Processes whose connections cannot be read",
+            "Processes whose connections the agent cannot read",
             "gauge",
         );
         let _ = writeln!(out, "sovia_unreadable_processes {}", scan.unreadable.len());

@@ -70,7 +70,7 @@ impl fmt::Display for RuleError {
             }
             RuleFault::Empty => "a rule needs at least one term, such as `port=6379`",
             RuleFault::Key => {
-                "a term is `port=`, `addr=`, `program=` or `end=` and a value; in a rule `trust:` also `user=`, `uid=`, `group=` or `any`, in a rule `nic:` also `name=`"
+                "a term is `port=`, `addr=`, `program=` or `end=` with a value; a rule `trust:` also takes `user=`, `uid=`, `group=` or `any`, and a rule `nic:` takes `name=`"
             }
             RuleFault::Port => "expected a port from 1 to 65535, or a range such as `6000-6100`",
             RuleFault::Address => {
@@ -81,16 +81,16 @@ impl fmt::Display for RuleError {
             }
             RuleFault::End => "expected `connector` or `acceptor`",
             RuleFault::Nic => {
-                "a rule `nic:` names the NIC, in at most 32 letters, digits, `-` and `_`, as in `name=a`; others do not"
+                "a rule `nic:` needs `name=` with at most 32 letters, digits, `-` and `_`, as in `name=a`; no other rule takes `name=`"
             }
             RuleFault::User => {
-                "a rule `trust:` names the users, as `user=redis`, `uid=112`, `group=web` or `any`; others do not"
+                "a rule `trust:` needs users, as in `user=redis`, `uid=112`, `group=web` or `any`; no other rule takes users"
             }
             RuleFault::UserName => {
-                "the library knows users by their numbers: write `uid=112`, or have `sovia run` read the rule"
+                "the library knows users only by number: write `uid=112`, or give the rule to `sovia run`"
             }
-            RuleFault::Twice => "each term may stand once in a rule",
-            RuleFault::TooMany => "there is room for 32 rules",
+            RuleFault::Twice => "a rule may have each term only once",
+            RuleFault::TooMany => "there may be at most 32 rules",
         };
         write!(f, "bad rule at `{}`: {expected}", self.term)
     }

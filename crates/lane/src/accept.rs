@@ -44,7 +44,7 @@ fn admit<N: Nic + 'static, D: Device>(shared: &Shared<N, D>, request: N::Connect
     if let Err(refused) = request.accept(&receiver.vi) {
         shared.remove(id);
         count(&shared.counts.strangers);
-        return shared.absent(at, format!("its request does not fit: {refused}"));
+        return shared.absent(at, format!("the peer's request does not fit: {refused}"));
     }
     receiver.begin();
     // A peer requests anew when it has been started again; the older connection is of no more use to it. Another thread may

@@ -13,15 +13,15 @@ use via::{NetAddress, Nic, Vi};
 enum Why {
     #[error(transparent)]
     Make(#[from] MakeError),
-    #[error("no lane is up there")]
+    #[error("no lane is up at the peer")]
     NoLane,
-    #[error("its lane has another MTU")]
+    #[error("the peer's lane has another MTU")]
     Mtu,
-    #[error("its lane does not know this one as a peer")]
+    #[error("the peer's lane does not have this lane as a peer")]
     Unknown,
     #[error(transparent)]
     Connect(ConnectError),
-    #[error("no thread can be started")]
+    #[error("cannot start a thread")]
     Thread,
 }
 

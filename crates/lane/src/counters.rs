@@ -47,19 +47,19 @@ counters! {
     /// To an address that no peer has.
     no_peer: "dropped for addresses of no peer",
     /// To a peer for which too many waited.
-    no_room: "dropped behind too many that waited",
+    no_room: "dropped because too many waited",
     /// To a peer that could not be reached, or was gone.
-    unreachable: "dropped for peers that were not there",
+    unreachable: "dropped for peers without a connection",
     /// Of the device's, that are none, or longer than the lane takes.
-    odd: "of the device's that were none or too long",
+    odd: "from the device that were invalid or too long",
     /// Of a peer's, that are none.
-    malformed: "from peers that were no packets",
+    malformed: "from peers that were invalid",
     /// Of a peer's, from an address that is not the peer's.
-    foreign: "from addresses that were not the peer's",
+    foreign: "from addresses that the peer does not have",
     /// Of a peer's, that the device has not taken.
-    refused: "that the device has not taken",
+    refused: "refused by the device",
     /// Requests for connections of stations that are no peers, or that broke the rules.
-    strangers: "requests of strangers",
+    strangers: "requests from stations that are not peers",
 }
 
 /// Counts one more.

@@ -8,10 +8,10 @@ use via::error::ConnectError;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Event {
     /// Packets can be sent to that peer.
-    #[error("{0} is there")]
+    #[error("{0} is connected")]
     There(String),
     /// No connection to that peer has come about; told once for each reason, until one has.
-    #[error("{peer} is not there: {why}; packets for it are dropped")]
+    #[error("cannot connect to {peer}: {why}; packets for this peer are dropped")]
     NotThere {
         /// What the peer is called.
         peer: String,
@@ -27,7 +27,7 @@ pub enum Event {
         why: String,
     },
     /// That station, which is no peer, requests a connection; told once for each lane.
-    #[error("a station at {0} that is no peer asks for a connection, and is refused")]
+    #[error("refused a connection request from {0}, which is not a peer")]
     Stranger(NetAddress),
     /// The lane does not go on.
     #[error("{0}")]
@@ -41,6 +41,6 @@ pub enum Failure {
     #[error("the device is gone: {0}")]
     Device(Errno),
     /// No peer can connect any more.
-    #[error("the NIC waits for peers no more: {0}")]
+    #[error("cannot accept peers any more: {0}")]
     Waiting(ConnectError),
 }

@@ -50,7 +50,7 @@ pub struct PeerConfig {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StartError {
     /// The MTU is out of range.
-    #[error("an MTU of {mtu} bytes is not possible: from {MTU_MIN} to {longest} is")]
+    #[error("cannot use an MTU of {mtu} bytes: expected {MTU_MIN} to {longest}")]
     Mtu {
         /// What was asked for.
         mtu: usize,
@@ -58,19 +58,19 @@ pub enum StartError {
         longest: usize,
     },
     /// There are too many peers.
-    #[error("{0} peers are too many: {PEERS_MAX} are possible")]
+    #[error("cannot use {0} peers: at most {PEERS_MAX} are possible")]
     Peers(usize),
     /// Two peers have the same network.
     #[error(transparent)]
     Overlap(#[from] Overlap),
     /// Two peers are at the same place.
-    #[error("{0} and {1} are at the same place: name its networks as one peer's")]
+    #[error("{0} and {1} are at the same place: give the networks to one peer")]
     SamePlace(String, String),
     /// The NIC has no completion queue for it.
-    #[error("the NIC cannot serve so many peers: {0}")]
+    #[error("the NIC cannot serve this many peers: {0}")]
     Cq(#[from] CqError),
     /// No thread can be started.
-    #[error("no thread can be started for the lane")]
+    #[error("cannot start a thread for the lane")]
     Thread,
 }
 

@@ -13,7 +13,7 @@ pub(crate) struct Routes {
 /// Two peers are said to have the same network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the network {0} is said of two peers; a part of it may be another peer's, all of it may not"
+    "two peers have the network {0}; a peer may have a part of another peer's network, but not the whole network"
 )]
 pub struct Overlap(pub IpNet);
 

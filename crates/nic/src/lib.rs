@@ -34,7 +34,7 @@ use via_verbs::VerbsNic;
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// There is no such provider in this build.
-    #[error("{0}: no such provider; there is: {there}", there = providers())]
+    #[error("{0}: no such provider; this build has: {there}", there = providers())]
     Provider(String),
     /// The provider does not have such a name.
     #[error("{0}")]
@@ -299,8 +299,8 @@ impl AnyNic {
             Some(("ofi", place)) => AnyNic::open("ofi", place),
             Some(("verbs", name)) => AnyNic::open("verbs", name),
             _ => Err(OpenError::Name(format!(
-                "\"{place}\" is no place for a NIC: shm:NAME, udp:ADDRESS:PORT with an address of this host's, \
-                 eth:DEVICE, xdp:DEVICE, agent:NAME, ofi:PROVIDER[@ADDRESS[:PORT]] on libfabric, or verbs:DEVICE"
+                "\"{place}\" is not a place for a NIC: expected shm:NAME, udp:ADDRESS:PORT with an address of this host, \
+                 eth:DEVICE, xdp:DEVICE, agent:NAME, ofi:PROVIDER[@ADDRESS[:PORT]] for libfabric, or verbs:DEVICE"
             ))),
         }
     }
@@ -337,7 +337,7 @@ impl AnyNic {
                     .map_err(|error: via_ofi::BadPlace| OpenError::Name(error.to_string()))?;
                 place.host().map(Into::into).ok_or_else(|| {
                     OpenError::Name(format!(
-                        "ofi:{place}: what such a NIC is called is known when it is open"
+                        "ofi:{place}: the address of this NIC is not known before the NIC is open; give PROVIDER@ADDRESS:PORT"
                     ))
                 })
             }
@@ -351,7 +351,7 @@ impl AnyNic {
                 Err(OpenError::Provider(provider.to_owned()))
             }
             _ => Err(OpenError::Name(format!(
-                "\"{place}\" is no place of another NIC: shm:NAME, udp:ADDRESS:PORT, mac:XX:XX:XX:XX:XX:XX of its \
+                "\"{place}\" is not the place of another NIC: expected shm:NAME, udp:ADDRESS:PORT, mac:XX:XX:XX:XX:XX:XX of its \
                  Ethernet device, ofi:PROVIDER@ADDRESS:PORT, or verbs:ADDRESS:PORT"
             ))),
         }

@@ -108,7 +108,7 @@ fn pure_ftpd_says_why_it_stays_on_tcp() {
         }
         assert!(client.contains(reason), "{user}: {client}");
         assert!(
-            server.contains("went back to TCP: the program changed its user or its rights"),
+            server.contains("went back to TCP: the program changed its user or its privileges"),
             "{user}: {server}"
         );
     }

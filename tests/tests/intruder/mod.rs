@@ -132,7 +132,8 @@ impl Dropped {
     fn add(&mut self, observation: &Observation) {
         for (_, outcome) in &observation.ends {
             let mut lines = outcome.stderr.lines();
-            lines.find(|line| line.starts_with("sovia: left aside where ends meet: "));
+            lines
+                .find(|line| line.starts_with("sovia: ignored while ends looked for each other: "));
             for line in lines.map_while(|line| line.strip_prefix("sovia:   ")) {
                 let Some((count, kind)) = line.trim().split_once("  ") else { break };
                 let count: u64 = count.replace(',', "").parse().unwrap_or(0);

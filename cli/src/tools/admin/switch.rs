@@ -48,7 +48,7 @@ pub(crate) fn off(_: &OffArgs) -> anyhow::Result<()> {
         fs::create_dir_all(folder).with_context(|| cannot("create", folder))?;
         // Processes of all users look there, whatever this one's umask is.
         let all = fs::Permissions::from_mode(0o755);
-        fs::set_permissions(folder, all).with_context(|| cannot("open", folder))?;
+        fs::set_permissions(folder, all).with_context(|| cannot("set the mode of", folder))?;
     }
     fs::File::create(&path).with_context(|| cannot("create", &path))?;
     let mut accelerated = count_accelerated();
@@ -61,7 +61,7 @@ pub(crate) fn off(_: &OffArgs) -> anyhow::Result<()> {
     }
     let whose = if geteuid().is_root() { "all users" } else { "your own programs" };
     let left = match accelerated {
-        Err(why) => format!("connections cannot be counted: {why:#}"),
+        Err(why) => format!("cannot count connections: {why:#}"),
         Ok(0) => "no connection is accelerated".to_owned(),
         Ok(1) => "one end of a connection is still accelerated (`sovia ps`)".to_owned(),
         Ok(many) => format!("{many} ends of connections are still accelerated (`sovia ps`)"),
@@ -80,7 +80,10 @@ pub(crate) fn on(_: &OnArgs) -> anyhow::Result<()> {
     }
     let all = switch::of_all();
     if all.exists() {
-        bail!("still off: root has switched off all users ({}): sudo sovia on", all.display());
+        bail!(
+            "still off: root has switched off all users ({}); run `sudo sovia on`",
+            all.display()
+        );
     }
     let whose = if geteuid().is_root() { "all users" } else { "your own programs" };
     writeln!(stdout(), "on for {whose}")?;

@@ -16,22 +16,24 @@ pub(crate) fn make(
     netns: Option<&str>,
 ) -> anyhow::Result<Tun> {
     if addresses.iter().filter(|address| address.addr().is_ipv4()).count() > 1 {
-        bail!("--address: the device can have one address of IPv4; add others by `ip addr add`");
+        bail!(
+            "cannot give the device a second IPv4 address by --address; add others with `ip addr add`"
+        );
     }
     let Some(namespace) = netns else { return make_here(name, mtu, addresses) };
-    let namespace = open(namespace).with_context(|| format!("--netns {namespace}"))?;
+    let namespace = open(namespace).with_context(|| format!("cannot open --netns {namespace}"))?;
     // A thread of its own enters the namespace, and ends: the others stay where they are.
     std::thread::scope(|scope| {
         let made = std::thread::Builder::new().spawn_scoped(scope, || {
             netns::enter(&namespace).map_err(|errno| match errno {
-                Errno::EPERM => anyhow!("--netns needs CAP_SYS_ADMIN: run as root"),
-                Errno::EINVAL => anyhow!("--netns: that is no network namespace"),
-                errno => anyhow!("--netns: the namespace cannot be entered: {errno}"),
+                Errno::EPERM => anyhow!("cannot enter --netns: needs CAP_SYS_ADMIN; run as root"),
+                Errno::EINVAL => anyhow!("cannot enter --netns: not a network namespace"),
+                errno => anyhow!("cannot enter --netns: {errno}"),
             })?;
             make_here(name, mtu, addresses)
         });
-        let made = made.context("no thread can be started")?;
-        made.join().unwrap_or_else(|_| bail!("the device cannot be made"))
+        let made = made.context("cannot start a thread")?;
+        made.join().unwrap_or_else(|_| bail!("cannot make the device"))
     })
 }
 
@@ -48,27 +50,27 @@ fn open(namespace: &str) -> std::io::Result<Fd> {
 fn make_here(name: &str, mtu: usize, addresses: &[IpNet]) -> anyhow::Result<Tun> {
     let way = tun::open().map_err(|errno| match errno {
         Errno::ENOENT | Errno::ENODEV | Errno::ENXIO => {
-            anyhow!("/dev/net/tun is missing: `modprobe tun`; in a container, give it that device")
+            anyhow!("cannot make the device: /dev/net/tun is missing; run `modprobe tun`, or pass /dev/net/tun to the container")
         }
-        errno => anyhow!("/dev/net/tun cannot be opened: {errno}"),
+        errno => anyhow!("cannot open /dev/net/tun: {errno}"),
     })?;
     let device = Tun::make(way, name).map_err(|errno| match errno {
-        Errno::EPERM => anyhow!("a network device needs CAP_NET_ADMIN: run as root"),
+        Errno::EPERM => anyhow!("cannot make the device {name}: needs CAP_NET_ADMIN; run as root"),
         Errno::EBUSY | Errno::EEXIST => {
-            anyhow!("a device {name} exists already: choose another name by --device")
+            anyhow!("cannot make the device {name}: the device exists already; choose another name with --device")
         }
-        errno => anyhow!("the device {name} cannot be made: {errno}"),
+        errno => anyhow!("cannot make the device {name}: {errno}"),
     })?;
     let step = |what: String| move |errno| anyhow!("{name}: {what}: {errno}");
-    device.set_mtu(mtu as u32).map_err(step(format!("an MTU of {mtu} cannot be set")))?;
-    device.set_up().map_err(step("the device cannot be set up".to_owned()))?;
+    device.set_mtu(mtu as u32).map_err(step(format!("cannot set the MTU {mtu}")))?;
+    device.set_up().map_err(step("cannot bring the device up".to_owned()))?;
     for address in addresses {
         let set = device.set_address(address.addr(), address.prefix_len());
         set.map_err(|errno| match errno {
             Errno::EACCES | Errno::EAFNOSUPPORT => {
-                anyhow!("{name}: {address} cannot be set: IPv6 is switched off")
+                anyhow!("{name}: cannot set the address {address}: IPv6 is switched off")
             }
-            errno => anyhow!("{name}: {address} cannot be set: {errno}"),
+            errno => anyhow!("{name}: cannot set the address {address}: {errno}"),
         })?;
     }
     Ok(device)

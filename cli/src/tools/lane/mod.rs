@@ -15,8 +15,8 @@ use sovia_lane::{Config, Event, Lane};
 use sovia_nic::AnyNic;
 use sovia_sys::tun;
 
-/// Lanes form an IP network: any program runs over the network, by the kernel's TCP and IP. The papers on VIA compare
-/// sockets over VIs with such a network. Programs that must be fast are run by `sovia run`.
+/// Lanes form an IP network, which any program can use by the kernel's TCP and IP. The papers on VIA compare sockets
+/// over VIs with such a network. Use `sovia run` for programs that must be fast.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -38,18 +38,18 @@ struct Up {
     /// Name of the network device. The command makes the device, and removes it at the end
     #[arg(long, value_name = "NAME", default_value = "lane0", value_parser = device_name)]
     device: String,
-    /// Address of the device with its prefix length: one of IPv4, any number of IPv6
+    /// Address of the device with its prefix length: at most one IPv4 address, any number of IPv6 addresses
     #[arg(long, value_name = "IP/LENGTH", required = true, value_parser = address)]
     address: Vec<IpNet>,
-    /// Bytes of the longest packet, the same in all lanes of a network
+    /// Length of the longest packet, in bytes. All lanes of a network must have the same
     #[arg(long, value_name = "BYTES", default_value_t = 9000)]
     mtu: usize,
     /// Place of the NIC: shm:NAME in shared memory, udp:ADDRESS:PORT with an address of this host, eth:DEVICE or
     /// xdp:DEVICE
     #[arg(long, value_name = "PLACE")]
     nic: String,
-    /// Another lane: addresses behind it, such as 10.200.0.2 or 10.201.0.0/16, and the place of its NIC. The place is
-    /// shm:NAME, udp:ADDRESS:PORT, or mac:XX:XX:XX:XX:XX:XX of an eth or xdp device
+    /// Another lane: the addresses that it carries packets for, such as 10.200.0.2 or 10.201.0.0/16, and the place of
+    /// its NIC. The place is shm:NAME, udp:ADDRESS:PORT, or mac:XX:XX:XX:XX:XX:XX of an eth or xdp device
     #[arg(long, value_name = "NETWORK=PLACE", required = true, value_parser = Peer::parse)]
     peer: Vec<Peer>,
     /// Network namespace of the device: a name of `ip netns`, or a path. The NIC stays in the namespace of this command
@@ -70,11 +70,11 @@ fn device_name(text: &str) -> Result<String, String> {
 }
 
 fn address(text: &str) -> Result<IpNet, String> {
-    let expected = "expected an address with the length of its prefix, as 10.200.0.1/24";
+    let expected = "expected an address with its prefix length, such as 10.200.0.1/24";
     let address: IpNet = text.parse().map_err(|_| expected.to_owned())?;
     let ip = address.addr();
     if ip.is_unspecified() || ip.is_multicast() || ip.is_loopback() || address.prefix_len() == 0 {
-        return Err(format!("{ip} can be no address of a device; {expected}"));
+        return Err(format!("{ip} cannot be the address of a device; {expected}"));
     }
     Ok(address)
 }
@@ -107,9 +107,9 @@ fn up(arguments: &Up) -> anyhow::Result<()> {
     config.check()?;
     // Before there is any other thread: none is to take them.
     let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]);
-    signals.thread_block().context("signals cannot be blocked")?;
+    signals.thread_block().context("cannot block signals")?;
     let (sender, ends) = channel();
-    let nic = AnyNic::open_at(nic).with_context(|| format!("--nic {nic}"))?;
+    let nic = AnyNic::open_at(nic).with_context(|| format!("cannot open --nic {nic}"))?;
     let device = device::make(name, *mtu, address, netns.as_deref())?;
     wait_for(signals, sender.clone())?;
     let own = name.clone();
@@ -120,7 +120,7 @@ fn up(arguments: &Up) -> anyhow::Result<()> {
     })?;
     // From here on packets are carried; a script that starts it waits for this line.
     say(&mut std::io::stdout(), &format!("{name} is up"));
-    let end = ends.recv().context("nothing is left that could end it")?;
+    let end = ends.recv().context("cannot wait for the end of the lane")?;
     lane.down();
     say(&mut std::io::stdout(), &format!("{name} is down: {}", lane.counters()));
     match end {
@@ -137,7 +137,7 @@ fn wait_for(signals: SigSet, ends: Sender<End>) -> anyhow::Result<()> {
         }
     };
     let thread = std::thread::Builder::new().name("signals".into()).spawn(wait);
-    thread.map(drop).context("no thread can be started")
+    thread.map(drop).context("cannot start a thread")
 }
 
 #[cfg(test)]
@@ -169,11 +169,11 @@ mod tests {
         let good = "lane up --nic shm:a";
         for (words, expected) in [
             ("--address 10.200.0.1 --peer 10.200.0.2=shm:b", "as 10.200.0.1/24"),
-            ("--address 224.0.0.1/24 --peer 10.200.0.2=shm:b", "no address of a device"),
+            ("--address 224.0.0.1/24 --peer 10.200.0.2=shm:b", "cannot be the address of a device"),
             ("--address 10.200.0.1/24 --peer 10.200.0.2", "NETWORK=PLACE"),
-            ("--address 10.200.0.1/24 --peer 10.200.0.2=tcp:b", "no place of another NIC"),
+            ("--address 10.200.0.1/24 --peer 10.200.0.2=tcp:b", "not the place of another NIC"),
             ("--address 10.200.0.1/24 --peer 10.200.0.2/33=shm:b", "as 10.200.0.2 or"),
-            ("--address 10.200.0.1/24 --peer 224.0.0.1=shm:b", "of more than one station"),
+            ("--address 10.200.0.1/24 --peer 224.0.0.1=shm:b", "do not carry multicast addresses"),
             ("--address 10.200.0.1/24", "--peer"),
             ("--address 10.200.0.1/24 --peer 10.200.0.2=shm:b --device a/b", "letters, digits"),
         ] {

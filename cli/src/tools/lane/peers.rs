@@ -18,14 +18,16 @@ impl Peer {
     pub(crate) fn parse(text: &str) -> Result<Peer, String> {
         let (network, place) = text
             .split_once('=')
-            .ok_or("expected NETWORK=PLACE, as 10.200.0.2=udp:10.0.0.2:7000")?;
+            .ok_or("expected NETWORK=PLACE, such as 10.200.0.2=udp:10.0.0.2:7000")?;
         let single = network.parse::<IpAddr>().map(IpNet::from);
         let network = single
             .or_else(|_| network.parse::<IpNet>())
-            .map_err(|_| format!("{network}: expected addresses, as 10.200.0.2 or 10.201.0.0/16"))?
+            .map_err(|_| {
+                format!("{network}: expected addresses, such as 10.200.0.2 or 10.201.0.0/16")
+            })?
             .trunc();
         if network.addr().is_multicast() {
-            return Err(format!("{network}: addresses of more than one station are not carried"));
+            return Err(format!("{network}: lanes do not carry multicast addresses"));
         }
         let host = AnyNic::host_of(place).map_err(|error| error.to_string())?;
         Ok(Peer { network, place: place.to_owned(), host })
@@ -51,7 +53,7 @@ pub(crate) fn together(peers: &[Peer]) -> anyhow::Result<Vec<PeerConfig>> {
     let kinds = all.iter().map(|peer| peer.host.len());
     anyhow::ensure!(
         kinds.clone().min() == kinds.max(),
-        "--peer: places of several kinds; a lane has one NIC, and reaches NICs of the same kind"
+        "cannot use --peer with places of several kinds: a lane has one NIC, which reaches NICs of the same kind"
     );
     Ok(all)
 }

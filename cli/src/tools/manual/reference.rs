@@ -76,8 +76,8 @@ fn one_line(text: &str) -> String {
 
 fn variables() -> String {
     let mut page = "# Variables\n\n\
-        Read when a program starts. `sovia run` sets those for which it has an option, and refuses values without a meaning.\n\
-        [tune.md](../operate/tune.md) says when to set one.\n\n\
+        The library reads these variables when a program starts. `sovia run` sets those that have an option, and\n\
+        refuses invalid values. [tune.md](../operate/tune.md) says when to set one.\n\n\
         | variable | meaning | default |\n|---|---|---|\n"
         .to_owned();
     for sections::Variable { name, about, default } in sections::VARIABLES {
@@ -88,8 +88,8 @@ fn variables() -> String {
 
 fn reasons() -> String {
     let mut page = "# Reasons\n\n\
-        Why a connection is on TCP: as `sovia run -v`, `sovia ps` and `sovia explain` print it, with the key of JSON and metrics, and with\n\
-        what changes it.\n\n\
+        Reasons why a connection is on TCP, as `sovia run -v`, `sovia ps` and `sovia explain` print them. JSON and metrics\n\
+        use the keys.\n\n\
         | key | reason | what to do |\n|---|---|---|\n"
         .to_owned();
     let ends = Ends {
@@ -116,8 +116,8 @@ fn as_markdown(line: &str) -> String {
 
 fn metrics() -> String {
     let mut page = "# Metrics\n\n\
-        Written by `sovia agent --metrics FILE` for Prometheus ([monitor.md](../operate/monitor.md)). All but the last have the labels `program` and\n\
-        `user`. Reasons are those of [reasons.md](reasons.md).\n\n\
+        `sovia agent --metrics FILE` writes these metrics for Prometheus ([monitor.md](../operate/monitor.md)). All but the\n\
+        last have the labels `program` and `user`. The label `reason` has a key of [reasons.md](reasons.md).\n\n\
         | metric | kind | meaning |\n|---|---|---|\n"
         .to_owned();
     let text = Metrics::default().next(&scan_of([]), |_| String::new());

@@ -25,50 +25,50 @@ const fn variable(name: &'static str, about: &'static str, default: &'static str
 pub(super) const VARIABLES: &[Variable] = &[
     variable(
         "SOVIA_AGENT",
-        "Path of the host's agent. Empty: programs look for none.",
+        "Path of the socket of the host's agent. Empty: programs use no agent.",
         "/run/sovia/agent",
     ),
     variable(
         "SOVIA_FILTERS",
-        "Path of the agent that watches packet filters.",
+        "Path of the socket of the agent that watches packet filters.",
         "/run/sovia/filters",
     ),
     variable(
         "SOVIA_IO_URING",
-        "\"allow\" lets io_uring through. Without it io_uring_setup fails with ENOSYS, since the library cannot see what a ring does to a socket.",
+        "\"allow\" allows io_uring. Otherwise io_uring_setup fails with ENOSYS, since the library cannot see what a ring does to a socket.",
         "refused",
     ),
     variable(
         "SOVIA_MEET",
-        "Number of transfers that an end makes before it looks for its peer. 0: it looks with the first, and from the third connection to a server on the VI is granted with the call that connects. That is for connections of one request with a long answer, half a megabyte or more.",
-        "as lengths of earlier connections to the address suggest; 3 without any",
+        "Number of transfers on a connection before an end looks for its peer. 0: the end looks for its peer at the first transfer. From the third connection to a server on, connect() already grants the VI. 0 suits connections of one request with a long answer, half a megabyte or more.",
+        "chosen by the lengths of earlier connections to the address; 3 without earlier ones",
     ),
     variable(
         "SOVIA_MEMORY",
-        "Shared memory for what peers have not read yet, in MiB, for a process and its children.",
+        "Limit in MiB of the shared memory for bytes that peers have not read yet, for a process and its children.",
         "the smaller of tcp_mem and an eighth of the memory limit",
     ),
     variable(
         "SOVIA_PRELOAD",
-        "The library that sovia run injects.",
+        "Path of the library that `sovia run` loads into programs.",
         "the one installed beside sovia",
     ),
     variable(
         "SOVIA_PROTOCOL",
-        "Configuration of the papers' protocol, as by --protocol: a name of the papers' table 4 such as SOVIA_COMBINE, or words such as \"handler,copy,w=8,t=4\".",
+        "Configuration of the papers' protocol, as for --protocol: a name from the papers' table 4 such as SOVIA_COMBINE, or words such as \"handler,copy,w=8,t=4\".",
         "auto",
     ),
     variable(
         "SOVIA_RULES",
-        "What may be accelerated and whom to trust, such as \"only:port=6379;except:program=curl;trust:uid=112\". Rules on the command line replace these.",
-        "everything within one user",
+        "Rules for the connections to accelerate and the users to trust, such as \"only:port=6379;except:program=curl;trust:uid=112\". Rules on the command line replace these rules.",
+        "all connections within one user",
     ),
     variable(
         "SOVIA_SPIN",
-        "Longest spin before a wait sleeps, in microseconds. 0: sleep at once.",
+        "Longest time that a wait spins before the thread sleeps, in microseconds. 0: sleep at once.",
         "50",
     ),
-    variable("SOVIA_STATS", "File to count into; set by -v.", "none"),
+    variable("SOVIA_STATS", "File for counters; `sovia run -v` sets the variable.", "none"),
 ];
 
 /// By page: command lines, and what each does.
@@ -79,12 +79,12 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("sovia run -- redis-server &", "Starts Redis under Sovia."),
             (
                 "sovia run -v -- redis-benchmark -t get -n 100000",
-                "Starts its client, and reports at the end what was accelerated, and why the rest was not.",
+                "Starts a client of Redis, and reports at the end what was accelerated, and why the rest was not.",
             ),
-            ("sovia run --only port=5432 -- app", "Accelerates connections of one port alone."),
+            ("sovia run --only port=5432 -- app", "Accelerates only connections with this port."),
             (
                 "sovia run --trust user=redis -- app",
-                "Shares memory with the programs of the user redis as well, if they trust this one's user.",
+                "Also shares memory with programs of the user redis, if they trust the user of this program.",
             ),
         ],
     ),
@@ -92,14 +92,17 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         "sovia-bench",
         &[
             ("sovia bench latency --size 4,1K", "Compares the latency of messages of two sizes."),
-            ("sovia bench bandwidth --json", "Prints one JSON object a line, for scripts."),
+            ("sovia bench bandwidth --json", "Prints one JSON object per line, for scripts."),
         ],
     ),
     ("sovia-demo", &[("sovia demo", "Compares Redis over TCP, a Unix socket and Sovia.")]),
     (
         "sovia-agent",
         &[
-            ("sudo sovia agent", "Lets programs meet that are in different network namespaces."),
+            (
+                "sudo sovia agent",
+                "Lets programs in different network namespaces use Sovia with each other.",
+            ),
             ("sudo sovia agent --filters", "Reports packet filters to programs that respect them."),
             (
                 "sudo sovia agent --metrics /var/lib/prometheus/node-exporter/sovia.prom",
@@ -111,14 +114,14 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         "sovia-lane",
         &[(
             "sudo sovia lane up --address 10.200.0.1/24 --nic udp:10.0.0.1:7000 --peer 10.200.0.2=udp:10.0.0.2:7000",
-            "Makes the device lane0, whose packets go to the lane of another host by UDP.",
+            "Makes the device lane0, whose packets go to the lane of another host over UDP.",
         )],
     ),
     (
         "sovia-doctor",
         &[
             ("sovia doctor", "Reports what keeps programs of this user on TCP here."),
-            ("sovia doctor --json", "Prints one JSON object a line, for scripts."),
+            ("sovia doctor --json", "Prints one JSON object per line, for scripts."),
         ],
     ),
     (
@@ -128,16 +131,19 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             "Restarts Redis under Sovia, for clients of all users.",
         )],
     ),
-    ("sovia-disable", &[("sudo sovia disable redis-server --now", "Restarts it without Sovia.")]),
+    (
+        "sovia-disable",
+        &[("sudo sovia disable redis-server --now", "Restarts Redis without Sovia.")],
+    ),
     ("sovia-off", &[("sudo sovia off", "Takes the connections of all users back to TCP.")]),
-    ("sovia-on", &[("sudo sovia on", "Lets connections be accelerated again.")]),
+    ("sovia-on", &[("sudo sovia on", "Accelerates connections of all users again.")]),
     (
         "sovia-ps",
         &[
             ("sudo sovia ps", "Lists the connections of all users."),
             (
                 "sovia ps --port 6379 --json",
-                "Prints one JSON object a line, for each end at a port.",
+                "Prints one JSON object per line, for each end at a port.",
             ),
         ],
     ),
@@ -145,15 +151,15 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         "sovia-stat",
         &[
             ("sovia stat -i 5", "Prints every five seconds what each process did."),
-            ("sovia stat --totals", "Prints what has been done since the beginning."),
+            ("sovia stat --totals", "Prints totals since the start of each program."),
         ],
     ),
-    ("sovia-top", &[("sovia top", "Watches programs, by traffic.")]),
+    ("sovia-top", &[("sovia top", "Watches programs, ordered by traffic.")]),
     (
         "sovia-explain",
         &[(
             "sovia explain 6379",
-            "Reports why connections at a port are on TCP, and what would change it.",
+            "Reports why connections with a port are on TCP, and how to change that.",
         )],
     ),
 ];
@@ -161,24 +167,21 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
 const RUN_STATUS: Section = Section {
     title: "EXIT STATUS",
     entries: &[
-        (
-            "125",
-            "sovia itself failed: an option, a rule or a variable that it does not understand, no library.",
-        ),
-        ("126", "The program cannot be executed."),
-        ("127", "There is no such program."),
-        ("any other", "The program's own. A signal that ends the program ends sovia, too."),
+        ("125", "`sovia run` itself failed: a wrong option, rule or variable, or no library."),
+        ("126", "The program was found, but cannot be executed."),
+        ("127", "The program was not found."),
+        ("any other", "The program's exit status. A signal that ends the program also ends sovia."),
     ],
 };
 
 const FILES: Section = Section {
     title: "FILES",
     entries: &[
-        ("/run/sovia/agent", "The socket of the agent. Its folder is what containers mount."),
+        ("/run/sovia/agent", "The socket of the agent. Containers mount its folder."),
         ("/run/sovia/filters", "The socket of the agent that watches packet filters."),
         (
             "/run/sovia/off, /run/user/UID/sovia-off",
-            "There while `sovia off` holds, for all users or for one.",
+            "These files exist while Sovia is off, for all users or for one.",
         ),
         ("/etc/sovia", "Keys, peers and environments of the units sovia-nic@ and sovia-port@."),
     ],

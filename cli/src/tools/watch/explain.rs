@@ -22,10 +22,10 @@ use crate::watch::users::Users;
 /// Report why connections are on TCP, and how to change that
 ///
 /// The command shows what carries each connection of a process, or each connection with a port. For a connection on
-/// TCP, the output also has the reason and what would change that. Where a command line changes that, the output has
-/// the line to type. Connections with the same report are counted together.
+/// TCP, the output also has the reason, and what would move the connection to a VI. If a command does that, the output
+/// has the command. Connections with the same report are counted together.
 ///
-/// A number is taken as a process ID, if there is such a process, and also as a port.
+/// A number is taken as a process ID if there is such a process, and also as a port.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Process ID or port
@@ -37,7 +37,7 @@ pub(crate) struct Args {
     /// Port at either end
     #[arg(long, value_name = "PORT", conflicts_with = "number")]
     port: Option<u16>,
-    /// Print one JSON object a line, for each connection
+    /// Print one JSON object per line, for each connection
     #[arg(long)]
     json: bool,
 }
@@ -63,7 +63,7 @@ pub(crate) fn explain(args: &Args) -> anyhow::Result<()> {
     let port = args.port.or(args.number.and_then(|number| u16::try_from(number).ok()));
     anyhow::ensure!(
         pid.is_none_or(sovia_board::exists) && (pid.is_some() || port.is_some()),
-        "there is no such process, and no such port"
+        "cannot find a process or a port with this number"
     );
     let scan = look()?;
     let view = View { pairs: pairs(&scan), users: Users::default(), scan };
@@ -145,9 +145,9 @@ impl View {
         let Some(owner) = Owner::of(pid) else { return format!("{pid}: no such process\n") };
         let name = format!("{},{pid}", owner.program);
         match owner.has_library {
-            Some(true) => format!("{name}: under Sovia, without a TCP connection on record\n"),
+            Some(true) => format!("{name}: under Sovia, with no recorded TCP connection\n"),
             Some(false) => without_library(&name, &owner),
-            None => format!("{name}: another user's, for root to look at\n"),
+            None => format!("{name}: a process of another user, which only root can look at\n"),
         }
     }
 
@@ -175,10 +175,10 @@ impl View {
             let is_there = |socket: &Socket| socket.is_listening;
             text = match here.iter().find(|socket| is_there(socket)) {
                 Some(socket) => format!(
-                    "port {port}: a process of {} listens there, without a connection on record that may be looked at\n",
+                    "port {port}: a process of {} listens here, with no recorded connection that this user may see\n",
                     self.users.name(socket.uid)
                 ),
-                None => format!("port {port}: no connection that may be looked at\n"),
+                None => format!("port {port}: no connection that this user may see\n"),
             };
         }
         text
@@ -201,7 +201,7 @@ impl View {
         for ((process, said), members) in groups {
             let first = &self.scan.connections[members[0]];
             let ends = first.addresses().map(|(local, peer)| format!("{local} - {peer}"));
-            let ends = ends.unwrap_or_else(|| "addresses not looked at yet".to_owned());
+            let ends = ends.unwrap_or_else(|| "addresses not known yet".to_owned());
             let _ = writeln!(text, "{process}  {ends}{}", and_like(members.len()));
             for line in said.lines {
                 let _ = writeln!(text, "    {line}");
@@ -258,21 +258,18 @@ impl View {
             "via" => lines.push(format!("accelerated: {}", carried_by(connection))),
             "half" => {
                 lines.push(format!("one direction is accelerated: {}", carried_by(connection)));
-                lines.push("the other follows with the next bytes in it".to_owned());
+                lines.push("the other direction follows with its next bytes".to_owned());
             }
             "entering" => {
-                lines.push(
-                    "the connection has its VI, and changes to the VI with the next bytes"
-                        .to_owned(),
-                );
+                lines.push("on TCP: moves to its VI with the next bytes".to_owned());
             }
             "leaving" => lines.push("on its way back to TCP".to_owned()),
             "meeting" => {
                 // Without a count, so that like connections are one entry.
                 lines.push("on TCP so far".to_owned());
                 lines.push(
-                    "the two ends look for each other after a few, by how long such connections have lasted; \
-                     with the first:  SOVIA_MEET=0"
+                    "the two ends look for each other after some transfers: how many depends on earlier connections; \
+                     at the first transfer with:  SOVIA_MEET=0"
                         .to_owned(),
                 );
             }
@@ -352,7 +349,7 @@ fn is_loopback(address: &SocketAddr) -> bool {
 fn and_like(number: usize) -> String {
     match number {
         1 => String::new(),
-        n => format!(" and {} like it", n - 1),
+        n => format!(" and {} more like this", n - 1),
     }
 }
 
@@ -360,6 +357,6 @@ fn without_library(name: &str, owner: &Owner) -> String {
     let command = if owner.command.is_empty() { "PROGRAM" } else { &owner.command };
     format!(
         "{name}\n    not under Sovia\n    to change it: sovia run -- {command}\n    \
-         (which says so if no library can be loaded into it: static, Go and setuid programs)\n"
+         (`sovia run` reports a program that takes no library: static, Go and setuid programs)\n"
     )
 }

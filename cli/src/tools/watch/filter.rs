@@ -13,7 +13,7 @@ pub(crate) enum State {
     Half,
     /// A VI exists, and both directions are still on TCP
     Entering,
-    /// On TCP, and the two ends may yet meet
+    /// On TCP, and the two ends may still find each other
     Meeting,
     /// Going back to TCP
     Leaving,
@@ -98,7 +98,10 @@ impl Wanted<'_> {
 pub(crate) fn look() -> anyhow::Result<Scan> {
     let found = scan()?;
     for one in &found.unreadable {
-        eprintln!("sovia: process {}: what it shows of its connections is {}", one.pid, one.fault);
+        eprintln!(
+            "sovia: cannot read the connections of process {}: the statistics page {}",
+            one.pid, one.fault
+        );
     }
     Ok(found)
 }

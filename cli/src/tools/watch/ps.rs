@@ -13,14 +13,14 @@ use crate::watch::filter::{Filter, look};
 use crate::watch::units::count;
 use crate::watch::users::Users;
 
-/// List the connections of programs under Sovia, one a line
+/// List the connections of programs under Sovia, one per line
 ///
 /// Each line is one end of a connection. A user sees the processes of that user. Root sees all processes, in each PID
 /// and network namespace at or below its own.
 ///
 /// STATE is a word. `via`: both directions are on a VI. `half`: one direction is on a VI. `entering`: a VI exists, and
-/// both directions are still on TCP. `meeting`: on TCP, and the two ends may yet meet. `leaving`: going back to TCP.
-/// `tcp`: on TCP for good, for the reason in column WHY.
+/// both directions are still on TCP. `meeting`: on TCP, and the two ends may still find each other. `leaving`: going
+/// back to TCP. `tcp`: on TCP for good, for the reason in column WHY.
 ///
 /// CARRIER is `shm` (memory that both processes share), `tcp`, or the name of a NIC in software. MESSAGES is the number
 /// of messages sent on the VI.
@@ -28,7 +28,7 @@ use crate::watch::users::Users;
 pub(crate) struct Args {
     #[command(flatten)]
     filter: Filter,
-    /// Print one JSON object a line, for each end
+    /// Print one JSON object per line, for each end
     #[arg(long)]
     json: bool,
     /// Also show each connection's user, protocol settings and build of the library
@@ -82,7 +82,7 @@ fn take_kernels_counts(connections: &mut [Connection], shown: &[usize]) {
 fn say_what_is_missing(scan: &Scan) {
     if scan.connections.is_empty() && scan.forbidden > 0 {
         eprintln!(
-            "sovia: no connection of your own processes; {} of others are for root to see",
+            "sovia: no connection of your own processes; only root can see the connections of {} other processes",
             scan.forbidden
         );
     }

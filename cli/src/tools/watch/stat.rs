@@ -18,13 +18,13 @@ use crate::watch::units::short;
 
 /// Report what programs under Sovia do in each interval
 ///
-/// Each line shows what a process did in a second, on average over the interval. The line has the bytes on both paths,
-/// and the messages and sleeps on the VI.
+/// Each line shows what a process did per second, on average over the interval. Bytes are those on TCP and on VIs.
+/// Messages and sleeps are those on VIs.
 ///
-/// SAVED is the number of system calls that TCP would have taken: one for each message sent and for each packet
+/// SAVED is the number of system calls that TCP would have taken: one for each message sent and one for each packet
 /// received. Calls to sleep and to wake a sleeper are subtracted.
 ///
-/// With --totals, each line shows what a family of forked processes has done since the family began. The reasons why
+/// With --totals, the report is for each family of forked processes, since the start of the family. The reasons why
 /// connections were on TCP follow. Connections that have ended are counted, too.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -40,14 +40,16 @@ pub(crate) struct Args {
     /// Report totals since the beginning
     #[arg(long, conflicts_with_all = ["interval", "count"])]
     totals: bool,
-    /// Print JSON, one object a line: one for each process and interval; with --totals, one for each family
+    /// Print one JSON object per line, for each process and interval; with --totals, for each family
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| (0.01..=86_400.0).contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or("expected seconds, from 0.01 to 86400".into())
+    seconds
+        .map(Duration::from_secs_f64)
+        .ok_or("expected a number of seconds from 0.01 to 86400".into())
 }
 
 pub(crate) fn stat(args: &Args) -> anyhow::Result<()> {
@@ -229,20 +231,23 @@ fn totals_of(scan: &Scan, at: usize, family: &Family) -> String {
     let traffic = family.traffic(open.clone());
     line("connections now", open.count() as u64);
     line("ends of connections so far", page.recorded());
-    line("came onto a VI", page.accelerated());
-    line("ended on TCP, or went back to it", page.stayed());
+    line("moved to a VI", page.accelerated());
+    line("stayed on TCP, or went back to TCP", page.stayed());
     for &reason in Reason::ALL {
         line(&format!("  {}", reason.describe()), page.stayed_for(reason));
     }
     for &junk in Junk::ALL {
-        line(&format!("messages left aside where ends meet: {}", junk.describe()), page.junk(junk));
+        line(
+            &format!("messages ignored while ends looked for each other: {}", junk.describe()),
+            page.junk(junk),
+        );
     }
     line("bytes sent on VIs", traffic.bytes_sent);
-    line("messages that carried them", traffic.messages_sent);
+    line("messages sent on VIs", traffic.messages_sent);
     line("bytes received on VIs", traffic.bytes_received);
     line("times a thread slept", traffic.sleeps);
     line("times a sleeping peer was woken", traffic.rings);
-    line("messages handled by a thread of Sovia's", traffic.messages_handled);
+    line("messages handled by a thread of Sovia", traffic.messages_handled);
     line("messages sent from registered memory", traffic.messages_registered);
     text
 }

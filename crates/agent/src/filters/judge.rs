@@ -150,7 +150,7 @@ impl<'a> Walk<'a, '_> {
     /// Takes packets through a chain. Returns those that come to its end, or return from it.
     fn chain(&mut self, id: &Id<'a>, flows: Flows, jumps: usize) -> Flows {
         let Some(chain) = self.rules.chains.get(id).filter(|_| jumps <= JUMPS_MAX) else {
-            self.stop(&flows, || format!("{id}, which cannot be followed"));
+            self.stop(&flows, || format!("{id}, which the agent cannot analyze"));
             return Flows::NONE;
         };
         let mut passage = Passage { next: flows, returned: Flows::NONE };
@@ -159,7 +159,7 @@ impl<'a> Walk<'a, '_> {
                 break;
             }
             let Some(left) = self.left.checked_sub(1) else {
-                self.stop(&passage.next, || format!("{id}: too many rules to follow"));
+                self.stop(&passage.next, || format!("{id}, which has too many rules to analyze"));
                 return Flows::NONE;
             };
             *self.left = left;

@@ -52,8 +52,8 @@ fn programs_at_lo() -> Option<String> {
     match bpf::programs_at_device(LO) {
         // The kernel is older.
         Ok(0) | Err(Errno::EINVAL) => None,
-        Ok(n) => Some(format!("{n} BPF programs at lo: `bpftool net`")),
-        Err(error) => Some(format!("BPF programs at lo cannot be counted: {error}")),
+        Ok(n) => Some(format!("{n} BPF programs at lo (`bpftool net` lists them)")),
+        Err(error) => Some(format!("cannot count BPF programs at lo: {error}")),
     }
 }
 
@@ -69,7 +69,7 @@ fn legacy_tables() -> Option<String> {
             }
             // The kernel has no such tables.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Some(format!("tables of {program} cannot be read: {error}")),
+            Err(error) => return Some(format!("cannot read the tables of {program}: {error}")),
         }
     }
     None
@@ -89,11 +89,11 @@ fn traffic_control() -> Option<String> {
     let kinds = disciplines.iter().map(|it| it.get("kind").and_then(Value::as_str));
     let kind = kinds.map(Option::unwrap_or_default).find(|&kind| kind != "noqueue");
     if let Some(kind) = kind {
-        return Some(format!("the discipline {kind} of lo: `tc qdisc show dev lo`"));
+        return Some(format!("the queueing discipline {kind} at lo (`tc qdisc show dev lo`)"));
     }
     match list("ip", &["-j", "link", "show", "lo"]) {
         Ok(links) if links.iter().any(|link| link.get("xdp").is_some()) => {
-            Some("a program at lo: `ip link show lo`".into())
+            Some("an XDP program at lo (`ip link show lo`)".into())
         }
         Ok(_) => None,
         Err(reason) => Some(reason),
@@ -106,8 +106,7 @@ fn list(program: &str, package: &str, args: &[&str]) -> Result<Value, String> {
     let mut tool = Command::new("timeout");
     tool.args(["-s", "KILL", TOOL_SECONDS, program]).args(args).env_clear().env("PATH", FOLDERS);
     tool.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child =
-        tool.spawn().map_err(|error| format!("{} cannot be started: {error}", command()))?;
+    let mut child = tool.spawn().map_err(|error| format!("cannot start {}: {error}", command()))?;
     let mut text = Vec::new();
     let read = match child.stdout.take() {
         Some(output) => output.take(LISTING_MAX + 1).read_to_end(&mut text),
@@ -118,7 +117,7 @@ fn list(program: &str, package: &str, args: &[&str]) -> Result<Value, String> {
     }
     let status = child.wait().map_err(|error| format!("{}: {error}", command()))?;
     if text.len() as u64 > LISTING_MAX {
-        return Err(format!("{} prints more than {} MiB", command(), LISTING_MAX >> 20));
+        return Err(format!("{} printed more than {} MiB", command(), LISTING_MAX >> 20));
     }
     match status.code() {
         Some(NO_TOOL) => return Err(format!("{program} is not installed: install {package}")),

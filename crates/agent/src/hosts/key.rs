@@ -27,7 +27,7 @@ pub enum KeyError {
     #[error(transparent)]
     File(#[from] io::Error),
     /// Others may read the file.
-    #[error("users other than the owner may read this file: mode {0:o} (chmod 600)")]
+    #[error("users other than the owner may read this file (mode {0:o}); run chmod 600")]
     Readable(u32),
     /// The text is not 32 bytes in base64.
     #[error("expected a key: 32 bytes in base64, 44 characters")]
@@ -51,7 +51,7 @@ impl SecretKey {
         let mut key = [0; LEN];
         match sovia_sys::call::getrandom(&mut key) {
             Ok(LEN) => Ok(SecretKey(key)),
-            _ => Err(KeyError::File(io::Error::other("the kernel has no random bytes"))),
+            _ => Err(KeyError::File(io::Error::other("cannot get random bytes from the kernel"))),
         }
     }
 

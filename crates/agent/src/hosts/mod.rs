@@ -485,7 +485,7 @@ impl Hosts {
         let is_of_agent = matches!(over, Over::Secure(_) | Over::Terms(_));
         if is_of_agent && text != *told && *times < TOLD {
             *times += 1;
-            eprintln!("sovia-agent: no conversation with one that has connected: {text}");
+            eprintln!("sovia-agent: no conversation with an agent that connected: {text}");
             *told = text;
         }
     }

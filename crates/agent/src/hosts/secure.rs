@@ -21,7 +21,7 @@ pub(super) enum Ended {
     #[error("no Sovia agent answers there, or its key differs from the expected one")]
     Nonsense,
     /// It is an agent whose key is not expected.
-    #[error("the agent there has the key {0}, which is not expected here")]
+    #[error("the agent there has the key {0}, which no --peer of this agent has")]
     Unexpected(PublicKey),
 }
 

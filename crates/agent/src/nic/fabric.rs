@@ -243,7 +243,7 @@ impl Fabric {
             .filter_map(|(peer, way)| way.as_ref().is_some_and(is_silent).then_some(peer))
             .collect();
         silent.iter().for_each(|&peer| self.trunks.end(peer));
-        silent.into_iter().map(|peer| (peer, News::Down("nothing is answered".into()))).collect()
+        silent.into_iter().map(|peer| (peer, News::Down("no answer".into()))).collect()
     }
 }
 
@@ -267,7 +267,7 @@ impl Nic {
             if !fabric.watch(&self.epoll, watch.descriptors) {
                 fabric.is_refused = true;
                 eprintln!(
-                    "sovia-agent: the kernel does not watch the descriptors of {}: its own thread does",
+                    "sovia-agent: cannot watch the descriptors of {} with epoll: a thread of the NIC watches them",
                     fabric.name
                 );
                 fabric.watch_no_more(&self.epoll);

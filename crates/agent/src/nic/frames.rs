@@ -44,7 +44,7 @@ impl Nic {
         }
         if broken > 0 {
             eprintln!(
-                "sovia-agent: {} has gone, or begun anew: {broken} connections are given up",
+                "sovia-agent: {} has ended or restarted: {broken} connections are given up",
                 self.name_of(peer)
             );
         }
@@ -59,7 +59,7 @@ impl Nic {
     pub(super) fn name_of(&self, peer: PeerId) -> String {
         match &self.hosts {
             Some(hosts) => format!("the agent at {}", hosts.peers().all()[peer].address),
-            None => "the far NIC".to_owned(),
+            None => "the other NIC".to_owned(),
         }
     }
 
@@ -125,7 +125,7 @@ impl Nic {
                 let Counters { frames, malformed, stale, refused, .. } = channel.counters();
                 eprintln!(
                     "sovia-agent: {}: {frames} frames received, {malformed} malformed, {stale} of another channel, \
-                     {refused} that could not follow",
+                     {refused} refused",
                     self.name_of(peer)
                 );
             }
@@ -135,7 +135,7 @@ impl Nic {
     /// Tells once that a far NIC says what no NIC says.
     fn nonsense(&mut self, peer: PeerId, what: &str) {
         if !core::mem::replace(&mut self.peers[peer].has_said_nonsense, true) {
-            eprintln!("sovia-agent: {} says {what}", self.name_of(peer));
+            eprintln!("sovia-agent: {} sent {what}", self.name_of(peer));
         }
     }
 

@@ -174,8 +174,8 @@ impl Nic {
             && privilege::give_up(reader).map_err(Error::Privileges)? == Left::Bpf
         {
             eprintln!(
-                "sovia-agent: the agent keeps CAP_BPF, without which this kernel shows no sequence numbers \
-                 (Linux 5.19 and later need none, nor others with kernel.unprivileged_bpf_disabled=0)"
+                "sovia-agent: the agent keeps CAP_BPF, which this kernel needs to show sequence numbers \
+                 (not needed by Linux 5.19 or later, or with kernel.unprivileged_bpf_disabled=0)"
             );
         }
         let epoll = Fd::make(poll::epoll_create).map_err(Error::Kernel)?;

@@ -220,7 +220,7 @@ impl Members {
         }
         let Some(program) = self.programs.remove(&number) else { return };
         if why != Ended::Gone {
-            self.complaints.say(program.uid, format_args!("is served no more: {why}"));
+            self.complaints.say(program.uid, format_args!("is no longer served: {why}"));
         }
         *self.lost.entry(program.uid).or_default() += program.lost;
         for (to, word) in self.table.remove(number) {

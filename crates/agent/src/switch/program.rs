@@ -62,8 +62,8 @@ impl fmt::Display for Lost {
         let Lost { forged, malformed, unsendable, untaken } = self;
         write!(
             f,
-            "frames dropped: {forged} forged, {malformed} malformed, {unsendable} that the port did not take, \
-             {untaken} for which a program had left no room"
+            "frames dropped: {forged} forged, {malformed} malformed, {unsendable} refused by the port, \
+             {untaken} without room at a program"
         )
     }
 }

@@ -36,7 +36,7 @@ const UNREAD: usize = 16 << 10;
 pub enum Error {
     /// The kernel shows it no sequence numbers.
     #[error(
-        "the kernel does not show the agent what proves that two sockets are the ends of one connection: {0}. \
+        "cannot read the sequence numbers that prove that two sockets are the ends of one connection: {0}. \
          The agent needs CAP_NET_ADMIN and CAP_SYS_ADMIN, AF_NETLINK, setns and bpf, and Linux 5.8 or later"
     )]
     Privilege(Errno),
@@ -44,13 +44,13 @@ pub enum Error {
     #[error("cannot accept programs at {0:?}: {1}")]
     Path(PathBuf, std::io::Error),
     /// Another agent is there.
-    #[error("an agent is at {0:?} already")]
+    #[error("cannot listen at {0:?}: an agent listens there already")]
     There(PathBuf),
     /// The process that serves programs cannot be started.
     #[error("cannot start the process that serves programs: {0}")]
     Start(std::io::Error),
     /// The kernel refuses what every program needs.
-    #[error("the kernel refuses to let the agent wait: {0}")]
+    #[error("cannot wait for events: {0}")]
     Kernel(Errno),
     /// The other process has ended.
     #[error("the agent's other process has ended")]

@@ -90,13 +90,13 @@ impl fmt::Display for Fault {
         match self {
             Self::Magic => write!(
                 f,
-                "without a legend: written by an older version of Sovia, or by another program"
+                "has no schema (an older version of Sovia, or another program, wrote the page)"
             ),
             Self::Version(version) => write!(
                 f,
-                "written by another version of Sovia (its board is of version {version}, this program reads {VERSION})"
+                "is of another version of Sovia (page version {version}, this program reads {VERSION})"
             ),
-            Self::Nonsense => write!(f, "damaged: it says what no process under Sovia writes"),
+            Self::Nonsense => write!(f, "is corrupt (no process under Sovia writes such values)"),
         }
     }
 }

@@ -325,7 +325,7 @@ impl<'a> Frame<&'a [u8]> {
                 let why = match why {
                     1 => Why::TooLong,
                     2 => Why::GivenUp,
-                    _ => return Err(Malformed::Value("why the message is refused")),
+                    _ => return Err(Malformed::Value("reason of the refusal")),
                 };
                 Body::Refused { sender, id: reader.u32()?, why }
             }
@@ -333,7 +333,7 @@ impl<'a> Frame<&'a [u8]> {
             NOT_READY => {
                 let (sender, is_early) = flagged_sender(reader)?;
                 if is_early > 1 {
-                    return Err(Malformed::Value("whether it is early"));
+                    return Err(Malformed::Value("early flag"));
                 }
                 Body::NotReady { sender, id: reader.u32()?, is_early: is_early == 1 }
             }
@@ -404,7 +404,7 @@ fn data<'a>(is_first: bool, reader: &mut Reader<'a>) -> Result<Body<&'a [u8]>, M
         None => !bytes.is_empty(),
     };
     if !is_legal {
-        return Err(Malformed::Value("place in the message"));
+        return Err(Malformed::Value("offset in the message"));
     }
     Ok(Body::Data { sender, head, message, ack, bytes })
 }

@@ -76,7 +76,7 @@ impl Record {
         let record = Record { position, bytes: bytes_behind };
         match bytes.starts_with(&MAGIC) && version == VERSION && check == record.check() {
             true => Ok(record),
-            false => Err(Violation("other bytes on TCP than a record")),
+            false => Err(Violation("bytes on TCP that are not a failover record")),
         }
     }
 
@@ -272,7 +272,7 @@ pub fn kept(
     let total = sent.bytes.wrapping_add(sent.tail as u32);
     let has_gathered = sent.tail != sent.start;
     if heard.head > sent.tail {
-        return Err(Violation("more gathered bytes taken than there are"));
+        return Err(Violation("more coalesced bytes taken than there are"));
     }
     let gathered = sent.tail - heard.head;
     // What was gathered before the last time is consumed, or that would not have begun.

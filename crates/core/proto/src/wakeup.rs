@@ -97,7 +97,7 @@ impl Terms {
     /// [`Violation`] if the two shake hands differently.
     pub fn agree(self, theirs: Terms) -> Result<Terms, Violation> {
         if self.handshake != theirs.handshake {
-            return Err(Violation("shakes hands in another way"));
+            return Err(Violation("uses another handshake"));
         }
         let window = self.flow.window.min(theirs.flow.window);
         let threshold = self.flow.threshold.max(theirs.flow.threshold).min(window);

@@ -41,10 +41,10 @@ pub enum CachingError {
     /// The kernel does not tell of memory that goes away: it forbids userfaultfd (`EPERM`,
     /// `ENOSYS`), is too old (`EINVAL`: before Linux 5.18), or this process is a forked child of the
     /// one that is told (`ECHILD`). The number is the system call's error.
-    #[error("the kernel does not tell of memory that goes away (error {0})")]
+    #[error("the kernel cannot report memory that is unmapped (error {0})")]
     Unnoticed(i32),
     /// There is a limit of caches in one process.
-    #[error("too many stacks of this process have a cache")]
+    #[error("too many stacks of this process have a cache of buffers")]
     TooMany,
 }
 
@@ -58,7 +58,7 @@ impl From<sovia_sys::Errno> for CachingError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TransferError {
     /// It would have to wait, and is not to.
-    #[error("the call would have to wait")]
+    #[error("the call would block")]
     WouldBlock,
     /// The time is over.
     #[error("timed out")]
@@ -70,7 +70,7 @@ pub enum TransferError {
     #[error(transparent)]
     Reset(#[from] Reset),
     /// A lent buffer is longer than what one packet carries.
-    #[error("{len} bytes do not fit a packet, which has {chunk}")]
+    #[error("{len} bytes do not fit a packet of {chunk} bytes")]
     TooLong {
         /// Bytes that were lent.
         len: usize,
@@ -78,7 +78,7 @@ pub enum TransferError {
         chunk: usize,
     },
     /// The program's buffer cannot be registered.
-    #[error("the buffer cannot be registered: {0}")]
+    #[error("cannot register the buffer: {0}")]
     Register(RegisterError),
 }
 
@@ -119,7 +119,7 @@ pub enum SetUpError {
     #[error(transparent)]
     Cq(#[from] CqError),
     /// A thread that the stream needs cannot be started.
-    #[error("no thread can be started: {0}")]
+    #[error("cannot start a thread: {0}")]
     Thread(io::ErrorKind),
 }
 
@@ -161,7 +161,7 @@ impl From<ConnectError> for io::Error {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AcceptError {
     /// No requester has come, and the call is not to wait.
-    #[error("no requester has come")]
+    #[error("no connection request is waiting")]
     WouldBlock,
     /// The time is over.
     #[error("timed out")]

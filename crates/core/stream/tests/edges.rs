@@ -89,7 +89,7 @@ fn ends_that_shake_hands_differently_part() {
     let error = client.stack.connect(&client.address, &client.configuration, Some(LONG));
     match error.unwrap_err() {
         ConnectError::Reset(Reset::Protocol(violation)) => {
-            assert_eq!(violation.0, "shakes hands in another way");
+            assert_eq!(violation.0, "uses another handshake");
         }
         // The other end may have been first to find out.
         ConnectError::Reset(Reset::PeerClosed) => {}

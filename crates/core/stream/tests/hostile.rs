@@ -203,7 +203,7 @@ type LieOfWrites = (&'static str, fn(&Raw));
 const LIES_OF_WRITES: &[LieOfWrites] = &[
     ("data that is sent", |raw| raw.send(Some(DATA), b"x", 1)),
     ("says that it has written, and sends", |raw| raw.send(Some(8 << 24 | 5), b"hello", 5)),
-    ("leave that was not asked for", |raw| raw.send(Some(2 << 24), &[1; 16], 16)),
+    ("a permission that was not requested", |raw| raw.send(Some(2 << 24), &[1; 16], 16)),
     ("leave that names no memory", |raw| raw.send(Some(2 << 24), &[1, 0, 0, 0], 4)),
     ("asks for leave for nothing", |raw| raw.send(Some(7 << 24), &[0; 4], 4)),
 ];

@@ -41,7 +41,7 @@ pub enum MakeError {
     Connect(#[from] ConnectError),
     /// As many trunks to that peer are ending as may at a time.
     #[error(
-        "earlier trunks to it have not ended: its NIC has not said that it reads no more of their memory"
+        "earlier connections of the two NICs have not ended: the other NIC may still read their memory"
     )]
     Ending,
 }
@@ -130,7 +130,7 @@ impl<N: Nic> Trunk<N> {
     pub(crate) fn why(&mut self) -> String {
         let cause = || self.vi.cause().map(|cause| cause.to_string());
         self.reason.take().or_else(cause).unwrap_or_else(|| match self.vi.state() {
-            ViState::Connected => "the other agent says what no agent says".to_owned(),
+            ViState::Connected => "the other agent sent an invalid message".to_owned(),
             _ => "the other end has ended the connection".to_owned(),
         })
     }

@@ -56,13 +56,13 @@ pub enum Cause {
     #[error("the peer's process has ended")]
     PeerDied,
     /// An error at the far side broke the connection.
-    #[error("an error at the far side broke the connection")]
+    #[error("an error at the peer broke the connection")]
     PeerBroke,
     /// A receive at the far side could not take the message.
-    #[error("a receive at the far side could not take the message")]
+    #[error("a receive at the peer could not take the message")]
     RemoteDescriptor,
     /// A message met no posted receive, which breaks a reliable connection.
-    #[error("a message met no posted receive at the far side")]
+    #[error("a message found no posted receive at the peer")]
     ReceiveQueueEmpty,
     /// A descriptor of this side ended in error; its status says which.
     #[error("a descriptor ended in error: {0:?}")]
@@ -71,10 +71,10 @@ pub enum Cause {
     #[error("an RDMA of the peer failed: {0:?}")]
     Rdma(ErrorCode),
     /// A completion queue of this VI had no room for another entry.
-    #[error("a completion queue ran over")]
+    #[error("a completion queue overflowed")]
     CqOverrun,
     /// What the two ends share holds something that an honest peer cannot have written.
-    #[error("the connection is damaged: {0}")]
+    #[error("the connection is corrupt: {0}")]
     Damaged(&'static str),
 }
 
@@ -109,7 +109,7 @@ macro_rules! codes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PtagError {
     /// The NIC has no more of them.
-    #[error("the NIC has no further protection tags")]
+    #[error("the NIC has no free protection tags")]
     TooMany,
     /// No such tag.
     #[error("no such protection tag")]
@@ -129,14 +129,14 @@ pub enum RegisterError {
     #[error("no such protection tag")]
     UnknownPtag,
     /// The region, or all together, would be larger than the NIC allows.
-    #[error("more bytes than the NIC registers")]
+    #[error("more bytes than the NIC can register")]
     TooManyBytes,
     /// The NIC has no room for another region.
-    #[error("more regions than the NIC registers")]
+    #[error("more regions than the NIC can register")]
     TooManyRegions,
     /// The operating system does not lock the region's memory for the NIC.
     #[error(
-        "the system does not lock that memory for the NIC (its limit may be reached: ulimit -l, or LimitMEMLOCK= of a systemd unit)"
+        "cannot lock that memory for the NIC (the limit may be reached: ulimit -l, or LimitMEMLOCK= of a systemd unit)"
     )]
     LockedMemory,
     /// The operating system refused something else.
@@ -173,16 +173,16 @@ pub enum CreateViError {
     #[error("no such protection tag")]
     UnknownPtag,
     /// The NIC does not do RDMA reads at this reliability level.
-    #[error("the NIC does not do RDMA reads")]
+    #[error("the NIC does not support RDMA reads")]
     RdmaRead,
     /// The NIC does not do RDMA writes.
-    #[error("the NIC does not do RDMA writes")]
+    #[error("the NIC does not support RDMA writes")]
     RdmaWrite,
     /// A completion queue is of another provider's NIC.
     #[error("the completion queue belongs to another NIC")]
     ForeignCq,
     /// The NIC has no more VIs.
-    #[error("the NIC has no further VIs")]
+    #[error("the NIC has no free VIs")]
     TooMany,
 }
 
@@ -190,7 +190,7 @@ pub enum CreateViError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SetViError {
     /// The VI is not idle.
-    #[error("a VI's attributes can be changed in state IDLE only, not in {0}")]
+    #[error("cannot change a VI's attributes in state {0}: only in state IDLE")]
     State(ViState),
     /// The NIC does not offer them.
     #[error(transparent)]
@@ -214,7 +214,7 @@ pub enum CqError {
     #[error("a completion queue cannot have this many entries")]
     Entries,
     /// The NIC has no more completion queues.
-    #[error("the NIC has no further completion queues")]
+    #[error("the NIC has no free completion queues")]
     TooMany,
 }
 
@@ -228,13 +228,13 @@ pub enum ConnectError {
     #[error("timed out")]
     Timeout,
     /// The far side rejected the request.
-    #[error("rejected by the far side")]
+    #[error("the peer rejected the connection")]
     Rejected,
     /// No program waits at that address under that discriminator.
     #[error("no program waits for a connection at this address")]
     NoMatch,
     /// The far side is there but cannot be talked to.
-    #[error("the far side cannot be reached: {0}")]
+    #[error("cannot reach the peer: {0}")]
     NotReachable(&'static str),
     /// The two VIs differ in their reliability level.
     #[error("the two VIs have different reliability levels")]
@@ -309,7 +309,7 @@ impl<C> From<NotAccepted<C>> for ConnectError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PostError {
     /// A send was posted to a VI that is not connected.
-    #[error("nothing can be sent in state {0}")]
+    #[error("cannot send in state {0}")]
     State(ViState),
     /// The work queue is full.
     #[error("the work queue is full")]
@@ -317,7 +317,7 @@ pub enum PostError {
     /// There is no descriptor that the NIC may use at that address: a stale handle, outside the
     /// region, not aligned, another protection tag. (VIPL reports it by the error callback, as
     /// `VIP_ERROR_POST_DESC`, and returns success.)
-    #[error("no usable descriptor at this address under this handle")]
+    #[error("no usable descriptor at this address with this memory handle")]
     Descriptor,
 }
 

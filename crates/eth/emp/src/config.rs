@@ -70,12 +70,12 @@ pub enum OpenError {
         why: sovia_port::OpenError,
     },
     /// Its frames would have no room for a message.
-    #[error("{0}: its frames are too short")]
+    #[error("{0}: the frames of this port are too short")]
     FrameMax(Place),
     /// An agent passes frames of VIs alone.
     #[error("{0}: an agent's port does not pass EMP's frames")]
     Agent(Place),
     /// It can have no thread, no descriptor to wake that by, or no random name.
-    #[error("{0}: the NIC cannot have a thread of its own")]
+    #[error("{0}: cannot start the thread of the NIC")]
     Thread(Place),
 }

@@ -96,7 +96,7 @@ impl Place {
 /// The text names no place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "\"{0}\" is no place for a NIC: udp:ADDRESS:PORT with an address of this host's, eth:DEVICE, xdp:DEVICE, or agent:NAME"
+    "\"{0}\" is not a place for a NIC: expected udp:ADDRESS:PORT with an address of this host, eth:DEVICE, xdp:DEVICE, or agent:NAME"
 )]
 pub struct BadPlace(String);
 

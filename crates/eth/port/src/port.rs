@@ -209,7 +209,7 @@ pub enum Refused {
     #[error("the frame is longer than the MTU allows")]
     Length,
     /// The address is not of the kind that the port has.
-    #[error("the port has addresses of another kind")]
+    #[error("the address is of another kind than those of the port")]
     Address,
     /// No slot was lent.
     #[error("the port is full")]
@@ -220,13 +220,13 @@ pub enum Refused {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The device does not exist any more; the port is of no use.
-    #[error("the network device has gone")]
+    #[error("the network device is gone")]
     Gone,
     /// The device is down; the port works again when it is up.
     #[error("the network device is down")]
     Down,
     /// The kernel refuses for another reason.
-    #[error("the kernel refuses: {0}")]
+    #[error("the kernel refused: {0}")]
     Kernel(Errno),
 }
 
@@ -242,7 +242,7 @@ impl From<Errno> for Error {
 
 /// Why a port cannot be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the port cannot be opened: {what}: {why}")]
+#[error("cannot open the port: {what}: {why}")]
 pub struct OpenError {
     /// The step that failed.
     pub what: &'static str,

@@ -39,10 +39,10 @@ pub enum OpenError {
         why: sovia_port::OpenError,
     },
     /// Its frames would have no room for a message.
-    #[error("{0}: its frames are too short")]
+    #[error("{0}: the frames of this port are too short")]
     FrameMax(Place),
     /// It can have no thread of its own, or no descriptor to wake that by.
-    #[error("{0}: the NIC cannot have a thread of its own")]
+    #[error("{0}: cannot start the thread of the NIC")]
     Thread(Place),
 }
 

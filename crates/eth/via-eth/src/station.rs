@@ -13,7 +13,7 @@ pub struct Station(Address);
 /// The text names no station.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "\"{0}\" is no place of another NIC: udp:ADDRESS:PORT, or mac:XX:XX:XX:XX:XX:XX of its Ethernet device"
+    "\"{0}\" is not the place of another NIC: expected udp:ADDRESS:PORT, or mac:XX:XX:XX:XX:XX:XX of its Ethernet device"
 )]
 pub struct BadStation(String);
 

@@ -90,7 +90,7 @@ impl Choice {
         // SAFETY: without an argument it makes an empty one, of which each pointer used here is set.
         let hints = unsafe { (library.dupinfo)(null()) };
         if hints.is_null() {
-            return Err(Error::Library("it has no memory".into()));
+            return Err(Error::Library("libfabric has no memory".into()));
         }
         let hints = Choice { library, info: hints };
         // SAFETY: as above; the name is allocated as the library frees it.

@@ -6,13 +6,13 @@ use core::ffi::c_int;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The library is not there, or is none that this program can use.
-    #[error("libfabric cannot be loaded: {0}; install it (Debian: libfabric1)")]
+    #[error("cannot load libfabric: {0}; install libfabric (Debian: libfabric1)")]
     Library(String),
     /// The process ends, and libfabric with it.
-    #[error("the process ends")]
+    #[error("this process is ending")]
     Leaving,
     /// A text that C cannot have.
-    #[error("\"{0}\" is no name for libfabric")]
+    #[error("\"{0}\" cannot be a name in libfabric")]
     Name(String),
     /// No provider of that name has what is needed.
     #[error(

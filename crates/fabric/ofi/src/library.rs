@@ -35,7 +35,7 @@ fn complaint() -> String {
     // SAFETY: no arguments; the text is good until the next call of this thread's.
     let text = unsafe { libc::dlerror() };
     if text.is_null() {
-        return "no reason is given".into();
+        return "no reason given".into();
     }
     // SAFETY: as above, and C's texts end.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()

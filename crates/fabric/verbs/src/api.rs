@@ -166,7 +166,7 @@ fn open(name: &str) -> Result<In, String> {
     let library =
         unsafe { libc::dlopen(c_name.as_ptr().cast(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     if library.is_null() {
-        Err(format!("{name} cannot be loaded: {}", last_error()))
+        Err(format!("cannot load {name}: {}", last_error()))
     } else {
         Ok(library)
     }
@@ -176,7 +176,7 @@ fn symbol(library: In, name: &str, function: &'static str) -> Result<In, String>
     // SAFETY: the library is open, and the name ends with a zero byte.
     let found = unsafe { libc::dlsym(library, function.as_ptr().cast()) };
     if found.is_null() {
-        return Err(format!("{name} has no {}", function.trim_end_matches('\0')));
+        return Err(format!("cannot find {} in {name}", function.trim_end_matches('\0')));
     }
     Ok(found)
 }

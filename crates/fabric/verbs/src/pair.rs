@@ -57,7 +57,7 @@ const INLINE: usize = 256;
 
 /// The device has not taken a request: the number of its error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the device has not taken a request: {}", std::io::Error::from_raw_os_error(*.0))]
+#[error("the device refused a request: {}", std::io::Error::from_raw_os_error(*.0))]
 pub struct NotPosted(pub i32);
 
 /// What a driver says of a request.

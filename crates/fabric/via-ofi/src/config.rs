@@ -38,7 +38,7 @@ pub enum OpenError {
     #[error("{0}: the provider's messages are too short, or its addresses too long")]
     Limits(Place),
     /// It can have no thread of its own, or no descriptor to wake that by.
-    #[error("{0}: the NIC cannot have a thread of its own")]
+    #[error("{0}: cannot start the thread of the NIC")]
     Thread(Place),
 }
 

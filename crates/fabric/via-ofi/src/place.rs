@@ -34,7 +34,7 @@ pub(crate) enum At {
 /// The text names no place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "\"{0}\" is no place on libfabric: PROVIDER, or PROVIDER@ADDRESS[:PORT] with an address of this host's (tcp;ofi_rxm@10.0.0.1:7000), \
+    "\"{0}\" is not a place for libfabric: expected PROVIDER, or PROVIDER@ADDRESS[:PORT] with an address of this host (tcp;ofi_rxm@10.0.0.1:7000), \
      or PROVIDER@NAME"
 )]
 pub struct BadPlace(String);
@@ -149,7 +149,7 @@ mod tests {
     fn what_is_no_place_is_told() {
         for text in ["", "@10.0.0.1", "tcp@", "tcp@0.0.0.0:1", "tcp@224.0.0.1", "a b", "shm@a/b"] {
             let error = text.parse::<Place>().unwrap_err();
-            assert!(error.to_string().contains("no place on libfabric"), "{error}");
+            assert!(error.to_string().contains("not a place for libfabric"), "{error}");
         }
     }
 }

@@ -12,7 +12,7 @@ const PORT: u16 = 7473;
 pub enum OpenError {
     /// The text names no NIC.
     #[error(
-        "\"{0}\" is no NIC for RDMA: DEVICE, ADDRESS or DEVICE@ADDRESS, with :PORT if need be, as rxe0 or mlx5_0@10.0.0.1:7473"
+        "\"{0}\" is not an RDMA NIC: expected DEVICE, ADDRESS or DEVICE@ADDRESS, optionally with :PORT, such as rxe0 or mlx5_0@10.0.0.1:7473"
     )]
     Name(String),
     /// There is no such device, or it has no address.
@@ -105,7 +105,7 @@ fn address_of(device: &str) -> Result<IpAddr, OpenError> {
     let fault = |why| OpenError::Device { device: device.to_owned(), why };
     let folder = format!("/sys/class/infiniband/{device}/ports/1/gids");
     let entries = fs::read_dir(&folder)
-        .map_err(|_| fault("there is no such device for RDMA (ibv_devices lists them)"))?;
+        .map_err(|_| fault("no such RDMA device (`ibv_devices` lists the devices)"))?;
     let mut numbers: Vec<u32> =
         entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     numbers.sort_unstable();
@@ -115,8 +115,9 @@ fn address_of(device: &str) -> Result<IpAddr, OpenError> {
     let v4 = gids.iter().find_map(|gid| gid.to_ipv4_mapped()).map(IpAddr::from);
     // Not an address of the link, and not the device's own GID, which no interface has.
     let global = |gid: &&Ipv6Addr| !gid.is_unspecified() && gid.segments()[0] != 0xfe80;
-    v4.or_else(|| gids.iter().find(global).copied().map(IpAddr::from))
-        .ok_or(fault("it has no IP address: give its interface one, or name the address"))
+    v4.or_else(|| gids.iter().find(global).copied().map(IpAddr::from)).ok_or(fault(
+        "the device has no IP address: give its interface an address, or use DEVICE@ADDRESS",
+    ))
 }
 
 /// An address as the host part of a NIC's address, and back.

@@ -95,7 +95,7 @@ impl VerbsVi {
             return Err(ConnectError::InvalidParameter("a timeout of zero"));
         }
         let to = config::place(&remote.host)
-            .ok_or(ConnectError::NotReachable("not the address of a NIC for RDMA"))?;
+            .ok_or(ConnectError::NotReachable("this is not the address of an RDMA NIC"))?;
         let until = after(timeout);
         let card = &self.shared.card;
         let (name, slot) = (card.name(), Slot::new());

@@ -116,8 +116,8 @@ fn without_a_library_opening_says_which() {
         assert!(child.wait().expect("it ends").success());
         std::fs::remove_dir_all(&folder).expect("the folder goes");
         // Where the host has neither, the first is told of.
-        let is_first = said.contains("libibverbs.so.1 cannot be loaded");
-        assert!(is_first || said.contains(&format!("{library} cannot be loaded")), "{said}");
+        let is_first = said.contains("cannot load libibverbs.so.1");
+        assert!(is_first || said.contains(&format!("cannot load {library}")), "{said}");
     }
 }
 

@@ -121,7 +121,7 @@ impl<N: Nic> Sender<N> {
         }
         let count = told.immediate.map(|count| state.allowance.told(count));
         if told.length != 0 || count != Some(Ok(())) {
-            state.fault = Some("it tells what cannot be");
+            state.fault = Some("the peer sent an invalid count");
             return Heard::Broken;
         }
         let slot = state.heard % TOLD_MAX;

@@ -116,7 +116,7 @@ fn peer_that_has_gone_is_found_again_by_the_next_packet() {
             if event.contains("not there") {
                 event = host.event();
             }
-            assert_eq!(event, "the peer is there");
+            assert_eq!(event, "the peer is connected");
             assert_eq!(host.event(), "the peer is gone: the peer has disconnected");
         }
     });

@@ -120,7 +120,7 @@ impl Host {
                 host.lane.counters().sent > 0
             });
             assert_eq!(hosts[1 - from].received(), numbered(from, 0, 4));
-            while host.event() != "the peer is there" {}
+            while host.event() != "the peer is connected" {}
         }
         hosts
     }

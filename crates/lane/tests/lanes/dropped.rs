@@ -44,7 +44,10 @@ fn absent_peer_is_told_once() {
             host.counts("it is dropped", |it| it.unreachable > u64::from(number));
         }
         let event = host.event();
-        assert_eq!(event, "the peer is not there: no lane is up there; packets for it are dropped");
+        assert_eq!(
+            event,
+            "cannot connect to the peer: no lane is up at the peer; packets for this peer are dropped"
+        );
         assert!(host.events.try_recv().is_err());
     });
 }
@@ -61,7 +64,10 @@ fn lanes_with_two_mtus_say_so() {
             a.send(numbered(0, 1, 100));
             sent += 1;
             a.counts("it is dropped", |it| it.unreachable == sent);
-            if a.events.try_iter().any(|it| it.to_string().contains("its lane has another MTU")) {
+            if a.events
+                .try_iter()
+                .any(|it| it.to_string().contains("the peer's lane has another MTU"))
+            {
                 break;
             }
         }

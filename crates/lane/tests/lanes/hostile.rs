@@ -78,7 +78,7 @@ fn count_that_cannot_be_ends_the_connection() {
             while !event.contains("gone") {
                 event = host.event();
             }
-            assert_eq!(event, "the peer is gone: it tells what cannot be");
+            assert_eq!(event, "the peer is gone: the peer sent an invalid count");
             assert_eq!(host.lane.counters().sent, 0);
             crate::lanes::common::until("it is disconnected", || vi.state() == ViState::Error);
             vi.disconnect();
@@ -103,7 +103,7 @@ fn station_that_is_no_peer_is_refused() {
             assert_eq!(station.connect(&vi, own), Err(ConnectError::Rejected));
         }
         host.counts("all are counted", |it| it.strangers == 3);
-        assert!(host.event().contains("that is no peer"), "it is told once");
+        assert!(host.event().contains("which is not a peer"), "it is told once");
         assert!(host.events.try_recv().is_err());
     });
 }

@@ -116,17 +116,17 @@ impl Incoming {
         let slots = segment.remains(self.vi, self.from);
         let count = remains as u32 as usize;
         if count > slots.len() {
-            return Err(Damaged("more messages left than a ring has"));
+            return Err(Damaged("more undelivered messages than a ring has"));
         }
         let mut inline = vec![[0; INLINE]; count];
         let mut left = Vec::with_capacity(count);
         for (n, (slot, bytes)) in slots.iter().zip(&mut inline).enumerate() {
-            let entry = slot.read(n as u32).ok_or(Damaged("no message was left"))?;
+            let entry = slot.read(n as u32).ok_or(Damaged("no undelivered message"))?;
             left.push(match entry.pool_offset {
                 Some(at) => Left::Pooled(at, entry.len),
                 None => {
                     let bytes = bytes.get_mut(..entry.len as usize);
-                    let bytes = bytes.ok_or(Damaged("left message too long"))?;
+                    let bytes = bytes.ok_or(Damaged("undelivered message too long"))?;
                     slot.copy_out(0, bytes);
                     Left::Inline(bytes)
                 }
@@ -219,11 +219,11 @@ impl Incoming {
         let tail = self.tail.wrapping_add(bytes.len() as u64);
         let head = direction.reader.load(word::HEAD);
         if position != self.tail || tail.wrapping_sub(head) > Area::LEN as u64 {
-            return Err(Malformed("gathered bytes out of order, or beyond the area"));
+            return Err(Malformed("coalesced bytes out of order, or beyond the overflow buffer"));
         }
         let at = (position.wrapping_sub(start) % Area::LEN as u64) as usize;
         if !segment.write_bulk(self.vi, self.from, POOL as usize + at, bytes) {
-            return Err(Malformed("gathered bytes outside the area"));
+            return Err(Malformed("coalesced bytes outside the overflow buffer"));
         }
         direction.writer.store(word::AFTER, after);
         direction.writer.store(word::START, start);

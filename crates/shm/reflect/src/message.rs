@@ -229,7 +229,7 @@ struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
     fn take<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        let (head, tail) = self.0.split_first_chunk().ok_or(Malformed("a message cut short"))?;
+        let (head, tail) = self.0.split_first_chunk().ok_or(Malformed("a truncated message"))?;
         self.0 = tail;
         Ok(*head)
     }
@@ -252,7 +252,7 @@ impl<'a> Rest<'a> {
             return Ok(Left::Pooled(at, len));
         }
         let inline = self.0.split_at_checked(len as usize).filter(|_| len as usize <= INLINE);
-        let (bytes, rest) = inline.ok_or(Malformed("a message left that is too long"))?;
+        let (bytes, rest) = inline.ok_or(Malformed("an undelivered message that is too long"))?;
         self.0 = rest;
         Ok(Left::Inline(bytes))
     }

@@ -110,7 +110,7 @@ impl Outgoing {
         }
         if gathered {
             if self.ordered != after as u32 {
-                return Err(Damaged("gathered bytes after packets that have not been sent"));
+                return Err(Damaged("coalesced bytes after packets that have not been sent"));
             }
             if !self.tell_gathered(segment, direction, after, tail, sink)? {
                 return Ok(false);
@@ -222,7 +222,7 @@ impl Outgoing {
         sink: &mut impl Sink,
     ) -> Result<bool, Damaged> {
         if tail.wrapping_sub(self.tail) > Area::LEN as u64 {
-            return Err(Damaged("more gathered bytes than there is room for"));
+            return Err(Damaged("more coalesced bytes than there is room for"));
         }
         let start = direction.writer.load(word::START);
         while self.tail != tail {
@@ -281,7 +281,7 @@ impl Outgoing {
         }
         let unread = self.tail.wrapping_sub(consumed.head);
         if unread > Area::LEN as u64 {
-            return Err(Malformed("more gathered bytes taken than were told"));
+            return Err(Malformed("more coalesced bytes taken than were reported"));
         }
         direction.credit.release(consumed.released);
         let has_taken = direction.reader.load(word::HEAD) != consumed.head;
@@ -298,7 +298,7 @@ impl Outgoing {
     fn remains(&self, segment: &Segment, left: &[Left<'_>]) -> Result<(), Malformed> {
         let slots = segment.remains(self.vi, self.program);
         if left.len() > slots.len() {
-            return Err(Malformed("more messages left than a ring has"));
+            return Err(Malformed("more undelivered messages than a ring has"));
         }
         for (n, (slot, left)) in slots.iter().zip(left).enumerate() {
             let (len, pool_offset) = match *left {

@@ -124,12 +124,13 @@ impl Outgoing<'_> {
         check(self.local)?;
         let socket = Arc::new(reach(&name, self.until)?);
         if socket.peer().map_err(system("getsockopt"))?.1 != self.hub.uid {
-            return Err(ConnectError::NotReachable("it belongs to another user"));
+            return Err(ConnectError::NotReachable("the peer belongs to another user"));
         }
         let mut buf = [0; wire::MESSAGE_MAX];
         // The listener has closed without accepting: its thread waits no more, or never got round to it.
         let welcome = receive(&socket, &mut buf, self.until)?.ok_or(ConnectError::NoMatch)?;
-        const VERSION: ConnectError = ConnectError::NotReachable("it speaks another version");
+        const VERSION: ConnectError =
+            ConnectError::NotReachable("the peer has another version of Sovia");
         let (token, token_at) = wire::read_welcome(&buf[..welcome.len]).ok_or(VERSION)?;
         let doorbell = welcome.fds.into_iter().next().filter(is_doorbell).ok_or(VERSION)?;
 
@@ -189,7 +190,7 @@ impl Outgoing<'_> {
         attachment: &Attachment,
         fd: Option<&Fd>,
     ) -> Result<Answer, ConnectError> {
-        const GONE: ConnectError = ConnectError::NotReachable("its process has ended");
+        const GONE: ConnectError = ConnectError::NotReachable("the peer's process has ended");
         let request = Request {
             token: *self.hub.token,
             token_at: self.hub.token_at(),
@@ -212,7 +213,7 @@ impl Outgoing<'_> {
             // The listener has not read the request, and has not taken the segment.
             Some(Answer::NobodyWaits) => Err(Answer::NobodyWaits.error()),
             Some(answer) => Ok(answer),
-            None => Err(ConnectError::NotReachable("it speaks another version")),
+            None => Err(ConnectError::NotReachable("the peer has another version of Sovia")),
         }
     }
 }

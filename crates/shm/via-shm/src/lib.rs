@@ -87,5 +87,5 @@ pub use vi::ShmVi;
 
 /// The segment holds something that an honest peer cannot have written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the shared segment is damaged: {0}")]
+#[error("the shared segment is corrupt: {0}")]
 pub struct Damaged(pub &'static str);

@@ -83,7 +83,7 @@ pub enum OpenError {
     #[error("a NIC's name has 1 to 63 bytes")]
     Name,
     /// The system has no more descriptors or threads.
-    #[error("the NIC cannot be set up: {0}")]
+    #[error("cannot set up the NIC: {0}")]
     System(#[from] std::io::Error),
 }
 

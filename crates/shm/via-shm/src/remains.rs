@@ -57,11 +57,11 @@ impl Remains {
     /// # Errors
     /// [`Damaged`] if there is none, or it makes no sense.
     pub fn find(&self, n: u32) -> Result<Entry, Damaged> {
-        let entry = self.slot(n).read(n).ok_or(Damaged("no message was left"))?;
+        let entry = self.slot(n).read(n).ok_or(Damaged("no undelivered message"))?;
         match entry.pool_offset {
-            None if entry.len as usize > INLINE => Err(Damaged("left message too long")),
+            None if entry.len as usize > INLINE => Err(Damaged("undelivered message too long")),
             Some(at) if u64::from(at) + u64::from(entry.len) > POOL => {
-                Err(Damaged("left message outside the pool"))
+                Err(Damaged("undelivered message outside the pool"))
             }
             _ => Ok(entry),
         }

@@ -192,9 +192,9 @@ pub enum AttachError {
     #[error("not a sealed memory file of a segment's size")]
     Seals,
     /// Not laid out as this version lays it out.
-    #[error("laid out by another version")]
+    #[error("a segment of another version")]
     Layout,
     /// mmap failed.
-    #[error("cannot be mapped: {0}")]
+    #[error("cannot map the segment: {0}")]
     Map(sovia_sys::Errno),
 }

@@ -46,7 +46,7 @@ fn claim_at(guard: &mut Guard<'_>, switch: u64) -> Result<bool, Fault> {
 /// The same for a receiver that goes back to TCP. TCP may not have been read up to the switch: until it has,
 /// the direction is on TCP for readers.
 pub(super) fn claim(guard: &mut Guard<'_>, switch: u64) -> Result<bool, Damaged> {
-    claim_at(guard, switch).map_err(|_| Damaged("another switch"))
+    claim_at(guard, switch).map_err(|_| Damaged("an unexpected change of the path"))
 }
 
 /// TCP has been read up to the switch: goes over to the VI. False if the sender has just taken the

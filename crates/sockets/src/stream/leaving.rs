@@ -87,7 +87,7 @@ pub(crate) fn leave_sending(guard: &mut Guard<'_>) -> Result<(), Damaged> {
                     return Ok(());
                 }
                 Err(now) if now == seen | ENTERED => {}
-                Err(_) => return Err(Damaged("another switch")),
+                Err(_) => return Err(Damaged("an unexpected change of the path")),
             }
         }
     }

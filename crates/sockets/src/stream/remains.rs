@@ -43,13 +43,13 @@ pub(crate) struct Unread {
 /// # Errors
 /// [`Damaged`] if it makes no sense.
 pub(crate) fn look(guard: &mut Guard<'_>) -> Result<Unread, Damaged> {
-    let nonsense = |_: Fault| Damaged("unread packets make no sense");
+    let nonsense = |_: Fault| Damaged("invalid unread packets");
     scan(guard).map_err(nonsense)?;
     let line = &rx(guard).writer;
     // What was gathered before a packet was sent is visible now that the packet is.
     let gathered = line.load(word::TAIL).wrapping_sub(guard.taker.head);
     if gathered > Area::LEN as u64 {
-        return Err(Damaged("more gathered than fits"));
+        return Err(Damaged("more coalesced bytes than fit"));
     }
     let (mut bytes, mut packets) = (gathered, 0u32);
     let mut next = Next::More;
@@ -92,7 +92,7 @@ pub(crate) fn leave(guard: &Guard<'_>, unread: &Unread) -> Result<(), Damaged> {
         _ => after.wrapping_sub(guard.taker.packets),
     };
     if before > unread.packets {
-        return Err(Damaged("gathered after packets that are missing"));
+        return Err(Damaged("coalesced bytes after missing packets"));
     }
     let remains = guard.endpoint_ref().rx.remains();
     for (n, held) in (0..unread.packets).zip(unread_packets(guard)) {
@@ -188,7 +188,7 @@ impl Part {
                 let gathered = (head, gathered);
                 Ok(Part { said, record, record_len, first, messages, before, front, gathered })
             }
-            _ => Err(Damaged("other remains than can be")),
+            _ => Err(Damaged("invalid undelivered bytes")),
         }
     }
 
@@ -289,7 +289,7 @@ impl Part {
         let part = out.len().min(left).min(Area::LEN - at);
         match guard.endpoint_ref().tx.area().read(at, &mut out[..part]) {
             true => Ok(part),
-            false => Err(Damaged("gathered bytes outside the area")),
+            false => Err(Damaged("coalesced bytes outside the overflow buffer")),
         }
     }
 }

@@ -119,7 +119,7 @@ fn pump(guard: &mut Guard<'_>, fd: i32, said: Said, bytes: Option<u64>) -> Resul
     let part = Part::of(guard, said)?;
     let len = part.len(guard)?;
     if bytes.is_some_and(|bytes| bytes != len) {
-        return Err(Damaged("other remains than were returned"));
+        return Err(Damaged("undelivered bytes differ from those returned"));
     }
     if guard.pumped == 0 {
         guard.pumped_from = call::tcp_bytes_written(fd).map_or(0, |written| written + 1);

@@ -11,7 +11,12 @@ use super::Finding;
 pub(super) fn look() -> Vec<Finding> {
     let mut findings = vec![
         try_place("shared memory", &format!("shm:doctor-{}", std::process::id()), true, ""),
-        try_place("UDP", "udp:127.0.0.1:0", false, "VIs between hosts need UDP, or a device"),
+        try_place(
+            "UDP",
+            "udp:127.0.0.1:0",
+            false,
+            "VIs between hosts need UDP, or a network device",
+        ),
     ];
     for device in of("/sys/class/net") {
         if is_ethernet(&device) {
@@ -19,24 +24,24 @@ pub(super) fn look() -> Vec<Finding> {
                 "Ethernet",
                 &format!("eth:{device}"),
                 false,
-                "Ethernet frames need CAP_NET_RAW; `sudo sovia agent --device` shares it with programs that have none",
+                "Ethernet frames need CAP_NET_RAW; `sudo sovia agent --device` carries frames of programs without CAP_NET_RAW",
             ));
         }
     }
     let nics = of("/sys/class/infiniband");
     if nics.is_empty() {
-        findings.push(Finding::good("RDMA", "no NIC for it is here (/sys/class/infiniband)"));
+        findings.push(Finding::good("RDMA", "this host has no RDMA NIC (/sys/class/infiniband)"));
     }
     for nic in nics {
         let advice =
-            "rdma-core's libibverbs and librdmacm, and a limit of locked memory (ulimit -l)";
+            "needs rdma-core's libibverbs and librdmacm, and enough locked memory (ulimit -l)";
         findings.push(try_place("RDMA", &format!("verbs:{nic}"), false, advice));
     }
     findings.push(try_place(
         "libfabric",
         "ofi:tcp;ofi_rxm@127.0.0.1",
         false,
-        "for VIs over fabrics install libfabric (Debian: libfabric1)",
+        "VIs over fabrics need libfabric (Debian: libfabric1)",
     ));
     findings
 }
@@ -64,11 +69,9 @@ fn is_ethernet(device: &str) -> bool {
 fn try_place(what: &'static str, place: &str, must: bool, advice: &str) -> Finding {
     match AnyNic::open_at(place) {
         Ok(_) => Finding::good(what, format!("{place} opens")),
-        Err(error) if must => Finding::bad(
-            what,
-            format!("{place}: {error}"),
-            "memory files (memfd_create) are needed",
-        ),
+        Err(error) if must => {
+            Finding::bad(what, format!("{place}: {error}"), "shared memory needs memfd_create")
+        }
         Err(error) => Finding::note(what, format!("{place}: {error}"), advice),
     }
 }

@@ -51,7 +51,7 @@ fn kernel() -> Finding {
         return Finding::note(
             "kernel",
             format!("{release}, without membarrier"),
-            "each message pays for a fence; a kernel or a filter of system calls that has membarrier saves it",
+            "each message costs a memory fence: a kernel and a seccomp filter that allow membarrier save the fence",
         );
     }
     Finding::good("kernel", release)
@@ -70,7 +70,7 @@ fn the_library() -> Finding {
         Ok(path) => match refusal(&path) {
             Some(why) => Finding::bad(
                 "library",
-                format!("{}: cannot be loaded here: {why}", path.display()),
+                format!("cannot load {}: {why}", path.display()),
                 "glibc 2.34 or later is needed (Debian 12, Ubuntu 22.04, RHEL 9)",
             ),
             None => Finding::good("library", path.display().to_string()),
@@ -85,13 +85,13 @@ fn descriptors() -> Finding {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
         return Finding::note(
             "descriptors",
-            "the limit cannot be read",
-            "expected `ulimit -n` of 1024 or more",
+            "cannot read the limit",
+            "1024 or more are needed (ulimit -n)",
         );
     };
-    let found = format!("{soft} a process");
+    let found = format!("{soft} per process");
     let raise = match hard {
-        ..1024 => format!("as root, above the limit of {hard} that it may not exceed"),
+        ..1024 => format!("raise the hard limit of {hard} as root"),
         _ => format!("ulimit -n {hard}, or LimitNOFILE={hard} in a unit"),
     };
     match soft {
@@ -100,7 +100,7 @@ fn descriptors() -> Finding {
             let room = (soft - soft * 3 / 4) / 15;
             Finding::note(
                 "descriptors",
-                format!("{found}: room for {room} processes of other users"),
+                format!("{found}: enough for {room} peer processes of other users"),
                 format!("for more: {raise}"),
             )
         }
@@ -112,8 +112,8 @@ fn addresses() -> Finding {
     match getrlimit(Resource::RLIMIT_AS) {
         Ok((soft, _)) if soft != RLIM_INFINITY && soft < ADDRESSES => Finding::bad(
             "address space",
-            format!("{} MB a process", soft >> 20),
-            "shared memory takes 20 GB of addresses, of which little is used: ulimit -v unlimited",
+            format!("{} MB per process", soft >> 20),
+            "shared memory reserves 20 GB of addresses, and uses few of them: ulimit -v unlimited",
         ),
         _ => Finding::good("address space", "room for shared memory"),
     }
@@ -125,7 +125,7 @@ fn processors() -> Finding {
         _ => Finding::note(
             "processors",
             "1",
-            "nothing spins: each message to a program that waits costs its wake-up, as over TCP",
+            "threads do not spin on a single processor: each message to a waiting program costs a wake-up, as over TCP",
         ),
     }
 }
@@ -137,17 +137,17 @@ fn memory() -> Finding {
     let Some(limit) = limit else {
         return Finding::note(
             "memory",
-            "no limit can be read",
-            "SOVIA_MEMORY says how much may be used",
+            "cannot read a limit",
+            "SOVIA_MEMORY sets how much Sovia may use, in MiB",
         );
     };
     let mib = limit >> 20;
-    let found = format!("{mib} MiB for what peers have not read yet");
+    let found = format!("{mib} MiB for bytes that peers have not read yet");
     match mib {
         0..16 => Finding::note(
             "memory",
             found,
-            "little for long messages: raise the group's limit, or SOVIA_MEMORY",
+            "little for long messages: raise the control group's memory limit, or SOVIA_MEMORY",
         ),
         _ => Finding::good("memory", found),
     }
@@ -172,8 +172,8 @@ fn users() -> Finding {
     }
     Finding::note(
         "user",
-        format!("{own}, in a user namespace of its own"),
-        "users without a number here are met by the agent and --trust any alone",
+        format!("{own}, in a private user namespace"),
+        "connections with users that have no number here need the agent and --trust any",
     )
 }
 
@@ -183,7 +183,7 @@ fn yama() -> Finding {
     Finding::good(
         "Yama",
         match scope {
-            Ok(scope) => format!("ptrace_scope {}, which does not matter to reading", scope.trim()),
+            Ok(scope) => format!("ptrace_scope {}, which does not restrict Sovia", scope.trim()),
             Err(_) => "not in this kernel".into(),
         },
     )
@@ -196,7 +196,7 @@ fn filter() -> Finding {
         Some("2") => Finding::note(
             "system calls",
             "filtered (seccomp)",
-            "filters of container engines and @system-service let the library work; the trial below says of this one",
+            "filters of container engines and @system-service allow what the library needs; the trial below tests this filter",
         ),
         _ => Finding::good("system calls", "not filtered"),
     }
@@ -211,7 +211,7 @@ fn proc() -> Finding {
         Err(_) => Finding::note(
             "/proc",
             "hides processes of other users (hidepid)",
-            "programs of one user meet; those of others by --trust",
+            "programs of one user can use Sovia; connections with other users need --trust",
         ),
     }
 }
@@ -221,9 +221,9 @@ fn loopback() -> Finding {
     // A connection to a closed port is refused at once where the device is up.
     match TcpStream::connect(("127.0.0.1", 1)).map_err(|error| error.raw_os_error()) {
         Err(Some(libc::ENETUNREACH)) => {
-            Finding::bad(what, "127.0.0.1 cannot be reached", "ip link set lo up")
+            Finding::bad(what, "cannot reach 127.0.0.1", "ip link set lo up")
         }
-        _ => Finding::good(what, "127.0.0.1 can be reached"),
+        _ => Finding::good(what, "127.0.0.1 is reachable"),
     }
 }
 
@@ -240,14 +240,16 @@ fn sockets() -> Finding {
     };
     match asked() {
         Ok(uid) if uid == nix::unistd::geteuid().as_raw() => {
-            Finding::good("sock_diag", "the kernel says whose the other end of a connection is")
+            Finding::good("sock_diag", "the kernel reports who owns the other end of a connection")
         }
-        Ok(uid) => {
-            Finding::note("sock_diag", format!("says {uid} of this user's socket"), "report this")
-        }
+        Ok(uid) => Finding::note(
+            "sock_diag",
+            format!("the kernel reports user {uid} for a socket of this user"),
+            "report this fault",
+        ),
         Err(error) => Finding::bad(
             "sock_diag",
-            format!("the kernel does not say whose the other end of a connection is: {error}"),
+            format!("the kernel does not report who owns the other end of a connection: {error}"),
             "allow AF_NETLINK (RestrictAddressFamilies=), load the module inet_diag, or start the agent and use --trust",
         ),
     }
@@ -259,13 +261,13 @@ fn filters() -> Finding {
     if judgement.by.is_empty() {
         return Finding::good(
             "packet filters",
-            "none may stop packets of an open local connection",
+            "no filter can stop packets of an open local connection",
         );
     }
     Finding::note(
         "packet filters",
         format!("may stop packets of open local connections: {}", judgement.by.join("; ")),
-        "accelerated connections bypass them: keep the ports on TCP (--except port=), or use --respect-filters and `sudo sovia agent --filters`",
+        "accelerated connections bypass these filters: keep the ports on TCP (--except port=), or use --respect-filters and `sudo sovia agent --filters`",
     )
 }
 
@@ -277,7 +279,7 @@ fn agent() -> Finding {
         Err(error) => Finding::note(
             "agent",
             format!("{}: {error}", path.display()),
-            "containers on a bridge, and units whose sandbox hides others, stay on TCP: systemctl enable --now sovia-agent, or `sudo sovia agent`",
+            "without an agent, containers on a bridge and units in a sandbox that hides other users stay on TCP: systemctl enable --now sovia-agent, or `sudo sovia agent`",
         ),
     }
 }

@@ -12,14 +12,14 @@ use serde::Serialize;
 /// Report what keeps programs on TCP here, and how to change that
 ///
 /// The command looks at the system as a program of this user sees it. The command checks the kernel, libc, limits,
-/// namespaces, control groups, devices and the agent. The command opens each carrier that exists, and lets two
-/// processes talk over TCP and over Sovia.
+/// namespaces, control groups, devices and the agent. The command opens each carrier that Virtual Interfaces
+/// can use here, and lets two processes talk over TCP and over Sovia.
 ///
-/// The exit status is 0 if programs of this user leave TCP, and 1 if something keeps them on TCP. A wrong command line
-/// has the exit status 2.
+/// The exit status is 0 if programs of this user leave TCP, and 1 if something keeps them on TCP. The exit status is 2
+/// if the command line is wrong.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
     /// Skip the test with two processes that talk to each other

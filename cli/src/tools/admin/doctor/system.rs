@@ -11,24 +11,26 @@ use super::Finding;
 pub(super) fn off_switch() -> Finding {
     let what = "off switch";
     match switch::in_force(Path::new("/"), nix::unistd::geteuid().as_raw()) {
-        None => Finding::good(what, "on"),
+        None => Finding::good(what, "not set: Sovia is on"),
         Some(path) if path == switch::of_all() => {
             Finding::bad(what, format!("off for all users: {}", path.display()), "sudo sovia on")
         }
-        Some(path) => Finding::bad(what, format!("off: {}", path.display()), "sovia on"),
+        Some(path) => {
+            Finding::bad(what, format!("off for this user: {}", path.display()), "sovia on")
+        }
     }
 }
 
 pub(super) fn rules() -> Finding {
     let (what, path) = ("system's rules", env::SYSTEM_RULES.to_string_lossy());
     match read(env::SYSTEM_RULES) {
-        Ok(None) => Finding::good(what, format!("no {path}")),
-        Ok(Some(rules)) if rules.is_empty() => Finding::good(what, format!("{path}: none")),
+        Ok(None) => Finding::good(what, format!("no file {path}")),
+        Ok(Some(rules)) if rules.is_empty() => Finding::good(what, format!("{path}: no rules")),
         Ok(Some(rules)) => Finding::good(what, format!("{path}: {rules}")),
         Err(why) => Finding::note(
             what,
             format!("{path}: {why}"),
-            "programs that have the library by /etc/ld.so.preload stay on TCP until the file is right",
+            "programs that load the library by /etc/ld.so.preload stay on TCP until the file is corrected",
         ),
     }
 }

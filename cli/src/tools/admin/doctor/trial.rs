@@ -22,24 +22,26 @@ pub(super) fn look() -> Finding {
         Ok((tcp, sovia)) if sovia.accelerated_runs.is_some_and(|runs| runs > 0) => Finding::good(
             "trial",
             format!(
-                "4 bytes one way, blocking: {:.2} {} by Sovia, {:.2} {} by TCP",
+                "4 bytes one way, blocking: {:.2} {} over Sovia, {:.2} {} over TCP",
                 sovia.median, sovia.unit, tcp.median, tcp.unit
             ),
         ),
         Ok(_) => Finding::bad(
             "trial",
             "two processes of this user stayed on TCP",
-            "`sovia run -v -- PROGRAM` says why",
+            "`sovia run -v -- PROGRAM` reports why",
         ),
-        Err(error) => Finding::bad("trial", format!("{error:#}"), "the trial could not be made"),
+        Err(error) => Finding::bad("trial", format!("{error:#}"), "the trial did not run"),
     }
 }
 
 fn talk() -> anyhow::Result<(Line, Line)> {
     let words =
         "bench latency --layers tcp,sovia --size 4 --wait block --runs 1 --seconds 0.2 --json";
-    let output =
-        Command::new("/proc/self/exe").args(words.split(' ')).output().context("sovia bench")?;
+    let output = Command::new("/proc/self/exe")
+        .args(words.split(' '))
+        .output()
+        .context("cannot start sovia bench")?;
     if !output.status.success() {
         bail!("sovia bench: {}", String::from_utf8_lossy(&output.stderr).trim());
     }

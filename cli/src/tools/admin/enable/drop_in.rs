@@ -16,7 +16,9 @@ const MARK: &str = "# Written by `sovia enable`";
 
 /// What it says.
 pub(super) fn text(unit: &str, plan: &Plan) -> String {
-    let mut text = format!("{MARK}, which writes it anew; `sovia disable {unit}` removes it.\n");
+    let mut text = format!(
+        "{MARK}. Enabling again overwrites this file; `sovia disable {unit}` removes the file.\n"
+    );
     for section in ["Unit", "Service"] {
         let lines: Vec<_> = plan.lines.iter().filter(|line| line.section == section).collect();
         if lines.is_empty() {
@@ -96,7 +98,7 @@ impl DropIn {
     fn must_be_ours(&self) -> anyhow::Result<bool> {
         match self.is_ours()? {
             Some(false) => bail!(
-                "{} was not written by `sovia enable`, and is left as it is: rename it, or remove it",
+                "cannot change {}: `sovia enable` did not write this file; rename or remove the file",
                 self.path.display()
             ),
             there => Ok(there.is_some()),
@@ -108,7 +110,7 @@ impl DropIn {
         if self.must_be_ours()? && fs::read_to_string(&self.path).is_ok_and(|old| old == text) {
             return Ok(false);
         }
-        let cannot = || format!("{} cannot be written", self.path.display());
+        let cannot = || format!("cannot write {}", self.path.display());
         let folder = self.path.parent().with_context(cannot)?;
         fs::create_dir_all(folder).with_context(cannot)?;
         let mut file = tempfile::Builder::new()
@@ -128,7 +130,7 @@ impl DropIn {
             return Ok(false);
         }
         fs::remove_file(&self.path)
-            .with_context(|| format!("{} cannot be removed", self.path.display()))?;
+            .with_context(|| format!("cannot remove {}", self.path.display()))?;
         if let Some(folder) = self.path.parent() {
             // Left alone if other drop-ins are in it.
             let _ = fs::remove_dir(folder);

@@ -21,10 +21,11 @@ use crate::admin::unit::{Place, Unit};
 /// Make systemd units start with Sovia from now on
 ///
 /// Each unit gets a drop-in, /etc/systemd/system/UNIT.d/sovia.conf. The drop-in names the library and its rules, and
-/// what the unit's sandbox needs for the library. Each line has its reason. All other settings stay as they are.
+/// opens the unit's sandbox as far as the library needs. A comment gives the reason for each line. All other settings
+/// stay as they are.
 ///
 /// A sandbox may keep the unit from asking the kernel about the other end of a connection. Then the drop-in starts the
-/// host's agent (`sovia agent`) with the unit. Enabling a unit again writes the drop-in anew.
+/// host's agent (`sovia agent`) with the unit. Enabling a unit again overwrites the drop-in.
 #[derive(clap::Args)]
 pub(crate) struct EnableArgs {
     /// Units, named as for `systemctl`
@@ -32,7 +33,7 @@ pub(crate) struct EnableArgs {
     units: Vec<String>,
     #[command(flatten)]
     specs: Specs,
-    /// Open the unit's sandbox (AF_NETLINK, PrivateUsers=no) instead of starting the agent, where one of them is needed
+    /// Open the unit's sandbox (AF_NETLINK, PrivateUsers=no) instead of starting the agent, if the library needs either
     #[arg(long)]
     without_agent: bool,
     #[command(flatten)]
@@ -93,9 +94,9 @@ pub(crate) fn enable(args: &EnableArgs) -> anyhow::Result<()> {
         if args.doing.dry_run {
             out.say(&format!("# {}\n{text}", drop_in.path().display()))?;
         } else if drop_in.write(&text)? {
-            out.say(&format!("{}: {} is written", unit.name, drop_in.path().display()))?;
+            out.say(&format!("{}: wrote {}", unit.name, drop_in.path().display()))?;
         } else {
-            out.say(&format!("{}: {} is as it was", unit.name, drop_in.path().display()))?;
+            out.say(&format!("{}: {} is unchanged", unit.name, drop_in.path().display()))?;
         }
         for note in &plan.notes {
             out.say(&format!("{}: {note}", unit.name))?;
@@ -114,7 +115,7 @@ pub(crate) fn enable(args: &EnableArgs) -> anyhow::Result<()> {
                 && place.unit(agent, drop_in::NAME).is_err()
             {
                 out.say(&format!(
-                    "{}: wants {agent}.service, which is not installed here: install Sovia's package, or start `{command}`",
+                    "{}: needs {agent}.service, which is not installed: install Sovia's package, or start `{command}`",
                     unit.name
                 ))?;
             }
@@ -146,7 +147,7 @@ pub(crate) fn disable(args: &DisableArgs) -> anyhow::Result<()> {
         if args.doing.dry_run {
             out.say(&format!("{} would be removed", drop_in.path().display()))?;
         } else if drop_in.remove()? {
-            out.say(&format!("{}: {} is removed", drop_in.unit(), drop_in.path().display()))?;
+            out.say(&format!("{}: removed {}", drop_in.unit(), drop_in.path().display()))?;
             removed.push(drop_in);
         } else {
             out.say(&format!("{}: the unit is not enabled", drop_in.unit()))?;
@@ -167,7 +168,9 @@ fn restart(systemd: &Systemd, unit: &str, now: bool, out: &mut Out) -> anyhow::R
     if now {
         systemd.restart_if_running(unit)
     } else {
-        out.say(&format!("{unit}: in force from its next start: systemctl restart {unit}"))
+        out.say(&format!(
+            "{unit}: takes effect when the unit is restarted: systemctl restart {unit}"
+        ))
     }
 }
 
@@ -185,23 +188,23 @@ fn clients(unit: &Unit, wish: &Wish, running: &BTreeSet<u32>) -> String {
     if !wish.rules.contains("trust:") {
         let users = if users.is_empty() { "the same user".to_owned() } else { users.join(", ") };
         return format!(
-            "{of}: start its clients, as {users}, by:  sovia run -- PROGRAM  (`sovia enable --trust any` accepts other users)"
+            "{of}: start clients as {users} with:  sovia run -- PROGRAM  (`sovia enable --trust any` accepts clients of other users)"
         );
     }
     if users.is_empty() {
         return format!(
-            "{of}: start its clients by:  sovia run --trust user=USER -- PROGRAM  (USER is the user of its workers: ps -o user= -C NAME)"
+            "{of}: start clients with:  sovia run --trust user=USER -- PROGRAM  (USER is the user of the unit's workers: ps -o user= -C NAME)"
         );
     }
     let trust: Vec<String> = users.iter().map(|user| format!("--trust user={user}")).collect();
-    format!("{of}: start its clients by:  sovia run {} -- PROGRAM", trust.join(" "))
+    format!("{of}: start clients with:  sovia run {} -- PROGRAM", trust.join(" "))
 }
 
 /// Whether the unit's programs take the library.
 fn look_at_programs(unit: &Unit, place: &Place, plan: &mut Plan) -> anyhow::Result<()> {
     let programs = plan::programs(unit);
     if programs.is_empty() {
-        bail!("{}: the unit starts no program (ExecStart=)", unit.name);
+        bail!("cannot enable {}: the unit starts no program (ExecStart=)", unit.name);
     }
     for program in programs.iter().filter(|program| program.starts_with('/')) {
         let findings = program::inspect(&place.path(program));
@@ -209,7 +212,9 @@ fn look_at_programs(unit: &Unit, place: &Place, plan: &mut Plan) -> anyhow::Resu
             Some(obstacle) if obstacle.tolerates_library() => {
                 plan.notes.push(obstacle.line(Path::new(program)));
             }
-            Some(obstacle) => bail!("{}: {}", unit.name, obstacle.line(Path::new(program))),
+            Some(obstacle) => {
+                bail!("cannot enable {}: {}", unit.name, obstacle.line(Path::new(program)))
+            }
             None => {}
         }
     }
@@ -224,7 +229,7 @@ fn readable_by_all(library: PathBuf) -> anyhow::Result<PathBuf> {
         let needed = if metadata.is_dir() { 0o001 } else { 0o004 };
         if metadata.permissions().mode() & needed == 0 {
             bail!(
-                "{} cannot be read by other users because of {}: install Sovia (`make install`, or its package)",
+                "other users cannot read {} because of the mode of {}: install Sovia (`make install`, or its package)",
                 library.display(),
                 path.display()
             );

@@ -66,7 +66,7 @@ const OTHERS: &[&str] = &[
 /// A program that gives what it starts an environment of its own, and where that is written down.
 const OWN_ENVIRONMENT: &[(&str, &str)] = &[(
     "pg_ctlcluster",
-    "pg_ctlcluster gives the server an environment of its own: write LD_PRELOAD and SOVIA_RULES into /etc/postgresql/VERSION/CLUSTER/environment (docs/howto/users-and-sandboxes.md)",
+    "pg_ctlcluster gives the server its own environment: write LD_PRELOAD and SOVIA_RULES into /etc/postgresql/VERSION/CLUSTER/environment (docs/howto/users-and-sandboxes.md)",
 )];
 
 /// What is to be written for `unit`.
@@ -95,7 +95,7 @@ fn check_programs(unit: &Unit) -> anyhow::Result<()> {
     for program in programs(unit) {
         let name = Path::new(&program).file_name().unwrap_or_default();
         if let Some((_, why)) = OWN_ENVIRONMENT.iter().find(|(other, _)| name == *other) {
-            bail!("{}: {why}", unit.name);
+            bail!("cannot enable {}: {why}", unit.name);
         }
     }
     Ok(())
@@ -113,7 +113,9 @@ pub(crate) fn programs(unit: &Unit) -> Vec<String> {
 fn environment(unit: &Unit, wish: &Wish, plan: &mut Plan) -> anyhow::Result<()> {
     let library = wish.library.display().to_string();
     if library.contains([' ', ':']) {
-        bail!("{library}: LD_PRELOAD cannot name a library with a blank or a colon in its path");
+        bail!(
+            "cannot preload {library}: LD_PRELOAD takes no path with a blank or a colon; move the library elsewhere"
+        );
     }
     let own = library.replace('%', "%%");
     let assigned = unit.list("Environment");
@@ -126,7 +128,7 @@ fn environment(unit: &Unit, wish: &Wish, plan: &mut Plan) -> anyhow::Result<()> 
     for name in ["LD_PRELOAD", names::RULES] {
         if unit.list("UnsetEnvironment").iter().any(|word| word.split('=').next() == Some(name)) {
             bail!(
-                "{}: the unit has UnsetEnvironment={name}, so the library would not be loaded",
+                "cannot enable {}: the unit has UnsetEnvironment={name}, which removes what Sovia sets",
                 unit.name
             );
         }
@@ -136,8 +138,8 @@ fn environment(unit: &Unit, wish: &Wish, plan: &mut Plan) -> anyhow::Result<()> 
         let text = std::fs::read_to_string(path).unwrap_or_default();
         if text.lines().any(|line| line.trim_start().starts_with("LD_PRELOAD=")) {
             bail!(
-                "{}: {path} (EnvironmentFile=) sets LD_PRELOAD, which counts more than what a drop-in says: \
-                 write {library} there",
+                "cannot enable {}: {path} (EnvironmentFile=) sets LD_PRELOAD, and overrides a drop-in; \
+                 add {library} to LD_PRELOAD in that file",
                 unit.name
             );
         }
@@ -148,7 +150,7 @@ fn environment(unit: &Unit, wish: &Wish, plan: &mut Plan) -> anyhow::Result<()> 
         setting.push(' ');
         setting.push_str(&quoted(&format!("{}={}", names::RULES, wish.rules)));
     }
-    plan.write(setting, "The library, and what it may accelerate.");
+    plan.write(setting, "The library, and the connections that the library may accelerate.");
     Ok(())
 }
 
@@ -163,7 +165,7 @@ fn place_of_the_library(unit: &Unit, wish: &Wish, plan: &mut Plan) -> anyhow::Re
         let hides = unit.is_on(key) && unit.value(key) != Some("read-only");
         if hides && places.iter().any(|place| library.starts_with(place)) {
             bail!(
-                "{}: {key}= hides {} from it: install Sovia (`make install`, or its package)",
+                "cannot enable {}: {key}= hides {} from the unit; install Sovia (`make install`, or its package)",
                 unit.name,
                 library.display()
             );
@@ -181,13 +183,13 @@ fn place_of_the_library(unit: &Unit, wish: &Wish, plan: &mut Plan) -> anyhow::Re
     {
         plan.write(
             format!("ExecPaths={}", quoted(&folder.display().to_string())),
-            "NoExecPaths= keeps the dynamic linker from mapping a library that lies there.",
+            "NoExecPaths= forbids executing files in the library's folder.",
         );
     }
     if unit.value("RootDirectory").or(unit.value("RootImage")).is_some() {
         plan.write(
             format!("BindReadOnlyPaths={}", quoted(&folder.display().to_string())),
-            "The unit has a root of its own (RootDirectory=, RootImage=).",
+            "The unit has its own root folder (RootDirectory=, RootImage=), and must see the library there.",
         );
     }
     Ok(())
@@ -198,7 +200,7 @@ fn families(unit: &Unit, wish: &Wish, plan: &mut Plan) {
     if !may_open(unit, "AF_UNIX") {
         plan.write(
             allowing("AF_UNIX"),
-            "Two ends meet at Unix sockets, and pass descriptors by them.",
+            "Two ends find each other, and pass file descriptors, over Unix sockets.",
         );
     }
     let may_ask = may_open(unit, "AF_NETLINK");
@@ -207,42 +209,41 @@ fn families(unit: &Unit, wish: &Wish, plan: &mut Plan) {
         unit.is_on("PrivateNetwork") || unit.value("NetworkNamespacePath").is_some();
     let mut obstacles = Vec::new();
     if !may_ask {
-        obstacles.push("may not ask the kernel whose a socket is (RestrictAddressFamilies= without AF_NETLINK)");
+        obstacles.push("may not ask the kernel who owns a socket (RestrictAddressFamilies= without AF_NETLINK)");
     }
     if has_own_users {
         obstacles.push("has no numbers for other users (PrivateUsers=)");
     }
     if has_own_network {
-        obstacles
-            .push("is in a network namespace of its own (PrivateNetwork=, NetworkNamespacePath=)");
+        obstacles.push("has its own network namespace (PrivateNetwork=, NetworkNamespacePath=)");
     }
     if obstacles.is_empty() {
         return;
     }
     if wish.by_agent {
-        let why = format!("It {}: the agent knows.", obstacles.join(", and "));
+        let why = format!("The unit {}, so the library asks the agent.", obstacles.join(", and "));
         wants(unit, plan, "sovia-agent", why);
         if has_own_users && wish.rules.contains("trust:") && !wish.rules.contains("trust:any") {
             plan.notes.push(
-                "PrivateUsers= leaves it no numbers of other users, so none of them is meant by --trust user=, uid= or \
-                 group=: --trust any, or --without-agent, which takes PrivateUsers= away"
+                "with PrivateUsers= other users have no number in the unit, so --trust user=, uid= and group= match no user: \
+                 use --trust any, or --without-agent, which switches PrivateUsers= off"
                     .into(),
             );
         }
         return;
     }
     if !may_ask {
-        plan.write(allowing("AF_NETLINK"), "The kernel is asked whose the other end is.");
+        plan.write(allowing("AF_NETLINK"), "The library asks the kernel who owns the other end.");
     }
     if has_own_users {
         plan.write(
             "PrivateUsers=no".into(),
-            "In a user namespace of its own other users than its own and root have no number.",
+            "In a private user namespace, only root and the unit's own user have a number.",
         );
     }
     if has_own_network {
         plan.notes.push(
-            "the unit has its own network namespace: without the agent its connections within the namespace alone are accelerated".into(),
+            "the unit has its own network namespace: without the agent, only connections within that namespace are accelerated".into(),
         );
     }
 }
@@ -266,7 +267,7 @@ fn wants(unit: &Unit, plan: &mut Plan, agent: &str, why: String) {
     plan.lines.push(Line { section: "Unit", setting: setting("After"), why: String::new() });
     let bind = "BindReadOnlyPaths=-/run/sovia";
     if hides_the_agent(unit) && plan.lines.iter().all(|line| line.setting != bind) {
-        plan.write(bind.into(), "The agent's socket lies there.");
+        plan.write(bind.into(), "The agent's socket is in this folder.");
     }
 }
 
@@ -329,11 +330,11 @@ fn filter(unit: &Unit, plan: &mut Plan) {
     }
     plan.write(
         format!("SystemCallFilter={CALLS}"),
-        "Calls that the library makes. Its filter is not @system-service, which has them.",
+        "System calls that the library makes. The unit's filter may lack some that @system-service has.",
     );
     if unit.value("SystemCallErrorNumber").is_none_or(|value| value == "kill") {
         plan.notes.push(
-            "the unit's filter of system calls kills the program at a call outside the filter: test the unit before you rely on it".into(),
+            "the unit's filter kills the program at a system call that the filter does not allow: test the unit before you rely on it".into(),
         );
     }
 }
@@ -345,13 +346,13 @@ fn limits(unit: &Unit, plan: &mut Plan) {
     if let Some(files) = soft("LimitNOFILE").and_then(|value| value.parse::<u64>().ok())
         && files < 1024
     {
-        plan.notes.push(format!("LimitNOFILE={files} leaves no descriptors to Sovia: 1024 or more, else all stays on TCP"));
+        plan.notes.push(format!("LimitNOFILE={files} leaves no descriptors to Sovia, so all connections stay on TCP: set 1024 or more"));
     }
     if let Some(space) = soft("LimitAS")
         && space != "infinity"
     {
         plan.notes.push(format!(
-            "LimitAS={space}: shared memory takes 20 GB of addresses, of which little is used; with less all stays on TCP"
+            "LimitAS={space}: shared memory reserves 20 GB of addresses, and uses few of them; with a lower limit all connections stay on TCP"
         ));
     }
 }

@@ -26,7 +26,7 @@ impl Systemd {
     /// Restarts a unit; one that does not run is left alone.
     pub(super) fn restart_if_running(&self, unit: &str) -> anyhow::Result<()> {
         if !self.runs {
-            bail!("--now: systemd does not run here");
+            bail!("cannot restart units with --now: systemd does not run here");
         }
         systemctl(&["try-restart", "--", unit])
     }

@@ -28,17 +28,15 @@ pub(crate) const DROP_INS: &str = "etc/systemd/system";
 /// Why a unit cannot be read.
 #[derive(Debug, Error)]
 pub(crate) enum UnitError {
-    #[error("{name}: there is no such unit in {folder}{suggestion}")]
+    #[error("cannot find the unit {name} in {folder}{suggestion}")]
     None { name: String, folder: String, suggestion: String },
-    #[error("{0} is masked and so cannot be started (systemctl unmask {0})")]
+    #[error("cannot use {0}: the unit is masked; run `systemctl unmask {0}`")]
     Masked(String),
-    #[error(
-        "{0}: a library is loaded into the programs of services: expected NAME or NAME.service"
-    )]
+    #[error("cannot use {0}: only services can start with Sovia; expected NAME or NAME.service")]
     NoService(String),
-    #[error("{0}: expected a unit's name, as in `systemctl status`, and no path")]
+    #[error("cannot use {0}: expected a unit's name, as in `systemctl status NAME`, not a path")]
     Path(String),
-    #[error("{path}: {error}")]
+    #[error("cannot read {path}: {error}")]
     Io { path: String, error: io::Error },
 }
 
@@ -243,11 +241,11 @@ mod tests {
         ]);
         symlink("/dev/null", folder.path().join("etc/systemd/system/m.service")).unwrap();
         for (name, reason) in [
-            ("none", "no such unit in"),
+            ("none", "cannot find the unit none"),
             ("redsi", "did you mean `redis`?"),
             ("m", "masked"),
             ("a.socket", "services"),
-            ("/etc/a.service", "no path"),
+            ("/etc/a.service", "not a path"),
         ] {
             let error = place.unit(name, "").unwrap_err().to_string();
             assert!(error.contains(reason), "{name}: {error}");

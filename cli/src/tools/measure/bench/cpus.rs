@@ -26,7 +26,7 @@ pub(super) fn pin(cpu: usize) -> anyhow::Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu)?;
     sched_setaffinity(Pid::from_raw(0), &set)
-        .with_context(|| format!("cannot stay on processor {cpu}"))
+        .with_context(|| format!("cannot bind this process to processor {cpu}"))
 }
 
 /// Has this process, and no other, run before all that are not real-time (SCHED_FIFO).
@@ -35,8 +35,7 @@ pub(super) fn raise(priority: i32) -> anyhow::Result<()> {
     // SAFETY: 0 is this process; the parameters are a live local.
     let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
     if result != 0 {
-        return Err(std::io::Error::last_os_error())
-            .context("cannot be raised to real-time priority");
+        return Err(std::io::Error::last_os_error()).context("cannot set the real-time priority");
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ pub(super) enum Layer {
     Ring,
     /// One eventfd each way, no data: the limit where both ends sleep
     Eventfd,
-    /// Native Virtual Interface, by descriptors: the base of Sovia's sockets
+    /// Native Virtual Interface, used by descriptors: the base of Sovia's sockets
     Via,
     /// Native Virtual Interface on the NIC of `--nic`
     Nic,
@@ -23,7 +23,7 @@ pub(super) enum Layer {
     Tcp,
     /// The kernel's Unix stream sockets
     Unix,
-    /// The processes of `tcp` with Sovia's library
+    /// The programs of `tcp` with Sovia's library
     Sovia,
 }
 

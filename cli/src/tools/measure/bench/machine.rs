@@ -65,7 +65,7 @@ impl Machine {
     /// How busy it was.
     pub(super) fn busy_text(&self) -> String {
         format!(
-            "other programs had {:.0} % of its processors (load {})",
+            "other programs used {:.0} % of the processors (load {})",
             self.others_percent, self.load
         )
     }
@@ -85,7 +85,7 @@ impl Machine {
         let governor =
             self.governor.as_ref().map_or(String::new(), |it| format!(", governor {it}"));
         format!(
-            "{}, {} {kind} (the ends on {first} and {second}), {} GB, {}{governor}; {}; {} when it began; Sovia {}, {} build",
+            "{}, {} {kind} (the ends on {first} and {second}), {} GB, {}{governor}; {}; {} at the start; Sovia {}, {} build",
             self.processor,
             self.processors,
             self.memory_gb,

@@ -45,7 +45,10 @@ impl Measurer {
         let task = Task { wait, cpus, ..task.clone() };
         let board = if task.layer == Layer::Sovia { Some(Board::new()?) } else { None };
         let figures = self.pair(&task, board.as_ref()).with_context(|| {
-            format!("{} over {} with {} bytes", task.scenario, task.layer, task.size_bytes)
+            format!(
+                "cannot measure {} over {} with {} bytes",
+                task.scenario, task.layer, task.size_bytes
+            )
         })?;
         let stayed = board.and_then(|board| reasons(board.page()));
         Ok(Measured { figures, stayed })
@@ -57,14 +60,14 @@ impl Measurer {
         let mut responder = self.start(task, Role::Responder, place.clone(), board)?;
         let place = match place {
             Some(place) => place,
-            None => responder.line().context("the responder did not say where it listens")?,
+            None => responder.line().context("the responder did not report its address")?,
         };
         let mut requester = self.start(task, Role::Requester, Some(place), board)?;
         process::bind(&requester, &responder)?;
         let text = requester.rest()?;
         requester.end().context("the requester failed")?;
         responder.end().context("the responder failed")?;
-        serde_json::from_str(&text).context("cannot read the figures")
+        serde_json::from_str(&text).context("cannot read the results")
     }
 
     fn start(

@@ -62,25 +62,25 @@ enum What {
     Rate(Messages),
     /// Rate of connections that are set up, carry one byte each way and are closed
     Connect(Common),
-    /// Connections of a few small messages each way, over TCP and Sovia in pairs
+    /// Short connections with a few small messages each way, over TCP and Sovia in pairs
     Connections(connections::Args),
     /// Memory of many open connections, and round trips of the few that are busy
     Idle(idle::Args),
     /// Files sent by FTP between folders in memory, over TCP and Sovia in turn
     Ftp(ftp::Args),
-    /// EMP between two network namespaces, as its paper measured it, and TCP in turn
+    /// EMP between two network namespaces, measured as in its paper, and TCP in turn
     Emp(emp::Args),
     /// Calls over Sun RPC by size, over TCP and Sovia in turn
     Rpc(rpc::Args),
     /// Cost that `sovia run` adds to the start of a program
     Start(start::Args),
-    /// Processor time of a stream at a part of what TCP can carry, by blocking calls
+    /// Processor time of a stream at 10 % and 50 % of TCP's peak, with blocking calls
     Load(Load),
     /// Compare the ratios of a stored run with those of another run
     ///
     /// The command reports which ratios differ. A difference is not a failure.
     Compare(compare::Args),
-    /// Describe this machine in one line of JSON, for a file of figures
+    /// Describe this machine in one line of JSON, for a file of results
     Machine,
     #[command(flatten)]
     Papers(papers::What),
@@ -128,7 +128,7 @@ struct Common {
     /// Run only the two ends at this real-time priority (as root)
     #[arg(long, value_name = "PRIORITY", value_parser = clap::value_parser!(i32).range(1..=99))]
     realtime: Option<i32>,
-    /// Print one JSON object a line instead of a table
+    /// Print one JSON object per line instead of a table
     #[arg(long)]
     json: bool,
 }
@@ -212,7 +212,7 @@ fn plan(measurer: &Measurer, scenario: Scenario, how: Messages) -> anyhow::Resul
     let cpus = cpus.unwrap_or(Cpus::default_for(wait));
     if (wait, cpus) == (Wait::Poll, Cpus::Together) {
         bail!(
-            "two ends that spin need a processor each: `--cpus together` goes with `--wait block` or `sleep`"
+            "two ends that spin need a processor each: use `--cpus together` with `--wait block` or `--wait sleep`"
         );
     }
     let Common { runs, seconds, realtime, .. } = common;
@@ -256,7 +256,7 @@ fn run(plan: &Plan, measurer: &Measurer) -> anyhow::Result<Series> {
 /// What TCP carries at most, in bytes a second.
 fn peak(measurer: &Measurer, task: &Task) -> anyhow::Result<f64> {
     let measured = measurer.measure(&Task { scenario: Scenario::Bandwidth, ..task.clone() })?;
-    let figure = measured.figures.first().context("no bandwidth was measured")?;
+    let figure = measured.figures.first().context("cannot measure the bandwidth of TCP")?;
     Ok(figure.value * 1e9)
 }
 

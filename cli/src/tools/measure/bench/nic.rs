@@ -42,9 +42,7 @@ impl FromStr for Places {
     fn from_str(text: &str) -> Result<Self, String> {
         let (requester, responder) = text.split_once(',').unwrap_or((text, text));
         if [requester, responder].iter().any(|place| place.is_empty() || place.contains(',')) {
-            return Err(
-                "expected a place, or the requester's and the responder's by a comma".to_owned()
-            );
+            return Err("expected one place, or two as REQUESTER,RESPONDER".to_owned());
         }
         Ok(Self { requester: requester.to_owned(), responder: responder.to_owned() })
     }

@@ -54,14 +54,14 @@ impl Process {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         ends_with_its_starter(command);
         let mut child = command.spawn().context("cannot start a process for the measurement")?;
-        let out = child.stdout.take().context("no output of the process")?;
+        let out = child.stdout.take().context("cannot read the output of the measuring process")?;
         Ok(Self { child, out: BufReader::new(out) })
     }
 
     /// A line of its output.
     pub(super) fn line(&mut self) -> anyhow::Result<String> {
         let mut line = String::new();
-        ensure!(self.out.read_line(&mut line)? > 0, "the process of the measurement ended");
+        ensure!(self.out.read_line(&mut line)? > 0, "the measuring process ended early");
         Ok(line.trim_end().to_owned())
     }
 
@@ -89,7 +89,7 @@ pub(super) const WATCHDOG_SECONDS: u32 = 600;
 pub(super) fn bind(one: &Process, other: &Process) -> anyhow::Result<()> {
     for (watched, bound) in [(one, other), (other, one)] {
         let id = Id::Pid(Pid::from_raw(watched.child.id() as i32));
-        let bound = pidfd(&bound.child).context("cannot watch a process of the measurement")?;
+        let bound = pidfd(&bound.child).context("cannot watch the measuring process")?;
         std::thread::spawn(move || {
             // It stays to be waited for. One that has been waited for already is not watched any more.
             match waitid(id, WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT) {

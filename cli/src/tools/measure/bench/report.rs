@@ -155,9 +155,9 @@ fn title(metric: Metric) -> &'static str {
     match metric {
         Metric::HalfRoundTrip => "Latency: half a round trip",
         Metric::Bandwidth => "Bandwidth of one stream (1 GB is 10^9 bytes)",
-        Metric::Messages => "Messages a second, one way, TCP_NODELAY",
-        Metric::Transactions => "Requests and their responses a second, one after the other",
-        Metric::Connections => "Connections a second: set up, one byte each way, closed",
+        Metric::Messages => "Messages per second, one way, TCP_NODELAY",
+        Metric::Transactions => "Requests with their responses per second, one after the other",
+        Metric::Connections => "Connections per second: set up, one byte each way, closed",
         Metric::CpuAtTenth => {
             "Processor time of both ends at 10 % of TCP's peak (100 %: one processor)"
         }
@@ -174,15 +174,15 @@ fn explanation(plan: &Plan) -> String {
         Wait::Sleep => "Both ends make blocking calls that sleep at once",
     };
     let cpus = match plan.cpus {
-        Cpus::Apart => ", each on a processor of its own where there are two",
+        Cpus::Apart => ", each on its own processor if there are two",
         Cpus::Together => ", on the same processor",
-        Cpus::Free => ", on whatever processors the kernel gives them",
+        Cpus::Free => ", on processors that the kernel chooses",
     };
     let mut text = format!("{wait}{cpus}.");
     let may_sleep = plan.wait == Wait::Block && plan.scenario != Scenario::Connect;
     if may_sleep && plan.layers.contains(&Layer::Sovia) {
         text.push_str(
-            "\nsovia and via spin for as long as it pays before they sleep; `--wait sleep` has sovia sleep at once.",
+            "\nsovia and via spin for a limited time before they sleep; with `--wait sleep`, sovia sleeps at once.",
         );
     }
     if plan.layers.contains(&Layer::Ring) {
@@ -194,10 +194,12 @@ fn explanation(plan: &Plan) -> String {
         text.push_str("\nvia: a native Virtual Interface used by descriptors, without sockets.");
     }
     if let Some(places) = plan.nic.as_ref().filter(|_| plan.layers.contains(&Layer::Nic)) {
-        text.push_str(&format!("\nnic: the same on {places}."));
+        text.push_str(&format!("\nnic: a native Virtual Interface on {places}."));
     }
     if plan.layers.contains(&Layer::Eventfd) {
-        text.push_str("\neventfd: nothing but waking each other: the limit where both ends sleep.");
+        text.push_str(
+            "\neventfd: the two ends only wake each other: the limit where both ends sleep.",
+        );
     }
     let runs = if plan.runs == 1 { "run" } else { "runs" };
     text.push_str(&format!("\nMedian of {} {runs}, layers in turn.", plan.runs));

@@ -56,11 +56,8 @@ impl Series {
         self.stays.iter().map(|(size, Stays { runs, reasons })| {
             let runs = if *runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") };
             let reasons: Vec<_> = reasons.iter().map(|reason| reason.describe()).collect();
-            let why = if reasons.is_empty() {
-                "no reason was counted".to_owned()
-            } else {
-                reasons.join("; ")
-            };
+            let why =
+                if reasons.is_empty() { "unknown reason".to_owned() } else { reasons.join("; ") };
             format!("sovia stayed on TCP in {runs} of {size} bytes: {why}")
         })
     }

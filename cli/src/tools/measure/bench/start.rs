@@ -23,7 +23,7 @@ pub(super) struct Args {
     /// Number of starts of each kind; each result is the median of the starts
     #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Print one JSON object a line instead of a table
+    /// Print one JSON object per line instead of a table
     #[arg(long)]
     json: bool,
 }
@@ -66,7 +66,7 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
     let mut bare = None;
     for way in ways {
         let address_space = way.address_space()?;
-        let median_ms = median(way.times_ms).context("nothing was measured")?;
+        let median_ms = median(way.times_ms).context("no start was measured")?;
         let (bare_ms, bare_space) = *bare.get_or_insert((median_ms, address_space));
         lines.push(Line {
             scenario: "start",
@@ -125,7 +125,7 @@ fn print(lines: &[Line], json: bool) -> anyhow::Result<i32> {
         }
         return Ok(0);
     }
-    let header = ["start", "ms", "more ms", "more address space MB"];
+    let header = ["start", "ms", "added ms", "added address space MB"];
     let mut table = table::new(header.map(str::to_owned).to_vec(), &[0]);
     for line in lines {
         table.add_row(vec![

@@ -50,7 +50,7 @@ impl fmt::Display for Scenario {
 pub(super) enum Wait {
     /// Spin on non-blocking calls
     Poll,
-    /// Make blocking calls. Those of Sovia and of a native VI spin as long as it pays, and then sleep
+    /// Make blocking calls. Calls of Sovia and of a native VI spin for a limited time, and then sleep
     Block,
     /// Make blocking calls that sleep at once, also in Sovia (SOVIA_SPIN=0)
     Sleep,

@@ -72,7 +72,7 @@ pub(crate) fn demo(args: &Args) -> anyhow::Result<i32> {
         servers.push(Redis::start(way, folder.path(), &board)?);
     }
     println!(
-        "redis-server and redis-benchmark, unmodified, three ways, in turn; this takes about a minute."
+        "Running unmodified redis-server and redis-benchmark over three transports in turn; this takes about a minute."
     );
     let results = measure(args, &servers)?;
     drop(servers);
@@ -85,7 +85,7 @@ pub(crate) fn demo(args: &Args) -> anyhow::Result<i32> {
     let (moved, stayed) = (board.page().accelerated(), board.page().stayed());
     let stop = if stayed == 0 { "." } else { ":" };
     println!(
-        "\nMedian of {} runs. Sovia moved {moved} ends of connections off TCP, {stayed} stayed{stop}",
+        "\nMedian of {} runs. Sovia moved {moved} ends of connections off TCP; {stayed} stayed{stop}",
         args.runs
     );
     for &reason in Reason::ALL {
@@ -172,7 +172,7 @@ fn without_redis(missing: &[&str]) -> anyhow::Result<i32> {
         "{} not found; on Debian or Ubuntu, as root: apt-get install redis-server redis-tools",
         missing.join(", ")
     );
-    println!("Without Redis, here is `sovia bench` for 64 bytes and for 64 KB.\n");
+    println!("Without Redis, this demo runs `sovia bench` with 64 bytes and with 64 KB.\n");
     for (scenario, size) in [("latency", "64"), ("bandwidth", "64K")] {
         let mut bench = Command::new("/proc/self/exe");
         let status = bench.args(["bench", scenario, "--size", size, "--runs", "3"]).status()?;

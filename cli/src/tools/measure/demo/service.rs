@@ -25,9 +25,9 @@ impl Service {
         let start = Instant::now();
         while !is_ready() {
             if let Some(status) = service.child.try_wait()? {
-                bail!("the server ended at once: {status}");
+                bail!("the server ended early: {status}");
             }
-            ensure!(start.elapsed() < START_LIMIT, "the server does not listen");
+            ensure!(start.elapsed() < START_LIMIT, "the server did not start to listen in time");
             sleep(Duration::from_millis(20));
         }
         Ok(service)
@@ -51,7 +51,7 @@ pub(super) fn output(mut command: Command) -> anyhow::Result<String> {
         if let Some(status) = client.child.try_wait()? {
             break status;
         }
-        ensure!(start.elapsed() < RUN_LIMIT, "the client does not end");
+        ensure!(start.elapsed() < RUN_LIMIT, "the client did not end in time");
         sleep(Duration::from_millis(5));
     };
     ensure!(status.success(), "{status}");

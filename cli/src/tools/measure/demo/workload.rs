@@ -54,11 +54,11 @@ pub(super) fn parse(csv: &str) -> anyhow::Result<Vec<Outcome>> {
     let mut lines = csv
         .lines()
         .map(|line| line.split(',').map(|cell| cell.trim_matches('"')).collect::<Vec<_>>());
-    let header = lines.next().context("no answer")?;
+    let header = lines.next().context("redis-benchmark printed no results")?;
     let column = |name: &str| {
         let place = header.iter().position(|cell| *cell == name);
         place.with_context(|| {
-            format!("no column `{name}` in the answer; redis-benchmark 6.2 or later is needed")
+            format!("cannot find the column `{name}` in the results; redis-benchmark 6.2 or later is needed")
         })
     };
     let (test, rate, p50) = (column("test")?, column("rps")?, column("p50_latency_ms")?);
@@ -67,9 +67,9 @@ pub(super) fn parse(csv: &str) -> anyhow::Result<Vec<Outcome>> {
         let row = rows
             .iter()
             .find(|row| row.get(test) == Some(name))
-            .with_context(|| format!("no {name} in the answer"))?;
+            .with_context(|| format!("cannot find {name} in the results"))?;
         let number = |column: usize| -> anyhow::Result<f64> {
-            Ok(row.get(column).context("a short line")?.parse()?)
+            Ok(row.get(column).context("a line of the results is too short")?.parse()?)
         };
         Ok(Outcome { requests_per_second: number(rate)?, p50_us: number(p50)? * 1e3 })
     });

@@ -78,19 +78,19 @@ pub(super) struct View {
 const HELP: &str = "\
 q, Esc          quit
 o               order pairs by traffic, messages, saved calls or connections
-Up, Down, k, j  choose a pair: the pictures below are about that pair
+Up, Down, k, j  choose the pair that the graphs below show
 Space, p        pause
 h, ?            this help
 
-VIA/TCP  ends of connections on VIs, and on TCP
-SENT/s   bytes sent a second, on both paths
-RCVD/s   bytes received a second
-MSGS/s   messages sent on VIs a second (from 100 columns)
-SAVED/s  system calls a second that TCP would have taken
-SLEEP/s  sleeps of waiting threads a second (from 120 columns)
-TURN     time from one answer to the next: half of all answers take less
+VIA/TCP  number of ends of connections on VIs, and on TCP
+SENT/s   bytes sent per second, on VIs and on TCP
+RCVD/s   bytes received per second, on VIs and on TCP
+MSGS/s   messages sent on VIs per second (shown from 100 columns)
+SAVED/s  system calls per second that TCP would have taken
+SLEEP/s  sleeps of waiting threads per second (shown from 120 columns)
+TURN     median time from one answer to the next on a connection
 
-`sovia explain PID` gives the reason why a program's connections are on TCP.
+`sovia explain PID` reports why a program's connections are on TCP.
 Any key returns.";
 
 /// Draws all of it.
@@ -143,7 +143,7 @@ fn draw_title(frame: &mut Frame<'_>, area: Rect, model: &Model, is_paused: bool)
     if model.couples.is_empty() && model.programs.is_empty() {
         let more = match model.forbidden {
             0 => String::new(),
-            n => format!("; {n} processes of others are for root to see"),
+            n => format!("; only root can see {n} processes of other users"),
         };
         lines.push(Text::from(format!("no program under Sovia has a connection{more}")));
     }
@@ -208,7 +208,7 @@ fn draw_picture(frame: &mut Frame<'_>, area: Rect, sum: &Sum, history: &History)
     frame.render_widget(Sparkline::default().data(&data), inside);
 
     let title =
-        format!(" mean turns: half {}, 99 % {} ", time(sum.turn(0.5)), time(sum.turn(0.99)));
+        format!(" mean turns: median {}, 99 % {} ", time(sum.turn(0.5)), time(sum.turn(0.99)));
     let block = Block::new().borders(Borders::TOP).title(title);
     let inside = block.inner(right);
     frame.render_widget(block, right);

@@ -27,14 +27,14 @@ use model::Model;
 /// The upper table shows programs. The lower table shows pairs of programs: the one that connects, and the one that
 /// accepts.
 ///
-/// SAVED is the number of system calls that TCP would have taken and the VIs did not.
+/// SAVED is the number of system calls that TCP would have taken and that the VIs did not.
 ///
-/// TURN is the mean time from one answer to the next, on one connection between two samples. Half of all answers have
-/// this mean or a shorter one. A client may ask one question at a time on each connection. Then TURN is the time that
-/// the client waits for an answer and thinks.
+/// TURN is a median over all answers: the time from one answer to the next on the same connection, as a mean between
+/// two samples. If a client sends one request at a time on each connection, TURN is the time of a request, its answer
+/// and the client's work.
 ///
-/// Keys: q quits, h explains keys and columns, o changes the order, space pauses the picture. The arrows choose the
-/// pair that is drawn below the tables.
+/// Keys: q quits, h explains keys and columns, o changes the order, space pauses the display. The arrows choose the
+/// pair whose graphs are below the tables.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Seconds between two samples
@@ -45,7 +45,7 @@ pub(crate) struct Args {
 pub(crate) fn top(args: &Args) -> anyhow::Result<()> {
     anyhow::ensure!(
         stdout().is_terminal(),
-        "sovia top needs a terminal; `sovia stat` writes lines, `sovia ps --json` is for scripts"
+        "cannot draw: sovia top needs a terminal; use `sovia stat` for lines, `sovia ps --json` for scripts"
     );
     let keyboard = Keyboard::open()?;
     let mut model = Model::begin(&look_quietly()?);
@@ -81,7 +81,9 @@ impl Keyboard {
         let terminal = if stdin().is_terminal() {
             stdin().as_fd().try_clone_to_owned()?
         } else {
-            File::open("/dev/tty").context("sovia top takes keys from a terminal: /dev/tty")?.into()
+            File::open("/dev/tty")
+                .context("cannot open /dev/tty, from which sovia top takes keys")?
+                .into()
         };
         Ok(Self { terminal, signals })
     }

@@ -47,22 +47,22 @@ pub struct Peers {
 #[derive(Debug, thiserror::Error)]
 pub enum Conflict {
     /// There are none.
-    #[error("there is no peer: expected at least one, by --peer or in the file of --peers")]
+    #[error("no peer given; use --peer KEY@IP:PORT or --peers FILE")]
     Nobody,
     /// One is the agent itself.
-    #[error("{0}: this is the agent's own key; each agent has one of its own")]
+    #[error("{0}: this is the agent's own key; each agent needs a key of its own")]
     Own(String),
     /// One has an address of another kind than the agent listens at.
-    #[error("{0}: {1} is an address of another kind than that of --listen")]
+    #[error("{0}: {1} is not of the same address family as --listen")]
     Family(String, SocketAddr),
     /// Two have the same key.
-    #[error("{0} and {1} have the same key; each agent has one of its own")]
+    #[error("{0} and {1} have the same key; each agent needs a key of its own")]
     Key(String, String),
     /// Two are at the same place.
-    #[error("{0} and {1} are both at {2}; each agent has a place of its own")]
+    #[error("{0} and {1} are both at {2}; each agent needs an address and port of its own")]
     Place(String, String, SocketAddr),
     /// Two claim the same network.
-    #[error("{0} and {1} both speak for {2}; one agent alone may speak for a network")]
+    #[error("{0} and {1} both have the network {2}; a network can belong to one agent only")]
     Network(String, String, IpNet),
 }
 
@@ -191,10 +191,10 @@ mod tests {
         assert!(same_place.contains("peer 0 and peer 1 are both at 10.0.0.2:1"), "{same_place}");
         let texts = [(a, "10.0.0.2:1,10.2.0.0/16"), (b, "10.0.0.3:1,10.2.9.9/16")];
         let same_network = refused(&texts);
-        assert!(same_network.contains("both speak for 10.2.0.0/16"), "{same_network}");
+        assert!(same_network.contains("both have the network 10.2.0.0/16"), "{same_network}");
         let other_family = refused(&[(a, "[fd00::1]:1")]);
-        assert!(other_family.contains("another kind"), "{other_family}");
-        assert!(refused(&[]).contains("there is no peer"));
+        assert!(other_family.contains("address family"), "{other_family}");
+        assert!(refused(&[]).contains("no peer given"));
         let own =
             Named { origin: "--peer".into(), peer: format!("{a}@10.0.0.2:1").parse().unwrap() };
         let refused = Peers::new(a, "10.0.0.1:1".parse().unwrap(), vec![own]).unwrap_err();

@@ -21,10 +21,10 @@ pub enum PeerError {
     #[error("`{0}`: {1}")]
     Key(String, KeyError),
     /// What should be a place is none.
-    #[error("`{0}` is no place where an agent listens: expected IP:PORT, as 10.0.0.2:7471")]
+    #[error("`{0}` is not the address of an agent: expected IP:PORT, such as 10.0.0.2:7471")]
     Place(String),
     /// What should be a network is none.
-    #[error("`{0}` is no network: expected an address, or one with a length, as 10.0.0.0/24")]
+    #[error("`{0}` is not a network: expected an address, or a prefix such as 10.0.0.0/24")]
     Network(String),
     /// The file cannot be read.
     #[error("{0}")]
@@ -96,7 +96,7 @@ fn lines(text: &str) -> Result<Vec<(usize, Peer)>, PeerError> {
         let mut words = line.split_whitespace();
         let Some(key) = words.next() else { continue };
         let Some(place) = words.next() else {
-            let form = PeerError::Form("a public key, IP:PORT, and networks if it has any");
+            let form = PeerError::Form("a public key, IP:PORT, and optional networks");
             return Err(PeerError::Line(number, Box::new(form)));
         };
         let peer = peer(key, place, words);
@@ -135,12 +135,12 @@ mod tests {
         for (text, said) in [
             (format!("{key}"), "expected KEY@IP:PORT"),
             ("abc@10.0.0.2:7471".into(), "`abc`: expected a key"),
-            (format!("{key}@10.0.0.2"), "`10.0.0.2` is no place"),
-            (format!("{key}@host:7471"), "`host:7471` is no place"),
-            (format!("{key}@0.0.0.0:7471"), "is no place"),
-            (format!("{key}@10.0.0.2:0"), "is no place"),
-            (format!("{key}@10.0.0.2:7471,10.0.0.0/33"), "`10.0.0.0/33` is no network"),
-            (format!("{key}@10.0.0.2:7471,"), "`` is no network"),
+            (format!("{key}@10.0.0.2"), "`10.0.0.2` is not the address of an agent"),
+            (format!("{key}@host:7471"), "`host:7471` is not the address of an agent"),
+            (format!("{key}@0.0.0.0:7471"), "is not the address of an agent"),
+            (format!("{key}@10.0.0.2:0"), "is not the address of an agent"),
+            (format!("{key}@10.0.0.2:7471,10.0.0.0/33"), "`10.0.0.0/33` is not a network"),
+            (format!("{key}@10.0.0.2:7471,"), "`` is not a network"),
         ] {
             let error = text.parse::<Peer>().unwrap_err().to_string();
             assert!(error.contains(said), "{text}: {error}");
@@ -167,8 +167,11 @@ mod tests {
             (format!("{key}"), "line 2: expected a public key, IP:PORT"),
             (format!("{key}@10.0.0.2:7471"), "line 2: expected a public key, IP:PORT"),
             ("abc 10.0.0.2:7471".to_owned(), "line 2: `abc`: expected a key"),
-            (format!("{key} 10.0.0.2:70000"), "line 2: `10.0.0.2:70000` is no place"),
-            (format!("{key} 10.0.0.2:7471 10.0/16"), "line 2: `10.0/16` is no network"),
+            (
+                format!("{key} 10.0.0.2:70000"),
+                "line 2: `10.0.0.2:70000` is not the address of an agent",
+            ),
+            (format!("{key} 10.0.0.2:7471 10.0/16"), "line 2: `10.0/16` is not a network"),
         ] {
             let error = lines(&format!("# first\n{line}\n")).unwrap_err().to_string();
             assert!(error.contains(said), "{line}: {error}");

@@ -58,7 +58,7 @@ impl Closing {
             (2, number) => Ok(Closing::NoReceive(number)),
             (3, number) => Ok(Closing::BadReceive(number)),
             (4, number) => Ok(Closing::RdmaDenied(number)),
-            _ => Err(Malformed::Value("why the connection is over")),
+            _ => Err(Malformed::Value("reason of the end")),
         }
     }
 }

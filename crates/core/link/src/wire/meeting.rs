@@ -210,7 +210,7 @@ impl Meeting {
                 let connected = match reader.u8()? {
                     0 => false,
                     1 => true,
-                    _ => return Err(Malformed::Value("whether it is connected")),
+                    _ => return Err(Malformed::Value("connected flag")),
                 };
                 Meeting::Settled { request: from, connected }
             }

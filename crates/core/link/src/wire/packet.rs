@@ -203,7 +203,7 @@ impl<'a> Packet<&'a [u8]> {
             Packet::Stream { item: Item::Part(part), .. } | Packet::Datagram { part, .. }
                 if part.is_announcement() =>
             {
-                Err(Malformed::Value("place in the message"))
+                Err(Malformed::Value("offset in the message"))
             }
             _ => Ok(packet),
         }

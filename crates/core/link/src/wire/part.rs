@@ -184,7 +184,7 @@ impl<'a> Part<&'a [u8]> {
         let length = u32::try_from(bytes.len()).map_err(|_| Malformed::Long)?;
         let fits = start.checked_add(length).is_some_and(|end| end <= total);
         if !fits || (length == 0 && start > 0) {
-            return Err(Malformed::Value("place in the message"));
+            return Err(Malformed::Value("offset in the message"));
         }
         Ok(Part { operation, immediate, total, start, bytes })
     }

@@ -120,12 +120,12 @@ fn fields_of_items_are_checked() {
     assert_eq!(with_byte(&part, 41, 2), Malformed::Value("immediate data"));
     assert_eq!(with_byte(&part, 42, 1), Malformed::Value("reserved"));
     assert_eq!(with_byte(&part, 47, 1), Malformed::Value("immediate data"), "there is none");
-    assert_eq!(with_byte(&part, 51, 9), Malformed::Value("place in the message"));
-    assert_eq!(with_byte(&part, 55, 7), Malformed::Value("place in the message"));
-    assert_eq!(with_byte(&part, 52, 255), Malformed::Value("place in the message"));
+    assert_eq!(with_byte(&part, 51, 9), Malformed::Value("offset in the message"));
+    assert_eq!(with_byte(&part, 55, 7), Malformed::Value("offset in the message"));
+    assert_eq!(with_byte(&part, 52, 255), Malformed::Value("offset in the message"));
     let close = stream(Item::Close(Closing::Disconnected));
-    assert_eq!(with_byte(&close, 41, 5), Malformed::Value("why the connection is over"));
-    assert_eq!(with_byte(&close, 51, 1), Malformed::Value("why the connection is over"));
+    assert_eq!(with_byte(&close, 41, 5), Malformed::Value("reason of the end"));
+    assert_eq!(with_byte(&close, 51, 1), Malformed::Value("reason of the end"));
     let read = stream(Item::Read { address: 1, handle: 2, length: 3 });
     assert_eq!(with_byte(&read, 41, 1), Malformed::Value("reserved"));
 }
@@ -134,7 +134,7 @@ fn fields_of_items_are_checked() {
 fn empty_part_of_a_message_that_is_not_empty_is_refused() {
     let part = Part { bytes: Vec::new(), ..part() };
     let frame = frame(&stream(Item::Part(part)));
-    assert_eq!(Packet::parse(&frame), Err(Malformed::Value("place in the message")));
+    assert_eq!(Packet::parse(&frame), Err(Malformed::Value("offset in the message")));
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn fields_of_meetings_are_checked() {
     assert_eq!(with_byte(&poke, 28, 60), Malformed::Short);
     assert_eq!(with_byte(&poke, 15, 1), Malformed::Value("ends"), "a poke is for no end");
     let settled: Owned = Packet::Meeting(Meeting::Settled { request: EndId(3), connected: true });
-    assert_eq!(with_byte(&settled, 28, 2), Malformed::Value("whether it is connected"));
+    assert_eq!(with_byte(&settled, 28, 2), Malformed::Value("connected flag"));
     let mut longer = frame(&settled);
     longer.push(0);
     seal(&mut longer);

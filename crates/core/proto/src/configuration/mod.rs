@@ -255,10 +255,10 @@ impl fmt::Display for Invalid {
                 write!(f, "the chunk is {chunk}, and must be {CHUNK_MIN} to {CHUNK_MAX} bytes")
             }
             Invalid::Below(below) => {
-                write!(f, "messages below {below} bytes cannot be combined: 1 to a chunk can")
+                write!(f, "combine is {below} bytes, and must be 1 to the bytes of a chunk")
             }
             Invalid::Delay(delay) => {
-                write!(f, "combined bytes cannot wait {delay:?}: more than 0, at most 1 s")
+                write!(f, "the delay is {delay:?}, and must be more than 0 and at most 1 s")
             }
             Invalid::ThreeWay => {
                 write!(f, "the three-way handshake needs w=1 and cannot combine")

@@ -54,8 +54,8 @@ impl fmt::Display for ParseError {
             ParseError::Invalid(invalid) => invalid.fmt(f),
             ParseError::ThreeWaySocket => write!(
                 f,
-                "sockets have no three-way handshake, with RDMA or without: two programs that both write before \
-                 they read would wait for each other for ever"
+                "sockets cannot use the three-way handshake, with or without RDMA: two programs that both write before \
+                 they read would wait for each other forever"
             ),
         }
     }
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(said("copy=3"), "`copy` cannot be `3`");
         assert_eq!(said("delay=1ms"), "`delay` cannot be `1ms`");
         assert_eq!(said("combine,delay=soon"), "`delay` cannot be `soon`");
-        assert!(said("combine,delay=0ms").starts_with("combined bytes cannot wait 0ns"));
+        assert!(said("combine,delay=0ms").starts_with("the delay is 0ns"));
         assert!(said("combine=0").contains("0 bytes"));
         assert!(said("chunk=10").starts_with("the chunk is 10"));
         assert_eq!(said("3way,w=2"), "the three-way handshake needs w=1 and cannot combine");

@@ -41,7 +41,7 @@ impl Session {
         self.flow.arrived(packet)?;
         match packet.kind {
             Kind::Data if rdma && written.is_none() => {
-                return Err(Violation("data that was not written where its leave said"));
+                return Err(Violation("data written outside the permitted memory"));
             }
             Kind::Data => return self.data(written.map_or(len, |written| written.len)),
             Kind::Ack if rdma => self.exchange.granted(Leave::decode(body)?)?,
@@ -56,7 +56,7 @@ impl Session {
                 }
             }
             Kind::Ack | Kind::Fin | Kind::FinAck if len > 0 => {
-                return Err(Violation("a body where none belongs"));
+                return Err(Violation("an unexpected body"));
             }
             Kind::Ack => {}
             Kind::Fin => {

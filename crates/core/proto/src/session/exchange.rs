@@ -64,14 +64,14 @@ impl Exchange {
                 self.granted = Some(leave);
                 Ok(())
             }
-            _ => Err(Violation("leave that was not asked for")),
+            _ => Err(Violation("a permission that was not requested")),
         }
     }
 
     /// The peer asks for leave.
     pub(super) fn requested(&mut self, request: Request) -> Result<(), Violation> {
         if request.bytes == 0 || self.request.is_some() || self.promised.is_some() {
-            return Err(Violation("asks for leave twice"));
+            return Err(Violation("requests permission twice"));
         }
         self.request = Some(request);
         Ok(())
@@ -96,7 +96,7 @@ impl Exchange {
     pub(super) fn delivered(&mut self, len: u32) -> Result<(), Violation> {
         match self.promised.take() {
             Some(promised) if len <= promised => Ok(()),
-            _ => Err(Violation("data without leave")),
+            _ => Err(Violation("data without permission")),
         }
     }
 }

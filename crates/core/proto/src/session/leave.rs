@@ -88,7 +88,7 @@ impl Leave {
         let Ok(&[b0, b1, b2, b3, h0, h1, h2, h3, ref address @ ..]) =
             <&[u8; Leave::LEN]>::try_from(body)
         else {
-            return Err(Violation("leave of the wrong length"));
+            return Err(Violation("a permission of the wrong length"));
         };
         let to = Target {
             address: u64::from_le_bytes(*address),

@@ -11,7 +11,7 @@ impl<M: Medium> World<M> {
         self.end_with(node);
         for id in self.requests_to(node) {
             let Some(vi) = self.outgoing.get(&id).map(|it| it.vi) else { continue };
-            let why = "its NIC cannot be reached";
+            let why = "cannot reach the peer's NIC";
             self.finish(vi, Err(ConnectError::NotReachable(why)));
         }
     }

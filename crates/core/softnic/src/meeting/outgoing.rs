@@ -15,7 +15,7 @@ impl<M: Medium> World<M> {
         }
         let vi = outgoing.vi;
         if self.config.is_enough(outgoing.tries) {
-            let why = "its NIC does not answer";
+            let why = "the peer's NIC does not answer";
             return self.finish(vi, Err(ConnectError::NotReachable(why)));
         }
         let wait = timing.pause(outgoing.tries);

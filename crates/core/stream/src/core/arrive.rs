@@ -54,7 +54,7 @@ impl<N: Nic + 'static> Core<N> {
         let told = immediate.is_some_and(|bits| Written::decode(bits).is_some());
         let written = completion.status & Status::OP_MASK == Status::OP_REMOTE_RDMA_WRITE;
         if told != written {
-            let violation = Violation("a packet that came in another way than it says");
+            let violation = Violation("a packet that arrived by another transfer than it names");
             return self.lose(inner, Some(Reset::Protocol(violation)));
         }
         let mut body = [0; BODY_MAX];

@@ -118,7 +118,7 @@ pub struct DescriptorRef<'m> {
 
 /// More segments than the descriptor's place has room for, or than [`SEGMENTS_MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{wanted} segments where there is room for {room}")]
+#[error("{wanted} segments do not fit: there is room for {room}")]
 pub struct TooManySegments {
     /// How many were given.
     pub wanted: usize,

@@ -51,7 +51,7 @@ impl Agent {
         let (_, user) = socket.peer().step("the agent's user")?;
         let is_own = user == call::geteuid() && !trace::is_ambiguous(user);
         if user != 0 && !is_own {
-            return Err(Errno::EPERM).step("an agent that is neither root's nor this user's");
+            return Err(Errno::EPERM).step("the agent runs neither as root nor as this user");
         }
         let (welcome, file) = welcome(&socket)?;
         let (sends, hears) = ring::attach(&file, welcome.geometry).step("the agent's memory")?;

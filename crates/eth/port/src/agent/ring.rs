@@ -38,7 +38,7 @@ pub const FRAME_MAX: u32 = 1 << 16;
 
 /// The other process has written what cannot be true.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the shared memory holds what its other process cannot have put there rightly")]
+#[error("the shared memory is corrupt: the other process wrote an invalid value")]
 pub struct Broken;
 
 /// How the memory is divided.

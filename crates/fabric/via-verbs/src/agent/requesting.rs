@@ -25,9 +25,7 @@ impl Agent {
             Ok(id) => {
                 self.roles.insert(name, (Some(id), Role::Requests(attempt)));
             }
-            Err(_) => {
-                fail(name, &attempt, ConnectError::NotReachable("there is no way to that address"))
-            }
+            Err(_) => fail(name, &attempt, ConnectError::NotReachable("no route to that address")),
         }
     }
 
@@ -44,11 +42,9 @@ impl Agent {
         match kind {
             EventKind::AddressResolved => match id.resolve_route() {
                 Ok(()) => drop(self.roles.insert(name, (Some(id), Role::Requests(attempt)))),
-                Err(_) => fail(
-                    name,
-                    &attempt,
-                    ConnectError::NotReachable("there is no way to that address"),
-                ),
+                Err(_) => {
+                    fail(name, &attempt, ConnectError::NotReachable("no route to that address"))
+                }
             },
             EventKind::RouteResolved => {
                 let link = self.link(&vi, &id, name, attempt.to);
@@ -88,7 +84,7 @@ impl Agent {
                     return refused(
                         &vi,
                         core,
-                        ConnectError::NotReachable("the far side is no NIC of Sovia's"),
+                        ConnectError::NotReachable("the other side is not a NIC of Sovia"),
                     );
                 };
                 link.token = welcome.token;
@@ -111,12 +107,12 @@ impl Agent {
                     Some(Refusal::Reliability) => ConnectError::Reliability,
                     Some(Refusal::MaxTransferSize) => ConnectError::MaxTransferSize,
                     Some(Refusal::Resource) => {
-                        ConnectError::NotReachable("the far side is out of resources")
+                        ConnectError::NotReachable("the other side is out of resources")
                     }
                     Some(Refusal::NoMatch) => ConnectError::NoMatch,
                     // No program listens there at all.
                     None if matches!(kind, EventKind::Rejected(_)) => ConnectError::NoMatch,
-                    None => ConnectError::NotReachable("the far NIC does not answer"),
+                    None => ConnectError::NotReachable("the other NIC does not answer"),
                 };
                 let core = &mut *lock(&vi.core);
                 if core.attempt != Some(name) {

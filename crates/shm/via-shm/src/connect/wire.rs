@@ -46,7 +46,9 @@ impl Answer {
             Answer::Reliability => ConnectError::Reliability,
             Answer::MaxTransferSize => ConnectError::MaxTransferSize,
             Answer::NobodyWaits => ConnectError::NoMatch,
-            Answer::UnknownLink => ConnectError::NotReachable("it has no part in the segment"),
+            Answer::UnknownLink => {
+                ConnectError::NotReachable("the peer does not share the segment")
+            }
         }
     }
 }

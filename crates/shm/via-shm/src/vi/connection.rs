@@ -107,7 +107,7 @@ impl Core {
         timeout: Option<Duration>,
     ) -> Result<ViAttributes, ConnectError> {
         if timeout == Some(Duration::ZERO) {
-            return Err(ConnectError::InvalidParameter("a request must be given some time"));
+            return Err(ConnectError::InvalidParameter("a timeout of zero"));
         }
         let number = self.machine().begin(Model::ClientServer)?;
         let outgoing = Outgoing {

@@ -68,7 +68,7 @@ impl Core {
         timeout: Option<Duration>,
     ) -> Result<(), ConnectError> {
         if timeout == Some(Duration::ZERO) {
-            return Err(ConnectError::InvalidParameter("a request must be given some time"));
+            return Err(ConnectError::InvalidParameter("a timeout of zero"));
         }
         for address in [local, remote] {
             crate::connect::check(address)?;

@@ -243,7 +243,7 @@ impl RecvSide {
             return self.fail(nic, &piece, status);
         }
         if lane.consume(&piece).is_err() {
-            return Err(self.damaged(Damaged("a message at an impossible place")));
+            return Err(self.damaged(Damaged("a message at an invalid position")));
         }
         let length = filled.saturating_add(piece.len);
         self.partial.filled = if piece.more { length } else { 0 };
@@ -315,7 +315,7 @@ impl RecvSide {
     fn lose(&mut self, nic: &Card, piece: &Piece, status: Status) -> Result<Outcome, News> {
         let Some(lane) = &mut self.lane else { return Err(News::Nothing) };
         if lane.consume(piece).is_err() {
-            return Err(self.damaged(Damaged("a message at an impossible place")));
+            return Err(self.damaged(Damaged("a message at an invalid position")));
         }
         self.partial = Partial { filled: 0, lost: piece.more.then_some(status) };
         if piece.more {
@@ -373,7 +373,7 @@ fn take(
     control: &ControlSegment,
 ) -> Result<Outcome, Damaged> {
     let &Piece { len: length, immediate, .. } = piece;
-    lane.consume(piece).map_err(|_| Damaged("a message at an impossible place"))?;
+    lane.consume(piece).map_err(|_| Damaged("a message at an invalid position"))?;
     control.complete(Status::OP_RECEIVE, length, immediate);
     if level == Reliability::RELIABLE_RECEPTION {
         lane.deliver();

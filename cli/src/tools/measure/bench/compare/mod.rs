@@ -127,7 +127,7 @@ impl Comparison {
         );
         for (count, run) in [(self.only_before, "stored"), (self.only_now, "new")] {
             if count > 0 {
-                text.push_str(&format!(" {count} more in the {run} run only."));
+                text.push_str(&format!(" Only the {run} run has {count} more."));
             }
         }
         text
@@ -152,7 +152,7 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
         }
     }
     println!(
-        "How many times as good the first layer is as the second, and at a quarter and three quarters of the runs.\n{}",
+        "Ratio: how many times as good the first layer is as the second. Spread: a quarter and three quarters of the runs.\n{}",
         table(&comparison, args.changed)
     );
     println!("\n{}", comparison.summary());
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(
             comparison.summary(),
             "2 ratios: 1 better and 0 worse than before by more than the runs' spread. \
-             1 more in the stored run only. 2 more in the new run only."
+             Only the stored run has 1 more. Only the new run has 2 more."
         );
         let text = table(&comparison, false).to_string();
         assert!(text.contains("+50 %") && text.contains("better"), "{text}");

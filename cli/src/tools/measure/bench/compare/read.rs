@@ -23,7 +23,7 @@ pub(super) enum ReadError {
         source: io::Error,
     },
     /// A line is not JSON.
-    #[error("line {number} of {of} is no line of `sovia bench … --json`")]
+    #[error("line {number} of {of} is not a line of `sovia bench … --json`")]
     Line {
         of: String,
         number: usize,
@@ -31,19 +31,19 @@ pub(super) enum ReadError {
         source: serde_json::Error,
     },
     /// Two lines are of the same measurement.
-    #[error("line {number} of {of} measures again what a line before it does: {name}")]
+    #[error("line {number} of {of} repeats the measurement of an earlier line: {name}")]
     Again { of: String, number: usize, name: String },
     /// There is no ratio.
     #[error(
-        "{of} has no ratios: measure Sovia beside another layer, as in `sovia bench latency --layers ring,tcp,sovia --json`"
+        "cannot compare {of}: the file has no ratios; measure Sovia beside another layer, as in `sovia bench latency --layers ring,tcp,sovia --json`"
     )]
     NoRatios { of: String },
     /// No measurement is in both runs.
-    #[error("the two runs have no measurement in common")]
+    #[error("cannot compare: the two runs have no measurement in common")]
     NothingInCommon,
     /// There is no second run.
     #[error(
-        "nothing to compare with: name a second file, or use a pipe, as in `sovia bench latency --json | sovia bench compare FILE`"
+        "cannot compare: no second run is given; name a second file, or use a pipe, as in `sovia bench latency --json | sovia bench compare FILE`"
     )]
     NothingNew,
 }
@@ -183,7 +183,7 @@ fn connections(line: &Connections) -> Vec<(Name, Ratio)> {
     let Quartiles { median, quarter, three_quarters } = *cpu_ratio;
     let thrift =
         Ratio { ratio: 1.0 / median, quarter: 1.0 / three_quarters, three_quarters: 1.0 / quarter };
-    vec![(named("connections"), rate), (named("thrift of processor time"), thrift)]
+    vec![(named("connections"), rate), (named("processor time saved"), thrift)]
 }
 
 #[cfg(test)]
@@ -212,7 +212,7 @@ mod tests {
                 "latency, poll, apart, 4 B, half_round_trip, sovia / ring",
                 "latency, poll, apart, 4 B, half_round_trip, sovia / tcp",
                 "connections, clients 8, nodelay both, 3 messages, connections, sovia / tcp",
-                "connections, clients 8, nodelay both, 3 messages, thrift of processor time, sovia / tcp",
+                "connections, clients 8, nodelay both, 3 messages, processor time saved, sovia / tcp",
             ]
         );
         assert_eq!(measured.ratios[0].1, Ratio { ratio: 0.7, quarter: 0.6, three_quarters: 0.8 });
@@ -223,14 +223,12 @@ mod tests {
     fn what_is_wrong_with_a_file_is_named() {
         let error = |text: &str| read(text).unwrap_err().to_string();
         let damaged = error(&format!("{LATENCY}\n{{\"scenario\":"));
-        assert!(damaged.starts_with("line 2 of a file is no line of"), "{damaged}");
-        assert!(error("[1, 2]").starts_with("line 1 of a file is no line of"));
-        assert!(error(TCP).starts_with("a file has no ratios"), "{}", error(TCP));
-        assert!(error("").starts_with("a file has no ratios"));
+        assert!(damaged.starts_with("line 2 of a file is not a line of"), "{damaged}");
+        assert!(error("[1, 2]").starts_with("line 1 of a file is not a line of"));
+        assert!(error(TCP).starts_with("cannot compare a file: "), "{}", error(TCP));
+        assert!(error("").starts_with("cannot compare a file: "));
         let again = error(&format!("{LATENCY}\n{LATENCY}"));
-        assert!(
-            again.starts_with("line 2 of a file measures again") && again.ends_with("sovia / ring")
-        );
+        assert!(again.starts_with("line 2 of a file repeats") && again.ends_with("sovia / ring"));
         let missing = file(Path::new("/nowhere/baseline.jsonl")).unwrap_err();
         assert_eq!(missing.to_string(), "cannot read /nowhere/baseline.jsonl");
     }

@@ -43,8 +43,8 @@ pub(super) struct Args {
     /// the end
     #[arg(long)]
     server_closes: bool,
-    /// Messages on a connection that each client makes before the measurement. The processes have met then. 0: no such
-    /// connection
+    /// Messages on an extra connection of each client before the measurement, so that client and server have found each
+    /// other. 0: no such connection
     #[arg(long, default_value_t = 0)]
     warm: u32,
     /// Pairs of measurements of each point; each result is the median of the pairs
@@ -53,7 +53,7 @@ pub(super) struct Args {
     /// Seconds that one measurement takes
     #[arg(long, default_value_t = 0.3, value_parser = super::parse_seconds)]
     seconds: f64,
-    /// Print one JSON object a line instead of a table
+    /// Print one JSON object per line instead of a table
     #[arg(long)]
     json: bool,
 }
@@ -181,7 +181,7 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
 fn measure(point: Point, accelerated: bool) -> anyhow::Result<Measured> {
     let board = if accelerated { Some(Board::new()?) } else { None };
     let mut server = start(&Errand { point, port: None }, board.as_ref())?;
-    let port = server.line().context("the server did not say where it listens")?.parse()?;
+    let port = server.line().context("the server process did not report its address")?.parse()?;
     let mut client = start(&Errand { point, port: Some(port) }, board.as_ref())?;
     process::bind(&client, &server)?;
     let figures: Figures = serde_json::from_str(&client.line()?)?;

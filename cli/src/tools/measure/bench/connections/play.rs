@@ -25,7 +25,8 @@ const LAST: u8 = 2;
 
 /// One process of a measurement.
 pub(in crate::measure::bench) fn endpoint(errand: &str) -> anyhow::Result<()> {
-    let Errand { point, port } = serde_json::from_str(errand).context("not an errand")?;
+    let Errand { point, port } =
+        serde_json::from_str(errand).context("cannot read the task of this process")?;
     // SAFETY: alarm has no conditions; the signal's default action ends this process.
     unsafe { libc::alarm(point.seconds.ceil() as u32 + WATCHDOG_SECONDS) };
     match port {
@@ -98,7 +99,7 @@ fn client(
             stream.write_all(&message)?;
             stream.read_exact(&mut answer)?;
             if ends {
-                ensure!(stream.read(&mut [0])? == 0, "more than the answer has come");
+                ensure!(stream.read(&mut [0])? == 0, "received more bytes than the answer has");
             }
             times.record(begin.elapsed().as_nanos() as u64)?;
         }

@@ -82,7 +82,9 @@ pub(super) fn print(points: &[Point], pairs: &[Vec<Pair>], json: bool) -> anyhow
             format!("{} %", n(sovia.accelerated * 50.0)),
         ]);
     }
-    println!("Connections of so many messages each way, TCP and Sovia in pairs; medians.\n{table}");
+    println!(
+        "Connections with this number of messages each way, over TCP and Sovia in pairs; medians.\n{table}"
+    );
     Ok(())
 }
 

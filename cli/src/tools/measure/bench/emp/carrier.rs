@@ -90,7 +90,9 @@ impl Open {
                     Port::Udp => Place::Udp((host, 0).into()),
                     Port::Eth => Place::Device(DEVICE.to_owned()),
                     Port::Xdp => Place::Xdp(DEVICE.to_owned()),
-                    Port::Ofi => bail!("EMP's frames are carried by udp, eth or xdp"),
+                    Port::Ofi => {
+                        bail!("cannot carry EMP's frames over libfabric: expected udp, eth or xdp")
+                    }
                 };
                 let mut config = Config::new(place, KEY);
                 config.takes_strangers = true;
@@ -137,7 +139,7 @@ impl Carrier {
             return Self::over(TcpStream::connect(place)?, way == Way::TcpPoll);
         }
         let Open::Emp(station) = Open::new(way, port, Role::Requester, nic)? else {
-            anyhow::bail!("no station")
+            anyhow::bail!("this end has no EMP station")
         };
         let peer = station.add_peer(&address(place).context("no address")?, KEY)?;
         Ok(Self::on(station, peer))
@@ -173,7 +175,8 @@ impl Carrier {
                 let piece = Piece { address: room.as_mut_ptr() as u64, length: len.min(MOST) };
                 // SAFETY: the room is this carrier's, which touches no bytes of it and outlives its station.
                 let posted = unsafe { station.post_receive(None, Some(TAG), &[piece]) };
-                receives.push(posted.map_err(|why| anyhow::anyhow!("no receive: {why:?}"))?);
+                receives
+                    .push(posted.map_err(|why| anyhow::anyhow!("cannot post a receive: {why:?}"))?);
             }
         }
         Ok(())
@@ -187,7 +190,7 @@ impl Carrier {
                 let piece = Piece { address: out.as_ptr() as u64, length: len.min(MOST) };
                 // SAFETY: as for receives; the bytes are never changed.
                 let posted = unsafe { station.post_send(*peer, TAG, &[piece]) };
-                sends.push(posted.map_err(|why| anyhow::anyhow!("no send: {why:?}"))?);
+                sends.push(posted.map_err(|why| anyhow::anyhow!("cannot post a send: {why:?}"))?);
             }
         }
         Ok(())
@@ -234,7 +237,7 @@ impl Carrier {
                 let counters = station.counters();
                 let nic = counters.nic;
                 format!(
-                    "{}; {} collections, {} again, {} time-outs, {} frames dropped",
+                    "{}; {} collections, {} sent again, {} time-outs, {} frames dropped",
                     counters.mode, nic.collections, nic.resent, nic.timeouts, nic.dropped
                 )
             }
@@ -254,8 +257,8 @@ fn address(text: &str) -> Option<Address> {
 
 fn wait(station: &Station, handle: Handle) -> anyhow::Result<()> {
     let outcome = station.wait(handle, Some(Duration::from_secs(60)));
-    let outcome = outcome.map_err(|_| anyhow::anyhow!("no such transfer"))?;
-    let status = outcome.context("nothing has come for a minute")?.status;
+    let outcome = outcome.map_err(|_| anyhow::anyhow!("unknown transfer"))?;
+    let status = outcome.context("no transfer completed for a minute")?.status;
     ensure!(status == Status::Done, "a transfer ended in {status:?}");
     Ok(())
 }
@@ -274,7 +277,7 @@ fn write_all(stream: &mut TcpStream, mut bytes: &[u8]) -> anyhow::Result<()> {
 fn read_all(stream: &mut TcpStream, mut room: &mut [u8]) -> anyhow::Result<()> {
     while !room.is_empty() {
         match stream.read(room) {
-            Ok(0) => anyhow::bail!("the peer has closed"),
+            Ok(0) => anyhow::bail!("the peer closed the connection"),
             Ok(read) => room = &mut room[read..],
             Err(why) if why.kind() == ErrorKind::WouldBlock => {}
             Err(why) => return Err(why.into()),

@@ -41,10 +41,10 @@ pub(super) struct Args {
     /// MTU of the devices, in bytes
     #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u32).range(300..=9000))]
     mtu: u32,
-    /// Let the device cut TCP's segments, as cards of today do. The paper's cards did not
+    /// Let the device split TCP's segments, as today's network cards do. The paper's cards did not
     #[arg(long)]
     offloads: bool,
-    /// Print one JSON object a line instead of tables
+    /// Print one JSON object per line instead of tables
     #[arg(long)]
     json: bool,
 }
@@ -88,7 +88,8 @@ fn parse_port(text: &str) -> Result<Port, String> {
 
 /// Measures and reports; returns the exit status.
 pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
-    let cpus = cpus::two().context("two ends that spin need a processor each: there is one")?;
+    let cpus =
+        cpus::two().context("two ends that spin need two processors, and this machine has one")?;
     let hosts = Hosts::new(LinkKind { mtu: args.mtu, offloads: args.offloads })?;
     let ways = match args.way.as_slice() {
         [] => vec![Way::Tcp, Way::TcpPoll, Way::EmpCalls, Way::EmpThread],
@@ -165,7 +166,7 @@ fn round(
         Process::start(&mut command)
     };
     let mut responder = start(Role::Responder, None)?;
-    let place = responder.line().context("the responder did not say where it is")?;
+    let place = responder.line().context("the responder did not report its address")?;
     let mut requester = start(Role::Requester, Some(place))?;
     process::bind(&requester, &responder)?;
     let text = requester.rest()?;
@@ -177,7 +178,8 @@ fn round(
 /// Runs an end; returns the exit status.
 pub(crate) fn end(args: &EndArgs) -> anyhow::Result<i32> {
     nix::unistd::alarm::set(WATCHDOG_SECONDS);
-    let errand: Errand = serde_json::from_str(&args.errand).context("cannot read the errand")?;
+    let errand: Errand =
+        serde_json::from_str(&args.errand).context("cannot read the task of this process")?;
     net::enter(&errand.namespace)?;
     cpus::pin(errand.cpu)?;
     let port = Port::ALL.into_iter().find(|port| port.name() == errand.port).context("no port")?;

@@ -77,17 +77,17 @@ impl Seen {
         let repetitions = args.repetitions;
         writeln!(
             out,
-            "EMP between two namespaces over veth, MTU {}, {}. {repetitions} repetitions, medians of {} runs, all in turn.\n\
-             TCP has buffers of 64 KB on the same devices. emp-calls: the calls do the NIC's work, in the program's\n\
-             own time. emp-thread: the NIC is a thread, on processors {} and {}{}.\n\
-             Between port and program each frame's bytes are copied once at each end: nothing here is a DMA engine.\n",
+            "EMP between two namespaces over veth, MTU {}, {}. {repetitions} repetitions, medians of {} runs, all layers in turn.\n\
+             TCP has buffers of 64 KB on the same devices. emp-calls: the program's calls do the NIC's work.\n\
+             emp-thread: a thread does the NIC's work, on processors {} and {}{}.\n\
+             Each end copies each frame's bytes once between port and program, since no DMA engine does this.\n",
             args.mtu,
             if args.offloads { "with offloads" } else { "without offloads" },
             args.runs,
             nics[0],
             nics[1],
             if std::thread::available_parallelism().map_or(1, usize::from) < 4 {
-                ", which the other end uses as well: there are fewer than four"
+                ", which the other end uses as well: this machine has fewer than four"
             } else {
                 ""
             },
@@ -126,7 +126,7 @@ impl Seen {
     }
 
     fn table_2(&self, out: &mut impl Write, ways: &[Way]) -> anyhow::Result<()> {
-        let header = ["", "Isend", "Irecv", "Waitall", "sum", "sum / tcp", "processor a batch"];
+        let header = ["", "Isend", "Irecv", "Waitall", "sum", "sum / tcp", "processor per batch"];
         let mut table = table::new(header.map(str::to_owned).to_vec(), &[0]);
         let place = WORK_US.len() - 1;
         let sum = |way: Way| self.batch(place, way, |it| it.send + it.receive + it.wait);
@@ -158,8 +158,8 @@ impl Seen {
         }
         writeln!(
             out,
-            "Table 2: us a call, {BATCH} messages of {BATCH_BYTES} bytes each way, {} us of computing between Isend and Waitall.\n\
-             The last column is the processor time of the whole process for a batch, the NIC's thread included.\n{table}\n",
+            "Table 2: us per call, {BATCH} messages of {BATCH_BYTES} bytes each way, {} us of computing between Isend and Waitall.\n\
+             The last column is the processor time of the whole process for a batch, including the NIC's thread.\n{table}\n",
             WORK_US[place]
         )?;
         Ok(())

@@ -77,7 +77,7 @@ pub(super) struct Args {
     /// Folder with the unpacked Debian packages inetutils-ftpd and inetutils-ftp [default: the folder of `make setup`]
     #[arg(long, value_name = "FOLDER")]
     programs: Option<PathBuf>,
-    /// Print one JSON object a line instead of a table
+    /// Print one JSON object per line instead of a table
     #[arg(long)]
     json: bool,
 }
@@ -109,7 +109,7 @@ struct Line {
 pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
     ensure!(
         nix::unistd::geteuid().is_root(),
-        "bench ftp needs root: the server logs a user in, by an account of its own"
+        "cannot run bench ftp: the FTP server needs root to log a user in"
     );
     let programs = match &args.programs {
         Some(folder) => folder.clone(),
@@ -118,7 +118,7 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
     let ftpd = programs.join("inetutils-ftpd/usr/sbin/ftpd");
     ensure!(
         ftpd.exists(),
-        "{} is missing: `make setup` unpacks it, or name the folder by --programs",
+        "cannot find {}: run `make setup`, or name the folder with --programs",
         ftpd.display()
     );
     let changed = |name| Some(programs.join("papers-ftp").join(name)).filter(|file| file.exists());
@@ -173,7 +173,7 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
 
 /// Where `make setup` unpacks packages: beside the build that this program is of.
 fn unpacked() -> anyhow::Result<PathBuf> {
-    let own = env::current_exe().context("this program has no path")?;
+    let own = env::current_exe().context("cannot find the path of this program")?;
     let target = own.ancestors().nth(2).context("cannot find the build folder of this program")?;
     Ok(target.join("unpacked"))
 }
@@ -186,10 +186,10 @@ fn clients(args: &Args, programs: &Path) -> anyhow::Result<Vec<(Client, PathBuf)
         match client.find(programs) {
             Some(program) => found.push((client, program)),
             None if args.client.is_empty() => {}
-            None => bail!("the client {client} is not installed"),
+            None => bail!("cannot use the client {client}: not installed"),
         }
     }
-    ensure!(!found.is_empty(), "no client is installed: tnftp, inetutils-ftp or curl");
+    ensure!(!found.is_empty(), "cannot find an FTP client: install tnftp, inetutils-ftp or curl");
     Ok(found)
 }
 
@@ -213,7 +213,7 @@ impl Folder {
                 word.copy_from_slice(&state.to_le_bytes());
             }
             let n = left.min(block.len());
-            file.write_all(&block[..n]).context("there is no room for the file in /dev/shm")?;
+            file.write_all(&block[..n]).context("cannot write the file to /dev/shm")?;
             left -= n;
         }
         Ok(folder)
@@ -285,7 +285,7 @@ impl<'a> Round<'a> {
         board: Option<&'a Board>,
         library: Option<&'a Path>,
     ) -> anyhow::Result<Self> {
-        let own = env::current_exe().context("this program has no path")?;
+        let own = env::current_exe().context("cannot find the path of this program")?;
         let mut command = Command::new(own);
         process::without_library(&mut command);
         command.arg("ftp-end").arg(&folder.0).arg(ftpd);
@@ -296,7 +296,11 @@ impl<'a> Round<'a> {
             command.arg("--stats").arg(board.path());
         }
         let mut server = Process::start(&mut command)?;
-        let port = server.line().context("the server")?.parse().context("the server's port")?;
+        let port = server
+            .line()
+            .context("the server did not report its port")?
+            .parse()
+            .context("cannot read the server's port")?;
         Ok(Self { folder, library, board, port, _server: server })
     }
 
@@ -324,12 +328,12 @@ impl<'a> Round<'a> {
             client.run(&mut command, way, self.port, &self.folder.served(), &self.folder.came())?;
         ensure!(
             self.folder.is_whole()?,
-            "{client} has not brought the file whole ({way}). The client said: {said}"
+            "{client} did not transfer the whole file ({way}); the client printed: {said}"
         );
         let size_bytes = fs::metadata(self.folder.served())?.len();
-        let seconds = client
-            .seconds(&said, size_bytes)
-            .with_context(|| format!("{client} does not say how long the transfer took: {said}"))?;
+        let seconds = client.seconds(&said, size_bytes).with_context(|| {
+            format!("cannot read the transfer time from what {client} printed: {said}")
+        })?;
         Ok(Transfer { seconds, accelerated: self.accelerated() > before })
     }
 }
@@ -395,7 +399,7 @@ fn print(lines: &[Line], runs: u32) {
     }
     println!(
         "A file by FTP from one folder in memory to another (inetutils' ftpd, as inetd starts it). Medians of {runs} runs, the \
-         layers in turn.\nPublished: TCP on cLAN (LANE), and SOVIA; a local copy 580 to 611 and 538 Mbit/s.\n{table}"
+         layers in turn.\nPublished: TCP on cLAN (LANE), and SOVIA; published for a local copy: 580 to 611 and 538 Mbit/s.\n{table}"
     );
     let mut copies: Vec<(usize, f64)> =
         lines.iter().map(|line| (line.size_bytes, line.copy_mbit_s)).collect();

@@ -40,7 +40,7 @@ pub(crate) struct Args {
 /// Says its port, and serves until it is killed.
 pub(crate) fn run(args: &Args) -> anyhow::Result<i32> {
     nix::unistd::alarm::set(WATCHDOG_SECONDS);
-    take_accounts(&args.folder).context("cannot give the server an account of its own")?;
+    take_accounts(&args.folder).context("cannot make an account for the server")?;
     let listener = TcpListener::bind((args.at, 0)).context("cannot listen")?;
     println!("{}", listener.local_addr()?.port());
     std::io::stdout().flush()?;

@@ -22,7 +22,8 @@ const LISTENER: u64 = u64::MAX;
 
 /// One process of a measurement.
 pub(in crate::measure::bench) fn endpoint(errand: &str) -> anyhow::Result<()> {
-    let errand: Errand = serde_json::from_str(errand).context("not an errand")?;
+    let errand: Errand =
+        serde_json::from_str(errand).context("cannot read the task of this process")?;
     // SAFETY: alarm has no conditions; the signal's default action ends this process.
     unsafe { libc::alarm(errand.seconds.ceil() as u32 + WATCHDOG_SECONDS) };
     match errand.peer {
@@ -122,7 +123,7 @@ impl Connections {
             for event in news(&self.set, &mut events)? {
                 let stream = &mut self.streams[event.data() as usize];
                 stream.read_exact(&mut message)?;
-                ensure!(message == [2; MESSAGE], "another message came back than was sent");
+                ensure!(message == [2; MESSAGE], "received a different message than was sent");
                 if over.is_some() {
                     under_way -= 1;
                 } else {

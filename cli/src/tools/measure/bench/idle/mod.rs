@@ -36,7 +36,7 @@ pub(super) struct Args {
     /// Seconds that the busy connections are measured, first alone and then among the others
     #[arg(long, default_value_t = 1.0, value_parser = super::parse_seconds)]
     seconds: f64,
-    /// Print one JSON object a line instead of a table
+    /// Print one JSON object per line instead of a table
     #[arg(long)]
     json: bool,
 }
@@ -88,7 +88,7 @@ struct Line {
 
 /// Measures and reports; returns the exit status.
 pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
-    ensure!(args.busy < args.open, "--busy {} is to be less than --open {}", args.busy, args.open);
+    ensure!(args.busy < args.open, "--busy {} must be less than --open {}", args.busy, args.open);
     allow_descriptors(args.open)?;
     let mut lines = Vec::new();
     let layers = [Layer::Tcp, Layer::Sovia];
@@ -127,8 +127,8 @@ fn allow_descriptors(open: u32) -> anyhow::Result<()> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     ensure!(
         hard >= needed,
-        "{open} connections need {needed} descriptors in each process, and this user may have {hard}: \
-         raise the hard limit (ulimit -Hn), or ask for fewer by --open"
+        "cannot open {open} connections: each process needs {needed} descriptors, and may have {hard}; \
+         raise the hard limit (ulimit -Hn), or lower --open"
     );
     if soft < hard {
         setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
@@ -140,7 +140,7 @@ fn allow_descriptors(open: u32) -> anyhow::Result<()> {
 fn round(args: &Args, board: Option<&Board>) -> anyhow::Result<Measured> {
     let Args { open, busy, seconds, .. } = *args;
     let mut server = start(&Errand { open, busy, seconds, peer: None }, board)?;
-    let said = server.line().context("the server did not say where it listens")?;
+    let said = server.line().context("the server process did not report its address")?;
     let peer = Some(serde_json::from_str(&said)?);
     let mut client = start(&Errand { open, busy, seconds, peer }, board)?;
     process::bind(&client, &server)?;

@@ -67,7 +67,7 @@ unsafe fn symbol<F: Copy>(library: *mut c_void, name: &CStr) -> anyhow::Result<F
     const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
     // SAFETY: a library that is loaded, and a name.
     let found = unsafe { libc::dlsym(library, name.as_ptr()) };
-    ensure!(!found.is_null(), "libsovia has no {}", name.to_string_lossy());
+    ensure!(!found.is_null(), "cannot find {} in libsovia", name.to_string_lossy());
     // SAFETY: as the caller promises; both are pointers.
     Ok(unsafe { transmute_copy(&found) })
 }

@@ -62,13 +62,13 @@ pub(in crate::measure::bench) struct Module<N: Nic> {
 enum Fault {
     #[error("the VI has failed: {0}")]
     Broken(String),
-    #[error("the other end has sent \"continue\" where a fragment was due")]
+    #[error("the other end sent \"continue\" instead of a fragment")]
     UnexpectedContinue,
-    #[error("the other end has sent a fragment where \"continue\" was due")]
+    #[error("the other end sent a fragment instead of \"continue\"")]
     NoContinue,
-    #[error("a block of {0} bytes, and the pool has {1}")]
+    #[error("a block of {0} bytes does not fit the pool of {1} bytes")]
     Block(usize, usize),
-    #[error("a fragment of {0} bytes, and {1} were due at most")]
+    #[error("received a fragment of {0} bytes, and at most {1} bytes were expected")]
     Fragment(usize, usize),
 }
 
@@ -152,7 +152,7 @@ impl<N: Nic> Module<N> {
 
     /// What ends a conversation whose VI does not go on.
     fn broken(&self) -> io::Error {
-        let cause = self.vi.cause().map_or("of no known cause".to_owned(), |it| it.to_string());
+        let cause = self.vi.cause().map_or("unknown cause".to_owned(), |it| it.to_string());
         Self::fault(Fault::Broken(cause))
     }
 
@@ -323,6 +323,6 @@ mod tests {
     fn block_longer_than_the_pool_is_refused() {
         let mut module = Module::new(nic(), Wait::Poll, 100).unwrap();
         let refused = module.send(&[0; 101]).unwrap_err();
-        assert_eq!(refused.to_string(), "a block of 101 bytes, and the pool has 100");
+        assert_eq!(refused.to_string(), "a block of 101 bytes does not fit the pool of 100 bytes");
     }
 }

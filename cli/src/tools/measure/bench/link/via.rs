@@ -135,7 +135,7 @@ impl<N: Nic> Interface<N> {
     fn broken(&self) -> io::Error {
         match self.vi.cause() {
             Some(cause) => io::Error::other(format!("the VI is broken: {cause}")),
-            None => io::Error::other("the VI was given something that it does not take"),
+            None => io::Error::other("the VI refused a request of this program"),
         }
     }
 

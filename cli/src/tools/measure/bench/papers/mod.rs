@@ -116,7 +116,7 @@ pub(super) struct Args {
 pub(super) struct OneArgs {
     #[command(flatten)]
     how: Args,
-    /// Print one JSON object a line instead of tables
+    /// Print one JSON object per line instead of tables
     #[arg(long)]
     json: bool,
 }

@@ -34,7 +34,8 @@ pub(super) struct Pairs {
 impl Pairs {
     /// Fails where there is one processor: ends that spin and yield nothing need one each.
     pub(super) fn new() -> anyhow::Result<Self> {
-        let cpus = cpus::two().context("two ends that spin need a processor each: there is one")?;
+        let cpus = cpus::two()
+            .context("two ends that spin need two processors, and this machine has one")?;
         Ok(Self { cpus, layers: Measurer::new(), hosts: BTreeMap::new() })
     }
 
@@ -111,7 +112,7 @@ impl Pairs {
         };
         let board = board.as_ref().map(|(board, library)| (board, library.as_path()));
         let mut responder = self.start(part, Role::Responder, None, board)?;
-        let place = responder.line().context("the responder did not say where it listens")?;
+        let place = responder.line().context("the responder did not report its address")?;
         let mut requester = self.start(part, Role::Requester, Some(place), board)?;
         process::bind(&requester, &responder)?;
         let figures = Self::figures(&mut requester, &mut responder);
@@ -133,7 +134,7 @@ impl Pairs {
             let text = end.rest()?;
             end.end().with_context(|| format!("the {name} failed"))?;
             let readings: Vec<Reading> =
-                serde_json::from_str(&text).context("cannot read the figures")?;
+                serde_json::from_str(&text).context("cannot read the results")?;
             all.extend(readings);
         }
         Ok(all)

@@ -43,7 +43,7 @@ pub(super) struct Args {
     /// Seconds of calls for each size
     #[arg(long, default_value_t = 0.2, value_parser = parse_seconds)]
     seconds: f64,
-    /// Print one JSON object a line instead of a table
+    /// Print one JSON object per line instead of a table
     #[arg(long)]
     json: bool,
 }
@@ -82,7 +82,7 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
     sizes.sort_unstable();
     sizes.dedup();
     let most = sizes.iter().copied().max().unwrap_or(0);
-    ensure!(most <= tirpc::MOST, "an argument has at most {} bytes, not {most}", tirpc::MOST);
+    ensure!(most <= tirpc::MOST, "an argument can have at most {} bytes, not {most}", tirpc::MOST);
     // Before any process is started: the error is said once.
     tirpc::Library::open(None)?;
     let library = library::find()?;
@@ -126,7 +126,7 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
         }
         if via.is_none() {
             println!(
-                "via is left out: {VIA_LIBRARY} is not there (`make build` makes it where libtirpc-dev is installed)"
+                "via is left out: cannot find {VIA_LIBRARY} (`make build` builds it if libtirpc-dev is installed)"
             );
         }
     }
@@ -164,7 +164,7 @@ impl Carrier<'_> {
 
 /// A server and a client of their own; what the client has measured.
 fn round(carrier: &Carrier<'_>, sizes: &[usize], seconds: f64) -> anyhow::Result<Vec<Measured>> {
-    let own = env::current_exe().context("this program has no path")?;
+    let own = env::current_exe().context("cannot find the path of this program")?;
     let start = |words: &[String]| {
         let mut command = Command::new(&own);
         process::without_library(&mut command);
@@ -181,13 +181,13 @@ fn round(carrier: &Carrier<'_>, sizes: &[usize], seconds: f64) -> anyhow::Result
         Process::start(command.args(words))
     };
     let mut server = start(&["server".into()])?;
-    let port = server.line().context("the server")?;
+    let port = server.line().context("the server did not report its address")?;
     let sizes: Vec<String> = sizes.iter().map(ToString::to_string).collect();
     let client = ["client".into(), port, seconds.to_string(), sizes.join(",")];
     let mut client = start(&client)?;
     process::bind(&client, &server)?;
-    let text = client.rest().context("the client")?;
-    client.end().context("the client")?;
+    let text = client.rest().context("cannot read the results of the client")?;
+    client.end().context("the client failed")?;
     text.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
 }
 

@@ -145,7 +145,7 @@ impl Handle {
     fn find(&self, name: &CStr) -> anyhow::Result<*mut c_void> {
         // SAFETY: a handle that is never closed.
         let found = unsafe { libc::dlsym(self.0, name.as_ptr()) };
-        ensure!(!found.is_null(), "the library has no {}", name.to_string_lossy());
+        ensure!(!found.is_null(), "cannot find {} in the library", name.to_string_lossy());
         Ok(found)
     }
 }
@@ -153,7 +153,7 @@ impl Handle {
 impl Via {
     #[expect(clippy::missing_transmute_annotations, reason = "the fields say the types")]
     fn open(path: &Path) -> anyhow::Result<Self> {
-        let name = CString::new(path.as_os_str().as_bytes()).context("a path without zeros")?;
+        let name = CString::new(path.as_os_str().as_bytes()).context("the path has a NUL byte")?;
         let library = Handle::open(&name)?;
         // SAFETY: the functions of these names have these types, by sovia_rpc.h and svc.h.
         unsafe {
@@ -173,7 +173,8 @@ impl Library {
         if let Some(library) = LIBRARY.get() {
             return Ok(*library);
         }
-        let tirpc = Handle::open(c"libtirpc.so.3").context("libtirpc (Debian: libtirpc3)")?;
+        let tirpc = Handle::open(c"libtirpc.so.3")
+            .context("bench rpc needs libtirpc (Debian: libtirpc3)")?;
         let via = via.map(Via::open).transpose()?;
         // SAFETY: the functions of these names have these types, by the headers of version 3.
         let library = unsafe {
@@ -200,9 +201,9 @@ impl Library {
         // SAFETY: the transport lives as long as the process.
         unsafe {
             let transport = (via.create_transport)(ANY, 0, 0);
-            ensure!(!transport.is_null(), "libsovia-rpc makes no transport");
+            ensure!(!transport.is_null(), "libsovia-rpc cannot make a transport");
             let registered = (self.register)(transport, PROGRAM, VERSION, answer, 0);
-            ensure!(registered != 0, "libtirpc does not register the service");
+            ensure!(registered != 0, "libtirpc cannot register the service");
             say((*transport).port)?;
             (via.run)();
         }
@@ -214,9 +215,9 @@ impl Library {
         // SAFETY: the descriptor is the transport's from here on, and both live as long as the process.
         unsafe {
             let transport = (self.create_transport)(listener.into_raw_fd(), 0, 0);
-            ensure!(!transport.is_null(), "libtirpc makes no transport of the listener");
+            ensure!(!transport.is_null(), "libtirpc cannot make a transport for the listener");
             let registered = (self.register)(transport, PROGRAM, VERSION, answer, 0);
-            ensure!(registered != 0, "libtirpc does not register the service");
+            ensure!(registered != 0, "libtirpc cannot register the service");
             (self.run)();
         }
         Ok(())
@@ -242,7 +243,7 @@ impl Library {
                 None => (self.create_client)(at, PROGRAM, VERSION, &raw mut fd, 0, 0),
             }
         };
-        ensure!(!handle.is_null(), "libtirpc does not connect to {server}");
+        ensure!(!handle.is_null(), "libtirpc cannot connect to {server}");
         Ok(Client { library: *self, handle, bytes: vec![7; MOST] })
     }
 }
@@ -257,7 +258,7 @@ pub(super) struct Client {
 impl Client {
     /// Makes a call with so many bytes, at most [`MOST`], and waits for the answer.
     pub(super) fn call(&mut self, size_bytes: usize) -> anyhow::Result<()> {
-        let bytes = self.bytes.get_mut(..size_bytes).context("too large an argument")?;
+        let bytes = self.bytes.get_mut(..size_bytes).context("the argument is too large")?;
         let mut argument = Bytes { at: bytes.as_mut_ptr(), len: size_bytes as c_uint };
         let mut counted: c_int = -1;
         let patience = libc::timeval { tv_sec: 60, tv_usec: 0 };
@@ -274,8 +275,11 @@ impl Client {
                 patience,
             )
         };
-        ensure!(status == 0, "a call of {size_bytes} bytes fails: clnt_stat {status}");
-        ensure!(counted == size_bytes as c_int, "{size_bytes} bytes sent, {counted} counted");
+        ensure!(status == 0, "a call of {size_bytes} bytes failed: clnt_stat {status}");
+        ensure!(
+            counted == size_bytes as c_int,
+            "the server received {counted} of {size_bytes} bytes"
+        );
         Ok(())
     }
 }

@@ -62,7 +62,7 @@ pub enum Control {
 /// The text names no control.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "\"{0}\" is no congestion control: bbr, for a network that is shared, or fixed, for a direct link"
+    "\"{0}\" is not a congestion control: expected bbr (for a shared network) or fixed (for a direct link)"
 )]
 pub struct BadControl(String);
 

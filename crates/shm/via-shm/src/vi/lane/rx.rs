@@ -117,7 +117,7 @@ impl RxLane {
             return Ok(());
         }
         if word != WRITTEN | IMMEDIATE || piece.pool_offset.is_some() {
-            return Err(Damaged("a note of an RDMA that makes no sense"));
+            return Err(Damaged("an invalid note of an RDMA"));
         }
         let mut len = [0; 4];
         self.half.slot(self.next).copy_out(0, &mut len);
