@@ -127,7 +127,7 @@ pub enum Way {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Its name cannot be had.
-    #[error("cannot accept programs as the NIC {0:?}: {1}")]
+    #[error("cannot accept programs as the NIC {0:?}: {why}", why = sovia_sys::described(*.1))]
     Name(String, sovia_sys::Errno),
     /// Its port cannot be opened.
     #[error("cannot open the port {0:?}: {1}")]
@@ -143,12 +143,11 @@ pub enum Error {
     Fabric(String, String),
     /// The kernel shows it no sequence numbers.
     #[error(
-        "cannot read the sequence numbers that prove that two sockets are the ends of one connection: {0}. \
-         The agent needs CAP_BPF and CAP_NET_ADMIN, and Linux 5.8 or later"
-    )]
+        "cannot read the sequence numbers that prove that two sockets are the ends of one connection: {}. \
+         The agent needs CAP_BPF and CAP_NET_ADMIN, and Linux 5.8 or later", sovia_sys::described(*.0))]
     Numbers(sovia_sys::Errno),
     /// It cannot do without privileges that it has.
-    #[error("cannot give up the privileges that the agent needed for the start: {0}")]
+    #[error("cannot give up the privileges that the agent needed for the start: {}", sovia_sys::described(*.0))]
     Privileges(sovia_sys::Errno),
     /// A switch has a port of its own.
     #[error(
@@ -165,7 +164,7 @@ pub enum Error {
     #[error("cannot go on with {0}: the device is gone")]
     Gone(Place),
     /// The kernel refuses what every NIC needs.
-    #[error("cannot wait for events: {0}")]
+    #[error("cannot wait for events: {}", sovia_sys::described(*.0))]
     Kernel(sovia_sys::Errno),
 }
 

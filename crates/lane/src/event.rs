@@ -38,7 +38,7 @@ pub enum Event {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The device is gone.
-    #[error("the device is gone: {0}")]
+    #[error("the device is gone: {}", sovia_sys::described(*.0))]
     Device(Errno),
     /// No peer can connect any more.
     #[error("cannot accept peers any more: {0}")]

@@ -49,7 +49,7 @@ pub enum Error {
     #[error(transparent)]
     Listen(#[from] vouch::Error),
     /// The kernel refuses what watching needs.
-    #[error("cannot watch packet filters: {0}; CAP_NET_ADMIN and CAP_SYS_ADMIN are needed")]
+    #[error("cannot watch packet filters: {}; CAP_NET_ADMIN and CAP_SYS_ADMIN are needed", sovia_sys::described(*.0))]
     Kernel(Errno),
 }
 

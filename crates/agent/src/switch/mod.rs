@@ -162,7 +162,7 @@ impl Switch {
     fn tell_owner(&mut self) {
         eprintln!("sovia-agent: {}: {}", self.place, told(&self.port.counters(), self.strangers));
         for (user, (programs, lost)) in self.members.users() {
-            eprintln!("sovia-agent: {programs} programs of user {user}, {lost}");
+            eprintln!("sovia-agent: {programs} programs of user {user} are connected; {lost}");
         }
     }
 

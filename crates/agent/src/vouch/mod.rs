@@ -36,9 +36,8 @@ const UNREAD: usize = 16 << 10;
 pub enum Error {
     /// The kernel shows it no sequence numbers.
     #[error(
-        "cannot read the sequence numbers that prove that two sockets are the ends of one connection: {0}. \
-         The agent needs CAP_NET_ADMIN and CAP_SYS_ADMIN, AF_NETLINK, setns and bpf, and Linux 5.8 or later"
-    )]
+        "cannot read the sequence numbers that prove that two sockets are the ends of one connection: {}. \
+         The agent needs CAP_NET_ADMIN and CAP_SYS_ADMIN, AF_NETLINK, setns and bpf, and Linux 5.8 or later", sovia_sys::described(*.0))]
     Privilege(Errno),
     /// Programs cannot find it.
     #[error("cannot accept programs at {0:?}: {1}")]
@@ -50,7 +49,7 @@ pub enum Error {
     #[error("cannot start the process that serves programs: {0}")]
     Start(std::io::Error),
     /// The kernel refuses what every program needs.
-    #[error("cannot wait for events: {0}")]
+    #[error("cannot wait for events: {}", sovia_sys::described(*.0))]
     Kernel(Errno),
     /// The other process has ended.
     #[error("the agent's other process has ended")]

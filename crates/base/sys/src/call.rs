@@ -8,6 +8,11 @@ pub use syscalls::{Errno, Sysno};
 /// What a system call gives back.
 pub type Result<T> = core::result::Result<T, Errno>;
 
+/// Returns what an error means, for a message to a user: "No such device". `Errno` itself prints "-19 ENODEV (No such device)".
+pub fn described(errno: Errno) -> &'static str {
+    errno.description().unwrap_or("unknown error")
+}
+
 /// A descriptor number as the kernel knows it; it may or may not be open.
 pub type RawFd = i32;
 

@@ -38,7 +38,7 @@ pub mod tun;
 pub mod user_memory;
 pub mod userfault;
 
-pub use call::{Errno, Result};
+pub use call::{Errno, Result, described};
 pub use fd::Fd;
 pub use mapping::Mapping;
 pub use user_memory::{UserSlice, UserSliceMut};

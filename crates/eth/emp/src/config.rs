@@ -70,7 +70,9 @@ pub enum OpenError {
         why: sovia_port::OpenError,
     },
     /// Its frames would have no room for a message.
-    #[error("{0}: the frames of this port are too short")]
+    #[error(
+        "{0}: this port takes frames that are too short for the protocol; raise the device's MTU"
+    )]
     FrameMax(Place),
     /// An agent passes frames of VIs alone.
     #[error("{0}: an agent's port does not pass EMP's frames")]

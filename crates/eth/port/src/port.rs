@@ -226,7 +226,7 @@ pub enum Error {
     #[error("the network device is down")]
     Down,
     /// The kernel refuses for another reason.
-    #[error("the kernel refused: {0}")]
+    #[error("the kernel refused: {}", sovia_sys::described(*.0))]
     Kernel(Errno),
 }
 
@@ -242,7 +242,7 @@ impl From<Errno> for Error {
 
 /// Why a port cannot be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("cannot open the port: {what}: {why}")]
+#[error("cannot open the port: {what}: {}", sovia_sys::described(*.why))]
 pub struct OpenError {
     /// The step that failed.
     pub what: &'static str,

@@ -39,7 +39,9 @@ pub enum OpenError {
         why: sovia_port::OpenError,
     },
     /// Its frames would have no room for a message.
-    #[error("{0}: the frames of this port are too short")]
+    #[error(
+        "{0}: this port takes frames that are too short for the protocol; raise the device's MTU"
+    )]
     FrameMax(Place),
     /// It can have no thread of its own, or no descriptor to wake that by.
     #[error("{0}: cannot start the thread of the NIC")]

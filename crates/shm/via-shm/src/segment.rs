@@ -195,6 +195,6 @@ pub enum AttachError {
     #[error("a segment of another version")]
     Layout,
     /// mmap failed.
-    #[error("cannot map the segment: {0}")]
+    #[error("cannot map the segment: {}", sovia_sys::described(*.0))]
     Map(sovia_sys::Errno),
 }
