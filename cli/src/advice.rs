@@ -77,7 +77,7 @@ pub fn advice(reason: Reason, ends: &Ends) -> Vec<String> {
             line("avoid splice, MSG_OOB and O_ASYNC: docs/reference/functions.md lists the supported calls")
         }
         Reason::RetreatCredentials => {
-            line("not possible for this connection: later connections are accelerated with peers that the rules allow")
+            line("not possible for this connection. Later connections are accelerated if the rules allow their peers")
         }
         Reason::Filter => line("not possible: only the program knows which system calls its seccomp filter allows"),
         Reason::NicGone | Reason::BrokenOff => {
@@ -93,8 +93,8 @@ pub fn advice(reason: Reason, ends: &Ends) -> Vec<String> {
         ],
         Reason::SwitchedOff => line("switch Sovia on again (as root if root switched Sovia off):  sovia on"),
         Reason::NoFilterAgent => line("start an agent on this host:  sudo sovia agent --filters"),
-        Reason::HalfClosed => line("make the ends look for each other before the program shuts down a direction:  SOVIA_MEET=0"),
-        Reason::ShortLived => line("make the ends look for each other at the first transfer:  SOVIA_MEET=0"),
+        Reason::HalfClosed => line("make the ends look for each other at once, before the program shuts down a direction:  SOVIA_MEET=0"),
+        Reason::ShortLived => line("make the ends look for each other at once, with the first transfer:  SOVIA_MEET=0"),
         Reason::RetreatPeer => line("nothing at this end: `sovia explain` reports the reason for the other end's process"),
         Reason::Corrupt | Reason::Replaced => {
             line("report this fault of the program or of Sovia: see CONTRIBUTING.md, \"To report a fault\"")

@@ -49,7 +49,8 @@ pub(crate) struct Args {
     /// Watch packet filters, and report to programs which of their packets the filters may stop
     #[arg(long, conflicts_with_all = ["name", "metrics", "user"])]
     filters: bool,
-    /// User that runs the part of the agent that talks to programs. With --device: user that an agent of root becomes
+    /// User that runs the part of the agent that talks to programs. With --device, an agent that root starts switches
+    /// to this user
     #[arg(long, value_name = "USER", default_value = "nobody", conflicts_with_all = ["listen", "port"])]
     user: String,
     /// The part that speaks to programs, as this program starts it
@@ -90,7 +91,7 @@ pub(crate) struct Args {
     /// File with other agents: on each line a public key, IP:PORT and networks. Text after `#` is a comment
     #[arg(long, value_name = "FILE", requires = "listen")]
     peers: Option<PathBuf>,
-    /// Another network of the agent that a single --peer names, as if the network were written in --peer
+    /// Network to add to those of the agent given with --peer, which must be given once
     #[arg(long, value_name = "NETWORK", requires = "listen")]
     peer_network: Vec<IpNet>,
     /// Control of the sending rate. `bbr` is congestion control, for a network that others use too. `fixed` is only a

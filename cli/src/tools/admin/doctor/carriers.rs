@@ -67,11 +67,15 @@ fn is_ethernet(device: &str) -> bool {
 }
 
 fn try_place(what: &'static str, place: &str, must: bool, advice: &str) -> Finding {
-    match AnyNic::open_at(place) {
-        Ok(_) => Finding::good(what, format!("{place} opens")),
-        Err(error) if must => {
-            Finding::bad(what, format!("{place}: {error}"), "shared memory needs memfd_create")
-        }
-        Err(error) => Finding::note(what, format!("{place}: {error}"), advice),
+    let Err(error) = AnyNic::open_at(place) else {
+        return Finding::good(what, format!("{place} opens"));
+    };
+    // Most errors name the place themselves.
+    let error = error.to_string();
+    let error = if error.contains(place) { error } else { format!("{place}: {error}") };
+    if must {
+        Finding::bad(what, error, "shared memory needs memfd_create")
+    } else {
+        Finding::note(what, error, advice)
     }
 }

@@ -266,7 +266,7 @@ fn filters() -> Finding {
     }
     Finding::note(
         "packet filters",
-        format!("may stop packets of open local connections: {}", judgement.by.join("; ")),
+        format!("these may stop packets of open local connections: {}", judgement.by.join("; ")),
         "accelerated connections bypass these filters: keep the ports on TCP (--except port=), or use --respect-filters and `sudo sovia agent --filters`",
     )
 }

@@ -49,8 +49,8 @@ pub(crate) fn endpoint(args: &Args) -> anyhow::Result<i32> {
         super::idle::endpoint(&args.errand)?;
         return Ok(0);
     }
-    let errand: Errand =
-        serde_json::from_str(&args.errand).context("cannot read the task of this process")?;
+    let errand: Errand = serde_json::from_str(&args.errand)
+        .context("cannot read what this benchmark process is to do")?;
     let limit = errand.task.seconds.ceil() as u32 + WATCHDOG_SECONDS;
     // SAFETY: alarm has no conditions; the signal's default action ends this process.
     unsafe { libc::alarm(limit) };

@@ -94,7 +94,7 @@ struct Messages {
     /// Way in which both ends wait
     #[arg(long, value_enum, default_value_t = Wait::Poll)]
     wait: Wait,
-    /// Processors that the two ends run on [default: apart for `poll`, free for `block` and `sleep`]
+    /// Processors that the two ends run on [default: with `poll` one for each end; with `block` and `sleep` the kernel chooses]
     #[arg(long, value_enum)]
     cpus: Option<Cpus>,
     /// Place of the NIC of both ends, for the layer `nic`. REQUESTER,RESPONDER gives each end its own place. A place is

@@ -202,7 +202,10 @@ fn explanation(plan: &Plan) -> String {
         );
     }
     let runs = if plan.runs == 1 { "run" } else { "runs" };
-    text.push_str(&format!("\nMedian of {} {runs}, layers in turn.", plan.runs));
+    text.push_str(&format!(
+        "\nMedian of {} {runs}. Each run measures all layers, one after the other.",
+        plan.runs
+    ));
     text
 }
 

@@ -20,7 +20,7 @@ use crate::measure::table::{self, number};
 /// What is compared.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// File with lines that `sovia bench … --json` wrote for the stored run
+    /// File with the output of an earlier `sovia bench … --json`, to compare the new run with
     baseline: PathBuf,
     /// File with such lines for the new run [default: standard input]
     new: Option<PathBuf>,

@@ -26,7 +26,7 @@ const LAST: u8 = 2;
 /// One process of a measurement.
 pub(in crate::measure::bench) fn endpoint(errand: &str) -> anyhow::Result<()> {
     let Errand { point, port } =
-        serde_json::from_str(errand).context("cannot read the task of this process")?;
+        serde_json::from_str(errand).context("cannot read what this benchmark process is to do")?;
     // SAFETY: alarm has no conditions; the signal's default action ends this process.
     unsafe { libc::alarm(point.seconds.ceil() as u32 + WATCHDOG_SECONDS) };
     match port {

@@ -178,8 +178,8 @@ fn round(
 /// Runs an end; returns the exit status.
 pub(crate) fn end(args: &EndArgs) -> anyhow::Result<i32> {
     nix::unistd::alarm::set(WATCHDOG_SECONDS);
-    let errand: Errand =
-        serde_json::from_str(&args.errand).context("cannot read the task of this process")?;
+    let errand: Errand = serde_json::from_str(&args.errand)
+        .context("cannot read what this benchmark process is to do")?;
     net::enter(&errand.namespace)?;
     cpus::pin(errand.cpu)?;
     let port = Port::ALL.into_iter().find(|port| port.name() == errand.port).context("no port")?;

@@ -77,7 +77,7 @@ impl Seen {
         let repetitions = args.repetitions;
         writeln!(
             out,
-            "EMP between two namespaces over veth, MTU {}, {}. {repetitions} repetitions, medians of {} runs, all layers in turn.\n\
+            "EMP between two namespaces over veth, MTU {}, {}. {repetitions} repetitions, medians of {} runs. Each run measures all layers, one after the other.\n\
              TCP has buffers of 64 KB on the same devices. emp-calls: the program's calls do the NIC's work.\n\
              emp-thread: a thread does the NIC's work, on processors {} and {}{}.\n\
              Each end copies each frame's bytes once between port and program, since no DMA engine does this.\n",

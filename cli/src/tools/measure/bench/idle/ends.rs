@@ -23,7 +23,7 @@ const LISTENER: u64 = u64::MAX;
 /// One process of a measurement.
 pub(in crate::measure::bench) fn endpoint(errand: &str) -> anyhow::Result<()> {
     let errand: Errand =
-        serde_json::from_str(errand).context("cannot read the task of this process")?;
+        serde_json::from_str(errand).context("cannot read what this benchmark process is to do")?;
     // SAFETY: alarm has no conditions; the signal's default action ends this process.
     unsafe { libc::alarm(errand.seconds.ceil() as u32 + WATCHDOG_SECONDS) };
     match errand.peer {

@@ -229,7 +229,7 @@ fn print(lines: &[Line], args: &Args) {
         ]);
     }
     println!(
-        "A call over Sun RPC (libtirpc) and its answer, an integer. Medians of {} runs, the layers in turn.\n{PUBLISHED}\n{table}",
+        "A call over Sun RPC (libtirpc) and its answer, an integer. Medians of {} runs. Each run measures all layers, one after the other.\n{PUBLISHED}\n{table}",
         args.runs
     );
 }

@@ -35,7 +35,7 @@ use crate::measure::bench::task::{Role, Scenario, Task, Wait};
 /// One process of a measurement, from the errand it is given to the figures it says.
 pub(in crate::measure::bench) fn endpoint(errand: &str) -> anyhow::Result<()> {
     let errand: Errand =
-        serde_json::from_str(errand).context("cannot read the task of this process")?;
+        serde_json::from_str(errand).context("cannot read what this benchmark process is to do")?;
     let limit = rounds::limit(errand.part.points(), errand.part.seconds);
     // SAFETY: alarm has no conditions; the signal's default action ends this process.
     unsafe { libc::alarm(limit.as_secs() as u32) };
