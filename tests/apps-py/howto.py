@@ -1,11 +1,13 @@
-"""Carries out a page of docs/howto as a reader would who copies its commands. For root, in namespaces of its own.
+"""Carries out a page of documentation as a reader would who copies its commands. For root, in namespaces of its own.
 
     python3 howto.py PAGE SOVIA FOLDER    PAGE is a Markdown file, SOVIA the program to try, FOLDER an empty one to work in
 
 Each block ```sh is typed into a shell, in the order of the page. A block ```sh on=NAME goes to the shell of the host of that name.
 Hosts have network and mount namespaces of their own. A network 10.0.0.0/24 joins two of them, the first one as 10.0.0.1. A block
 ```LANGUAGE file=NAME is written to that file. A block ```text shows lines of what the commands before it print. Each line has
-to come, whatever its numbers are; ... stands for anything. Blocks of other kinds are for readers alone.
+to come, whatever its numbers are; ... stands for anything. The commands of a block ```sh again look at something that changes:
+they are typed again until all lines have come. Another program carries out a block ```sh by=PROGRAM. Blocks of other kinds are
+for readers alone. PROGRAM and … are programs that end at once.
 
 It prints "ok" at the end, or "SKIPPED: reason" and then "ok".
 """
@@ -18,6 +20,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 FENCE = re.compile(r"^```(.*)$")
 # Of a command's output, in which numbers differ from run to run.
@@ -39,7 +42,7 @@ class Block:
     def __init__(self, info, text):
         words = info.split()
         self.language = words[0] if words else ""
-        self.options = dict(word.split("=", 1) for word in words[1:] if "=" in word)
+        self.options = dict(word.partition("=")[::2] for word in words[1:])
         self.text = text
 
 
@@ -65,7 +68,8 @@ class Host:
         self.name, self.folder = name, os.path.join(folder, name)
         os.mkdir(self.folder)
         self.output, self.changed = "", threading.Condition()
-        words = ["unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child", "bash", "--norc"]
+        # All of it ends with this program.
+        words = ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child", "bash", "--norc"]
         self.shell = subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             cwd=self.folder, start_new_session=True,
@@ -75,7 +79,7 @@ class Host:
         self.type("set -o pipefail\nip link set lo up\nmount -t tmpfs none /run\nmkdir -p -m 755 /run/sovia\n" + SHIMS)
         # Overlays: changes of the page are gone with the namespace.
         upper = os.path.join(self.folder, "upper")
-        for place in ("etc", "usr/lib"):
+        for place in ("etc", "usr/lib", "var/lib"):
             layer = f"{upper}/{place}"
             self.type(f"mkdir -p {layer} {layer}-work && mount -t overlay none /{place} "
                       f"-o lowerdir=/{place},upperdir={layer},workdir={layer}-work\n")
@@ -83,7 +87,8 @@ class Host:
         built = os.path.dirname(sovia)
         self.type(f"mkdir -p /usr/lib/sovia && cp {built}/libsovia_preload.so /usr/lib/sovia/\n"
                   f"mkdir -m 755 /run/bin && cp {built}/sovia {built}/sovia-tools {built}/libsovia_preload.so /run/bin/\n"
-                  "PATH=/run/bin:$PATH\nmkdir work && cd work\n")
+                  "PATH=/run/bin:$PATH\nfor name in PROGRAM …; do ln -s /bin/true /run/bin/$name; done\n"
+                  "mkdir -p work/target && cd work && ln -s /run/bin target/release\n")
         self.address = f"10.0.0.{number}"
 
     def listen(self):
@@ -136,6 +141,11 @@ def has_come(expected, printed):
     return any(pattern.match(shape(line)) for line in printed.splitlines())
 
 
+def shown(block):
+    """Returns the lines that a block says are printed."""
+    return [line for line in block.text.splitlines() if line.strip() and block.language == "text"]
+
+
 def missing(page):
     """Programs that the page's first lines say it needs, and that are not here."""
     needed = re.search(r"<!-- needs: (.*) -->", page)
@@ -148,7 +158,7 @@ def carry_out(page, sovia, folder):
     if lacks:
         print(f"SKIPPED: {os.path.basename(page)}: {', '.join(lacks)} is not installed")
         return
-    all_blocks = blocks(text)
+    all_blocks = [block for block in blocks(text) if "by" not in block.options]
     shells = [block for block in all_blocks if block.language == "sh"]
     assert shells, "the page has no commands"
     names = list(dict.fromkeys(block.options.get("on", "one") for block in shells))
@@ -159,7 +169,7 @@ def carry_out(page, sovia, folder):
         if len(hosts) == 2:
             join(*hosts.values())
         printed = ""
-        for block in all_blocks:
+        for block, following in zip(all_blocks, [*all_blocks[1:], Block("", "")]):
             host = hosts[block.options.get("on", names[0])]
             if "file" in block.options:
                 path = os.path.join(host.folder, "work", block.options["file"])
@@ -167,6 +177,9 @@ def carry_out(page, sovia, folder):
                     file.write(block.text)
             elif block.language == "sh":
                 printed = host.type(block.text)
+                while "again" in block.options and not all(has_come(line, printed) for line in shown(following)):
+                    time.sleep(0.1)
+                    printed = host.type(block.text)
                 # A key that one host prints is typed at the other, as `$KEY_OF_ONE`.
                 key = re.search(r"^[A-Za-z0-9+/]{43}=$", printed, re.M)
                 if key:
@@ -174,7 +187,7 @@ def carry_out(page, sovia, folder):
                         other.type(f"KEY_OF_{host.name.upper()}={key.group(0)}\n")
             elif block.language == "text":
                 # A program in the background prints when it likes; a test's watchdog ends this.
-                for line in filter(str.strip, block.text.splitlines()):
+                for line in shown(block):
                     with host.changed:
                         while not has_come(line, printed) and not has_come(line, host.output):
                             if not host.changed.wait(20):

@@ -1,7 +1,6 @@
-//! The commands of docs/howto, carried out as they stand there. For root, in namespaces of the test's own.
+//! Commands of the pages for users, carried out as they stand there. For root, in namespaces of the test's own.
 
 use sovia_tests::{Launch, Stack, TempDir, skipped, sovia};
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,8 +8,8 @@ use std::time::Duration;
 
 const WATCHDOG: Duration = Duration::from_secs(180);
 
-fn pages() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/howto")
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
 fn carry_out(page: &str) {
@@ -24,7 +23,7 @@ fn carry_out(page: &str) {
     }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("apps-py/howto.py");
     let folder = TempDir::new();
-    let paths = [script, pages().join(format!("{page}.md")), sovia(), folder.path().to_owned()];
+    let paths = [script, root().join(page), sovia(), folder.path().to_owned()];
     let mut command = vec!["/usr/bin/python3".to_owned(), "-B".to_owned()];
     command.extend(paths.map(|path| path.display().to_string()));
     Launch::new(Stack::Kernel, command).start().finish(WATCHDOG).expect_ok();
@@ -45,24 +44,85 @@ macro_rules! carried_out {
 }
 
 carried_out! {
-    redis: "redis",
-    postgresql: "postgresql",
-    nginx: "nginx",
-    python: "python",
-    whole_machine: "whole-machine",
-    several_hosts: "several-hosts",
+    readme: "README.md",
+    quickstart: "docs/quickstart.md",
+    redis: "docs/howto/redis.md",
+    postgresql: "docs/howto/postgresql.md",
+    nginx: "docs/howto/nginx.md",
+    python: "docs/howto/python.md",
+    whole_machine: "docs/howto/whole-machine.md",
+    several_hosts: "docs/howto/several-hosts.md",
+    packet_filters: "docs/howto/packet-filters.md",
+    users_and_sandboxes: "docs/howto/users-and-sandboxes.md",
+    capacity: "docs/operate/capacity.md",
+    monitor: "docs/operate/monitor.md",
+    security_summary: "docs/operate/security-summary.md",
+    troubleshoot: "docs/operate/troubleshoot.md",
 }
 
-/// Pages whose commands other programs carry out: scripts/try-packages, scripts/try-containers, and tests of these topics.
-const ELSEWHERE: &[&str] =
-    &["systemd", "containers", "kubernetes", "packet-filters", "users-and-sandboxes"];
+/// Pages for users with a task.
+fn pages() -> Vec<String> {
+    let mut pages = vec!["README.md".to_owned()];
+    for folder in ["docs", "docs/howto", "docs/operate"] {
+        let entries = fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap());
+        let names = entries.map(|entry| entry.file_name().into_string().unwrap());
+        pages.extend(names.filter(|it| it.ends_with(".md")).map(|name| format!("{folder}/{name}")));
+    }
+    pages
+}
+
+/// A block of a page: what stands behind its fence, and its lines. One that is only indented has no fence.
+fn blocks(text: &str) -> Vec<(String, Vec<&str>)> {
+    let mut blocks = Vec::new();
+    let mut open: Option<(String, Vec<&str>)> = None;
+    let mut before = "";
+    for line in text.lines() {
+        match (&mut open, line.strip_prefix("```")) {
+            (None, Some(info)) => open = Some((info.to_owned(), Vec::new())),
+            (Some(_), Some(_)) => blocks.extend(open.take()),
+            (Some((_, lines)), None) => lines.push(line),
+            (None, None) if line.starts_with("    ") && before.is_empty() => {
+                blocks.push(("indented".to_owned(), vec![line]));
+            }
+            (None, None) => {}
+        }
+        before = line;
+    }
+    blocks
+}
+
+/// Why nothing carries out a block of commands, if so.
+fn idle(page: &str, info: &str, commands: &[&str]) -> Option<String> {
+    let mut words = info.split_whitespace();
+    if words.next() != Some("sh") {
+        return (info == "indented").then(|| "a block without a fence".to_owned());
+    }
+    let Some(by) = words.find_map(|word| word.strip_prefix("by=")) else {
+        return (!HERE.contains(&page)).then(|| "no program carries it out".to_owned());
+    };
+    let Ok(program) = fs::read_to_string(root().join(by)) else {
+        return Some(format!("there is no {by}"));
+    };
+    if by == "Makefile" {
+        let is_target = |command: &&&str| {
+            let target = command.trim_start_matches("sudo ").strip_prefix("make ");
+            let target = target.and_then(|it| it.split_whitespace().next()).unwrap_or_default();
+            !program.lines().any(|line| line.starts_with(&format!("{target}:")))
+        };
+        return commands.iter().find(is_target).map(|command| format!("no target: {command}"));
+    }
+    (!program.contains(page)).then(|| format!("{by} does not read the page"))
+}
 
 #[test]
-fn each_page_is_carried_out() {
-    let entries = fs::read_dir(pages()).unwrap().map(|entry| entry.unwrap().path());
-    let pages = entries.filter(|path| path.extension().is_some_and(|it| it == "md"));
-    let pages: BTreeSet<String> =
-        pages.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
-    let known = HERE.iter().chain(ELSEWHERE).map(|&page| page.to_owned()).collect();
-    assert_eq!(pages, known);
+fn every_command_for_users_is_carried_out() {
+    let mut idles = Vec::new();
+    for page in pages() {
+        let text = fs::read_to_string(root().join(&page)).unwrap();
+        for (info, lines) in blocks(&text) {
+            let why = idle(&page, &info, &lines);
+            idles.extend(why.map(|why| format!("{page}: {why}: {:?}", lines.first())));
+        }
+    }
+    assert!(idles.is_empty(), "{}", idles.join("\n"));
 }
