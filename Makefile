@@ -20,7 +20,7 @@ BUILD_SOVIA = $(CARGO) rustc --release -p sovia-cli --bin sovia -- $(STATIC)
 # One processor would optimize all of it as a whole for minutes, for nothing that `sovia bench` shows.
 BUILD_TOOLS = $(CARGO) rustc --release -p sovia-cli --bin sovia-tools -- -C lto=thin -C codegen-units=16
 
-.PHONY: build install install-rpc packages deb rpm tar try-packages try-containers try-upgrade crates uninstall check test test-all arm checked lab lab-short nics protocols soak stall strangers lab-soak soak-mpi scale fuzz miri tsan check-builds check-glibc check-abi deny demo bench baseline compare matrix faults papers papers-ftp book clean
+.PHONY: build install install-rpc packages deb rpm tar try-packages try-containers try-upgrade crates uninstall check test test-all arm checked installed lab lab-short nics protocols soak stall strangers lab-soak soak-mpi scale fuzz miri tsan check-builds check-glibc check-abi deny demo bench baseline compare matrix faults papers papers-ftp book clean
 
 # One call for all libraries, so that they are linked beside each other.
 build:
@@ -165,7 +165,7 @@ test-all:
 	@scripts/test all
 
 # Parts of that; tests/README.md says what each is.
-arm checked lab lab-short nics protocols soak stall strangers:
+arm checked installed lab lab-short nics protocols soak stall strangers:
 	@scripts/setup all
 	@$(MAKE) --no-print-directory build
 	@scripts/test $@

@@ -256,6 +256,12 @@ def arm(suite):
     suite.script("aarch64", ["scripts/arm"], suite.environment("release"))
 
 
+def installed(suite):
+    """Packages and recipes for containers, by the commands of the pages for users. For root, with debootstrap."""
+    for name in ("try-packages", "try-containers"):
+        suite.script(name, ["make", "--no-print-directory", name], suite.environment("release"))
+
+
 def fuzz(suite, targets=()):
     """A part of what a hostile peer can write: the same inputs every time. Without targets, all of them."""
     suite.script("fuzz", ["scripts/fuzz", "-n", "20000", *targets], suite.environment("release"))
@@ -284,10 +290,11 @@ FORGIVING = ("check", "test", "turn")
 TIERS = {
     "check": [own, quick, scenarios],
     "test": [own, usual, models_of_change],
-    "all": [own, functools.partial(usual, every=True), unusual, models, long, protocols, checked, nics, strangers, stall, lab, arm, fuzz],
+    "all": [own, functools.partial(usual, every=True), unusual, models, long, protocols, checked, nics, strangers, stall, lab, arm, fuzz, installed],
     "turn": [turn],
     "arm": [arm],
     "checked": [checked],
+    "installed": [installed],
     "lab": [lab],
     "lab-short": [lab_short],
     "nics": [nics],
