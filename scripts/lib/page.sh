@@ -1,12 +1,12 @@
 # For scripts/matrix: the table of a run as a page of Markdown. To be sourced.
 # shellcheck shell=bash disable=SC2154
 
-# write_page: of `$folder/table`, whose lines are a row's name, the stacks' figures and the multiples, or #SUBJECT.
+# write_page: of `$folder/table`, whose lines are a row's name, the stacks' figures and the ratios, or #SUBJECT.
 write_page() {
     cat <<PAGE
 # Real programs over TCP and over Sovia
 
-This page compares unmodified Debian programs over the kernel's TCP and over \`sovia run\`. \`scripts/matrix\`
+This page compares unmodified Debian programs over the kernel's TCP and under \`sovia run\`. \`scripts/matrix\`
 sets up each program, checks its results, and measures it over TCP and Sovia in turn. \`scripts/matrix --page\`
 writes this page; do not edit it by hand.
 
@@ -15,17 +15,17 @@ writes this page; do not edit it by hand.
 - Sovia: $("$sovia" --version | sed 's/^sovia *//')$(git -C "$here" log -1 --format=', commit %h' 2>/dev/null)
 - date: $(date -u +%F), rounds: $rounds, load before the first round: $load_before
 
-Each figure is the median over the rounds, with the least and the most in brackets. More is better. Each
-round measures both stacks within seconds of each other, and gives one multiple: Sovia's figure divided by
-TCP's, so 2 is twice as much. The last column has the median, the least and the most of these multiples.
+Each figure is the median over the rounds, with the least and the greatest in brackets. Higher figures are
+better. Each round measures TCP and Sovia within seconds of each other. It gives one ratio: Sovia's figure
+divided by TCP's, so 2 means twice as much. The last column has the median, least and greatest ratio.
 PAGE
     awk -F '\t' -v stacks="${stacks[*]}" '
         BEGIN { count = split(stacks, stack, " ") }
         /^#/ { subject = substr($0, 2); next }
         subject != "" {
-            printf "\n## %s\n\n| load |", subject
+            printf "\n## %s\n\n| load (1/s: operations a second) |", subject
             for (s = 1; s <= count; s++) printf " %s |", name(stack[s])
-            for (s = 1; s <= count; s++) if (stack[s] != "sovia") printf " multiple of %s |", name(stack[s])
+            for (s = 1; s <= count; s++) if (stack[s] != "sovia") printf " Sovia divided by %s |", name(stack[s])
             printf "\n|"
             for (s = 0; s < 2 * count; s++) printf "---|"
             printf "\n"
@@ -45,8 +45,8 @@ PAGE
         }
         END {
             printf "\n## Count\n\n"
-            printf "The median multiple is above 1.3 in %d of %d rows, and above 2 in %d. Rows below 1 in every round: %d.", more, rows, twice, less
-            if (without) printf " Rows without a right result: %d.", without
+            printf "The median ratio is above 1.3 in %d of %d rows, and above 2 in %d.\nRows with a ratio below 1 in every round: %d.", more, rows, twice, less
+            if (without) printf " Rows without a correct result: %d.", without
             printf "\n%s", slow == "" ? "" : slow "\n"
         }
         function name(word) { return word == "tcp" ? "TCP" : word == "sovia" ? "Sovia" : "an older Sovia" }' "$folder/table"

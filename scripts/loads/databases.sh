@@ -89,8 +89,8 @@ maria() {
 if load postgresql postgres pgbench initdb psql; then
     row 'postgresql, pgbench -S, 1/s' postgres -S -M prepared
     row 'postgresql, pgbench, 1/s' postgres
-    row 'postgresql, copy in, MB/s' postgres_copy in
-    row 'postgresql, copy out, MB/s' postgres_copy out
+    row 'postgresql, COPY into a table, MB/s' postgres_copy in
+    row 'postgresql, COPY of a table, MB/s' postgres_copy out
 fi
 if load mariadb mariadbd sysbench mariadb; then
     row 'mariadb, point selects, 1/s' maria oltp_point_select 4

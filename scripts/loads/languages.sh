@@ -116,15 +116,15 @@ load dask "$python" && has_python distributed && row 'Dask, tasks, 1/s' dask
 load node node wrk curl && row 'Node.js http, 1/s' page node "$programs/web.js"
 if load java java javac; then
     row 'Java http server, 1/s' java_by page Web
-    row 'Java, a thread a connection, 1/s' java_by pair Echo blocking
-    row 'Java, a selector, 1/s' java_by pair Echo selector
+    row 'Java, one thread per connection, 1/s' java_by pair Echo blocking
+    row 'Java, one selector, 1/s' java_by pair Echo selector
     [ ! -e "${netty%%:*}" ] || row 'Netty, 1/s' java_by page Netty
 fi
 if load erlang erl erlc wrk curl; then
     row 'Erlang inets, 1/s' erlang_page
-    row 'Erlang, between nodes, 1/s' erlang_nodes
+    row 'Erlang, messages between nodes, 1/s' erlang_nodes
 fi
 load ruby ruby wrk curl && row 'Ruby webrick, 1/s' page ruby "$programs/web.rb"
-load php php wrk curl && row 'PHP, a connection a request, 1/s' php_page
+load php php wrk curl && row 'PHP, one request per connection, 1/s' php_page
 load php-fpm "$fpm" nginx wrk curl && row 'PHP behind nginx, 1/s' php_behind_nginx
 load go go wrk curl && row 'Go net/http (stays on TCP), 1/s' go_page

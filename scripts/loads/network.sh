@@ -71,4 +71,4 @@ if load mpi mpirun mpicc; then
     row 'Open MPI over TCP, 8 B, 1/s' mpi 8 20000
     row 'Open MPI over TCP, 1 MB, 1/s' mpi 1048576 2000
 fi
-load static cc && row 'a static server (stays on TCP), 1/s' static
+load static cc && row 'statically linked server (on TCP), 1/s' static

@@ -156,5 +156,5 @@ fi
 load redis-file redis-server redis-benchmark && row 'redis set, appended to a file, 1/s' redis_file
 load redis-replica redis-server redis-benchmark && row 'redis set, with a replica, 1/s' redis_replica
 load redis-cluster redis-server redis-benchmark && row 'redis set, a cluster of three, 1/s' redis_cluster
-load redis-board redis-server redis-cli && row 'redis publish, one listener, 1/s' redis_board
+load redis-board redis-server redis-cli && row 'redis publish, one subscriber, 1/s' redis_board
 load memcached memcached memcaslap && row 'memcached -c 32, 1/s' cache

@@ -252,19 +252,19 @@ CONFIG
 
 if load nginx nginx wrk curl; then
     row 'nginx, wrk -c 50, 1/s' web -c50
-    row 'nginx, a connection a request, 1/s' web -c16 -H 'Connection: close'
+    row 'nginx, one request per connection, 1/s' web -c16 -H 'Connection: close'
     row 'nginx, four workers, 1/s' web_workers
-    row 'nginx, a file by curl, MB/s' web_file
-    row 'nginx, a file from curl, MB/s' web_put
+    row 'nginx, download by curl, MB/s' web_file
+    row 'nginx, upload by curl, MB/s' web_put
 fi
 if load nginx-tls nginx wrk curl openssl; then
     row 'nginx, TLS, wrk -c 50, 1/s' web_tls -c50
-    row 'nginx, TLS, a file by curl, MB/s' web_file_tls
+    row 'nginx, TLS, download by curl, MB/s' web_file_tls
 fi
-load nginx-reload nginx wrk curl && row 'nginx, reloads meanwhile, 1/s' web_signals reloads
-load nginx-upgrade nginx wrk curl && row 'nginx, new programs meanwhile, 1/s' web_signals upgrades
-load nginx-proxy nginx wrk curl && row 'nginx before nginx, 1/s' before_web nginx
-load haproxy nginx wrk curl haproxy && row 'haproxy before nginx, 1/s' before_web haproxy
-load stunnel nginx wrk curl stunnel4 openssl && row 'stunnel before nginx, 1/s' before_web stunnel
+load nginx-reload nginx wrk curl && row 'nginx, reloaded under load, 1/s' web_signals reloads
+load nginx-upgrade nginx wrk curl && row 'nginx, upgraded under load, 1/s' web_signals upgrades
+load nginx-proxy nginx wrk curl && row 'nginx as proxy of nginx, 1/s' before_web nginx
+load haproxy nginx wrk curl haproxy && row 'haproxy as proxy of nginx, 1/s' before_web haproxy
+load stunnel nginx wrk curl stunnel4 openssl && row 'stunnel as proxy of nginx, 1/s' before_web stunnel
 load apache apache2 ab && row 'apache, ab -k -c 16, 1/s' apache
 load lighttpd lighttpd wrk curl && row 'lighttpd, wrk -c 32, 1/s' light
