@@ -15,7 +15,7 @@ FILL_PC = sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefi
 
 # `sovia` is linked statically where libc can be: dynamic linking takes a third of the time that
 # `sovia run` adds to a program's start.
-STATIC = $(if $(filter /%,$(shell cc -print-file-name=libc.a)),-C target-feature=+crt-static)
+STATIC = $$(case $$(cc -print-file-name=libc.a) in /*) echo -C target-feature=+crt-static ;; esac)
 BUILD_SOVIA = $(CARGO) rustc --release -p sovia-cli --bin sovia -- $(STATIC)
 # One processor would optimize all of it as a whole for minutes, for nothing that `sovia bench` shows.
 BUILD_TOOLS = $(CARGO) rustc --release -p sovia-cli --bin sovia-tools -- -C lto=thin -C codegen-units=16

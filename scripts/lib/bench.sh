@@ -163,7 +163,7 @@ compare() {
         NF == 3 { figure[$2, $1] = $3; if ($1 > rounds) rounds = $1 }
         END {
             count = split(stacks, stack, " ")
-            line = sprintf("%-36s", name)
+            line = sprintf("%-54s", name)
             row = name
             for (s = 1; s <= count; s++) {
                 n = 0
@@ -193,7 +193,7 @@ compare() {
 }
 
 heading() {
-    printf '%-36s' load
+    printf '%-54s' load
     printf ' %30s' "${stacks[@]}"
     printf '   Sovia as a multiple\n'
 }

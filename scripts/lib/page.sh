@@ -13,17 +13,18 @@ writes this page; do not edit it by hand.
 - machine: $(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -1), $(nproc) processors, $(awk '/MemTotal/ { printf "%.0f GB", $2 / 1e6 }' /proc/meminfo)
 - kernel: $(uname -sr), $(sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' /etc/os-release)
 - Sovia: $("$sovia" --version | sed 's/^sovia *//')$(git -C "$here" log -1 --format=', commit %h' 2>/dev/null)
-- date: $(date -u +%F), rounds: $rounds, load before the first round: $load_before
+- date: $(date -u +%F), rounds: $rounds, load average before the first round: $load_before
 
-Each figure is the median over the rounds, with the least and the greatest in brackets. Higher figures are
-better. Each round measures TCP and Sovia within seconds of each other. It gives one ratio: Sovia's figure
-divided by TCP's, so 2 means twice as much. The last column has the median, least and greatest ratio.
+Each figure is the median of the rounds, with the least and the greatest in brackets. Higher figures are
+better. Each round measures TCP and Sovia within seconds of each other, and gives one ratio. The ratio is
+Sovia's figure divided by TCP's: 2 means that Sovia is twice as fast. The last column has the median, least
+and greatest ratio.
 PAGE
     awk -F '\t' -v stacks="${stacks[*]}" '
         BEGIN { count = split(stacks, stack, " ") }
         /^#/ { subject = substr($0, 2); next }
         subject != "" {
-            printf "\n## %s\n\n| load (1/s: operations a second) |", subject
+            printf "\n## %s\n\n| program and load (1/s: operations a second) |", subject
             for (s = 1; s <= count; s++) printf " %s |", name(stack[s])
             for (s = 1; s <= count; s++) if (stack[s] != "sovia") printf " Sovia divided by %s |", name(stack[s])
             printf "\n|"
@@ -45,7 +46,7 @@ PAGE
         }
         END {
             printf "\n## Count\n\n"
-            printf "The median ratio is above 1.3 in %d of %d rows, and above 2 in %d.\nRows with a ratio below 1 in every round: %d.", more, rows, twice, less
+            printf "Of %d rows, %d have a median ratio above 1.3, and %d have one above 2.\nRows with a ratio below 1 in every round: %d.", rows, more, twice, less
             if (without) printf " Rows without a correct result: %d.", without
             printf "\n%s", slow == "" ? "" : slow "\n"
         }

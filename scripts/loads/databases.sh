@@ -87,12 +87,12 @@ maria() {
 }
 
 if load postgresql postgres pgbench initdb psql; then
-    row 'postgresql, pgbench -S, 1/s' postgres -S -M prepared
+    row 'postgresql, pgbench -S (only selects), 1/s' postgres -S -M prepared
     row 'postgresql, pgbench, 1/s' postgres
-    row 'postgresql, COPY into a table, MB/s' postgres_copy in
-    row 'postgresql, COPY of a table, MB/s' postgres_copy out
+    row 'postgresql, COPY from the client into a table, MB/s' postgres_copy in
+    row 'postgresql, COPY of a table to the client, MB/s' postgres_copy out
 fi
 if load mariadb mariadbd sysbench mariadb; then
-    row 'mariadb, point selects, 1/s' maria oltp_point_select 4
-    row 'mariadb, transactions, 1/s' maria oltp_read_write 8
+    row 'mariadb, point selects by sysbench, 1/s' maria oltp_point_select 4
+    row 'mariadb, queries in transactions by sysbench, 1/s' maria oltp_read_write 8
 fi

@@ -87,8 +87,8 @@ nc_file() {
     rate 256 "$folder/file256" "$folder/copy" "$begun"
 }
 
-load rsync rsync && row 'rsync, a file, MB/s' rsync_file
-load git git && row 'git daemon, a clone, MB/s' git_clone
-load ssh sshd scp ssh-keygen && row 'scp, a file, MB/s' ssh_copy
-load socat socat && row 'socat, a file, MB/s' socat_file
-load netcat nc && row 'netcat, a file, MB/s' nc_file
+load rsync rsync && row 'rsync, one file, MB/s' rsync_file
+load git git && row 'git daemon, one clone, MB/s' git_clone
+load ssh sshd scp ssh-keygen && row 'scp, one file, MB/s' ssh_copy
+load socat socat && row 'socat, one file, MB/s' socat_file
+load netcat nc && row 'netcat, one file, MB/s' nc_file

@@ -111,13 +111,13 @@ if load python "$python" wrk curl; then
     row 'Python asyncio, 1/s' page "$python" "$programs/web.py"
     ! has_python uvicorn || row 'Python uvicorn, 1/s' uvicorn
 fi
-load python-objects "$python" && row 'Python multiprocessing, 1/s' pair "$python" "$programs/objects.py"
+load python-objects "$python" && row 'Python multiprocessing, objects, 1/s' pair "$python" "$programs/objects.py"
 load dask "$python" && has_python distributed && row 'Dask, tasks, 1/s' dask
 load node node wrk curl && row 'Node.js http, 1/s' page node "$programs/web.js"
 if load java java javac; then
     row 'Java http server, 1/s' java_by page Web
     row 'Java, one thread per connection, 1/s' java_by pair Echo blocking
-    row 'Java, one selector, 1/s' java_by pair Echo selector
+    row 'Java, one selector for all connections, 1/s' java_by pair Echo selector
     [ ! -e "${netty%%:*}" ] || row 'Netty, 1/s' java_by page Netty
 fi
 if load erlang erl erlc wrk curl; then

@@ -75,12 +75,12 @@ grpc_cc() {
     pair "$1" "$folder/grpc"
 }
 
-load mosquitto mosquitto mosquitto_pub && row 'mosquitto, qos 1, 1/s' mosquitto_messages
-load rabbitmq rabbitmqctl epmd && has_python pika && row 'RabbitMQ by pika, 1/s' rabbit
-load beanstalkd beanstalkd "$python" && row 'beanstalkd, 1/s' beans
+load mosquitto mosquitto mosquitto_pub && row 'mosquitto, messages with QoS 1, 1/s' mosquitto_messages
+load rabbitmq rabbitmqctl epmd && has_python pika && row 'RabbitMQ, messages by pika, 1/s' rabbit
+load beanstalkd beanstalkd "$python" && row 'beanstalkd, jobs, 1/s' beans
 if load zeromq "$python" && has_python zmq; then
     row 'ZeroMQ, requests, 1/s' pair "$python" "$programs/zero.py" request
-    row 'ZeroMQ, pushes of 100 B, 1/s' pair "$python" "$programs/zero.py" push
+    row 'ZeroMQ, one-way messages of 100 B, 1/s' pair "$python" "$programs/zero.py" push
 fi
 load grpc-python "$python" && has_python grpc && row 'gRPC in Python, calls, 1/s' pair "$python" "$programs/grpc_calls.py"
 load grpc g++ pkg-config && pkg-config --exists grpc++ && row 'gRPC in C++, calls, 1/s' grpc_cc

@@ -62,13 +62,13 @@ static() {
 
 if load iperf3 iperf3; then
     row 'iperf3, Gb/s' iperf
-    row 'iperf3 -R, Gb/s' iperf -R
-    row 'iperf3 -P 4, Gb/s' iperf -P 4
+    row 'iperf3 -R (the server sends), Gb/s' iperf -R
+    row 'iperf3 -P 4 (four streams), Gb/s' iperf -P 4
 fi
-load sockperf sockperf && row 'sockperf ping-pong 64 B, 1/s' ping_pong
-load netpipe NPtcp && row 'NetPIPE 64 KB, Mb/s' netpipe
+load sockperf sockperf && row 'sockperf, ping-pong of 64 B, 1/s' ping_pong
+load netpipe NPtcp && row 'NetPIPE, ping-pong of 64 KB, Mb/s' netpipe
 if load mpi mpirun mpicc; then
     row 'Open MPI over TCP, 8 B, 1/s' mpi 8 20000
     row 'Open MPI over TCP, 1 MB, 1/s' mpi 1048576 2000
 fi
-load static cc && row 'statically linked server (on TCP), 1/s' static
+load static cc && row 'statically linked server (stays on TCP), 1/s' static

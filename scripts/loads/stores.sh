@@ -148,13 +148,13 @@ cache() {
 
 if load redis redis-server redis-benchmark; then
     for test in get set; do
-        row "redis $test -c 50, 1/s" redis 300000 -t $test -c 50
-        row "redis $test -c 1, 1/s" redis 100000 -t $test -c 1
-        row "redis $test -c 50 -P 64, 1/s" redis 3000000 -t $test -c 50 -P 64
+        row "Redis ${test^^}, 50 connections, 1/s" redis 300000 -t $test -c 50
+        row "Redis ${test^^}, 1 connection, 1/s" redis 100000 -t $test -c 1
+        row "Redis ${test^^}, 50 connections, pipelines of 64, 1/s" redis 3000000 -t $test -c 50 -P 64
     done
 fi
-load redis-file redis-server redis-benchmark && row 'redis set, appended to a file, 1/s' redis_file
-load redis-replica redis-server redis-benchmark && row 'redis set, with a replica, 1/s' redis_replica
-load redis-cluster redis-server redis-benchmark && row 'redis set, a cluster of three, 1/s' redis_cluster
-load redis-board redis-server redis-cli && row 'redis publish, one subscriber, 1/s' redis_board
-load memcached memcached memcaslap && row 'memcached -c 32, 1/s' cache
+load redis-file redis-server redis-benchmark && row 'Redis SET, saved to an append-only file, 1/s' redis_file
+load redis-replica redis-server redis-benchmark && row 'Redis SET, copied to a replica, 1/s' redis_replica
+load redis-cluster redis-server redis-benchmark && row 'Redis SET, cluster of three servers, 1/s' redis_cluster
+load redis-board redis-server redis-cli && row 'Redis PUBLISH to one subscriber, 1/s' redis_board
+load memcached memcached memcaslap && row 'memcached, 32 connections, 1/s' cache

@@ -251,20 +251,20 @@ CONFIG
 }
 
 if load nginx nginx wrk curl; then
-    row 'nginx, wrk -c 50, 1/s' web -c50
+    row 'nginx, 50 connections of wrk, 1/s' web -c50
     row 'nginx, one request per connection, 1/s' web -c16 -H 'Connection: close'
-    row 'nginx, four workers, 1/s' web_workers
+    row 'nginx, four worker processes, 1/s' web_workers
     row 'nginx, download by curl, MB/s' web_file
     row 'nginx, upload by curl, MB/s' web_put
 fi
 if load nginx-tls nginx wrk curl openssl; then
-    row 'nginx, TLS, wrk -c 50, 1/s' web_tls -c50
+    row 'nginx, TLS, 50 connections of wrk, 1/s' web_tls -c50
     row 'nginx, TLS, download by curl, MB/s' web_file_tls
 fi
-load nginx-reload nginx wrk curl && row 'nginx, reloaded under load, 1/s' web_signals reloads
-load nginx-upgrade nginx wrk curl && row 'nginx, upgraded under load, 1/s' web_signals upgrades
-load nginx-proxy nginx wrk curl && row 'nginx as proxy of nginx, 1/s' before_web nginx
-load haproxy nginx wrk curl haproxy && row 'haproxy as proxy of nginx, 1/s' before_web haproxy
-load stunnel nginx wrk curl stunnel4 openssl && row 'stunnel as proxy of nginx, 1/s' before_web stunnel
-load apache apache2 ab && row 'apache, ab -k -c 16, 1/s' apache
-load lighttpd lighttpd wrk curl && row 'lighttpd, wrk -c 32, 1/s' light
+load nginx-reload nginx wrk curl && row 'nginx, four reloads under load, 1/s' web_signals reloads
+load nginx-upgrade nginx wrk curl && row 'nginx, two upgrades under load, 1/s' web_signals upgrades
+load nginx-proxy nginx wrk curl && row 'nginx as a proxy for nginx, 1/s' before_web nginx
+load haproxy nginx wrk curl haproxy && row 'haproxy as a proxy for nginx, 1/s' before_web haproxy
+load stunnel nginx wrk curl stunnel4 openssl && row 'stunnel as a proxy for nginx, 1/s' before_web stunnel
+load apache apache2 ab && row 'apache, 16 keep-alive connections of ab, 1/s' apache
+load lighttpd lighttpd wrk curl && row 'lighttpd, 32 connections of wrk, 1/s' light
