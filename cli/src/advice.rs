@@ -24,12 +24,12 @@ pub fn advice(reason: Reason, ends: &Ends) -> Vec<String> {
     let other = ends.other_user.as_deref().unwrap_or("USER");
     match reason {
         Reason::PeerPlain => match &ends.other_command {
-            Some(command) => vec![format!("start the other end by:  sovia run -- {command}")],
-            None => line("start the other end's program by:  sovia run -- PROGRAM"),
+            Some(command) => vec![format!("start the other end with:  sovia run -- {command}")],
+            None => line("start the other end's program with:  sovia run -- PROGRAM"),
         },
         Reason::OtherUser => vec![
-            format!("start this end by:       sovia run --trust user={other} -- PROGRAM"),
-            format!("start the other end by:  sovia run --trust user={user} -- PROGRAM"),
+            format!("start this end with:       sovia run --trust user={other} -- PROGRAM"),
+            format!("start the other end with:  sovia run --trust user={user} -- PROGRAM"),
             "each end then shares memory with the other user's processes (docs/howto/users-and-sandboxes.md)".to_owned(),
         ],
         Reason::Rule => match &ends.rules {
@@ -40,9 +40,9 @@ pub fn advice(reason: Reason, ends: &Ends) -> Vec<String> {
             line("not possible: the other end is in another network namespace")
         }
         Reason::PeerNotLocal => vec![
-            "on one host, in different network namespaces:  sudo sovia agent".to_owned(),
-            format!("with that agent, start both ends by:  sovia run --trust user={user} -- PROGRAM"),
-            "on two hosts, with an agent on each (docs/reference/hosts.md), start both ends by:  sovia run --nic name=NAME -- PROGRAM".to_owned(),
+            "if the other end is in another network namespace of this host, start an agent:  sudo sovia agent".to_owned(),
+            format!("with this agent, start both ends with:  sovia run --trust user={user} -- PROGRAM"),
+            "if the other end is on another host, run an agent on each host (docs/reference/hosts.md), and start both ends with:  sovia run --nic name=NAME -- PROGRAM".to_owned(),
         ],
         Reason::NoAgent => vec![
             "start an agent on this host:  sudo sovia agent".to_owned(),
@@ -57,19 +57,19 @@ pub fn advice(reason: Reason, ends: &Ends) -> Vec<String> {
             line("allow AF_NETLINK in the unit:  RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK")
         }
         Reason::NotTraceable => vec![
-            format!("start both ends by:  sovia run --trust user={user} -- PROGRAM"),
-            "the two processes differ in capabilities, labels or sandboxes, so the kernel lets neither read the other".to_owned(),
+            format!("start both ends with:  sovia run --trust user={user} -- PROGRAM"),
+            "the two processes differ in capabilities, labels or sandboxes, so the kernel lets neither process read the other's memory".to_owned(),
         ],
-        Reason::UnknownUser => line("give the user a number in the user namespace (newuidmap)"),
+        Reason::UnknownUser => line("map the user's ID into the user namespace (newuidmap)"),
         Reason::UnknownLibc => {
             line("run the program on a system with a glibc that Sovia knows (docs/reference/functions.md)")
         }
-        Reason::TableFull => line("not possible: Sovia's tables have no room for more connections at one time"),
+        Reason::TableFull => line("not possible: Sovia's tables have no room for more connections at the same time"),
         Reason::SharedByProcesses => {
             line("not possible while several processes read the connection. Once only one process has the connection, Sovia accelerates it")
         }
         Reason::RetreatExec => {
-            line("keep PATH and the environment unchanged at exec: then the new program runs under Sovia as well")
+            line("let the program leave PATH and the environment unchanged at exec: the new program then runs under Sovia as well")
         }
         Reason::RetreatUlp => line("switch off kernel TLS (in OpenSSL: no `Options = KTLS`) and socket filters"),
         Reason::RetreatPassed => line("run the process that receives the descriptor under Sovia as well"),
@@ -77,7 +77,7 @@ pub fn advice(reason: Reason, ends: &Ends) -> Vec<String> {
             line("avoid splice, MSG_OOB and O_ASYNC: docs/reference/functions.md lists the supported calls")
         }
         Reason::RetreatCredentials => {
-            line("not possible for this connection. Later connections are accelerated if the rules allow their peers")
+            line("not possible for this connection. Sovia accelerates later connections if the rules allow their peers")
         }
         Reason::Filter => line("not possible: only the program knows which system calls its seccomp filter allows"),
         Reason::NicGone | Reason::BrokenOff => {
@@ -89,13 +89,13 @@ pub fn advice(reason: Reason, ends: &Ends) -> Vec<String> {
             "or leave out --respect-filters: accelerated connections then bypass filters".to_owned(),
         ],
         Reason::NoNic => vec![
-            "start the agent here, as the same user, with the NAME of --nic (docs/reference/hosts.md):  sovia agent --name NAME".to_owned(),
+            "start an agent on this host, as the same user, with the NAME given to --nic (docs/reference/hosts.md):  sovia agent --name NAME".to_owned(),
         ],
         Reason::SwitchedOff => line("switch Sovia on again (as root if root switched Sovia off):  sovia on"),
         Reason::NoFilterAgent => line("start an agent on this host:  sudo sovia agent --filters"),
         Reason::HalfClosed => line("make the ends look for each other at once, before the program shuts down a direction:  SOVIA_MEET=0"),
         Reason::ShortLived => line("make the ends look for each other at once, with the first transfer:  SOVIA_MEET=0"),
-        Reason::RetreatPeer => line("nothing at this end: `sovia explain` reports the reason for the other end's process"),
+        Reason::RetreatPeer => line("not possible at this end: run `sovia explain` for the other end's process, which knows the reason"),
         Reason::Corrupt | Reason::Replaced => {
             line("report this fault of the program or of Sovia: see CONTRIBUTING.md, \"To report a fault\"")
         }
@@ -120,7 +120,7 @@ mod tests {
     fn advice_names_the_command() {
         let other_command = Some("redis-cli -p 7000".to_owned());
         let lines = advice(Reason::PeerPlain, &Ends { other_command, ..Ends::default() });
-        assert_eq!(lines, ["start the other end by:  sovia run -- redis-cli -p 7000"]);
+        assert_eq!(lines, ["start the other end with:  sovia run -- redis-cli -p 7000"]);
     }
 
     #[test]

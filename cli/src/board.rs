@@ -38,7 +38,8 @@ impl Board {
         file.set_len(StatsPage::SIZE as u64)?;
         // A shorter file under a mapping would kill a process that touches it.
         fcntl(&file, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW))?;
-        let len = NonZeroUsize::new(StatsPage::SIZE).context("an empty page")?;
+        let len =
+            NonZeroUsize::new(StatsPage::SIZE).context("the page of counters has a length of 0")?;
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: a fresh mapping at an address of the kernel's choice replaces nothing.
         let memory = unsafe { mmap(None, len, access, MapFlags::MAP_SHARED, &file, 0) }

@@ -14,24 +14,24 @@ pub use self::trust::rules_by_number as by_number;
 /// A SPEC is a list of conditions, joined by commas, that must all hold.
 #[derive(clap::Args)]
 pub struct Specs {
-    /// Accelerate only connections that match this SPEC, or one of several SPECs
+    /// Accelerate only connections that match this SPEC, or one of the SPECs if the option is given several times
     #[arg(long, value_name = "SPEC")]
     pub only: Vec<String>,
     /// Keep connections that match this SPEC on TCP
     #[arg(long, value_name = "SPEC")]
     pub except: Vec<String>,
-    /// Keep matching connections on TCP unless packet filters let all their packets pass. `sovia agent --filters`
-    /// watches the filters. Without a SPEC, the rule is for all connections. Connections go back to TCP when filters
-    /// change, and may be accelerated again
+    /// Keep matching connections on TCP unless packet filters let all packets of the connection pass. The rule needs
+    /// `sovia agent --filters`, which watches the filters. Without a SPEC, the rule is for all connections. When
+    /// filters change, accelerated connections go back to TCP, and may be accelerated again later
     #[arg(long, value_name = "SPEC", num_args = 0..=1, require_equals = true, default_missing_value = "port=1-65535")]
     pub respect_filters: Vec<String>,
-    /// Also share memory with processes of another user, if their rules trust this process's user. The SPEC has
-    /// `user=NAME`, `uid=NUMBER`, `group=NAME` or `any`. A group means its members at the start. Shared memory lets
-    /// neither end harm the other
+    /// Also share memory with processes of another user, if the rules of those processes trust this process's user. The
+    /// SPEC names the other user by `user=NAME`, `uid=NUMBER`, `group=NAME` or `any`. A group stands for the users that
+    /// are its members when the program starts. Neither end can harm the other end through the shared memory
     #[arg(long, value_name = "SPEC")]
     pub trust: Vec<String>,
-    /// Send matching connections through the agent named by `name=NAME` in the SPEC, usually to another host. Both
-    /// ends must have such a rule. Without the rule, two ends on one host share memory
+    /// Send matching connections through an agent, usually to another host. `name=NAME` in the SPEC names the agent.
+    /// Both ends must have such a rule. Without such a rule, two ends on one host share memory
     #[arg(long, value_name = "SPEC")]
     pub nic: Vec<String>,
 }

@@ -264,7 +264,7 @@ def off_for_one(scene):
     status, _ = scene.switch("off")
     assert status == 0
     status, said = scene.switch("on", user=user, group=user)
-    assert status == 1 and "root has switched off all users" in said, said
+    assert status == 1 and "root has switched Sovia off for all users" in said, said
     scene.expect_still("tcp", "Sovia is off for all")
     scene.end()
 

@@ -120,7 +120,7 @@ impl FarNic {
 
     /// How often it, and others before it at that place, have met another agent.
     pub fn meetings(&self) -> usize {
-        self.said().matches("is there\n").count()
+        self.said().matches("connected to the agent at").count()
     }
 
     /// Where it hears the other agent.

@@ -124,7 +124,7 @@ fn unit(words: &str) -> String {
 #[test]
 fn debians_unit_works_as_it_is() {
     let test = "debians_unit_works_as_it_is";
-    let reason = "the kernel does not report here which user owns the other end";
+    let reason = "the kernel does not report to this process which user owns the other end";
     on_tcp(test, &unit("private-users no-netlink"), &user(CLIENT), reason);
 }
 
@@ -145,7 +145,7 @@ fn private_users_meet_their_own_user_and_root() {
 #[test]
 fn private_users_meet_no_other_user() {
     let test = "private_users_meet_no_other_user";
-    let reason = "1 to users without a number in this user namespace";
+    let reason = "1 to users whose IDs are not mapped in this user namespace";
     on_tcp(test, &unit("private-users"), &user(CLIENT), reason);
 }
 

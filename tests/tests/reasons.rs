@@ -58,7 +58,7 @@ fn a_rule() {
 
 #[test]
 fn a_rule_that_respects_filters_without_an_agent() {
-    let reason = "a rule respects packet filters, and no `sovia agent --filters` reports what the filters let pass";
+    let reason = "a rule respects packet filters, but no `sovia agent --filters` runs here to watch the filters";
     told("rule", &["--respect-filters"], reason);
 }
 
@@ -70,7 +70,7 @@ fn a_rule_that_names_a_nic_which_no_agent_has() {
 
 #[test]
 fn a_program_that_replaces_itself() {
-    told("execs", &[], "went back to TCP: the program executed another one in its place (exec)");
+    told("execs", &[], "went back to TCP: the program replaced itself with another program (exec)");
 }
 
 #[test]

@@ -133,7 +133,7 @@ fn refused(test: &str, prefixes: [&str; 2], reasons: [&str; 2]) {
     }
 }
 
-const NO_NUMBER: &str = "this process's user has no number in the user namespace";
+const NO_NUMBER: &str = "the ID of this process's user is not mapped in the user namespace";
 const NOT_TRACEABLE: &str = "the two processes may not read each other's memory";
 
 /// Each is called 65534 where it is.

@@ -212,7 +212,8 @@ fn a_peer_without_sovia_is_explained() {
     );
     assert!(text.contains(&format!("other end: python3,{} of ", client.id())), "{text}");
     let script = format!("watched.py {port} plain");
-    let advice = text.lines().find(|line| line.contains("start the other end by:  sovia run -- "));
+    let advice =
+        text.lines().find(|line| line.contains("start the other end with:  sovia run -- "));
     assert!(advice.is_some_and(|line| line.ends_with(&script)), "{text}");
     // Asked of itself, and of its port.
     let text = explained(&client.id().to_string());

@@ -668,7 +668,7 @@ local function emp(kind, reader, tree, to, from)
         said = emp_word(kind, reader, tree)
     end
     if reader:left() > 0 then
-        refuse("the frame has bytes that its kind does not have")
+        refuse("the frame is longer than its kind allows")
     end
     if (kind ~= EMP_HELLO and is_none(to)) or is_none(from) ~= (kind == EMP_GONE) then
         illegal("ends")
@@ -699,7 +699,7 @@ local function body(kind, reader, tree, to, from)
     elseif KINDS[kind] then
         return meeting(kind, reader, tree, to, from)
     end
-    refuse(string.format("the frame is of the unknown kind %d", kind))
+    refuse(string.format("the frame's kind %d is unknown", kind))
 end
 
 -- Frames ---------------------------------------------------------------------------------------------------------------
@@ -747,7 +747,7 @@ local function header_and_body(tvb, tree)
     local reader = Reader.new(tvb, 0, HEADER)
     local version = reader:uint(tree, f.version, 1)
     if version ~= VERSION then
-        refuse(string.format("the frame's version is %d", version))
+        refuse(string.format("the frame's version %d is unknown", version))
     end
     local kind = reader:uint(tree, f.kind, 1)
     local flags, line = reader:uint(tree, f.flags, 1)
@@ -768,7 +768,7 @@ local function header_and_body(tvb, tree)
     reader = Reader.new(tvb, HEADER, length)
     local said = body(kind, reader, tree, to, from)
     if reader:left() > 0 then
-        refuse("the frame has bytes that its kind does not have")
+        refuse("the frame is longer than its kind allows")
     end
     return said
 end

@@ -74,7 +74,7 @@ impl fmt::Display for Kind {
                 let go = if *go { " (a Go program)" } else { "" };
                 write!(
                     f,
-                    "is statically linked{go}: connections of this program stay on TCP; programs that this one starts can leave TCP"
+                    "is statically linked{go}: connections of this program stay on TCP; connections of programs that it starts can leave TCP"
                 )
             }
             Self::Go => {
@@ -90,7 +90,7 @@ impl fmt::Display for Kind {
             Self::Privileged(how) => {
                 write!(
                     f,
-                    "is {how}, so the system loads no library into this program: runs on plain TCP"
+                    "is {how}, so the system loads no library into this program, which runs on plain TCP"
                 )
             }
         }

@@ -37,7 +37,9 @@ pub fn refusal(linker: &Path, library: &Path) -> Option<String> {
         return Some(format!("{}: {why}", library.display()));
     }
     if getrlimit(Resource::RLIMIT_DATA).is_ok_and(|(limit, _)| limit < DATA) {
-        return Some("a limit on data (ulimit -d) leaves no room for the library".to_owned());
+        return Some(
+            "the limit on the data segment (ulimit -d) leaves no room for the library".to_owned(),
+        );
     }
     let is_all_there = || {
         let linker = std::fs::canonicalize(linker).ok()?;

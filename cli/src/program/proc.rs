@@ -17,7 +17,7 @@ impl ProcFault {
     pub fn describe(self) -> &'static str {
         match self {
             Self::Missing => "/proc is not mounted, or is not readable",
-            Self::Foreign => "/proc shows another PID namespace than that of this process",
+            Self::Foreign => "/proc shows a different PID namespace from that of this process",
         }
     }
 

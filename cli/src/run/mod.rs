@@ -38,22 +38,22 @@ const EXIT_OURSELVES: i32 = 125;
 /// The program keeps its input and output, its signals and its exit status. Connections that cannot be accelerated stay
 /// on TCP and work as before.
 ///
-/// A SPEC is a list of conditions, joined by commas. A connection matches if all conditions hold.
+/// A SPEC is a list of conditions, joined by commas. A connection matches the SPEC if all conditions hold.
 ///
 /// `port=6379` or `port=6000-6100` is the port of either end. `addr=127.0.0.1` or `addr=10.0.0.0/8` is the peer's
-/// address. `program=redis-server` is the file name of the program. `end=connector` is the end that connected, and
-/// `end=acceptor` is the end that accepted.
+/// address. `program=redis-server` is the file name of this end's program. `end=connector` holds if this end connected,
+/// and `end=acceptor` holds if this end accepted.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     words: Words,
     #[command(flatten)]
     specs: Specs,
-    /// Configure the protocol of the papers on SOVIA: a name such as SOVIA_COMBINE, or words joined by commas.
-    /// `single`, `handler` or `notify` chooses the thread that handles messages. `auto`, `copy`, `reg` or
-    /// `hybrid=2048` chooses how bytes are sent. `w=8,t=4` sets the window and the threshold of acknowledgements, in
-    /// packets. Sockets use a window of at most 32 packets, and t is at most w. `chunk=16384` limits the bytes in a
-    /// packet. `combine=1024,delay=1ms` combines messages below this size, for at most this time
+    /// Set the configuration of SOVIA's protocol, as in the papers: a name such as SOVIA_COMBINE, or words joined by
+    /// commas. `single`, `handler` or `notify` chooses the thread that handles messages. `auto`, `copy`, `reg` or
+    /// `hybrid=2048` chooses how bytes are sent. `w=8,t=4` sets a window of 8 packets and an acknowledgement threshold
+    /// of 4 packets. The window of sockets is at most 32 packets, and t is at most w. `chunk=16384` limits a packet to
+    /// 16384 bytes. `combine=1024,delay=1ms` combines messages shorter than 1024 bytes, and delays them by at most 1 ms
     #[arg(long, value_name = "WORDS")]
     protocol: Option<String>,
     /// The program and its arguments

@@ -46,9 +46,9 @@ impl fmt::Display for Outset<'_> {
             None => writeln!(f, "sovia: library:  none")?,
         }
         let rules = self.text(names::RULES);
-        let rules = rules
-            .as_deref()
-            .unwrap_or("none: all connections within this host and this user are accelerated");
+        let rules = rules.as_deref().unwrap_or(
+            "none: all connections between this user's programs on this host are accelerated",
+        );
         writeln!(f, "sovia: rules:    {rules}")?;
         let protocol = self.text(names::PROTOCOL);
         writeln!(f, "sovia: protocol: {}", protocol.as_deref().unwrap_or("the default"))?;

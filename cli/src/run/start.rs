@@ -29,12 +29,13 @@ impl Program {
         command: &[OsString],
         findings: &Findings,
     ) -> anyhow::Result<Self> {
-        let file = CString::new(path.as_os_str().as_bytes()).context("a path with a NUL in it")?;
+        let file = CString::new(path.as_os_str().as_bytes())
+            .context("cannot run the program: its path has a NUL byte")?;
         let args: Result<_, _> = command.iter().map(|arg| CString::new(arg.as_bytes())).collect();
         Ok(Self {
             path,
             file,
-            args: args.context("an argument with a NUL in it")?,
+            args: args.context("cannot run the program: an argument has a NUL byte")?,
             missing: findings.missing.clone(),
             is_bare_script: findings.is_bare_script,
         })

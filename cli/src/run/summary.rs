@@ -41,8 +41,7 @@ impl fmt::Display for Summary<'_> {
             if reason == Reason::OtherUser {
                 for (uid, count) in page.users() {
                     if is_without_number(uid) {
-                        let whom =
-                            "users without a number in this user namespace, whom no rule can name";
+                        let whom = "users whose IDs are not mapped in this user namespace, so that no rule can name them";
                         writeln!(f, "sovia: {:>7}    {count} to {whom}", "")?;
                         continue;
                     }
@@ -168,7 +167,7 @@ mod tests {
         let lines: Vec<_> = said.lines().collect();
         let expected = [
             "sovia:       1  the other end did not answer (does it run under Sovia?)",
-            "sovia:            to change it: start the other end's program by:  sovia run -- PROGRAM",
+            "sovia:            to change it: start the other end's program with:  sovia run -- PROGRAM",
             "sovia:       1  the limit on file descriptors leaves none for Sovia (ulimit -n)",
             "sovia:            to change it: run this before you start the program:  ulimit -n 4096",
         ];

@@ -136,7 +136,8 @@ fn reap(child: Pid) -> anyhow::Result<Option<End>> {
                 // The process that waits for us, such as a shell, must see the job stop. The signal that
                 // continues us is one of those that go on to the program, or goes to all of
                 // the group.
-                kill(getpid(), Signal::SIGSTOP).context("cannot stop with the program")?;
+                kill(getpid(), Signal::SIGSTOP)
+                    .context("the program is stopped, but sovia cannot stop")?;
             }
             Ok(_) => return Ok(None),
             Err(Errno::EINTR) => {}

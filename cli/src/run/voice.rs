@@ -27,8 +27,8 @@ pub(super) struct Words {
     /// Print only errors that keep the program from starting
     #[arg(short, long, conflicts_with = "verbose")]
     quiet: bool,
-    /// Report at the end what was accelerated, and why the rest was not. With -vv, also report the library, rules,
-    /// protocol and agent at the start. The report at the end then says how to move connections off TCP
+    /// When the program ends, report how many connections were accelerated, and why others stayed on TCP. With -vv,
+    /// also report how to move connections off TCP and, when the program starts, its library, rules, protocol and agent
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
 }

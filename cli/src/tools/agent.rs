@@ -18,53 +18,54 @@ use sovia_cli::{databases, metrics};
 
 /// Let programs use Sovia across network namespaces, sandboxes and hosts
 ///
-/// Programs in one network namespace need no agent if they may ask the kernel about its sockets. Other programs find
-/// each other through the agent, for example programs in containers on a bridge. Both programs must trust each other's
-/// user (`sovia run --trust`). The agent has the kernel prove that the two programs have the two ends of one
+/// Programs in one network namespace need no agent if they may ask the kernel about sockets. Other programs, such as
+/// programs in containers on a bridge, find each other through the agent. Each program must trust the user of the other
+/// program (`sovia run --trust`). The agent checks with the kernel that the two programs have the two ends of one
 /// connection.
 ///
-/// The agent runs as root. The part of the agent that talks to programs runs as a user without privileges. A container
-/// reaches the agent if the folder of the agent's socket is mounted there.
+/// This agent must be started as root. The part of the agent that talks to programs runs as a user without privileges
+/// (--user). Programs in a container reach the agent if the folder of the agent's socket is mounted in the container.
 ///
-/// With --filters, the agent watches packet filters for programs that respect them (`sovia run --respect-filters`).
-/// The filters are nftables rules, traffic control, and BPF programs of control groups. The agent then runs as root,
-/// and uses `nft`, `tc` and `ip`.
+/// With --filters, the agent watches packet filters for programs that respect filters (`sovia run --respect-filters`).
+/// The agent watches nftables rules, traffic control, and BPF programs of control groups. This agent must be started as
+/// root, and needs the commands `nft`, `tc` and `ip`.
 ///
 /// With --name, the agent is a NIC in software, which connects programs of this host to programs of other hosts.
 /// Programs choose the NIC with `sovia run --nic name=NAME`. Each of the other hosts needs such an agent too. Agents
-/// recognize each other by keys (--new-key). The agent reads its arguments and files only at the start.
+/// recognize each other by keys (--new-key). The agent reads the key and the peers only when it starts.
 ///
-/// With --metrics, the agent counts what programs under Sovia do, for Prometheus. An agent of root counts the programs
-/// of all users.
+/// With --metrics, the agent counts bytes, messages and connections of programs under Sovia, for Prometheus. An agent
+/// that runs as root counts the programs of all users.
 ///
-/// With --name and --device, the agent owns a network device or a UDP port. The agent shares the device or port between
-/// programs with native VIs (VIPL). The NIC of these programs is agent:NAME, and needs no privilege. The agent gives up
-/// its own privileges before it receives anything from programs.
+/// With --name and --device, the agent owns a network device or a UDP port, and shares it among programs that use
+/// native VIs (VIPL). These programs open the NIC agent:NAME, and need no privilege. The agent gives up its own
+/// privileges before it receives anything from programs.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Path of the socket where programs find the agent. The agent makes the socket and its folder
+    /// Path of the socket where programs find the agent. The agent makes the socket and the socket's folder
     #[arg(long, value_name = "PATH", default_value = sovia_agent::PATH, conflicts_with = "name")]
     #[arg(default_value_if("filters", "true", sovia_agent::filters::PATH))]
     socket: PathBuf,
     /// Watch packet filters, and report to programs which of their packets the filters may stop
     #[arg(long, conflicts_with_all = ["name", "metrics", "user"])]
     filters: bool,
-    /// User that runs the part of the agent that talks to programs. With --device, an agent that root starts switches
-    /// to this user
+    /// User that runs the part of the agent that talks to programs. With --device, an agent that is started as root
+    /// switches to this user
     #[arg(long, value_name = "USER", default_value = "nobody", conflicts_with_all = ["listen", "port"])]
     user: String,
     /// The part that speaks to programs, as this program starts it
     #[arg(long, hide = true)]
     speak: bool,
-    /// Make a key, write it to this file, and print the public key. Other agents know this agent by its public key
+    /// Make a key for an agent, write the secret key to this file, and print the public key. Other agents recognize the
+    /// agent by the public key
     #[arg(long, value_name = "FILE", exclusive = true)]
     new_key: Option<PathBuf>,
-    /// Write counters of all programs under Sovia to this file, at each interval. The textfile collector of
-    /// Prometheus's node exporter reads the file. The file must be in the collector's folder, and its name must end
-    /// with .prom. An agent with this option does nothing else
+    /// Write counters of programs under Sovia to this file, once in each interval (--metrics-interval). The textfile
+    /// collector of Prometheus's node exporter reads the file. The file must be in the collector's folder, and its name
+    /// must end with .prom. An agent with this option does nothing else
     #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "speak", "socket", "user"])]
     metrics: Option<PathBuf>,
-    /// Seconds between two writes of the counters
+    /// Seconds from one write of the counters to the next
     #[arg(long, value_name = "SECONDS", requires = "metrics", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..))]
     metrics_interval: u64,
     /// Run as a NIC in software with this name, which programs choose with `sovia run --nic name=NAME`
@@ -77,50 +78,51 @@ pub(crate) struct Args {
     /// the agent]
     #[arg(long, value_name = "USER", requires = "device")]
     serve: Vec<String>,
-    /// Listen for other agents at this address of this host, and at this port for both TCP and UDP
+    /// Listen for other agents at this address of this host, at this port of both TCP and UDP
     #[arg(long, value_name = "IP:PORT", requires_all = ["name", "key"])]
     listen: Option<SocketAddr>,
-    /// File with the agent's key
+    /// File with this agent's secret key, as --new-key makes it
     #[arg(long, value_name = "FILE", requires = "listen")]
     key: Option<PathBuf>,
-    /// Another agent: its public key, the address where it listens, and networks such as 10.0.0.0/24. The other agent
-    /// may connect programs with addresses in these networks. Without networks, the other agent may only connect
-    /// programs with the address where it listens. Give the option once for each agent
+    /// Another agent: its public key, the address and port where it listens, and networks such as 10.0.0.0/24. The
+    /// other agent may connect only programs with addresses in these networks. Without networks, it may connect only
+    /// programs with the address where it listens. Give the option once for each other agent
     #[arg(long, value_name = "KEY@IP:PORT[,NETWORK...]", requires = "name")]
     peer: Vec<String>,
-    /// File with other agents: on each line a public key, IP:PORT and networks. Text after `#` is a comment
+    /// File that lists other agents. Each line has a public key, IP:PORT and, optionally, networks. Text after `#` is a
+    /// comment
     #[arg(long, value_name = "FILE", requires = "listen")]
     peers: Option<PathBuf>,
-    /// Network to add to those of the agent given with --peer, which must be given once
+    /// Network of the agent in --peer, in addition to networks in --peer. Only possible if --peer is given exactly once
     #[arg(long, value_name = "NETWORK", requires = "listen")]
     peer_network: Vec<IpNet>,
-    /// Control of the sending rate. `bbr` is congestion control, for a network that others use too. `fixed` is only a
-    /// window, for a direct link between the two hosts
+    /// How the agent limits its sending rate. `bbr`: by congestion control, for a network with other traffic. `fixed`:
+    /// only by a window, for a direct link between the two hosts
     #[arg(long, value_name = "CONTROL", requires = "listen", default_value_t = Control::Bbr)]
     control: Control,
-    /// NIC for frames to agents that have a NIC of the same kind. Frames to other agents go over UDP. `verbs` or
-    /// `verbs:DEVICE` is a NIC for RDMA. `ofi:PROVIDER[@ADDRESS]` is a NIC of libfabric. Without a device or an
-    /// address, the NIC is the one at the address of --listen. `auto` is `verbs` if the kernel has such a NIC at that
-    /// address, and `none` if not. `none` is UDP alone
+    /// NIC for frames to agents that have a NIC of the same kind. Frames to all other agents go over UDP. `verbs` or
+    /// `verbs:DEVICE`: an RDMA NIC. `ofi:PROVIDER[@ADDRESS]`: a NIC of libfabric. Without a device or an address, the
+    /// NIC is the one at the address of --listen. `auto`: like `verbs` if the kernel has an RDMA NIC at that address,
+    /// and otherwise like `none`. `none`: all frames go over UDP
     #[arg(long, value_name = "NIC", default_value = "auto")]
     fabric: String,
-    /// For tests: path of the Unix datagram socket where the NIC receives from another NIC of this host. The agent
-    /// makes the socket. --peer is the path of the other NIC's socket
+    /// For tests: path of the Unix datagram socket where this NIC receives frames from another NIC of this host. The
+    /// agent makes the socket. --peer is the path of the other NIC's socket
     #[arg(long, value_name = "PATH", requires = "name", conflicts_with = "listen")]
     port: Option<PathBuf>,
-    /// For tests: number of frames to lose in each million
+    /// For tests: in each million frames, lose this many
     #[arg(long, value_name = "N", default_value_t = 0)]
     lose: u32,
-    /// For tests: number of frames to send twice in each million
+    /// For tests: in each million frames, send this many twice
     #[arg(long, value_name = "N", default_value_t = 0)]
     duplicate: u32,
-    /// For tests: number of frames to send after the next frame, in each million
+    /// For tests: in each million frames, delay this many until the next frame has been sent
     #[arg(long, value_name = "N", default_value_t = 0)]
     delay: u32,
-    /// For tests: number of frames to change one bit of, in each million
+    /// For tests: in each million frames, change one bit in this many
     #[arg(long, value_name = "N", default_value_t = 0)]
     corrupt: u32,
-    /// For tests: seed of the random choice of the frames to lose, duplicate, delay and corrupt
+    /// For tests: seed for the random choice of the frames to lose, duplicate, delay and corrupt
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }
@@ -234,7 +236,7 @@ fn way(args: &Args) -> anyhow::Result<Way> {
     };
     anyhow::ensure!(
         !listen.ip().is_unspecified() && listen.port() != 0,
-        "--listen {listen}: expected an address of this host and a port, the same as in --peer of other agents"
+        "--listen {listen}: expected an address of this host and a port, as other agents have them in --peer"
     );
     let key = SecretKey::read(path).with_context(|| {
         format!("cannot read the key {} (`sovia agent --new-key FILE` makes a key)", path.display())

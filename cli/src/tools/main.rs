@@ -22,7 +22,7 @@ use self::admin::{doctor, enable, switch};
 use self::measure::{bench, demo};
 use self::watch::{explain, ps, stat, top};
 
-/// Moves the TCP streams of unmodified programs onto Virtual Interfaces in shared memory.
+/// Moves TCP connections of unmodified programs onto Virtual Interfaces in shared memory.
 #[derive(Parser)]
 #[command(name = "sovia", bin_name = "sovia", version, max_term_width = 100)]
 struct Cli {
@@ -33,13 +33,15 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Run(run::Args),
-    #[command(about = "Measure Sovia against kernel TCP, Unix sockets and the hardware's limit")]
+    #[command(about = "Compare Sovia with kernel TCP, Unix sockets and the hardware's limit")]
     Bench(bench::Args),
-    #[command(about = "Show an unmodified Redis over kernel TCP, a Unix socket and Sovia")]
+    #[command(about = "Measure an unmodified Redis over kernel TCP, a Unix socket and Sovia")]
     Demo(demo::Args),
     #[command(about = "Let programs use Sovia across network namespaces, sandboxes and hosts")]
     Agent(Box<agent::Args>),
-    #[command(about = "Carry IP packets over Virtual Interfaces: a network device for any program")]
+    #[command(
+        about = "Carry IP packets of a network device over Virtual Interfaces, for any program"
+    )]
     Lane(lane::Args),
     #[command(about = "Report what keeps programs on TCP here, and how to change that")]
     Doctor(doctor::Args),
@@ -55,7 +57,7 @@ enum Command {
     Ps(ps::Args),
     #[command(about = "Report what programs under Sovia do in each interval")]
     Stat(stat::Args),
-    #[command(about = "Watch programs and pairs of programs under Sovia, by traffic")]
+    #[command(about = "Watch programs and pairs of programs under Sovia, ordered by traffic")]
     Top(top::Args),
     #[command(about = "Report why connections are on TCP, and how to change that")]
     Explain(explain::Args),

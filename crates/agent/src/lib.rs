@@ -147,7 +147,7 @@ pub enum Error {
          The agent needs CAP_BPF and CAP_NET_ADMIN, and Linux 5.8 or later", sovia_sys::described(*.0))]
     Numbers(sovia_sys::Errno),
     /// It cannot do without privileges that it has.
-    #[error("cannot give up the privileges that the agent needed for the start: {}", sovia_sys::described(*.0))]
+    #[error("cannot give up the privileges that the agent needed to start: {}", sovia_sys::described(*.0))]
     Privileges(sovia_sys::Errno),
     /// A switch has a port of its own.
     #[error(

@@ -107,16 +107,16 @@ impl Program {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refused {
     /// The program disconnected.
-    #[error("the program disconnected before being served")]
+    #[error("the program disconnected too early to be served")]
     Gone,
     /// The program runs as another user.
-    #[error("the program runs as user {0}")]
+    #[error("the program runs as user {0}: expected the agent's own user")]
     User(u32),
     /// The first message is not an introduction of this version.
     #[error("the program's first message is not a greeting of this agent's version")]
     Introduction,
     /// The program and the NIC may not read each other's memory.
-    #[error("the kernel does not let the program and this process trace each other")]
+    #[error("the kernel does not let the program and the agent trace each other")]
     NotTraceable,
     /// The descriptors are not those that a program hands over.
     #[error("the program did not send the expected file descriptors")]

@@ -45,9 +45,9 @@ counters! {
         /// Several processes hold the descriptor.
         SharedByProcesses = 5, "shared by several processes";
         /// The program handed it to another one by exec.
-        RetreatExec = 6, "went back to TCP: the program executed another one in its place (exec)";
+        RetreatExec = 6, "went back to TCP: the program replaced itself with another program (exec)";
         /// An upper-layer protocol or a socket filter was attached in the kernel.
-        RetreatUlp = 9, "went back to TCP: the program had the kernel process the stream (kernel TLS, socket filter)";
+        RetreatUlp = 9, "went back to TCP: the program lets the kernel process the stream (kernel TLS, socket filter)";
         /// The descriptor was sent to another process by SCM_RIGHTS.
         RetreatPassed = 10, "went back to TCP: the descriptor was sent to another process";
         /// The program used a call on it that Sovia does not carry.
@@ -66,11 +66,11 @@ counters! {
         /// could not be asked.
         NotTraceable = 18, "the two processes may not read each other's memory";
         /// This process's user has no number in its user namespace, like every foreign one.
-        UnknownUser = 19, "this process's user has no number in the user namespace";
+        UnknownUser = 19, "the ID of this process's user is not mapped in the user namespace";
         /// The program changed its user, groups, capabilities or namespaces.
         RetreatCredentials = 20, "went back to TCP: the program changed its user or its privileges";
         /// The number was closed by a system call of the program's own, and is another socket now.
-        Replaced = 21, "the program closed its descriptor by a direct system call, and another socket got the number";
+        Replaced = 21, "the program closed its descriptor by a direct system call, and another socket got the same number";
         /// getpeername has failed.
         NotConnected = 22, "no longer connected when the two ends looked for each other";
         /// The program has put itself under a seccomp filter, which may forbid what Sovia needs.
@@ -92,7 +92,7 @@ counters! {
         /// The streams of this libc read and write past the library.
         UnknownLibc = 33, "Sovia does not know this libc, whose stdio would bypass Sovia";
         /// sock_diag is refused: a sandbox lets no netlink socket through.
-        OwnerUnknown = 34, "the kernel does not report here which user owns the other end (is AF_NETLINK forbidden?)";
+        OwnerUnknown = 34, "the kernel does not report to this process which user owns the other end (is AF_NETLINK forbidden?)";
         /// A rule trusts other users there, but no agent answers at its path.
         NoAgent = 35, "the peer is on another machine, or in another network namespace, and no `sovia agent` runs here";
         /// The NIC in software that carried it has died, or the two NICs have lost each other.
@@ -102,7 +102,7 @@ counters! {
         /// Kept on TCP, or taken back, by a rule `respect-filters:`.
         PacketFilter = 38, "a packet filter may stop packets of this connection (`sudo sovia doctor` names the filter)";
         /// Kept on TCP by a rule `respect-filters:`, since no agent reports what filters let pass.
-        NoFilterAgent = 39, "a rule respects packet filters, and no `sovia agent --filters` reports what the filters let pass";
+        NoFilterAgent = 39, "a rule respects packet filters, but no `sovia agent --filters` runs here to watch the filters";
         /// Kept on TCP, or taken back, while `sovia off` holds.
         SwitchedOff = 40, "switched off by `sovia off`";
         /// The rules name a NIC in software, and no agent has one of that name here.

@@ -45,17 +45,17 @@ counters! {
     /// To more than one station.
     for_many: "multicasts and broadcasts dropped",
     /// To an address that no peer has.
-    no_peer: "dropped for addresses of no peer",
+    no_peer: "dropped because no peer has their address",
     /// To a peer for which too many waited.
-    no_room: "dropped because too many waited",
+    no_room: "dropped because too many packets waited for the peer",
     /// To a peer that could not be reached, or was gone.
-    unreachable: "dropped for peers without a connection",
+    unreachable: "dropped because the peer had no connection",
     /// Of the device's, that are none, or longer than the lane takes.
-    odd: "from the device that were invalid or too long",
+    odd: "dropped because the device sent them invalid or too long",
     /// Of a peer's, that are none.
-    malformed: "from peers that were invalid",
+    malformed: "dropped because a peer sent them invalid",
     /// Of a peer's, from an address that is not the peer's.
-    foreign: "from addresses that the peer does not have",
+    foreign: "dropped because the peer does not have their source address",
     /// Of a peer's, that the device has not taken.
     refused: "refused by the device",
     /// Requests for connections of stations that are no peers, or that broke the rules.
@@ -83,6 +83,9 @@ mod tests {
         assert_eq!(counts.read().to_string(), "12 packets sent, 0 received");
         count(&counts.no_peer);
         let text = counts.read().to_string();
-        assert_eq!(text, "12 packets sent, 0 received, 1 dropped for addresses of no peer");
+        assert_eq!(
+            text,
+            "12 packets sent, 0 received, 1 dropped because no peer has their address"
+        );
     }
 }

@@ -44,7 +44,9 @@ fn connections_go_on_where_udp_passes_in_one_direction_only() {
     let Some(scene) = Scene::set(test, &programs) else { return };
     let agents = [0, 1].map(|host| scene.agent(test, host));
     let [Some(a), Some(b)] = &agents else { return };
-    until("the agents do not meet", || [a, b].iter().all(|it| it.said().contains("is there\n")));
+    until("the agents do not meet", || {
+        [a, b].iter().all(|it| it.said().contains("connected to the agent at"))
+    });
     let mut load = scene.load();
     load.is_served("nothing is served");
     for host in [0, 1, 0] {
@@ -96,7 +98,9 @@ fn path_that_becomes_narrower_loses_nothing() {
     let Some(scene) = Scene::set(test, &["redis-server", "redis-benchmark"]) else { return };
     let agents = [0, 1].map(|host| scene.agent(test, host));
     let [Some(a), Some(b)] = &agents else { return };
-    until("the agents do not meet", || [a, b].iter().all(|it| it.said().contains("is there\n")));
+    until("the agents do not meet", || {
+        [a, b].iter().all(|it| it.said().contains("connected to the agent at"))
+    });
     for host in [0, 1] {
         ip(&format!("-n {} link set way mtu 1000", scene.hosts.name(host)));
     }
@@ -157,7 +161,10 @@ fn agent_of_another_key_is_not_believed() {
     until("neither says why", || {
         [&first, &second].iter().any(|agent| why.iter().any(|why| agent.said().contains(why)))
     });
-    assert!(!first.said().contains("is there\n") && !second.said().contains("is there\n"));
+    assert!(
+        !first.said().contains("connected to the agent at")
+            && !second.said().contains("connected to the agent at")
+    );
 }
 
 /// An agent may speak for the addresses alone that the other one is told it may.
@@ -202,7 +209,9 @@ fn ends_of_two_connections_with_the_same_addresses_are_told_apart() {
         (Ok(a), Ok(b)) => [a, b],
         (Err(said), _) | (_, Err(said)) => return FarNic::cannot(test, &said),
     };
-    until("the agents do not meet", || agents.iter().all(|it| it.said().contains("is there\n")));
+    until("the agents do not meet", || {
+        agents.iter().all(|it| it.said().contains("connected to the agent at"))
+    });
     let others = Scene { hosts: others, folder: TempDir::new(), keys: scene.keys.clone() };
     let address = Hosts::ADDRESSES[1];
     let answers = ["python3", SCRIPT, "answer", address, PORT, "1"];
@@ -308,7 +317,7 @@ fn what_is_not_acknowledged_in_time_ends_a_connection_whose_program_asks_for_tha
 fn strangers_at_its_ports_change_nothing() {
     let test = "strangers_at_its_ports_change_nothing";
     let Some(pair) = FarPair::start(test, &[]) else { return };
-    let said = |nic: &FarNic| nic.said().contains("is there\n");
+    let said = |nic: &FarNic| nic.said().contains("connected to the agent at");
     until("the agents do not meet", || pair.nics().iter().all(said));
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
     let ports: Vec<String> = pair.nics().iter().map(|nic| nic.listens_at().to_owned()).collect();
@@ -326,5 +335,7 @@ fn strangers_at_its_ports_change_nothing() {
     }
     stranger();
     run(&pair, Scenario::c("stream_calls", "waitall_waits_for_all"));
-    assert!(pair.nics().iter().all(|nic| nic.said().matches("is there\n").count() == 1));
+    assert!(
+        pair.nics().iter().all(|nic| nic.said().matches("connected to the agent at").count() == 1)
+    );
 }

@@ -15,14 +15,14 @@ use crate::watch::filter::look;
 
 /// Keep all connections on TCP until `sovia on`
 ///
-/// Root switches Sovia off for the programs of all users. Another user switches Sovia off for the programs of that
-/// user.
+/// Root switches Sovia off for the programs of all users. Any other user switches Sovia off only for their own
+/// programs.
 ///
-/// New connections stay on TCP at once. Accelerated connections go back to TCP within about a second, and lose nothing.
-/// The command then reports how many are still accelerated.
+/// From then on, new connections stay on TCP. Accelerated connections go back to TCP within about a second, and lose no
+/// bytes. The command then reports how many ends of connections are still accelerated.
 ///
-/// The switch is a file, /run/sovia/off for all users or /run/user/UID/sovia-off for one. A restart of the machine
-/// removes the file. Programs in a container look for the file in their own /run.
+/// The switch is a file, /run/sovia/off for all users or /run/user/UID/sovia-off for one user. A restart of the machine
+/// removes the file. Programs in a container look for the file in the /run of the container.
 #[derive(clap::Args)]
 pub(crate) struct OffArgs {}
 
@@ -81,7 +81,7 @@ pub(crate) fn on(_: &OnArgs) -> anyhow::Result<()> {
     let all = switch::of_all();
     if all.exists() {
         bail!(
-            "still off: root has switched off all users ({}); run `sudo sovia on`",
+            "still off: root has switched Sovia off for all users ({}); run `sudo sovia on`",
             all.display()
         );
     }

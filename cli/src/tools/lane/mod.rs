@@ -15,8 +15,9 @@ use sovia_lane::{Config, Event, Lane};
 use sovia_nic::AnyNic;
 use sovia_sys::tun;
 
-/// Lanes form an IP network, which any program can use by the kernel's TCP and IP. The papers on VIA compare sockets
-/// over VIs with such a network. Use `sovia run` for programs that must be fast.
+/// A lane is a network device whose IP packets go over Virtual Interfaces. Lanes form an IP network, which any program
+/// can use with the kernel's TCP/IP. The papers on VIA compare sockets over VIs with such a network. For speed, use
+/// `sovia run` instead.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -30,26 +31,26 @@ enum Command {
 
 /// Make a network device, and carry its packets until SIGINT or SIGTERM.
 ///
-/// Example for host 10.0.0.1, as root. On host 10.0.0.2, exchange the addresses:
+/// Example for host 10.0.0.1, as root. On host 10.0.0.2, swap 10.200.0.1 with 10.200.0.2, and 10.0.0.1 with 10.0.0.2:
 ///
 /// sovia lane up --address 10.200.0.1/24 --nic udp:10.0.0.1:7000 --peer 10.200.0.2=udp:10.0.0.2:7000
 #[derive(clap::Args)]
 struct Up {
-    /// Name of the network device. The command makes the device, and removes it at the end
+    /// Name of the network device. The command makes the device, and removes the device when the command ends
     #[arg(long, value_name = "NAME", default_value = "lane0", value_parser = device_name)]
     device: String,
-    /// Address of the device with its prefix length: at most one IPv4 address, any number of IPv6 addresses
+    /// Address of the device with prefix length. Repeat the option for more addresses: at most one may be IPv4
     #[arg(long, value_name = "IP/LENGTH", required = true, value_parser = address)]
     address: Vec<IpNet>,
-    /// Length of the longest packet, in bytes. All lanes of a network must have the same
+    /// MTU of the device: length of the longest packet, in bytes. All lanes of a network must have the same MTU
     #[arg(long, value_name = "BYTES", default_value_t = 9000)]
     mtu: usize,
-    /// Place of the NIC: shm:NAME in shared memory, udp:ADDRESS:PORT with an address of this host, eth:DEVICE or
-    /// xdp:DEVICE
+    /// Place of this lane's NIC: shm:NAME in shared memory, udp:ADDRESS:PORT with an address of this host, eth:DEVICE
+    /// or xdp:DEVICE
     #[arg(long, value_name = "PLACE")]
     nic: String,
-    /// Another lane: the addresses that it carries packets for, such as 10.200.0.2 or 10.201.0.0/16, and the place of
-    /// its NIC. The place is shm:NAME, udp:ADDRESS:PORT, or mac:XX:XX:XX:XX:XX:XX of an eth or xdp device
+    /// Another lane. NETWORK: the addresses whose packets go to that lane, such as 10.200.0.2 or 10.201.0.0/16. PLACE:
+    /// the place of that lane's NIC: shm:NAME, udp:ADDRESS:PORT, or mac:XX:XX:XX:XX:XX:XX of an eth or xdp device
     #[arg(long, value_name = "NETWORK=PLACE", required = true, value_parser = Peer::parse)]
     peer: Vec<Peer>,
     /// Network namespace of the device: a name of `ip netns`, or a path. The NIC stays in the namespace of this command

@@ -53,7 +53,7 @@ pub(crate) fn together(peers: &[Peer]) -> anyhow::Result<Vec<PeerConfig>> {
     let kinds = all.iter().map(|peer| peer.host.len());
     anyhow::ensure!(
         kinds.clone().min() == kinds.max(),
-        "cannot use --peer with places of several kinds: a lane has one NIC, which reaches NICs of the same kind"
+        "cannot use --peer with places of several kinds: a lane has one NIC, which reaches only NICs of the same kind"
     );
     Ok(all)
 }

@@ -40,8 +40,8 @@ pub(super) const VARIABLES: &[Variable] = &[
     ),
     variable(
         "SOVIA_MEET",
-        "Number of transfers on a connection before an end looks for its peer. 0: the end looks for its peer at the first transfer. From the third connection to a server on, connect() already grants the VI. 0 suits connections of one request with a long answer, half a megabyte or more.",
-        "chosen by the lengths of earlier connections to the address; 3 without earlier ones",
+        "Number of transfers on a connection before an end looks for its peer. 0: the end looks for its peer at the first transfer. From the third connection to a server on, connect() already grants the VI. Set 0 for connections with one request and a long answer, of half a megabyte or more.",
+        "chosen from the lengths of earlier connections to the same address; 3 if there were none",
     ),
     variable(
         "SOVIA_MEMORY",
@@ -65,10 +65,14 @@ pub(super) const VARIABLES: &[Variable] = &[
     ),
     variable(
         "SOVIA_SPIN",
-        "Longest time that a wait spins before the thread sleeps, in microseconds. 0: sleep at once.",
+        "Longest time in microseconds that a waiting thread spins before it sleeps. 0: the thread sleeps at once.",
         "50",
     ),
-    variable("SOVIA_STATS", "File for counters; `sovia run -v` sets the variable.", "none"),
+    variable(
+        "SOVIA_STATS",
+        "Path of the file for counters. `sovia run -v` sets this variable.",
+        "none",
+    ),
 ];
 
 /// By page: command lines, and what each does.
@@ -79,7 +83,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("sovia run -- redis-server &", "Starts Redis under Sovia."),
             (
                 "sovia run -v -- redis-benchmark -t get -n 100000",
-                "Starts a client of Redis, and reports at the end what was accelerated, and why the rest was not.",
+                "Starts a client of Redis. When the client ends, reports how many connections were accelerated, and why others stayed on TCP.",
             ),
             ("sovia run --only port=5432 -- app", "Accelerates only connections with this port."),
             (
@@ -103,7 +107,10 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
                 "sudo sovia agent",
                 "Lets programs in different network namespaces use Sovia with each other.",
             ),
-            ("sudo sovia agent --filters", "Reports packet filters to programs that respect them."),
+            (
+                "sudo sovia agent --filters",
+                "Watches packet filters for programs that respect filters.",
+            ),
             (
                 "sudo sovia agent --metrics /var/lib/prometheus/node-exporter/sovia.prom",
                 "Writes counters for Prometheus.",
@@ -114,7 +121,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         "sovia-lane",
         &[(
             "sudo sovia lane up --address 10.200.0.1/24 --nic udp:10.0.0.1:7000 --peer 10.200.0.2=udp:10.0.0.2:7000",
-            "Makes the device lane0, whose packets go to the lane of another host over UDP.",
+            "Makes the device lane0, and carries its packets to the lane of another host over UDP.",
         )],
     ),
     (
@@ -143,7 +150,7 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("sudo sovia ps", "Lists the connections of all users."),
             (
                 "sovia ps --port 6379 --json",
-                "Prints one JSON object per line, for each end at a port.",
+                "Prints one JSON object for each end of a connection with this port, one per line.",
             ),
         ],
     ),
@@ -154,12 +161,12 @@ pub(super) const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("sovia stat --totals", "Prints totals since the start of each program."),
         ],
     ),
-    ("sovia-top", &[("sovia top", "Watches programs, ordered by traffic.")]),
+    ("sovia-top", &[("sovia top", "Watches programs and pairs of programs, ordered by traffic.")]),
     (
         "sovia-explain",
         &[(
             "sovia explain 6379",
-            "Reports why connections with a port are on TCP, and how to change that.",
+            "Reports why connections with port 6379 are on TCP, and how to change that.",
         )],
     ),
 ];
@@ -181,7 +188,7 @@ const FILES: Section = Section {
         ("/run/sovia/filters", "The socket of the agent that watches packet filters."),
         (
             "/run/sovia/off, /run/user/UID/sovia-off",
-            "These files exist while Sovia is off, for all users or for one.",
+            "The first file exists while Sovia is off for all users, the second while Sovia is off for user UID.",
         ),
         ("/etc/sovia", "Keys, peers and environments of the units sovia-nic@ and sovia-port@."),
     ],

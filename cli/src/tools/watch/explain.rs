@@ -22,10 +22,10 @@ use crate::watch::users::Users;
 /// Report why connections are on TCP, and how to change that
 ///
 /// The command shows what carries each connection of a process, or each connection with a port. For a connection on
-/// TCP, the output also has the reason, and what would move the connection to a VI. If a command does that, the output
-/// has the command. Connections with the same report are counted together.
+/// TCP, the output also has the reason, and what would move the connection to a VI. If a command can do that, the
+/// output has the command. Connections with the same report are shown as one, with their number.
 ///
-/// A number is taken as a process ID if there is such a process, and also as a port.
+/// A number without an option is taken as a port and, if a process with this ID exists, also as a process ID.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Process ID or port
@@ -37,7 +37,7 @@ pub(crate) struct Args {
     /// Port at either end
     #[arg(long, value_name = "PORT", conflicts_with = "number")]
     port: Option<u16>,
-    /// Print one JSON object per line, for each connection
+    /// Print one JSON object for each connection, one per line
     #[arg(long)]
     json: bool,
 }
@@ -147,7 +147,11 @@ impl View {
         match owner.has_library {
             Some(true) => format!("{name}: under Sovia, with no recorded TCP connection\n"),
             Some(false) => without_library(&name, &owner),
-            None => format!("{name}: a process of another user, which only root can look at\n"),
+            None => {
+                format!(
+                    "{name}: a process of another user: only root can see the connections of this process\n"
+                )
+            }
         }
     }
 
@@ -261,15 +265,15 @@ impl View {
                 lines.push("the other direction follows with its next bytes".to_owned());
             }
             "entering" => {
-                lines.push("on TCP: moves to its VI with the next bytes".to_owned());
+                lines.push("on TCP: the connection moves to its VI with the next bytes".to_owned());
             }
-            "leaving" => lines.push("on its way back to TCP".to_owned()),
+            "leaving" => lines.push("going back to TCP".to_owned()),
             "meeting" => {
                 // Without a count, so that like connections are one entry.
                 lines.push("on TCP so far".to_owned());
                 lines.push(
-                    "the two ends look for each other after some transfers: how many depends on earlier connections; \
-                     at the first transfer with:  SOVIA_MEET=0"
+                    "the two ends look for each other after some transfers; the number depends on earlier connections; \
+                     to make them look at the first transfer:  SOVIA_MEET=0"
                         .to_owned(),
                 );
             }
@@ -357,6 +361,6 @@ fn without_library(name: &str, owner: &Owner) -> String {
     let command = if owner.command.is_empty() { "PROGRAM" } else { &owner.command };
     format!(
         "{name}\n    not under Sovia\n    to change it: sovia run -- {command}\n    \
-         (`sovia run` reports a program that takes no library: static, Go and setuid programs)\n"
+         (static, Go and setuid programs load no library: `sovia run` reports such a program)\n"
     )
 }

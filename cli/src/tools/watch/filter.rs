@@ -13,11 +13,11 @@ pub(crate) enum State {
     Half,
     /// A VI exists, and both directions are still on TCP
     Entering,
-    /// On TCP, and the two ends may still find each other
+    /// The connection is on TCP, and the two ends may still find each other
     Meeting,
-    /// Going back to TCP
+    /// The connection is going back to TCP
     Leaving,
-    /// On TCP for good
+    /// The connection stays on TCP
     Tcp,
 }
 

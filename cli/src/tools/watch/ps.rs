@@ -15,12 +15,13 @@ use crate::watch::users::Users;
 
 /// List the connections of programs under Sovia, one per line
 ///
-/// Each line is one end of a connection. A user sees the processes of that user. Root sees all processes, in each PID
-/// and network namespace at or below its own.
+/// Each line is one end of a connection. Users see only their own processes. Root sees all processes in its own PID and
+/// network namespaces and in those below.
 ///
-/// STATE is a word. `via`: both directions are on a VI. `half`: one direction is on a VI. `entering`: a VI exists, and
-/// both directions are still on TCP. `meeting`: on TCP, and the two ends may still find each other. `leaving`: going
-/// back to TCP. `tcp`: on TCP for good, for the reason in column WHY.
+/// STATE is one of these words. `via`: both directions are on a VI. `half`: one direction is on a VI. `entering`: a VI
+/// exists, and both directions are still on TCP. `meeting`: the connection is on TCP, and the two ends may still find
+/// each other. `leaving`: the connection is going back to TCP. `tcp`: the connection stays on TCP, for the reason in
+/// column WHY.
 ///
 /// CARRIER is `shm` (memory that both processes share), `tcp`, or the name of a NIC in software. MESSAGES is the number
 /// of messages sent on the VI.
@@ -28,10 +29,10 @@ use crate::watch::users::Users;
 pub(crate) struct Args {
     #[command(flatten)]
     filter: Filter,
-    /// Print one JSON object per line, for each end
+    /// Print one JSON object for each end of a connection, one per line
     #[arg(long)]
     json: bool,
-    /// Also show each connection's user, protocol settings and build of the library
+    /// Also show the user, the protocol settings and the library's build of each connection
     #[arg(long, short)]
     verbose: bool,
 }

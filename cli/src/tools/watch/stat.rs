@@ -18,14 +18,14 @@ use crate::watch::units::short;
 
 /// Report what programs under Sovia do in each interval
 ///
-/// Each line shows what a process did per second, on average over the interval. Bytes are those on TCP and on VIs.
-/// Messages and sleeps are those on VIs.
+/// Each line shows what a process did per second, on average over the interval. Bytes are counted on TCP and on VIs,
+/// messages and sleeps only on VIs.
 ///
-/// SAVED is the number of system calls that TCP would have taken: one for each message sent and one for each packet
-/// received. Calls to sleep and to wake a sleeper are subtracted.
+/// SAVED is the number of system calls that VIs saved per second. TCP would have needed one call for each message sent
+/// and one for each packet received. From this number, the calls to sleep and to wake a sleeping peer are subtracted.
 ///
-/// With --totals, the report is for each family of forked processes, since the start of the family. The reasons why
-/// connections were on TCP follow. Connections that have ended are counted, too.
+/// With --totals, the report has totals for each family of forked processes, since the family's first process started.
+/// The report also has the reasons why connections were on TCP, and includes connections that have ended.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Report this process only
@@ -34,13 +34,14 @@ pub(crate) struct Args {
     /// Seconds between two samples
     #[arg(long, short, value_name = "SECONDS", default_value = "1", value_parser = interval)]
     interval: Duration,
-    /// Number of intervals [default: until the command is interrupted]
+    /// Number of intervals to report [default: all until the command is interrupted]
     #[arg(long, short = 'n', value_name = "COUNT")]
     count: Option<u64>,
-    /// Report totals since the beginning
+    /// Report totals since the programs started
     #[arg(long, conflicts_with_all = ["interval", "count"])]
     totals: bool,
-    /// Print one JSON object per line, for each process and interval; with --totals, for each family
+    /// Print one JSON object for each process and interval, one per line; with --totals, one for each family of
+    /// processes
     #[arg(long)]
     json: bool,
 }

@@ -392,7 +392,7 @@ impl Hosts {
             self.guests.remove(&number);
             earlier.into_iter().chain(trying).for_each(|number| self.forget(number));
             let address = self.config.peers.all()[peer].address;
-            eprintln!("sovia-agent: the agent at {address} is there");
+            eprintln!("sovia-agent: connected to the agent at {address}");
             happened.push((peer, Event::Met(agreed)));
         }
         if has_parted {
@@ -473,7 +473,7 @@ impl Hosts {
         let (text, known) = (over.to_string(), &mut self.known[peer]);
         if text != known.told {
             let address = self.config.peers.all()[peer].address;
-            eprintln!("sovia-agent: no conversation with the agent at {address}: {text}");
+            eprintln!("sovia-agent: cannot talk to the agent at {address}: {text}");
             known.told = text;
         }
     }
@@ -485,7 +485,7 @@ impl Hosts {
         let is_of_agent = matches!(over, Over::Secure(_) | Over::Terms(_));
         if is_of_agent && text != *told && *times < TOLD {
             *times += 1;
-            eprintln!("sovia-agent: no conversation with an agent that connected: {text}");
+            eprintln!("sovia-agent: cannot talk to an agent that connected: {text}");
             *told = text;
         }
     }

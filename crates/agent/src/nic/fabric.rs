@@ -115,7 +115,8 @@ impl Fabric {
             Wanted::Nic(name) => Fabric::open(&at(name, own), peers).map(Some),
             Wanted::Auto if has_rdma() => {
                 let fabric = Fabric::open(&at("verbs", own), peers);
-                let told = |error: &Error| eprintln!("sovia-agent: no frames go by RDMA: {error}");
+                let told =
+                    |error: &Error| eprintln!("sovia-agent: cannot send frames by RDMA: {error}");
                 Ok(fabric.inspect_err(told).ok())
             }
             Wanted::Auto | Wanted::None => Ok(None),

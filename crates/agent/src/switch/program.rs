@@ -77,7 +77,7 @@ pub(super) enum Ended {
     Broken,
     #[error("the program sent an invalid message")]
     Nonsense,
-    #[error("the program listens at too many discriminators")]
+    #[error("the program listens at more discriminators than the agent allows")]
     Discriminators,
 }
 

@@ -213,7 +213,9 @@ impl<D: Driver> Vi for SoftVi<D> {
             core::cmp::Ordering::Less => Role::Asking,
             core::cmp::Ordering::Greater => Role::Asked,
             core::cmp::Ordering::Equal => {
-                return Err(ConnectError::InvalidParameter("a peer has another address"));
+                return Err(ConnectError::InvalidParameter(
+                    "the peer's address is the same as the local address",
+                ));
             }
         };
         self.begin(local, remote, role, timeout)

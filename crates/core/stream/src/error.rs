@@ -104,7 +104,7 @@ pub enum SetUpError {
     #[error("{0}")]
     Configuration(Invalid),
     /// The NIC has too few of something for this configuration; says of what.
-    #[error("the NIC has too few {0} for this configuration")]
+    #[error("the NIC offers less than this configuration needs: {0}")]
     TooSmall(&'static str),
     /// No protection tag.
     #[error(transparent)]

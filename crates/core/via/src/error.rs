@@ -129,10 +129,10 @@ pub enum RegisterError {
     #[error("no such protection tag")]
     UnknownPtag,
     /// The region, or all together, would be larger than the NIC allows.
-    #[error("more bytes than the NIC can register")]
+    #[error("the region has more bytes than the NIC can register")]
     TooManyBytes,
     /// The NIC has no room for another region.
-    #[error("more regions than the NIC can register")]
+    #[error("the NIC cannot register more regions")]
     TooManyRegions,
     /// The operating system does not lock the region's memory for the NIC.
     #[error(
@@ -190,7 +190,7 @@ pub enum CreateViError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SetViError {
     /// The VI is not idle.
-    #[error("cannot change a VI's attributes in state {0}: only in state IDLE")]
+    #[error("cannot change a VI's attributes in state {0}: expected state IDLE")]
     State(ViState),
     /// The NIC does not offer them.
     #[error(transparent)]
@@ -328,7 +328,7 @@ pub enum WaitError {
     #[error("timed out")]
     Timeout,
     /// The queue is empty: there is nothing to wait for.
-    #[error("nothing is posted")]
+    #[error("no descriptor is posted")]
     Empty,
 }
 

@@ -18,9 +18,9 @@ pub(crate) struct Device {
 impl Device {
     /// The device of that name in the network namespace of the calling thread.
     pub(crate) fn open(name: &str) -> Result<Device, OpenError> {
-        let interfaces = Interfaces::watch().step("a netlink socket")?;
-        let index = interfaces.find(name).step("the network device")?;
-        let state = interfaces.state(index).step("the network device")?;
+        let interfaces = Interfaces::watch().step("cannot open a netlink socket")?;
+        let index = interfaces.find(name).step("cannot find the network device")?;
+        let state = interfaces.state(index).step("cannot read the state of the network device")?;
         Ok(Device { interfaces, name: name.to_owned(), index, state })
     }
 

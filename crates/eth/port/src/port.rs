@@ -209,7 +209,7 @@ pub enum Refused {
     #[error("the frame is longer than the MTU allows")]
     Length,
     /// The address is not of the kind that the port has.
-    #[error("the address is of another kind than those of the port")]
+    #[error("the address is not of the kind that this port uses")]
     Address,
     /// No slot was lent.
     #[error("the port is full")]
@@ -226,7 +226,7 @@ pub enum Error {
     #[error("the network device is down")]
     Down,
     /// The kernel refuses for another reason.
-    #[error("the kernel refused: {}", sovia_sys::described(*.0))]
+    #[error("the kernel refused a call of the port: {}", sovia_sys::described(*.0))]
     Kernel(Errno),
 }
 

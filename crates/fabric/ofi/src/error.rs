@@ -17,7 +17,7 @@ pub enum Error {
     /// No provider of that name has what is needed.
     #[error(
         "libfabric's provider \"{provider}\" offers no reliable datagram endpoint with reads of remote memory here{at} ({why}); \
-         `fi_info -t FI_EP_RDM -c FI_RMA` lists those that do"
+         `fi_info -t FI_EP_RDM -c FI_RMA` lists the providers that do"
     )]
     Provider {
         /// The provider that was asked for.

@@ -87,7 +87,8 @@ impl VerbsNic {
         let card = Arc::new(Card::new(parts));
         let agent = Agent::new(card.clone(), questions);
         let thread = std::thread::Builder::new().name("verbs".into()).spawn(move || agent.run());
-        let thread = thread.map_err(|error| OpenError::System("a thread", error))?;
+        let thread = thread
+            .map_err(|error| OpenError::System("cannot start the thread of the NIC", error))?;
         let open = Arc::new(Open::new(card.clone(), thread));
         Ok(VerbsNic { card, open })
     }

@@ -189,10 +189,10 @@ impl Segment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AttachError {
     /// Not a memory file, not the right size, or not sealed against shrinking.
-    #[error("not a sealed memory file of a segment's size")]
+    #[error("the peer's file is not a sealed memory file of a segment's size")]
     Seals,
     /// Not laid out as this version lays it out.
-    #[error("a segment of another version")]
+    #[error("the peer's segment has another version of the layout")]
     Layout,
     /// mmap failed.
     #[error("cannot map the segment: {}", sovia_sys::described(*.0))]

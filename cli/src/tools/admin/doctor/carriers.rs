@@ -33,15 +33,14 @@ pub(super) fn look() -> Vec<Finding> {
         findings.push(Finding::good("RDMA", "this host has no RDMA NIC (/sys/class/infiniband)"));
     }
     for nic in nics {
-        let advice =
-            "needs rdma-core's libibverbs and librdmacm, and enough locked memory (ulimit -l)";
+        let advice = "RDMA needs libibverbs and librdmacm of rdma-core, and enough locked memory (ulimit -l)";
         findings.push(try_place("RDMA", &format!("verbs:{nic}"), false, advice));
     }
     findings.push(try_place(
         "libfabric",
         "ofi:tcp;ofi_rxm@127.0.0.1",
         false,
-        "VIs over fabrics need libfabric (Debian: libfabric1)",
+        "VIs over libfabric need the library (Debian: libfabric1)",
     ));
     findings
 }
@@ -68,7 +67,7 @@ fn is_ethernet(device: &str) -> bool {
 
 fn try_place(what: &'static str, place: &str, must: bool, advice: &str) -> Finding {
     let Err(error) = AnyNic::open_at(place) else {
-        return Finding::good(what, format!("{place} opens"));
+        return Finding::good(what, format!("opened {place}"));
     };
     // Most errors name the place themselves.
     let error = error.to_string();

@@ -51,7 +51,7 @@ fn kernel() -> Finding {
         return Finding::note(
             "kernel",
             format!("{release}, without membarrier"),
-            "each message costs a memory fence: a kernel and a seccomp filter that allow membarrier save the fence",
+            "without membarrier, each message costs a memory fence: use a kernel and a seccomp filter that allow membarrier",
         );
     }
     Finding::good("kernel", release)
@@ -113,7 +113,7 @@ fn addresses() -> Finding {
         Ok((soft, _)) if soft != RLIM_INFINITY && soft < ADDRESSES => Finding::bad(
             "address space",
             format!("{} MB per process", soft >> 20),
-            "shared memory reserves 20 GB of addresses, and uses few of them: ulimit -v unlimited",
+            "shared memory reserves 20 GB of addresses, but uses few of them: run `ulimit -v unlimited`",
         ),
         _ => Finding::good("address space", "room for shared memory"),
     }
@@ -125,7 +125,7 @@ fn processors() -> Finding {
         _ => Finding::note(
             "processors",
             "1",
-            "threads do not spin on a single processor: each message to a waiting program costs a wake-up, as over TCP",
+            "with a single processor, threads do not spin: each message to a waiting program costs a wake-up, as over TCP",
         ),
     }
 }
@@ -137,8 +137,8 @@ fn memory() -> Finding {
     let Some(limit) = limit else {
         return Finding::note(
             "memory",
-            "cannot read a limit",
-            "SOVIA_MEMORY sets how much Sovia may use, in MiB",
+            "cannot read the memory limits",
+            "SOVIA_MEMORY sets how much memory Sovia may use, in MiB",
         );
     };
     let mib = limit >> 20;
@@ -147,7 +147,7 @@ fn memory() -> Finding {
         0..16 => Finding::note(
             "memory",
             found,
-            "little for long messages: raise the control group's memory limit, or SOVIA_MEMORY",
+            "this is little for long messages: raise the control group's memory limit, or SOVIA_MEMORY",
         ),
         _ => Finding::good("memory", found),
     }
@@ -162,9 +162,9 @@ fn users() -> Finding {
         return Finding::bad(
             "user",
             format!(
-                "{own} is the overflow id: this process's user is not mapped in this user namespace"
+                "{own} is the overflow ID: the ID of this process's user is not mapped in this user namespace"
             ),
-            "map the user (uid_map), as container engines do by default",
+            "map the user's ID (uid_map), as container engines do by default",
         );
     }
     if is_whole {
@@ -173,7 +173,7 @@ fn users() -> Finding {
     Finding::note(
         "user",
         format!("{own}, in a private user namespace"),
-        "connections with users that have no number here need the agent and --trust any",
+        "connections with users whose IDs are not mapped here need the agent and --trust any",
     )
 }
 

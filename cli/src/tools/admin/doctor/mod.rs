@@ -12,8 +12,8 @@ use serde::Serialize;
 /// Report what keeps programs on TCP here, and how to change that
 ///
 /// The command looks at the system as a program of this user sees it. The command checks the kernel, libc, limits,
-/// namespaces, control groups, devices and the agent. The command opens each carrier that Virtual Interfaces
-/// can use here, and lets two processes talk over TCP and over Sovia.
+/// namespaces, control groups, devices and the agent. The command opens each carrier that Virtual Interfaces can use on
+/// this system. At the end, two processes exchange messages over TCP and over Sovia.
 ///
 /// The exit status is 0 if programs of this user leave TCP, and 1 if something keeps them on TCP. The exit status is 2
 /// if the command line is wrong.
@@ -22,7 +22,7 @@ pub(crate) struct Args {
     /// Print one JSON object per line
     #[arg(long)]
     json: bool,
-    /// Skip the test with two processes that talk to each other
+    /// Skip the test in which two processes exchange messages
     #[arg(long)]
     no_trial: bool,
 }

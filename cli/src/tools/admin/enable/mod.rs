@@ -20,12 +20,12 @@ use crate::admin::unit::{Place, Unit};
 
 /// Make systemd units start with Sovia from now on
 ///
-/// Each unit gets a drop-in, /etc/systemd/system/UNIT.d/sovia.conf. The drop-in names the library and its rules, and
-/// opens the unit's sandbox as far as the library needs. A comment gives the reason for each line. All other settings
-/// stay as they are.
+/// Each unit gets a drop-in, /etc/systemd/system/UNIT.d/sovia.conf. The drop-in sets the library and its rules. If the
+/// unit has a sandbox, the drop-in also allows what the library needs. A comment in the drop-in gives the reason for
+/// each line. All other settings of the unit stay as they are.
 ///
-/// A sandbox may keep the unit from asking the kernel about the other end of a connection. Then the drop-in starts the
-/// host's agent (`sovia agent`) with the unit. Enabling a unit again overwrites the drop-in.
+/// A sandbox may keep the unit from asking the kernel about the other end of a connection. In this case, the drop-in
+/// starts the host's agent (`sovia agent`) together with the unit. Enabling a unit again overwrites the drop-in.
 #[derive(clap::Args)]
 pub(crate) struct EnableArgs {
     /// Units, named as for `systemctl`
@@ -33,7 +33,8 @@ pub(crate) struct EnableArgs {
     units: Vec<String>,
     #[command(flatten)]
     specs: Specs,
-    /// Open the unit's sandbox (AF_NETLINK, PrivateUsers=no) instead of starting the agent, if the library needs either
+    /// Do not start the agent. Where the library needs the agent because of the unit's sandbox, allow AF_NETLINK or set
+    /// PrivateUsers=no instead
     #[arg(long)]
     without_agent: bool,
     #[command(flatten)]
@@ -48,7 +49,7 @@ pub(crate) struct DisableArgs {
     /// Units, named as for `systemctl`
     #[arg(required_unless_present = "all", value_name = "UNIT")]
     units: Vec<String>,
-    /// Disable all units that are enabled
+    /// Disable all units that `sovia enable` has enabled
     #[arg(long, conflicts_with = "units")]
     all: bool,
     #[command(flatten)]
@@ -58,13 +59,13 @@ pub(crate) struct DisableArgs {
 /// How units are enabled and disabled.
 #[derive(clap::Args)]
 struct Doing {
-    /// Restart the units that are running
+    /// Restart those of the units that are running
     #[arg(long)]
     now: bool,
     /// Print what would be written or removed, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Root folder of the system, for example that of an image
+    /// Folder that is the root of the system, for example the root of an image
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
     /// Print only errors
@@ -169,7 +170,7 @@ fn restart(systemd: &Systemd, unit: &str, now: bool, out: &mut Out) -> anyhow::R
         systemd.restart_if_running(unit)
     } else {
         out.say(&format!(
-            "{unit}: takes effect when the unit is restarted: systemctl restart {unit}"
+            "{unit}: the change takes effect when the unit is restarted: systemctl restart {unit}"
         ))
     }
 }

@@ -212,7 +212,7 @@ fn families(unit: &Unit, wish: &Wish, plan: &mut Plan) {
         obstacles.push("may not ask the kernel who owns a socket (RestrictAddressFamilies= without AF_NETLINK)");
     }
     if has_own_users {
-        obstacles.push("has no numbers for other users (PrivateUsers=)");
+        obstacles.push("does not map the IDs of other users (PrivateUsers=)");
     }
     if has_own_network {
         obstacles.push("has its own network namespace (PrivateNetwork=, NetworkNamespacePath=)");
@@ -225,7 +225,7 @@ fn families(unit: &Unit, wish: &Wish, plan: &mut Plan) {
         wants(unit, plan, "sovia-agent", why);
         if has_own_users && wish.rules.contains("trust:") && !wish.rules.contains("trust:any") {
             plan.notes.push(
-                "with PrivateUsers= other users have no number in the unit, so --trust user=, uid= and group= match no user: \
+                "with PrivateUsers=, the unit does not map the IDs of other users, so --trust user=, uid= and group= match no user: \
                  use --trust any, or --without-agent, which switches PrivateUsers= off"
                     .into(),
             );
@@ -233,12 +233,15 @@ fn families(unit: &Unit, wish: &Wish, plan: &mut Plan) {
         return;
     }
     if !may_ask {
-        plan.write(allowing("AF_NETLINK"), "The library asks the kernel who owns the other end.");
+        plan.write(
+            allowing("AF_NETLINK"),
+            "The library asks the kernel who owns the other end of a connection.",
+        );
     }
     if has_own_users {
         plan.write(
             "PrivateUsers=no".into(),
-            "In a private user namespace, only root and the unit's own user have a number.",
+            "A private user namespace maps only the IDs of root and of the unit's own user.",
         );
     }
     if has_own_network {
@@ -346,13 +349,13 @@ fn limits(unit: &Unit, plan: &mut Plan) {
     if let Some(files) = soft("LimitNOFILE").and_then(|value| value.parse::<u64>().ok())
         && files < 1024
     {
-        plan.notes.push(format!("LimitNOFILE={files} leaves no descriptors to Sovia, so all connections stay on TCP: set 1024 or more"));
+        plan.notes.push(format!("LimitNOFILE={files} leaves Sovia no descriptors, so all connections stay on TCP: set 1024 or more"));
     }
     if let Some(space) = soft("LimitAS")
         && space != "infinity"
     {
         plan.notes.push(format!(
-            "LimitAS={space}: shared memory reserves 20 GB of addresses, and uses few of them; with a lower limit all connections stay on TCP"
+            "LimitAS={space}: shared memory reserves 20 GB of addresses, but uses few of them; with a lower limit, all connections stay on TCP"
         ));
     }
 }

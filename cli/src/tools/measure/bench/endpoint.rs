@@ -95,10 +95,11 @@ fn play(errand: &Errand) -> anyhow::Result<Vec<Figure>> {
             play_on(nic, &host, errand)
         }
         Layer::Nic => {
-            let places = task.nic.as_ref().context("no NIC is named")?;
+            let places = task.nic.as_ref().context("the layer `nic` needs the place of a NIC")?;
             let nic = AnyNic::open_at(places.of(*role))?;
             let host = match &errand.place {
-                Some(host) => serde_json::from_str(host).context("not the address of a NIC")?,
+                Some(host) => serde_json::from_str(host)
+                    .context("cannot read the address of the other end's NIC")?,
                 None => {
                     let host = nic.attributes().local_address.clone();
                     say(&serde_json::to_string(&host)?)?;
@@ -157,7 +158,7 @@ fn inherited<const N: usize>(errand: &Errand) -> anyhow::Result<[File; N]> {
     let numbers: Result<Vec<RawFd>, _> =
         errand.place.as_deref().unwrap_or_default().split(',').map(str::parse).collect();
     let numbers: [RawFd; N] =
-        numbers?.try_into().map_err(|_| anyhow::anyhow!("expected {N} descriptors"))?;
+        numbers?.try_into().map_err(|_| anyhow::anyhow!("expected {N} file descriptors"))?;
     // SAFETY: opened for this process by the one that started it, which says so in the errand,
     // and known to no other code in this process.
     Ok(numbers.map(|number| unsafe { File::from_raw_fd(number) }))

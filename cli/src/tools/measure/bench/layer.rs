@@ -13,9 +13,9 @@ use super::task::{Cpus, Scenario, Wait};
 pub(super) enum Layer {
     /// Bare ring in shared memory, spinning, no protocol: the hardware's limit
     Ring,
-    /// One eventfd each way, no data: the limit where both ends sleep
+    /// One eventfd each way, no data: the limit if both ends sleep
     Eventfd,
-    /// Native Virtual Interface, used by descriptors: the base of Sovia's sockets
+    /// Native Virtual Interface, used through descriptors: the base of Sovia's sockets
     Via,
     /// Native Virtual Interface on the NIC of `--nic`
     Nic,

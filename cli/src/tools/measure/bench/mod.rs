@@ -54,31 +54,31 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum What {
-    /// Half the round-trip time of a ping-pong by write and read
+    /// Half the round-trip time of a ping-pong with write() and read()
     Latency(Messages),
-    /// Bandwidth of one stream of writes, read with a buffer of 128 KB
+    /// Bandwidth of one stream, read into a buffer of 128 KB
     Bandwidth(Messages),
-    /// Rate of small messages with TCP_NODELAY, as a stream and as request and response
+    /// Rate of small messages with TCP_NODELAY, in a one-way stream and as requests with responses
     Rate(Messages),
     /// Rate of connections that are set up, carry one byte each way and are closed
     Connect(Common),
-    /// Short connections with a few small messages each way, over TCP and Sovia in pairs
+    /// Short connections with a few small messages each way, over TCP and Sovia in turn
     Connections(connections::Args),
-    /// Memory of many open connections, and round trips of the few that are busy
+    /// Memory of many open connections, and round trips on the few busy ones
     Idle(idle::Args),
-    /// Files sent by FTP between folders in memory, over TCP and Sovia in turn
+    /// Files sent by FTP from one folder in memory to another, over TCP and Sovia in turn
     Ftp(ftp::Args),
-    /// EMP between two network namespaces, measured as in its paper, and TCP in turn
+    /// EMP and TCP in turn between two network namespaces, measured as in the paper on EMP
     Emp(emp::Args),
-    /// Calls over Sun RPC by size, over TCP and Sovia in turn
+    /// Time of Sun RPC calls by size of the argument, over TCP and Sovia in turn
     Rpc(rpc::Args),
-    /// Cost that `sovia run` adds to the start of a program
+    /// Time and address space that `sovia run` adds to the start of a program
     Start(start::Args),
-    /// Processor time of a stream at 10 % and 50 % of TCP's peak, with blocking calls
+    /// Processor time of a stream at 10 % and 50 % of TCP's peak bandwidth, with blocking calls
     Load(Load),
-    /// Compare the ratios of a stored run with those of another run
+    /// Compare the ratios between layers in a stored run with the ratios in another run
     ///
-    /// The command reports which ratios differ. A difference is not a failure.
+    /// The command reports which ratios differ. Differences do not change the exit status.
     Compare(compare::Args),
     /// Describe this machine in one line of JSON, for a file of results
     Machine,
@@ -91,13 +91,13 @@ struct Messages {
     /// Message sizes in bytes, separated by commas; K is 1024, M is 1024 x 1024
     #[arg(long, value_delimiter = ',', value_parser = parse_size, value_name = "BYTES")]
     size: Vec<usize>,
-    /// Way in which both ends wait
+    /// How both ends wait for bytes
     #[arg(long, value_enum, default_value_t = Wait::Poll)]
     wait: Wait,
     /// Processors that the two ends run on [default: with `poll` one for each end; with `block` and `sleep` the kernel chooses]
     #[arg(long, value_enum)]
     cpus: Option<Cpus>,
-    /// Place of the NIC of both ends, for the layer `nic`. REQUESTER,RESPONDER gives each end its own place. A place is
+    /// Place of the NICs for the layer `nic`: one place for both ends, or REQUESTER,RESPONDER. A place is
     /// udp:ADDRESS:PORT, eth:DEVICE, xdp:DEVICE, ofi:PROVIDER@ADDRESS, verbs:DEVICE or shm:NAME
     #[arg(long, value_name = "PLACE")]
     nic: Option<Places>,
@@ -122,10 +122,10 @@ struct Common {
     /// Seconds that one measurement takes
     #[arg(long, default_value_t = 0.3, value_parser = parse_seconds)]
     seconds: f64,
-    /// Layers to measure in this order, separated by commas [default: all that the scenario has]
+    /// Layers to measure, in this order, separated by commas [default: all layers of the scenario]
     #[arg(long, value_enum, value_delimiter = ',')]
     layers: Vec<Layer>,
-    /// Run only the two ends at this real-time priority (as root)
+    /// Run the two ends, and no other process, at this real-time priority (needs root)
     #[arg(long, value_name = "PRIORITY", value_parser = clap::value_parser!(i32).range(1..=99))]
     realtime: Option<i32>,
     /// Print one JSON object per line instead of a table

@@ -107,7 +107,7 @@ fn metric_table(plan: &Plan, series: &Series, metric: Metric) -> Table {
         header.extend([format!("p99 {unit}"), format!("p99.9 {unit}")]);
     }
     header.extend(["min".to_owned(), "max".to_owned()]);
-    let better = if has_tail || !metric.is_cost() { "speed" } else { "thrift" };
+    let better = if has_tail || !metric.is_cost() { "speed" } else { "economy" };
     header.extend(bases.iter().map(|base| format!("{better} / {base}")));
     let mut table = crate::measure::table::new(header, &[1]);
 
@@ -187,18 +187,20 @@ fn explanation(plan: &Plan) -> String {
     }
     if plan.layers.contains(&Layer::Ring) {
         text.push_str(
-            "\nring: bare shared memory, always spinning, no sockets, no protocol: the hardware's limit.",
+            "\nring: bare shared memory without sockets or protocol, always spinning: the hardware's limit.",
         );
     }
     if plan.layers.contains(&Layer::Via) {
-        text.push_str("\nvia: a native Virtual Interface used by descriptors, without sockets.");
+        text.push_str(
+            "\nvia: a native Virtual Interface used through descriptors, without sockets.",
+        );
     }
     if let Some(places) = plan.nic.as_ref().filter(|_| plan.layers.contains(&Layer::Nic)) {
         text.push_str(&format!("\nnic: a native Virtual Interface on {places}."));
     }
     if plan.layers.contains(&Layer::Eventfd) {
         text.push_str(
-            "\neventfd: the two ends only wake each other: the limit where both ends sleep.",
+            "\neventfd: the two ends only wake each other: the limit if both ends sleep.",
         );
     }
     let runs = if plan.runs == 1 { "run" } else { "runs" };

@@ -58,7 +58,7 @@ impl Series {
             let reasons: Vec<_> = reasons.iter().map(|reason| reason.describe()).collect();
             let why =
                 if reasons.is_empty() { "unknown reason".to_owned() } else { reasons.join("; ") };
-            format!("sovia stayed on TCP in {runs} of {size} bytes: {why}")
+            format!("sovia stayed on TCP in {runs} with {size} bytes: {why}")
         })
     }
 

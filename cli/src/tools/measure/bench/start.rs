@@ -114,7 +114,7 @@ impl Way {
         let text = String::from_utf8(output.context("cannot start `cat`")?.stdout)?;
         let line = text.lines().find(|line| line.starts_with("VmPeak:"));
         let field = line.and_then(|line| line.split_whitespace().nth(1));
-        Ok(field.context("no VmPeak in /proc/self/status")?.parse::<i64>()? << 10)
+        Ok(field.context("/proc/self/status has no VmPeak")?.parse::<i64>()? << 10)
     }
 }
 

@@ -70,11 +70,11 @@ impl fmt::Display for Wait {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Cpus {
-    /// One processor each, of different cores where there are several
+    /// One processor for each end, on different cores if there are several
     Apart,
-    /// One processor for both
+    /// One processor for both ends together
     Together,
-    /// Any processor that the kernel chooses, at any moment
+    /// Any processors: the kernel chooses, and may move the ends at any time
     Free,
 }
 

@@ -25,10 +25,10 @@ pub(crate) struct Args {
     /// Number of runs; each result is the median of the runs
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Seconds that one measurement takes, about
+    /// Approximate length of one measurement in seconds
     #[arg(long, default_value_t = 0.8)]
     seconds: f64,
-    /// Also draw the results as SVG, into this file
+    /// Also draw the results into this SVG file
     #[arg(long, value_name = "FILE")]
     picture: Option<PathBuf>,
 }
@@ -85,7 +85,7 @@ pub(crate) fn demo(args: &Args) -> anyhow::Result<i32> {
     let (moved, stayed) = (board.page().accelerated(), board.page().stayed());
     let stop = if stayed == 0 { "." } else { ":" };
     println!(
-        "\nMedian of {} runs. Sovia moved {moved} ends of connections off TCP; {stayed} stayed{stop}",
+        "\nMedian of {} runs. Sovia moved {moved} ends of connections off TCP; {stayed} stayed on TCP{stop}",
         args.runs
     );
     for &reason in Reason::ALL {

@@ -20,7 +20,11 @@ pub(super) fn draw(results: &Results) -> String {
             let name = match workload.pipelined {
                 1 => format!("{} {clients}, {}", workload.clients, way.name()),
                 in_a_row => {
-                    format!("{} {clients}, {in_a_row} in a row, {}", workload.clients, way.name())
+                    format!(
+                        "{} {clients}, pipeline of {in_a_row}, {}",
+                        workload.clients,
+                        way.name()
+                    )
                 }
             };
             rows.push(Row { name, pieces: vec![("rate".to_owned(), rate)] });
@@ -28,8 +32,9 @@ pub(super) fn draw(results: &Results) -> String {
     }
     let machine = Machine::this((0, 0));
     let note = Note { text: machine.short(), is_warning: false };
-    let title = "redis-benchmark GET, unmodified, by what carries the bytes".to_owned();
-    bars::draw(&Bars { title, label: "requests a second", rows }, &note)
+    let title =
+        "GET requests of an unmodified redis-benchmark, by what carries the bytes".to_owned();
+    bars::draw(&Bars { title, label: "requests per second", rows }, &note)
 }
 
 #[cfg(test)]

@@ -110,6 +110,6 @@ fn command(way: Way, program: &str, board: &Board) -> anyhow::Result<Command> {
 }
 
 fn free_port() -> anyhow::Result<u16> {
-    let probe = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?;
+    let probe = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot find a free port")?;
     Ok(probe.local_addr()?.port())
 }

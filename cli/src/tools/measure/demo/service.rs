@@ -56,6 +56,11 @@ pub(super) fn output(mut command: Command) -> anyhow::Result<String> {
     };
     ensure!(status.success(), "{status}");
     let mut text = String::new();
-    client.child.stdout.take().context("no output")?.read_to_string(&mut text)?;
+    client
+        .child
+        .stdout
+        .take()
+        .context("cannot read the client's output")?
+        .read_to_string(&mut text)?;
     Ok(text)
 }

@@ -86,7 +86,7 @@ VIA/TCP  number of ends of connections on VIs, and on TCP
 SENT/s   bytes sent per second, on VIs and on TCP
 RCVD/s   bytes received per second, on VIs and on TCP
 MSGS/s   messages sent on VIs per second (shown from 100 columns)
-SAVED/s  system calls per second that TCP would have taken
+SAVED/s  system calls per second that VIs saved
 SLEEP/s  sleeps of waiting threads per second (shown from 120 columns)
 TURN     median time from one answer to the next on a connection
 
@@ -207,8 +207,11 @@ fn draw_picture(frame: &mut Frame<'_>, area: Rect, sum: &Sum, history: &History)
     let data: Vec<u64> = history.answers.iter().skip(from).copied().collect();
     frame.render_widget(Sparkline::default().data(&data), inside);
 
-    let title =
-        format!(" mean turns: median {}, 99 % {} ", time(sum.turn(0.5)), time(sum.turn(0.99)));
+    let title = format!(
+        " time between answers: median {}, 99 % {} ",
+        time(sum.turn(0.5)),
+        time(sum.turn(0.99))
+    );
     let block = Block::new().borders(Borders::TOP).title(title);
     let inside = block.inner(right);
     frame.render_widget(block, right);

@@ -22,16 +22,16 @@ use crate::watch::users::Users;
 use draw::View;
 use model::Model;
 
-/// Watch programs and pairs of programs under Sovia, by traffic
+/// Watch programs and pairs of programs under Sovia, ordered by traffic
 ///
-/// The upper table shows programs. The lower table shows pairs of programs: the one that connects, and the one that
-/// accepts.
+/// The upper table shows programs. The lower table shows pairs of programs: the program that connects, and the program
+/// that accepts.
 ///
-/// SAVED is the number of system calls that TCP would have taken and that the VIs did not.
+/// SAVED is the number of system calls that VIs saved per second: calls that TCP would have made and the VIs did not.
 ///
-/// TURN is a median over all answers: the time from one answer to the next on the same connection, as a mean between
-/// two samples. If a client sends one request at a time on each connection, TURN is the time of a request, its answer
-/// and the client's work.
+/// TURN is the time from one answer to the next on a connection. For each connection, the command takes the mean of
+/// this time between two samples. TURN is the median of these means over all answers. If a client sends one request at
+/// a time on each connection, TURN is the time for a request, its answer and the client's work.
 ///
 /// Keys: q quits, h explains keys and columns, o changes the order, space pauses the display. The arrows choose the
 /// pair whose graphs are below the tables.

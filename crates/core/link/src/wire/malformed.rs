@@ -7,10 +7,10 @@ pub enum Malformed {
     #[error("the frame is cut short")]
     Short,
     /// It is longer than its kind allows.
-    #[error("the frame has bytes that its kind does not have")]
+    #[error("the frame is longer than its kind allows")]
     Long,
     /// It is of another version of the format.
-    #[error("the frame's version is {0}")]
+    #[error("the frame's version {0} is unknown")]
     Version(u8),
     /// It has been damaged.
     #[error("the frame's checksum does not match")]
@@ -19,7 +19,7 @@ pub enum Malformed {
     #[error("the frame has no checksum, and this link requires one")]
     Unchecked,
     /// There is no such kind.
-    #[error("the frame is of the unknown kind {0}")]
+    #[error("the frame's kind {0} is unknown")]
     Kind(u8),
     /// A field has a value that it must not have.
     #[error("the frame's field `{0}` has an illegal value")]

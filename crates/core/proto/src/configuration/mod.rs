@@ -255,15 +255,18 @@ impl fmt::Display for Invalid {
                 write!(f, "the chunk is {chunk}, and must be {CHUNK_MIN} to {CHUNK_MAX} bytes")
             }
             Invalid::Below(below) => {
-                write!(f, "combine is {below} bytes, and must be 1 to the bytes of a chunk")
+                write!(
+                    f,
+                    "combine is {below} bytes, and must be from 1 byte to the size of a chunk"
+                )
             }
             Invalid::Delay(delay) => {
                 write!(f, "the delay is {delay:?}, and must be more than 0 and at most 1 s")
             }
             Invalid::ThreeWay => {
-                write!(f, "the three-way handshake needs w=1 and cannot combine")
+                write!(f, "the three-way handshake needs w=1 and cannot combine messages")
             }
-            Invalid::Rdma => write!(f, "RDMA writes need w=1 and cannot combine"),
+            Invalid::Rdma => write!(f, "RDMA writes need w=1 and cannot combine messages"),
         }
     }
 }

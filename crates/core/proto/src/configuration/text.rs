@@ -292,8 +292,11 @@ mod tests {
         assert!(said("combine,delay=0ms").starts_with("the delay is 0ns"));
         assert!(said("combine=0").contains("0 bytes"));
         assert!(said("chunk=10").starts_with("the chunk is 10"));
-        assert_eq!(said("3way,w=2"), "the three-way handshake needs w=1 and cannot combine");
-        assert_eq!(said("SOVIA_RDMA,combine"), "RDMA writes need w=1 and cannot combine");
+        assert_eq!(
+            said("3way,w=2"),
+            "the three-way handshake needs w=1 and cannot combine messages"
+        );
+        assert_eq!(said("SOVIA_RDMA,combine"), "RDMA writes need w=1 and cannot combine messages");
         assert_eq!(said(""), "no such configuration or setting: ``");
     }
 }

@@ -34,7 +34,7 @@ impl<M: Medium> World<M> {
         } else if vi.attempt.is_some() {
             let result = request
                 .map(|request| request.attributes)
-                .ok_or(ConnectError::NotReachable("the request is gone"));
+                .ok_or(ConnectError::NotReachable("the connection request no longer exists"));
             self.finish(id, result);
         } else if let Ok(state) = vi.state.after(Event::Accept) {
             debug_assert_eq!(state, ViState::Connected);

@@ -45,16 +45,17 @@ impl Agent {
     /// [`OpenError`]: `ECONNREFUSED` without such an agent, `EPERM` where it does not serve this user or is another user's, `EUSERS`
     /// where it serves as many programs as it can.
     pub fn open(name: &str) -> Result<Agent, OpenError> {
-        let at = socket_of(name).ok_or(Errno::EINVAL).step("the agent's name")?;
-        let socket = Packets::connect(&at).step("the agent")?;
+        let at = socket_of(name).ok_or(Errno::EINVAL).step("invalid name of an agent")?;
+        let socket = Packets::connect(&at).step("cannot connect to the agent")?;
         // The process that listens there has all frames in its hands.
-        let (_, user) = socket.peer().step("the agent's user")?;
+        let (_, user) = socket.peer().step("cannot find the agent's user")?;
         let is_own = user == call::geteuid() && !trace::is_ambiguous(user);
         if user != 0 && !is_own {
             return Err(Errno::EPERM).step("the agent runs neither as root nor as this user");
         }
         let (welcome, file) = welcome(&socket)?;
-        let (sends, hears) = ring::attach(&file, welcome.geometry).step("the agent's memory")?;
+        let (sends, hears) =
+            ring::attach(&file, welcome.geometry).step("cannot map the agent's memory")?;
         Ok(Agent {
             name: name.to_owned(),
             socket,
@@ -125,7 +126,7 @@ fn welcome(socket: &Packets) -> Result<(Welcome, Fd), OpenError> {
         poll::wait(socket.raw(), libc::POLLIN);
         match socket.receive(&mut bytes) {
             Err(Errno::EAGAIN | Errno::EINTR) => {}
-            received => break received.step("the agent's welcome")?,
+            received => break received.step("cannot receive the agent's welcome")?,
         }
     };
     let (why, what) = match (FromAgent::decode(&bytes[..received.len]), received.fds.pop()) {
@@ -134,10 +135,10 @@ fn welcome(socket: &Packets) -> Result<(Welcome, Fd), OpenError> {
             (Errno::EPERM, "the agent does not serve this user")
         }
         (Some(FromAgent::Refused(Why::Full)), _) => {
-            (Errno::EUSERS, "the agent serves as many programs of this user as it can")
+            (Errno::EUSERS, "the agent cannot serve more programs of this user")
         }
-        _ if received.len == 0 => (Errno::ECONNRESET, "the agent's welcome"),
-        _ => (Errno::EPROTO, "the agent's welcome"),
+        _ if received.len == 0 => (Errno::ECONNRESET, "cannot receive the agent's welcome"),
+        _ => (Errno::EPROTO, "cannot receive the agent's welcome"),
     };
     Err(why).step(what)
 }

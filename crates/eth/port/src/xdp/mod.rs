@@ -100,13 +100,14 @@ impl Xdp {
     /// Ethernet device, `EBUSY` where another port or program has it, `ENOBUFS` where the process may not lock so much memory.
     pub fn open(config: &Config) -> Result<Xdp, OpenError> {
         let device = Device::open(&config.device)?;
-        let count = device.receive_queues().step("the device's receive queues")? as usize;
+        let count =
+            device.receive_queues().step("cannot count the device's receive queues")? as usize;
         let room = device.state.mtu.max(config.room).min(CHUNK_MAX - HEADROOM - HEADER);
         let size = (HEADROOM + HEADER + room).next_power_of_two().max(CHUNK_MIN);
         let each = (INCOMING / count).clamp(INCOMING_MIN, INCOMING_MAX + 1).next_power_of_two();
         let each = each.min(INCOMING_MAX);
         let (chunks, mut free) =
-            Chunks::make(size, OUTGOING + count * each).step("memory for frames")?;
+            Chunks::make(size, OUTGOING + count * each).step("cannot make memory for frames")?;
 
         let mut queues = Vec::with_capacity(count);
         for _ in 0..count {
@@ -119,13 +120,15 @@ impl Xdp {
             queue.sends_nothing().map_err(OpenError::from)?;
         }
 
-        let sockets = SocketMap::new(count as u32).step("a map of sockets (BPF_MAP_CREATE)")?;
+        let sockets =
+            SocketMap::new(count as u32).step("cannot make a map of sockets (BPF_MAP_CREATE)")?;
         let code = program::code(config.ether_type, &sockets);
-        let program = Program::load_for_device(&code).step("the program (BPF_PROG_LOAD)")?;
+        let program =
+            Program::load_for_device(&code).step("cannot load the XDP program (BPF_PROG_LOAD)")?;
         let (attached, mode) = attach(&program, device.index, config.generic).map_err(|why| {
             let what = match why {
                 Errno::EBUSY | Errno::EEXIST => "another port or program has the device (XDP)",
-                _ => "the program on the device (BPF_LINK_CREATE)",
+                _ => "cannot attach the XDP program to the device (BPF_LINK_CREATE)",
             };
             OpenError { what, why }
         })?;
@@ -135,11 +138,13 @@ impl Xdp {
             queue.bind(device.index, number as u32, copies, shares).map_err(|why| {
                 let what = match why {
                     Errno::EBUSY => "another program has an AF_XDP socket on the device",
-                    _ => "bind to a queue",
+                    _ => "cannot bind a socket to a queue",
                 };
                 OpenError { what, why }
             })?;
-            sockets.set(number as u32, queue.raw()).step("the map of sockets")?;
+            sockets
+                .set(number as u32, queue.raw())
+                .step("cannot add a socket to the map of sockets")?;
         }
         let any = if count > 1 { Some(any_of(&queues).step("epoll")?) } else { None };
         Ok(Xdp {

@@ -218,15 +218,20 @@ impl Rdma {
             let theirs = direction.reader.load(words::R_POSITION);
             let theirs = theirs.saturating_sub(self.base);
             if theirs > total {
-                return Err(Damaged("more moved than there is").into());
+                return Err(Damaged("more bytes moved than the RDMA has").into());
             }
             if self.moved == total {
                 return if finished.is_some() { Ok(()) } else { Err(Obstacle::NoRoom) };
             }
             let ready = if reading {
-                theirs.checked_sub(self.moved).ok_or(Damaged("less moved than before"))?
+                theirs
+                    .checked_sub(self.moved)
+                    .ok_or(Damaged("fewer bytes of an RDMA moved than before"))?
             } else {
-                let ahead = self.moved.checked_sub(theirs).ok_or(Damaged("more than staged"))?;
+                let ahead = self
+                    .moved
+                    .checked_sub(theirs)
+                    .ok_or(Damaged("more bytes of an RDMA moved than were staged"))?;
                 WINDOW.saturating_sub(ahead).min(total - self.moved)
             };
             if ready == 0 {

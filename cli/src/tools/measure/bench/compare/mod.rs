@@ -20,9 +20,9 @@ use crate::measure::table::{self, number};
 /// What is compared.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// File with the output of an earlier `sovia bench … --json`, to compare the new run with
+    /// Stored run: a file with the output of an earlier `sovia bench … --json`
     baseline: PathBuf,
-    /// File with such lines for the new run [default: standard input]
+    /// New run: a file with the output of `sovia bench … --json` [default: standard input]
     new: Option<PathBuf>,
     /// Show only ratios that have changed
     #[arg(long)]
@@ -152,7 +152,7 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
         }
     }
     println!(
-        "Ratio: how many times as good the first layer is as the second. Spread: a quarter and three quarters of the runs.\n{}",
+        "Ratio: how many times as good the first layer is as the second. Spread: the first and the third quartile of the runs.\n{}",
         table(&comparison, args.changed)
     );
     println!("\n{}", comparison.summary());

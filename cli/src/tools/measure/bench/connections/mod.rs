@@ -24,10 +24,10 @@ pub(super) use self::play::endpoint;
 /// What is measured.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Numbers of messages each way on a connection, separated by commas
+    /// Messages in each direction on a connection: numbers, separated by commas
     #[arg(long, value_delimiter = ',', default_value = "1,3,5,10,30,100", value_parser = clap::value_parser!(u32).range(1..))]
     messages: Vec<u32>,
-    /// Numbers of clients that make connections at the same time, separated by commas
+    /// Clients that make connections at the same time: numbers, separated by commas
     #[arg(long, value_delimiter = ',', default_value = "1,8", value_parser = clap::value_parser!(u32).range(1..=64))]
     clients: Vec<u32>,
     /// Ends that set TCP_NODELAY, separated by commas
@@ -36,18 +36,18 @@ pub(super) struct Args {
     /// Bytes in a message of the client
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65536))]
     size: u32,
-    /// Numbers of bytes in an answer, separated by commas [default: as in a message]
+    /// Sizes of the server's answer in bytes, separated by commas [default: size of the client's message]
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     answer: Vec<u32>,
-    /// Close the connection at the server after its last answer, as HTTP does without keep-alive. The client reads to
-    /// the end
+    /// Let the server close the connection after its last answer, as in HTTP without keep-alive. The client reads until
+    /// the end of the stream
     #[arg(long)]
     server_closes: bool,
-    /// Messages on an extra connection of each client before the measurement, so that client and server have found each
-    /// other. 0: no such connection
+    /// Before the measurement, each client exchanges this many messages on an extra connection, so that client and
+    /// server find each other. 0: no extra connection
     #[arg(long, default_value_t = 0)]
     warm: u32,
-    /// Pairs of measurements of each point; each result is the median of the pairs
+    /// Number of pairs of measurements, TCP and Sovia, of each point; each result is the median of the pairs
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
     /// Seconds that one measurement takes

@@ -53,7 +53,7 @@ pub(super) fn print(points: &[Point], pairs: &[Vec<Pair>], json: bool) -> anyhow
         "ratio",
         "max us tcp, sovia",
         "cpu ratio",
-        "switches tcp, sovia",
+        "context switches tcp, sovia",
         "left TCP",
     ];
     let mut table = table::new(header.map(str::to_owned).to_vec(), &[1]);
@@ -83,7 +83,7 @@ pub(super) fn print(points: &[Point], pairs: &[Vec<Pair>], json: bool) -> anyhow
         ]);
     }
     println!(
-        "Connections with this number of messages each way, over TCP and Sovia in pairs; medians.\n{table}"
+        "Connections with this number of messages each way, over TCP and Sovia in turn; medians.\n{table}"
     );
     Ok(())
 }

@@ -17,13 +17,13 @@ use crate::measure::bench::task::Role;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Way {
-    /// TCP with 64 KB of buffers at both ends, by calls that block
+    /// TCP with buffers of 64 KB at both ends and blocking calls
     Tcp,
-    /// TCP with the same buffers, by calls that do not block, in a loop
+    /// TCP with the same buffers and non-blocking calls in a loop
     TcpPoll,
-    /// EMP with the NIC's work done by the program's calls
+    /// EMP whose NIC works during the program's calls
     EmpCalls,
-    /// EMP with a thread as its NIC
+    /// EMP whose NIC is a thread
     EmpThread,
 }
 
@@ -141,7 +141,8 @@ impl Carrier {
         let Open::Emp(station) = Open::new(way, port, Role::Requester, nic)? else {
             anyhow::bail!("this end has no EMP station")
         };
-        let peer = station.add_peer(&address(place).context("no address")?, KEY)?;
+        let peer =
+            station.add_peer(&address(place).context("cannot read the peer's address")?, KEY)?;
         Ok(Self::on(station, peer))
     }
 

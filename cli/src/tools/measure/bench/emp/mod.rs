@@ -29,19 +29,19 @@ pub(super) struct Args {
     /// Carrier of EMP's frames: udp, eth or xdp
     #[arg(long, default_value = "eth", value_parser = parse_port)]
     port: Port,
-    /// Ways to measure in turn, separated by commas [default: all]
+    /// Variants of TCP and EMP to measure in turn, separated by commas [default: all]
     #[arg(long, value_enum, value_delimiter = ',')]
     way: Vec<Way>,
     /// Number of runs; each result is the median of the runs
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Number of repetitions of each point
+    /// Number of repetitions of each measured point
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(10..))]
     repetitions: u32,
     /// MTU of the devices, in bytes
     #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u32).range(300..=9000))]
     mtu: u32,
-    /// Let the device split TCP's segments, as today's network cards do. The paper's cards did not
+    /// Let the device split TCP's segments, as today's network cards do and the paper's cards did not
     #[arg(long)]
     offloads: bool,
     /// Print one JSON object per line instead of tables
@@ -182,7 +182,10 @@ pub(crate) fn end(args: &EndArgs) -> anyhow::Result<i32> {
         .context("cannot read what this benchmark process is to do")?;
     net::enter(&errand.namespace)?;
     cpus::pin(errand.cpu)?;
-    let port = Port::ALL.into_iter().find(|port| port.name() == errand.port).context("no port")?;
+    let port = Port::ALL
+        .into_iter()
+        .find(|port| port.name() == errand.port)
+        .context("expected udp, eth or xdp as the carrier of EMP's frames")?;
     let nic = (errand.nic, errand.is_nic_alone);
     let (role, mut carrier) = match &errand.place {
         Some(place) => (Role::Requester, Carrier::connect(errand.way, port, nic, place)?),

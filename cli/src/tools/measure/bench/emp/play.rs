@@ -94,7 +94,7 @@ fn ping_pong(
     size: usize,
     count: u32,
 ) -> anyhow::Result<Option<Reading>> {
-    ensure!(size <= MOST, "{size} bytes are too many");
+    ensure!(size <= MOST, "cannot send {size} bytes: at most {MOST} bytes fit in a message");
     let warm_up = (count / 10).clamp(1, 200);
     let mut begun = Instant::now();
     carrier.post_receive(size)?;

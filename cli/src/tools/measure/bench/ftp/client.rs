@@ -100,7 +100,7 @@ impl Client {
     ) -> anyhow::Result<String> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("cannot start {self}"))?;
-        let mut asks = child.stdin.take().context("no input of the client")?;
+        let mut asks = child.stdin.take().context("cannot write to the client's input")?;
         if self != Self::Curl {
             let (from, to) = (from.display(), to.display());
             write!(

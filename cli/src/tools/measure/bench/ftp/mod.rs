@@ -65,7 +65,7 @@ impl fmt::Display for Layer {
 /// What is measured.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// File sizes in bytes, separated by commas; K is 1024, M is 1024 x 1024 [default: those of the papers]
+    /// File sizes in bytes, separated by commas; K is 1024, M is 1024 x 1024 [default: the sizes in the papers]
     #[arg(long, value_delimiter = ',', value_parser = parse_size, value_name = "BYTES")]
     size: Vec<usize>,
     /// FTP clients, separated by commas [default: all that are installed]
@@ -399,7 +399,7 @@ fn print(lines: &[Line], runs: u32) {
     }
     println!(
         "A file by FTP from one folder in memory to another (inetutils' ftpd, as inetd starts it). Medians of {runs} runs. Each \
-         run measures all layers, one after the other.\nPublished: TCP on cLAN (LANE), and SOVIA; published for a local copy: 580 to 611 and 538 Mbit/s.\n{table}"
+         run measures all layers, one after the other.\nPublished: rates over TCP on cLAN (LANE), and over SOVIA. Published for a local copy: 580 to 611 and 538 Mbit/s.\n{table}"
     );
     let mut copies: Vec<(usize, f64)> =
         lines.iter().map(|line| (line.size_bytes, line.copy_mbit_s)).collect();

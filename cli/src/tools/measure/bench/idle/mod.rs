@@ -27,13 +27,13 @@ pub(super) struct Args {
     /// Number of connections that are open at once
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     open: u32,
-    /// Number of busy connections among them
+    /// Number of these connections that are busy
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     busy: u32,
     /// Number of runs; each result is the median of the runs
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Seconds that the busy connections are measured, first alone and then among the others
+    /// Seconds to measure the busy connections: first before the idle connections are opened, and then after
     #[arg(long, default_value_t = 1.0, value_parser = super::parse_seconds)]
     seconds: f64,
     /// Print one JSON object per line instead of a table
@@ -186,12 +186,12 @@ fn print(lines: &[Line]) {
     let header = [
         "layer",
         "open",
-        "KB each",
+        "KB per connection",
         "busy",
-        "alone 1/s",
-        "among 1/s",
-        "cost",
-        "least to most",
+        "busy only 1/s",
+        "with idle 1/s",
+        "slowdown",
+        "min to max",
         "left TCP",
     ];
     let mut table = table::new(header.map(str::to_owned).to_vec(), &[0]);

@@ -68,7 +68,7 @@ enum Fault {
     NoContinue,
     #[error("a block of {0} bytes does not fit the pool of {1} bytes")]
     Block(usize, usize),
-    #[error("received a fragment of {0} bytes, and at most {1} bytes were expected")]
+    #[error("received a fragment of {0} bytes: expected at most {1} bytes")]
     Fragment(usize, usize),
 }
 
@@ -108,8 +108,10 @@ impl<N: Nic> Module<N> {
         for n in 0..RING {
             let buffer =
                 module.memory.segment(buffers + n * transfer_max, transfer_max as u32, handle);
-            let descriptor =
-                module.memory.descriptor(n * DESCRIPTOR_BYTES).context("no descriptor")?;
+            let descriptor = module
+                .memory
+                .descriptor(n * DESCRIPTOR_BYTES)
+                .context("cannot use a descriptor of registered memory")?;
             descriptor.prepare(&[buffer], None)?;
             module.vi.post_recv(module.address(n))?;
         }

@@ -28,7 +28,7 @@ impl Region {
 
     /// Maps the file, for the rest of this process's life.
     pub(in crate::measure::bench) fn map(file: &File) -> anyhow::Result<&'static Self> {
-        let len = NonZeroUsize::new(size_of::<Self>()).context("an empty region")?;
+        let len = NonZeroUsize::new(size_of::<Self>()).context("the ring has a length of 0")?;
         anyhow::ensure!(file.metadata()?.len() >= len.get() as u64, "the ring's file is too short");
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: a fresh mapping at an address of the kernel's choice replaces nothing.

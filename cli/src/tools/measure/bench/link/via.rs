@@ -101,7 +101,10 @@ impl<N: Nic> Interface<N> {
         for number in 0..2 * receives {
             let buffer = memory.segment(buffers + number * stride, piece as u32, handle);
             let at = number * DESCRIPTOR_BYTES;
-            memory.descriptor(at).context("no descriptor")?.prepare(&[buffer], None)?;
+            memory
+                .descriptor(at)
+                .context("cannot use a descriptor of registered memory")?
+                .prepare(&[buffer], None)?;
             if number < receives {
                 vi.post_recv(DescriptorAddress { address: memory.address(at), handle })?;
             }

@@ -16,10 +16,10 @@ use crate::measure::progress::Progress;
 pub(in crate::measure::bench) struct HostsArgs {
     #[command(flatten)]
     one: OneArgs,
-    /// Carriers of the frames of VIs, separated by commas [default: all that this machine has]
+    /// Carriers of the VIs' frames, separated by commas [default: all that this machine has]
     #[arg(long, value_enum, value_delimiter = ',')]
     ports: Vec<Port>,
-    /// MTUs to measure with, separated by commas [default: both]
+    /// MTUs to measure with, in bytes, separated by commas: 1500, 9000 [default: both]
     #[arg(long, value_delimiter = ',', value_parser = parse_mtu)]
     mtu: Vec<u32>,
     /// Also write a page, pictures and the data into this folder

@@ -56,23 +56,23 @@ const FULL_LIMIT: Duration = Duration::from_secs(590);
 // No comment of rustdoc's: clap would make it the description of `sovia bench`.
 #[derive(Subcommand)]
 pub(super) enum What {
-    /// Measure all scenarios below as the papers on VIA did, and report them
+    /// Measure all of the following scenarios as the papers on VIA did, and write a report
     ///
     /// The report is a page with pictures and data.
     Papers(AllArgs),
-    /// Ping-pong loops of the papers with 4 bytes, as a whole and call by call
+    /// Time of the papers' ping-pong loops with 4 bytes, in total and for each call
     Loops(OnArgs),
     /// One-way and two-way throughput by size, for send/receive and RDMA write
     Throughput(OnArgs),
-    /// Doubles stored a stride apart: copied, sent and copied, or received by segments
+    /// Time to store doubles at a stride: copied locally, copied after a receive, or received into segments
     Strided(OnArgs),
-    /// Messages received into 32 segments, by the size of a segment
+    /// Messages received into 32 segments, by size of the segments
     Scatter(OnArgs),
-    /// Completion queue compared with a look at each VI in turn, by the number of VIs
+    /// Completion queue compared with polling each VI in turn, by number of VIs
     Queues(OnArgs),
     /// NetPIPE's sweep from 1 byte to 8 MB, over a VI, TCP and Unix sockets
     Netpipe(OnArgs),
-    /// Time of single calls of a VI, and throughput of one VI beside that of a bare ring
+    /// Time of single calls of a VI, and throughput of one VI compared with a bare ring
     Calls(OnArgs),
     /// Memory of idle connected VIs
     Memory(OnArgs),
@@ -84,29 +84,29 @@ pub(super) enum What {
     Sovia(OnArgs),
     /// NetPIPE's sweeps and SOVIA streams between two hosts (as root)
     ///
-    /// The command makes the two hosts itself. The sweeps run over UDP, Ethernet and TCP.
+    /// The command makes the two hosts itself, as network namespaces. The sweeps run over UDP, Ethernet and TCP.
     Hosts(between::HostsArgs),
 }
 
 /// How much is measured, for one scenario or for all.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Measure a few sizes, for less time each
+    /// Measure fewer sizes, and each size for less time
     #[arg(long)]
     quick: bool,
     /// Number of runs; each result is the median of the runs [default: 5, quick 3]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     runs: Option<u32>,
-    /// Seconds that each point is measured in a run [default: 0.03, quick 0.008]
+    /// Seconds to measure each point in a run [default: 0.03, quick 0.008]
     #[arg(long, value_parser = parse_seconds)]
     seconds: Option<f64>,
-    /// Bytes by which NetPIPE also sends shorter and longer messages; 0: none of them
+    /// For each size, NetPIPE also measures sizes this many bytes smaller and larger; 0: only the size itself
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(..=64))]
     perturbation: u32,
-    /// Number of idle VIs whose memory is measured
+    /// Number of idle VIs to measure the memory of
     #[arg(long, default_value_t = 4000, value_parser = clap::value_parser!(u32).range(1..=4090))]
     vis: u32,
-    /// Bytes of NetPIPE's longest message; K is 1024, M is 1024 x 1024
+    /// Length of NetPIPE's longest message in bytes; K is 1024, M is 1024 x 1024
     #[arg(long, default_value = "8M", value_parser = parse_largest, value_name = "BYTES")]
     largest: usize,
 }
@@ -133,8 +133,8 @@ pub(super) struct OnArgs {
 /// Which NIC the VIs are on.
 #[derive(clap::Args)]
 struct On {
-    /// Place of the NIC of both ends. REQUESTER,RESPONDER gives each end its own place. A place is udp:ADDRESS:PORT,
-    /// eth:DEVICE, xdp:DEVICE, ofi:PROVIDER@ADDRESS, verbs:DEVICE or shm:NAME [default: in shared memory]
+    /// Place of the NICs: one place for both ends, or REQUESTER,RESPONDER. A place is udp:ADDRESS:PORT, eth:DEVICE,
+    /// xdp:DEVICE, ofi:PROVIDER@ADDRESS, verbs:DEVICE or shm:NAME [default: NICs in shared memory]
     #[arg(long, value_name = "PLACE")]
     nic: Option<Places>,
 }
@@ -155,12 +155,12 @@ pub(super) struct AllArgs {
     /// Folder for the page, the pictures and the data
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Measure only these scenarios, separated by commas [default: all, and what other commands measure]
+    /// Measure only these scenarios, separated by commas [default: all, and `hosts`, `rpc`, `ftp` and `emp`]
     #[arg(long, value_delimiter = ',', value_name = "SCENARIO", value_parser = parse_scenario)]
     only: Vec<Scenario>,
-    /// Measure nothing, and make the report from figures in these files, separated by commas. The figures are from this
-    /// command, or from `hosts`, `rpc`, `ftp` and `emp` with --json. The folder of the first file says which machine
-    /// was measured
+    /// Measure nothing, and make the report from figures in these files, separated by commas. The files are output of
+    /// this command, or of `hosts`, `rpc`, `ftp` and `emp` with --json. In the folder of the first file, machine.json
+    /// describes the measured machine
     #[arg(long, value_delimiter = ',', value_name = "FILE", conflicts_with_all = ["only", "nic"])]
     from: Vec<PathBuf>,
     #[command(flatten)]

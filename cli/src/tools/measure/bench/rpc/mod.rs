@@ -29,7 +29,7 @@ pub(crate) use ends::{Args as EndArgs, run as end};
 /// Bytes of arguments, if none are asked for: the figure's.
 const SIZES: [usize; 8] = [0, 4, 64, 256, 512, 1024, 2048, 4096];
 /// What the paper measured for an empty argument on its cluster, in microseconds (SOVIA, figure 7).
-const PUBLISHED: &str = "Published for an empty argument: 200 us over Fast Ethernet, 149 over TCP on cLAN (LANE), 35 over SOVIA: 4.3 x.";
+const PUBLISHED: &str = "Published for an empty argument: 200 us over Fast Ethernet, 149 us over TCP on cLAN (LANE), 35 us over SOVIA: 4.3 times as fast as LANE.";
 
 /// What is measured.
 #[derive(clap::Args)]
@@ -40,7 +40,7 @@ pub(super) struct Args {
     /// Number of runs; each result is the median of the runs
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Seconds of calls for each size
+    /// Seconds to make calls of each size
     #[arg(long, default_value_t = 0.2, value_parser = parse_seconds)]
     seconds: f64,
     /// Print one JSON object per line instead of a table

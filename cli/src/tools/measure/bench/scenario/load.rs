@@ -47,7 +47,7 @@ pub(in crate::measure::bench) fn take(link: &mut impl Link, size: usize) -> anyh
         if header[0] == STOP {
             return Ok(());
         }
-        let (_, len) = header.split_last_chunk().context("a header holds a length")?;
+        let (_, len) = header.split_last_chunk().context("the header has no length")?;
         let mut left = usize::try_from(u64::from_le_bytes(*len))?;
         let cpu = CpuTime::start()?;
         while left > 0 {

@@ -60,7 +60,7 @@ pub(super) fn play(link: &mut impl Link, task: &Task, role: Role) -> anyhow::Res
             Ok(Vec::new())
         }
         (Scenario::Load, Role::Requester) => {
-            let peak = task.peak.context("a load of what is to be offered")?;
+            let peak = task.peak.context("the load scenario needs the peak bandwidth of TCP")?;
             let mut figures = Vec::new();
             for (metric, part) in [(Metric::CpuAtTenth, 0.1), (Metric::CpuAtHalf, 0.5)] {
                 let percent = load::offer(link, task.size_bytes, part * peak, time / 2)?;
@@ -73,6 +73,8 @@ pub(super) fn play(link: &mut impl Link, task: &Task, role: Role) -> anyhow::Res
             load::take(link, task.size_bytes)?;
             Ok(Vec::new())
         }
-        (Scenario::Connect, _) => anyhow::bail!("connections are made by the scenario itself"),
+        (Scenario::Connect, _) => {
+            anyhow::bail!("the connect scenario makes its connections itself")
+        }
     }
 }
