@@ -27,7 +27,8 @@ pub struct Specs {
     pub respect_filters: Vec<String>,
     /// Also share memory with processes of another user, if the rules of those processes trust this process's user. The
     /// SPEC names the other user by `user=NAME`, `uid=NUMBER`, `group=NAME` or `any`. A group stands for the users that
-    /// are its members when the program starts. Neither end can harm the other end through the shared memory
+    /// are its members when the program starts. The other end can disturb the connections between both, but cannot
+    /// reach other memory of this process
     #[arg(long, value_name = "SPEC")]
     pub trust: Vec<String>,
     /// Send matching connections through an agent, usually to another host. `name=NAME` in the SPEC names the agent.
