@@ -63,7 +63,7 @@ fn dissector_refuses_what_the_parser_refuses_for_the_same_reason() {
         assert_eq!(said, reason, "{frame:02x?}");
         let reason = reason.unwrap_or_else(|| "none: it is legal".to_owned());
         // Versions and kinds are one reason each.
-        reasons.insert(reason.trim_end_matches(|c: char| c.is_ascii_digit()).to_owned());
+        reasons.insert(reason.replace(|c: char| c.is_ascii_digit(), ""));
     }
     // Legal, cut short, too long, the version, the kind, the checksum, and sixteen fields.
     assert_eq!(reasons.len(), 22, "{reasons:#?}");
