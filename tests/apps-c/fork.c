@@ -92,6 +92,57 @@ static void visits_forks(struct peer *p) {
     }
 }
 
+// Each child closes its connection and exits at once, while its parent closes the same connection. Two threads of the client have
+// connections at the same time, with different children: what one child leaves must not come to the other connection.
+enum { BRIEF = 600, QUESTIONS = 5, CLIENTS = 2 };
+
+static void forks_in_a_hurry(struct peer *p) {
+    p->listener = listen_on(p, AF_INET, "hurry");
+    signal(SIGCHLD, SIG_IGN);
+    for (int i = 0; i < BRIEF; i++) {
+        int fd = accept_one(p->listener);
+        if (spawn() == 0) {
+            char question[16];
+            ssize_t got;
+            close(p->listener);
+            while ((got = recv(fd, question, sizeof question, 0)) > 0)
+                send_all(fd, question, got);
+            close(fd);
+            _exit(0);
+        }
+        close(fd);
+    }
+    say("%d connections handed to children", BRIEF);
+}
+
+static struct sockaddr_in hurry;
+
+static void *asks(void *which) {
+    for (uint64_t i = (uintptr_t)which; i < BRIEF; i += CLIENTS) {
+        int fd = MUST(socket(AF_INET, SOCK_STREAM, 0));
+        MUST(connect(fd, (struct sockaddr *)&hurry, sizeof hurry));
+        for (uint64_t n = 0; n < QUESTIONS; n++) {
+            uint64_t question = i << 8 | n, answer;
+            send_all(fd, &question, sizeof question);
+            recv_all(fd, &answer, sizeof answer);
+            if (answer != question)
+                die("an answer for another connection");
+        }
+        close(fd);
+    }
+    return NULL;
+}
+
+static void asks_in_two_threads(struct peer *p) {
+    hurry = (struct sockaddr_in){AF_INET, htons(port_of(p, "hurry")), {htonl(INADDR_LOOPBACK)}};
+    pthread_t threads[CLIENTS];
+    for (uintptr_t t = 0; t < CLIENTS; t++)
+        pthread_create(&threads[t], NULL, asks, (void *)t);
+    for (int t = 0; t < CLIENTS; t++)
+        pthread_join(threads[t], NULL);
+    say("%d connections answered", BRIEF);
+}
+
 // --- a connection that is in use already
 
 static void child_serves(struct peer *p) {
@@ -394,6 +445,7 @@ static const struct scenario scenarios[] = {
     {"a_program_of_one_thread_stays_one", answers, forks_alone},
     {"workers_share_a_listener", prefork, visits_prefork},
     {"a_child_for_each_connection", forks_for_each, visits_forks},
+    {"children_serve_two_threads_in_a_hurry", forks_in_a_hurry, asks_in_two_threads},
     {"a_child_takes_a_connection_over", answers, child_serves},
     {"parent_and_child_take_turns", answers, alternate},
     {"a_child_writes_and_its_parent_reads", answers, split_directions},

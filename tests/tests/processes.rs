@@ -21,6 +21,13 @@ scenarios!("fork":
     a_hundred_children,
 );
 
+/// Ends that meet before their first message make the most of pairs whose process has just ended.
+#[test]
+fn children_serve_two_threads_in_a_hurry() {
+    let scenario = Scenario::c("fork", "children_serve_two_threads_in_a_hurry");
+    scenario.may_stay_on_tcp().env("SOVIA_MEET", "0").run_accelerated();
+}
+
 /// Python looks in the same way, and warns where a process of several threads forks. A thread that handles messages stays.
 #[test]
 fn a_program_of_one_thread_stays_one() {

@@ -256,6 +256,7 @@ pub fn take() -> Option<(u32, &'static Conn)> {
 pub(crate) fn sweep() {
     for (at, chunk) in chunks() {
         for (i, conn) in chunk.conns.iter().enumerate() {
+            let generation = conn.generation();
             let used = chunk.header.used[i / 64].load(Ordering::Acquire) >> (i % 64) & 1;
             if used != 0
                 // One without any holder is being opened just now.
@@ -263,8 +264,8 @@ pub(crate) fn sweep() {
                 && holders != 0
                 && !members::has_me(holders)
                 && !is_shared(conn)
+                && conn.end(generation)
             {
-                conn.end();
                 give_back((at * CHUNK + i) as u32);
             }
         }
@@ -419,10 +420,14 @@ pub fn expect_child() -> Option<usize> {
                     bits &= bits - 1;
                     let conn = &chunk.conns[i];
                     conn.forget_waiting(child.place);
+                    let generation = conn.generation();
                     let (before, after) = members::strike(&conn.holders, child.place);
                     // No process would ever find that it has no holder any more.
-                    if before != after && after.is_empty() && conn.phase() != Phase::Free {
-                        conn.end();
+                    if before != after
+                        && after.is_empty()
+                        && conn.phase() != Phase::Free
+                        && conn.end(generation)
+                    {
                         give_back((at * CHUNK + i) as u32);
                     }
                 }

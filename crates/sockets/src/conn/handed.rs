@@ -98,13 +98,16 @@ impl Conn {
         self.handed.fetch_add(SEVERAL, Ordering::AcqRel);
     }
 
-    /// Its life is about to end.
-    pub(super) fn settle_handed(&self) {
+    /// Its life is about to end, and `next` to begin: what outlasts the life is noted. The count is set to zero after it, so that
+    /// a process that reads both finds one of them.
+    pub(super) fn note_spread(&self, next: u32) {
         if self.handed.load(Ordering::Acquire) >= SEVERAL {
-            let next = self.generation.load(Ordering::Relaxed).wrapping_add(1);
             self.spread.store(next, Ordering::Release);
         }
-        // After that: a process that reads both finds one of them.
+    }
+
+    /// The life has ended.
+    pub(super) fn forget_handed(&self) {
         self.handed.store(0, Ordering::Release);
     }
 }
@@ -140,8 +143,7 @@ mod tests {
             if life == 3 {
                 conn.spread();
             }
-            conn.settle_handed();
-            conn.generation.fetch_add(1, Ordering::Relaxed);
+            assert!(conn.end(life) && !conn.end(life), "one caller ends a life");
         }
         let now = record(&conn);
         assert!(now.is_of(5) && !now.is_of(3));

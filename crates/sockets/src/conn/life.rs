@@ -75,13 +75,25 @@ impl Conn {
         self.set_phase(Phase::Plain);
     }
 
-    /// Ends the slot's present life; references with the old generation are void from here.
-    pub fn end(&self) {
+    /// Ends the life with that generation: references with it are void from here. Returns true for one caller of a life, even if
+    /// two processes end the life at the same time. That caller alone gives the slot back.
+    #[must_use]
+    pub fn end(&self, generation: u32) -> bool {
         sovia_sys::stall::point(sovia_sys::stall::At::GivingBack);
+        let now = self.generation.load(Ordering::Acquire);
+        if (now ^ generation) & 0xff_ffff != 0 {
+            return false;
+        }
+        let next = now.wrapping_add(1);
+        self.note_spread(next);
+        let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+        if self.generation.compare_exchange(now, next, success, failure).is_err() {
+            return false;
+        }
         self.use_memory(0);
-        self.settle_handed();
+        self.forget_handed();
         self.phase.store(Phase::Free as u32, Ordering::Release);
-        self.generation.fetch_add(1, Ordering::AcqRel);
+        true
     }
 
     /// The life that the slot lives.

@@ -158,7 +158,7 @@ pub(super) fn connector(fd: i32, at: Ref, n: u32) -> Step {
                 }
                 Progress::Pending => {
                     let waited = (n as u8).wrapping_sub(since) & 0x7f;
-                    if waited >= PATIENCE && pair.withdraw(vi) {
+                    if (waited >= PATIENCE || !pair.peer_seems_there()) && pair.withdraw(vi) {
                         approach.reach(in_vain());
                     }
                     WAIT

@@ -111,7 +111,7 @@ pub(crate) fn leave_to_relay(
     // relay's socket cannot know.
     swap(&mut guard);
     at.conn.let_go();
-    leave_vi(guard, anchor, at, false);
+    let _ = leave_vi(guard, anchor, at, false);
     // The sets' own entries go with the connection; what they watch stays.
     sets::detached(at);
     for &fd in descriptors {
@@ -126,19 +126,14 @@ pub(super) fn last_here(fd: i32, at: Ref) {
     let conn = at.conn;
     sets::conn_closed(at);
     // Under the lock: another thread attaches the connection before, or finds that the process holds it no more. Where it is
-    // attached the process has the lock until it has left the VI.
-    let guard = {
-        let locked = conn.lock();
-        if conn.is_attached_here() {
-            let guard = locked.attached();
-            conn.let_go();
-            guard
-        } else {
-            conn.let_go();
-            None
-        }
-    };
+    // attached the process has the lock until it has left the VI. Of two processes that let go at the same time, the second
+    // one alone is the last.
+    let locked = conn.lock();
+    let (guard, locked) =
+        if conn.is_attached_here() { (locked.attached(), None) } else { (None, Some(locked)) };
+    conn.let_go();
     let last = !family::is_shared(conn);
+    drop(locked);
     if conn.phase() == Phase::Candidate {
         let reason = meeting::closed(at);
         meeting::ended(at, 0);
@@ -151,8 +146,8 @@ pub(super) fn last_here(fd: i32, at: Ref) {
         // A relative has decided that it stays on TCP.
         let _ = meeting::closed(at);
     }
-    if let Some(guard) = guard {
-        leave_vi(guard, fd, at, last);
+    let has_ended = if let Some(guard) = guard {
+        leave_vi(guard, fd, at, last)
     } else {
         if conn.phase() == Phase::Plain
             && let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed))
@@ -162,18 +157,21 @@ pub(super) fn last_here(fd: i32, at: Ref) {
         }
         if last {
             conn.stays_for().into_iter().for_each(|reason| conn.count_stay(reason));
-            conn.end();
         }
-    }
-    if last {
+        last && conn.end(at.generation)
+    };
+    if has_ended {
         family::give_back(at.index);
     }
 }
 
-/// The process leaves the VI of a connection that it holds no more; `last`: no relative holds it either.
-fn leave_vi(mut guard: Guard<'_>, fd: i32, at: Ref, last: bool) {
+/// The process leaves the VI of a connection that it holds no more; `last`: no relative holds it either. Returns true if the
+/// connection's life has ended by that.
+fn leave_vi(mut guard: Guard<'_>, fd: i32, at: Ref, last: bool) -> bool {
     let conn = at.conn;
-    let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed)) else { return };
+    let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed)) else {
+        return last && conn.end(at.generation);
+    };
     guard.settle_traffic();
     if last && stream::unanswered::settle(&mut guard) {
         conn.count_stay(Reason::ShortLived);
@@ -200,8 +198,8 @@ fn leave_vi(mut guard: Guard<'_>, fd: i32, at: Ref, last: bool) {
             }
         }
         stream::leave(&mut guard);
-        conn.end();
     }
+    let has_ended = last && conn.end(at.generation);
     if !last {
         stream::handled::leave(&mut guard);
         if conn.waiting_here() != 0 {
@@ -223,6 +221,7 @@ fn leave_vi(mut guard: Guard<'_>, fd: i32, at: Ref, last: bool) {
         pair::lent::leave(&pair, conn.pair.load(Ordering::Relaxed), vi, loans, how);
     }
     drop(guard);
+    has_ended
 }
 
 /// `to` has become a second descriptor of what `from` is.

@@ -95,7 +95,9 @@ pub struct Pair {
     conns: Box<[AtomicU64]>,
     /// How many have been asked for: no fewer than there are.
     reserved: AtomicU32,
-    /// Connections attached in this process, and whether it has been taken out of the table ([`OUT`]).
+    /// Connections of this process that are attached or have asked for a VI, and whether the pair has been taken out of the
+    /// table ([`OUT`]). A connection that has asked knows the pair by its number in the table, which is not given to another
+    /// pair before.
     refs: AtomicU32,
     /// Our waiters in use, by what this process knows itself.
     waiters: AtomicU32,
@@ -234,7 +236,7 @@ impl Pair {
 
     /// Whether the peer lives, and has not left, as far as this process knows. A request to one that has just died
     /// stays without an answer.
-    fn peer_seems_there(&self) -> bool {
+    pub(crate) fn peer_seems_there(&self) -> bool {
         if !self.has_doors() {
             // Nothing reports its death yet.
             return self.peer_is_there();

@@ -54,16 +54,28 @@ impl Pair {
     /// written to the table of requests; or if the pair has been taken out of the table.
     pub(crate) fn occupy(&self, vi: u32, at: Ref) -> bool {
         self.reclaim(vi);
-        let more = |refs: u32| (refs & OUT == 0).then_some(refs + 1);
-        if self.refs.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_err() {
+        if !self.count_in() {
             return false;
         }
         let now = Occupant::of(at).0;
-        let free = self.exchange(vi, 0, now) || self.end_reservation(vi, now);
-        if !free {
-            self.refs.fetch_sub(1, Ordering::AcqRel);
+        // A reservation that ends here has been counted.
+        let is_reserved = self.end_reservation(vi, now);
+        let free = is_reserved || self.exchange(vi, 0, now);
+        if is_reserved || !free {
+            self.count_out();
         }
         free
+    }
+
+    /// Counts a connection that is on a VI or has requested one. The pair keeps its number in the table for as long as any is
+    /// counted. Returns false if the pair has been taken out.
+    fn count_in(&self) -> bool {
+        let more = |refs: u32| (refs & OUT == 0).then_some(refs + 1);
+        self.refs.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
+    }
+
+    fn count_out(&self) {
+        self.refs.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// Whether no connection of this process is on a VI.
@@ -78,7 +90,7 @@ impl Pair {
         let Some(place) = self.conns.get(vi as usize) else { return };
         let word = place.load(Ordering::Acquire);
         if Occupant::from(word).is_some_and(Occupant::has_left) && self.exchange(vi, word, 0) {
-            self.refs.fetch_sub(1, Ordering::AcqRel);
+            self.count_out();
         }
     }
 
@@ -112,11 +124,15 @@ impl Pair {
 
     /// Takes a VI that none of this process's connections is on or will be.
     fn reserve(&self, vi: u32) -> bool {
+        if !self.count_in() {
+            return false;
+        }
         // Counted before it is there, and until it is gone: a fork in between finds no fewer counted.
         self.reserved.fetch_add(1, Ordering::AcqRel);
         let reserved = self.exchange(vi, 0, RESERVED);
         if !reserved {
             self.reserved.fetch_sub(1, Ordering::AcqRel);
+            self.count_out();
         }
         reserved
     }
@@ -182,7 +198,9 @@ impl Pair {
 
     /// Nothing comes of a request of ours.
     pub(crate) fn free(&self, vi: u32) {
-        let _ = self.end_reservation(vi, 0);
+        if self.end_reservation(vi, 0) {
+            self.count_out();
+        }
     }
 
     /// In a forked child: the requests are its parent's. Writes to no page that it need not: each would be copied.
@@ -190,6 +208,9 @@ impl Pair {
         if self.reserved.load(Ordering::Acquire) != 0 {
             (0..VIS).for_each(|vi| self.free(vi));
             self.reserved.store(0, Ordering::Release);
+            // Counted anew: a thread of the parent may have been between the count and the place.
+            let occupied = self.conns.iter().filter(|conn| conn.load(Ordering::Relaxed) != 0);
+            self.refs.store(occupied.count() as u32, Ordering::Release);
         }
     }
 
@@ -200,13 +221,13 @@ impl Pair {
         self.conns[vi as usize].store(0, Ordering::Release);
         self.segment.leave(self.side, vi, used, KEPT);
         self.tell_nic(vi);
-        self.refs.fetch_sub(1, Ordering::AcqRel);
+        self.count_out();
     }
 
     /// The connection on a VI has gone from this process.
     pub(crate) fn vacate(&self, vi: u32) {
         self.conns[vi as usize].store(0, Ordering::Release);
-        self.refs.fetch_sub(1, Ordering::AcqRel);
+        self.count_out();
     }
 
     /// The connection of this process on a VI.

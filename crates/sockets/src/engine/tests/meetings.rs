@@ -1,7 +1,9 @@
 //! First meetings of two processes, which other connections go on with when one is closed.
 
 use super::harness::{End, Engines, Progress, arrives, fresh_by, meet, next};
-use crate::conn::Phase;
+use crate::conn::{Phase, Stage};
+use crate::{pair, sets};
+use core::sync::atomic::Ordering;
 use std::net::TcpListener;
 use std::sync::Arc;
 
@@ -105,4 +107,39 @@ fn end_that_its_process_has_let_go_of_is_not_attached() {
         }
         assert!(count >= 2, "{count} ends were candidates");
     }
+}
+
+/// A pair whose process has died is known by its number to a connection that has asked for a VI there. Given to another pair, the
+/// number would lead the connection onto the VI of another one.
+#[test]
+fn pair_keeps_its_number_while_a_connection_has_asked_for_a_vi() {
+    let engines = Engines::take(Progress::ByHand);
+    engines.part();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let [met, asking, beside] = [(), (), ()].map(|()| fresh_by(&listener, &engines));
+    assert!(meet(&met), "the two processes have a pair");
+    let [connector, _acceptor] = asking;
+    let at = connector.at().unwrap();
+    let asked = || match at.conn.approach.stage() {
+        Stage::Requested { pair, .. } => Some(pair),
+        _ => None,
+    };
+    for _ in 0..MEETING {
+        if connector.run(asked).is_none() {
+            connector.put(b"x");
+        }
+    }
+    let index = connector.run(asked).expect("a request");
+    met.into_iter().for_each(End::close);
+    let collect = || {
+        if let Some(pair) = pair::get(index) {
+            // The peer has left.
+            pair.segment.side(pair.side ^ 1).gone.store(1, Ordering::Release);
+        }
+        pair::collect(sets::forget_pair);
+        pair::get(index).is_some()
+    };
+    assert!(connector.run(collect), "the number is free while it is known");
+    connector.close();
+    assert!(!beside[0].run(collect), "the pair stays for nothing");
 }
