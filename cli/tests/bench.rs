@@ -141,7 +141,7 @@ fn a_run_is_compared_with_a_stored_one_and_no_difference_fails() {
     assert!(compare(&bench, &["run.jsonl", "run.jsonl"]).out.contains("0 better and 0 worse"));
 
     for (args, why) in [
-        (&["run.jsonl"][..], "standard input has no ratios"),
+        (&["run.jsonl"][..], "cannot compare standard input: the file has no ratios"),
         (&["run.jsonl", "none.jsonl"], "cannot read none.jsonl: No such file"),
         (&["run.jsonl", "preload.so.c"], "line 2 of preload.so.c is not a line of"),
     ] {
@@ -218,7 +218,7 @@ fn a_missing_program_for_other_commands_is_named() {
     std::fs::copy(env!("CARGO_BIN_EXE_sovia"), &alone).unwrap();
     let said = Said::from(Command::new(alone).args(["bench", "latency"]).output().unwrap());
     assert_eq!(said.code(), 1, "{said:?}");
-    for part in ["sovia-tools is not in", "make build"] {
+    for part in ["cannot find sovia-tools in", "make build"] {
         assert!(said.err.contains(part), "{said:?}");
     }
 }
