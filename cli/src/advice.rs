@@ -41,7 +41,7 @@ pub fn advice(reason: Reason, ends: &Ends) -> Vec<String> {
         }
         Reason::PeerNotLocal => vec![
             "if the other end is in another network namespace of this host, start an agent:  sudo sovia agent".to_owned(),
-            format!("with this agent, start both ends with:  sovia run --trust user={user} -- PROGRAM"),
+            format!("and start both ends with:  sovia run --trust user={user} -- PROGRAM"),
             "if the other end is on another host, run an agent on each host (docs/reference/hosts.md), and start both ends with:  sovia run --nic name=NAME -- PROGRAM".to_owned(),
         ],
         Reason::NoAgent => vec![

@@ -25,10 +25,10 @@ pub struct Specs {
     /// filters change, accelerated connections go back to TCP, and may be accelerated again later
     #[arg(long, value_name = "SPEC", num_args = 0..=1, require_equals = true, default_missing_value = "port=1-65535")]
     pub respect_filters: Vec<String>,
-    /// Also share memory with processes of another user, if the rules of those processes trust this process's user. The
-    /// SPEC names the other user by `user=NAME`, `uid=NUMBER`, `group=NAME` or `any`. A group stands for the users that
-    /// are its members when the program starts. The other end can disturb the connections between both, but cannot
-    /// reach other memory of this process
+    /// Also share memory with processes of another user, which must trust this program's user by such a rule as well.
+    /// The SPEC names the other user by `user=NAME`, `uid=NUMBER`, `group=NAME` or `any`. A group stands for the users
+    /// that are its members when the program starts. A trusted process can disturb its connections with this program,
+    /// but cannot reach other memory of this program
     #[arg(long, value_name = "SPEC")]
     pub trust: Vec<String>,
     /// Send matching connections through an agent, usually to another host. `name=NAME` in the SPEC names the agent.

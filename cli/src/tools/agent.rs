@@ -2,6 +2,9 @@
 //! this host to those of another one; or shares a device between programs with native VIs.
 
 use core::net::SocketAddr;
+use std::fmt;
+use std::fs;
+use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -49,8 +52,8 @@ pub(crate) struct Args {
     /// Watch packet filters, and report to programs which of their packets the filters may stop
     #[arg(long, conflicts_with_all = ["name", "metrics", "user"])]
     filters: bool,
-    /// User that runs the part of the agent that talks to programs. With --device, an agent that is started as root
-    /// switches to this user
+    /// User that the part of the agent runs as that talks to programs. The other part stays root. With --device, the
+    /// whole agent runs as this user if root starts it
     #[arg(long, value_name = "USER", default_value = "nobody", conflicts_with_all = ["listen", "port"])]
     user: String,
     /// The part that speaks to programs, as this program starts it
@@ -144,7 +147,7 @@ pub(crate) fn agent(args: &Args) -> anyhow::Result<()> {
         Args { filters: true, socket, .. } => Err(watch_filters(socket)),
         Args { new_key: Some(path), .. } => new_key(path),
         Args { metrics: Some(path), metrics_interval, .. } => {
-            let ready = || println!("the counters are in {}", path.display());
+            let ready = || announce(format_args!("the counters are in {}", path.display()));
             metrics::serve(path, Duration::from_secs(*metrics_interval), ready)
         }
         Args { name: Some(name), device: Some(place), .. } => share(args, name, place),
@@ -157,7 +160,7 @@ pub(crate) fn agent(args: &Args) -> anyhow::Result<()> {
 fn watch_filters(socket: &Path) -> anyhow::Error {
     match FilterAgent::open(socket) {
         Ok(agent) => {
-            println!("the agent is ready at {}", socket.display());
+            announce(format_args!("the agent is ready at {}", socket.display()));
             agent.serve().into()
         }
         Err(error) => error.into(),
@@ -168,8 +171,16 @@ fn watch_filters(socket: &Path) -> anyhow::Error {
 fn new_key(path: &Path) -> anyhow::Result<()> {
     let key = SecretKey::generate()?;
     key.write_new(path).with_context(|| format!("cannot write {}", path.display()))?;
-    println!("{}", key.public());
+    writeln!(io::stdout(), "{}", key.public()).inspect_err(|_| {
+        // Without its public key the agent cannot be named to other agents.
+        let _ = fs::remove_file(path);
+    })?;
     Ok(())
+}
+
+/// Prints that the agent is ready. An agent whose log cannot be written serves nevertheless.
+fn announce(what: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stdout(), "{what}");
 }
 
 /// Is a NIC, until it is ordered to end.
@@ -191,7 +202,7 @@ fn serve(args: &Args, name: &str) -> anyhow::Result<()> {
     let orders = Orders::take()?;
     let nic = Nic::open(&config)?;
     // From here on programs are heard; a script that starts it waits for this line.
-    println!("the NIC {name} is ready");
+    announce(format_args!("the NIC {name} is ready"));
     Ok(nic.serve(Some(&orders))?)
 }
 
@@ -216,9 +227,9 @@ fn share(args: &Args, name: &str, place: &Place) -> anyhow::Result<()> {
     match place {
         // The kernel has chosen the port.
         Place::Udp(address) if address.port() == 0 => {
-            println!("the port {name} is ready at udp:{}", switch.own());
+            announce(format_args!("the port {name} is ready at udp:{}", switch.own()));
         }
-        _ => println!("the port {name} is ready"),
+        _ => announce(format_args!("the port {name} is ready")),
     }
     Ok(switch.serve(Some(&orders))?)
 }
@@ -281,7 +292,7 @@ fn vouch(socket: &Path, user: &str) -> anyhow::Error {
     speaker.args(["agent", "--speak"]).env_clear().current_dir("/").uid(uid).gid(gid);
     match Voucher::open(socket, speaker) {
         Ok(voucher) => {
-            println!("the agent is ready at {}", socket.display());
+            announce(format_args!("the agent is ready at {}", socket.display()));
             voucher.serve().into()
         }
         Err(error) => error.into(),

@@ -71,7 +71,7 @@ pub enum OpenError {
     },
     /// Its frames would have no room for a message.
     #[error(
-        "{0}: this port takes frames that are too short for the protocol; raise the device's MTU"
+        "{0}: the longest frame that this port can send is too short for the protocol; raise the device's MTU"
     )]
     FrameMax(Place),
     /// An agent passes frames of VIs alone.

@@ -40,7 +40,7 @@ pub enum OpenError {
     },
     /// Its frames would have no room for a message.
     #[error(
-        "{0}: this port takes frames that are too short for the protocol; raise the device's MTU"
+        "{0}: the longest frame that this port can send is too short for the protocol; raise the device's MTU"
     )]
     FrameMax(Place),
     /// It can have no thread of its own, or no descriptor to wake that by.

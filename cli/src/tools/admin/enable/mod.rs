@@ -145,9 +145,9 @@ pub(crate) fn disable(args: &DisableArgs) -> anyhow::Result<()> {
     };
     let mut removed = Vec::new();
     for drop_in in &drop_ins {
-        if args.doing.dry_run {
+        if args.doing.dry_run && drop_in.path().exists() {
             out.say(&format!("{} would be removed", drop_in.path().display()))?;
-        } else if drop_in.remove()? {
+        } else if !args.doing.dry_run && drop_in.remove()? {
             out.say(&format!("{}: removed {}", drop_in.unit(), drop_in.path().display()))?;
             removed.push(drop_in);
         } else {

@@ -60,7 +60,7 @@ pub(super) enum What {
     ///
     /// The report is a page with pictures and data.
     Papers(AllArgs),
-    /// Time of the papers' ping-pong loops with 4 bytes, in total and for each call
+    /// Time of the ping-pong loops of FGCS 2002 with messages of 4 bytes, for the whole loop and for each call
     Loops(OnArgs),
     /// One-way and two-way throughput by size, for send/receive and RDMA write
     Throughput(OnArgs),
@@ -103,7 +103,7 @@ pub(super) struct Args {
     /// For each size, NetPIPE also measures sizes this many bytes smaller and larger; 0: only the size itself
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(..=64))]
     perturbation: u32,
-    /// Number of idle VIs to measure the memory of
+    /// Measure the memory that this many idle VIs take
     #[arg(long, default_value_t = 4000, value_parser = clap::value_parser!(u32).range(1..=4090))]
     vis: u32,
     /// Length of NetPIPE's longest message in bytes; K is 1024, M is 1024 x 1024
@@ -158,9 +158,9 @@ pub(super) struct AllArgs {
     /// Measure only these scenarios, separated by commas [default: all, and `hosts`, `rpc`, `ftp` and `emp`]
     #[arg(long, value_delimiter = ',', value_name = "SCENARIO", value_parser = parse_scenario)]
     only: Vec<Scenario>,
-    /// Measure nothing, and make the report from figures in these files, separated by commas. The files are output of
-    /// this command, or of `hosts`, `rpc`, `ftp` and `emp` with --json. In the folder of the first file, machine.json
-    /// describes the measured machine
+    /// Measure nothing, and make the report from the figures in these files. Commas separate the files' names. Each file
+    /// is output of this command, or of `hosts`, `rpc`, `ftp` or `emp` with --json. The measured machine is the one that
+    /// machine.json describes, in the folder of the first file
     #[arg(long, value_delimiter = ',', value_name = "FILE", conflicts_with_all = ["only", "nic"])]
     from: Vec<PathBuf>,
     #[command(flatten)]
