@@ -5,7 +5,7 @@ use super::permit::refusal;
 use super::proof::{may_be_on, owns_other_end};
 use crate::conn::{Conn, Phase, Role, flag};
 use crate::message::{Link, Process};
-use crate::pair::Pending;
+use crate::pair::{Pending, Pinned};
 use crate::table::{self, Ref};
 use crate::{anchors, handler, kept, options, pair, protocol, sets, stats, stream, thread};
 use core::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ use sovia_control::Reason;
 use sovia_sys::call;
 
 /// Acceptor: the request that mirrors our end of the connection.
-pub(super) fn find_request(link: &Link) -> Option<(u32, Pending)> {
+pub(super) fn find_request(link: &Link) -> Option<(Pinned, Pending)> {
     let mut found = None;
     pair::each(|index, pair| {
         if !pair.has_doors() {
@@ -26,7 +26,7 @@ pub(super) fn find_request(link: &Link) -> Option<(u32, Pending)> {
                 && may_be_on(pair, link, Role::Acceptor)
                 && owns_other_end(link, Role::Acceptor, theirs.cookie, user())
             {
-                found = Some((index, request));
+                found = pair.pin(index).map(|pinned| (pinned, request));
             }
         });
     });
@@ -39,7 +39,7 @@ pub(super) fn find_request_of(
     process: Process,
     stranger: u32,
     link: &Link,
-) -> Option<(u32, Pending)> {
+) -> Option<(Pinned, Pending)> {
     let mut found = None;
     pair::each(|index, pair| {
         if !pair.is_far()
@@ -51,7 +51,7 @@ pub(super) fn find_request_of(
         }
         pair.each_request(|request, discriminator| {
             if Link::decode(discriminator).is_some_and(|theirs| theirs.same_connection(link)) {
-                found = Some((index, request));
+                found = pair.pin(index).map(|pinned| (pinned, request));
             }
         });
     });
@@ -82,7 +82,8 @@ pub(super) enum Attached {
     GoesBack,
 }
 
-pub(super) fn attach_as_acceptor(fd: i32, at: Ref, index: u32, request: Pending) -> Attached {
+pub(super) fn attach_as_acceptor(fd: i32, at: Ref, pinned: &Pinned, request: Pending) -> Attached {
+    let index = pinned.index();
     let Some(pair) = pair::get(index) else { return Attached::No };
     if !pair.accept(request) {
         return Attached::No;

@@ -191,7 +191,7 @@ pub(super) fn acceptor(fd: i32, at: Ref) -> Step {
     let Some(link) = permitted(fd, at) else { return Step::Done(Attached::No) };
     at.conn.approach.link.store(hash(&link), Ordering::Relaxed);
     match find_request(&link) {
-        Some((index, request)) => Step::Done(attach_as_acceptor(fd, at, index, request)),
+        Some((pair, request)) => Step::Done(attach_as_acceptor(fd, at, &pair, request)),
         None => Step::Unknown,
     }
 }

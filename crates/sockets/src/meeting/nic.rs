@@ -66,7 +66,13 @@ impl Nics {
                 return Attached::No;
             };
             return match pair.segment.progress(vi) {
-                Progress::Pending => Attached::No,
+                Progress::Pending => {
+                    // Another NIC may have come in its place.
+                    if !pair.peer_seems_there() && pair.withdraw(vi) {
+                        approach.reach(Stage::Idle);
+                    }
+                    Attached::No
+                }
                 Progress::Accepted => {
                     let attached = attach(fd, at, index, vi);
                     if attached != Attached::No {

@@ -18,6 +18,7 @@ pub(crate) use doors::{
 };
 pub(crate) use left::{collect, leave_all, leave_unanswered, make_room, pause};
 pub(crate) use news::{notify, notify_own};
+pub(crate) use places::Pinned;
 pub(crate) use request::{
     Requested, is_served_by, offered, request_at, request_of, request_of_nic,
 };

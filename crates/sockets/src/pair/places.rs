@@ -4,7 +4,7 @@
 //! takes a connection off its VI for all its relatives can clear its own entry only; the others find theirs to
 //! be void when they next look.
 
-use super::{KEPT, OUT, Pair, Pending, Progress, Used};
+use super::{KEPT, OUT, Pair, Pending, Progress, Used, get};
 use crate::conn::Phase;
 use crate::family;
 use crate::message::LINK_LEN;
@@ -49,7 +49,31 @@ impl Occupant {
     }
 }
 
+/// A pair that keeps its number in the table for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Pinned(u32);
+
+impl Pinned {
+    /// The number.
+    pub(crate) fn index(&self) -> u32 {
+        self.0
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        if let Some(pair) = get(self.0) {
+            pair.count_out();
+        }
+    }
+}
+
 impl Pair {
+    /// Has the pair keep its number, which is `index`. `None` if it has been taken out of the table.
+    pub(crate) fn pin(&self, index: u32) -> Option<Pinned> {
+        self.count_in().then_some(Pinned(index))
+    }
+
     /// Notes which connection is on a VI. False if there is one already: then another process has
     /// written to the table of requests; or if the pair has been taken out of the table.
     pub(crate) fn occupy(&self, vi: u32, at: Ref) -> bool {

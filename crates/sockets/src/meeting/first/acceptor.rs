@@ -38,8 +38,8 @@ impl Meetings {
             None if meeting.is_far => None,
             None => find_request(&meeting.link),
         };
-        if let Some((pair, vi)) = request {
-            let attached = attach_as_acceptor(fd, at, pair, vi);
+        if let Some((pair, request)) = request {
+            let attached = attach_as_acceptor(fd, at, &pair, request);
             if attached != Attached::No {
                 self.remove(i);
             }
