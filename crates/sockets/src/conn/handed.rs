@@ -61,7 +61,7 @@ impl Holding {
         self.generation == generation
     }
 
-    /// Whether that life is about to end, and what is known of it is on its way to the word that outlasts it.
+    /// Returns true if the record was read while that life ended: the generation before the end, the count after it.
     pub(crate) fn is_settling(&self, generation: u32) -> bool {
         self.is_of(generation) && self.handed == 0
     }

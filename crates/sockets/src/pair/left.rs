@@ -27,7 +27,7 @@ pub(crate) fn leave_unanswered(index: u32, forget: impl Fn(*const Pair)) {
     let slot = &TABLE[index as usize];
     // SAFETY: null, or from Arc::into_raw; the table's count of it goes only under the lock.
     let pair = unsafe { slot.load(Ordering::Acquire).as_ref() };
-    if !pair.is_some_and(|pair| pair.is_on_offer() && !pair.has_requests() && pair.take_out()) {
+    if !pair.is_some_and(|pair| pair.is_on_offer() && pair.take_out()) {
         return;
     }
     let raw = slot.swap(core::ptr::null_mut(), Ordering::AcqRel);
@@ -57,7 +57,7 @@ pub(crate) fn make_room(forget: impl Fn(*const Pair)) {
     }
 }
 
-/// Takes pairs out of the table whose peers have died and that no connection is on any more, and unmaps
+/// Takes pairs out of the table whose peers have died, and on which no connection is or has asked for a VI. Unmaps
 /// those that no thread uses. `forget` is called for each pair that goes.
 pub(crate) fn collect(forget: impl Fn(*const Pair)) {
     let (mut out, mut left) = (Vec::new(), 0);
@@ -107,7 +107,7 @@ pub(crate) fn leave_all(forget: impl Fn(*const Pair)) {
 }
 
 impl Pair {
-    /// Has no further connection attached. False if one is.
+    /// Has no further connection attached, and none ask. False if one is attached, or has asked.
     fn take_out(&self) -> bool {
         self.refs.compare_exchange(0, OUT, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }

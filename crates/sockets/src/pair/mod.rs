@@ -60,7 +60,7 @@ pub(crate) const KEPT: usize = 4 << 10;
 /// Pairs with strangers of one user: there is to be room for others.
 const OF_ONE_USER: usize = table::PAIRS / 2;
 
-/// In the count of attached connections: no further one is attached.
+/// In the count of connections: no further one is attached, or may ask.
 const OUT: u32 = 1 << 31;
 
 /// A process that we share a segment with.

@@ -230,7 +230,7 @@ impl Pair {
     /// In a forked child: the requests are its parent's. Writes to no page that it need not: each would be copied.
     pub(super) fn forget_requests(&self) {
         if self.reserved.load(Ordering::Acquire) != 0 {
-            (0..VIS).for_each(|vi| self.free(vi));
+            (0..VIS).for_each(|vi| _ = self.exchange(vi, RESERVED, 0));
             self.reserved.store(0, Ordering::Release);
             // Counted anew: a thread of the parent may have been between the count and the place.
             let occupied = self.conns.iter().filter(|conn| conn.load(Ordering::Relaxed) != 0);
