@@ -1,6 +1,6 @@
 //! `sovia explain`: why connections are where they are, and what would change it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{Write, stdout};
 use std::net::SocketAddr;
@@ -146,7 +146,7 @@ impl View {
         let name = format!("{},{pid}", owner.program);
         match owner.has_library {
             Some(true) => format!("{name}: under Sovia, with no recorded TCP connection\n"),
-            Some(false) => without_library(&name, &owner),
+            Some(false) => without_library(&name, &owner.command),
             None => {
                 format!(
                     "{name}: a process of another user: only root can see the connections of this process\n"
@@ -164,16 +164,15 @@ impl View {
         let owners = owners(&inodes);
         let shows = |pid| self.scan.processes.iter().any(|process| process.pid == pid);
         let is_plain = |owner: &&Owner| owner.has_library == Some(false) && !shows(owner.pid);
-        let plain: BTreeMap<i32, &Owner> =
-            owners.values().filter(is_plain).map(|owner| (owner.pid, owner)).collect();
         // Processes of one command, such as a server's workers, are one entry.
-        let mut alike: BTreeMap<(&str, &str), Vec<&Owner>> = BTreeMap::new();
-        for owner in plain.into_values() {
-            alike.entry((&owner.program, &owner.command)).or_default().push(owner);
+        let mut alike: BTreeMap<(&str, &str), BTreeSet<i32>> = BTreeMap::new();
+        for owner in owners.values().filter(is_plain) {
+            alike.entry((&owner.program, &owner.command)).or_default().insert(owner.pid);
         }
-        for ((program, _), owners) in alike {
-            let name = format!("{program},{}{}", owners[0].pid, and_like(owners.len()));
-            text += &without_library(&name, owners[0]);
+        for ((program, command), pids) in alike {
+            let first = pids.first().copied().unwrap_or_default();
+            let name = format!("{program},{first}{}", and_like(pids.len()));
+            text += &without_library(&name, command);
         }
         if text.is_empty() {
             let is_there = |socket: &Socket| socket.is_listening;
@@ -357,8 +356,8 @@ fn and_like(number: usize) -> String {
     }
 }
 
-fn without_library(name: &str, owner: &Owner) -> String {
-    let command = if owner.command.is_empty() { "PROGRAM" } else { &owner.command };
+fn without_library(name: &str, command: &str) -> String {
+    let command = if command.is_empty() { "PROGRAM" } else { command };
     format!(
         "{name}\n    not under Sovia\n    to change it: sovia run -- {command}\n    \
          (static, Go and setuid programs load no library: `sovia run` reports such a program)\n"

@@ -227,7 +227,7 @@ fn loopback() -> Finding {
     }
 }
 
-/// Whether the kernel says whose the other end of a connection is.
+/// Checks that the kernel reports the owner of the other end of a connection.
 fn sockets() -> Finding {
     let asked = || -> Result<u32, String> {
         let text = |error: std::io::Error| error.to_string();
