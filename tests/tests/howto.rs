@@ -91,7 +91,7 @@ fn blocks(text: &str) -> Vec<(String, Vec<&str>)> {
     blocks
 }
 
-/// Why nothing carries out a block of commands, if so.
+/// Returns why nothing carries out a block of commands, or `None` if a program does.
 fn idle(page: &str, info: &str, commands: &[&str]) -> Option<String> {
     let mut words = info.split_whitespace();
     if words.next() != Some("sh") {
@@ -104,12 +104,13 @@ fn idle(page: &str, info: &str, commands: &[&str]) -> Option<String> {
         return Some(format!("there is no {by}"));
     };
     if by == "Makefile" {
-        let is_target = |command: &&&str| {
+        let is_target = |command: &str| {
             let target = command.trim_start_matches("sudo ").strip_prefix("make ");
             let target = target.and_then(|it| it.split_whitespace().next()).unwrap_or_default();
-            !program.lines().any(|line| line.starts_with(&format!("{target}:")))
+            program.lines().any(|line| line.starts_with(&format!("{target}:")))
         };
-        return commands.iter().find(is_target).map(|command| format!("no target: {command}"));
+        let wrong = commands.iter().find(|command| !is_target(command));
+        return wrong.map(|command| format!("no target: {command}"));
     }
     (!program.contains(page)).then(|| format!("{by} does not read the page"))
 }
