@@ -1,6 +1,8 @@
 // A connection and the processes that come to share it.
 #include "converse.h"
 
+#include <sys/prctl.h>
+
 static char buffer[70000];
 
 static pid_t spawn(void) { return MUST(fork()); }
@@ -96,7 +98,7 @@ static void visits_forks(struct peer *p) {
 // connections at the same time, with different children: what one child leaves must not come to the other connection.
 enum { BRIEF = 600, QUESTIONS = 5, CLIENTS = 2 };
 
-static void forks_in_a_hurry(struct peer *p) {
+static void hands_to_children(struct peer *p, bool confines) {
     p->listener = listen_on(p, AF_INET, "hurry");
     signal(SIGCHLD, SIG_IGN);
     for (int i = 0; i < BRIEF; i++) {
@@ -105,6 +107,8 @@ static void forks_in_a_hurry(struct peer *p) {
             char question[16];
             ssize_t got;
             close(p->listener);
+            if (confines)
+                MUST(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
             while ((got = recv(fd, question, sizeof question, 0)) > 0)
                 send_all(fd, question, got);
             close(fd);
@@ -113,6 +117,20 @@ static void forks_in_a_hurry(struct peer *p) {
         close(fd);
     }
     say("%d connections handed to children", BRIEF);
+}
+
+static void forks_in_a_hurry(struct peer *p) { hands_to_children(p, false); }
+
+// The children change their rights, as those of sshd do, and leave what they share with the server. Its records have room for 512
+// connections; further ones are kept in another file.
+static void forks_confined(struct peer *p) {
+    char line[4096];
+    int files = 0;
+    hands_to_children(p, true);
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps && fgets(line, sizeof line, maps))
+        files += strstr(line, "memfd:sovia-records") || strstr(line, "memfd:sovia-board");
+    say("records of connections that are over: %s", maps && files <= 1 ? "none" : "kept");
 }
 
 static struct sockaddr_in hurry;
@@ -446,6 +464,7 @@ static const struct scenario scenarios[] = {
     {"workers_share_a_listener", prefork, visits_prefork},
     {"a_child_for_each_connection", forks_for_each, visits_forks},
     {"children_serve_two_threads_in_a_hurry", forks_in_a_hurry, asks_in_two_threads},
+    {"children_that_change_their_rights_leave_no_record", forks_confined, asks_in_two_threads},
     {"a_child_takes_a_connection_over", answers, child_serves},
     {"parent_and_child_take_turns", answers, alternate},
     {"a_child_writes_and_its_parent_reads", answers, split_directions},

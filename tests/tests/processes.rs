@@ -28,6 +28,12 @@ fn children_serve_two_threads_in_a_hurry() {
     scenario.may_stay_on_tcp().env("SOVIA_MEET", "0").run_accelerated();
 }
 
+#[test]
+fn children_that_change_their_rights_leave_no_record() {
+    let scenario = Scenario::c("fork", "children_that_change_their_rights_leave_no_record");
+    scenario.may_stay_on_tcp().run_accelerated();
+}
+
 /// Python looks in the same way, and warns where a process of several threads forks. A thread that handles messages stays.
 #[test]
 fn a_program_of_one_thread_stays_one() {

@@ -17,6 +17,7 @@
 //! After it the process begins anew, under another name (`pair::me`): connections opened later
 //! are accelerated with peers that the kernel's rule allows.
 
+use crate::family::Retired;
 use crate::ops::keep;
 use crate::retreat::{self, Cause};
 use crate::table::{self, Ref};
@@ -204,30 +205,33 @@ fn await_waiting(connections: &[(i32, Ref)]) {
     }
 }
 
-/// Takes every connection off the record, in this process; the numbers of their slots. One that a
-/// relative holds as well stays on TCP there, too.
-fn drop_all(reason: Reason) -> Vec<u32> {
+/// Takes every connection off the record, in this process. One that a relative holds as well stays on TCP there, too.
+fn drop_all(reason: Reason) -> Vec<Retired> {
     // A relative may have taken one back, and this process not have come to its sets since.
     sets::look_for_gone();
     let mut all: Vec<(i32, Ref)> = Vec::new();
     table::for_each_conn(|fd, at| all.push((fd, at)));
-    let mut slots: Vec<u32> = Vec::new();
+    let mut retired: Vec<Retired> = Vec::new();
     for (fd, at) in all {
         let conn = at.conn;
-        if !slots.contains(&at.index) {
-            slots.push(at.index);
+        if !retired.iter().any(|one| one.index == at.index) {
             sets::conn_closed(at);
             // It has the socket still, which the family does not know from here on.
             conn.spread();
             if conn.stay_plain() {
                 conn.count_stay(reason);
             }
+            // Of two processes that let go at the same time, the second one alone is the last.
+            let locked = conn.lock();
             conn.let_go();
+            let is_last = !family::is_shared(conn);
+            drop(locked);
+            retired.push(Retired { index: at.index, generation: at.generation, is_last });
         }
         table::remove(fd);
         table::release(at.index);
     }
-    slots
+    retired
 }
 
 /// Around fork: no change is under way, but for that of a thread which forks in the middle of it, for a

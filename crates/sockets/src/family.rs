@@ -258,17 +258,21 @@ pub(crate) fn sweep() {
         for (i, conn) in chunk.conns.iter().enumerate() {
             let generation = conn.generation();
             let used = chunk.header.used[i / 64].load(Ordering::Acquire) >> (i % 64) & 1;
-            if used != 0
-                // One without any holder is being opened just now.
-                && let holders = conn.holders.load(Ordering::Acquire)
-                && holders != 0
-                && !members::has_me(holders)
-                && !is_shared(conn)
-                && conn.end(generation)
-            {
-                give_back((at * CHUNK + i) as u32);
+            // One without any holder is being opened just now.
+            let holders = conn.holders.load(Ordering::Acquire);
+            if used != 0 && holders != 0 && !members::has_me(holders) && !is_shared(conn) {
+                reap((at * CHUNK + i) as u32, conn, generation);
             }
         }
+    }
+}
+
+/// Ends the life of a connection whose holders have all died without a close, and frees the slot. While a process is leaving
+/// the connection nothing happens: that process is the last, and ends the life itself.
+fn reap(index: u32, conn: &Conn, generation: u32) {
+    let Some(_locked) = conn.lock_if_free() else { return };
+    if conn.phase() != Phase::Free && conn.end(generation) {
+        give_back(index);
     }
 }
 
@@ -302,10 +306,25 @@ fn take_in(chunk: &Chunk) -> Option<usize> {
 
 /// Gives a slot back. Its generation must have been changed before.
 pub fn give_back(index: u32) {
-    let (at, i) = (index as usize / CHUNK, index as usize % CHUNK);
-    if let Some(chunk) = chunk(at) {
-        chunk.header.used[i / 64].fetch_and(!(1 << (i % 64)), Ordering::AcqRel);
+    if let Some((word, bit)) = used(index) {
+        word.fetch_and(!bit, Ordering::AcqRel);
     }
+}
+
+/// Returns the word and the bit that say whether a slot is taken.
+fn used(index: u32) -> Option<(&'static AtomicU64, u64)> {
+    let (at, i) = (index as usize / CHUNK, index as usize % CHUNK);
+    Some((&chunk(at)?.header.used[i / 64], 1 << (i % 64)))
+}
+
+/// A connection that this process has taken off the record before it leaves the family's memory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Retired {
+    /// Its slot.
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+    /// Whether no relative holds it: then its slot there is free.
+    pub(crate) is_last: bool,
 }
 
 /// Gives this process memory of its own in the place of what it shares with its relatives. Slots of
@@ -313,7 +332,7 @@ pub fn give_back(index: u32) {
 /// and are not used again; all others are free.
 ///
 /// False if there is no memory to be had.
-pub(crate) fn leave(retired: &[u32]) -> bool {
+pub(crate) fn leave(retired: &[Retired]) -> bool {
     let place_of = |base: usize| {
         chunks().find(|(_, chunk)| core::ptr::from_ref(*chunk).addr() == base).map(|(at, _)| at)
     };
@@ -345,16 +364,15 @@ pub(crate) fn leave(retired: &[u32]) -> bool {
         {
             after.take_over(before);
         }
-        for &index in retired {
-            let Some(conn) = conn(index) else { continue };
+        for one in retired {
+            let Some(conn) = conn(one.index) else { continue };
             if let (Some(before), Some(after)) = (old.counterpart(conn), new.counterpart(conn)) {
                 after.retire(before);
             }
-            let (at, i) = (index as usize / CHUNK, index as usize % CHUNK);
-            if let Some(word) =
-                chunk(at).and_then(|chunk| new.counterpart(&chunk.header.used[i / 64]))
+            if let Some((word, bit)) = used(one.index)
+                && let Some(word) = new.counterpart(word)
             {
-                word.fetch_or(1 << (i % 64), Ordering::Relaxed);
+                word.fetch_or(bit, Ordering::Relaxed);
             }
         }
     };
@@ -364,6 +382,16 @@ pub(crate) fn leave(retired: &[u32]) -> bool {
             && let Some(before) = old.counterpart(&first.threads)
         {
             first.threads.catch_up(before);
+        }
+        // No thread of this process looks at the slots there any more.
+        for one in retired.iter().filter(|one| one.is_last) {
+            if let Some(conn) = conn(one.index).and_then(|conn| old.counterpart(conn))
+                && let Some((word, bit)) = used(one.index)
+                && let Some(word) = old.counterpart(word)
+                && conn.end(one.generation)
+            {
+                word.fetch_and(!bit, Ordering::AcqRel);
+            }
         }
     };
     let left = sovia_sys::mapping::leave_family(file, fill, settle);
@@ -423,12 +451,8 @@ pub fn expect_child() -> Option<usize> {
                     let generation = conn.generation();
                     let (before, after) = members::strike(&conn.holders, child.place);
                     // No process would ever find that it has no holder any more.
-                    if before != after
-                        && after.is_empty()
-                        && conn.phase() != Phase::Free
-                        && conn.end(generation)
-                    {
-                        give_back((at * CHUNK + i) as u32);
+                    if before != after && after.is_empty() {
+                        reap((at * CHUNK + i) as u32, conn, generation);
                     }
                 }
             }

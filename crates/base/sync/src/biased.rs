@@ -17,7 +17,7 @@
 //!
 //! No thread is favoured where the kernel puts no fences.
 
-use crate::lock::{STEP_NS, never_taken};
+use crate::lock::{STEP_NS, deadline, never_taken};
 use crate::owners::Owners;
 use crate::shim::{AtomicU32, AtomicUsize, Ordering, SPINS, now_ns, spin_loop};
 use crate::state::{self, State};
@@ -94,15 +94,16 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
         acquired
     }
 
-    /// Like [`BiasedLock::lock`], but waits for so many nanoseconds at most; `None` if others hold it for longer.
+    /// Like [`BiasedLock::lock`], but waits for so many nanoseconds at most; `None` if others hold it for longer. One that waits
+    /// for none stands outside the order of locks.
     pub fn lock_within(&self, ns: u64) -> Option<Acquired> {
         state::current(|state| {
             section::enter_on(state);
             if self.enter(state, K::me(state)) {
-                rank::taken_on(state, RANK);
+                rank::taken_within_on(state, RANK, ns);
                 return Some(Acquired::Clean);
             }
-            self.lock_as_others(state, Some(now_ns().saturating_add(ns)))
+            self.lock_as_others(state, Some(deadline(ns)))
         })
     }
 
@@ -274,7 +275,7 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
             self.lock.sleepers_go_on();
         }
         if acquired.is_held() {
-            rank::taken_on(state, RANK);
+            rank::taken_within_on(state, RANK, until.unwrap_or(u64::MAX));
         }
         Some(acquired)
     }

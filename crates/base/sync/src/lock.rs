@@ -26,6 +26,11 @@ const SLEEPER: u32 = 1;
 /// be noticed depends on it.
 pub(crate) const STEP_NS: u64 = 2_000_000;
 
+/// Returns the time until which a thread waits that waits for so many nanoseconds; 0 for one that does not wait.
+pub(crate) fn deadline(ns: u64) -> u64 {
+    if ns == 0 { 0 } else { now_ns().saturating_add(ns) }
+}
+
 /// How a lock was come by.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub enum Acquired {
@@ -104,10 +109,10 @@ impl<K: Owners, const RANK: u8> RobustLock<K, RANK> {
             let acquired = if self.takes(me) {
                 Some(Acquired::Clean)
             } else {
-                self.lock_slow(state, me, Some(now_ns().saturating_add(ns)))
+                self.lock_slow(state, me, Some(deadline(ns)))
             };
             if acquired.is_some_and(Acquired::is_held) {
-                rank::taken_on(state, RANK);
+                rank::taken_within_on(state, RANK, ns);
             }
             acquired
         })

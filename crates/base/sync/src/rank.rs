@@ -71,6 +71,12 @@ pub(crate) fn added_on(state: &State, rank: u8) {
     }
 }
 
+/// The calling thread has got a lock for which it would have waited for so many nanoseconds.
+#[inline(always)]
+pub(crate) fn taken_within_on(state: &State, rank: u8, ns: u64) {
+    if ns == 0 { added_on(state, rank) } else { taken_on(state, rank) }
+}
+
 /// The calling thread has given a lock back.
 #[inline(always)]
 pub(crate) fn given_back(rank: u8) {

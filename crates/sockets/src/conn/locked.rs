@@ -31,6 +31,12 @@ impl Conn {
         self.lock().attached()
     }
 
+    /// Takes the lock, unless a living thread holds it.
+    pub(crate) fn lock_if_free(&self) -> Option<Locked<'_>> {
+        let acquired = self.lock.lock_within(0).filter(|acquired| acquired.is_held())?;
+        Some(self.taken(acquired))
+    }
+
     /// Takes the lock if it is free.
     #[inline]
     pub fn try_lock(&self) -> Option<Locked<'_>> {
