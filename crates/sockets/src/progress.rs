@@ -18,7 +18,7 @@ use crate::stream::audit::{self, Finding};
 use crate::stream::{combine, ending, handled, listeners, reflected};
 use crate::table::Ref;
 use crate::{anchors, epoll, family, handler, keepalive, kept};
-use crate::{linger, pair, peers, sets, table, thread};
+use crate::{linger, meeting, pair, peers, sets, table, thread};
 use core::mem::replace;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sovia_proto::path::{Rx, Tx};
@@ -128,9 +128,17 @@ fn round_of_caller() {
     sets::look_for_gone();
     epoll::leave_shared();
     deaths::look_around();
-    pair::collect(sets::forget_pair);
+    collect_pairs();
     keep::collect();
     serve();
+}
+
+/// Forgets peers that have died.
+fn collect_pairs() {
+    if pair::collect(sets::forget_pair) {
+        meeting::withdraw_from_dead();
+        pair::collect(sets::forget_pair);
+    }
 }
 
 /// Looks at what no event reports. False if there are no connections.
@@ -244,7 +252,7 @@ impl Rounds {
         let death = events[..n].iter().any(|event| event.u64 == deaths::DEATH);
         // Each peer is asked for by system calls, and most ends are of connections whose peers live on.
         if death || n == 0 || ends && peers::any_has_died() {
-            pair::collect(sets::forget_pair);
+            collect_pairs();
         }
         if ends || n == 0 {
             keep::collect();

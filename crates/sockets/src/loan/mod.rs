@@ -54,8 +54,6 @@ pub struct Loan {
     done: usize,
     index: u32,
     generation: u32,
-    pair: u32,
-    vi: u32,
     /// The socket that it is to be sent to, where that goes by the kernel; else 0.
     cookie: u64,
     small: [u8; INLINE_MAX],
@@ -77,8 +75,6 @@ impl Default for Loan {
             done: 0,
             index: 0,
             generation: 0,
-            pair: 0,
-            vi: 0,
             cookie: 0,
             small: [0; INLINE_MAX],
         }
@@ -146,8 +142,6 @@ impl Loan {
             len,
             index: at.index,
             generation: at.generation,
-            pair: conn.pair.load(Ordering::Relaxed),
-            vi: conn.vi.load(Ordering::Relaxed),
             ..Loan::default()
         }
     }
@@ -191,7 +185,7 @@ pub fn give_back(loan: &mut Loan) {
                     _ => stream::give_back(&mut guard),
                 }
             } else {
-                lent::came_back(loan.pair, loan.vi);
+                lent::came_back(at);
             }
         }
     }

@@ -196,7 +196,13 @@ pub(super) fn acceptor(fd: i32, at: Ref) -> Step {
     }
 }
 
-/// A candidate goes: so does its request.
+/// Returns true while a connection asks a peer that has died.
+pub(super) fn has_asked_dead(at: Ref) -> bool {
+    let Stage::Requested { pair, .. } = at.conn.approach.stage() else { return false };
+    pair::get(pair).is_some_and(|pair| !pair.peer_is_there())
+}
+
+/// A candidate goes, or its peer: so does its request.
 pub(super) fn closed(at: Ref) {
     if let Stage::Requested { pair, vi, .. } = at.conn.approach.stage() {
         at.conn.approach.reach(Stage::Idle);

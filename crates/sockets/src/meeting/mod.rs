@@ -53,7 +53,7 @@ use permit::{nic_of, permitted};
 pub(crate) use proof::{addresses, peer_is_held};
 use sovia_control::{Junk, Reason};
 use sovia_signal::chain::is_in_handler;
-use sovia_sync::{Local, RobustLock, rank};
+use sovia_sync::{Held, Local, RobustLock, rank};
 
 /// Transfers after which an end gives up what only another process's end could change.
 const PATIENCE: u32 = 4096;
@@ -118,8 +118,8 @@ fn is_vain(at: Ref, n: u32) -> bool {
 }
 
 fn locked_step(fd: i32, at: Ref, n: u32) -> Attached {
-    // Decided meanwhile by another thread.
-    if at.conn.phase() != Phase::Candidate || process::is_changing() {
+    // Decided meanwhile by another thread, or closed.
+    if at.conn.phase() != Phase::Candidate || !at.is_here() || process::is_changing() {
         return Attached::No;
     }
     if !inheritance::is_alone(fd, at) || family::is_shared(at.conn) {
@@ -139,9 +139,11 @@ fn locked_step(fd: i32, at: Ref, n: u32) -> Attached {
     };
     match known {
         known::Step::Done(attached) => {
+            // It may have been on its way to a first meeting as well.
             if attached != Attached::No {
-                // It may have been on its way to a first meeting as well.
                 MEETINGS_STATE.with(|meetings| meetings.over(at));
+            } else if at.conn.phase() == Phase::Plain {
+                let _ = forget(at);
             }
             attached
         }
@@ -178,29 +180,50 @@ pub(crate) fn ended(at: Ref, messages: u64) {
 /// The program is about to shut a side of a candidate.
 pub(crate) fn shut(at: Ref) {
     if at.conn.stay_plain() {
-        let _ = closed(at);
+        withdraw(at);
         ended(at, 0);
         at.conn.count_stay(Reason::HalfClosed);
     }
 }
 
-/// A candidate is closed, or stays on TCP: forget its meeting.
-/// Returns why it has not met.
-pub(crate) fn closed(at: Ref) -> Reason {
-    let lock = &STEPS[at.index as usize % STEPS.len()];
-    if lock.is_mine() {
-        // A signal handler has interrupted a step.
-        return Reason::ShortLived;
+/// Keeps every other thread of this process from taking a step in a connection's meeting, for as long as it lives.
+pub(crate) struct Steps(#[expect(dead_code)] Held<'static, Local, { rank::STEP }>);
+
+impl Steps {
+    /// `None` if a signal handler has interrupted a step of the calling thread.
+    pub(crate) fn hold(at: Ref) -> Option<Steps> {
+        let lock = &STEPS[at.index as usize % STEPS.len()];
+        (!lock.is_mine()).then(|| Steps(lock.guard()))
     }
-    lock.lock();
-    known::closed(at);
-    let begun = at.conn.approach.habit.load(Ordering::Acquire) != 0
-        && at.conn.transfers.load(Ordering::Relaxed)
-            >= at.conn.approach.unknown_after.load(Ordering::Relaxed);
-    let reason = if begun { forget(at) } else { Reason::ShortLived };
-    let reason = at.conn.approach.kept_for().unwrap_or(reason);
-    lock.unlock();
-    reason
+
+    /// Withdraws what a connection has asked for. Returns why it has not met.
+    pub(crate) fn forget(&self, at: Ref) -> Reason {
+        known::closed(at);
+        let begun = at.conn.approach.habit.load(Ordering::Acquire) != 0
+            && at.conn.transfers.load(Ordering::Relaxed)
+                >= at.conn.approach.unknown_after.load(Ordering::Relaxed);
+        let reason = if begun { forget(at) } else { Reason::ShortLived };
+        at.conn.approach.kept_for().unwrap_or(reason)
+    }
+}
+
+/// Withdraws what a connection that stays on TCP has asked for.
+pub(crate) fn withdraw(at: Ref) {
+    if let Some(steps) = Steps::hold(at) {
+        let _ = steps.forget(at);
+    }
+}
+
+/// Withdraws requests to peers that have died, of connections that may never take another step.
+pub(crate) fn withdraw_from_dead() {
+    table::for_each_conn(|_, at| {
+        if known::has_asked_dead(at)
+            && let Some(_steps) = Steps::hold(at)
+            && known::has_asked_dead(at)
+        {
+            known::closed(at);
+        }
+    });
 }
 
 fn junk(kind: Junk) {

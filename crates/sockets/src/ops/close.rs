@@ -125,40 +125,42 @@ pub(crate) fn leave_to_relay(
 pub(super) fn last_here(fd: i32, at: Ref) {
     let conn = at.conn;
     sets::conn_closed(at);
-    // Under the lock: another thread attaches the connection before, or finds that the process holds it no more. Where it is
-    // attached the process has the lock until it has left the VI. Of two processes that let go at the same time, the second
-    // one alone is the last.
+    let is_meeting = match conn.phase() {
+        Phase::Candidate => true,
+        // A relative has decided that it stays on TCP.
+        Phase::Plain => conn.approach.stage() != Stage::Idle,
+        Phase::Attached | Phase::Free => false,
+    };
+    // No thread of this process takes a step again: it holds the connection no more when it could.
+    let steps = is_meeting.then(|| meeting::Steps::hold(at)).flatten();
+    let reason = steps.as_ref().map_or(Reason::ShortLived, |steps| steps.forget(at));
+    // Under the lock until the end of its life: another thread attaches the connection before, or finds that the process holds it
+    // no more. Of two processes that let go at the same time, the second one alone is the last.
     let locked = conn.lock();
-    let (guard, locked) =
-        if conn.is_attached_here() { (locked.attached(), None) } else { (None, Some(locked)) };
+    let is_candidate = conn.phase() == Phase::Candidate;
+    let locked =
+        if conn.is_attached_here() { locked.attached().ok_or(None) } else { Err(Some(locked)) };
     conn.let_go();
     let last = !family::is_shared(conn);
-    drop(locked);
-    if conn.phase() == Phase::Candidate {
-        let reason = meeting::closed(at);
-        meeting::ended(at, 0);
-        if last {
-            let unused = conn.transfers.load(Ordering::Relaxed) == 0
-                && call::tcp_state(fd).is_some_and(call::TcpState::is_closed);
-            conn.count_stay(if unused { Reason::NeverConnected } else { reason });
+    drop(steps);
+    let has_ended = match locked {
+        Ok(guard) => leave_vi(guard, fd, at, last),
+        Err(_locked) => {
+            if is_candidate {
+                meeting::ended(at, 0);
+            } else if let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed)) {
+                // A relative may have taken it off its VI.
+                pair.reclaim(conn.vi.load(Ordering::Relaxed));
+            }
+            if last {
+                let unused = conn.transfers.load(Ordering::Relaxed) == 0
+                    && call::tcp_state(fd).is_some_and(call::TcpState::is_closed);
+                let reason = if unused { Reason::NeverConnected } else { reason };
+                let stays_for = if is_candidate { Some(reason) } else { conn.stays_for() };
+                stays_for.into_iter().for_each(|reason| conn.count_stay(reason));
+            }
+            last && conn.end(at.generation)
         }
-    } else if conn.phase() == Phase::Plain && conn.approach.stage() != Stage::Idle {
-        // A relative has decided that it stays on TCP.
-        let _ = meeting::closed(at);
-    }
-    let has_ended = if let Some(guard) = guard {
-        leave_vi(guard, fd, at, last)
-    } else {
-        if conn.phase() == Phase::Plain
-            && let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed))
-        {
-            // A relative may have taken it off its VI.
-            pair.reclaim(conn.vi.load(Ordering::Relaxed));
-        }
-        if last {
-            conn.stays_for().into_iter().for_each(|reason| conn.count_stay(reason));
-        }
-        last && conn.end(at.generation)
     };
     if has_ended {
         family::give_back(at.index);
@@ -218,7 +220,7 @@ fn leave_vi(mut guard: Guard<'_>, fd: i32, at: Ref, last: bool) -> bool {
     // Under the lock: no other thread uses the VI after this. A program that still reads or writes in a
     // place of its pool must not find it in its next life.
     if last || members::is_known() {
-        pair::lent::leave(&pair, conn.pair.load(Ordering::Relaxed), vi, loans, how);
+        pair::lent::leave(&pair, conn.pair.load(Ordering::Relaxed), at, vi, loans, how);
     }
     drop(guard);
     has_ended

@@ -60,9 +60,13 @@ pub(super) fn close(fd: i32) -> bool {
     EVER.store(true, Ordering::SeqCst);
     if table::references(at.index) > 1 {
         table::remove(fd);
-        table::release(at.index);
-        // A thread that has looked at the number under the lock has done with it.
-        drop(conn.lock());
+        if table::release(at.index) {
+            // Another thread has closed the other number meanwhile.
+            last_here(fd, at);
+        } else {
+            // A thread that has looked at the number under the lock has done with it.
+            drop(conn.lock());
+        }
         return true;
     }
     let copy = || call::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0).map(|n| n as i32);

@@ -2,7 +2,7 @@
 //! stays mapped until no thread uses it any more.
 
 use super::table::{CHANGE, TABLE, TOP};
-use super::{OF_ONE_USER, OUT, Pair};
+use super::{OF_ONE_USER, OUT, Pair, lent};
 use crate::per_engine::per_engine;
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_sync::hazard;
@@ -53,14 +53,15 @@ pub(crate) fn make_room(forget: impl Fn(*const Pair)) {
     // From where on places may be refused.
     let is_full = TOP.load(Ordering::Acquire) as usize >= OF_ONE_USER;
     if is_full || ROOM.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less).is_err() {
-        collect(forget);
+        let _ = collect(forget);
     }
 }
 
 /// Takes pairs out of the table whose peers have died, and on which no connection is or has asked for a VI. Unmaps
-/// those that no thread uses. `forget` is called for each pair that goes.
-pub(crate) fn collect(forget: impl Fn(*const Pair)) {
-    let (mut out, mut left) = (Vec::new(), 0);
+/// those that no thread uses. `forget` is called for each pair that goes. Returns true if connections still ask a peer that
+/// has died.
+pub(crate) fn collect(forget: impl Fn(*const Pair)) -> bool {
+    let (mut out, mut left, mut are_asked) = (Vec::new(), 0, false);
     let change = CHANGE.guard();
     for slot in &TABLE[..TOP.load(Ordering::Acquire) as usize] {
         // SAFETY: null, or from Arc::into_raw; the table's count of it goes only under the lock.
@@ -74,6 +75,7 @@ pub(crate) fn collect(forget: impl Fn(*const Pair)) {
             // SAFETY: it came from Arc::into_raw, and the table's count of it goes with its place.
             out.push(unsafe { Arc::from_raw(raw.cast_const()) });
         } else {
+            are_asked |= !is_there && pair.reserved.load(Ordering::Acquire) != 0;
             left += 1;
         }
     }
@@ -84,12 +86,14 @@ pub(crate) fn collect(forget: impl Fn(*const Pair)) {
         pair.leave_instances();
     }
     unmap(out);
+    are_asked
 }
 
 /// Takes every pair out of the table: this process leaves its peers. `forget` is called for each. The
 /// caller has taken all connections off their VIs, and unmaps the segments.
 pub(crate) fn leave_all(forget: impl Fn(*const Pair)) {
     let mut out = Vec::new();
+    lent::forget();
     let change = CHANGE.guard();
     for slot in &TABLE[..TOP.load(Ordering::Acquire) as usize] {
         let raw = slot.swap(core::ptr::null_mut(), Ordering::AcqRel);

@@ -3,10 +3,13 @@
 
 use super::{Pair, Used};
 use crate::per_engine::per_engine;
+use crate::table::Ref;
 use sovia_sync::{RobustBox, rank};
 
-/// A VI that its connection has left.
+/// A VI that its connection has left. The pair keeps its number in the table meanwhile.
 struct Left {
+    /// The connection.
+    at: Ref,
     pair: u32,
     vi: u32,
     loans: u32,
@@ -35,18 +38,18 @@ fn now_leave(pair: &Pair, vi: u32, how: How) {
 
 /// A connection leaves its VI, of which the program has so many places: at once if it has none, else
 /// when the last of them comes back.
-pub(crate) fn leave(pair: &Pair, index: u32, vi: u32, loans: u32, how: How) {
+pub(crate) fn leave(pair: &Pair, index: u32, at: Ref, vi: u32, loans: u32, how: How) {
     if loans == 0 {
         now_leave(pair, vi, how);
     } else {
-        LEFT.with(|left| left.push(Left { pair: index, vi, loans, how }));
+        LEFT.with(|left| left.push(Left { at, pair: index, vi, loans, how }));
     }
 }
 
-/// A place of a VI that has been left comes back.
-pub(crate) fn came_back(pair: u32, vi: u32) {
+/// A place comes back of the VI that a connection has left.
+pub(crate) fn came_back(at: Ref) {
     let last = LEFT.with(|left| {
-        let i = left.iter().position(|one| one.pair == pair && one.vi == vi)?;
+        let i = left.iter().position(|one| one.at.same(at))?;
         left[i].loans -= 1;
         (left[i].loans == 0).then(|| left.swap_remove(i))
     });
@@ -54,6 +57,20 @@ pub(crate) fn came_back(pair: u32, vi: u32) {
         && let Some(pair) = super::get(one.pair)
     {
         now_leave(&pair, one.vi, one.how);
+    }
+}
+
+/// Every pair is taken out of the table: places that come back mean nothing any more.
+pub(super) fn forget() {
+    LEFT.with(Vec::clear);
+}
+
+/// In a forked child: the places are its parent's.
+pub(super) fn forked() {
+    for one in LEFT.with(core::mem::take) {
+        if let Some(pair) = super::get(one.pair) {
+            pair.vacate(one.vi);
+        }
     }
 }
 

@@ -143,6 +143,7 @@ pub(crate) fn begin_anew() {
 pub(crate) fn forked() {
     begin_anew();
     doors::forked();
+    lent::forked();
     each(|_, pair| {
         if pair.waiters.load(Ordering::Acquire) != 0 {
             pair.waiters.store(0, Ordering::Release);

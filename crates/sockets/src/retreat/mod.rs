@@ -67,7 +67,7 @@ fn take_back(fd: i32, at: Ref, cause: Cause) {
         conn.spread();
     }
     if conn.phase() == Phase::Candidate && conn.is_generation(at.generation) && conn.stay_plain() {
-        let _ = meeting::closed(at);
+        meeting::withdraw(at);
         conn.count_stay(cause.reason());
         return;
     }
@@ -270,6 +270,6 @@ fn detach(at: Ref) {
     // After that: the next call finds what the kernel reports of it.
     sets::detached(at);
     if let Some(pair) = pair {
-        lent::leave(&pair, index, vi, loans, how);
+        lent::leave(&pair, index, at, vi, loans, how);
     }
 }

@@ -74,6 +74,11 @@ impl Ref {
         self.conn.is_attached_here() && self.conn.is_generation(self.generation)
     }
 
+    /// Returns true while this process holds the connection, in the life that is meant.
+    pub(crate) fn is_here(self) -> bool {
+        self.conn.is_here() && self.conn.is_generation(self.generation)
+    }
+
     /// Whether both mean the same connection in the same life.
     pub fn same(self, other: Ref) -> bool {
         self.word() == other.word()

@@ -143,3 +143,40 @@ fn pair_keeps_its_number_while_a_connection_has_asked_for_a_vi() {
     connector.close();
     assert!(!beside[0].run(collect), "the pair stays for nothing");
 }
+
+/// A connection that has asked for a VI may be idle from then on. Its peer's death ends the request, or the pair stays for ever.
+#[test]
+fn death_of_a_peer_withdraws_the_request_of_an_idle_connection() {
+    let engines = Engines::take(Progress::ByHand);
+    engines.part();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let [met, asking] = [(), ()].map(|()| fresh_by(&listener, &engines));
+    assert!(meet(&met), "the two processes have a pair");
+    let [connector, _acceptor] = asking;
+    let at = connector.at().unwrap();
+    let asked = || match at.conn.approach.stage() {
+        Stage::Requested { pair, .. } => Some(pair),
+        _ => None,
+    };
+    for _ in 0..MEETING {
+        if connector.run(asked).is_none() {
+            connector.put(b"x");
+        }
+    }
+    let index = connector.run(asked).expect("a request");
+    met.into_iter().for_each(End::close);
+    connector.run(|| {
+        crate::meeting::withdraw_from_dead();
+        assert_eq!(asked(), Some(index), "the peer lives");
+        let pair = pair::get(index).unwrap();
+        pair.segment.side(pair.side ^ 1).gone.store(1, Ordering::Release);
+        drop(pair);
+        assert!(pair::collect(sets::forget_pair), "a connection asks a peer that has died");
+        crate::meeting::withdraw_from_dead();
+        assert_eq!(asked(), None);
+        assert!(!pair::collect(sets::forget_pair));
+        assert!(pair::get(index).is_none(), "the pair stays for nothing");
+    });
+    assert!(at.conn.phase() == Phase::Candidate, "it may still meet");
+    connector.close();
+}
