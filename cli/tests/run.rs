@@ -84,6 +84,22 @@ fn the_program_runs_where_standard_error_takes_nothing() {
 }
 
 #[test]
+fn a_result_that_cannot_be_written_is_an_error() {
+    let bench = Bench::new();
+    let commands: [&[&str]; 3] =
+        [&["doctor", "--no-trial"], &["bench", "machine"], &["agent", "--new-key", "key"]];
+    for command in commands {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut sovia = Command::new(env!("CARGO_BIN_EXE_sovia"));
+        let output = sovia.args(command).current_dir(bench.path("")).stdout(full).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        let expected = "cannot write to standard output: No space left on device";
+        assert!(said.contains(expected), "{command:?}: {said}");
+        assert_eq!(output.status.code(), Some(1), "{command:?}");
+    }
+}
+
+#[test]
 fn options_behind_the_program_are_the_programs() {
     let bench = Bench::new();
     let said = bench.run(["echo", "-v", "--only", "--", "x"]);

@@ -19,6 +19,8 @@ use sovia_agent::{
 };
 use sovia_cli::{databases, metrics};
 
+use crate::output::put_line;
+
 /// Let programs use Sovia across network namespaces, sandboxes and hosts
 ///
 /// Programs in one network namespace need no agent if they may ask the kernel about sockets. Other programs, such as
@@ -66,7 +68,7 @@ pub(crate) struct Args {
     /// Write counters of programs under Sovia to this file, once in each interval (--metrics-interval). The textfile
     /// collector of Prometheus's node exporter reads the file. The file must be in the collector's folder, and its name
     /// must end with .prom. An agent with this option does nothing else
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "speak", "socket", "user"])]
+    #[arg(long, value_name = "FILE", value_parser = metrics_file, conflicts_with_all = ["name", "speak", "socket", "user"])]
     metrics: Option<PathBuf>,
     /// Seconds from one write of the counters to the next
     #[arg(long, value_name = "SECONDS", requires = "metrics", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..))]
@@ -167,15 +169,23 @@ fn watch_filters(socket: &Path) -> anyhow::Error {
     }
 }
 
+/// The collector passes over files with other names.
+fn metrics_file(path: &str) -> Result<PathBuf, String> {
+    if path.ends_with(".prom") {
+        Ok(path.into())
+    } else {
+        Err("the name must end with .prom".to_owned())
+    }
+}
+
 /// Makes a key.
 fn new_key(path: &Path) -> anyhow::Result<()> {
     let key = SecretKey::generate()?;
     key.write_new(path).with_context(|| format!("cannot write {}", path.display()))?;
-    writeln!(io::stdout(), "{}", key.public()).inspect_err(|_| {
+    put_line!("{}", key.public()).inspect_err(|_| {
         // Without its public key the agent cannot be named to other agents.
         let _ = fs::remove_file(path);
-    })?;
-    Ok(())
+    })
 }
 
 /// Prints that the agent is ready. An agent whose log cannot be written serves nevertheless.

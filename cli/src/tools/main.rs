@@ -8,6 +8,7 @@ mod agent;
 mod lane;
 mod manual;
 mod measure;
+mod output;
 mod watch;
 
 use std::io::Write;

@@ -1,7 +1,7 @@
 //! `sovia off` and `sovia on`: a file that each process under Sovia looks for.
 
 use std::fs;
-use std::io::{ErrorKind, Write, stdout};
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -11,6 +11,7 @@ use anyhow::{Context, bail};
 use nix::unistd::geteuid;
 use sovia_cli::switch;
 
+use crate::output::put_line;
 use crate::watch::filter::look;
 
 /// Keep all connections on TCP until `sovia on`
@@ -66,8 +67,7 @@ pub(crate) fn off(_: &OffArgs) -> anyhow::Result<()> {
         Ok(1) => "one end of a connection is still accelerated (`sovia ps`)".to_owned(),
         Ok(many) => format!("{many} ends of connections are still accelerated (`sovia ps`)"),
     };
-    writeln!(stdout(), "off for {whose}: {left}")?;
-    Ok(())
+    put_line!("off for {whose}: {left}")
 }
 
 pub(crate) fn on(_: &OnArgs) -> anyhow::Result<()> {
@@ -86,8 +86,7 @@ pub(crate) fn on(_: &OnArgs) -> anyhow::Result<()> {
         );
     }
     let whose = if geteuid().is_root() { "all users" } else { "your own programs" };
-    writeln!(stdout(), "on for {whose}")?;
-    Ok(())
+    put_line!("on for {whose}")
 }
 
 /// Returns the file with which the calling user switches off.

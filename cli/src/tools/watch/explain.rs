@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::io::{Write, stdout};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -13,6 +12,7 @@ use sovia_cli::switch;
 use sovia_cli::system_rules::followed_by;
 use sovia_control::Reason;
 
+use crate::output;
 use crate::watch::columns::json_lines;
 use crate::watch::filter::look;
 use crate::watch::kernel::{Owner, Socket, owners, sockets};
@@ -69,7 +69,7 @@ pub(crate) fn explain(args: &Args) -> anyhow::Result<()> {
     let view = View { pairs: pairs(&scan), users: Users::default(), scan };
     if args.json {
         let text = view.as_json(pid, port)?;
-        stdout().lock().write_all(text.as_bytes())?;
+        output::put(text)?;
         return Ok(());
     }
     let mut text = String::new();
@@ -81,7 +81,7 @@ pub(crate) fn explain(args: &Args) -> anyhow::Result<()> {
     {
         text += &view.port(port);
     }
-    stdout().lock().write_all(text.as_bytes())?;
+    output::put(text)?;
     Ok(())
 }
 

@@ -1,13 +1,13 @@
 //! `sovia ps`: connections, one a line.
 
 use std::borrow::Cow;
-use std::io::{Write, stdout};
 
 use serde::Serialize;
 use sovia_board::{Connection, Pairs, Process, Scan, key, pairs};
 use sovia_control::board::{Configuration, Handling, Phase, Receives, Sends, Transfer};
 use sovia_sys::{diag, netns};
 
+use crate::output;
 use crate::watch::columns::{Side, columns, json_lines};
 use crate::watch::filter::{Filter, look};
 use crate::watch::units::count;
@@ -55,7 +55,7 @@ pub(crate) fn ps(args: &Args) -> anyhow::Result<()> {
     } else {
         lines(&scan, &pairs, &shown, args.verbose)
     };
-    stdout().lock().write_all(text.as_bytes())?;
+    output::put(&text)?;
     if shown.is_empty() && !args.json {
         say_what_is_missing(&scan);
     }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{Write, stdout};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use serde::Serialize;
 use sovia_board::{Family, Rates, Scan, key, scan_of};
 use sovia_control::{Junk, Reason};
 
+use crate::output;
 use crate::watch::busy::{Sum, by_process};
 use crate::watch::columns::{Side, columns, json_lines};
 use crate::watch::filter::look;
@@ -57,8 +57,7 @@ pub(crate) fn stat(args: &Args) -> anyhow::Result<()> {
     let first = look_at(args.pid)?;
     if args.totals {
         let text = if args.json { totals_as_json(&first)? } else { totals(&first) };
-        stdout().lock().write_all(text.as_bytes())?;
-        return Ok(());
+        return output::put(text);
     }
     let mut rates = Rates::begin(&first);
     let mut lines = 0;
@@ -81,9 +80,7 @@ pub(crate) fn stat(args: &Args) -> anyhow::Result<()> {
         } else if n != 0 {
             text.insert(0, '\n');
         }
-        let mut out = stdout().lock();
-        out.write_all(text.as_bytes())?;
-        out.flush()?;
+        output::put(text)?;
     }
     Ok(())
 }

@@ -5,9 +5,9 @@ mod host;
 mod system;
 mod trial;
 
-use std::io::{self, Write};
-
 use serde::Serialize;
+
+use crate::output::put_line;
 
 /// Report what keeps programs on TCP here, and how to change that
 ///
@@ -67,22 +67,20 @@ impl Finding {
 }
 
 /// Looks, and says what it finds as it goes; whether programs leave TCP.
-pub(crate) fn doctor(args: &Args) -> io::Result<bool> {
+pub(crate) fn doctor(args: &Args) -> anyhow::Result<bool> {
     let mut are_well = true;
-    let mut say = |finding: Finding| -> io::Result<()> {
+    let mut say = |finding: Finding| -> anyhow::Result<()> {
         are_well &= finding.verdict != Verdict::Bad;
-        let mut out = io::stdout();
         if args.json {
-            let line = serde_json::to_string(&finding)?;
-            return writeln!(out, "{line}");
+            return put_line!("{}", serde_json::to_string(&finding)?);
         }
         let verdict = match finding.verdict {
             Verdict::Good => "ok",
             Verdict::Note => "note",
             Verdict::Bad => "TCP",
         };
-        writeln!(out, "{verdict:<5}{:<20}{}", finding.what, finding.found)?;
-        finding.advice.map_or(Ok(()), |advice| writeln!(out, "{:25}{advice}", ""))
+        put_line!("{verdict:<5}{:<20}{}", finding.what, finding.found)?;
+        finding.advice.map_or(Ok(()), |advice| put_line!("{:25}{advice}", ""))
     };
     for look in host::LOOKS {
         say(look())?;

@@ -6,7 +6,6 @@ mod plan;
 mod systemd;
 
 use std::collections::BTreeSet;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -17,6 +16,7 @@ use self::drop_in::DropIn;
 use self::plan::{Plan, Wish};
 use self::systemd::Systemd;
 use crate::admin::unit::{Place, Unit};
+use crate::output::put_line;
 
 /// Make systemd units start with Sovia from now on
 ///
@@ -246,9 +246,6 @@ struct Out {
 
 impl Out {
     fn say(&mut self, line: &str) -> anyhow::Result<()> {
-        if !self.quiet {
-            writeln!(io::stdout(), "{line}")?;
-        }
-        Ok(())
+        if self.quiet { Ok(()) } else { put_line!("{line}") }
     }
 }

@@ -39,6 +39,7 @@ use self::nic::Places;
 use self::series::Series;
 use self::task::{Cpus, Scenario, Task, Wait};
 use crate::measure::progress::Progress;
+use crate::output::put_line;
 
 pub(crate) use self::emp::{EndArgs as EmpEndArgs, end as emp_end};
 pub(crate) use self::endpoint::{Args as EndpointArgs, endpoint};
@@ -169,7 +170,7 @@ pub(crate) fn bench(args: Args) -> anyhow::Result<i32> {
         What::Compare(args) => return compare::bench(&args),
         What::Machine => {
             let machine = Machine::this(cpus::two().unwrap_or((0, 0)));
-            println!("{}", serde_json::to_string(&compare::MachineLine::new(&machine))?);
+            put_line!("{}", serde_json::to_string(&compare::MachineLine::new(&machine))?)?;
             return Ok(0);
         }
         What::Papers(what) => return papers::bench(&what),
@@ -181,7 +182,7 @@ pub(crate) fn bench(args: Args) -> anyhow::Result<i32> {
     if json {
         report::json(&plan, &series)?;
     } else {
-        report::table(&plan, &series);
+        report::table(&plan, &series)?;
     }
     Ok(0)
 }

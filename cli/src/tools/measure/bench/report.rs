@@ -12,6 +12,7 @@ use super::ratio::Ratio;
 use super::series::Series;
 use super::task::{Cpus, Metric, Scenario, Wait};
 use crate::measure::table::number;
+use crate::output::put_line;
 
 /// One line of JSON.
 #[derive(Serialize)]
@@ -65,7 +66,7 @@ pub(super) fn json(plan: &Plan, series: &Series) -> anyhow::Result<()> {
             accelerated_runs: is_sovia.then(|| plan.runs - series.stays(size_bytes)),
             against: against(plan, series, metric, size_bytes, layer),
         };
-        println!("{}", serde_json::to_string(&line)?);
+        put_line!("{}", serde_json::to_string(&line)?)?;
     }
     series.notes().for_each(|note| eprintln!("sovia: {note}"));
     Ok(())
@@ -89,12 +90,12 @@ fn against(
 }
 
 /// A table for every metric, with how fast each layer is against the limit and against TCP.
-pub(super) fn table(plan: &Plan, series: &Series) {
-    println!("{}", explanation(plan));
+pub(super) fn table(plan: &Plan, series: &Series) -> anyhow::Result<()> {
+    put_line!("{}", explanation(plan))?;
     for metric in series.metrics() {
-        println!("\n{}\n{}", title(metric), metric_table(plan, series, metric));
+        put_line!("\n{}\n{}", title(metric), metric_table(plan, series, metric))?;
     }
-    series.notes().for_each(|note| println!("\n{note}"));
+    series.notes().try_for_each(|note| put_line!("\n{note}"))
 }
 
 fn metric_table(plan: &Plan, series: &Series, metric: Metric) -> Table {

@@ -16,6 +16,7 @@ use super::process;
 use super::series::median;
 use crate::measure::progress::Progress;
 use crate::measure::table::{self, number};
+use crate::output::put_line;
 
 /// What is measured.
 #[derive(clap::Args)]
@@ -121,7 +122,7 @@ impl Way {
 fn print(lines: &[Line], json: bool) -> anyhow::Result<i32> {
     if json {
         for line in lines {
-            println!("{}", serde_json::to_string(line)?);
+            put_line!("{}", serde_json::to_string(line)?)?;
         }
         return Ok(0);
     }
@@ -135,9 +136,9 @@ fn print(lines: &[Line], json: bool) -> anyhow::Result<i32> {
             number(Some(line.more_address_space_bytes as f64 / 1e6)),
         ]);
     }
-    println!(
+    put_line!(
         "Time to run the program `true` until it exits; medians of {} rounds.\n{table}",
         lines[0].runs
-    );
+    )?;
     Ok(0)
 }

@@ -18,6 +18,7 @@ use self::redis::Redis;
 use self::workload::{Outcome, TESTS, WORKLOADS, Workload};
 use crate::measure::progress::Progress;
 use crate::measure::table;
+use crate::output::put_line;
 use sovia_cli::Board;
 
 #[derive(clap::Args)]
@@ -71,26 +72,26 @@ pub(crate) fn demo(args: &Args) -> anyhow::Result<i32> {
     for way in Way::ALL {
         servers.push(Redis::start(way, folder.path(), &board)?);
     }
-    println!(
+    put_line!(
         "Running unmodified redis-server and redis-benchmark over three transports in turn; this takes about a minute."
-    );
+    )?;
     let results = measure(args, &servers)?;
     drop(servers);
 
-    println!("\n{}", report(&results));
+    put_line!("\n{}", report(&results))?;
     if let Some(path) = &args.picture {
         std::fs::write(path, picture::draw(&results))
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     let (moved, stayed) = (board.page().accelerated(), board.page().stayed());
     let stop = if stayed == 0 { "." } else { ":" };
-    println!(
+    put_line!(
         "\nMedian of {} runs. Sovia moved {moved} ends of connections off TCP; {stayed} stayed on TCP{stop}",
         args.runs
-    );
+    )?;
     for &reason in Reason::ALL {
         if let count @ 1.. = board.page().stayed_for(reason) {
-            println!("{count:>7}  {}", reason.describe());
+            put_line!("{count:>7}  {}", reason.describe())?;
         }
     }
     Ok(0)
@@ -168,18 +169,18 @@ fn median(
 
 /// Says what to install, and shows what needs nothing.
 fn without_redis(missing: &[&str]) -> anyhow::Result<i32> {
-    println!(
+    put_line!(
         "{} not found; on Debian or Ubuntu, as root: apt-get install redis-server redis-tools",
         missing.join(", ")
-    );
-    println!("Without Redis, this demo runs `sovia bench` with 64 bytes and with 64 KB.\n");
+    )?;
+    put_line!("Without Redis, this demo runs `sovia bench` with 64 bytes and with 64 KB.\n")?;
     for (scenario, size) in [("latency", "64"), ("bandwidth", "64K")] {
         let mut bench = Command::new("/proc/self/exe");
         let status = bench.args(["bench", scenario, "--size", size, "--runs", "3"]).status()?;
         if !status.success() {
             bail!("sovia bench {scenario}: {status}");
         }
-        println!();
+        put_line!()?;
     }
     Ok(0)
 }

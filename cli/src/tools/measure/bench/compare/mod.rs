@@ -16,6 +16,7 @@ use self::read::{Measured, Name, ReadError};
 use super::machine::Machine;
 use super::ratio::Ratio;
 use crate::measure::table::{self, number};
+use crate::output::put_line;
 
 /// What is compared.
 #[derive(clap::Args)]
@@ -148,14 +149,14 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
     }
     for (run, measured) in [("stored", &before), ("new", &now)] {
         if let Some(machine) = &measured.machine {
-            println!("{run}: {machine}");
+            put_line!("{run}: {machine}")?;
         }
     }
-    println!(
+    put_line!(
         "Ratio: how many times as good the first layer is as the second. Spread: the first and the third quartile of the runs.\n{}",
         table(&comparison, args.changed)
-    );
-    println!("\n{}", comparison.summary());
+    )?;
+    put_line!("\n{}", comparison.summary())?;
     Ok(0)
 }
 

@@ -12,6 +12,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 
 use super::{Errand, Figures, Point, Usage};
 use crate::measure::bench::process::WATCHDOG_SECONDS;
+use crate::output::put_line;
 
 /// Connections in one measurement. Each leaves its port in TIME_WAIT for a second at least, and
 /// there are 28 thousand ports.
@@ -30,14 +31,14 @@ pub(in crate::measure::bench) fn endpoint(errand: &str) -> anyhow::Result<()> {
     // SAFETY: alarm has no conditions; the signal's default action ends this process.
     unsafe { libc::alarm(point.seconds.ceil() as u32 + WATCHDOG_SECONDS) };
     match port {
-        Some(port) => println!("{}", serde_json::to_string(&clients(point, port)?)?),
+        Some(port) => put_line!("{}", serde_json::to_string(&clients(point, port)?)?)?,
         None => serve(point)?,
     }
     let usage = getrusage(UsageWho::RUSAGE_SELF)?;
     let micros = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 * 1e6 + time.tv_usec() as f64;
     let switches = usage.voluntary_context_switches() + usage.involuntary_context_switches();
     let cpu_us = micros(usage.user_time()) + micros(usage.system_time());
-    println!("{}", serde_json::to_string(&Usage { cpu_us, switches: switches as u64 })?);
+    put_line!("{}", serde_json::to_string(&Usage { cpu_us, switches: switches as u64 })?)?;
     Ok(())
 }
 
@@ -121,7 +122,7 @@ fn client(
 
 fn serve(point: Point) -> anyhow::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    println!("{}", listener.local_addr()?.port());
+    put_line!("{}", listener.local_addr()?.port())?;
     std::thread::scope(|scope| {
         let threads: Vec<_> =
             (0..point.clients).map(|_| scope.spawn(|| answer(point, &listener))).collect();

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::{Measured, Nodelay, Pair, Point};
 use crate::measure::table::{self, number};
+use crate::output::put_line;
 
 /// The median over the pairs of Sovia's figure by TCP's, and the ratios at a quarter and at three
 /// quarters of the pairs.
@@ -35,7 +36,7 @@ pub(super) fn print(points: &[Point], pairs: &[Vec<Pair>], json: bool) -> anyhow
     let lines: Vec<_> = points.iter().zip(pairs).map(|(point, pairs)| line(point, pairs)).collect();
     if json {
         for line in &lines {
-            println!("{}", serde_json::to_string(line)?);
+            put_line!("{}", serde_json::to_string(line)?)?;
         }
         return Ok(());
     }
@@ -82,9 +83,9 @@ pub(super) fn print(points: &[Point], pairs: &[Vec<Pair>], json: bool) -> anyhow
             format!("{} %", n(sovia.accelerated * 50.0)),
         ]);
     }
-    println!(
+    put_line!(
         "Connections with this number of messages each way, over TCP and Sovia in turn; medians.\n{table}"
-    );
+    )?;
     Ok(())
 }
 

@@ -8,7 +8,6 @@ mod play;
 mod published;
 mod report;
 
-use std::io::Write;
 use std::process::Command;
 
 use anyhow::Context;
@@ -22,6 +21,7 @@ use super::papers::net::{self, LinkKind, Port};
 use super::process::{self, Process, WATCHDOG_SECONDS};
 use super::task::Role;
 use crate::measure::progress::Progress;
+use crate::output::{self, put_line};
 
 /// What is measured.
 #[derive(clap::Args)]
@@ -106,12 +106,13 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
         }
     }
     progress.finish();
-    let mut out = std::io::stdout().lock();
+    let mut out = Vec::new();
     if args.json {
         seen.json(&mut out)?
     } else {
         seen.print(&mut out, args, &ways, nic_of(cpus))?
     }
+    output::put(String::from_utf8_lossy(&out))?;
     Ok(0)
 }
 
@@ -191,8 +192,7 @@ pub(crate) fn end(args: &EndArgs) -> anyhow::Result<i32> {
         Some(place) => (Role::Requester, Carrier::connect(errand.way, port, nic, place)?),
         None => {
             let open = Open::new(errand.way, port, Role::Responder, nic)?;
-            println!("{}", open.place()?);
-            std::io::stdout().flush()?;
+            put_line!("{}", open.place()?)?;
             (Role::Responder, open.accept()?)
         }
     };
@@ -201,7 +201,7 @@ pub(crate) fn end(args: &EndArgs) -> anyhow::Result<i32> {
     // The last word is acknowledged before either end closes.
     meet(&mut carrier, role)?;
     if role == Role::Requester {
-        println!("{}", serde_json::to_string(&readings)?);
+        put_line!("{}", serde_json::to_string(&readings)?)?;
     }
     Ok(0)
 }

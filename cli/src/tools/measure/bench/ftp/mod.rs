@@ -28,6 +28,7 @@ use super::process::{self, Process};
 use super::series::median;
 use crate::measure::progress::Progress;
 use crate::measure::table::{self, number};
+use crate::output::put_line;
 
 pub(crate) use server::{Args as EndArgs, run as end};
 
@@ -163,10 +164,10 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
         seen.iter().filter_map(|(&key, transfers)| line(key, transfers, copy(key.0)?)).collect();
     if args.json {
         for line in &lines {
-            println!("{}", serde_json::to_string(line)?);
+            put_line!("{}", serde_json::to_string(line)?)?;
         }
     } else {
-        print(&lines, args.runs);
+        print(&lines, args.runs)?;
     }
     Ok(0)
 }
@@ -356,7 +357,7 @@ fn line((size_bytes, client, way, layer): Key, transfers: &[Transfer], copy: f64
     })
 }
 
-fn print(lines: &[Line], runs: u32) {
+fn print(lines: &[Line], runs: u32) -> anyhow::Result<()> {
     let header = [
         "bytes",
         "client",
@@ -397,14 +398,15 @@ fn print(lines: &[Line], runs: u32) {
             }),
         ]);
     }
-    println!(
+    put_line!(
         "A file by FTP from one folder in memory to another (inetutils' ftpd, as inetd starts it). Medians of {runs} runs. Each \
          run measures all layers, one after the other.\nPublished: rates over TCP on cLAN (LANE), and over SOVIA. Published for a local copy: 580 to 611 and 538 Mbit/s.\n{table}"
-    );
+    )?;
     let mut copies: Vec<(usize, f64)> =
         lines.iter().map(|line| (line.size_bytes, line.copy_mbit_s)).collect();
     copies.dedup();
     for (size, rate) in copies {
-        println!("a local copy of {size} bytes: {} Mbit/s", number(Some(rate)));
+        put_line!("a local copy of {size} bytes: {} Mbit/s", number(Some(rate)))?;
     }
+    Ok(())
 }

@@ -2,7 +2,6 @@
 //! an account that it alone sees.
 
 use std::fs;
-use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -14,6 +13,7 @@ use nix::sched::{CloneFlags, unshare};
 use sovia_control::env as names;
 
 use crate::measure::bench::process::{self, WATCHDOG_SECONDS};
+use crate::output::put_line;
 
 /// The account, whose files are the machine's root's.
 pub(super) const USER: &str = "root";
@@ -42,8 +42,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<i32> {
     nix::unistd::alarm::set(WATCHDOG_SECONDS);
     take_accounts(&args.folder).context("cannot make an account for the server")?;
     let listener = TcpListener::bind((args.at, 0)).context("cannot listen")?;
-    println!("{}", listener.local_addr()?.port());
-    std::io::stdout().flush()?;
+    put_line!("{}", listener.local_addr()?.port())?;
     loop {
         let (connection, _) = listener.accept()?;
         serve(args, connection)?;

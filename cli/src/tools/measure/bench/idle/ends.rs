@@ -10,6 +10,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 
 use super::{Errand, Measured, Peer};
 use crate::measure::bench::process::WATCHDOG_SECONDS;
+use crate::output::put_line;
 
 /// Bytes of a message.
 const MESSAGE: usize = 64;
@@ -27,7 +28,7 @@ pub(in crate::measure::bench) fn endpoint(errand: &str) -> anyhow::Result<()> {
     // SAFETY: alarm has no conditions; the signal's default action ends this process.
     unsafe { libc::alarm(errand.seconds.ceil() as u32 + WATCHDOG_SECONDS) };
     match errand.peer {
-        Some(peer) => println!("{}", serde_json::to_string(&ask(&errand, peer)?)?),
+        Some(peer) => put_line!("{}", serde_json::to_string(&ask(&errand, peer)?)?)?,
         None => answer(errand.open)?,
     }
     Ok(())
@@ -53,7 +54,7 @@ fn news<'a>(set: &Epoll, events: &'a mut [EpollEvent; EVENTS]) -> anyhow::Result
 fn answer(open: u32) -> anyhow::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let at = Peer { port: listener.local_addr()?.port(), pid: std::process::id() };
-    println!("{}", serde_json::to_string(&at)?);
+    put_line!("{}", serde_json::to_string(&at)?)?;
     let set = set()?;
     set.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER))?;
     let mut streams: Vec<Option<TcpStream>> = Vec::new();

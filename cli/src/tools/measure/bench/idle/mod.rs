@@ -18,6 +18,7 @@ use super::process::{self, Process};
 use super::series::median;
 use crate::measure::progress::Progress;
 use crate::measure::table::{self, number};
+use crate::output::put_line;
 
 pub(super) use ends::endpoint;
 
@@ -112,10 +113,10 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
     }
     if args.json {
         for line in &lines {
-            println!("{}", serde_json::to_string(line)?);
+            put_line!("{}", serde_json::to_string(line)?)?;
         }
     } else {
-        print(&lines);
+        print(&lines)?;
     }
     Ok(0)
 }
@@ -182,7 +183,7 @@ fn line(args: &Args, layer: Layer, seen: &[Measured], accelerated_ends: u64) -> 
     }
 }
 
-fn print(lines: &[Line]) {
+fn print(lines: &[Line]) -> anyhow::Result<()> {
     let header = [
         "layer",
         "open",
@@ -212,5 +213,5 @@ fn print(lines: &[Line]) {
             },
         ]);
     }
-    println!("{table}");
+    put_line!("{table}")
 }

@@ -45,6 +45,7 @@ use self::work::Scenario;
 use super::machine::Machine;
 use super::nic::Places;
 use crate::measure::progress::Progress;
+use crate::output::{self, put_line};
 use sovia_cli::similar::suggestion;
 
 pub(super) use self::play::endpoint;
@@ -225,24 +226,24 @@ fn one(scenario: Scenario, OnArgs { one, on }: &OnArgs) -> anyhow::Result<i32> {
 fn report(results: Results, args: &OneArgs) -> anyhow::Result<i32> {
     let scenario = results.scenario;
     if args.json {
-        print!("{}", results.json()?);
+        output::put(results.json()?)?;
         return Ok(status(&[results]));
     }
-    println!("{}\n{}", how(&args.how), tables::SPREAD);
-    tables::of(&results).iter().for_each(tables::print);
+    put_line!("{}\n{}", how(&args.how), tables::SPREAD)?;
+    tables::of(&results).iter().try_for_each(tables::print)?;
     if matches!(scenario, Scenario::Netpipe | Scenario::Hosts)
         && let Some(losses) = tables::perturbations(&results)
     {
-        tables::print(&losses);
+        tables::print(&losses)?;
     }
     let results = [results];
     let rows = compare::rows(&results);
     if !rows.is_empty() {
-        tables::print(&tables::comparison(rows.iter()));
+        tables::print(&tables::comparison(rows.iter()))?;
     }
     let verdicts = compare::verdicts(&results);
     if !verdicts.is_empty() {
-        tables::print(&tables::findings(verdicts.iter()));
+        tables::print(&tables::findings(verdicts.iter()))?;
     }
     Ok(status(&results))
 }
@@ -253,10 +254,10 @@ fn all(args: &AllArgs) -> anyhow::Result<i32> {
         if args.from.is_empty() { measured(args)? } else { from_files(&args.from)? };
     let setting = page::Setting { machine: &machine, how: &how };
     let files = page::write(&args.out, &setting, &all)?;
-    println!("{how}");
-    tables::print(&tables::comparison(compare::rows(&all).iter()));
-    tables::print(&tables::findings(compare::verdicts(&all).iter()));
-    println!("\n{} files in {}: {}", files.len(), args.out.display(), files.join(", "));
+    put_line!("{how}")?;
+    tables::print(&tables::comparison(compare::rows(&all).iter()))?;
+    tables::print(&tables::findings(compare::verdicts(&all).iter()))?;
+    put_line!("\n{} files in {}: {}", files.len(), args.out.display(), files.join(", "))?;
     Ok(status(&all))
 }
 

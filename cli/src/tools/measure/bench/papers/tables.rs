@@ -6,6 +6,7 @@ use super::published::Grid;
 use super::results::{Point, Results};
 use super::work::{End, Metric, Part, Scenario, Way};
 use crate::measure::table::number;
+use crate::output::put_line;
 
 /// A table: its title, its header, its rows.
 #[derive(Debug)]
@@ -312,12 +313,12 @@ pub(super) fn title(scenario: Scenario) -> &'static str {
 }
 
 /// For the terminal.
-pub(super) fn print(table: &Table) {
+pub(super) fn print(table: &Table) -> anyhow::Result<()> {
     let mut text = crate::measure::table::new(table.header.clone(), &table.left);
     for row in &table.rows {
         text.add_row(row.clone());
     }
-    println!("\n{}\n{text}", table.title);
+    put_line!("\n{}\n{text}", table.title)
 }
 
 #[cfg(test)]

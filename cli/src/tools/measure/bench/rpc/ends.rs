@@ -1,6 +1,5 @@
 //! The two processes of a measurement: `rpc-end server`, and `rpc-end client PORT SECONDS SIZES`.
 
-use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -11,6 +10,7 @@ use clap::Subcommand;
 use super::Measured;
 use super::tirpc::Library;
 use crate::measure::bench::process::WATCHDOG_SECONDS;
+use crate::output::put_line;
 
 /// Which end.
 #[derive(clap::Args)]
@@ -51,10 +51,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<i32> {
 }
 
 fn serve(library: &Library, at: Ipv4Addr, via: bool) -> anyhow::Result<i32> {
-    let say = |port: u16| {
-        println!("{port}");
-        Ok(std::io::stdout().flush()?)
-    };
+    let say = |port: u16| put_line!("{port}");
     if via {
         library.serve_via(say)?;
     } else {
@@ -92,7 +89,7 @@ fn call(
             median_us: times[times.len() / 2],
             p99_us: times[times.len() * 99 / 100],
         };
-        println!("{}", serde_json::to_string(&measured)?);
+        put_line!("{}", serde_json::to_string(&measured)?)?;
     }
     Ok(0)
 }

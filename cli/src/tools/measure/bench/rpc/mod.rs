@@ -23,6 +23,7 @@ use super::series::median;
 use super::{parse_seconds, parse_size};
 use crate::measure::progress::Progress;
 use crate::measure::table::{self, number};
+use crate::output::put_line;
 
 pub(crate) use ends::{Args as EndArgs, run as end};
 
@@ -114,20 +115,20 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
         .collect();
     if args.json {
         for line in &lines {
-            println!("{}", serde_json::to_string(line)?);
+            put_line!("{}", serde_json::to_string(line)?)?;
         }
     } else {
-        print(&lines, args);
+        print(&lines, args)?;
         for &layer in layers.iter().filter(|&&layer| layer != Layer::Tcp) {
             let stayed = args.runs - accelerated.get(&layer).copied().unwrap_or(0);
             if stayed > 0 {
-                println!("{layer} stayed on TCP in {stayed} of {} runs", args.runs);
+                put_line!("{layer} stayed on TCP in {stayed} of {} runs", args.runs)?;
             }
         }
         if via.is_none() {
-            println!(
+            put_line!(
                 "via is left out: cannot find {VIA_LIBRARY} (`make build` builds it if libtirpc-dev is installed)"
-            );
+            )?;
         }
     }
     Ok(0)
@@ -210,7 +211,7 @@ fn line(
     })
 }
 
-fn print(lines: &[Line], args: &Args) {
+fn print(lines: &[Line], args: &Args) -> anyhow::Result<()> {
     let header = ["argument bytes", "layer", "median us", "min", "max", "p99 us", "speed / tcp"];
     let mut table = table::new(header.map(str::to_owned).to_vec(), &[1]);
     let mut tcp = None;
@@ -228,8 +229,8 @@ fn print(lines: &[Line], args: &Args) {
             number(tcp.map(|tcp| tcp / line.median_us)),
         ]);
     }
-    println!(
+    put_line!(
         "A call over Sun RPC (libtirpc) and its answer, an integer. Medians of {} runs. Each run measures all layers, one after the other.\n{PUBLISHED}\n{table}",
         args.runs
-    );
+    )
 }
