@@ -35,7 +35,7 @@ pub mod word {
     pub const SWITCH: usize = 0;
     /// Path line: the receiver's grant.
     pub const GRANT: usize = 1;
-    /// Path line: bytes returned by a receiver that recalled, plus one.
+    /// Path line: bytes returned by a receiver that revoked, plus one.
     pub const RETURNED: usize = 2;
     /// Path line: bytes that went over TCP before the switch.
     pub const FROM: usize = 5;

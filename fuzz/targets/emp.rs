@@ -201,7 +201,7 @@ impl World {
         self.drive(at, |engine, io| engine.frame(io, &0, frame));
     }
 
-    /// One of the frames on their way to a station: it arrives, twice, damaged, changed, or not at all.
+    /// One of the frames on their way to a station: it arrives, twice, corrupt, changed, or not at all.
     fn arrive(&mut self, at: usize, input: &mut Input<'_>) {
         let side = &mut self.sides[at];
         if side.coming.is_empty() {

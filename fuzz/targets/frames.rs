@@ -132,7 +132,7 @@ impl World {
         self.transmit(at);
     }
 
-    /// One of the frames on their way to an end: it arrives, twice, damaged, changed, or not at all.
+    /// One of the frames on their way to an end: it arrives, twice, corrupt, changed, or not at all.
     fn arrive(&mut self, at: usize, input: &mut Input<'_>) {
         let side = &mut self.sides[at];
         if side.coming.is_empty() {
@@ -250,7 +250,7 @@ fn story(bytes: &[u8]) -> World {
     world
 }
 
-/// A message each way, of which a frame is damaged on its way.
+/// A message each way, of which a frame is corrupt on its way.
 const TRUTH: [u8; 18] = [0, 0, 200, 0, 1, 0, 50, 0, 1, 4, 0, 5, 0, 4, 0, 3, 9, 1];
 
 fuzz_target!(|bytes: &[u8]| {
@@ -258,8 +258,8 @@ fuzz_target!(|bytes: &[u8]| {
     FIRST.call_once(|| {
         let world = story(&TRUTH);
         assert!(!world.lies && world.sides.iter().all(|side| side.got.len() == 1));
-        let damaged: u64 = world.sides.iter().map(|side| side.channel.counters().malformed).sum();
-        assert_eq!(damaged, 1, "nothing is tested");
+        let corrupt: u64 = world.sides.iter().map(|side| side.channel.counters().malformed).sum();
+        assert_eq!(corrupt, 1, "nothing is tested");
     });
     parse(bytes);
     follow(bytes);

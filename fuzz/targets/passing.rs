@@ -135,7 +135,7 @@ fn pass(frame: &[u8]) -> bool {
             (Passing::Meeting(meeting), packet) => {
                 assert_eq!(packet, Ok(Packet::Meeting(meeting)));
             }
-            // A damaged one goes to its receiver, which drops it.
+            // A corrupt one goes to its receiver, which drops it.
             (_, Err(_)) => {}
         }
         return true;

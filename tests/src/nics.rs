@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::workspace::{TempDir, sovia};
 
-/// What befalls frames: of each hundred two get lost, one arrives twice, two too late, and one damaged.
+/// What befalls frames: of each hundred two get lost, one arrives twice, two too late, and one corrupt.
 pub const LOSSY: &[&str] =
     &["--lose", "20000", "--duplicate", "10000", "--delay", "20000", "--corrupt", "10000"];
 

@@ -7,7 +7,7 @@ use sovia_tests::{
 use std::time::Duration;
 
 const WATCHDOG: Duration = Duration::from_secs(300);
-/// Of a hundred frames five get lost, ten are overtaken, two arrive twice and two are damaged.
+/// Of a hundred frames five get lost, ten are overtaken, two arrive twice and two are corrupt.
 const BAD: &[&str] = &[
     "--rate",
     "200",

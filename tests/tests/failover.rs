@@ -156,7 +156,7 @@ fn program_that_is_killed_over_it_leaves_no_end_in_the_middle() {
     }
 }
 
-/// Frames get lost, doubled, reordered and damaged: more is on its way when the agents die.
+/// Frames get lost, doubled, reordered and corrupt: more is on its way when the agents die.
 #[test]
 fn what_was_on_its_way_is_sent_again() {
     for victims in VICTIMS {

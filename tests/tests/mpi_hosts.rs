@@ -120,7 +120,7 @@ fn results_are_right_for_eight_ranks_in_two_hosts() {
     results_are_right("results_are_right_for_eight_ranks_in_two_hosts", 4, &[], &CASES, &[]);
 }
 
-/// One frame of 100 is lost, doubled, reordered, held back or damaged.
+/// One frame of 100 is lost, doubled, reordered, held back or corrupt.
 #[test]
 fn results_are_right_where_frames_are_lost() {
     let faults = [("FI_SOVIA_FAULTS", "2000:1")];

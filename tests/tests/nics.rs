@@ -23,7 +23,7 @@ sovia_tests::carried_scenarios!(between_nics);
 /// A retreat does not wait for the far NIC for longer than two seconds: it goes on in a relay then, whatever is not answered yet. Half of
 /// the frames get lost, so that answers may take as long.
 #[test]
-fn what_is_taken_back_arrives_though_answers_may_take_longer_than_a_retreat_waits() {
+fn what_is_taken_back_arrives_though_answers_may_take_longer_than_a_fallback_waits() {
     let nics = Nics::start(&["--lose", "500000"]);
     Scenario::c("taken_back", "under_a_thread_that_receives")
         .watchdog(400)

@@ -2,9 +2,9 @@
 
 use crate::boundary::{errno, finish, give, outcome, set_errno, take};
 use libc::{c_int, c_ulong};
+use sovia_sockets::fallback::{self, Cause};
 use sovia_sockets::ops;
 use sovia_sockets::process::is_borrowed;
-use sovia_sockets::retreat::{self, Cause};
 use sovia_sockets::table::{self, Entry};
 
 /// A descriptor of the library's own: the program cannot know of it.
@@ -126,7 +126,7 @@ calls! {
             };
         }
         if request == libc::FIOASYNC as c_ulong {
-            retreat::now(fd, at, Cause::Call);
+            fallback::now(fd, at, Cause::Call);
         }
         let result = real(fd, request, argument);
         if result == 0
@@ -151,7 +151,7 @@ fn before_a_childs(fd: c_int) {
         && let Some(at) = table::conn(fd)
     {
         table::note_alias();
-        retreat::now(fd, at, Cause::Spawn);
+        fallback::now(fd, at, Cause::Spawn);
     }
 }
 
@@ -177,7 +177,7 @@ fn configuring(fd: c_int, command: c_int, argument: usize) {
         && argument as c_int & libc::O_ASYNC != 0
         && let Some(at) = table::conn(fd)
     {
-        retreat::now(fd, at, Cause::Call);
+        fallback::now(fd, at, Cause::Call);
     }
 }
 

@@ -4,9 +4,9 @@ use crate::boundary::{finish, give, outcome, take, take_if};
 use crate::buffers::{IOV_MAX, MOST, buffer, parts};
 use core::cell::Cell;
 use libc::{c_int, c_void, cmsghdr, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, timespec};
+use sovia_sockets::fallback::{self, Cause};
 use sovia_sockets::ops::{self, Flags};
 use sovia_sockets::options::TCP_INQ;
-use sovia_sockets::retreat::{self, Cause};
 use sovia_sockets::table::{self, Ref};
 use sovia_sockets::wait::now_ns;
 use sovia_sockets::{Errno, Outcome};
@@ -56,7 +56,7 @@ calls! {
             return finish(discard(fd, at, len, how, |len, how| outcome(real(fd, buf, len, how))));
         }
         if how & !CARRIED != 0 {
-            retreat::now(fd, at, Cause::Call);
+            fallback::now(fd, at, Cause::Call);
             return finish(kernel());
         }
         // SAFETY: recv's own contract.
@@ -81,7 +81,7 @@ calls! {
         let Some(at) = table::conn(fd) else { return real(fd, msg, how) };
         let kernel = || outcome(real(fd, msg, how));
         if how & !CARRIED != 0 {
-            retreat::now(fd, at, Cause::Call);
+            fallback::now(fd, at, Cause::Call);
             return finish(kernel());
         }
         let header = match take(msg) {
@@ -89,7 +89,7 @@ calls! {
             Err(e) => return finish(Err(e)),
         };
         if header.msg_controllen != 0 && ops::tells_times(at) {
-            retreat::now(fd, at, Cause::Call);
+            fallback::now(fd, at, Cause::Call);
             return finish(kernel());
         }
         if !header.msg_name.is_null() && (header.msg_namelen as c_int) < 0 {

@@ -3,8 +3,8 @@
 use crate::boundary::{finish, give, may_look, outcome, take, take_if};
 use crate::buffers::{IOV_MAX, MOST, bytes, check_address, parts};
 use libc::{c_int, c_void, cmsghdr, iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t};
+use sovia_sockets::fallback::{self, Cause};
 use sovia_sockets::ops::{self, Flags};
-use sovia_sockets::retreat::{self, Cause};
 use sovia_sockets::{epoll, table};
 use sovia_sys::UserSlice;
 
@@ -35,10 +35,10 @@ calls! {
         let Some(at) = table::conn(fd) else { return real(fd, buf, len, how) };
         let kernel = || outcome(real(fd, buf, len, how));
         if how & libc::MSG_OOB != 0 {
-            retreat::with_peer(fd, at, Cause::Call);
+            fallback::with_peer(fd, at, Cause::Call);
         }
         if how & !CARRIED != 0 {
-            retreat::now(fd, at, Cause::Call);
+            fallback::now(fd, at, Cause::Call);
             return finish(kernel());
         }
         // SAFETY: send's own contract.
@@ -73,10 +73,10 @@ calls! {
             Err(e) => return finish(Err(e)),
         };
         if how & libc::MSG_OOB != 0 {
-            retreat::with_peer(fd, at, Cause::Call);
+            fallback::with_peer(fd, at, Cause::Call);
         }
         if how & !CARRIED != 0 || !is_ignored(&header) {
-            retreat::now(fd, at, Cause::Call);
+            fallback::now(fd, at, Cause::Call);
             return finish(kernel());
         }
         // A name that is too long is cut.
@@ -125,7 +125,7 @@ pub unsafe fn sendto(
 ) -> isize {
     let Some(at) = table::conn(fd) else { return real(fd, buf, len, how, to, to_len) };
     if how & libc::MSG_FASTOPEN != 0 {
-        retreat::now(fd, at, Cause::Call);
+        fallback::now(fd, at, Cause::Call);
         return real(fd, buf, len, how, to, to_len);
     }
     // A connected stream's address is ignored, as the kernel does, which reads it before.
@@ -181,7 +181,7 @@ calls! {
     ) -> isize {
         for fd in [from, to] {
             if let Some(at) = table::conn(fd) {
-                retreat::now(fd, at, Cause::Call);
+                fallback::now(fd, at, Cause::Call);
             }
         }
         let kernel = || outcome(real(from, from_offset, to, to_offset, len, how));
@@ -203,7 +203,7 @@ fn passing(channel: c_int, msg: *const msghdr) {
             // SAFETY: as above.
             let Ok(fd) = (unsafe { take(data.cast::<c_int>().wrapping_add(i)) }) else { return };
             if let Some(at) = table::conn(fd) {
-                retreat::before_passing(channel, fd, at);
+                fallback::before_passing(channel, fd, at);
             } else if let table::Entry::Epoll(index) = table::get(fd) {
                 // Its receiver may wait in it.
                 epoll::polled(index);

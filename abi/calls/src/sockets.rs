@@ -7,9 +7,9 @@ use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use libc::{c_int, c_void, sa_family_t, sockaddr, sockaddr_storage, socklen_t, time_t, timeval};
 use sovia_signal::access::{self, BadAddress};
 use sovia_sockets::conn::Role;
+use sovia_sockets::fallback::{self, Cause};
 use sovia_sockets::meeting::Server;
 use sovia_sockets::process::is_confined;
-use sovia_sockets::retreat::{self, Cause};
 use sovia_sockets::table::{self, Ref};
 use sovia_sockets::{ops, options};
 use sovia_sys::call;
@@ -151,7 +151,7 @@ calls! {
             return real(fd, level, name, value, len);
         };
         if needs_kernel(level, name) {
-            retreat::now(fd, at, Cause::Ulp);
+            fallback::now(fd, at, Cause::Ulp);
         }
         // Readiness from a number of bytes on is the kernel's to judge.
         if level == libc::SOL_SOCKET
@@ -159,7 +159,7 @@ calls! {
             && len as usize >= size_of::<c_int>()
             && take(value.cast::<c_int>()).is_ok_and(|n| n > 1)
         {
-            retreat::now(fd, at, Cause::Call);
+            fallback::now(fd, at, Cause::Call);
         }
         let kernel = || real(fd, level, name, value, len);
         let result = ops::on_own_options(fd, at, level, name, kernel);
@@ -167,7 +167,7 @@ calls! {
             if options::wants_kernel(fd, level, name)
                 || is_negative_time_out(level, name, value, len)
             {
-                retreat::now(fd, at, Cause::Call);
+                fallback::now(fd, at, Cause::Call);
             }
             ops::note_option(fd, at, level, name);
         }
@@ -182,7 +182,7 @@ calls! {
         };
         if level == libc::IPPROTO_TCP && name == TCP_ZEROCOPY_RECEIVE {
             // It takes bytes, which are not counted.
-            retreat::now(fd, at, Cause::Call);
+            fallback::now(fd, at, Cause::Call);
         }
         if level != libc::SOL_SOCKET || name != libc::SO_ERROR {
             let kernel = || real(fd, level, name, value, len);

@@ -3,7 +3,7 @@
 
 use libc::{aiocb, c_int, c_long, sigevent};
 use sovia_calls::boundary::take;
-use sovia_sockets::retreat::{self, Cause};
+use sovia_sockets::fallback::{self, Cause};
 use sovia_sockets::table;
 
 /// The descriptor of a request is about to be handed to libc's threads.
@@ -15,7 +15,7 @@ unsafe fn before(request: *const aiocb) {
     if let Some(request) = unsafe { request.as_ref() }
         && let Some(at) = table::conn(request.aio_fildes)
     {
-        retreat::now(request.aio_fildes, at, Cause::Call);
+        fallback::now(request.aio_fildes, at, Cause::Call);
     }
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn system_call(
         let Ok(request) = request else { break };
         let fd = request.descriptor as c_int;
         if let Some(at) = table::conn(fd) {
-            retreat::now(fd, at, Cause::Call);
+            fallback::now(fd, at, Cause::Call);
         }
     }
     kernel()

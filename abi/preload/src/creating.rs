@@ -3,7 +3,7 @@
 
 use libc::{DIR, FILE, c_char, c_int, c_long, c_uint, c_void, mode_t, pid_t, sigset_t};
 use sovia_calls::descriptors::created;
-use sovia_sockets::{inheritance, retreat};
+use sovia_sockets::{fallback, inheritance};
 
 /// Hooks that pass a call on and drop the entry of the number that it returns.
 macro_rules! creating {
@@ -82,7 +82,7 @@ pub(crate) mod several {
             let new = created(real!()(pidfd, fd, flags));
             if new >= 0 {
                 inheritance::taken(new);
-                retreat::of_socket(new);
+                fallback::of_socket(new);
             }
             new
         }

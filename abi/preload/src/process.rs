@@ -8,10 +8,10 @@ use libc::{FILE, c_char, c_int, c_long, c_void, environ};
 use smallvec::SmallVec;
 use sovia_calls::boundary::{may_look, take};
 use sovia_calls::descriptors::created;
+use sovia_sockets::fallback;
 use sovia_sockets::inheritance::Target;
 use sovia_sockets::ops;
 use sovia_sockets::process::is_borrowed;
-use sovia_sockets::retreat;
 use sovia_sys::call;
 use std::ffi::CString;
 use std::sync::OnceLock;
@@ -37,7 +37,7 @@ pub(crate) unsafe fn system_call(
 
 /// An exec. If it comes back it has failed.
 fn replacing<'a, T: From<i8>>(target: impl FnOnce() -> Target<'a>, exec: impl FnOnce() -> T) -> T {
-    let left = match retreat::before_exec(target) {
+    let left = match fallback::before_exec(target) {
         Ok(left) => left,
         Err(error) => {
             set_errno(error);
@@ -308,18 +308,18 @@ hooks! {
     }
 
     fn system(command: *const c_char) -> c_int {
-        retreat::before_spawn();
+        fallback::before_spawn();
         real!()(command)
     }
 
     /// Commands in the text read and write what they inherit.
     fn wordexp(text: *const c_char, words: *mut c_void, flags: c_int) -> c_int {
-        retreat::before_spawn();
+        fallback::before_spawn();
         real!()(text, words, flags)
     }
 
     fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE {
-        retreat::before_spawn();
+        fallback::before_spawn();
         let file = real!()(command, mode);
         if !file.is_null() {
             created(libc::fileno(file));
@@ -433,5 +433,5 @@ extern "C" fn before_leaving() {
 
 /// The functions for which this runs do not come back to it, if they fail.
 extern "C" fn before_exec() {
-    let _ = retreat::before_exec(|| Target::Unknown).map(core::mem::forget);
+    let _ = fallback::before_exec(|| Target::Unknown).map(core::mem::forget);
 }

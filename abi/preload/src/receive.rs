@@ -4,7 +4,7 @@ use crate::{finish, outcome};
 use libc::{c_int, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, timespec};
 use sovia_calls as calls;
 use sovia_calls::descriptors::received;
-use sovia_sockets::retreat::{self, Cause};
+use sovia_sockets::fallback::{self, Cause};
 use sovia_sockets::table;
 
 /// Looks at a message that has been received on `channel` for the descriptors that have come with it. What has only been
@@ -114,7 +114,7 @@ hooks! {
         }
         let kernel = || outcome(real!()(fd, iov, count, offset, how));
         if offset == -1 {
-            retreat::now(fd, at, Cause::Call);
+            fallback::now(fd, at, Cause::Call);
         }
         finish(kernel())
     }

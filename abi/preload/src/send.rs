@@ -3,7 +3,7 @@
 use crate::{finish, outcome};
 use libc::{c_int, c_void, iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t};
 use sovia_calls as calls;
-use sovia_sockets::retreat::{self, Cause};
+use sovia_sockets::fallback::{self, Cause};
 use sovia_sockets::table;
 
 hooks! {
@@ -49,7 +49,7 @@ hooks! {
         }
         let kernel = || outcome(real!()(fd, iov, count, offset, how));
         if offset == -1 {
-            retreat::now(fd, at, Cause::Call);
+            fallback::now(fd, at, Cause::Call);
         }
         finish(kernel())
     }

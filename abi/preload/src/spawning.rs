@@ -3,8 +3,8 @@
 use crate::process::in_this_root;
 use core::sync::atomic::{AtomicU64, Ordering};
 use libc::{c_char, c_int, c_void, pid_t};
+use sovia_sockets::fallback::{self, Cause};
 use sovia_sockets::process::is_borrowed;
-use sovia_sockets::retreat::{self, Cause};
 use sovia_sockets::table;
 
 /// Numbers that are noted. A connection with a higher one goes back when it is put into file actions.
@@ -30,12 +30,12 @@ fn given(fd: c_int) {
 /// A child is about to get `fd`.
 fn hand_over(fd: c_int) {
     if let Some(at) = table::conn(fd) {
-        retreat::now(fd, at, Cause::Passed);
+        fallback::now(fd, at, Cause::Passed);
     }
 }
 
 fn before_spawn(actions: *const c_void) {
-    retreat::before_spawn();
+    fallback::before_spawn();
     if actions.is_null() || is_borrowed() {
         return;
     }

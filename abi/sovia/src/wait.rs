@@ -3,8 +3,8 @@
 use crate::{is_preloaded, kind};
 use libc::{c_int, epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 use sovia_calls::poll as calls;
+use sovia_sockets::fallback::{self, Cause};
 use sovia_sockets::native;
-use sovia_sockets::retreat::{self, Cause};
 use sovia_sockets::table::{self, Entry};
 
 natives! {
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn sov_epoll_ctl(
     if !matches!(table::get(epfd), Entry::Epoll(_))
         && let Some(at) = table::conn(fd)
     {
-        retreat::now(fd, at, Cause::Call);
+        fallback::now(fd, at, Cause::Call);
     }
     // SAFETY: as above.
     unsafe { calls::epoll_ctl(real, epfd, op, fd, event) }

@@ -2,7 +2,7 @@
 
 use crate::hosts::PeerId;
 use crate::numbers::{Numbers, Reader};
-use crate::program::{NIC, PROGRAM, Program, WAITER};
+use crate::program::{NIC, PROGRAM, Program, READY_LIST};
 use crate::wire::Id;
 use core::net::SocketAddr;
 use sovia_proto::meeting::Link;
@@ -156,8 +156,8 @@ impl Connection {
         }
         let reflection = Reflection::new(program.segment.clone(), self.vi(), PROGRAM);
         // First: what the program says once it has the VI must be heard.
-        program.segment.direction(self.vi(), PROGRAM).bell.watch(WAITER);
-        program.segment.direction(self.vi(), NIC).room.watch(WAITER);
+        program.segment.direction(self.vi(), PROGRAM).bell.watch(READY_LIST);
+        program.segment.direction(self.vi(), NIC).room.watch(READY_LIST);
         if !program.segment.accept(NIC, self.request) {
             return false;
         }
@@ -199,7 +199,7 @@ impl Connection {
     /// Wakes those of the program that are to look at the VI.
     pub(crate) fn wake(&self, program: &Program, told: Told) {
         if let Some((_, reflection)) = &self.joined {
-            reflection.tell(told, |waiters| program.notify(self.vi(), waiters));
+            reflection.tell(told, |ready_lists| program.notify(self.vi(), ready_lists));
             if told.progress {
                 program.ring(PROGRESS);
             }

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use via_shm::Segment;
 use via_shm::doorbell::is_doorbell;
 use via_shm::layout::DOORBELLS;
+use via_shm::ready_list::ReadyList;
 use via_shm::segment::SideIndex;
-use via_shm::waiter::Waiter;
 
 use crate::wire::Id;
 
@@ -21,8 +21,8 @@ use crate::wire::Id;
 pub(crate) const PROGRAM: SideIndex = 0;
 /// The NIC's side.
 pub(crate) const NIC: SideIndex = 1;
-/// The NIC's waiter in each segment, and the doorbell that rings it.
-pub(crate) const WAITER: u32 = 0;
+/// The NIC's ready list in each segment, and the doorbell that rings it.
+pub(crate) const READY_LIST: u32 = 0;
 /// What tells of a process's death: a pidfd, and a pipe that hangs up with the last process that has the segment.
 const NOTICES: usize = 2;
 /// Descriptors that a program hands over: the segment, its doorbells, its notices.
@@ -64,21 +64,21 @@ impl Program {
         let notices = [process, all];
         let program = Program { segment, doors, notices, uid, vis: HashMap::new(), died_at: None };
         // Before the program is answered: from then on it may request VIs.
-        program.waiter().reset(WAITER);
+        program.ready_list().reset(READY_LIST);
         Some(program)
     }
 
-    /// The NIC's waiter in the segment: where the program marks the VIs that have news.
-    pub(crate) fn waiter(&self) -> &Waiter {
-        self.segment.waiter(NIC, WAITER)
+    /// The NIC's ready list in the segment: where the program marks the VIs that have news.
+    pub(crate) fn ready_list(&self) -> &ReadyList {
+        self.segment.ready_list(NIC, READY_LIST)
     }
 
-    /// Tells waiters of the program (a bitmap) that a VI has news.
-    pub(crate) fn notify(&self, vi: u32, mut waiters: u32) {
-        while waiters != 0 {
-            let index = waiters.trailing_zeros();
-            waiters &= waiters - 1;
-            if let Some(door) = self.segment.waiter(PROGRAM, index).notify(vi) {
+    /// Tells ready lists of the program (a bitmap) that a VI has news.
+    pub(crate) fn notify(&self, vi: u32, mut ready_lists: u32) {
+        while ready_lists != 0 {
+            let index = ready_lists.trailing_zeros();
+            ready_lists &= ready_lists - 1;
+            if let Some(door) = self.segment.ready_list(PROGRAM, index).notify(vi) {
                 self.ring(door);
             }
         }

@@ -1,6 +1,6 @@
 //! The suite of the VI core between programs whose ports are agents': two agents over UDP, two over a pair of Ethernet devices in
 //! a network namespace of this process's, two programs of one agent, one NIC; and with frames that are lost, doubled, reordered,
-//! delayed and damaged.
+//! delayed and corrupt.
 
 mod common;
 

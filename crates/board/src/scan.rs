@@ -54,7 +54,7 @@ impl Connection {
         match record.phase {
             Phase::Candidate => "meeting",
             Phase::Plain | Phase::Free => "tcp",
-            Phase::Attached if record.retreats => "leaving",
+            Phase::Attached if record.falls_back => "leaving",
             Phase::Attached if record.is_accelerated() => "via",
             Phase::Attached if self.is_on_vi() => "half",
             Phase::Attached if record.sends == Sends::Back => "tcp",

@@ -40,7 +40,7 @@ errors! {
     /// No endpoint has that address.
     UNREACHABLE = libc::EHOSTUNREACH;
     /// What arrived makes no sense.
-    DAMAGED = libc::EIO;
+    CORRUPT = libc::EIO;
     /// Taken back by the program.
     CANCELED = libc::ECANCELED;
     /// Nothing came in time.

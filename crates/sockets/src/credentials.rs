@@ -17,13 +17,13 @@
 //! After it the process begins anew, under another name (`pair::me`): connections opened later
 //! are accelerated with peers that the kernel's rule allows.
 
+use crate::fallback::{self, Cause};
 use crate::family::Retired;
 use crate::ops::keep;
-use crate::retreat::{self, Cause};
 use crate::table::{self, Ref};
 use crate::{
-    anchors, closer, family, filters, handler, inheritance, meeting, members, pair, peers, pollset,
-    process, sets, thread,
+    closer, family, filters, handler, inheritance, kernel_sockets, meeting, members, pair, peers,
+    pollset, process, sets, thread,
 };
 use core::cell::Cell;
 use sovia_control::Reason;
@@ -123,10 +123,10 @@ fn leave_for_good<T>(cause: Cause, confine: impl FnOnce() -> T) -> T {
 fn leave(cause: Cause) -> bool {
     closer::pause();
     meeting::leave_all();
-    retreat_all(cause);
+    fallback_all(cause);
     let mut connections: Vec<(i32, Ref)> = Vec::new();
     table::for_each_conn(|fd, at| connections.push((fd, at)));
-    retreat::give(&connections, cause);
+    fallback::give(&connections, cause);
     if process::is_confined() {
         // While the entries are on record.
         sets::leave_to_program();
@@ -161,7 +161,7 @@ fn leave(cause: Cause) -> bool {
 
 /// Wakes the library's threads that end when they are told to.
 fn nudge() {
-    anchors::ring();
+    kernel_sockets::ring();
     handler::nudge_all();
 }
 
@@ -179,13 +179,13 @@ fn attached() -> Vec<(i32, Ref)> {
 }
 
 /// Takes every accelerated connection of this process back to TCP.
-fn retreat_all(cause: Cause) {
+fn fallback_all(cause: Cause) {
     loop {
         let attached = attached();
         if attached.is_empty() {
             return;
         }
-        retreat::all(&attached, cause);
+        fallback::all(&attached, cause);
     }
 }
 

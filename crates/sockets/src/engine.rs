@@ -1,8 +1,8 @@
 //! The engine's start in a process, and its end.
 
 use crate::conn::Phase;
+use crate::fallback::{self, Processes};
 use crate::meeting::Server;
-use crate::retreat::{self, Processes};
 use crate::{
     closer, config, fork, inheritance, keeper, ops, process, progress, relay, stream, table,
 };
@@ -12,7 +12,7 @@ use sovia_sys::fd;
 /// Takes over in a new process: after exec, before the program's own code.
 pub fn start() {
     start_alone();
-    retreat::helped_by(Processes {
+    fallback::helped_by(Processes {
         relay: relay::take_over,
         accompany: relay::accompany,
         with_keepers: keeper::with_keepers,

@@ -7,8 +7,9 @@
 
 use crate::conn::unnamed;
 use crate::{
-    anchors, closer, credentials, family, filters, handler, inheritance, kept, linger, meeting,
-    members, memory, ops, pair, peers, pollset, process, progress, reactor, sets, stream, table,
+    closer, credentials, family, filters, handler, inheritance, kept, kernel_sockets, linger,
+    meeting, members, memory, ops, pair, peers, pollset, process, progress, reactor, sets, stream,
+    table,
 };
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use sovia_sync::{hazard, section, thread};
@@ -67,9 +68,9 @@ pub fn is_threaded_by_us() -> bool {
 }
 
 /// Before a call that makes a child which runs on this process's memory and does not end at once. It has no thread of its own
-/// that watches anchors.
+/// that watches kernel sockets.
 pub fn sharing_memory() {
-    anchors::ensure();
+    kernel_sockets::ensure();
     inheritance::shares_memory();
 }
 
@@ -130,7 +131,7 @@ fn forking() -> bool {
         reactor::hold();
         sets::hold();
         // Before the pairs: the thread that starts another one makes a doorbell for it.
-        anchors::hold();
+        kernel_sockets::hold();
         handler::hold();
         pair::hold();
         peers::hold();
@@ -185,7 +186,7 @@ fn fork_done(whole: bool) {
     peers::release();
     pair::release();
     handler::release();
-    anchors::release();
+    kernel_sockets::release();
     sets::release();
     reactor::release();
     meeting::release();
@@ -202,7 +203,7 @@ fn born(whole: bool) {
     }
     process::own();
     crate::thread::forked();
-    anchors::forked();
+    kernel_sockets::forked();
     family::share_threads();
     fork_done(whole);
     family::born();

@@ -1,11 +1,11 @@
-//! Anchors are kept alive on the way: a connection whose bytes are carried between hosts has a TCP connection that is silent, and
+//! Kernel sockets are kept alive on the way: a connection whose bytes are carried between hosts has a TCP connection that is silent, and
 //! a firewall or an address translator with state forgets silent ones, though the program talks all the time.
 //!
 //! One that has been silent for [`ASK_EVERY_MS`] is asked once by the kernel's keep-alive whether the other host is there: a segment and
-//! its answer, which the other end's anchor sees as well. Keep-alive that stays switched on would end a connection that TCP would have
+//! its answer, which the other end's kernel socket sees as well. Keep-alive that stays switched on would end a connection that TCP would have
 //! kept, where the network is away for long. So it is switched on for that one question, with options by which nothing can come of it;
 //! the program's own are put by, and put back at the next look, a second later, or when the program asks for one of them or changes one.
-//! An anchor that the program itself has watched more often is left alone.
+//! An kernel socket that the program itself has watched more often is left alone.
 
 use crate::conn::{Conn, Guard, Locked, Phase, flag};
 use crate::per_engine::per_engine;
@@ -13,23 +13,23 @@ use crate::table::{self, Ref};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use sovia_sys::call::{Keepalive, Silence};
 
-/// How long an anchor is silent before it is asked. Azure's load balancers forget a connection after four minutes, others that are
+/// How long an kernel socket is silent before it is asked. Azure's load balancers forget a connection after four minutes, others that are
 /// known after 350 seconds and more: two questions fall into the least of that, so that one may be lost.
 const ASK_EVERY_MS: u32 = 100_000;
-/// Between two looks at all anchors (nanoseconds).
+/// Between two looks at all kernel sockets (nanoseconds).
 const LOOK_EVERY_NS: u64 = 10_000_000_000;
 /// The kernel ends a connection that has left 127 questions unanswered. Whatever forgets silent connections has forgotten one long before
 /// this.
 const UNANSWERED_MAX: u32 = 100;
 
 per_engine! {
-    /// When the anchors are looked at next.
+    /// When the kernel sockets are looked at next.
     static LOOK_AT: AtomicU64 = AtomicU64::new(0);
     /// Some have had their options put by.
     static SOME_ASK: AtomicBool = AtomicBool::new(false);
 }
 
-/// Looks at the anchors, by the thread that watches them, about once a second.
+/// Looks at the kernel sockets, by the thread that watches them, about once a second.
 pub(crate) fn look(now: u64) {
     let is_due = LOOK_AT.load(Ordering::Relaxed) <= now;
     if !is_due && !SOME_ASK.load(Ordering::Relaxed) {
@@ -48,7 +48,7 @@ pub(crate) fn look(now: u64) {
     }
 }
 
-/// Calls `each` for the anchors of connections between hosts.
+/// Calls `each` for the kernel sockets of connections between hosts.
 fn each(each: &mut dyn FnMut(&Guard<'_>, i32)) {
     table::for_each_conn(|fd, at| {
         // Where a thread has the lock it is at work on it.
@@ -67,7 +67,7 @@ fn may_ask(conn: &Conn) -> bool {
 
 /// Has the kernel ask whether the other host is there, if that is due. Whether it is to be looked at again.
 fn ask(guard: &Guard<'_>, fd: i32) -> bool {
-    if guard.conn.has(flag::RETREATING | flag::DAMAGED) {
+    if guard.conn.has(flag::FALLING_BACK | flag::CORRUPT) {
         return false;
     }
     let (Some(silence), Ok(own)) = (Silence::of(fd), Keepalive::of(fd)) else { return false };
@@ -142,14 +142,14 @@ mod tests {
     }
 
     #[test]
-    fn silent_anchor_is_asked_and_once_in_a_while_again() {
+    fn silent_kernel_socket_is_asked_and_once_in_a_while_again() {
         assert!(!is_due(after(99, 0), OFF) && is_due(after(100, 0), OFF));
         assert!(!is_due(after(199, 1), OFF) && is_due(after(200, 1), OFF));
         assert!(is_due(after(10_000, 99), OFF) && !is_due(after(100_000, 100), OFF));
     }
 
     #[test]
-    fn anchor_that_the_program_watches_is_asked_where_that_changes_nothing() {
+    fn kernel_socket_that_the_program_watches_is_asked_where_that_changes_nothing() {
         let on = Keepalive { on: true, ..OFF };
         assert!(is_due(after(100, 0), on), "every two hours are too few");
         assert!(!is_due(after(1000, 1), on), "the program's own count goes on");

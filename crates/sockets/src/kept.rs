@@ -4,7 +4,7 @@
 //! and once a second while it has accelerated connections. Whatever keeps a connection may end: then it is accelerated again.
 
 use crate::per_engine::per_engine;
-use crate::{anchors, config, filters};
+use crate::{config, filters, kernel_sockets};
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use sovia_control::{End, Reason, env};
@@ -73,7 +73,7 @@ pub(crate) fn look_at_switch() {
 /// Has the thread that watches the kernel's sockets look at all connections.
 pub(crate) fn look_again() {
     note_change();
-    anchors::nudge();
+    kernel_sockets::nudge();
 }
 
 /// Has it do so in its next round.

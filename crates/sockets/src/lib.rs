@@ -1,7 +1,7 @@
 //! Sockets over Virtual Interfaces.
 //!
 //! Every connection is, and stays, the kernel TCP connection that the program asked for: its
-//! anchor. This crate watches stream sockets from their first byte, finds out whether the other
+//! kernel socket. This crate watches stream sockets from their first byte, finds out whether the other
 //! end runs under Sovia on the same host ([`meeting`]), and if so moves the bytes of either
 //! direction onto a VI ([`stream`]). The program's descriptor numbers, names, listeners and
 //! errors stay the kernel's.
@@ -9,17 +9,17 @@
 //! From the top down; each module imports only modules of lines below its own, or to its right, which
 //! `tests/layers.rs` sees to:
 //! - [`native`]: what programs written for Sovia ask beyond libc's calls; `engine`: start and end;
-//! - `fork`; `progress`: the thread that watches anchors; `relay`: keeps a stream whose peer has left;
+//! - `fork`; `progress`: the thread that watches kernel sockets; `relay`: keeps a stream whose peer has left;
 //!   `keeper`: holds what is unread of one that several processes may read;
 //! - [`pollset`]: poll and select; [`reactor`]: readiness for other event loops;
 //! - [`epoll`]: its calls; [`loan`]: places in the pools, lent to the program;
 //! - [`ops`]: what each family of libc calls does with a descriptor that is ours;
-//! - [`retreat`]: back to TCP;
+//! - [`fallback`]: back to TCP;
 //! - [`meeting`]: how the two ends find each other, and a connection gets its VI;
 //! - `sets`: what is in epoll instances; `handler`: threads that handle messages; [`wait`]: for one
 //!   connection;
 //! - [`stream`]: sending and receiving on the two paths;
-//! - `anchors`: what is asked of the thread that watches them; [`pair`]: the other process, and the
+//! - `kernel_sockets`: what is asked of the thread that watches them; [`pair`]: the other process, and the
 //!   segment shared with it;
 //! - [`config`], [`protocol`]: what is chosen; `rest`: where a keeper has what is unread;
 //! - [`table`]: which descriptors are ours; [`family`]: connections, in memory that forked processes
@@ -37,7 +37,6 @@
 extern crate sovia_sync as sovia_sys;
 
 mod agents;
-mod anchors;
 mod backlog;
 mod closer;
 pub mod config;
@@ -45,6 +44,7 @@ pub mod conn;
 pub mod credentials;
 mod engine;
 pub mod epoll;
+pub mod fallback;
 pub mod family;
 mod filters;
 pub mod fork;
@@ -56,6 +56,7 @@ pub mod inheritance;
 mod keepalive;
 mod keeper;
 mod kept;
+mod kernel_sockets;
 mod linger;
 pub mod loan;
 pub mod meeting;
@@ -76,7 +77,6 @@ pub mod protocol;
 pub mod reactor;
 mod relay;
 mod rest;
-pub mod retreat;
 mod sets;
 pub mod stats;
 pub mod stream;

@@ -1,17 +1,17 @@
 //! Connections that the program has closed while something is still to be done for them on TCP ([`Rest`]): the kernel
-//! lingers over what it has been given, and the thread that watches anchors over what it had no room for.
+//! lingers over what it has been given, and the thread that watches kernel sockets over what it had no room for.
 //!
 //! Each has a private descriptor, so the peer sees no end before all is there. With the process it ends as well, and the peer
 //! then finds that something is missing.
 
 use crate::per_engine::per_engine;
-use crate::{anchors, stream};
+use crate::{kernel_sockets, stream};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_sync::{RobustBox, rank};
 use sovia_sys::poll::ppoll;
 use sovia_sys::{Fd, call};
 use stream::failover::{Rest, Went};
-use stream::returned::PUMP_NS;
+use stream::returned::DRAIN_NS;
 
 per_engine! {
     static LINGERING: RobustBox<Vec<(Fd, Rest)>, { rank::LINGERING }> = RobustBox::new(Vec::new());
@@ -31,10 +31,10 @@ pub(crate) fn over(fd: i32, mut rest: Rest) {
     }
     LINGERING.with(|all| all.push((copy, rest)));
     COUNT.fetch_add(1, Ordering::SeqCst);
-    anchors::nudge();
+    kernel_sockets::nudge();
 }
 
-/// Goes on with them: the thread that watches anchors.
+/// Goes on with them: the thread that watches kernel sockets.
 pub(crate) fn serve() {
     if COUNT.load(Ordering::SeqCst) != 0 {
         LINGERING.with(|all| {
@@ -47,14 +47,14 @@ pub(crate) fn serve() {
 /// Waits until there are none, in a process that has nothing else to do.
 pub(crate) fn await_all() {
     while COUNT.load(Ordering::SeqCst) != 0 {
-        let _ = ppoll(&mut [], Some(PUMP_NS), None);
+        let _ = ppoll(&mut [], Some(DRAIN_NS), None);
         serve();
     }
 }
 
 /// How long until they are to be looked at again; `None` if there are none.
 pub(crate) fn pause() -> Option<u64> {
-    (COUNT.load(Ordering::Relaxed) != 0).then_some(PUMP_NS)
+    (COUNT.load(Ordering::Relaxed) != 0).then_some(DRAIN_NS)
 }
 
 /// Around fork: see [`crate::fork`].

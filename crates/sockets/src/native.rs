@@ -7,10 +7,10 @@
 
 use crate::conn::{Phase, flag};
 use crate::engine;
+use crate::fallback::{self, Cause};
 use crate::loan::{self, Loan};
 use crate::ops::Flags;
 use crate::protocol;
-use crate::retreat::{self, Cause};
 use crate::table;
 use crate::{Errno, Outcome};
 use core::ffi::CStr;
@@ -79,7 +79,7 @@ impl Info {
 pub fn info(fd: i32) -> Info {
     let Some(at) = table::conn(fd) else { return Info::NONE };
     // The peer may have taken both directions back since the last call.
-    retreat::settle(at);
+    fallback::settle(at);
     let conn = at.conn;
     let stay = conn.stay.load(Ordering::Relaxed);
     let mut info = Info { reason: stay, ..Info::NONE };
@@ -111,7 +111,7 @@ pub fn info(fd: i32) -> Info {
 /// Takes the stream behind a descriptor to TCP for good; nothing if it is there.
 pub fn to_tcp(fd: i32) {
     if let Some(at) = table::conn(fd) {
-        retreat::now(fd, at, Cause::Call);
+        fallback::now(fd, at, Cause::Call);
     }
 }
 

@@ -1,6 +1,6 @@
 //! What tells peers of this process's death, and what tells this process of a peer's.
 //!
-//! The kernel's socket ends when the last process that holds it has gone, and the anchor tells of that;
+//! The kernel's socket ends when the last process that holds it has gone, and the kernel socket tells of that;
 //! but its FIN may stand behind bytes that this end does not read, or may have come before, when the
 //! peer closed one half. So each process hands its peers two descriptors beside its doorbells:
 //!

@@ -1,23 +1,23 @@
-//! The progress thread: watches the anchors.
+//! The progress thread: watches the kernel sockets.
 //!
-//! A thread that waits for a VI sleeps on memory, where the kernel's news of the anchor (the
+//! A thread that waits for a VI sleeps on memory, where the kernel's news of the kernel socket (the
 //! peer's end, its death, bytes on TCP) does not reach it. One thread for each process, which
-//! sleeps in epoll until an anchor has an event, passes such news on. It watches for the deaths of peers
-//! as well ([`deaths`]), of which an anchor does not always tell. It also answers a peer that
-//! wants a direction back on TCP while the program computes ([`crate::retreat`]).
+//! sleeps in epoll until an kernel socket has an event, passes such news on. It watches for the deaths of peers
+//! as well ([`deaths`]), of which an kernel socket does not always tell. It also answers a peer that
+//! wants a direction back on TCP while the program computes ([`crate::fallback`]).
 
 mod deaths;
 mod review;
 
 use crate::conn::{CONNS, flag};
+use crate::fallback::{self, answer};
 use crate::ops::keep;
 use crate::pair::bells;
 use crate::per_engine::{per_engine, per_engine_tables};
-use crate::retreat::{self, answer};
 use crate::stream::audit::{self, Finding};
 use crate::stream::{combine, ending, handled, listeners, reflected};
 use crate::table::Ref;
-use crate::{anchors, epoll, family, handler, keepalive, kept};
+use crate::{epoll, family, handler, keepalive, kept, kernel_sockets};
 use crate::{linger, meeting, pair, peers, sets, table, thread};
 use core::mem::replace;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -30,19 +30,19 @@ per_engine! {
     static ROUNDS: AtomicU32 = AtomicU32::new(0);
 }
 
-/// Events of an anchor that tell of the peer's end.
+/// Events of an kernel socket that tell of the peer's end.
 const ENDS: u32 = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
 
-/// Event of the agent that watches packet filters, among those of anchors.
+/// Event of the agent that watches packet filters, among those of kernel sockets.
 const FILTERS: u64 = deaths::DEATH - 1;
 
 /// How long the thread waits until it looks again whether it is alone, where that may be.
 const ALONE_NS: u64 = 20_000_000;
 
-/// From now on the thread that watches the anchors does what is here.
+/// From now on the thread that watches the kernel sockets does what is here.
 pub(crate) fn start() {
-    anchors::served_by(run);
-    anchors::served_by_callers(by_caller);
+    kernel_sockets::served_by(run);
+    kernel_sockets::served_by_callers(by_caller);
 }
 
 /// Ends the thread before a fork, so that a program of one thread has one, also by the kernel's count. The next call of the program
@@ -52,18 +52,18 @@ pub(crate) fn start() {
 /// epoll instance has connections on their VIs. A child may use the instance, and then needs [`epoll::leave_shared`] here,
 /// while the program may sleep in a call that does not look.
 pub(crate) fn end_for_fork() {
-    let is_only = thread::count() == 1 && thread::all_end_when_told() && anchors::is_here();
+    let is_only = thread::count() == 1 && thread::all_end_when_told() && kernel_sockets::is_here();
     if !is_only || work().is_some() || sets::any_has_attached() || !thread::is_single() {
         return;
     }
     // A handler that jumps away, or waits, would find neither a thread nor that it is missing.
     process::without_signals(|| {
-        anchors::keep_instance();
-        if thread::stop_soon(anchors::ring) {
+        kernel_sockets::keep_instance();
+        if thread::stop_soon(kernel_sockets::ring) {
             thread::ended();
             thread::resume();
         } else {
-            anchors::keep_no_instance();
+            kernel_sockets::keep_no_instance();
         }
     });
 }
@@ -71,7 +71,7 @@ pub(crate) fn end_for_fork() {
 /// Returns how long until the thread goes on with something that it has begun; `None` if it has begun nothing.
 fn work() -> Option<u64> {
     let begun = answer::pause().or_else(keep::pause).or_else(pair::pause);
-    let pauses = [combine::pause(), linger::pause(), deaths::pause(), retreat::pause()];
+    let pauses = [combine::pause(), linger::pause(), deaths::pause(), fallback::pause()];
     begun.into_iter().chain(pauses.into_iter().flatten()).min()
 }
 
@@ -83,7 +83,7 @@ per_engine! {
 }
 
 per_engine_tables! {
-    /// For which life of a connection, by its index, a round has seen which end of its anchor.
+    /// For which life of a connection, by its index, a round has seen which end of its kernel socket.
     static SEEN: [AtomicU32; CONNS] = [const { AtomicU32::new(0) }; CONNS];
 }
 
@@ -112,10 +112,10 @@ fn round_of_caller() {
     });
     for (fd, at) in all {
         // Each look asks the kernel itself.
-        at.conn.set(flag::ANCHOR);
+        at.conn.set(flag::KERNEL_SOCKET);
         // The thread of a relative may have seen the end, and have notified no thread here.
         if let Some(events) = end_seen_first(fd, at) {
-            anchor_event(anchors::token(at.index, at.generation, fd), events);
+            kernel_socket_event(kernel_sockets::token(at.index, at.generation, fd), events);
         }
     }
     kept::receive();
@@ -152,14 +152,14 @@ fn look_from_time_to_time(now: u64) -> bool {
 fn serve() {
     combine::serve();
     linger::serve();
-    if retreat::go_on_coming() {
+    if fallback::go_on_coming() {
         epoll::leave_shared();
     }
     // The ringer wants a path changed, or bytes have waited for room on TCP.
     answer::serve();
 }
 
-/// Returns the events of an anchor's end, once for each end: to report one again would be an edge too many.
+/// Returns the events of an kernel socket's end, once for each end: to report one again would be an edge too many.
 fn end_seen_first(fd: i32, at: Ref) -> Option<u32> {
     let state = call::tcp_state(fd).filter(|state| state.peer_has_ended())?;
     let hangs_up = if state.is_closed() { libc::EPOLLHUP } else { 0 };
@@ -179,12 +179,12 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
         }
     }
     thread::ended();
-    if anchors::keeps_instance() {
+    if kernel_sockets::keeps_instance() {
         return core::ptr::null_mut();
     }
     // A connection that has come since finds the thread missing, or is found here.
     if !thread::must_end() && (has_pairs() || linger::pause().is_some()) {
-        anchors::restart();
+        kernel_sockets::restart();
     }
     pair::leave_door(rounds.watching);
     core::ptr::null_mut()
@@ -204,7 +204,7 @@ pub(crate) enum After {
 /// The rounds of the progress thread, each of which waits for events and serves them.
 #[derive(Debug)]
 pub(crate) struct Rounds {
-    /// The epoll instance with the anchors and the doorbell.
+    /// The epoll instance with the kernel sockets and the doorbell.
     watching: i32,
     /// Time of the next look at all connections; `None` while there are no connections.
     audit: Option<u64>,
@@ -232,7 +232,7 @@ impl Rounds {
         }
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
         if self.audit.is_some() {
-            anchors::audits();
+            kernel_sockets::audits();
         }
         deaths::watch(self.watching, &mut self.watched);
         kept::watch(self.watching, &mut self.filters, FILTERS);
@@ -260,7 +260,7 @@ impl Rounds {
         for event in &events[..n] {
             let token = { event.u64 };
             match token {
-                anchors::DOOR => {
+                kernel_sockets::DOOR => {
                     sets::look_for_gone();
                     epoll::leave_shared();
                 }
@@ -270,7 +270,7 @@ impl Rounds {
                     sets::look_for_gone();
                     epoll::leave_shared();
                 }
-                _ => anchor_event(token, event.events),
+                _ => kernel_socket_event(token, event.events),
             }
         }
         if death {
@@ -287,7 +287,7 @@ impl Rounds {
             return After::Gone;
         }
         if due {
-            anchors::may_stop_audits();
+            kernel_sockets::may_stop_audits();
             let goes_on = look_from_time_to_time(now) || kept::is_off();
             self.audit = goes_on.then_some(now + audit::PERIOD_NS);
             // (A pair that was left while this thread used it is its own to unmap.)
@@ -318,13 +318,13 @@ pub(crate) fn start_by_hand() {
     extern "C" fn end(_: *mut libc::c_void) -> *mut libc::c_void {
         core::ptr::null_mut()
     }
-    anchors::served_by(end);
+    kernel_sockets::served_by(end);
 }
 
 /// Does one round of the thread's work, without waiting.
 #[cfg(test)]
 pub(crate) fn round() {
-    if let Some(watching) = anchors::watching() {
+    if let Some(watching) = kernel_sockets::watching() {
         let mut rounds = BY_HAND.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let after = rounds.get_or_insert_with(|| Rounds::begin(watching)).next(Some(0));
         assert_eq!(after, After::Another);
@@ -335,7 +335,7 @@ pub(crate) fn round() {
 pub(crate) fn leaving() {
     thread::leaving();
     if thread::count() != 0 {
-        anchors::ring();
+        kernel_sockets::ring();
     }
 }
 
@@ -354,7 +354,7 @@ fn audit_all(now: u64) -> bool {
     // One whose relative has other doorbells is not rung.
     epoll::leave_shared();
     let mut stalled = Vec::new();
-    let mut retreating = Vec::new();
+    let mut falling_back = Vec::new();
     pair::each(|_, pair| {
         pair.each_conn(|index| {
             any = true;
@@ -367,11 +367,11 @@ fn audit_all(now: u64) -> bool {
             }
             if found == Finding::Stalled {
                 stalled.push(conn);
-            } else if found == Finding::Retreating {
-                retreating.push(index);
+            } else if found == Finding::FallingBack {
+                falling_back.push(index);
             } else if found != Finding::Fine {
                 sets::untold(pair, conn.vi.load(Ordering::Relaxed));
-                if found == Finding::Damaged || pair.suspect.load(Ordering::Relaxed) {
+                if found == Finding::Corrupt || pair.suspect.load(Ordering::Relaxed) {
                     listeners::tell_own(conn);
                 } else {
                     // An edge-triggered set has been told, or is about to be: twice is an edge too many.
@@ -385,10 +385,10 @@ fn audit_all(now: u64) -> bool {
         pair::ring_own();
     }
     stalled.into_iter().for_each(deaths::look_at_stalled);
-    if !retreating.is_empty() {
+    if !falling_back.is_empty() {
         table::for_each_conn(|_, at| {
-            if retreating.contains(&at.index) {
-                retreat::go_on(at);
+            if falling_back.contains(&at.index) {
+                fallback::go_on(at);
             }
         });
     }
@@ -398,8 +398,8 @@ fn audit_all(now: u64) -> bool {
     any
 }
 
-fn anchor_event(token: u64, events: u32) {
-    let Some(conn) = anchors::conn_of(token) else { return };
+fn kernel_socket_event(token: u64, events: u32) {
+    let Some(conn) = kernel_sockets::conn_of(token) else { return };
     let has = |wanted: i32| events & wanted as u32 != 0;
     // Bytes and room on TCP are events only for a direction on that path. For another one a report would be
     // a false edge.
@@ -407,20 +407,21 @@ fn anchor_event(token: u64, events: u32) {
     let room = has(libc::EPOLLOUT) && conn.tx() != Tx::Vi;
     if events & ENDS == 0 {
         if has(libc::EPOLLIN) {
-            conn.set(flag::ANCHOR);
+            conn.set(flag::KERNEL_SOCKET);
         }
         if bytes || room {
             listeners::tell_own(conn);
         }
         return;
     }
-    conn.set(flag::ANCHOR | flag::ENDED);
+    conn.set(flag::KERNEL_SOCKET | flag::ENDED);
     // The connection may have ended since, and its place have another one.
-    let Some(mut guard) = conn.attached().filter(|_| anchors::conn_of(token).is_some()) else {
+    let Some(mut guard) = conn.attached().filter(|_| kernel_sockets::conn_of(token).is_some())
+    else {
         return;
     };
     if conn.has(flag::REFLECTED) {
-        reflected::anchor_ended(&guard);
+        reflected::kernel_socket_ended(&guard);
     }
     // The library itself has shut the half that hangs up, if it has reset the connection.
     let has_reset = conn.has(flag::RESET);
@@ -432,7 +433,7 @@ fn anchor_event(token: u64, events: u32) {
     let is_old = is_orderly && (is_reported || !has_reset && ending::is_announced(&guard));
     // After a reset neither bytes nor room come.
     let is_over = is_old && has_reset;
-    // An anchor that has ended shows its end with every later event. Bytes or room beside it are owed to a call that
+    // An kernel socket that has ended shows its end with every later event. Bytes or room beside it are owed to a call that
     // has found none.
     if (bytes || room) && !is_over || !is_old {
         listeners::tell_all(&guard);

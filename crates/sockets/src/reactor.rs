@@ -7,7 +7,7 @@
 //!
 //! **No missed wake-up.** An eventfd is registered edge-triggered by its loop and never read: each
 //! write is an edge, whatever was written before. The set tells each arrival after it has been
-//! published ([`crate::pair::Waiter`]), so a loop that has read to `EAGAIN` hears of what came after that
+//! published ([`crate::pair::ReadyList`]), so a loop that has read to `EAGAIN` hears of what came after that
 //! `EAGAIN`. What came before the stream joined is told by one write at the join.
 //!
 //! It costs a hop: the peer wakes this thread, and this thread the loop. A loop that waits by

@@ -14,7 +14,7 @@ use crate::conn::{Guard, flag};
 use crate::ops::{self, Flags};
 use crate::stream::{self, Got};
 use crate::table::{self, Ref};
-use crate::{Errno, Outcome, family, linger, pollset, process, retreat, wait};
+use crate::{Errno, Outcome, fallback, family, linger, pollset, process, wait};
 use core::hash::{Hash, Hasher};
 use core::sync::atomic::{AtomicU64, Ordering};
 use sovia_sync::section;
@@ -40,7 +40,8 @@ pub(crate) fn take_over(fd: i32, at: Ref) -> bool {
     let Ok((ours, theirs)) = pair else { return false };
     let Some(mut socket) = Socket::new(ours, &theirs) else { return false };
     let Ok([begins, begin]) = call::pipe().map(|ends| ends.map(Fd::own)) else { return false };
-    let Ok(anchor) = Fd::make(|| call::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0).map(|n| n as i32))
+    let Ok(kernel_socket) =
+        Fd::make(|| call::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0).map(|n| n as i32))
     else {
         return false;
     };
@@ -66,14 +67,14 @@ pub(crate) fn take_over(fd: i32, at: Ref) -> bool {
             descriptors.push(fd);
         }
     });
-    ops::leave_to_relay(&descriptors, anchor.raw(), at, |guard| {
+    ops::leave_to_relay(&descriptors, kernel_socket.raw(), at, |guard| {
         for &fd in &descriptors {
             let cloexec = call::fcntl(fd, libc::F_GETFD, 0).unwrap_or(0);
             let _ = call::dup_onto(theirs.raw(), fd);
             let _ = call::fcntl(fd, libc::F_SETFD, cloexec);
         }
         // After that: it may be the last of what is on the VI, and calls go to the kernel from there on.
-        put_first(&socket.fd, guard, anchor.raw());
+        put_first(&socket.fd, guard, kernel_socket.raw());
     });
     let _ = call::write(begin.raw(), &[0]);
     true
@@ -124,7 +125,7 @@ pub(crate) fn accompany(connections: &[(i32, Ref)]) -> bool {
     start_orphan(&descriptors, || {
         let mut held = connections.to_vec();
         while !held.is_empty() {
-            held.retain(|&(fd, at)| retreat::is_still_coming(at) || !is_settled(fd, at));
+            held.retain(|&(fd, at)| fallback::is_still_coming(at) || !is_settled(fd, at));
             let _ = ppoll(&mut [], Some(HELD_NS), None);
         }
     })
@@ -171,7 +172,7 @@ fn await_leave(begins: &Fd) {
 
 /// The relay's life.
 fn run(fd: i32, at: Ref, socket: &mut Socket) {
-    retreat::goes_on_in_relay(at);
+    fallback::goes_on_in_relay(at);
     // If this process is killed, the peer is not to take that for the end of the stream.
     let linger = call::getsockopt::<[i32; 2]>(fd, libc::SOL_SOCKET, libc::SO_LINGER);
     let _ = call::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, &[1i32, 0]);

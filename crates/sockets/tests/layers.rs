@@ -29,7 +29,7 @@ const LAYERS: &[&[&str]] = &[
     &["config"],
     // The other process, and the two paths to it.
     &["pair"],
-    &["anchors"],
+    &["kernel_sockets"],
     &["filters"],
     &["kept"],
     &["stream"],
@@ -39,7 +39,7 @@ const LAYERS: &[&[&str]] = &[
     &["handler", "sets", "wait"],
     // To a VI, and back.
     &["meeting"],
-    &["retreat"],
+    &["fallback"],
     // The program's calls.
     &["ops"],
     &["epoll", "loan"],

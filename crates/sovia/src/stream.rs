@@ -48,18 +48,18 @@ use std::time::Duration;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub struct TcpStream {
-    anchor: net::TcpStream,
+    kernel_socket: net::TcpStream,
     readiness: OnceLock<Readiness>,
 }
 
 impl TcpStream {
     /// A stream whose descriptor is on the engine's record already, or shall not be.
-    pub(crate) fn of(anchor: net::TcpStream) -> TcpStream {
-        TcpStream { anchor, readiness: OnceLock::new() }
+    pub(crate) fn of(kernel_socket: net::TcpStream) -> TcpStream {
+        TcpStream { kernel_socket, readiness: OnceLock::new() }
     }
 
     fn fd(&self) -> RawFd {
-        self.anchor.as_raw_fd()
+        self.kernel_socket.as_raw_fd()
     }
 
     /// Connects to the first of these addresses that answers.
@@ -88,7 +88,7 @@ impl TcpStream {
         let domain = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
         let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
         // SAFETY: takes numbers only; what it returns is ours alone.
-        let anchor = unsafe {
+        let kernel_socket = unsafe {
             let fd = libc::socket(domain, kind, 0);
             if fd < 0 {
                 return Err(io::Error::last_os_error());
@@ -96,14 +96,15 @@ impl TcpStream {
             net::TcpStream::from_raw_fd(fd)
         };
         // SAFETY: a live address of that length.
-        let result = unsafe { libc::connect(anchor.as_raw_fd(), (&raw const storage).cast(), len) };
+        let result =
+            unsafe { libc::connect(kernel_socket.as_raw_fd(), (&raw const storage).cast(), len) };
         if result != 0 {
             let error = io::Error::last_os_error();
             if error.raw_os_error() != Some(libc::EINPROGRESS) {
                 return Err(error);
             }
         }
-        Ok(TcpStream::from_connected(anchor))
+        Ok(TcpStream::from_connected(kernel_socket))
     }
 
     /// Takes over a stream that std has connected. One on which bytes have moved already stays on
@@ -118,13 +119,16 @@ impl TcpStream {
         TcpStream::take_over(stream, || Ok(Role::Acceptor))
     }
 
-    fn take_over(anchor: net::TcpStream, role: impl FnOnce() -> io::Result<Role>) -> TcpStream {
-        if origin::is_fresh(&anchor)
+    fn take_over(
+        kernel_socket: net::TcpStream,
+        role: impl FnOnce() -> io::Result<Role>,
+    ) -> TcpStream {
+        if origin::is_fresh(&kernel_socket)
             && let Ok(role) = role()
         {
-            engine::record(anchor.as_raw_fd(), role);
+            engine::record(kernel_socket.as_raw_fd(), role);
         }
-        TcpStream::of(anchor)
+        TcpStream::of(kernel_socket)
     }
 
     /// The peer's address.
@@ -132,7 +136,7 @@ impl TcpStream {
     /// # Errors
     /// As [`std::net::TcpStream::peer_addr`].
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.anchor.peer_addr()
+        self.kernel_socket.peer_addr()
     }
 
     /// Our own address.
@@ -140,7 +144,7 @@ impl TcpStream {
     /// # Errors
     /// As [`std::net::TcpStream::local_addr`].
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.anchor.local_addr()
+        self.kernel_socket.local_addr()
     }
 
     /// Ends one direction, or both.
@@ -148,7 +152,7 @@ impl TcpStream {
     /// # Errors
     /// As [`std::net::TcpStream::shutdown`].
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        let Some(at) = engine::conn(self.fd()) else { return self.anchor.shutdown(how) };
+        let Some(at) = engine::conn(self.fd()) else { return self.kernel_socket.shutdown(how) };
         let number = match how {
             Shutdown::Read => libc::SHUT_RD,
             Shutdown::Write => libc::SHUT_WR,
@@ -164,9 +168,9 @@ impl TcpStream {
     /// # Errors
     /// As [`std::net::TcpStream::try_clone`].
     pub fn try_clone(&self) -> io::Result<TcpStream> {
-        let anchor = self.anchor.try_clone()?;
-        engine::duplicated(self.fd(), anchor.as_raw_fd());
-        Ok(TcpStream::of(anchor))
+        let kernel_socket = self.kernel_socket.try_clone()?;
+        engine::duplicated(self.fd(), kernel_socket.as_raw_fd());
+        Ok(TcpStream::of(kernel_socket))
     }
 
     /// Whether the stream has a VI.
@@ -236,7 +240,7 @@ impl Drop for TcpStream {
 
 impl fmt::Debug for TcpStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.anchor.fmt(f)
+        self.kernel_socket.fmt(f)
     }
 }
 

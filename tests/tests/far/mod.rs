@@ -16,7 +16,7 @@ fn run(pair: &FarPair, scenario: Scenario) {
     scenario.env("SOVIA_RULES", pair.rules()).env("SOVIA_TEST_UNTIL_MET", "1").run_accelerated();
 }
 
-/// Over frames that get lost, doubled, reordered and damaged.
+/// Over frames that get lost, doubled, reordered and corrupt.
 fn over_udp(test: &str, scenario: Scenario) {
     if let Some(pair) = FarPair::start(test, LOSSY) {
         run(&pair, scenario);

@@ -9,8 +9,8 @@ mod variadic;
 use core::sync::atomic::{AtomicBool, Ordering};
 use libc::{FILE, c_char, c_int, c_void};
 use sovia_calls::boundary::{errno, set_errno};
+use sovia_sockets::fallback::{self, Cause};
 use sovia_sockets::process::is_borrowed;
-use sovia_sockets::retreat::{self, Cause};
 use sovia_sockets::table::{self, Entry};
 use sovia_sockets::{config, ops};
 
@@ -24,7 +24,7 @@ pub(crate) fn start() {
 /// libc reads or writes a descriptor past every hook.
 pub(crate) extern "C" fn before_libc(fd: c_int) {
     if let Some(at) = table::conn(fd) {
-        retreat::now(fd, at, Cause::Call);
+        fallback::now(fd, at, Cause::Call);
     }
 }
 

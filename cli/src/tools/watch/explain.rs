@@ -292,7 +292,7 @@ impl View {
             }
             (None, None) => {}
         }
-        if connection.is_on_vi() && !record.retreats {
+        if connection.is_on_vi() && !record.falls_back {
             return said;
         }
         said.reason = self.reason(connection, process, other_uid, other);

@@ -284,12 +284,12 @@ impl Nic {
                 self.look_at_events(Some(0)).ok();
                 continue;
             }
-            self.programs.values().for_each(|program| program.waiter().going_to_sleep());
-            let has_news = self.programs.values().any(|program| program.waiter().has_news());
+            self.programs.values().for_each(|program| program.ready_list().going_to_sleep());
+            let has_news = self.programs.values().any(|program| program.ready_list().has_news());
             let pause = if has_news { Some(0) } else { self.pause() };
             let pause = self.sleeps(pause);
             let waited = self.look_at_events(pause);
-            self.programs.values().for_each(|program| program.waiter().awake());
+            self.programs.values().for_each(|program| program.ready_list().awake());
             waited?;
         }
     }

@@ -67,7 +67,7 @@ impl Nic {
     pub(super) fn visit_programs(&mut self) -> bool {
         let mut marked = Vec::new();
         for (&id, program) in &self.programs {
-            program.waiter().drain(|vi| marked.push((id, vi)));
+            program.ready_list().drain(|vi| marked.push((id, vi)));
         }
         for &(id, vi) in &marked {
             // A dead program goes with the last of its connections: with that of a mark before, perhaps.

@@ -72,8 +72,8 @@ impl Nic {
             Ok(false) => {
                 peer.untold.insert(id);
             }
-            Err(damaged) => {
-                eprintln!("sovia-agent: a connection is given up: {damaged}");
+            Err(corrupt) => {
+                eprintln!("sovia-agent: a connection is given up: {corrupt}");
                 peer.untold.remove(&id);
                 connection.break_off(program, word::BROKEN);
                 peer.say(Message::Broken(far));

@@ -1,4 +1,4 @@
-//! A way to another NIC of this host, for tests: Unix datagrams, which may be lost, doubled, reordered and damaged as a seed
+//! A way to another NIC of this host, for tests: Unix datagrams, which may be lost, doubled, reordered and corrupt as a seed
 //! says.
 
 use super::{Sent, TURN, Unheard};

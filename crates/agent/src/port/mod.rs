@@ -46,7 +46,7 @@ impl Port {
         }
     }
 
-    /// What finds frames that come damaged, and whether frames that are sent need a checksum.
+    /// What finds frames that come corrupt, and whether frames that are sent need a checksum.
     pub(crate) fn checksums(&self) -> (Checksum, Checksum) {
         match self {
             Port::Local(_) => (Checksum::Crc, Checksum::Crc),

@@ -68,7 +68,7 @@ impl Network {
         self.port.frame_max()
     }
 
-    /// UDP has a checksum of its own, which finds what is damaged, as TCP's does.
+    /// UDP has a checksum of its own, which finds what is corrupt, as TCP's does.
     pub(super) fn checksums(&self) -> (Checksum, Checksum) {
         (Checksum::Link, if self.has_faults { Checksum::Crc } else { Checksum::Link })
     }

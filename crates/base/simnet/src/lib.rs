@@ -5,7 +5,7 @@
 //!
 //! A [`Net`] is a queue of events in virtual time. Its user sends packets and sets timers, and
 //! takes one event after the other with [`Net::step`]; nothing happens in between. Which packets
-//! are lost, duplicated, damaged, delayed or overtaken is drawn from a seed, so that the same
+//! are lost, duplicated, corrupt, delayed or overtaken is drawn from a seed, so that the same
 //! calls with the same seed give the same events. [`Net::log`] is a fingerprint of them, to
 //! compare two runs by.
 //!

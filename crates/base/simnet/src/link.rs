@@ -18,7 +18,7 @@ pub struct Link {
     pub loss: f64,
     /// The probability that a packet arrives twice.
     pub duplicate: f64,
-    /// The probability that a packet arrives damaged ([`crate::Delivery::damaged`]).
+    /// The probability that a packet arrives corrupt ([`crate::Delivery::corrupt`]).
     pub corrupt: f64,
     /// The probability that later packets may overtake a packet.
     pub reorder: f64,

@@ -18,9 +18,9 @@ pub struct Delivery<P> {
     pub to: NodeId,
     /// What it carries.
     pub payload: P,
-    /// It was damaged on its way: its bytes are not to be believed. (The payload is as it was
+    /// It was corrupt on its way: its bytes are not to be believed. (The payload is as it was
     /// sent; a receiver that has a checksum would see that it does not match.)
-    pub damaged: bool,
+    pub corrupt: bool,
     /// A switch has marked it, because it had to wait behind many others (ECN CE).
     pub marked: bool,
 }
@@ -41,7 +41,7 @@ pub enum Event<P, T> {
 pub struct Counters {
     /// Packets that were sent.
     pub sent: u64,
-    /// Packets that arrived, duplicates and damaged ones included.
+    /// Packets that arrived, duplicates and corrupt ones included.
     pub arrived: u64,
     /// Packets that were lost by chance.
     pub lost: u64,
@@ -51,8 +51,8 @@ pub struct Counters {
     pub overflowed: u64,
     /// Duplicates.
     pub duplicated: u64,
-    /// Packets that were damaged.
-    pub damaged: u64,
+    /// Packets that were corrupt.
+    pub corrupt: u64,
     /// Packets that others were allowed to overtake.
     pub reordered: u64,
 }
@@ -178,7 +178,7 @@ impl<P: Clone, T> Net<P, T> {
         }
         if let Some(switches) = &mut self.switches {
             let fate = switches.send(from, bytes, self.now);
-            let delivery = Delivery { from, to, payload, damaged: false, marked: false };
+            let delivery = Delivery { from, to, payload, corrupt: false, marked: false };
             self.travel(delivery, bytes, fate);
             return;
         }
@@ -197,11 +197,11 @@ impl<P: Clone, T> Net<P, T> {
         let copies = if self.dice.chance(link.duplicate) { 2 } else { 1 };
         self.counters.duplicated += copies - 1;
         for _ in 0..copies {
-            let damaged = self.dice.chance(link.corrupt);
-            self.counters.damaged += u64::from(damaged);
+            let corrupt = self.dice.chance(link.corrupt);
+            self.counters.corrupt += u64::from(corrupt);
             let late = self.dice.chance(link.reorder);
             let at = self.arrival(from, to, &link, late);
-            let delivery = Delivery { from, to, payload: payload.clone(), damaged, marked: false };
+            let delivery = Delivery { from, to, payload: payload.clone(), corrupt, marked: false };
             self.pending.push(at, Pending::Packet(delivery, bytes));
         }
     }
@@ -263,7 +263,7 @@ impl<P: Clone, T> Net<P, T> {
                     return Event::Changed;
                 }
                 self.counters.arrived += 1;
-                let state = u64::from(delivery.damaged) | u64::from(delivery.marked) << 1;
+                let state = u64::from(delivery.corrupt) | u64::from(delivery.marked) << 1;
                 let words = [2, now, from.0.into(), to.0.into(), bytes.into(), state];
                 self.log.record(&words);
                 Event::Packet(delivery)

@@ -20,7 +20,7 @@ fn arrivals(net: &mut Numbers) -> Vec<(u64, u32, bool)> {
     let mut all = Vec::new();
     while let Some(event) = net.step() {
         if let Event::Packet(packet) = event {
-            all.push((net.now().nanos(), packet.payload, packet.damaged));
+            all.push((net.now().nanos(), packet.payload, packet.corrupt));
         }
     }
     all
@@ -82,7 +82,7 @@ fn faults_are_as_frequent_as_asked() {
     for (what, count) in [
         ("lost", counters.lost),
         ("duplicated", counters.duplicated),
-        ("damaged", counters.damaged),
+        ("damaged", counters.corrupt),
         ("reordered", counters.reordered),
     ] {
         assert!((800..1_200).contains(&count), "{what}: {count}");

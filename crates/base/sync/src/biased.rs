@@ -10,7 +10,7 @@
 //! The word belongs to the thread and not to the lock: a thread that has stood still between its look at the
 //! favour and its word says of itself alone that it is inside, even when the favour is another thread's by then.
 //!
-//! A thread changes `favoured` only while it owns the lock below ([`RobustLock`]), and holds what the lock
+//! A thread changes `biased` only while it owns the lock below ([`RobustLock`]), and holds what the lock
 //! guards only if it is the favoured one, or owns the lock below and no thread is favoured. That lock
 //! survives its owners, and so does the favour: a favoured thread that has ended counts as one that was inside, unless
 //! its record, which no other thread has got yet, says that it was not.
@@ -40,7 +40,7 @@ const WITHOUT_FENCE: u32 = 8;
 #[repr(C)]
 pub struct BiasedLock<K = Local, const RANK: u8 = { rank::NONE }> {
     /// The favoured thread's word; 0: none is. The next three are written by the owner of `lock` alone.
-    favoured: AtomicU32,
+    biased: AtomicU32,
     /// The last owner of `lock`.
     last: AtomicU32,
     /// How often in a row it has taken the lock.
@@ -53,7 +53,7 @@ pub struct BiasedLock<K = Local, const RANK: u8 = { rank::NONE }> {
 impl<K: Owners, const RANK: u8> Default for BiasedLock<K, RANK> {
     fn default() -> Self {
         BiasedLock {
-            favoured: AtomicU32::new(0),
+            biased: AtomicU32::new(0),
             last: AtomicU32::new(0),
             times: AtomicU32::new(0),
             taken_away: AtomicU32::new(0),
@@ -64,7 +64,7 @@ impl<K: Owners, const RANK: u8> Default for BiasedLock<K, RANK> {
 
 /// What a thread that owns the lock below finds.
 #[derive(Clone, Copy)]
-enum Favour {
+enum Bias {
     /// No thread is favoured (any more).
     None,
     /// The favoured thread has ended, perhaps inside.
@@ -124,14 +124,14 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
     }
 
     /// Takes the lock if it favours the calling thread and that is in no section, so neither under another lock nor in
-    /// a handler that has interrupted it under one. [`BiasedLock::unlock_favoured`] gives it back.
+    /// a handler that has interrupted it under one. [`BiasedLock::unlock_biased`] gives it back.
     #[inline(always)]
-    pub fn lock_favoured(&self) -> bool {
-        let favoured = self.favoured.load(Ordering::Relaxed);
+    pub fn lock_biased(&self) -> bool {
+        let biased = self.biased.load(Ordering::Relaxed);
         let state = state::here();
         // One look at the thread's words before anything is written: a thread that is not favoured loses nothing else by
         // asking.
-        if favoured == 0 || K::known(state) != favoured || state.depth.get() != 0 {
+        if biased == 0 || K::known(state) != biased || state.depth.get() != 0 {
             return false;
         }
         section::enter_on(state);
@@ -146,20 +146,20 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
         taken
     }
 
-    /// Gives the lock back that [`BiasedLock::lock_favoured`] has taken.
+    /// Gives the lock back that [`BiasedLock::lock_biased`] has taken.
     #[inline(always)]
-    pub fn unlock_favoured(&self) {
+    pub fn unlock_biased(&self) {
         let state = state::here();
         debug_assert!(self.is_inside(state), "not the favoured thread, or not inside");
         if let Some(inside) = K::inside(state) {
-            self.give_back_favoured(state, inside);
+            self.give_back_biased(state, inside);
         }
     }
 
     /// Takes the lock if it favours the calling thread, which is not inside it, nor any other in this way.
     #[inline(always)]
     fn enter(&self, state: &State, me: u32) -> bool {
-        if self.favoured.load(Ordering::Relaxed) != me {
+        if self.biased.load(Ordering::Relaxed) != me {
             return false;
         }
         let Some(inside) = K::inside(state) else { return false };
@@ -171,7 +171,7 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
         inside.store(self.place(), Ordering::Release);
         // SYNC: with `heavy` in `take_away`: that thread finds the word, or this one finds the favour ending.
         fences::light();
-        if self.favoured.load(Ordering::Acquire) == me {
+        if self.biased.load(Ordering::Acquire) == me {
             point(At::Locked);
             return true;
         }
@@ -189,7 +189,7 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
     }
 
     #[inline(always)]
-    fn give_back_favoured(&self, state: &State, inside: &AtomicUsize) {
+    fn give_back_biased(&self, state: &State, inside: &AtomicUsize) {
         point(At::Unlocking);
         rank::given_back(RANK);
         self.leave(inside);
@@ -209,7 +209,7 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
         if let Some(inside) = K::inside(state)
             && inside.load(Ordering::Relaxed) == self.place()
         {
-            self.give_back_favoured(state, inside);
+            self.give_back_biased(state, inside);
         } else {
             self.lock.unlock();
         }
@@ -240,20 +240,20 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
         let mut sleeps = 0;
         let mut acquired = self.lock.acquire(state, me, until)?;
         while acquired != Acquired::Reentered {
-            let favour = self.favour(me, acquired, sleeps >= WITHOUT_FENCE);
-            let is_held = || match favour {
-                Favour::Inside(thread) => K::is_inside(thread, self.place()),
+            let bias = self.bias(me, acquired, sleeps >= WITHOUT_FENCE);
+            let is_held = || match bias {
+                Bias::Inside(thread) => K::is_inside(thread, self.place()),
                 _ => true,
             };
-            match favour {
-                Favour::None => break,
-                Favour::Dead => {
-                    self.favoured.store(0, Ordering::Relaxed);
+            match bias {
+                Bias::None => break,
+                Bias::Dead => {
+                    self.biased.store(0, Ordering::Relaxed);
                     acquired = Acquired::FromTheDead;
                     break;
                 }
-                Favour::Inside(_) if (0..SPINS).any(|_| is_gone(is_held)) => continue,
-                Favour::Inside(_) | Favour::Unknown => sleeps += 1,
+                Bias::Inside(_) if (0..SPINS).any(|_| is_gone(is_held)) => continue,
+                Bias::Inside(_) | Bias::Unknown => sleeps += 1,
             }
             if acquired == Acquired::FromTheDead {
                 // The lock must not pass through another thread's hands as a clean one.
@@ -285,7 +285,7 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
         if self.is_inside(state) || !self.lock.takes(me) {
             return false;
         }
-        let is_free = matches!(self.favour(me, Acquired::Clean, false), Favour::None);
+        let is_free = matches!(self.bias(me, Acquired::Clean, false), Bias::None);
         if !is_free {
             self.lock.give_back();
         }
@@ -295,13 +295,13 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
     /// Sees to it that no thread is favoured, unless that is to be the calling one from its next time on. It owns
     /// the lock below. `patient`: it has waited so long that the kernel's fence may be done without.
     #[inline(always)]
-    fn favour(&self, me: u32, acquired: Acquired, patient: bool) -> Favour {
-        match self.favoured.load(Ordering::Relaxed) {
+    fn bias(&self, me: u32, acquired: Acquired, patient: bool) -> Bias {
+        match self.biased.load(Ordering::Relaxed) {
             0 => {
                 self.count(me, acquired);
-                Favour::None
+                Bias::None
             }
-            favoured => self.take_away(me, favoured, patient),
+            biased => self.take_away(me, biased, patient),
         }
     }
 
@@ -314,13 +314,13 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
         let times = self.times.load(Ordering::Relaxed).saturating_add(1);
         self.times.store(times, Ordering::Relaxed);
         if times >= ENOUGH && acquired == Acquired::Clean {
-            self.begin_favour(me, times);
+            self.begin_bias(me, times);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn begin_favour(&self, me: u32, times: u32) {
+    fn begin_bias(&self, me: u32, times: u32) {
         let has_record = state::current(K::inside).is_some();
         if times >> self.taken_away.load(Ordering::Relaxed).min(DOUBLINGS) >= ENOUGH
             && has_record
@@ -328,23 +328,23 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
         {
             self.times.store(0, Ordering::Relaxed);
             // This time the thread owns the lock below still, for which any other waits first.
-            self.favoured.store(me, Ordering::Release);
+            self.biased.store(me, Ordering::Release);
         }
     }
 
     /// Takes the favour away from a thread, unless that is inside. The caller owns the lock below.
     #[cold]
     #[inline(never)]
-    fn take_away(&self, me: u32, favoured: u32, patient: bool) -> Favour {
-        let thread = favoured & !ENDING;
+    fn take_away(&self, me: u32, biased: u32, patient: bool) -> Bias {
+        let thread = biased & !ENDING;
         let found = if thread == me {
             // The caller is not inside, and no other thread has this word.
-            Favour::None
+            Bias::None
         } else {
-            if favoured & ENDING == 0 {
+            if biased & ENDING == 0 {
                 let before = self.taken_away.load(Ordering::Relaxed);
                 self.taken_away.store(before.saturating_add(1), Ordering::Relaxed);
-                self.favoured.store(thread | ENDING, Ordering::SeqCst);
+                self.biased.store(thread | ENDING, Ordering::SeqCst);
             }
             point(At::LookedUp);
             // SYNC: with `enter`. Each time: the thread that set `ENDING` may have died before its fence.
@@ -352,14 +352,14 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
             let is_inside = K::is_inside(thread, self.place());
             // After the look: a record that has got another owner says nothing of the thread.
             match K::lives(thread) {
-                false if K::ended_outside(thread, self.place()) => Favour::None,
-                false => return Favour::Dead,
-                true if is_inside => return Favour::Inside(thread),
-                true if !is_fenced && !patient => return Favour::Unknown,
-                true => Favour::None,
+                false if K::ended_outside(thread, self.place()) => Bias::None,
+                false => return Bias::Dead,
+                true if is_inside => return Bias::Inside(thread),
+                true if !is_fenced && !patient => return Bias::Unknown,
+                true => Bias::None,
             }
         };
-        self.favoured.store(0, Ordering::Relaxed);
+        self.biased.store(0, Ordering::Relaxed);
         found
     }
 }

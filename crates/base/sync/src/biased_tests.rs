@@ -2,22 +2,22 @@ use super::*;
 use crate::record;
 
 /// Whether the lock favours the calling thread now; it does where the kernel puts fences.
-fn favours_me(lock: &BiasedLock) -> bool {
-    state::current(|state| lock.favoured.load(Ordering::Relaxed) == Local::me(state))
+fn biases_me(lock: &BiasedLock) -> bool {
+    state::current(|state| lock.biased.load(Ordering::Relaxed) == Local::me(state))
 }
 
 /// A lock that favours the calling thread, if any is favoured here.
-fn favouring() -> BiasedLock {
+fn biasing() -> BiasedLock {
     record::start();
     fences::find_out();
     let lock = BiasedLock::default();
     for _ in 0..ENOUGH {
-        assert!(!favours_me(&lock));
+        assert!(!biases_me(&lock));
         assert_eq!(lock.lock(), Acquired::Clean);
         lock.unlock();
     }
     let is_possible = fences::are_from_kernel() && state::current(Local::inside).is_some();
-    assert_eq!(favours_me(&lock), is_possible);
+    assert_eq!(biases_me(&lock), is_possible);
     if !is_possible {
         println!("no thread is favoured here");
     }
@@ -25,7 +25,7 @@ fn favouring() -> BiasedLock {
 }
 
 /// The calling thread takes the lock until it favours that thread, if any is favoured here.
-fn become_favoured(lock: &BiasedLock) {
+fn become_biased(lock: &BiasedLock) {
     record::start();
     fences::find_out();
     for _ in 0..=ENOUGH {
@@ -35,12 +35,12 @@ fn become_favoured(lock: &BiasedLock) {
 }
 
 #[test]
-fn a_thread_that_takes_it_often_is_favoured_until_another_takes_it() {
-    let lock = favouring();
-    let favoured = favours_me(&lock);
+fn a_thread_that_takes_it_often_is_biased_until_another_takes_it() {
+    let lock = biasing();
+    let biased = biases_me(&lock);
     assert_eq!(lock.lock(), Acquired::Clean);
     // Without a change to the lock below.
-    assert_eq!(lock.lock.is_locked(), !favoured);
+    assert_eq!(lock.lock.is_locked(), !biased);
     lock.unlock();
     std::thread::scope(|s| {
         s.spawn(|| {
@@ -48,43 +48,43 @@ fn a_thread_that_takes_it_often_is_favoured_until_another_takes_it() {
             lock.unlock();
         });
     });
-    assert!(!favours_me(&lock));
+    assert!(!biases_me(&lock));
     assert_eq!(lock.lock(), Acquired::Clean);
     lock.unlock();
     assert!(!section::is_inside());
 }
 
 #[test]
-fn the_favoured_thread_alone_takes_it_in_place_and_under_no_other_lock() {
-    let lock = favouring();
-    let other = favouring();
-    let favoured = favours_me(&lock);
+fn the_biased_thread_alone_takes_it_in_place_and_under_no_other_lock() {
+    let lock = biasing();
+    let other = biasing();
+    let biased = biases_me(&lock);
     for _ in 0..3 {
-        assert_eq!(lock.lock_favoured(), favoured);
-        if !favoured {
+        assert_eq!(lock.lock_biased(), biased);
+        if !biased {
             return;
         }
         assert!(lock.is_mine() && section::depth() == 1);
         // As in a signal handler that interrupts it here.
-        assert!(!lock.lock_favoured() && !other.lock_favoured());
+        assert!(!lock.lock_biased() && !other.lock_biased());
         assert_eq!(lock.lock(), Acquired::Reentered);
-        lock.unlock_favoured();
+        lock.unlock_biased();
         assert!(!lock.is_mine() && !section::is_inside());
     }
     std::thread::scope(|s| {
         s.spawn(|| {
-            assert!(!lock.lock_favoured());
+            assert!(!lock.lock_biased());
             assert_eq!(lock.lock(), Acquired::Clean);
             lock.unlock();
         });
     });
-    assert!(!lock.lock_favoured() && !section::is_inside());
+    assert!(!lock.lock_biased() && !section::is_inside());
 }
 
 #[test]
-fn the_favoured_thread_is_told_that_it_has_the_lock() {
-    let lock = favouring();
-    let other = favouring();
+fn the_biased_thread_is_told_that_it_has_the_lock() {
+    let lock = biasing();
+    let other = biasing();
     assert_eq!(lock.lock(), Acquired::Clean);
     assert!(lock.is_mine() && !other.is_mine());
     assert_eq!(lock.lock(), Acquired::Reentered);
@@ -111,11 +111,11 @@ fn the_favoured_thread_is_told_that_it_has_the_lock() {
 }
 
 #[test]
-fn what_the_favoured_thread_has_died_in_is_to_be_repaired() {
+fn what_the_biased_thread_has_died_in_is_to_be_repaired() {
     let lock = BiasedLock::<Local>::default();
     std::thread::scope(|s| {
         s.spawn(|| {
-            become_favoured(&lock);
+            become_biased(&lock);
             assert_eq!(lock.lock(), Acquired::Clean);
         });
     });
@@ -128,17 +128,17 @@ fn what_the_favoured_thread_has_died_in_is_to_be_repaired() {
 }
 
 #[test]
-fn a_favoured_thread_that_has_ended_outside_leaves_nothing_to_repair() {
+fn a_biased_thread_that_has_ended_outside_leaves_nothing_to_repair() {
     let lock = BiasedLock::<Local>::default();
     let name = AtomicU32::new(0);
     std::thread::scope(|s| {
         s.spawn(|| {
-            become_favoured(&lock);
+            become_biased(&lock);
             name.store(state::current(Local::me), Ordering::Relaxed);
         });
     });
     let name = name.load(Ordering::Relaxed);
-    assert!(!favours_me(&lock));
+    assert!(!biases_me(&lock));
     // Unless another test's thread has got its record since.
     let is_known = || Local::ended_outside(name, lock.place());
     while Local::lives(name) {
@@ -150,7 +150,7 @@ fn a_favoured_thread_that_has_ended_outside_leaves_nothing_to_repair() {
 }
 
 #[test]
-fn biased_lock_excludes_while_the_favour_comes_and_goes() {
+fn biased_lock_excludes_while_the_bias_comes_and_goes() {
     record::start();
     fences::find_out();
     let lock = BiasedLock::<Local>::default();

@@ -54,10 +54,10 @@ impl Guarded<BiasedLock> {
     }
 
     /// The same by the way that only the favoured thread has, where it is that.
-    fn add_as_favoured(&self) {
-        if self.lock.lock_favoured() {
+    fn add_as_biased(&self) {
+        if self.lock.lock_biased() {
             self.add_one();
-            self.lock.unlock_favoured();
+            self.lock.unlock_biased();
         } else {
             self.add_and_leave();
         }
@@ -292,7 +292,7 @@ fn bounded(model: impl Fn() + Sync + Send + 'static) {
 
 /// Fails without either look at the favour, and without either fence.
 #[test]
-fn a_favoured_thread_and_another_exclude_each_other() {
+fn a_biased_thread_and_another_exclude_each_other() {
     bounded(|| {
         let shared = Guarded::new(BiasedLock::default());
         shared.add_and_leave();
@@ -300,11 +300,11 @@ fn a_favoured_thread_and_another_exclude_each_other() {
             let shared = shared.clone();
             thread::spawn(move || {
                 shared.add_and_leave();
-                shared.add_as_favoured();
+                shared.add_as_biased();
             })
         };
         shared.add_and_leave();
-        shared.add_as_favoured();
+        shared.add_as_biased();
         other.join().unwrap();
         assert!(shared.lock.try_lock());
         // SAFETY: the lock is held.
@@ -314,7 +314,7 @@ fn a_favoured_thread_and_another_exclude_each_other() {
 }
 
 #[test]
-fn a_thread_that_sleeps_for_a_favoured_one_is_woken() {
+fn a_thread_that_sleeps_for_a_biased_one_is_woken() {
     sovia_sync::ENDLESS.set(true);
     bounded(|| {
         let shared = Guarded::new(BiasedLock::default());
@@ -330,7 +330,7 @@ fn a_thread_that_sleeps_for_a_favoured_one_is_woken() {
 }
 
 #[test]
-fn what_a_favoured_thread_has_died_in_is_taken_over_by_one() {
+fn what_a_biased_thread_has_died_in_is_taken_over_by_one() {
     bounded(|| {
         let shared = Guarded::new(BiasedLock::default());
         let owner = {

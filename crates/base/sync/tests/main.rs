@@ -1,8 +1,8 @@
 //! The integration tests of this package, in one program.
 
+mod biases;
 mod common;
 mod deaths;
 mod early;
-mod favours;
 mod layers;
 mod membarrier;

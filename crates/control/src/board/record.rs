@@ -175,7 +175,7 @@ pub struct Record {
     /// Why the other end's process has been refused so far, while the two ends may yet meet.
     pub doubts: Option<Reason>,
     /// Whether it is being taken back.
-    pub retreats: bool,
+    pub falls_back: bool,
     /// Whether a relay has it.
     pub is_relayed: bool,
     /// Whether the program has shut its sending side, and its receiving side.
@@ -254,7 +254,7 @@ impl Record {
             stays: reason(Word::Stays),
             leaves: reason(Word::Leaves),
             doubts: (phase == Phase::Candidate && is_known).then(|| reason(Word::Doubts)).flatten(),
-            retreats: is(Word::Retreats),
+            falls_back: is(Word::FallsBack),
             is_relayed: is(Word::Relayed),
             shut: (is(Word::ShutsSending), is(Word::ShutsReceiving)),
             transfers: get(Word::Transfers),

@@ -63,7 +63,7 @@ words! {
     /// The other side of the segment is a NIC in software.
     Reflected = 25,
     /// It is being taken back to TCP.
-    Retreats = 26,
+    FallsBack = 26,
     /// A relay has it.
     Relayed = 27,
     /// The program has shut its sending side.

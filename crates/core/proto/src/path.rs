@@ -15,14 +15,14 @@
 //! A process that must let the kernel have the socket for good, before an exec say, takes both
 //! directions back, and what its program has not read by then has to come out of the kernel.
 //!
-//! As a receiver it **recalls** the direction, and claims a switch that it has not entered
-//! ([`recall`]): then the sender does not take it back, but ends the VI's part. A receiver that has claimed it still
+//! As a receiver it **revokes** the direction, and claims a switch that it has not entered
+//! ([`revoke`]): then the sender does not take it back, but ends the VI's part. A receiver that has claimed it still
 //! reads TCP up to the switch first. The retreat takes nothing off the VI. It looks at what lies
 //! there until it sees ToTcp, and **returns** the bytes before it by saying how many they are; the
-//! sender **pumps** so many to TCP, from where they lie, before any newer byte. From then on they are
-//! read from TCP. They stay on the VI all the same: if TCP ends before all are pumped, a reader
+//! sender **drains** so many to TCP, from where they lie, before any newer byte. From then on they are
+//! read from TCP. They stay on the VI all the same: if TCP ends before all are drained, a reader
 //! passes over those that TCP has brought and finds the others there ([`rescue`]). So the sender may
-//! close, or die, while it pumps, and neither end has a copy to look after.
+//! close, or die, while it drains, and neither end has a copy to look after.
 //!
 //! Where nothing can be returned, because the sender has refused, finished or died, or does not
 //! answer, the retreat has failed, and ordinary reading goes on: TCP up to the switch, the VI, TCP. A
@@ -37,11 +37,11 @@
 //! As a sender it ends the VI's part, or takes back a switch that is not claimed. It **owes**
 //! from then on what the receiver may return, and settles that ([`owed`]) before its next byte on
 //! TCP, or else at the very end, when its other direction is back. Not before: so two ends that
-//! retreat at the same time find each other's recall, and pump for each other. A receiver that has
-//! not recalled by then is **refused**; it keeps its bytes, and reads on where they lie.
+//! retreat at the same time find each other's revoke, and drain for each other. A receiver that has
+//! not revoked by then is **refused**; it keeps its bytes, and reads on where they lie.
 //!
 //! No kill loses a byte that a send has accepted. A sender that is stopped for ever over taking its
-//! bytes back, or over pumping, delays them.
+//! bytes back, or over draining, delays them.
 //!
 //! Here are the decisions; the shared words are passed in and out. `tests/paths` checks every
 //! interleaving of two ends that decide by them.
@@ -50,14 +50,14 @@
 //! and in which order, [`reflected`] what the receiver awaits.
 
 pub mod event;
+mod fallback;
 pub mod reflected;
-mod retreat;
 #[cfg(test)]
 mod tests;
 mod words;
 
-pub use retreat::{
-    Await, Owed, Recall, Rest, Seen, answer, awaits_pump, on_tcp, owed, recall, recalls, rest,
+pub use fallback::{
+    Await, Owed, Rest, Revoke, Seen, answer, awaits_drain, on_tcp, owed, rest, revoke, revokes,
 };
 pub use words::{
     CANCELLED, ENTERED, Grant, REFUSED, Returned, Rx, Switch, Tx, returned_word, switch_word,
@@ -71,7 +71,7 @@ pub enum Source {
     /// At most that many bytes from TCP.
     TcpUpTo(u64),
     /// The VI: enter it. A switch that has been claimed ([`Switch::Entered`]) is entered without
-    /// an exchange, and without a word in the grant: that says [`Grant::Recalled`].
+    /// an exchange, and without a word in the grant: that says [`Grant::Revoked`].
     Vi,
     /// The published switch lies before what has been read already.
     Impossible,
@@ -103,7 +103,7 @@ pub const fn source(switch: u64, read: u64) -> Source {
 /// reads the VI (again), and passes over those bytes there that it has had from TCP, so many, or as
 /// many as there are. That concerns
 /// - a switch that was taken back (`taken_back` once all its bytes are on TCP);
-/// - bytes that have been returned (`pumped` once they are all on TCP).
+/// - bytes that have been returned (`drained` once they are all on TCP).
 ///
 /// `from` is the byte of the switch, `read` what has been read from TCP.
 pub const fn rescue(
@@ -111,13 +111,13 @@ pub const fn rescue(
     switch: u64,
     taken_back: bool,
     returned: u64,
-    pumped: bool,
+    drained: bool,
     from: u64,
     read: u64,
 ) -> Option<u64> {
     let missing = match (rx, Switch::from_word(switch)) {
         (Rx::Granted, Switch::Cancelled) => !taken_back,
-        (Rx::Back, Switch::Entered(_)) => awaits_pump(returned, pumped),
+        (Rx::Back, Switch::Entered(_)) => awaits_drain(returned, drained),
         _ => false,
     };
     if missing { Some(read.saturating_sub(from)) } else { None }
@@ -132,18 +132,18 @@ pub enum Before {
     Switch,
     /// Puts them on the VI.
     Vi,
-    /// Answers the recall: ends the VI's part with ToTcp.
+    /// Answers the revoke: ends the VI's part with ToTcp.
     Answer,
     /// Settles what it owes ([`owed`]), and looks again.
     Settle,
 }
 
-/// Step 2 and the answer to a recall, for a sender that is about to send. `owes` is set from ToTcp
-/// until it is clear that nothing is left to be pumped.
+/// Step 2 and the answer to a revoke, for a sender that is about to send. `owes` is set from ToTcp
+/// until it is clear that nothing is left to be drained.
 pub const fn before_send(tx: Tx, grant: Grant, owes: bool) -> Before {
     match (tx, grant) {
         (Tx::Tcp, Grant::Granted) => Before::Switch,
-        (Tx::Vi, Grant::Recalled) => Before::Answer,
+        (Tx::Vi, Grant::Revoked) => Before::Answer,
         (Tx::Vi, _) => Before::Vi,
         (Tx::Back, _) if owes => Before::Settle,
         _ => Before::Tcp,
@@ -151,10 +151,10 @@ pub const fn before_send(tx: Tx, grant: Grant, owes: bool) -> Before {
 }
 
 /// The second look at the grant, after a full fence behind the published switch. False: the
-/// receiver may have recalled before it could see the switch, which must be taken back by
+/// receiver may have revoked before it could see the switch, which must be taken back by
 /// compare-exchange; if that fails the receiver has entered, and the switch stands.
 pub const fn keeps_switch(grant: Grant) -> bool {
-    !matches!(grant, Grant::Recalled)
+    !matches!(grant, Grant::Revoked)
 }
 
 /// How a sender that retreats by itself leaves the VI.

@@ -29,7 +29,7 @@ pub const HEAD: usize = 0;
 pub const TAKEN_BYTES: usize = 1;
 /// Reader's line: messages that a receiver which has left the VI leaves unread and, in the upper half, how
 /// many of them come before what is gathered.
-pub const REMAINS: usize = 2;
+pub const UNDELIVERED: usize = 2;
 /// Reader's line: bytes of the first of them that the program has had.
 pub const FRONT: usize = 3;
 /// Reader's line: not 0 once a receiver whose segment is not the sender's has claimed the switch.
@@ -48,10 +48,10 @@ pub const HOLDS: usize = 7;
 pub const SWITCH: usize = 0;
 /// Path line: the receiver's grant.
 pub const GRANT: usize = 1;
-/// Path line: bytes that a receiver which recalled leaves on the VI, plus one.
+/// Path line: bytes that a receiver which revoked leaves on the VI, plus one.
 pub const RETURNED: usize = 2;
 /// Path line: not 0 once the sender has put those bytes on TCP.
-pub const PUMPED: usize = 3;
+pub const DRAINED: usize = 3;
 /// Path line: not 0 once all bytes of a switch that was taken back are on TCP.
 pub const TAKEN: usize = 4;
 /// Path line: bytes that went over TCP before the switch.
@@ -70,7 +70,7 @@ pub const FIN_ON_VI: u64 = 1;
 /// In [`FIN`]: the sender has ended its part on TCP.
 pub const FIN_ON_TCP: u64 = 2;
 
-/// In [`ANSWER`]: the recall has been seen where the sender is. The switch that is here is what counts.
+/// In [`ANSWER`]: the revoke has been seen where the sender is. The switch that is here is what counts.
 pub const CONFIRMED: u64 = 1;
 /// In [`ANSWER`]: the sender has been told what the receiver returns, and will put it on TCP.
 pub const ACCEPTED: u64 = 2;

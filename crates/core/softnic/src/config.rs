@@ -16,7 +16,7 @@ pub struct Config {
     pub control: Control,
     /// How long an acknowledgement or an answer is awaited.
     pub timing: Timing,
-    /// Whether frames that come must have a checksum, or the network drops those that are damaged.
+    /// Whether frames that come must have a checksum, or the network drops those that are corrupt.
     pub checksum: Checksum,
 }
 

@@ -20,7 +20,7 @@ fn over_a_perfect_network() {
     over(Config::default());
 }
 
-/// One packet in a hundred each is lost, doubled, damaged, late.
+/// One packet in a hundred each is lost, doubled, corrupt, late.
 #[test]
 fn over_a_bad_network() {
     over(Config::default().over(Link::faulty(0.01)));

@@ -75,7 +75,7 @@ pub enum Cause {
     CqOverrun,
     /// What the two ends share holds something that an honest peer cannot have written.
     #[error("the connection is corrupt: {0}")]
-    Damaged(&'static str),
+    Corrupt(&'static str),
 }
 
 impl Cause {
@@ -84,7 +84,7 @@ impl Cause {
         match self {
             Cause::ReceiveQueueEmpty => ErrorCode::RecvqEmpty,
             Cause::Rdma(code) => *code,
-            Cause::Damaged(_) | Cause::CqOverrun => ErrorCode::Catastrophic,
+            Cause::Corrupt(_) | Cause::CqOverrun => ErrorCode::Catastrophic,
             Cause::PeerDisconnected
             | Cause::PeerDied
             | Cause::PeerBroke

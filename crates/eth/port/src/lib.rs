@@ -1,7 +1,7 @@
 //! Ports: how frames travel between NICs in software on an ordinary Ethernet.
 //!
 //! A [`Port`] takes frames of bytes to an [`Address`] and brings those that come, without ever blocking. It does not look
-//! into them. Frames may be lost, doubled, reordered and damaged on their way: what is made of that is the business of
+//! into them. Frames may be lost, doubled, reordered and corrupt on their way: what is made of that is the business of
 //! the link above.
 //!
 //! | port | needs | one system call carries |

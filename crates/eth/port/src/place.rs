@@ -31,7 +31,7 @@ pub struct Opened {
     pub port: Box<dyn Port + Send>,
     /// Its address.
     pub own: Address,
-    /// Whether its link finds damaged frames by itself. UDP has a checksum of its own, as TCP has, which the kernel or the card
+    /// Whether its link finds corrupt frames by itself. UDP has a checksum of its own, as TCP has, which the kernel or the card
     /// looks at. An Ethernet frame's is made anew by each switch, which may damage the frame before it does that.
     pub link_checks: bool,
     /// Bytes of a frame that its network takes. The port takes longer ones where it was asked to.

@@ -78,10 +78,10 @@ fn whatever_a_stranger_sends_a_conversation_goes_on_undisturbed() {
     let mut dropped = 0;
     let meanwhile = |number| {
         let noise: Vec<u8> = (0..number * 7 % 1472).map(|i| (i * number) as u8).collect();
-        let mut damaged = legal(number);
-        let at = number as usize * 31 % damaged.len();
-        damaged[at] ^= 1;
-        for frame in [noise, legal(number), damaged] {
+        let mut corrupt = legal(number);
+        let at = number as usize * 31 % corrupt.len();
+        corrupt[at] ^= 1;
+        for frame in [noise, legal(number), corrupt] {
             for place in places {
                 stranger.send_to(&frame, place).unwrap();
                 sent += 1;

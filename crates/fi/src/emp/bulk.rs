@@ -66,12 +66,12 @@ impl Bulk {
     /// There are receives up to there.
     ///
     /// # Errors
-    /// [`Error::DAMAGED`] if that is no end of a part, or behind what has been said before.
+    /// [`Error::CORRUPT`] if that is no end of a part, or behind what has been said before.
     pub(super) fn allow(&mut self, upto: u64) -> Result<(), Error> {
-        let upto = usize::try_from(upto).map_err(|_| Error::DAMAGED)?;
+        let upto = usize::try_from(upto).map_err(|_| Error::CORRUPT)?;
         let is_end = upto == self.len || upto < self.len && upto.is_multiple_of(PART);
         if !is_end || upto <= self.allowed {
-            return Err(Error::DAMAGED);
+            return Err(Error::CORRUPT);
         }
         self.allowed = upto;
         Ok(())
@@ -128,7 +128,7 @@ impl Bulk {
                     found.ended += 1;
                     error = error.or(failed(&outcome, part.len, is_send));
                 }
-                Err(Misuse) => error = error.or(Some(Error::DAMAGED)),
+                Err(Misuse) => error = error.or(Some(Error::CORRUPT)),
             }
             found.descriptors += part.descriptors;
             false
@@ -163,7 +163,7 @@ impl Bulk {
 /// What is wrong with how a part has ended.
 fn failed(outcome: &Outcome, len: usize, sends: bool) -> Option<Error> {
     match outcome.status {
-        Status::Done => (!sends && outcome.length as usize != len).then_some(Error::DAMAGED),
+        Status::Done => (!sends && outcome.length as usize != len).then_some(Error::CORRUPT),
         status => Some(error_of(status)),
     }
 }
@@ -173,7 +173,7 @@ pub(super) fn error_of(status: Status) -> Error {
     match status {
         Status::PeerDead | Status::UnknownNode => Error::UNREACHABLE,
         Status::PeerRestarted => Error::GONE,
-        Status::Done | Status::TooLong => Error::DAMAGED,
+        Status::Done | Status::TooLong => Error::CORRUPT,
         Status::Cancelled | Status::Closed => Error::CANCELED,
     }
 }

@@ -332,7 +332,7 @@ impl Far {
             Ok(held) => self.came(outcome.node, held),
             Err(room) => {
                 self.receive_into(room);
-                self.news.push_back(News::Lost(outcome.node, Error::DAMAGED));
+                self.news.push_back(News::Lost(outcome.node, Error::CORRUPT));
             }
         }
     }
@@ -374,7 +374,7 @@ impl Far {
             }
             Place::Nowhere => {
                 self.give_back(held);
-                self.news.push_back(News::Lost(node, Error::DAMAGED));
+                self.news.push_back(News::Lost(node, Error::CORRUPT));
             }
         }
     }
@@ -504,10 +504,10 @@ impl Far {
     /// There are receives for a long message up to there, says the peer.
     ///
     /// # Errors
-    /// [`Error::DAMAGED`] if that cannot be.
+    /// [`Error::CORRUPT`] if that cannot be.
     pub(crate) fn allow(&mut self, id: u64, tag: u32, upto: u64) -> Result<(), Error> {
         let bulk = self.bulks.get_mut(id).filter(|bulk| bulk.sends && bulk.tag == tag);
-        bulk.ok_or(Error::DAMAGED)?.allow(upto)?;
+        bulk.ok_or(Error::CORRUPT)?.allow(upto)?;
         self.look_at_bulks();
         self.pause = 0;
         Ok(())

@@ -3,7 +3,7 @@
 use super::receive::{Kept, Met};
 use super::{Common, Endpoint, IDLE, IDLE_LOOKS, LOOKS};
 use crate::error::Error;
-use crate::shm::{Body, Damaged, Head, WORDS_MAX};
+use crate::shm::{Body, Corrupt, Head, WORDS_MAX};
 use crate::wire::{
     ATOMIC, BYTES, DONE, ENOUGH, GRANT, KIND, NEED, PLAIN, PLAIN_LONG, READ, TAGGED, TAGGED_LONG,
     WITH_DATA, WITH_ID, WRITE, WRITE_LONG, pieces_of,
@@ -46,7 +46,7 @@ impl Endpoint {
         let mut found = is_far_due && self.look_far(common);
         // Nothing that a message has done adds an inlet or takes one away.
         let mut inlets = core::mem::take(&mut self.inlets);
-        let mut damaged = None;
+        let mut corrupt = None;
         for inlet in &mut inlets {
             for i in 0..BATCH {
                 if i > 0 {
@@ -61,8 +61,8 @@ impl Endpoint {
                 };
                 match taken {
                     Ok(head) => inlet.reader.release(head),
-                    Err(Damaged(_)) => {
-                        damaged = Some(inlet.peer);
+                    Err(Corrupt(_)) => {
+                        corrupt = Some(inlet.peer);
                         break;
                     }
                 }
@@ -76,8 +76,8 @@ impl Endpoint {
         if !self.pulls.is_empty() {
             self.pull_on(common);
         }
-        if let Some(peer) = damaged {
-            self.lose(common, peer, Error::DAMAGED);
+        if let Some(peer) = corrupt {
+            self.lose(common, peer, Error::CORRUPT);
         }
     }
 
@@ -105,7 +105,7 @@ impl Endpoint {
         peer: u32,
         head: Head,
         body: &Body<'_>,
-    ) -> Result<(), Damaged> {
+    ) -> Result<(), Corrupt> {
         match head.kind & KIND {
             TAGGED => self.message(common, peer, head, body, true),
             PLAIN => self.message(common, peer, head, body, false),
@@ -123,7 +123,7 @@ impl Endpoint {
             READ => self.serve_read(common, peer, head, body),
             GRANT => self.granted(common, peer, head),
             ATOMIC => self.serve_atomic(common, peer, head, body),
-            _ => Err(Damaged("no such kind of message")),
+            _ => Err(Corrupt("no such kind of message")),
         }
     }
 
@@ -136,14 +136,14 @@ impl Endpoint {
         head: Head,
         body: &Body<'_>,
         tagged: bool,
-    ) -> Result<(), Damaged> {
+    ) -> Result<(), Corrupt> {
         let mut skip = 0;
         let mut id = None;
         if head.kind & WITH_ID != 0 {
             skip = 8;
             id = Some(body.words::<1>()[0]);
         }
-        let len = body.len().checked_sub(skip).ok_or(Damaged("a message without its id"))?;
+        let len = body.len().checked_sub(skip).ok_or(Corrupt("a message without its id"))?;
         let data = (head.kind & WITH_DATA != 0).then_some(head.data);
         let label = Label { source: peer, tag: head.tag };
         let met = Met { peer, tagged, tag: head.tag, data };
@@ -172,13 +172,13 @@ impl Endpoint {
         head: Head,
         body: &Body<'_>,
         tagged: bool,
-    ) -> Result<(), Damaged> {
+    ) -> Result<(), Corrupt> {
         let words: [u64; WORDS_MAX] = body.words();
         let [id, len, ..] = words;
         let end = (body.len() / 8).min(words.len());
         let pieces = words.get(2..end).and_then(|words| pieces_of(words, len));
-        let pieces = pieces.ok_or(Damaged("pieces of another length"))?;
-        let len = usize::try_from(len).map_err(|_| Damaged("longer than memory"))?;
+        let pieces = pieces.ok_or(Corrupt("pieces of another length"))?;
+        let len = usize::try_from(len).map_err(|_| Corrupt("longer than memory"))?;
         let data = (head.kind & WITH_DATA != 0).then_some(head.data);
         let label = Label { source: peer, tag: head.tag };
         let met = Met { peer, tagged, tag: head.tag, data };
@@ -199,13 +199,13 @@ impl Endpoint {
         peer: u32,
         head: Head,
         body: &Body<'_>,
-    ) -> Result<(), Damaged> {
+    ) -> Result<(), Corrupt> {
         let [len] = body.words();
         let operation = self.operations.get_mut(head.tag);
         let operation = operation.filter(|it| it.peer == peer && !it.takes);
-        let operation = operation.ok_or(Damaged("bytes wanted of no operation"))?;
+        let operation = operation.ok_or(Corrupt("bytes wanted of no operation"))?;
         let len = usize::try_from(len).ok().filter(|len| *len <= operation.buffer.len());
-        let len = len.ok_or(Damaged("more bytes wanted than there are"))?;
+        let len = len.ok_or(Corrupt("more bytes wanted than there are"))?;
         if body.len() > 8 {
             return self.needed_far(peer, head.tag, len, body);
         }
@@ -221,14 +221,14 @@ impl Endpoint {
         peer: u32,
         head: Head,
         body: &Body<'_>,
-    ) -> Result<(), Damaged> {
+    ) -> Result<(), Corrupt> {
         let operation = self.operations.get_mut(head.tag);
         let Some(operation) = operation.filter(|it| it.peer == peer && it.takes) else {
             // They were copied before the sender knew.
             return Ok(());
         };
         if head.data != operation.got as u64 {
-            return Err(Damaged("bytes that were not asked for"));
+            return Err(Corrupt("bytes that were not asked for"));
         }
         if operation.region.is_some_and(|region| common.regions.of(region).is_none()) {
             let origin = operation.origin;

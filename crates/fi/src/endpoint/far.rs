@@ -5,7 +5,7 @@ use crate::address::{ADDRESS_LEN, Address};
 use crate::emp::{Far, News, Node};
 use crate::error::Error;
 use crate::memory::{Buffer, Piece};
-use crate::shm::{Body, Damaged, Head, Load};
+use crate::shm::{Body, Corrupt, Head, Load};
 use crate::wire::{BYE, HELLO, KIND, NEED};
 use sovia_sys::{call, clock};
 
@@ -122,7 +122,7 @@ impl Endpoint {
         if head.kind & KIND == BYE {
             self.lose(common, peer, Error::GONE);
         } else if self.arrived(common, peer, head, body).is_err() {
-            self.lose(common, peer, Error::DAMAGED);
+            self.lose(common, peer, Error::CORRUPT);
         }
     }
 
@@ -196,14 +196,14 @@ impl Endpoint {
         id: u64,
         len: usize,
         body: &Body<'_>,
-    ) -> Result<(), Damaged> {
+    ) -> Result<(), Corrupt> {
         let [_, tag, upto] = body.words();
-        let tag = Far::bulk_tag(tag).ok_or(Damaged("no tag of a long message"))?;
+        let tag = Far::bulk_tag(tag).ok_or(Corrupt("no tag of a long message"))?;
         let operation = self.operations.get_mut(id);
         let (Some(far), Some(node), Some(operation)) =
             (&mut self.far, self.peers[peer as usize].node, operation)
         else {
-            return Err(Damaged("receives of a peer that has none"));
+            return Err(Corrupt("receives of a peer that has none"));
         };
         let bulk = match self.transfers.get(&id) {
             Some(transfer) => transfer.bulk,
@@ -212,9 +212,9 @@ impl Endpoint {
                 self.transfers.insert(id, Transfer { bulk, result: None });
                 bulk
             }
-            None => return Err(Damaged("receives for nothing")),
+            None => return Err(Corrupt("receives for nothing")),
         };
-        far.allow(bulk, tag, upto).map_err(|_| Damaged("receives up to nowhere"))
+        far.allow(bulk, tag, upto).map_err(|_| Corrupt("receives up to nowhere"))
     }
 
     /// Whether an operation's end has to wait for its long message's.

@@ -7,7 +7,7 @@ use crate::emp::{Far, Node};
 use crate::error::Error;
 use crate::flag;
 use crate::memory::OtherMemory;
-use crate::shm::{Damaged, Head, Link, Load, News, Station, Writer};
+use crate::shm::{Corrupt, Head, Link, Load, News, Station, Writer};
 use std::collections::VecDeque;
 
 /// What is known of a peer.
@@ -58,7 +58,7 @@ impl Outlet {
     ) -> Result<bool, Error> {
         match (self, far) {
             (Outlet::Shm(writer), _) => {
-                writer.send(head, load).map_err(|Damaged(_)| Error::DAMAGED)
+                writer.send(head, load).map_err(|Corrupt(_)| Error::CORRUPT)
             }
             (Outlet::Far(node), Some(far)) => far.send(*node, head, load),
             (Outlet::Far(_), None) => Err(Error::UNREACHABLE),

@@ -8,7 +8,7 @@ use crate::completion::Completion;
 use crate::error::Error;
 use crate::flag::{self, REMOTE_READ, REMOTE_WRITE};
 use crate::memory::{Buffer, Missed};
-use crate::shm::{Body, Damaged, Head};
+use crate::shm::{Body, Corrupt, Head};
 use crate::wire::{GRANT, NEED, PUSH, WITH_DATA, pieces_of};
 
 /// Reads of up to so many bytes are answered with the bytes at once.
@@ -22,10 +22,10 @@ impl Endpoint {
         peer: u32,
         head: Head,
         body: &Body<'_>,
-    ) -> Result<(), Damaged> {
+    ) -> Result<(), Corrupt> {
         const WORDS: usize = 2;
         let [id, address] = body.words();
-        let len = body.len().checked_sub(8 * WORDS).ok_or(Damaged("a write without words"))?;
+        let len = body.len().checked_sub(8 * WORDS).ok_or(Corrupt("a write without words"))?;
         let found = common.regions.find(head.tag, address, len as u64, REMOTE_WRITE);
         let result = found.map(|(region, at)| {
             body.copy(8 * WORDS, &region.memory, at);
@@ -42,12 +42,12 @@ impl Endpoint {
         peer: u32,
         head: Head,
         body: &Body<'_>,
-    ) -> Result<(), Damaged> {
+    ) -> Result<(), Corrupt> {
         let words: [u64; crate::shm::WORDS_MAX] = body.words();
         let [id, address, len, ..] = words;
         let end = (body.len() / 8).min(words.len());
         let pieces = words.get(3..end).and_then(|words| pieces_of(words, len));
-        let pieces = pieces.ok_or(Damaged("pieces of another length"))?;
+        let pieces = pieces.ok_or(Corrupt("pieces of another length"))?;
         let len = len as usize;
         let (region, at) = match common.regions.find(head.tag, address, len as u64, REMOTE_WRITE) {
             Ok(found) => found,
@@ -131,10 +131,10 @@ impl Endpoint {
         peer: u32,
         head: Head,
         body: &Body<'_>,
-    ) -> Result<(), Damaged> {
+    ) -> Result<(), Corrupt> {
         let [id, address, len] = body.words();
         if body.len() != 24 {
-            return Err(Damaged("a read of another length"));
+            return Err(Corrupt("a read of another length"));
         }
         let (region, at) = match common.regions.find(head.tag, address, len, REMOTE_READ) {
             Ok(found) => found,
@@ -173,16 +173,16 @@ impl Endpoint {
         peer: u32,
         head: Head,
         body: &Body<'_>,
-    ) -> Result<(), Damaged> {
+    ) -> Result<(), Corrupt> {
         const WORDS: usize = 3;
         let [id, address, word] = body.words();
         let mut operands = Vec::new();
         body.append_to(8 * WORDS, &mut operands);
-        let code = Code::read(word).ok_or(Damaged("no such atomic operation"))?;
-        let size = code.size().ok_or(Damaged("no such element"))?;
+        let code = Code::read(word).ok_or(Corrupt("no such atomic operation"))?;
+        let size = code.size().ok_or(Corrupt("no such element"))?;
         let len = operands.len() / if code.compares { 2 } else { 1 };
         if !len.is_multiple_of(size) {
-            return Err(Damaged("a part of an element"));
+            return Err(Corrupt("a part of an element"));
         }
         let (operands, compares) = operands.split_at(len);
         let access = match (code.fetches, code.op) {
@@ -219,14 +219,14 @@ impl Endpoint {
         common: &mut Common,
         peer: u32,
         head: Head,
-    ) -> Result<(), Damaged> {
+    ) -> Result<(), Corrupt> {
         let its = &mut self.peers[peer as usize];
         let operation = self.operations.get_mut(head.tag);
         let operation = operation.filter(|it| it.peer == peer && it.takes && it.got == 0);
         let (Some(operation), Some(memory)) = (operation, its.memory.as_mut()) else {
-            return Err(Damaged("a grant that was not asked for"));
+            return Err(Corrupt("a grant that was not asked for"));
         };
-        let address = usize::try_from(head.data).map_err(|_| Damaged("no address"))?;
+        let address = usize::try_from(head.data).map_err(|_| Corrupt("no address"))?;
         let from = crate::memory::Piece { address, len: operation.expected };
         let result = match memory.read(&operation.buffer, 0, &[from]) {
             Ok(()) => Ok(()),
@@ -243,15 +243,15 @@ impl Endpoint {
         common: &mut Common,
         peer: u32,
         head: Head,
-    ) -> Result<(), Damaged> {
+    ) -> Result<(), Corrupt> {
         let result = match i32::try_from(head.data) {
             Ok(0) => Ok(()),
             Ok(number) => Err(Error(number)),
-            Err(_) => return Err(Damaged("no error's number")),
+            Err(_) => return Err(Corrupt("no error's number")),
         };
         match self.end(common, peer, head.tag, result) {
             true => Ok(()),
-            false => Err(Damaged("the end of what had not begun")),
+            false => Err(Corrupt("the end of what had not begun")),
         }
     }
 }

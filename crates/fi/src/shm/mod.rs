@@ -2,7 +2,7 @@
 //!
 //! Each segment has one writer and one reader, so two endpoints that send to each other for the first time at the same
 //! moment need not agree on anything. What a process reads in a segment is checked before it is used: a peer that
-//! writes nonsense loses its connection ([`Damaged`]) and harms nothing else.
+//! writes nonsense loses its connection ([`Corrupt`]) and harms nothing else.
 
 mod meet;
 mod reader;
@@ -21,7 +21,7 @@ pub(crate) const EAGER_MAX: usize = 16 << 10;
 
 /// There is something in a segment that no honest process can have written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Damaged(pub(crate) &'static str);
+pub(crate) struct Corrupt(pub(crate) &'static str);
 
 #[cfg(test)]
 mod tests;

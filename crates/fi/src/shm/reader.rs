@@ -1,7 +1,7 @@
 //! The reading end of a segment. Whatever it reads there the writer may change at any time: each word is loaded once.
 
 use super::segment::{EMPTY, Head, IN_LINE, INLINE, POOL, SLOTS, SMALL, Segment, place};
-use super::{Damaged, MESSAGE_MAX};
+use super::{Corrupt, MESSAGE_MAX};
 use crate::memory::Buffer;
 use sovia_signal::access;
 
@@ -46,7 +46,7 @@ impl Reader {
 
     /// The head word of the next slot, if it has been written.
     #[inline(always)]
-    fn next_word(&self) -> Result<Option<u64>, Damaged> {
+    fn next_word(&self) -> Result<Option<u64>, Corrupt> {
         let (number, word) = self.segment.slot(self.next).head();
         let expected = self.next.wrapping_add(1);
         if number == expected {
@@ -56,21 +56,21 @@ impl Reader {
         let before = expected.wrapping_sub(SLOTS);
         match number == before || number == 0 && self.next < SLOTS {
             true => Ok(None),
-            false => Err(Damaged("a slot with another number")),
+            false => Err(Corrupt("a slot with another number")),
         }
     }
 
     /// The message that is next, if it is there. It is the same one until [`Reader::release`].
     ///
     /// # Errors
-    /// [`Damaged`] if no honest writer can have written what is there.
+    /// [`Corrupt`] if no honest writer can have written what is there.
     #[inline(always)]
-    pub(crate) fn peek(&mut self) -> Result<Option<(Head, Body<'_>)>, Damaged> {
+    pub(crate) fn peek(&mut self) -> Result<Option<(Head, Body<'_>)>, Corrupt> {
         let Some(mut word) = self.next_word()? else { return Ok(None) };
         if (word >> 56) as u8 == EMPTY {
             // What follows did not fit behind the message in the first slot of that line.
             if self.next.is_multiple_of(IN_LINE) {
-                return Err(Damaged("an empty line"));
+                return Err(Corrupt("an empty line"));
             }
             self.next = self.next.wrapping_add(1);
             match self.next_word()? {
@@ -87,12 +87,12 @@ impl Reader {
 
     /// Where the bytes of the next message lie, which has more than one slot has room for.
     #[inline]
-    fn long(&self, len: usize) -> Result<*const u8, Damaged> {
+    fn long(&self, len: usize) -> Result<*const u8, Corrupt> {
         if len > MESSAGE_MAX {
-            return Err(Damaged("a message longer than the longest"));
+            return Err(Corrupt("a message longer than the longest"));
         }
         if !self.next.is_multiple_of(IN_LINE) {
-            return Err(Damaged("a message across lines"));
+            return Err(Corrupt("a message across lines"));
         }
         Ok(match len <= INLINE {
             true => self.segment.slot(self.next).bytes(),

@@ -1,7 +1,7 @@
 //! The writing end of a segment.
 
 use super::segment::{Head, IN_LINE, INLINE, POOL, SLOTS, SMALL, Segment, place};
-use super::{Damaged, MESSAGE_MAX};
+use super::{Corrupt, MESSAGE_MAX};
 use crate::memory::Buffer;
 
 /// What a message carries: a few words, and then a part of a buffer.
@@ -48,9 +48,9 @@ impl Writer {
     /// Whether there is room for a message of `len` bytes now.
     ///
     /// # Errors
-    /// [`Damaged`] if the reader has given back what it had not.
+    /// [`Corrupt`] if the reader has given back what it had not.
     #[inline(always)]
-    pub(crate) fn has_room(&mut self, len: usize) -> Result<bool, Damaged> {
+    pub(crate) fn has_room(&mut self, len: usize) -> Result<bool, Corrupt> {
         if self.fits(len) {
             return Ok(true);
         }
@@ -60,7 +60,7 @@ impl Writer {
             || pool < self.released
             || pool > self.pool
         {
-            return Err(Damaged("more given back than was taken"));
+            return Err(Corrupt("more given back than was taken"));
         }
         (self.returned, self.released) = (messages, pool);
         Ok(self.fits(len))
@@ -93,7 +93,7 @@ impl Writer {
     /// # Errors
     /// As for [`Writer::has_room`].
     #[inline(always)]
-    pub(crate) fn send(&mut self, mut head: Head, load: Load<'_>) -> Result<bool, Damaged> {
+    pub(crate) fn send(&mut self, mut head: Head, load: Load<'_>) -> Result<bool, Corrupt> {
         let len = load.len();
         debug_assert!(len <= MESSAGE_MAX && load.words.len() <= WORDS_MAX);
         if !self.has_room(len)? {

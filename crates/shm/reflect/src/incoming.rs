@@ -9,7 +9,7 @@ use via_shm::layout::Direction;
 use via_shm::pool::POOL;
 use via_shm::ring::{Entry, INLINE, SLOTS};
 use via_shm::segment::SideIndex;
-use via_shm::{Damaged, Segment};
+use via_shm::{Corrupt, Segment};
 
 /// What has been published of the far sender, and what of the program has been sent.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl Incoming {
         segment: &Segment,
         receiver: Receiver,
         sink: &mut impl Sink,
-    ) -> Result<bool, Damaged> {
+    ) -> Result<bool, Corrupt> {
         if receiver == self.receiver {
             return Ok(true);
         }
@@ -95,7 +95,7 @@ impl Incoming {
                 return Ok(false);
             }
             let direction = segment.direction(self.vi, self.from);
-            self.tell_remains(segment, direction, sink)?;
+            self.tell_undelivered(segment, direction, sink)?;
         }
         if !sink.has_room() {
             return Ok(false);
@@ -106,34 +106,34 @@ impl Incoming {
     }
 
     /// Tells what the program leaves unread.
-    fn tell_remains(
+    fn tell_undelivered(
         &self,
         segment: &Segment,
         direction: &Direction,
         sink: &mut impl Sink,
-    ) -> Result<(), Damaged> {
-        let remains = direction.reader.load(word::REMAINS);
-        let slots = segment.remains(self.vi, self.from);
-        let count = remains as u32 as usize;
+    ) -> Result<(), Corrupt> {
+        let undelivered = direction.reader.load(word::UNDELIVERED);
+        let slots = segment.undelivered(self.vi, self.from);
+        let count = undelivered as u32 as usize;
         if count > slots.len() {
-            return Err(Damaged("more undelivered messages than a ring has"));
+            return Err(Corrupt("more undelivered messages than a ring has"));
         }
         let mut inline = vec![[0; INLINE]; count];
         let mut left = Vec::with_capacity(count);
         for (n, (slot, bytes)) in slots.iter().zip(&mut inline).enumerate() {
-            let entry = slot.read(n as u32).ok_or(Damaged("no undelivered message"))?;
+            let entry = slot.read(n as u32).ok_or(Corrupt("no undelivered message"))?;
             left.push(match entry.pool_offset {
                 Some(at) => Left::Pooled(at, entry.len),
                 None => {
                     let bytes = bytes.get_mut(..entry.len as usize);
-                    let bytes = bytes.ok_or(Damaged("undelivered message too long"))?;
+                    let bytes = bytes.ok_or(Corrupt("undelivered message too long"))?;
                     slot.copy_out(0, bytes);
                     Left::Inline(bytes)
                 }
             });
         }
         let front = direction.reader.load(word::FRONT);
-        sink.put(&Message::Remains(remains, front, left));
+        sink.put(&Message::Undelivered(undelivered, front, left));
         Ok(())
     }
 
@@ -234,7 +234,7 @@ impl Incoming {
 
     fn publish_state(&mut self, direction: &Direction, state: State) -> Told {
         let before = core::mem::replace(&mut self.state, state);
-        direction.path.store(word::PUMPED, state.pumped);
+        direction.path.store(word::DRAINED, state.drained);
         direction.path.store(word::TAKEN, state.taken);
         direction.path.store(word::ASKED, state.asked);
         direction.writer.store(word::LEDGER, state.ledger);

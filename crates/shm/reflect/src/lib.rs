@@ -16,7 +16,7 @@
 //!
 //! **Words with two writers.** The sender's switch, and whether returned bytes are put on TCP, are settled by
 //! compare-exchange ([`sovia_proto::path`]). Both exchanges take place where the sender is, and the sender's NIC makes
-//! those of the receiver, when the receiver asks for it: it claims a switch, and answers a recall and a return
+//! those of the receiver, when the receiver asks for it: it claims a switch, and answers a revoke and a return
 //! ([`sovia_proto::word::ANSWER`]). So a sender never waits for the other host. A receiver waits once when it enters
 //! the VI, and when it goes back ([`sovia_proto::path::reflected`], where the rules are and what checks them).
 
@@ -114,8 +114,8 @@ impl Reflection {
     /// room for.
     ///
     /// # Errors
-    /// [`via_shm::Damaged`] if the segment holds nonsense.
-    pub fn collect(&mut self, sink: &mut impl Sink) -> Result<bool, via_shm::Damaged> {
+    /// [`via_shm::Corrupt`] if the segment holds nonsense.
+    pub fn collect(&mut self, sink: &mut impl Sink) -> Result<bool, via_shm::Corrupt> {
         // In this order: what the far program learns of this one's end counts what was consumed before, and
         // comes before it learns that this one has left.
         let words = self.incoming.words(&self.segment);
@@ -130,7 +130,7 @@ impl Reflection {
     /// [`Malformed`] if that makes no sense; the VI is broken then.
     pub fn apply(&mut self, message: &Message<'_>) -> Result<Told, Malformed> {
         match message {
-            Message::Consumed(_) | Message::Remains(..) | Message::Receiver(_) => {
+            Message::Consumed(_) | Message::Undelivered(..) | Message::Receiver(_) => {
                 self.outgoing.apply(&self.segment, message)
             }
             _ => self.incoming.apply(&self.segment, message),
@@ -172,7 +172,7 @@ impl Reflection {
         self.outgoing.sent()
     }
 
-    /// Notifies the reader and the writer if `told` has them; `ring` is called with their waiters (a bitmap).
+    /// Notifies the reader and the writer if `told` has them; `ring` is called with their ready lists (a bitmap).
     pub fn tell(&self, told: Told, mut ring: impl FnMut(u32)) {
         if told.reader {
             let direction = self.segment.direction(self.vi, self.program ^ 1);

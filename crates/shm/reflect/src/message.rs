@@ -5,9 +5,9 @@
 //! | 0 `Path` | window u64, from u64, switch u64 | the sender |
 //! | 1 `Entry` | number u32, immediate u32, pool offset u32 (`u32::MAX`: none), bytes | the sender |
 //! | 2 `Gathered` | after u64, start u64, position u64, bytes | the sender |
-//! | 3 `State` | fin u64, ledger u64, pumped u64, taken u64, asked u64 | the sender |
+//! | 3 `State` | fin u64, ledger u64, drained u64, taken u64, asked u64 | the sender |
 //! | 4 `Consumed` | posted u32, released u64, head u64, taken bytes u64 | the receiver |
-//! | 5 `Remains` | messages and order u64, front u64; of each message: pool offset u32, length u32, bytes if none | the receiver |
+//! | 5 `Undelivered` | messages and order u64, front u64; of each message: pool offset u32, length u32, bytes if none | the receiver |
 //! | 6 `Receiver` | grant u64, claim u64, shut u64, ended u64, returned u64 | the receiver |
 //! | 7 `Answer` | bits u64 | the sender |
 //! | 8 `Gone` | how u64 | the sender |
@@ -37,8 +37,8 @@ pub struct State {
     pub fin: u64,
     /// `word::LEDGER`.
     pub ledger: u64,
-    /// `word::PUMPED`.
-    pub pumped: u64,
+    /// `word::DRAINED`.
+    pub drained: u64,
     /// `word::TAKEN`.
     pub taken: u64,
     /// `word::ASKED`.
@@ -104,8 +104,8 @@ pub enum Message<'a> {
     State(State),
     /// What the receiver has consumed.
     Consumed(Consumed),
-    /// `word::REMAINS`, `word::FRONT`, and the messages that are left.
-    Remains(u64, u64, Vec<Left<'a>>),
+    /// `word::UNDELIVERED`, `word::FRONT`, and the messages that are left.
+    Undelivered(u64, u64, Vec<Left<'a>>),
     /// Behind what was consumed before it, and what is left.
     Receiver(Receiver),
     /// What the receiver is answered (`word::ANSWER`), behind everything on the VI that was sent before.
@@ -137,13 +137,13 @@ impl<'a> Message<'a> {
                 words(2, &[*after, *start, *position]);
                 out.extend_from_slice(bytes);
             }
-            Message::State(s) => words(3, &[s.fin, s.ledger, s.pumped, s.taken, s.asked]),
+            Message::State(s) => words(3, &[s.fin, s.ledger, s.drained, s.taken, s.asked]),
             Message::Consumed(consumed) => {
                 words(4, &[consumed.released, consumed.head, consumed.taken_bytes]);
                 out.extend_from_slice(&consumed.posted.to_le_bytes());
             }
-            Message::Remains(remains, front, left) => {
-                words(5, &[*remains, *front]);
+            Message::Undelivered(undelivered, front, left) => {
+                words(5, &[*undelivered, *front]);
                 for left in left {
                     let (at, len, bytes) = match *left {
                         Left::Pooled(at, len) => (at, len, &[][..]),
@@ -192,7 +192,7 @@ impl<'a> Message<'a> {
             3 => Message::State(State {
                 fin: rest.word()?,
                 ledger: rest.word()?,
-                pumped: rest.word()?,
+                drained: rest.word()?,
                 taken: rest.word()?,
                 asked: rest.word()?,
             }),
@@ -203,11 +203,11 @@ impl<'a> Message<'a> {
                 posted: rest.half()?,
             }),
             5 => {
-                let (remains, front, mut left) = (rest.word()?, rest.word()?, Vec::new());
+                let (undelivered, front, mut left) = (rest.word()?, rest.word()?, Vec::new());
                 while !rest.0.is_empty() {
                     left.push(rest.left()?);
                 }
-                Message::Remains(remains, front, left)
+                Message::Undelivered(undelivered, front, left)
             }
             6 => Message::Receiver(Receiver {
                 grant: rest.word()?,
@@ -286,10 +286,10 @@ mod tests {
                 }
             ),
             (word(), word(), word(), word(), word()).prop_map(
-                |(fin, ledger, pumped, taken, asked)| Message::State(State {
+                |(fin, ledger, drained, taken, asked)| Message::State(State {
                     fin,
                     ledger,
-                    pumped,
+                    drained,
                     taken,
                     asked
                 })
@@ -302,8 +302,9 @@ mod tests {
                     taken_bytes
                 })
             ),
-            (word(), word(), proptest::collection::vec(left(bytes), 0..5))
-                .prop_map(|(remains, front, left)| Message::Remains(remains, front, left)),
+            (word(), word(), proptest::collection::vec(left(bytes), 0..5)).prop_map(
+                |(undelivered, front, left)| Message::Undelivered(undelivered, front, left)
+            ),
             (word(), word(), word(), word(), word()).prop_map(
                 |(grant, claim, shut, ended, returned)| {
                     Message::Receiver(Receiver { grant, claim, shut, ended, returned })

@@ -11,7 +11,7 @@ use via_shm::layout::Direction;
 use via_shm::pool::POOL;
 use via_shm::ring::{Entry, INLINE, SLOTS};
 use via_shm::segment::SideIndex;
-use via_shm::{Damaged, Segment};
+use via_shm::{Corrupt, Segment};
 
 /// Gathered bytes that one message has at most.
 const PIECE: usize = 32 << 10;
@@ -46,7 +46,7 @@ fn state(direction: &Direction) -> State {
     State {
         ledger: direction.writer.load(word::LEDGER),
         fin: direction.writer.load(word::FIN),
-        pumped: direction.path.load(word::PUMPED),
+        drained: direction.path.load(word::DRAINED),
         taken: direction.path.load(word::TAKEN),
         asked: direction.path.load(word::ASKED),
     }
@@ -88,9 +88,9 @@ impl Outgoing {
         &mut self,
         segment: &Segment,
         sink: &mut impl Sink,
-    ) -> Result<bool, Damaged> {
+    ) -> Result<bool, Corrupt> {
         if self.has_ended {
-            // What a recall or a return asks the end answers as well.
+            // What a revoke or a return asks the end answers as well.
             return Ok(true);
         }
         let direction = segment.direction(self.vi, self.program);
@@ -110,7 +110,7 @@ impl Outgoing {
         }
         if gathered {
             if self.ordered != after as u32 {
-                return Err(Damaged("coalesced bytes after packets that have not been sent"));
+                return Err(Corrupt("coalesced bytes after packets that have not been sent"));
             }
             if !self.tell_gathered(segment, direction, after, tail, sink)? {
                 return Ok(false);
@@ -185,12 +185,12 @@ impl Outgoing {
     }
 
     /// Tells the next entry. False if there is no room.
-    fn tell_entry(&mut self, segment: &Segment, sink: &mut impl Sink) -> Result<bool, Damaged> {
+    fn tell_entry(&mut self, segment: &Segment, sink: &mut impl Sink) -> Result<bool, Corrupt> {
         let n = self.next;
         let slot = &segment.slots(self.vi, self.program)[(n % SLOTS) as usize];
-        let entry = slot.read(n).ok_or(Damaged("an entry overwritten"))?;
+        let entry = slot.read(n).ok_or(Corrupt("an entry overwritten"))?;
         let kind =
-            Immediate::decode(entry.immediate).map_err(|_| Damaged("an unknown packet"))?.kind;
+            Immediate::decode(entry.immediate).map_err(|_| Corrupt("an unknown packet"))?.kind;
         if !sink.has_room() {
             return Ok(false);
         }
@@ -205,7 +205,7 @@ impl Outgoing {
             Some(at) if len <= MESSAGE_MAX && u64::from(at) + u64::from(entry.len) <= POOL => {
                 self.put_bulk(segment, &Message::Entry(n, entry, &[]), (at as usize, len), sink);
             }
-            _ => return Err(Damaged("an entry with too many bytes")),
+            _ => return Err(Corrupt("an entry with too many bytes")),
         }
         self.next = n.wrapping_add(1);
         self.ordered = self.ordered.wrapping_add(u32::from(kind.is_ordered()));
@@ -220,9 +220,9 @@ impl Outgoing {
         after: u64,
         tail: u64,
         sink: &mut impl Sink,
-    ) -> Result<bool, Damaged> {
+    ) -> Result<bool, Corrupt> {
         if tail.wrapping_sub(self.tail) > Area::LEN as u64 {
-            return Err(Damaged("more coalesced bytes than there is room for"));
+            return Err(Corrupt("more coalesced bytes than there is room for"));
         }
         let start = direction.writer.load(word::START);
         while self.tail != tail {
@@ -264,10 +264,10 @@ impl Outgoing {
         let direction = segment.direction(self.vi, self.program);
         match message {
             Message::Consumed(consumed) => self.consumed(direction, consumed),
-            Message::Remains(remains, front, left) => {
-                self.remains(segment, left)?;
+            Message::Undelivered(undelivered, front, left) => {
+                self.undelivered(segment, left)?;
                 direction.reader.store(word::FRONT, *front);
-                direction.reader.store(word::REMAINS, *remains);
+                direction.reader.store(word::UNDELIVERED, *undelivered);
                 Ok(Told::default())
             }
             Message::Receiver(receiver) => Ok(self.decide(direction, *receiver)),
@@ -295,8 +295,8 @@ impl Outgoing {
         Ok(Told { writer, ..Told::default() })
     }
 
-    fn remains(&self, segment: &Segment, left: &[Left<'_>]) -> Result<(), Malformed> {
-        let slots = segment.remains(self.vi, self.program);
+    fn undelivered(&self, segment: &Segment, left: &[Left<'_>]) -> Result<(), Malformed> {
+        let slots = segment.undelivered(self.vi, self.program);
         if left.len() > slots.len() {
             return Err(Malformed("more undelivered messages than a ring has"));
         }
@@ -322,10 +322,10 @@ impl Outgoing {
         if receiver.grant != before.grant {
             direction.path.store(word::GRANT, receiver.grant);
         }
-        if Grant::from_word(receiver.grant) == Grant::Recalled {
+        if Grant::from_word(receiver.grant) == Grant::Revoked {
             // SYNC: with the fence between the program's switch and its second look at the grant: a pass that
             // begins after this one sees the switch and tells of it before the answer, or the program sees the
-            // recall and takes the switch back.
+            // revoke and takes the switch back.
             fence(Ordering::SeqCst);
             self.decided |= word::CONFIRMED;
         }

@@ -263,12 +263,12 @@ fn a_claim_that_comes_after_the_switch_was_taken_back_is_lost() {
 }
 
 #[test]
-fn a_recall_is_confirmed_behind_the_switch_that_crossed_it() {
+fn a_revoke_is_confirmed_behind_the_switch_that_crossed_it() {
     let (mut a, mut b) = (Host::new(), Host::new());
     say_grant(&b, Grant::Granted);
     settle(&mut a, &mut b);
     switch(&a, 7);
-    say_grant(&b, Grant::Recalled);
+    say_grant(&b, Grant::Revoked);
     b.collect(100);
     assert_eq!(answer(&b), 0);
     loop {
@@ -293,9 +293,9 @@ fn a_return_is_accepted_with_what_is_left_unless_the_sender_has_refused() {
         if refused {
             a.tx().path.store(word::RETURNED, path::REFUSED);
         }
-        let left = via_shm::remains::Left::Inline(b"unread");
-        b.endpoint.rx.remains().leave(0, left);
-        b.rx().reader.store(word::REMAINS, 1);
+        let left = via_shm::undelivered::Left::Inline(b"unread");
+        b.endpoint.rx.undelivered().leave(0, left);
+        b.rx().reader.store(word::UNDELIVERED, 1);
         b.rx().path.store(word::RETURNED, path::returned_word(6));
         settle(&mut a, &mut b);
         let (bits, word) = match refused {
@@ -305,7 +305,7 @@ fn a_return_is_accepted_with_what_is_left_unless_the_sender_has_refused() {
         assert_eq!(answer(&b), bits);
         assert_eq!(a.tx().path.load(word::RETURNED), word);
         let mut out = [0; 6];
-        a.endpoint.tx.remains().copy(0, 0, &mut out);
+        a.endpoint.tx.undelivered().copy(0, 0, &mut out);
         assert_eq!(&out, b"unread");
     }
 }

@@ -2,14 +2,14 @@
 //!
 //! A queue is mostly used by one thread, and several times per message; so its lock is biased towards
 //! that thread, which takes it with plain loads and stores. Another thread that wants the lock first
-//! revokes the bias: it clears `favoured` and has the kernel pass a memory fence on every
+//! revokes the bias: it clears `biased` and has the kernel pass a memory fence on every
 //! processor that runs this process (`membarrier`). After that, either the favoured thread is
 //! seen to be inside, or it will see that it is favoured no more. A thread that then has the
 //! lock to itself for long enough becomes the favoured one. Where there is no `membarrier`, no thread
 //! is favoured, and taking the lock costs an atomic exchange.
 //!
 //! Each favoured thread sets a flag of its own while it is inside. With a common flag, a thread that has been
-//! delayed since it read `favoured` would clear the flag that its successor has set. So only [`FAVOURS`] threads
+//! delayed since it read `biased` would clear the flag that its successor has set. So only [`BIASES`] threads
 //! are favoured in a lock's life, and after them no thread is.
 //!
 //! The lock is held for the copy of a message at most. A thread that finds it held for longer than that
@@ -27,21 +27,21 @@ const SPINS: u32 = 100;
 /// How often in a row the same thread has to take the lock to be favoured.
 const LONG_ENOUGH: u32 = 1000;
 /// How many threads are favoured in a lock's life; a power of two. Few, because each VI has two locks.
-const FAVOURS: usize = 4;
+const BIASES: usize = 4;
 
 /// No thread is favoured.
 const NO_THREAD: usize = 0;
 /// In the word that names the favoured thread: which flag is its own.
-const FLAG: usize = FAVOURS - 1;
+const FLAG: usize = BIASES - 1;
 
 /// A value that one thread at a time may use.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Lock<T> {
     /// The favoured thread, and in the lowest bits its flag.
-    favoured: AtomicUsize,
+    biased: AtomicUsize,
     /// Set while the favoured thread holds the lock: a flag for each thread that is ever favoured.
-    inside: [AtomicBool; FAVOURS],
+    inside: [AtomicBool; BIASES],
     /// Set while any other thread holds the lock.
     held: AtomicBool,
     /// For the thread that has set `held`.
@@ -57,7 +57,7 @@ struct Past {
     /// How often in a row it has taken the lock.
     times: u32,
     /// How many threads have been favoured.
-    favours: u8,
+    biases: u8,
 }
 
 // SAFETY: the lock hands the value to one thread at a time, which is what `Send` allows.
@@ -76,7 +76,7 @@ pub(crate) struct Held<'a, T> {
 fn me() -> usize {
     #[repr(align(4))]
     struct Place(#[expect(dead_code, reason = "only its address is used")] u8);
-    const _: () = assert!(align_of::<Place>() == FAVOURS);
+    const _: () = assert!(align_of::<Place>() == BIASES);
     thread_local! {
         static PLACE: Place = const { Place(0) };
     }
@@ -97,10 +97,10 @@ fn barrier_works() -> bool {
 impl<T> Lock<T> {
     pub(crate) fn new(value: T) -> Lock<T> {
         Lock {
-            favoured: AtomicUsize::new(NO_THREAD),
-            inside: [const { AtomicBool::new(false) }; FAVOURS],
+            biased: AtomicUsize::new(NO_THREAD),
+            inside: [const { AtomicBool::new(false) }; BIASES],
             held: AtomicBool::new(false),
-            past: UnsafeCell::new(Past { last: NO_THREAD, times: 0, favours: 0 }),
+            past: UnsafeCell::new(Past { last: NO_THREAD, times: 0, biases: 0 }),
             value: UnsafeCell::new(value),
         }
     }
@@ -112,15 +112,15 @@ impl<T> Lock<T> {
     #[inline]
     pub(crate) fn lock(&self) -> Held<'_, T> {
         let me = me();
-        let favoured = self.favoured.load(Ordering::Relaxed);
-        if favoured & !FLAG == me {
-            let inside = &self.inside[favoured & FLAG];
+        let biased = self.biased.load(Ordering::Relaxed);
+        if biased & !FLAG == me {
+            let inside = &self.inside[biased & FLAG];
             assert!(!inside.load(Ordering::Relaxed), "a work queue is used within itself");
             point(At::Taking);
             inside.store(true, Ordering::Relaxed);
             // The thread that revokes the bias puts a true fence here, from outside.
             compiler_fence(Ordering::SeqCst);
-            if self.favoured.load(Ordering::Acquire) == favoured {
+            if self.biased.load(Ordering::Acquire) == biased {
                 point(At::Locked);
                 return Held { lock: self, flag: inside };
             }
@@ -133,9 +133,9 @@ impl<T> Lock<T> {
         if self.held.swap(true, Ordering::Acquire) {
             self.wait();
         }
-        let favoured = self.favoured.load(Ordering::Relaxed);
-        if favoured != NO_THREAD {
-            self.revoke(favoured);
+        let biased = self.biased.load(Ordering::Relaxed);
+        if biased != NO_THREAD {
+            self.revoke(biased);
         }
         point(At::Locked);
         let held = Held { lock: self, flag: &self.held };
@@ -147,12 +147,12 @@ impl<T> Lock<T> {
         past.times += 1;
         if past.times >= LONG_ENOUGH {
             past.times = 0;
-            let flag = usize::from(past.favours);
-            if flag < FAVOURS && barrier_works() {
+            let flag = usize::from(past.biases);
+            if flag < BIASES && barrier_works() {
                 // It is favoured from its next time on. This time it holds `held`, for which the
                 // next thread waits first.
-                self.favoured.store(me | flag, Ordering::Release);
-                past.favours += 1;
+                self.biased.store(me | flag, Ordering::Release);
+                past.biases += 1;
             }
         }
         held
@@ -160,12 +160,12 @@ impl<T> Lock<T> {
 
     /// Revokes the bias and waits until the favoured thread has left. The caller must hold `held`.
     #[cold]
-    fn revoke(&self, favoured: usize) {
-        self.favoured.store(NO_THREAD, Ordering::SeqCst);
+    fn revoke(&self, biased: usize) {
+        self.biased.store(NO_THREAD, Ordering::SeqCst);
         // Cannot fail: it has worked before the first thread was favoured.
         let _ = process::barrier();
         let mut spins = 0;
-        while self.inside[favoured & FLAG].load(Ordering::Acquire) {
+        while self.inside[biased & FLAG].load(Ordering::Acquire) {
             pause(&mut spins);
         }
     }
@@ -226,7 +226,7 @@ mod tests {
     use core::time::Duration;
 
     #[test]
-    fn lock_excludes_threads_while_the_favour_moves() {
+    fn lock_excludes_threads_while_the_bias_moves() {
         let lock = Lock::new(0u64);
         std::thread::scope(|s| {
             for thread in 0..3 {
@@ -246,41 +246,41 @@ mod tests {
     }
 
     #[test]
-    fn lock_favours_its_frequent_user_until_another_thread_takes_it() {
+    fn lock_biases_its_frequent_user_until_another_thread_takes_it() {
         let lock = Lock::new(0u64);
         (0..LONG_ENOUGH).for_each(|_| *lock.lock() += 1);
-        let favoured = lock.favoured.load(Ordering::Relaxed);
-        assert_eq!(favoured & !FLAG, if barrier_works() { me() } else { NO_THREAD });
+        let biased = lock.biased.load(Ordering::Relaxed);
+        assert_eq!(biased & !FLAG, if barrier_works() { me() } else { NO_THREAD });
         (0..10).for_each(|_| *lock.lock() += 1);
         std::thread::scope(|s| {
             s.spawn(|| *lock.lock() += 1);
         });
-        assert_eq!(lock.favoured.load(Ordering::Relaxed), NO_THREAD);
+        assert_eq!(lock.biased.load(Ordering::Relaxed), NO_THREAD);
         assert_eq!(*lock.lock(), u64::from(LONG_ENOUGH) + 11);
     }
 
     #[test]
-    fn each_favoured_thread_has_a_flag_of_its_own() {
+    fn each_biased_thread_has_a_flag_of_its_own() {
         let lock = Lock::new(0u64);
         let mut flags = Vec::new();
         // All of them live to the end: a thread may get the place of one that has ended.
-        let end = std::sync::Barrier::new(FAVOURS + 3);
+        let end = std::sync::Barrier::new(BIASES + 3);
         std::thread::scope(|s| {
-            for _ in 0..FAVOURS + 2 {
+            for _ in 0..BIASES + 2 {
                 let (say, said) = std::sync::mpsc::channel();
                 let (lock, end) = (&lock, &end);
                 s.spawn(move || {
                     (0..LONG_ENOUGH).for_each(|_| *lock.lock() += 1);
-                    say.send(lock.favoured.load(Ordering::Relaxed)).unwrap();
+                    say.send(lock.biased.load(Ordering::Relaxed)).unwrap();
                     end.wait();
                 });
-                let favoured = said.recv().unwrap();
-                flags.extend((favoured != NO_THREAD).then_some(favoured & FLAG));
+                let biased = said.recv().unwrap();
+                flags.extend((biased != NO_THREAD).then_some(biased & FLAG));
             }
             end.wait();
         });
-        let all = if barrier_works() { FAVOURS } else { 0 };
+        let all = if barrier_works() { BIASES } else { 0 };
         assert!(flags.into_iter().eq(0..all));
-        assert_eq!(*lock.lock(), (FAVOURS as u64 + 2) * u64::from(LONG_ENOUGH));
+        assert_eq!(*lock.lock(), (BIASES as u64 + 2) * u64::from(LONG_ENOUGH));
     }
 }

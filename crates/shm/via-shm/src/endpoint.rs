@@ -15,8 +15,8 @@ mod wrap_tests;
 
 pub use crate::half::Half;
 pub use crate::range::{Area, Bulk, Range};
+pub use crate::ready_list::tell;
 use crate::segment::{Segment, SideIndex};
-pub use crate::waiter::tell;
 pub use receiver::{Expected, Receiver};
 pub use sender::{Sender, Unsent};
 

@@ -178,13 +178,13 @@ fn run(shared: &Shared) {
         }
         let _ = ppoll(&mut fds, if about_to_sleep(&links) { tick } else { Some(0) }, None);
         for (link, side) in sides(&links) {
-            link.segment.waiter(side, ENGINE).awake();
+            link.segment.ready_list(side, ENGINE).awake();
         }
         if fds[0].revents != 0 {
             let _ = call::read(shared.wake.raw(), &mut [0; 8]);
             // The ringer has left a mark, whatever the summary says.
             for (link, side) in sides(&links) {
-                link.segment.waiter(side, ENGINE).summarise();
+                link.segment.ready_list(side, ENGINE).summarise();
             }
         }
         for (link, seen) in links.iter().zip(fds[1..].chunks_exact(2)) {
@@ -205,9 +205,9 @@ fn sides(links: &[Arc<Link>]) -> impl Iterator<Item = (&Arc<Link>, usize)> {
 /// Announces sleep to the peers; false if there is something to do already.
 fn about_to_sleep(links: &[Arc<Link>]) -> bool {
     for (link, side) in sides(links) {
-        link.segment.waiter(side, ENGINE).going_to_sleep();
+        link.segment.ready_list(side, ENGINE).going_to_sleep();
     }
-    !sides(links).any(|(link, side)| link.segment.waiter(side, ENGINE).has_news())
+    !sides(links).any(|(link, side)| link.segment.ready_list(side, ENGINE).has_news())
 }
 
 /// Starts threads that are wanted; whether some still are.

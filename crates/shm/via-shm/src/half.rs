@@ -1,6 +1,6 @@
 //! Where one direction of a VI lies, as each end finds it, and how far its sender may go.
 
-use crate::Damaged;
+use crate::Corrupt;
 use crate::layout::Direction;
 use crate::pool::POOL;
 use crate::range::{Area, Bulk, Range};
@@ -75,18 +75,18 @@ impl Entries {
     /// Whether the next one may be sent. The reader's word is read only where what it has said last is used up.
     ///
     /// # Errors
-    /// [`Damaged`] if the reader's credit is one that it cannot have given.
+    /// [`Corrupt`] if the reader's credit is one that it cannot have given.
     #[inline(always)]
-    pub(crate) fn is_free(&mut self, direction: &Direction) -> Result<bool, Damaged> {
+    pub(crate) fn is_free(&mut self, direction: &Direction) -> Result<bool, Corrupt> {
         Ok(self.next != self.credit || self.ask(direction)?)
     }
 
     #[cold]
     #[inline(never)]
-    fn ask(&mut self, direction: &Direction) -> Result<bool, Damaged> {
+    fn ask(&mut self, direction: &Direction) -> Result<bool, Corrupt> {
         let posted = direction.credit.posted();
         if posted.wrapping_sub(self.next) > SLOTS {
-            return Err(Damaged("free entries out of range"));
+            return Err(Corrupt("free entries out of range"));
         }
         self.credit = posted;
         Ok(posted != self.next)

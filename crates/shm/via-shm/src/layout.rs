@@ -5,14 +5,14 @@
 //! ```
 //! A segment is sparse: address space for [`VIS`] VIs, memory for what has been touched.
 
+use crate::ready_list::{Bell, ReadyList};
 use crate::ring::{Credit, SLOTS, Slot};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::waiter::{Bell, Waiter};
 
 /// VIs of a segment, each with two ends.
-pub const VIS: u32 = crate::waiter::VIS;
-/// Waiters that each side may have.
-pub const WAITERS: u32 = 32;
+pub const VIS: u32 = crate::ready_list::VIS;
+/// Ready lists that each side may have.
+pub const READY_LISTS: u32 = 32;
 /// Doorbells (descriptors) that each side hands to the other.
 pub const DOORBELLS: usize = 6;
 /// Bytes per direction for the layer above (SOVIA gathers there what the window holds back).
@@ -41,17 +41,17 @@ pub struct Side {
     pub gone: AtomicU32,
     /// The processor, plus one, on which a thread of this side last waited.
     pub cpu: AtomicU32,
-    /// A bit for each waiter of this side that is taken, for a layer above whose forked processes
+    /// A bit for each ready list of this side that is taken, for a layer above whose forked processes
     /// share them.
     pub taken: AtomicU32,
     /// The process that has taken each of them, in that layer's terms; 0 where that is not known.
-    pub takers: [AtomicU64; WAITERS as usize],
+    pub takers: [AtomicU64; READY_LISTS as usize],
     /// Changed when this side's registered memory does: what the other side knows of it is void.
     pub regions: AtomicU32,
     /// A bit for each VI with an unanswered request of this side.
     pub pending: [AtomicU64; VIS as usize / 64],
-    /// This side's waiters.
-    pub waiters: [Waiter; WAITERS as usize],
+    /// This side's ready lists.
+    pub ready_lists: [ReadyList; READY_LISTS as usize],
 }
 
 /// Control block of one direction of a VI.
@@ -106,7 +106,7 @@ pub(crate) const fn first_entry(from: usize) -> u32 {
 }
 
 /// Lists of what readers have left unread, each as large as a ring, in whole pages.
-pub(crate) const REMAINS_AT: usize = 21 << 20;
+pub(crate) const UNDELIVERED_AT: usize = 21 << 20;
 pub(crate) const BULK_AT: usize = 40 << 20;
 pub(crate) const BULK_SIZE: usize = AREA + crate::pool::POOL as usize;
 /// A segment's size in bytes.
@@ -116,8 +116,8 @@ const _: () = {
     assert!(size_of::<Header>() <= REQUESTS_AT);
     assert!(REQUESTS_AT + REQUEST_SIZE * VIS as usize <= DIRECTIONS_AT);
     assert!(DIRECTIONS_AT + 2 * VIS as usize * size_of::<Direction>() <= RINGS_AT);
-    assert!(RINGS_AT + 2 * VIS as usize * RING_SIZE <= REMAINS_AT);
-    assert!(REMAINS_AT + 2 * VIS as usize * RING_SIZE <= BULK_AT);
+    assert!(RINGS_AT + 2 * VIS as usize * RING_SIZE <= UNDELIVERED_AT);
+    assert!(UNDELIVERED_AT + 2 * VIS as usize * RING_SIZE <= BULK_AT);
     assert!(RING_SIZE.is_multiple_of(4096));
     assert!(BULK_SIZE.is_multiple_of(4096));
 };

@@ -7,9 +7,9 @@
 //!   inside its entry, one hand-over of a cache line for a few bytes;
 //! - a pool ([`pool`]) for larger ones, private to the VI, so that a VI which is not read never
 //!   delays another; it owns no memory until it is used;
-//! - a list of what the reader has left unread, once it has left the VI ([`remains`]);
+//! - a list of what the reader has left unread, once it has left the VI ([`undelivered`]);
 //! - credit: how many receives the far end has posted, and how much of the pool it has given back;
-//! - a doorbell ([`waiter`]): the threads and waiters that wait for this direction, and whether they sleep.
+//! - a doorbell ([`ready_list`]): the threads and ready lists that wait for this direction, and whether they sleep.
 //!
 //! Two things are built of these:
 //!
@@ -21,12 +21,12 @@
 //!
 //! **Trust.** Everything in the segment can be scribbled on by the peer. Whatever is read from it
 //! is loaded once and checked before use; a value that cannot be true breaks the connection
-//! ([`Damaged`]), never the process. What one end alone must know lives outside the segment.
+//! ([`Corrupt`]), never the process. What one end alone must know lives outside the segment.
 
 pub mod quiet;
+pub mod ready_list;
 pub mod ring;
 mod sync;
-pub mod waiter;
 
 #[cfg(not(loom))]
 mod bias;
@@ -64,11 +64,11 @@ pub mod pool;
 #[cfg(not(loom))]
 mod range;
 #[cfg(not(loom))]
-pub mod remains;
-#[cfg(not(loom))]
 pub mod request;
 #[cfg(not(loom))]
 pub mod segment;
+#[cfg(not(loom))]
+pub mod undelivered;
 #[cfg(not(loom))]
 pub mod vi;
 #[cfg(not(loom))]
@@ -88,4 +88,4 @@ pub use vi::ShmVi;
 /// The segment holds something that an honest peer cannot have written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the shared segment is corrupt: {0}")]
-pub struct Damaged(pub &'static str);
+pub struct Corrupt(pub &'static str);

@@ -6,7 +6,7 @@
 //! released. The writer starts over at the pool's beginning as soon as it may: memory that is
 //! still in the cache is worth more than memory that is free.
 
-use crate::Damaged;
+use crate::Corrupt;
 
 /// Bytes of a pool (address space; pages come with use).
 pub const POOL: u64 = 2 << 20;
@@ -36,7 +36,7 @@ const ALIGN: u64 = 64;
 /// reader.take(first, 5000)?;
 /// let released = reader.take(second, 100)?;
 /// assert!(writer.is_empty(released));
-/// # Ok::<(), via_shm::Damaged>(())
+/// # Ok::<(), via_shm::Corrupt>(())
 /// ```
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
@@ -68,13 +68,13 @@ impl Writer {
     /// `released` loads the reader's word; it is called at most once.
     ///
     /// # Errors
-    /// [`Damaged`] if the reader's word is one that it cannot have written.
+    /// [`Corrupt`] if the reader's word is one that it cannot have written.
     #[inline]
     pub fn place(
         &mut self,
         len: u32,
         released: impl FnOnce() -> u64,
-    ) -> Result<Option<u32>, Damaged> {
+    ) -> Result<Option<u32>, Corrupt> {
         let size = round_up(len);
         let offset = self.position % POOL;
         let end = u64::from(self.limit);
@@ -84,7 +84,7 @@ impl Writer {
         }
         let now = released();
         if now > self.position {
-            return Err(Damaged("pool release out of range"));
+            return Err(Corrupt("pool release out of range"));
         }
         // After starting over in an empty pool the writer is ahead of what the reader last published.
         let now = now.max(self.released);
@@ -181,12 +181,12 @@ impl Reader {
     /// the message has been consumed.
     ///
     /// # Errors
-    /// [`Damaged`] if the place is not within the pool.
+    /// [`Corrupt`] if the place is not within the pool.
     #[inline]
-    pub fn take(&mut self, offset: u32, len: u32) -> Result<u64, Damaged> {
+    pub fn take(&mut self, offset: u32, len: u32) -> Result<u64, Corrupt> {
         let offset = u64::from(offset);
         if !offset.is_multiple_of(ALIGN) || offset + u64::from(len) > POOL {
-            return Err(Damaged("message outside the pool"));
+            return Err(Corrupt("message outside the pool"));
         }
         let mut base = lap(self.position) * POOL;
         if offset < self.position % POOL {

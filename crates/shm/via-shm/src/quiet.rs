@@ -1,7 +1,7 @@
 //! A ringer that finds no sleeper, for long.
 //!
 //! A ringer publishes its news and looks whether a thread sleeps for them; between the two there must be a fence
-//! ([`crate::waiter`]). Where both ends spin that fence is the longest part of a send: it waits for the cache line
+//! ([`crate::ready_list`]). Where both ends spin that fence is the longest part of a send: it waits for the cache line
 //! of the message to come, and with it each message waits for the one before. So a ringer that has often looked
 //! in vain leaves its fence to the sleepers: it stores that in the bell's `fencing`, and a thread that announces
 //! its sleep then has the kernel put the fence into the ringer ([`sovia_sync::fences`]). The ringer takes the fence
@@ -17,7 +17,7 @@
 //!
 //! `crates/base/sync/tests/membarrier` looks at every interleaving of the two with store buffers.
 
-use crate::waiter::{Bell, Listeners};
+use crate::ready_list::{Bell, Listeners};
 use core::cell::Cell;
 use sovia_sync::fences;
 
@@ -41,7 +41,7 @@ impl Quiet {
         self.keeps.set(true);
     }
 
-    /// For the ringer, after it has published its news: the sleepers and waiters that it must wake.
+    /// For the ringer, after it has published its news: the sleepers and ready lists that it must wake.
     #[inline(always)]
     pub fn look(&self, bell: &Bell) -> Option<Listeners> {
         if self.looks.get() < ENOUGH {

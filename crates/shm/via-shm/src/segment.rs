@@ -1,14 +1,14 @@
 //! The shared memory of a pair of processes.
 
-use crate::Damaged;
+use crate::Corrupt;
 use crate::layout::{
-    BULK_AT, BULK_SIZE, DIRECTIONS_AT, Direction, Header, MAGIC, REMAINS_AT, REQUEST_SIZE,
-    REQUESTS_AT, RING_SIZE, RINGS_AT, Request, SEGMENT, Side, VIS, WAITERS,
+    BULK_AT, BULK_SIZE, DIRECTIONS_AT, Direction, Header, MAGIC, READY_LISTS, REQUEST_SIZE,
+    REQUESTS_AT, RING_SIZE, RINGS_AT, Request, SEGMENT, Side, UNDELIVERED_AT, VIS,
 };
 use crate::pool::POOL;
 use crate::range::{Bulk, Range};
+use crate::ready_list::ReadyList;
 use crate::ring::{SLOTS, Slot};
-use crate::waiter::Waiter;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 use sovia_sys::{Fd, Mapping, mapping};
@@ -77,9 +77,9 @@ impl Segment {
         &self.header().sides[side & 1]
     }
 
-    /// One of a side's waiters.
-    pub fn waiter(&self, side: SideIndex, index: u32) -> &Waiter {
-        &self.side(side).waiters[(index % WAITERS) as usize]
+    /// One of a side's ready lists.
+    pub fn ready_list(&self, side: SideIndex, index: u32) -> &ReadyList {
+        &self.side(side).ready_lists[(index % READY_LISTS) as usize]
     }
 
     /// The connection request of a VI.
@@ -108,9 +108,9 @@ impl Segment {
         self.at(RINGS_AT + RING_SIZE * Self::lane(vi, from))
     }
 
-    /// What the reader of that direction has left unread; see [`crate::remains`].
-    pub fn remains(&self, vi: u32, from: SideIndex) -> &[Slot; SLOTS as usize] {
-        self.at(REMAINS_AT + RING_SIZE * Self::lane(vi, from))
+    /// What the reader of that direction has left unread; see [`crate::undelivered`].
+    pub fn undelivered(&self, vi: u32, from: SideIndex) -> &[Slot; SLOTS as usize] {
+        self.at(UNDELIVERED_AT + RING_SIZE * Self::lane(vi, from))
     }
 
     fn bulk(&self, vi: u32, from: SideIndex) -> usize {
@@ -142,11 +142,11 @@ impl Segment {
     /// Whether the header is still what it was.
     ///
     /// # Errors
-    /// [`Damaged`] where it is not.
-    pub fn check(&self) -> Result<(), Damaged> {
+    /// [`Corrupt`] where it is not.
+    pub fn check(&self) -> Result<(), Corrupt> {
         match self.header().magic.load(Ordering::Relaxed) {
             MAGIC => Ok(()),
-            _ => Err(Damaged("header overwritten")),
+            _ => Err(Corrupt("header overwritten")),
         }
     }
 
@@ -180,7 +180,7 @@ impl Segment {
             self.mapping.discard(at + keep, POOL as usize - keep);
             let area = at + POOL as usize;
             self.mapping.discard(area + keep, crate::layout::AREA - keep);
-            self.mapping.discard(REMAINS_AT + RING_SIZE * Self::lane(vi, from), RING_SIZE);
+            self.mapping.discard(UNDELIVERED_AT + RING_SIZE * Self::lane(vi, from), RING_SIZE);
         }
     }
 }

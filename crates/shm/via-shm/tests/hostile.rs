@@ -172,7 +172,7 @@ fn no_scribbling_gets_anywhere() {
     }
     println!("{connected} connections, {} ends broke: {causes:#?}", causes.len());
     assert!(connected > ROUNDS / 4, "only {connected} connections came about");
-    assert!(causes.iter().any(|cause| matches!(cause.1, Cause::Damaged(_))), "nothing noticed");
+    assert!(causes.iter().any(|cause| matches!(cause.1, Cause::Corrupt(_))), "nothing noticed");
     drop(other);
     crate::common::finish(bystander).unwrap();
     drop(nic);
@@ -303,18 +303,18 @@ fn an_announced_sleep_counts_until_it_has_been_rung_for() {
 #[test]
 fn a_mark_that_the_summary_has_lost_is_found_again() {
     let (segment, ..) = endpoints();
-    let waiter = segment.waiter(0, 3);
-    waiter.reset(2);
-    waiter.going_to_sleep();
-    assert_eq!(waiter.notify(77), Some(2));
+    let ready_list = segment.ready_list(0, 3);
+    ready_list.reset(2);
+    ready_list.going_to_sleep();
+    assert_eq!(ready_list.notify(77), Some(2));
     // The summary is the word behind the two of sleep and doorbell.
-    scribble(std::ptr::from_ref(waiter) as usize + 8, 0);
-    assert!(!waiter.has_news());
-    waiter.notify(77);
-    assert!(!waiter.has_news(), "a mark is made once");
-    waiter.summarise();
+    scribble(std::ptr::from_ref(ready_list) as usize + 8, 0);
+    assert!(!ready_list.has_news());
+    ready_list.notify(77);
+    assert!(!ready_list.has_news(), "a mark is made once");
+    ready_list.summarise();
     let mut seen = Vec::new();
-    waiter.drain(|vi| seen.push(vi));
+    ready_list.drain(|vi| seen.push(vi));
     assert_eq!(seen, [77]);
 }
 

@@ -14,7 +14,7 @@ use via::{Attach, CompletionQueue, Connection, Control, MemAttributes, Memory, N
 use via::{Reliability, Vi, ViAttributes, ViState};
 use via_conformance::{Context, End};
 use via_shm::layout::{Direction, Side};
-use via_shm::waiter::Waiter;
+use via_shm::ready_list::ReadyList;
 use via_shm::{Segment, ShmCq, ShmNic};
 
 /// No call may take longer, whatever the words say.
@@ -32,17 +32,17 @@ fn parts() -> Vec<(&'static str, Vec<(usize, usize)>)> {
     let lanes = [0, 1].map(|from| std::ptr::from_ref(segment.direction(0, from)) as usize - base);
     let sides = [0, 1].map(|side| std::ptr::from_ref(segment.side(side)) as usize - base);
     let each = |at: [usize; 2], offset, len| at.map(|at| (at + offset, len)).to_vec();
-    let waiter = size_of::<Waiter>();
-    let waiters = offset_of!(Side, waiters);
+    let ready_list = size_of::<ReadyList>();
+    let ready_lists = offset_of!(Side, ready_lists);
     vec![
         ("the initiator's words", each(lanes, offset_of!(Direction, writer), 64)),
         ("whether it reaches", each(lanes, offset_of!(Direction, writer) + 6 * 8, 8)),
         ("the target's words", each(lanes, offset_of!(Direction, reader), 64)),
         ("the bells", each(lanes, offset_of!(Direction, bell), 128)),
         ("the counts of regions", each(sides, offset_of!(Side, regions) & !7, 8)),
-        ("the engines' waiters", each(sides, waiters, waiter)),
-        ("the completion queues' waiters", each(sides, waiters + waiter, waiter)),
-        ("everything of the sides", each(sides, 0, waiters + 4 * waiter)),
+        ("the engines' ready lists", each(sides, ready_lists, ready_list)),
+        ("the completion queues' ready lists", each(sides, ready_lists + ready_list, ready_list)),
+        ("everything of the sides", each(sides, 0, ready_lists + 4 * ready_list)),
     ]
 }
 

@@ -4,8 +4,8 @@
 const LAYERS: &[&[&str]] = &[
     &["doorbell", "hash", "patience", "sync", "words"],
     // What lies in the segment, and how it is handed over.
-    &["bias", "pool", "ring", "waiter"],
-    &["layout", "quiet", "remains"],
+    &["bias", "pool", "ring", "ready_list"],
+    &["layout", "quiet", "undelivered"],
     &["range"],
     &["segment"],
     &["half"],

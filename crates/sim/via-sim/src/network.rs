@@ -106,7 +106,7 @@ impl Network {
         self.0.with(|world| world.medium().queueing())
     }
 
-    /// Frames that nodes have dropped because they were damaged, or not what they should have been.
+    /// Frames that nodes have dropped because they were corrupt, or not what they should have been.
     pub fn malformed(&self) -> u64 {
         self.0.with(|world| world.counters().malformed)
     }

@@ -1,4 +1,4 @@
-//! The simulated network as the medium of NICs in software: frames are bytes on it, and damaged ones are damaged.
+//! The simulated network as the medium of NICs in software: frames are bytes on it, and corrupt ones are corrupt.
 
 use crate::Time;
 use sovia_link::wire::{EndId, Packet, Readable};
@@ -72,7 +72,7 @@ impl Port {
         Some(match self.net.step()? {
             sovia_simnet::Event::Packet(packet) => {
                 let (from, to, mut frame) = (packet.from, packet.to, packet.payload);
-                if packet.damaged {
+                if packet.corrupt {
                     // Which byte is all the same: the checksum finds it.
                     let place = self.net.now().nanos() as usize % frame.len();
                     Arc::make_mut(&mut frame)[place] ^= 0x10;

@@ -29,7 +29,7 @@ fn main() {
         [
             way("perfect_network", Config::default(), ["one", "two"]),
             way("within_a_nic", Config::default(), ["one", "one"]),
-            // Five packets in a hundred each are lost, doubled, damaged, late.
+            // Five packets in a hundred each are lost, doubled, corrupt, late.
             way("bad_network", Config::default().over(Link::faulty(0.05)), ["one", "two"]),
         ]
         .into_iter()

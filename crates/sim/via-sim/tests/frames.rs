@@ -1,12 +1,12 @@
-//! Frames that are damaged on their way.
+//! Frames that are corrupt on their way.
 
 use crate::common::{RELIABLE, open, pair, seeds};
 use core::time::Duration;
 use via_sim::{Config, Link, Network};
 
-/// Each damaged frame is found by the node that it comes to, and costs nothing but itself.
+/// Each corrupt frame is found by the node that it comes to, and costs nothing but itself.
 #[test]
-fn damaged_frames_are_counted_and_sent_again() {
+fn corrupt_frames_are_counted_and_sent_again() {
     seeds(20, |seed| {
         let latency = Duration::from_micros(10);
         let link = Link { corrupt: 0.2, latency, ..Link::perfect() };
@@ -22,8 +22,8 @@ fn damaged_frames_are_counted_and_sent_again() {
         assert_eq!(received.len(), 1);
         assert_eq!(received[0].result(), Ok(20_000));
         assert!(b.bytes(0, bytes.len()) == bytes);
-        let damaged = network.counters().damaged;
-        assert!(damaged > 5, "{damaged} of some 100");
-        assert_eq!(network.malformed(), damaged);
+        let corrupt = network.counters().corrupt;
+        assert!(corrupt > 5, "{corrupt} of some 100");
+        assert_eq!(network.malformed(), corrupt);
     });
 }

@@ -9,7 +9,7 @@ use sovia_control::Reason;
 #[derive(Debug)]
 pub(crate) struct Approach {
     /// Where lengths of connections like this one are noted, plus one; 0: it has not been looked up.
-    pub(crate) habit: AtomicU32,
+    pub(crate) history: AtomicU32,
     /// Likewise, as noted by the call that made the connection; 0: it has not been noted.
     pub(crate) told: AtomicU32,
     /// Transfers after which a process that shares a segment already is asked.
@@ -51,7 +51,7 @@ impl Approach {
     /// A new connection.
     pub(crate) fn forget(&self) {
         let zero = |word: &AtomicU32| word.store(0, Ordering::Relaxed);
-        zero(&self.habit);
+        zero(&self.history);
         zero(&self.told);
         zero(&self.known_after);
         zero(&self.unknown_after);

@@ -12,8 +12,8 @@ use sovia_proto::order::{Gatherer, Taker};
 use sovia_proto::packet::{Immediate, Kind};
 use via_shm::Endpoint;
 use via_shm::endpoint::{CREDIT_BATCH, MESSAGE_MAX};
+pub(crate) use via_shm::ready_list::Bell;
 use via_shm::ring::{INLINE, SLOTS};
-pub(crate) use via_shm::waiter::Bell;
 
 /// Bytes of the longest packet that a VI carries.
 pub(crate) const PACKET_MAX: usize = MESSAGE_MAX;
@@ -137,9 +137,9 @@ pub struct Body {
     /// Bytes in the ordered packets consumed; the taker counts the packets.
     pub bytes_taken: u32,
     /// Bytes that were unread on the VI and have gone to TCP (`stream::returned`).
-    pub pumped: u32,
+    pub drained: u32,
     /// What had been written to TCP before them, as the kernel counts, plus one; 0 if that is not known.
-    pub pumped_from: u64,
+    pub drained_from: u64,
     /// Bytes of the first unread packet that the program has had.
     pub front: u32,
     /// Number of the first held packet.
@@ -187,8 +187,8 @@ impl Body {
             counted,
             bytes_sent,
             bytes_taken,
-            pumped,
-            pumped_from,
+            drained,
+            drained_from,
             front,
             held_first,
             held_end,
@@ -216,7 +216,7 @@ impl Body {
         *taking = Note::default();
         (*arrivals, *counted) = (0, 0);
         (*bytes_sent, *bytes_taken) = (0, 0);
-        (*pumped, *pumped_from) = (0, 0);
+        (*drained, *drained_from) = (0, 0);
         *front = 0;
         (*held_first, *held_end) = (0, 0);
         (*borrowed, *owed) = (false, 0);

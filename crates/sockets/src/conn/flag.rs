@@ -2,16 +2,16 @@
 
 /// The descriptor is in non-blocking mode (kept up to date once attached).
 pub const NONBLOCK: u32 = 1;
-/// The anchor had an event (data, end, reset) that has not been looked at.
-pub const ANCHOR: u32 = 1 << 1;
+/// The kernel socket had an event (data, end, reset) that has not been looked at.
+pub const KERNEL_SOCKET: u32 = 1 << 1;
 /// The program has shut its sending side.
 pub const SHUT_WR: u32 = 1 << 2;
 /// The program has shut its receiving side.
 pub const SHUT_RD: u32 = 1 << 3;
 /// The peer's FIN has been reached: end of file.
 pub const EOF: u32 = 1 << 4;
-/// The segment is damaged: errors from now on.
-pub const DAMAGED: u32 = 1 << 5;
+/// The segment is corrupt: errors from now on.
+pub const CORRUPT: u32 = 1 << 5;
 /// The peer has left without a FIN: sends go to the kernel for its verdict.
 pub const PEER_GONE: u32 = 1 << 6;
 /// The connection was opened by `connect`.
@@ -19,13 +19,13 @@ pub const CONNECTOR: u32 = 1 << 7;
 /// The meeting has counted this connection in the statistics.
 pub const COUNTED: u32 = 1 << 8;
 /// Being taken back to TCP: no thread may start anything new on the VI.
-pub const RETREATING: u32 = 1 << 9;
+pub const FALLING_BACK: u32 = 1 << 9;
 /// The direction in which we send has left the VI: what the receiver has not taken there, and returns, goes
 /// on TCP before anything newer.
 pub const LEFT_VI: u32 = 1 << 10;
 /// All of that is on TCP, or will not be put there.
-pub const PUMPED: u32 = 1 << 11;
-/// The anchor has reported the peer's end, or an error.
+pub const DRAINED: u32 = 1 << 11;
+/// The kernel socket has reported the peer's end, or an error.
 pub const ENDED: u32 = 1 << 12;
 /// The connection has, or had, a VI: its counts are its own.
 pub const MET: u32 = 1 << 13;
@@ -37,7 +37,7 @@ pub const HANDLED: u32 = 1 << 15;
 pub const NOTIFIED: u32 = 1 << 16;
 /// Such a call is on its way.
 pub const CALLED: u32 = 1 << 17;
-/// No process holds the peer's end any more. Its anchor's FIN may be still to come.
+/// No process holds the peer's end any more. Its kernel socket's FIN may be still to come.
 pub const DEAD: u32 = 1 << 18;
 /// The peer died before it had read all that this end sent: TCP would have reset the connection.
 pub const RESET: u32 = 1 << 19;
@@ -49,7 +49,7 @@ pub const WITHHELD: u32 = 1 << 21;
 pub const TORN: u32 = 1 << 22;
 /// A relay has it, in the place of a process that has left it to the relay.
 pub const RELAYED: u32 = 1 << 23;
-/// Epoll sets leave it to the kernel, which watches its anchor, though it is on a VI still.
+/// Epoll sets leave it to the kernel, which watches its kernel socket, though it is on a VI still.
 pub const LEFT_TO_SETS: u32 = 1 << 24;
 /// The direction in which we receive is on TCP, where the peer puts what was unread on the VI. It lies there
 /// still, until all of it has come.

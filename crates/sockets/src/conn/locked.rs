@@ -138,7 +138,7 @@ impl Drop for Locked<'_> {
 
 /// The locked body of a connection that this process has on a VI: its endpoint may be used. The segment
 /// stays mapped meanwhile, because the process leaves the VI only under the lock ([`crate::ops`]'s close,
-/// [`crate::retreat`]).
+/// [`crate::fallback`]).
 #[derive(Debug)]
 pub struct Guard<'a>(pub(super) Locked<'a>);
 

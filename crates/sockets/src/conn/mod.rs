@@ -6,7 +6,7 @@
 //!
 //! - `life`: where one begins and ends in its slot; `flag`: its flags; `stay`: why it stays on TCP;
 //! - `handed`: which programs outside of the family have got it;
-//! - `locked`: its lock, and what the lock's holder has; `favoured`: the lock for the thread that it favours;
+//! - `locked`: its lock, and what the lock's holder has; `biased`: the lock for the thread that it favours;
 //! - `body`, `own`, `copies`: what belongs to the lock's holder; `activity`: how long a direction has been silent;
 //! - `waiting`: threads that wait for it; `error`: the error that the next call is to return;
 //! - `put_by`: the options of its keep-alive while it has others;
@@ -15,11 +15,11 @@
 
 mod activity;
 mod approach;
+mod biased;
 mod body;
 mod choice;
 mod copies;
 mod error;
-mod favoured;
 pub mod flag;
 mod handed;
 mod life;
@@ -34,13 +34,13 @@ mod whereabouts;
 
 pub use activity::Activity;
 pub(crate) use approach::{Approach, Stage};
+pub use biased::Biased;
 pub(crate) use body::{Bell, HasEndpoint, INLINE_MAX, PACKET_MAX};
 pub use body::{Body, HELD, Held, Taking};
 pub use choice::Protocol;
 pub(crate) use choice::{Choice, WINDOW_MAX, translated};
 pub use copies::Copies;
 pub(crate) use copies::Fate;
-pub use favoured::Favoured;
 pub(crate) use handed::{Holding, RECORD};
 pub(crate) use locked::repair_by;
 pub use locked::{Guard, Locked};
@@ -211,7 +211,7 @@ impl Conn {
     /// takes them itself.
     #[inline]
     pub fn is_handled(&self) -> bool {
-        self.flags.load(Ordering::Relaxed) & (flag::HANDLED | flag::RETREATING) == flag::HANDLED
+        self.flags.load(Ordering::Relaxed) & (flag::HANDLED | flag::FALLING_BACK) == flag::HANDLED
     }
 
     /// Whether it runs on a VI.
@@ -224,7 +224,7 @@ impl Conn {
     #[inline]
     pub(crate) fn is_going_back(&self) -> bool {
         let is_back = || self.rx() == Rx::Back && self.tx() == Tx::Back;
-        self.phase() == Phase::Attached && (self.has(flag::RETREATING) || is_back())
+        self.phase() == Phase::Attached && (self.has(flag::FALLING_BACK) || is_back())
     }
 
     /// Whether a keeper has what is unread of it, or what a program has written ([`crate::rest`]).

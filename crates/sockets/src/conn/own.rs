@@ -29,9 +29,9 @@ pub struct Own {
     pub window: u16,
     /// Bytes that may be unread; `u32::MAX` where nothing but memory bounds them.
     pub bound: u32,
-    /// The program's waiters that watch the connection ([`crate::stream`]).
+    /// The program's ready lists that watch the connection ([`crate::stream`]).
     pub watchers: u32,
-    /// Waiters have been notified of the anchor's end, or of the reset that followed it.
+    /// Ready lists have been notified of the kernel socket's end, or of the reset that followed it.
     pub is_end_reported: bool,
     /// A thread has died while counting the bytes.
     pub uncounted: bool,
@@ -67,8 +67,8 @@ pub(crate) struct Place {
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct Handler {
-    /// The waiter by which the peer notifies it, plus one; 0: there is none.
-    pub(crate) waiter: u32,
+    /// The ready list by which the peer notifies it, plus one; 0: there is none.
+    pub(crate) ready_list: u32,
     /// Its process.
     pub(crate) process: Member,
     /// How far the peer had gathered, its switch, and the number after the last held packet, when the
@@ -77,9 +77,9 @@ pub struct Handler {
 }
 
 impl Handler {
-    /// The waiter by which the peer notifies it, if there is one.
-    pub(crate) fn waiter(&self) -> Option<u32> {
-        self.waiter.checked_sub(1)
+    /// The ready list by which the peer notifies it, if there is one.
+    pub(crate) fn ready_list(&self) -> Option<u32> {
+        self.ready_list.checked_sub(1)
     }
 }
 

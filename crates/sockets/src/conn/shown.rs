@@ -132,7 +132,7 @@ pub(crate) const FIELDS: &[Field] = &[
     is(Word::Handled, flag::HANDLED),
     is(Word::Notified, flag::NOTIFIED),
     is(Word::Reflected, flag::REFLECTED),
-    is(Word::Retreats, flag::RETREATING),
+    is(Word::FallsBack, flag::FALLING_BACK),
     is(Word::Relayed, flag::RELAYED),
     is(Word::ShutsSending, flag::SHUT_WR),
     is(Word::ShutsReceiving, flag::SHUT_RD),

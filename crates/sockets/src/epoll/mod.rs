@@ -11,9 +11,9 @@ pub use crate::sets::created;
 pub use wait::{KernelSleep, filter, note_order, pass_on, wait};
 
 use crate::conn::{Phase, flag};
-use crate::retreat::{self, Cause};
+use crate::fallback::{self, Cause};
 use crate::sets::{self, Set};
-use crate::{Outcome, anchors, ops, table};
+use crate::{Outcome, kernel_sockets, ops, table};
 use core::sync::atomic::Ordering;
 
 /// An epoll event as the program sees it.
@@ -58,14 +58,14 @@ pub fn control(
     };
     let nested = set.nested.load(Ordering::Acquire);
     if nested && at.conn.phase() == Phase::Attached {
-        retreat::now(fd, at, Cause::Set);
+        fallback::now(fd, at, Cause::Set);
     }
     if at.conn.phase() == Phase::Plain {
         // The kernel's instance is to tell of it, and would not of a VI.
         at.conn.again.store(0, Ordering::Relaxed);
         if set.attached.load(Ordering::Acquire) != 0 {
             // A relative may have taken it back that did not know of an entry here.
-            retreat::settle_in_sets(at);
+            fallback::settle_in_sets(at);
         }
         return kernel();
     }
@@ -100,12 +100,12 @@ pub fn control(
     });
     if at.conn.phase() == Phase::Attached {
         // A relative that waits in the instance needs this process's thread, which gives the kernel what is in there.
-        anchors::ensure_for_a_look();
+        kernel_sockets::ensure_for_a_look();
     }
     match (result.flatten(), kernel) {
-        // No waiter left for it here: the kernel's instance serves it.
+        // No ready list left for it here: the kernel's instance serves it.
         (Err(libc::ENOSPC), Some(kernel)) => {
-            retreat::now(fd, at, Cause::Call);
+            fallback::now(fd, at, Cause::Call);
             kernel()
         }
         (result, _) => result,
@@ -118,12 +118,12 @@ fn share(index: u32, set: &Set) {
     if sets::is_shared(index, || set.catch_up()) && !set.nested.load(Ordering::Acquire) {
         make_nested(set);
         // What it has in the instance it has to give to the kernel as well.
-        anchors::nudge();
+        kernel_sockets::nudge();
     }
 }
 
 /// Gives the kernel what this process has in instances that a relative has begun to use. For the thread that watches
-/// anchors: the program's may not come to its instance for long.
+/// kernel sockets: the program's may not come to its instance for long.
 pub(crate) fn leave_shared() {
     sets::each_with_index(|index, set| {
         let is_used = set.attached.load(Ordering::Acquire) != 0;
@@ -131,7 +131,7 @@ pub(crate) fn leave_shared() {
         if is_used && !is_nested && sets::is_shared_by_users(index) {
             // Without waiting for what others have to do: they may wait for this thread.
             for (fd, at) in set.nest() {
-                retreat::soon(fd, at, Cause::Set);
+                fallback::soon(fd, at, Cause::Set);
             }
         } else if is_nested && !is_used {
             set.drop_door();
@@ -149,8 +149,8 @@ pub fn polled(index: u32) {
 /// From now on the instance itself is waited for, from outside: everything in it is the kernel's.
 fn make_nested(set: &Set) {
     for (fd, at) in set.nest() {
-        retreat::now(fd, at, Cause::Set);
-        retreat::settle_in_sets(at);
+        fallback::now(fd, at, Cause::Set);
+        fallback::settle_in_sets(at);
     }
     set.drop_door();
 }

@@ -1,12 +1,12 @@
 //! epoll_wait: the VIs' events first, the kernel's often enough, then spin, then sleep.
 
 use super::Event;
-use crate::pair::{Waiter, bells};
+use crate::pair::{ReadyList, bells};
 use crate::process::{PLAIN, Waiting};
 use crate::sets::{Set, get, is_own};
 use crate::stream::combine;
 use crate::wait::Spin;
-use crate::{Errno, Outcome, anchors, errno, process, retreat};
+use crate::{Errno, Outcome, errno, fallback, kernel_sockets, process};
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 use sovia_signal::interrupt::Moment;
@@ -128,7 +128,7 @@ fn wait_in(
                     inner.collections,
                 )
             })?;
-        set.settle(retreat::settle_in_sets);
+        set.settle(fallback::settle_in_sets);
         if n > 0 || look {
             // Either source may report what the other one has reported of a connection that has just moved.
             let merge_if_moved = |events: &mut [Event], n| {
@@ -156,7 +156,7 @@ fn wait_in(
             }
             if n == 0 {
                 n = collect(out)?;
-                if set.settle(retreat::settle_in_sets) && n == 0 {
+                if set.settle(fallback::settle_in_sets) && n == 0 {
                     // Now the kernel tells of them.
                     continue;
                 }
@@ -165,7 +165,7 @@ fn wait_in(
                 return Ok(n);
             }
         }
-        anchors::ensure_for_a_look();
+        kernel_sockets::ensure_for_a_look();
         if timeout == Some(0) {
             return set.kernel(out, mask, has_rung);
         }
@@ -187,7 +187,7 @@ fn wait_in(
                 now = clock::now_ns();
                 if until.is_some_and(|until| now >= until) {
                     let n = collect(out)?;
-                    set.settle(retreat::settle_in_sets);
+                    set.settle(fallback::settle_in_sets);
                     return Ok(n);
                 }
             }
@@ -258,18 +258,18 @@ impl Set {
         // A few are remembered, which is all but always all. They stay where they are though another
         // thread closes the instance meanwhile.
         let waits = crate::wait::begin();
-        let mut waiters: [Option<NonNull<Waiter>>; 16] = [None; 16];
+        let mut ready_lists: [Option<NonNull<ReadyList>>; 16] = [None; 16];
         let (count, worth) = self.with(|inner| {
-            for (to, lane) in waiters.iter_mut().zip(&inner.lanes) {
+            for (to, lane) in ready_lists.iter_mut().zip(&inner.lanes) {
                 waits.keep(Arc::as_ptr(&lane.pair).addr());
-                *to = Some(NonNull::from(lane.waiter()));
+                *to = Some(NonNull::from(lane.ready_list()));
             }
             (inner.lanes.len(), inner.lanes.iter().any(|lane| lane.pair.worth_spinning()))
         });
-        let waiters = &waiters[..count.min(16)];
-        // SAFETY: a waiter lies in its pair's segment, which stays mapped while `waits` names the pair.
-        let has_news = |waiter: &NonNull<Waiter>| unsafe { waiter.as_ref() }.has_news();
-        let news = || waiters.iter().flatten().any(has_news);
+        let ready_lists = &ready_lists[..count.min(16)];
+        // SAFETY: a ready list lies in its pair's segment, which stays mapped while `waits` names the pair.
+        let has_news = |ready_list: &NonNull<ReadyList>| unsafe { ready_list.as_ref() }.has_news();
+        let news = || ready_lists.iter().flatten().any(has_news);
         let mut spin = Spin::begin(worth);
         if spin.first(news) {
             return Ok(Waited::Moment);
@@ -287,7 +287,7 @@ impl Set {
             spin.learn();
             return from_kernel.map(Waited::Long);
         }
-        anchors::ensure();
+        kernel_sockets::ensure();
         let news = self.with(|inner| {
             self.asleep.fetch_add(1, Ordering::SeqCst);
             self.announce_sleep(inner);
@@ -297,7 +297,7 @@ impl Set {
             Ok(0)
         } else {
             let left = until.map(|until| until.saturating_sub(clock::now_ns()));
-            let left = anchors::shortened(left);
+            let left = kernel_sockets::shortened(left);
             crate::stats::slept();
             let make = |call| since.make(call);
             let before = out.first().copied();
@@ -312,7 +312,7 @@ impl Set {
             // Under the lock: a thread that begins to sleep announces that before this or after.
             if self.count_awake() {
                 for lane in &inner.lanes {
-                    lane.waiter().awake();
+                    lane.ready_list().awake();
                 }
             }
         });

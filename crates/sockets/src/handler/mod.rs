@@ -1,7 +1,7 @@
 //! The thread that handles messages for the program (SOVIA_HANDLER, ICS section 4.1 and figure 4).
 //!
 //! One for each process, started with the first connection that asks for it. In each pair it has a
-//! waiter, which is its completion queue: the peer marks there the VIs on which something has arrived.
+//! ready list, which is its completion queue: the peer marks there the VIs on which something has arrived.
 //! It sleeps in the kernel, as a thread that waits for a completion queue does, so a message costs two
 //! wake-ups: the thread's, and the program's. For SOVIA_NOTIFY it is the NIC's thread, which has
 //! another one, [`notify`], call back.
@@ -13,7 +13,7 @@
 mod notify;
 
 use crate::conn::{Conn, flag};
-use crate::pair::{self, DOORBELLS, Pair, Waiter, bells};
+use crate::pair::{self, DOORBELLS, Pair, ReadyList, bells};
 use crate::per_engine::per_engine;
 use crate::stream::handled;
 use crate::thread::{self, Ends, OncePerProcess};
@@ -42,14 +42,14 @@ per_engine! {
 #[derive(Debug, Clone)]
 struct Lane {
     pair: Arc<Pair>,
-    waiter: u32,
+    ready_list: u32,
 }
 
 /// How a thread of this process is to handle the messages of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Handles {
-    /// The thread's waiter in the connection's pair.
-    pub(crate) waiter: u32,
+    /// The thread's ready list in the connection's pair.
+    pub(crate) ready_list: u32,
     /// Flags of the connection that say how.
     pub(crate) flags: u32,
 }
@@ -69,27 +69,27 @@ pub(crate) fn ready(handling: Handling, pair: u32) -> Option<Handles> {
     if handling == Handling::Notify && !notify::ensure() {
         return None;
     }
-    Some(Handles { waiter: waiter(pair)?, flags })
+    Some(Handles { ready_list: ready_list(pair)?, flags })
 }
 
-/// The thread's waiter in a pair.
-fn waiter(index: u32) -> Option<u32> {
+/// The thread's ready list in a pair.
+fn ready_list(index: u32) -> Option<u32> {
     let pair = pair::share(index)?;
     if !pair.is_own() {
-        // Its waiters are its maker's.
+        // Its ready lists are its maker's.
         return None;
     }
     LANES.with(|lanes| {
         lanes.retain(|lane| pair::is_current(&lane.pair));
         if let Some(lane) = lanes.iter().find(|lane| Arc::ptr_eq(&lane.pair, &pair)) {
-            return Some(lane.waiter);
+            return Some(lane.ready_list);
         }
-        let waiter = pair.take_waiter(DOORBELL)?;
-        lanes.push(Lane { pair, waiter });
+        let ready_list = pair.take_ready_list(DOORBELL)?;
+        lanes.push(Lane { pair, ready_list });
         CHANGES.fetch_add(1, Ordering::Release);
         // A handler's thread that sleeps has not announced that in this pair.
         nudge();
-        Some(waiter)
+        Some(ready_list)
     })
 }
 
@@ -116,8 +116,8 @@ fn spawn() -> bool {
 }
 
 impl Lane {
-    fn waiter(&self) -> &Waiter {
-        self.pair.waiter(self.waiter)
+    fn ready_list(&self) -> &ReadyList {
+        self.pair.ready_list(self.ready_list)
     }
 }
 
@@ -136,17 +136,17 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
             arrived(index, &mut later);
         }
         for lane in &lanes {
-            lane.waiter().drain(|vi| {
+            lane.ready_list().drain(|vi| {
                 if let Some(index) = lane.pair.conn_on(vi) {
                     arrived(index, &mut later);
                 }
             });
         }
         for lane in &lanes {
-            lane.waiter().rung_by(DOORBELL);
-            lane.waiter().going_to_sleep();
+            lane.ready_list().rung_by(DOORBELL);
+            lane.ready_list().going_to_sleep();
         }
-        let news = lanes.iter().any(|lane| lane.waiter().has_news());
+        let news = lanes.iter().any(|lane| lane.ready_list().has_news());
         if !news {
             let pause = (!later.is_empty()).then_some(LOCK_NS);
             let mut events = [libc::epoll_event { events: 0, u64: 0 }; 8];
@@ -163,7 +163,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
             }
         }
         for lane in &lanes {
-            lane.waiter().awake();
+            lane.ready_list().awake();
         }
     }
     pair::leave_door(epoll);

@@ -33,7 +33,7 @@ impl<'s> Life<'s> {
         let mut kept: Vec<i32> = of_each.chain([lock.file]).collect();
         kept.sort_unstable();
         let stream = |(n, candidate): (usize, &Candidate)| {
-            Stream::new(n, candidate.at, candidate.anchor, shared)
+            Stream::new(n, candidate.at, candidate.kernel_socket, shared)
         };
         let streams: Vec<Stream<'_>> = candidates.iter().enumerate().map(stream).collect();
         Life { fds: vec![NONE; 2 * streams.len() + 1], streams, kept, shared, lock }

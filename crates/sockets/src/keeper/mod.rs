@@ -16,7 +16,7 @@ mod start;
 mod stream;
 
 use crate::conn::{Guard, flag};
-use crate::retreat::Keep;
+use crate::fallback::Keep;
 use crate::stream::{self as streams, Got};
 use crate::table::Ref;
 use crate::{family, members, ops, process, rest};
@@ -60,11 +60,11 @@ fn unread(guard: &mut Guard<'_>, fd: i32) -> Option<usize> {
     // What comes on TCP afterwards would be missing behind it.
     // A death may be noted before the kernel has ended the socket.
     let has_finished = conn.has(flag::DEAD)
-        || streams::anchor_has_ended(fd)
+        || streams::kernel_socket_has_ended(fd)
         || streams::ending::is_all_on_vi(guard);
     let is_last = has_finished || conn.is_shut();
     // What comes next is a call's that is in the kernel still.
-    let is_free = conn.rx_pins.is_empty() && !conn.has(flag::REFLECTED | flag::DAMAGED);
+    let is_free = conn.rx_pins.is_empty() && !conn.has(flag::REFLECTED | flag::CORRUPT);
     let are_told_apart = members::are_told_apart(conn.holders.load(Ordering::Acquire));
     if !is_last || !is_free || !are_told_apart {
         return None;
@@ -72,7 +72,7 @@ fn unread(guard: &mut Guard<'_>, fd: i32) -> Option<usize> {
     let mut unread = streams::unread(guard, fd).ok()?;
     if has_died_over_it(guard, fd) {
         // Bytes on TCP lie on the VI as well, and the rest behind them.
-        unread += usize::try_from(streams::remains::look(guard).ok()?.bytes).ok()?;
+        unread += usize::try_from(streams::undelivered::look(guard).ok()?.bytes).ok()?;
     }
     Some(unread).filter(|&unread| unread > 0)
 }
@@ -91,7 +91,7 @@ fn take_all(guard: &mut Guard<'_>, fd: i32, bytes: &mut [u8]) -> usize {
         match streams::receive(guard, fd, (&mut bytes[taken..]).into()) {
             Got::Bytes(n @ 1..) => taken += n,
             // More of what the peer had put on TCP is on its way: there is room for it now.
-            Got::Nothing if !streams::anchor_has_ended(fd) => poll::wait(fd, libc::POLLIN),
+            Got::Nothing if !streams::kernel_socket_has_ended(fd) => poll::wait(fd, libc::POLLIN),
             _ => break,
         }
     }
@@ -105,7 +105,7 @@ fn misses_a_part(guard: &Guard<'_>) -> bool {
 
 /// Returns true if the peer has ended before it had put all of that there.
 fn has_died_over_it(guard: &Guard<'_>, fd: i32) -> bool {
-    misses_a_part(guard) && (guard.conn.has(flag::DEAD) || streams::anchor_has_ended(fd))
+    misses_a_part(guard) && (guard.conn.has(flag::DEAD) || streams::kernel_socket_has_ended(fd))
 }
 
 /// Returns true if the connection was reset and no call has reported that, or a part of the stream is missing on TCP. Takes
@@ -122,7 +122,7 @@ fn is_cut(guard: &Guard<'_>, fd: i32) -> bool {
 struct Candidate {
     at: Ref,
     /// Its descriptor.
-    anchor: i32,
+    kernel_socket: i32,
     /// Bytes that were unread.
     unread: usize,
     /// The end that the rest is read from. The keeper has it at the same number.
@@ -132,18 +132,18 @@ struct Candidate {
 }
 
 impl Candidate {
-    fn new(at: Ref, anchor: i32) -> Option<Candidate> {
-        let unread = unread(&mut at.attached()?, anchor)?;
+    fn new(at: Ref, kernel_socket: i32) -> Option<Candidate> {
+        let unread = unread(&mut at.attached()?, kernel_socket)?;
         // The maker makes them: where it may take nothing from another process, it has them all the same.
         let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
         let (source, end) = Fd::pair(libc::AF_UNIX, kind).ok()?;
         // As much as the system lets it take: what it does not take at once has to wait for the keeper.
         let _ = call::setsockopt(source.raw(), libc::SOL_SOCKET, libc::SO_SNDBUF, &(64 << 20));
-        Some(Candidate { at, anchor, unread, end, source })
+        Some(Candidate { at, kernel_socket, unread, end, source })
     }
 
     fn descriptors(&self) -> [i32; 3] {
-        [self.anchor, self.end.raw(), self.source.raw()]
+        [self.kernel_socket, self.end.raw(), self.source.raw()]
     }
 
     /// Tells the keeper which sockets are its own.
@@ -167,7 +167,7 @@ impl Waiting {
         // Those of another PID namespace do not know the keeper by its id; and it would end with this one's first process.
         let namespace = || processes::pid_namespace();
         family::namespace().filter(|&family| Some(family) == namespace())?;
-        let candidate = |&(anchor, at): &(i32, Ref)| Candidate::new(at, anchor);
+        let candidate = |&(kernel_socket, at): &(i32, Ref)| Candidate::new(at, kernel_socket);
         let candidates: Vec<Candidate> = connections.iter().filter_map(candidate).collect();
         if candidates.is_empty() {
             return None;
@@ -184,7 +184,7 @@ impl Waiting {
     /// Moves what is unread of a connection to the keeper. `None` if that cannot be.
     fn keep(&self, guard: &mut Guard<'_>, fd: i32) -> Option<()> {
         let conn = guard.conn;
-        let is_it = |one: &Candidate| one.anchor == fd && core::ptr::eq(one.at.conn, conn);
+        let is_it = |one: &Candidate| one.kernel_socket == fd && core::ptr::eq(one.at.conn, conn);
         let n = self.candidates.iter().position(is_it)?;
         let Candidate { end, source, .. } = &self.candidates[n];
         let place = self.shared.place(n);

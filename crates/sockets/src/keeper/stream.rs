@@ -29,7 +29,7 @@ pub(super) struct Stream<'s> {
     shared: &'s Shared,
     at: Ref,
     /// The connection's descriptor.
-    anchor: i32,
+    kernel_socket: i32,
     /// The end that the rest is read from, and that where what the program writes comes out.
     sockets: Option<(Kept, Kept)>,
     /// What is not in the socket yet.
@@ -51,12 +51,12 @@ pub(super) struct Stream<'s> {
 }
 
 impl<'s> Stream<'s> {
-    pub(super) fn new(n: usize, at: Ref, anchor: i32, shared: &'s Shared) -> Stream<'s> {
+    pub(super) fn new(n: usize, at: Ref, kernel_socket: i32, shared: &'s Shared) -> Stream<'s> {
         Stream {
             n,
             shared,
             at,
-            anchor,
+            kernel_socket,
             sockets: None,
             rest: &[],
             has_told: false,
@@ -105,7 +105,7 @@ impl<'s> Stream<'s> {
                 let _ = call::close(end.fd);
             }
         }
-        let _ = call::close(self.anchor);
+        let _ = call::close(self.kernel_socket);
         self.shared.discard(self.n);
     }
 
@@ -132,7 +132,7 @@ impl<'s> Stream<'s> {
         let room = if self.rest.is_empty() { 0 } else { libc::POLLOUT };
         let out = if self.is_full { libc::POLLOUT } else { 0 };
         let source = self.sockets.map_or(-1, |(_, source)| source.fd);
-        [entry(source, input | room), entry(self.anchor, out)]
+        [entry(source, input | room), entry(self.kernel_socket, out)]
     }
 
     /// Moves both ways what can be moved, and looks whether that is all.
@@ -167,7 +167,8 @@ impl<'s> Stream<'s> {
             if self.is_unread && !self.is_held() {
                 // TCP would have reset the connection.
                 let abort = [1i32, 0];
-                let _ = call::setsockopt(self.anchor, libc::SOL_SOCKET, libc::SO_LINGER, &abort);
+                let _ =
+                    call::setsockopt(self.kernel_socket, libc::SOL_SOCKET, libc::SO_LINGER, &abort);
             }
             self.let_go();
         }
@@ -180,7 +181,7 @@ impl<'s> Stream<'s> {
         self.at.conn.outlet.withdraw(source);
         // While this process has the other end as well, that has been shut, not closed.
         if !unread && (self.is_shared || !self.is_held()) {
-            let _ = call::shutdown(self.anchor, libc::SHUT_WR);
+            let _ = call::shutdown(self.kernel_socket, libc::SHUT_WR);
         }
     }
 
@@ -195,7 +196,7 @@ impl<'s> Stream<'s> {
                 Err(call::Errno::EAGAIN) => return Out::Waits,
                 Err(_) => return Out::Ended { unread: true },
             };
-            match call::send(self.anchor, &piece[..n], NOW) {
+            match call::send(self.kernel_socket, &piece[..n], NOW) {
                 Ok(sent) => {
                     // Before it is no more to be seen in the socket.
                     if self.at.conn.is_generation(self.at.generation) {

@@ -7,7 +7,7 @@ use crate::conn::{Conn, Phase, Role, flag};
 use crate::message::{Link, Process};
 use crate::pair::{Pending, Pinned};
 use crate::table::{self, Ref};
-use crate::{anchors, handler, kept, options, pair, protocol, sets, stats, stream, thread};
+use crate::{handler, kept, kernel_sockets, options, pair, protocol, sets, stats, stream, thread};
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
 use sovia_sys::call;
@@ -19,7 +19,7 @@ pub(super) fn find_request(link: &Link) -> Option<(Pinned, Pending)> {
         if !pair.has_doors() {
             return;
         }
-        let user = || pair.stranger.unwrap_or_else(call::geteuid);
+        let user = || pair.other_user.unwrap_or_else(call::geteuid);
         pair.each_request(|request, discriminator| {
             if let Some(theirs) = Link::decode(discriminator)
                 && theirs.same_connection(link)
@@ -37,14 +37,14 @@ pub(super) fn find_request(link: &Link) -> Option<(Pinned, Pending)> {
 /// the other end.
 pub(super) fn find_request_of(
     process: Process,
-    stranger: u32,
+    other_user: u32,
     link: &Link,
 ) -> Option<(Pinned, Pending)> {
     let mut found = None;
     pair::each(|index, pair| {
         if !pair.is_far()
             || pair.peer != process
-            || pair.stranger != Some(stranger)
+            || pair.other_user != Some(other_user)
             || !pair.has_doors()
         {
             return;
@@ -136,11 +136,11 @@ fn can_have_vi(fd: i32, at: Ref) -> bool {
     }
     // Read again under the lock, for those that the connection keeps to.
     if !is_fresh(at.conn) && !options::allow_vi(fd) {
-        give_up(at, Reason::RetreatCall);
+        give_up(at, Reason::FallbackCall);
         return false;
     }
-    // The progress thread tells us of the anchor's death; without it there is no acceleration.
-    let is_watched = anchors::start();
+    // The progress thread tells us of the kernel socket's death; without it there is no acceleration.
+    let is_watched = kernel_sockets::start();
     if !is_watched && thread::is_refused() {
         give_up(at, Reason::NoThread);
     }
@@ -199,12 +199,12 @@ fn occupy(fd: i32, at: Ref, index: u32, vi: u32, request: Request) -> Attached {
             stream::grant(&mut guard, fd);
         }
         if let Some(handles) = handles {
-            stream::handled::begin(&mut guard, handles.waiter, handles.flags);
-            // What came before the peer knew which waiter to tell.
+            stream::handled::begin(&mut guard, handles.ready_list, handles.flags);
+            // What came before the peer knew which ready list to tell.
             stream::handled::handle(&mut guard);
         }
     }
-    anchors::watch_new(fd, at);
+    kernel_sockets::watch_new(fd, at);
     if !sets::attached(at) {
         return Attached::GoesBack;
     }

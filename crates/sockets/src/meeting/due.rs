@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering;
 /// Whether a candidate is to take a step towards its VI after so many transfers.
 pub(super) fn is_due(fd: i32, at: Ref, n: u32) -> bool {
     let approach = &at.conn.approach;
-    if approach.habit.load(Ordering::Acquire) == 0 {
+    if approach.history.load(Ordering::Acquire) == 0 {
         known::prepare(fd, at);
     }
     // A request costs an acceptor one look, so it looks from the beginning.

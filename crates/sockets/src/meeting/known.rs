@@ -11,7 +11,7 @@ use super::attach::{
 };
 use super::permit::permitted;
 use super::proof::may_be_on;
-use super::{give_up, habit};
+use super::{give_up, history};
 use crate::config;
 use crate::conn::{Phase, Role, Stage};
 use crate::message::Link;
@@ -26,8 +26,8 @@ const FIRST: u32 = 3;
 /// Transfers after which a request that has not been answered is taken back: the other end is another
 /// process's.
 const PATIENCE: u8 = 8;
-/// In the place of a habit: none is kept.
-const NO_HABIT: u32 = u32::MAX;
+/// In the place of a history: none is kept.
+const NO_HISTORY: u32 = u32::MAX;
 
 /// How a step ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,19 +42,19 @@ pub(super) enum Step {
 #[cold]
 pub(super) fn prepare(fd: i32, at: Ref) {
     let approach = &at.conn.approach;
-    let (mut place, mut known, mut unknown) = (NO_HABIT, FIRST, FIRST);
+    let (mut place, mut known, mut unknown) = (NO_HISTORY, FIRST, FIRST);
     if let Some(after) = config::meet_after() {
         (known, unknown) = (after, after);
     } else if let Some(of) = counted_at(fd, at) {
-        if let Some(plan) = habit::plan(of) {
+        if let Some(plan) = history::plan(of) {
             (known, unknown) = (plan.known, plan.unknown);
         }
-        unknown = unknown.max(habit::least_unknown(of));
+        unknown = unknown.max(history::least_unknown(of));
         place = of + 1;
     }
     approach.known_after.store(known, Ordering::Relaxed);
     approach.unknown_after.store(unknown, Ordering::Relaxed);
-    approach.habit.store(place, Ordering::Release);
+    approach.history.store(place, Ordering::Release);
 }
 
 /// Returns true if a connector grants its VI with the request, where the user says so. On a fresh socket alone: another process
@@ -69,20 +69,20 @@ fn grants(at: Ref, pair: u32) -> bool {
 /// Where connections like this one are counted.
 fn counted_at(fd: i32, at: Ref) -> Option<u32> {
     let told = at.conn.approach.told.load(Ordering::Relaxed).checked_sub(1);
-    told.or_else(|| call::socket_name(fd, at.conn.is_connector()).ok().map(habit::place))
+    told.or_else(|| call::socket_name(fd, at.conn.is_connector()).ok().map(history::place))
 }
 
 /// A connection has ended after so many transfers at this end over TCP and messages each way on the VI: those
 /// like it may go the same way.
 pub(super) fn ended(at: Ref, transfers: u32, messages: u64) {
-    match at.conn.approach.habit.load(Ordering::Acquire) {
-        0 | NO_HABIT => {}
+    match at.conn.approach.history.load(Ordering::Acquire) {
+        0 | NO_HISTORY => {}
         place => {
             let on_vi = u32::try_from(2 * messages).unwrap_or(u32::MAX);
-            habit::learn(place - 1, transfers.saturating_add(on_vi));
+            history::learn(place - 1, transfers.saturating_add(on_vi));
             // Of one or two nothing can be told: the first often waits for a program that begins.
             if messages > 2 {
-                habit::learn_sleeps(place - 1, at.conn.sleeps(), messages);
+                history::learn_sleeps(place - 1, at.conn.sleeps(), messages);
             }
         }
     }
@@ -90,9 +90,9 @@ pub(super) fn ended(at: Ref, transfers: u32, messages: u64) {
 
 /// A first meeting has been refused, or has led to a VI.
 pub(super) fn note_first(at: Ref, is_refused: bool) {
-    match at.conn.approach.habit.load(Ordering::Acquire) {
-        0 | NO_HABIT => {}
-        place => habit::learn_refusal(place - 1, is_refused),
+    match at.conn.approach.history.load(Ordering::Acquire) {
+        0 | NO_HISTORY => {}
+        place => history::learn_refusal(place - 1, is_refused),
     }
 }
 

@@ -1,7 +1,7 @@
 //! How the two ends of a connection find out that both run under Sovia on one host.
 //!
 //! A meeting costs as much as some transfers over TCP, so how long earlier connections to the same
-//! address have lasted decides when it begins (`habit`). If the two processes share a segment
+//! address have lasted decides when it begins (`history`). If the two processes share a segment
 //! already, the connector puts a request with the connection's addresses into its table, and the
 //! acceptor, which looks there, takes it (`known`): no system call but the proof of identity. If
 //! they do not, they meet first (`first`):
@@ -29,7 +29,7 @@ mod agent;
 mod attach;
 mod due;
 mod first;
-pub(crate) mod habit;
+pub(crate) mod history;
 mod known;
 mod nic;
 mod offer;
@@ -38,7 +38,7 @@ mod proof;
 mod trial;
 mod why;
 
-pub use habit::Server;
+pub use history::Server;
 
 use crate::conn::{Phase, Role};
 use crate::per_engine::per_engine;
@@ -199,7 +199,7 @@ impl Steps {
     /// Withdraws what a connection has asked for. Returns why it has not met.
     pub(crate) fn forget(&self, at: Ref) -> Reason {
         known::closed(at);
-        let begun = at.conn.approach.habit.load(Ordering::Acquire) != 0
+        let begun = at.conn.approach.history.load(Ordering::Acquire) != 0
             && at.conn.transfers.load(Ordering::Relaxed)
                 >= at.conn.approach.unknown_after.load(Ordering::Relaxed);
         let reason = if begun { forget(at) } else { Reason::ShortLived };

@@ -6,8 +6,8 @@ use super::proof::{Proof, Speaker, hear, speaker};
 use super::trial::Trials;
 use crate::conn::Role;
 use crate::message::{Link, Message, Process, Step};
-use crate::pair::{Pair, Stranger, bells};
-use crate::{anchors, pair, peers, sets, table};
+use crate::pair::{OtherUser, Pair, bells};
+use crate::{kernel_sockets, pair, peers, sets, table};
 use core::net::SocketAddr;
 use sovia_control::{Junk, Reason};
 use sovia_sys::datagram::{Datagram, Received};
@@ -69,9 +69,9 @@ pub(super) fn answer(
         let _ = name.send_to(&to, &ask.encode(), &[]);
         return Ok(Answer::Asked);
     }
-    let (secret, stranger) = match examine(trials, message, speaker) {
+    let (secret, other_user) = match examine(trials, message, speaker) {
         Ok(secret) => (secret, None),
-        Err(_) if speaker.is_trusted => (Secret::default(), Some(speaker.as_stranger())),
+        Err(_) if speaker.is_trusted => (Secret::default(), Some(speaker.as_other_user())),
         Err(refused) => {
             // So that it has a reason to give as well.
             if let Some(to) = received.sender {
@@ -88,7 +88,7 @@ pub(super) fn answer(
         None => {
             // One that has met by the agent serves connections that the agent has shown, and no others at its address.
             let server = (proof == Proof::Kernel).then_some(link.acceptor);
-            new_pair(message.from, stranger, server).map_err(Refusal::Final)?;
+            new_pair(message.from, other_user, server).map_err(Refusal::Final)?;
             request(false)
         }
     };
@@ -162,7 +162,7 @@ fn no_memory(error: Errno) -> Reason {
 
 fn new_pair(
     peer: Process,
-    stranger: Option<Stranger>,
+    other_user: Option<OtherUser>,
     server: Option<SocketAddr>,
 ) -> Result<(), Reason> {
     // Each pair on offer gets its peer's yet.
@@ -174,7 +174,7 @@ fn new_pair(
     let (segment, fd) = Segment::create().map_err(no_memory)?;
     let id = call::file_id(fd.raw()).map_err(|_| Reason::NoMemory)?;
     pair::make_room(sets::forget_pair);
-    let index = pair::add(segment, id, 0, peer, stranger, server).ok_or(Reason::TableFull)?;
+    let index = pair::add(segment, id, 0, peer, other_user, server).ok_or(Reason::TableFull)?;
     let pair = pair::get(index).ok_or(Reason::TableFull)?;
     pair.file.with(|file| *file = Some(fd));
     Ok(())
@@ -233,11 +233,11 @@ pub(super) fn take_offer(
         }
         return Err(Refusal::Doubt(Reason::NotTraceable));
     }
-    let stranger = (!is_kin).then(|| speaker.as_stranger());
+    let other_user = (!is_kin).then(|| speaker.as_other_user());
     if received.fds.len() != 1 + OWN {
         return dropped(Junk::Descriptor);
     }
-    let uid = stranger.map(|stranger| stranger.uid);
+    let uid = other_user.map(|other_user| other_user.uid);
     let mut theirs = received.fds.split_off(1);
     if !are_descriptors_of_a_peer(&theirs, uid) {
         return dropped(Junk::Descriptor);
@@ -262,7 +262,8 @@ pub(super) fn take_offer(
             };
             received.fds.iter_mut().for_each(Fd::vouch);
             pair::make_room(sets::forget_pair);
-            let added = pair::add(segment, id, 1, message.from, stranger, None).and_then(pair::get);
+            let added =
+                pair::add(segment, id, 1, message.from, other_user, None).and_then(pair::get);
             added.ok_or(Refusal::Final(Reason::TableFull))?
         }
     };
@@ -275,7 +276,7 @@ pub(super) fn take_offer(
         let doors = keep_notices(&pair, theirs);
         if is_answered && let Some(doors) = doors {
             pair.keep_doors(doors);
-            anchors::ring();
+            kernel_sockets::ring();
         }
     }
     Ok(())
@@ -298,11 +299,11 @@ pub(super) fn own_descriptors() -> Option<[i32; OWN]> {
 
 /// Those for the peer of a pair.
 fn descriptors_for(pair: &Pair) -> Option<[i32; OWN]> {
-    if pair.stranger.is_none() {
+    if pair.other_user.is_none() {
         return own_descriptors();
     }
     let [process, _] = peers::notices()?;
-    let [ends @ .., life] = pair.ends_for_stranger()?;
+    let [ends @ .., life] = pair.ends_for_other_user()?;
     let mut all = [0; OWN];
     all[..DOORBELLS].copy_from_slice(&ends);
     all[DOORBELLS..].copy_from_slice(&[process, life]);
@@ -310,14 +311,14 @@ fn descriptors_for(pair: &Pair) -> Option<[i32; OWN]> {
 }
 
 /// Whether received descriptors are what a peer hands over: none that could block its user.
-pub(super) fn are_descriptors_of_a_peer(fds: &[Fd], stranger: Option<u32>) -> bool {
+pub(super) fn are_descriptors_of_a_peer(fds: &[Fd], other_user: Option<u32>) -> bool {
     if fds.len() != OWN {
         return false;
     }
     let (doors, notices) = fds.split_at(DOORBELLS);
     let [process, all] = notices else { return false };
     peers::is_process(process.raw())
-        && match stranger {
+        && match other_user {
             None => doors.iter().all(is_doorbell) && peers::is_end_of_pipe(all.raw()),
             Some(_) => doors.iter().chain([all]).all(bells::is_end),
         }
@@ -328,7 +329,7 @@ pub(super) fn keep(pair: &Pair, fds: Vec<Fd>) {
     if let Some(doors) = keep_notices(pair, fds) {
         pair.keep_doors(doors);
         // It watches the peer's life.
-        anchors::ring();
+        kernel_sockets::ring();
     }
 }
 
@@ -364,15 +365,16 @@ pub(super) fn settle(pair: &Pair) {
 pub(super) fn take_accept(pair: &Pair, message: &Message, mut received: Received) {
     let from_peer = message.step == Step::Accept
         && message.from == pair.peer
-        && received.credentials.is_some_and(|(pid, uid)| match pair.stranger {
+        && received.credentials.is_some_and(|(pid, uid)| match pair.other_user {
             None => (pid, uid) == (pair.peer.pid, call::geteuid()),
-            Some(stranger) => uid == stranger,
+            Some(other_user) => uid == other_user,
         });
-    if pair.has_doors() || !from_peer || !are_descriptors_of_a_peer(&received.fds, pair.stranger) {
+    if pair.has_doors() || !from_peer || !are_descriptors_of_a_peer(&received.fds, pair.other_user)
+    {
         junk(Junk::Stale);
         return;
     }
-    if pair.stranger.is_none() {
+    if pair.other_user.is_none() {
         received.fds.iter_mut().for_each(Fd::vouch);
     }
     keep(pair, received.fds);

@@ -3,7 +3,7 @@
 use super::{DATAGRAMS, junk};
 use crate::conn::{Conn, Role};
 use crate::message::{self, Link, Message};
-use crate::pair::{self, Pair, Stranger};
+use crate::pair::{self, OtherUser, Pair};
 use crate::{closer, config};
 use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::Ordering;
@@ -59,15 +59,15 @@ pub(super) struct Speaker {
 impl Speaker {
     /// Whether it may be the process that has the other side of a pair.
     pub(super) fn may_have(&self, pair: &Pair) -> bool {
-        match pair.stranger {
+        match pair.other_user {
             None => self.may_be_kin,
             Some(uid) => self.is_trusted && uid == self.uid && pair.is_far() == self.is_far,
         }
     }
 
     /// The same as a stranger.
-    pub(super) fn as_stranger(&self) -> Stranger {
-        Stranger { uid: self.uid, is_far: self.is_far }
+    pub(super) fn as_other_user(&self) -> OtherUser {
+        OtherUser { uid: self.uid, is_far: self.is_far }
     }
 }
 
@@ -115,7 +115,7 @@ pub(super) fn refused_user(link: &Link, role: Role, received: &Received) -> Opti
 
 /// Whether `link` may be on a VI of that pair, if the kernel knows its other end as that one's user's.
 pub(super) fn may_be_on(pair: &Pair, link: &Link, role: Role) -> bool {
-    !pair.is_far() && pair.stranger.is_none_or(|uid| trusts(link, role, Some(uid)))
+    !pair.is_far() && pair.other_user.is_none_or(|uid| trusts(link, role, Some(uid)))
 }
 
 /// Whether the rules trust the user who has the other end of `link`.

@@ -15,7 +15,7 @@ fn other_owner(owner: &diag::Owner) -> Option<u32> {
 }
 
 /// Returns the user who has the other end, if it is another one than this process's.
-pub(super) fn stranger(link: &Link, role: Role) -> Option<u32> {
+pub(super) fn user_of_other_end(link: &Link, role: Role) -> Option<u32> {
     owner(link, role.other()).ok().and_then(|owner| other_owner(&owner))
 }
 

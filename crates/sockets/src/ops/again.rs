@@ -11,7 +11,7 @@
 use super::close::last_here;
 use crate::conn::{Phase, flag};
 use crate::table::{self, Ref};
-use crate::{anchors, family, inheritance, process, sets, thread};
+use crate::{family, inheritance, kernel_sockets, process, sets, thread};
 use core::sync::atomic::Ordering;
 use sovia_signal::chain;
 use sovia_sync::section;
@@ -22,7 +22,7 @@ use sovia_sys::call;
 const OVER: u32 = flag::SHUT_WR
     | flag::SHUT_RD
     | flag::EOF
-    | flag::DAMAGED
+    | flag::CORRUPT
     | flag::ENDED
     | flag::RESET
     | flag::ERROR
@@ -85,7 +85,7 @@ fn begin_anew(fd: i32, at: Ref) {
     let role = at.conn.role();
     // The new life counts what becomes of it.
     at.conn.count_once();
-    anchors::leave(fd);
+    kernel_sockets::leave(fd);
     table::remove(fd);
     table::enter_conn(fd, role, None, false);
     if let Some(here) = table::conn(fd) {

@@ -2,14 +2,14 @@
 
 use super::keep;
 use crate::conn::{Guard, Phase, Role, Stage, flag};
+use crate::fallback::Cause;
 use crate::meeting::Server;
 use crate::pair::lent::How;
-use crate::retreat::Cause;
 use crate::stream::Got;
 use crate::table::{self, Entry, Ref};
 use crate::{
-    Outcome, anchors, family, inheritance, keepalive, linger, meeting, members, pair, process,
-    rest, retreat, sets, stream,
+    Outcome, fallback, family, inheritance, keepalive, kernel_sockets, linger, meeting, members,
+    pair, process, rest, sets, stream,
 };
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
@@ -24,13 +24,13 @@ pub fn close(fd: i32) {
         let is_others = || family::is_shared(at.conn) || !at.conn.is_the_familys();
         if table::references(at.index) == 1 && is_others() && sets::has_entry(at) {
             // Other processes hold it still, so the kernel's instance keeps the entry, and it alone reports events from here on.
-            retreat::now(fd, at, Cause::Set);
+            fallback::now(fd, at, Cause::Set);
             // One of them may have taken it back, and this process not have come to its sets since.
-            retreat::settle_in_sets(at);
+            fallback::settle_in_sets(at);
             at.conn.again.store(0, Ordering::Relaxed);
         }
-        if at.conn.has(flag::RETREATING) {
-            retreat::before_close(fd, at);
+        if at.conn.has(flag::FALLING_BACK) {
+            fallback::before_close(fd, at);
         }
     }
     if !keep::close(fd) {
@@ -48,19 +48,19 @@ pub fn disconnect(fd: i32, at: Ref) {
     let is_elsewhere = family::is_shared(conn) || !conn.is_the_familys() || is_watched;
     if is_elsewhere
         || !conn.is_attached_here()
-        || conn.has(flag::RETREATING)
+        || conn.has(flag::FALLING_BACK)
         || conn.waiting_here() != 0
         || table::references(at.index) != 1
     {
         // For all that have it: where the peer has ended, a relay or a keeper would keep it for the next association.
         drop_unread(fd, at);
-        retreat::now(fd, at, Cause::Call);
+        fallback::now(fd, at, Cause::Call);
         return;
     }
     if let Some(guard) = at.attached() {
         keepalive::leave(&guard);
     }
-    anchors::leave(fd);
+    kernel_sockets::leave(fd);
     let (level, name) = (libc::SOL_SOCKET, libc::SO_LINGER);
     let before = call::getsockopt::<[i32; 2]>(fd, level, name).unwrap_or_default();
     // Without a FIN on the VI the peer waits for the end of TCP.
@@ -97,21 +97,21 @@ fn let_go(fd: i32) {
 }
 
 /// The process leaves a connection to a relay. `swap` puts the relay's socket in the place of its descriptors;
-/// `anchor` is one more, which it keeps. Calls of other threads that are under way go on with the socket.
+/// `kernel_socket` is one more, which it keeps. Calls of other threads that are under way go on with the socket.
 pub(crate) fn leave_to_relay(
     descriptors: &[i32],
-    anchor: i32,
+    kernel_socket: i32,
     at: Ref,
     swap: impl FnOnce(&mut Guard<'_>),
 ) {
     // Closed meanwhile: the relay ends it.
     let Some(mut guard) = at.attached() else { return };
     at.conn.set(flag::RELAYED);
-    // Under the lock, until the process has it no more: no other thread asks the anchor's number for what the
+    // Under the lock, until the process has it no more: no other thread asks the kernel socket's number for what the
     // relay's socket cannot know.
     swap(&mut guard);
     at.conn.let_go();
-    let _ = leave_vi(guard, anchor, at, false);
+    let _ = leave_vi(guard, kernel_socket, at, false);
     // The sets' own entries go with the connection; what they watch stays.
     sets::detached(at);
     for &fd in descriptors {
@@ -186,7 +186,7 @@ fn leave_vi(mut guard: Guard<'_>, fd: i32, at: Ref, last: bool) -> bool {
         pair.leaving(vi);
     }
     if last {
-        // With unread bytes, or if the program asked for it, TCP ends by a reset: the anchor
+        // With unread bytes, or if the program asked for it, TCP ends by a reset: the kernel socket
         // does, and the VI has no FIN.
         let unread = !conn.has(flag::EOF) && stream::unread(&mut guard, fd).is_ok_and(|n| n > 0);
         if unread {
@@ -254,12 +254,12 @@ pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) ->
         return kernel();
     }
     let result = {
-        // The anchor is shut under the lock: a send that finds the flag asks the kernel, and must
+        // The kernel socket is shut under the lock: a send that finds the flag asks the kernel, and must
         // find it shut there as well.
         let Some(mut guard) = at.attached() else { return kernel() };
         if stream::unanswered::settle(&mut guard) {
             drop(guard);
-            retreat::settle(at);
+            fallback::settle(at);
             return kernel();
         }
         stream::ending::has_gone_by_now(&mut guard, fd);
@@ -316,8 +316,8 @@ pub fn opened(fd: i32, role: Role, server: Server) {
         (Role::Acceptor, _) => false,
     };
     forget(fd);
-    meeting::habit::start();
-    table::enter_conn(fd, role, meeting::habit::place_of(server), is_fresh);
+    meeting::history::start();
+    table::enter_conn(fd, role, meeting::history::place_of(server), is_fresh);
 }
 
 /// Drops what the table holds of `fd`, which is a number that the kernel has just handed out: the
@@ -326,7 +326,7 @@ pub fn forget(fd: i32) {
     match table::remove(fd) {
         Entry::Conn(at) => {
             if table::release(at.index) && at.conn.is_generation(at.generation) {
-                // Its anchor is gone already; the number means something else now.
+                // Its kernel socket is gone already; the number means something else now.
                 last_here(-1, at);
             }
         }

@@ -7,8 +7,8 @@
 //! has taken out of its call by `longjmp` leaves it when it waits the next time.
 
 use super::close::last_here;
-use crate::anchors;
 use crate::conn::{Conn, Phase, flag};
+use crate::kernel_sockets;
 use crate::per_engine::per_engine;
 use crate::stream::listeners;
 use crate::table::{self, Entry, Ref};
@@ -92,7 +92,7 @@ pub(super) fn close(fd: i32) -> bool {
     } else {
         listeners::tell_own(conn);
         // The progress thread sees to waiting threads that die.
-        anchors::nudge();
+        kernel_sockets::nudge();
     }
     true
 }

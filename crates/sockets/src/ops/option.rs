@@ -2,7 +2,7 @@
 
 use crate::conn::{Phase, flag};
 use crate::table::Ref;
-use crate::{Errno, Outcome, anchors, keepalive, options, rest, stream};
+use crate::{Errno, Outcome, keepalive, kernel_sockets, options, rest, stream};
 use core::sync::atomic::Ordering;
 use sovia_sys::{call, clock};
 
@@ -24,7 +24,7 @@ pub fn fionread(fd: i32, at: Ref, kernel: impl FnOnce() -> Outcome) -> Outcome {
         return kernel();
     }
     // A program may make no other call until there are bytes.
-    anchors::ensure_for_a_look();
+    kernel_sockets::ensure_for_a_look();
     match at.attached() {
         Some(mut guard) => stream::receivable(&mut guard, fd),
         None => kernel(),
@@ -36,7 +36,7 @@ pub fn fionread(fd: i32, at: Ref, kernel: impl FnOnce() -> Outcome) -> Outcome {
 ///
 /// What an epoll set has told is known here: its edge does not come again for a program that reads up to 0.
 pub fn left(fd: i32, at: Ref) -> Option<i32> {
-    const MAY_HAVE_ENDED: u32 = flag::ANCHOR | flag::ENDED | flag::DEAD;
+    const MAY_HAVE_ENDED: u32 = flag::KERNEL_SOCKET | flag::ENDED | flag::DEAD;
     let conn = at.conn;
     if !conn.has(flag::TELLS_LEFT) {
         return None;

@@ -1,7 +1,7 @@
 //! What the calls that move bytes have in common: how they behave, and the kernel's call under a path that stays.
 
 use crate::conn::Conn;
-use crate::retreat::{self, Cause};
+use crate::fallback::{self, Cause};
 use crate::table::Ref;
 use crate::{Errno, Outcome};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -54,7 +54,7 @@ pub(super) fn make<K: FnOnce() -> Outcome>(
 #[cold]
 #[inline(never)]
 pub(super) fn back(fd: i32, at: Ref) {
-    retreat::now(fd, at, Cause::Call);
+    fallback::now(fd, at, Cause::Call);
 }
 
 /// When a call that begins now gives up, by a timeout of the connection (0: never).

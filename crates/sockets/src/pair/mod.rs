@@ -9,9 +9,9 @@ mod left;
 pub(crate) mod lent;
 mod news;
 mod places;
+mod ready_lists;
 mod request;
 mod table;
-mod waiters;
 
 pub(crate) use doors::{
     door, door_for, doors, epoll_of_door, leave_door, renew as renew_doors, ring_own,
@@ -26,9 +26,9 @@ pub use table::{Using, get};
 pub(crate) use table::{each, is_current, keep, of, share};
 pub use via_shm::Segment;
 pub(crate) use via_shm::layout::{DOORBELLS, VIS};
+pub(crate) use via_shm::ready_list::ReadyList;
 pub(crate) use via_shm::request::{Pending, Progress, Used};
 pub use via_shm::segment::SideIndex;
-pub(crate) use via_shm::waiter::Waiter;
 
 use crate::config;
 use crate::message::{Link, Process};
@@ -41,7 +41,7 @@ use sovia_sys::datagram::Datagram;
 use sovia_sys::{Fd, call};
 use std::sync::{Arc, OnceLock};
 use table::{CHANGE, insert};
-use via_shm::layout::WAITERS;
+use via_shm::layout::READY_LISTS;
 
 per_engine! {
     static ME: AtomicU64 = AtomicU64::new(0);
@@ -79,7 +79,7 @@ pub struct Pair {
     server: Option<SocketAddr>,
     /// The peer's user, if this process shares memory with the peer because the rules trust that user, and for no other
     /// reason: the peer may write anything into the segment, and hold what it was given for ever.
-    pub(crate) stranger: Option<u32>,
+    pub(crate) other_user: Option<u32>,
     /// Whether the two met by the agent: neither may be able to ask the kernel about the other's sockets.
     is_far: bool,
     /// Whether the peer is a NIC in software, which reflects the VIs to the other ends of their connections.
@@ -100,9 +100,9 @@ pub struct Pair {
     /// table ([`OUT`]). A connection that has asked knows the pair by its number in the table, which is not given to another
     /// pair before.
     refs: AtomicU32,
-    /// Our waiters in use, by what this process knows itself.
-    waiters: AtomicU32,
-    /// A process has written nonsense into the segment: its waiters may have missed news.
+    /// Our ready lists in use, by what this process knows itself.
+    ready_lists: AtomicU32,
+    /// A process has written nonsense into the segment: its ready lists may have missed news.
     pub(crate) suspect: AtomicBool,
     /// The peer has taken a request, and has left none unanswered since that granted its VI.
     pub(crate) answers: AtomicBool,
@@ -112,7 +112,7 @@ pub struct Pair {
 
 /// A peer with which memory is shared because the rules trust its user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stranger {
+pub(crate) struct OtherUser {
     pub(crate) uid: u32,
     /// Whether the two meet by the agent.
     pub(crate) is_far: bool,
@@ -145,8 +145,8 @@ pub(crate) fn forked() {
     doors::forked();
     lent::forked();
     each(|_, pair| {
-        if pair.waiters.load(Ordering::Acquire) != 0 {
-            pair.waiters.store(0, Ordering::Release);
+        if pair.ready_lists.load(Ordering::Acquire) != 0 {
+            pair.ready_lists.store(0, Ordering::Release);
         }
         pair.forget_requests();
     });
@@ -158,18 +158,18 @@ pub(crate) fn add(
     file_id: (u64, u64),
     side: SideIndex,
     peer: Process,
-    stranger: Option<Stranger>,
+    other_user: Option<OtherUser>,
     server: Option<SocketAddr>,
 ) -> Option<u32> {
     let new = Pair::new(segment, file_id, side, peer, server);
-    let Some(Stranger { uid, is_far }) = stranger else { return insert(new) };
+    let Some(OtherUser { uid, is_far }) = other_user else { return insert(new) };
     let mut of_user = 0;
-    each(|_, pair| of_user += usize::from(pair.stranger == Some(uid)));
+    each(|_, pair| of_user += usize::from(pair.other_user == Some(uid)));
     if of_user >= OF_ONE_USER {
         return None;
     }
     let bells = Some(bells::Bells::new()?);
-    let index = insert(Pair { stranger: Some(uid), is_far, bells, ..new })?;
+    let index = insert(Pair { other_user: Some(uid), is_far, bells, ..new })?;
     bells::listen_to(index);
     Some(index)
 }
@@ -208,7 +208,7 @@ impl Pair {
             peer,
             maker: me(),
             server,
-            stranger: None,
+            other_user: None,
             is_far: false,
             is_nic: false,
             bells: None,
@@ -219,7 +219,7 @@ impl Pair {
             conns: (0..VIS).map(|_| AtomicU64::new(0)).collect(),
             reserved: AtomicU32::new(0),
             refs: AtomicU32::new(0),
-            waiters: AtomicU32::new(0),
+            ready_lists: AtomicU32::new(0),
             suspect: AtomicBool::new(false),
             answers: AtomicBool::new(false),
             silent: AtomicBool::new(false),
@@ -250,7 +250,7 @@ impl Pair {
     /// Whether the peer lives, and has not left.
     pub(crate) fn peer_is_there(&self) -> bool {
         self.segment.side(self.side ^ 1).gone.load(Ordering::Relaxed) == 0
-            && match self.stranger {
+            && match self.other_user {
                 None => call::process_exists(self.peer.pid),
                 // Its number may mean nothing here.
                 Some(_) if self.has_doors() || self.side != 0 => {
@@ -280,11 +280,11 @@ impl Pair {
     /// descriptor of it any more.
     fn leave_for_good(&self) {
         let side = self.segment.side(self.side);
-        let waiters = self.waiters.swap(0, Ordering::AcqRel);
-        (0..WAITERS).filter(|index| waiters >> index & 1 != 0).for_each(|index| {
+        let ready_lists = self.ready_lists.swap(0, Ordering::AcqRel);
+        (0..READY_LISTS).filter(|index| ready_lists >> index & 1 != 0).for_each(|index| {
             side.takers[index as usize].store(0, Ordering::Release);
         });
-        side.taken.fetch_and(!waiters, Ordering::AcqRel);
+        side.taken.fetch_and(!ready_lists, Ordering::AcqRel);
         if self.is_own() {
             side.gone.store(1, Ordering::Release);
         }
@@ -294,7 +294,7 @@ impl Pair {
             bells.sever();
         }
         for door in self.doors.get().into_iter().flatten() {
-            match self.stranger {
+            match self.other_user {
                 None => drop(sovia_sys::fd::sever(door.raw())),
                 Some(_) => bells::sever_end(door),
             }
@@ -316,7 +316,7 @@ impl Pair {
     }
 
     /// What a stranger is handed beside a handle on this process: ends of its bells, while it may not have them.
-    pub(crate) fn ends_for_stranger(&self) -> Option<[i32; bells::HANDED]> {
+    pub(crate) fn ends_for_other_user(&self) -> Option<[i32; bells::HANDED]> {
         self.bells.as_ref()?.to_hand_over()
     }
 

@@ -49,7 +49,7 @@ impl<'p> Lists<'p> {
     /// a number for what it names then.
     fn settle(&mut self) {
         for &(i, at) in &self.ours {
-            crate::retreat::settle(at);
+            crate::fallback::settle(at);
             if self.has_left(i, at) {
                 self.kernel[i].fd = self.fds[i].fd;
             }

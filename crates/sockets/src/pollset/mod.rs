@@ -1,7 +1,7 @@
 //! poll and select over kernel descriptors and VIs at once.
 //!
 //! Nothing is registered between two calls, so each call looks at all its descriptors, as the
-//! kernel does. To sleep, a call borrows one of the process's sleepers: a waiter with an epoll
+//! kernel does. To sleep, a call borrows one of the process's sleepers: a ready list with an epoll
 //! instance of its own in which a doorbell lies, edge-triggered, and which the kernel's poll can
 //! wait on beside the program's descriptors.
 
@@ -17,7 +17,7 @@ use crate::process::PLAIN;
 use crate::stream::{Watch, combine};
 use crate::table::{self, Ref};
 use crate::wait::{self, Call, Ended, FRUITLESS, Spin, Want};
-use crate::{Errno, Outcome, anchors, epoll, process, sets};
+use crate::{Errno, Outcome, epoll, kernel_sockets, process, sets};
 use lists::Lists;
 use sleeper::Terms;
 use smallvec::SmallVec;
@@ -125,7 +125,7 @@ pub fn wait(
     let mut inside = None;
     let is_over = || until.is_some_and(|until| clock::now_ns() >= until);
     if lists.ours().len() > 0 {
-        anchors::ensure_for_a_look();
+        kernel_sockets::ensure_for_a_look();
     }
     loop {
         if process::is_confined() {
@@ -168,7 +168,7 @@ pub fn wait(
             }
         }
         fruitless = 0;
-        anchors::ensure();
+        kernel_sockets::ensure();
         sleeper::sleep(&mut lists, &terms)?;
         spin.learn();
         let n = lists.look();
@@ -237,7 +237,7 @@ fn wait_for_one(
         _ => return None,
     };
     let at = attached(one.fd)?;
-    crate::retreat::settle(at);
+    crate::fallback::settle(at);
     let (fd, interest) = (one.fd, one.events as u16 as u32);
     let reported = by.reports(one.events);
     let mut call = Call::begin(fd, at, terms.until, terms.since);

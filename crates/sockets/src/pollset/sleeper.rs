@@ -3,7 +3,7 @@
 use super::lists::Lists;
 use crate::pair::{self, Pair};
 use crate::per_engine::per_engine;
-use crate::{Errno, Outcome, anchors, epoll, errno, stream, wait};
+use crate::{Errno, Outcome, epoll, errno, kernel_sockets, stream, wait};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use sovia_signal::chain;
@@ -110,11 +110,11 @@ impl Sleeper {
         if !watch_all(lists, lanes, door) {
             return step(lists, terms);
         }
-        for (pair, waiter) in lanes.iter() {
-            let waiter = pair.waiter(*waiter);
-            waiter.drain(|_| {});
-            waiter.rung_by(door);
-            waiter.going_to_sleep();
+        for (pair, ready_list) in lanes.iter() {
+            let ready_list = pair.ready_list(*ready_list);
+            ready_list.drain(|_| {});
+            ready_list.rung_by(door);
+            ready_list.going_to_sleep();
         }
         let result = if lists.any_has_left() || lists.look() > 0 {
             // The caller looks, and asks the kernel.
@@ -123,7 +123,7 @@ impl Sleeper {
             crate::stats::slept();
             let bell = PollFd { fd: epfd, events: libc::POLLIN, revents: 0 };
             let (n, rung) = lists.ask_kernel_with(bell, |kernel| {
-                wait::cancellable(|| terms.ppoll(kernel, anchors::longest_sleep()))
+                wait::cancellable(|| terms.ppoll(kernel, kernel_sockets::longest_sleep()))
             });
             if rung {
                 let mut events = [epoll::Event { events: 0, u64: 0 }; 8];
@@ -132,17 +132,17 @@ impl Sleeper {
             }
             n.map(|_| ())
         };
-        for (pair, waiter) in lanes.iter() {
-            pair.waiter(*waiter).awake();
+        for (pair, ready_list) in lanes.iter() {
+            pair.ready_list(*ready_list).awake();
         }
         // Senders need not mark for a call that is over.
         for at in lists.ours() {
             if let Some(mut guard) = at.attached() {
-                // In another pair the same number is another waiter's.
+                // In another pair the same number is another ready list's.
                 let pair = pair::of(&guard).map_or(core::ptr::null(), core::ptr::from_ref);
-                for (known, waiter) in lanes.iter() {
+                for (known, ready_list) in lanes.iter() {
                     if Arc::as_ptr(known) == pair {
-                        stream::listeners::unwatch(&mut guard, *waiter);
+                        stream::listeners::unwatch(&mut guard, *ready_list);
                     }
                 }
             }
@@ -151,22 +151,22 @@ impl Sleeper {
     }
 }
 
-/// Has the peers of all connections ring `door`, by a waiter in the segment of each pair; false if a segment has none left.
+/// Has the peers of all connections ring `door`, by a ready list in the segment of each pair; false if a segment has none left.
 fn watch_all(lists: &Lists<'_>, lanes: &mut Vec<(Arc<Pair>, u32)>, door: u32) -> bool {
     for at in lists.ours() {
         let Some(pair) = pair::share(at.conn.pair.load(Ordering::Relaxed)) else { continue };
-        let waiter = match lanes.iter().find(|(known, _)| Arc::ptr_eq(known, &pair)) {
-            Some(&(_, waiter)) => waiter,
-            None => match pair.take_waiter(door) {
-                Some(waiter) => {
-                    lanes.push((pair, waiter));
-                    waiter
+        let ready_list = match lanes.iter().find(|(known, _)| Arc::ptr_eq(known, &pair)) {
+            Some(&(_, ready_list)) => ready_list,
+            None => match pair.take_ready_list(door) {
+                Some(ready_list) => {
+                    lanes.push((pair, ready_list));
+                    ready_list
                 }
                 None => return false,
             },
         };
         if let Some(mut guard) = at.attached() {
-            stream::listeners::watch(&mut guard, waiter);
+            stream::listeners::watch(&mut guard, ready_list);
         }
     }
     true

@@ -1,4 +1,4 @@
-//! Peers that die without their anchors' saying so.
+//! Peers that die without their kernel sockets' saying so.
 
 use crate::conn::{Conn, flag};
 use crate::pair::{self, Pair};
@@ -9,7 +9,7 @@ use crate::{family, meeting, table};
 use core::sync::atomic::{AtomicBool, Ordering};
 use sovia_sys::clock;
 
-/// The event of a descriptor that tells of a peer's death, among those of anchors and the doorbell.
+/// The event of a descriptor that tells of a peer's death, among those of kernel sockets and the doorbell.
 pub(super) const DEATH: u64 = u64::MAX - 1;
 
 /// A process that dies closes its descriptors one after the other: its sockets may be open still when

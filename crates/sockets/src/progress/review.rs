@@ -1,7 +1,7 @@
 //! Connections that go back to TCP for as long as something keeps them there, or may leave again.
 
 use crate::conn::Phase;
-use crate::retreat::{self, Cause};
+use crate::fallback::{self, Cause};
 use crate::table::{self, Ref};
 use crate::{epoll, kept, meeting};
 use core::sync::atomic::Ordering;
@@ -18,7 +18,7 @@ pub(super) fn after_change() {
         match conn.phase() {
             Phase::Attached => {
                 if let Some(reason) = meeting::refusal(fd, at) {
-                    retreat::soon(fd, at, Cause::Kept(reason));
+                    fallback::soon(fd, at, Cause::Kept(reason));
                 }
             }
             // The next transfers find out whether it may have a VI now.

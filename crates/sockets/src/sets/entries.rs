@@ -5,7 +5,7 @@ use super::order::Order;
 use super::ready::readiness_under;
 use super::set::DISABLED;
 use crate::conn::{Fate, Phase, flag};
-use crate::pair::{Pair, Waiter};
+use crate::pair::{Pair, ReadyList};
 use crate::table::{self, Ref};
 use crate::{family, members};
 use core::sync::atomic::Ordering;
@@ -71,9 +71,9 @@ impl Entry {
     /// The events that hold for the connection now and that the program wants, or cannot refuse.
     pub(super) fn mask(&mut self) -> u32 {
         let always = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
-        let anchor = self.anchor();
+        let kernel_socket = self.kernel_socket();
         let Some(mut guard) = self.at.attached() else { return 0 };
-        let mask = readiness_under(&mut guard, self.at, anchor, self.events);
+        let mask = readiness_under(&mut guard, self.at, kernel_socket, self.events);
         if mask & libc::EPOLLERR as u32 != 0 {
             guard.own.is_end_reported = true;
         }
@@ -82,7 +82,7 @@ impl Entry {
 
     /// A descriptor of the connection in this process.
     #[inline]
-    pub(super) fn anchor(&mut self) -> i32 {
+    pub(super) fn kernel_socket(&mut self) -> i32 {
         if !table::refers(self.through, self.at)
             && let Some(other) = table::descriptor_of(self.at.conn)
         {
@@ -165,7 +165,7 @@ impl Entry {
     /// adds a number that is open for this call alone. The connection's other numbers have entries of their own, and the kernel
     /// keeps this one until the last of them is closed.
     fn give_to_kernel(&mut self, epfd: i32) {
-        let fd = self.anchor();
+        let fd = self.kernel_socket();
         let (events, data) = if self.armed {
             (self.events, self.data)
         } else {
@@ -191,7 +191,7 @@ impl Entry {
 #[derive(Debug)]
 pub(crate) struct Lane {
     pub(crate) pair: Arc<Pair>,
-    pub(super) waiter: u32,
+    pub(super) ready_list: u32,
     /// For each VI the first entry of the connection on it.
     pub(super) entries: Vec<u32>,
     /// Whether the instance is told of a stranger's rings.
@@ -199,8 +199,8 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    pub(crate) fn waiter(&self) -> &Waiter {
-        self.pair.waiter(self.waiter)
+    pub(crate) fn ready_list(&self) -> &ReadyList {
+        self.pair.ready_list(self.ready_list)
     }
 }
 
@@ -338,7 +338,7 @@ impl Inner {
         count
     }
 
-    /// Has the entries that wait for a VI looked at, whatever the waiter's marks say. An edge may have
+    /// Has the entries that wait for a VI looked at, whatever the ready list's marks say. An edge may have
     /// been told already: it is told again only if the segment is `suspect`.
     pub(super) fn untold(&mut self, pair: &Pair, vi: u32, suspect: bool) {
         let edge = libc::EPOLLET as u32;
@@ -346,7 +346,7 @@ impl Inner {
             if !core::ptr::eq(&*self.lanes[l].pair, pair) {
                 continue;
             }
-            self.lanes[l].waiter().summarise();
+            self.lanes[l].ready_list().summarise();
             let mut i = self.lanes[l].entries.get(vi as usize).copied().unwrap_or(NONE);
             while let Some(entry) = self.entries.get(i as usize) {
                 let next = entry.next;
@@ -362,11 +362,11 @@ impl Inner {
     #[inline]
     pub(super) fn drain(&mut self) {
         for lane in &self.lanes {
-            let waiter = lane.waiter();
-            if !waiter.has_news() {
+            let ready_list = lane.ready_list();
+            if !ready_list.has_news() {
                 continue;
             }
-            waiter.drain(|vi| {
+            ready_list.drain(|vi| {
                 let mut i = lane.entries.get(vi as usize).copied().unwrap_or(NONE);
                 while let Some(entry) = self.entries.get_mut(i as usize) {
                     if !core::mem::replace(&mut entry.queued, true) {
@@ -386,6 +386,6 @@ impl Inner {
 
     #[inline]
     pub(crate) fn has_news(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.waiter().has_news())
+        self.lanes.iter().any(|lane| lane.ready_list().has_news())
     }
 }

@@ -1,7 +1,7 @@
 //! The program's epoll instances, and the connections in them.
 //!
 //! An attached connection is kept here instead of in the kernel's instance. Its readiness comes from
-//! memory: each pair of processes gets a waiter ([`crate::pair::Waiter`]) in which the peer marks the VIs
+//! memory: each pair of processes gets a ready list ([`crate::pair::ReadyList`]) in which the peer marks the VIs
 //! that have news, and only those are looked at. What the program's calls do with a set is
 //! [`crate::epoll`].
 
@@ -18,7 +18,7 @@ pub(crate) use shared::{is_shared, is_shared_by_users};
 use crate::pair::{self, Pair};
 use crate::per_engine::{per_engine, per_engine_tables};
 use crate::table::{self, Ref};
-use crate::{anchors, family, process};
+use crate::{family, kernel_sockets, process};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use entries::{Entry, unlink};
 use sovia_sys::{call, epoll_entry, poll};
@@ -308,7 +308,7 @@ pub(crate) fn detached(at: Ref) {
     });
     if others {
         // The relatives' progress threads have the same doorbell, and give the kernel what it is to watch now.
-        anchors::nudge();
+        kernel_sockets::nudge();
     }
 }
 

@@ -47,7 +47,7 @@ fn moment(guard: &mut Guard<'_>, fd: i32, interest: u32) -> u32 {
     let mut mask = 0;
     // First: a connection that has ended is ready for everything.
     if guard.conn.has(EVENTS) {
-        // The anchor knows about ends and errors what the VI does not.
+        // The kernel socket knows about ends and errors what the VI does not.
         mask |= stream::ending::events(guard, fd) as u16 as u32;
     }
     // What the kernel alone knows: urgent data, bands. It is asked only for an entry that wants them.
@@ -61,7 +61,7 @@ fn moment(guard: &mut Guard<'_>, fd: i32, interest: u32) -> u32 {
         if interest & IN != 0 {
             mask |= IN;
         }
-        // The anchor's FIN comes a moment after the VI's. A program may have shut the anchor before it had a VI.
+        // The kernel socket's FIN comes a moment after the VI's. A program may have shut the kernel socket before it had a VI.
         if (interest & END != 0 || has_shut)
             && (stream::is_ending(guard) || stream::ending::shows_end(guard, fd))
         {

@@ -102,13 +102,13 @@ impl Set {
 
     /// Follows the instance no more. Threads may still be inside a call on it, so the set itself stays.
     pub(super) fn close(&self) {
-        // In a forked child the waiters are the parent's still.
+        // In a forked child the ready lists are the parent's still.
         let ours = self.owner() == call::getpid();
         self.with(|inner| {
             // With the memory of all entries.
             for lane in core::mem::take(inner).lanes {
                 if ours {
-                    lane.pair.give_waiter(lane.waiter);
+                    lane.pair.give_ready_list(lane.ready_list);
                 }
             }
             self.attached.store(0, Ordering::SeqCst);
@@ -139,7 +139,7 @@ impl Set {
         self.with(|inner| inner.entries.is_empty())
     }
 
-    /// Starts to keep an entry here instead of in the kernel. Returns false if there is no waiter to be had. From now on marks
+    /// Starts to keep an entry here instead of in the kernel. Returns false if there is no ready list to be had. From now on marks
     /// of the peer queue the entry; what was there before does not.
     pub(crate) fn take_in(&self, inner: &mut Inner, i: u32) -> bool {
         let at = inner.entries[i as usize].at;
@@ -147,9 +147,9 @@ impl Set {
         let lane = match inner.lanes.iter().position(|lane| Arc::ptr_eq(&lane.pair, &pair)) {
             Some(lane) => lane,
             None => {
-                let Some(waiter) = pair.take_waiter(inner.door) else { return false };
+                let Some(ready_list) = pair.take_ready_list(inner.door) else { return false };
                 let entries = vec![NONE; VIS as usize];
-                inner.lanes.push(Lane { pair, waiter, entries, listens: false });
+                inner.lanes.push(Lane { pair, ready_list, entries, listens: false });
                 inner.lanes.len() - 1
             }
         };
@@ -164,7 +164,7 @@ impl Set {
             let index = at.conn.pair.load(Ordering::Relaxed);
             inner.lanes[lane].pair.listen(index, self.epfd(), inner.door);
         }
-        let waiter = inner.lanes[lane].waiter;
+        let ready_list = inner.lanes[lane].ready_list;
         let vi = at.conn.vi.load(Ordering::Relaxed) as usize;
         let first = core::mem::replace(&mut inner.lanes[lane].entries[vi], i);
         let entry = &mut inner.entries[i as usize];
@@ -178,7 +178,7 @@ impl Set {
         self.attached.fetch_add(1, Ordering::SeqCst);
         {
             if let Some(mut guard) = at.attached() {
-                stream::listeners::watch(&mut guard, waiter);
+                stream::listeners::watch(&mut guard, ready_list);
             }
         }
         true
@@ -254,8 +254,8 @@ impl Set {
     /// Announces the sleep of a thread to the peers of all connections.
     pub(crate) fn announce_sleep(&self, inner: &Inner) {
         for lane in &inner.lanes {
-            lane.waiter().rung_by(inner.door);
-            lane.waiter().going_to_sleep();
+            lane.ready_list().rung_by(inner.door);
+            lane.ready_list().going_to_sleep();
         }
     }
 
@@ -294,7 +294,12 @@ impl Set {
             NESTED.fetch_add(1, Ordering::AcqRel);
         }
         self.with(|inner| {
-            inner.entries.iter_mut().filter(|e| e.attached).map(|e| (e.anchor(), e.at)).collect()
+            inner
+                .entries
+                .iter_mut()
+                .filter(|e| e.attached)
+                .map(|e| (e.kernel_socket(), e.at))
+                .collect()
         })
     }
 

@@ -54,7 +54,7 @@ fn sender(guard: &mut Guard<'_>, still: bool) -> Result<(), Fault> {
         || listeners::found(guard).writer != listeners::of(guard).writer
         || !may_be(guard, path.load(word::SWITCH))
     {
-        return Err(Fault::Damaged);
+        return Err(Fault::Corrupt);
     }
     let ledger = u64::from(guard.gatherer.packets) | u64::from(guard.bytes_sent) << 32;
     if !own.uncounted && ledger != own.ledger {
@@ -97,7 +97,7 @@ fn receiver(guard: &mut Guard<'_>) -> Result<(), Fault> {
         || direction.path.load(word::GRANT) != guard.own.grant
         || listeners::found(guard).reader != listeners::of(guard).reader
     {
-        return Err(Fault::Damaged);
+        return Err(Fault::Corrupt);
     }
     if guard.conn.rx() != Rx::Vi {
         return Ok(());
@@ -108,7 +108,7 @@ fn receiver(guard: &mut Guard<'_>) -> Result<(), Fault> {
     if missing > 0 && nothing_held && guard.endpoint_ref().rx.head()?.is_none()
         || missing == 0 && bytes != guard.bytes_taken && !guard.own.uncounted
     {
-        return Err(Fault::Damaged);
+        return Err(Fault::Corrupt);
     }
     Ok(())
 }
@@ -127,7 +127,7 @@ fn has_news(guard: &Guard<'_>) -> bool {
         Rx::Tcp | Rx::Back => false,
     };
     let room = guard.gatherer.is_gathering() && tx.reader.load(word::HEAD) != guard.gatherer.taken;
-    let answer = conn.has(flag::LEFT_VI) && !conn.has(flag::PUMPED);
+    let answer = conn.has(flag::LEFT_VI) && !conn.has(flag::DRAINED);
     received || room || answer || conn.has(NEWS)
 }
 
@@ -161,22 +161,22 @@ pub(crate) enum Finding {
     Fine,
     /// There has been something for a while, and no thread has come for it.
     Untold,
-    /// Its writer has had no room for a while, and the anchor would not tell of the reader's death.
+    /// Its writer has had no room for a while, and the kernel socket would not tell of the reader's death.
     Stalled,
     /// It has failed.
-    Damaged,
+    Corrupt,
     /// It is being taken back to TCP, perhaps by a thread that has ended.
-    Retreating,
+    FallingBack,
 }
 
 /// Looks at a connection.
 pub(crate) fn look(conn: &Conn, now: u64) -> Finding {
     // A thread that holds the lock is at work on it.
     let Some(mut guard) = conn.try_lock().and_then(Locked::attached) else { return Finding::Fine };
-    if conn.has(flag::RETREATING) {
-        return Finding::Retreating;
+    if conn.has(flag::FALLING_BACK) {
+        return Finding::FallingBack;
     }
-    if conn.has(flag::DAMAGED) && guard.seen.told {
+    if conn.has(flag::CORRUPT) && guard.seen.told {
         return Finding::Fine;
     }
     // A relative's progress thread may have been here a moment ago.
@@ -188,11 +188,11 @@ pub(crate) fn look(conn: &Conn, now: u64) -> Finding {
     backlog::give_back(&mut guard);
     let place = place(&guard);
     let before = core::mem::replace(&mut guard.seen.place, place);
-    if !conn.has(flag::DAMAGED) && !is_whole(&mut guard, place.sent == before.sent) {
+    if !conn.has(flag::CORRUPT) && !is_whole(&mut guard, place.sent == before.sent) {
         let Some(fd) = table::descriptor_of(conn) else { return Finding::Fine };
-        super::damaged(conn, fd);
+        super::corrupt(conn, fd);
         guard.seen.told = true;
-        return Finding::Damaged;
+        return Finding::Corrupt;
     }
     if place != before {
         guard.seen.told = false;
@@ -205,7 +205,7 @@ pub(crate) fn look(conn: &Conn, now: u64) -> Finding {
     Finding::Fine
 }
 
-/// Whether the writer waits for a reader of whose death the anchor could not tell: its end has come
+/// Whether the writer waits for a reader of whose death the kernel socket could not tell: its end has come
 /// already, or would come behind bytes on TCP.
 fn is_stalled(guard: &Guard<'_>) -> bool {
     let conn = guard.conn;

@@ -216,7 +216,7 @@ pub(super) fn give_back(guard: &mut Guard<'_>) {
     let conn = guard.conn;
     if conn.memory() == 0
         || conn.tx() != Tx::Vi
-        || conn.has(flag::RETREATING | flag::LEFT_VI | flag::DAMAGED)
+        || conn.has(flag::FALLING_BACK | flag::LEFT_VI | flag::CORRUPT)
     {
         return;
     }

@@ -10,7 +10,7 @@
 use super::{tell_reader, tx, word};
 use crate::conn::{Conn, Guard, Phase, flag};
 use crate::per_engine::per_engine;
-use crate::{anchors, table};
+use crate::{kernel_sockets, table};
 use core::sync::atomic::{AtomicU64, Ordering};
 use sovia_proto::order::Next;
 use sovia_proto::path::Tx;
@@ -41,7 +41,7 @@ pub(super) fn wait(guard: &mut Guard<'_>, bytes: usize) {
         guard.due = due;
         if DUE.fetch_min(due, Ordering::AcqRel) > due {
             // The thread sleeps for longer than that.
-            anchors::nudge();
+            kernel_sockets::nudge();
         }
     }
 }
@@ -97,7 +97,7 @@ fn serve_until(now: u64) {
         if at.conn.is_mine() {
             // A signal handler waits that has interrupted a call on it.
             DUE.fetch_min(clock::now_ns() + INTERRUPTED_NS, Ordering::AcqRel);
-            anchors::nudge();
+            kernel_sockets::nudge();
             return;
         }
         let Some(mut guard) = at.attached().filter(|guard| guard.untold != 0) else { return };

@@ -1,15 +1,15 @@
 //! How the peer's end of a connection came, and what is reported of it to the program.
 //!
-//! A peer that closes sends a FIN on the VI, and closes the anchor. One that dies sends nothing: its
-//! anchor's end is delivered by the kernel, or, where that stands behind unread bytes or had come before,
+//! A peer that closes sends a FIN on the VI, and closes the kernel socket. One that dies sends nothing: its
+//! kernel socket's end is delivered by the kernel, or, where that stands behind unread bytes or had come before,
 //! the progress thread learns of the death by other means ([`flag::DEAD`]). What the kernel would then
 //! have done is decided here: it resets a connection whose receiver dies with bytes unread, and ends it
 //! quietly otherwise. Since the kernel knows nothing of the bytes on the VI, the reset is emulated:
 //! its error is reported once, to the first call or SO_ERROR, as `sk_err` is.
 
-use super::anchor::{anchor_has_ended, anchor_news};
 use super::entering::switched;
 use super::hold::scan;
+use super::kernel_socket::{kernel_socket_has_ended, kernel_socket_news};
 use super::{failover, listeners, peek, reflected, rx, state, tx, unanswered, word};
 use crate::Errno;
 use crate::conn::{Conn, Guard, HELD, flag};
@@ -18,7 +18,7 @@ use sovia_proto::path::{CANCELLED, Rx, Tx};
 use sovia_sys::{call, poll};
 
 /// News of the peer's end that have not been looked at.
-const NEWS: u32 = flag::ANCHOR | flag::DEAD;
+const NEWS: u32 = flag::KERNEL_SOCKET | flag::DEAD;
 
 /// Whether the peer has gone: died, or reset the connection. One that has only closed its sending half
 /// has not.
@@ -27,10 +27,10 @@ pub(super) fn has_gone(guard: &mut Guard<'_>, fd: i32) -> bool {
     guard.conn.has(flag::PEER_GONE) || guard.conn.has(NEWS) && look(guard, fd)
 }
 
-/// The same, asked of the kernel now: the thread that watches the anchor may not have come to it.
+/// The same, asked of the kernel now: the thread that watches the kernel socket may not have come to it.
 #[cold]
 pub(crate) fn has_gone_by_now(guard: &mut Guard<'_>, fd: i32) -> bool {
-    guard.conn.set(flag::ANCHOR);
+    guard.conn.set(flag::KERNEL_SOCKET);
     has_gone(guard, fd)
 }
 
@@ -51,26 +51,26 @@ fn look(guard: &mut Guard<'_>, fd: i32) -> bool {
         return true;
     }
     let dead = conn.has(flag::DEAD);
-    let ended = anchor_news(conn, fd) && reflected::tcp_tells_the_end(guard);
+    let ended = kernel_socket_news(conn, fd) && reflected::tcp_tells_the_end(guard);
     if ended {
         conn.set(flag::ENDED);
         conn.tell_withheld_error();
-    } else if conn.has(flag::ANCHOR) {
-        reflected::anchor_ended(guard);
+    } else if conn.has(flag::KERNEL_SOCKET) {
+        reflected::kernel_socket_ended(guard);
     }
     if conn.has(flag::REFLECTED) && reflected::end(guard) == reflected::End::Broken {
         return is_broken(guard, fd);
     }
     let reset = ended && is_reset(conn, fd);
-    // A FIN of the anchor says nothing of a peer whose bytes come on TCP and that has announced it: it may have closed
+    // A FIN of the kernel socket says nothing of a peer whose bytes come on TCP and that has announced it: it may have closed
     // one half, and read on. One that has died has announced nothing.
     let half_closed = ended && !is_on_vi(guard) && is_announced_on_tcp(guard);
     if !(dead || reset || ended && !half_closed) {
         // The next news are other ones.
-        conn.clear(flag::ANCHOR);
+        conn.clear(flag::KERNEL_SOCKET);
         return false;
     }
-    // What it had put on the VI before its anchor ended is seen by now.
+    // What it had put on the VI before its kernel socket ended is seen by now.
     if scan(guard).is_err() {
         return false;
     }
@@ -78,7 +78,7 @@ fn look(guard: &mut Guard<'_>, fd: i32) -> bool {
     // It may have closed just before the last bytes were put on the VI for it.
     let refused = tx(guard).path.load(word::GRANT) == word::LEFT && leaves_unread(guard);
     if !dead && !reset && !refused && finished {
-        conn.clear(flag::ANCHOR);
+        conn.clear(flag::KERNEL_SOCKET);
         return false;
     }
     conn.set(flag::PEER_GONE);
@@ -89,7 +89,7 @@ fn look(guard: &mut Guard<'_>, fd: i32) -> bool {
         let error = if finished { libc::EPIPE } else { libc::ECONNRESET };
         conn.keep_error(error);
         conn.set(flag::RESET);
-        // Waiters have been notified of an end at most.
+        // Ready lists have been notified of an end at most.
         guard.own.is_end_reported = false;
         // From here on the kernel refuses to send by itself, and raises the signal.
         let _ = call::shutdown(fd, libc::SHUT_WR);
@@ -97,12 +97,12 @@ fn look(guard: &mut Guard<'_>, fd: i32) -> bool {
     true
 }
 
-/// Whether this host's kernel has ended the anchor, since nothing answered there (keep-alive, TCP_USER_TIMEOUT, bytes sent again
+/// Whether this host's kernel has ended the kernel socket, since nothing answered there (keep-alive, TCP_USER_TIMEOUT, bytes sent again
 /// in vain). Nothing more comes then, as it would not by TCP. A reset by the peer's kernel may have overtaken what is on the VI: what
 /// the kernel has said of that is told when a NIC has said that all is here.
 fn is_ended_here(guard: &mut Guard<'_>, fd: i32) -> bool {
     let conn = guard.conn;
-    if conn.has(flag::DAMAGED) || !call::tcp_has_closed_unanswered(fd) {
+    if conn.has(flag::CORRUPT) || !call::tcp_has_closed_unanswered(fd) {
         return false;
     }
     match call::getsockopt::<i32>(fd, libc::SOL_SOCKET, libc::SO_ERROR).unwrap_or(0) {
@@ -135,7 +135,7 @@ fn is_broken(guard: &mut Guard<'_>, fd: i32) -> bool {
     true
 }
 
-/// The error with which the kernel has ended the anchor (ETIMEDOUT or what it had heard of the way, where keep-alive has found
+/// The error with which the kernel has ended the kernel socket (ETIMEDOUT or what it had heard of the way, where keep-alive has found
 /// the other host missing); else the one that it would have told in the end.
 fn error_of_break(guard: &Guard<'_>, fd: i32) -> Errno {
     match call::getsockopt::<i32>(fd, libc::SOL_SOCKET, libc::SO_ERROR) {
@@ -146,16 +146,16 @@ fn error_of_break(guard: &Guard<'_>, fd: i32) -> Errno {
     }
 }
 
-/// Whether the kernel has reset the anchor.
+/// Whether the kernel has reset the kernel socket.
 fn is_reset(conn: &Conn, fd: i32) -> bool {
     poll::probe(fd, 0) & libc::POLLERR != 0
         || conn.withholds_error()
         || call::tcp_state(fd).is_none_or(|state| state.is_closed()) && !conn.has(flag::SHUT_WR)
 }
 
-/// Whether the anchor has ended, and nothing that the peer had published before is on its way still.
+/// Whether the kernel socket has ended, and nothing that the peer had published before is on its way still.
 pub(crate) fn peer_has_ended(guard: &Guard<'_>, fd: i32) -> bool {
-    anchor_has_ended(fd) && reflected::tcp_tells_the_end(guard)
+    kernel_socket_has_ended(fd) && reflected::tcp_tells_the_end(guard)
 }
 
 /// Whether the peer has announced on the VI that it sends no more there.
@@ -174,8 +174,8 @@ pub(super) fn has_finished(guard: &Guard<'_>) -> bool {
 fn leaves_unread(guard: &Guard<'_>) -> bool {
     let direction = tx(guard);
     let taken_back = direction.path.load(word::SWITCH) == CANCELLED;
-    let pumped = direction.path.load(word::PUMPED) != 0;
-    if guard.conn.tx() == Tx::Tcp || taken_back || pumped || guard.own.uncounted {
+    let drained = direction.path.load(word::DRAINED) != 0;
+    if guard.conn.tx() == Tx::Tcp || taken_back || drained || guard.own.uncounted {
         // The kernel knows of all bytes; or they have not been counted.
         return false;
     }
@@ -236,7 +236,7 @@ pub(crate) fn is_announced(guard: &Guard<'_>) -> bool {
     is_on_vi(guard) && rx(guard).writer.load(word::FIN) == word::FIN_ON_VI
 }
 
-/// Returns true if the peer has announced that all of its stream is on the VI. The end of the anchor may come later.
+/// Returns true if the peer has announced that all of its stream is on the VI. The end of the kernel socket may come later.
 pub(crate) fn is_all_on_vi(guard: &Guard<'_>) -> bool {
     rx(guard).writer.load(word::FIN) == word::FIN_ON_VI
 }
@@ -267,7 +267,7 @@ pub(crate) fn shows_end(guard: &mut Guard<'_>, fd: i32) -> bool {
     !far
 }
 
-/// Whether more is unread than the anchor's buffer would have held.
+/// Whether more is unread than the kernel socket's buffer would have held.
 fn is_far(guard: &mut Guard<'_>, fd: i32) -> bool {
     let buffer = call::getsockopt::<i32>(fd, libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap_or(0);
     // Half of it is for the kernel's own use.

@@ -1,12 +1,12 @@
 //! The receiver's steps from TCP to the VI: it grants, and at the sender's switch it enters.
 
 use super::{Fault, failover, handled, reflected, rx, tell_writer, uncounted, word};
-use crate::anchors;
 use crate::conn::{Guard, WINDOW_MAX, flag};
+use crate::kernel_sockets;
 use core::sync::atomic::Ordering;
 use sovia_proto::path::reflected::Next;
 use sovia_proto::path::{self, CANCELLED, ENTERED, Grant, Rx, Source};
-use via_shm::Damaged;
+use via_shm::Corrupt;
 
 /// Publishes a grant, or its end.
 pub(super) fn say_grant(guard: &mut Guard<'_>, grant: u64) {
@@ -26,14 +26,14 @@ pub(super) fn switched(guard: &Guard<'_>) -> u64 {
 /// just taken the switch back.
 ///
 /// # Errors
-/// [`Fault::Damaged`] if the switch has become another one: a sender switches once.
+/// [`Fault::Corrupt`] if the switch has become another one: a sender switches once.
 fn claim_at(guard: &mut Guard<'_>, switch: u64) -> Result<bool, Fault> {
     let word = &rx(guard).path.0[word::SWITCH];
     let entered = switch | ENTERED;
     if switch != entered && !reflected::is_reflected(guard) {
         match word.compare_exchange(switch, entered, Ordering::AcqRel, Ordering::Acquire) {
             Err(CANCELLED) => return Ok(false),
-            Err(_) => return Err(Fault::Damaged),
+            Err(_) => return Err(Fault::Corrupt),
             Ok(_) => {}
         }
     }
@@ -45,8 +45,8 @@ fn claim_at(guard: &mut Guard<'_>, switch: u64) -> Result<bool, Fault> {
 
 /// The same for a receiver that goes back to TCP. TCP may not have been read up to the switch: until it has,
 /// the direction is on TCP for readers.
-pub(super) fn claim(guard: &mut Guard<'_>, switch: u64) -> Result<bool, Damaged> {
-    claim_at(guard, switch).map_err(|_| Damaged("an unexpected change of the path"))
+pub(super) fn claim(guard: &mut Guard<'_>, switch: u64) -> Result<bool, Corrupt> {
+    claim_at(guard, switch).map_err(|_| Corrupt("an unexpected change of the path"))
 }
 
 /// TCP has been read up to the switch: goes over to the VI. False if the sender has just taken the
@@ -60,9 +60,9 @@ fn enter(guard: &mut Guard<'_>, switch: u64) -> Result<bool, Fault> {
     }
     guard.conn.set_rx(Rx::Vi);
     if reflected::is_reflected(guard) {
-        // The peer may have gone over to TCP meanwhile: the thread that watches anchors was told of bytes there, and has not looked.
-        guard.conn.set(flag::ANCHOR);
-        anchors::nudge();
+        // The peer may have gone over to TCP meanwhile: the thread that watches kernel sockets was told of bytes there, and has not looked.
+        guard.conn.set(flag::KERNEL_SOCKET);
+        kernel_sockets::nudge();
     }
     if guard.own.grant == Grant::Granted as u64 {
         say_grant(guard, Grant::Entered as u64);
@@ -103,7 +103,7 @@ pub(super) fn next_from(guard: &mut Guard<'_>) -> Result<Origin, Fault> {
         Source::Vi if enter(guard, switch)? => Ok(Origin::Vi),
         Source::Vi | Source::Tcp => Ok(Origin::Tcp(usize::MAX)),
         Source::TcpUpTo(n) => Ok(Origin::Tcp(usize::try_from(n).unwrap_or(usize::MAX))),
-        Source::Impossible => Err(Fault::Damaged),
+        Source::Impossible => Err(Fault::Corrupt),
     }
 }
 
@@ -117,7 +117,7 @@ fn next_by_nic(guard: &mut Guard<'_>) -> Result<Origin, Fault> {
         Next::Tcp => Ok(Origin::Tcp(usize::MAX)),
         Next::TcpUpTo(n) => Ok(Origin::Tcp(usize::try_from(n).unwrap_or(usize::MAX))),
         Next::Claim | Next::Await => Ok(Origin::Nowhere),
-        Next::Impossible => Err(Fault::Damaged),
+        Next::Impossible => Err(Fault::Corrupt),
         // What lies there has been proposed to be returned. Unless the sender refuses that, it comes on TCP.
         Next::Vi if guard.conn.has(flag::RETURNING) => Ok(Origin::Nowhere),
         Next::Vi => {
@@ -130,7 +130,7 @@ fn next_by_nic(guard: &mut Guard<'_>) -> Result<Origin, Fault> {
 /// Grants the VI, unless another thread is inside a kernel receive, or the peer is behind a NIC and has no VI yet.
 pub(crate) fn grant(guard: &mut Guard<'_>, fd: i32) {
     let conn = guard.conn;
-    if conn.rx() != Rx::Tcp || conn.has(flag::RETREATING) || reflected::awaits_peer(guard) {
+    if conn.rx() != Rx::Tcp || conn.has(flag::FALLING_BACK) || reflected::awaits_peer(guard) {
         return;
     }
     conn.set_rx(Rx::Granted);

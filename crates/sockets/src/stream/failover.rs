@@ -16,12 +16,12 @@ mod settle;
 pub(crate) use rest::{Rest, Went, rest};
 pub(crate) use settle::{may_settle, settle};
 
-use super::anchor::anchor_has_ended;
 use super::hold::scan;
-use super::remains::Said;
+use super::kernel_socket::kernel_socket_has_ended;
+use super::undelivered::Said;
 use super::{Errno, ending, listeners, rx, tx, uncounted, word};
 use crate::conn::{Conn, Failover, Guard, HasEndpoint, flag};
-use crate::{anchors, keepalive, stats};
+use crate::{keepalive, kernel_sockets, stats};
 use core::sync::atomic::{Ordering, compiler_fence};
 use sovia_control::Reason;
 use sovia_proto::failover::{
@@ -52,7 +52,7 @@ pub(super) fn begin(guard: &mut Guard<'_>) -> bool {
         return false;
     }
     // What has come is for the program, whatever the word of the NIC's death has overtaken.
-    if conn.has(flag::DAMAGED | flag::UNANSWERED) || guard.own.uncounted || scan(guard).is_err() {
+    if conn.has(flag::CORRUPT | flag::UNANSWERED) || guard.own.uncounted || scan(guard).is_err() {
         return false;
     }
     let receiving = failover::receiving(known(guard));
@@ -85,20 +85,20 @@ pub(super) fn begin(guard: &mut Guard<'_>) -> bool {
     guard.failover.is_on = true;
     apply(guard);
     say_why(conn);
-    if guard.handler.waiter().is_some() {
+    if guard.handler.ready_list().is_some() {
         super::handled::end(guard);
     }
     leaves_vi(guard);
     listeners::tell_all(guard);
-    // The thread that watches anchors puts on TCP what goes there, if no call does.
-    anchors::nudge();
+    // The thread that watches kernel sockets puts on TCP what goes there, if no call does.
+    kernel_sockets::nudge();
     true
 }
 
 /// What becomes of the direction in which this end sends. A switch that is to be taken back has been.
 fn sends(guard: &Guard<'_>) -> Sending {
     let conn = guard.conn;
-    let owes = conn.has(flag::LEFT_VI) && !conn.has(flag::PUMPED);
+    let owes = conn.has(flag::LEFT_VI) && !conn.has(flag::DRAINED);
     let of = |switch| failover::sending(conn.tx(), switch, guard.closing.fin_sent, owes);
     let word = &tx(guard).path.0[word::SWITCH];
     let switch = word.load(Ordering::Acquire);
@@ -126,7 +126,8 @@ pub(super) fn said(guard: &Guard<'_>) -> Said {
 /// Whether the peer's record may be on TCP, though no NIC has said anything: the peer's own has died, and this end's does not know it.
 pub(crate) fn may_be_told(guard: &Guard<'_>) -> bool {
     let conn = guard.conn;
-    let is_silent = conn.has(flag::ANCHOR) && conn.rx() == Rx::Vi && !conn.has(flag::DAMAGED);
+    let is_silent =
+        conn.has(flag::KERNEL_SOCKET) && conn.rx() == Rx::Vi && !conn.has(flag::CORRUPT);
     is_silent && super::reflected::is_reflected(guard) && !is_on(guard)
 }
 
@@ -148,15 +149,15 @@ pub(crate) fn told(guard: &mut Guard<'_>, fd: i32) -> bool {
     is_there
 }
 
-/// Bytes that are unread on TCP. Where there are none, and no end is known, the anchor has no news until it tells of some: it is not
-/// asked again in each round of the thread that watches anchors.
+/// Bytes that are unread on TCP. Where there are none, and no end is known, the kernel socket has no news until it tells of some: it is not
+/// asked again in each round of the thread that watches kernel sockets.
 fn unread_news(conn: &Conn, fd: i32) -> usize {
     const END: u32 = flag::ENDED | flag::GONE | flag::DEAD;
     // First: what comes from here on the kernel tells of.
-    conn.clear(flag::ANCHOR);
+    conn.clear(flag::KERNEL_SOCKET);
     let unread = call::bytes_unread(fd);
-    if unread != Ok(0) || conn.has(END) || anchor_has_ended(fd) {
-        conn.set(flag::ANCHOR);
+    if unread != Ok(0) || conn.has(END) || kernel_socket_has_ended(fd) {
+        conn.set(flag::KERNEL_SOCKET);
     }
     unread.unwrap_or(0)
 }
@@ -166,8 +167,8 @@ fn apply(guard: &mut Guard<'_>) {
     let conn = guard.conn;
     let takes_back = conn.tx() == Tx::Vi && takes_back(guard);
     if (guard.failover.sends || takes_back) && !conn.has(flag::LEFT_VI) {
-        (guard.pumped, guard.pumped_from) = (0, 0);
-        conn.clear(flag::PUMPED);
+        (guard.drained, guard.drained_from) = (0, 0);
+        conn.clear(flag::DRAINED);
         conn.set(flag::LEFT_VI);
     }
     conn.set_tx(Tx::Back);
@@ -176,7 +177,7 @@ fn apply(guard: &mut Guard<'_>) {
     }
     // What TCP says counts at once; while the VI is read, a receive that finds nothing there looks further.
     conn.clear(flag::REFLECTED | flag::DEAD | flag::GONE);
-    conn.set(flag::ANCHOR);
+    conn.set(flag::KERNEL_SOCKET);
 }
 
 /// What is read of TCP before the VI, and before the record.
@@ -244,7 +245,7 @@ pub(super) fn has_paid(guard: &Guard<'_>, fd: i32) {
 /// Whether TCP is to be shut in the direction in which this end sends only when what goes there first is there.
 pub(crate) fn holds_shutdown(guard: &Guard<'_>) -> bool {
     let conn = guard.conn;
-    is_on(guard) && conn.has(flag::LEFT_VI) && !conn.has(flag::PUMPED | flag::DAMAGED)
+    is_on(guard) && conn.has(flag::LEFT_VI) && !conn.has(flag::DRAINED | flag::CORRUPT)
 }
 
 /// Whether the direction in which this end receives is on TCP now: nothing is unread on the VI.
@@ -263,7 +264,7 @@ fn leaves_vi_now(guard: &mut Guard<'_>) -> bool {
         return false;
     }
     conn.set_rx(Rx::Back);
-    conn.set(flag::ANCHOR);
+    conn.set(flag::KERNEL_SOCKET);
     true
 }
 
@@ -303,7 +304,7 @@ pub(super) fn leaves_switch(guard: &Guard<'_>) {
 fn bring_now(guard: &mut Guard<'_>, fd: i32) -> Brought {
     let mut scrap = [0u8; 1 << 10];
     while guard.failover.awaits {
-        if guard.conn.has(flag::DAMAGED) {
+        if guard.conn.has(flag::CORRUPT) {
             return Brought::Over;
         }
         let had = read(guard);
@@ -321,7 +322,9 @@ fn bring_now(guard: &mut Guard<'_>, fd: i32) -> Brought {
             match got {
                 Ok(failover::LEN) if expects(guard, &scrap) => {}
                 // Where this end has shut its receiving half the kernel says so as long as nothing is there.
-                Ok(0..failover::LEN) if !super::anchor_has_ended(fd) => return Brought::Nothing,
+                Ok(0..failover::LEN) if !super::kernel_socket_has_ended(fd) => {
+                    return Brought::Nothing;
+                }
                 Err(call::Errno::EAGAIN | call::Errno::EINTR) => return Brought::Nothing,
                 Ok(_) => return over(guard, fd, libc::ECONNRESET),
                 Err(error) => return over(guard, fd, crate::errno(error)),
@@ -341,7 +344,7 @@ fn bring_now(guard: &mut Guard<'_>, fd: i32) -> Brought {
                 guard.conn.rx_tcp.fetch_add(n as u64, Ordering::AcqRel);
             }
             Err(call::Errno::EAGAIN | call::Errno::EINTR) => return Brought::Nothing,
-            Ok(_) if !super::anchor_has_ended(fd) => return Brought::Nothing,
+            Ok(_) if !super::kernel_socket_has_ended(fd) => return Brought::Nothing,
             // It has ended in the middle of what the program has had.
             Ok(_) if has_all(guard) => guard.failover.awaits = false,
             Ok(_) => return over(guard, fd, libc::ECONNRESET),
@@ -358,11 +361,11 @@ fn has_all(guard: &Guard<'_>) -> bool {
     read(guard) >= RECORD && skip == bytes
 }
 
-/// The anchor has news: they are the next receive's. False: nothing follows from them for the other calls.
+/// The kernel socket has news: they are the next receive's. False: nothing follows from them for the other calls.
 pub(super) fn ask(guard: &Guard<'_>) -> bool {
     let is_on_vi = guard.failover.awaits && guard.conn.rx() == Rx::Vi;
     if !is_on_vi {
-        guard.conn.clear(flag::ANCHOR);
+        guard.conn.clear(flag::KERNEL_SOCKET);
     }
     false
 }
@@ -480,7 +483,7 @@ fn leaves_unread(guard: &mut Guard<'_>, fd: i32) -> Stands {
     match call::recv(fd, &mut record, libc::MSG_PEEK | libc::MSG_DONTWAIT) {
         Ok(failover::LEN) if expects(guard, &record) => {
             guard.conn.set_rx(Rx::Back);
-            guard.conn.set(flag::ANCHOR);
+            guard.conn.set(flag::KERNEL_SOCKET);
             // It is there, and the only thread that receives is this one.
             if let Ok(n) = call::recv(fd, &mut record, libc::MSG_DONTWAIT) {
                 guard.conn.rx_tcp.fetch_add(n as u64, Ordering::AcqRel);
@@ -489,7 +492,7 @@ fn leaves_unread(guard: &mut Guard<'_>, fd: i32) -> Stands {
         }
         // It begins behind the next byte of the VI's, which is there alone.
         Ok(failover::LEN) => Stands::OnVi,
-        _ if super::anchor_has_ended(fd) => Stands::OnVi,
+        _ if super::kernel_socket_has_ended(fd) => Stands::OnVi,
         _ => Stands::Waits,
     }
 }

@@ -10,15 +10,16 @@
 //! relative looks for messages, all of them handle messages in their calls (SOVIA_SINGLE).
 
 use super::hold::scan;
-use super::{Fault, damaged_here, listeners, rx, word};
+use super::{Fault, corrupt_here, listeners, rx, word};
 use crate::conn::{Guard, Handler, flag};
 use crate::{members, thread};
 use sovia_proto::path::Rx;
 
-/// From now on a thread of this process handles messages, of which that waiter is notified. For a connection
+/// From now on a thread of this process handles messages, of which that ready list is notified. For a connection
 /// that is just given its VI. `flags`: those of how it does so.
-pub(crate) fn begin(guard: &mut Guard<'_>, waiter: u32, flags: u32) {
-    guard.handler = Handler { waiter: waiter + 1, process: members::me(), ..Handler::default() };
+pub(crate) fn begin(guard: &mut Guard<'_>, ready_list: u32, flags: u32) {
+    guard.handler =
+        Handler { ready_list: ready_list + 1, process: members::me(), ..Handler::default() };
     guard.conn.set(flags | flag::HANDLED);
     listeners::say(guard);
 }
@@ -51,8 +52,8 @@ pub(crate) fn handle(guard: &mut Guard<'_>) {
     let held = guard.held_end != told.2 && is_left;
     let gathered = tail != told.0 && tail != guard.taker.head;
     let switched = switch != told.1 && conn.rx() != Rx::Vi;
-    if let Err(Fault::Damaged) = scanned {
-        damaged_here(guard);
+    if let Err(Fault::Corrupt) = scanned {
+        corrupt_here(guard);
     } else if !held && !gathered && !switched {
         // Acknowledgements alone are no news to the program: the peer notifies it of room.
         return;
@@ -71,7 +72,7 @@ pub(super) fn end(guard: &mut Guard<'_>) {
 
 /// Whether a thread of this process handles the messages.
 fn is_own(guard: &Guard<'_>) -> bool {
-    guard.handler.waiter().is_some() && guard.handler.process == members::me()
+    guard.handler.ready_list().is_some() && guard.handler.process == members::me()
 }
 
 /// This process lets the connection go, and others of its family hold it still.
@@ -99,7 +100,7 @@ fn has_thread(guard: &mut Guard<'_>) -> bool {
 
 /// Ends the handling by a process that is no more.
 pub(super) fn mind(guard: &mut Guard<'_>) {
-    if guard.handler.waiter().is_some() && !members::lives(guard.handler.process) {
+    if guard.handler.ready_list().is_some() && !members::lives(guard.handler.process) {
         end(guard);
     }
 }

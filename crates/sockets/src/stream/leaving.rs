@@ -1,29 +1,29 @@
-//! The steps from the VI back to TCP: the receiver of a direction recalls it, and its sender ends its part.
+//! The steps from the VI back to TCP: the receiver of a direction revokes it, and its sender ends its part.
 //!
-//! [`crate::retreat`] decides when they are taken. What lies unread on the VI then is named by `remains` and put
+//! [`crate::fallback`] decides when they are taken. What lies unread on the VI then is named by `undelivered` and put
 //! on TCP by `returned`.
 
 use super::entering::{claim, say_grant};
-use super::returned::{end_part, recalled};
-use super::{Damaged, failover, reflected, rx, send, tell_reader, tell_writer, tx, word};
+use super::returned::{end_part, revoked};
+use super::{Corrupt, failover, reflected, rx, send, tell_reader, tell_writer, tx, word};
 use crate::conn::{Guard, flag};
-use crate::{anchors, pair};
+use crate::{kernel_sockets, pair};
 use core::sync::atomic::{Ordering, fence};
-use sovia_proto::path::reflected::Recalled;
-use sovia_proto::path::{self, Await, CANCELLED, ENTERED, Grant, Leave, Owed, Recall, Rx, Tx};
+use sovia_proto::path::reflected::Revoked;
+use sovia_proto::path::{self, Await, CANCELLED, ENTERED, Grant, Leave, Owed, Revoke, Rx, Tx};
 
-/// Asks the receiver of the direction in which this end sends to recall it.
-pub(crate) fn ask_for_recall(guard: &mut Guard<'_>) {
+/// Asks the receiver of the direction in which this end sends to revoke it.
+pub(crate) fn ask_for_revoke(guard: &mut Guard<'_>) {
     guard.own.asked = 1;
     tx(guard).path.store(word::ASKED, 1);
     tell_reader(guard);
     ring_progress_thread(guard);
 }
 
-/// Whether the sender of the direction in which this end receives asks for its recall, and no thread has begun
+/// Whether the sender of the direction in which this end receives asks for its revoke, and no thread has begun
 /// with it.
-pub(crate) fn is_asked_for_recall(guard: &Guard<'_>) -> bool {
-    !guard.conn.has(flag::RETREATING)
+pub(crate) fn is_asked_for_revoke(guard: &Guard<'_>) -> bool {
+    !guard.conn.has(flag::FALLING_BACK)
         && !failover::is_on(guard)
         && rx(guard).path.load(word::ASKED) != 0
 }
@@ -33,25 +33,25 @@ fn granted(guard: &Guard<'_>) -> Grant {
     Grant::from_word(tx(guard).path.load(word::GRANT))
 }
 
-/// Ends the part of this end on the VI, if the receiver of the direction in which it sends has recalled it.
-pub(crate) fn answer_recall(guard: &mut Guard<'_>) {
-    if granted(guard) == Grant::Recalled {
-        recalled(guard);
+/// Ends the part of this end on the VI, if the receiver of the direction in which it sends has revoked it.
+pub(crate) fn answer_revoke(guard: &mut Guard<'_>) {
+    if granted(guard) == Grant::Revoked {
+        revoked(guard);
     }
 }
 
-/// Whether the receiver of the direction in which this end sends waits for it: for the answer to a recall, or for
+/// Whether the receiver of the direction in which this end sends waits for it: for the answer to a revoke, or for
 /// unread bytes on TCP.
 pub(crate) fn is_waited_for(guard: &Guard<'_>) -> bool {
     let conn = guard.conn;
     match conn.tx() {
-        Tx::Vi => granted(guard) == Grant::Recalled,
+        Tx::Vi => granted(guard) == Grant::Revoked,
         Tx::Back => {
             let path = &tx(guard).path;
             let is_asked_for = failover::is_on(guard)
                 || path.load(word::SWITCH) == CANCELLED
                 || path::owed(granted(guard), path.load(word::RETURNED)) != Owed::Refuse;
-            conn.has(flag::LEFT_VI) && !conn.has(flag::PUMPED) && is_asked_for
+            conn.has(flag::LEFT_VI) && !conn.has(flag::DRAINED) && is_asked_for
         }
         Tx::Tcp => false,
     }
@@ -60,8 +60,8 @@ pub(crate) fn is_waited_for(guard: &Guard<'_>) -> bool {
 /// Ends the part of this end on the VI in the direction in which it sends, whatever its receiver wants.
 ///
 /// # Errors
-/// [`Damaged`] if the switch is not this end's.
-pub(crate) fn leave_sending(guard: &mut Guard<'_>) -> Result<(), Damaged> {
+/// [`Corrupt`] if the switch is not this end's.
+pub(crate) fn leave_sending(guard: &mut Guard<'_>) -> Result<(), Corrupt> {
     let conn = guard.conn;
     if conn.tx() == Tx::Back {
         return Ok(());
@@ -87,7 +87,7 @@ pub(crate) fn leave_sending(guard: &mut Guard<'_>) -> Result<(), Damaged> {
                     return Ok(());
                 }
                 Err(now) if now == seen | ENTERED => {}
-                Err(_) => return Err(Damaged("an unexpected change of the path")),
+                Err(_) => return Err(Corrupt("an unexpected change of the path")),
             }
         }
     }
@@ -95,14 +95,14 @@ pub(crate) fn leave_sending(guard: &mut Guard<'_>) -> Result<(), Damaged> {
     Ok(())
 }
 
-/// Recalls the direction in which this end receives, and claims what its sender has put on the VI. Whether there
+/// Revokes the direction in which this end receives, and claims what its sender has put on the VI. Whether there
 /// is anything to be looked for on the VI; `None` while that is not known.
 ///
 /// # Errors
-/// [`Damaged`] if the switch has become another one.
-pub(crate) fn recall(guard: &mut Guard<'_>) -> Result<Option<bool>, Damaged> {
-    if guard.own.grant != Grant::Recalled as u64 {
-        say_grant(guard, Grant::Recalled as u64);
+/// [`Corrupt`] if the switch has become another one.
+pub(crate) fn revoke(guard: &mut Guard<'_>) -> Result<Option<bool>, Corrupt> {
+    if guard.own.grant != Grant::Revoked as u64 {
+        say_grant(guard, Grant::Revoked as u64);
         // The peer's next call answers, or its progress thread: it may be computing.
         tell_writer(guard);
         ring_progress_thread(guard);
@@ -111,25 +111,25 @@ pub(crate) fn recall(guard: &mut Guard<'_>) -> Result<Option<bool>, Damaged> {
     // takes its bytes back must not find us reading them: claiming them decides.
     fence(Ordering::SeqCst);
     if reflected::is_reflected(guard) {
-        return Ok(recall_by_nic(guard));
+        return Ok(revoke_by_nic(guard));
     }
-    match path::recall(guard.conn.rx(), rx(guard).path.load(word::SWITCH)) {
-        Recall::Nothing => Ok(Some(false)),
-        Recall::Drain => Ok(Some(true)),
-        Recall::Enter(seen) => claim(guard, seen).map(Some),
+    match path::revoke(guard.conn.rx(), rx(guard).path.load(word::SWITCH)) {
+        Revoke::Nothing => Ok(Some(false)),
+        Revoke::Drain => Ok(Some(true)),
+        Revoke::Enter(seen) => claim(guard, seen).map(Some),
     }
 }
 
 /// The same where a NIC is between the two ends.
 #[cold]
-fn recall_by_nic(guard: &Guard<'_>) -> Option<bool> {
-    if reflected::recalled(guard) == Recalled::Claim {
+fn revoke_by_nic(guard: &Guard<'_>) -> Option<bool> {
+    if reflected::revoked(guard) == Revoked::Claim {
         reflected::claim(guard);
     }
-    match reflected::recalled(guard) {
-        Recalled::Nothing => Some(false),
-        Recalled::Drain => Some(true),
-        Recalled::Claim | Recalled::Await => None,
+    match reflected::revoked(guard) {
+        Revoked::Nothing => Some(false),
+        Revoked::Drain => Some(true),
+        Revoked::Claim | Revoked::Await => None,
     }
 }
 
@@ -138,8 +138,8 @@ fn recall_by_nic(guard: &Guard<'_>) -> Option<bool> {
 pub(crate) fn awaits_on_tcp(guard: &Guard<'_>) -> Await {
     let (conn, path) = (guard.conn, &rx(guard).path);
     let returned = if conn.has(flag::RETURNING) { path.load(word::RETURNED) } else { 0 };
-    let (taken_back, pumped) = (path.load(word::TAKEN) != 0, path.load(word::PUMPED) != 0);
-    path::on_tcp(conn.rx(), path.load(word::SWITCH), taken_back, returned, pumped)
+    let (taken_back, drained) = (path.load(word::TAKEN) != 0, path.load(word::DRAINED) != 0);
+    path::on_tcp(conn.rx(), path.load(word::SWITCH), taken_back, returned, drained)
 }
 
 /// Whether the sender has not ended its part on the VI, so that it is not known yet what is unread there.
@@ -151,6 +151,6 @@ pub(crate) fn awaits_answer(guard: &Guard<'_>) -> bool {
 /// Rings for the peer's progress thread, which answers in the place of a program that makes no call.
 pub(crate) fn ring_progress_thread(guard: &Guard<'_>) {
     if let Some(pair) = pair::of(guard) {
-        pair.ring(anchors::DOORBELL);
+        pair.ring(kernel_sockets::DOORBELL);
     }
 }

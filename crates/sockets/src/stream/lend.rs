@@ -31,7 +31,7 @@ pub(crate) enum Place {
 /// A place for a message of up to `len` bytes, if the next one could go by the pool.
 pub(crate) fn lend(guard: &mut Guard<'_>, len: u32) -> Place {
     let conn = guard.conn;
-    if !goes_over_vi(conn) || conn.has(flag::RETREATING) || guard.endpoint_ref().tx.has_lent() {
+    if !goes_over_vi(conn) || conn.has(flag::FALLING_BACK) || guard.endpoint_ref().tx.has_lent() {
         return Place::Nowhere;
     }
     match may_send(guard) {
@@ -132,7 +132,7 @@ pub(crate) enum Find {
 /// Takes the next message for the program to read where it lies, if that is the pool.
 pub(crate) fn borrow(guard: &mut Guard<'_>, fd: i32) -> Find {
     let conn = guard.conn;
-    if conn.rx() != Rx::Vi || conn.has(flag::RETREATING | flag::DAMAGED) || guard.borrowed {
+    if conn.rx() != Rx::Vi || conn.has(flag::FALLING_BACK | flag::CORRUPT) || guard.borrowed {
         return Find::Elsewhere;
     }
     match borrow_vi(guard) {
@@ -159,7 +159,7 @@ fn borrow_vi(guard: &mut Guard<'_>) -> Result<Find, Fault> {
         }
         (at, len, release) = (held.at, held.len, held.release);
         if from >= len {
-            return Err(Fault::Damaged);
+            return Err(Fault::Corrupt);
         }
         take_held_data(guard, len);
     } else if guard.conn.is_handled() {
@@ -171,13 +171,13 @@ fn borrow_vi(guard: &mut Guard<'_>) -> Result<Find, Fault> {
             return Ok(Find::Small);
         };
         if from >= entry.len {
-            return Err(Fault::Damaged);
+            return Err(Fault::Corrupt);
         }
         count_arrival(guard, packet)?;
         let position = take_data(guard, &entry)?;
         (at, len, release) = (place, entry.len, position.unwrap_or(0));
     }
-    let memory = guard.endpoint_ref().rx.pooled(at, len, from).ok_or(Fault::Damaged)?;
+    let memory = guard.endpoint_ref().rx.pooled(at, len, from).ok_or(Fault::Corrupt)?;
     guard.borrowed = true;
     consumed(guard, len, Some(release))?;
     let n = (len - from) as usize;

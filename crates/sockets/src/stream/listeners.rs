@@ -1,4 +1,4 @@
-//! What is notified of a connection's news at this end: epoll sets and calls of poll by their waiters, and
+//! What is notified of a connection's news at this end: epoll sets and calls of poll by their ready lists, and
 //! threads that wait for this connection alone.
 //!
 //! Where a thread of Sovia's handles messages, the peer tells that thread, and the thread tells the
@@ -9,7 +9,7 @@ use crate::pair;
 use sovia_sync::hazard::Waits;
 use via_shm::endpoint;
 
-/// The waiters that the peer tells, a bit for each.
+/// The ready lists that the peer tells, a bit for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Listeners {
     /// Of messages.
@@ -21,10 +21,10 @@ pub(super) struct Listeners {
 /// Those that the segment should name.
 pub(super) fn of(guard: &Guard<'_>) -> Listeners {
     let program = guard.own.watchers;
-    match guard.handler.waiter() {
+    match guard.handler.ready_list() {
         None => Listeners { reader: program, writer: program },
-        Some(waiter) => {
-            let handler = 1 << (waiter & 31);
+        Some(ready_list) => {
+            let handler = 1 << (ready_list & 31);
             Listeners { reader: handler, writer: program | handler }
         }
     }
@@ -39,42 +39,42 @@ pub(super) fn found(guard: &Guard<'_>) -> Listeners {
     }
 }
 
-/// Writes into the segment which waiters are to be notified.
+/// Writes into the segment which ready lists are to be notified.
 pub(super) fn say(guard: &Guard<'_>) {
     let Listeners { reader, writer } = of(guard);
     let endpoint = guard.endpoint_ref();
     for (bell, listeners) in
         [(&endpoint.rx.direction().bell, reader), (&endpoint.tx.direction().room, writer)]
     {
-        for waiter in 0..u32::BITS {
-            let (is, shall) = (bell.watchers() >> waiter & 1, listeners >> waiter & 1);
+        for ready_list in 0..u32::BITS {
+            let (is, shall) = (bell.watchers() >> ready_list & 1, listeners >> ready_list & 1);
             match (is, shall) {
-                (0, 1) => bell.watch(waiter),
-                (1, 0) => bell.unwatch(waiter),
+                (0, 1) => bell.watch(ready_list),
+                (1, 0) => bell.unwatch(ready_list),
                 _ => {}
             }
         }
     }
 }
 
-/// Has a waiter of the program's notified of a connection's news, from now on.
-pub(crate) fn watch(guard: &mut Guard<'_>, waiter: u32) {
-    guard.own.watchers |= 1 << (waiter & 31);
+/// Has a ready list of the program's notified of a connection's news, from now on.
+pub(crate) fn watch(guard: &mut Guard<'_>, ready_list: u32) {
+    guard.own.watchers |= 1 << (ready_list & 31);
     let endpoint = guard.endpoint_ref();
-    if guard.handler.waiter().is_none() {
-        endpoint.rx.direction().bell.watch(waiter);
+    if guard.handler.ready_list().is_none() {
+        endpoint.rx.direction().bell.watch(ready_list);
     }
-    endpoint.tx.direction().room.watch(waiter);
+    endpoint.tx.direction().room.watch(ready_list);
 }
 
-/// Stops telling the waiter.
-pub(crate) fn unwatch(guard: &mut Guard<'_>, waiter: u32) {
-    guard.own.watchers &= !(1 << (waiter & 31));
+/// Stops telling the ready list.
+pub(crate) fn unwatch(guard: &mut Guard<'_>, ready_list: u32) {
+    guard.own.watchers &= !(1 << (ready_list & 31));
     let endpoint = guard.endpoint_ref();
-    if guard.handler.waiter().is_none() {
-        endpoint.rx.direction().bell.unwatch(waiter);
+    if guard.handler.ready_list().is_none() {
+        endpoint.rx.direction().bell.unwatch(ready_list);
     }
-    endpoint.tx.direction().room.unwatch(waiter);
+    endpoint.tx.direction().room.unwatch(ready_list);
 }
 
 /// The bell on which a thread sleeps that waits for something to receive: the peer's, or that of the thread

@@ -7,10 +7,10 @@ use super::receive::idle;
 use super::send::{goes_over_vi, has_shut};
 use super::take::{has_gathered, has_kept, is_returning};
 use super::{
-    Got, ROOM, backlog, damaged_here, ending, failover, handled, reflected, returned, tx, word,
+    Got, ROOM, backlog, corrupt_here, ending, failover, handled, reflected, returned, tx, word,
 };
 use crate::conn::{Bell, Conn, Guard, HasEndpoint, flag};
-use crate::{anchors, pair};
+use crate::{kernel_sockets, pair};
 use core::sync::atomic::Ordering;
 use sovia_proto::order::Next;
 use sovia_proto::packet::Kind;
@@ -47,7 +47,7 @@ pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
                     Ok(Some(Kind::ToTcp)) if is_returning(guard) => return readable(guard, fd),
                     Ok(Some(_)) => return true,
                     Err(_) => {
-                        damaged_here(guard);
+                        corrupt_here(guard);
                         return true;
                     }
                 }
@@ -82,10 +82,10 @@ pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
     }
 }
 
-/// Whether a receive from the anchor would find something.
+/// Whether a receive from the kernel socket would find something.
 fn on_tcp(guard: &mut Guard<'_>, fd: i32) -> bool {
     let conn = guard.conn;
-    conn.clear(flag::ANCHOR);
+    conn.clear(flag::KERNEL_SOCKET);
     match failover::bring(guard, fd) {
         Brought::Next => {}
         Brought::Nothing => return conn.has(flag::SHUT_RD),
@@ -96,7 +96,7 @@ fn on_tcp(guard: &mut Guard<'_>, fd: i32) -> bool {
         found = call::bytes_unread(fd).is_ok_and(|n| n > 0);
     }
     if found {
-        conn.set(flag::ANCHOR);
+        conn.set(flag::KERNEL_SOCKET);
     }
     found
 }
@@ -120,7 +120,7 @@ pub fn writable(guard: &mut Guard<'_>, fd: i32) -> bool {
     } else {
         let has_room = poll::probe(fd, libc::POLLOUT) != 0;
         if !has_room {
-            anchors::watch_room(guard, fd);
+            kernel_sockets::watch_room(guard, fd);
         }
         has_room
     }
@@ -136,8 +136,8 @@ pub struct Watch<'a> {
     switch: u64,
     /// On TCP still, the VI's bytes must wait, and are no news.
     on_vi: bool,
-    /// The anchor's news had come before, and been looked at.
-    anchor: bool,
+    /// The kernel socket's news had come before, and been looked at.
+    kernel_socket: bool,
     /// The bell that is rung for the program, and the value its word had, where a thread of Sovia's handles messages.
     handled: Option<(&'a Bell, u32)>,
 }
@@ -157,7 +157,7 @@ impl<'a> Watch<'a> {
             head: guard.taker.head,
             switch: rx.path.load(word::SWITCH),
             on_vi: guard.conn.rx() == Rx::Vi,
-            anchor: guard.conn.has(flag::ANCHOR),
+            kernel_socket: guard.conn.has(flag::KERNEL_SOCKET),
             handled: guard.conn.is_handled().then(|| {
                 let news = &guard.conn.news;
                 (news, news.word().load(Ordering::Acquire))
@@ -175,7 +175,7 @@ impl<'a> Watch<'a> {
     #[inline]
     pub fn changed(&self) -> bool {
         if !self.on_vi {
-            return self.conn.has(flag::ANCHOR) != self.anchor
+            return self.conn.has(flag::KERNEL_SOCKET) != self.kernel_socket
                 || self.rx.path.0[word::SWITCH].load(Ordering::Relaxed) != self.switch;
         }
         if let Some((news, before)) = self.handled {

@@ -5,22 +5,21 @@
 //!
 //! - `packets`, `hold`: what a packet does when it comes, and where those wait that the program has not
 //!   had; `transfer`: how one's bytes are sent; `combine`: when the reader is notified of small ones;
-//! - `entering`, `leaving`, `anchor`, `returned`: between TCP and the VI: the way in, the way back, what the kernel
+//! - `entering`, `leaving`, `kernel_socket`, `returned`: between TCP and the VI: the way in, the way back, what the kernel
 //!   says, and what the way back asks of a sender;
 //! - `reflected`: what differs where a NIC in software is between the two ends; `failover`: on to TCP when that has died;
 //! - `single`: a message that is one packet, where nothing else is to be known;
 //! - `take`: bytes off the VI, from where they lie;
 //! - `ending`: how the peer's end came, and what is reported of it;
 //! - `state`: what flags, paths and the words of the peer come to for a call;
-//! - `remains`: what is unread on a VI that a receiver leaves, or that it has never entered;
+//! - `undelivered`: what is unread on a VI that a receiver leaves, or that it has never entered;
 //! - `look`, `peek`: what a call would find; `lend`: places in the pools;
-//! - `handled`, `listeners`: messages that a thread of Sovia's handles, and which waiters are notified;
+//! - `handled`, `listeners`: messages that a thread of Sovia's handles, and which ready lists are notified;
 //! - `unanswered`: a connector that has its VI before its request has been answered;
 //! - `uncounted`: bytes on TCP that the kernel alone has counted;
 //! - `backlog`: the memory that may hold what the peer has not read;
 //! - `audit`: whether the segment is as this end has left it.
 
-mod anchor;
 pub(crate) mod audit;
 pub(crate) mod backlog;
 pub(crate) mod combine;
@@ -29,6 +28,7 @@ mod entering;
 pub(crate) mod failover;
 pub(crate) mod handled;
 mod hold;
+mod kernel_socket;
 pub(crate) mod leaving;
 mod lend;
 pub(crate) mod listeners;
@@ -37,7 +37,6 @@ mod packets;
 mod peek;
 mod receive;
 pub(crate) mod reflected;
-pub(crate) mod remains;
 pub(crate) mod returned;
 mod send;
 pub(crate) mod single;
@@ -47,10 +46,11 @@ mod tcp_end;
 mod transfer;
 pub(crate) mod unanswered;
 mod uncounted;
+pub(crate) mod undelivered;
 
-pub(crate) use anchor::anchor_has_ended;
 pub(crate) use ending::peer_has_ended;
 pub(crate) use entering::grant;
+pub(crate) use kernel_socket::kernel_socket_has_ended;
 pub(crate) use lend::{
     Find, Place, borrow, commit, give_back, lend, lend_progress, packets_go_at_once, take_back,
 };
@@ -61,7 +61,7 @@ pub use receive::receive;
 pub(crate) use send::{Way, goes_over_vi, way};
 pub use send::{finish, leave, send, shut};
 pub use take::{is_ending, is_returning};
-pub(crate) use via_shm::Damaged;
+pub(crate) use via_shm::Corrupt;
 
 use crate::Errno;
 use crate::conn::{Conn, Guard, HasEndpoint, Locked, Protocol, flag};
@@ -111,7 +111,7 @@ pub enum Put {
 
 enum Fault {
     /// The segment holds nonsense.
-    Damaged,
+    Corrupt,
     /// The program's memory is not all there.
     BadAddress,
 }
@@ -125,21 +125,21 @@ impl From<BadAddress> for Fault {
 impl From<Unsent> for Fault {
     fn from(unsent: Unsent) -> Fault {
         match unsent {
-            Unsent::Damaged(_) => Fault::Damaged,
+            Unsent::Corrupt(_) => Fault::Corrupt,
             Unsent::BadAddress => Fault::BadAddress,
         }
     }
 }
 
-impl From<Damaged> for Fault {
-    fn from(_: Damaged) -> Fault {
-        Fault::Damaged
+impl From<Corrupt> for Fault {
+    fn from(_: Corrupt) -> Fault {
+        Fault::Corrupt
     }
 }
 
 impl From<Violation> for Fault {
     fn from(_: Violation) -> Fault {
-        Fault::Damaged
+        Fault::Corrupt
     }
 }
 
@@ -147,7 +147,7 @@ impl From<Violation> for Fault {
 #[cold]
 fn failed(conn: &Conn, fd: i32, fault: Fault) -> Errno {
     match fault {
-        Fault::Damaged => damaged(conn, fd),
+        Fault::Corrupt => corrupt(conn, fd),
         Fault::BadAddress => libc::EFAULT,
     }
 }
@@ -155,7 +155,7 @@ fn failed(conn: &Conn, fd: i32, fault: Fault) -> Errno {
 /// The segment holds nonsense: this connection ends with an error, at both ends; nothing else
 /// is touched.
 #[cold]
-pub(crate) fn damaged(conn: &Conn, fd: i32) -> Errno {
+pub(crate) fn corrupt(conn: &Conn, fd: i32) -> Errno {
     if fails_for(conn, Reason::Corrupt) {
         if let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed)) {
             pair.suspect.store(true, Ordering::Relaxed);
@@ -167,9 +167,9 @@ pub(crate) fn damaged(conn: &Conn, fd: i32) -> Errno {
 
 /// Ends a connection whose segment holds nonsense, by a descriptor of this process.
 #[cold]
-fn damaged_here(guard: &Guard<'_>) {
+fn corrupt_here(guard: &Guard<'_>) {
     if let Some(fd) = table::descriptor_of(guard.conn) {
-        damaged(guard.conn, fd);
+        corrupt(guard.conn, fd);
     }
 }
 
@@ -193,7 +193,7 @@ fn broken_off(conn: &Conn, fd: i32, error: Errno) -> bool {
 
 /// Nothing of the connection goes on. False if that is known.
 fn fails_for(conn: &Conn, reason: Reason) -> bool {
-    let is_first = conn.set(flag::DAMAGED) & flag::DAMAGED == 0;
+    let is_first = conn.set(flag::CORRUPT) & flag::CORRUPT == 0;
     if is_first {
         conn.stays(reason);
         crate::stats::reason(reason);
@@ -201,7 +201,7 @@ fn fails_for(conn: &Conn, reason: Reason) -> bool {
     is_first
 }
 
-/// What a receive comes to on a connection that is damaged or broken off; `takes`: the program is told of it.
+/// What a receive comes to on a connection that is corrupt or broken off; `takes`: the program is told of it.
 #[cold]
 fn failure(conn: &Conn, takes: bool) -> Got {
     let error = if takes { conn.take_error() } else { conn.error() };
@@ -228,8 +228,8 @@ pub(crate) unsafe fn begin<'a>(
     let mut guard =
         unsafe { locked.attach(Endpoint::new(&pair.segment, vi, pair.side), flow, protocol) };
     guard.conn.expect_at(guard.endpoint_ref().rx.next_at());
-    if pair.stranger.is_some() {
-        guard.endpoint_ref().tx.faces_stranger();
+    if pair.other_user.is_some() {
+        guard.endpoint_ref().tx.faces_other_user();
     }
     backlog::begin(&mut guard);
     say_window(&guard, flow.window);
@@ -274,7 +274,7 @@ pub(crate) fn repair(guard: &mut Guard<'_>) {
     // It may not have come to telling of what it had sent, or taken.
     tell_reader(guard);
     tell_writer(guard);
-    remains::repair(guard);
+    undelivered::repair(guard);
     // Bytes may have been taken from TCP, or put there, and not been counted; the kernel has counted them.
     let conn = guard.conn;
     if let Some(fd) = crate::table::descriptor_of(conn) {
@@ -313,13 +313,13 @@ pub(crate) fn rebound(guard: &mut Guard<'_>) {
 /// Tells the peer's reader that there is news for it.
 #[inline]
 pub(crate) fn tell_reader(guard: &Guard<'_>) {
-    guard.endpoint_ref().tx.news(|waiters| pair::notify(guard, waiters));
+    guard.endpoint_ref().tx.news(|ready_lists| pair::notify(guard, ready_lists));
 }
 
 /// Tells the peer's writer that there is room, or that the path changed.
 #[inline]
 pub(crate) fn tell_writer(guard: &Guard<'_>) {
-    guard.endpoint_ref().rx.room(|waiters| pair::notify(guard, waiters));
+    guard.endpoint_ref().rx.room(|ready_lists| pair::notify(guard, ready_lists));
 }
 
 /// Wakes every thread of this family that waits for the connection, which has just left its VI.

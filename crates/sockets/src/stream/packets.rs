@@ -1,6 +1,6 @@
 //! What one packet does when it arrives, when it has been consumed, and what goes without bytes.
 
-use super::{Fault, remains, tell_writer, word};
+use super::{Fault, tell_writer, undelivered, word};
 
 use crate::conn::{Guard, HELD, HasEndpoint, Taking, flag};
 use core::sync::atomic::{Ordering, compiler_fence};
@@ -13,7 +13,7 @@ use via_shm::ring::Entry;
 pub(super) fn advance(
     guard: &mut Guard<'_>,
     entry: &Entry,
-) -> Result<Option<u64>, via_shm::Damaged> {
+) -> Result<Option<u64>, via_shm::Corrupt> {
     let position = guard.endpoint().rx.advance(entry);
     guard.conn.expect_at(guard.endpoint_ref().rx.next_at());
     position
@@ -27,8 +27,8 @@ pub(super) fn advance(
 pub(super) fn packet_of(entry: &Entry) -> Result<Immediate, Fault> {
     let packet = Immediate::decode(entry.immediate)?;
     match packet.kind {
-        Kind::Data if entry.len == 0 => Err(Fault::Damaged),
-        Kind::Ack if packet.acks == 0 => Err(Fault::Damaged),
+        Kind::Data if entry.len == 0 => Err(Fault::Corrupt),
+        Kind::Ack if packet.acks == 0 => Err(Fault::Corrupt),
         _ => Ok(packet),
     }
 }
@@ -222,19 +222,19 @@ fn control(guard: &mut Guard<'_>, kind: Kind) -> Result<bool, Fault> {
             come_to_tcp(guard);
             Ok(false)
         }
-        Kind::Wakeup | Kind::Req => Err(Fault::Damaged),
+        Kind::Wakeup | Kind::Req => Err(Fault::Corrupt),
     }
 }
 
 /// The direction in which we receive goes on on TCP; nothing on the VI is unread.
 fn come_to_tcp(guard: &Guard<'_>) {
-    if guard.own.grant == Grant::Recalled as u64 {
+    if guard.own.grant == Grant::Revoked as u64 {
         // The sender waits for that.
-        remains::answer(guard, Seen::ToTcp, 0);
+        undelivered::answer(guard, Seen::ToTcp, 0);
         tell_writer(guard);
     }
     guard.conn.set_rx(Rx::Back);
-    guard.conn.set(flag::ANCHOR);
+    guard.conn.set(flag::KERNEL_SOCKET);
 }
 
 /// Sends a packet without bytes that no window holds back.

@@ -1,13 +1,13 @@
 //! Looking at unread bytes without consuming them.
 
-use super::anchor::acknowledge;
 use super::entering::{claim, grant, switched};
 use super::hold::{copy_held, kind_of, look};
+use super::kernel_socket::acknowledge;
 use super::receive::{at_fin, idle};
-use super::remains::unread_packets;
 use super::take::{is_ending, is_returning};
 use super::tcp_end::{limit_on_tcp, tcp_gave_nothing};
-use super::{Fault, Got, damaged, failed, failover, handled, reflected, rx, word};
+use super::undelivered::unread_packets;
+use super::{Fault, Got, corrupt, failed, failover, handled, reflected, rx, word};
 use crate::conn::{Guard, HELD, HasEndpoint, flag};
 use crate::{Errno, errno};
 use core::ops::ControlFlow;
@@ -104,11 +104,11 @@ fn peek_tcp(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Option<Got
         ControlFlow::Break(got) => return got,
     };
     let here = limit.min(out.len());
-    conn.clear(flag::ANCHOR);
+    conn.clear(flag::KERNEL_SOCKET);
     // Behind the switch newer bytes may lie than those on the VI.
     let result = call::recv(fd, out.first(here), libc::MSG_DONTWAIT | libc::MSG_PEEK);
     if result != Err(call::Errno::EAGAIN) {
-        conn.set(flag::ANCHOR);
+        conn.set(flag::KERNEL_SOCKET);
     }
     if let Ok(n @ 1..) = result {
         if conn.tx() == Tx::Vi {
@@ -146,7 +146,7 @@ fn peek_vi(guard: &mut Guard<'_>, out: UserSliceMut<'_>) -> Result<usize, Fault>
     let mut n = guard.held_first;
     let gathered = tail.wrapping_sub(guard.taker.head);
     if gathered > Area::LEN as u64 {
-        return Err(Fault::Damaged);
+        return Err(Fault::Corrupt);
     }
     let mut gathered_done = gathered == 0;
     while done < out.len() {
@@ -225,7 +225,7 @@ pub fn unread(guard: &mut Guard<'_>, fd: i32) -> Result<usize, Errno> {
     // So that poll and epoll report what is counted here.
     handled::handle(guard);
     if look(guard).is_err() {
-        return Err(damaged(guard.conn, fd));
+        return Err(corrupt(guard.conn, fd));
     }
     let sum = held_bytes(guard);
     let gathered = rx(guard).writer.load(word::TAIL).wrapping_sub(guard.taker.head);

@@ -1,14 +1,14 @@
 //! Receiving: from TCP up to the switch, then from the VI.
 
-use super::anchor::acknowledge;
 use super::entering::{Origin, grant, next_from};
 use super::hold::scan;
+use super::kernel_socket::acknowledge;
 use super::peek::peek_nothing;
 use super::state::{self, Receives};
 use super::take::{has_kept, is_ending, receive_vi, receive_vi_here};
 use super::tcp_end::{limit_on_tcp, tcp_gave_nothing};
 use super::{
-    Fault, Got, combine, damaged, ending, failed, failover, failure, reflected, rx, unanswered,
+    Fault, Got, combine, corrupt, ending, failed, failover, failure, reflected, rx, unanswered,
     word,
 };
 use crate::conn::{Conn, Guard, HasEndpoint, flag};
@@ -104,7 +104,7 @@ fn receive_elsewhere(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> G
                 Some(got) => return got,
             }
         }
-        if conn.has(flag::DAMAGED) {
+        if conn.has(flag::CORRUPT) {
             return failure(conn, true);
         }
         if let Some(got) = receive_tcp(guard, fd, out) {
@@ -153,8 +153,8 @@ pub(super) fn idle(guard: &mut Guard<'_>, fd: i32, takes: bool) -> Got {
         false => ending::has_gone(guard, fd),
     };
     // Whatever the peer put on the VI before it left is seen by now.
-    if (gone || conn.has(flag::ANCHOR)) && scan(guard).is_err() {
-        return Got::Failed(damaged(conn, fd));
+    if (gone || conn.has(flag::KERNEL_SOCKET)) && scan(guard).is_err() {
+        return Got::Failed(corrupt(conn, fd));
     }
     if has_kept(guard) {
         return Got::Bytes(0);
@@ -175,7 +175,7 @@ fn end(conn: &Conn, fd: i32) -> Got {
     if let Some(error) = ending::receive_error(conn) {
         return Got::Failed(error);
     }
-    match anchor(fd) {
+    match kernel_socket(fd) {
         // Its FIN is still to come.
         Got::Nothing if conn.has(flag::DEAD) => Got::End,
         got => got,
@@ -185,14 +185,14 @@ fn end(conn: &Conn, fd: i32) -> Got {
 /// The end of the stream that the peer has sent on the VI. What it had sent to an end that was shut has gone over TCP, and
 /// has reset that.
 pub(super) fn at_fin(conn: &Conn, fd: i32) -> Got {
-    match conn.has(flag::SHUT_RD).then(|| anchor(fd)) {
+    match conn.has(flag::SHUT_RD).then(|| kernel_socket(fd)) {
         None | Some(Got::Nothing) => Got::End,
         Some(found) => found,
     }
 }
 
-/// The kernel's verdict on an anchor that has ended.
-fn anchor(fd: i32) -> Got {
+/// The kernel's verdict on an kernel socket that has ended.
+fn kernel_socket(fd: i32) -> Got {
     let mut byte = [0u8; 1];
     match call::recv(fd, &mut byte, libc::MSG_PEEK | libc::MSG_DONTWAIT) {
         Ok(_) => Got::End,
@@ -209,11 +209,11 @@ fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Option<
         ControlFlow::Continue(limit) => limit.min(out.len()),
         ControlFlow::Break(got) => return got,
     };
-    conn.clear(flag::ANCHOR);
+    conn.clear(flag::KERNEL_SOCKET);
     let got = match call::recv(fd, out.first(limit), libc::MSG_DONTWAIT) {
         Ok(0) if limit == 0 => Got::Bytes(0),
         Ok(n @ 1..) => {
-            conn.set(flag::ANCHOR);
+            conn.set(flag::KERNEL_SOCKET);
             conn.rx_tcp.fetch_add(n as u64, Ordering::AcqRel);
             unanswered::settle(guard);
             if conn.tx() == Tx::Vi {

@@ -14,7 +14,7 @@ use super::{Got, rx, tx, word};
 use crate::conn::{Guard, HELD, flag};
 use crate::{pair, table};
 use core::sync::atomic::Ordering;
-use sovia_proto::path::reflected::{Next, Recalled, Rest, Verdict};
+use sovia_proto::path::reflected::{Next, Rest, Revoked, Verdict};
 use sovia_proto::path::{self, REFUSED, Rx, Seen, Tx};
 use sovia_sys::call;
 
@@ -121,13 +121,13 @@ fn publishes_no_more(guard: &Guard<'_>) -> bool {
     rx(guard).writer.load(word::FIN) != 0 || end(guard) != End::NotYet
 }
 
-/// What a receiver that has recalled does next.
-pub(super) fn recalled(guard: &Guard<'_>) -> Recalled {
+/// What a receiver that has revoked does next.
+pub(super) fn revoked(guard: &Guard<'_>) -> Revoked {
     let gone = publishes_no_more(guard);
     let claimed = rx(guard).reader.load(word::CLAIM) != 0;
     let confirmed = rx(guard).writer.load(word::ANSWER) & word::CONFIRMED != 0;
     let switch = rx(guard).path.load(word::SWITCH);
-    path::reflected::recall(guard.conn.rx(), switch, claimed, confirmed, gone)
+    path::reflected::revoke(guard.conn.rx(), switch, claimed, confirmed, gone)
 }
 
 /// Returns the word of what is returned as it stands at the sender: 0 while the sender's NIC has not answered. And true if it answers
@@ -190,7 +190,7 @@ pub(crate) fn note_end(guard: &Guard<'_>) -> bool {
     is_reflected(guard)
         && !guard.conn.has(flag::GONE)
         && rx(guard).writer.load(word::GONE) != 0
-        && guard.conn.set(flag::GONE | flag::ANCHOR) & flag::GONE == 0
+        && guard.conn.set(flag::GONE | flag::KERNEL_SOCKET) & flag::GONE == 0
 }
 
 /// How much of a stream there is, as one word: bytes in packets, bytes gathered. Never 0 or 1.
@@ -224,15 +224,15 @@ fn reset_for_what_came_late(guard: &Guard<'_>) {
     }
 }
 
-/// The anchor has ended: the NICs find out whether the peer holds its end.
-pub(crate) fn anchor_ended(guard: &Guard<'_>) {
+/// The kernel socket has ended: the NICs find out whether the peer holds its end.
+pub(crate) fn kernel_socket_ended(guard: &Guard<'_>) {
     if is_reflected(guard) && rx(guard).reader.load(word::ENDED_ON_TCP) == 0 {
         rx(guard).reader.store(word::ENDED_ON_TCP, word::ENDED_THERE);
         tell_nic(guard);
     }
 }
 
-/// This host's kernel has ended the anchor: the NICs let the other end know.
+/// This host's kernel has ended the kernel socket: the NICs let the other end know.
 pub(super) fn ended_here(guard: &Guard<'_>) {
     rx(guard).reader.store(word::ENDED_ON_TCP, word::ENDED_HERE);
     tell_nic(guard);

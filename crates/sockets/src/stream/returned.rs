@@ -1,22 +1,22 @@
 //! What the sender of a direction that has left the VI owes to TCP: what is unread there goes on TCP before
-//! anything newer ([`crate::retreat`]).
+//! anything newer ([`crate::fallback`]).
 
-use super::remains::{Part, Said};
-use super::{damaged, failover, leaving, listeners, reflected, send_control, tell_reader, word};
-use crate::anchors;
+use super::undelivered::{Part, Said};
+use super::{corrupt, failover, leaving, listeners, reflected, send_control, tell_reader, word};
 use crate::conn::{Guard, HasEndpoint, flag};
+use crate::kernel_sockets;
 use core::sync::atomic::Ordering;
 use sovia_proto::packet::Kind;
 use sovia_proto::path::{self, CANCELLED, Grant, Owed, REFUSED, Tx};
 use sovia_sys::call;
-use via_shm::Damaged;
+use via_shm::Corrupt;
 
 /// Pause while bytes wait for room on TCP.
-pub(crate) const PUMP_NS: u64 = 2_000_000;
+pub(crate) const DRAIN_NS: u64 = 2_000_000;
 
 /// The receiver wants our sending direction back: ends its part on the VI, and holds new bytes
 /// back until the unread ones have been put on TCP.
-pub(super) fn recalled(guard: &mut Guard<'_>) {
+pub(super) fn revoked(guard: &mut Guard<'_>) {
     let conn = guard.conn;
     if conn.tx() == Tx::Vi && !guard.closing.fin_sent {
         if reflected::is_reflected(guard) {
@@ -52,11 +52,11 @@ pub(crate) enum Debt {
 /// What this end owes; puts on TCP what there is room for.
 pub(crate) fn debt(guard: &mut Guard<'_>, fd: i32) -> Debt {
     let conn = guard.conn;
-    if !conn.has(flag::LEFT_VI) || conn.has(flag::PUMPED | flag::DAMAGED) {
+    if !conn.has(flag::LEFT_VI) || conn.has(flag::DRAINED | flag::CORRUPT) {
         return Debt::None;
     }
     if failover::is_on(guard) {
-        return pay(guard, fd, failover::said(guard), word::PUMPED, None);
+        return pay(guard, fd, failover::said(guard), word::DRAINED, None);
     }
     let path = &guard.endpoint_ref().tx.direction().path;
     if path.load(word::SWITCH) == CANCELLED {
@@ -65,17 +65,17 @@ pub(crate) fn debt(guard: &mut Guard<'_>, fd: i32) -> Debt {
     let grant = Grant::from_word(path.load(word::GRANT));
     match path::owed(grant, path.load(word::RETURNED)) {
         Owed::Refuse | Owed::Wait if has_all_been_taken(guard) => {
-            conn.set(flag::PUMPED);
+            conn.set(flag::DRAINED);
             Debt::None
         }
         Owed::Refuse => Debt::Unasked,
         // A receiver that has died or left meanwhile never answers. One that has only ended what it sends does.
         Owed::Wait if !conn.has(flag::DEAD | flag::GONE) && !has_left(guard, fd) => Debt::Waits,
         Owed::Wait | Owed::Nothing => {
-            conn.set(flag::PUMPED);
+            conn.set(flag::DRAINED);
             Debt::None
         }
-        Owed::Pump(bytes) => pay(guard, fd, Said::ByReceiver, word::PUMPED, Some(bytes)),
+        Owed::Drain(bytes) => pay(guard, fd, Said::ByReceiver, word::DRAINED, Some(bytes)),
     }
 }
 
@@ -93,21 +93,21 @@ fn has_all_been_taken(guard: &Guard<'_>) -> bool {
 #[cold]
 fn pay(guard: &mut Guard<'_>, fd: i32, said: Said, done: usize, bytes: Option<u64>) -> Debt {
     let conn = guard.conn;
-    match pump(guard, fd, said, bytes) {
+    match drain(guard, fd, said, bytes) {
         Ok(true) => {
             guard.endpoint_ref().tx.direction().path.store(done, 1);
-            conn.set(flag::PUMPED);
+            conn.set(flag::DRAINED);
             tell_reader(guard);
             failover::has_paid(guard, fd);
             // Sends may go on, whichever thread has found it so.
             listeners::tell_all(guard);
             Debt::None
         }
-        Ok(false) if conn.has(flag::PUMPED) => Debt::None,
+        Ok(false) if conn.has(flag::DRAINED) => Debt::None,
         Ok(false) => Debt::Waits,
-        Err(Damaged(_)) => {
-            damaged(conn, fd);
-            conn.set(flag::PUMPED);
+        Err(Corrupt(_)) => {
+            corrupt(conn, fd);
+            conn.set(flag::DRAINED);
             Debt::None
         }
     }
@@ -115,23 +115,23 @@ fn pay(guard: &mut Guard<'_>, fd: i32, said: Said, done: usize, bytes: Option<u6
 
 /// Puts on TCP what there is room for; true when all is there. Apart, for its stack is not that of every send.
 #[inline(never)]
-fn pump(guard: &mut Guard<'_>, fd: i32, said: Said, bytes: Option<u64>) -> Result<bool, Damaged> {
+fn drain(guard: &mut Guard<'_>, fd: i32, said: Said, bytes: Option<u64>) -> Result<bool, Corrupt> {
     let part = Part::of(guard, said)?;
     let len = part.len(guard)?;
     if bytes.is_some_and(|bytes| bytes != len) {
-        return Err(Damaged("undelivered bytes differ from those returned"));
+        return Err(Corrupt("undelivered bytes differ from those returned"));
     }
-    if guard.pumped == 0 {
-        guard.pumped_from = call::tcp_bytes_written(fd).map_or(0, |written| written + 1);
+    if guard.drained == 0 {
+        guard.drained_from = call::tcp_bytes_written(fd).map_or(0, |written| written + 1);
     }
     let mut piece = [0u8; 1 << 10];
-    while u64::from(guard.pumped) < len {
-        let n = part.copy(guard, guard.pumped.into(), &mut piece)?;
+    while u64::from(guard.drained) < len {
+        let n = part.copy(guard, guard.drained.into(), &mut piece)?;
         match call::send(fd, &piece[..n], libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) {
-            Ok(sent) => guard.pumped += sent as u32,
+            Ok(sent) => guard.drained += sent as u32,
             Err(call::Errno::EINTR) => {}
             Err(call::Errno::EAGAIN) => {
-                anchors::watch_room(guard, fd);
+                kernel_sockets::watch_room(guard, fd);
                 return Ok(false);
             }
             // The connection is gone; so are its bytes, as with TCP. The error is the program's.
@@ -139,7 +139,7 @@ fn pump(guard: &mut Guard<'_>, fd: i32, said: Said, bytes: Option<u64>) -> Resul
                 if error != call::Errno::EPIPE {
                     guard.conn.keep_error(crate::errno(error));
                 }
-                guard.conn.set(flag::PUMPED);
+                guard.conn.set(flag::DRAINED);
                 return Ok(false);
             }
         }
@@ -153,12 +153,12 @@ pub(super) fn repair(guard: &mut Guard<'_>, fd: i32) {
     if guard.conn.has(flag::LEFT_VI) && guard.conn.tx() == Tx::Vi {
         end_part(guard);
     }
-    let is_pumping = guard.conn.has(flag::LEFT_VI) && !guard.conn.has(flag::PUMPED);
-    if is_pumping
-        && let Some(from) = guard.pumped_from.checked_sub(1)
+    let is_draining = guard.conn.has(flag::LEFT_VI) && !guard.conn.has(flag::DRAINED);
+    if is_draining
+        && let Some(from) = guard.drained_from.checked_sub(1)
         && let Ok(written) = call::tcp_bytes_written(fd)
     {
-        guard.pumped = guard.pumped.max(written.saturating_sub(from) as u32);
+        guard.drained = guard.drained.max(written.saturating_sub(from) as u32);
     }
 }
 
@@ -176,7 +176,7 @@ pub(crate) fn holds_back(guard: &mut Guard<'_>, fd: i32) -> bool {
     match debt(guard, fd) {
         Debt::None => false,
         Debt::Waits => true,
-        Debt::Unasked if guard.conn.has(flag::RETREATING) => true,
+        Debt::Unasked if guard.conn.has(flag::FALLING_BACK) => true,
         Debt::Unasked => !refuse(guard) && debt(guard, fd) == Debt::Waits,
     }
 }
@@ -187,14 +187,14 @@ pub(crate) fn refuse(guard: &Guard<'_>) -> bool {
     let refused = word.compare_exchange(0, REFUSED, Ordering::AcqRel, Ordering::Acquire);
     let is_refused = matches!(refused, Ok(_) | Err(REFUSED));
     if is_refused {
-        guard.conn.set(flag::PUMPED);
+        guard.conn.set(flag::DRAINED);
     }
     is_refused
 }
 
 /// This end is about to leave the direction (FIN, close): says that it will put nothing on TCP, or puts there
 /// what it has been asked for. What still waits for room the receiver finds on the VI, when TCP ends.
-pub(crate) fn refuse_or_pump(guard: &mut Guard<'_>, fd: i32) {
+pub(crate) fn refuse_or_drain(guard: &mut Guard<'_>, fd: i32) {
     debt(guard, fd);
     if !failover::is_on(guard) {
         refuse(guard);

@@ -1,8 +1,8 @@
 //! Sending: to TCP until the receiver has granted the VI, then over the VI, in packets while the
 //! window allows, and beyond it by gathering.
 
-use super::anchor::{acknowledge, push};
 use super::hold::look;
+use super::kernel_socket::{acknowledge, push};
 use super::state::{self, Receiver, Sends};
 use super::{
     Fault, Put, backlog, failed, returned, rx, send_control, tell_reader, transfer, tx, word,
@@ -106,13 +106,13 @@ pub(super) fn cannot(guard: &mut Guard<'_>, fd: i32) -> Option<Put> {
     }
     match state::sends(flags, conn.tx(), receiver(guard)) {
         Sends::OverVi => return None,
-        Sends::Recalled => returned::recalled(guard),
+        Sends::Revoked => returned::revoked(guard),
         Sends::OnTcp => {}
         Sends::Left => {
             conn.set(flag::PEER_GONE);
             return Some(Put::AskKernel);
         }
-        // If the receiver has shut both halves, the anchor is shut, too: what the kernel is given there it resets the
+        // If the receiver has shut both halves, the kernel socket is shut, too: what the kernel is given there it resets the
         // connection for.
         Sends::Over => return Some(Put::AskKernel),
     }
@@ -127,7 +127,7 @@ pub(super) fn receiver(guard: &Guard<'_>) -> Receiver {
     }
     match tx(guard).path.load(word::GRANT) {
         word::LEFT => Receiver::HasLeft,
-        grant if Grant::from_word(grant) == Grant::Recalled => Receiver::Recalls,
+        grant if Grant::from_word(grant) == Grant::Revoked => Receiver::Revokes,
         _ => Receiver::Listens,
     }
 }
@@ -164,7 +164,7 @@ pub(super) fn has_shut(guard: &Guard<'_>) -> bool {
     tx(guard).path.load(word::SHUT) != 0
 }
 
-/// This end has shut both halves, of the anchor as well: nothing that the peer sends is welcome.
+/// This end has shut both halves, of the kernel socket as well: nothing that the peer sends is welcome.
 pub fn shut(guard: &mut Guard<'_>) {
     let shut = reflected::shut_word(guard);
     rx(guard).path.store(word::SHUT, shut);
@@ -184,7 +184,7 @@ fn asked(guard: &mut Guard<'_>, fd: i32) -> Option<Errno> {
 pub(super) fn switch(guard: &mut Guard<'_>, fd: i32) {
     let conn = guard.conn;
     if Grant::from_word(tx(guard).path.load(word::GRANT)) != Grant::Granted
-        || conn.has(flag::SHUT_WR | flag::RETREATING | flag::DAMAGED)
+        || conn.has(flag::SHUT_WR | flag::FALLING_BACK | flag::CORRUPT)
     {
         return;
     }
@@ -316,11 +316,11 @@ fn gather(guard: &mut Guard<'_>, bytes: UserSlice<'_>, sent: &mut usize) -> Resu
     Ok(())
 }
 
-/// Ends the sending side: FIN, if the stream runs on the VI. The caller shuts the anchor, too.
+/// Ends the sending side: FIN, if the stream runs on the VI. The caller shuts the kernel socket, too.
 pub fn finish(guard: &mut Guard<'_>, fd: i32) {
     let conn = guard.conn;
-    returned::refuse_or_pump(guard, fd);
-    if conn.tx() == Tx::Vi && !conn.has(flag::DAMAGED) && guard.closing.send_fin() {
+    returned::refuse_or_drain(guard, fd);
+    if conn.tx() == Tx::Vi && !conn.has(flag::CORRUPT) && guard.closing.send_fin() {
         // Before the packet: a thread that is woken for that finds the end announced.
         tx(guard).writer.store(word::FIN, word::FIN_ON_VI);
         send_control(guard, Kind::Fin);

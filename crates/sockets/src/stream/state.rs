@@ -7,27 +7,31 @@ use crate::conn::flag;
 use sovia_proto::path::Tx;
 
 /// Flags without which a receive that finds nothing waits.
-pub(super) const RECEIVES: u32 = flag::EOF | flag::DAMAGED | RECEIVES_IF_GONE;
+pub(super) const RECEIVES: u32 = flag::EOF | flag::CORRUPT | RECEIVES_IF_GONE;
 /// Those of which the answer depends on whether the peer has gone.
-const RECEIVES_IF_GONE: u32 = flag::SHUT_RD | flag::ANCHOR | flag::PEER_GONE | flag::DEAD;
+const RECEIVES_IF_GONE: u32 = flag::SHUT_RD | flag::KERNEL_SOCKET | flag::PEER_GONE | flag::DEAD;
 
 /// Flags without which a send goes where its path says: it is asked whether the peer has gone, and whether an error is
 /// to be told.
-pub(super) const SENDS: u32 =
-    flag::DAMAGED | flag::ERROR | flag::SHUT_WR | flag::PEER_GONE | flag::DEAD | flag::ANCHOR;
+pub(super) const SENDS: u32 = flag::CORRUPT
+    | flag::ERROR
+    | flag::SHUT_WR
+    | flag::PEER_GONE
+    | flag::DEAD
+    | flag::KERNEL_SOCKET;
 
 /// Flags without which there are no events but bytes and room.
 pub(crate) const EVENTS: u32 = flag::ENDED
-    | flag::ANCHOR
+    | flag::KERNEL_SOCKET
     | flag::EOF
     | flag::PEER_GONE
-    | flag::DAMAGED
+    | flag::CORRUPT
     | flag::SHUT_RD
     | flag::DEAD
     | flag::ERROR;
 
 /// Flags that are news to a thread that waits.
-pub(super) const NEWS: u32 = flag::ENDED | flag::DAMAGED | flag::EOF | flag::PEER_GONE | flag::DEAD;
+pub(super) const NEWS: u32 = flag::ENDED | flag::CORRUPT | flag::EOF | flag::PEER_GONE | flag::DEAD;
 
 /// What a receive does that finds no bytes on the VI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +44,7 @@ pub(super) enum Receives {
     Fails,
     /// It finds out whether the peer has gone, and what that has left behind; then it asks again.
     Asks,
-    /// The peer has gone: it is told an error, once, or what the kernel says of the anchor.
+    /// The peer has gone: it is told an error, once, or what the kernel says of the kernel socket.
     Gone,
 }
 
@@ -51,7 +55,7 @@ pub(super) fn receives(flags: u32, has_asked: bool) -> Receives {
         Receives::Waits
     } else if flags & flag::EOF != 0 {
         Receives::End
-    } else if flags & flag::DAMAGED != 0 {
+    } else if flags & flag::CORRUPT != 0 {
         Receives::Fails
     } else if !has_asked {
         Receives::Asks
@@ -74,7 +78,7 @@ pub(super) enum Receiver {
     /// It has closed.
     HasLeft,
     /// It wants the direction back on TCP.
-    Recalls,
+    Revokes,
 }
 
 /// Where a send goes, once it is known whether the peer has gone.
@@ -82,8 +86,8 @@ pub(super) enum Receiver {
 pub(super) enum Sends {
     /// Over the VI.
     OverVi,
-    /// On TCP, once this end has ended its part on the VI: the receiver recalls the direction.
-    Recalled,
+    /// On TCP, once this end has ended its part on the VI: the receiver revokes the direction.
+    Revoked,
     /// On TCP, after what is unread on the VI.
     OnTcp,
     /// To the kernel, for its verdict and its signal: the receiver has closed.
@@ -95,7 +99,7 @@ pub(super) enum Sends {
 /// Where a send goes.
 #[inline]
 pub(super) fn sends(flags: u32, tx: Tx, receiver: Receiver) -> Sends {
-    if flags & flag::DAMAGED != 0 {
+    if flags & flag::CORRUPT != 0 {
         return Sends::Over;
     }
     if tx != Tx::Vi {
@@ -108,11 +112,11 @@ pub(super) fn sends(flags: u32, tx: Tx, receiver: Receiver) -> Sends {
         Receiver::Listens => Sends::OverVi,
         Receiver::HasShut => Sends::Over,
         Receiver::HasLeft => Sends::Left,
-        Receiver::Recalls => Sends::Recalled,
+        Receiver::Revokes => Sends::Revoked,
     }
 }
 
-/// The events that hold whatever the anchor says.
+/// The events that hold whatever the kernel socket says.
 pub(super) fn events(flags: u32) -> i16 {
     const ALL: i16 = libc::POLLIN
         | libc::POLLRDNORM
@@ -122,7 +126,7 @@ pub(super) fn events(flags: u32) -> i16 {
         | libc::POLLHUP;
     let mut events = 0;
     for (of, adds) in [
-        (flag::DAMAGED, ALL),
+        (flag::CORRUPT, ALL),
         (flag::RESET, libc::POLLHUP | libc::POLLRDHUP),
         (flag::ERROR, libc::POLLERR),
     ] {

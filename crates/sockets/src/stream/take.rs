@@ -4,7 +4,7 @@ use super::hold::{copy_held, hold, kind_of, next_in_ring, scan};
 use super::packets::{
     consumed, count_arrival, packet_of, take_control, take_held_control, take_held_data, take_off,
 };
-use super::{Fault, ROOM, damaged_here, failover, handled, rx, tell_writer, word};
+use super::{Fault, ROOM, corrupt_here, failover, handled, rx, tell_writer, word};
 use crate::conn::{Guard, HELD, HasEndpoint, flag};
 use sovia_proto::order::Take;
 use sovia_proto::packet::Kind;
@@ -36,7 +36,7 @@ fn is_next(guard: &mut Guard<'_>, wanted: Kind) -> bool {
             Ok(kind) if kind == Some(wanted) && scan(guard).is_ok() => {}
             Ok(_) => return false,
             Err(_) => {
-                damaged_here(guard);
+                corrupt_here(guard);
                 return false;
             }
         }
@@ -118,7 +118,7 @@ fn take(guard: &mut Guard<'_>, out: UserSliceMut<'_>, count: &mut usize) -> Resu
         let Some(entry) = guard.endpoint().rx.head()? else {
             // Packets that go before gathered bytes were published before those were.
             if tail != guard.taker.head && done == 0 {
-                return Err(Fault::Damaged);
+                return Err(Fault::Corrupt);
             }
             break;
         };
@@ -128,7 +128,7 @@ fn take(guard: &mut Guard<'_>, out: UserSliceMut<'_>, count: &mut usize) -> Resu
             Kind::Data => {
                 let from = guard.front as usize;
                 if from > entry.len as usize {
-                    return Err(Fault::Damaged);
+                    return Err(Fault::Corrupt);
                 }
                 let n = (entry.len as usize - from).min(out.len() - done);
                 guard.endpoint_ref().rx.copy_head(&entry, from, out.skip(done).first(n))?;
@@ -175,7 +175,7 @@ fn take_gathered(
     out: UserSliceMut<'_>,
 ) -> Result<usize, Fault> {
     if available > Area::LEN as u64 {
-        return Err(Fault::Damaged);
+        return Err(Fault::Corrupt);
     }
     let start = rx(guard).writer.load(word::START);
     let at = (guard.taker.head.wrapping_sub(start) % Area::LEN as u64) as usize;
@@ -195,14 +195,14 @@ fn take_gathered(
 pub(super) fn take_held(guard: &mut Guard<'_>, out: UserSliceMut<'_>) -> Result<usize, Fault> {
     let index = guard.held_first as usize % HELD;
     let held = guard.held[index];
-    let Some(kind) = kind_of(held.kind) else { return Err(Fault::Damaged) };
+    let Some(kind) = kind_of(held.kind) else { return Err(Fault::Corrupt) };
     if kind != Kind::Data {
         take_held_control(guard, kind)?;
         return Ok(0);
     }
     let from = guard.front as usize;
     if from > held.len as usize {
-        return Err(Fault::Damaged);
+        return Err(Fault::Corrupt);
     }
     let n = (held.len as usize - from).min(out.len());
     copy_held(guard, &held, from, out.first(n))?;

@@ -1,8 +1,8 @@
 //! Where a direction's bytes on TCP end: at the switch to the VI, or where the peer has died or ended before it.
 
-use super::anchor::anchor_has_ended;
 use super::entering::{Origin, next_from};
 use super::failover::Brought;
+use super::kernel_socket::kernel_socket_has_ended;
 use super::take::receive_vi;
 use super::{Fault, Got, ending, failed, failover, failure, reflected, rx, uncounted, word};
 use crate::conn::{Guard, flag};
@@ -49,7 +49,7 @@ pub(super) fn tcp_gave_nothing(
         (Ok(Origin::Vi), _) => return None,
         (Err(fault), _) => Got::Failed(failed(conn, fd, fault)),
         (Ok(Origin::Nowhere), _) | (_, Err(call::Errno::EAGAIN)) => Got::Nothing,
-        (_, Ok(_)) if failover::may_be_cut_off(guard) && anchor_has_ended(fd) => {
+        (_, Ok(_)) if failover::may_be_cut_off(guard) && kernel_socket_has_ended(fd) => {
             failover::lost(guard, fd, libc::ECONNRESET);
             failure(conn, true)
         }
@@ -71,7 +71,7 @@ fn next_after_the_end(guard: &mut Guard<'_>, fd: i32) -> Result<Origin, Fault> {
     if !is_all && matches!(from, Origin::Tcp(_)) {
         return Ok(Origin::Nowhere);
     }
-    guard.conn.set(flag::ANCHOR);
+    guard.conn.set(flag::KERNEL_SOCKET);
     let from = rescue(guard, fd, from)?;
     up_to_the_switch(guard, fd, from)
 }
@@ -86,16 +86,16 @@ fn rescue(guard: &mut Guard<'_>, fd: i32, from: Origin) -> Result<Origin, Fault>
         path.load(word::SWITCH),
         path.load(word::TAKEN) != 0,
         if conn.has(flag::RETURNING) { path.load(word::RETURNED) } else { 0 },
-        path.load(word::PUMPED) != 0,
+        path.load(word::DRAINED) != 0,
         path.load(word::FROM),
         conn.rx_tcp.load(Ordering::Acquire),
     );
     // This end may have shut its receiving half, and nothing more.
-    let Some(skip) = skip.filter(|_| anchor_has_ended(fd)) else { return Ok(from) };
+    let Some(skip) = skip.filter(|_| kernel_socket_has_ended(fd)) else { return Ok(from) };
     let mut skip = usize::try_from(skip).unwrap_or(usize::MAX);
     if skip > Bulk::LEN {
         // So many do not lie there.
-        return Err(Fault::Damaged);
+        return Err(Fault::Corrupt);
     }
     conn.set_rx(Rx::Vi);
     conn.clear(flag::RETURNING);
@@ -121,7 +121,7 @@ fn up_to_the_switch(guard: &mut Guard<'_>, fd: i32, from: Origin) -> Result<Orig
     }
     uncounted::count_read(guard.conn, fd);
     let from = next_from(guard)?;
-    if is_before_switch(from) { Err(Fault::Damaged) } else { Ok(from) }
+    if is_before_switch(from) { Err(Fault::Corrupt) } else { Ok(from) }
 }
 
 /// Whether there is a switch, and bytes before it that have not been read.

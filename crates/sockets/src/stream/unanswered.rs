@@ -14,7 +14,7 @@ use sovia_control::Reason;
 use sovia_proto::path::{Rx, Tx};
 
 /// Finds out whether the request has been answered, and takes it back if it has not. True if the connection is on TCP
-/// from here on: a thread that holds no lock makes it an ordinary socket ([`crate::retreat::settle`]).
+/// from here on: a thread that holds no lock makes it an ordinary socket ([`crate::fallback::settle`]).
 #[inline]
 pub(crate) fn settle(guard: &mut Guard<'_>) -> bool {
     guard.conn.has(flag::UNANSWERED) && settle_now(guard)

@@ -21,7 +21,7 @@ pub use tcp::{
     forget_tcp, is_noted_tcp, is_tcp, note_new_tcp, note_option_of_tcp, note_shared, note_tcp,
 };
 
-use crate::conn::{CONNS, Conn, Favoured, Guard, Phase, Role};
+use crate::conn::{Biased, CONNS, Conn, Guard, Phase, Role};
 use crate::per_engine::per_engine_tables;
 use crate::{family, members, process, stats};
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -65,8 +65,8 @@ impl Ref {
 
     /// The same, if the lock favours the calling thread, which is under no lock.
     #[inline(always)]
-    pub(crate) fn favoured(self) -> Option<Favoured<'static>> {
-        self.conn.favoured(self.generation)
+    pub(crate) fn biased(self) -> Option<Biased<'static>> {
+        self.conn.biased(self.generation)
     }
 
     /// Whether the connection still lives that life, on a VI and in this process.

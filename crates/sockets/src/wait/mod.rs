@@ -14,7 +14,7 @@ use crate::conn::{Bell, Guard};
 use crate::pair::{self, Pair};
 use crate::stream::{Watch, combine, listeners};
 use crate::table::{self, Ref};
-use crate::{Errno, anchors};
+use crate::{Errno, kernel_sockets};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_signal::chain;
 use sovia_signal::interrupt::Moment;
@@ -210,7 +210,7 @@ fn wait_once<T>(
         }
     }
     *fruitless = 0;
-    anchors::ensure();
+    kernel_sockets::ensure();
     bell.going_to_sleep();
     let result = match once(at, attempt) {
         Ok(None) => {
@@ -241,7 +241,7 @@ pub fn look<T>(at: Ref, mut attempt: impl FnMut(&mut Guard<'_>) -> Option<T>) ->
     if let Some(value) = once(at, &mut attempt)? {
         return Ok(value);
     }
-    anchors::ensure_for_a_look();
+    kernel_sockets::ensure_for_a_look();
     Err(Ended::Failed(libc::EAGAIN))
 }
 
@@ -264,7 +264,7 @@ fn sleep(word: &AtomicU32, before: u32, of: &Call) -> Result<(), Errno> {
             left => left,
         },
     };
-    let left = anchors::shortened(left);
+    let left = kernel_sockets::shortened(left);
     crate::stats::slept();
     match cancellable(|| futex::wait_by(|call| of.since.make(call), word, before, left)) {
         Ok(()) | Err(call::Errno::EAGAIN) => Ok(()),

@@ -26,7 +26,7 @@ impl TcpStream {
     pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match engine::conn(self.fd()) {
             Some(at) => self.receive(at, &[buffer.into()], Flags { peek: true, ..RECEIVE }),
-            None => self.anchor.peek(buffer),
+            None => self.kernel_socket.peek(buffer),
         }
     }
 
@@ -63,13 +63,13 @@ impl Read for &TcpStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match engine::conn(self.fd()) {
             Some(at) => self.receive(at, &[buffer.into()], RECEIVE),
-            None => (&self.anchor).read(buffer),
+            None => (&self.kernel_socket).read(buffer),
         }
     }
 
     fn read_vectored(&mut self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let Some(at) = engine::conn(self.fd()) else {
-            return (&self.anchor).read_vectored(parts);
+            return (&self.kernel_socket).read_vectored(parts);
         };
         let mut few = [UserSliceMut::empty(); FEW];
         let count = parts.len().min(FEW);
@@ -85,13 +85,13 @@ impl Write for &TcpStream {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
         match engine::conn(self.fd()) {
             Some(at) => self.send(at, &[buffer.into()]),
-            None => (&self.anchor).write(buffer),
+            None => (&self.kernel_socket).write(buffer),
         }
     }
 
     fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         let Some(at) = engine::conn(self.fd()) else {
-            return (&self.anchor).write_vectored(parts);
+            return (&self.kernel_socket).write_vectored(parts);
         };
         let mut few = [UserSlice::empty(); FEW];
         let count = parts.len().min(FEW);

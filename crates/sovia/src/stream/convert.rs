@@ -55,13 +55,13 @@ impl IntoRawFd for TcpStream {
 /// The kernel's socket: for options and names. Its bytes are not on it while the stream has a VI.
 impl AsFd for TcpStream {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.anchor.as_fd()
+        self.kernel_socket.as_fd()
     }
 }
 
 /// The kernel's socket: for options and names. Its bytes are not on it while the stream has a VI.
 impl AsRawFd for TcpStream {
     fn as_raw_fd(&self) -> RawFd {
-        self.anchor.as_raw_fd()
+        self.kernel_socket.as_raw_fd()
     }
 }

@@ -13,7 +13,7 @@ impl TcpStream {
     /// # Errors
     /// As [`std::net::TcpStream::set_read_timeout`].
     pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        self.anchor.set_read_timeout(timeout)?;
+        self.kernel_socket.set_read_timeout(timeout)?;
         self.note_option(libc::SOL_SOCKET, libc::SO_RCVTIMEO);
         Ok(())
     }
@@ -23,7 +23,7 @@ impl TcpStream {
     /// # Errors
     /// As [`std::net::TcpStream::set_write_timeout`].
     pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        self.anchor.set_write_timeout(timeout)?;
+        self.kernel_socket.set_write_timeout(timeout)?;
         self.note_option(libc::SOL_SOCKET, libc::SO_SNDTIMEO);
         Ok(())
     }
@@ -39,7 +39,7 @@ impl TcpStream {
     /// # Errors
     /// As [`std::net::TcpStream::read_timeout`].
     pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
-        self.anchor.read_timeout()
+        self.kernel_socket.read_timeout()
     }
 
     /// The timeout of writes.
@@ -47,7 +47,7 @@ impl TcpStream {
     /// # Errors
     /// As [`std::net::TcpStream::write_timeout`].
     pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
-        self.anchor.write_timeout()
+        self.kernel_socket.write_timeout()
     }
 
     /// Sets TCP_NODELAY: it is for the time on TCP, and for streams whose small messages are
@@ -56,7 +56,7 @@ impl TcpStream {
     /// # Errors
     /// As [`std::net::TcpStream::set_nodelay`].
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
-        self.anchor.set_nodelay(nodelay)?;
+        self.kernel_socket.set_nodelay(nodelay)?;
         self.note_option(libc::IPPROTO_TCP, libc::TCP_NODELAY);
         Ok(())
     }
@@ -66,7 +66,7 @@ impl TcpStream {
     /// # Errors
     /// As [`std::net::TcpStream::nodelay`].
     pub fn nodelay(&self) -> io::Result<bool> {
-        self.anchor.nodelay()
+        self.kernel_socket.nodelay()
     }
 
     /// Sets IP_TTL.
@@ -74,7 +74,7 @@ impl TcpStream {
     /// # Errors
     /// As [`std::net::TcpStream::set_ttl`].
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
-        self.anchor.set_ttl(ttl)
+        self.kernel_socket.set_ttl(ttl)
     }
 
     /// IP_TTL.
@@ -82,7 +82,7 @@ impl TcpStream {
     /// # Errors
     /// As [`std::net::TcpStream::ttl`].
     pub fn ttl(&self) -> io::Result<u32> {
-        self.anchor.ttl()
+        self.kernel_socket.ttl()
     }
 
     /// SO_ERROR: how a non-blocking connect went, or what has befallen the connection.
@@ -90,7 +90,7 @@ impl TcpStream {
     /// # Errors
     /// As [`std::net::TcpStream::take_error`].
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
-        self.anchor.take_error()
+        self.kernel_socket.take_error()
     }
 
     /// Whether calls return at once with `WouldBlock` where they would wait.
@@ -98,7 +98,7 @@ impl TcpStream {
     /// # Errors
     /// As [`std::net::TcpStream::set_nonblocking`].
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
-        self.anchor.set_nonblocking(nonblocking)?;
+        self.kernel_socket.set_nonblocking(nonblocking)?;
         if let Some(at) = engine::conn(self.fd()) {
             ops::nonblocking(at, nonblocking);
         }

@@ -23,7 +23,7 @@ pub(crate) struct Relay {
     due: [Vec<Vec<u8>>; 2],
     /// The real time at which the network began.
     began: u64,
-    /// The bit that changes next in a damaged frame.
+    /// The bit that changes next in a corrupt frame.
     damage: usize,
 }
 
@@ -91,7 +91,7 @@ impl Relay {
         while self.net.next_time().is_some_and(|next| next <= to) {
             let Some(Event::Packet(delivery)) = self.net.step() else { continue };
             let mut frame = delivery.payload;
-            if delivery.damaged && !frame.is_empty() {
+            if delivery.corrupt && !frame.is_empty() {
                 self.damage =
                     self.damage.wrapping_mul(31).wrapping_add(frame.len()) % (8 * frame.len());
                 frame[self.damage / 8] ^= 1 << (self.damage % 8);
@@ -113,7 +113,7 @@ impl Relay {
             counters.overflowed,
             counters.duplicated,
             counters.reordered,
-            counters.damaged,
+            counters.corrupt,
             sum(Device::missed),
             sum(|device| device.too_long),
             sum(|device| device.refused),

@@ -3,6 +3,6 @@
 
 #![cfg(not(loom))]
 
+mod bias;
 mod doorbell;
-mod favour;
 mod machine;

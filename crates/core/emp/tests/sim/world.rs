@@ -196,7 +196,7 @@ impl World {
         match self.net.step() {
             None => return false,
             Some(Event::Packet(mut packet)) => {
-                if packet.damaged {
+                if packet.corrupt {
                     let place = self.net.now().nanos() as usize % packet.payload.len();
                     packet.payload[place] ^= 1 << (self.net.now().nanos() % 8);
                 }

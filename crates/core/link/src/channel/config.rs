@@ -20,7 +20,7 @@ pub struct Config {
     pub receive_buffer: usize,
     /// Bytes of the longest message. One that is longer is refused by both ends.
     pub message_max: usize,
-    /// What finds frames that come damaged. Those that have a checksum are checked on any link.
+    /// What finds frames that come corrupt. Those that have a checksum are checked on any link.
     pub link: Checksum,
     /// Whether frames that are sent have a checksum.
     pub sends: Checksum,

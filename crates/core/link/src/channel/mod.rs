@@ -10,7 +10,7 @@
 //!
 //! The two ends are made with the same number, and may be made at any time. The one that has something to send says
 //! hello until the other answers; the first message is there after one and a half round trips. Frames may get lost, double,
-//! overtake each other and be damaged: that is made good, for as long as the channel exists. There is no limit to
+//! overtake each other and be corrupt: that is made good, for as long as the channel exists. There is no limit to
 //! that; its owner drops a channel that it does not believe in any more.
 //!
 //! An end that is dropped and made again has another epoch, if its seed is another one. Frames of the earlier one are
@@ -129,7 +129,7 @@ pub enum Reason {
 pub struct Counters {
     /// All of them.
     pub frames: u64,
-    /// Those that were damaged or not of the format.
+    /// Those that were corrupt or not of the format.
     pub malformed: u64,
     /// Those of an end that is not, or no longer, this one's peer.
     pub stale: u64,

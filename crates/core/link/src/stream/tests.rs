@@ -67,7 +67,7 @@ fn run(
     pump(&mut net, &mut tx, (from, to));
     while let Some(event) = net.step() {
         match event {
-            Event::Packet(packet) if packet.damaged => {}
+            Event::Packet(packet) if packet.corrupt => {}
             Event::Packet(packet) => match packet.payload {
                 Packet::Item(sending, item) => {
                     assert_eq!(packet.to, to);

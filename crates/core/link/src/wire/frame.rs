@@ -40,7 +40,7 @@ pub enum Checksum {
     /// CRC-32C over the whole frame. A frame without it is refused.
     #[default]
     Crc,
-    /// None is sent, and frames without one are taken: the link below drops what is damaged. Frames that have one
+    /// None is sent, and frames without one are taken: the link below drops what is corrupt. Frames that have one
     /// are checked all the same.
     Link,
 }
@@ -60,7 +60,7 @@ impl<T: AsRef<[u8]>> Frame<T> {
         Frame::checked_for(bytes, Checksum::Crc)
     }
 
-    /// A view of a frame that is only passed on: its version and its length are looked at, and whether it is damaged is not.
+    /// A view of a frame that is only passed on: its version and its length are looked at, and whether it is corrupt is not.
     ///
     /// # Errors
     /// [`Malformed::Version`], [`Malformed::Short`].

@@ -1,6 +1,6 @@
 //! What is wrong with a frame.
 
-/// Why a frame is dropped. Nothing else is lost with it: where it was damaged on its way, it will be sent again.
+/// Why a frame is dropped. Nothing else is lost with it: where it was corrupt on its way, it will be sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// It is shorter than it says, or than its kind requires.
@@ -12,7 +12,7 @@ pub enum Malformed {
     /// It is of another version of the format.
     #[error("the frame's version {0} is unknown")]
     Version(u8),
-    /// It has been damaged.
+    /// It has been corrupt.
     #[error("the frame's checksum does not match")]
     Checksum,
     /// It has no checksum, on a link that requires one.

@@ -25,7 +25,7 @@ pub enum Passing {
 }
 
 impl Passing {
-    /// What a frame is about, and its bytes without padding. Whether it is damaged is looked at only where it is a word about a
+    /// What a frame is about, and its bytes without padding. Whether it is corrupt is looked at only where it is a word about a
     /// connection that is to be: such a word says by its body where it is to go. The receiver looks at all.
     ///
     /// # Errors

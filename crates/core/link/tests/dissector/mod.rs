@@ -1,7 +1,7 @@
 //! Wireshark's dissector (tools/wireshark) beside this crate's parser and the stated meanings of `vectors.txt`.
 
 mod capture;
-mod damaged;
+mod corrupt;
 mod meanings;
 mod tshark;
 mod vectors;

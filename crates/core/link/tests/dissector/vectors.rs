@@ -97,8 +97,8 @@ fn datagrams_on_any_port_are_recognized_by_their_checksums() {
             check(vector, printed);
         }
         // By its header alone a datagram is taken for a frame; what its body says is no reason to disown it.
-        let damaged = vector.refused() == Some("the frame's checksum does not match");
-        assert!(!damaged || !printed.contains_key("sovia.kind"), "{}", vector.name);
+        let corrupt = vector.refused() == Some("the frame's checksum does not match");
+        assert!(!corrupt || !printed.contains_key("sovia.kind"), "{}", vector.name);
     }
     // One conversation: once a frame has been recognized, all of them are frames.
     let file = in_medium(Medium::Udp { from: 40000, to: 31000 });

@@ -312,7 +312,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_record_is_none(position: u32, bytes: u32, at in 0..LEN, by in 1u8..) {
+    fn corrupt_record_is_none(position: u32, bytes: u32, at in 0..LEN, by in 1u8..) {
         let mut encoded = Record { position, bytes }.encode();
         encoded[at] ^= by;
         prop_assert!(Record::decode(&encoded).is_err());

@@ -16,16 +16,16 @@
 //! 2. what is on the VI, in its order, ToTcp and FIN with it; also that of a switch that was cancelled:
 //!    until its bytes are all on TCP the receiver may need them. (The word that says so may be set also where
 //!    the claim has won: it counts only with the cancellation.)
-//! 3. [`FromSender::Verdict`] or [`FromSender::Refused`], [`FromSender::TakenBack`], [`FromSender::Pumped`],
+//! 3. [`FromSender::Verdict`] or [`FromSender::Refused`], [`FromSender::TakenBack`], [`FromSender::Drained`],
 //!    [`FromSender::Asked`]: at any time;
 //! 4. [`FromSender::Gone`], when all the others are told. After it the NIC tells nothing, and passes over what
 //!    still comes from the receiver.
 //!
 //! [`FromSender::Confirmed`] comes after 1 as it is seen after a full fence behind the stored
-//! [`FromReceiver::Recalled`].
+//! [`FromReceiver::Revoked`].
 //!
 //! From the receiver's segment:
-//! 1. [`FromReceiver::Granted`], [`FromReceiver::Entered`], [`FromReceiver::Recalled`], [`FromReceiver::Left`]:
+//! 1. [`FromReceiver::Granted`], [`FromReceiver::Entered`], [`FromReceiver::Revoked`], [`FromReceiver::Left`]:
 //!    the last of them does; [`FromReceiver::Claimed`], [`FromReceiver::Shut`]: at any time;
 //! 2. what has been consumed on the VI, and what is left unread there by name (the remains); then
 //!    [`FromReceiver::Returned`].
@@ -34,7 +34,7 @@
 //!
 //! The NIC at the sender's segment, on
 //! - `Claimed`: exchanges [`Switch::At`] for [`Switch::Entered`], and tells the switch as it is then;
-//! - `Recalled`: stores it, does a full fence, looks at the switch, tells it if it is not told, and
+//! - `Revoked`: stores it, does a full fence, looks at the switch, tells it if it is not told, and
 //!   then tells `Confirmed`. It does not claim;
 //! - `Returned`: publishes what has been consumed and the remains, exchanges 0 for the word, and tells the word
 //!   that stands there then as the `Verdict`. It tells a refusal also if nothing was returned;
@@ -59,13 +59,13 @@ pub enum FromSender {
     Cancelled(u64),
     /// All bytes of a switch that was taken back are on TCP.
     TakenBack,
-    /// What the receiver returned is so many bytes, and will be pumped if there are any.
+    /// What the receiver returned is so many bytes, and will be drained if there are any.
     Verdict(u64),
-    /// The sender pumps nothing.
+    /// The sender drains nothing.
     Refused,
     /// All returned bytes are on TCP.
-    Pumped,
-    /// A recall has been seen at the sender's segment, and the switch that stood there then is told.
+    Drained,
+    /// A revoke has been seen at the sender's segment, and the switch that stood there then is told.
     Confirmed,
     /// The sender wants the receiver to take the connection back.
     Asked,
@@ -81,7 +81,7 @@ pub enum FromReceiver {
     /// The receiver reads the VI.
     Entered,
     /// The receiver wants the direction back on TCP.
-    Recalled,
+    Revoked,
     /// The receiver has closed.
     Left,
     /// The receiver has seen the switch, and reads TCP no further.
@@ -140,7 +140,7 @@ impl FromSender {
             FromSender::TakenBack => (4, 0),
             FromSender::Verdict(n) => (5, n),
             FromSender::Refused => (6, 0),
-            FromSender::Pumped => (7, 0),
+            FromSender::Drained => (7, 0),
             FromSender::Confirmed => (8, 0),
             FromSender::Asked => (9, 0),
             FromSender::Gone => (10, 0),
@@ -156,7 +156,7 @@ impl FromSender {
             (4, 0) => FromSender::TakenBack,
             (5, 0..LIMIT) => FromSender::Verdict(value),
             (6, 0) => FromSender::Refused,
-            (7, 0) => FromSender::Pumped,
+            (7, 0) => FromSender::Drained,
             (8, 0) => FromSender::Confirmed,
             (9, 0) => FromSender::Asked,
             (10, 0) => FromSender::Gone,
@@ -171,7 +171,7 @@ impl FromReceiver {
         match self {
             FromReceiver::Granted => (1, 0),
             FromReceiver::Entered => (2, 0),
-            FromReceiver::Recalled => (3, 0),
+            FromReceiver::Revoked => (3, 0),
             FromReceiver::Left => (4, 0),
             FromReceiver::Claimed => (5, 0),
             FromReceiver::Returned(n) => (6, n),
@@ -184,7 +184,7 @@ impl FromReceiver {
         Some(match (number, value) {
             (1, 0) => FromReceiver::Granted,
             (2, 0) => FromReceiver::Entered,
-            (3, 0) => FromReceiver::Recalled,
+            (3, 0) => FromReceiver::Revoked,
             (4, 0) => FromReceiver::Left,
             (5, 0) => FromReceiver::Claimed,
             (6, 0..LIMIT) => FromReceiver::Returned(value),

@@ -12,7 +12,7 @@
 //!   further. Only the receiver may claim, under the lock that it holds over looking and reading
 //!   TCP: a NIC that claimed by itself would let a sender that goes back put newer bytes
 //!   on TCP, which the receiver reads together with the older ones before it hears of the switch.
-//! - It recalls, and awaits the word `confirmed`: the recall stands in the sender's segment, and the
+//! - It revokes, and awaits the word `confirmed`: the revoke stands in the sender's segment, and the
 //!   switch that stood there after that is here.
 //! - It proposes what it returns, in the returned word of its own segment, and awaits the `verdict`: the
 //!   returned word of the sender's. Until then its readers take nothing, neither off the VI nor off TCP.
@@ -29,7 +29,7 @@
 //! found by its exchange is the verdict, and TCP's end says `gone`. Then these functions
 //! decide what those of [`super`] do.
 
-use super::{Await, Grant, Recall, Returned, Rx, Seen, Source, Switch, Tx};
+use super::{Await, Grant, Returned, Revoke, Rx, Seen, Source, Switch, Tx};
 
 /// What a receiver that has granted the VI does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub const fn is_settled(switch: u64, gone: bool) -> bool {
     }
 }
 
-/// How a sender answers a recall ([`super::Before::Answer`]).
+/// How a sender answers a revoke ([`super::Before::Answer`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
     /// By ToTcp.
@@ -96,30 +96,30 @@ pub const fn answers(tx: Tx, switch: u64, fin_sent: bool) -> Answer {
     }
 }
 
-/// What a receiver that has recalled does next.
+/// What a receiver that has revoked does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Recalled {
+pub enum Revoked {
     /// The direction is on TCP, or will be ([`super::on_tcp`]).
     Nothing,
     /// Claims the switch, and looks again.
     Claim,
-    /// The recall is not confirmed, or the claim not decided. If patience is over the retreat has
+    /// The revoke is not confirmed, or the claim not decided. If patience is over the retreat has
     /// failed ([`Seen::Impatient`]).
     Await,
     /// Looks at what lies on the VI ([`super::answer`]).
     Drain,
 }
 
-/// Like [`super::recall`].
-pub const fn recall(rx: Rx, switch: u64, claimed: bool, confirmed: bool, gone: bool) -> Recalled {
-    match super::recall(rx, switch) {
-        Recall::Drain => Recalled::Drain,
-        Recall::Enter(_) if gone => Recalled::Drain,
-        Recall::Enter(_) if claimed => Recalled::Await,
-        Recall::Enter(_) => Recalled::Claim,
-        Recall::Nothing => {
+/// Like [`super::revoke`].
+pub const fn revoke(rx: Rx, switch: u64, claimed: bool, confirmed: bool, gone: bool) -> Revoked {
+    match super::revoke(rx, switch) {
+        Revoke::Drain => Revoked::Drain,
+        Revoke::Enter(_) if gone => Revoked::Drain,
+        Revoke::Enter(_) if claimed => Revoked::Await,
+        Revoke::Enter(_) => Revoked::Claim,
+        Revoke::Nothing => {
             let unknown = matches!(Switch::from_word(switch), Switch::Not) && !confirmed && !gone;
-            if super::recalls(rx) && unknown { Recalled::Await } else { Recalled::Nothing }
+            if super::revokes(rx) && unknown { Revoked::Await } else { Revoked::Nothing }
         }
     }
 }
@@ -131,7 +131,7 @@ pub enum Verdict {
     None,
     /// Not known. Nothing may be read, on the VI or on TCP.
     Pending,
-    /// The sender pumps them: the receiver is on TCP ([`Rx::Back`]).
+    /// The sender drains them: the receiver is on TCP ([`Rx::Back`]).
     Accepted,
     /// The sender does not: they are read on the VI.
     Refused,
@@ -175,10 +175,10 @@ pub const fn rest(seen: Seen, unread: u64, found: u64, verdict: u64, gone: bool)
     }
 }
 
-/// Whether a reader that has come to ToTcp answers a recall of its family's ([`super::answer`] with
+/// Whether a reader that has come to ToTcp answers a revoke of its family's ([`super::answer`] with
 /// nothing unread).
 pub const fn answers_at_to_tcp(grant: Grant, returned: u64) -> bool {
-    matches!(grant, Grant::Recalled) && returned == 0
+    matches!(grant, Grant::Revoked) && returned == 0
 }
 
 /// What a receiver does at TCP's end.
@@ -206,7 +206,7 @@ pub struct Words {
     /// The verdict; on shared memory the returned word.
     pub verdict: u64,
     /// All returned bytes are on TCP.
-    pub pumped: bool,
+    pub drained: bool,
     /// The sender publishes nothing more, and all that it had published is here.
     pub gone: bool,
 }
@@ -214,8 +214,8 @@ pub struct Words {
 /// At TCP's end, with `read` bytes read there and no more to be had: `gone` must have been looked at
 /// first, then the other words, and then, for [`Rx::Vi`], the VI, which is `vi_is_empty`.
 pub const fn end(rx: Rx, words: &Words, read: u64, vi_is_empty: bool) -> End {
-    let &Words { switch, from, taken_back, verdict, pumped, gone } = words;
-    let missing = super::rescue(rx, switch, taken_back, verdict, pumped, from, read);
+    let &Words { switch, from, taken_back, verdict, drained, gone } = words;
+    let missing = super::rescue(rx, switch, taken_back, verdict, drained, from, read);
     match (rx, missing) {
         (Rx::Vi, _) if !vi_is_empty => End::Again,
         (Rx::Granted, _) if matches!(super::source(switch, read), Source::Vi) => End::Again,
@@ -231,14 +231,14 @@ pub const fn end(rx: Rx, words: &Words, read: u64, vi_is_empty: bool) -> End {
 /// Like [`super::on_tcp`]. A retreat that awaits something is over once `gone` has come, as it is at TCP's end on
 /// shared memory: never at TCP's end alone.
 pub const fn on_tcp(rx: Rx, words: &Words) -> Await {
-    super::on_tcp(rx, words.switch, words.taken_back, words.verdict, words.pumped)
+    super::on_tcp(rx, words.switch, words.taken_back, words.verdict, words.drained)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::{
-        CANCELLED, ENTERED, Owed, REFUSED, on_tcp as shared_on_tcp, owed, recall as shared_recall,
-        rescue, rest as shared_rest, returned_word, source, switch_word,
+        CANCELLED, ENTERED, Owed, REFUSED, on_tcp as shared_on_tcp, owed, rescue,
+        rest as shared_rest, returned_word, revoke as shared_revoke, source, switch_word,
     };
     use super::*;
 
@@ -261,13 +261,13 @@ mod tests {
                 assert_eq!(same, source(switch, read));
             }
             for rx in SIDES {
-                let same = match recall(rx, switch, false, true, false) {
-                    Recalled::Nothing => Recall::Nothing,
-                    Recalled::Claim => Recall::Enter(switch),
-                    Recalled::Drain => Recall::Drain,
-                    Recalled::Await => panic!("nothing is awaited"),
+                let same = match revoke(rx, switch, false, true, false) {
+                    Revoked::Nothing => Revoke::Nothing,
+                    Revoked::Claim => Revoke::Enter(switch),
+                    Revoked::Drain => Revoke::Drain,
+                    Revoked::Await => panic!("nothing is awaited"),
                 };
-                assert_eq!(same, shared_recall(rx, switch));
+                assert_eq!(same, shared_revoke(rx, switch));
             }
         }
         for seen in [Seen::ToTcp, Seen::Ended, Seen::Impatient] {
@@ -291,14 +291,15 @@ mod tests {
         for rx in SIDES {
             for switch in SWITCHES {
                 for verdict in RETURNED {
-                    for (taken_back, pumped) in some.iter().flat_map(|&t| [(t, false), (t, true)]) {
+                    for (taken_back, drained) in some.iter().flat_map(|&t| [(t, false), (t, true)])
+                    {
                         let gone = true;
-                        let words = Words { switch, from: 4, taken_back, verdict, pumped, gone };
-                        let same = shared_on_tcp(rx, switch, taken_back, verdict, pumped);
+                        let words = Words { switch, from: 4, taken_back, verdict, drained, gone };
+                        let same = shared_on_tcp(rx, switch, taken_back, verdict, drained);
                         assert_eq!(on_tcp(rx, &words), same);
                         // TCP was read up to the switch: no reader asks for the end there.
                         let read = 6;
-                        let skip = rescue(rx, switch, taken_back, verdict, pumped, 4, read);
+                        let skip = rescue(rx, switch, taken_back, verdict, drained, 4, read);
                         let end = skip.map_or(End::Over, End::Rescue);
                         assert_eq!(self::end(rx, &words, read, true), end);
                     }
@@ -326,15 +327,15 @@ mod tests {
     }
 
     #[test]
-    fn a_recall_awaits_its_confirmation_only_while_no_switch_is_known() {
-        assert_eq!(recall(Rx::Granted, 0, false, false, false), Recalled::Await);
-        assert_eq!(recall(Rx::Granted, 0, false, true, false), Recalled::Nothing);
-        assert_eq!(recall(Rx::Granted, 0, false, false, true), Recalled::Nothing);
-        assert_eq!(recall(Rx::Granted, CANCELLED, true, false, false), Recalled::Nothing);
+    fn a_revoke_awaits_its_confirmation_only_while_no_switch_is_known() {
+        assert_eq!(revoke(Rx::Granted, 0, false, false, false), Revoked::Await);
+        assert_eq!(revoke(Rx::Granted, 0, false, true, false), Revoked::Nothing);
+        assert_eq!(revoke(Rx::Granted, 0, false, false, true), Revoked::Nothing);
+        assert_eq!(revoke(Rx::Granted, CANCELLED, true, false, false), Revoked::Nothing);
         let at = switch_word(4);
-        assert_eq!(recall(Rx::Granted, at, false, false, false), Recalled::Claim);
-        assert_eq!(recall(Rx::Granted, at, true, true, false), Recalled::Await);
-        assert_eq!(recall(Rx::Vi, at | ENTERED, true, false, false), Recalled::Drain);
+        assert_eq!(revoke(Rx::Granted, at, false, false, false), Revoked::Claim);
+        assert_eq!(revoke(Rx::Granted, at, true, true, false), Revoked::Await);
+        assert_eq!(revoke(Rx::Vi, at | ENTERED, true, false, false), Revoked::Drain);
     }
 
     #[test]
@@ -359,7 +360,7 @@ mod tests {
             from: 4,
             taken_back: false,
             verdict: 0,
-            pumped: false,
+            drained: false,
             gone,
         };
         assert_eq!(end(Rx::Granted, &known(0, false), 4, true), End::Await);
@@ -374,11 +375,11 @@ mod tests {
     }
 
     #[test]
-    fn a_recalled_sender_cancels_what_was_not_claimed() {
+    fn a_revoked_sender_cancels_what_was_not_claimed() {
         assert_eq!(answers(Tx::Vi, switch_word(4), false), Answer::Cancel(switch_word(4)));
         assert_eq!(answers(Tx::Vi, switch_word(4) | ENTERED, false), Answer::End);
         assert_eq!(answers(Tx::Vi, switch_word(4), true), Answer::Not);
         // What it then does about the rest is what it does on shared memory.
-        assert_eq!(owed(Grant::Recalled, 0), Owed::Wait);
+        assert_eq!(owed(Grant::Revoked, 0), Owed::Wait);
     }
 }

@@ -34,16 +34,16 @@ fn a_sender_that_leaves_cancels_only_a_switch_that_is_not_entered() {
 }
 
 #[test]
-fn a_sender_refuses_only_a_receiver_that_has_not_recalled() {
+fn a_sender_refuses_only_a_receiver_that_has_not_revoked() {
     assert_eq!(owed(Grant::Entered, 0), Owed::Refuse);
-    assert_eq!(owed(Grant::Recalled, 0), Owed::Wait);
-    assert_eq!(owed(Grant::Recalled, returned_word(0)), Owed::Nothing);
-    assert_eq!(owed(Grant::Entered, returned_word(3)), Owed::Pump(3));
-    assert_eq!(owed(Grant::Recalled, REFUSED), Owed::Nothing);
+    assert_eq!(owed(Grant::Revoked, 0), Owed::Wait);
+    assert_eq!(owed(Grant::Revoked, returned_word(0)), Owed::Nothing);
+    assert_eq!(owed(Grant::Entered, returned_word(3)), Owed::Drain(3));
+    assert_eq!(owed(Grant::Revoked, REFUSED), Owed::Nothing);
 }
 
 #[test]
-fn a_retreat_returns_what_it_sees_before_to_tcp_and_that_once() {
+fn a_fallback_returns_what_it_sees_before_to_tcp_and_that_once() {
     assert_eq!(answer(Seen::ToTcp, 3), returned_word(3));
     assert_eq!(answer(Seen::Ended, 3), returned_word(0));
     assert_eq!(answer(Seen::Impatient, 3), returned_word(0));
@@ -58,18 +58,18 @@ fn a_retreat_returns_what_it_sees_before_to_tcp_and_that_once() {
 }
 
 #[test]
-fn a_retreat_waits_for_what_the_sender_is_putting_on_tcp() {
+fn a_fallback_waits_for_what_the_sender_is_putting_on_tcp() {
     let entered = switch_word(3) | ENTERED;
     assert_eq!(on_tcp(Rx::Granted, 0, false, 0, false), Await::Nothing);
     assert_eq!(on_tcp(Rx::Granted, CANCELLED, false, 0, false), Await::TakenBack);
     assert_eq!(on_tcp(Rx::Vi, CANCELLED, false, 0, false), Await::TakenBack, "rescued");
     assert_eq!(on_tcp(Rx::Granted, CANCELLED, true, 0, false), Await::Nothing);
-    assert_eq!(on_tcp(Rx::Back, entered, false, returned_word(2), false), Await::Pumped);
+    assert_eq!(on_tcp(Rx::Back, entered, false, returned_word(2), false), Await::Drained);
     assert_eq!(on_tcp(Rx::Back, entered, false, returned_word(2), true), Await::Nothing);
     assert_eq!(on_tcp(Rx::Back, entered, false, returned_word(0), false), Await::Nothing);
     assert_eq!(on_tcp(Rx::Back, entered, false, REFUSED, false), Await::Nothing);
-    assert!(recalls(Rx::Vi) && recalls(Rx::Granted));
-    assert!(!recalls(Rx::Back) && !recalls(Rx::Tcp));
+    assert!(revokes(Rx::Vi) && revokes(Rx::Granted));
+    assert!(!revokes(Rx::Back) && !revokes(Rx::Tcp));
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn what_tcp_did_not_bring_is_found_on_the_vi() {
     assert_eq!(taken(false), Some(3));
     assert_eq!(taken(true), None);
     let entered = switch_word(10) | ENTERED;
-    let returned = |word, pumped| rescue(Rx::Back, entered, false, word, pumped, 10, 13);
+    let returned = |word, drained| rescue(Rx::Back, entered, false, word, drained, 10, 13);
     assert_eq!(returned(returned_word(4), false), Some(3));
     assert_eq!(returned(returned_word(4), true), None);
     assert_eq!(returned(returned_word(0), false), None);

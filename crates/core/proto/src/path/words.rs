@@ -63,7 +63,7 @@ pub enum Grant {
     /// The receiver has read TCP up to the switch and now reads the VI.
     Entered = 2,
     /// The receiver wants the direction back on TCP.
-    Recalled = 3,
+    Revoked = 3,
 }
 
 impl Grant {
@@ -72,7 +72,7 @@ impl Grant {
         match word {
             1 => Grant::Granted,
             2 => Grant::Entered,
-            3 => Grant::Recalled,
+            3 => Grant::Revoked,
             _ => Grant::None,
         }
     }
@@ -114,8 +114,8 @@ impl Switch {
     }
 }
 
-/// The returned word of a sender that will not pump. Both ends leave 0 by compare-exchange, so
-/// either the sender pumps or the receiver reads on from the VI, never both or neither.
+/// The returned word of a sender that will not drain. Both ends leave 0 by compare-exchange, so
+/// either the sender drains or the receiver reads on from the VI, never both or neither.
 pub const REFUSED: u64 = u64::MAX;
 
 /// The returned word, taken apart.

@@ -1,10 +1,10 @@
 //! Both directions of a connection. Each end has a lock, which a thread in the middle of a call
-//! holds, and a retreat takes both directions: it leaves its own, recalls the other, takes the steps
+//! holds, and a retreat takes both directions: it leaves its own, revokes the other, takes the steps
 //! of both as they become possible, and when the other is back it settles what it owes.
 
 use crate::paths::carrier::{self, Far};
 use crate::paths::precautions::Precautions;
-use crate::paths::world::{Call, Limits, Mode, ReaderAt, RetreatAt, SenderAt, World};
+use crate::paths::world::{Call, FallbackAt, Limits, Mode, ReaderAt, SenderAt, World};
 use crate::paths::{ALL, BOTH, END, ORDER, is_excused, is_finished, receiver, sender};
 use ahash::RandomState;
 use sovia_proto::path::{Returned, Rx};
@@ -14,7 +14,7 @@ use stateright::{Model, Property};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Stream {
     directions: [World; 2],
-    /// Ends in a retreat that has not come to recalling.
+    /// Ends in a retreat that has not come to revoking.
     leaving: [bool; 2],
 }
 
@@ -23,8 +23,8 @@ pub(crate) enum Act {
     Send(usize, sender::Act),
     Receive(usize, receiver::Act),
     Carry(usize, carrier::Act),
-    /// Having left its own direction, an end recalls the other.
-    Recall(usize),
+    /// Having left its own direction, an end revokes the other.
+    Revoke(usize),
     /// The end's process is killed.
     Die(usize),
 }
@@ -57,17 +57,17 @@ impl Stream {
 
     fn receiving_locked(&self, end: usize) -> bool {
         let r = &self.directions[1 - end].r;
-        r.at != ReaderAt::Idle || !r.retreat.is_between_steps()
+        r.at != ReaderAt::Idle || !r.fallback.is_between_steps()
     }
 
     /// The other direction is not back yet.
-    fn is_recalling(&self, end: usize) -> bool {
-        self.leaving[end] || self.directions[1 - end].r.retreat != RetreatAt::Not
+    fn is_revoking(&self, end: usize) -> bool {
+        self.leaving[end] || self.directions[1 - end].r.fallback != FallbackAt::Not
     }
 
     /// The end's program is inside its retreat.
-    fn is_retreating(&self, end: usize) -> bool {
-        self.is_recalling(end) || self.directions[end].s.mode == Mode::Retreating
+    fn is_falling_back(&self, end: usize) -> bool {
+        self.is_revoking(end) || self.directions[end].s.mode == Mode::FallingBack
     }
 }
 
@@ -83,17 +83,17 @@ impl Connection {
             if self.deaths {
                 add(Act::Die(end), false);
             }
-            let busy = stream.is_retreating(end);
+            let busy = stream.is_falling_back(end);
             if !stream.receiving_locked(end) {
                 let w = &stream.directions[end];
                 sender::acts(w, &self.limits[end], &self.precautions, |act, by_itself| {
                     // The program is busy retreating; only its progress thread can begin something.
                     let may = match act {
                         sender::Act::Begin(Call::Serve) => !stream.leaving[end],
-                        sender::Act::Begin(Call::Settle) => !stream.is_recalling(end),
+                        sender::Act::Begin(Call::Settle) => !stream.is_revoking(end),
                         sender::Act::Begin(_) => !busy,
-                        // Before it has recalled, or after: then it recalls anew.
-                        sender::Act::Abandon => !stream.is_recalling(end),
+                        // Before it has revoked, or after: then it revokes anew.
+                        sender::Act::Abandon => !stream.is_revoking(end),
                         _ => true,
                     };
                     if may {
@@ -103,14 +103,14 @@ impl Connection {
             }
             if !stream.sending_locked(end) {
                 if stream.leaving[end] {
-                    add(Act::Recall(end), true);
+                    add(Act::Revoke(end), true);
                     continue;
                 }
                 let from = 1 - end;
                 let w = &stream.directions[from];
                 receiver::acts(w, &self.limits[from], &self.precautions, |act, by_itself| {
                     // A retreat begins with the other direction.
-                    if act != receiver::Act::Retreat || w.r.retreat == RetreatAt::Abandoned {
+                    if act != receiver::Act::Fallback || w.r.fallback == FallbackAt::Abandoned {
                         let reads = act == receiver::Act::Read;
                         add(Act::Receive(from, act), by_itself && !(reads && busy));
                     }
@@ -143,16 +143,16 @@ impl Model for Connection {
         let g = &self.precautions;
         match act {
             Act::Send(end, act) => {
-                if act == sender::Act::Begin(Call::Retreat) {
+                if act == sender::Act::Begin(Call::Fallback) {
                     stream.leaving[end] = true;
                 }
                 sender::step(&mut stream.directions[end], act, g);
             }
             Act::Carry(i, act) => carrier::step(&mut stream.directions[i], act, g),
             Act::Receive(from, act) => receiver::step(&mut stream.directions[from], act, g),
-            Act::Recall(end) => {
+            Act::Revoke(end) => {
                 stream.leaving[end] = false;
-                receiver::step(&mut stream.directions[1 - end], receiver::Act::Retreat, g);
+                receiver::step(&mut stream.directions[1 - end], receiver::Act::Fallback, g);
             }
             Act::Die(end) => {
                 sender::step(&mut stream.directions[end], sender::Act::Die, g);
@@ -201,7 +201,7 @@ impl Model for Connection {
             Property::sometimes(BOTH, |_, s: &Stream| {
                 s.directions.iter().all(|w| {
                     let returned = Returned::from_word(w.shared.returned);
-                    let some = matches!(returned, Returned::Bytes(1..)) && w.shared.pumped;
+                    let some = matches!(returned, Returned::Bytes(1..)) && w.shared.drained;
                     some && w.s.mode == Mode::Plain && w.r.mode == Mode::Plain
                 })
             }),

@@ -120,9 +120,9 @@ struct SenderNic {
     items: u8,
     returned: u64,
     taken_back: bool,
-    pumped: bool,
+    drained: bool,
     gone: bool,
-    /// A recall has come that is not confirmed, or, without its precaution, not stored.
+    /// A revoke has come that is not confirmed, or, without its precaution, not stored.
     confirms: bool,
     stores: bool,
     /// Items that are known to be consumed.
@@ -154,7 +154,7 @@ impl Far {
                 items: 0,
                 returned: 0,
                 taken_back: false,
-                pumped: false,
+                drained: false,
                 gone: false,
                 confirms: false,
                 stores: false,
@@ -174,7 +174,7 @@ pub(crate) enum Act {
     Item,
     Verdict,
     TakenBack,
-    Pumped,
+    Drained,
     Confirm,
     Store,
     Gone,
@@ -207,17 +207,17 @@ pub(crate) fn acts(w: &World, g: &Precautions, mut add: impl FnMut(Act)) {
         let items = told.items == s.vi.len() || cancelled && s.taken_back;
         let verdict = told.returned == s.returned;
         let taken_back = told.taken_back == s.taken_back;
-        let pumped = told.pumped == s.pumped;
+        let drained = told.drained == s.drained;
         let over = w.tcp_end || w.s.mode == Mode::Plain;
         can(Act::Claim, at && !g.receiver_claims);
         can(Act::Switch, !switch && (!at || g.receiver_claims));
         can(Act::Item, !items && told.switch != 0);
         can(Act::Verdict, !verdict);
         can(Act::TakenBack, !taken_back);
-        can(Act::Pumped, !pumped);
+        can(Act::Drained, !drained);
         can(Act::Confirm, told.confirms && (switch || !g.switch_before_confirmation));
         can(Act::Store, told.stores && !told.confirms);
-        let all = switch && items && verdict && taken_back && pumped && !told.confirms;
+        let all = switch && items && verdict && taken_back && drained && !told.confirms;
         can(Act::Gone, over && (all || !g.gone_is_last));
         can(Act::Hear, !far.back.is_empty());
     }
@@ -293,9 +293,9 @@ pub(crate) fn step(w: &mut World, act: Act, g: &Precautions) {
             told.taken_back = true;
             FromSender::TakenBack
         }
-        Act::Pumped => {
-            told.pumped = true;
-            FromSender::Pumped
+        Act::Drained => {
+            told.drained = true;
+            FromSender::Drained
         }
         Act::Confirm => {
             told.confirms = false;
@@ -303,7 +303,7 @@ pub(crate) fn step(w: &mut World, act: Act, g: &Precautions) {
         }
         Act::Store => {
             told.stores = false;
-            s.grant = Grant::Recalled as u64;
+            s.grant = Grant::Revoked as u64;
             return;
         }
         Act::Gone => {
@@ -324,7 +324,7 @@ fn tell_sender(far: &mut Far, act: Act) {
         Act::Grant => {
             told.grant = far.words.grant;
             Back::Word(match Grant::from_word(told.grant) {
-                Grant::Recalled => FromReceiver::Recalled,
+                Grant::Revoked => FromReceiver::Revoked,
                 Grant::Entered => FromReceiver::Entered,
                 _ => FromReceiver::Granted,
             })
@@ -360,11 +360,11 @@ fn hear(s: &mut Shared, far: &mut Far, g: &Precautions) {
         }
         Back::Word(FromReceiver::Granted) => s.grant = Grant::Granted as u64,
         Back::Word(FromReceiver::Entered) => s.grant = Grant::Entered as u64,
-        Back::Word(FromReceiver::Recalled) => {
+        Back::Word(FromReceiver::Revoked) => {
             told.confirms = true;
-            told.stores = !g.recall_before_look;
-            if g.recall_before_look {
-                s.grant = Grant::Recalled as u64;
+            told.stores = !g.revoke_before_look;
+            if g.revoke_before_look {
+                s.grant = Grant::Revoked as u64;
             }
         }
         Back::Word(FromReceiver::Claimed) => {
@@ -395,7 +395,7 @@ fn publish(far: &mut Far) {
     }
     match word {
         FromSender::TakenBack => far.words.taken_back = true,
-        FromSender::Pumped => far.words.pumped = true,
+        FromSender::Drained => far.words.drained = true,
         FromSender::Confirmed => far.confirmed = true,
         FromSender::Gone => far.gone = true,
         _ => {}

@@ -2,7 +2,7 @@
 
 use crate::paths::carrier::{self, Far, Nics};
 use crate::paths::precautions::Precautions;
-use crate::paths::world::{Limits, Mode, RetreatAt, SenderAt, World};
+use crate::paths::world::{FallbackAt, Limits, Mode, SenderAt, World};
 use crate::paths::{ALL, END, ORDER, is_finished, receiver, sender};
 use sovia_proto::path::{CANCELLED, Grant, REFUSED, Returned, Rx};
 use stateright::{Model, Property};
@@ -88,15 +88,15 @@ impl Model for Direction {
             Property::sometimes("returned bytes are pumped and read", |_, w: &World| {
                 let returned = Returned::from_word(w.shared.returned);
                 let some = matches!(returned, Returned::Bytes(1..));
-                some && w.shared.pumped && w.r.mode == Mode::Plain && w.r.end
+                some && w.shared.drained && w.r.mode == Mode::Plain && w.r.end
             }),
             Property::sometimes("a refused receiver goes on reading the VI", |_, w: &World| {
                 let refused = w.shared.returned == REFUSED && w.s.mode == Mode::Plain;
-                let recalled = w.shared.grant == Grant::Recalled as u64;
-                refused && recalled && w.r.mode == Mode::Library && w.r.end
+                let revoked = w.shared.grant == Grant::Revoked as u64;
+                refused && revoked && w.r.mode == Mode::Library && w.r.end
             }),
             Property::sometimes("a sender pumps that has retreated by itself", |_, w: &World| {
-                w.s.mode == Mode::Retreating && w.s.at == SenderAt::Pumped
+                w.s.mode == Mode::FallingBack && w.s.at == SenderAt::Drained
             }),
         ];
         if self.between_hosts.is_some() {
@@ -111,7 +111,7 @@ fn crossings() -> Vec<Property<Direction>> {
     vec![
         Property::sometimes("a recall and a switch", |_, w: &World| {
             let unknown = w.shared.switch != 0 && w.seen().switch == 0;
-            unknown && w.r.retreat == RetreatAt::AwaitSwitch
+            unknown && w.r.fallback == FallbackAt::AwaitSwitch
         }),
         Property::sometimes("a claim and a cancellation", |_, w: &World| {
             let claimed = w.far.is_some_and(|far| far.claimed);

@@ -46,7 +46,7 @@ fn between_hosts_every_precaution_is_needed() {
         ("await the claim's outcome", calm, |p| p.await_claim = false),
         ("cancel what is not claimed", stop, |p| p.cancel_unclaimed = false),
         ("await the confirmation", close, |p| p.await_confirmation = false),
-        ("store the recall, then look", kill, |p| p.recall_before_look = false),
+        ("store the recall, then look", kill, |p| p.revoke_before_look = false),
         ("tell the switch, then confirm", close, |p| p.switch_before_confirmation = false),
         ("await the verdict", calm, |p| p.await_verdict = false),
         ("read nothing before the verdict", calm, |p| p.hold_reads = false),

@@ -9,10 +9,10 @@
 mod both;
 mod carrier;
 mod direction;
+mod fallback;
 mod hosts;
 mod precautions;
 mod receiver;
-mod retreat;
 mod seen;
 mod sender;
 mod world;
@@ -41,11 +41,11 @@ fn is_finished(limits: &Limits, w: &World) -> bool {
 /// The only cases in which bytes that a send has accepted are not read: the sender has been stopped
 /// for ever
 /// - in its own retreat, while it put bytes on TCP that the receiver had not come to see on the VI;
-/// - with bytes that it was to pump.
+/// - with bytes that it was to drain.
 fn is_excused(w: &World) -> bool {
     let taking_back = matches!(w.s.at, SenderAt::TakeBack(_)) && !w.shared.taken_back;
-    let pumping = w.s.owes && path::awaits_pump(w.shared.returned, w.shared.pumped);
-    w.s.mode == Mode::Stopped && (taking_back || pumping)
+    let draining = w.s.owes && path::awaits_drain(w.shared.returned, w.shared.drained);
+    w.s.mode == Mode::Stopped && (taking_back || draining)
 }
 
 /// The protocol as it is.
@@ -57,7 +57,7 @@ fn within(limits: Limits) -> Direction {
 fn trace(path: &Path<World, direction::Act>) -> String {
     let mut text = String::new();
     for (w, act) in path.clone().into_vec() {
-        text += &format!("  {:?} / {:?} {:?}: {act:?}\n", w.s.at, w.r.at, w.r.retreat);
+        text += &format!("  {:?} / {:?} {:?}: {act:?}\n", w.s.at, w.r.at, w.r.fallback);
     }
     text
 }
@@ -132,7 +132,7 @@ fn both_directions_in_larger_cases() {
 }
 
 #[test]
-fn ends_that_retreat_at_once_pump_for_each_other_because_they_refuse_late() {
+fn ends_that_fallback_at_once_drain_for_each_other_because_they_refuse_late() {
     let both = |refuse_late| {
         let mut model = connection([1, 1], false, false);
         model.precautions.refuse_late = refuse_late;
@@ -164,25 +164,25 @@ fn every_precaution_is_needed() {
         ("look at the grant again", calm, |p| p.look_at_grant_again = false),
         ("unswitch by exchange", calm, |p| p.unswitch_by_exchange = false),
         ("enter by exchange", calm, |p| p.enter_by_exchange = false),
-        ("a recall enters", calm, |p| p.recall_enters = false),
+        ("a recall enters", calm, |p| p.revoke_enters = false),
         ("cancel before entry", calm, |p| p.cancel_before_entry = false),
         ("hold back", calm, |p| p.hold_back = false),
         ("refuse to pump", calm, |p| p.refuse = false),
         ("finish a return", calm, |p| p.finish_return = false),
         ("a reader that comes to ToTcp answers", calm, |p| p.answer_as_reader = false),
         ("steps not in the middle of reads", calm, |p| p.one_at_a_time = false),
-        ("do not overwrite a recall", calm, |p| p.keep_recall = false),
-        ("recall only what runs on the VI", calm, |p| p.recall_what_runs = false),
+        ("do not overwrite a recall", calm, |p| p.keep_revoke = false),
+        ("recall only what runs on the VI", calm, |p| p.revoke_what_runs = false),
         ("no cancelling after FIN", close, |p| p.keep_after_fin = false),
         ("look at the switch at TCP's end", close, |p| p.look_at_end = false),
         ("read TCP up to a claimed switch", close, |p| p.tcp_first = false),
-        ("what is returned stays until it is pumped", wild, |p| p.stay_until_pumped = false),
+        ("what is returned stays until it is pumped", wild, |p| p.stay_until_drained = false),
         ("skip what came", wild, |p| p.skip_what_came = false),
         ("rescue what was not taken back", wild, |p| p.rescue = false),
         ("wait for what is being taken back", wild, |p| p.await_taking_back = false),
         ("go on reading when impatient", wild, |p| p.keep_when_impatient = false),
         ("likewise, while taking back", wild, |p| p.keep_when_taken_slowly = false),
-        ("likewise, while pumping", wild, |p| p.keep_when_pumped_slowly = false),
+        ("likewise, while pumping", wild, |p| p.keep_when_drained_slowly = false),
         ("see a death behind bytes", wild, |p| p.see_death_behind_bytes = false),
         ("look at the VI after a death", wild, |p| p.look_at_vi_again = false),
     ];

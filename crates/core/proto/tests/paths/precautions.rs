@@ -10,33 +10,33 @@ pub(crate) struct Precautions {
     pub(crate) unswitch_by_exchange: bool,
     /// The receiver enters by compare-exchange, against a sender that takes its switch back.
     pub(crate) enter_by_exchange: bool,
-    /// So does a receiver that recalls.
-    pub(crate) recall_enters: bool,
+    /// So does a receiver that revokes.
+    pub(crate) revoke_enters: bool,
     /// A sender that leaves before the receiver has entered cancels, and sends no ToTcp.
     pub(crate) cancel_before_entry: bool,
     /// It does not cancel once FIN is on the VI.
     pub(crate) keep_after_fin: bool,
-    /// New bytes wait until the returned ones have been pumped.
+    /// New bytes wait until the returned ones have been drained.
     pub(crate) hold_back: bool,
     /// At TCP's end the receiver looks at the switch again.
     pub(crate) look_at_end: bool,
-    /// A sender that goes its own way refuses to pump.
+    /// A sender that goes its own way refuses to drain.
     pub(crate) refuse: bool,
     /// But only at the end of its retreat.
     pub(crate) refuse_late: bool,
     /// At TCP's end the receiver looks on the VI for bytes that were not all taken back.
     pub(crate) rescue: bool,
 
-    /// What is returned stays on the VI until it is pumped.
-    pub(crate) stay_until_pumped: bool,
+    /// What is returned stays on the VI until it is drained.
+    pub(crate) stay_until_drained: bool,
     /// A receiver that finds it there passes over what TCP has brought.
     pub(crate) skip_what_came: bool,
     /// The receiver keeps reading the VI when its patience with a sender is over.
     pub(crate) keep_when_impatient: bool,
     /// So it does when its patience with a sender is over that takes its bytes back.
     pub(crate) keep_when_taken_slowly: bool,
-    /// Likewise, with one that pumps.
-    pub(crate) keep_when_pumped_slowly: bool,
+    /// Likewise, with one that drains.
+    pub(crate) keep_when_drained_slowly: bool,
     /// A receiver that retreats waits for a sender that is taking its bytes back.
     pub(crate) await_taking_back: bool,
     /// It sees a sender's death although TCP has unread bytes.
@@ -51,23 +51,23 @@ pub(crate) struct Precautions {
     pub(crate) one_at_a_time: bool,
     /// Having claimed a switch it reads TCP up to it all the same.
     pub(crate) tcp_first: bool,
-    /// A receiver that enters a switch which a retreat has claimed does not overwrite its recall.
-    pub(crate) keep_recall: bool,
-    /// A receiver that is back on TCP does not recall.
-    pub(crate) recall_what_runs: bool,
+    /// A receiver that enters a switch which a retreat has claimed does not overwrite its revoke.
+    pub(crate) keep_revoke: bool,
+    /// A receiver that is back on TCP does not revoke.
+    pub(crate) revoke_what_runs: bool,
 
     /// Between hosts: the receiver claims the switch, and no NIC.
     pub(crate) receiver_claims: bool,
     /// It waits until that is decided.
     pub(crate) await_claim: bool,
-    /// A sender that is recalled before that cancels.
+    /// A sender that is revoked before that cancels.
     pub(crate) cancel_unclaimed: bool,
-    /// The receiver waits until its recall is confirmed.
+    /// The receiver waits until its revoke is confirmed.
     pub(crate) await_confirmation: bool,
-    /// A NIC stores the recall before it looks at the switch that it tells before the confirmation.
-    pub(crate) recall_before_look: bool,
+    /// A NIC stores the revoke before it looks at the switch that it tells before the confirmation.
+    pub(crate) revoke_before_look: bool,
     pub(crate) switch_before_confirmation: bool,
-    /// The receiver waits until it is decided whether what it returned is pumped.
+    /// The receiver waits until it is decided whether what it returned is drained.
     pub(crate) await_verdict: bool,
     /// Meanwhile its readers wait.
     pub(crate) hold_reads: bool,
@@ -83,7 +83,7 @@ impl Precautions {
         look_at_grant_again: true,
         unswitch_by_exchange: true,
         enter_by_exchange: true,
-        recall_enters: true,
+        revoke_enters: true,
         cancel_before_entry: true,
         keep_after_fin: true,
         hold_back: true,
@@ -92,11 +92,11 @@ impl Precautions {
         refuse_late: true,
         rescue: true,
 
-        stay_until_pumped: true,
+        stay_until_drained: true,
         skip_what_came: true,
         keep_when_impatient: true,
         keep_when_taken_slowly: true,
-        keep_when_pumped_slowly: true,
+        keep_when_drained_slowly: true,
         await_taking_back: true,
         see_death_behind_bytes: true,
         look_at_vi_again: true,
@@ -104,14 +104,14 @@ impl Precautions {
         answer_as_reader: true,
         one_at_a_time: true,
         tcp_first: true,
-        keep_recall: true,
-        recall_what_runs: true,
+        keep_revoke: true,
+        revoke_what_runs: true,
 
         receiver_claims: true,
         await_claim: true,
         cancel_unclaimed: true,
         await_confirmation: true,
-        recall_before_look: true,
+        revoke_before_look: true,
         switch_before_confirmation: true,
         await_verdict: true,
         hold_reads: true,

@@ -2,9 +2,9 @@
 //!
 //! One of its threads at a time is in the middle of a read, or of a step of the retreat.
 
+use crate::paths::fallback;
 use crate::paths::precautions::Precautions;
-use crate::paths::retreat;
-use crate::paths::world::{FIN, Limits, Mode, ReaderAt, RetreatAt, TO_TCP, World};
+use crate::paths::world::{FIN, FallbackAt, Limits, Mode, ReaderAt, TO_TCP, World};
 use sovia_proto::path::reflected::{self, End, Next, Verdict};
 use sovia_proto::path::{self, ENTERED, Grant, Rx, Seen, Source, Switch};
 
@@ -23,9 +23,9 @@ pub(crate) enum Act {
     /// Finds nothing on TCP: what there is has not come across the network.
     Late,
     /// A retreat begins, or a thread begins it anew where another has gone away.
-    Retreat,
+    Fallback,
     /// Its next access.
-    RetreatStep,
+    FallbackStep,
     /// Patience with the sender is over.
     GiveUp,
     /// The thread that retreats goes away.
@@ -42,11 +42,11 @@ pub(crate) fn acts(w: &World, limits: &Limits, g: &Precautions, mut add: impl Fn
     if limits.receiver_dies {
         add(Act::Die, false);
     }
-    if r.retreat.is_between_steps() || !g.one_at_a_time {
+    if r.fallback.is_between_steps() || !g.one_at_a_time {
         match r.at {
             ReaderAt::Idle => {
                 if !r.end {
-                    add(Act::Read, r.retreat == RetreatAt::Not && would_find(w, g));
+                    add(Act::Read, r.fallback == FallbackAt::Not && would_find(w, g));
                 }
             }
             ReaderAt::Recv(_) => {
@@ -62,7 +62,7 @@ pub(crate) fn acts(w: &World, limits: &Limits, g: &Precautions, mut add: impl Fn
         }
     }
     if r.at == ReaderAt::Idle || !g.one_at_a_time {
-        retreat::acts(w, limits, g, add);
+        fallback::acts(w, limits, g, add);
     }
 }
 
@@ -92,16 +92,16 @@ pub(crate) fn step(w: &mut World, act: Act, g: &Precautions) {
             ReaderAt::Recv(limit) => receive(w, limit, g),
             at => read(w, at, g),
         },
-        Act::Retreat => retreat::begin(w, g),
-        Act::RetreatStep => retreat::step(w, g),
-        Act::GiveUp => retreat::give_up(w, g),
-        Act::Abandon => retreat::abandon(w, g),
+        Act::Fallback => fallback::begin(w, g),
+        Act::FallbackStep => fallback::step(w, g),
+        Act::GiveUp => fallback::give_up(w, g),
+        Act::Abandon => fallback::abandon(w, g),
     }
 }
 
 fn begin(w: &mut World, g: &Precautions) -> ReaderAt {
     if w.r.proposed {
-        match retreat::verdict(w, g) {
+        match fallback::verdict(w, g) {
             Verdict::Pending if g.hold_reads => return ReaderAt::Idle,
             Verdict::Pending => {}
             Verdict::Accepted => {
@@ -168,7 +168,7 @@ fn read(w: &mut World, at: ReaderAt, g: &Precautions) {
             Source::TcpUpTo(n) => ReaderAt::Recv(n as u8),
             Source::Vi if matches!(Switch::from_word(w.shared.switch), Switch::Entered(_)) => {
                 w.r.rx = Rx::Vi;
-                if g.keep_recall { ReaderAt::Vi } else { ReaderAt::Entered }
+                if g.keep_revoke { ReaderAt::Vi } else { ReaderAt::Entered }
             }
             Source::Vi => ReaderAt::Enter(w.shared.switch),
             Source::Impossible => {
@@ -197,7 +197,7 @@ fn read(w: &mut World, at: ReaderAt, g: &Precautions) {
             ReaderAt::Idle
         }
         ReaderAt::Claim => {
-            retreat::claim(w);
+            fallback::claim(w);
             ReaderAt::Look
         }
         ReaderAt::Vi => match w.take_item() {

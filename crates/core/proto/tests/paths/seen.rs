@@ -40,7 +40,7 @@ impl World {
             from: seen.from,
             taken_back: seen.taken_back,
             verdict: self.far.as_ref().map_or(seen.returned, |far| far.verdict),
-            pumped: seen.pumped,
+            drained: seen.drained,
             gone: self.gone(g),
         }
     }

@@ -41,14 +41,14 @@ pub(crate) fn acts(w: &World, limits: &Limits, g: &Precautions, mut add: impl Fn
         let waits = match s.at {
             SenderAt::Kernel => !room,
             // A program that closes does not wait.
-            SenderAt::Pump(_) => !room && !closes,
+            SenderAt::Drain(_) => !room && !closes,
             SenderAt::TakeBack(n) => !room && !s.shut && n < s.own.len(),
             _ => false,
         };
         if !waits {
             add(Act::Step, true);
         }
-        if matches!(s.at, SenderAt::Pump(_)) && closes {
+        if matches!(s.at, SenderAt::Drain(_)) && closes {
             add(Act::GiveUp, false);
         }
         if s.at == SenderAt::More && s.next < limits.bytes {
@@ -56,7 +56,7 @@ pub(crate) fn acts(w: &World, limits: &Limits, g: &Precautions, mut add: impl Fn
         }
         return;
     }
-    let retreating = s.mode == Mode::Retreating;
+    let falling_back = s.mode == Mode::FallingBack;
     let library = s.mode == Mode::Library;
     let grant = Grant::from_word(w.shared.grant);
     let unanswered = s.owes && path::owed(grant, w.shared.returned) == Owed::Wait;
@@ -65,17 +65,17 @@ pub(crate) fn acts(w: &World, limits: &Limits, g: &Precautions, mut add: impl Fn
     if s.next < limits.bytes && !s.shut && !held {
         add(Act::Begin(Call::Send), true);
     }
-    if library || retreating {
-        let recalled = s.tx == Tx::Vi && grant == Grant::Recalled;
+    if library || falling_back {
+        let revoked = s.tx == Tx::Vi && grant == Grant::Revoked;
         let answered = s.owes && w.shared.returned != 0;
-        if recalled || answered {
+        if revoked || answered {
             add(Act::Begin(Call::Serve), true);
         }
     }
-    if library && limits.sender_retreats {
-        add(Act::Begin(Call::Retreat), false);
+    if library && limits.sender_falls_back {
+        add(Act::Begin(Call::Fallback), false);
     }
-    if retreating {
+    if falling_back {
         if !held {
             add(Act::Begin(Call::Settle), true);
         } else if limits.impatience {
@@ -120,12 +120,12 @@ pub(crate) fn step(w: &mut World, act: Act, g: &Precautions) {
 fn begin(w: &mut World, call: Call, g: &Precautions) {
     let s = &mut w.s;
     s.at = match (call, s.tx) {
-        // What is returned from here on will not be pumped.
+        // What is returned from here on will not be drained.
         (Call::Shutdown | Call::Close, Tx::Vi) if !s.fin => SenderAt::Refuse,
         (Call::Shutdown | Call::Close, _) if s.owes => SenderAt::Refuse,
         (Call::Shutdown | Call::Close, _) => SenderAt::Shut,
-        (Call::Retreat, Tx::Vi) => SenderAt::Leave,
-        (Call::Retreat, _) => return left(w, g),
+        (Call::Fallback, Tx::Vi) => SenderAt::Leave,
+        (Call::Fallback, _) => return left(w, g),
         _ if s.mode == Mode::Plain => SenderAt::Kernel,
         (_, Tx::Tcp) => SenderAt::Grant,
         (_, Tx::Vi) => SenderAt::Check,
@@ -140,7 +140,7 @@ fn left(w: &mut World, g: &Precautions) {
     if !w.s.owes {
         return detach(w);
     }
-    w.s.mode = Mode::Retreating;
+    w.s.mode = Mode::FallingBack;
     w.s.at = if g.refuse_late { SenderAt::Idle } else { SenderAt::Refuse };
 }
 
@@ -159,13 +159,13 @@ fn put(w: &mut World) {
     w.s.at = SenderAt::More;
 }
 
-/// Nothing returned is left to be pumped: the call goes on.
+/// Nothing returned is left to be drained: the call goes on.
 fn settled(w: &mut World) {
     w.s.owes = false;
     match w.s.call {
         Call::Send => w.s.at = SenderAt::Kernel,
         Call::Serve => w.s.at = SenderAt::Idle,
-        Call::Retreat | Call::Settle => detach(w),
+        Call::Fallback | Call::Settle => detach(w),
         Call::Shutdown | Call::Close => w.s.at = SenderAt::Shut,
     }
 }
@@ -209,7 +209,7 @@ fn advance(w: &mut World, g: &Precautions) {
             w.s.at = match path::before_send(w.s.tx, grant, w.s.owes) {
                 Before::Answer if w.far.is_some() && g.cancel_unclaimed => SenderAt::AnswerLook,
                 Before::Answer => SenderAt::Answer,
-                // A reader that has just entered has overwritten the recall, which will be repeated.
+                // A reader that has just entered has overwritten the revoke, which will be repeated.
                 _ if w.s.call == Call::Serve => SenderAt::Idle,
                 _ => SenderAt::Put,
             };
@@ -224,7 +224,7 @@ fn advance(w: &mut World, g: &Precautions) {
         }
         SenderAt::Answer => {
             w.s.tx = Tx::Back;
-            // After a FIN nothing comes that would have to wait, and nothing can be pumped.
+            // After a FIN nothing comes that would have to wait, and nothing can be drained.
             if !w.s.fin {
                 w.s.owes = true;
                 w.shared.vi.push(TO_TCP);
@@ -237,9 +237,9 @@ fn advance(w: &mut World, g: &Precautions) {
         }
         SenderAt::Settle => w.s.at = SenderAt::Returned(grant),
         SenderAt::Returned(grant) => returned(w, grant, g),
-        SenderAt::Pump(n) => pump(w, n, g),
-        SenderAt::Pumped => {
-            w.shared.pumped = true;
+        SenderAt::Drain(n) => drain(w, n, g),
+        SenderAt::Drained => {
+            w.shared.drained = true;
             settled(w);
         }
         SenderAt::Kernel => {
@@ -286,8 +286,8 @@ fn advance(w: &mut World, g: &Precautions) {
 fn returned(w: &mut World, grant: Grant, g: &Precautions) {
     match path::owed(grant, w.shared.returned) {
         Owed::Nothing => settled(w),
-        Owed::Pump(n) if n > u64::from(w.s.pumped) => w.s.at = SenderAt::Pump(n as u8),
-        Owed::Pump(_) => w.s.at = SenderAt::Pumped,
+        Owed::Drain(n) if n > u64::from(w.s.drained) => w.s.at = SenderAt::Drain(n as u8),
+        Owed::Drain(_) => w.s.at = SenderAt::Drained,
         Owed::Refuse => w.s.at = SenderAt::Refuse,
         // A receiver that has died returns nothing.
         Owed::Wait if w.r.mode == Mode::Gone || !g.hold_back => settled(w),
@@ -296,15 +296,15 @@ fn returned(w: &mut World, grant: Grant, g: &Precautions) {
 }
 
 /// Puts one of `n` returned bytes on TCP. They lie unread on the VI.
-fn pump(w: &mut World, n: u8, g: &Precautions) {
-    let byte = if g.stay_until_pumped {
-        w.shared.vi.get(w.s.pumped)
+fn drain(w: &mut World, n: u8, g: &Precautions) {
+    let byte = if g.stay_until_drained {
+        w.shared.vi.get(w.s.drained)
     } else {
-        w.s.own.get(w.s.own.len() - n + w.s.pumped)
+        w.s.own.get(w.s.own.len() - n + w.s.drained)
     };
     w.tcp.push(byte);
-    w.s.pumped += 1;
-    w.s.at = if w.s.pumped == n { SenderAt::Pumped } else { SenderAt::Pump(n) };
+    w.s.drained += 1;
+    w.s.at = if w.s.drained == n { SenderAt::Drained } else { SenderAt::Drain(n) };
 }
 
 /// Steps of a retreat from the VI.
@@ -323,7 +323,7 @@ fn leave(w: &mut World, g: &Precautions) {
                 w.shared.switch = CANCELLED;
                 w.s.tx = Tx::Back;
                 SenderAt::TakeBack(0)
-            } else if w.s.call == Call::Retreat {
+            } else if w.s.call == Call::Fallback {
                 SenderAt::ToTcp
             } else {
                 SenderAt::Answer
@@ -333,8 +333,12 @@ fn leave(w: &mut World, g: &Precautions) {
             // A kernel that takes no more takes nothing at once.
             if n == w.s.own.len() || w.s.shut {
                 w.shared.taken_back = true;
-                // A sender that was recalled has its other direction.
-                return if w.s.call == Call::Retreat { detach(w) } else { w.s.at = SenderAt::Idle };
+                // A sender that was revoked has its other direction.
+                return if w.s.call == Call::Fallback {
+                    detach(w)
+                } else {
+                    w.s.at = SenderAt::Idle
+                };
             }
             w.tcp.push(w.s.own.get(n));
             w.s.at = SenderAt::TakeBack(n + 1);

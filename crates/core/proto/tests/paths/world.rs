@@ -63,9 +63,9 @@ pub(crate) struct Limits {
     /// The sender's program may shut its sending side, or close.
     pub(crate) closes: bool,
     /// The sender may retreat.
-    pub(crate) sender_retreats: bool,
+    pub(crate) sender_falls_back: bool,
     /// The receiver may retreat.
-    pub(crate) receiver_retreats: bool,
+    pub(crate) receiver_falls_back: bool,
     /// The sender may be killed.
     pub(crate) sender_dies: bool,
     /// The sender may be stopped for ever.
@@ -84,8 +84,8 @@ impl Limits {
         bytes: 4,
         room: 16,
         closes: true,
-        sender_retreats: true,
-        receiver_retreats: true,
+        sender_falls_back: true,
+        receiver_falls_back: true,
         sender_dies: false,
         sender_stops: false,
         receiver_dies: false,
@@ -97,8 +97,8 @@ impl Limits {
         bytes: 4,
         room: 16,
         closes: true,
-        sender_retreats: true,
-        receiver_retreats: true,
+        sender_falls_back: true,
+        receiver_falls_back: true,
         sender_dies: true,
         sender_stops: true,
         receiver_dies: true,
@@ -120,7 +120,7 @@ pub(crate) struct Shared {
     pub(crate) grant: u64,
     pub(crate) returned: u64,
     /// All returned bytes are on TCP.
-    pub(crate) pumped: bool,
+    pub(crate) drained: bool,
 }
 
 /// State of an end.
@@ -129,7 +129,7 @@ pub(crate) enum Mode {
     /// A process with Sovia; a relay is one, too.
     Library,
     /// The same, in the middle of a retreat.
-    Retreating,
+    FallingBack,
     /// Any program, reading and writing the kernel's socket.
     Plain,
     /// Stopped for ever.
@@ -148,20 +148,20 @@ pub(crate) enum SenderAt {
     GrantAgain,
     GrantGone,
     Unswitch,
-    /// A call on the VI: looks for a recall.
+    /// A call on the VI: looks for a revoke.
     Check,
     Put,
     /// Has put a byte; may put more without another look.
     More,
-    /// Is recalled, between hosts: looks at its switch.
+    /// Is revoked, between hosts: looks at its switch.
     AnswerLook,
     Answer,
     /// Owes: looks at the grant.
     Settle,
     /// Has seen it: looks at what was returned.
     Returned(Grant),
-    Pump(u8),
-    Pumped,
+    Drain(u8),
+    Drained,
     Kernel,
     Leave,
     Cancel(u64),
@@ -179,7 +179,7 @@ pub(crate) enum Call {
     /// The progress thread's.
     Serve,
     /// Begins a retreat: leaves the VI.
-    Retreat,
+    Fallback,
     /// Ends it: settles what is owed.
     Settle,
     Shutdown,
@@ -197,10 +197,10 @@ pub(crate) struct Sender {
     pub(crate) tcp_sent: u8,
     /// Bytes that it has put on the VI.
     pub(crate) own: Seq,
-    /// Has sent ToTcp, and has perhaps to pump still.
+    /// Has sent ToTcp, and has perhaps to drain still.
     pub(crate) owes: bool,
     /// Of the returned bytes, so many.
-    pub(crate) pumped: u8,
+    pub(crate) drained: u8,
     /// FIN is on the VI.
     pub(crate) fin: bool,
     /// The program sends no more.
@@ -228,17 +228,17 @@ pub(crate) enum ReaderAt {
 
 /// Next step of the receiver's fallback to TCP.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum RetreatAt {
+pub(crate) enum FallbackAt {
     /// There is none.
     Not,
     /// Its thread has gone away.
     Abandoned,
-    Recall,
-    RecallLook,
-    RecallEnter(u64),
+    Revoke,
+    RevokeLook,
+    RevokeEnter(u64),
     /// The same between hosts.
     Claim,
-    /// Waits until its recall is confirmed and its claim decided.
+    /// Waits until its revoke is confirmed and its claim decided.
     AwaitSwitch,
     /// Waits until the sender has put what it took back on TCP.
     AwaitTakenBack,
@@ -254,15 +254,15 @@ pub(crate) enum RetreatAt {
     AwaitVerdict,
     /// Has returned them.
     Return,
-    AwaitPumped,
+    AwaitDrained,
 }
 
-impl RetreatAt {
+impl FallbackAt {
     /// No thread is in the middle of a step.
     pub(crate) fn is_between_steps(self) -> bool {
-        use RetreatAt::{Abandoned, Not};
-        use RetreatAt::{Await, AwaitPumped, AwaitSwitch, AwaitTakenBack, AwaitVerdict};
-        matches!(self, Not | Abandoned | AwaitTakenBack | Await(_) | AwaitPumped)
+        use FallbackAt::{Abandoned, Not};
+        use FallbackAt::{Await, AwaitDrained, AwaitSwitch, AwaitTakenBack, AwaitVerdict};
+        matches!(self, Not | Abandoned | AwaitTakenBack | Await(_) | AwaitDrained)
             || matches!(self, AwaitSwitch | AwaitVerdict)
     }
 }
@@ -272,7 +272,7 @@ pub(crate) struct Receiver {
     pub(crate) mode: Mode,
     pub(crate) rx: Rx,
     pub(crate) at: ReaderAt,
-    pub(crate) retreat: RetreatAt,
+    pub(crate) fallback: FallbackAt,
     pub(crate) rx_tcp: u8,
     /// Bytes are proposed to be returned, and it is not known here whether they are.
     pub(crate) proposed: bool,
@@ -314,7 +314,7 @@ impl World {
                 tcp_sent: 0,
                 own: Seq::default(),
                 owes: false,
-                pumped: 0,
+                drained: 0,
                 fin: false,
                 shut: false,
             },
@@ -322,7 +322,7 @@ impl World {
                 mode: Mode::Library,
                 rx: Rx::Tcp,
                 at: ReaderAt::Idle,
-                retreat: RetreatAt::Not,
+                fallback: FallbackAt::Not,
                 rx_tcp: 0,
                 proposed: false,
                 read: 0,

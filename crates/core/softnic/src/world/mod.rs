@@ -71,7 +71,7 @@ pub struct World<M: Medium> {
 /// Frames that were dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
-    /// They were damaged, or said what no other end of a connection could say.
+    /// They were corrupt, or said what no other end of a connection could say.
     pub malformed: u64,
     /// They came from a node, or for an end, that has no part in what they were about.
     pub strangers: u64,

@@ -1,5 +1,5 @@
 //! Streams over a simulated network whose every step a seed determines: programs that write, read,
-//! stall, close and give up, packets that are lost, doubled, damaged and late, partitions that
+//! stall, close and give up, packets that are lost, doubled, corrupt and late, partitions that
 //! break connections. A failure prints its seed: `SEED=n` replays it. `SEED_FIRST` and `SCHEDULES` choose
 //! others, and how many.
 

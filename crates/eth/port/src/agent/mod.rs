@@ -74,7 +74,7 @@ impl Agent {
         self.welcome.own
     }
 
-    /// Whether frames travel on a link that finds damaged ones by itself.
+    /// Whether frames travel on a link that finds corrupt ones by itself.
     pub fn link_checks(&self) -> bool {
         self.welcome.link_checks
     }

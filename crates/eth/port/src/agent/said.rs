@@ -39,7 +39,7 @@ pub fn socket_of(name: &str) -> Option<Name> {
 pub struct Welcome {
     /// The first 16 bits of each name that the program may give to an end of a connection; not zero.
     pub prefix: u16,
-    /// Whether frames travel on a link that finds damaged ones by itself.
+    /// Whether frames travel on a link that finds corrupt ones by itself.
     pub link_checks: bool,
     /// The agent's address, at which its programs are reached.
     pub own: Address,

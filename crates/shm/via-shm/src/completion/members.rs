@@ -23,7 +23,7 @@ pub(super) struct Members<V> {
     /// VIs whose bit was set, by place in `watched` and number: to be looked at until nothing is
     /// found. Some may be gone.
     ready: VecDeque<(usize, u32)>,
-    /// Connected VIs for which there was no waiter left in their segment.
+    /// Connected VIs for which there was no ready list left in their segment.
     unwatched: Vec<(Arc<V>, Ident)>,
     /// The program's looks in vain while the members are armed.
     pub(super) polls: u32,
@@ -36,7 +36,7 @@ fn place_of(attachment: &Attachment) -> Ident {
     (Arc::as_ptr(&attachment.link) as usize, attachment.side, attachment.vi)
 }
 
-/// A waiter of this side of a segment, and the VIs that it watches.
+/// A ready list of this side of a segment, and the VIs that it watches.
 #[derive(Debug)]
 struct Watched<V> {
     link: Arc<Link>,
@@ -103,13 +103,13 @@ impl<V: Member> Members<V> {
         self.let_go();
     }
 
-    /// Gives back the waiters that watch nothing any more, and with them the segments.
+    /// Gives back the ready lists that watch nothing any more, and with them the segments.
     fn let_go(&mut self) {
         for place in &mut self.watched {
             if let Some(watched) = place
                 && watched.vis.iter().all(Option::is_none)
             {
-                watched.link.give_waiter(watched.side, watched.index);
+                watched.link.give_ready_list(watched.side, watched.index);
                 *place = None;
             }
         }
@@ -162,10 +162,10 @@ impl<V: Member> Members<V> {
         self.ready.push_back((place, attachment.vi));
     }
 
-    /// Takes a waiter in a segment, if it has one left; its place.
+    /// Takes a ready list in a segment, if it has one left; its place.
     fn begin(&mut self, attachment: &Attachment) -> Option<usize> {
         let (link, side) = (&attachment.link, attachment.side);
-        let index = link.take_waiter(side)?;
+        let index = link.take_ready_list(side)?;
         let watched = Some(Watched { link: link.clone(), side, index, vis: Vec::new() });
         if let Some(free) = self.watched.iter().position(Option::is_none) {
             self.watched[free] = watched;
@@ -197,7 +197,7 @@ impl<V: Member> Members<V> {
             return;
         }
         for Watched { link, side, index, .. } in self.watched.iter().flatten() {
-            each(Place::Waiter(link.clone(), *side, *index));
+            each(Place::ReadyList(link.clone(), *side, *index));
         }
         let attached = self.unwatched.iter().filter_map(|(core, _)| core.attachment());
         attached.for_each(|attachment| each(Place::Bell(attachment)));
@@ -207,7 +207,7 @@ impl<V: Member> Members<V> {
     pub(super) fn suspect_all(&mut self) {
         for (place, watched) in self.watched.iter_mut().enumerate() {
             if let Some(Watched { link, side, index, .. }) = watched {
-                link.segment.waiter(*side, *index).summarise();
+                link.segment.ready_list(*side, *index).summarise();
             }
             for (vi, member) in watched.iter_mut().flat_map(|w| &mut w.vis).enumerate() {
                 if let Some((_, ready)) = member
@@ -240,8 +240,8 @@ impl<V: Member> Members<V> {
     fn find_among_many<T>(&mut self, mut look: impl FnMut(&Arc<V>) -> Look<T>) -> Option<T> {
         for (place, watched) in self.watched.iter_mut().enumerate() {
             let Some(watched) = watched else { continue };
-            let waiter = watched.link.segment.waiter(watched.side, watched.index);
-            waiter.drain(|vi| {
+            let ready_list = watched.link.segment.ready_list(watched.side, watched.index);
+            ready_list.drain(|vi| {
                 if let Some(Some((_, ready))) = watched.vis.get_mut(vi as usize)
                     && !core::mem::replace(ready, true)
                 {
@@ -273,7 +273,7 @@ impl<V: Member> Members<V> {
 impl<V> Drop for Members<V> {
     fn drop(&mut self) {
         for watched in self.watched.iter().flatten() {
-            watched.link.give_waiter(watched.side, watched.index);
+            watched.link.give_ready_list(watched.side, watched.index);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What a thread that sleeps on a completion queue is woken by.
 //!
 //! Senders wake it by themselves, as they wake a thread that sleeps on one VI: it sleeps on the bells of
-//! its VIs while they are few, and when they are many on the waiters for which senders set bits; and
+//! its VIs while they are few, and when they are many on the ready lists for which senders set bits; and
 //! always on a word of the queue's own, which changes with each entry that this process makes and with
 //! each VI that comes or goes. The NIC's thread has no part in it. Where the kernel cannot have a thread
 //! sleep on several words, or there are too many, it has: the queue's VIs are armed then.
@@ -22,15 +22,17 @@ static UNKNOWN: AtomicBool = AtomicBool::new(false);
 pub(super) enum Place {
     /// The bell of a VI's receiving direction.
     Bell(Arc<Attachment>),
-    /// A waiter of this side of a segment.
-    Waiter(Arc<Link>, SideIndex, u32),
+    /// A ready list of this side of a segment.
+    ReadyList(Arc<Link>, SideIndex, u32),
 }
 
 impl Place {
     fn word(&self) -> &AtomicU32 {
         match self {
             Place::Bell(attachment) => attachment.bell(true).word(),
-            Place::Waiter(link, side, index) => link.segment.waiter(*side, *index).sleep_word(),
+            Place::ReadyList(link, side, index) => {
+                link.segment.ready_list(*side, *index).sleep_word()
+            }
         }
     }
 
@@ -45,8 +47,8 @@ impl Place {
                 bell.going_to_sleep();
                 seen
             }
-            Place::Waiter(link, side, index) => {
-                link.segment.waiter(*side, *index).going_to_sleep_on_word()
+            Place::ReadyList(link, side, index) => {
+                link.segment.ready_list(*side, *index).going_to_sleep_on_word()
             }
         }
     }

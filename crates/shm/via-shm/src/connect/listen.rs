@@ -36,7 +36,7 @@ struct Place {
     /// thread also wakes for requesters that another thread has welcomed.
     news: Fd,
     /// Threads that wait here; the last to leave closes it.
-    waiters: AtomicU32,
+    ready_lists: AtomicU32,
 }
 
 /// A requester that has been welcomed. It may take as long as it likes to state its request: its thread
@@ -64,7 +64,7 @@ impl Place {
         poll::epoll_ctl(news.raw(), libc::EPOLL_CTL_ADD, listener.raw(), libc::EPOLLIN as u32, 0)?;
         childless.push(listener.raw());
         let arrivals = Mutex::default();
-        Ok(Place { listener, arrivals, news, waiters: AtomicU32::new(1) })
+        Ok(Place { listener, arrivals, news, ready_lists: AtomicU32::new(1) })
     }
 
     fn arrivals(&self) -> MutexGuard<'_, VecDeque<Arrival>> {
@@ -245,7 +245,7 @@ impl Listeners {
         loop {
             let mut places = self.places();
             if let Some(place) = places.get(address) {
-                place.waiters.fetch_add(1, Ordering::Relaxed);
+                place.ready_lists.fetch_add(1, Ordering::Relaxed);
                 return Ok(place.clone());
             }
             match Place::new(&name) {
@@ -275,7 +275,7 @@ impl Listeners {
     fn leave(&self, address: &NetAddress, place: Arc<Place>) {
         let mut places = self.places();
         let mut childless = childless::all();
-        if place.waiters.fetch_sub(1, Ordering::Relaxed) == 1 {
+        if place.ready_lists.fetch_sub(1, Ordering::Relaxed) == 1 {
             // Refuses further requesters, and turns away those in the backlog, also where a child holds a copy.
             place.listener.shutdown();
             while place.listener.accept().is_ok() {}
@@ -292,7 +292,7 @@ impl Listeners {
 impl Listeners {
     /// How many threads wait at an address.
     pub(crate) fn waiting_at(&self, address: &NetAddress) -> u32 {
-        self.places().get(address).map_or(0, |place| place.waiters.load(Ordering::Relaxed))
+        self.places().get(address).map_or(0, |place| place.ready_lists.load(Ordering::Relaxed))
     }
 }
 

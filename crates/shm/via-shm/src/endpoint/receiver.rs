@@ -1,12 +1,12 @@
 //! The receiving half.
 
 use super::{CREDIT_BATCH, Half};
-use crate::Damaged;
+use crate::Corrupt;
 use crate::pool::{self, POOL};
-use crate::remains::Remains;
+use crate::ready_list::tell;
 use crate::ring::{self, Entry, INLINE, SLOTS, Slot};
 use crate::segment::{Segment, SideIndex};
-use crate::waiter::tell;
+use crate::undelivered::Undelivered;
 use core::ops::Deref;
 use core::ptr::NonNull;
 use core::sync::atomic::{Ordering, compiler_fence};
@@ -18,7 +18,7 @@ use sovia_sys::UserSliceMut;
 #[repr(C)]
 pub struct Receiver {
     half: Half,
-    remains: Remains,
+    undelivered: Undelivered,
     /// Number of the next entry.
     pub(super) next: u32,
     /// Receives that have been published to the peer.
@@ -64,7 +64,7 @@ impl Receiver {
         Receiver {
             // SAFETY: the caller's contract, which is the same.
             half: unsafe { Half::new(segment, vi, from) },
-            remains: Remains(NonNull::from(segment.remains(vi, from))),
+            undelivered: Undelivered(NonNull::from(segment.undelivered(vi, from))),
             next: 0,
             posted: SLOTS,
             released: 0,
@@ -75,8 +75,8 @@ impl Receiver {
     }
 
     /// What this end has left unread.
-    pub fn remains(&self) -> Remains {
-        self.remains
+    pub fn undelivered(&self) -> Undelivered {
+        self.undelivered
     }
 
     /// Where the next message will lie; to have it fetched, no more.
@@ -128,19 +128,19 @@ impl Receiver {
     /// The message at the head of the queue.
     ///
     /// # Errors
-    /// [`Damaged`] if its header makes no sense.
+    /// [`Corrupt`] if its header makes no sense.
     #[inline(always)]
-    pub fn head(&self) -> Result<Option<Entry>, Damaged> {
+    pub fn head(&self) -> Result<Option<Entry>, Corrupt> {
         // One load: a second look at a line that is just being written would wait for it.
         let entry = match self.slot(self.next).read_or(self.next) {
             Ok(entry) => entry,
             Err(tag) if ring::is_before(self.next, tag) => return Ok(None),
-            Err(_) => return Err(Damaged("foreign entry")),
+            Err(_) => return Err(Corrupt("foreign entry")),
         };
         match entry.pool_offset {
-            None if entry.len as usize > INLINE => Err(Damaged("inline message too long")),
+            None if entry.len as usize > INLINE => Err(Corrupt("inline message too long")),
             Some(at) if at as u64 + u64::from(entry.len) > POOL => {
-                Err(Damaged("message outside the pool"))
+                Err(Corrupt("message outside the pool"))
             }
             _ => Ok(Some(entry)),
         }
@@ -149,11 +149,11 @@ impl Receiver {
     /// Whether the peer finds in the segment what this end has published.
     ///
     /// # Errors
-    /// [`Damaged`] if another writer has written there, or the head of the queue makes no sense.
-    pub fn audit(&self) -> Result<(), Damaged> {
+    /// [`Corrupt`] if another writer has written there, or the head of the queue makes no sense.
+    pub fn audit(&self) -> Result<(), Corrupt> {
         let credit = &self.direction().credit;
         if credit.posted() != self.posted || credit.released() != self.released {
-            return Err(Damaged("own credit overwritten"));
+            return Err(Corrupt("own credit overwritten"));
         }
         self.head().map(drop)
     }
@@ -226,9 +226,9 @@ impl Receiver {
     /// bytes stay until [`Receiver::release`] is called with the position returned.
     ///
     /// # Errors
-    /// [`Damaged`] if its place makes no sense.
+    /// [`Corrupt`] if its place makes no sense.
     #[inline(always)]
-    pub fn advance(&mut self, entry: &Entry) -> Result<Option<u64>, Damaged> {
+    pub fn advance(&mut self, entry: &Entry) -> Result<Option<u64>, Corrupt> {
         let position = match entry.pool_offset {
             None => None,
             Some(at) => {

@@ -1,15 +1,15 @@
 //! The sending half.
 
 use super::MESSAGE_MAX;
-use crate::Damaged;
+use crate::Corrupt;
 use crate::half::{Entries, Half};
 use crate::layout::AREA;
 use crate::pool::{self, POOL};
 use crate::quiet::Quiet;
-use crate::remains::Remains;
+use crate::ready_list::tell_found;
 use crate::ring::{Entry, INLINE, SLOTS};
 use crate::segment::{Segment, SideIndex};
-use crate::waiter::tell_found;
+use crate::undelivered::Undelivered;
 use core::ops::Deref;
 use core::ptr::NonNull;
 use sovia_signal::access::{self, BadAddress};
@@ -22,14 +22,14 @@ const AHEAD: u32 = 3;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unsent {
     /// The segment holds nonsense.
-    Damaged(Damaged),
+    Corrupt(Corrupt),
     /// The bytes are not all there. Nothing has been published.
     BadAddress,
 }
 
-impl From<Damaged> for Unsent {
-    fn from(damaged: Damaged) -> Unsent {
-        Unsent::Damaged(damaged)
+impl From<Corrupt> for Unsent {
+    fn from(corrupt: Corrupt) -> Unsent {
+        Unsent::Corrupt(corrupt)
     }
 }
 
@@ -38,7 +38,7 @@ impl From<Damaged> for Unsent {
 #[repr(C)]
 pub struct Sender {
     half: Half,
-    remains: Remains,
+    undelivered: Undelivered,
     pub(super) entries: Entries,
     place: pool::Writer,
     lent: Lent,
@@ -74,7 +74,7 @@ impl Sender {
         Sender {
             // SAFETY: the caller's contract, which is the same.
             half: unsafe { Half::new(segment, vi, from) },
-            remains: Remains(NonNull::from(segment.remains(vi, from))),
+            undelivered: Undelivered(NonNull::from(segment.undelivered(vi, from))),
             entries: Entries::from(0),
             place: pool::Writer::default(),
             lent: Lent::default(),
@@ -83,21 +83,21 @@ impl Sender {
     }
 
     /// The reader's process is a stranger: this end fences itself, and relies on no fence of the reader's.
-    pub fn faces_stranger(&self) {
+    pub fn faces_other_user(&self) {
         self.quiet.keep();
     }
 
     /// What the reader of this direction has left unread.
-    pub fn remains(&self) -> Remains {
-        self.remains
+    pub fn undelivered(&self) -> Undelivered {
+        self.undelivered
     }
 
     /// The message of that number, as this end has sent it. Only while the reader has consumed none.
     ///
     /// # Errors
-    /// [`Damaged`] if another writer has been at its entry.
-    pub fn message(&self, n: u32) -> Result<Entry, Damaged> {
-        let overwritten = Damaged("own entry overwritten");
+    /// [`Corrupt`] if another writer has been at its entry.
+    pub fn message(&self, n: u32) -> Result<Entry, Corrupt> {
+        let overwritten = Corrupt("own entry overwritten");
         let entry = self.slot(n).read(n).ok_or(overwritten)?;
         let limit = if entry.pool_offset.is_some() { MESSAGE_MAX } else { INLINE };
         if entry.len as usize > limit { Err(overwritten) } else { Ok(entry) }
@@ -176,7 +176,7 @@ impl Sender {
 
     /// A place in the pool; none while one is lent: places are used in their order.
     #[inline]
-    fn place(&mut self, len: u32) -> Result<Option<u32>, Damaged> {
+    fn place(&mut self, len: u32) -> Result<Option<u32>, Corrupt> {
         if self.lent.len != 0 {
             return Ok(None);
         }
@@ -192,8 +192,8 @@ impl Sender {
     /// place is lent already.
     ///
     /// # Errors
-    /// [`Damaged`] if the peer's release is one that it cannot have given.
-    pub fn lend(&mut self, len: u32) -> Result<Option<NonNull<u8>>, Damaged> {
+    /// [`Corrupt`] if the peer's release is one that it cannot have given.
+    pub fn lend(&mut self, len: u32) -> Result<Option<NonNull<u8>>, Corrupt> {
         debug_assert!(len > 0 && len as usize <= MESSAGE_MAX);
         let before = self.place;
         let Some(at) = self.place(len)? else { return Ok(None) };
@@ -218,8 +218,8 @@ impl Sender {
     /// receive posted for it: then the place stays lent. The peer is not woken: see [`Sender::news`].
     ///
     /// # Errors
-    /// [`Damaged`] if the peer's credit is one that it cannot have given.
-    pub fn commit(&mut self, immediate: u32, len: u32) -> Result<bool, Damaged> {
+    /// [`Corrupt`] if the peer's credit is one that it cannot have given.
+    pub fn commit(&mut self, immediate: u32, len: u32) -> Result<bool, Corrupt> {
         debug_assert!(len > 0 && len <= self.lent.len);
         if !self.entries.is_free(self.half.direction())? {
             return Ok(false);
@@ -281,13 +281,13 @@ impl Sender {
     /// Whether the entries that lie in the ring are still those that this end has put there.
     ///
     /// # Errors
-    /// [`Damaged`] if another writer has written there: an entry may be lost to the reader.
-    pub fn audit(&self) -> Result<(), Damaged> {
+    /// [`Corrupt`] if another writer has written there: an entry may be lost to the reader.
+    pub fn audit(&self) -> Result<(), Corrupt> {
         let untouched = |i| {
             let n = self.entries.next.wrapping_add(i);
             self.slot(n).awaits(n)
         };
-        if (0..SLOTS).all(untouched) { Ok(()) } else { Err(Damaged("own entry overwritten")) }
+        if (0..SLOTS).all(untouched) { Ok(()) } else { Err(Corrupt("own entry overwritten")) }
     }
 
     /// Whether no reader waits for news of what has been sent, as it has long been: there is none to be told. Otherwise
@@ -297,8 +297,8 @@ impl Sender {
         self.quiet.finds_none(&self.direction().bell)
     }
 
-    /// Tells the reader that there is news: wakes sleepers, marks waiters; `ring` is called with
-    /// the waiters to notify (a bitmap, never 0).
+    /// Tells the reader that there is news: wakes sleepers, marks ready lists; `ring` is called with
+    /// the ready lists to notify (a bitmap, never 0).
     #[inline]
     pub fn news(&self, ring: impl FnOnce(u32)) {
         let bell = &self.direction().bell;

@@ -3,10 +3,10 @@
 use super::{ENGINE, End, Link, key};
 use crate::layout::{AREA, DISCRIMINATOR, Direction, VIS, first_entry};
 use crate::pool::POOL;
+use crate::ready_list::{Bell, tell};
 use crate::request::Used;
 use crate::ring::SLOTS;
 use crate::segment::SideIndex;
-use crate::waiter::{Bell, tell};
 use crate::words;
 use core::ptr::NonNull;
 use core::sync::atomic::{Ordering, fence};
@@ -49,7 +49,7 @@ fn cause(why: u64) -> Cause {
         BROKEN => Cause::PeerBroke,
         NO_RECEIVE => Cause::ReceiveQueueEmpty,
         BAD_RECEIVE => Cause::RemoteDescriptor,
-        _ => Cause::Damaged("unknown reason for the end"),
+        _ => Cause::Corrupt("unknown reason for the end"),
     }
 }
 
@@ -129,7 +129,7 @@ impl Attachment {
 
     /// Wakes the peer if it waits for room in its sending direction.
     pub(crate) fn tell_room(&self) {
-        tell(&self.back().room, |waiters| self.notify(waiters));
+        tell(&self.back().room, |ready_lists| self.notify(ready_lists));
     }
 
     /// The direction in which this end receives.
@@ -150,19 +150,19 @@ impl Attachment {
         let word = &self.out().path.0[words::P_CLOSE];
         // The first reason stands.
         let _ = word.compare_exchange(0, why as u64, Ordering::SeqCst, Ordering::Relaxed);
-        tell(&self.out().bell, |waiters| self.notify(waiters));
-        tell(&self.back().room, |waiters| self.notify(waiters));
+        tell(&self.out().bell, |ready_lists| self.notify(ready_lists));
+        tell(&self.back().room, |ready_lists| self.notify(ready_lists));
         self.knock();
     }
 
-    /// Marks this VI for waiters of the peer, after the news have been published.
+    /// Marks this VI for ready lists of the peer, after the news have been published.
     #[cold]
-    pub(crate) fn notify(&self, waiters: u32) {
-        let mut rest = waiters;
+    pub(crate) fn notify(&self, ready_lists: u32) {
+        let mut rest = ready_lists;
         while rest != 0 {
             let index = rest.trailing_zeros();
             rest &= rest - 1;
-            if self.link.segment.waiter(self.side ^ 1, index).notify(self.vi).is_some() {
+            if self.link.segment.ready_list(self.side ^ 1, index).notify(self.vi).is_some() {
                 // Only an engine ever sleeps.
                 self.link.ring();
             }
@@ -182,7 +182,7 @@ impl Attachment {
 
     /// Has our own engine look at this VI.
     pub(crate) fn knock_here(&self) {
-        self.link.segment.waiter(self.side, ENGINE).notify(self.vi);
+        self.link.segment.ready_list(self.side, ENGINE).notify(self.vi);
     }
 
     /// Says that this end does not reach into the peer's memory. The caller must keep it from sending.

@@ -6,7 +6,7 @@ mod reach;
 pub(crate) use attachment::{Attachment, Close, closed};
 pub(crate) use reach::{LAST, Missed};
 
-use crate::layout::{VIS, WAITERS};
+use crate::layout::{READY_LISTS, VIS};
 use crate::segment::{Segment, SideIndex};
 use crate::words;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 /// Says which process: random, chosen anew by each one.
 pub(crate) type Token = [u8; 16];
 
-/// The waiter of each side by which its engine is woken; see [`crate::engine`].
+/// The ready list of each side by which its engine is woken; see [`crate::engine`].
 pub(crate) const ENGINE: u32 = 0;
 
 /// One end of a VI, as the engine knows it.
@@ -72,11 +72,11 @@ pub(crate) struct Link {
     owner: i32,
     /// The peer is known to have the link.
     shared: AtomicBool,
-    /// A bit for each waiter of our sides that is taken. The peer has no part in that.
-    waiters: [AtomicU32; 2],
+    /// A bit for each ready list of our sides that is taken. The peer has no part in that.
+    ready_lists: [AtomicU32; 2],
     /// A bit for each VI of which this process has an end, for each side.
     held: [[AtomicU64; VIS as usize / 64]; 2],
-    /// The segment is damaged.
+    /// The segment is corrupt.
     spoilt: AtomicBool,
     dead: AtomicBool,
     ends: Mutex<Ends>,
@@ -99,7 +99,7 @@ impl Link {
             socket,
             owner: call::getpid(),
             shared: AtomicBool::new(false),
-            waiters: [const { AtomicU32::new(0) }; 2],
+            ready_lists: [const { AtomicU32::new(0) }; 2],
             held: [const { [const { AtomicU64::new(0) }; VIS as usize / 64] }; 2],
             spoilt: AtomicBool::new(false),
             dead: AtomicBool::new(false),
@@ -117,7 +117,7 @@ impl Link {
     pub(crate) fn attend(&self) {
         for side in self.sides() {
             let mut vis = Vec::new();
-            self.segment.waiter(side, ENGINE).drain(|vi| vis.push(vi));
+            self.segment.ready_list(side, ENGINE).drain(|vi| vis.push(vi));
             for vi in vis {
                 // Not under the lock: an end that is attended to may leave.
                 let end = self.ends().get(&key(vi, side)).cloned();
@@ -131,18 +131,18 @@ impl Link {
         }
     }
 
-    /// A waiter of one of our sides that is not in use yet. `None` if there is none.
-    pub(crate) fn take_waiter(&self, side: SideIndex) -> Option<u32> {
-        let taken = &self.waiters[side & 1];
-        let index = (ENGINE + 1..WAITERS)
+    /// A ready list of one of our sides that is not in use yet. `None` if there is none.
+    pub(crate) fn take_ready_list(&self, side: SideIndex) -> Option<u32> {
+        let taken = &self.ready_lists[side & 1];
+        let index = (ENGINE + 1..READY_LISTS)
             .find(|index| taken.fetch_or(1 << index, Ordering::SeqCst) & (1 << index) == 0)?;
-        self.segment.waiter(side, index).reset(0);
+        self.segment.ready_list(side, index).reset(0);
         Some(index)
     }
 
-    /// Gives a waiter back.
-    pub(crate) fn give_waiter(&self, side: SideIndex, index: u32) {
-        self.waiters[side & 1].fetch_and(!(1 << index), Ordering::SeqCst);
+    /// Gives a ready list back.
+    pub(crate) fn give_ready_list(&self, side: SideIndex, index: u32) {
+        self.ready_lists[side & 1].fetch_and(!(1 << index), Ordering::SeqCst);
     }
 
     /// Takes an end of a VI, unless this process has it already: the segment may say that it is free
@@ -206,7 +206,7 @@ impl Link {
 
     /// Wakes the peer's engine for a VI, whatever the segment says of its sleep.
     fn insist(&self, vi: u32, side: SideIndex) {
-        self.segment.waiter(side ^ 1, ENGINE).notify(vi);
+        self.segment.ready_list(side ^ 1, ENGINE).notify(vi);
         self.ring();
     }
 
@@ -249,7 +249,7 @@ impl Link {
         self.is_dead() || !self.is_sound() && self.ends().is_empty()
     }
 
-    /// Marks the segment as damaged.
+    /// Marks the segment as corrupt.
     pub(crate) fn set_spoilt(&self) {
         self.spoilt.store(true, Ordering::SeqCst);
     }

@@ -139,5 +139,5 @@ fn nothing_impossible_is_believed() {
     assert!(publish(WRITTEN | IMMEDIATE | 8, None).is_err(), "a note with bytes of its own");
 
     path(&tx.direction().path).store(77, Ordering::Relaxed);
-    assert!(matches!(rx.peer_closed(), Some(Cause::Damaged(_))));
+    assert!(matches!(rx.peer_closed(), Some(Cause::Corrupt(_))));
 }

@@ -10,7 +10,7 @@
 //! An RDMA executes when it is the oldest descriptor, and later ones wait for it. So the order is
 //! the queue's, and a fence (`VIP_CONTROL_QFENCE`) has nothing left to do.
 
-use crate::Damaged;
+use crate::Corrupt;
 use crate::link::Attachment;
 use crate::link::Missed;
 use crate::vi::access::Gather;
@@ -156,7 +156,7 @@ impl Rdma {
             }
         }
         if self.stage == Stage::Staged {
-            self.pump(lane, gather, data, reading, u64::from(total))?;
+            self.drain(lane, gather, data, reading, u64::from(total))?;
             self.learn(lane, remote.handle);
             self.stage = Stage::Note;
         }
@@ -198,7 +198,7 @@ impl Rdma {
     }
 
     /// Moves what can be moved. An error if that is not all.
-    fn pump(
+    fn drain(
         &mut self,
         lane: &TxLane,
         gather: &Gather<'_>,
@@ -218,7 +218,7 @@ impl Rdma {
             let theirs = direction.reader.load(words::R_POSITION);
             let theirs = theirs.saturating_sub(self.base);
             if theirs > total {
-                return Err(Damaged("more bytes moved than the RDMA has").into());
+                return Err(Corrupt("more bytes moved than the RDMA has").into());
             }
             if self.moved == total {
                 return if finished.is_some() { Ok(()) } else { Err(Obstacle::NoRoom) };
@@ -226,12 +226,12 @@ impl Rdma {
             let ready = if reading {
                 theirs
                     .checked_sub(self.moved)
-                    .ok_or(Damaged("fewer bytes of an RDMA moved than before"))?
+                    .ok_or(Corrupt("fewer bytes of an RDMA moved than before"))?
             } else {
                 let ahead = self
                     .moved
                     .checked_sub(theirs)
-                    .ok_or(Damaged("more bytes of an RDMA moved than were staged"))?;
+                    .ok_or(Corrupt("more bytes of an RDMA moved than were staged"))?;
                 WINDOW.saturating_sub(ahead).min(total - self.moved)
             };
             if ready == 0 {

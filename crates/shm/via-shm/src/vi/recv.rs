@@ -1,6 +1,6 @@
 //! The receive queue: messages are scattered into posted buffers when a thread looks.
 
-use crate::Damaged;
+use crate::Corrupt;
 use crate::card::Card;
 use crate::completion::Overrun;
 use crate::vi::access::{self, Gather, Queue};
@@ -161,7 +161,7 @@ impl RecvSide {
         let piece = match lane.head() {
             Ok(Some(piece)) => piece,
             Ok(None) => return Err(self.quiet()),
-            Err(damaged) => return Err(self.damaged(damaged)),
+            Err(corrupt) => return Err(self.corrupt(corrupt)),
         };
         if piece.more || piece.written || self.partial.filled != 0 || self.partial.lost.is_some() {
             return self.meet_part(nic, piece);
@@ -175,7 +175,7 @@ impl RecvSide {
             // SAFETY: likewise.
             let control = unsafe { place.control() };
             let taken = take(lane, self.level, &piece, control);
-            return taken.map_err(|damaged| self.damaged(damaged));
+            return taken.map_err(|corrupt| self.corrupt(corrupt));
         }
         self.meet_now(nic, piece)
     }
@@ -187,7 +187,7 @@ impl RecvSide {
         let length = piece.len;
         let Queue { work, descriptors, data, ptag, .. } = &mut self.queue;
         let Some(front) = work.front() else {
-            return Err(self.damaged(Damaged("a message for which no receive is posted")));
+            return Err(self.corrupt(Corrupt("a message for which no receive is posted")));
         };
         let Some(descriptor) = access::descriptor(descriptors, nic, *ptag, front) else {
             // Its memory was deregistered after it was posted.
@@ -211,7 +211,7 @@ impl RecvSide {
             return self.fail(nic, &piece, status);
         }
         let taken = take(lane, self.level, &piece, descriptor.control_segment());
-        taken.map_err(|damaged| self.damaged(damaged))
+        taken.map_err(|corrupt| self.corrupt(corrupt))
     }
 
     /// As [`RecvSide::meet`], for what is not a message in one entry.
@@ -220,11 +220,11 @@ impl RecvSide {
         let Some(lane) = &mut self.lane else { return Err(News::Nothing) };
         let Queue { work, descriptors, data, ptag, .. } = &mut self.queue;
         let Some(front) = work.front() else {
-            return Err(self.damaged(Damaged("a message for which no receive is posted")));
+            return Err(self.corrupt(Corrupt("a message for which no receive is posted")));
         };
         let filled = self.partial.filled;
         if piece.written && filled != 0 {
-            return Err(self.damaged(Damaged("an RDMA within a message")));
+            return Err(self.corrupt(Corrupt("an RDMA within a message")));
         }
         let descriptor = access::descriptor(descriptors, nic, *ptag, front);
         let delivered = (|| {
@@ -243,7 +243,7 @@ impl RecvSide {
             return self.fail(nic, &piece, status);
         }
         if lane.consume(&piece).is_err() {
-            return Err(self.damaged(Damaged("a message at an invalid position")));
+            return Err(self.corrupt(Corrupt("a message at an invalid position")));
         }
         let length = filled.saturating_add(piece.len);
         self.partial.filled = if piece.more { length } else { 0 };
@@ -274,7 +274,7 @@ impl RecvSide {
         // What it sent before it closed may have come between the two looks.
         match self.lane.as_ref().map(RxLane::head) {
             Some(Ok(Some(_))) => News::Message,
-            Some(Err(damaged)) => self.damaged(damaged),
+            Some(Err(corrupt)) => self.corrupt(corrupt),
             Some(Ok(None)) | None => {
                 self.trouble = Some(cause);
                 News::Trouble
@@ -283,9 +283,9 @@ impl RecvSide {
     }
 
     #[cold]
-    fn damaged(&mut self, damaged: Damaged) -> News {
+    fn corrupt(&mut self, corrupt: Corrupt) -> News {
         self.ended = true;
-        self.trouble = Some(Cause::Damaged(damaged.0));
+        self.trouble = Some(Cause::Corrupt(corrupt.0));
         News::Trouble
     }
 
@@ -315,7 +315,7 @@ impl RecvSide {
     fn lose(&mut self, nic: &Card, piece: &Piece, status: Status) -> Result<Outcome, News> {
         let Some(lane) = &mut self.lane else { return Err(News::Nothing) };
         if lane.consume(piece).is_err() {
-            return Err(self.damaged(Damaged("a message at an invalid position")));
+            return Err(self.corrupt(Corrupt("a message at an invalid position")));
         }
         self.partial = Partial { filled: 0, lost: piece.more.then_some(status) };
         if piece.more {
@@ -371,9 +371,9 @@ fn take(
     level: Reliability,
     piece: &Piece,
     control: &ControlSegment,
-) -> Result<Outcome, Damaged> {
+) -> Result<Outcome, Corrupt> {
     let &Piece { len: length, immediate, .. } = piece;
-    lane.consume(piece).map_err(|_| Damaged("a message at an invalid position"))?;
+    lane.consume(piece).map_err(|_| Corrupt("a message at an invalid position"))?;
     control.complete(Status::OP_RECEIVE, length, immediate);
     if level == Reliability::RELIABLE_RECEPTION {
         lane.deliver();

@@ -2,7 +2,7 @@
 
 mod failing;
 
-use crate::Damaged;
+use crate::Corrupt;
 use crate::card::Card;
 use crate::ring::INLINE;
 use crate::vi::access::{self, Gather, Queue};
@@ -57,7 +57,7 @@ pub(super) enum Obstacle {
     /// The peer's process is no more.
     Gone,
     /// The segment makes no sense.
-    Damaged,
+    Corrupt,
 }
 
 impl From<Status> for Obstacle {
@@ -66,9 +66,9 @@ impl From<Status> for Obstacle {
     }
 }
 
-impl From<Damaged> for Obstacle {
-    fn from(_: Damaged) -> Obstacle {
-        Obstacle::Damaged
+impl From<Corrupt> for Obstacle {
+    fn from(_: Corrupt) -> Obstacle {
+        Obstacle::Corrupt
     }
 }
 
@@ -210,7 +210,7 @@ impl SendSide {
         match self.lane.as_ref().map(TxLane::delivered) {
             Some(Ok(delivered)) if !self.complete_up_to(nic, delivered) => false,
             Some(Ok(_)) => self.flight.is_empty() || self.check_ended(nic),
-            Some(Err(damaged)) => self.fail(nic, damaged.into()),
+            Some(Err(corrupt)) => self.fail(nic, corrupt.into()),
             None => true,
         }
     }

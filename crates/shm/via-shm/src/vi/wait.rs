@@ -1,7 +1,7 @@
 //! Waiting for a descriptor: spinning for a while, then sleeping.
 //!
 //! A thread sleeps on the bell of its direction, in the segment, by the protocol of
-//! [`crate::waiter`]; one that waits on a VI without a connection, on a word of the VI's own. The
+//! [`crate::ready_list`]; one that waits on a VI without a connection, on a word of the VI's own. The
 //! ringer is the peer, with each message or with room, or this process, when the connection ends or
 //! the peer's process does.
 

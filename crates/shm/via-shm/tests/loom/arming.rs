@@ -3,9 +3,9 @@
 
 use super::*;
 
-/// With the crate's own bell and waiter. The engine sleeps at once when it has armed and looked.
+/// With the crate's own bell and ready list. The engine sleeps at once when it has armed and looked.
 fn engine_and_sender(disarm_first: bool) {
-    let shared = Arc::new((Bell::new(), Waiter::new(), Doorbell::new(), AtomicU32::new(0)));
+    let shared = Arc::new((Bell::new(), ReadyList::new(), Doorbell::new(), AtomicU32::new(0)));
     if disarm_first {
         // A program that polled, and stops to.
         shared.0.watch(0);
@@ -16,7 +16,7 @@ fn engine_and_sender(disarm_first: bool) {
         thread::spawn(move || {
             let (bell, engine, doorbell, message) = &*shared;
             message.store(1, Ordering::Release);
-            if bell.look().is_some_and(|listeners| listeners.waiters & 1 != 0)
+            if bell.look().is_some_and(|listeners| listeners.ready_lists & 1 != 0)
                 && engine.notify(0).is_some()
             {
                 doorbell.ring();

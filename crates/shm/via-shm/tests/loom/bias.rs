@@ -5,7 +5,7 @@ use super::*;
 use loom::cell::UnsafeCell;
 
 struct Lock {
-    favoured: AtomicU32,
+    biased: AtomicU32,
     inside: AtomicU32,
     held: Mutex<()>,
     value: UnsafeCell<u32>,
@@ -17,11 +17,11 @@ fn add(lock: &Lock) {
 }
 
 /// The favoured thread takes the lock once, with or without another look at its privilege.
-fn favoured(lock: &Lock, looks_again: bool) {
-    if lock.favoured.load(Ordering::Relaxed) == 1 {
+fn biased(lock: &Lock, looks_again: bool) {
+    if lock.biased.load(Ordering::Relaxed) == 1 {
         lock.inside.store(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        if !looks_again || lock.favoured.load(Ordering::Acquire) == 1 {
+        if !looks_again || lock.biased.load(Ordering::Acquire) == 1 {
             add(lock);
             lock.inside.store(0, Ordering::Release);
             return;
@@ -34,7 +34,7 @@ fn favoured(lock: &Lock, looks_again: bool) {
 
 fn other(lock: &Lock) {
     let _held = lock.held.lock().unwrap();
-    lock.favoured.store(0, Ordering::SeqCst);
+    lock.biased.store(0, Ordering::SeqCst);
     fence(Ordering::SeqCst);
     while lock.inside.load(Ordering::Acquire) != 0 {
         thread::yield_now();
@@ -44,7 +44,7 @@ fn other(lock: &Lock) {
 
 fn model(looks_again: bool) {
     let lock = Arc::new(Lock {
-        favoured: AtomicU32::new(1),
+        biased: AtomicU32::new(1),
         inside: AtomicU32::new(0),
         held: Mutex::new(()),
         value: UnsafeCell::new(0),
@@ -52,8 +52,8 @@ fn model(looks_again: bool) {
     let thread = {
         let lock = lock.clone();
         thread::spawn(move || {
-            favoured(&lock, looks_again);
-            favoured(&lock, looks_again);
+            biased(&lock, looks_again);
+            biased(&lock, looks_again);
         })
     };
     other(&lock);

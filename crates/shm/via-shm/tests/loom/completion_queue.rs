@@ -6,24 +6,24 @@ use super::*;
 /// Two messages of one VI, and a queue that looks until it has found both. A look takes a
 /// message; the VI stays ready as long as looks find something, as in `Members::find`.
 fn two_messages() {
-    let shared = Arc::new((Bell::new(), Waiter::new(), AtomicU32::new(0)));
+    let shared = Arc::new((Bell::new(), ReadyList::new(), AtomicU32::new(0)));
     shared.0.watch(1);
     let sender = {
         let shared = shared.clone();
         thread::spawn(move || {
-            let (bell, waiter, sent) = &*shared;
+            let (bell, ready_list, sent) = &*shared;
             for n in 1..=2 {
                 sent.store(n, Ordering::Release);
-                if bell.look().is_some_and(|listeners| listeners.waiters & 2 != 0) {
-                    waiter.notify(3);
+                if bell.look().is_some_and(|listeners| listeners.ready_lists & 2 != 0) {
+                    ready_list.notify(3);
                 }
             }
         })
     };
-    let (_, waiter, sent) = &*shared;
+    let (_, ready_list, sent) = &*shared;
     let (mut ready, mut found) = (false, 0);
     let look = |ready: &mut bool, found: &mut u32| {
-        waiter.drain(|vi| *ready |= vi == 3);
+        ready_list.drain(|vi| *ready |= vi == 3);
         while *ready {
             if sent.load(Ordering::Acquire) > *found {
                 *found += 1;

@@ -12,16 +12,16 @@ mod bell;
 mod bias;
 mod completion_queue;
 mod reaching;
+mod ready_list;
 mod ring;
 mod serving;
-mod waiter;
 
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use via_shm::quiet::Quiet;
+use via_shm::ready_list::{Bell, ReadyList};
 use via_shm::ring::{Credit, Entry, SLOTS, Slot};
-use via_shm::waiter::{Bell, Waiter};
 
 fn check(model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();

@@ -59,18 +59,18 @@ fn model(marks: bool, fences: bool) {
 }
 
 #[test]
-fn rdma_waiter_is_served_by_the_lock_holder() {
+fn rdma_ready_list_is_served_by_the_lock_holder() {
     check(|| model(true, true));
 }
 
 #[test]
 #[should_panic(expected = "an RDMA is not served")]
-fn rdma_waiter_starves_without_the_mark() {
+fn rdma_ready_list_starves_without_the_mark() {
     check(|| model(false, true));
 }
 
 #[test]
 #[should_panic(expected = "an RDMA is not served")]
-fn rdma_waiter_starves_without_seqcst_fences() {
+fn rdma_ready_list_starves_without_seqcst_fences() {
     check(|| model(true, false));
 }

@@ -56,8 +56,8 @@ fn coalesced_bytes_behind_packets_that_no_thread_has_handled_are_not_the_end_of_
     // A thread that handles messages and stands still.
     b.run(|| {
         let pair = pair::share(at.conn.pair.load(Ordering::Relaxed)).unwrap();
-        let waiter = pair.take_waiter(0).unwrap();
-        handled::begin(&mut at.attached().unwrap(), waiter, 0);
+        let ready_list = pair.take_ready_list(0).unwrap();
+        handled::begin(&mut at.attached().unwrap(), ready_list, 0);
     });
     // More packets than the window has: bytes behind them are coalesced.
     for from in (0..LEN).step_by(64) {
@@ -65,7 +65,7 @@ fn coalesced_bytes_behind_packets_that_no_thread_has_handled_are_not_the_end_of_
     }
     for how in [NOW, PEEK] {
         // Events of the socket have a call look closely.
-        at.conn.set(flag::ANCHOR);
+        at.conn.set(flag::KERNEL_SOCKET);
         assert_eq!(b.take(64, how), Err(libc::EAGAIN));
     }
     b.run(|| handled::handle_own(&mut at.attached().unwrap()));

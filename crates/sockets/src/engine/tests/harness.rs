@@ -2,12 +2,12 @@
 
 use crate::conn::{Phase, Role};
 use crate::epoll::KernelSleep;
+use crate::fallback::{self, Cause};
 use crate::meeting::Server;
 use crate::native::{self, Info};
 use crate::ops::{self, Flags};
 use crate::options::SO_BUF_LOCK;
 use crate::per_engine::Engine;
-use crate::retreat::{self, Cause};
 use crate::table::Ref;
 use crate::{
     Errno, Outcome, backlog, config, epoll, peers, pollset, progress, protocol, sets, stream, table,
@@ -525,7 +525,7 @@ impl End {
     /// Begins to take the connection back to TCP. Rounds and calls of both ends go on with that.
     pub(super) fn leave(&self) {
         if let Some(at) = self.at() {
-            self.run(|| retreat::soon(self.fd(), at, Cause::Call));
+            self.run(|| fallback::soon(self.fd(), at, Cause::Call));
         }
     }
 
@@ -675,7 +675,7 @@ impl Epoll {
     pub(super) fn lose_marks(&self) {
         self.run(|| {
             let set = sets::get(self.index()).unwrap();
-            set.with(|inner| inner.lanes.iter().for_each(|lane| lane.waiter().drain(|_| ())));
+            set.with(|inner| inner.lanes.iter().for_each(|lane| lane.ready_list().drain(|_| ())));
         });
     }
 

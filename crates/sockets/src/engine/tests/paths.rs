@@ -4,8 +4,8 @@ use super::harness::{
     At, End, Engines, Link, NOW, Progress, fresh_by, link, meet, met, met_as, pattern, until,
 };
 use crate::conn::{HasEndpoint, Phase, Role, Stage, flag};
-use crate::stream::remains;
-use crate::{loan, retreat};
+use crate::stream::undelivered;
+use crate::{fallback, loan};
 use core::sync::atomic::Ordering;
 use sovia_proto::path::{Rx, Seen};
 use sovia_proto::word;
@@ -105,7 +105,7 @@ fn going_back_between_hosts(sender: Role, asks: impl Fn(&End)) -> Link {
     b.at().unwrap().conn.set(flag::REFLECTED);
     nic_says(&b, 0);
     asks(&b);
-    a.run(|| retreat::sending(a.fd(), a.at().unwrap()));
+    a.run(|| fallback::sending(a.fd(), a.at().unwrap()));
     b.leave();
     Link { a, b, unread }
 }
@@ -131,7 +131,7 @@ fn bytes_whose_return_a_nic_accepts_are_read_once() {
 fn bytes_that_the_sender_does_not_return_are_read_on_the_vi() {
     for sender in ROLES {
         let Link { a, b, unread } = going_back_between_hosts(sender, |b| {
-            b.run(|| remains::answer(&b.at().unwrap().attached().unwrap(), Seen::Impatient, 0));
+            b.run(|| undelivered::answer(&b.at().unwrap().attached().unwrap(), Seen::Impatient, 0));
             nic_says(b, word::ACCEPTED);
         });
         let more = pattern(unread.len(), 5_000);

@@ -60,7 +60,7 @@ struct Meeting {
     /// After how many transfers the meeting began, or a connector had made its request.
     asked_at: u32,
     /// The user who has the other end, if that is not this process's, as far as it has been asked.
-    stranger: OnceCell<Option<u32>>,
+    other_user: OnceCell<Option<u32>>,
     /// Whether the kernel has been asked once more, after [`PATIENCE`] transfers.
     is_checked: bool,
     /// After how many transfers the end gives up.
@@ -139,7 +139,7 @@ pub(super) fn forget(at: Ref) -> Reason {
 impl Meeting {
     /// Why the other end has not answered.
     fn why_plain(&self) -> Reason {
-        match self.stranger.get() {
+        match self.other_user.get() {
             Some(&Some(user)) => why::other_user(user),
             _ => why::plain(&self.link, self.at.conn.role()),
         }
@@ -148,7 +148,7 @@ impl Meeting {
     /// Returns true if a user has the other end whom the rules do not trust. Nothing that user's
     /// processes say is believed. The kernel is asked once.
     fn is_refused(&self) -> bool {
-        let user = self.stranger.get_or_init(|| why::stranger(&self.link, self.role));
+        let user = self.other_user.get_or_init(|| why::user_of_other_end(&self.link, self.role));
         user.is_some_and(|uid| !trusts(&self.link, self.role, Some(uid)))
     }
 
@@ -158,7 +158,7 @@ impl Meeting {
             return false;
         }
         self.is_checked = true;
-        self.stranger = OnceCell::new();
+        self.other_user = OnceCell::new();
         self.is_refused()
     }
 
@@ -391,7 +391,7 @@ impl Meetings {
             since: now,
             asked_at: transfers,
             until: ANSWERED_AT_LAST,
-            stranger: OnceCell::new(),
+            other_user: OnceCell::new(),
             is_checked: false,
             withdrawn: 0,
             trial: None,

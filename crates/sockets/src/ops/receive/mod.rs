@@ -9,11 +9,11 @@ mod rest;
 use super::transfer::{Flags, back, deadline, keep_error, make};
 use super::{again, keep};
 use crate::conn::{Phase, flag};
-use crate::retreat;
+use crate::fallback;
 use crate::stream::{self, Got, ending};
 use crate::table::Ref;
 use crate::wait::{self, Call, Ended, Want};
-use crate::{Outcome, anchors, meeting};
+use crate::{Outcome, kernel_sockets, meeting};
 use parts::{peek, scatter};
 use sovia_proto::path::Rx;
 use sovia_signal::interrupt::Moment;
@@ -64,15 +64,15 @@ fn receive_at_once(fd: i32, at: Ref, out: UserSliceMut<'_>, flags: Flags) -> Opt
     if out.is_empty() || flags.peek || flags.wait_all {
         return None;
     }
-    let mut guard = at.favoured()?;
+    let mut guard = at.biased()?;
     let got = stream::single::receive(&mut guard, fd, out);
     guard.leave();
     match got? {
         Got::Bytes(n) => Some(Ok(n)),
         Got::Failed(e) => Some(Err(e)),
         Got::Nothing if flags.dont_wait || at.conn.has(flag::NONBLOCK) => {
-            anchors::ensure_for_a_look();
-            (!retreat::concerns(at.conn)).then_some(Err(libc::EAGAIN))
+            kernel_sockets::ensure_for_a_look();
+            (!fallback::concerns(at.conn)).then_some(Err(libc::EAGAIN))
         }
         Got::Nothing | Got::End => None,
     }
@@ -118,7 +118,7 @@ fn receive_generally(
         }
     };
     if conn.rx() == Rx::Back {
-        retreat::settle(at);
+        fallback::settle(at);
         if let Some(result) = rest::receive(fd, at, parts, flags) {
             return result;
         }
@@ -146,12 +146,12 @@ fn receive_generally(
         }
         if flags.dont_wait || conn.has(flag::NONBLOCK) {
             drop(guard);
-            anchors::ensure_for_a_look();
-            if !retreat::concerns(conn) {
+            kernel_sockets::ensure_for_a_look();
+            if !fallback::concerns(conn) {
                 return Err(libc::EAGAIN);
             }
-            retreat::settle(at);
-            if !retreat::is_bringing(fd, at) {
+            fallback::settle(at);
+            if !fallback::is_bringing(fd, at) {
                 return Err(libc::EAGAIN);
             }
         }
@@ -215,7 +215,7 @@ fn receive_slowly(
                 }
                 Got::Nothing => {
                     // The thread that takes the connection back may have ended.
-                    retreat::go_on_under(guard, fd);
+                    fallback::go_on_under(guard, fd);
                     None
                 }
             }

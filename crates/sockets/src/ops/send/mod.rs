@@ -19,11 +19,11 @@ pub use file::send_file;
 use super::again;
 use super::transfer::{Flags, back, make};
 use crate::conn::{INLINE_MAX, Phase, flag};
+use crate::fallback;
 use crate::rest::come_after;
-use crate::retreat;
 use crate::stream::{self, Put, ending};
 use crate::table::Ref;
-use crate::{Outcome, anchors, meeting, wait};
+use crate::{Outcome, kernel_sockets, meeting, wait};
 use long::{LONG, send_long};
 use on_tcp::{send_on_tcp, send_tcp, watch_room_after};
 use parts::{SHORT, length, send_joined, send_short};
@@ -83,7 +83,7 @@ pub fn send_parts(
 /// Sends `bytes` as one packet, where there is nothing else to find out; false otherwise.
 #[inline(always)]
 fn is_sent_at_once(at: Ref, bytes: UserSlice<'_>) -> bool {
-    let Some(mut guard) = at.favoured() else { return false };
+    let Some(mut guard) = at.biased() else { return false };
     let is_sent = stream::single::send(&mut guard, bytes);
     guard.leave();
     is_sent
@@ -141,7 +141,7 @@ fn send_begun(
             Put::Failed(e) => return Err(e),
             Put::AskKernel => {
                 drop(guard);
-                retreat::settle(at);
+                fallback::settle(at);
                 if part.len() > LONG {
                     return send_slowly(fd, at, parts, flags, begun, 0);
                 }
@@ -152,7 +152,7 @@ fn send_begun(
                 if flags.dont_wait || conn.has(flag::NONBLOCK) {
                     drop(guard);
                     leave_if_full(fd, at);
-                    anchors::ensure_for_a_look();
+                    kernel_sockets::ensure_for_a_look();
                     return Err(libc::EAGAIN);
                 }
             }
@@ -191,7 +191,7 @@ fn send_off_vi<K: FnOnce() -> Outcome>(
     let kernel = match phase {
         Phase::Attached => {
             // A forked child that only sends must learn that its peer has died, and answer one that goes back to TCP.
-            anchors::ensure_for_a_look();
+            kernel_sockets::ensure_for_a_look();
             kernel
         }
         Phase::Candidate => {

@@ -4,7 +4,7 @@ use crate::conn::{Conn, Phase, flag};
 use crate::ops::transfer::{Flags, keep_error, make};
 use crate::stream::{self, Way, ending};
 use crate::table::{self, Ref};
-use crate::{Errno, Outcome, anchors};
+use crate::{Errno, Outcome, kernel_sockets};
 use core::sync::atomic::Ordering;
 use sovia_sys::{UserSlice, call};
 
@@ -56,7 +56,7 @@ pub(super) fn watch_room_after(fd: i32, at: Ref, sent: &Outcome, total: usize) {
         && let Some(guard) = at.attached()
         && let Some(fd) = number_of(fd, at)
     {
-        anchors::watch_room(&guard, fd);
+        kernel_sockets::watch_room(&guard, fd);
     }
 }
 

@@ -9,7 +9,7 @@ use crate::ops::transfer::{Flags, deadline, keep_error};
 use crate::stream::{self, Put, Way};
 use crate::table::Ref;
 use crate::wait::{self, Call, Ended, Want};
-use crate::{Outcome, anchors, retreat};
+use crate::{Outcome, fallback, kernel_sockets};
 use sovia_proto::path::Tx;
 use sovia_sys::UserSlice;
 
@@ -74,7 +74,7 @@ fn send_rest(
                 Put::AskKernel => {
                     match raw_send(guard.conn, fd, all_of(parts, done), flags, done > 0) {
                         Err(libc::EAGAIN) => {
-                            anchors::watch_room(guard, fd);
+                            kernel_sockets::watch_room(guard, fd);
                             None
                         }
                         Err(libc::EPIPE) if done == 0 => {
@@ -133,6 +133,6 @@ pub(super) fn leave_if_full(fd: i32, at: Ref) {
         .attached()
         .is_some_and(|mut guard| at.conn.tx() == Tx::Vi && !stream::writable(&mut guard, fd));
     if is_full {
-        retreat::sending(fd, at);
+        fallback::sending(fd, at);
     }
 }

@@ -1,6 +1,6 @@
 //! What is still to be done on TCP for a connection that its program has closed on the way there.
 
-use super::super::remains::Part;
+use super::super::undelivered::Part;
 use super::{RECORD, consumed, holds_shutdown, is_on, read};
 use crate::conn::{Guard, flag};
 use sovia_proto::failover::{self, Record};
@@ -40,7 +40,7 @@ pub(crate) enum Went {
 /// holds nonsense is over: its peer finds something missing.
 #[cold]
 pub(crate) fn rest(guard: &Guard<'_>) -> Option<Rest> {
-    if !is_on(guard) || guard.conn.has(flag::DAMAGED) {
+    if !is_on(guard) || guard.conn.has(flag::CORRUPT) {
         return None;
     }
     let out = if holds_shutdown(guard) { unsent(guard) } else { Vec::new() };
@@ -59,7 +59,7 @@ fn unsent(guard: &Guard<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     let mut piece = [0u8; 1 << 10];
     let Ok(part) = Part::of(guard, super::said(guard)) else { return out };
-    let mut at = u64::from(guard.pumped);
+    let mut at = u64::from(guard.drained);
     while let Ok(n @ 1..) = part.copy(guard, at, &mut piece) {
         out.extend_from_slice(&piece[..n]);
         at += n as u64;
@@ -106,13 +106,13 @@ impl Rest {
                 Err(call::Errno::EINTR) => continue,
                 Err(call::Errno::EAGAIN) => return Went::Waits,
                 // The program had shut its receiving half.
-                Ok(0) if !super::super::anchor_has_ended(fd) => return Went::Waits,
+                Ok(0) if !super::super::kernel_socket_has_ended(fd) => return Went::Waits,
                 Ok(_) | Err(_) => 0,
             };
             self.comes = match self.comes {
                 // The rest of it comes, or the end.
                 Comes::Record(_) if (1..failover::LEN).contains(&n) => {
-                    if super::super::anchor_has_ended(fd) {
+                    if super::super::kernel_socket_has_ended(fd) {
                         Comes::Anything
                     } else {
                         return Went::Waits;

@@ -31,14 +31,14 @@ fn may_switch(guard: &Guard<'_>) -> bool {
     conn.tx() == Tx::Tcp
         && reflected::is_reflected(guard)
         && Grant::from_word(tx(guard).path.load(word::GRANT)) == Grant::Granted
-        && !conn.has(flag::SHUT_WR | flag::RETREATING | flag::DAMAGED | flag::UNANSWERED)
+        && !conn.has(flag::SHUT_WR | flag::FALLING_BACK | flag::CORRUPT | flag::UNANSWERED)
 }
 
 /// The sender's switch, where this end has granted the VI and not entered it.
 fn switch(guard: &Guard<'_>) -> Switch {
     let may = guard.conn.rx() == Rx::Granted
         && reflected::is_reflected(guard)
-        && !guard.conn.has(flag::RETREATING | flag::DAMAGED | flag::UNANSWERED);
+        && !guard.conn.has(flag::FALLING_BACK | flag::CORRUPT | flag::UNANSWERED);
     Switch::from_word(if may { rx(guard).path.load(word::SWITCH) } else { 0 })
 }
 

@@ -4,13 +4,13 @@ use super::*;
 
 /// Flags that the answers may depend on.
 const KNOWN: [u32; 11] = [
-    flag::DAMAGED,
+    flag::CORRUPT,
     flag::EOF,
     flag::SHUT_RD,
     flag::SHUT_WR,
     flag::PEER_GONE,
     flag::DEAD,
-    flag::ANCHOR,
+    flag::KERNEL_SOCKET,
     flag::ENDED,
     flag::ERROR,
     flag::RESET,
@@ -59,8 +59,12 @@ fn receives_without_bytes_do_what_the_table_says() {
     // By whether the peer's end has been asked for.
     let table: &[Row<'_, bool, Receives>] = &[
         (flag::EOF, &[], Receives::End),
-        (flag::DAMAGED, &[], Receives::Fails),
-        (flag::PEER_GONE | flag::SHUT_RD | flag::ANCHOR | flag::DEAD, &[false], Receives::Asks),
+        (flag::CORRUPT, &[], Receives::Fails),
+        (
+            flag::PEER_GONE | flag::SHUT_RD | flag::KERNEL_SOCKET | flag::DEAD,
+            &[false],
+            Receives::Asks,
+        ),
         (flag::PEER_GONE, &[true], Receives::Gone),
         (flag::SHUT_RD, &[true], Receives::End),
         (0, &[], Receives::Waits),
@@ -71,19 +75,19 @@ fn receives_without_bytes_do_what_the_table_says() {
 
 #[test]
 fn sends_go_where_the_table_says() {
-    use Receiver::{HasLeft, HasShut, Listens, Recalls};
+    use Receiver::{HasLeft, HasShut, Listens, Revokes};
     let txs = [Tx::Tcp, Tx::Vi, Tx::Back];
-    let receivers = [Listens, HasShut, HasLeft, Recalls];
+    let receivers = [Listens, HasShut, HasLeft, Revokes];
     let any = |tx| receivers.map(|receiver| (tx, receiver));
     let off_vi: Vec<_> = any(Tx::Tcp).into_iter().chain(any(Tx::Back)).collect();
     // By the sender's path and what the receiver says.
     let table: &[Row<'_, (Tx, Receiver), Sends>] = &[
-        (flag::DAMAGED, &[], Sends::Over),
+        (flag::CORRUPT, &[], Sends::Over),
         (0, &off_vi, Sends::OnTcp),
         (flag::SHUT_WR | flag::PEER_GONE, &[], Sends::Over),
         (0, &[(Tx::Vi, HasShut)], Sends::Over),
         (0, &[(Tx::Vi, HasLeft)], Sends::Left),
-        (0, &[(Tx::Vi, Recalls)], Sends::Recalled),
+        (0, &[(Tx::Vi, Revokes)], Sends::Revoked),
         (0, &[(Tx::Vi, Listens)], Sends::OverVi),
     ];
     let keys: Vec<_> = txs.into_iter().flat_map(any).collect();
@@ -92,7 +96,7 @@ fn sends_go_where_the_table_says() {
 }
 
 #[test]
-fn events_that_need_no_anchor_are_those_of_three_flags() {
+fn events_that_need_no_kernel_socket_are_those_of_three_flags() {
     let words = |events: i16| {
         let names = [
             (libc::POLLIN, "IN"),
@@ -109,7 +113,7 @@ fn events_that_need_no_anchor_are_those_of_three_flags() {
     };
     for flags in sets() {
         let is = |flag| flags & flag != 0;
-        let expected = match (is(flag::DAMAGED), is(flag::RESET), is(flag::ERROR)) {
+        let expected = match (is(flag::CORRUPT), is(flag::RESET), is(flag::ERROR)) {
             (true, true, _) => "IN RDNORM OUT WRNORM ERR HUP RDHUP",
             (true, false, _) => "IN RDNORM OUT WRNORM ERR HUP",
             (false, true, true) => "ERR HUP RDHUP",

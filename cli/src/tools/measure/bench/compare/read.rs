@@ -222,8 +222,8 @@ mod tests {
     #[test]
     fn what_is_wrong_with_a_file_is_named() {
         let error = |text: &str| read(text).unwrap_err().to_string();
-        let damaged = error(&format!("{LATENCY}\n{{\"scenario\":"));
-        assert!(damaged.starts_with("line 2 of a file is not a line of"), "{damaged}");
+        let corrupt = error(&format!("{LATENCY}\n{{\"scenario\":"));
+        assert!(corrupt.starts_with("line 2 of a file is not a line of"), "{corrupt}");
         assert!(error("[1, 2]").starts_with("line 1 of a file is not a line of"));
         assert!(error(TCP).starts_with("cannot compare a file: "), "{}", error(TCP));
         assert!(error("").starts_with("cannot compare a file: "));

@@ -106,12 +106,12 @@ impl Pair {
         match event {
             sovia_simnet::Event::Packet(mut packet) => {
                 let at = usize::from(packet.to == self.sides[1].node);
-                if packet.damaged {
+                if packet.corrupt {
                     let place = now.nanos() as usize % packet.payload.len();
                     packet.payload[place] ^= 1 << (now.nanos() % 8);
                 }
                 let handled = self.sides[at].channel.handle_frame(now, &packet.payload);
-                assert_eq!(handled.is_err(), packet.damaged);
+                assert_eq!(handled.is_err(), packet.corrupt);
                 self.pump(at);
             }
             sovia_simnet::Event::Timer(at) => {

@@ -207,7 +207,7 @@ fn lost_frame_is_sent_again_before_its_time() {
 }
 
 #[test]
-fn damaged_frame_is_counted_and_loses_nothing_else() {
+fn corrupt_frame_is_counted_and_loses_nothing_else() {
     let (mut a, mut b) = open();
     a.send(b"one").unwrap();
     a.send(b"two").unwrap();

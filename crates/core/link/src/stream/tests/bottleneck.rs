@@ -146,7 +146,7 @@ impl Scene {
         let until = seconds(until);
         while self.net.next_time().is_some_and(|next| next.nanos() < until.nanos()) {
             match self.net.step() {
-                Some(Event::Packet(packet)) if packet.damaged => {}
+                Some(Event::Packet(packet)) if packet.corrupt => {}
                 Some(Event::Packet(packet)) => match packet.payload {
                     Packet::Item(flow, sending, item) => self.came(flow, sending, item),
                     Packet::Ack(flow, report) => {

@@ -16,7 +16,7 @@ impl Core {
     /// lane of it, and calls [`Core::settle`] without the lock.
     #[cold]
     fn break_up(&self, attachment: &Attachment, cause: Cause, close: Close) {
-        if matches!(cause, Cause::Damaged(_)) {
+        if matches!(cause, Cause::Corrupt(_)) {
             attachment.link.set_spoilt();
         }
         self.mark_broken(cause);

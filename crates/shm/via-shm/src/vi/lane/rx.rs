@@ -1,12 +1,12 @@
 //! The receiving direction.
 
 use super::{BATCH, FRAGMENT, IMMEDIATE, Kept, LENGTH, MORE, WRITTEN};
-use crate::Damaged;
+use crate::Corrupt;
 use crate::layout::{Direction, first_entry};
 use crate::link::{Attachment, closed};
 use crate::pool::{self, POOL};
+use crate::ready_list::tell;
 use crate::ring::{Entry, INLINE, SLOTS};
-use crate::waiter::tell;
 use crate::words;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
@@ -87,7 +87,7 @@ impl RxLane {
 
     /// What is at the head, if anything is.
     #[inline(always)]
-    pub(crate) fn head(&self) -> Result<Option<Piece>, Damaged> {
+    pub(crate) fn head(&self) -> Result<Option<Piece>, Corrupt> {
         let Some(entry) = self.half.slot(self.next).read(self.next) else { return Ok(None) };
         let Entry { immediate, len: word, pool_offset } = entry;
         let len = word & LENGTH;
@@ -96,10 +96,10 @@ impl RxLane {
             Some(_) => len as usize <= FRAGMENT,
         };
         if !fits || word & !(LENGTH | IMMEDIATE | MORE | WRITTEN) != 0 {
-            return Err(Damaged("message of an impossible length"));
+            return Err(Corrupt("message of an impossible length"));
         }
         if pool_offset.is_some_and(|at| u64::from(at) + u64::from(len) > POOL) {
-            return Err(Damaged("message outside the pool"));
+            return Err(Corrupt("message outside the pool"));
         }
         let immediate = (word & IMMEDIATE != 0).then_some(immediate);
         let mut piece = Piece { len, immediate, more: false, written: false, pool_offset };
@@ -110,14 +110,14 @@ impl RxLane {
     }
 
     #[inline(never)]
-    fn look_closer(&self, word: u32, piece: &mut Piece) -> Result<(), Damaged> {
+    fn look_closer(&self, word: u32, piece: &mut Piece) -> Result<(), Corrupt> {
         piece.more = word & MORE != 0;
         piece.written = word & WRITTEN != 0;
         if !piece.written {
             return Ok(());
         }
         if word != WRITTEN | IMMEDIATE || piece.pool_offset.is_some() {
-            return Err(Damaged("an invalid note of an RDMA"));
+            return Err(Corrupt("an invalid note of an RDMA"));
         }
         let mut len = [0; 4];
         self.half.slot(self.next).copy_out(0, &mut len);
@@ -150,7 +150,7 @@ impl RxLane {
 
     /// Takes the head off. Its sender may wait for the room.
     #[inline(always)]
-    pub(crate) fn consume(&mut self, piece: &Piece) -> Result<(), Damaged> {
+    pub(crate) fn consume(&mut self, piece: &Piece) -> Result<(), Corrupt> {
         let released = match piece.pool_offset {
             None => None,
             Some(at) => Some(self.place.take(at, piece.len)?),
@@ -186,7 +186,7 @@ impl RxLane {
     /// Wakes a sender that waits for room.
     #[inline]
     pub(crate) fn tell_room(&self) {
-        tell(&self.direction().room, |waiters| self.attachment().notify(waiters));
+        tell(&self.direction().room, |ready_lists| self.attachment().notify(ready_lists));
     }
 
     /// Messages that the peer has dropped for want of a receive.

@@ -5,10 +5,10 @@ use crate::half::Entries;
 use crate::layout::{Direction, first_entry};
 use crate::link::{Attachment, closed};
 use crate::quiet::Quiet;
+use crate::ready_list::tell_found;
 use crate::ring::{Entry, INLINE};
-use crate::waiter::tell_found;
 use crate::words;
-use crate::{Damaged, pool};
+use crate::{Corrupt, pool};
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -75,7 +75,7 @@ impl TxLane {
 
     /// Whether the next message may be begun.
     #[inline(always)]
-    pub(crate) fn permit(&mut self) -> Result<Permit, Damaged> {
+    pub(crate) fn permit(&mut self) -> Result<Permit, Corrupt> {
         if self.message == self.receives && !self.ask_receives()? {
             return Ok(Permit::NoReceive);
         }
@@ -83,10 +83,10 @@ impl TxLane {
     }
 
     #[inline(never)]
-    fn ask_receives(&mut self) -> Result<bool, Damaged> {
+    fn ask_receives(&mut self) -> Result<bool, Corrupt> {
         let receives = self.direction().credit.receives();
         if receives.wrapping_sub(self.message) > self.ahead_max {
-            return Err(Damaged("posted receives out of range"));
+            return Err(Corrupt("posted receives out of range"));
         }
         self.receives = receives;
         Ok(receives != self.message)
@@ -94,7 +94,7 @@ impl TxLane {
 
     /// Whether another entry may be sent.
     #[inline(always)]
-    pub(crate) fn entry_free(&mut self) -> Result<bool, Damaged> {
+    pub(crate) fn entry_free(&mut self) -> Result<bool, Corrupt> {
         self.entries.is_free(self.half.direction())
     }
 
@@ -117,7 +117,7 @@ impl TxLane {
     /// A place for a longer message or a part of one: its offset, and where to copy `len` bytes to
     /// before [`TxLane::publish`]. `None` while there is no room.
     #[inline]
-    pub(crate) fn place(&mut self, len: u32) -> Result<Option<(u32, NonNull<u8>)>, Damaged> {
+    pub(crate) fn place(&mut self, len: u32) -> Result<Option<(u32, NonNull<u8>)>, Corrupt> {
         debug_assert!(len as usize <= FRAGMENT);
         let direction = self.half.direction;
         // SAFETY: as in `Half::direction`; taken apart because `place` borrows `self.place`.
@@ -158,16 +158,16 @@ impl TxLane {
         let bell = &self.direction().bell;
         // Where a program looks for the answer to a short message at once, the fence makes that 5 ns faster (measured).
         let found = if pool_offset.is_some() { self.quiet.look(bell) } else { bell.look() };
-        tell_found(bell, found, |waiters| self.attachment().notify(waiters));
+        tell_found(bell, found, |ready_lists| self.attachment().notify(ready_lists));
     }
 
     /// Messages that the peer has in its memory (reliable reception); at most as many as were
     /// sent.
-    pub(crate) fn delivered(&self) -> Result<u32, Damaged> {
+    pub(crate) fn delivered(&self) -> Result<u32, Corrupt> {
         let word = &self.direction().reader.0[words::R_DELIVERED];
         let delivered = word.load(Ordering::Acquire) as u32;
         if (self.message.wrapping_sub(delivered) as i32) < 0 {
-            return Err(Damaged("more delivered than was sent"));
+            return Err(Corrupt("more delivered than was sent"));
         }
         Ok(delivered)
     }

@@ -39,7 +39,7 @@ impl SendSide {
             Obstacle::Descriptor(error) => (error, Cause::Descriptor(error)),
             Obstacle::NoReceive => (Status::TRANSPORT_ERROR, Cause::ReceiveQueueEmpty),
             Obstacle::Gone => (Status::TRANSPORT_ERROR, Cause::PeerDied),
-            Obstacle::Damaged => (Status::TRANSPORT_ERROR, Cause::Damaged("an impossible value")),
+            Obstacle::Corrupt => (Status::TRANSPORT_ERROR, Cause::Corrupt("an impossible value")),
         };
         let at_work = |lane| self.rdma.is_at_work(lane);
         let begun = self.partial.sent != 0 || self.lane.as_ref().is_some_and(at_work);

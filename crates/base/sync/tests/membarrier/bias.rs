@@ -5,7 +5,7 @@ use crate::membarrier::machine::{Machine, Step, explore};
 /// The lock below: its owner, 0 for none.
 const OWNER: usize = 0;
 /// The favoured thread.
-const FAVOURED: usize = 1;
+const BIASED: usize = 1;
 /// Whether thread 1 or 2 says that it is inside.
 const INSIDE: usize = 1;
 /// What is left out of the protocol; never changed.
@@ -33,7 +33,7 @@ fn word_of(machine: &Machine, thread: u8) -> usize {
 }
 
 /// Where a thread is that has what the lock guards: as the favoured one, and as others.
-const AS_FAVOURED: u8 = 20;
+const AS_BIASED: u8 = 20;
 const AS_OWNER: u8 = 21;
 
 /// Takes the lock a few times. `own`: how often still; the favoured thread that it takes the favour from; whether it
@@ -46,19 +46,19 @@ fn user(machine: &mut Machine, me: usize) -> Step {
         0 if left == 0 => Step::Done,
         0 => {
             machine.threads[me].own[0] -= 1;
-            Step::Next(if machine.load(me, FAVOURED) == mine { 1 } else { 5 })
+            Step::Next(if machine.load(me, BIASED) == mine { 1 } else { 5 })
         }
         1 => {
             machine.release(me, own_word, 1);
             Step::Next(2)
         }
         // Without a fence.
-        2 if machine.load(me, FAVOURED) == mine => Step::Next(AS_FAVOURED),
+        2 if machine.load(me, BIASED) == mine => Step::Next(AS_BIASED),
         2 => {
             machine.release(me, own_word, 0);
             Step::Next(5)
         }
-        AS_FAVOURED => {
+        AS_BIASED => {
             machine.release(me, own_word, 0);
             Step::Next(0)
         }
@@ -73,9 +73,9 @@ fn user(machine: &mut Machine, me: usize) -> Step {
             Step::Next(6)
         }
         6 => {
-            let favoured = machine.load(me, FAVOURED);
-            machine.threads[me].own[1] = favoured & !ENDING;
-            Step::Next(match favoured & !ENDING {
+            let biased = machine.load(me, BIASED);
+            machine.threads[me].own[1] = biased & !ENDING;
+            Step::Next(match biased & !ENDING {
                 0 => AS_OWNER,
                 thread if thread == mine => 11,
                 _ => 7,
@@ -83,7 +83,7 @@ fn user(machine: &mut Machine, me: usize) -> Step {
         }
         7 => {
             let ending = if lacks(machine, TWO_STEPS) { 0 } else { other | ENDING };
-            machine.change(me, FAVOURED, |_| ending);
+            machine.change(me, BIASED, |_| ending);
             Step::Next(8)
         }
         8 => {
@@ -100,13 +100,13 @@ fn user(machine: &mut Machine, me: usize) -> Step {
             }
         }
         11 => {
-            machine.store(me, FAVOURED, 0);
+            machine.store(me, BIASED, 0);
             Step::Next(AS_OWNER)
         }
         // From its next time on it is favoured.
         AS_OWNER => {
             if machine.threads[me].own[2] == 1 {
-                machine.release(me, FAVOURED, mine);
+                machine.release(me, BIASED, mine);
             }
             Step::Next(22)
         }
@@ -118,7 +118,7 @@ fn user(machine: &mut Machine, me: usize) -> Step {
 }
 
 fn excludes(machine: &Machine) -> bool {
-    let has_it = |at: u8| at == AS_FAVOURED || at == AS_OWNER;
+    let has_it = |at: u8| at == AS_BIASED || at == AS_OWNER;
     machine.threads.iter().filter(|thread| !thread.is_dead && has_it(thread.at)).count() <= 1
 }
 
@@ -138,13 +138,13 @@ fn run(left_out: u8, times: &[u8], leaning: usize, mortal: &[usize]) -> Result<u
 }
 
 #[test]
-fn a_favoured_thread_excludes_the_others() {
+fn a_biased_thread_excludes_the_others() {
     println!("{} states", run(NOTHING, &[3, 2], 1, &[]).unwrap());
     println!("{} states", run(NOTHING, &[2, 2], 2, &[]).unwrap());
 }
 
 #[test]
-fn a_favour_may_pass_on_while_its_former_thread_stands_still() {
+fn a_bias_may_pass_on_while_its_former_thread_stands_still() {
     println!("{} states", run(NOTHING, &[2, 3, 1], 2, &[]).unwrap());
 }
 
@@ -160,11 +160,11 @@ fn two_threads_have_the_lock_without_the_kernels_fence() {
 }
 
 #[test]
-fn two_threads_have_the_lock_if_a_favour_that_is_being_taken_away_is_not_known() {
+fn two_threads_have_the_lock_if_a_bias_that_is_being_taken_away_is_not_known() {
     assert!(run(TWO_STEPS, &[2, 1, 1], 1, &[1]).is_err());
 }
 
 #[test]
-fn two_threads_have_the_lock_if_its_favoured_threads_share_a_word() {
+fn two_threads_have_the_lock_if_its_biased_threads_share_a_word() {
     assert!(run(WORDS_OF_THEIR_OWN, &[2, 3, 1], 2, &[]).is_err());
 }

@@ -18,7 +18,7 @@ pub(super) fn hands_over(conn: &Conn) -> bool {
     let may = other == 0 || other == me || !call::task_exists(other as i32);
     if may {
         conn.relaying.store(me, Ordering::Release);
-        conn.set(flag::RETREATING);
+        conn.set(flag::FALLING_BACK);
     }
     may
 }

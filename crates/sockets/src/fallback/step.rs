@@ -6,9 +6,9 @@
 
 use crate::conn::{Guard, flag};
 use crate::stream::failover::{self, Stands};
-use crate::stream::remains::{self, Next};
 use crate::stream::returned::{self, Debt};
-use crate::stream::{self, Damaged, leaving, listeners, reflected, tell_writer};
+use crate::stream::undelivered::{self, Next};
+use crate::stream::{self, Corrupt, leaving, listeners, reflected, tell_writer};
 use sovia_proto::path::reflected::{Rest, Verdict};
 use sovia_proto::path::{self, Await, Rx, Seen};
 
@@ -26,8 +26,8 @@ pub(super) enum Step {
 /// Takes both directions a step back.
 ///
 /// # Errors
-/// [`Damaged`] if the segment holds nonsense.
-fn step(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
+/// [`Corrupt`] if the segment holds nonsense.
+fn step(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Corrupt> {
     leaving::leave_sending(guard)?;
     let receiving = receiving(guard, fd)?;
     // The peer may be going back as well, and wait for what is unread there.
@@ -44,14 +44,14 @@ fn step(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
 
 /// The same; a connection whose segment holds nonsense is over.
 pub(super) fn step_or_end(guard: &mut Guard<'_>, fd: i32) -> Step {
-    step(guard, fd).unwrap_or_else(|Damaged(_)| {
-        stream::damaged(guard.conn, fd);
+    step(guard, fd).unwrap_or_else(|Corrupt(_)| {
+        stream::corrupt(guard.conn, fd);
         Step::Over
     })
 }
 
 /// Takes the direction in which we receive a step back.
-fn receiving(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
+fn receiving(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Corrupt> {
     let conn = guard.conn;
     if failover::is_on(guard) {
         return Ok(match failover::receives(guard, fd) {
@@ -60,12 +60,12 @@ fn receiving(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
             Stands::OnVi => Step::Stays,
         });
     }
-    if !path::recalls(conn.rx()) {
+    if !path::revokes(conn.rx()) {
         return Ok(on_tcp(guard, fd));
     }
-    match leaving::recall(guard)? {
+    match leaving::revoke(guard)? {
         None => Ok(Step::Waits),
-        Some(true) => leave_remains(guard, fd),
+        Some(true) => leave_undelivered(guard, fd),
         Some(false) => Ok(on_tcp(guard, fd)),
     }
 }
@@ -82,8 +82,8 @@ fn on_tcp(guard: &mut Guard<'_>, fd: i32) -> Step {
     }
     match awaited {
         // What a peer that has died over it has not put there is on the VI.
-        Await::TakenBack | Await::Pumped if has_ended => Step::Stays,
-        Await::TakenBack | Await::Pumped => Step::Waits,
+        Await::TakenBack | Await::Drained if has_ended => Step::Stays,
+        Await::TakenBack | Await::Drained => Step::Waits,
         Await::Nothing => {
             conn.set_rx(Rx::Back);
             conn.clear(flag::RETURNING);
@@ -93,7 +93,7 @@ fn on_tcp(guard: &mut Guard<'_>, fd: i32) -> Step {
 }
 
 /// Leaves on the VI what is unread there, once the peer has ended its part, and has the peer put it on TCP.
-fn leave_remains(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
+fn leave_undelivered(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Corrupt> {
     let conn = guard.conn;
     match reflected::verdict(guard) {
         Verdict::None => {}
@@ -102,11 +102,11 @@ fn leave_remains(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
         Verdict::Accepted => return Ok(go_on(guard, Rest::Returned)),
         Verdict::Refused => return Ok(go_on(guard, Rest::Kept)),
     }
-    let mut unread = remains::look(guard)?;
+    let mut unread = undelivered::look(guard)?;
     let has_ended = conn.has(flag::DEAD) || stream::peer_has_ended(guard, fd);
     if unread.next == Next::More && has_ended {
         // What the peer had put there before it ended is seen by now.
-        unread = remains::look(guard)?;
+        unread = undelivered::look(guard)?;
     }
     let seen = match unread.next {
         // The kernel resets the connection for what the peer puts on TCP now: what is unread would be lost.
@@ -117,10 +117,10 @@ fn leave_remains(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
         Next::More if has_ended || conn.has(flag::EOF) => Seen::Ended,
         Next::More => return Ok(Step::Waits),
     };
-    remains::leave(guard, &unread)?;
+    undelivered::leave(guard, &unread)?;
     // First: a relative that goes on where this process has died takes nothing off the VI that has been returned.
     conn.set(flag::RETURNING);
-    let rest = remains::answer(guard, seen, unread.bytes);
+    let rest = undelivered::answer(guard, seen, unread.bytes);
     Ok(go_on(guard, rest))
 }
 
@@ -150,7 +150,7 @@ fn go_on(guard: &mut Guard<'_>, rest: Rest) -> Step {
 /// The peer does not end its part on the VI: what is there is read there.
 pub(super) fn stop_waiting(guard: &Guard<'_>) {
     if leaving::awaits_answer(guard) {
-        remains::answer(guard, Seen::Impatient, 0);
+        undelivered::answer(guard, Seen::Impatient, 0);
         tell_writer(guard);
     }
 }
@@ -165,8 +165,8 @@ pub(super) fn is_kept(guard: &mut Guard<'_>) {
 fn return_to_tcp(guard: &mut Guard<'_>) {
     let conn = guard.conn;
     conn.set_rx(Rx::Back);
-    conn.set(flag::ANCHOR);
-    conn.clear(flag::RETREATING);
+    conn.set(flag::KERNEL_SOCKET);
+    conn.clear(flag::FALLING_BACK);
     tell_writer(guard);
     listeners::tell_all(guard);
 }

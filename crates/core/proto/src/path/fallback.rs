@@ -1,18 +1,18 @@
-//! The decisions of a retreat: what a receiver recalls, awaits and returns, and what a sender owes it.
+//! The decisions of a retreat: what a receiver revokes, awaits and returns, and what a sender owes it.
 
 #[cfg(doc)]
 use super::{ENTERED, REFUSED};
 use super::{Grant, Returned, Rx, Switch, returned_word};
 
-/// Whether a retreat has anything to recall. On TCP it must not: a sender that still owes, and finds
-/// the recall, would wait for an answer that never comes.
-pub const fn recalls(rx: Rx) -> bool {
+/// Whether a retreat has anything to revoke. On TCP it must not: a sender that still owes, and finds
+/// the revoke, would wait for an answer that never comes.
+pub const fn revokes(rx: Rx) -> bool {
     matches!(rx, Rx::Granted | Rx::Vi)
 }
 
-/// What a receiver that has recalled does next.
+/// What a receiver that has revoked does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Recall {
+pub enum Revoke {
     /// The direction is on TCP, or will be ([`on_tcp`]).
     Nothing,
     /// Claims the switch by exchanging this word for itself with [`ENTERED`]; if the exchange fails
@@ -23,12 +23,12 @@ pub enum Recall {
     Drain,
 }
 
-/// A recall's look at the switch, after a full fence behind the published [`Grant::Recalled`].
-pub const fn recall(rx: Rx, switch: u64) -> Recall {
+/// A revoke's look at the switch, after a full fence behind the published [`Grant::Revoked`].
+pub const fn revoke(rx: Rx, switch: u64) -> Revoke {
     match (rx, Switch::from_word(switch)) {
-        (Rx::Tcp | Rx::Back, _) | (_, Switch::Not | Switch::Cancelled) => Recall::Nothing,
-        (_, Switch::At(_)) => Recall::Enter(switch),
-        (_, Switch::Entered(_)) => Recall::Drain,
+        (Rx::Tcp | Rx::Back, _) | (_, Switch::Not | Switch::Cancelled) => Revoke::Nothing,
+        (_, Switch::At(_)) => Revoke::Enter(switch),
+        (_, Switch::Entered(_)) => Revoke::Drain,
     }
 }
 
@@ -42,21 +42,21 @@ pub enum Await {
     TakenBack,
     /// The sender puts on TCP what has been returned. Meanwhile any thread may read; at TCP's end, and
     /// when patience is over, that is how it goes on.
-    Pumped,
+    Drained,
 }
 
-/// After [`Recall::Nothing`], and for a retreat that does not recall ([`recalls`]).
-pub const fn on_tcp(rx: Rx, switch: u64, taken_back: bool, returned: u64, pumped: bool) -> Await {
+/// After [`Revoke::Nothing`], and for a retreat that does not revoke ([`revokes`]).
+pub const fn on_tcp(rx: Rx, switch: u64, taken_back: bool, returned: u64, drained: bool) -> Await {
     match (rx, Switch::from_word(switch)) {
         (Rx::Granted | Rx::Vi, Switch::Cancelled) if !taken_back => Await::TakenBack,
-        (Rx::Back, _) if awaits_pump(returned, pumped) => Await::Pumped,
+        (Rx::Back, _) if awaits_drain(returned, drained) => Await::Drained,
         _ => Await::Nothing,
     }
 }
 
 /// Whether returned bytes may still lack on TCP.
-pub const fn awaits_pump(returned: u64, pumped: bool) -> bool {
-    !pumped && matches!(Returned::from_word(returned), Returned::Bytes(1..))
+pub const fn awaits_drain(returned: u64, drained: bool) -> bool {
+    !drained && matches!(Returned::from_word(returned), Returned::Bytes(1..))
 }
 
 /// What a sender that has sent ToTcp does before its next byte on TCP, and before it lets the kernel
@@ -67,10 +67,10 @@ pub enum Owed {
     Nothing,
     /// It puts the first so many of the bytes that lie unread on the VI on TCP, and then says that
     /// they are there.
-    Pump(u64),
+    Drain(u64),
     /// It exchanges 0 for [`REFUSED`]. If that fails it looks again; else it owes nothing.
     Refuse,
-    /// The receiver has recalled, and will answer. If it dies or leaves before, nothing is owed; if
+    /// The receiver has revoked, and will answer. If it dies or leaves before, nothing is owed; if
     /// patience is over the sender refuses.
     Wait,
 }
@@ -79,19 +79,19 @@ pub enum Owed {
 pub const fn owed(grant: Grant, returned: u64) -> Owed {
     match (Returned::from_word(returned), grant) {
         (Returned::Refused | Returned::Bytes(0), _) => Owed::Nothing,
-        (Returned::Bytes(n), _) => Owed::Pump(n),
-        (Returned::Not, Grant::Recalled) => Owed::Wait,
+        (Returned::Bytes(n), _) => Owed::Drain(n),
+        (Returned::Not, Grant::Revoked) => Owed::Wait,
         (Returned::Not, _) => Owed::Refuse,
     }
 }
 
-/// What a retreat that looked at a recalled VI has come to see.
+/// What a retreat that looked at a revoked VI has come to see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Seen {
     /// ToTcp: the sender goes on on TCP.
     ToTcp,
     /// FIN, or the sender's death, and what lay on the VI after that: nothing comes any more, and
-    /// there is no sender to pump.
+    /// there is no sender to drain.
     Ended,
     /// Nothing, and its patience is over: the sender lives and does not answer; more may come.
     Impatient,

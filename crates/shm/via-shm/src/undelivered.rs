@@ -5,7 +5,7 @@
 //! receives again, before the program wanted them. Pooled messages are named by their places, where they lie
 //! until the reader releases them; others are copied here.
 
-use crate::Damaged;
+use crate::Corrupt;
 use crate::pool::POOL;
 use crate::ring::{Entry, INLINE, SLOTS, Slot};
 use core::ptr::NonNull;
@@ -27,9 +27,9 @@ pub enum Left<'a> {
 /// The list of one direction of a VI. Written by its reader, read by its writer.
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
-pub struct Remains(pub(crate) NonNull<[Slot; SLOTS as usize]>);
+pub struct Undelivered(pub(crate) NonNull<[Slot; SLOTS as usize]>);
 
-impl Remains {
+impl Undelivered {
     /// How many messages the list can name: as many as the ring.
     pub const MAX: u32 = SLOTS;
 
@@ -55,13 +55,13 @@ impl Remains {
     /// The message of that number, which has been named.
     ///
     /// # Errors
-    /// [`Damaged`] if there is none, or it makes no sense.
-    pub fn find(&self, n: u32) -> Result<Entry, Damaged> {
-        let entry = self.slot(n).read(n).ok_or(Damaged("no undelivered message"))?;
+    /// [`Corrupt`] if there is none, or it makes no sense.
+    pub fn find(&self, n: u32) -> Result<Entry, Corrupt> {
+        let entry = self.slot(n).read(n).ok_or(Corrupt("no undelivered message"))?;
         match entry.pool_offset {
-            None if entry.len as usize > INLINE => Err(Damaged("undelivered message too long")),
+            None if entry.len as usize > INLINE => Err(Corrupt("undelivered message too long")),
             Some(at) if u64::from(at) + u64::from(entry.len) > POOL => {
-                Err(Damaged("undelivered message outside the pool"))
+                Err(Corrupt("undelivered message outside the pool"))
             }
             _ => Ok(entry),
         }

@@ -1,8 +1,8 @@
-//! Bells and waiters: which threads and waiters wait for a direction of a VI, and how they are woken.
+//! Bells and ready lists: which threads and ready lists wait for a direction of a VI, and how they are woken.
 //!
 //! There are two kinds of sleepers. A thread blocked on one VI sleeps on that direction's own futex word
 //! ([`Bell`]). What waits for many VIs (an epoll instance, a call of poll or select) is a
-//! [`Waiter`]: a bitmap of VIs with news, so that the cost of a look grows with the ready VIs and not with
+//! [`ReadyList`]: a bitmap of VIs with news, so that the cost of a look grows with the ready VIs and not with
 //! the registered ones, and a flag that says whether a kernel doorbell must be rung.
 //!
 //! The protocol against missed wake-ups is the same for both. The sleeper: publish "I sleep", full
@@ -15,11 +15,11 @@ use crate::sync::{At, AtomicU32, AtomicU64, Ordering, fence, point};
 use sovia_sync::fences::{self, Reach};
 use sovia_sys::{call, clock};
 
-/// VIs that one waiter can watch: as many as a segment has.
+/// VIs that one ready list can watch: as many as a segment has.
 pub const VIS: u32 = 1024;
 const WORDS: usize = (VIS / 64) as usize;
 
-/// Per direction: the threads and waiters that a ringer wakes after an event. Others write it around sleeps only, so
+/// Per direction: the threads and ready lists that a ringer wakes after an event. Others write it around sleeps only, so
 /// the ringer's look at it stays in its own cache.
 ///
 /// A sleep that has been announced counts until a ringer has woken the sleepers after it. Nothing takes an
@@ -28,7 +28,7 @@ const WORDS: usize = (VIS / 64) as usize;
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Bell {
-    /// Low half: how many sleeps on `word` have been announced. High half: a bit for each waiter of the
+    /// Low half: how many sleeps on `word` have been announced. High half: a bit for each ready list of the
     /// waiting side that watches this direction.
     who: AtomicU64,
     /// Changed at each ring.
@@ -37,7 +37,7 @@ pub struct Bell {
     rung: AtomicU32,
     /// Which side executes the ringer's fence: [`BY_RINGER`], [`BY_SLEEPER`] or [`REFUSED`].
     fencing: AtomicU32,
-    /// When the VI was last marked for a waiter, in [`clock::ticks`].
+    /// When the VI was last marked for a ready list, in [`clock::ticks`].
     #[cfg(not(loom))]
     marked: AtomicU64,
 }
@@ -52,17 +52,17 @@ const REFUSED: u32 = 2;
 /// stored is in memory long before, and the ringer's later looks find the thread's announcement.
 const WITHOUT_FENCE_NS: u64 = 20_000_000;
 
-/// The sleepers and waiters that [`Bell::look`] found.
+/// The sleepers and ready lists that [`Bell::look`] found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listeners {
     /// Threads asleep on the bell's word.
     pub sleepers: bool,
-    /// Bitmap of waiters.
-    pub waiters: u32,
+    /// Bitmap of ready lists.
+    pub ready_lists: u32,
 }
 
 impl Bell {
-    /// A bell with no sleeper and no waiter.
+    /// A bell with no sleeper and no ready list.
     #[cfg(loom)]
     pub fn new() -> Bell {
         Bell {
@@ -73,7 +73,7 @@ impl Bell {
         }
     }
 
-    /// For the ringer, after it has published its news: the sleepers and waiters that it must wake.
+    /// For the ringer, after it has published its news: the sleepers and ready lists that it must wake.
     #[inline]
     pub fn look(&self) -> Option<Listeners> {
         fence(Ordering::SeqCst);
@@ -88,7 +88,7 @@ impl Bell {
             return None;
         }
         point(At::Waking);
-        Some(Listeners { sleepers: who as u32 != rung, waiters: (who >> 32) as u32 })
+        Some(Listeners { sleepers: who as u32 != rung, ready_lists: (who >> 32) as u32 })
     }
 
     /// The ringer fences itself no more, if it may: its later looks come after this.
@@ -115,7 +115,7 @@ impl Bell {
         let _ = self.fencing.compare_exchange(from, to, success, failure);
     }
 
-    /// The calling thread has announced its sleep, or a waiter. For what the ringer publishes from here on, it rings;
+    /// The calling thread has announced its sleep, or a ready list. For what the ringer publishes from here on, it rings;
     /// what it has published before, the calling thread sees from here on.
     fn announced(&self) {
         // SYNC: with the ringer's, in `look` or in `leave_fence_to_sleepers`.
@@ -146,7 +146,7 @@ impl Bell {
     /// Announces a sleep. The caller looks for news once more before it sleeps on the value of
     /// [`Bell::word`] that it had loaded earlier.
     pub fn going_to_sleep(&self) {
-        // In the low half only: the count wraps around without touching the waiters' bits.
+        // In the low half only: the count wraps around without touching the ready lists' bits.
         let next = |who: u64| who & !u64::from(u32::MAX) | u64::from((who as u32).wrapping_add(1));
         let _ = self.who.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |who| Some(next(who)));
         self.announced();
@@ -177,21 +177,21 @@ impl Bell {
         self.wake_by(wake);
     }
 
-    /// Notes that the VI is about to be marked for a waiter.
+    /// Notes that the VI is about to be marked for a ready list.
     #[cfg(not(loom))]
     #[inline]
     pub fn note_mark(&self) {
         self.marked.store(clock::ticks(), Ordering::Relaxed);
     }
 
-    /// Returns when the VI was last marked for a waiter, in [`clock::ticks`]: what the ringer says, for the order alone.
+    /// Returns when the VI was last marked for a ready list, in [`clock::ticks`]: what the ringer says, for the order alone.
     #[cfg(not(loom))]
     #[inline]
     pub fn marked(&self) -> u64 {
         self.marked.load(Ordering::Relaxed)
     }
 
-    /// The waiters that are notified of news, a bit for each.
+    /// The ready lists that are notified of news, a bit for each.
     pub fn watchers(&self) -> u32 {
         (self.who.load(Ordering::Relaxed) >> 32) as u32
     }
@@ -201,18 +201,18 @@ impl Bell {
         self.word.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Has waiter `index` notified of news from now on.
+    /// Has ready list `index` notified of news from now on.
     pub fn watch(&self, index: u32) {
         self.who.fetch_or(1 << (32 + (index & 31)), Ordering::SeqCst);
         self.announced();
     }
 
-    /// Stops notifying waiter `index`.
+    /// Stops notifying ready list `index`.
     pub fn unwatch(&self, index: u32) {
         self.who.fetch_and(!(1 << (32 + (index & 31))), Ordering::SeqCst);
     }
 
-    /// Forgets all sleepers and waiters, for a VI's next life.
+    /// Forgets all sleepers and ready lists, for a VI's next life.
     pub fn clear(&self) {
         self.who.store(0, Ordering::SeqCst);
         self.rung.store(0, Ordering::SeqCst);
@@ -220,7 +220,7 @@ impl Bell {
     }
 }
 
-/// Wakes the threads that sleep on `bell`, after news have been published; `ring` is called with the waiters
+/// Wakes the threads that sleep on `bell`, after news have been published; `ring` is called with the ready lists
 /// that listen (a bitmap, never 0).
 #[cfg(not(loom))]
 #[inline]
@@ -236,8 +236,8 @@ pub(crate) fn tell_found(bell: &Bell, found: Option<Listeners>, ring: impl FnOnc
         if listeners.sleepers {
             bell.wake();
         }
-        if listeners.waiters != 0 {
-            ring(listeners.waiters);
+        if listeners.ready_lists != 0 {
+            ring(listeners.ready_lists);
         }
     }
 }
@@ -245,7 +245,7 @@ pub(crate) fn tell_found(bell: &Bell, found: Option<Listeners>, ring: impl FnOnc
 /// One that waits for many VIs.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub struct Waiter {
+pub struct ReadyList {
     /// Not 0: asleep, ring the doorbell, or wake the threads that sleep on this word.
     sleeping: AtomicU32,
     /// Which of its process's doorbells rings it.
@@ -260,11 +260,11 @@ const ASLEEP: u32 = 1;
 #[cfg(not(loom))]
 const ASLEEP_ON_WORD: u32 = 2;
 
-impl Waiter {
+impl ReadyList {
     /// Awake, nothing ready.
     #[cfg(loom)]
-    pub fn new() -> Waiter {
-        Waiter {
+    pub fn new() -> ReadyList {
+        ReadyList {
             sleeping: AtomicU32::new(AWAKE),
             doorbell: AtomicU32::new(0),
             summary: AtomicU64::new(0),
@@ -279,12 +279,12 @@ impl Waiter {
         self.notify_after(vi, || {})
     }
 
-    /// Does what [`Waiter::notify`] does, and calls `first` before it makes a mark that is not there.
+    /// Does what [`ReadyList::notify`] does, and calls `first` before it makes a mark that is not there.
     #[inline]
     pub fn notify_after(&self, vi: u32, first: impl FnOnce()) -> Option<u32> {
         let word = (vi / 64) as usize % WORDS;
         let bit = 1u64 << (vi % 64);
-        // A bit that is set is one that the waiter has yet to clear; it will look at the VI after
+        // A bit that is set is one that the ready list has yet to clear; it will look at the VI after
         // that, and `look`'s fence lets it see the news.
         if self.ready[word].load(Ordering::Relaxed) & bit == 0 {
             first();
@@ -347,14 +347,14 @@ impl Waiter {
         fence(Ordering::SeqCst);
     }
 
-    /// Announces sleep. The caller looks once more ([`Waiter::has_news`]) before it sleeps.
+    /// Announces sleep. The caller looks once more ([`ReadyList::has_news`]) before it sleeps.
     pub fn going_to_sleep(&self) {
         self.sleeping.store(ASLEEP, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         point(At::Sleeping);
     }
 
-    /// As [`Waiter::going_to_sleep`], of a thread that sleeps on [`Waiter::sleep_word`] instead of on a
+    /// As [`ReadyList::going_to_sleep`], of a thread that sleeps on [`ReadyList::sleep_word`] instead of on a
     /// doorbell. Returns what the word holds until the next ring.
     #[cfg(not(loom))]
     pub fn going_to_sleep_on_word(&self) -> u32 {
@@ -370,7 +370,7 @@ impl Waiter {
         &self.sleeping
     }
 
-    /// Says again which doorbell rings the waiter, before a sleep: a ring elsewhere would be lost.
+    /// Says again which doorbell rings the ready list, before a sleep: a ring elsewhere would be lost.
     pub fn rung_by(&self, doorbell: u32) {
         if self.doorbell.load(Ordering::Relaxed) != doorbell {
             self.doorbell.store(doorbell, Ordering::SeqCst);
@@ -395,7 +395,7 @@ impl Waiter {
         }
     }
 
-    /// Makes the waiter fresh: awake, nothing ready, rung by `doorbell`.
+    /// Makes the ready list fresh: awake, nothing ready, rung by `doorbell`.
     pub fn reset(&self, doorbell: u32) {
         self.sleeping.store(AWAKE, Ordering::SeqCst);
         self.doorbell.store(doorbell, Ordering::SeqCst);

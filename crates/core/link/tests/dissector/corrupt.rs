@@ -1,4 +1,4 @@
-//! Frames that are damaged: the dissector refuses what the parser refuses, for the same reason.
+//! Frames that are corrupt: the dissector refuses what the parser refuses, for the same reason.
 
 use crate::dissector::capture::{Medium, capture};
 use crate::dissector::meanings::vectors;

@@ -4,7 +4,7 @@ use super::step::{Step, step_or_end};
 use super::{detach, give_up};
 use crate::conn::{Conn, Guard, flag};
 use crate::stream::listeners;
-use crate::stream::returned::PUMP_NS;
+use crate::stream::returned::DRAIN_NS;
 use crate::table::{self, Ref};
 use crate::{process, sets};
 use core::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use sovia_sys::{call, clock, futex, poll};
 /// Whether [`settle`] or [`is_bringing`] may have something to do: the connection is going back, or has.
 #[inline]
 pub(crate) fn concerns(conn: &Conn) -> bool {
-    conn.has(flag::RETREATING | flag::LEFT_TO_SETS | flag::RETURNING) || conn.rx() == Rx::Back
+    conn.has(flag::FALLING_BACK | flag::LEFT_TO_SETS | flag::RETURNING) || conn.rx() == Rx::Back
 }
 
 /// After a call: if both directions are back on TCP, the connection becomes an ordinary socket.
@@ -54,7 +54,7 @@ pub(crate) fn is_bringing(fd: i32, at: Ref) -> bool {
             bell
         };
         let word = bell.word().load(Ordering::SeqCst);
-        let _ = futex::wait(bell.word(), word, Some(PUMP_NS / 10));
+        let _ = futex::wait(bell.word(), word, Some(DRAIN_NS / 10));
     }
     false
 }
@@ -89,7 +89,7 @@ pub(crate) fn go_on(at: Ref) {
 /// The same for a call that has found nothing to receive. What it is then over is settled after it.
 #[inline]
 pub(crate) fn go_on_under(guard: &mut Guard<'_>, fd: i32) {
-    if guard.conn.has(flag::RETREATING) {
+    if guard.conn.has(flag::FALLING_BACK) {
         step_for_another(guard, fd);
     }
 }

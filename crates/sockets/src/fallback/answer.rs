@@ -1,9 +1,9 @@
-//! The sender's side of a retreat: answer a recall, and put on TCP what is unread on the VI.
+//! The sender's side of a retreat: answer a revoke, and put on TCP what is unread on the VI.
 
 use super::patience::Patience;
 use crate::conn::{Conn, Guard, Phase, flag};
 use crate::per_engine::per_engine;
-use crate::stream::returned::{PUMP_NS, holds_back};
+use crate::stream::returned::{DRAIN_NS, holds_back};
 use crate::stream::{self, ending, failover, leaving, listeners, reflected};
 use crate::table::Ref;
 use crate::{family, pair, table};
@@ -17,16 +17,16 @@ const STEP_NS: u64 = 10_000_000;
 
 per_engine! {
     /// Whether bytes that were unread on a VI wait for room on TCP.
-    static PUMPING: AtomicBool = AtomicBool::new(false);
+    static DRAINING: AtomicBool = AtomicBool::new(false);
 }
 
-/// Has the receiver recall the direction in which we send, and puts on TCP what it returns.
+/// Has the receiver revoke the direction in which we send, and puts on TCP what it returns.
 pub(super) fn ask_peer(fd: i32, at: Ref, patience: Patience) {
     let conn = at.conn;
     let waits = Waits::begin(false);
     let bell = {
         let Some(mut guard) = conn.attached() else { return };
-        leaving::ask_for_recall(&mut guard);
+        leaving::ask_for_revoke(&mut guard);
         listeners::room_bell(&guard, &waits)
     };
     while conn.phase() == Phase::Attached {
@@ -34,13 +34,13 @@ pub(super) fn ask_peer(fd: i32, at: Ref, patience: Patience) {
         bell.going_to_sleep();
         let done = {
             let Some(mut guard) = conn.attached() else { return };
-            leaving::answer_recall(&mut guard);
+            leaving::answer_revoke(&mut guard);
             (conn.tx() != Tx::Vi && !holds_back(&mut guard, fd)) || patience.is_over(&guard)
         };
         if !done {
             let _ = futex::wait(bell.word(), before, Some(STEP_NS));
         }
-        if done || stream::anchor_has_ended(fd) {
+        if done || stream::kernel_socket_has_ended(fd) {
             return;
         }
     }
@@ -48,12 +48,12 @@ pub(super) fn ask_peer(fd: i32, at: Ref, patience: Patience) {
 
 /// The progress thread's pause: short while bytes wait for room on TCP.
 pub(crate) fn pause() -> Option<u64> {
-    PUMPING.load(Ordering::Relaxed).then_some(PUMP_NS)
+    DRAINING.load(Ordering::Relaxed).then_some(DRAIN_NS)
 }
 
 /// Whether a peer wants something of that connection.
 fn is_wanted(conn: &Conn) -> bool {
-    if conn.phase() != Phase::Attached || conn.has(flag::DAMAGED) {
+    if conn.phase() != Phase::Attached || conn.has(flag::CORRUPT) {
         return false;
     }
     conn.attached().is_some_and(|guard| may_go_on(&guard) || failover::may_be_told(&guard))
@@ -61,7 +61,7 @@ fn is_wanted(conn: &Conn) -> bool {
 
 /// Whether there is a step to be taken.
 fn may_go_on(guard: &Guard<'_>) -> bool {
-    leaving::is_asked_for_recall(guard)
+    leaving::is_asked_for_revoke(guard)
         || leaving::is_waited_for(guard)
         || failover::may_settle(guard)
         || failover::is_on(guard) && guard.conn.is_going_back()
@@ -83,7 +83,7 @@ fn note_ends() {
     });
 }
 
-/// The progress thread: answers recalls, and moves what is unread on VIs that have been left.
+/// The progress thread: answers revokes, and moves what is unread on VIs that have been left.
 pub(crate) fn serve() {
     let mut wanted = Vec::new();
     pair::each(|_, pair| {
@@ -101,7 +101,7 @@ pub(crate) fn serve() {
                 return;
             }
             let Some(mut guard) = at.attached() else { return };
-            if leaving::is_asked_for_recall(&guard) {
+            if leaving::is_asked_for_revoke(&guard) {
                 drop(guard);
                 super::now(fd, at, super::Cause::Peer);
                 return;
@@ -115,7 +115,7 @@ pub(crate) fn serve() {
                 listeners::wake_own(at.conn);
                 return;
             }
-            leaving::answer_recall(&mut guard);
+            leaving::answer_revoke(&mut guard);
             left |= holds_back(&mut guard, fd);
             let is_going_over = failover::is_on(&guard);
             drop(guard);
@@ -126,5 +126,5 @@ pub(crate) fn serve() {
         });
     }
     back.into_iter().for_each(super::go_on);
-    PUMPING.store(left, Ordering::Relaxed);
+    DRAINING.store(left, Ordering::Relaxed);
 }

@@ -12,10 +12,10 @@ use sovia_proto::failover::LEN;
 use sovia_proto::packet::Kind;
 use sovia_proto::path::reflected::{Rest, Verdict};
 use sovia_proto::path::{self, Rx, Seen};
-use via_shm::Damaged;
+use via_shm::Corrupt;
 use via_shm::endpoint::Area;
-use via_shm::remains::{Left, Remains};
 use via_shm::ring::Entry;
+use via_shm::undelivered::{Left, Undelivered};
 
 /// What comes after the unread bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,15 +41,15 @@ pub(crate) struct Unread {
 /// What is unread on the VI, of which nothing is consumed.
 ///
 /// # Errors
-/// [`Damaged`] if it makes no sense.
-pub(crate) fn look(guard: &mut Guard<'_>) -> Result<Unread, Damaged> {
-    let nonsense = |_: Fault| Damaged("invalid unread packets");
+/// [`Corrupt`] if it makes no sense.
+pub(crate) fn look(guard: &mut Guard<'_>) -> Result<Unread, Corrupt> {
+    let nonsense = |_: Fault| Corrupt("invalid unread packets");
     scan(guard).map_err(nonsense)?;
     let line = &rx(guard).writer;
     // What was gathered before a packet was sent is visible now that the packet is.
     let gathered = line.load(word::TAIL).wrapping_sub(guard.taker.head);
     if gathered > Area::LEN as u64 {
-        return Err(Damaged("more coalesced bytes than fit"));
+        return Err(Corrupt("more coalesced bytes than fit"));
     }
     let (mut bytes, mut packets) = (gathered, 0u32);
     let mut next = Next::More;
@@ -61,7 +61,7 @@ pub(crate) fn look(guard: &mut Guard<'_>) -> Result<Unread, Damaged> {
             }
             Some(Kind::ToTcp) => next = Next::ToTcp,
             Some(Kind::Fin) => next = Next::Fin,
-            _ => return Err(Damaged("a held packet of another kind")),
+            _ => return Err(Corrupt("a held packet of another kind")),
         }
         if next != Next::More {
             break;
@@ -69,7 +69,7 @@ pub(crate) fn look(guard: &mut Guard<'_>) -> Result<Unread, Damaged> {
     }
     let front = u64::from(guard.front);
     if packets == 0 && front != 0 || front > bytes {
-        return Err(Damaged("read beyond a packet's end"));
+        return Err(Corrupt("read beyond a packet's end"));
     }
     Ok(Unread { bytes: bytes - front, next, packets, gathered })
 }
@@ -83,8 +83,8 @@ pub(super) fn unread_packets<'g>(guard: &'g Guard<'_>) -> impl Iterator<Item = &
 /// Says in the segment what is unread, for the sender.
 ///
 /// # Errors
-/// [`Damaged`] if gathered bytes come after packets that have not come.
-pub(crate) fn leave(guard: &Guard<'_>, unread: &Unread) -> Result<(), Damaged> {
+/// [`Corrupt`] if gathered bytes come after packets that have not come.
+pub(crate) fn leave(guard: &Guard<'_>, unread: &Unread) -> Result<(), Corrupt> {
     let direction = rx(guard);
     let after = direction.writer.load(word::AFTER) as u32;
     let before = match unread.gathered {
@@ -92,26 +92,26 @@ pub(crate) fn leave(guard: &Guard<'_>, unread: &Unread) -> Result<(), Damaged> {
         _ => after.wrapping_sub(guard.taker.packets),
     };
     if before > unread.packets {
-        return Err(Damaged("coalesced bytes after missing packets"));
+        return Err(Corrupt("coalesced bytes after missing packets"));
     }
-    let remains = guard.endpoint_ref().rx.remains();
+    let undelivered = guard.endpoint_ref().rx.undelivered();
     for (n, held) in (0..unread.packets).zip(unread_packets(guard)) {
         let left = match held.pooled {
             true => Left::Pooled { at: held.at, len: held.len },
             false => Left::Inline(held.bytes.get(..held.len as usize).unwrap_or(&[])),
         };
-        remains.leave(n, left);
+        undelivered.leave(n, left);
     }
     direction.reader.store(word::FRONT, u64::from(guard.front));
     let counts = u64::from(unread.packets) | u64::from(before) << 32;
-    direction.reader.store(word::REMAINS, counts);
+    direction.reader.store(word::UNDELIVERED, counts);
     Ok(())
 }
 
 /// A thread has died that may have been about to return what is unread.
 pub(super) fn repair(guard: &Guard<'_>) {
     let conn = guard.conn;
-    if conn.has(flag::RETURNING) && path::recalls(conn.rx()) {
+    if conn.has(flag::RETURNING) && path::revokes(conn.rx()) {
         match reflected::verdict(guard) {
             // The next step takes it up.
             Verdict::Pending => {}
@@ -156,8 +156,8 @@ impl Part {
     /// What it is.
     ///
     /// # Errors
-    /// [`Damaged`] if the receiver has published what it cannot have left.
-    pub(super) fn of(guard: &Guard<'_>, said: Said) -> Result<Part, Damaged> {
+    /// [`Corrupt`] if the receiver has published what it cannot have left.
+    pub(super) fn of(guard: &Guard<'_>, said: Said) -> Result<Part, Corrupt> {
         let tail = guard.gatherer.tail;
         let (record, record_len, first, front) = ([0; LEN], 0, 0, 0);
         if said == Said::BySender {
@@ -174,40 +174,40 @@ impl Part {
             return Ok(Part { said, record, record_len, first, messages, before, front, gathered });
         }
         let line = &tx(guard).reader;
-        let counts = line.load(word::REMAINS);
+        let counts = line.load(word::UNDELIVERED);
         let (messages, before) = (counts as u32, (counts >> 32) as u32);
         let front = u32::try_from(line.load(word::FRONT));
         let head = line.load(word::HEAD);
         let gathered = tail.wrapping_sub(head);
         match front {
             Ok(front)
-                if messages <= Remains::MAX
+                if messages <= Undelivered::MAX
                     && before <= messages
                     && gathered <= Area::LEN as u64 =>
             {
                 let gathered = (head, gathered);
                 Ok(Part { said, record, record_len, first, messages, before, front, gathered })
             }
-            _ => Err(Damaged("invalid undelivered bytes")),
+            _ => Err(Corrupt("invalid undelivered bytes")),
         }
     }
 
-    fn message(&self, guard: &Guard<'_>, n: u32) -> Result<Entry, Damaged> {
+    fn message(&self, guard: &Guard<'_>, n: u32) -> Result<Entry, Corrupt> {
         let tx = &guard.endpoint_ref().tx;
         match self.said {
-            Said::ByReceiver => tx.remains().find(n),
+            Said::ByReceiver => tx.undelivered().find(n),
             Said::BySender | Said::OfFailover => tx.message(self.first.wrapping_add(n)),
         }
     }
 
     /// Bytes of a message that are unread.
-    fn unread_of(&self, n: u32, entry: &Entry) -> Result<u64, Damaged> {
+    fn unread_of(&self, n: u32, entry: &Entry) -> Result<u64, Corrupt> {
         let had = if n == 0 { self.front } else { 0 };
-        entry.len.checked_sub(had).map(u64::from).ok_or(Damaged("read beyond a message's end"))
+        entry.len.checked_sub(had).map(u64::from).ok_or(Corrupt("read beyond a message's end"))
     }
 
     /// How many bytes it has.
-    pub(super) fn len(&self, guard: &Guard<'_>) -> Result<u64, Damaged> {
+    pub(super) fn len(&self, guard: &Guard<'_>) -> Result<u64, Corrupt> {
         let mut len = self.record_len as u64 + self.gathered.1;
         for n in 0..self.messages {
             len += self.unread_of(n, &self.message(guard, n)?)?;
@@ -218,13 +218,13 @@ impl Part {
     /// Copies bytes of it out, from byte `at` on; how many: at least one, unless that is its end.
     ///
     /// # Errors
-    /// [`Damaged`] if it makes no sense.
+    /// [`Corrupt`] if it makes no sense.
     pub(super) fn copy(
         &self,
         guard: &Guard<'_>,
         at: u64,
         out: &mut [u8],
-    ) -> Result<usize, Damaged> {
+    ) -> Result<usize, Corrupt> {
         let rest = self.record[..self.record_len].get(at as usize..).unwrap_or(&[]);
         if !rest.is_empty() {
             let n = rest.len().min(out.len());
@@ -261,15 +261,15 @@ impl Part {
         entry: &Entry,
         from: usize,
         out: &mut [u8],
-    ) -> Result<usize, Damaged> {
+    ) -> Result<usize, Corrupt> {
         let tx = &guard.endpoint_ref().tx;
         match (entry.pool_offset, self.said) {
             (Some(at), _) => {
                 if !tx.bulk().read(at as usize + from, &mut *out) {
-                    return Err(Damaged("a message outside the pool"));
+                    return Err(Corrupt("a message outside the pool"));
                 }
             }
-            (None, Said::ByReceiver) => tx.remains().copy(n, from, out),
+            (None, Said::ByReceiver) => tx.undelivered().copy(n, from, out),
             (None, Said::BySender | Said::OfFailover) => {
                 tx.copy_message(self.first.wrapping_add(n), from, out);
             }
@@ -282,14 +282,14 @@ impl Part {
         guard: &Guard<'_>,
         from: u64,
         out: &mut [u8],
-    ) -> Result<usize, Damaged> {
+    ) -> Result<usize, Corrupt> {
         let position = self.gathered.0.wrapping_add(from);
         let at = (position.wrapping_sub(guard.own.start) % Area::LEN as u64) as usize;
         let left = usize::try_from(self.gathered.1 - from).unwrap_or(usize::MAX);
         let part = out.len().min(left).min(Area::LEN - at);
         match guard.endpoint_ref().tx.area().read(at, &mut out[..part]) {
             true => Ok(part),
-            false => Err(Damaged("coalesced bytes outside the overflow buffer")),
+            false => Err(Corrupt("coalesced bytes outside the overflow buffer")),
         }
     }
 }

@@ -1,26 +1,26 @@
-//! The waiters of a segment's side, which forked processes share.
+//! The ready lists of a segment's side, which forked processes share.
 
 use super::Pair;
 use crate::members::{self, Member};
 use core::sync::atomic::Ordering;
-use via_shm::layout::WAITERS;
-use via_shm::waiter::Waiter;
+use via_shm::layout::READY_LISTS;
+use via_shm::ready_list::ReadyList;
 
 impl Pair {
-    /// Takes a waiter on our side; `door` is the doorbell that wakes it.
-    pub(crate) fn take_waiter(&self, door: u32) -> Option<u32> {
-        let index = self.free_waiter().or_else(|| self.dead_ones_waiter())?;
-        self.waiters.fetch_or(1 << index, Ordering::AcqRel);
-        self.segment.waiter(self.side, index).reset(door);
+    /// Takes a ready list on our side; `door` is the doorbell that wakes it.
+    pub(crate) fn take_ready_list(&self, door: u32) -> Option<u32> {
+        let index = self.free_ready_list().or_else(|| self.dead_ones_ready_list())?;
+        self.ready_lists.fetch_or(1 << index, Ordering::AcqRel);
+        self.segment.ready_list(self.side, index).reset(door);
         Some(index)
     }
 
-    fn free_waiter(&self) -> Option<u32> {
+    fn free_ready_list(&self) -> Option<u32> {
         let side = self.segment.side(self.side);
         let mut bits = side.taken.load(Ordering::Acquire);
         loop {
-            let index = (!(bits | self.waiters.load(Ordering::Acquire))).trailing_zeros();
-            if index >= WAITERS {
+            let index = (!(bits | self.ready_lists.load(Ordering::Acquire))).trailing_zeros();
+            if index >= READY_LISTS {
                 return None;
             }
             let now = bits | 1 << index;
@@ -35,14 +35,14 @@ impl Pair {
     }
 
     /// One that a relative had taken that has died, and could not give it back.
-    fn dead_ones_waiter(&self) -> Option<u32> {
+    fn dead_ones_ready_list(&self) -> Option<u32> {
         let me = members::me().word();
         let side = self.segment.side(self.side);
-        (0..WAITERS).find(|&index| {
+        (0..READY_LISTS).find(|&index| {
             let taker = &side.takers[index as usize];
             let is_taken = side.taken.load(Ordering::Acquire) >> index & 1 != 0;
             let seen = taker.load(Ordering::Acquire);
-            let is_ours = self.waiters.load(Ordering::Acquire) >> index & 1 != 0;
+            let is_ours = self.ready_lists.load(Ordering::Acquire) >> index & 1 != 0;
             is_taken
                 && seen != 0
                 && seen != me
@@ -52,16 +52,16 @@ impl Pair {
         })
     }
 
-    /// Gives a waiter back.
-    pub(crate) fn give_waiter(&self, index: u32) {
-        self.waiters.fetch_and(!(1 << index), Ordering::AcqRel);
+    /// Gives a ready list back.
+    pub(crate) fn give_ready_list(&self, index: u32) {
+        self.ready_lists.fetch_and(!(1 << index), Ordering::AcqRel);
         let side = self.segment.side(self.side);
         side.takers[index as usize].store(0, Ordering::Release);
         side.taken.fetch_and(!(1 << index), Ordering::AcqRel);
     }
 
-    /// The waiter of that number on our side.
-    pub(crate) fn waiter(&self, index: u32) -> &Waiter {
-        self.segment.waiter(self.side, index)
+    /// The ready list of that number on our side.
+    pub(crate) fn ready_list(&self, index: u32) -> &ReadyList {
+        self.segment.ready_list(self.side, index)
     }
 }

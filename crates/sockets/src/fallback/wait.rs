@@ -6,7 +6,7 @@ use super::patience::{self, Patience};
 use super::step::{self, Step, step_or_end};
 use super::{Cause, begin, detach, give_up, is_others, take_back};
 use crate::conn::{Bell, Guard, Phase, flag};
-use crate::stream::returned::PUMP_NS;
+use crate::stream::returned::DRAIN_NS;
 use crate::stream::{ending, failover, leaving, listeners};
 use crate::table::Ref;
 use crate::{meeting, process};
@@ -73,7 +73,7 @@ pub(crate) fn all(connections: &[(i32, Ref)], cause: Cause) {
             && round.over.is_empty()
             && round.staying.is_empty()
         {
-            let _ = futex::wait(bell.word(), before, Some(PUMP_NS));
+            let _ = futex::wait(bell.word(), before, Some(DRAIN_NS));
         }
         drop(waits);
         let staying = core::mem::take(&mut round.staying);
@@ -164,7 +164,7 @@ pub(super) fn finish(fd: i32, at: Ref, cause: Cause, patience: Patience) {
         let visit = visit(one, cause, None, &waits);
         goes_on = round.goes_on(one, &visit);
         if let Visit::Waits(bell, before) = visit {
-            let _ = futex::wait(bell.word(), before, Some(PUMP_NS));
+            let _ = futex::wait(bell.word(), before, Some(DRAIN_NS));
         }
         drop(waits);
         let staying = core::mem::take(&mut round.staying);
@@ -249,7 +249,7 @@ fn visit<'w>(
                 return Visit::Settled;
             }
             if is_left_to_others {
-                // The thread that watches anchors goes on when the peer answers.
+                // The thread that watches kernel sockets goes on when the peer answers.
                 if process::is_borrowed() {
                     COMING.store(true, Ordering::Relaxed);
                     return Visit::Settled;

@@ -2,7 +2,7 @@
 
 use crate::conn::Guard;
 use crate::pair;
-use crate::stream::returned::PUMP_NS;
+use crate::stream::returned::DRAIN_NS;
 use core::sync::atomic::Ordering;
 use sovia_sys::{call, clock};
 
@@ -26,7 +26,7 @@ impl Patience {
 
     /// Whether the peer has been waited for, so that it is worth asking whether it lives.
     pub(super) fn is_used(self) -> bool {
-        clock::now_ns() - self.since >= PUMP_NS
+        clock::now_ns() - self.since >= DRAIN_NS
     }
 
     /// Whether the peer has been waited for long enough.
@@ -37,8 +37,9 @@ impl Patience {
         }
         let pair = pair::of(guard);
         // The number of a stranger may be another process's here. One that does not answer may do so for no reason.
-        let is_stopped =
-            || pair.is_some_and(|pair| pair.stranger.is_some() || call::is_stopped(pair.peer.pid));
+        let is_stopped = || {
+            pair.is_some_and(|pair| pair.other_user.is_some() || call::is_stopped(pair.peer.pid))
+        };
         if waited < LONGEST_NS {
             return pair.is_some_and(|pair| pair.silent.load(Ordering::Relaxed)) && is_stopped();
         }

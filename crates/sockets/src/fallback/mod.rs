@@ -1,13 +1,13 @@
 //! Back to TCP: for what only the kernel can do with a socket.
 //!
 //! Before an exec, before a descriptor becomes standard input or travels to another process, and
-//! for calls that Sovia does not carry, both directions of a connection return to the anchor
+//! for calls that Sovia does not carry, both directions of a connection return to the kernel socket
 //! ([`sovia_proto::path`], steps 4 and 5).
 //!
 //! - Our own direction just ends its part on the VI.
-//! - For the other we recall the grant, and the peer ends its part there. Bytes that the program has
+//! - For the other we revoke the grant, and the peer ends its part there. Bytes that the program has
 //!   not had yet must now come out of the kernel, and only the peer can put them in: it (its next call, or
-//!   its progress thread) reads them where they lie on the VI and writes them to its anchor before anything
+//!   its progress thread) reads them where they lie on the VI and writes them to its kernel socket before anything
 //!   newer. No thread takes them off the VI for that: if the peer dies meanwhile, they are there still.
 //! - A peer that cannot (it has died, or closed its side) or does not (stopped, for longer than two
 //!   seconds) leaves one way: a relay, a small relative of this process that keeps the connection, and
@@ -39,7 +39,7 @@ use crate::pair;
 use crate::pair::lent::{self, How};
 use crate::stream::{self, leaving, listeners};
 use crate::table::{self, Ref};
-use crate::{anchors, family, inheritance, keepalive, meeting, process, sets, stats};
+use crate::{family, inheritance, keepalive, kernel_sockets, meeting, process, sets, stats};
 use core::sync::atomic::Ordering;
 use patience::Patience;
 use sovia_control::Reason;
@@ -80,14 +80,14 @@ fn take_back(fd: i32, at: Ref, cause: Cause) {
 /// then what comes on TCP: nothing waits for it.
 pub(crate) fn sending(fd: i32, at: Ref) {
     let Some(mut guard) = at.attached() else { return };
-    if at.conn.tx() != Tx::Vi || at.conn.has(flag::DAMAGED | flag::RETREATING) {
+    if at.conn.tx() != Tx::Vi || at.conn.has(flag::CORRUPT | flag::FALLING_BACK) {
         return;
     }
     if !leave_sending(&mut guard, fd) {
         return;
     }
-    stats::reason(Reason::RetreatCall);
-    anchors::watch_room(&guard, fd);
+    stats::reason(Reason::FallbackCall);
+    kernel_sockets::watch_room(&guard, fd);
     // Threads that wait for room on the VI.
     listeners::tell_all(&guard);
 }
@@ -96,7 +96,7 @@ pub(crate) fn sending(fd: i32, at: Ref) {
 fn leave_sending(guard: &mut Guard<'_>, fd: i32) -> bool {
     let left = leaving::leave_sending(guard).is_ok();
     if !left {
-        stream::damaged(guard.conn, fd);
+        stream::corrupt(guard.conn, fd);
     }
     left
 }
@@ -106,17 +106,17 @@ fn begin(fd: i32, at: Ref, cause: Cause) -> bool {
     let conn = at.conn;
     let Some(mut guard) = at.attached() else { return false };
     keepalive::leave(&guard);
-    if conn.has(flag::DAMAGED) || !stream::audit::is_whole(&mut guard, true) {
+    if conn.has(flag::CORRUPT) || !stream::audit::is_whole(&mut guard, true) {
         // Nothing that the segment says of the two paths is to be believed.
-        stream::damaged(conn, fd);
+        stream::corrupt(conn, fd);
         drop(guard);
         detach(at);
         return false;
     }
-    if conn.has(flag::RETREATING) {
+    if conn.has(flag::FALLING_BACK) {
         return true;
     }
-    if stream::anchor_has_ended(fd) {
+    if stream::kernel_socket_has_ended(fd) {
         // A peer that has died with bytes unread on the VI has reset the connection. TCP knows nothing of that.
         stream::ending::has_gone_by_now(&mut guard, fd);
     }
@@ -134,7 +134,7 @@ fn begin(fd: i32, at: Ref, cause: Cause) -> bool {
         return false;
     }
     conn.leaves_for.store(cause.reason() as u32 + 1, Ordering::Relaxed);
-    conn.set(flag::RETREATING);
+    conn.set(flag::FALLING_BACK);
     true
 }
 
@@ -143,15 +143,15 @@ fn begin(fd: i32, at: Ref, cause: Cause) -> bool {
 /// the one that was asked.
 fn say_why(guard: &Guard<'_>) {
     let conn = guard.conn;
-    if conn.has(flag::DAMAGED) || stream::failover::is_on(guard) {
+    if conn.has(flag::CORRUPT) || stream::failover::is_on(guard) {
         // That has been recorded as the reason.
         return;
     }
     let asked = conn.leaves_for.load(Ordering::Relaxed).checked_sub(1);
-    let reason = asked.and_then(Reason::of).unwrap_or(Reason::RetreatPeer);
+    let reason = asked.and_then(Reason::of).unwrap_or(Reason::FallbackPeer);
     let is_for_now = matches!(
         reason,
-        Reason::RetreatPeer
+        Reason::FallbackPeer
             | Reason::PacketFilter
             | Reason::NoFilterAgent
             | Reason::SwitchedOff
@@ -170,7 +170,7 @@ fn give_up(guard: &mut Guard<'_>, came: Step) {
     if came == Step::Stays {
         guard.conn.leaves_for.store(0, Ordering::Relaxed);
     }
-    guard.conn.clear(flag::RETREATING);
+    guard.conn.clear(flag::FALLING_BACK);
     // What a thread of Sovia's has left alone meanwhile.
     stream::handled::handle(guard);
     listeners::tell_all(guard);
@@ -183,7 +183,7 @@ pub(crate) fn goes_on_in_relay(at: Ref) {
     // Under the lock, under which steps are taken. A connection that has ended has none.
     let _guard = at.attached();
     if !conn.has(flag::RETURNING) || conn.rx() == Rx::Back {
-        conn.clear(flag::RETREATING);
+        conn.clear(flag::FALLING_BACK);
     }
     conn.relaying.store(0, Ordering::Release);
 }
@@ -201,10 +201,10 @@ fn must_stay(guard: &mut Guard<'_>, fd: i32) -> bool {
     is_others(conn)
         && matches!(conn.rx(), Rx::Vi | Rx::Granted)
         && stream::unread(guard, fd).is_ok_and(|n| n > 0)
-        && (stream::anchor_has_ended(fd) || conn.is_shut())
+        && (stream::kernel_socket_has_ended(fd) || conn.is_shut())
 }
 
-/// The kernel watches a connection that must stay on its VI. What it says of the anchor, which has ended, holds
+/// The kernel watches a connection that must stay on its VI. What it says of the kernel socket, which has ended, holds
 /// for what is unread on the VI as well; what is sent goes over TCP, so that the room is TCP's.
 fn leave_to_set(guard: &mut Guard<'_>, fd: i32) {
     leave_sending(guard, fd);
@@ -230,8 +230,8 @@ pub fn with_peer(fd: i32, at: Ref, cause: Cause) {
 /// Revokes the grant of the direction in which the process receives. A sender that goes back from here on waits for what is unread.
 fn revoke(fd: i32, at: Ref) {
     let Some(mut guard) = at.attached() else { return };
-    if path::recalls(at.conn.rx()) && leaving::recall(&mut guard).is_err() {
-        stream::damaged(at.conn, fd);
+    if path::revokes(at.conn.rx()) && leaving::revoke(&mut guard).is_err() {
+        stream::corrupt(at.conn, fd);
     }
 }
 

@@ -1,6 +1,6 @@
-//! The anchors' descriptors, which one thread of each process watches.
+//! The kernel sockets' descriptors, which one thread of each process watches.
 //!
-//! Here is what others ask of that thread: that it be there, that it watch an anchor, that it look
+//! Here is what others ask of that thread: that it be there, that it watch an kernel socket, that it look
 //! around. What it does is [`crate::progress`].
 
 use crate::conn::{CONNS, Conn, Guard, Phase, flag};
@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 per_engine! {
     static THREAD: OncePerProcess = OncePerProcess::new();
     static EPOLL: AtomicI32 = AtomicI32::new(-1);
-    /// Set while the instance stays for the next thread, which finds all anchors in it.
+    /// Set while the instance stays for the next thread, which finds all kernel sockets in it.
     static KEPT: AtomicBool = AtomicBool::new(false);
     /// What the thread runs.
     static MAIN: OnceLock<thread::Main> = OnceLock::new();
@@ -28,13 +28,13 @@ per_engine! {
     static BY_CALLER: OnceLock<fn()> = OnceLock::new();
 }
 
-/// The doorbell's event among those of anchors.
+/// The doorbell's event among those of kernel sockets.
 pub(crate) const DOOR: u64 = u64::MAX;
 
 /// The doorbell that wakes the thread.
 pub(crate) const DOORBELL: u32 = 0;
 
-/// What an anchor tells of in any case.
+/// What an kernel socket tells of in any case.
 const EVENTS: u32 = (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
 /// There is room on TCP.
 const ROOM: u32 = libc::EPOLLOUT as u32;
@@ -45,7 +45,7 @@ pub(crate) fn token(index: u32, generation: u32, fd: i32) -> u64 {
     u64::from(index) | u64::from(generation & 0xfff) << 20 | u64::from(fd as u32) << 32
 }
 
-/// The connection that a token means, if it is an anchor still.
+/// The connection that a token means, if it is an kernel socket still.
 pub(crate) fn conn_of(token: u64) -> Option<&'static Conn> {
     let index = token as u32 & 0xf_ffff;
     let generation = (token >> 20) as u32 & 0xfff;
@@ -53,7 +53,7 @@ pub(crate) fn conn_of(token: u64) -> Option<&'static Conn> {
     (conn.phase() == Phase::Attached && conn.is_generation_low(generation)).then_some(conn)
 }
 
-/// Has the thread, when it is started, run `main`, which is given the epoll instance that the anchors
+/// Has the thread, when it is started, run `main`, which is given the epoll instance that the kernel sockets
 /// and the doorbell are in.
 pub(crate) fn served_by(main: thread::Main) {
     let _ = MAIN.set(main);
@@ -64,7 +64,7 @@ pub(crate) fn served_by_callers(round: fn()) {
     let _ = BY_CALLER.set(round);
 }
 
-/// The epoll instance that the anchors are in, once the thread has been started.
+/// The epoll instance that the kernel sockets are in, once the thread has been started.
 #[cfg(test)]
 pub(crate) fn watching() -> Option<i32> {
     Some(EPOLL.load(Ordering::Acquire)).filter(|&epoll| epoll >= 0)
@@ -137,9 +137,9 @@ pub(crate) fn ensure_for_a_look() {
 /// Epoll instance of a thread that has just been started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Instance {
-    /// A new instance, in which no anchor is yet.
+    /// A new instance, in which no kernel socket is yet.
     New,
-    /// The one that the last thread has left, with all anchors.
+    /// The one that the last thread has left, with all kernel sockets.
     Kept,
 }
 
@@ -170,7 +170,7 @@ pub(crate) fn restart() {
                 watch(fd, events, token(at.index, at.generation, fd));
                 // The caller must know now what the progress thread finds out soon.
                 if poll::probe(fd, libc::POLLRDHUP) != 0 {
-                    at.conn.set(flag::ANCHOR | flag::ENDED);
+                    at.conn.set(flag::KERNEL_SOCKET | flag::ENDED);
                 }
             }
         });
@@ -218,7 +218,7 @@ fn spawn() -> Option<Instance> {
 }
 
 /// Finds out whether the kernel puts fences. In a process of several threads the kernel takes tens of
-/// milliseconds for it, for which neither a call of the program's can wait nor the thread that watches anchors.
+/// milliseconds for it, for which neither a call of the program's can wait nor the thread that watches kernel sockets.
 fn prepare_fences() {
     extern "C" fn run(_: *mut libc::c_void) -> *mut libc::c_void {
         fences::find_out();
@@ -245,7 +245,7 @@ pub(crate) fn ring() {
     }
 }
 
-/// Has the thread watch the anchor of a connection that has just got its VI.
+/// Has the thread watch the kernel socket of a connection that has just got its VI.
 pub(crate) fn watch_new(fd: i32, at: Ref) {
     // Room on TCP does not count yet. A new socket has it, and that would be an edge at once: the thread would be
     // woken for each connection, to learn nothing.
@@ -300,17 +300,17 @@ pub(crate) fn watch_room(guard: &Guard<'_>, fd: i32) {
     }
 }
 
-/// Has the thread watch an attached connection's anchor. The kernel forgets it once no process has it open.
+/// Has the thread watch an attached connection's kernel socket. The kernel forgets it once no process has it open.
 fn watch(fd: i32, events: u32, token: u64) {
     let epoll = EPOLL.load(Ordering::Acquire);
     // An edge that is there already is reported at once.
     if poll::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, events, token).is_err() {
-        // It is watched as the anchor of an earlier connection on record.
+        // It is watched as the kernel socket of an earlier connection on record.
         let _ = poll::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, fd, events, token);
     }
 }
 
-/// The descriptor is no anchor any more, though its socket stays open.
+/// The descriptor is no kernel socket any more, though its socket stays open.
 pub(crate) fn leave(fd: i32) {
     let epoll = EPOLL.load(Ordering::Acquire);
     let _ = poll::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, 0, 0);

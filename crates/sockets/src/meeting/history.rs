@@ -22,7 +22,7 @@ use sovia_sys::Mapping;
 const PLACES: usize = 256;
 /// What is known of all addresses.
 #[derive(Debug)]
-struct Habits {
+struct Histories {
     /// Connections by length.
     lengths: [AtomicU64; PLACES],
     /// How often their threads have slept, and how many connections have been decided.
@@ -112,52 +112,52 @@ pub(super) fn place(server: SocketAddr) -> u32 {
 }
 
 per_engine! {
-    static HABITS: AtomicPtr<Habits> = AtomicPtr::new(core::ptr::null_mut());
+    static HISTORIES: AtomicPtr<Histories> = AtomicPtr::new(core::ptr::null_mut());
 }
 
 /// Maps the counts, if that has not been done: before the first connection of a family is handed to
 /// a forked process.
 pub(crate) fn start() {
-    if !HABITS.load(Ordering::Acquire).is_null() {
+    if !HISTORIES.load(Ordering::Acquire).is_null() {
         return;
     }
-    let Ok(mapping) = Mapping::for_family(size_of::<Habits>()) else { return };
+    let Ok(mapping) = Mapping::for_family(size_of::<Histories>()) else { return };
     let mine = mapping.base().cast();
     let null = core::ptr::null_mut();
-    if HABITS.compare_exchange(null, mine, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+    if HISTORIES.compare_exchange(null, mine, Ordering::AcqRel, Ordering::Acquire).is_ok() {
         // It lasts as long as the process.
         core::mem::forget(mapping);
     }
 }
 
-fn habits() -> Option<&'static Habits> {
+fn histories() -> Option<&'static Histories> {
     // SAFETY: null, or the mapping that `start` made, zeroed (which is valid for atomics) and never
     // unmapped.
-    unsafe { HABITS.load(Ordering::Acquire).as_ref() }
+    unsafe { HISTORIES.load(Ordering::Acquire).as_ref() }
 }
 
 // Another thread's count may get lost below; a hint more or less.
 
 /// Counts a connection that has ended after so many transfers at this end.
 pub(super) fn learn(place: u32, transfers: u32) {
-    if let Some(habits) = habits() {
-        let word = &habits.lengths[place as usize % PLACES];
+    if let Some(histories) = histories() {
+        let word = &histories.lengths[place as usize % PLACES];
         word.store(with_one_more(word.load(Ordering::Relaxed), transfers), Ordering::Relaxed);
     }
 }
 
 /// Notes how many times threads slept on a connection on a VI with so many messages each way.
 pub(super) fn learn_sleeps(place: u32, sleeps: u64, messages: u64) {
-    if let Some(habits) = habits() {
-        let word = &habits.sleeps[place as usize % PLACES];
+    if let Some(histories) = histories() {
+        let word = &histories.sleeps[place as usize % PLACES];
         word.store(with_sleeps(word.load(Ordering::Relaxed), sleeps, messages), Ordering::Relaxed);
     }
 }
 
 /// Notes whether two processes that met for the first time belong to users without trust.
 pub(super) fn learn_refusal(place: u32, is_refused: bool) {
-    if let Some(habits) = habits() {
-        let word = &habits.refused[place as usize % PLACES];
+    if let Some(histories) = histories() {
+        let word = &histories.refused[place as usize % PLACES];
         if (word.load(Ordering::Relaxed) != 0) != is_refused {
             word.store(u8::from(is_refused), Ordering::Relaxed);
         }
@@ -166,24 +166,25 @@ pub(super) fn learn_refusal(place: u32, is_refused: bool) {
 
 /// Returns the number of transfers before which a connection there does not look for another process.
 pub(super) fn least_unknown(place: u32) -> u32 {
-    let is_refused =
-        |habits: &Habits| habits.refused[place as usize % PLACES].load(Ordering::Relaxed) != 0;
-    if habits().is_some_and(is_refused) { REFUSED } else { 0 }
+    let is_refused = |histories: &Histories| {
+        histories.refused[place as usize % PLACES].load(Ordering::Relaxed) != 0
+    };
+    if histories().is_some_and(is_refused) { REFUSED } else { 0 }
 }
 
 /// Returns the plan for the next connection, or `None` if nothing is known of such connections.
 pub(super) fn plan(place: u32) -> Option<Plan> {
-    let habits = habits()?;
+    let histories = histories()?;
     let place = place as usize % PLACES;
-    let word = &habits.sleeps[place];
+    let word = &histories.sleeps[place];
     let now = word.load(Ordering::Relaxed).wrapping_add(1 << DECIDED);
     word.store(now, Ordering::Relaxed);
     let (decided, sleeps) = (now >> DECIDED, (now & (2 * ALWAYS - 1)).min(ALWAYS));
-    let lengths = || habits.lengths[place].load(Ordering::Relaxed);
+    let lengths = || histories.lengths[place].load(Ordering::Relaxed);
     if decided.is_multiple_of(TRIAL) {
         return planned(lengths(), 0);
     }
-    let stored = &habits.plans[place];
+    let stored = &histories.plans[place];
     if decided >= PLANNED
         && decided % TRIAL != TRIAL / 2
         && let Some(plan) = Plan::from_word(stored.load(Ordering::Relaxed))
@@ -358,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_habit_is_seen() {
+    fn a_change_of_history_is_seen() {
         let mut lengths = vec![4; 1000];
         lengths.extend([10_000; 60]);
         assert_eq!(after(&lengths, Cost::Known), Some(0));

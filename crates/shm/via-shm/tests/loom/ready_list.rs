@@ -3,9 +3,9 @@
 use super::*;
 
 struct Shared {
-    waiters: [Waiter; 2],
+    ready_lists: [ReadyList; 2],
     doorbells: [Doorbell; 2],
-    /// One bell for each VI, watched by the waiters that want it.
+    /// One bell for each VI, watched by the ready lists that want it.
     bells: [Bell; 2],
     news: [AtomicU32; 2],
 }
@@ -13,12 +13,12 @@ struct Shared {
 impl Shared {
     fn new() -> Arc<Shared> {
         let shared = Shared {
-            waiters: [Waiter::new(), Waiter::new()],
+            ready_lists: [ReadyList::new(), ReadyList::new()],
             doorbells: [Doorbell::new(), Doorbell::new()],
             bells: [Bell::new(), Bell::new()],
             news: [AtomicU32::new(0), AtomicU32::new(0)],
         };
-        shared.waiters[1].reset(1);
+        shared.ready_lists[1].reset(1);
         Arc::new(shared)
     }
 
@@ -26,9 +26,9 @@ impl Shared {
     fn tell(&self, vi: usize) {
         self.news[vi].store(1, Ordering::Release);
         let Some(listeners) = self.bells[vi].look() else { return };
-        for waiter in 0..2 {
-            if listeners.waiters & (1 << waiter) != 0
-                && let Some(doorbell) = self.waiters[waiter].notify(vi as u32)
+        for ready_list in 0..2 {
+            if listeners.ready_lists & (1 << ready_list) != 0
+                && let Some(doorbell) = self.ready_lists[ready_list].notify(vi as u32)
             {
                 self.doorbells[doorbell as usize].ring();
             }
@@ -37,12 +37,12 @@ impl Shared {
 
     /// Waits as an epoll instance does, until each of the VIs has had news.
     fn wait(&self, index: usize, vis: &[usize]) {
-        let waiter = &self.waiters[index];
+        let ready_list = &self.ready_lists[index];
         let mut missing = vis.to_vec();
-        // What came before the waiter watched, it finds by looking.
+        // What came before the ready list watched, it finds by looking.
         missing.retain(|&vi| self.news[vi].load(Ordering::Relaxed) == 0);
         loop {
-            waiter.drain(|vi| {
+            ready_list.drain(|vi| {
                 if self.news[vi as usize].load(Ordering::Relaxed) != 0 {
                     missing.retain(|&m| m != vi as usize);
                 }
@@ -50,11 +50,11 @@ impl Shared {
             if missing.is_empty() {
                 return;
             }
-            waiter.going_to_sleep();
-            if !waiter.has_news() {
+            ready_list.going_to_sleep();
+            if !ready_list.has_news() {
                 self.doorbells[index].sleep();
             }
-            waiter.awake();
+            ready_list.awake();
         }
     }
 
@@ -91,7 +91,7 @@ fn two_ringers_of_one_vi() {
 }
 
 #[test]
-fn two_waiters_of_one_vi() {
+fn two_ready_lists_of_one_vi() {
     check(|| {
         let shared = Shared::new();
         shared.watch(0, &[0]);
@@ -110,7 +110,7 @@ fn two_waiters_of_one_vi() {
     });
 }
 
-/// A waiter that begins to watch while the news come: it watches, then looks.
+/// A ready list that begins to watch while the news come: it watches, then looks.
 #[test]
 fn watching_begins_in_time() {
     check(|| {
@@ -125,15 +125,15 @@ fn watching_begins_in_time() {
     });
 }
 
-/// The waiter's protocol again, with the fence on either side to be left out.
-fn copy(ringer_fence: bool, waiter_fence: bool) {
+/// The ready list's protocol again, with the fence on either side to be left out.
+fn copy(ringer_fence: bool, ready_list_fence: bool) {
     let shared = Arc::new((AtomicU32::new(0), AtomicU64::new(0), Note::new()));
-    let waiter = {
+    let ready_list = {
         let shared = shared.clone();
         thread::spawn(move || {
             let (sleeping, summary, note) = &*shared;
             sleeping.store(1, Ordering::Release);
-            if waiter_fence {
+            if ready_list_fence {
                 fence(Ordering::SeqCst);
             }
             if summary.load(Ordering::Relaxed) == 0 {
@@ -152,7 +152,7 @@ fn copy(ringer_fence: bool, waiter_fence: bool) {
     {
         note.wake();
     }
-    waiter.join().unwrap();
+    ready_list.join().unwrap();
     note.check();
 }
 
@@ -169,6 +169,6 @@ fn without_the_ringers_fence_a_wake_up_is_missed() {
 
 #[test]
 #[should_panic(expected = "a missed wake-up")]
-fn without_the_waiters_fence_a_wake_up_is_missed() {
+fn without_the_ready_lists_fence_a_wake_up_is_missed() {
     check(|| copy(true, false));
 }

@@ -48,7 +48,7 @@ fn await_step(s: &Shared, step: u32) {
 
 /// Counts once, under the lock; how that was come by. Every other time the favoured thread takes it in place.
 fn count(s: &Shared) -> Acquired {
-    let in_place = s.counts[0].load(Ordering::Relaxed).is_multiple_of(2) && s.lock.lock_favoured();
+    let in_place = s.counts[0].load(Ordering::Relaxed).is_multiple_of(2) && s.lock.lock_biased();
     let acquired = if in_place { Acquired::Clean } else { s.lock.lock() };
     let [first, second] = &s.counts;
     if acquired == Acquired::FromTheDead {
@@ -59,7 +59,7 @@ fn count(s: &Shared) -> Acquired {
     first.store(before + 1, Ordering::Relaxed);
     second.store(before + 1, Ordering::Relaxed);
     if in_place {
-        s.lock.unlock_favoured()
+        s.lock.unlock_biased()
     } else {
         s.lock.unlock()
     }
@@ -67,7 +67,7 @@ fn count(s: &Shared) -> Acquired {
 }
 
 #[test]
-fn a_favour_is_taken_away_by_another_process() {
+fn a_bias_is_taken_away_by_another_process() {
     with_shared(|s| {
         let child = fork(|| {
             for _ in 0..OFTEN {
@@ -94,7 +94,7 @@ fn a_favour_is_taken_away_by_another_process() {
 }
 
 #[test]
-fn a_forked_child_is_not_the_favoured_thread_that_it_is_a_copy_of() {
+fn a_forked_child_is_not_the_biased_thread_that_it_is_a_copy_of() {
     with_shared(|s| {
         for _ in 0..OFTEN {
             count(s);
@@ -119,7 +119,7 @@ fn a_forked_child_is_not_the_favoured_thread_that_it_is_a_copy_of() {
 
 /// Wherever it is killed: no other thread comes in beside it, and what it has left half done is found.
 #[test]
-fn a_favoured_thread_is_killed_anywhere() {
+fn a_biased_thread_is_killed_anywhere() {
     with_shared(|s| {
         let mut found = 0;
         for round in 0..100u32 {

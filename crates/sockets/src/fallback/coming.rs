@@ -17,7 +17,7 @@ per_engine! {
 /// Between two looks at them. A peer that answers rings.
 const COMING_NS: u64 = 10_000_000;
 
-/// Has a connection taken back to TCP without waiting for it: the thread that watches anchors goes on with it.
+/// Has a connection taken back to TCP without waiting for it: the thread that watches kernel sockets goes on with it.
 pub(crate) fn soon(fd: i32, at: Ref, cause: Cause) {
     if begin(fd, at, cause) {
         COMING.store(true, Ordering::Relaxed);
@@ -36,7 +36,7 @@ pub(crate) fn is_still_coming(at: Ref) -> bool {
 #[cold]
 pub(crate) fn before_close(fd: i32, at: Ref) {
     go_on(at);
-    let is_anothers = at.conn.leaves_for.load(Ordering::Relaxed) == Reason::RetreatExec as u32 + 1;
+    let is_anothers = at.conn.leaves_for.load(Ordering::Relaxed) == Reason::FallbackExec as u32 + 1;
     if is_anothers && at.conn.is_going_back() && !family::is_shared(at.conn) {
         let _ = PROCESSES.get().is_some_and(|processes| (processes.accompany)(&[(fd, at)]));
     }
@@ -47,7 +47,7 @@ pub(crate) fn pause() -> Option<u64> {
     COMING.load(Ordering::Relaxed).then_some(COMING_NS)
 }
 
-/// Goes on with those, for the thread that watches anchors. Whether there were any.
+/// Goes on with those, for the thread that watches kernel sockets. Whether there were any.
 pub(crate) fn go_on_coming() -> bool {
     if !COMING.swap(false, Ordering::Relaxed) {
         return false;

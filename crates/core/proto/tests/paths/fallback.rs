@@ -1,0 +1,249 @@
+//! The receiver's retreat: it looks at the VI and takes nothing off it.
+
+use crate::paths::precautions::Precautions;
+use crate::paths::receiver::Act;
+use crate::paths::world::{FallbackAt, Limits, Mode, Seq, TO_TCP, World};
+use sovia_proto::path::reflected::{self, Revoked, Verdict};
+use sovia_proto::path::{self, Await, ENTERED, Grant, Rest, Revoke, Rx, Seen};
+
+/// What can happen next in it.
+pub(crate) fn acts(w: &World, limits: &Limits, g: &Precautions, mut add: impl FnMut(Act, bool)) {
+    let goes_on = match w.r.fallback {
+        FallbackAt::Not => {
+            if w.r.mode == Mode::Library && limits.receiver_falls_back {
+                add(Act::Fallback, false);
+            }
+            return;
+        }
+        FallbackAt::Abandoned => return add(Act::Fallback, true),
+        FallbackAt::AwaitTakenBack => w.seen().taken_back || w.gone(g),
+        FallbackAt::AwaitDrained => w.seen().drained || w.gone(g),
+        FallbackAt::AwaitSwitch => revoked(w, g) != Revoked::Await,
+        FallbackAt::AwaitVerdict => !w.r.proposed || verdict(w, g) != Verdict::Pending,
+        FallbackAt::Await(_) => {
+            look(w.unread()).0.is_some() || sees_end(w, g) || !path::revokes(w.r.rx)
+        }
+        _ => true,
+    };
+    if goes_on {
+        add(Act::FallbackStep, true);
+    }
+    if limits.abandons {
+        add(Act::Abandon, false);
+    }
+    // A death is noticed first.
+    let over = match w.r.fallback {
+        FallbackAt::Await(_) => true,
+        FallbackAt::AwaitTakenBack | FallbackAt::AwaitDrained => !goes_on,
+        FallbackAt::AwaitSwitch | FallbackAt::AwaitVerdict => !goes_on,
+        _ => false,
+    };
+    if limits.impatience && over {
+        let needed = w.s.mode == Mode::Stopped || w.tcp.len() >= limits.room;
+        add(Act::GiveUp, needed);
+    }
+}
+
+/// The anchor shows that the sender is no more.
+fn sees_end(w: &World, g: &Precautions) -> bool {
+    w.gone(g) && (g.see_death_behind_bytes || w.tcp.is_empty())
+}
+
+/// How the VI's part ends, and how many bytes lie before that.
+fn look(vi: Seq) -> (Option<Seen>, u8) {
+    let n = (0..vi.len()).find(|&at| vi.get(at) >= TO_TCP);
+    let seen = n.map(|at| if vi.get(at) == TO_TCP { Seen::ToTcp } else { Seen::Ended });
+    (seen, n.unwrap_or(vi.len()))
+}
+
+/// The kernel's socket is all that a reader needs from here on.
+fn plain(w: &mut World) {
+    w.r.rx = Rx::Back;
+    w.r.mode = Mode::Plain;
+    w.r.fallback = FallbackAt::Not;
+}
+
+/// The retreat has failed. Ordinary reading goes on.
+fn keep(w: &mut World) {
+    w.r.mode = Mode::Library;
+    w.r.fallback = FallbackAt::Not;
+}
+
+pub(crate) fn give_up(w: &mut World, g: &Precautions) {
+    let keeps = match w.r.fallback {
+        FallbackAt::AwaitDrained => g.keep_when_drained_slowly,
+        FallbackAt::AwaitTakenBack => g.keep_when_taken_slowly,
+        _ => g.keep_when_impatient,
+    };
+    match w.r.fallback {
+        _ if !keeps => plain(w),
+        FallbackAt::Await(n) => w.r.fallback = FallbackAt::Answer(Seen::Impatient, n),
+        FallbackAt::AwaitSwitch => w.r.fallback = FallbackAt::Answer(Seen::Impatient, 0),
+        _ => keep(w),
+    }
+}
+
+/// Begins it.
+pub(crate) fn begin(w: &mut World, g: &Precautions) {
+    if path::revokes(w.r.rx) || !g.revoke_what_runs && w.r.rx == Rx::Back {
+        w.r.mode = Mode::FallingBack;
+        w.r.fallback = FallbackAt::Revoke;
+    } else {
+        nothing_to_revoke(w, g);
+    }
+}
+
+/// Its thread goes away.
+pub(crate) fn abandon(w: &mut World, g: &Precautions) {
+    match w.r.fallback {
+        // The thread has ended between returning the bytes and noting it. The next one that takes the lock finishes that.
+        FallbackAt::Return if g.finish_return => {
+            w.r.rx = Rx::Back;
+            keep(w);
+        }
+        // Nothing but its flag says that there was one, and that has gone once it has returned.
+        _ if w.r.mode == Mode::FallingBack => w.r.fallback = FallbackAt::Abandoned,
+        _ => w.r.fallback = FallbackAt::Not,
+    }
+}
+
+pub(crate) fn step(w: &mut World, g: &Precautions) {
+    w.r.fallback = match w.r.fallback {
+        FallbackAt::Revoke => {
+            w.seen_mut().grant = Grant::Revoked as u64;
+            FallbackAt::RevokeLook
+        }
+        FallbackAt::RevokeLook if w.far.is_some() => match revoked(w, g) {
+            Revoked::Nothing => return nothing_to_revoke(w, g),
+            Revoked::Claim => FallbackAt::Claim,
+            Revoked::Await => FallbackAt::AwaitSwitch,
+            Revoked::Drain => FallbackAt::Look,
+        },
+        FallbackAt::RevokeLook => match path::revoke(w.r.rx, w.shared.switch) {
+            Revoke::Nothing => return nothing_to_revoke(w, g),
+            Revoke::Enter(word) if g.revoke_enters => FallbackAt::RevokeEnter(word),
+            Revoke::Enter(_) | Revoke::Drain => FallbackAt::Look,
+        },
+        FallbackAt::RevokeEnter(word) if w.shared.switch != word => FallbackAt::RevokeLook,
+        FallbackAt::RevokeEnter(word) => {
+            w.shared.switch = word | ENTERED;
+            if !g.tcp_first {
+                w.r.rx = Rx::Vi;
+            }
+            FallbackAt::Look
+        }
+        FallbackAt::Claim => {
+            claim(w);
+            FallbackAt::RevokeLook
+        }
+        FallbackAt::AwaitSwitch => FallbackAt::RevokeLook,
+        // A reader has found the rest on the VI meanwhile.
+        FallbackAt::AwaitTakenBack | FallbackAt::AwaitDrained if w.r.rx == Rx::Vi => {
+            return keep(w);
+        }
+        FallbackAt::AwaitTakenBack if w.seen().taken_back => return plain(w),
+        // The sender has died over it.
+        FallbackAt::AwaitTakenBack => return keep(w),
+        FallbackAt::Look => match look(w.unread()) {
+            (Some(seen), n) => FallbackAt::Answer(seen, n),
+            (None, n) => FallbackAt::Await(n),
+        },
+        // A reader has come to ToTcp meanwhile.
+        FallbackAt::Await(_) if !path::revokes(w.r.rx) => return nothing_to_revoke(w, g),
+        FallbackAt::Await(n) if sees_end(w, g) => FallbackAt::LookAgain(n),
+        FallbackAt::Await(_) => FallbackAt::Look,
+        FallbackAt::LookAgain(n) if !g.look_at_vi_again => FallbackAt::Answer(Seen::Ended, n),
+        FallbackAt::LookAgain(_) => {
+            let (seen, n) = look(w.unread());
+            FallbackAt::Answer(seen.unwrap_or(Seen::Ended), n)
+        }
+        FallbackAt::Answer(seen, n) => return answer(w, seen, n, g),
+        FallbackAt::AwaitVerdict => return settle(w, g),
+        FallbackAt::Return => {
+            w.r.rx = Rx::Back;
+            w.r.mode = Mode::Library;
+            FallbackAt::AwaitDrained
+        }
+        FallbackAt::AwaitDrained if w.seen().drained => return plain(w),
+        // The sender is no more.
+        FallbackAt::AwaitDrained => return keep(w),
+        at @ (FallbackAt::Not | FallbackAt::Abandoned) => unreachable!("not retreating: {at:?}"),
+    };
+}
+
+/// The direction is on TCP, or will be when the sender has put there what it is to put there.
+fn nothing_to_revoke(w: &mut World, g: &Precautions) {
+    match reflected::on_tcp(w.r.rx, &w.known(g)) {
+        Await::TakenBack if g.await_taking_back => w.r.fallback = FallbackAt::AwaitTakenBack,
+        Await::Drained => {
+            w.r.mode = Mode::Library;
+            w.r.fallback = FallbackAt::AwaitDrained;
+        }
+        Await::Nothing | Await::TakenBack => plain(w),
+    }
+}
+
+/// Says what becomes of the `n` bytes on the VI.
+fn answer(w: &mut World, seen: Seen, n: u8, g: &Precautions) {
+    let found = w.seen().returned;
+    if found == 0 {
+        w.seen_mut().returned = path::answer(seen, n.into());
+    }
+    let rest = match &w.far {
+        Some(far) => match reflected::rest(seen, n.into(), found, far.verdict, far.gone) {
+            reflected::Rest::Pending if g.await_verdict => {
+                w.r.proposed = true;
+                w.r.fallback = FallbackAt::AwaitVerdict;
+                return;
+            }
+            reflected::Rest::Plain => Rest::Plain,
+            reflected::Rest::Kept => Rest::Kept,
+            reflected::Rest::Returned | reflected::Rest::Pending => Rest::Returned,
+        },
+        None => path::rest(seen, n.into(), found),
+    };
+    w.r.proposed = false;
+    match rest {
+        Rest::Plain => plain(w),
+        Rest::Kept => keep(w),
+        Rest::Returned => {
+            w.r.fallback = FallbackAt::Return;
+            if !g.stay_until_drained {
+                w.shared.vi = Seq::default();
+            }
+        }
+    }
+}
+
+/// It is decided what becomes of the bytes, or a reader has come to see that before.
+fn settle(w: &mut World, g: &Precautions) {
+    let accepted = w.r.proposed && verdict(w, g) == Verdict::Accepted;
+    w.r.proposed = false;
+    if accepted {
+        w.r.fallback = FallbackAt::Return;
+    } else if w.r.rx == Rx::Back {
+        nothing_to_revoke(w, g);
+    } else {
+        keep(w);
+    }
+}
+
+/// Claims the switch.
+pub(crate) fn claim(w: &mut World) {
+    if let Some(far) = &mut w.far {
+        far.claimed = true;
+    }
+}
+
+/// What a revoke finds between hosts.
+fn revoked(w: &World, g: &Precautions) -> Revoked {
+    let Some(far) = &w.far else { return Revoked::Nothing };
+    let confirmed = far.confirmed || !g.await_confirmation;
+    reflected::revoke(w.r.rx, far.words.switch, far.claimed, confirmed, far.gone)
+}
+
+/// What has become of bytes that were proposed to be returned.
+pub(crate) fn verdict(w: &World, g: &Precautions) -> Verdict {
+    let known = w.known(g);
+    reflected::verdict(w.seen().returned, known.verdict, known.gone)
+}
