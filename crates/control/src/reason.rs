@@ -45,13 +45,13 @@ counters! {
         /// Several processes hold the descriptor.
         SharedByProcesses = 5, "shared by several processes";
         /// The program handed it to another one by exec.
-        FallbackExec = 6, "went back to TCP: the program replaced itself with another program (exec)";
+        RetreatExec = 6, "went back to TCP: the program replaced itself with another program (exec)";
         /// An upper-layer protocol or a socket filter was attached in the kernel.
-        FallbackUlp = 9, "went back to TCP: the program lets the kernel process the stream (kernel TLS, socket filter)";
+        RetreatUlp = 9, "went back to TCP: the program lets the kernel process the stream (kernel TLS, socket filter)";
         /// The descriptor was sent to another process by SCM_RIGHTS.
-        FallbackPassed = 10, "went back to TCP: the descriptor was sent to another process";
+        RetreatPassed = 10, "went back to TCP: the descriptor was sent to another process";
         /// The program used a call on it that Sovia does not carry.
-        FallbackCall = 11, "went back to TCP: the program used a call that Sovia does not support";
+        RetreatCall = 11, "went back to TCP: the program used a call that Sovia does not support";
         /// The two ends run different versions of the library.
         VersionMismatch = 13, "the other end runs a different version of Sovia";
         /// A segment could not be made or mapped.
@@ -68,7 +68,7 @@ counters! {
         /// This process's user has no number in its user namespace, like every foreign one.
         UnknownUser = 19, "the ID of this process's user is not mapped in the user namespace";
         /// The program changed its user, groups, capabilities or namespaces.
-        FallbackCredentials = 20, "went back to TCP: the program changed its user or its privileges";
+        RetreatCredentials = 20, "went back to TCP: the program changed its user or its privileges";
         /// The number was closed by a system call of the program's own, and is another socket now.
         Replaced = 21, "the program closed its descriptor by a direct system call, and another socket got the same number";
         /// getpeername has failed.
@@ -86,7 +86,7 @@ counters! {
         /// A relay has it, since the peer could not put back on TCP what it had accepted.
         Relayed = 30, "continued through a relay process: the peer could not take the connection back to TCP";
         /// The peer has taken it back, for a reason of its own.
-        FallbackPeer = 31, "went back to TCP: the peer asked for that";
+        RetreatPeer = 31, "went back to TCP: the peer asked for that";
         /// One direction had ended before the two ends had met.
         HalfClosed = 32, "one direction was shut down before the two ends had found each other";
         /// The streams of this libc read and write past the library.

@@ -53,15 +53,15 @@ impl Cause {
 
     pub(crate) fn reason(self) -> Reason {
         match self {
-            Cause::Exec | Cause::Spawn => Reason::FallbackExec,
-            Cause::Ulp => Reason::FallbackUlp,
-            Cause::Passed | Cause::PassedOnRecord => Reason::FallbackPassed,
-            Cause::Call | Cause::Set | Cause::Table => Reason::FallbackCall,
-            Cause::Credentials => Reason::FallbackCredentials,
+            Cause::Exec | Cause::Spawn => Reason::RetreatExec,
+            Cause::Ulp => Reason::RetreatUlp,
+            Cause::Passed | Cause::PassedOnRecord => Reason::RetreatPassed,
+            Cause::Call | Cause::Set | Cause::Table => Reason::RetreatCall,
+            Cause::Credentials => Reason::RetreatCredentials,
             Cause::AddressSpace => Reason::AddressSpace,
             Cause::Filter => Reason::Filter,
             Cause::Kept(reason) => reason,
-            Cause::Peer => Reason::FallbackPeer,
+            Cause::Peer => Reason::RetreatPeer,
         }
     }
 }

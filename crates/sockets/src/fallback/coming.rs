@@ -36,7 +36,7 @@ pub(crate) fn is_still_coming(at: Ref) -> bool {
 #[cold]
 pub(crate) fn before_close(fd: i32, at: Ref) {
     go_on(at);
-    let is_anothers = at.conn.leaves_for.load(Ordering::Relaxed) == Reason::FallbackExec as u32 + 1;
+    let is_anothers = at.conn.leaves_for.load(Ordering::Relaxed) == Reason::RetreatExec as u32 + 1;
     if is_anothers && at.conn.is_going_back() && !family::is_shared(at.conn) {
         let _ = PROCESSES.get().is_some_and(|processes| (processes.accompany)(&[(fd, at)]));
     }

@@ -86,7 +86,7 @@ pub(crate) fn sending(fd: i32, at: Ref) {
     if !leave_sending(&mut guard, fd) {
         return;
     }
-    stats::reason(Reason::FallbackCall);
+    stats::reason(Reason::RetreatCall);
     kernel_sockets::watch_room(&guard, fd);
     // Threads that wait for room on the VI.
     listeners::tell_all(&guard);
@@ -148,10 +148,10 @@ fn say_why(guard: &Guard<'_>) {
         return;
     }
     let asked = conn.leaves_for.load(Ordering::Relaxed).checked_sub(1);
-    let reason = asked.and_then(Reason::of).unwrap_or(Reason::FallbackPeer);
+    let reason = asked.and_then(Reason::of).unwrap_or(Reason::RetreatPeer);
     let is_for_now = matches!(
         reason,
-        Reason::FallbackPeer
+        Reason::RetreatPeer
             | Reason::PacketFilter
             | Reason::NoFilterAgent
             | Reason::SwitchedOff

@@ -136,7 +136,7 @@ fn can_have_vi(fd: i32, at: Ref) -> bool {
     }
     // Read again under the lock, for those that the connection keeps to.
     if !is_fresh(at.conn) && !options::allow_vi(fd) {
-        give_up(at, Reason::FallbackCall);
+        give_up(at, Reason::RetreatCall);
         return false;
     }
     // The progress thread tells us of the kernel socket's death; without it there is no acceleration.

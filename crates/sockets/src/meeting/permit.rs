@@ -23,7 +23,7 @@ pub(super) fn permitted(fd: i32, at: Ref) -> Option<Link> {
     at.conn.show_addresses(local, peer);
     if !call::is_tcp(fd) {
         // The kernel has made another socket of it than the program has asked for (MPTCP).
-        give_up(at, Reason::FallbackUlp);
+        give_up(at, Reason::RetreatUlp);
         return None;
     }
     let end = end_of(at);
@@ -54,7 +54,7 @@ pub(super) fn permitted(fd: i32, at: Ref) -> Option<Link> {
         return None;
     }
     if sets::is_nested(at) {
-        give_up(at, Reason::FallbackCall);
+        give_up(at, Reason::RetreatCall);
         return None;
     }
     let cookie = at.conn.cookie.load(Ordering::Relaxed);
