@@ -250,7 +250,7 @@ fn story(bytes: &[u8]) -> World {
     world
 }
 
-/// A message each way, of which a frame is corrupt on its way.
+/// A message each way. One of the frames arrives corrupt.
 const TRUTH: [u8; 18] = [0, 0, 200, 0, 1, 0, 50, 0, 1, 4, 0, 5, 0, 4, 0, 3, 9, 1];
 
 fuzz_target!(|bytes: &[u8]| {

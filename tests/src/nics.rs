@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::workspace::{TempDir, sovia};
 
-/// What befalls frames: of each hundred two get lost, one arrives twice, two too late, and one corrupt.
+/// Faults of frames, in percent: 2 are lost, 1 arrives twice, 2 arrive late, and 1 arrives corrupt.
 pub const LOSSY: &[&str] =
     &["--lose", "20000", "--duplicate", "10000", "--delay", "20000", "--corrupt", "10000"];
 

@@ -68,12 +68,12 @@ impl Program {
         Some(program)
     }
 
-    /// The NIC's ready list in the segment: where the program marks the VIs that have news.
+    /// Returns the NIC's ready list in the segment, in which the program marks VIs with events.
     pub(crate) fn ready_list(&self) -> &ReadyList {
         self.segment.ready_list(NIC, READY_LIST)
     }
 
-    /// Tells ready lists of the program (a bitmap) that a VI has news.
+    /// Marks a VI in ready lists of the program (a bitmap), and rings the doorbells of those that sleep.
     pub(crate) fn notify(&self, vi: u32, mut ready_lists: u32) {
         while ready_lists != 0 {
             let index = ready_lists.trailing_zeros();

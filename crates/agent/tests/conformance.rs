@@ -1,6 +1,6 @@
-//! The suite of the VI core between programs whose ports are agents': two agents over UDP, two over a pair of Ethernet devices in
-//! a network namespace of this process's, two programs of one agent, one NIC; and with frames that are lost, doubled, reordered,
-//! delayed and corrupt.
+//! Runs the suite of the VI core between programs whose ports belong to agents. Two agents are connected by UDP, or by a pair of
+//! Ethernet devices in a network namespace of this process. Or both programs have one agent, or one NIC. Frames are also lost,
+//! doubled, reordered, delayed and corrupted.
 
 mod common;
 

@@ -46,7 +46,7 @@ impl Port {
         }
     }
 
-    /// What finds frames that come corrupt, and whether frames that are sent need a checksum.
+    /// Returns the checksum by which corrupt incoming frames are found, and that of outgoing frames.
     pub(crate) fn checksums(&self) -> (Checksum, Checksum) {
         match self {
             Port::Local(_) => (Checksum::Crc, Checksum::Crc),

@@ -18,7 +18,7 @@ pub struct Ether {
     port: Option<Box<dyn Port + Send>>,
     descriptors: Descriptors,
     address: Address,
-    /// What finds its frames if they are corrupt.
+    /// Checksum by which its corrupt frames are found.
     checksum: Checksum,
     /// The port has refused to work, and has not been asked since.
     has_failed: bool,

@@ -1,5 +1,5 @@
-//! The suite of the VI core, between two threads, over UDP on this host: as it is, within a NIC, and with frames that are
-//! lost, doubled, reordered, delayed and corrupt.
+//! Runs the suite of the VI core between two threads, over UDP on this host or within one NIC. Frames are also lost, doubled,
+//! reordered, delayed and corrupted.
 
 use core::time::Duration;
 use via_conformance::run::{AnyNic, Case, Verdict, conclude, in_threads, trials};

@@ -1,8 +1,8 @@
 //! The transport between processes of one host: a segment for each direction of a pair of endpoints.
 //!
 //! Each segment has one writer and one reader, so two endpoints that send to each other for the first time at the same
-//! moment need not agree on anything. What a process reads in a segment is checked before it is used: a peer that
-//! writes nonsense loses its connection ([`Corrupt`]) and harms nothing else.
+//! moment need not agree on anything. A process checks what it reads in a segment before use.
+//! A peer that writes nonsense loses its connection ([`Corrupt`]) and harms nothing else.
 
 mod meet;
 mod reader;

@@ -20,7 +20,7 @@ pub struct Config {
     pub receive_buffer: usize,
     /// Bytes of the longest message. One that is longer is refused by both ends.
     pub message_max: usize,
-    /// What finds frames that come corrupt. Those that have a checksum are checked on any link.
+    /// Checksum by which corrupt incoming frames are found. A frame that has a checksum is checked on any link.
     pub link: Checksum,
     /// Whether frames that are sent have a checksum.
     pub sends: Checksum,

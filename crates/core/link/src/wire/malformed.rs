@@ -12,7 +12,7 @@ pub enum Malformed {
     /// It is of another version of the format.
     #[error("the frame's version {0} is unknown")]
     Version(u8),
-    /// It has been corrupt.
+    /// Its bytes are corrupt.
     #[error("the frame's checksum does not match")]
     Checksum,
     /// It has no checksum, on a link that requires one.

@@ -25,8 +25,8 @@ pub enum Passing {
 }
 
 impl Passing {
-    /// What a frame is about, and its bytes without padding. Whether it is corrupt is looked at only where it is a word about a
-    /// connection that is to be: such a word says by its body where it is to go. The receiver looks at all.
+    /// Returns what a frame is about, and its bytes without padding. The checksum is compared only in a frame that sets up a
+    /// connection: its body names the receiver. The receiver checks every frame.
     ///
     /// # Errors
     /// [`Malformed`]; a frame of channels is none for VIs.

@@ -1,7 +1,6 @@
-//! Streams over a simulated network whose every step a seed determines: programs that write, read,
-//! stall, close and give up, packets that are lost, doubled, corrupt and late, partitions that
-//! break connections. A failure prints its seed: `SEED=n` replays it. `SEED_FIRST` and `SCHEDULES` choose
-//! others, and how many.
+//! Streams over a simulated network, in which a seed determines every step. Programs write, read, stall, close and give up.
+//! Packets are lost, doubled, corrupted and delayed, and partitions break connections. A failure prints its seed: `SEED=n` replays
+//! it. `SEED_FIRST` and `SCHEDULES` choose other seeds, and their number.
 
 mod choices;
 mod end;
