@@ -1,7 +1,7 @@
 //! The transport between processes of one host: a segment for each direction of a pair of endpoints.
 //!
-//! Each segment has one writer and one reader, so two endpoints that send to each other for the first time at the same
-//! moment need not agree on anything. A process checks what it reads in a segment before use.
+//! Each segment has one writer and one reader. So two endpoints may send to each other for the first time at the same moment
+//! without an agreement. A process checks what it reads in a segment before use.
 //! A peer that writes nonsense loses its connection ([`Corrupt`]) and harms nothing else.
 
 mod meet;
