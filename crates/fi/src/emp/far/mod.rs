@@ -1,18 +1,18 @@
 //! The station of an endpoint, and what is under way with peers of other hosts.
 
-use super::bulk::{Bulk, error_of};
+mod looks;
+
+use super::bulk::Bulk;
 use super::room::{Copied, Held, Mark, Room, Rooms};
-use super::session::{Place, Session};
-use super::{
-    BULK_RECEIVES, BULK_SENDS, EAGER, FIRST_BULK, PROBE, PROBED, PROBES, RECEIVES, SENDS, config,
-};
+use super::session::Session;
+use super::{EAGER, FIRST_BULK, PROBE, PROBED, PROBES, RECEIVES, SENDS, config};
 use crate::error::Error;
 use crate::memory::Buffer;
 use crate::shm::{Head, Load};
 use crate::slab::Slab;
-use crate::wire::{BYE, HELLO, KIND};
+use crate::wire::BYE;
 use core::time::Duration;
-use emp_eth::{Handle, Mode, Node, Outcome, Station, Status, Whereabouts};
+use emp_eth::{Handle, Mode, Node, Station, Whereabouts};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -286,170 +286,6 @@ impl Far {
         }
         if missing(self) {
             self.look_at_probes();
-        }
-    }
-
-    /// As a rule the transfers that have ended are those that were posted first.
-    fn look_at_first(&mut self) {
-        while let Some((handle, _)) = self.receives.front()
-            && let Ok(Some(outcome)) = self.station.outcome(*handle)
-        {
-            self.received(0, outcome);
-        }
-        while let Some(sent) = self.sends.front()
-            && let Ok(Some(outcome)) = self.station.outcome(sent.handle)
-            && let Some(sent) = self.sends.pop_front()
-        {
-            if outcome.status != Status::Done {
-                // What has come before is told first.
-                self.look_at_receives();
-            }
-            self.sent(sent, outcome);
-        }
-    }
-
-    fn look_at_receives(&mut self) {
-        let mut at = 0;
-        while at < self.receives.len() && self.station.ended() != self.found {
-            let Ok(outcome) = self.station.outcome(self.receives[at].0) else { return };
-            match outcome {
-                Some(outcome) => self.received(at, outcome),
-                None => at += 1,
-            }
-        }
-    }
-
-    /// A receive has ended.
-    fn received(&mut self, at: usize, outcome: Outcome) {
-        self.found = self.found.wrapping_add(1);
-        let Some((_, room)) = self.receives.remove(at) else { return };
-        if outcome.status != Status::Done {
-            self.receive_into(room);
-            self.news.push_back(News::Lost(outcome.node, error_of(outcome.status)));
-            return;
-        }
-        match Held::new(&self.rooms, room, outcome.length as usize) {
-            Ok(held) => self.came(outcome.node, held),
-            Err(room) => {
-                self.receive_into(room);
-                self.news.push_back(News::Lost(outcome.node, Error::CORRUPT));
-            }
-        }
-    }
-
-    /// A message has come from a node.
-    fn came(&mut self, node: Node, held: Held) {
-        let (mark, head) = (held.mark(), held.head());
-        let kind = head.kind & KIND;
-        if kind == HELLO {
-            // What was under way with a process before has ended by now, and is told first.
-            self.look_at_sends();
-            self.look_at_bulks();
-            self.look_at_probes();
-        }
-        let peer = self.peer(node);
-        if kind == BYE && head.data != 0 {
-            if peer.session.may_end(mark) {
-                peer.has_left = true;
-                self.news.push_back(News::Message(node, held));
-            } else {
-                self.give_back(held);
-            }
-            return;
-        }
-        match peer.session.place(mark, kind == HELLO) {
-            Place::Now => {
-                // Another process may be there by now.
-                peer.has_left = kind == BYE;
-                peer.greetings += u32::from(kind == HELLO);
-                self.news.push_back(News::Message(node, held));
-                while let Some(kept) = self.peers[usize::from(node)].session.next() {
-                    self.peers[usize::from(node)].has_left |= kept.head.kind & KIND == BYE;
-                    self.news.push_back(News::Kept(node, kept));
-                }
-            }
-            Place::Early => {
-                peer.session.keep(mark, held.copy());
-                self.give_back(held);
-            }
-            Place::Nowhere => {
-                self.give_back(held);
-                self.news.push_back(News::Lost(node, Error::CORRUPT));
-            }
-        }
-    }
-
-    fn look_at_sends(&mut self) {
-        let mut at = 0;
-        while at < self.sends.len() {
-            let Ok(outcome) = self.station.outcome(self.sends[at].handle) else { return };
-            match outcome.and_then(|outcome| Some((self.sends.remove(at)?, outcome))) {
-                Some((sent, outcome)) => self.sent(sent, outcome),
-                None => at += 1,
-            }
-        }
-    }
-
-    /// A send has ended.
-    fn sent(&mut self, Sent { node, room, .. }: Sent, outcome: Outcome) {
-        self.found = self.found.wrapping_add(1);
-        self.spare.push(room);
-        let peer = &mut self.peers[usize::from(node)];
-        peer.under_way -= 1;
-        if outcome.status != Status::Done {
-            // If that was the word that this end leaves, it is said again when the peer is heard of.
-            peer.is_left = false;
-            self.news.push_back(News::Lost(node, error_of(outcome.status)));
-        }
-    }
-
-    /// Looks what has ended of long messages, and posts what there are descriptors for; those that began first come first.
-    fn look_at_bulks(&mut self) {
-        let mut at = 0;
-        while let Some(&id) = self.bulk_ids.get(at) {
-            at += 1;
-            let Some(bulk) = self.bulks.get_mut(id) else { continue };
-            let found = bulk.look(&self.station);
-            self.found = self.found.wrapping_add(found.ended);
-            self.used[usize::from(bulk.sends)] -= found.descriptors;
-            let (most, before) =
-                (if bulk.sends { BULK_SENDS } else { BULK_RECEIVES }, bulk.posted());
-            let used = &mut self.used[usize::from(bulk.sends)];
-            *used += bulk.post(&self.station, most - *used);
-            let posted = bulk.posted();
-            if posted > before && !bulk.sends {
-                let news = News::Posted(bulk.node, bulk.operation, bulk.tag, posted);
-                self.news.push_back(news);
-            }
-            if let Some(result) = bulk.result() {
-                self.news.push_back(News::Ended(bulk.operation, result));
-                self.bulks.remove(id);
-                at -= 1;
-                self.bulk_ids.remove(at);
-            }
-        }
-    }
-
-    fn look_at_probes(&mut self) {
-        for at in 0..self.probed.len() {
-            if let Ok(Some(_)) = self.station.outcome(self.probed[at]) {
-                self.found = self.found.wrapping_add(1);
-                // SAFETY: there is no memory in it.
-                if let Ok(handle) = unsafe { self.station.post_receive(None, Some(PROBE), &[]) } {
-                    self.probed[at] = handle;
-                }
-            }
-        }
-        for (node, peer) in self.peers.iter_mut().enumerate() {
-            let Some(handle) = peer.probe else { continue };
-            if let Ok(Some(outcome)) = self.station.outcome(handle) {
-                self.found = self.found.wrapping_add(1);
-                peer.probe = None;
-                if outcome.status != Status::Done {
-                    let error = error_of(outcome.status);
-                    self.news.push_back(News::Lost(node as Node, error));
-                }
-            }
         }
     }
 
