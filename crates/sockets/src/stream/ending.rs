@@ -1,11 +1,12 @@
-//! How the peer's end of a connection came, and what is reported of it to the program.
+//! Finds out how the peer's end came, and what to report to the program.
 //!
-//! A peer that closes sends a FIN on the VI, and closes the kernel socket. One that dies sends nothing: its
-//! kernel socket's end is delivered by the kernel, or, where that stands behind unread bytes or had come before,
-//! the progress thread learns of the death by other means ([`flag::DEAD`]). What the kernel would then
-//! have done is decided here: it resets a connection whose receiver dies with bytes unread, and ends it
-//! quietly otherwise. Since the kernel knows nothing of the bytes on the VI, the reset is emulated:
-//! its error is reported once, to the first call or SO_ERROR, as `sk_err` is.
+//! A peer that closes sends a FIN on the VI, and closes the kernel socket. A peer that dies sends nothing on the VI.
+//! The kernel then ends the kernel socket. If unread bytes or an earlier FIN hide this end, the progress thread learns
+//! of the death in another way ([`flag::DEAD`]).
+//!
+//! This module decides what the kernel would have done. The kernel resets a connection whose receiver dies with unread
+//! bytes, and otherwise ends it without an error. The kernel does not know the bytes on the VI, so this module emulates
+//! the reset. The module reports the error once, to the first call or to SO_ERROR, like the kernel's `sk_err`.
 
 use super::entering::switched;
 use super::hold::scan;
@@ -17,17 +18,17 @@ use sovia_proto::packet::Kind;
 use sovia_proto::path::{CANCELLED, Rx, Tx};
 use sovia_sys::{call, poll};
 
-/// News of the peer's end that have not been looked at.
+/// Flags for events of the peer's end that no thread has looked at.
 const NEWS: u32 = flag::KERNEL_SOCKET | flag::DEAD;
 
-/// Whether the peer has gone: died, or reset the connection. One that has only closed its sending half
-/// has not.
+/// Returns true if the peer has died or has reset the connection. A peer that has only closed its sending half has not
+/// gone.
 #[inline]
 pub(super) fn has_gone(guard: &mut Guard<'_>, fd: i32) -> bool {
     guard.conn.has(flag::PEER_GONE) || guard.conn.has(NEWS) && look(guard, fd)
 }
 
-/// The same, asked of the kernel now: the thread that watches the kernel socket may not have come to it.
+/// Like [`has_gone`], but asks the kernel now. The progress thread may not have seen an event of the kernel socket yet.
 #[cold]
 pub(crate) fn has_gone_by_now(guard: &mut Guard<'_>, fd: i32) -> bool {
     guard.conn.set(flag::KERNEL_SOCKET);
@@ -38,7 +39,7 @@ pub(crate) fn has_gone_by_now(guard: &mut Guard<'_>, fd: i32) -> bool {
 fn look(guard: &mut Guard<'_>, fd: i32) -> bool {
     let conn = guard.conn;
     if unanswered::settle(guard) {
-        // What has ended, or not, is the kernel's to say.
+        // The kernel decides what has ended.
         return false;
     }
     if failover::is_on(guard) {
@@ -62,44 +63,46 @@ fn look(guard: &mut Guard<'_>, fd: i32) -> bool {
         return is_broken(guard, fd);
     }
     let reset = ended && is_reset(conn, fd);
-    // A FIN of the kernel socket says nothing of a peer whose bytes come on TCP and that has announced it: it may have closed
-    // one half, and read on. One that has died has announced nothing.
+    // A peer that sends on TCP announces its FIN, and may still read after it. A FIN on TCP without an announcement
+    // means that the peer has died.
     let half_closed = ended && !is_on_vi(guard) && is_announced_on_tcp(guard);
     if !(dead || reset || ended && !half_closed) {
-        // The next news are other ones.
+        // A later event is a new one.
         conn.clear(flag::KERNEL_SOCKET);
         return false;
     }
-    // What it had put on the VI before its kernel socket ended is seen by now.
+    // Everything that the peer put on the VI before its kernel socket ended is visible by now.
     if scan(guard).is_err() {
         return false;
     }
     let finished = has_finished(guard) || half_closed;
-    // It may have closed just before the last bytes were put on the VI for it.
+    // The peer may have closed just before this end put its last bytes on the VI.
     let refused = tx(guard).path.load(word::GRANT) == word::LEFT && leaves_unread(guard);
     if !dead && !reset && !refused && finished {
         conn.clear(flag::KERNEL_SOCKET);
         return false;
     }
     conn.set(flag::PEER_GONE);
-    // Where both have said that they send no more, the kernel has closed its socket, and a reset finds none.
+    // If both ends have finished sending, the kernel has already closed the peer's socket, and would send no reset.
     let both_closed = finished && conn.has(flag::SHUT_WR);
     if !reset && !both_closed && leaves_unread(guard) {
-        // The kernel says EPIPE where a FIN has come before the reset.
+        // The kernel reports EPIPE if a FIN came before the reset.
         let error = if finished { libc::EPIPE } else { libc::ECONNRESET };
         conn.keep_error(error);
         conn.set(flag::RESET);
-        // Ready lists have been notified of an end at most.
+        // Ready lists have been notified at most of an end, not of this reset.
         guard.own.is_end_reported = false;
-        // From here on the kernel refuses to send by itself, and raises the signal.
+        // From here on the kernel itself refuses sends and raises the signal.
         let _ = call::shutdown(fd, libc::SHUT_WR);
     }
     true
 }
 
-/// Whether this host's kernel has ended the kernel socket, since nothing answered there (keep-alive, TCP_USER_TIMEOUT, bytes sent again
-/// in vain). Nothing more comes then, as it would not by TCP. A reset by the peer's kernel may have overtaken what is on the VI: what
-/// the kernel has said of that is told when a NIC has said that all is here.
+/// Returns true if this host's kernel has ended the kernel socket because the other host did not answer (keep-alive,
+/// TCP_USER_TIMEOUT, retransmissions). As on TCP, no more bytes come then.
+///
+/// A reset by the peer's kernel may have overtaken bytes on the VI. Such an error is withheld until a NIC has reported
+/// that all bytes are here.
 fn is_ended_here(guard: &mut Guard<'_>, fd: i32) -> bool {
     let conn = guard.conn;
     if conn.has(flag::CORRUPT) || !call::tcp_has_closed_unanswered(fd) {
@@ -120,8 +123,9 @@ fn is_ended_here(guard: &mut Guard<'_>, fd: i32) -> bool {
     }
 }
 
-/// A NIC between the two ends has died: the connection goes over to TCP. Where it cannot, it is an error, unless what the
-/// peer had sent is all here, to its end.
+/// Moves the connection to TCP after a NIC between the two ends has died. If the move is impossible, ends the
+/// connection with an error, unless all bytes up to the peer's end have arrived. Returns true if the peer counts as
+/// gone.
 fn is_broken(guard: &mut Guard<'_>, fd: i32) -> bool {
     if failover::begin(guard) {
         return false;
@@ -135,8 +139,8 @@ fn is_broken(guard: &mut Guard<'_>, fd: i32) -> bool {
     true
 }
 
-/// The error with which the kernel has ended the kernel socket (ETIMEDOUT or what it had heard of the way, where keep-alive has found
-/// the other host missing); else the one that it would have told in the end.
+/// Returns the kernel's error on the kernel socket, such as ETIMEDOUT or an ICMP error if keep-alive probes found no
+/// host. If there is none, returns the error that the kernel would have reported in the end.
 fn error_of_break(guard: &Guard<'_>, fd: i32) -> Errno {
     match call::getsockopt::<i32>(fd, libc::SOL_SOCKET, libc::SO_ERROR) {
         Ok(error) if error != 0 => error,
@@ -146,19 +150,19 @@ fn error_of_break(guard: &Guard<'_>, fd: i32) -> Errno {
     }
 }
 
-/// Whether the kernel has reset the kernel socket.
+/// Returns true if the kernel has reset the kernel socket.
 fn is_reset(conn: &Conn, fd: i32) -> bool {
     poll::probe(fd, 0) & libc::POLLERR != 0
         || conn.withholds_error()
         || call::tcp_state(fd).is_none_or(|state| state.is_closed()) && !conn.has(flag::SHUT_WR)
 }
 
-/// Whether the kernel socket has ended, and nothing that the peer had published before is on its way still.
+/// Returns true if the kernel socket has ended, and nothing that the peer published before can still arrive.
 pub(crate) fn peer_has_ended(guard: &Guard<'_>, fd: i32) -> bool {
     kernel_socket_has_ended(fd) && reflected::tcp_tells_the_end(guard)
 }
 
-/// Whether the peer has announced on the VI that it sends no more there.
+/// Returns true if the peer's FIN or its return to TCP has arrived on the VI, or if the program has read the end.
 pub(super) fn has_finished(guard: &Guard<'_>) -> bool {
     let mut n = guard.held_first;
     while n != guard.held_end {
@@ -170,59 +174,60 @@ pub(super) fn has_finished(guard: &Guard<'_>) -> bool {
     guard.conn.has(flag::EOF)
 }
 
-/// Whether bytes that this end has put on the VI have not been read at the other.
+/// Returns true if the peer has not read all bytes that this end has put on the VI.
 fn leaves_unread(guard: &Guard<'_>) -> bool {
     let direction = tx(guard);
     let taken_back = direction.path.load(word::SWITCH) == CANCELLED;
     let drained = direction.path.load(word::DRAINED) != 0;
     if guard.conn.tx() == Tx::Tcp || taken_back || drained || guard.own.uncounted {
-        // The kernel knows of all bytes; or they have not been counted.
+        // The kernel knows of all bytes, or this end's count is not reliable.
         return false;
     }
     guard.gatherer.tail != direction.reader.load(word::HEAD)
         || guard.bytes_sent != direction.reader.load(word::TAKEN_BYTES) as u32
 }
 
-/// The error that a receive at the end of the stream returns, once.
+/// Returns the error that a receive at the end of the stream reports once.
 pub(crate) fn receive_error(conn: &Conn) -> Option<Errno> {
-    // After a FIN the kernel's receive gives the end of the stream, and leaves the error for others.
+    // After a FIN the kernel's receive returns the end of the stream, and leaves the error for other calls.
     if conn.has(flag::EOF) || conn.error() == Some(libc::EPIPE) { None } else { conn.take_error() }
 }
 
-/// The error that a send returns, once. EPIPE is left to the kernel, which raises the signal as well ([`take_epipe`]).
+/// Returns the error that a send reports once. The kernel reports EPIPE, because it also raises the signal
+/// ([`take_epipe`]).
 pub(crate) fn send_error(conn: &Conn) -> Option<Errno> {
     if conn.error() == Some(libc::EPIPE) { None } else { conn.take_error() }
 }
 
-/// Takes a kept EPIPE: the kernel has returned it to a send.
+/// Removes a kept EPIPE after the kernel has returned EPIPE to a send.
 pub(crate) fn take_epipe(guard: &Guard<'_>) {
     if guard.conn.error() == Some(libc::EPIPE) {
         guard.conn.take_error();
     }
 }
 
-/// What `SO_ERROR` returns for an attached connection, if it is none of the kernel's errors.
+/// Returns the kept error for `SO_ERROR` on an attached connection, once. The kernel keeps its own errors.
 pub(crate) fn socket_error(guard: &mut Guard<'_>, fd: i32) -> Option<Errno> {
     has_gone(guard, fd);
     guard.conn.take_error()
 }
 
-/// The events of the peer's end, and of errors.
+/// Returns the events of the peer's end, and of errors.
 pub(crate) fn events(guard: &mut Guard<'_>, fd: i32) -> i16 {
     const ENDS: i16 = libc::POLLHUP | libc::POLLRDHUP;
     let conn = guard.conn;
     has_gone(guard, fd);
     let mut events = poll::probe(fd, libc::POLLRDHUP) & (ENDS | libc::POLLERR);
     if !reflected::tcp_tells_the_end(guard) {
-        // The end is reported once the NIC has reported it; the program's own shutdown at once.
+        // The peer's end is reported after the NIC has reported it; the program's own shutdown at once.
         events &= if conn.has(flag::SHUT_RD) { libc::POLLRDHUP } else { 0 };
     }
     if events & !libc::POLLRDHUP != 0 && !conn.has(flag::PEER_GONE) {
-        // The program's next call must find what is reported here.
+        // The program's next call must find what this call reports.
         has_gone_by_now(guard, fd);
     }
     let may_be_far = events & ENDS != 0 && !conn.has(flag::RESET | flag::SHUT_RD);
-    // In a kernel socket the end stands behind no more than the receive buffer holds.
+    // In a kernel socket, at most a receive buffer of bytes comes before the end.
     if may_be_far && !is_reset(conn, fd) && is_far(guard, fd) {
         events &= !ENDS;
         conn.set(flag::WITHHELD);
@@ -230,18 +235,19 @@ pub(crate) fn events(guard: &mut Guard<'_>, fd: i32) -> i16 {
     events | state::events(conn.flags())
 }
 
-/// Whether the peer has announced on the VI that it sends no more, however much of what it sent is unread, and whether
-/// this end has come to the VI or not: the announcement is told once.
+/// Returns true if the peer has announced on the VI that it sends no more. Bytes may still be unread, and this end may
+/// not have entered the VI.
 pub(crate) fn is_announced(guard: &Guard<'_>) -> bool {
     is_on_vi(guard) && rx(guard).writer.load(word::FIN) == word::FIN_ON_VI
 }
 
-/// Returns true if the peer has announced that all of its stream is on the VI. The end of the kernel socket may come later.
+/// Returns true if the peer has announced that all of its stream is on the VI. The end of the kernel socket may come
+/// later.
 pub(crate) fn is_all_on_vi(guard: &Guard<'_>) -> bool {
     rx(guard).writer.load(word::FIN) == word::FIN_ON_VI
 }
 
-/// Whether the last that the peer has sent came on the VI, as far as this end can see.
+/// Returns true if the peer's last bytes came on the VI, as far as this end can see.
 fn is_on_vi(guard: &Guard<'_>) -> bool {
     match guard.conn.rx() {
         Rx::Vi => true,
@@ -250,12 +256,13 @@ fn is_on_vi(guard: &Guard<'_>) -> bool {
     }
 }
 
-/// Whether the peer has announced that it sends no more on TCP. What a NIC is still to pass on counts as announced.
+/// Returns true if the peer has announced that it sends no more on TCP. With a NIC in between, this always counts as
+/// announced, because the announcement may still be on its way.
 fn is_announced_on_tcp(guard: &Guard<'_>) -> bool {
     guard.conn.has(flag::REFLECTED) || rx(guard).writer.load(word::FIN) != 0
 }
 
-/// Whether the end that the peer has announced on the VI is to be reported to the program.
+/// Returns true if the end that the peer has announced on the VI can be reported to the program.
 pub(crate) fn shows_end(guard: &mut Guard<'_>, fd: i32) -> bool {
     if !is_announced(guard) {
         return false;
@@ -267,14 +274,14 @@ pub(crate) fn shows_end(guard: &mut Guard<'_>, fd: i32) -> bool {
     !far
 }
 
-/// Whether more is unread than the kernel socket's buffer would have held.
+/// Returns true if more bytes are unread than the kernel socket's buffer would hold.
 fn is_far(guard: &mut Guard<'_>, fd: i32) -> bool {
     let buffer = call::getsockopt::<i32>(fd, libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap_or(0);
-    // Half of it is for the kernel's own use.
+    // The kernel uses half of the buffer for its own structures.
     peek::unread(guard, fd).is_ok_and(|n| n > buffer.max(0) as usize / 2)
 }
 
-/// The program has read, and the peer's end has not been reported to it: reports it once it has come close.
+/// Reports a withheld end of the peer if the program has read far enough.
 #[cold]
 pub(super) fn come_close(guard: &mut Guard<'_>, fd: i32) {
     if !is_far(guard, fd) {
@@ -283,7 +290,7 @@ pub(super) fn come_close(guard: &mut Guard<'_>, fd: i32) {
     }
 }
 
-/// A NIC has published that nothing comes any more from the peer.
+/// Handles a NIC's report that nothing more comes from the peer.
 pub(crate) fn gone(guard: &mut Guard<'_>) {
     if reflected::has_died(guard) {
         died(guard);
@@ -292,12 +299,12 @@ pub(crate) fn gone(guard: &mut Guard<'_>) {
     }
 }
 
-/// No process holds the peer's end any more; or a NIC between the two has died.
+/// Handles a death: no process holds the peer's end any more, or a NIC between the two ends has died.
 pub(crate) fn died(guard: &mut Guard<'_>) {
     if reflected::is_without_nic(guard) && failover::begin(guard) {
         return;
     }
-    // A process that has not answered has not got the other end, or not under Sovia.
+    // A process that has not answered the request does not have the other end, or not under Sovia.
     if !unanswered::settle(guard) {
         guard.conn.set(flag::DEAD);
         listeners::tell_all(guard);

@@ -1,14 +1,18 @@
-//! The NIC that carries a connection has died, or the two NICs have lost each other for good: the connection goes on on TCP
-//! ([`sovia_proto::failover`]).
+//! Moves a connection to TCP after the death of a NIC in software that carried it, or after the two NICs have lost each
+//! other. The protocol is in [`sovia_proto::failover`].
 //!
-//! Each end does its part when it finds out ([`begin`]), from its NIC or by the peer's record ([`told`]), and waits for no answer. The direction in which it sends is back on
-//! TCP from then on: a record goes first, then what the peer may not have got of the VI, as room comes; until all of that
-//! is there sends find no room ([`super::returned`]). The direction in which it receives stays on the VI while something is
-//! unread there ([`leaves_vi`]); then the record is awaited on TCP, and what the program has had is passed over
-//! ([`bring`]). All of it is done under the connection's lock by whichever thread comes by, and what has been done shows
-//! in counts that the kernel keeps as well, so a thread or a process may end over it.
+//! An end begins when it learns of the loss, from its NIC ([`begin`]) or from the peer's record ([`told`]). The end
+//! waits for no answer.
 //!
-//! From the beginning on the NIC is no part of it: no word that it publishes is looked at but what is unread.
+//! - The direction in which this end sends is on TCP from then on. A record goes first, then the bytes of the VI that
+//!   the peer may not have received. Until all of them are on TCP, sends find no room ([`super::returned`]).
+//! - The direction in which this end receives stays on the VI until everything there is read ([`leaves_vi`]). Then this
+//!   end reads the record on TCP, and skips the bytes that the program already has ([`bring`]).
+//!
+//! Any thread takes these steps, under the connection's lock. The kernel's counts of bytes on TCP show which steps are
+//! done. So if a thread or process dies, other threads continue.
+//!
+//! Once the failover has begun, this end uses nothing that its NIC publishes, except unread bytes.
 
 mod rest;
 mod settle;
@@ -31,16 +35,16 @@ use sovia_proto::packet::Immediate;
 use sovia_proto::path::{CANCELLED, Rx, Switch, Tx};
 use sovia_sys::call;
 
-/// Bytes of a record on TCP.
+/// Length of a failover record on TCP, in bytes.
 const RECORD: u64 = failover::LEN as u64;
 
-/// Whether the connection is on its way to TCP because its NIC has died.
+/// Returns true if the connection has begun a failover.
 #[inline]
 pub(crate) fn is_on(guard: &Guard<'_>) -> bool {
     guard.failover.is_on
 }
 
-/// The NIC has died, or says that it has lost the other one: goes over to TCP. False where something may be missing.
+/// Begins the failover of this end. Returns false if bytes may be missing, or if the other host has timed out.
 #[cold]
 pub(super) fn begin(guard: &mut Guard<'_>) -> bool {
     let conn = guard.conn;
@@ -48,10 +52,10 @@ pub(super) fn begin(guard: &mut Guard<'_>) -> bool {
         return true;
     }
     if super::reflected::has_timed_out(guard) {
-        // The program has said how long it waits.
+        // The program has set how long it waits for acknowledgements (TCP_USER_TIMEOUT).
         return false;
     }
-    // What has come is for the program, whatever the word of the NIC's death has overtaken.
+    // `scan` takes what has arrived: the report of the NIC's death may overtake bytes.
     if conn.has(flag::CORRUPT | flag::UNANSWERED) || guard.own.uncounted || scan(guard).is_err() {
         return false;
     }
@@ -79,9 +83,9 @@ pub(super) fn begin(guard: &mut Guard<'_>) -> bool {
     };
     compiler_fence(Ordering::SeqCst);
     keepalive::leave(guard);
-    // The kernel's error is told by nothing else from now on.
+    // From now on no NIC will say that all bytes are here, so the kernel's error can be reported.
     conn.tell_withheld_error();
-    // Behind what it says: a process may be killed between any two stores.
+    // Stored after the other fields: the process may be killed between any two stores.
     guard.failover.is_on = true;
     apply(guard);
     say_why(conn);
@@ -90,12 +94,13 @@ pub(super) fn begin(guard: &mut Guard<'_>) -> bool {
     }
     leaves_vi(guard);
     listeners::tell_all(guard);
-    // The thread that watches kernel sockets puts on TCP what goes there, if no call does.
+    // The progress thread puts the owed bytes on TCP if no call of the program does.
     kernel_sockets::nudge();
     true
 }
 
-/// What becomes of the direction in which this end sends. A switch that is to be taken back has been.
+/// Decides what happens to the direction in which this end sends. Cancels the switch if the result is
+/// [`Sending::TakeBack`].
 fn sends(guard: &Guard<'_>) -> Sending {
     let conn = guard.conn;
     let owes = conn.has(flag::LEFT_VI) && !conn.has(flag::DRAINED);
@@ -106,24 +111,26 @@ fn sends(guard: &Guard<'_>) -> Sending {
     if sending != Sending::TakeBack {
         return sending;
     }
-    // This end's NIC may be alive, and hear just now that the receiver has claimed it.
+    // This end's NIC may be alive, and may be storing the receiver's claim at this moment.
     match word.compare_exchange(switch, CANCELLED, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => sending,
         Err(now) => of(now),
     }
 }
 
-/// Whether what this end has put on the VI goes on TCP as it is, since the receiver has seen nothing of it.
+/// Returns true if this end's bytes on the VI go to TCP without a record. The receiver has read none of them, because
+/// the switch is cancelled.
 fn takes_back(guard: &Guard<'_>) -> bool {
     tx(guard).path.load(word::SWITCH) == CANCELLED
 }
 
-/// Whose word it is what of this end's goes on TCP.
+/// Returns which words describe the bytes that this end puts on TCP.
 pub(super) fn said(guard: &Guard<'_>) -> Said {
     if takes_back(guard) { Said::BySender } else { Said::OfFailover }
 }
 
-/// Whether the peer's record may be on TCP, though no NIC has said anything: the peer's own has died, and this end's does not know it.
+/// Returns true if the peer's record may be on TCP although no NIC has reported a loss. The peer's NIC may have died
+/// without this end's NIC knowing.
 pub(crate) fn may_be_told(guard: &Guard<'_>) -> bool {
     let conn = guard.conn;
     let is_silent =
@@ -131,7 +138,7 @@ pub(crate) fn may_be_told(guard: &Guard<'_>) -> bool {
     is_silent && super::reflected::is_reflected(guard) && !is_on(guard)
 }
 
-/// Goes over to TCP if the peer has: its record is there.
+/// Begins the failover if the peer's record has arrived on TCP. Returns true if the record is there.
 #[cold]
 pub(crate) fn told(guard: &mut Guard<'_>, fd: i32) -> bool {
     if !may_be_told(guard) {
@@ -139,7 +146,8 @@ pub(crate) fn told(guard: &mut Guard<'_>, fd: i32) -> bool {
     }
     let mut record = [0; failover::LEN];
     let peek = libc::MSG_PEEK | libc::MSG_DONTWAIT;
-    // Where nothing is there, to receive would take the kernel's error, which is the program's.
+    // Asks for unread bytes first: if TCP has none, `recv` would consume the socket error, which belongs to the
+    // program.
     let is_there = unread_news(guard.conn, fd) >= failover::LEN
         && call::recv(fd, &mut record, peek) == Ok(failover::LEN)
         && Record::decode(&record).is_ok();
@@ -149,11 +157,11 @@ pub(crate) fn told(guard: &mut Guard<'_>, fd: i32) -> bool {
     is_there
 }
 
-/// Bytes that are unread on TCP. Where there are none, and no end is known, the kernel socket has no news until it tells of some: it is not
-/// asked again in each round of the thread that watches kernel sockets.
+/// Returns the number of unread bytes on TCP. If there are none and TCP has not ended, clears the flag for events of
+/// the kernel socket. Then the progress thread does not ask again in each round, but waits for the next event.
 fn unread_news(conn: &Conn, fd: i32) -> usize {
     const END: u32 = flag::ENDED | flag::GONE | flag::DEAD;
-    // First: what comes from here on the kernel tells of.
+    // Cleared before the look: the kernel reports everything that comes after this point.
     conn.clear(flag::KERNEL_SOCKET);
     let unread = call::bytes_unread(fd);
     if unread != Ok(0) || conn.has(END) || kernel_socket_has_ended(fd) {
@@ -162,7 +170,8 @@ fn unread_news(conn: &Conn, fd: i32) -> usize {
     unread.unwrap_or(0)
 }
 
-/// Moves both directions to where they are from the beginning on. Done again by a relative of a process that has died over it.
+/// Moves both directions to their state at the beginning of a failover. A forked relative repeats this if the process
+/// dies here.
 fn apply(guard: &mut Guard<'_>) {
     let conn = guard.conn;
     let takes_back = conn.tx() == Tx::Vi && takes_back(guard);
@@ -175,12 +184,13 @@ fn apply(guard: &mut Guard<'_>) {
     if guard.failover.is_plain {
         conn.set_rx(Rx::Back);
     }
-    // What TCP says counts at once; while the VI is read, a receive that finds nothing there looks further.
+    // TCP's end counts at once from here on. While this end still reads the VI, a receive that finds no bytes there
+    // looks at TCP.
     conn.clear(flag::REFLECTED | flag::DEAD | flag::GONE);
     conn.set(flag::KERNEL_SOCKET);
 }
 
-/// What is read of TCP before the VI, and before the record.
+/// Returns the number of bytes on TCP that come before the VI's bytes, and before the record.
 fn switched_at(guard: &Guard<'_>) -> u64 {
     match Switch::from_word(rx(guard).path.load(word::SWITCH)) {
         Switch::At(n) | Switch::Entered(n) => n,
@@ -207,7 +217,7 @@ fn known(guard: &Guard<'_>) -> Known {
     }
 }
 
-/// What this end has put on the VI and may not have arrived.
+/// Returns the bytes that this end has put on the VI and that may not have arrived.
 fn tail(guard: &Guard<'_>) -> Result<Tail, sovia_proto::Violation> {
     let sender = &guard.endpoint_ref().tx;
     let sent = Sent {
@@ -219,7 +229,8 @@ fn tail(guard: &Guard<'_>) -> Result<Tail, sovia_proto::Violation> {
         tail: guard.gatherer.tail,
     };
     let line = &tx(guard).reader;
-    // In this order: no less of the packets than went before what is known to be taken of the gathered bytes.
+    // HEAD is loaded before TAKEN_BYTES. The packets come before the coalesced bytes, so their count must not be the
+    // older one.
     let head = line.load(word::HEAD);
     let heard = Heard { bytes: line.load(word::TAKEN_BYTES) as u32, head };
     failover::kept(&sent, &heard, |n| {
@@ -229,26 +240,27 @@ fn tail(guard: &Guard<'_>) -> Result<Tail, sovia_proto::Violation> {
     })
 }
 
-/// The record that goes on TCP before anything else of this end's.
+/// Returns the record that this end puts on TCP before any other byte.
 pub(super) fn record(guard: &Guard<'_>) -> [u8; failover::LEN] {
     let Tail { position, bytes, .. } = guard.failover.tail;
     Record { position, bytes }.encode()
 }
 
-/// All of it is on TCP: what waited for that is done.
+/// Shuts down TCP if the program has shut its sending side. All owed bytes are on TCP now.
 pub(super) fn has_paid(guard: &Guard<'_>, fd: i32) {
     if is_on(guard) && guard.conn.has(flag::SHUT_WR) {
         let _ = call::shutdown(fd, libc::SHUT_WR);
     }
 }
 
-/// Whether TCP is to be shut in the direction in which this end sends only when what goes there first is there.
+/// Returns true if a shutdown of the sending half of TCP must wait until the owed bytes are on TCP.
 pub(crate) fn holds_shutdown(guard: &Guard<'_>) -> bool {
     let conn = guard.conn;
     is_on(guard) && conn.has(flag::LEFT_VI) && !conn.has(flag::DRAINED | flag::CORRUPT)
 }
 
-/// Whether the direction in which this end receives is on TCP now: nothing is unread on the VI.
+/// Moves the direction in which this end receives to TCP if nothing is unread on the VI. Returns true if it has moved
+/// now.
 pub(super) fn leaves_vi(guard: &mut Guard<'_>) -> bool {
     guard.failover.awaits && guard.conn.rx() == Rx::Vi && leaves_vi_now(guard)
 }
@@ -268,18 +280,18 @@ fn leaves_vi_now(guard: &mut Guard<'_>) -> bool {
     true
 }
 
-/// What TCP has for the program.
+/// Result of a look at TCP for the program's next byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Brought {
-    /// Whatever comes next there.
+    /// The program's next byte comes next on TCP.
     Next,
-    /// Nothing yet: the record, or bytes that the program has had, are to come.
+    /// The record, or bytes that the program already has, have not fully arrived.
     Nothing,
-    /// Nothing ever: something is missing, and the connection has ended with an error.
+    /// Bytes are missing: the connection has ended with an error.
     Over,
 }
 
-/// Takes off TCP what comes before the program's next byte.
+/// Removes from TCP what comes before the program's next byte: the record, and bytes that the program already has.
 #[inline]
 pub(super) fn bring(guard: &mut Guard<'_>, fd: i32) -> Brought {
     leaves_switch(guard);
@@ -287,7 +299,7 @@ pub(super) fn bring(guard: &mut Guard<'_>, fd: i32) -> Brought {
     if is_to_come { bring_now(guard, fd) } else { Brought::Next }
 }
 
-/// TCP has been read up to a switch of which the sender may not have heard that it was claimed: what comes next is on TCP.
+/// Continues on TCP once TCP is read up to a switch whose claim the sender may not have received.
 #[inline]
 pub(super) fn leaves_switch(guard: &Guard<'_>) {
     let conn = guard.conn;
@@ -309,7 +321,7 @@ fn bring_now(guard: &mut Guard<'_>, fd: i32) -> Brought {
         }
         let had = read(guard);
         if had == 0 {
-            // The record is looked at before it is taken, in one piece.
+            // Peeks first, so that the record is removed as a whole.
             let record = &mut scrap[..failover::LEN];
             let got = call::recv(fd, &mut *record, libc::MSG_PEEK | libc::MSG_DONTWAIT);
             if let Ok(n @ 1..) = got
@@ -321,7 +333,7 @@ fn bring_now(guard: &mut Guard<'_>, fd: i32) -> Brought {
             }
             match got {
                 Ok(failover::LEN) if expects(guard, &scrap) => {}
-                // Where this end has shut its receiving half the kernel says so as long as nothing is there.
+                // If this end has shut its receiving half, the kernel returns 0 while TCP has no bytes.
                 Ok(0..failover::LEN) if !super::kernel_socket_has_ended(fd) => {
                     return Brought::Nothing;
                 }
@@ -345,7 +357,7 @@ fn bring_now(guard: &mut Guard<'_>, fd: i32) -> Brought {
             }
             Err(call::Errno::EAGAIN | call::Errno::EINTR) => return Brought::Nothing,
             Ok(_) if !super::kernel_socket_has_ended(fd) => return Brought::Nothing,
-            // It has ended in the middle of what the program has had.
+            // TCP has ended within the bytes that the program already has.
             Ok(_) if has_all(guard) => guard.failover.awaits = false,
             Ok(_) => return over(guard, fd, libc::ECONNRESET),
             Err(error) => return over(guard, fd, crate::errno(error)),
@@ -354,14 +366,15 @@ fn bring_now(guard: &mut Guard<'_>, fd: i32) -> Brought {
     Brought::Next
 }
 
-/// Whether the record has come, and the program has had all that it announces: the sender has put nothing else on TCP before
-/// all of that was there.
+/// Returns true if the record has arrived and the program already has all bytes that it announces. The sender puts
+/// nothing else on TCP before it has put those bytes there.
 fn has_all(guard: &Guard<'_>) -> bool {
     let Failover { skip, bytes, .. } = guard.failover;
     read(guard) >= RECORD && skip == bytes
 }
 
-/// The kernel socket has news: they are the next receive's. False: nothing follows from them for the other calls.
+/// Clears the flag for events of the kernel socket, unless unread bytes remain on the VI: the next receive finds those
+/// events. Returns false always, because the events say nothing about the peer's end.
 pub(super) fn ask(guard: &Guard<'_>) -> bool {
     let is_on_vi = guard.failover.awaits && guard.conn.rx() == Rx::Vi;
     if !is_on_vi {
@@ -370,41 +383,42 @@ pub(super) fn ask(guard: &Guard<'_>) -> bool {
     false
 }
 
-/// Bytes of TCP that have been read since the VI was left.
+/// Returns the number of bytes read from TCP since this end left the VI.
 fn read(guard: &Guard<'_>) -> u64 {
     guard.conn.rx_tcp.load(Ordering::Acquire).saturating_sub(guard.failover.base)
 }
 
-/// Bytes of the VI's stream that the program has had.
+/// Returns the position in the VI's stream up to which the program has read. The position wraps.
 fn consumed(guard: &Guard<'_>) -> u32 {
     guard.bytes_taken.wrapping_add(guard.front).wrapping_add(guard.taker.head as u32)
 }
 
-/// Notes what the record at the beginning of `bytes` says; false if there is none, or bytes are missing before it.
+/// Stores the contents of the record at the start of `bytes`. Returns false if there is no record, or if bytes are
+/// missing before it.
 fn expects(guard: &mut Guard<'_>, bytes: &[u8]) -> bool {
     let Some(bytes) = bytes.first_chunk() else { return false };
     let consumed = consumed(guard);
     let Ok(record) = Record::decode(bytes) else { return false };
     let Ok(skip) = failover::skip(&record, consumed) else { return false };
     (guard.failover.skip, guard.failover.bytes) = (skip, record.bytes);
-    // It says how much is to come.
+    // The record says how many bytes come.
     (guard.failover.or_not, guard.failover.doubts) = (false, false);
     true
 }
 
-/// Whether bytes of the VI's are still to come on TCP, which it must not end before.
+/// Returns true if bytes of the VI must still come on TCP before its end.
 pub(super) fn is_owed(guard: &Guard<'_>) -> bool {
     let Failover { is_on, awaits, bytes, .. } = guard.failover;
     let is_short = || read(guard) < RECORD + u64::from(bytes);
     is_on && (awaits || bytes != 0 && !has_all(guard) && is_short())
 }
 
-/// Whether TCP's end may come before that of the stream.
+/// Returns true if TCP may end before the end of the stream.
 pub(super) fn may_be_cut_off(guard: &Guard<'_>) -> bool {
     guard.failover.doubts || is_owed(guard)
 }
 
-/// The bytes that TCP has for the program, of `unread` that are there.
+/// Returns how many of the `unread` bytes on TCP belong to the program.
 pub(super) fn of_program(guard: &Guard<'_>, unread: usize) -> usize {
     if !guard.failover.awaits {
         return unread;
@@ -419,18 +433,18 @@ pub(super) fn of_program(guard: &Guard<'_>, unread: usize) -> usize {
     }
 }
 
-/// How far the direction in which this end receives has come.
+/// Progress of the direction in which this end receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stands {
-    /// The kernel has all that is to come.
+    /// The kernel has all bytes that follow.
     OnTcp,
-    /// Something is to come that the kernel has not got.
+    /// Bytes are missing that the kernel has not received.
     Waits,
-    /// Something is unread on the VI.
+    /// Bytes are unread on the VI.
     OnVi,
 }
 
-/// How far the direction in which this end receives has come; takes it on.
+/// Advances the direction in which this end receives, and returns its progress.
 pub(crate) fn receives(guard: &mut Guard<'_>, fd: i32) -> Stands {
     leaves_vi(guard);
     if guard.conn.rx() != Rx::Back {
@@ -445,25 +459,26 @@ pub(crate) fn receives(guard: &mut Guard<'_>, fd: i32) -> Stands {
     let here = call::bytes_unread(fd).unwrap_or(0) as u64;
     let all = RECORD + u64::from(guard.failover.bytes);
     match is_owed(guard) && read(guard) + here < all {
-        // Where TCP has ended, the next receive finds that.
+        // If TCP has ended, the next receive finds out.
         true => Stands::Waits,
         false => Stands::OnTcp,
     }
 }
 
-/// Whether a program that gets the socket, and no word of it, would take for data what is none, or what it writes would come before
-/// what is owed.
+/// Returns true if a program without Sovia must not get the socket. The program could read a record as data, or take a
+/// cut for the end of the stream. Or its bytes could come before owed bytes.
 pub(crate) fn misleads(guard: &Guard<'_>) -> bool {
     let Failover { awaits, doubts, .. } = guard.failover;
     is_on(guard) && (awaits || doubts || holds_shutdown(guard))
 }
 
-/// Ends the connection with an error, for such a program.
+/// Ends the connection with an error if such a program gets the socket ([`misleads`]).
 pub(crate) fn end(guard: &Guard<'_>, fd: i32) {
     lost(guard, fd, libc::ECONNRESET);
 }
 
-/// A thread has died over it. It may have taken bytes off TCP and not counted them: the kernel has.
+/// Repeats the steps that a dead thread may have left undone. The thread may have read bytes from TCP without counting
+/// them, so this takes the kernel's count.
 pub(super) fn repair(guard: &mut Guard<'_>, fd: i32) {
     if is_on(guard) {
         apply(guard);
@@ -473,8 +488,8 @@ pub(super) fn repair(guard: &mut Guard<'_>, fd: i32) {
     }
 }
 
-/// What is unread on the VI comes on TCP as well, as a rule: then the direction is on TCP from here on. A program that inherits the
-/// connection knows nothing of a record.
+/// Moves the direction to TCP if TCP has a record that repeats the unread bytes of the VI. Removes the record, because
+/// a program that inherits the connection does not know records.
 fn leaves_unread(guard: &mut Guard<'_>, fd: i32) -> Stands {
     if !guard.failover.awaits || guard.conn.rx() != Rx::Vi || guard.borrowed {
         return Stands::OnVi;
@@ -484,13 +499,13 @@ fn leaves_unread(guard: &mut Guard<'_>, fd: i32) -> Stands {
         Ok(failover::LEN) if expects(guard, &record) => {
             guard.conn.set_rx(Rx::Back);
             guard.conn.set(flag::KERNEL_SOCKET);
-            // It is there, and the only thread that receives is this one.
+            // The record is complete, and only this thread receives now.
             if let Ok(n) = call::recv(fd, &mut record, libc::MSG_DONTWAIT) {
                 guard.conn.rx_tcp.fetch_add(n as u64, Ordering::AcqRel);
             }
             Stands::OnTcp
         }
-        // It begins behind the next byte of the VI's, which is there alone.
+        // The record begins after the program's next byte, so that byte is on the VI only.
         Ok(failover::LEN) => Stands::OnVi,
         _ if super::kernel_socket_has_ended(fd) => Stands::OnVi,
         _ => Stands::Waits,
@@ -502,7 +517,7 @@ fn over(guard: &Guard<'_>, fd: i32, error: Errno) -> Brought {
     Brought::Over
 }
 
-/// Something is missing: the connection ends with that error here, which is told once, and with a reset at the other end.
+/// Ends a connection with missing bytes. This end gets `error` once, and the peer gets a reset.
 #[cold]
 pub(super) fn lost(guard: &Guard<'_>, fd: i32, error: Errno) {
     if super::broken_off(guard.conn, fd, error) {

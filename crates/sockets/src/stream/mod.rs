@@ -1,24 +1,26 @@
-//! Moving a connection's bytes: what the holder of its lock does.
+//! Moves the bytes of a connection. The calling thread holds the connection's lock.
 //!
-//! Nothing here waits. [`receive`] and [`send`] do what can be done at once on whichever path the
-//! direction is on; [`crate::wait`] and [`crate::ops`] decide what to do when that is nothing.
+//! No function here waits. [`receive`] and [`send`] do what the direction's present path allows at once. If nothing can
+//! be done at once, [`crate::wait`] and [`crate::ops`] decide what happens next.
 //!
-//! - `packets`, `hold`: what a packet does when it comes, and where those wait that the program has not
-//!   had; `transfer`: how one's bytes are sent; `combine`: when the reader is notified of small ones;
-//! - `entering`, `leaving`, `kernel_socket`, `returned`: between TCP and the VI: the way in, the way back, what the kernel
-//!   says, and what the way back asks of a sender;
-//! - `reflected`: what differs where a NIC in software is between the two ends; `failover`: on to TCP when that has died;
-//! - `single`: a message that is one packet, where nothing else is to be known;
-//! - `take`: bytes off the VI, from where they lie;
-//! - `ending`: how the peer's end came, and what is reported of it;
-//! - `state`: what flags, paths and the words of the peer come to for a call;
-//! - `undelivered`: what is unread on a VI that a receiver leaves, or that it has never entered;
-//! - `look`, `peek`: what a call would find; `lend`: places in the pools;
-//! - `handled`, `listeners`: messages that a thread of Sovia's handles, and which ready lists are notified;
-//! - `unanswered`: a connector that has its VI before its request has been answered;
-//! - `uncounted`: bytes on TCP that the kernel alone has counted;
-//! - `backlog`: the memory that may hold what the peer has not read;
-//! - `audit`: whether the segment is as this end has left it.
+//! - `packets`: the effect of a packet when it arrives; `hold`: packets that wait for the program;
+//! - `transfer`: how the bytes of a packet are sent; `combine`: when the reader is notified of small messages;
+//! - `entering`, `leaving`: the steps from TCP to the VI and back;
+//! - `kernel_socket`: the state of the kernel socket; `returned`: the sender's part of a fallback;
+//! - `reflected`: differences if a NIC in software connects the two ends;
+//! - `failover`: the move to TCP after the death of a NIC in software;
+//! - `single`: the fast path for a message of one packet;
+//! - `take`: removes bytes from the VI;
+//! - `ending`: the peer's end, and its report to the program;
+//! - `tcp_end`: the end of a direction's bytes on TCP;
+//! - `state`: decides a call's result from the flags, the path and the peer's words;
+//! - `undelivered`: unread bytes on a VI that the receiver leaves or has never entered;
+//! - `look`, `peek`: the result that a call would have; `lend`: slots of the pools, lent to the program;
+//! - `handled`: messages that a handler thread takes off the ring; `listeners`: threads and ready lists to notify;
+//! - `unanswered`: a connector that has its VI before the answer to its request;
+//! - `uncounted`: bytes on TCP that only the kernel has counted;
+//! - `backlog`: the memory for bytes that the peer has not read;
+//! - `audit`: compares this end's words in the segment with private copies.
 
 pub(crate) mod audit;
 pub(crate) mod backlog;
@@ -80,39 +82,40 @@ use via_shm::Endpoint;
 use via_shm::endpoint::{Area, Unsent};
 use via_shm::layout::Direction;
 
-/// A sender that waits for room is woken, and a poller told, when this much is free again.
+/// Unread bytes in the overflow buffer at or below which the sender counts as having room again. Then waiting senders
+/// are woken and pollers are notified.
 const ROOM: u64 = (Area::LEN / 2) as u64;
 
-/// What a receive found.
+/// Result of a receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Got {
-    /// That many bytes.
+    /// Number of bytes received.
     Bytes(usize),
     /// End of file.
     End,
-    /// Nothing yet.
+    /// No bytes yet.
     Nothing,
     /// An error for the program.
     Failed(Errno),
 }
 
-/// What a send achieved.
+/// Result of a send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Put {
-    /// That many bytes accepted.
+    /// Number of bytes accepted.
     Bytes(usize),
     /// No room now.
     Full,
     /// An error for the program.
     Failed(Errno),
-    /// The kernel must be asked: its verdict, and its signal, are the program's.
+    /// The caller must make the system call: the kernel decides the error, and raises SIGPIPE if one is due.
     AskKernel,
 }
 
 enum Fault {
-    /// The segment holds nonsense.
+    /// The segment is corrupt.
     Corrupt,
-    /// The program's memory is not all there.
+    /// The program's buffer lies partly in memory that is not mapped or not accessible.
     BadAddress,
 }
 
@@ -143,7 +146,7 @@ impl From<Violation> for Fault {
     }
 }
 
-/// The error that the program gets for a fault.
+/// Returns the error that the program gets for `fault`. Ends the connection if the segment is corrupt.
 #[cold]
 fn failed(conn: &Conn, fd: i32, fault: Fault) -> Errno {
     match fault {
@@ -152,8 +155,8 @@ fn failed(conn: &Conn, fd: i32, fault: Fault) -> Errno {
     }
 }
 
-/// The segment holds nonsense: this connection ends with an error, at both ends; nothing else
-/// is touched.
+/// Ends a connection whose segment is corrupt, with an error at both ends. Other connections on the segment go on; the
+/// segment is marked as suspect.
 #[cold]
 pub(crate) fn corrupt(conn: &Conn, fd: i32) -> Errno {
     if fails_for(conn, Reason::Corrupt) {
@@ -165,7 +168,8 @@ pub(crate) fn corrupt(conn: &Conn, fd: i32) -> Errno {
     libc::ECONNRESET
 }
 
-/// Ends a connection whose segment holds nonsense, by a descriptor of this process.
+/// Like [`corrupt`], with a descriptor that this process has for the connection. Does nothing if there is no
+/// descriptor.
 #[cold]
 fn corrupt_here(guard: &Guard<'_>) {
     if let Some(fd) = table::descriptor_of(guard.conn) {
@@ -173,8 +177,8 @@ fn corrupt_here(guard: &Guard<'_>) {
     }
 }
 
-/// Something of what the peer had sent may be missing, and the segment is sound: the connection ends with `error`, which is told
-/// once, as the kernel tells one. False if it had ended before.
+/// Ends a connection whose segment is sound, but some of whose bytes from the peer may be missing. The program gets
+/// `error` once, as it would from the kernel. Returns false if the connection had already ended.
 #[cold]
 fn broken_off(conn: &Conn, fd: i32, error: Errno) -> bool {
     if !fails_for(conn, Reason::BrokenOff) {
@@ -182,16 +186,16 @@ fn broken_off(conn: &Conn, fd: i32, error: Errno) -> bool {
     }
     conn.ends_for(Reason::BrokenOff);
     conn.keep_error(error);
-    // The peer is sent a reset: a FIN would say that it has everything.
+    // The peer gets a reset. A FIN would claim that the peer has all bytes.
     if call::disconnect(fd).is_err() {
         let _ = call::shutdown(fd, libc::SHUT_RDWR);
     }
-    // The kernel keeps an error of its own for that.
+    // The kernel keeps an error of its own after a disconnect. This call discards that error.
     let _ = call::getsockopt::<i32>(fd, libc::SOL_SOCKET, libc::SO_ERROR);
     true
 }
 
-/// Nothing of the connection goes on. False if that is known.
+/// Marks the connection as failed. Returns false if it was already marked.
 fn fails_for(conn: &Conn, reason: Reason) -> bool {
     let is_first = conn.set(flag::CORRUPT) & flag::CORRUPT == 0;
     if is_first {
@@ -201,7 +205,8 @@ fn fails_for(conn: &Conn, reason: Reason) -> bool {
     is_first
 }
 
-/// What a receive comes to on a connection that is corrupt or broken off; `takes`: the program is told of it.
+/// Returns the result of a receive on a connection that is corrupt or broken off. `takes`: the program sees the result,
+/// so an error that is reported once is consumed.
 #[cold]
 fn failure(conn: &Conn, takes: bool) -> Got {
     let error = if takes { conn.take_error() } else { conn.error() };
@@ -212,7 +217,7 @@ fn failure(conn: &Conn, takes: bool) -> Got {
     }
 }
 
-/// Gives a connection its end of a VI of that pair, on which nothing has been sent.
+/// Gives a connection its end of a VI of `pair`. Nothing has been sent on the VI.
 ///
 /// # Safety
 /// The pair keeps its segment mapped until this process has left the VI ([`Pair::occupy`]).
@@ -223,8 +228,8 @@ pub(crate) unsafe fn begin<'a>(
     flow: Parameters,
     protocol: Protocol,
 ) -> Guard<'a> {
-    // SAFETY: the caller sees to the mapping, which forked processes inherit with the connection; the lock
-    // serialises the use of the endpoint's halves.
+    // SAFETY: by this function's contract the segment stays mapped until this process has left the VI. Forked processes
+    // inherit the mapping with the connection. The lock serialises every use of the endpoint's two halves.
     let mut guard =
         unsafe { locked.attach(Endpoint::new(&pair.segment, vi, pair.side), flow, protocol) };
     guard.conn.expect_at(guard.endpoint_ref().rx.next_at());
@@ -236,14 +241,14 @@ pub(crate) unsafe fn begin<'a>(
     guard
 }
 
-/// Has what the dead have left repaired, from now on.
+/// Registers the function that repairs connections after the death of a thread that held the lock.
 pub(crate) fn start() {
     crate::conn::repair_by(repair);
 }
 
-/// Makes a body whole whose last owner died in the middle of something.
+/// Repairs a body whose last owner died while changing it.
 pub(crate) fn repair(guard: &mut Guard<'_>) {
-    // Ordered packets that were published and not counted: gathered bytes go after them.
+    // Counts ordered packets that were published but not counted: coalesced bytes go after them.
     let before = guard.endpoint_ref().tx.sent();
     guard.endpoint().tx.repair();
     guard.gatherer.packets = (guard.counted >> 32) as u32;
@@ -254,28 +259,28 @@ pub(crate) fn repair(guard: &mut Guard<'_>) {
         ordered += u32::from(kind.is_some_and(|packet| packet.kind.is_ordered()));
     }
     guard.count_sent(ordered);
-    // Gathered bytes are published step by step, and noted after each.
+    // The sender publishes coalesced bytes step by step, and notes each step only after its publication.
     let tail = tx(guard).writer.load(word::TAIL);
     if tail.wrapping_sub(guard.gatherer.tail) <= u64::from(guard.protocol.chunk) {
         guard.gatherer.tail = tail;
     }
     packets::finish_taking(guard);
     audit::repair(guard);
-    // A switch that has been taken back leaves nothing on the VI that would not go to TCP.
+    // After a cancelled switch, all bytes on the VI go to TCP.
     if guard.conn.tx() == Tx::Vi && tx(guard).path.load(word::SWITCH) == CANCELLED {
         guard.conn.set(flag::LEFT_VI);
         guard.conn.set_tx(Tx::Back);
     }
     if guard.conn.rest.find().is_some() {
-        // A keeper has what is unread ([`crate::rest`]).
+        // A keeper has the unread bytes ([`crate::rest`]).
         guard.conn.clear(flag::RETURNING);
         guard.conn.set_rx(Rx::Back);
     }
-    // It may not have come to telling of what it had sent, or taken.
+    // The dead owner may have sent or taken bytes without notifying the peer.
     tell_reader(guard);
     tell_writer(guard);
     undelivered::repair(guard);
-    // Bytes may have been taken from TCP, or put there, and not been counted; the kernel has counted them.
+    // The dead owner may have moved bytes from or to TCP without counting them. The kernel has counted them.
     let conn = guard.conn;
     if let Some(fd) = crate::table::descriptor_of(conn) {
         returned::repair(guard, fd);
@@ -286,37 +291,37 @@ pub(crate) fn repair(guard: &mut Guard<'_>) {
     }
 }
 
-/// The block of the direction in which this end sends.
+/// Returns the control block of the direction in which this end sends.
 fn tx<'g>(guard: &'g Guard<'_>) -> &'g Direction {
     guard.endpoint_ref().tx.direction()
 }
 
-/// The block of the direction in which this end receives.
+/// Returns the control block of the direction in which this end receives.
 fn rx<'g>(guard: &'g Guard<'_>) -> &'g Direction {
     guard.endpoint_ref().rx.direction()
 }
 
-/// Tells the peer how many packets it may find unacknowledged.
+/// Publishes the number of packets that this end may leave unacknowledged.
 fn say_window(guard: &Guard<'_>, window: u16) {
     tx(guard).writer.store(word::WINDOW, u64::from(window));
 }
 
-/// The program has set how many bytes may lie unsent or unread.
+/// Applies new buffer sizes: the program has changed how many bytes may lie unsent or unread.
 pub(crate) fn rebound(guard: &mut Guard<'_>) {
     backlog::bound(guard);
     backlog::say_holds(guard);
-    // There may be room now: at this end for its own threads, and for the peer's.
+    // There may be room now, for senders of this end and for the peer's.
     listeners::tell_all(guard);
     tell_writer(guard);
 }
 
-/// Tells the peer's reader that there is news for it.
+/// Notifies the peer's reader of an event.
 #[inline]
 pub(crate) fn tell_reader(guard: &Guard<'_>) {
     guard.endpoint_ref().tx.news(|ready_lists| pair::notify(guard, ready_lists));
 }
 
-/// Tells the peer's writer that there is room, or that the path changed.
+/// Notifies the peer's writer of room, or of a change of path.
 #[inline]
 pub(crate) fn tell_writer(guard: &Guard<'_>) {
     guard.endpoint_ref().rx.room(|ready_lists| pair::notify(guard, ready_lists));

@@ -1,4 +1,4 @@
-//! Receiving: from TCP up to the switch, then from the VI.
+//! Receives bytes: from TCP up to the switch, then from the VI.
 
 use super::entering::{Origin, grant, next_from};
 use super::hold::scan;
@@ -18,8 +18,8 @@ use core::sync::atomic::Ordering;
 use sovia_proto::path::{Rx, Tx};
 use sovia_sys::{UserSliceMut, cache, call};
 
-/// Receives into `out` whatever is there. Grants the VI to the sender if the connection has one:
-/// the caller is the program itself, reading.
+/// Receives available bytes into `out`. Grants the VI to the sender if the connection has one, so only a reading
+/// program may be the caller.
 #[inline(always)]
 pub fn receive(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Got {
     if !out.is_empty() && finds_nothing(guard) {
@@ -29,8 +29,8 @@ pub fn receive(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Got {
     receive_some(guard, fd, out)
 }
 
-/// Whether there is plainly nothing, on a connection of which nothing else is to be known: the most frequent answer
-/// to a program that looks all the time.
+/// Fast path: returns true if there is certainly nothing to receive, on a connection with no pending work. A program
+/// that polls gets this answer most often.
 #[inline(always)]
 fn finds_nothing(guard: &Guard<'_>) -> bool {
     const UNUSUAL: u32 = state::RECEIVES | flag::WITHHELD | flag::HANDLED;
@@ -73,8 +73,8 @@ fn receive_what_is_there(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) 
     receive_elsewhere(guard, fd, out)
 }
 
-/// Goes on on TCP, where the peer has gone back to after what has just been received; how many bytes. Only for bytes: an
-/// end or an error is the next call's.
+/// Continues on TCP after the sender has moved back there, and returns the number of bytes. Only for bytes: the next
+/// call reports an end or an error.
 #[cold]
 #[inline(never)]
 fn receive_after_way_back(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> usize {
@@ -87,7 +87,8 @@ fn receive_after_way_back(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>)
     }
 }
 
-/// Receives where the VI has nothing, or the direction is not on it. Apart, for its stack is not that of every receive.
+/// Receives if the VI has no bytes, or if the direction is not on the VI. Not inlined, to keep the stack frame of other
+/// receives small.
 #[inline(never)]
 fn receive_elsewhere(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Got {
     let conn = guard.conn;
@@ -116,7 +117,7 @@ fn receive_elsewhere(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> G
     }
 }
 
-/// Receives from the VI; `None` if that gives nothing.
+/// Receives from the VI; `None` if it has no bytes.
 fn receive_on_vi(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Option<Got> {
     match receive_vi_and_behind(guard, fd, out) {
         Ok(0) => None,
@@ -125,7 +126,7 @@ fn receive_on_vi(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Optio
     }
 }
 
-/// Receives from the VI, and goes on on TCP where the peer has gone back to that; how many bytes.
+/// Receives from the VI, then from TCP if the sender has moved back there. Returns the number of bytes.
 fn receive_vi_and_behind(
     guard: &mut Guard<'_>,
     fd: i32,
@@ -136,8 +137,9 @@ fn receive_vi_and_behind(
     Ok(if is_back { n + receive_after_way_back(guard, fd, out.skip(n)) } else { n })
 }
 
-/// What a VI that has nothing comes to: no bytes yet ([`Got::Nothing`]), the end, an error, or `Bytes(0)` if there is
-/// something after all. `takes`: the program is told of it, and so of an error that is told once.
+/// Decides the result of a receive on a VI without bytes: the end, an error, or [`Got::Nothing`] if there are no bytes
+/// yet. `Bytes(0)` means that bytes have come after all. `takes`: the program sees the result, so an error that is
+/// reported once is consumed.
 pub(super) fn idle(guard: &mut Guard<'_>, fd: i32, takes: bool) -> Got {
     let conn = guard.conn;
     match state::receives(conn.flags(), false) {
@@ -148,11 +150,11 @@ pub(super) fn idle(guard: &mut Guard<'_>, fd: i32, takes: bool) -> Got {
         Receives::Asks | Receives::Gone => {}
     }
     let gone = match conn.has(flag::SHUT_RD) {
-        // An error comes before the end that this end has made itself.
+        // An error has precedence over an end that this end has made itself.
         true => ending::has_gone_by_now(guard, fd),
         false => ending::has_gone(guard, fd),
     };
-    // Whatever the peer put on the VI before it left is seen by now.
+    // Everything that the peer put on the VI before it left is visible by now.
     if (gone || conn.has(flag::KERNEL_SOCKET)) && scan(guard).is_err() {
         return Got::Failed(corrupt(conn, fd));
     }
@@ -170,20 +172,20 @@ pub(super) fn idle(guard: &mut Guard<'_>, fd: i32, takes: bool) -> Got {
     }
 }
 
-/// The end of a stream whose peer has gone, after all that it had sent: an error, once, or end of file.
+/// Returns the end of a stream whose peer has gone and whose bytes are all read: an error, once, or end of file.
 fn end(conn: &Conn, fd: i32) -> Got {
     if let Some(error) = ending::receive_error(conn) {
         return Got::Failed(error);
     }
     match kernel_socket(fd) {
-        // Its FIN is still to come.
+        // The FIN of the dead peer is still to come.
         Got::Nothing if conn.has(flag::DEAD) => Got::End,
         got => got,
     }
 }
 
-/// The end of the stream that the peer has sent on the VI. What it had sent to an end that was shut has gone over TCP, and
-/// has reset that.
+/// Returns the end of the stream after the peer's FIN on the VI. If this end had shut its receiving half, the peer's
+/// later bytes went over TCP and reset the connection.
 pub(super) fn at_fin(conn: &Conn, fd: i32) -> Got {
     match conn.has(flag::SHUT_RD).then(|| kernel_socket(fd)) {
         None | Some(Got::Nothing) => Got::End,
@@ -191,7 +193,7 @@ pub(super) fn at_fin(conn: &Conn, fd: i32) -> Got {
     }
 }
 
-/// The kernel's verdict on an kernel socket that has ended.
+/// Returns the kernel's result for a receive on a kernel socket that has ended.
 fn kernel_socket(fd: i32) -> Got {
     let mut byte = [0u8; 1];
     match call::recv(fd, &mut byte, libc::MSG_PEEK | libc::MSG_DONTWAIT) {
@@ -201,7 +203,7 @@ fn kernel_socket(fd: i32) -> Got {
     }
 }
 
-/// Receives from TCP; `None` if the direction has gone over to the VI.
+/// Receives from TCP; `None` if the direction has moved to the VI.
 fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Option<Got> {
     let conn = guard.conn;
     grant(guard, fd);
@@ -219,7 +221,7 @@ fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Option<
             if conn.tx() == Tx::Vi {
                 acknowledge(fd);
             }
-            // At the switch the rest comes from the VI in the same call. A fault is the next call's.
+            // At the switch the same call continues on the VI. The next call reports a fault there.
             let is_at_switch = n < out.len() && matches!(next_from(guard), Ok(Origin::Vi));
             let behind = |guard| receive_vi_and_behind(guard, fd, out.skip(n)).unwrap_or(0);
             Got::Bytes(if is_at_switch { n + behind(guard) } else { n })

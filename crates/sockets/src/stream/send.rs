@@ -1,5 +1,5 @@
-//! Sending: to TCP until the receiver has granted the VI, then over the VI, in packets while the
-//! window allows, and beyond it by gathering.
+//! Sends bytes: on TCP until the receiver has granted the VI, then on the VI. Bytes go in packets while the window has
+//! room, and beyond that into the overflow buffer.
 
 use super::hold::look;
 use super::kernel_socket::{acknowledge, push};
@@ -19,10 +19,11 @@ use sovia_sys::UserSlice;
 use via_shm::endpoint::Area;
 use via_shm::ring::INLINE;
 
-/// Lengths of messages for whose successors the lines are fetched. Their fences would wait for the
-/// lines of one message at a time; larger messages have enough lines to fetch by themselves.
+/// Lengths of messages after which the cache lines for later messages are fetched ahead. Without this, the fence of
+/// each short message would wait for that message's lines. Longer messages have enough lines to fetch on their own.
 const CLAIMED: RangeInclusive<usize> = INLINE + 1..=1 << 10;
-/// More packets than this that are not acknowledged make a stream: an answer carries what is owed.
+/// Number of unacknowledged packets above which traffic counts as a stream, not as requests and replies. A reply
+/// carries the acknowledgements.
 const STREAM: u16 = 4;
 
 /// Sends as many of `bytes` as there is room for.
@@ -36,7 +37,7 @@ pub fn send(guard: &mut Guard<'_>, fd: i32, bytes: UserSlice<'_>) -> Put {
     said(guard, fd, bytes, sent)
 }
 
-/// What comes of a send on the VI.
+/// Turns the outcome of a send on the VI into the call's result, and notifies the reader.
 #[inline(always)]
 pub(super) fn said(
     guard: &mut Guard<'_>,
@@ -46,7 +47,7 @@ pub(super) fn said(
 ) -> Put {
     match sent {
         Ok(0) if !bytes.is_empty() => {
-            // Room comes only from a receiver that has been told.
+            // Only the receiver makes room, so it must know of all bytes.
             combine::tell(guard);
             Put::Full
         }
@@ -63,7 +64,7 @@ pub(super) fn said(
     }
 }
 
-/// A message of `n` bytes has been sent, of which the reader is told now.
+/// Counts a sent message of `n` bytes, and notifies the reader now.
 #[inline(always)]
 pub(super) fn is_told(guard: &mut Guard<'_>, n: usize) {
     guard.traffic.bytes_sent += n as u64;
@@ -76,7 +77,7 @@ pub(super) fn is_told(guard: &mut Guard<'_>, n: usize) {
     }
 }
 
-/// A packet of `n` bytes has been posted.
+/// Counts a posted packet of `n` bytes.
 #[inline(always)]
 pub(super) fn posted(guard: &mut Guard<'_>, n: usize) {
     guard.count_sent(1);
@@ -84,13 +85,13 @@ pub(super) fn posted(guard: &mut Guard<'_>, n: usize) {
     guard.traffic.messages_sent += 1;
 }
 
-/// Whether packet goes after packet, without an answer in between.
+/// Returns true if packets follow each other without a reply in between.
 #[inline]
 fn is_stream(guard: &Guard<'_>) -> bool {
     guard.flow.unacked() > STREAM && !guard.gatherer.is_gathering()
 }
 
-/// Why a send cannot go over the VI now, if it cannot.
+/// Returns the result of a send that cannot use the VI now; `None` if it can.
 #[inline(always)]
 pub(super) fn cannot(guard: &mut Guard<'_>, fd: i32) -> Option<Put> {
     let conn = guard.conn;
@@ -112,14 +113,14 @@ pub(super) fn cannot(guard: &mut Guard<'_>, fd: i32) -> Option<Put> {
             conn.set(flag::PEER_GONE);
             return Some(Put::AskKernel);
         }
-        // If the receiver has shut both halves, the kernel socket is shut, too: what the kernel is given there it resets the
-        // connection for.
+        // If the receiver has shut both halves, its kernel socket is shut, too. The kernel resets the connection for a
+        // byte that is sent there.
         Sends::Over => return Some(Put::AskKernel),
     }
     Some(if returned::holds_back(guard, fd) { Put::Full } else { Put::AskKernel })
 }
 
-/// What the receiver of the direction says in the segment.
+/// Returns the receiver's state, as its words in the segment say.
 #[inline]
 pub(super) fn receiver(guard: &Guard<'_>) -> Receiver {
     if has_shut(guard) {
@@ -132,24 +133,24 @@ pub(super) fn receiver(guard: &Guard<'_>) -> Receiver {
     }
 }
 
-/// Whether the program's sends go over the VI, as far as this end knows: the receiver's words are not looked at.
+/// Returns true if sends go over the VI as far as this end knows. Does not read the receiver's words.
 #[inline]
 pub(crate) fn goes_over_vi(conn: &Conn) -> bool {
     state::sends(conn.flags(), conn.tx(), Receiver::Listens) == Sends::OverVi
 }
 
-/// Which way the bytes of a send go.
+/// The path for the bytes of a send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// Over the VI, or after what must go before them: there may be no room now.
+    /// The VI, or TCP after owed bytes. There may be no room now.
     Vi,
-    /// The kernel is to be asked.
+    /// The kernel.
     Kernel,
-    /// None: an error for the program.
+    /// No path: an error for the program.
     Failed(Errno),
 }
 
-/// Which way the next send goes. Nothing is sent; the direction is moved to the VI if it may be.
+/// Returns the path of the next send, without sending. Moves the direction to the VI if the receiver has granted it.
 pub(crate) fn way(guard: &mut Guard<'_>, fd: i32) -> Way {
     match cannot(guard, fd) {
         Some(Put::AskKernel) => Way::Kernel,
@@ -158,29 +159,29 @@ pub(crate) fn way(guard: &mut Guard<'_>, fd: i32) -> Way {
     }
 }
 
-/// Whether the receiver has shut both halves ([`shut`]).
+/// Returns true if the receiver has shut both halves ([`shut`]).
 #[inline]
 pub(super) fn has_shut(guard: &Guard<'_>) -> bool {
     tx(guard).path.load(word::SHUT) != 0
 }
 
-/// This end has shut both halves, of the kernel socket as well: nothing that the peer sends is welcome.
+/// Publishes that this end has shut both halves, also of the kernel socket. The peer may send nothing from now on.
 pub fn shut(guard: &mut Guard<'_>) {
     let shut = reflected::shut_word(guard);
     rx(guard).path.store(word::SHUT, shut);
-    // Wakes threads that wait for room. Others have been notified of the end.
+    // Wakes threads that sleep until there is room. Other waiting threads have been notified of the end.
     listeners::wake_asleep(&rx(guard).room);
     reflected::tell_nic(guard);
 }
 
-/// Finds out whether the peer has gone; the error that the send then returns, if there is one.
+/// Finds out whether the peer has gone. Returns the error that the send must return, if there is one.
 #[cold]
 fn asked(guard: &mut Guard<'_>, fd: i32) -> Option<Errno> {
     ending::has_gone(guard, fd);
     ending::send_error(guard.conn)
 }
 
-/// Moves the sending direction to the VI if the receiver has granted it.
+/// Moves the sending direction to the VI if the receiver has granted the VI.
 pub(super) fn switch(guard: &mut Guard<'_>, fd: i32) {
     let conn = guard.conn;
     if Grant::from_word(tx(guard).path.load(word::GRANT)) != Grant::Granted
@@ -194,8 +195,8 @@ pub(super) fn switch(guard: &mut Guard<'_>, fd: i32) {
         conn.set_tx(Tx::Tcp);
         return;
     }
-    // From here on no data of this end follows on TCP that would push what is held back there, or
-    // carry the acknowledgement of what the peer has sent there.
+    // From here on this end sends no data on TCP. So no later data pushes out bytes that TCP holds back, or carries
+    // acknowledgements of the peer's bytes on TCP.
     push(fd);
     if conn.rx() != Rx::Vi {
         acknowledge(fd);
@@ -209,7 +210,7 @@ pub(super) fn switch(guard: &mut Guard<'_>, fd: i32) {
     core::sync::atomic::fence(Ordering::SeqCst);
     let grant = Grant::from_word(path.load(word::GRANT));
     if !sovia_proto::path::keeps_switch(grant) {
-        // The receiver may have looked before the switch was there. Nothing is on the VI yet.
+        // The receiver may have revoked the grant before it could see the switch. The VI has no bytes yet.
         path.store(word::TAKEN, 1);
         let word = &path.0[word::SWITCH];
         if word.compare_exchange(switch, CANCELLED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
@@ -224,18 +225,18 @@ pub(super) fn send_vi(guard: &mut Guard<'_>, bytes: UserSlice<'_>) -> Result<usi
     send_vi_here(guard, bytes)
 }
 
-/// The same, in its caller.
+/// Like [`send_vi`], but inlined into its caller.
 #[inline(always)]
 fn send_vi_here(guard: &mut Guard<'_>, bytes: UserSlice<'_>) -> Result<usize, Fault> {
     let mut done = 0;
     match put(guard, bytes, &mut done) {
-        // What came before the bad address has been sent.
+        // The bytes before the bad address have been sent.
         Err(Fault::BadAddress) if done > 0 => Ok(done),
         result => result.map(|()| done),
     }
 }
 
-/// Sends as many of `bytes` as there is room for, and counts them in `done` one by one.
+/// Sends as many of `bytes` as there is room for. Adds each chunk to `done` when it is sent.
 #[inline(always)]
 fn put(guard: &mut Guard<'_>, bytes: UserSlice<'_>, done: &mut usize) -> Result<(), Fault> {
     if guard.gatherer.is_gathering() {
@@ -275,19 +276,20 @@ fn put(guard: &mut Guard<'_>, bytes: UserSlice<'_>, done: &mut usize) -> Result<
         posted(guard, chunk.len());
         *done += chunk.len();
         if *done < bytes.len() {
-            // The receiver copies the first chunk while we copy the next.
+            // Notifies now, so that the receiver copies one chunk while this end copies the next.
             tell_reader(guard);
         }
     }
     Ok(())
 }
 
-/// Puts what is left of `bytes` where the receiver takes it by itself.
+/// Appends the rest of `bytes` to the overflow buffer, as far as there is room. The receiver takes bytes from this
+/// buffer without the sender's help.
 fn gather(guard: &mut Guard<'_>, bytes: UserSlice<'_>, sent: &mut usize) -> Result<(), Fault> {
     let bytes = bytes.skip(*sent);
     let mut gatherer = guard.gatherer;
     if !gatherer.is_gathering() {
-        // A new gathering starts at the area's beginning, where the cache is warm.
+        // Each new use starts at the buffer's beginning, where the cache is warm.
         guard.own.after = u64::from(gatherer.packets);
         guard.own.start = gatherer.tail;
         let line = &tx(guard).writer;
@@ -300,10 +302,10 @@ fn gather(guard: &mut Guard<'_>, bytes: UserSlice<'_>, sent: &mut usize) -> Resu
     let mut done = 0;
     while done < total {
         let at = (gatherer.tail.wrapping_sub(start) % Area::LEN as u64) as usize;
-        // In steps, so that the receiver copies one while we copy the next.
+        // In steps, so that the receiver copies one while this end copies the next.
         let n = (total - done).min(Area::LEN - at).min(guard.protocol.chunk as usize);
         if !guard.endpoint_ref().tx.area().write(at, bytes.skip(done).first(n)) {
-            // The place is within the area: it is the program's bytes that are not there.
+            // The target lies within the overflow buffer, so the bad address lies in the program's buffer.
             return Err(Fault::BadAddress);
         }
         gatherer.tail += n as u64;
@@ -316,12 +318,12 @@ fn gather(guard: &mut Guard<'_>, bytes: UserSlice<'_>, sent: &mut usize) -> Resu
     Ok(())
 }
 
-/// Ends the sending side: FIN, if the stream runs on the VI. The caller shuts the kernel socket, too.
+/// Ends the sending side. Sends a FIN if the direction is on the VI. The caller also shuts down the kernel socket.
 pub fn finish(guard: &mut Guard<'_>, fd: i32) {
     let conn = guard.conn;
     returned::refuse_or_drain(guard, fd);
     if conn.tx() == Tx::Vi && !conn.has(flag::CORRUPT) && guard.closing.send_fin() {
-        // Before the packet: a thread that is woken for that finds the end announced.
+        // Stored before the packet: a thread that the packet wakes must find the announcement of the end.
         tx(guard).writer.store(word::FIN, word::FIN_ON_VI);
         send_control(guard, Kind::Fin);
         tell_reader(guard);
@@ -331,7 +333,7 @@ pub fn finish(guard: &mut Guard<'_>, fd: i32) {
     }
 }
 
-/// This end closes: the peer's sends have only the kernel to go to from here on.
+/// Publishes that this end closes. From now on the peer's sends go to the kernel only.
 pub fn leave(guard: &mut Guard<'_>) {
     super::entering::say_grant(guard, word::LEFT);
 }

@@ -1,18 +1,18 @@
-//! What the state of a connection comes to for the program's calls, in one place.
+//! Decides the results of the program's calls from the state of a connection.
 //!
-//! Nothing here looks at memory or asks the kernel: the callers find the facts (the flags, the sender's path, the words of
-//! the peer), ask here, and do what the answer says. The tables in the tests have every combination.
+//! The functions here read no memory and make no system call. Their callers find the facts (the flags, the sender's
+//! path, the peer's words), and act on the result. The tables in the tests cover every combination.
 
 use crate::conn::flag;
 use sovia_proto::path::Tx;
 
-/// Flags without which a receive that finds nothing waits.
+/// Flags that can change the result of a receive that finds no bytes. If none of them is set, the receive waits.
 pub(super) const RECEIVES: u32 = flag::EOF | flag::CORRUPT | RECEIVES_IF_GONE;
-/// Those of which the answer depends on whether the peer has gone.
+/// Flags for which the result depends on whether the peer has gone.
 const RECEIVES_IF_GONE: u32 = flag::SHUT_RD | flag::KERNEL_SOCKET | flag::PEER_GONE | flag::DEAD;
 
-/// Flags without which a send goes where its path says: it is asked whether the peer has gone, and whether an error is
-/// to be told.
+/// Flags that can change the path or the result of a send. If one is set, the caller must find out whether the peer has
+/// gone, and whether to report an error.
 pub(super) const SENDS: u32 = flag::CORRUPT
     | flag::ERROR
     | flag::SHUT_WR
@@ -20,7 +20,7 @@ pub(super) const SENDS: u32 = flag::CORRUPT
     | flag::DEAD
     | flag::KERNEL_SOCKET;
 
-/// Flags without which there are no events but bytes and room.
+/// Flags that can cause events other than bytes and room.
 pub(crate) const EVENTS: u32 = flag::ENDED
     | flag::KERNEL_SOCKET
     | flag::EOF
@@ -30,25 +30,26 @@ pub(crate) const EVENTS: u32 = flag::ENDED
     | flag::DEAD
     | flag::ERROR;
 
-/// Flags that are news to a thread that waits.
+/// Flags that are events for a waiting thread.
 pub(super) const NEWS: u32 = flag::ENDED | flag::CORRUPT | flag::EOF | flag::PEER_GONE | flag::DEAD;
 
-/// What a receive does that finds no bytes on the VI.
+/// Result of a receive that finds no bytes on the VI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Receives {
-    /// It has nothing yet.
+    /// No bytes yet.
     Waits,
-    /// It finds the end of the stream.
+    /// End of the stream.
     End,
-    /// It fails: the segment holds nonsense.
+    /// An error: the segment is corrupt, or the connection was broken off.
     Fails,
-    /// It finds out whether the peer has gone, and what that has left behind; then it asks again.
+    /// The caller must find out whether the peer has gone and what it has left unread, and then ask again.
     Asks,
-    /// The peer has gone: it is told an error, once, or what the kernel says of the kernel socket.
+    /// The peer has gone. The caller reports a kept error once, or the kernel's result for the kernel socket.
     Gone,
 }
 
-/// What a receive does that finds no bytes on the VI. `has_asked`: it has found out whether the peer has gone.
+/// Decides the result of a receive that finds no bytes on the VI. `has_asked`: the caller has found out whether the
+/// peer has gone.
 #[inline]
 pub(super) fn receives(flags: u32, has_asked: bool) -> Receives {
     if flags & RECEIVES == 0 {
@@ -68,35 +69,35 @@ pub(super) fn receives(flags: u32, has_asked: bool) -> Receives {
     }
 }
 
-/// What the receiver of the direction in which this end sends says in the segment.
+/// State of the receiver of the direction in which this end sends, as its words in the segment say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Receiver {
-    /// Nothing that would keep bytes off the VI.
+    /// Takes bytes on the VI.
     Listens,
-    /// It has shut both halves: the kernel resets the connection for what is sent.
+    /// Has shut both halves: the kernel resets the connection for bytes that are sent.
     HasShut,
-    /// It has closed.
+    /// Has closed.
     HasLeft,
-    /// It wants the direction back on TCP.
+    /// Revokes the direction: wants it back on TCP.
     Revokes,
 }
 
-/// Where a send goes, once it is known whether the peer has gone.
+/// Path of a send, if the caller has found out whether the peer has gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sends {
-    /// Over the VI.
+    /// The VI.
     OverVi,
-    /// On TCP, once this end has ended its part on the VI: the receiver revokes the direction.
+    /// TCP, after this end has ended its part on the VI: the receiver revokes the direction.
     Revoked,
-    /// On TCP, after what is unread on the VI.
+    /// TCP, after the bytes that are unread on the VI.
     OnTcp,
-    /// To the kernel, for its verdict and its signal: the receiver has closed.
+    /// The kernel, for its error and its signal: the receiver has closed.
     Left,
-    /// To the kernel likewise: sending is over.
+    /// The kernel, for its error and its signal: sending is over.
     Over,
 }
 
-/// Where a send goes.
+/// Returns the path of a send.
 #[inline]
 pub(super) fn sends(flags: u32, tx: Tx, receiver: Receiver) -> Sends {
     if flags & flag::CORRUPT != 0 {
@@ -116,7 +117,7 @@ pub(super) fn sends(flags: u32, tx: Tx, receiver: Receiver) -> Sends {
     }
 }
 
-/// The events that hold whatever the kernel socket says.
+/// Returns the events that hold regardless of the kernel socket's state.
 pub(super) fn events(flags: u32) -> i16 {
     const ALL: i16 = libc::POLLIN
         | libc::POLLRDNORM

@@ -1,4 +1,4 @@
-//! What is still to be done on TCP for a connection that its program has closed on the way there.
+//! Finishes the work on TCP for a connection that its program has closed during a failover.
 
 use super::super::undelivered::Part;
 use super::{RECORD, consumed, holds_shutdown, is_on, read};
@@ -6,8 +6,8 @@ use crate::conn::{Guard, flag};
 use sovia_proto::failover::{self, Record};
 use sovia_sys::call;
 
-/// Bytes that wait for room on TCP, and bytes of the peer's that must be read: the kernel would reset a connection that is
-/// closed with any unread, and throw away what it has been given.
+/// Bytes that wait for room on TCP, and bytes of the peer that must be read. If a connection is closed with unread
+/// bytes, the kernel resets it and discards the bytes that it was given.
 #[derive(Debug)]
 pub(crate) struct Rest {
     out: Vec<u8>,
@@ -16,28 +16,28 @@ pub(crate) struct Rest {
     comes: Comes,
 }
 
-/// What comes of the peer's.
+/// Bytes that the peer still sends.
 #[derive(Debug, Clone, Copy)]
 enum Comes {
-    /// What TCP itself would answer.
+    /// Bytes that TCP itself would answer.
     Anything,
-    /// A record, to an end that has consumed so much.
+    /// A record. The number is the position up to which this end has consumed the VI's stream.
     Record(u32),
-    /// So many bytes that the program has had.
+    /// Bytes that the program already has, and their number.
     Had(u64),
 }
 
-/// How far it has come.
+/// Progress of the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Went {
-    /// There is nothing more to do.
+    /// Nothing is left to do.
     Over,
-    /// The peer has its part to do.
+    /// The work waits for the peer.
     Waits,
 }
 
-/// What is left to be done for a connection that is about to be closed, if there is anything. A connection whose segment
-/// holds nonsense is over: its peer finds something missing.
+/// Returns the work left for a connection that is about to be closed; `None` if there is none. A connection whose
+/// segment is corrupt has no work left: its peer will find bytes missing.
 #[cold]
 pub(crate) fn rest(guard: &Guard<'_>) -> Option<Rest> {
     if !is_on(guard) || guard.conn.has(flag::CORRUPT) {
@@ -54,7 +54,7 @@ pub(crate) fn rest(guard: &Guard<'_>) -> Option<Rest> {
     (!is_over).then_some(Rest { out, sent: 0, is_shut: false, comes })
 }
 
-/// What is owed to TCP, with the record.
+/// Returns the bytes that are owed to TCP, with the record.
 fn unsent(guard: &Guard<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     let mut piece = [0u8; 1 << 10];
@@ -68,7 +68,7 @@ fn unsent(guard: &Guard<'_>) -> Vec<u8> {
 }
 
 impl Rest {
-    /// Does what can be done now.
+    /// Does what is possible without waiting.
     pub(crate) fn go_on(&mut self, fd: i32) -> Went {
         while self.sent < self.out.len() {
             let how = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
@@ -76,7 +76,7 @@ impl Rest {
                 Ok(n) => self.sent += n,
                 Err(call::Errno::EINTR) => {}
                 Err(call::Errno::EAGAIN) => break,
-                // The connection is gone, and its bytes with it, as with TCP.
+                // The connection is gone, and its bytes are lost, as with TCP.
                 Err(_) => return Went::Over,
             }
         }
@@ -91,7 +91,7 @@ impl Rest {
         }
     }
 
-    /// Takes off TCP what must be read.
+    /// Removes from TCP the bytes that must be read.
     fn take(&mut self, fd: i32) -> Went {
         let mut scrap = [0u8; 1 << 10];
         loop {
@@ -110,7 +110,7 @@ impl Rest {
                 Ok(_) | Err(_) => 0,
             };
             self.comes = match self.comes {
-                // The rest of it comes, or the end.
+                // The rest of the record will come, or TCP's end.
                 Comes::Record(_) if (1..failover::LEN).contains(&n) => {
                     if super::super::kernel_socket_has_ended(fd) {
                         Comes::Anything

@@ -1,27 +1,27 @@
-//! On to the VI before anything is sent there, where a NIC is between the two ends: what a failover needs.
+//! Moves both ends to the VI before a byte is sent there, if a NIC is between the two ends. A failover needs this.
 
 use super::super::{entering, reflected, rx, send, tx, word};
 use crate::conn::{Guard, flag};
 use core::sync::atomic::Ordering;
 use sovia_proto::path::{Grant, Rx, Switch, Tx};
 
-/// The steps to the VI that wait for no byte are taken at once where a NIC is between the two ends: an end that knows of
-/// the other one's path can go on without the NIC.
+/// Takes at once the steps to the VI that wait for no byte, if a NIC is between the two ends. An end that knows the
+/// other end's path can continue without the NIC.
 pub(crate) fn settle(guard: &mut Guard<'_>, fd: i32) {
     if may_switch(guard) {
         send::switch(guard, fd);
     }
     if may_claim(guard) {
-        // What comes before it on TCP may be unread.
+        // Earlier bytes on TCP may still be unread.
         reflected::claim(guard);
     }
     if may_enter(guard) {
-        // A fault is the next call's.
+        // The next call reports a fault.
         let _ = entering::next_from(guard);
     }
 }
 
-/// Whether there is such a step.
+/// Returns true if [`settle`] has a step to take.
 pub(crate) fn may_settle(guard: &Guard<'_>) -> bool {
     may_switch(guard) || may_claim(guard) || may_enter(guard)
 }
@@ -34,7 +34,7 @@ fn may_switch(guard: &Guard<'_>) -> bool {
         && !conn.has(flag::SHUT_WR | flag::FALLING_BACK | flag::CORRUPT | flag::UNANSWERED)
 }
 
-/// The sender's switch, where this end has granted the VI and not entered it.
+/// Returns the sender's switch, if this end has granted the VI and has not entered it.
 fn switch(guard: &Guard<'_>) -> Switch {
     let may = guard.conn.rx() == Rx::Granted
         && reflected::is_reflected(guard)
@@ -44,7 +44,7 @@ fn switch(guard: &Guard<'_>) -> Switch {
 
 fn may_claim(guard: &Guard<'_>) -> bool {
     let read = guard.conn.rx_tcp.load(Ordering::Acquire);
-    // Where more has been read the sender has taken it back.
+    // If more has been read, the sender has taken the switch back.
     matches!(switch(guard), Switch::At(n) if read <= n) && rx(guard).reader.load(word::CLAIM) == 0
 }
 

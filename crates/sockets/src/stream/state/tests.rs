@@ -1,8 +1,8 @@
-//! Every combination of what the answers depend on.
+//! Tests every combination of the facts on which the results depend.
 
 use super::*;
 
-/// Flags that the answers may depend on.
+/// Flags that can change a result.
 const KNOWN: [u32; 11] = [
     flag::CORRUPT,
     flag::EOF,
@@ -17,7 +17,7 @@ const KNOWN: [u32; 11] = [
     flag::WITHHELD,
 ];
 
-/// Every set of them.
+/// Returns every set of these flags.
 fn sets() -> impl Iterator<Item = u32> {
     (0..1u32 << KNOWN.len()).map(|set| {
         let of = |(i, flag): (usize, &u32)| if set >> i & 1 != 0 { *flag } else { 0 };
@@ -25,17 +25,16 @@ fn sets() -> impl Iterator<Item = u32> {
     })
 }
 
-/// All flags that no answer depends on.
+/// Returns all flags that change no result.
 fn others() -> u32 {
     !KNOWN.iter().fold(0, |sum, flag| sum | flag)
 }
 
-/// A row of a table: any of these flags (0: whatever the flags), what else the answer depends on (empty: whatever it is),
-/// the answer.
+/// Row of a table: flags, at least one of them set (0: any flags), other facts (empty: any), and the expected result.
 type Row<'t, K, A> = (u32, &'t [K], A);
 
-/// Compares an answer with a table, of which the first row holds that applies, for every combination; each row is
-/// needed for some of them.
+/// Compares the results of all combinations with a table. For each combination the first matching row holds. Each row
+/// must be needed by some combination.
 fn compare<K: Copy + PartialEq + core::fmt::Debug, A: Copy + PartialEq + core::fmt::Debug>(
     combinations: impl Iterator<Item = (u32, K)>,
     answer: impl Fn(u32, K) -> A,
@@ -56,7 +55,7 @@ fn compare<K: Copy + PartialEq + core::fmt::Debug, A: Copy + PartialEq + core::f
 
 #[test]
 fn receives_without_bytes_do_what_the_table_says() {
-    // By whether the peer's end has been asked for.
+    // Keyed by whether the caller has found out if the peer has gone.
     let table: &[Row<'_, bool, Receives>] = &[
         (flag::EOF, &[], Receives::End),
         (flag::CORRUPT, &[], Receives::Fails),
@@ -80,7 +79,7 @@ fn sends_go_where_the_table_says() {
     let receivers = [Listens, HasShut, HasLeft, Revokes];
     let any = |tx| receivers.map(|receiver| (tx, receiver));
     let off_vi: Vec<_> = any(Tx::Tcp).into_iter().chain(any(Tx::Back)).collect();
-    // By the sender's path and what the receiver says.
+    // Keyed by the sender's path and the receiver's state.
     let table: &[Row<'_, (Tx, Receiver), Sends>] = &[
         (flag::CORRUPT, &[], Sends::Over),
         (0, &off_vi, Sends::OnTcp),
@@ -136,7 +135,7 @@ fn flags_outside_the_masks_change_no_answer() {
             let of = |flags| sends(flags, Tx::Vi, receiver);
             assert_eq!(of(flags), of(flags & SENDS), "{flags:#x}");
         }
-        // The peer has gone where it has reset the connection, so that is asked for as well.
+        // A peer that has reset the connection has gone, so RESET is included.
         let of_events = EVENTS | flag::RESET;
         assert_eq!(events(flags), events(flags & of_events), "{flags:#x}");
     }
