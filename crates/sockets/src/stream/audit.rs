@@ -1,12 +1,12 @@
-//! What this end alone writes in the segment is what it has written.
+//! Checks that the segment's words that only this end writes are as this end wrote them.
 //!
-//! Whatever the peer writes is checked where it is read. But a word that another writer has
-//! overwritten may just say that there is nothing: then this end waits for the peer, and the peer
-//! for this end. So about once a second the progress thread compares the words that only this end
-//! writes with private copies, for each connection: a difference is damage, and the connection
-//! fails instead of hanging. A wake-up that was lost in overwritten memory is made up for.
+//! The words that the peer writes are checked when they are read. But if foreign code overwrites a word, the word may
+//! look like "nothing to do". Then this end waits for the peer, and the peer waits for this end. So the progress thread
+//! compares the words of each connection with private copies, about once a second. If a word differs, the segment is
+//! corrupt, and the connection fails instead of hanging. If memory that was overwritten has lost a wake-up, the thread
+//! repeats the wake-up.
 //!
-//! Nothing of this happens on the data path, but for counting bytes in private memory.
+//! The data path does nothing for this, except counting bytes in private memory.
 
 use super::state::NEWS;
 use super::{Fault, backlog, handled, listeners, word};
@@ -14,10 +14,10 @@ use crate::conn::{Conn, Guard, HasEndpoint, Locked, Place, flag};
 use crate::table;
 use sovia_proto::path::{CANCELLED, ENTERED, Rx, Tx};
 
-/// Between two looks at a connection.
+/// Time between two checks of a connection, in nanoseconds.
 pub(crate) const PERIOD_NS: u64 = 1_000_000_000;
 
-/// Writes the words again that their last writer may have died over.
+/// Writes the words again that their last writer may not have finished before its death.
 pub(super) fn repair(guard: &mut Guard<'_>) {
     guard.own.uncounted = true;
     guard.endpoint_ref().rx.repair();
@@ -40,7 +40,7 @@ pub(super) fn repair(guard: &mut Guard<'_>) {
     listeners::say(guard);
 }
 
-/// Compares the sender's words, and tells the peer how much has been sent.
+/// Compares the sender's words, and publishes how much has been sent.
 fn sender(guard: &mut Guard<'_>, still: bool) -> Result<(), Fault> {
     let direction = super::tx(guard);
     let (line, path) = (&direction.writer, &direction.path);
@@ -61,19 +61,19 @@ fn sender(guard: &mut Guard<'_>, still: bool) -> Result<(), Fault> {
         guard.own.ledger = ledger;
         super::tx(guard).writer.store(word::LEDGER, ledger);
     }
-    // A busy ring needs no look: the receiver finds a foreign entry when it comes there.
+    // Only in an idle ring. In a busy ring, the receiver finds an overwritten entry when it reaches the entry.
     if still {
         guard.endpoint_ref().tx.audit()?;
     }
     Ok(())
 }
 
-/// Whether the switch can be that, by what this end knows.
+/// Returns true if `switch` is a possible value of this direction's switch word.
 fn may_be(guard: &Guard<'_>, switch: u64) -> bool {
     let own = guard.own.switch;
     let entered = own != 0 && switch == own | ENTERED;
-    // Of what has been sent, a part has been taken. A receiver behind a NIC takes what comes before a FIN without claiming
-    // the switch: nothing can cancel it any more.
+    // The receiver has taken bytes, so it must have entered the VI. But behind a NIC, a receiver takes the bytes before
+    // a FIN without claiming the switch: nothing can cancel the switch then.
     let acknowledged = guard.gatherer.packets != u32::from(guard.flow.unacked())
         && !guard.closing.fin_sent
         && !guard.own.uncounted;
@@ -87,10 +87,10 @@ fn may_be(guard: &Guard<'_>, switch: u64) -> bool {
     }
 }
 
-/// Compares the receiver's words, and what has come with what the peer says to have sent.
+/// Compares the receiver's words, and the arrived packets with the counts that the peer has published.
 fn receiver(guard: &mut Guard<'_>) -> Result<(), Fault> {
     let direction = super::rx(guard);
-    // Read first: the packets that it counts were there before.
+    // Loaded first: the packets that the ledger counts were published before it.
     let ledger = direction.writer.load(word::LEDGER);
     guard.endpoint_ref().rx.audit()?;
     if direction.reader.load(word::HEAD) != guard.taker.head
@@ -113,7 +113,7 @@ fn receiver(guard: &mut Guard<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Whether a waiting thread would find something.
+/// Returns true if a waiting thread would find an event.
 fn has_news(guard: &Guard<'_>) -> bool {
     let conn = guard.conn;
     let (rx, tx) = (super::rx(guard), super::tx(guard));
@@ -149,29 +149,29 @@ fn place(guard: &Guard<'_>) -> Place {
     }
 }
 
-/// Compares everything. For the holder of the lock of an attached connection.
+/// Compares all words. Requires the lock of an attached connection. `still`: nothing was sent since the last check.
 pub(crate) fn is_whole(guard: &mut Guard<'_>, still: bool) -> bool {
     sender(guard, still).is_ok() && receiver(guard).is_ok()
 }
 
-/// What is to be done about a connection.
+/// Result of a check, which says what the caller must do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Finding {
-    /// Nothing.
+    /// Nothing to do.
     Fine,
-    /// There has been something for a while, and no thread has come for it.
+    /// An event has been pending for a while, and no thread has handled it.
     Untold,
-    /// Its writer has had no room for a while, and the kernel socket would not tell of the reader's death.
+    /// The sender has had no room for a while, and the kernel socket would not report the reader's death.
     Stalled,
-    /// It has failed.
+    /// The connection has failed.
     Corrupt,
-    /// It is being taken back to TCP, perhaps by a thread that has ended.
+    /// A thread is moving the connection to TCP, or has ended while doing so.
     FallingBack,
 }
 
-/// Looks at a connection.
+/// Checks a connection.
 pub(crate) fn look(conn: &Conn, now: u64) -> Finding {
-    // A thread that holds the lock is at work on it.
+    // The thread that holds the lock is working on the connection.
     let Some(mut guard) = conn.try_lock().and_then(Locked::attached) else { return Finding::Fine };
     if conn.has(flag::FALLING_BACK) {
         return Finding::FallingBack;
@@ -179,7 +179,7 @@ pub(crate) fn look(conn: &Conn, now: u64) -> Finding {
     if conn.has(flag::CORRUPT) && guard.seen.told {
         return Finding::Fine;
     }
-    // A relative's progress thread may have been here a moment ago.
+    // A forked relative's progress thread may have checked the connection a moment ago.
     if now.saturating_sub(guard.seen.at) < PERIOD_NS / 4 * 3 {
         return Finding::Fine;
     }
@@ -205,8 +205,8 @@ pub(crate) fn look(conn: &Conn, now: u64) -> Finding {
     Finding::Fine
 }
 
-/// Whether the writer waits for a reader of whose death the kernel socket could not tell: its end has come
-/// already, or would come behind bytes on TCP.
+/// Returns true if the writer waits for a reader whose death the kernel socket could not report. Either TCP's end has
+/// already come, or the end would come behind bytes on TCP.
 fn is_stalled(guard: &Guard<'_>) -> bool {
     let conn = guard.conn;
     guard.gatherer.is_gathering()

@@ -1,13 +1,13 @@
-//! The segment's memory that a direction may use for what the peer has not read yet.
+//! Bounds the memory of the segment that a direction uses for unread bytes.
 //!
-//! The first bytes of the pool and of the area are for nothing; more is asked for in large steps
-//! ([`crate::backlog`]) and given back once the peer has read everything: within a second while the
-//! connection lives ([`give_back`]), and at its end.
+//! Each direction may use the first bytes of the pool and of the overflow buffer without being counted. A sender
+//! requests more memory in large steps ([`crate::backlog`]). The memory is returned after the peer has read everything:
+//! within a second while the connection lives ([`give_back`]), and at the connection's end.
 //!
-//! A program may set the size of a buffer. Then the unread bytes are bounded by what the kernel would take: this end's buffer for
-//! sending and the peer's for receiving ([`bound`]). A size that is not set counts as what the kernel gives a socket. Where no size
-//! is set, the host's limits for a socket count (tcp_wmem, tcp_rmem), if they are below the segment's memory.
-//! The largest messages need a pool that is not small, so all bytes are gathered under a small bound.
+//! A program may set the size of a buffer. Then the unread bytes are bounded by the amount that the kernel would take:
+//! this end's send buffer and the peer's receive buffer ([`bound`]). If only one size is set, the kernel's default
+//! counts for the other. If no size is set, the host's limits for a socket (tcp_wmem, tcp_rmem) count if they are below
+//! the segment's memory. The largest messages need a large pool, so under a small bound all bytes are coalesced.
 
 use super::{rx, tx, word};
 use crate::conn::{Conn, Guard, HasEndpoint, flag};
@@ -21,26 +21,26 @@ use sovia_sys::clock;
 use via_shm::endpoint::{Area, MESSAGE_MAX};
 use via_shm::pool::POOL;
 
-/// Bytes of the pool that are for nothing: the largest message fits.
+/// Bytes of the pool that are not counted. The largest message fits.
 const POOL_LEAST: u32 = MESSAGE_MAX as u32;
-/// Bytes of the area that are for nothing.
+/// Bytes of the overflow buffer that are not counted.
 const AREA_LEAST: u32 = 16 << 10;
-/// Bytes of a direction's memory that stay at most until the VI has been free for a while.
+/// Largest part of a direction's memory, in bytes, that is kept for a while after its VI has become free.
 const STAYS: u64 = 1 << 20;
-/// How many times as much is asked for at once as there was.
+/// Factor by which a limit grows at each request.
 const STEP: u32 = 4;
 
-/// Bytes that the kernel takes from a program that has not set SO_SNDBUF: half of tcp_wmem's largest size. The rest is for the
-/// kernel's own structures.
+/// Bytes that the kernel takes from a program that has not set SO_SNDBUF: half of tcp_wmem's largest size. The kernel
+/// uses the other half for its own structures.
 const SENDS_AHEAD: u32 = 2 << 20;
-/// Bytes that the kernel holds for a program that has not set SO_RCVBUF and does not read: the window that it begins with.
+/// Bytes that the kernel holds for a program that has not set SO_RCVBUF and does not read: the initial window.
 const HOLDS: u32 = 64 << 10;
-/// Bytes that a direction's memory holds.
+/// Bytes that a direction's memory can hold.
 const ALL: u32 = POOL as u32 + Area::LEN as u32;
-/// Bounds from here on leave the pool enough for the largest messages.
+/// Smallest bound that leaves the pool enough memory for the largest messages.
 const WITH_POOL: u32 = 2 * POOL_LEAST;
 
-/// A VI has been given to the connection: its sending half begins with what is for nothing.
+/// Initialises the sending half of a new VI, with only the memory that is not counted.
 pub(super) fn begin(guard: &mut Guard<'_>) {
     guard.endpoint().tx.set_pool_limit(POOL_LEAST);
     guard.own.window = guard.flow.window();
@@ -49,12 +49,12 @@ pub(super) fn begin(guard: &mut Guard<'_>) {
     bound(guard);
 }
 
-/// Tells the peer what the program's receive buffer holds.
+/// Publishes the size of the program's receive buffer.
 pub(crate) fn say_holds(guard: &Guard<'_>) {
     rx(guard).reader.store(word::HOLDS, u64::from(guard.conn.holds.load(Ordering::Relaxed)));
 }
 
-/// Finds out how many bytes may be unread, as the two programs have it by now.
+/// Computes how many bytes may be unread, from the two programs' present buffer sizes.
 pub(crate) fn bound(guard: &mut Guard<'_>) {
     let own = guard.conn.sends_ahead.load(Ordering::Relaxed);
     let peers = u32::try_from(tx(guard).reader.load(word::HOLDS)).unwrap_or(0);
@@ -72,20 +72,20 @@ pub(crate) fn bound(guard: &mut Guard<'_>) {
     }
 }
 
-/// How many of `wanted` bytes may be sent, besides whether there is room for them.
+/// Returns how many of `wanted` bytes the bound allows to be sent. Does not check for room.
 #[inline]
 pub(super) fn allowed(guard: &mut Guard<'_>, wanted: usize) -> usize {
     if guard.own.bound == u32::MAX { wanted } else { left(guard).min(wanted) }
 }
 
-/// Bytes that the bound leaves.
+/// Returns the number of bytes that the bound still allows.
 #[cold]
 fn left(guard: &mut Guard<'_>) -> usize {
     bound(guard);
     (guard.own.bound as usize).saturating_sub(unread(guard))
 }
 
-/// Bytes that have been sent on the VI and that the peer has not read, but for those it has had of a packet's beginning.
+/// Returns the number of bytes sent on the VI that the peer has not read. A partly read packet counts as unread.
 fn unread(guard: &mut Guard<'_>) -> usize {
     let reader = &tx(guard).reader;
     let in_packets = guard.bytes_sent.wrapping_sub(reader.load(word::TAKEN_BYTES) as u32);
@@ -94,26 +94,26 @@ fn unread(guard: &mut Guard<'_>) -> usize {
     in_packets as usize + guard.gatherer.waiting() as usize
 }
 
-/// Returns true if a third of the bound is left. With less the kernel does not call a socket writable.
+/// Returns true if a third of the bound is left. With less, the kernel does not report a socket as writable.
 #[inline]
 pub(super) fn is_allowed_more(guard: &mut Guard<'_>) -> bool {
     guard.own.bound == u32::MAX || left(guard) >= guard.own.bound as usize / 3
 }
 
-/// What the two limits cost, in KiB.
+/// Returns the counted memory for the two limits, in KiB.
 fn cost(pool: u32, area: u32) -> u32 {
     (pool - POOL_LEAST.min(pool) + area) >> 10
 }
 
 per_engine! {
-    /// When it was last looked for memory that the dead have used.
+    /// Time of the last search for memory that dead processes have used (nanoseconds).
     static SWEPT: AtomicU64 = AtomicU64::new(0);
 }
-/// How long until that is done again, in nanoseconds: it asks the kernel for each process of the family.
+/// Least time between two searches, in nanoseconds. A search asks the kernel about each process of the family.
 const SWEEP_NS: u64 = 100_000_000;
 
-/// Whether the connection may use so much memory (KiB). What relatives have used that ended without a
-/// close is found when there is no more.
+/// Takes `memory` KiB for the connection, and returns true if it may use them. If the memory is used up, looks for
+/// memory of forked relatives that died without a close.
 fn may_use(conn: &Conn, memory: u32) -> bool {
     if conn.may_use_memory(memory) {
         return true;
@@ -129,13 +129,13 @@ fn may_use(conn: &Conn, memory: u32) -> bool {
     conn.may_use_memory(memory)
 }
 
-/// Makes more of the pool usable. False if it is all usable, or no more may be used.
+/// Makes more of the pool usable. Returns false if all of it is usable, or if no more memory is allowed.
 #[cold]
 #[inline(never)]
 pub(super) fn more_pool(guard: &mut Guard<'_>) -> bool {
     let now = guard.endpoint_ref().tx.pool_limit();
     bound(guard);
-    // A part of the bound is for what is gathered.
+    // The other part of the bound is for coalesced bytes.
     let more = now.saturating_mul(STEP).min(POOL as u32).min(guard.own.bound / 2);
     let may = more > now && may_use(guard.conn, cost(more, guard.own.area));
     if may {
@@ -144,19 +144,19 @@ pub(super) fn more_pool(guard: &mut Guard<'_>) -> bool {
     may
 }
 
-/// Bytes of the area from its beginning that may be used.
+/// Returns the number of bytes, from the start of the overflow buffer, that may be used.
 #[inline]
 fn limit(guard: &Guard<'_>) -> usize {
     (AREA_LEAST + guard.own.area) as usize
 }
 
-/// How many of `wanted` bytes the area has room for. They are the next of a gathering of which
-/// `gathered` bytes have been put there, and `waiting` not been taken yet.
+/// Returns how many of `wanted` bytes fit into the overflow buffer. The sender has put `gathered` bytes there since the
+/// buffer was last empty; the receiver has not taken `waiting` of them.
 #[inline]
 pub(super) fn room(guard: &mut Guard<'_>, gathered: u64, waiting: u64, wanted: usize) -> usize {
     let free = (Area::LEN as u64 - waiting) as usize;
     let wanted = wanted.min(free);
-    // Only an area that may be used as a whole is used in turns.
+    // The overflow buffer is used in a circle only if all of it may be used.
     let end = usize::try_from(gathered).map_or(usize::MAX, |begin| begin.saturating_add(wanted));
     while limit(guard) < end.min(Area::LEN) {
         if !more_area(guard) {
@@ -179,9 +179,10 @@ fn more_area(guard: &mut Guard<'_>) -> bool {
     may
 }
 
-/// Whether there is room for a good part of what is for nothing. More is asked for: a program that waits for room by a poll
-/// may be as far ahead of its reader as one that just writes, as on TCP. To a reader on another host it would otherwise send
-/// a filling of what it writes at a time for each round trip.
+/// Returns true if the overflow buffer has room for a useful number of bytes. Requests more memory if not.
+///
+/// So a program that waits for room with `poll` gets as far ahead of its reader as one that only writes. The same holds
+/// on TCP. Otherwise the program could send only one bufferful per round trip to a reader on another host.
 pub(super) fn has_room(guard: &mut Guard<'_>) -> bool {
     loop {
         let gathered = guard.gatherer.tail.wrapping_sub(guard.own.start);
@@ -195,8 +196,8 @@ pub(super) fn has_room(guard: &mut Guard<'_>) -> bool {
     }
 }
 
-/// What the connection has used of its VI's memory. A little stays for the next one; more does so for a while, where
-/// it is no considerable part of what may be used.
+/// Classifies the VI memory that the connection has used. A little stays for the next connection. More stays for a
+/// while if it is a small part of the limit.
 pub(crate) fn used(guard: &Guard<'_>) -> Used {
     let used = (guard.endpoint_ref().tx.pool_used() as u64).max(guard.gatherer.tail);
     let returned = Returned::from_word(super::rx(guard).path.load(word::RETURNED));
@@ -211,7 +212,7 @@ pub(crate) fn used(guard: &Guard<'_>) -> Used {
     }
 }
 
-/// Gives memory back that the direction does not need now.
+/// Returns memory that the direction does not need now.
 pub(super) fn give_back(guard: &mut Guard<'_>) {
     let conn = guard.conn;
     if conn.memory() == 0

@@ -1,4 +1,4 @@
-//! What one packet does when it arrives, when it has been consumed, and what goes without bytes.
+//! Handles single packets: their arrival and consumption, and packets without data.
 
 use super::{Fault, tell_writer, undelivered, word};
 
@@ -8,7 +8,7 @@ use sovia_proto::packet::{Immediate, Kind};
 use sovia_proto::path::{Grant, Rx, Seen};
 use via_shm::ring::Entry;
 
-/// Takes the head message off the queue; the pool's position to release, if its bytes are there.
+/// Removes the entry at the ring's head. Returns the pool position to release, if the entry's bytes lie in the pool.
 #[inline(always)]
 pub(super) fn advance(
     guard: &mut Guard<'_>,
@@ -19,10 +19,10 @@ pub(super) fn advance(
     position
 }
 
-/// What an entry of the ring is.
+/// Decodes an entry of the ring.
 ///
-/// Data without bytes and acknowledgements of nothing are damage: no end sends them, and they fill neither the
-/// program's buffer nor the window, so a peer that goes on sending them would hold its reader for as long as it likes.
+/// Data packets without bytes and acknowledgements of nothing are corrupt. No correct end sends them. They fill neither
+/// the program's buffer nor the window, so a peer that sent them without end would block its reader.
 #[inline]
 pub(super) fn packet_of(entry: &Entry) -> Result<Immediate, Fault> {
     let packet = Immediate::decode(entry.immediate)?;
@@ -33,13 +33,12 @@ pub(super) fn packet_of(entry: &Entry) -> Result<Immediate, Fault> {
     }
 }
 
-/// Counts the arrival of the entry at the ring's head, once, however often it is looked at and by
-/// whichever thread.
+/// Counts the arrival of the entry at the ring's head. Counts each entry once, however many threads look at it.
 #[inline(always)]
 pub(super) fn count_arrival(guard: &mut Guard<'_>, packet: Immediate) -> Result<(), Fault> {
     let n = guard.endpoint_ref().rx.received();
     if guard.arrivals == n {
-        // In this order: what a process has counted that dies here is never counted twice.
+        // In this order: if the process dies between the two steps, the arrival is not counted twice.
         guard.arrivals = n.wrapping_add(1);
         compiler_fence(Ordering::SeqCst);
         guard.flow.arrived(packet)?;
@@ -47,14 +46,14 @@ pub(super) fn count_arrival(guard: &mut Guard<'_>, packet: Immediate) -> Result<
     Ok(())
 }
 
-/// Takes the data packet at the ring's head off, which has been read to its end.
+/// Removes the data packet at the ring's head after the program has read all of it.
 #[inline(always)]
 pub(super) fn take_off(guard: &mut Guard<'_>, entry: &Entry) -> Result<(), Fault> {
     let release = take_data(guard, entry)?;
     consumed(guard, entry.len, release)
 }
 
-/// The first half of that: [`consumed`] is to follow, with the pool's position that this gives.
+/// First half of [`take_off`]. The caller must then call [`consumed`] with the returned pool position.
 #[inline(always)]
 pub(super) fn take_data(guard: &mut Guard<'_>, entry: &Entry) -> Result<Option<u64>, Fault> {
     let (packets, bytes) = once_consumed(guard, entry.len);
@@ -63,7 +62,7 @@ pub(super) fn take_data(guard: &mut Guard<'_>, entry: &Entry) -> Result<Option<u
     Ok(advance(guard, entry)?)
 }
 
-/// The same of the first of the held packets, which is data of that length.
+/// Removes the first held packet, which is a data packet of `len` bytes. The caller must then call [`consumed`].
 pub(super) fn take_held_data(guard: &mut Guard<'_>, len: u32) {
     let (packets, bytes) = once_consumed(guard, len);
     let taking = Taking::FromHeld(guard.held_first, packets, bytes);
@@ -71,13 +70,14 @@ pub(super) fn take_held_data(guard: &mut Guard<'_>, len: u32) {
     guard.held_first = guard.held_first.wrapping_add(1);
 }
 
-/// The ordered packets consumed once the next one has been, which is data of that length, and the bytes in them.
+/// Returns two counts as they will be after the next packet, a data packet of `len` bytes: consumed ordered packets,
+/// and their bytes.
 #[inline(always)]
 fn once_consumed(guard: &Guard<'_>, len: u32) -> (u32, u32) {
     (guard.taker.packets.wrapping_add(1), guard.bytes_taken.wrapping_add(len))
 }
 
-/// A data packet has been read to its end.
+/// Counts a data packet as consumed, and releases its pool memory. Sends an acknowledgement if one is due.
 #[inline(always)]
 pub(super) fn consumed(guard: &mut Guard<'_>, len: u32, release: Option<u64>) -> Result<(), Fault> {
     guard.front = 0;
@@ -85,7 +85,7 @@ pub(super) fn consumed(guard: &mut Guard<'_>, len: u32, release: Option<u64>) ->
     super::rx(guard).reader.store(word::TAKEN_BYTES, u64::from(guard.bytes_taken));
     if let Some(position) = release {
         if guard.borrowed {
-            // In order: what lies before it is being read still.
+            // The pool is released in order, and the program still reads a borrowed message before this packet.
             guard.owed = position;
         } else {
             guard.endpoint().rx.release(position);
@@ -99,7 +99,7 @@ pub(super) fn consumed(guard: &mut Guard<'_>, len: u32, release: Option<u64>) ->
     Ok(())
 }
 
-/// Finishes what a dead receiver had begun.
+/// Completes a change that a dead receiver had begun.
 pub(super) fn finish_taking(guard: &mut Guard<'_>) {
     guard.endpoint().rx.put_back();
     let taking = guard.taking();
@@ -127,7 +127,7 @@ pub(super) fn finish_taking(guard: &mut Guard<'_>) {
                 guard.held_end = end.wrapping_add(1);
             }
         }
-        // What is still in the ring is taken again.
+        // A packet that is still in the ring will be taken again.
         Taking::Control(n, kind, packets) => {
             if received != n {
                 finish_control(guard, kind, packets);
@@ -141,7 +141,7 @@ pub(super) fn finish_taking(guard: &mut Guard<'_>) {
     guard.take(Taking::Nothing);
 }
 
-/// Does what a packet without bytes does, of which a part may have been done.
+/// Completes the effect of a packet without data. Part of it may have happened already.
 fn finish_control(guard: &mut Guard<'_>, kind: Kind, packets: u32) {
     let conn = guard.conn;
     match kind {
@@ -158,7 +158,7 @@ fn finish_control(guard: &mut Guard<'_>, kind: Kind, packets: u32) {
     guard.taker.packets = packets;
 }
 
-/// Sends what is owed, alone.
+/// Sends the owed acknowledgements in a packet of their own.
 fn acknowledge(guard: &mut Guard<'_>) -> Result<(), Fault> {
     let packet = guard.flow.send(Kind::Ack);
     if guard.endpoint().tx.send(packet.encode(), &[])? {
@@ -170,12 +170,13 @@ fn acknowledge(guard: &mut Guard<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Ordered packets consumed once one of that kind has been.
+/// Returns the count of ordered packets after a packet of this kind is consumed.
 fn after(guard: &Guard<'_>, kind: Kind) -> u32 {
     guard.taker.packets.wrapping_add(u32::from(matches!(kind, Kind::Fin | Kind::ToTcp)))
 }
 
-/// Takes a packet without bytes off the ring; false if nothing after it may be read here.
+/// Removes a packet without data from the ring, and applies it. Returns false if nothing after it may be read on the
+/// VI.
 pub(super) fn take_control(
     guard: &mut Guard<'_>,
     entry: &Entry,
@@ -189,7 +190,8 @@ pub(super) fn take_control(
     more
 }
 
-/// Takes the first of the held packets, one without bytes, likewise.
+/// Removes the first held packet, which has no data, and applies it. Returns false if nothing after it may be read on
+/// the VI.
 pub(super) fn take_held_control(guard: &mut Guard<'_>, kind: Kind) -> Result<bool, Fault> {
     let taking = Taking::HeldControl(guard.held_first, kind, after(guard, kind));
     guard.take(taking);
@@ -199,7 +201,7 @@ pub(super) fn take_held_control(guard: &mut Guard<'_>, kind: Kind) -> Result<boo
     more
 }
 
-/// What a packet without bytes does.
+/// Applies a packet without data.
 fn control(guard: &mut Guard<'_>, kind: Kind) -> Result<bool, Fault> {
     let conn = guard.conn;
     match kind {
@@ -226,10 +228,10 @@ fn control(guard: &mut Guard<'_>, kind: Kind) -> Result<bool, Fault> {
     }
 }
 
-/// The direction in which we receive goes on on TCP; nothing on the VI is unread.
+/// Continues the direction in which this end receives on TCP. Nothing on the VI is unread.
 fn come_to_tcp(guard: &Guard<'_>) {
     if guard.own.grant == Grant::Revoked as u64 {
-        // The sender waits for that.
+        // The sender waits for this answer.
         undelivered::answer(guard, Seen::ToTcp, 0);
         tell_writer(guard);
     }
@@ -237,7 +239,7 @@ fn come_to_tcp(guard: &Guard<'_>) {
     guard.conn.set(flag::KERNEL_SOCKET);
 }
 
-/// Sends a packet without bytes that no window holds back.
+/// Sends a packet without data. The window does not apply to such packets.
 pub(super) fn send_control(guard: &mut Guard<'_>, kind: Kind) {
     let packet = guard.flow.send(kind).encode();
     if guard.endpoint().tx.send(packet, &[]) == Ok(true) {

@@ -1,4 +1,4 @@
-//! Looking at unread bytes without consuming them.
+//! Looks at unread bytes without consuming them.
 
 use super::entering::{claim, grant, switched};
 use super::hold::{copy_held, kind_of, look};
@@ -37,7 +37,7 @@ pub fn peek(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Got {
     }
 }
 
-/// A receive of no bytes, which waits for bytes all the same, and reports an error.
+/// Does a receive of zero bytes: it waits until there are bytes, and reports an error.
 pub(super) fn peek_nothing(guard: &mut Guard<'_>, fd: i32) -> Got {
     match peek(guard, fd, (&mut [0; 1][..]).into()) {
         Got::Bytes(_) => Got::Bytes(0),
@@ -45,11 +45,11 @@ pub(super) fn peek_nothing(guard: &mut Guard<'_>, fd: i32) -> Got {
     }
 }
 
-/// Looks at the VI; `None` if the direction has gone back to TCP.
+/// Looks at the VI; `None` if the direction has moved back to TCP.
 fn peek_at_vi(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Option<Got> {
     let conn = guard.conn;
     Some(match peek_vi(guard, out) {
-        // A packet without bytes: the peer's end, or its way back.
+        // A packet without data: the peer's end, or its return to TCP.
         Ok(0) if guard.held_first != guard.held_end => return peek_left(guard, fd, out),
         Ok(0) => match idle(guard, fd, true) {
             Got::Bytes(_) => return peek_left(guard, fd, out),
@@ -60,21 +60,21 @@ fn peek_at_vi(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Option<G
     })
 }
 
-/// Goes on behind the switch, which lies `left` bytes behind what has been looked at on TCP; how many. A program that
-/// looks until there is enough would find the same bytes for ever.
+/// Continues after the switch, which lies `left` bytes after the bytes that were seen on TCP. Returns the number of
+/// bytes. Without this, a program that peeks until it sees enough bytes would see the same bytes forever.
 fn peek_behind_switch(guard: &mut Guard<'_>, left: usize, out: UserSliceMut<'_>) -> usize {
     let switch = switched(guard);
     if left != 0 || out.is_empty() || switch == 0 || !reflected::goes_on_behind_switch(guard) {
         return 0;
     }
-    // What lies there has been proposed to be returned: no receive takes it before that is answered.
+    // This end has proposed to return the bytes on the VI. No receive takes them before the answer.
     if guard.conn.has(flag::RETURNING) {
         return 0;
     }
-    // What has been looked at is not taken back: the sender must not put it on TCP.
+    // Claims the switch, so that the sender cannot take the seen bytes back and put them on TCP.
     match claim(guard, switch) {
         Ok(true) => {
-            // FIONREAD has counted what a thread of Sovia's has not handled yet.
+            // FIONREAD counts messages that the handler thread has not queued yet.
             handled::handle(guard);
             peek_vi(guard, out).unwrap_or(0)
         }
@@ -82,7 +82,8 @@ fn peek_behind_switch(guard: &mut Guard<'_>, left: usize, out: UserSliceMut<'_>)
     }
 }
 
-/// Goes on on TCP, if all that is unread on the VI has been looked at and the peer has gone back; how many.
+/// Continues on TCP if all unread bytes on the VI have been seen and the peer has moved back to TCP. Returns the number
+/// of bytes.
 fn peek_after_way_back(guard: &Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> usize {
     if out.is_empty() || !goes_on_on_tcp(guard) {
         return 0;
@@ -90,12 +91,12 @@ fn peek_after_way_back(guard: &Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> usi
     call::recv(fd, out, libc::MSG_DONTWAIT | libc::MSG_PEEK).unwrap_or(0)
 }
 
-/// Whether the stream goes on on TCP behind what is unread on the VI.
+/// Returns true if the stream continues on TCP after the unread bytes on the VI.
 fn goes_on_on_tcp(guard: &Guard<'_>) -> bool {
     unread_packets(guard).any(|held| held.kind == Kind::ToTcp as u8)
 }
 
-/// Looks at TCP; `None` if that has been read up to the switch, so that the direction has gone over to the VI.
+/// Looks at TCP. Returns `None` if TCP has been read up to the switch, so that the direction has moved to the VI.
 fn peek_tcp(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Option<Got> {
     let conn = guard.conn;
     grant(guard, fd);
@@ -105,14 +106,15 @@ fn peek_tcp(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Option<Got
     };
     let here = limit.min(out.len());
     conn.clear(flag::KERNEL_SOCKET);
-    // Behind the switch newer bytes may lie than those on the VI.
+    // Limited by the switch: later bytes on TCP may be newer than the bytes on the VI.
     let result = call::recv(fd, out.first(here), libc::MSG_DONTWAIT | libc::MSG_PEEK);
     if result != Err(call::Errno::EAGAIN) {
         conn.set(flag::KERNEL_SOCKET);
     }
     if let Ok(n @ 1..) = result {
         if conn.tx() == Tx::Vi {
-            // A program that looks until there is more waits for what the peer holds back.
+            // A program that peeks until there is more waits for bytes that the peer's TCP holds back until an
+            // acknowledgement.
             acknowledge(fd);
         }
         return Some(Got::Bytes(n + peek_behind_switch(guard, limit - n, out.skip(n))));
@@ -120,8 +122,8 @@ fn peek_tcp(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Option<Got
     tcp_gave_nothing(guard, fd, result)
 }
 
-/// What a peer that has gone or ended has left behind: it may have come after the look at the VI, or a
-/// thread of Sovia's has not handled it yet.
+/// Looks again for bytes of a peer that has gone or ended. Bytes may have come after the first look, or the handler
+/// thread may not have queued them yet.
 #[cold]
 fn peek_left(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Option<Got> {
     if is_returning(guard) {
@@ -185,8 +187,9 @@ fn peek_vi(guard: &mut Guard<'_>, out: UserSliceMut<'_>) -> Result<usize, Fault>
     Ok(done)
 }
 
-/// Bytes that one receive would take, if it has room. Others may have come behind the sender's switch that a receive does
-/// not come to yet: TCP's before it may be missing still, or the answer to the claim of the switch, which is asked for here.
+/// Returns the number of bytes that one receive with enough room would return. Bytes after the sender's switch do not
+/// count if a receive cannot reach them yet. Either bytes on TCP before the switch are missing, or the NIC has not
+/// answered the claim of the switch. This function makes that claim.
 pub fn receivable(guard: &mut Guard<'_>, fd: i32) -> Result<usize, Errno> {
     is_returning(guard);
     if guard.conn.rx() == Rx::Granted {
@@ -197,7 +200,7 @@ pub fn receivable(guard: &mut Guard<'_>, fd: i32) -> Result<usize, Errno> {
         };
         let tcp = call::bytes_unread(fd).map_err(errno)?;
         if switch == 0 {
-            // It may be made at this moment, and is for the next look.
+            // The sender may switch at this moment. The next look counts the switched bytes.
             return Ok(tcp);
         }
         if !reflected::goes_on_behind_switch(guard) || tcp < before {
@@ -207,34 +210,34 @@ pub fn receivable(guard: &mut Guard<'_>, fd: i32) -> Result<usize, Errno> {
     unread(guard, fd)
 }
 
-/// Bytes that have come.
+/// Returns the number of bytes that have arrived and are unread.
 pub fn unread(guard: &mut Guard<'_>, fd: i32) -> Result<usize, Errno> {
     is_returning(guard);
     if guard.conn.rx() != Rx::Vi {
-        // What comes before the program's next byte is none of the program's.
+        // Removes bytes from TCP that do not belong to the program.
         failover::bring(guard, fd);
         let tcp = failover::of_program(guard, call::bytes_unread(fd).map_err(errno)?);
         if guard.conn.rx() != Rx::Granted || switched(guard) == 0 {
             return Ok(tcp);
         }
-        // What has been switched counts too. It is only looked at: the sender may still take it back.
+        // Counts switched bytes too, without claiming the switch: the sender may still take it back.
         let gathered = rx(guard).writer.load(word::TAIL).min(Area::LEN as u64) as usize;
         let queued = guard.endpoint_ref().rx.queued(is_data);
         return Ok(tcp + held_bytes(guard) + queued + gathered);
     }
-    // So that poll and epoll report what is counted here.
+    // Makes poll and epoll report the bytes that are counted here.
     handled::handle(guard);
     if look(guard).is_err() {
         return Err(corrupt(guard.conn, fd));
     }
     let sum = held_bytes(guard);
     let gathered = rx(guard).writer.load(word::TAIL).wrapping_sub(guard.taker.head);
-    // The sender may have gone on on TCP.
+    // The sender may have continued on TCP.
     let on_tcp = if goes_on_on_tcp(guard) { call::bytes_unread(fd).map_err(errno)? } else { 0 };
     Ok(sum - (guard.front as usize).min(sum) + gathered.min(Area::LEN as u64) as usize + on_tcp)
 }
 
-/// Bytes of the packets that are held.
+/// Returns the number of data bytes in held packets.
 fn held_bytes(guard: &Guard<'_>) -> usize {
     let of_data = unread_packets(guard).filter(|held| held.kind == Kind::Data as u8);
     of_data.map(|held| held.len as usize).sum()

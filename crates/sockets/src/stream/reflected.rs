@@ -1,13 +1,13 @@
-//! What differs where the other side of the segment is a NIC in software, which reflects the VI to the other end
-//! of the connection.
+//! Handles the differences of a connection whose segment is shared with a NIC in software. The NIC reflects the VI to
+//! the other end.
 //!
 //! The words and the bytes are the same. Three things take longer than with a peer that shares the segment:
 //!
-//! - news travel only when the NIC is notified of them, also those that a peer would find by itself;
-//! - TCP may overtake the VI: its end and its errors count only once the NIC has published all that the peer had
-//!   published;
-//! - what is settled by compare-exchange between the two ends is settled where the sender is. A receiver that enters
-//!   the VI or goes back asks, and its next steps wait for the answer ([`sovia_proto::path::reflected`]).
+//! - Events travel only after the NIC is notified, even events that a peer would notice without a notification.
+//! - TCP may overtake the VI. So TCP's end and TCP's errors count only after the NIC has published everything that the
+//!   peer had published.
+//! - A compare-exchange between the two ends is decided in the sender's segment. A receiver that enters the VI or
+//!   returns to TCP asks, and its next steps wait for the answer ([`sovia_proto::path::reflected`]).
 
 use super::hold::scan;
 use super::{Got, rx, tx, word};
@@ -23,7 +23,7 @@ pub(super) fn is_reflected(guard: &Guard<'_>) -> bool {
     guard.conn.has(flag::REFLECTED)
 }
 
-/// Tells the NIC of news for which no bell is rung.
+/// Notifies the NIC of an event that wakes no thread.
 pub(crate) fn tell_nic(guard: &Guard<'_>) {
     if is_reflected(guard)
         && let Some(pair) = pair::of(guard)
@@ -32,37 +32,39 @@ pub(crate) fn tell_nic(guard: &Guard<'_>) {
     }
 }
 
-/// Whether the peer has not come onto the VI yet, as far as the NICs have told: it says its window when it does.
+/// Returns true if the NICs have not reported that the peer has taken its VI. The peer publishes its window when it
+/// takes the VI.
 ///
-/// A NIC gives an end its VI when the other end has asked for it as well, but the other one takes it with its program's next call, or never if
-/// that has forked meanwhile. A grant would be unanswered for as long, and a NIC's death then leaves this end in doubt of a
-/// switch. So it waits.
+/// A NIC gives this end its VI when both ends have asked for it. But the peer takes its VI only at its program's next
+/// call, or never if that program has forked in between. Until then a grant would stay unanswered, and the death of a
+/// NIC would leave this end unsure of the switch. So this end does not grant yet.
 pub(super) fn awaits_peer(guard: &Guard<'_>) -> bool {
     is_reflected(guard) && rx(guard).writer.load(word::WINDOW) == 0
 }
 
-/// Tells the NIC for how many milliseconds what this end sends may stay unacknowledged. It asks when it sends something.
+/// Publishes for the NIC how many milliseconds this end's bytes may stay unacknowledged. The NIC reads the word when it
+/// sends.
 pub(crate) fn say_user_timeout(guard: &Guard<'_>, milliseconds: u32) {
     if is_reflected(guard) {
         rx(guard).reader.store(word::USER_TIMEOUT, milliseconds.into());
     }
 }
 
-/// Why nothing comes on the VI any more.
+/// Reason why nothing more comes on the VI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// Something may come.
+    /// More may come.
     NotYet,
-    /// All that the peer had published is here.
+    /// Everything that the peer had published is here.
     Complete,
-    /// Something may be missing: a NIC has died, or the NICs have lost each other.
+    /// Bytes may be missing: a NIC has died, or the NICs have lost each other.
     Broken,
 }
 
-/// Whether the peer publishes anything more.
+/// Returns whether the peer can publish anything more, and why not.
 pub(super) fn end(guard: &Guard<'_>) -> End {
     match rx(guard).writer.load(word::GONE) {
-        // The other side of the segment is the NIC's.
+        // This end shares the segment with the NIC, so the dead process is the NIC.
         0 if guard.conn.has(flag::DEAD) => End::Broken,
         0 => End::NotYet,
         word::ENDED | word::DIED => End::Complete,
@@ -70,26 +72,27 @@ pub(super) fn end(guard: &Guard<'_>) -> End {
     }
 }
 
-/// Whether a death that is found is that of the NIC, before it had told of the peer's end; or was.
+/// Returns true if a reported death is the death of the NIC. Then the NIC has not reported the peer's end, or the
+/// connection has begun a failover.
 pub(super) fn is_without_nic(guard: &Guard<'_>) -> bool {
     let is_told = rx(guard).writer.load(word::GONE) != 0;
     super::failover::is_on(guard) || is_reflected(guard) && !is_told
 }
 
-/// Whether what TCP says of the peer's end is all there is: nothing that the peer has published before it is on
-/// its way still.
+/// Returns true if TCP's report of the peer's end is final: nothing that the peer published before its end can still
+/// arrive.
 pub(super) fn tcp_tells_the_end(guard: &Guard<'_>) -> bool {
     !is_reflected(guard)
         || publishes_no_more(guard)
-        // It never had leave to switch.
+        // This end has never granted the VI, so the sender has not switched.
         || guard.conn.rx() == Rx::Tcp
-        // What comes is thrown away.
+        // Bytes that come are discarded.
         || guard.conn.is_shut()
 }
 
-/// What the receiver of a direction does next that has granted the VI.
+/// Returns the next step of a receiver that has granted the VI.
 pub(super) fn next(guard: &Guard<'_>) -> Next {
-    // First: the switch that is seen after it is the sender's last word.
+    // Loaded before the switch: if nothing more comes, the switch word that is loaded next is final.
     let gone = publishes_no_more(guard);
     let read = guard.conn.rx_tcp.load(Ordering::Acquire);
     let claimed = rx(guard).reader.load(word::CLAIM) != 0;
@@ -102,8 +105,8 @@ pub(super) fn claim(guard: &Guard<'_>) {
     tell_nic(guard);
 }
 
-/// Whether a receive that has read TCP up to the sender's switch goes on on the VI at once. Where it would have to claim the
-/// switch, claims it: a program that looks until there is more receives nothing before.
+/// Returns true if a receive that has read TCP up to the switch may continue on the VI at once. If the switch is
+/// unclaimed, this claims it: a program that polls for more bytes makes no receive that would claim.
 pub(super) fn goes_on_behind_switch(guard: &Guard<'_>) -> bool {
     if !is_reflected(guard) {
         return true;
@@ -111,17 +114,18 @@ pub(super) fn goes_on_behind_switch(guard: &Guard<'_>) -> bool {
     if next(guard) == Next::Claim {
         claim(guard);
     }
-    // First: the switch that is seen after it is the sender's last word.
+    // Loaded before the switch: if nothing more comes, the switch word that is loaded next is final.
     let gone = publishes_no_more(guard);
     path::reflected::is_settled(rx(guard).path.load(word::SWITCH), gone)
 }
 
-/// Whether the sender of the direction in which this end receives moves it no more, and all that it has published is here.
+/// Returns true if the peer's words of the receiving direction are final, and everything that the peer has published is
+/// here.
 fn publishes_no_more(guard: &Guard<'_>) -> bool {
     rx(guard).writer.load(word::FIN) != 0 || end(guard) != End::NotYet
 }
 
-/// What a receiver that has revoked does next.
+/// Returns the next step of a receiver that has revoked.
 pub(super) fn revoked(guard: &Guard<'_>) -> Revoked {
     let gone = publishes_no_more(guard);
     let claimed = rx(guard).reader.load(word::CLAIM) != 0;
@@ -130,14 +134,14 @@ pub(super) fn revoked(guard: &Guard<'_>) -> Revoked {
     path::reflected::revoke(guard.conn.rx(), switch, claimed, confirmed, gone)
 }
 
-/// Returns the word of what is returned as it stands at the sender: 0 while the sender's NIC has not answered. And true if it answers
-/// no more.
+/// Returns the returned word as it stands at the sender, or 0 while the sender's NIC has not answered. The second value
+/// is true if no answer will come.
 fn answered(guard: &Guard<'_>) -> (u64, bool) {
     let proposed = rx(guard).path.load(word::RETURNED);
     if !is_reflected(guard) {
         return (proposed, false);
     }
-    // First: the NIC publishes the answer before the end.
+    // Loaded before the answer: the NIC publishes the answer before the end.
     let gone = end(guard) != End::NotYet;
     let answer = rx(guard).writer.load(word::ANSWER);
     let verdict = match answer & (word::ACCEPTED | word::REFUSED) {
@@ -148,7 +152,8 @@ fn answered(guard: &Guard<'_>) -> (u64, bool) {
     (verdict, gone)
 }
 
-/// Returns the sender's answer to a request of this end's to put unread bytes on TCP. Nothing is read while that is pending.
+/// Returns the sender's answer to this end's request to put unread bytes on TCP. Nothing is read while the answer is
+/// pending.
 pub(crate) fn verdict(guard: &Guard<'_>) -> Verdict {
     if !guard.conn.has(flag::RETURNING) {
         return Verdict::None;
@@ -157,13 +162,13 @@ pub(crate) fn verdict(guard: &Guard<'_>) -> Verdict {
     path::reflected::verdict(rx(guard).path.load(word::RETURNED), verdict, gone)
 }
 
-/// Decides what becomes of so many unread bytes, by the word that this end found before it put its own there.
+/// Decides what becomes of `unread` bytes. `found` is the word that this end found when it stored its own.
 pub(super) fn rest(guard: &Guard<'_>, seen: Seen, unread: u64, found: u64) -> Rest {
     let (verdict, gone) = answered(guard);
     path::reflected::rest(seen, unread, found, verdict, gone)
 }
 
-/// What a receive finds without a look at the VI or TCP, where the flags say that it may be so.
+/// Returns the result of a receive that must not look at the VI or TCP; `None` if the receive may look.
 #[inline]
 pub(super) fn instead(guard: &Guard<'_>) -> Option<Got> {
     if guard.conn.has(flag::RETURNING | flag::SHUT_RD) { found_instead(guard) } else { None }
@@ -173,16 +178,16 @@ pub(super) fn instead(guard: &Guard<'_>) -> Option<Got> {
 fn found_instead(guard: &Guard<'_>) -> Option<Got> {
     let conn = guard.conn;
     if conn.has(flag::RETURNING) && conn.rx() == Rx::Vi {
-        // What this end returns has not been answered: until it is, nothing is read anywhere.
+        // The sender has not answered this end's request. Until it answers, nothing is read on any path.
         return Some(Got::Nothing);
     }
     let had = amount(guard.bytes_taken.wrapping_add(guard.front), guard.taker.head);
     let is_over = conn.is_shut() && is_reflected(guard);
-    // What has come since both halves were shut TCP would have thrown away.
+    // TCP would have discarded bytes that come after both halves are shut.
     (is_over && rx(guard).path.load(word::SHUT) == had).then_some(Got::End)
 }
 
-/// The peer's end, for the thread that answers in the place of the program: whether it is news.
+/// Notes the NIC's report of the peer's end, for the progress thread. Returns true if the report is new.
 pub(crate) fn note_end(guard: &Guard<'_>) -> bool {
     if is_reflected(guard) {
         reset_for_what_came_late(guard);
@@ -193,12 +198,13 @@ pub(crate) fn note_end(guard: &Guard<'_>) -> bool {
         && guard.conn.set(flag::GONE | flag::KERNEL_SOCKET) & flag::GONE == 0
 }
 
-/// How much of a stream there is, as one word: bytes in packets, bytes gathered. Never 0 or 1.
+/// Encodes a position in a stream as one word: bytes in packets, and coalesced bytes. The word is never 0 or 1.
 fn amount(packets: u32, gathered: u64) -> u64 {
     1 << 63 | u64::from(packets & (u32::MAX >> 1)) << 32 | u64::from(gathered as u32)
 }
 
-/// What this end says when it has shut both halves: how much had come by then. 1: that is not known.
+/// Returns the word that this end publishes when it has shut both halves: the position up to which bytes had arrived. 1
+/// means that the position is unknown.
 pub(super) fn shut_word(guard: &mut Guard<'_>) -> u64 {
     if !is_reflected(guard) || guard.conn.is_handled() || scan(guard).is_err() {
         return 1;
@@ -208,8 +214,8 @@ pub(super) fn shut_word(guard: &mut Guard<'_>) -> u64 {
     amount(packets, rx(guard).writer.load(word::TAIL))
 }
 
-/// The receiver has shut both halves, and what this end has sent since, before it heard of that, lies on the VI. TCP would
-/// have reset the connection for it: the kernel does, for a byte that it is given here.
+/// Resets the connection if this end has sent bytes on the VI after the receiver shut both halves. TCP would have reset
+/// the connection for those bytes. So this sends a byte on TCP, for which the kernel resets the connection.
 fn reset_for_what_came_late(guard: &Guard<'_>) {
     let said = tx(guard).path.load(word::SHUT);
     let sent = amount(guard.bytes_sent, guard.gatherer.tail);
@@ -224,7 +230,7 @@ fn reset_for_what_came_late(guard: &Guard<'_>) {
     }
 }
 
-/// The kernel socket has ended: the NICs find out whether the peer holds its end.
+/// Makes the NICs find out whether the peer still holds its end, after the kernel socket has ended.
 pub(crate) fn kernel_socket_ended(guard: &Guard<'_>) {
     if is_reflected(guard) && rx(guard).reader.load(word::ENDED_ON_TCP) == 0 {
         rx(guard).reader.store(word::ENDED_ON_TCP, word::ENDED_THERE);
@@ -232,18 +238,18 @@ pub(crate) fn kernel_socket_ended(guard: &Guard<'_>) {
     }
 }
 
-/// This host's kernel has ended the kernel socket: the NICs let the other end know.
+/// Makes the NICs report to the other end that this host's kernel has ended the kernel socket.
 pub(super) fn ended_here(guard: &Guard<'_>) {
     rx(guard).reader.store(word::ENDED_ON_TCP, word::ENDED_HERE);
     tell_nic(guard);
 }
 
-/// Whether the NICs have lost each other because the other host has not answered for too long.
+/// Returns true if the NICs have lost each other because the other host has not answered for too long.
 pub(super) fn has_timed_out(guard: &Guard<'_>) -> bool {
     rx(guard).writer.load(word::GONE) == word::TIMED_OUT
 }
 
-/// Whether the peer has died, rather than left.
+/// Returns true if the peer has died, rather than left.
 pub(super) fn has_died(guard: &Guard<'_>) -> bool {
     rx(guard).writer.load(word::GONE) == word::DIED
 }

@@ -1,4 +1,4 @@
-//! Taking bytes off the VI, from where they lie: the ring, the packets held back, what is gathered.
+//! Removes bytes from the VI: from the ring, from held packets and from the overflow buffer.
 
 use super::hold::{copy_held, hold, kind_of, next_in_ring, scan};
 use super::packets::{
@@ -12,18 +12,20 @@ use sovia_proto::path::Rx;
 use sovia_sys::UserSliceMut;
 use via_shm::endpoint::Area;
 
-/// Whether the direction in which we receive goes back to TCP here; takes the packet (ToTcp) that ends it.
+/// Returns true if the direction in which this end receives moves to TCP now. Consumes the packet that ends the VI's
+/// part (ToTcp).
 pub fn is_returning(guard: &mut Guard<'_>) -> bool {
     failover::leaves_vi(guard)
         || is_next(guard, Kind::ToTcp) && take_held(guard, UserSliceMut::empty()).is_ok()
 }
 
-/// Whether the direction in which we receive ends here: nothing is unread before the peer's FIN.
+/// Returns true if the direction in which this end receives ends here: nothing is unread before the peer's FIN.
 pub fn is_ending(guard: &mut Guard<'_>) -> bool {
     guard.conn.has(flag::EOF) || is_next(guard, Kind::Fin)
 }
 
-/// Whether a packet of that kind is the next that a receive would take. It is among those held then.
+/// Returns true if a packet of kind `wanted` is the next that a receive would consume. The packet is then among the
+/// held ones.
 fn is_next(guard: &mut Guard<'_>, wanted: Kind) -> bool {
     if guard.conn.rx() != Rx::Vi || guard.front != 0 {
         return false;
@@ -44,11 +46,11 @@ fn is_next(guard: &mut Guard<'_>, wanted: Kind) -> bool {
     if guard.held[guard.held_first as usize % HELD].kind != wanted as u8 {
         return false;
     }
-    // What was gathered before the packet was sent is visible now that the packet is.
+    // Bytes that were coalesced before the packet was sent are visible, because the packet is visible.
     next(guard) == Take::Packet
 }
 
-/// What comes next of what has been published by now.
+/// Returns what comes next, among everything published so far.
 fn next(guard: &Guard<'_>) -> Take {
     let line = &rx(guard).writer;
     let tail = line.load(word::TAIL);
@@ -56,25 +58,25 @@ fn next(guard: &Guard<'_>) -> Take {
     guard.taker.next(tail, after)
 }
 
-/// Whether a receive finds something without the packets that a thread of Sovia's has yet to handle: packets that are held,
-/// or gathered bytes that come next. Gathered bytes behind such packets are not to be had before them.
+/// Returns true if a receive finds something without packets that the handler thread has not queued yet. A held packet
+/// counts, and so do coalesced bytes that come next. Coalesced bytes after such packets do not count.
 pub(super) fn has_kept(guard: &Guard<'_>) -> bool {
     guard.held_first != guard.held_end
         || has_gathered(guard) && (!guard.conn.is_handled() || next(guard) != Take::Packet)
 }
 
-/// Whether gathered bytes have been published that were not taken.
+/// Returns true if published coalesced bytes are unread.
 #[inline]
 pub(super) fn has_gathered(guard: &Guard<'_>) -> bool {
     rx(guard).writer.load(word::TAIL) != guard.taker.head
 }
 
-/// Takes bytes from the VI; 0 if there are none now, or the direction has gone back to TCP.
+/// Receives bytes from the VI. Returns 0 if there are none now, or if the direction has moved back to TCP.
 pub(super) fn receive_vi(guard: &mut Guard<'_>, out: UserSliceMut<'_>) -> Result<usize, Fault> {
     receive_vi_here(guard, out)
 }
 
-/// The same, in its caller.
+/// Like [`receive_vi`], but inlined into its caller.
 #[inline(always)]
 pub(super) fn receive_vi_here(
     guard: &mut Guard<'_>,
@@ -84,7 +86,7 @@ pub(super) fn receive_vi_here(
     let result = take(guard, out, &mut done);
     guard.traffic.bytes_received += done as u64;
     match result {
-        // What came before the bad address has been received; the rest stays where it is.
+        // The bytes before the bad address have been received. The rest stays on the VI.
         Err(Fault::BadAddress) if done > 0 => Ok(done),
         result => result.map(|()| done),
     }
@@ -112,11 +114,11 @@ fn take(guard: &mut Guard<'_>, out: UserSliceMut<'_>, count: &mut usize) -> Resu
             continue;
         }
         if handled::is_here(guard) {
-            // What is in the ring is for the handler to take.
+            // The handler thread takes the packets in the ring.
             break;
         }
         let Some(entry) = guard.endpoint().rx.head()? else {
-            // Packets that go before gathered bytes were published before those were.
+            // Packets before coalesced bytes are published before these bytes.
             if tail != guard.taker.head && done == 0 {
                 return Err(Fault::Corrupt);
             }
@@ -142,11 +144,11 @@ fn take(guard: &mut Guard<'_>, out: UserSliceMut<'_>, count: &mut usize) -> Resu
             }
             kind => {
                 if kind.is_ordered() {
-                    // What was gathered before it was sent is there by now, though perhaps not
-                    // yet when the tail was loaded above.
+                    // Bytes that were coalesced before this packet are visible now, even if they were not when the tail
+                    // was loaded above.
                     if let Take::Gathered(n) = next(guard) {
                         *count += take_gathered(guard, n, out.skip(done))?;
-                        // Its arrival has been counted already, if it carries acknowledgements.
+                        // If the packet carries acknowledgements, its arrival has already been counted.
                         hold(guard, &entry, kind)?;
                         continue;
                     }
@@ -160,8 +162,8 @@ fn take(guard: &mut Guard<'_>, out: UserSliceMut<'_>, count: &mut usize) -> Resu
     Ok(())
 }
 
-/// A packet has been taken that goes before what is gathered, if anything is. The sender may have used up what may be unread, and
-/// then it waits for no acknowledgement.
+/// Notifies the writer after a packet before coalesced bytes was taken. The sender may have reached the limit of unread
+/// bytes, and then it waits for no acknowledgement.
 #[inline(always)]
 fn taken_before(guard: &Guard<'_>, tail: u64) {
     if tail != guard.taker.head {
@@ -181,7 +183,7 @@ fn take_gathered(
     let at = (guard.taker.head.wrapping_sub(start) % Area::LEN as u64) as usize;
     let n = (available as usize).min(out.len()).min(Area::LEN - at);
     if !guard.endpoint_ref().rx.area().read(at, out.first(n)) {
-        // The place is within the area: it is the program's buffer that is not there.
+        // The source lies within the overflow buffer, so the bad address lies in the program's buffer.
         return Err(Fault::BadAddress);
     }
     guard.taker.head += n as u64;

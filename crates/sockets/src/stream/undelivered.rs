@@ -1,8 +1,8 @@
-//! What is unread on a VI that its receiver leaves, or has never entered.
+//! Handles the unread bytes of a VI that its receiver leaves, or has never entered.
 //!
-//! No receiver takes it off the VI: its sender reads it where it lies and puts it on TCP ([`super::returned`]),
-//! and until all of it is there a receiver that finds TCP at its end goes on on the VI. So a thread may end,
-//! or be killed, in the middle of any of this, and another one goes on.
+//! No receiver removes these bytes from the VI. The sender reads them where they lie and puts them on TCP
+//! ([`super::returned`]). If TCP ends before all of them are there, the receiver continues on the VI. So a thread may
+//! end or be killed at any point, and another thread continues.
 
 use super::hold::{kind_of, scan};
 use super::{Fault, failover, reflected, rx, tx, word};
@@ -17,36 +17,36 @@ use via_shm::endpoint::Area;
 use via_shm::ring::Entry;
 use via_shm::undelivered::{Left, Undelivered};
 
-/// What comes after the unread bytes.
+/// Continuation of the stream after the unread bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Perhaps more bytes.
+    /// Perhaps more bytes on the VI.
     More,
-    /// The stream goes on on TCP.
+    /// The stream continues on TCP.
     ToTcp,
     /// The stream ends.
     Fin,
 }
 
-/// What is unread on the VI.
+/// Unread bytes on the VI.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Unread {
     pub(crate) bytes: u64,
     pub(crate) next: Next,
-    /// Ordered packets of data that are held.
+    /// Number of data packets that are held, off the ring.
     packets: u32,
     gathered: u64,
 }
 
-/// What is unread on the VI, of which nothing is consumed.
+/// Finds the unread bytes on the VI, and consumes none of them.
 ///
 /// # Errors
-/// [`Corrupt`] if it makes no sense.
+/// [`Corrupt`] if the peer has published impossible values.
 pub(crate) fn look(guard: &mut Guard<'_>) -> Result<Unread, Corrupt> {
     let nonsense = |_: Fault| Corrupt("invalid unread packets");
     scan(guard).map_err(nonsense)?;
     let line = &rx(guard).writer;
-    // What was gathered before a packet was sent is visible now that the packet is.
+    // Bytes that were coalesced before a packet was sent are visible, because the packet is visible.
     let gathered = line.load(word::TAIL).wrapping_sub(guard.taker.head);
     if gathered > Area::LEN as u64 {
         return Err(Corrupt("more coalesced bytes than fit"));
@@ -74,16 +74,16 @@ pub(crate) fn look(guard: &mut Guard<'_>) -> Result<Unread, Corrupt> {
     Ok(Unread { bytes: bytes - front, next, packets, gathered })
 }
 
-/// The packets that are held, the next one first.
+/// Returns the held packets, the next one first.
 pub(super) fn unread_packets<'g>(guard: &'g Guard<'_>) -> impl Iterator<Item = &'g Held> {
     let count = guard.held_end.wrapping_sub(guard.held_first).min(HELD as u32);
     (0..count).map(|i| &guard.held[guard.held_first.wrapping_add(i) as usize % HELD])
 }
 
-/// Says in the segment what is unread, for the sender.
+/// Publishes the unread bytes in the segment, for the sender.
 ///
 /// # Errors
-/// [`Corrupt`] if gathered bytes come after packets that have not come.
+/// [`Corrupt`] if coalesced bytes come after packets that have not arrived.
 pub(crate) fn leave(guard: &Guard<'_>, unread: &Unread) -> Result<(), Corrupt> {
     let direction = rx(guard);
     let after = direction.writer.load(word::AFTER) as u32;
@@ -108,12 +108,12 @@ pub(crate) fn leave(guard: &Guard<'_>, unread: &Unread) -> Result<(), Corrupt> {
     Ok(())
 }
 
-/// A thread has died that may have been about to return what is unread.
+/// Repairs the state after a thread died that may have been about to return unread bytes.
 pub(super) fn repair(guard: &Guard<'_>) {
     let conn = guard.conn;
     if conn.has(flag::RETURNING) && path::revokes(conn.rx()) {
         match reflected::verdict(guard) {
-            // The next step takes it up.
+            // The next step of the fallback continues here.
             Verdict::Pending => {}
             Verdict::Accepted => conn.set_rx(Rx::Back),
             Verdict::Refused | Verdict::None => {
@@ -123,40 +123,40 @@ pub(super) fn repair(guard: &Guard<'_>) {
     }
 }
 
-/// Whose word it is what lies unread on the VI.
+/// The words that describe the unread bytes on the VI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Said {
-    /// The receiver's, which has left the VI.
+    /// The words of the receiver, which has left the VI.
     ByReceiver,
-    /// The sender's own: the receiver has never entered.
+    /// The sender's own counts: the receiver has never entered.
     BySender,
-    /// The sender's own, of what may not have come through a NIC that has died.
+    /// The sender's own record of bytes that may not have arrived through a dead NIC.
     OfFailover,
 }
 
 /// The unread part of the direction in which this end sends.
 pub(super) struct Part {
     said: Said,
-    /// What goes before it.
+    /// Failover record, which goes before the bytes.
     record: [u8; LEN],
-    /// How much of that does.
+    /// Number of bytes of `record` that are used: all or 0.
     record_len: usize,
-    /// The first entry of the ring, where the sender's own are meant.
+    /// Number of the first ring entry, if the part consists of the sender's own entries.
     first: u32,
     messages: u32,
-    /// Messages before what is gathered.
+    /// Number of messages before the coalesced bytes.
     before: u32,
-    /// Bytes of the first message that are not unread.
+    /// Number of bytes of the first message that the receiver has read.
     front: u32,
-    /// What is gathered and unread: its first position, and its length.
+    /// Unread coalesced bytes: the position of the first one, and their number.
     gathered: (u64, u64),
 }
 
 impl Part {
-    /// What it is.
+    /// Returns the unread part, as `said` describes it.
     ///
     /// # Errors
-    /// [`Corrupt`] if the receiver has published what it cannot have left.
+    /// [`Corrupt`] if the receiver has published impossible values.
     pub(super) fn of(guard: &Guard<'_>, said: Said) -> Result<Part, Corrupt> {
         let tail = guard.gatherer.tail;
         let (record, record_len, first, front) = ([0; LEN], 0, 0, 0);
@@ -200,13 +200,13 @@ impl Part {
         }
     }
 
-    /// Bytes of a message that are unread.
+    /// Returns the number of unread bytes of message `n`.
     fn unread_of(&self, n: u32, entry: &Entry) -> Result<u64, Corrupt> {
         let had = if n == 0 { self.front } else { 0 };
         entry.len.checked_sub(had).map(u64::from).ok_or(Corrupt("read beyond a message's end"))
     }
 
-    /// How many bytes it has.
+    /// Returns the length of the part in bytes, including the record.
     pub(super) fn len(&self, guard: &Guard<'_>) -> Result<u64, Corrupt> {
         let mut len = self.record_len as u64 + self.gathered.1;
         for n in 0..self.messages {
@@ -215,10 +215,11 @@ impl Part {
         Ok(len)
     }
 
-    /// Copies bytes of it out, from byte `at` on; how many: at least one, unless that is its end.
+    /// Copies bytes of the part from byte `at` on into `out`. Returns their number, which is 0 only at the end of the
+    /// part.
     ///
     /// # Errors
-    /// [`Corrupt`] if it makes no sense.
+    /// [`Corrupt`] if the published values are impossible.
     pub(super) fn copy(
         &self,
         guard: &Guard<'_>,
@@ -294,7 +295,8 @@ impl Part {
     }
 }
 
-/// Answers the sender, unless it has refused or been answered, with so many bytes unread. What becomes of them.
+/// Tells the sender how many bytes are unread, unless the sender has refused or already has an answer. Returns what
+/// becomes of these bytes.
 pub(crate) fn answer(guard: &Guard<'_>, seen: Seen, unread: u64) -> Rest {
     let word = &rx(guard).path.0[word::RETURNED];
     let answer = path::answer(seen, unread);
