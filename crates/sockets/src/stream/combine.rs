@@ -1,11 +1,16 @@
-//! Combining small messages (ICS section 4.2), where it has been asked for.
+//! Combines small messages (ICS section 4.2), if the program or the user has asked for it.
 //!
-//! A small message goes to the gathered bytes of the segment, from where the receiver takes it as
-//! soon as it looks; what waits is only the news of it. So combining saves the sender the packet and
-//! the fence, and a sleeping receiver its wake-ups, and a message is not lost with its sender. The
-//! receiver is told (1) when the delay is over, (2) when a chunk of bytes waits, (3) with a larger
-//! message, (4) when the program receives, waits or closes, and when it switches combining off:
-//! `TCP_NODELAY` does that, and `TCP_CORK` overrules it.
+//! The sender puts a small message into the segment's overflow buffer at once. The receiver takes the message as soon
+//! as it looks. Only the notification is delayed. So combining saves the sender a packet and a fence, and saves
+//! wake-ups of a sleeping receiver. If the sender dies, no message is lost.
+//!
+//! The sender notifies the receiver
+//!
+//! 1. when the delay is over,
+//! 2. when a chunk of bytes is waiting,
+//! 3. with a longer message,
+//! 4. when the program receives, waits or closes,
+//! 5. when the program switches combining off. `TCP_NODELAY` switches it off, unless `TCP_CORK` is set.
 
 use super::{tell_reader, tx, word};
 use crate::conn::{Conn, Guard, Phase, flag};
@@ -17,20 +22,20 @@ use sovia_proto::path::Tx;
 use sovia_sys::{call, clock};
 
 per_engine! {
-    /// When the receiver of some connection must be told at the latest; `NEVER` if none waits.
+    /// Earliest time at which some receiver must be notified; `NEVER` if no receiver waits.
     static DUE: AtomicU64 = AtomicU64::new(NEVER);
 }
 const NEVER: u64 = u64::MAX;
-/// When it is looked again at a connection that was in the middle of a call.
+/// Delay before the next look at a connection on which a signal handler has interrupted a call, in nanoseconds.
 const INTERRUPTED_NS: u64 = 1_000_000;
 
-/// Whether a message of so many bytes waits for others.
+/// Returns true if a message of `len` bytes waits for others.
 #[inline]
 pub(super) fn wants(guard: &Guard<'_>, len: usize) -> bool {
     len < guard.protocol.below as usize && guard.conn.has(flag::COMBINES)
 }
 
-/// So many bytes more wait for the receiver to be notified of them.
+/// Adds `bytes` to the number of sent bytes that the receiver does not know about yet.
 pub(super) fn wait(guard: &mut Guard<'_>, bytes: usize) {
     let first = guard.untold == 0;
     guard.untold = guard.untold.saturating_add(bytes as u32);
@@ -40,14 +45,14 @@ pub(super) fn wait(guard: &mut Guard<'_>, bytes: usize) {
         let due = clock::now_ns() + guard.protocol.delay_ns;
         guard.due = due;
         if DUE.fetch_min(due, Ordering::AcqRel) > due {
-            // The thread sleeps for longer than that.
+            // The progress thread would sleep longer than that.
             kernel_sockets::nudge();
         }
     }
 }
 
-/// Tells the receiver of what waits. What it has taken meanwhile is no news: an epoll set would report
-/// it a second time.
+/// Notifies the receiver of waiting bytes. Bytes that the receiver has already taken cause no event: an epoll set would
+/// report them twice.
 #[inline(always)]
 pub(crate) fn tell(guard: &mut Guard<'_>) {
     if guard.untold != 0 {
@@ -65,13 +70,13 @@ fn tell_now(guard: &mut Guard<'_>) {
     }
 }
 
-/// How long until a receiver must be told (nanoseconds).
+/// Returns the time until a receiver must be notified, in nanoseconds.
 pub(crate) fn pause() -> Option<u64> {
     let due = DUE.load(Ordering::Acquire);
     (due != NEVER).then(|| due.saturating_sub(clock::now_ns()))
 }
 
-/// Tells every receiver for which the delay is over.
+/// Notifies every receiver whose delay is over.
 pub(crate) fn serve() {
     let now = clock::now_ns();
     if DUE.load(Ordering::Acquire) <= now {
@@ -79,7 +84,7 @@ pub(crate) fn serve() {
     }
 }
 
-/// The calling thread is about to wait for something, and says nothing more until then.
+/// Notifies all receivers, because the calling thread is about to wait.
 #[inline]
 pub(crate) fn before_waiting() {
     if DUE.load(Ordering::Relaxed) != NEVER {
@@ -95,7 +100,7 @@ fn serve_until(now: u64) {
             return;
         }
         if at.conn.is_mine() {
-            // A signal handler waits that has interrupted a call on it.
+            // The calling thread runs a signal handler that has interrupted a call on this connection.
             DUE.fetch_min(clock::now_ns() + INTERRUPTED_NS, Ordering::AcqRel);
             kernel_sockets::nudge();
             return;
@@ -109,7 +114,7 @@ fn serve_until(now: u64) {
     });
 }
 
-/// The program may have switched combining for a connection.
+/// Checks whether the program has switched combining on or off for a connection.
 pub(crate) fn switch(guard: &mut Guard<'_>, fd: i32) {
     let conn: &Conn = guard.conn;
     if guard.protocol.below == 0 {

@@ -1,4 +1,4 @@
-//! The receiver's steps from TCP to the VI: it grants, and at the sender's switch it enters.
+//! Takes the receiver's steps from TCP to the VI: the receiver grants the VI, and enters it at the sender's switch.
 
 use super::{Fault, failover, handled, reflected, rx, tell_writer, uncounted, word};
 use crate::conn::{Guard, WINDOW_MAX, flag};
@@ -8,13 +8,13 @@ use sovia_proto::path::reflected::Next;
 use sovia_proto::path::{self, CANCELLED, ENTERED, Grant, Rx, Source};
 use via_shm::Corrupt;
 
-/// Publishes a grant, or its end.
+/// Publishes a grant, or the end of a grant.
 pub(super) fn say_grant(guard: &mut Guard<'_>, grant: u64) {
     guard.own.grant = grant;
     super::rx(guard).path.store(word::GRANT, grant);
 }
 
-/// The sender's switch, or 0 if it has not switched or has taken it back.
+/// Returns the sender's switch word, or 0 if the sender has not switched or has taken the switch back.
 pub(super) fn switched(guard: &Guard<'_>) -> u64 {
     match rx(guard).path.load(word::SWITCH) {
         CANCELLED => 0,
@@ -22,11 +22,11 @@ pub(super) fn switched(guard: &Guard<'_>) -> u64 {
     }
 }
 
-/// Says to the sender that what it has put on the VI is this end's to read, or to return. False if the sender has
-/// just taken the switch back.
+/// Claims the bytes that the sender has put on the VI: this end will read or return them. Returns false if the sender
+/// has just taken the switch back.
 ///
 /// # Errors
-/// [`Fault::Corrupt`] if the switch has become another one: a sender switches once.
+/// [`Fault::Corrupt`] if the switch word has changed in another way: a sender switches only once.
 fn claim_at(guard: &mut Guard<'_>, switch: u64) -> Result<bool, Fault> {
     let word = &rx(guard).path.0[word::SWITCH];
     let entered = switch | ENTERED;
@@ -37,30 +37,30 @@ fn claim_at(guard: &mut Guard<'_>, switch: u64) -> Result<bool, Fault> {
             Ok(_) => {}
         }
     }
-    // The peer has published its window before it switched.
+    // The peer publishes its window before it switches.
     let window = rx(guard).writer.load(word::WINDOW).min(u64::from(WINDOW_MAX));
     guard.flow.face(window as u16);
     Ok(true)
 }
 
-/// The same for a receiver that goes back to TCP. TCP may not have been read up to the switch: until it has,
-/// the direction is on TCP for readers.
+/// Like [`claim_at`], for a receiver that moves back to TCP. TCP may not have been read up to the switch. Until then,
+/// the direction counts as on TCP for readers.
 pub(super) fn claim(guard: &mut Guard<'_>, switch: u64) -> Result<bool, Corrupt> {
     claim_at(guard, switch).map_err(|_| Corrupt("an unexpected change of the path"))
 }
 
-/// TCP has been read up to the switch: goes over to the VI. False if the sender has just taken the
-/// switch back.
+/// Enters the VI after TCP has been read up to the switch. Returns false if the sender has just taken the switch back.
 ///
 /// # Errors
-/// As for [`claim_at`].
+/// The errors of [`claim_at`].
 fn enter(guard: &mut Guard<'_>, switch: u64) -> Result<bool, Fault> {
     if !claim_at(guard, switch)? {
         return Ok(false);
     }
     guard.conn.set_rx(Rx::Vi);
     if reflected::is_reflected(guard) {
-        // The peer may have gone over to TCP meanwhile: the thread that watches kernel sockets was told of bytes there, and has not looked.
+        // The peer may have begun a failover to TCP. The progress thread may have ignored an event of the peer's bytes
+        // on TCP, because the direction was not on the VI.
         guard.conn.set(flag::KERNEL_SOCKET);
         kernel_sockets::nudge();
     }
@@ -68,28 +68,28 @@ fn enter(guard: &mut Guard<'_>, switch: u64) -> Result<bool, Fault> {
         say_grant(guard, Grant::Entered as u64);
     }
     tell_writer(guard);
-    // What came before has been counted as unread, also where a thread of Sovia's handles messages.
+    // FIONREAD has counted earlier messages as unread, also those that the handler thread has not queued.
     handled::handle(guard);
     Ok(true)
 }
 
-/// Where a receiver finds the next bytes.
+/// Source of a receiver's next bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// On the VI, which it has just entered.
+    /// The VI, which the receiver has just entered.
     Vi,
-    /// On TCP, at most so many.
+    /// TCP, up to this number of bytes.
     Tcp(usize),
-    /// Nowhere: TCP has been read up to a switch that the sender's NIC has not settled, or behind which what lies has been
-    /// proposed to be returned, and that NIC has not answered.
+    /// None. TCP has been read up to a switch that the sender's NIC has not settled. Or this end has proposed to return
+    /// the bytes after the switch, and the NIC has not answered.
     Nowhere,
 }
 
-/// Where a receiver that has not entered the VI finds the next bytes: if TCP has been read up to the switch, it
-/// enters.
+/// Returns the source of the next bytes for a receiver that has not entered the VI. Enters the VI if TCP has been read
+/// up to the switch.
 ///
 /// # Errors
-/// As for [`enter`]; also if the switch lies before what has been read.
+/// The errors of [`enter`]. Also [`Fault::Corrupt`] if the switch lies before bytes that have been read.
 pub(super) fn next_from(guard: &mut Guard<'_>) -> Result<Origin, Fault> {
     failover::leaves_switch(guard);
     if guard.conn.rx() != Rx::Granted {
@@ -107,7 +107,7 @@ pub(super) fn next_from(guard: &mut Guard<'_>) -> Result<Origin, Fault> {
     }
 }
 
-/// The same where a NIC is between the two ends.
+/// Like [`next_from`], if a NIC is between the two ends.
 #[cold]
 fn next_by_nic(guard: &mut Guard<'_>) -> Result<Origin, Fault> {
     if reflected::next(guard) == Next::Claim {
@@ -118,7 +118,7 @@ fn next_by_nic(guard: &mut Guard<'_>) -> Result<Origin, Fault> {
         Next::TcpUpTo(n) => Ok(Origin::Tcp(usize::try_from(n).unwrap_or(usize::MAX))),
         Next::Claim | Next::Await => Ok(Origin::Nowhere),
         Next::Impossible => Err(Fault::Corrupt),
-        // What lies there has been proposed to be returned. Unless the sender refuses that, it comes on TCP.
+        // This end has proposed to return the bytes on the VI. Unless the sender refuses, these bytes come on TCP.
         Next::Vi if guard.conn.has(flag::RETURNING) => Ok(Origin::Nowhere),
         Next::Vi => {
             let switch = switched(guard);
@@ -127,7 +127,8 @@ fn next_by_nic(guard: &mut Guard<'_>) -> Result<Origin, Fault> {
     }
 }
 
-/// Grants the VI, unless another thread is inside a kernel receive, or the peer is behind a NIC and has no VI yet.
+/// Grants the VI. Does not grant while another thread is inside a kernel receive. Does not grant while the peer is
+/// behind a NIC and has no VI yet.
 pub(crate) fn grant(guard: &mut Guard<'_>, fd: i32) {
     let conn = guard.conn;
     if conn.rx() != Rx::Tcp || conn.has(flag::FALLING_BACK) || reflected::awaits_peer(guard) {

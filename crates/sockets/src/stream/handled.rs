@@ -1,13 +1,15 @@
-//! Messages that a thread of Sovia's handles (SOVIA_HANDLER and SOVIA_NOTIFY, ICS figure 4).
+//! Handles messages in a thread of Sovia (SOVIA_HANDLER and SOVIA_NOTIFY, ICS figure 4).
 //!
-//! [`crate::handler`] has the threads; this is what they do with one connection. Handling takes
-//! messages off the ring, which posts their receives again, and lets acknowledgements take effect. It holds the rest and wakes
-//! the program. The program's calls take what is held. They look at the ring themselves in two cases. At the end of a
-//! connection, what a peer has left behind is read by the thread that finds that it has gone. And a call that counts bytes
-//! (FIONREAD) handles the messages that it counts.
+//! [`crate::handler`] has the threads, and this module their work on one connection. The handler thread takes messages
+//! off the ring, which posts their receives again, and applies acknowledgements. The thread queues the other messages
+//! and wakes the program. The program's calls take queued messages.
 //!
-//! The thread belongs to the process that gave the connection its VI. When that process lets the connection go, or dies, or a
-//! relative looks for messages, all of them handle messages in their calls (SOVIA_SINGLE).
+//! Calls look at the ring themselves in two cases. At the end of a connection, the thread that finds the peer gone
+//! reads what the peer has left. And a call that counts bytes (FIONREAD) queues the messages that it counts.
+//!
+//! The thread belongs to the process that gave the connection its VI. The thread's work ends if that process closes the
+//! connection or dies, or if a forked relative looks for messages. From then on, the calls of all relatives handle
+//! messages (SOVIA_SINGLE).
 
 use super::hold::scan;
 use super::{Fault, corrupt_here, listeners, rx, word};
@@ -15,8 +17,8 @@ use crate::conn::{Guard, Handler, flag};
 use crate::{members, thread};
 use sovia_proto::path::Rx;
 
-/// From now on a thread of this process handles messages, of which that ready list is notified. For a connection
-/// that is just given its VI. `flags`: those of how it does so.
+/// Starts handling by a thread of this process, for a connection that has just got its VI. The peer will notify
+/// `ready_list` of messages. `flags`: the flags that say how the thread notifies the program.
 pub(crate) fn begin(guard: &mut Guard<'_>, ready_list: u32, flags: u32) {
     guard.handler =
         Handler { ready_list: ready_list + 1, process: members::me(), ..Handler::default() };
@@ -24,15 +26,15 @@ pub(crate) fn begin(guard: &mut Guard<'_>, ready_list: u32, flags: u32) {
     listeners::say(guard);
 }
 
-/// Handles what there is, if that is for a thread of this process: a connection that has ended
-/// meanwhile may have become a relative's, on a segment that is not mapped here.
+/// Handles available messages if the thread belongs to this process. A connection that has ended may have become a
+/// relative's connection, on a segment that is not mapped here.
 pub(crate) fn handle_own(guard: &mut Guard<'_>) {
     if is_own(guard) {
         handle(guard);
     }
 }
 
-/// Handles what there is.
+/// Handles available messages.
 pub(crate) fn handle(guard: &mut Guard<'_>) {
     let conn = guard.conn;
     if !conn.is_attached() || !conn.is_handled() {
@@ -46,8 +48,9 @@ pub(crate) fn handle(guard: &mut Guard<'_>) {
     let (tail, switch) = (direction.writer.load(word::TAIL), direction.path.load(word::SWITCH));
     let now = (tail, switch, guard.held_end);
     let told = core::mem::replace(&mut guard.handler.told, now);
-    // The program may have been sooner with any of it, and want no edge for it. A call that has only looked at the end has
-    // taken packets off the ring and nothing else. The end is an event for another thread that waits for a hang-up alone.
+    // The program may already have taken some of these messages, and then wants no edge-triggered event for them. A
+    // call that only looked at the end has taken packets off the ring and nothing else. The end is an event for a
+    // thread that waits for a hang-up only.
     let is_left = guard.held_first != guard.held_end || conn.has(flag::EOF);
     let held = guard.held_end != told.2 && is_left;
     let gathered = tail != told.0 && tail != guard.taker.head;
@@ -55,35 +58,36 @@ pub(crate) fn handle(guard: &mut Guard<'_>) {
     if let Err(Fault::Corrupt) = scanned {
         corrupt_here(guard);
     } else if !held && !gathered && !switched {
-        // Acknowledgements alone are no news to the program: the peer notifies it of room.
+        // Acknowledgements alone are no event for the program: the peer notifies it of room.
         return;
     }
     listeners::tell_program(guard);
 }
 
-/// From now on messages are handled by the calling thread.
+/// Ends the handler thread's work on the connection. From now on the program's calls handle messages.
 pub(super) fn end(guard: &mut Guard<'_>) {
     guard.handler = Handler::default();
     guard.conn.clear(flag::HANDLED | flag::NOTIFIED | flag::CALLED);
     listeners::say(guard);
-    // There may be something that has not been handled.
+    // Some messages may not have been handled.
     listeners::tell_program(guard);
 }
 
-/// Whether a thread of this process handles the messages.
+/// Returns true if a thread of this process handles the messages.
 fn is_own(guard: &Guard<'_>) -> bool {
     guard.handler.ready_list().is_some() && guard.handler.process == members::me()
 }
 
-/// This process lets the connection go, and others of its family hold it still.
+/// Ends the handling by a thread of this process, because this process closes the connection. Forked relatives still
+/// have the connection.
 pub(crate) fn leave(guard: &mut Guard<'_>) {
     if is_own(guard) {
         end(guard);
     }
 }
 
-/// Returns true if a thread of this process handles messages. A relative that looks for them ends that of another process: whether
-/// that one lives, nothing would tell the relative while it sleeps.
+/// Returns true if a thread of this process handles messages. If the thread belongs to another process, ends the
+/// handling: a sleeping relative would not notice the death of that process.
 #[inline]
 pub(super) fn is_here(guard: &mut Guard<'_>) -> bool {
     guard.conn.is_handled() && has_thread(guard)
@@ -91,14 +95,14 @@ pub(super) fn is_here(guard: &mut Guard<'_>) -> bool {
 
 #[cold]
 fn has_thread(guard: &mut Guard<'_>) -> bool {
-    // Nothing handles messages for the last code of a process that ends.
+    // In a process that is ending, no thread handles messages for its last code.
     if !is_own(guard) || thread::must_end() {
         end(guard);
     }
     guard.conn.is_handled()
 }
 
-/// Ends the handling by a process that is no more.
+/// Ends the handling by a process that has died.
 pub(super) fn mind(guard: &mut Guard<'_>) {
     if guard.handler.ready_list().is_some() && !members::lives(guard.handler.process) {
         end(guard);

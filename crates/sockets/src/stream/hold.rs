@@ -1,7 +1,7 @@
-//! Packets that have arrived and wait for the program.
+//! Holds packets that have arrived and wait for the program.
 //!
-//! Acknowledgements lie behind unread data. A sender whose window is used up takes everything off
-//! the ring to see them ([`scan`]); the data is held here, never more than the window allows.
+//! Acknowledgements lie in the ring behind unread data. A sender whose window is used up takes everything off the ring
+//! to see them ([`scan`]). The data is held here, and is never more than the window allows.
 
 use super::packets::{advance, count_arrival, packet_of, take_control};
 use super::{Fault, handled};
@@ -30,7 +30,7 @@ pub(super) fn kind_of(n: u8) -> Option<Kind> {
     Immediate::decode(u32::from(n) << 24).ok().map(|i| i.kind)
 }
 
-/// Takes everything off the ring: acknowledgements take effect, the rest is held for the program.
+/// Takes everything off the ring: applies acknowledgements, and holds the other packets for the program.
 pub(super) fn scan(guard: &mut Guard<'_>) -> Result<(), Fault> {
     while guard.held_end.wrapping_sub(guard.held_first) < HELD as u32 {
         let Some(entry) = guard.endpoint_ref().rx.head()? else { break };
@@ -45,7 +45,8 @@ pub(super) fn scan(guard: &mut Guard<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Takes acknowledgements off the ring until a packet of the stream comes. Returns that packet's kind, and leaves it there.
+/// Takes acknowledgements off the ring until a packet of the stream comes. Returns that packet's kind, and leaves it
+/// there.
 pub(super) fn next_in_ring(guard: &mut Guard<'_>) -> Result<Option<Kind>, Fault> {
     while let Some(entry) = guard.endpoint_ref().rx.head()? {
         let packet = packet_of(&entry)?;
@@ -58,7 +59,7 @@ pub(super) fn next_in_ring(guard: &mut Guard<'_>) -> Result<Option<Kind>, Fault>
     Ok(None)
 }
 
-/// Like [`scan`], unless a thread of Sovia's handles messages: then that is left to it.
+/// Like [`scan`], but leaves the work to the handler thread if there is one.
 #[inline]
 pub(super) fn look(guard: &mut Guard<'_>) -> Result<(), Fault> {
     if handled::is_here(guard) { Ok(()) } else { scan(guard) }

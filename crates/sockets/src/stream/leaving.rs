@@ -1,7 +1,7 @@
-//! The steps from the VI back to TCP: the receiver of a direction revokes it, and its sender ends its part.
+//! Takes the steps from the VI back to TCP: the receiver of a direction revokes it, and the sender ends its part.
 //!
-//! [`crate::fallback`] decides when they are taken. What lies unread on the VI then is named by `undelivered` and put
-//! on TCP by `returned`.
+//! [`crate::fallback`] decides when to take these steps. `undelivered` finds the unread bytes on the VI, and `returned`
+//! puts them on TCP.
 
 use super::entering::{claim, say_grant};
 use super::returned::{end_part, revoked};
@@ -20,28 +20,28 @@ pub(crate) fn ask_for_revoke(guard: &mut Guard<'_>) {
     ring_progress_thread(guard);
 }
 
-/// Whether the sender of the direction in which this end receives asks for its revoke, and no thread has begun
-/// with it.
+/// Returns true if the peer asks for a revoke of the direction in which this end receives, and no thread has begun the
+/// revoke.
 pub(crate) fn is_asked_for_revoke(guard: &Guard<'_>) -> bool {
     !guard.conn.has(flag::FALLING_BACK)
         && !failover::is_on(guard)
         && rx(guard).path.load(word::ASKED) != 0
 }
 
-/// What the receiver of the direction in which this end sends has granted.
+/// Returns the grant for the direction in which this end sends.
 fn granted(guard: &Guard<'_>) -> Grant {
     Grant::from_word(tx(guard).path.load(word::GRANT))
 }
 
-/// Ends the part of this end on the VI, if the receiver of the direction in which it sends has revoked it.
+/// Ends this end's part on the VI, if the receiver has revoked the direction in which this end sends.
 pub(crate) fn answer_revoke(guard: &mut Guard<'_>) {
     if granted(guard) == Grant::Revoked {
         revoked(guard);
     }
 }
 
-/// Whether the receiver of the direction in which this end sends waits for it: for the answer to a revoke, or for
-/// unread bytes on TCP.
+/// Returns true if the receiver of the direction in which this end sends waits for this end. The receiver may wait for
+/// the answer to a revoke, or for unread bytes on TCP.
 pub(crate) fn is_waited_for(guard: &Guard<'_>) -> bool {
     let conn = guard.conn;
     match conn.tx() {
@@ -57,10 +57,10 @@ pub(crate) fn is_waited_for(guard: &Guard<'_>) -> bool {
     }
 }
 
-/// Ends the part of this end on the VI in the direction in which it sends, whatever its receiver wants.
+/// Ends this end's part on the VI in the sending direction, even if the receiver has not revoked it.
 ///
 /// # Errors
-/// [`Corrupt`] if the switch is not this end's.
+/// [`Corrupt`] if the switch word has an impossible value.
 pub(crate) fn leave_sending(guard: &mut Guard<'_>) -> Result<(), Corrupt> {
     let conn = guard.conn;
     if conn.tx() == Tx::Back {
@@ -78,8 +78,8 @@ pub(crate) fn leave_sending(guard: &mut Guard<'_>) -> Result<(), Corrupt> {
             let cancelled =
                 switch.compare_exchange(seen, CANCELLED, Ordering::AcqRel, Ordering::Acquire);
             match cancelled {
-                // The receiver has seen nothing of the VI: the bytes go to TCP after all. Until they are
-                // all there, a receiver that finds TCP at its end takes them from the VI.
+                // The receiver has seen no byte on the VI, so the bytes go to TCP. If TCP ends before all of them are
+                // there, the receiver takes the rest from the VI.
                 Ok(_) => {
                     conn.set(flag::LEFT_VI);
                     conn.set_tx(Tx::Back);
@@ -95,20 +95,21 @@ pub(crate) fn leave_sending(guard: &mut Guard<'_>) -> Result<(), Corrupt> {
     Ok(())
 }
 
-/// Revokes the direction in which this end receives, and claims what its sender has put on the VI. Whether there
-/// is anything to be looked for on the VI; `None` while that is not known.
+/// Revokes the direction in which this end receives, and claims the bytes that its sender has put on the VI. Returns
+/// true if the VI may have unread bytes, and `None` while this is unknown.
 ///
 /// # Errors
-/// [`Corrupt`] if the switch has become another one.
+/// [`Corrupt`] if the switch word has changed to an impossible value.
 pub(crate) fn revoke(guard: &mut Guard<'_>) -> Result<Option<bool>, Corrupt> {
     if guard.own.grant != Grant::Revoked as u64 {
         say_grant(guard, Grant::Revoked as u64);
-        // The peer's next call answers, or its progress thread: it may be computing.
+        // The peer's next call answers. The progress thread answers if the peer's program makes no call.
         tell_writer(guard);
         ring_progress_thread(guard);
     }
-    // A sender that is just switching looks at the grant once more, and takes it back. One that
-    // takes its bytes back must not find us reading them: claiming them decides.
+    // SYNC: pairs with the fence in `send::switch`. A sender that is just switching looks at the grant again after its
+    // fence, and takes the switch back. The exchange on the switch word decides between a sender that takes its bytes
+    // back and this end, which claims them.
     fence(Ordering::SeqCst);
     if reflected::is_reflected(guard) {
         return Ok(revoke_by_nic(guard));
@@ -120,7 +121,7 @@ pub(crate) fn revoke(guard: &mut Guard<'_>) -> Result<Option<bool>, Corrupt> {
     }
 }
 
-/// The same where a NIC is between the two ends.
+/// Like [`revoke`], if a NIC is between the two ends.
 #[cold]
 fn revoke_by_nic(guard: &Guard<'_>) -> Option<bool> {
     if reflected::revoked(guard) == Revoked::Claim {
@@ -133,8 +134,8 @@ fn revoke_by_nic(guard: &Guard<'_>) -> Option<bool> {
     }
 }
 
-/// What must come on TCP before the direction in which this end receives is there for good, where nothing is to be
-/// looked for on the VI.
+/// Returns what must come on TCP before the receiving direction is on TCP for good. Requires that the VI has nothing
+/// left to look for.
 pub(crate) fn awaits_on_tcp(guard: &Guard<'_>) -> Await {
     let (conn, path) = (guard.conn, &rx(guard).path);
     let returned = if conn.has(flag::RETURNING) { path.load(word::RETURNED) } else { 0 };
@@ -142,13 +143,14 @@ pub(crate) fn awaits_on_tcp(guard: &Guard<'_>) -> Await {
     path::on_tcp(conn.rx(), path.load(word::SWITCH), taken_back, returned, drained)
 }
 
-/// Whether the sender has not ended its part on the VI, so that it is not known yet what is unread there.
+/// Returns true if the sender has not ended its part on the VI. Until then, the number of unread bytes there is
+/// unknown.
 pub(crate) fn awaits_answer(guard: &Guard<'_>) -> bool {
     matches!(guard.conn.rx(), Rx::Granted | Rx::Vi)
         && rx(guard).path.load(word::SWITCH) != CANCELLED
 }
 
-/// Rings for the peer's progress thread, which answers in the place of a program that makes no call.
+/// Wakes the peer's progress thread, which answers if the program makes no call.
 pub(crate) fn ring_progress_thread(guard: &Guard<'_>) {
     if let Some(pair) = pair::of(guard) {
         pair.ring(kernel_sockets::DOORBELL);

@@ -1,8 +1,8 @@
-//! Places in the pools: messages that the program writes and reads where they lie.
+//! Lends slots of the pools: the program writes and reads messages where they lie.
 //!
-//! The pools are used and given back in order. So while a place is lent to write into, no other
-//! message is placed: larger ones are gathered meanwhile ([`super::send`]). And while one is
-//! borrowed to be read, what is consumed after it is released with it.
+//! A pool's slots are used and released in order. While a slot is lent for writing, no other message gets a slot, and
+//! longer messages are coalesced ([`super::send`]). While a slot is borrowed for reading, messages that are consumed
+//! later are released together with that slot.
 
 use super::hold::{kind_of, look};
 use super::packets::{consumed, count_arrival, packet_of, take_data, take_held_data};
@@ -17,18 +17,18 @@ use sovia_proto::path::Rx;
 use sovia_sys::UserSlice;
 use via_shm::ring::INLINE;
 
-/// How a place was asked for.
+/// Result of a request for a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Here it is.
+    /// The slot's memory.
     Here(NonNull<u8>),
-    /// There may be one when the receiver has read on: a number that changes as it does.
+    /// No slot now. There may be one after the receiver has read more. The number changes when the receiver reads.
     NotNow(u64),
-    /// There is none to be had.
+    /// No slot can be lent on this connection now.
     Nowhere,
 }
 
-/// A place for a message of up to `len` bytes, if the next one could go by the pool.
+/// Reserves pool space for a message of up to `len` bytes, if the next message can use the pool.
 pub(crate) fn lend(guard: &mut Guard<'_>, len: u32) -> Place {
     let conn = guard.conn;
     if !goes_over_vi(conn) || conn.has(flag::FALLING_BACK) || guard.endpoint_ref().tx.has_lent() {
@@ -50,14 +50,14 @@ pub(crate) fn lend(guard: &mut Guard<'_>, len: u32) -> Place {
     }
 }
 
-/// Whether a message of so many bytes is one packet that is sent at once, and by a copy.
+/// Returns true if a message of `len` bytes is one packet that is sent at once, by copying.
 pub(crate) fn packets_go_at_once(guard: &Guard<'_>, len: usize) -> bool {
     len <= guard.protocol.chunk as usize
         && guard.protocol.transfer == Transfer::Auto
         && !guard.conn.has(flag::COMBINES)
 }
 
-/// Changes as the receiver reads.
+/// Returns a number that changes when the receiver reads.
 pub(crate) fn lend_progress(guard: &Guard<'_>) -> u64 {
     let direction = tx(guard);
     direction
@@ -67,7 +67,7 @@ pub(crate) fn lend_progress(guard: &Guard<'_>) -> u64 {
         .wrapping_add(u64::from(guard.flow.unacked()) << 48)
 }
 
-/// Whether the window and the order let a packet go.
+/// Returns true if the window has room and no coalesced bytes must go first.
 fn may_send(guard: &mut Guard<'_>) -> Result<bool, Fault> {
     if guard.gatherer.is_gathering() {
         let taken = tx(guard).reader.load(word::HEAD);
@@ -81,8 +81,8 @@ fn may_send(guard: &mut Guard<'_>) -> Result<bool, Fault> {
     Ok(guard.flow.can_send())
 }
 
-/// Sends `bytes`, of which the lent place holds `all`: as one packet from there if they are all of it
-/// and the window lets them go, else by a copy. The place is taken back once everything is sent.
+/// Sends `bytes`, from a lent slot that holds `all` bytes. If `bytes` is the whole slot and the window has room, the
+/// slot is sent as one packet. Otherwise the bytes are copied. The slot is taken back once everything is sent.
 pub(crate) fn commit(guard: &mut Guard<'_>, fd: i32, bytes: UserSlice<'_>, all: usize) -> Put {
     if let Some(put) = cannot(guard, fd) {
         return put;
@@ -100,8 +100,8 @@ fn commit_vi(guard: &mut Guard<'_>, bytes: UserSlice<'_>, all: usize) -> Result<
         }
         guard.flow.unsend(packet);
     }
-    // The place stays lent, so nothing is copied to where it lies: it goes into the queue's entry,
-    // or is gathered.
+    // The slot stays lent, so the copy does not use the pool. The bytes go into a ring entry or into the overflow
+    // buffer.
     let n = send_vi(guard, bytes)?;
     if n == bytes.len() {
         guard.endpoint().tx.take_back();
@@ -109,27 +109,27 @@ fn commit_vi(guard: &mut Guard<'_>, bytes: UserSlice<'_>, all: usize) -> Result<
     Ok(n)
 }
 
-/// The lent place is given up; nothing of it is sent.
+/// Takes the lent slot back without sending it.
 pub(crate) fn take_back(guard: &mut Guard<'_>) {
     guard.endpoint().tx.take_back();
 }
 
-/// What a look for a message in the pool found.
+/// Result of a search for a message in the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Find {
-    /// That many bytes there; they are consumed.
+    /// Address and length of the message. The message counts as consumed.
     Here(NonNull<u8>, usize),
-    /// Nothing, or something that lies in the queue itself, or an end.
+    /// Nothing, a message in the ring entry itself, or an end.
     Small,
-    /// Bytes that were gathered.
+    /// Coalesced bytes.
     Bulk,
-    /// The VI is not where to look, or a message is borrowed already.
+    /// The direction is not on the VI, or another message is already borrowed.
     Elsewhere,
     /// An error for the program.
     Failed(i32),
 }
 
-/// Takes the next message for the program to read where it lies, if that is the pool.
+/// Takes the next message for the program to read in place, if the message lies in the pool.
 pub(crate) fn borrow(guard: &mut Guard<'_>, fd: i32) -> Find {
     let conn = guard.conn;
     if conn.rx() != Rx::Vi || conn.has(flag::FALLING_BACK | flag::CORRUPT) || guard.borrowed {
@@ -185,7 +185,7 @@ fn borrow_vi(guard: &mut Guard<'_>) -> Result<Find, Fault> {
     Ok(Find::Here(memory, n))
 }
 
-/// The program has read what it borrowed.
+/// Releases the borrowed message after the program has read it.
 pub(crate) fn give_back(guard: &mut Guard<'_>) {
     if core::mem::take(&mut guard.borrowed) {
         let position = guard.owed;

@@ -1,24 +1,24 @@
-//! What is notified of a connection's news at this end: epoll sets and calls of poll by their ready lists, and
-//! threads that wait for this connection alone.
+//! Notifies this end's listeners of a connection's events. Listeners are epoll sets and calls of poll, by their ready
+//! lists, and threads that wait for this connection alone.
 //!
-//! Where a thread of Sovia's handles messages, the peer tells that thread, and the thread tells the
-//! program once it has handled them. Room needs no handling: of that the peer tells the program.
+//! If a handler thread takes messages off the ring, the peer notifies only the handler thread of messages. The handler
+//! thread queues the messages and then notifies the program. The peer always notifies the program directly of room.
 
 use crate::conn::{Bell, Conn, Guard, HasEndpoint, Phase};
 use crate::pair;
 use sovia_sync::hazard::Waits;
 use via_shm::endpoint;
 
-/// The ready lists that the peer tells, a bit for each.
+/// Ready lists that the peer must notify, as bitmaps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Listeners {
-    /// Of messages.
+    /// Ready lists for messages.
     pub(super) reader: u32,
-    /// Of room and acknowledgements.
+    /// Ready lists for room and acknowledgements.
     pub(super) writer: u32,
 }
 
-/// Those that the segment should name.
+/// Returns the ready lists that the segment should name.
 pub(super) fn of(guard: &Guard<'_>) -> Listeners {
     let program = guard.own.watchers;
     match guard.handler.ready_list() {
@@ -30,7 +30,7 @@ pub(super) fn of(guard: &Guard<'_>) -> Listeners {
     }
 }
 
-/// Those that the segment names.
+/// Returns the ready lists that the segment names.
 pub(super) fn found(guard: &Guard<'_>) -> Listeners {
     let endpoint = guard.endpoint_ref();
     Listeners {
@@ -39,7 +39,7 @@ pub(super) fn found(guard: &Guard<'_>) -> Listeners {
     }
 }
 
-/// Writes into the segment which ready lists are to be notified.
+/// Writes into the segment which ready lists the peer must notify.
 pub(super) fn say(guard: &Guard<'_>) {
     let Listeners { reader, writer } = of(guard);
     let endpoint = guard.endpoint_ref();
@@ -57,7 +57,7 @@ pub(super) fn say(guard: &Guard<'_>) {
     }
 }
 
-/// Has a ready list of the program's notified of a connection's news, from now on.
+/// Makes the peer notify one of the program's ready lists of events from now on.
 pub(crate) fn watch(guard: &mut Guard<'_>, ready_list: u32) {
     guard.own.watchers |= 1 << (ready_list & 31);
     let endpoint = guard.endpoint_ref();
@@ -67,7 +67,7 @@ pub(crate) fn watch(guard: &mut Guard<'_>, ready_list: u32) {
     endpoint.tx.direction().room.watch(ready_list);
 }
 
-/// Stops telling the ready list.
+/// Removes a ready list of the program: the peer no longer notifies it.
 pub(crate) fn unwatch(guard: &mut Guard<'_>, ready_list: u32) {
     guard.own.watchers &= !(1 << (ready_list & 31));
     let endpoint = guard.endpoint_ref();
@@ -77,8 +77,8 @@ pub(crate) fn unwatch(guard: &mut Guard<'_>, ready_list: u32) {
     endpoint.tx.direction().room.unwatch(ready_list);
 }
 
-/// The bell on which a thread sleeps that waits for something to receive: the peer's, or that of the thread
-/// which handles messages. It stays where it is for as long as `waits`.
+/// Returns the futex word on which a thread sleeps that waits to receive. The peer or the handler thread wakes this
+/// thread. The word stays valid as long as `waits`.
 pub(crate) fn receive_bell<'w>(guard: &Guard<'w>, waits: &'w Waits) -> &'w Bell {
     match guard.conn.is_handled() {
         true => &guard.conn.news,
@@ -86,41 +86,42 @@ pub(crate) fn receive_bell<'w>(guard: &Guard<'w>, waits: &'w Waits) -> &'w Bell 
     }
 }
 
-/// The bell that the peer rings when it has sent something or has gone a step from one path to the other.
+/// Returns the futex word that the peer changes when it has sent bytes or has taken a step between the paths.
 pub(crate) fn reader_bell<'w>(guard: &Guard<'w>, waits: &'w Waits) -> &'w Bell {
     kept(guard, &guard.endpoint_ref().rx.direction().bell, waits)
 }
 
-/// The bell that the peer rings when it has made room, or has gone a step with the path of what this end sends.
+/// Returns the futex word that the peer changes when it has made room. The peer also changes this word after a step
+/// with the path of this end's bytes.
 pub(crate) fn room_bell<'w>(guard: &Guard<'w>, waits: &'w Waits) -> &'w Bell {
     kept(guard, &guard.endpoint_ref().tx.direction().room, waits)
 }
 
-/// Frees a bell of the segment from the borrow of the guard that it was found through.
+/// Extends the lifetime of a futex word in the segment from the guard's borrow to `waits`.
 fn kept<'w>(guard: &Guard<'w>, bell: &Bell, waits: &'w Waits) -> &'w Bell {
     pair::keep(guard, waits);
-    // SAFETY: the segment stays mapped while `waits` names its pair.
+    // SAFETY: `pair::keep` has named the pair in `waits`, and the segment stays mapped while `waits` names its pair.
     unsafe { &*core::ptr::from_ref(bell) }
 }
 
-/// Wakes the threads that sleep on a bell, if there are any.
+/// Wakes the threads that sleep on a futex word, if there are any.
 pub(super) fn wake_asleep(bell: &Bell) {
     if bell.look().is_some_and(|listeners| listeners.sleepers) {
         bell.wake();
     }
 }
 
-/// Tells the program what a thread of Sovia's has handled for it.
+/// Notifies the program of messages that the handler thread has queued.
 pub(super) fn tell_program(guard: &Guard<'_>) {
     let conn = guard.conn;
-    // Spinning threads look at the word.
+    // Changes the word also for threads that spin on it.
     conn.news.ring();
     wake_asleep(&conn.news);
     pair::notify_own(guard, guard.own.watchers);
 }
 
-/// Wakes every thread of this end that waits for the connection alone, in whichever direction.
-/// `all`: also those of which the bells do not know (any more).
+/// Wakes every thread of this end that waits for this connection alone, in either direction. `all`: also threads that
+/// the futex words do not, or no longer, show as sleeping.
 pub(super) fn wake_sleepers(conn: &Conn, endpoint: &endpoint::Endpoint, all: bool) {
     for bell in [&endpoint.rx.direction().bell, &endpoint.tx.direction().room, &conn.news] {
         match all {
@@ -130,8 +131,8 @@ pub(super) fn wake_sleepers(conn: &Conn, endpoint: &endpoint::Endpoint, all: boo
     }
 }
 
-/// Wakes every thread of this family that waits for an attached connection, in either direction, and tells the
-/// epoll sets and polls that it is in.
+/// Wakes every thread of this family that waits for an attached connection, in either direction. Also notifies the
+/// epoll sets and poll calls that watch the connection.
 pub(crate) fn tell_all(guard: &Guard<'_>) {
     wake_all(guard);
     pair::notify_own(guard, guard.own.watchers);
@@ -143,28 +144,29 @@ pub(crate) fn wake_all(guard: &Guard<'_>) {
     wake_sleepers(conn, guard.endpoint_ref(), conn.is_awaited());
 }
 
-/// The same for a connection that is leaving its VI, whatever the bells say.
+/// Like [`tell_all`], for a connection that is leaving its VI. Wakes threads even if no futex word shows them as
+/// sleeping.
 pub(crate) fn tell_of_leaving(guard: &Guard<'_>) {
     wake_sleepers(guard.conn, guard.endpoint_ref(), true);
     pair::notify_own(guard, guard.own.watchers);
 }
 
-/// The same for a connection that may have left its VI.
+/// Like [`tell_all`], for a connection that may have left its VI.
 pub(crate) fn tell_own(conn: &Conn) {
     if let Some(guard) = wake_own(conn) {
         pair::notify_own(&guard, guard.own.watchers);
     }
 }
 
-/// Wakes every thread of this family that waits for a connection alone, in either direction. The
-/// connection's lock, if it has a VI.
+/// Wakes every thread of this family that waits for a connection alone, in either direction. Returns the connection's
+/// lock if the connection has a VI.
 pub(crate) fn wake_own(conn: &Conn) -> Option<Guard<'_>> {
     if conn.phase() != Phase::Attached {
         return None;
     }
     let guard = conn.attached()?;
-    // By what this end knows itself, whatever the bells say: a waiting thread has been counted before
-    // the lock was taken, or will see the news under it.
+    // Uses this end's own count of waiting threads, whatever the segment says. A waiting thread was counted before this
+    // end took the lock, or will see the event under the lock.
     wake_all(&guard);
     Some(guard)
 }

@@ -1,4 +1,4 @@
-//! Looking whether a call would find something.
+//! Finds out whether a call would succeed without waiting.
 
 use super::entering::{Origin, next_from};
 use super::failover::Brought;
@@ -20,7 +20,7 @@ use sovia_sys::{call, poll};
 use via_shm::endpoint::{Expected, Receiver};
 use via_shm::layout::Direction;
 
-/// Whether a receive would find something (bytes, the end, an error).
+/// Returns true if a receive would find bytes, the end or an error.
 pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
     let conn = guard.conn;
     if let Some(got) = reflected::instead(guard) {
@@ -32,7 +32,7 @@ pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
             if guard.front != 0 {
                 return true;
             }
-            // Otherwise a packet that ends the direction is the first in the ring, and found there.
+            // If neither is there, a packet that ends the direction is first in the ring, and is found below.
             if guard.held_first != guard.held_end || has_gathered(guard) {
                 if is_returning(guard) {
                     return readable(guard, fd);
@@ -58,7 +58,7 @@ pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
                 _ => true,
             }
         }
-        // Bytes on TCP behind the switch are none of the program's.
+        // Bytes on TCP after the switch are not the program's next bytes.
         Rx::Granted if reflected::is_reflected(guard) || failover::is_on(guard) => {
             match next_from(guard) {
                 Ok(Origin::Vi) => readable(guard, fd),
@@ -71,7 +71,7 @@ pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
             if on_tcp(guard, fd) {
                 return true;
             }
-            // TCP has nothing: whether it has been read up to the switch.
+            // TCP has no bytes. The next call finds out whether TCP has been read up to the switch.
             match next_from(guard) {
                 Ok(Origin::Vi) => readable(guard, fd),
                 Ok(Origin::Tcp(_) | Origin::Nowhere) => false,
@@ -82,7 +82,7 @@ pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
     }
 }
 
-/// Whether a receive from the kernel socket would find something.
+/// Returns true if a receive from the kernel socket would find something.
 fn on_tcp(guard: &mut Guard<'_>, fd: i32) -> bool {
     let conn = guard.conn;
     conn.clear(flag::KERNEL_SOCKET);
@@ -101,7 +101,7 @@ fn on_tcp(guard: &mut Guard<'_>, fd: i32) -> bool {
     found
 }
 
-/// Whether a send would accept something, or fail at once.
+/// Returns true if a send would accept bytes, or would fail at once.
 pub fn writable(guard: &mut Guard<'_>, fd: i32) -> bool {
     let conn = guard.conn;
     ending::has_gone(guard, fd);
@@ -126,7 +126,7 @@ pub fn writable(guard: &mut Guard<'_>, fd: i32) -> bool {
     }
 }
 
-/// What changes when a receive may find something new, to be looked at without the connection's lock.
+/// Words that change when a receive may find something new. A thread reads them without the connection's lock.
 #[derive(Clone, Copy)]
 pub struct Watch<'a> {
     conn: &'a Conn,
@@ -134,21 +134,21 @@ pub struct Watch<'a> {
     message: Expected<'a>,
     head: u64,
     switch: u64,
-    /// On TCP still, the VI's bytes must wait, and are no news.
+    /// Set if the receiver is on the VI. If it is still on TCP, bytes on the VI must wait and are no event.
     on_vi: bool,
-    /// The kernel socket's news had come before, and been looked at.
+    /// Set if an event of the kernel socket was already flagged.
     kernel_socket: bool,
-    /// The bell that is rung for the program, and the value its word had, where a thread of Sovia's handles messages.
+    /// The program's futex word and its value at the start, if the handler thread takes messages off the ring.
     handled: Option<(&'a Bell, u32)>,
 }
 
 impl<'a> Watch<'a> {
-    /// Notes where the receiving side of an attached connection stands.
+    /// Notes the present state of the receiving side of an attached connection.
     pub fn new(guard: &Guard<'a>, waits: &'a Waits) -> Watch<'a> {
         pair::keep(guard, waits);
         let receiver: *const Receiver = &raw const guard.endpoint_ref().rx;
-        // SAFETY: the receiver is borrowed for this statement only, under the lock. What is kept of it lies
-        // in the segment, which stays mapped while `waits` names its pair.
+        // SAFETY: the receiver is borrowed for this statement only, under the lock. The two references that stay point
+        // into the segment, which stays mapped while `waits` names its pair.
         let (rx, message) = unsafe { ((*receiver).direction(), (*receiver).expected()) };
         Watch {
             conn: guard.conn,
@@ -165,13 +165,13 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Whether the receiving side was on the VI.
+    /// Returns true if the receiving side was on the VI.
     pub(crate) fn is_on_vi(&self) -> bool {
         self.on_vi
     }
 
-    /// Whether something has changed since. Cheap; may err towards yes, and towards no only if
-    /// other threads have received a ring's worth of messages meanwhile.
+    /// Returns true if something has changed since [`Watch::new`]. Cheap, and may return true without a change. It may
+    /// miss a change only if other threads have received a whole ring of messages since.
     #[inline]
     pub fn changed(&self) -> bool {
         if !self.on_vi {

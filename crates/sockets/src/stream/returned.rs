@@ -1,5 +1,5 @@
-//! What the sender of a direction that has left the VI owes to TCP: what is unread there goes on TCP before
-//! anything newer ([`crate::fallback`]).
+//! Settles what the sender of a direction owes to TCP after it has left the VI. The bytes that are unread on the VI go
+//! to TCP before any newer byte ([`crate::fallback`]).
 
 use super::undelivered::{Part, Said};
 use super::{corrupt, failover, leaving, listeners, reflected, send_control, tell_reader, word};
@@ -11,11 +11,11 @@ use sovia_proto::path::{self, CANCELLED, Grant, Owed, REFUSED, Tx};
 use sovia_sys::call;
 use via_shm::Corrupt;
 
-/// Pause while bytes wait for room on TCP.
+/// Pause while bytes wait for room on TCP, in nanoseconds.
 pub(crate) const DRAIN_NS: u64 = 2_000_000;
 
-/// The receiver wants our sending direction back: ends its part on the VI, and holds new bytes
-/// back until the unread ones have been put on TCP.
+/// Ends this end's part on the VI, because the receiver has revoked the direction. New bytes wait until the unread ones
+/// are on TCP.
 pub(super) fn revoked(guard: &mut Guard<'_>) {
     let conn = guard.conn;
     if conn.tx() == Tx::Vi && !guard.closing.fin_sent {
@@ -28,28 +28,28 @@ pub(super) fn revoked(guard: &mut Guard<'_>) {
     }
 }
 
-/// Ends our part on the VI, for a receiver that has entered it.
+/// Ends this end's part on the VI, for a receiver that has entered the VI.
 pub(super) fn end_part(guard: &mut Guard<'_>) {
-    // First: a relative that goes on where this process has died does all of this. A packet that is sent twice
-    // is read once.
+    // Set first: if the process dies here, a forked relative repeats all steps. A packet that is sent twice is read
+    // once.
     guard.conn.set(flag::LEFT_VI);
     send_control(guard, Kind::ToTcp);
     guard.conn.set_tx(Tx::Back);
     tell_reader(guard);
 }
 
-/// What this end has still to do before it may put newer bytes on TCP.
+/// Obligation that this end must meet before it may put newer bytes on TCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Debt {
-    /// Nothing.
+    /// None.
     None,
-    /// The receiver reads on the VI what is there, and may ask for it still.
+    /// The receiver reads the unread bytes on the VI, and may still ask for them.
     Unasked,
-    /// To wait for the receiver's answer, or for room on TCP.
+    /// This end must wait for the receiver's answer, or for room on TCP.
     Waits,
 }
 
-/// What this end owes; puts on TCP what there is room for.
+/// Returns what this end owes. Puts as many owed bytes on TCP as there is room for.
 pub(crate) fn debt(guard: &mut Guard<'_>, fd: i32) -> Debt {
     let conn = guard.conn;
     if !conn.has(flag::LEFT_VI) || conn.has(flag::DRAINED | flag::CORRUPT) {
@@ -69,7 +69,7 @@ pub(crate) fn debt(guard: &mut Guard<'_>, fd: i32) -> Debt {
             Debt::None
         }
         Owed::Refuse => Debt::Unasked,
-        // A receiver that has died or left meanwhile never answers. One that has only ended what it sends does.
+        // A receiver that has died or left never answers. A receiver that has only ended its sending half does.
         Owed::Wait if !conn.has(flag::DEAD | flag::GONE) && !has_left(guard, fd) => Debt::Waits,
         Owed::Wait | Owed::Nothing => {
             conn.set(flag::DRAINED);
@@ -79,8 +79,8 @@ pub(crate) fn debt(guard: &mut Guard<'_>, fd: i32) -> Debt {
     }
 }
 
-/// Returns true if the receiver has taken all that this end has sent on the VI: it has nothing to return. Newer bytes
-/// may go on TCP before it says so, for it comes to ToTcp before it reads TCP.
+/// Returns true if the receiver has taken everything that this end has sent on the VI. Then the receiver has nothing to
+/// return. Newer bytes may go on TCP before the receiver says so, because it reads ToTcp before it reads TCP.
 fn has_all_been_taken(guard: &Guard<'_>) -> bool {
     let taken = &guard.endpoint_ref().tx.direction().reader;
     !reflected::is_reflected(guard)
@@ -89,7 +89,7 @@ fn has_all_been_taken(guard: &Guard<'_>) -> bool {
         && guard.bytes_sent == taken.load(word::TAKEN_BYTES) as u32
 }
 
-/// Puts on TCP what is unread on the VI, and publishes that in the word `done` when all is there.
+/// Puts the unread bytes of the VI on TCP. When all are there, publishes this in the word `done`.
 #[cold]
 fn pay(guard: &mut Guard<'_>, fd: i32, said: Said, done: usize, bytes: Option<u64>) -> Debt {
     let conn = guard.conn;
@@ -99,7 +99,7 @@ fn pay(guard: &mut Guard<'_>, fd: i32, said: Said, done: usize, bytes: Option<u6
             conn.set(flag::DRAINED);
             tell_reader(guard);
             failover::has_paid(guard, fd);
-            // Sends may go on, whichever thread has found it so.
+            // Sends may continue now, also those of other threads.
             listeners::tell_all(guard);
             Debt::None
         }
@@ -113,7 +113,8 @@ fn pay(guard: &mut Guard<'_>, fd: i32, said: Said, done: usize, bytes: Option<u6
     }
 }
 
-/// Puts on TCP what there is room for; true when all is there. Apart, for its stack is not that of every send.
+/// Puts as many owed bytes on TCP as there is room for. Returns true when all are there. Not inlined, to keep the stack
+/// frame of `send` small.
 #[inline(never)]
 fn drain(guard: &mut Guard<'_>, fd: i32, said: Said, bytes: Option<u64>) -> Result<bool, Corrupt> {
     let part = Part::of(guard, said)?;
@@ -134,7 +135,7 @@ fn drain(guard: &mut Guard<'_>, fd: i32, said: Said, bytes: Option<u64>) -> Resu
                 kernel_sockets::watch_room(guard, fd);
                 return Ok(false);
             }
-            // The connection is gone; so are its bytes, as with TCP. The error is the program's.
+            // The connection is gone, and its bytes are lost, as with TCP. The program gets the error.
             Err(error) => {
                 if error != call::Errno::EPIPE {
                     guard.conn.keep_error(crate::errno(error));
@@ -147,8 +148,8 @@ fn drain(guard: &mut Guard<'_>, fd: i32, said: Said, bytes: Option<u64>) -> Resu
     Ok(true)
 }
 
-/// A thread has died that may have been about to leave the VI, or have put bytes on TCP and not counted them: the
-/// kernel has.
+/// Repairs the state after the death of a thread. The thread may have been about to leave the VI, or may have put bytes
+/// on TCP without counting them. The kernel has counted them.
 pub(super) fn repair(guard: &mut Guard<'_>, fd: i32) {
     if guard.conn.has(flag::LEFT_VI) && guard.conn.tx() == Tx::Vi {
         end_part(guard);
@@ -162,16 +163,16 @@ pub(super) fn repair(guard: &mut Guard<'_>, fd: i32) {
     }
 }
 
-/// Whether the receiver has left the direction, or TCP has no connection any more.
+/// Returns true if the receiver has left the direction, or if TCP has no connection any more.
 fn has_left(guard: &Guard<'_>, fd: i32) -> bool {
     guard.endpoint_ref().tx.direction().path.load(word::GRANT) == word::LEFT
         || call::tcp_state(fd).is_none_or(call::TcpState::is_closed)
 }
 
-/// Whether sends must wait for unread bytes to go first; moves those if it can.
+/// Returns true if sends must wait until unread bytes are on TCP. Puts these bytes there as far as there is room.
 ///
-/// A receiver that has not asked for them will not be given them after newer bytes are on TCP: then this end
-/// refuses. While it goes back itself it does not, since the receiver may be just about to.
+/// If the receiver has not asked for the bytes, this end refuses to return them: newer bytes are about to go on TCP.
+/// During its own fallback this end does not refuse, because the receiver may be about to ask.
 pub(crate) fn holds_back(guard: &mut Guard<'_>, fd: i32) -> bool {
     match debt(guard, fd) {
         Debt::None => false,
@@ -181,7 +182,7 @@ pub(crate) fn holds_back(guard: &mut Guard<'_>, fd: i32) -> bool {
     }
 }
 
-/// Says that this end will put nothing on TCP. False if the receiver has asked for it just now.
+/// Publishes that this end will put no unread bytes on TCP. Returns false if the receiver has just asked for them.
 pub(crate) fn refuse(guard: &Guard<'_>) -> bool {
     let word = &guard.endpoint_ref().tx.direction().path.0[word::RETURNED];
     let refused = word.compare_exchange(0, REFUSED, Ordering::AcqRel, Ordering::Acquire);
@@ -192,8 +193,8 @@ pub(crate) fn refuse(guard: &Guard<'_>) -> bool {
     is_refused
 }
 
-/// This end is about to leave the direction (FIN, close): says that it will put nothing on TCP, or puts there
-/// what it has been asked for. What still waits for room the receiver finds on the VI, when TCP ends.
+/// Prepares for this end to leave the direction (FIN, close). Refuses to return unread bytes, or puts the requested
+/// ones on TCP. When TCP ends, the receiver finds on the VI the bytes for which TCP had no room.
 pub(crate) fn refuse_or_drain(guard: &mut Guard<'_>, fd: i32) {
     debt(guard, fd);
     if !failover::is_on(guard) {

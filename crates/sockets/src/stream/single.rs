@@ -1,8 +1,7 @@
-//! A message that is one packet, on a connection of which nothing else is to be known: most calls of most programs, in
-//! few instructions.
+//! Fast path: sends and receives a message of one packet, on a connection with no pending work. Most calls of most
+//! programs take this path.
 //!
-//! Where anything is out of the ordinary, nothing is done here, and the general way ([`super::send`],
-//! [`super::receive`]) finds out what there is.
+//! In any other case these functions leave the call to [`super::send`] or [`super::receive`].
 
 use super::packets::{count_arrival, packet_of, take_off};
 use super::send::{is_told, posted, receiver};
@@ -16,12 +15,12 @@ use sovia_proto::path::{Rx, Tx};
 use sovia_sys::{UserSlice, UserSliceMut, cache};
 use via_shm::ring::Entry;
 
-/// Flags with which a send is more than its packet.
+/// Flags with which a send needs more steps than to send its packet.
 const SENDS_MORE: u32 = state::SENDS | flag::COMBINES | flag::UNTIL_FULL;
-/// Flags with which a receive is more than its packet.
+/// Flags with which a receive needs more steps than to take its packet.
 const RECEIVES_MORE: u32 = state::RECEIVES | flag::RETURNING | flag::WITHHELD | flag::HANDLED;
 
-/// Sends `bytes` as one packet; false where that is not all there is to do, and then nothing has been done.
+/// Sends `bytes` as one packet. Returns false, without any effect, if the send needs more steps.
 #[inline(always)]
 pub(crate) fn send(guard: &mut Guard<'_>, bytes: UserSlice<'_>) -> bool {
     let conn = guard.conn;
@@ -38,7 +37,7 @@ pub(crate) fn send(guard: &mut Guard<'_>, bytes: UserSlice<'_>) -> bool {
     }
     let packet = guard.flow.send(Kind::Data);
     if !matches!(guard.endpoint().tx.send(packet.encode(), bytes), Ok(true)) {
-        // What kept it back the general way finds again.
+        // [`super::send`] finds the reason again.
         guard.flow.unsend(packet);
         return false;
     }
@@ -47,7 +46,7 @@ pub(crate) fn send(guard: &mut Guard<'_>, bytes: UserSlice<'_>) -> bool {
     true
 }
 
-/// Receives into `out` (not empty) what is there; `None` where more than a packet is to be looked at.
+/// Receives available bytes into `out`, which must not be empty. Returns `None` if the receive needs more steps.
 #[inline(always)]
 pub(crate) fn receive(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Option<Got> {
     let conn = guard.conn;
@@ -69,7 +68,7 @@ pub(crate) fn receive(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> 
         packet_of(&entry).ok().filter(|packet| packet.kind == Kind::Data && n <= out.len())?;
     match take(guard, &entry, packet, out.first(n)) {
         Ok(()) => {}
-        // The packet lies there still, and its arrival has been counted.
+        // The packet still lies in the ring, and its arrival has been counted.
         Err(Fault::BadAddress) => return None,
         Err(fault) => return Some(Got::Failed(failed(conn, fd, fault))),
     }
@@ -80,7 +79,7 @@ pub(crate) fn receive(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> 
     Some(Got::Bytes(n))
 }
 
-/// Takes the packet at the head of the ring, all of it.
+/// Takes the whole packet at the head of the ring.
 #[inline(always)]
 fn take(
     guard: &mut Guard<'_>,
@@ -93,12 +92,12 @@ fn take(
     take_off(guard, entry)
 }
 
-/// Receives what has come behind a packet of `n` bytes.
+/// Receives further packets after a packet of `n` bytes.
 #[inline(never)]
 fn and_more(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>, n: usize) -> Got {
     match receive_vi(guard, out.skip(n)) {
         Ok(more) => Got::Bytes(n + more),
-        // Of the first packet all was there.
+        // The buffer had room for the first packet.
         Err(Fault::BadAddress) => Got::Bytes(n),
         Err(fault) => Got::Failed(failed(guard.conn, fd, fault)),
     }

@@ -1,4 +1,4 @@
-//! Where a direction's bytes on TCP end: at the switch to the VI, or where the peer has died or ended before it.
+//! Finds the end of a direction's bytes on TCP: the switch to the VI, or an earlier end or death of the peer.
 
 use super::entering::{Origin, next_from};
 use super::failover::Brought;
@@ -13,8 +13,8 @@ use sovia_proto::path::{self, Rx};
 use sovia_sys::call;
 use via_shm::endpoint::Bulk;
 
-/// Bytes that may be read of TCP; else what a look at TCP has found, with `None` if the direction has gone over to
-/// the VI.
+/// Returns the number of bytes that may be read from TCP. Breaks with the receive's result if none may be read, and
+/// with `None` if the direction has moved to the VI.
 pub(super) fn limit_on_tcp(guard: &mut Guard<'_>, fd: i32) -> ControlFlow<Option<Got>, usize> {
     let conn = guard.conn;
     match failover::bring(guard, fd) {
@@ -32,9 +32,10 @@ pub(super) fn limit_on_tcp(guard: &mut Guard<'_>, fd: i32) -> ControlFlow<Option
     })
 }
 
-/// What a receive, or a look, comes to that the kernel has answered with `nothing`: no bytes, or an error. `None` if the
-/// direction has gone over to the VI: the switch may have been made, and the connection even closed, after it was
-/// looked at, and what is on the VI comes first.
+/// Returns the result of a receive or a peek to which the kernel has answered `nothing`: no bytes, or an error.
+///
+/// Returns `None` if the direction has moved to the VI. The peer may have switched, and even closed, after this end
+/// looked at the switch. Then the bytes on the VI come first.
 pub(super) fn tcp_gave_nothing(
     guard: &mut Guard<'_>,
     fd: i32,
@@ -54,7 +55,7 @@ pub(super) fn tcp_gave_nothing(
             failure(conn, true)
         }
         (_, Ok(_)) => {
-            // Of bytes that it left unread on the VI the kernel knows nothing.
+            // The kernel does not know of bytes that the peer left unread on the VI.
             ending::has_gone(guard, fd);
             ending::receive_error(conn).map_or(Got::End, Got::Failed)
         }
@@ -62,10 +63,10 @@ pub(super) fn tcp_gave_nothing(
     })
 }
 
-/// Where the bytes come from after TCP's end. `Nowhere` while the peer's last words are on their way still.
+/// Returns the source of bytes after the end of TCP: `Nowhere` while the peer's last words may still arrive.
 #[cold]
 fn next_after_the_end(guard: &mut Guard<'_>, fd: i32) -> Result<Origin, Fault> {
-    // First: the switch that is seen after it is the sender's last word.
+    // Loaded before the switch: if nothing more comes, the switch word that is loaded next is final.
     let is_all = reflected::tcp_tells_the_end(guard);
     let from = next_from(guard)?;
     if !is_all && matches!(from, Origin::Tcp(_)) {
@@ -76,8 +77,8 @@ fn next_after_the_end(guard: &mut Guard<'_>, fd: i32) -> Result<Origin, Fault> {
     up_to_the_switch(guard, fd, from)
 }
 
-/// TCP has ended before the sender had put all on it that lay unread on the VI: the rest of that is there still,
-/// after what made it to TCP.
+/// Returns to the VI if TCP has ended before the sender had put all unread bytes on it. The VI still has all of these
+/// bytes, so this skips those that have arrived on TCP.
 fn rescue(guard: &mut Guard<'_>, fd: i32, from: Origin) -> Result<Origin, Fault> {
     let path = &rx(guard).path;
     let conn = guard.conn;
@@ -90,16 +91,16 @@ fn rescue(guard: &mut Guard<'_>, fd: i32, from: Origin) -> Result<Origin, Fault>
         path.load(word::FROM),
         conn.rx_tcp.load(Ordering::Acquire),
     );
-    // This end may have shut its receiving half, and nothing more.
+    // TCP may seem to have ended only because this end has shut its receiving half.
     let Some(skip) = skip.filter(|_| kernel_socket_has_ended(fd)) else { return Ok(from) };
     let mut skip = usize::try_from(skip).unwrap_or(usize::MAX);
     if skip > Bulk::LEN {
-        // So many do not lie there.
+        // The VI cannot hold so many bytes.
         return Err(Fault::Corrupt);
     }
     conn.set_rx(Rx::Vi);
     conn.clear(flag::RETURNING);
-    // On the program's stack.
+    // Small, because the array lies on the program's stack.
     let mut scrap = [0u8; 512];
     while skip > 0 {
         let part = scrap.len().min(skip);
@@ -111,11 +112,12 @@ fn rescue(guard: &mut Guard<'_>, fd: i32, from: Origin) -> Result<Origin, Fault>
     Ok(Origin::Vi)
 }
 
-/// All that the sender had put on TCP before it switched has come by its end: what is missing has been read and not
-/// counted. More than that cannot be missing, and must not look like the end of the stream.
+/// Corrects the count of bytes that were read on TCP before the switch. When a FIN has come, all of the sender's
+/// earlier bytes have come. So if bytes before the switch are missing, a thread has read them without counting them. If
+/// the kernel's count does not explain the gap, the stream must not seem to end here.
 fn up_to_the_switch(guard: &mut Guard<'_>, fd: i32, from: Origin) -> Result<Origin, Fault> {
     let by_fin = || call::tcp_state(fd).is_some_and(|tcp| tcp.peer_has_ended() && !tcp.is_closed());
-    // This end may have shut its receiving half itself, and a reset takes away what was there.
+    // A shutdown of this end's own receiving half looks like an end, and a reset discards bytes.
     if !is_before_switch(from) || guard.conn.has(flag::SHUT_RD) || !by_fin() {
         return Ok(from);
     }
@@ -124,7 +126,7 @@ fn up_to_the_switch(guard: &mut Guard<'_>, fd: i32, from: Origin) -> Result<Orig
     if is_before_switch(from) { Err(Fault::Corrupt) } else { Ok(from) }
 }
 
-/// Whether there is a switch, and bytes before it that have not been read.
+/// Returns true if there is a switch, and bytes before it are unread.
 fn is_before_switch(from: Origin) -> bool {
     matches!(from, Origin::Tcp(limit) if limit != usize::MAX)
 }

@@ -1,4 +1,4 @@
-//! How a packet's bytes become memory that the NIC reads (ICS section 4.1).
+//! Puts a packet's bytes into memory that the NIC reads (ICS section 4.1).
 
 use crate::conn::{Guard, HasEndpoint, PACKET_MAX};
 use crate::memory;
@@ -8,8 +8,7 @@ use via_shm::endpoint::Unsent;
 
 const _: () = assert!(memory::BUFFER >= PACKET_MAX);
 
-/// Sends one packet, in the way that the connection's configuration says; false if there is no room for
-/// it.
+/// Sends one packet, as the connection's configuration says. Returns false if there is no room.
 #[inline]
 pub(super) fn post(
     guard: &mut Guard<'_>,

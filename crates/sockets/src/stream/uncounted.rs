@@ -1,29 +1,31 @@
-//! Bytes on TCP that were not counted: a thread was killed between the kernel's call and its count, or a handler has
-//! left that call by `longjmp`. The switch to the VI is named by a count of bytes, so the kernel's is taken where ours may be
-//! wrong.
+//! Corrects the counts of bytes on TCP. If a thread is killed between the kernel's call and the count, its bytes stay
+//! uncounted. So do the bytes of a call that a signal handler leaves by `longjmp`. A count of bytes names the position
+//! of the switch to the VI. So if this end's count may be wrong, the kernel's count replaces it.
 
 use crate::conn::{Conn, flag};
 use core::sync::atomic::{AtomicU64, Ordering};
 use sovia_sys::call;
 
-/// Whether the bytes that this end has sent over TCP are counted, where no thread is inside a kernel send.
+/// Returns true if the count of bytes that this end has sent over TCP is right. The caller makes sure that no thread is
+/// inside a kernel send.
 pub(super) fn is_sent_counted(conn: &Conn, fd: i32) -> bool {
     let count = || call::tcp_bytes_sent(fd, conn.has(flag::CONNECTOR));
     !conn.tx_pins.was_abandoned() || take(&conn.tx_tcp, count())
 }
 
-/// Whether the bytes that it has read of TCP are counted, where no thread is inside a kernel receive.
+/// Returns true if the count of bytes that this end has read from TCP is right. The caller makes sure that no thread is
+/// inside a kernel receive.
 pub(super) fn is_read_counted(conn: &Conn, fd: i32) -> bool {
     !conn.rx_pins.was_abandoned() || count_read(conn, fd)
 }
 
-/// Counts the bytes read of TCP anew; false if the kernel cannot say.
+/// Takes the kernel's count of bytes read from TCP. Returns false if the kernel gives no usable count.
 pub(super) fn count_read(conn: &Conn, fd: i32) -> bool {
     take(&conn.rx_tcp, call::tcp_bytes_read(fd))
 }
 
 #[cold]
 fn take(counter: &AtomicU64, kernel: call::Result<u64>) -> bool {
-    // A kernel that says fewer counts something else.
+    // A smaller number means that the kernel counts something else.
     kernel.is_ok_and(|n| n >= counter.fetch_max(n, Ordering::AcqRel))
 }
