@@ -1,9 +1,9 @@
-//! Silence of a direction of a VI, for programs that ask for TCP_INFO.
+//! Measures the silence of a direction of a VI, for programs that ask for TCP_INFO.
 
-/// The last question about a direction that found more bytes than the one before.
+/// The last query about a direction that found more bytes than the query before.
 ///
-/// No clock is read where bytes move. What moved between two questions counts as moved at the second one, so a busy
-/// direction is never called silent.
+/// No clock is read when bytes move. Bytes that moved between two queries count as moved at the second query. So a busy
+/// direction never counts as silent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Activity {
     bytes: u64,
@@ -11,7 +11,7 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// Returns for how long the direction, which has carried `bytes`, has been silent. `None` if it has carried none. Times
+    /// Returns how long the direction, which has carried `bytes`, has been silent; `None` if it has carried none. Times
     /// are nanoseconds of the monotonic clock.
     pub(crate) fn silence(&mut self, bytes: u64, now: u64) -> Option<u64> {
         if bytes != self.bytes {

@@ -1,54 +1,58 @@
-//! How far a connection is on the way to its VI.
+//! Tracks a connection's steps to its VI.
 
 use crate::process;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sovia_control::Reason;
 
-/// What a candidate knows of its meeting. It lies in the family's memory with the connection; a
-/// request is its maker's alone.
+/// Data about the rendezvous of a connection that is not yet accelerated. The data lies with the connection in the
+/// family's memory. But only the process that made a request uses the request.
 #[derive(Debug)]
 pub(crate) struct Approach {
-    /// Where lengths of connections like this one are noted, plus one; 0: it has not been looked up.
+    /// Place of the connection history for connections like this one, plus one; 0 if no thread has looked it up.
     pub(crate) history: AtomicU32,
-    /// Likewise, as noted by the call that made the connection; 0: it has not been noted.
+    /// Place of the connection history, as noted by the call that made the connection, plus one. 0 if the call noted
+    /// none.
     pub(crate) told: AtomicU32,
-    /// Transfers after which a process that shares a segment already is asked.
+    /// Number of transfers after which this end asks a process that already shares a segment.
     pub(crate) known_after: AtomicU32,
-    /// Transfers after which another process is looked for.
+    /// Number of transfers after which this end looks for a process that shares no segment.
     pub(crate) unknown_after: AtomicU32,
-    /// Transfers before which each is a reason to look: a message has just gone between the two processes.
+    /// Number of transfers up to which each transfer looks for a message, because one has just passed between the two
+    /// processes.
     eager_until: AtomicU32,
-    /// A hash of the connection's addresses; 0 if they have not been looked up.
+    /// Hash of the connection's addresses; 0 if no thread has looked them up.
     pub(crate) link: AtomicU32,
-    /// Not 0 if it comes from a program that this process was before, or from another process, for as long as others may
-    /// hold it still: which family's it was ([`crate::inheritance`]).
+    /// Family from which the connection came, through an exec or a message ([`crate::inheritance`]). 0 if there is
+    /// none, or if no process of that family holds the connection any more.
     pub(crate) inherited: AtomicU32,
-    /// Not 0 if it has come to this family in a message: it does not go on from there in another one.
+    /// Not 0 if the connection came to this family in a message. If a process sends it on in another message, the
+    /// receiving process gets no VI for it.
     pub(crate) came: AtomicU32,
-    /// Its place in the records of that family, and its life there.
+    /// Slot of the connection in the records of that family, and its generation there.
     pub(crate) place_there: AtomicU64,
-    /// Not 0 while the socket has the options that the kernel begins with, as far as a VI must know of them.
+    /// Not 0 while the socket has the kernel's initial options, as far as a VI depends on them.
     pub(crate) fresh: AtomicU32,
-    /// Why it is kept on TCP for now, plus one; 0 if it is not.
+    /// Reason why the connection is on TCP for now, plus one; 0 if there is none.
     kept_for: AtomicU32,
-    /// [`Stage`], and the process that has come so far.
+    /// A [`Stage`], and the process that has reached this stage.
     stage: AtomicU64,
 }
 
-/// Where a meeting through a shared segment stands.
+/// Progress of a rendezvous through a shared segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Nothing has been asked.
+    /// No request has been made.
     Idle,
-    /// A connector has requested this VI of this pair, at that transfer (its lowest bits).
+    /// A connector has requested this VI of this pair. `at` holds the lowest bits of the number of transfers at that
+    /// time.
     Requested { pair: u32, vi: u32, at: u8 },
-    /// A connector has requested in vain, when there were so many segments to request in (their lowest
-    /// bits): none is shared with the process that has the other end.
+    /// A connector has made requests in vain: the process at the other end shares none of the segments. `segments`
+    /// holds the lowest bits of the number of segments at that time.
     InVain { segments: u8 },
 }
 
 impl Approach {
-    /// A new connection.
+    /// Clears the data for a new connection.
     pub(crate) fn forget(&self) {
         let zero = |word: &AtomicU32| word.store(0, Ordering::Relaxed);
         zero(&self.history);
@@ -64,7 +68,7 @@ impl Approach {
         self.stage.store(0, Ordering::Relaxed);
     }
 
-    /// Notes why the connection is kept on TCP for now, or that it is not. Returns true if that has changed.
+    /// Notes why the connection is kept on TCP for now, or that it is not. Returns true if the reason has changed.
     pub(super) fn keep_for(&self, reason: Option<Reason>) -> bool {
         let word = reason.map_or(0, |reason| reason as u32 + 1);
         let has_changed = self.kept_for.load(Ordering::Relaxed) != word;
@@ -79,20 +83,21 @@ impl Approach {
         self.kept_for.load(Ordering::Relaxed).checked_sub(1).and_then(Reason::of)
     }
 
-    /// After so many transfers a message has gone between the two processes: the next one is soon to come.
+    /// Notes that a message has passed between the two processes after `transfers` transfers, so that the next one is
+    /// expected soon.
     pub(crate) fn note_message(&self, transfers: u32) {
-        /// Transfers in which it is looked for each time.
+        /// Number of further transfers that each look for a message.
         const EAGER: u32 = 64;
         self.eager_until.store(transfers.saturating_add(EAGER), Ordering::Relaxed);
     }
 
-    /// Whether a message is soon to come, after so many transfers.
+    /// Returns true if a message is expected soon, after `transfers` transfers.
     #[inline]
     pub(crate) fn is_eager(&self, transfers: u32) -> bool {
         transfers < self.eager_until.load(Ordering::Relaxed)
     }
 
-    /// The stage that this process has come to.
+    /// Returns the stage that this process has reached.
     pub(crate) fn stage(&self) -> Stage {
         let word = self.stage.load(Ordering::Acquire);
         if word == 0 || word as u32 != process::owner() as u32 {
@@ -105,7 +110,7 @@ impl Approach {
         }
     }
 
-    /// Notes the stage that this process has come to.
+    /// Stores the stage that this process has reached.
     pub(crate) fn reach(&self, stage: Stage) {
         let pid = u64::from(process::owner() as u32);
         let word = match stage {

@@ -1,4 +1,4 @@
-//! What of a connection belongs to the holder of its lock.
+//! Data of a connection that only the holder of its lock uses.
 
 use super::{
     Activity, Copies, Failover, Guard, Handler, Locked, Own, Protocol, Seen, WINDOW_MAX, flag,
@@ -15,56 +15,57 @@ use via_shm::endpoint::{CREDIT_BATCH, MESSAGE_MAX};
 pub(crate) use via_shm::ready_list::Bell;
 use via_shm::ring::{INLINE, SLOTS};
 
-/// Bytes of the longest packet that a VI carries.
+/// Length of the longest packet that a VI carries, in bytes.
 pub(crate) const PACKET_MAX: usize = MESSAGE_MAX;
-/// Bytes of the longest packet that lies in the queue itself, and not in the pool.
+/// Length of the longest packet that lies in a ring entry rather than in the pool, in bytes.
 pub(crate) const INLINE_MAX: usize = INLINE;
-/// Receives that a VI has posted for its peer to see, while its last batch of them is unpublished.
+/// Number of posted receives that the peer sees even while the last batch of receives is unpublished.
 pub(super) const RECEIVES: u32 = SLOTS - CREDIT_BATCH;
 
-/// A message taken off the ring before the program wanted it.
+/// A message that was taken off the ring before the program asked for it.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Held {
-    /// [`sovia_proto::packet::Kind`] as a number.
+    /// A [`sovia_proto::packet::Kind`] as a number.
     pub kind: u8,
-    /// Whether the bytes are in the pool.
+    /// True if the bytes lie in the pool.
     pub pooled: bool,
     /// Length in bytes.
     pub len: u32,
     /// Offset in the pool.
     pub at: u32,
-    /// Pool position to release once consumed.
+    /// Pool position to release once the message is consumed.
     pub release: u64,
-    /// The bytes, if not pooled.
+    /// The bytes, if they do not lie in the pool.
     pub bytes: [u8; INLINE],
 }
 
-/// Ordered packets that can be held: a whole ring's worth, more than the window.
+/// Number of ordered packets that can be held: a whole ring, more than the window.
 pub const HELD: usize = SLOTS as usize;
 
-/// The one change of a receiver that has several steps.
+/// A receiver's change that takes several steps. Only one is under way at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
 pub enum Taking {
-    /// None is under way.
+    /// No change is under way.
     #[default]
     Nothing,
-    /// The entry of that number from the ring; ordered packets consumed afterwards, and the bytes in them.
+    /// Consumes a data packet in the ring. The values are the packet's number, then the counts of consumed ordered
+    /// packets and their bytes after the change.
     FromRing(u32, u32, u32),
-    /// The held packet of that number, likewise.
+    /// Consumes a held data packet. The values are those of `FromRing`.
     FromHeld(u32, u32, u32),
-    /// The entry of that number from the ring to the held packets; the number after the last of those
-    /// before.
+    /// Moves a packet from the ring to the held packets. The values are the packet's number, and the number after the
+    /// last held packet before the change.
     ToHeld(u32, u32),
-    /// The entry of that number from the ring, a packet without bytes: its kind, and ordered packets
-    /// consumed afterwards.
+    /// Consumes a packet without data in the ring. The values are the packet's number and kind, then the count of
+    /// consumed ordered packets after the change.
     Control(u32, Kind, u32),
-    /// The held packet of that number, likewise.
+    /// Consumes a held packet without data. The values are those of `Control`.
     HeldControl(u32, Kind, u32),
 }
 
-/// A [`Taking`] as it is noted: a process may be killed between any two stores, so the kind comes last.
+/// A [`Taking`] in memory. The kind is written last, because a process may be killed between any two stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Note {
@@ -99,77 +100,77 @@ impl Note {
     }
 }
 
-/// What the holder of the lock may touch.
+/// Data that only the holder of the lock may access.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Body {
-    /// Our end of the VI; valid once attached.
+    /// This end of the VI. Valid once attached.
     endpoint: MaybeUninit<Endpoint>,
     /// Window and acknowledgements.
     pub flow: Flow,
-    /// What else of the protocol is chosen.
+    /// Other settings of the protocol.
     pub protocol: Protocol,
-    /// Combined bytes of which the peer has not been notified.
+    /// Number of combined bytes that the peer has not been notified of.
     pub untold: u32,
-    /// When the peer must be notified of them (nanoseconds of the monotonic clock).
+    /// Time by which the peer must be notified of these bytes (nanoseconds of the monotonic clock).
     pub due: u64,
     /// FIN and FINACK.
     pub closing: Closing,
-    /// Our gathered bytes.
+    /// Coalesced bytes that this end sends.
     pub gatherer: Gatherer,
-    /// The peer's gathered bytes.
+    /// Coalesced bytes that the peer sends.
     pub taker: Taker,
-    /// What went over the VI and is not yet in the statistics.
+    /// Traffic on the VI that is not yet in the statistics.
     pub traffic: Traffic,
-    /// What is in the statistics already.
+    /// Traffic on the VI that is already in the statistics.
     pub past: Traffic,
-    /// Silence of this end's sending, and of its receiving.
+    /// Silence of the direction in which this end sends, and of the other direction.
     pub activity: [Activity; 2],
-    /// A packet that is being taken off: what must be true once it is, should its taker die.
+    /// Change of the receiver that is under way. If the thread dies, another thread completes the change.
     pub taking: Note,
-    /// Entries received whose arrival the flow knows of.
+    /// Number of received entries whose arrival `flow` has counted.
     pub arrivals: u32,
-    /// Entries sent, and in the upper half the ordered packets among them: in one word, because a process
-    /// may be killed between any two. `gatherer.packets` follows it.
+    /// Number of entries sent, and in the upper half the number of ordered packets among them. Both are in one word,
+    /// because a process may be killed between two stores. `gatherer.packets` is updated after this word.
     pub counted: u64,
-    /// Bytes in the ordered packets sent; the gatherer counts the packets.
+    /// Bytes in the ordered packets sent. `gatherer` counts the packets.
     pub bytes_sent: u32,
-    /// Bytes in the ordered packets consumed; the taker counts the packets.
+    /// Bytes in the ordered packets consumed. `taker` counts the packets.
     pub bytes_taken: u32,
-    /// Bytes that were unread on the VI and have gone to TCP (`stream::returned`).
+    /// Number of bytes that were unread on the VI and are now on TCP (`stream::returned`).
     pub drained: u32,
-    /// What had been written to TCP before them, as the kernel counts, plus one; 0 if that is not known.
+    /// The kernel's count of bytes written to TCP before those bytes, plus one; 0 if it is not known.
     pub drained_from: u64,
-    /// Bytes of the first unread packet that the program has had.
+    /// Number of bytes of the first unread packet that the program has read.
     pub front: u32,
     /// Number of the first held packet.
     pub held_first: u32,
     /// Number after the last held packet.
     pub held_end: u32,
-    /// Whether the program reads in a place of the pool: it is not released meanwhile.
+    /// True while the program reads a borrowed slot of the pool. The slot is not released meanwhile.
     pub borrowed: bool,
-    /// Pool position to release when it has done so.
+    /// Pool position to release when the program has read the slot.
     pub owed: u64,
-    /// Where the receiver stood when a sender last gave up waiting for a place.
+    /// The receiver's progress when a sender last gave up waiting for a slot.
     pub stalled: u64,
-    /// Packets held back by [`crate::stream`] so that acknowledgements behind them could be seen.
+    /// Packets that [`crate::stream`] has taken off the ring to reach the acknowledgements behind them.
     pub held: [Held; HELD],
-    /// What this end has written in the segment, to compare.
+    /// Private copies of this end's words in the segment, for comparison.
     pub own: Own,
-    /// When that was last compared.
+    /// State at the last comparison.
     pub seen: Seen,
-    /// The thread that handles messages, if one does.
+    /// The handler thread, if there is one.
     pub handler: Handler,
-    /// How far it has gone over to TCP, where what carries its VI has died.
+    /// Progress of a failover to TCP.
     pub failover: Failover,
     /// Changes to entries of epoll sets, for the copies that a fork makes.
     pub copies: Copies,
 }
 
 impl Body {
-    /// Makes this the body of a connection that has just been given its VI, on which nothing has been sent.
+    /// Initialises the body for a connection that has just got its VI. Nothing has been sent on the VI.
     fn begin(&mut self, end: Endpoint, parameters: Parameters, chosen: Protocol) {
-        // Every field by its name, so that none is forgotten.
+        // Names every field, so that none is forgotten.
         let Body {
             endpoint,
             flow,
@@ -195,7 +196,7 @@ impl Body {
             borrowed,
             owed,
             stalled,
-            // What lies there is not looked at: no number names it.
+            // The counts show that no packet is held, so old contents are never read.
             held: _,
             own,
             seen,
@@ -205,7 +206,7 @@ impl Body {
         } = self;
         endpoint.write(end);
         *flow = Flow::new(parameters);
-        // Until the peer says how large its window is, which it has done before the VI is entered.
+        // Until the peer publishes its window, which it does before this end enters the VI.
         flow.face(WINDOW_MAX);
         *protocol = chosen;
         (*untold, *due) = (0, 0);
@@ -228,12 +229,12 @@ impl Body {
         copies.forget();
     }
 
-    /// Notes what is about to be done in several steps, for the relative that must finish it should this
-    /// process die in between; or that all of them are done.
+    /// Notes a change that takes several steps, or that all steps are done. If this process dies in between, a forked
+    /// relative completes the change.
     #[inline(always)]
     pub(crate) fn take(&mut self, taking: Taking) {
-        // In this order in memory, whatever the compiler would like to leave out: a process is killed
-        // between any two instructions.
+        // The fences keep this order in memory and keep each store, because a process may be killed between any two
+        // instructions.
         let (kind, values) = Note::parts(taking);
         compiler_fence(Ordering::SeqCst);
         if kind != 0 {
@@ -244,17 +245,17 @@ impl Body {
         compiler_fence(Ordering::SeqCst);
     }
 
-    /// What a thread was in the middle of that has died.
+    /// Returns the change that a dead thread had begun.
     pub(crate) fn taking(&self) -> Taking {
         self.taking.taking()
     }
 }
 
 impl<'a> Locked<'a> {
-    /// Gives the connection its end of a VI, on which nothing has been sent.
+    /// Gives the connection its end of a VI. Nothing has been sent on the VI.
     ///
     /// # Safety
-    /// As for [`Endpoint::new`]: the segment stays mapped until this process has left the VI.
+    /// The segment must stay mapped until this process has left the VI, as [`Endpoint::new`] requires.
     pub(crate) unsafe fn attach(
         mut self,
         endpoint: Endpoint,
@@ -268,33 +269,34 @@ impl<'a> Locked<'a> {
     }
 }
 
-/// The endpoint of a connection that this process has on a VI. For [`crate::stream`] alone, which
-/// `tests/layers.rs` sees to: other modules ask the stream.
+/// Access to the endpoint of a connection that this process has on a VI. Only [`crate::stream`] may use this trait;
+/// other modules call `stream`. `tests/layers.rs` checks this.
 pub(crate) trait HasEndpoint {
-    /// Our end of the VI.
+    /// Returns this end of the VI.
     fn endpoint(&mut self) -> &mut Endpoint;
 
-    /// Our end of the VI, to look at.
+    /// Returns this end of the VI, for reading.
     fn endpoint_ref(&self) -> &Endpoint;
 }
 
 impl HasEndpoint for Guard<'_> {
     #[inline]
     fn endpoint(&mut self) -> &mut Endpoint {
-        // SAFETY: `attach` wrote the endpoint before there was a Guard, and the segment that it lies in is
-        // mapped: see the type.
+        // SAFETY: `attach` wrote the endpoint before the first Guard existed. The endpoint's segment stays mapped while
+        // a Guard exists, because a process leaves the VI only under the lock.
         unsafe { self.endpoint.assume_init_mut() }
     }
 
     #[inline]
     fn endpoint_ref(&self) -> &Endpoint {
-        // SAFETY: as for `endpoint`.
+        // SAFETY: `attach` wrote the endpoint before the first Guard existed. The endpoint's segment stays mapped while
+        // a Guard exists, because a process leaves the VI only under the lock.
         unsafe { self.endpoint.assume_init_ref() }
     }
 }
 
 impl Guard<'_> {
-    /// Counts the entries sent so far, of which `ordered` more are ordered packets.
+    /// Counts the entries sent so far, among them `ordered` more ordered packets.
     #[inline]
     pub(crate) fn count_sent(&mut self, ordered: u32) {
         let packets = self.gatherer.packets.wrapping_add(ordered);

@@ -1,32 +1,32 @@
-//! What of the protocol has been chosen, and what it comes to on a segment.
+//! Settings of the protocol, and their values on a segment.
 
 use super::body::{PACKET_MAX, RECEIVES};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sovia_proto::configuration::{Configuration, Handling, Transfer};
 use sovia_proto::flow::{DACKS, Parameters};
 
-/// What one connection does, from its attachment on.
+/// Settings of one connection, from its attachment on.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Protocol {
-    /// Bytes of the longest packet.
+    /// Length of the longest packet, in bytes.
     pub chunk: u32,
-    /// Messages below so many bytes may be combined; 0: none may.
+    /// Length below which messages may be combined, in bytes; 0 if none may.
     pub below: u32,
-    /// Nanoseconds that combined bytes wait at most.
+    /// Longest time that combined bytes wait, in nanoseconds.
     pub delay_ns: u64,
-    /// Which thread handles messages.
+    /// The thread that handles messages.
     pub handling: Handling,
-    /// How bytes become memory that the NIC reads.
+    /// The way in which bytes get into memory that the NIC reads.
     pub transfer: Transfer,
 }
 
-/// The largest window that an end of this version has. What a peer says beyond is not believed.
+/// Largest window of an end of this version. A larger value from a peer counts as this one.
 pub(crate) const WINDOW_MAX: u16 = DACKS.window;
 
 const _: () = {
-    // A FIN, a FINACK and a switch of path always find a posted receive, even while the peer's last
-    // batch of them is still unpublished.
+    // A FIN, a FINACK and a change of path always find a posted receive. This is true even while the peer's last batch
+    // of receives is unpublished.
     assert!(fits(DACKS));
 };
 
@@ -34,7 +34,7 @@ const fn fits(flow: Parameters) -> bool {
     flow.receives() as u32 <= RECEIVES
 }
 
-/// The nearest to what is wanted that the ring has room for.
+/// Returns the parameters nearest to `wanted` for which the ring has room.
 const fn fitting(wanted: Parameters) -> Parameters {
     let mut flow = wanted;
     if flow.window > WINDOW_MAX {
@@ -49,18 +49,18 @@ const fn fitting(wanted: Parameters) -> Parameters {
     flow
 }
 
-/// What has been chosen, for a process or one connection.
+/// Settings that were chosen for a process or one connection.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Choice {
-    /// Window, and threshold in the upper half; 0: nothing has been chosen.
+    /// The window, and the threshold in the upper half; 0 if nothing has been chosen.
     flow: AtomicU32,
     chunk: AtomicU32,
     below: AtomicU32,
-    /// Bytes up to which HYBRID copies.
+    /// Length up to which HYBRID copies, in bytes.
     copied: AtomicU32,
     delay_ns: AtomicU64,
-    /// [`Handling`], and in the upper half [`Transfer`], as numbers.
+    /// A [`Handling`], and in the upper half a [`Transfer`], as numbers.
     ways: AtomicU32,
 }
 
@@ -76,7 +76,7 @@ impl Choice {
         }
     }
 
-    /// Back to where nothing has been chosen.
+    /// Removes all choices.
     pub(crate) fn forget(&self) {
         self.flow.store(0, Ordering::Relaxed);
     }
@@ -128,7 +128,7 @@ impl Choice {
     }
 }
 
-/// What a configuration comes to on a segment.
+/// Returns the parameters and settings that `configuration` gives on a segment.
 pub(crate) fn translated(configuration: &Configuration) -> (Parameters, Protocol) {
     let combine = configuration.combine;
     let protocol = Protocol {

@@ -1,46 +1,47 @@
-//! Changes to entries of epoll sets since a fork. The forked process has copies of the entries, and finds the changes here.
+//! Records changes to entries of epoll sets since a fork. The forked process has copies of the entries, and finds the
+//! changes here.
 
-/// Entries of a connection that are recorded.
+/// Number of entries of a connection whose changes are recorded.
 const RECORDED: usize = 8;
 
 /// Change of an entry after it has been copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) enum Fate {
-    /// The entry has gone over to the kernel, or is removed. No process gives a copy of it to the kernel any more.
+    /// The entry has moved to the kernel, or is removed. No process gives a copy of it to the kernel any more.
     Over,
-    /// `epoll_ctl` has changed it, or EPOLLONESHOT has disabled it.
+    /// `epoll_ctl` has changed the entry, or EPOLLONESHOT has disabled it.
     Changed {
         /// Events that the program waits for.
         events: u32,
         /// The user's data.
         data: u64,
-        /// Not disabled.
+        /// True if the entry is not disabled.
         armed: bool,
     },
 }
 
-/// The fates of a connection's entries, by number.
+/// Changes of a connection's entries, by the entry's number.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Copies {
-    /// 0: none.
+    /// Numbers of the entries; 0 in a free place.
     numbers: [u64; RECORDED],
     fates: [Fate; RECORDED],
 }
 
 impl Copies {
-    /// Forgets all.
+    /// Removes all changes.
     pub(crate) fn forget(&mut self) {
         self.numbers = [0; RECORDED];
     }
 
-    /// Fate of the entry with that number, if it has one.
+    /// Returns the change of the entry with this number, if there is one.
     pub(crate) fn fate(&self, number: u64) -> Option<Fate> {
         self.place(number).map(|place| self.fates[place])
     }
 
-    /// Records the fate of an entry. One is not recorded if others have all places.
+    /// Records the change of an entry. Does nothing if other entries use all places.
     pub(crate) fn record(&mut self, number: u64, fate: Fate) {
         if let Some(place) = self.place(number).or_else(|| self.place(0)) {
             self.fates[place] = fate;

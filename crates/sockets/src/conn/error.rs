@@ -1,39 +1,39 @@
-//! The error of a connection that the program is still to hear of, once.
+//! Stores an error that a connection reports to the program once.
 
 use super::{Conn, flag};
 use crate::Errno;
 use core::sync::atomic::Ordering;
 
 impl Conn {
-    /// Notes an error that is to be reported to the program once, unless there is one.
+    /// Stores an error to report to the program once. Keeps an earlier error.
     pub(crate) fn keep_error(&self, error: Errno) {
         self.withhold_error(error);
         self.set(flag::ERROR);
     }
 
-    /// Notes an error that is to be reported to the program once it is known to be the last thing that comes.
+    /// Stores an error that the program must not see yet, because more bytes may come. Keeps an earlier error.
     pub(crate) fn withhold_error(&self, error: Errno) {
         let _ = self.error.compare_exchange(0, error as u32, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// Whether there is an error that is not to be reported yet.
+    /// Returns true if there is an error that must not be reported yet.
     pub(crate) fn withholds_error(&self) -> bool {
         !self.has(flag::ERROR) && self.error().is_some()
     }
 
-    /// An error that has been withheld is to be reported from now on.
+    /// Allows a withheld error to be reported.
     pub(crate) fn tell_withheld_error(&self) {
         if self.error().is_some() {
             self.set(flag::ERROR);
         }
     }
 
-    /// The error that is to be reported to the program once, if there is one.
+    /// Returns the stored error, if there is one. Does not consume it.
     pub(crate) fn error(&self) -> Option<Errno> {
         Some(self.error.load(Ordering::Acquire) as Errno).filter(|&error| error != 0)
     }
 
-    /// Takes the error that is to be reported to the program once.
+    /// Returns and removes the error, if it may be reported.
     pub(crate) fn take_error(&self) -> Option<Errno> {
         if !self.has(flag::ERROR) {
             return None;

@@ -1,70 +1,71 @@
-//! A connection's flags.
+//! Flags of a connection.
 
-/// The descriptor is in non-blocking mode (kept up to date once attached).
+/// Set while the descriptor is in non-blocking mode (kept up to date once attached).
 pub const NONBLOCK: u32 = 1;
-/// The kernel socket had an event (data, end, reset) that has not been looked at.
+/// Set after an event of the kernel socket (data, end, reset) that no thread has looked at.
 pub const KERNEL_SOCKET: u32 = 1 << 1;
-/// The program has shut its sending side.
+/// Set once the program has shut its sending side.
 pub const SHUT_WR: u32 = 1 << 2;
-/// The program has shut its receiving side.
+/// Set once the program has shut its receiving side.
 pub const SHUT_RD: u32 = 1 << 3;
-/// The peer's FIN has been reached: end of file.
+/// Set once a receive has reached the peer's FIN: end of file.
 pub const EOF: u32 = 1 << 4;
-/// The segment is corrupt: errors from now on.
+/// Set if the segment is corrupt or the connection was broken off. Calls fail from then on.
 pub const CORRUPT: u32 = 1 << 5;
-/// The peer has left without a FIN: sends go to the kernel for its verdict.
+/// Set once the peer has left without a FIN. Sends then go to the kernel, which decides the error.
 pub const PEER_GONE: u32 = 1 << 6;
-/// The connection was opened by `connect`.
+/// Set if `connect` opened the connection.
 pub const CONNECTOR: u32 = 1 << 7;
-/// The meeting has counted this connection in the statistics.
+/// Set once the statistics have counted whether this connection got a VI or stayed on TCP.
 pub const COUNTED: u32 = 1 << 8;
-/// Being taken back to TCP: no thread may start anything new on the VI.
+/// Set during a fallback to TCP: no thread may begin anything new on the VI.
 pub const FALLING_BACK: u32 = 1 << 9;
-/// The direction in which we send has left the VI: what the receiver has not taken there, and returns, goes
-/// on TCP before anything newer.
+/// Set once the direction in which this end sends has left the VI. Bytes that the receiver has not taken there, and
+/// returns, go on TCP before newer bytes.
 pub const LEFT_VI: u32 = 1 << 10;
-/// All of that is on TCP, or will not be put there.
+/// Set once all those bytes are on TCP, or will not be put there.
 pub const DRAINED: u32 = 1 << 11;
-/// The kernel socket has reported the peer's end, or an error.
+/// Set once the kernel socket has reported the peer's end, or an error.
 pub const ENDED: u32 = 1 << 12;
-/// The connection has, or had, a VI: its counts are its own.
+/// Set if the connection has or had a VI. Until then, the counts of traffic in its slot are those of an earlier
+/// connection.
 pub const MET: u32 = 1 << 13;
-/// Small messages are combined.
+/// Set while small messages are combined.
 pub const COMBINES: u32 = 1 << 14;
-/// Messages are handled by a thread of Sovia's, not by the program's calls.
+/// Set while a thread of Sovia takes messages off the ring. If not set, the program's calls take them.
 pub const HANDLED: u32 = 1 << 15;
-/// It is called back for each message that has arrived, rather than waiting for them.
+/// Set if that thread is called back for each message (SOVIA_NOTIFY), rather than waiting for messages.
 pub const NOTIFIED: u32 = 1 << 16;
-/// Such a call is on its way.
+/// Set while such a callback is pending.
 pub const CALLED: u32 = 1 << 17;
-/// No process holds the peer's end any more. Its kernel socket's FIN may be still to come.
+/// Set once no process holds the peer's end any more. The FIN of the peer's kernel socket may still be to come.
 pub const DEAD: u32 = 1 << 18;
-/// The peer died before it had read all that this end sent: TCP would have reset the connection.
+/// Set if the peer died before it had read everything that this end sent. TCP would have reset the connection.
 pub const RESET: u32 = 1 << 19;
-/// An error is to be reported once.
+/// Set while an error must still be reported, once.
 pub const ERROR: u32 = 1 << 20;
-/// The peer's end has not been reported to the program yet, because much lies unread before it.
+/// Set while the peer's end is not reported to the program, because many unread bytes lie before it.
 pub const WITHHELD: u32 = 1 << 21;
-/// A thread has died in the middle of a change of the body, which is to be made whole.
+/// Set after a thread died while changing the body. The next holder of the lock repairs the body.
 pub const TORN: u32 = 1 << 22;
-/// A relay has it, in the place of a process that has left it to the relay.
+/// Set if a relay holds the connection in place of a process that has handed it over.
 pub const RELAYED: u32 = 1 << 23;
-/// Epoll sets leave it to the kernel, which watches its kernel socket, though it is on a VI still.
+/// Set if the connection stays on its VI, but epoll sets leave it to the kernel, which watches its kernel socket.
 pub const LEFT_TO_SETS: u32 = 1 << 24;
-/// The direction in which we receive is on TCP, where the peer puts what was unread on the VI. It lies there
-/// still, until all of it has come.
+/// Set while this end receives on TCP the bytes that were unread on the VI. The bytes also stay on the VI until all of
+/// them have come on TCP.
 pub const RETURNING: u32 = 1 << 25;
-/// The connection goes back to TCP as soon as the peer leaves no room: TCP_USER_TIMEOUT says for how long that
-/// may last, and the kernel keeps to it. Until then a NIC between the two ends does.
+/// Set if the program has set TCP_USER_TIMEOUT. The connection moves back to TCP as soon as the peer leaves no room,
+/// because the kernel measures that timeout. Until then, a NIC between the two ends measures it.
 pub const UNTIL_FULL: u32 = 1 << 26;
-/// The other side of the segment is a NIC in software, which reflects the VI to the peer.
+/// Set if this end shares the segment with a NIC in software, which reflects the VI to the peer.
 pub const REFLECTED: u32 = 1 << 27;
-/// That NIC has said that nothing comes any more, and the program has been told.
+/// Set once that NIC has reported that nothing more comes, and the program has been notified.
 pub const GONE: u32 = 1 << 28;
-/// The receiver had shut both halves before it had all that this end sent: the kernel has been given a byte to reset the
-/// connection for.
+/// Set once this end has sent a byte on TCP to cause a reset. The receiver had shut both halves before it had received
+/// everything that this end sent.
 pub const LATE: u32 = 1 << 29;
-/// `recvmsg` tells how many bytes are left, as TCP_INQ asks of it.
+/// Set if `recvmsg` reports how many bytes are left, as the program has requested with TCP_INQ.
 pub const TELLS_LEFT: u32 = 1 << 30;
-/// This end has its VI, and its request for that has not been seen to be answered.
+/// Set while this end has its VI but has seen no answer to its request.
 pub const UNANSWERED: u32 = 1 << 31;

@@ -1,28 +1,28 @@
-//! Which programs outside of the family have got a connection's socket from it.
+//! Counts the programs outside the family that have got a connection's socket from it.
 
 use super::Conn;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering;
 use sovia_control::board::Holders;
 
-/// As many as that stand for several programs.
+/// Count that stands for several programs.
 const SEVERAL: u32 = 2;
 
-/// How much of a connection [`Holding::of`] reads, in bytes: all before the words that say how it goes on.
+/// Number of bytes of a connection that [`Holding::of`] reads: the words before those that change with each transfer.
 pub(crate) const RECORD: usize = offset_of!(Conn, transfers);
 
-/// What a family's record says of the processes that hold a connection.
+/// A family's record of the processes that hold a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Holding {
     generation: u32,
     handed: u32,
     spread: u32,
-    /// The family's processes.
+    /// Processes of the family that hold the connection.
     pub(crate) holders: Holders,
 }
 
 impl Holding {
-    /// Where the words lie: another build of the library may have them elsewhere.
+    /// Hash of the words' positions. Another build of the library may have them elsewhere.
     pub(crate) const LAYOUT: u64 = {
         let places = [
             offset_of!(Conn, generation),
@@ -38,7 +38,7 @@ impl Holding {
         sum
     };
 
-    /// What the bytes of a record say.
+    /// Decodes the bytes of a record.
     pub(crate) fn of(record: &[u8; RECORD]) -> Holding {
         let half = |at: usize| {
             let bytes = [record[at], record[at + 1], record[at + 2], record[at + 3]];
@@ -56,19 +56,21 @@ impl Holding {
         }
     }
 
-    /// Whether the connection still lives that life.
+    /// Returns true if the connection is still in this generation.
     pub(crate) fn is_of(&self, generation: u32) -> bool {
         self.generation == generation
     }
 
-    /// Returns true if the record was read while that life ended: the generation before the end, the count after it.
+    /// Returns true if the record was read while this generation was ending: `generation` before the end, and `handed`
+    /// after it.
     pub(crate) fn is_settling(&self, generation: u32) -> bool {
         self.is_of(generation) && self.handed == 0
     }
 
-    /// Whether more than one program outside of the family has got the connection in that life, which may be over.
+    /// Returns true if more than one program outside the family has got the connection in this generation, which may be
+    /// over.
     pub(crate) fn is_spread(&self, generation: u32) -> bool {
-        // A later life that was spread hides whether that one was.
+        // Only the last such generation is stored, so this counts every earlier generation as well.
         let last = self.spread.checked_sub(1);
         let is_hidden = last.is_some_and(|last| last.wrapping_sub(generation) as i32 >= 0);
         is_hidden || self.is_of(generation) && self.handed >= SEVERAL
@@ -76,37 +78,38 @@ impl Holding {
 }
 
 impl Conn {
-    /// A program that a process of the family is about to become gets it. True if it is the only one so far.
+    /// Counts a program that gets the connection, because a process of the family is about to become that program.
+    /// Returns true if it is the only one so far.
     pub(crate) fn hand(&self) -> bool {
         self.handed.fetch_add(1, Ordering::AcqRel) == 0
     }
 
-    /// It has not become one.
+    /// Reverses [`Conn::hand`] if the process has not become the program.
     pub(crate) fn take_back(&self) {
-        // Its life may be over.
+        // The generation may be over, and the count 0.
         let less = |handed: u32| handed.checked_sub(1);
         let _ = self.handed.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less);
     }
 
-    /// Whether no program has got it from the family.
+    /// Returns true if no program has got the connection from the family.
     pub(crate) fn is_the_familys(&self) -> bool {
         self.handed.load(Ordering::Acquire) == 0
     }
 
-    /// Processes get it of which the family does not know.
+    /// Notes that processes get the connection without the family's knowledge.
     pub(crate) fn spread(&self) {
         self.handed.fetch_add(SEVERAL, Ordering::AcqRel);
     }
 
-    /// Its life is about to end, and `next` to begin: what outlasts the life is noted. The count is set to zero after it, so that
-    /// a process that reads both finds one of them.
+    /// Stores what must outlast the generation, just before generation `next` begins. The count is cleared only later,
+    /// so that a process that reads both words finds at least one of them.
     pub(super) fn note_spread(&self, next: u32) {
         if self.handed.load(Ordering::Acquire) >= SEVERAL {
             self.spread.store(next, Ordering::Release);
         }
     }
 
-    /// The life has ended.
+    /// Clears the count after the generation has ended.
     pub(super) fn forget_handed(&self) {
         self.handed.store(0, Ordering::Release);
     }
@@ -117,12 +120,13 @@ mod tests {
     use super::*;
 
     fn record(conn: &Conn) -> Holding {
-        // SAFETY: the bytes of a connection that no other thread has; those of padding are zero as well.
+        // SAFETY: no other thread has this connection. Its memory was allocated as zeros, so padding bytes are
+        // initialised as well.
         Holding::of(unsafe { &*core::ptr::from_ref(conn).cast() })
     }
 
     fn new() -> Box<Conn> {
-        // SAFETY: all-zero memory is a free slot.
+        // SAFETY: all-zero memory is a valid `Conn`, a free slot.
         unsafe { Box::new_zeroed().assume_init() }
     }
 
@@ -148,7 +152,7 @@ mod tests {
         let now = record(&conn);
         assert!(now.is_of(5) && !now.is_of(3));
         assert!(now.is_spread(3) && !now.is_spread(4));
-        // Nothing more is known of what came before it.
+        // Nothing more is stored about earlier generations.
         assert!(now.is_spread(2));
     }
 }

@@ -1,4 +1,4 @@
-//! The lives of a connection's slot: where one begins and ends, and which one it is.
+//! Begins and ends the generations of a connection's slot.
 
 use super::{Conn, Phase, Role, flag};
 use crate::members;
@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sovia_proto::path::{Rx, Tx};
 
 impl Conn {
-    /// Makes a taken slot a new connection on TCP.
+    /// Makes a taken slot a new connection on TCP. Returns its generation.
     pub fn open(&self, index: u32, role: Role) -> u32 {
         self.index.store(index, Ordering::Relaxed);
         let generation = self.generation.load(Ordering::Relaxed);
@@ -18,7 +18,7 @@ impl Conn {
         self.use_memory(0);
         self.rx_pins.clear();
         self.tx_pins.clear();
-        // One after the other: each is one instruction, and a short connection has nothing else to do.
+        // Stored one by one: each store is one instruction, and a short connection does little else.
         let zero = |word: &AtomicU32| word.store(0, Ordering::Relaxed);
         zero(&self.transfers);
         zero(&self.sleeps);
@@ -48,14 +48,15 @@ impl Conn {
         generation
     }
 
-    /// What it has carried before this life is not known: the kernel is to be asked.
+    /// Marks the counts of bytes as incomplete: bytes passed before this generation, so the kernel's counts must be
+    /// used.
     pub(crate) fn has_carried(&self) {
         self.rx_pins.abandon();
         self.tx_pins.abandon();
     }
 
-    /// Makes this slot, all zero, what another one has become for calls that are still under way on it: a
-    /// connection on TCP for good, whose slot is not used again.
+    /// Makes this slot, which is all zero, a copy of `other` for calls that are still under way. The copy is on TCP for
+    /// good, and its slot is not used again.
     pub(crate) fn retire(&self, other: &Conn) {
         let copy = |to: &AtomicU32, from: &AtomicU32| {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -75,8 +76,8 @@ impl Conn {
         self.set_phase(Phase::Plain);
     }
 
-    /// Ends the life with that generation: references with it are void from here. Returns true for one caller of a life, even if
-    /// two processes end the life at the same time. That caller alone gives the slot back.
+    /// Ends a generation: references to it are void from here on. Returns true for exactly one caller per generation,
+    /// even if two processes end it at the same time. Only that caller frees the slot.
     #[must_use]
     pub fn end(&self, generation: u32) -> bool {
         sovia_sys::stall::point(sovia_sys::stall::At::GivingBack);
@@ -96,18 +97,18 @@ impl Conn {
         true
     }
 
-    /// The life that the slot lives.
+    /// Returns the slot's present generation.
     pub(crate) fn generation(&self) -> u32 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Whether the slot still lives the life with that generation.
+    /// Returns true if the slot is still in this generation. Compares the lowest 24 bits.
     #[inline]
     pub fn is_generation(&self, generation: u32) -> bool {
         self.generation.load(Ordering::Acquire) & 0xff_ffff == generation & 0xff_ffff
     }
 
-    /// Like [`Conn::is_generation`], by the lowest 12 bits.
+    /// Like [`Conn::is_generation`], but compares only the lowest 12 bits.
     pub(crate) fn is_generation_low(&self, generation: u32) -> bool {
         self.generation.load(Ordering::Acquire) & 0xfff == generation & 0xfff
     }

@@ -1,4 +1,4 @@
-//! The lock of a connection, and what its holder has: the body, and the VI.
+//! The lock of a connection, and what its holder may use: the body and the VI.
 
 use super::{Body, Conn, flag};
 use core::ops::{Deref, DerefMut};
@@ -6,13 +6,13 @@ use sovia_sync::{Acquired, section, thread};
 use std::sync::OnceLock;
 
 impl Conn {
-    /// Takes the lock and with it the body.
+    /// Takes the lock, which gives access to the body.
     #[inline]
     pub fn lock(&self) -> Locked<'_> {
         self.taken(self.lock.lock())
     }
 
-    /// Takes the lock, unless others hold it for so many nanoseconds.
+    /// Takes the lock. Returns `None` if other threads hold it for `ns` nanoseconds.
     pub(crate) fn lock_within(&self, ns: u64) -> Option<Locked<'_>> {
         self.lock.lock_within(ns).map(|acquired| self.taken(acquired))
     }
@@ -25,7 +25,8 @@ impl Conn {
         Locked { conn: self, is_outermost: acquired.is_held() }
     }
 
-    /// Takes the lock of a connection that this process has on a VI; `None` if it has not, or no more.
+    /// Takes the lock of a connection that this process has on a VI. Returns `None` if this process does not have it on
+    /// a VI.
     #[inline]
     pub fn attached(&self) -> Option<Guard<'_>> {
         self.lock().attached()
@@ -40,22 +41,22 @@ impl Conn {
     /// Takes the lock if it is free.
     #[inline]
     pub fn try_lock(&self) -> Option<Locked<'_>> {
-        // Made only once the lock is held: one that is dropped gives the lock back, whichever thread has it.
+        // Lazy, because dropping a `Locked` releases the lock, even if another thread holds it.
         self.lock.try_lock().then(|| Locked { conn: self, is_outermost: true })
     }
 
-    /// Whether the calling thread is in the middle of a call on it, which a signal handler has
-    /// interrupted.
+    /// Returns true if the calling thread holds the lock: it runs in a signal handler that has interrupted a call on
+    /// the connection.
     pub(crate) fn is_mine(&self) -> bool {
         self.lock.is_mine()
     }
 
-    /// Whether a call of a signal handler must not go on here, because the handler has interrupted a
-    /// call on the same connection. One that finds it so a thousand times in a row has left the
-    /// interrupted call by `longjmp`; then the call goes on under the lock that the thread still has.
+    /// Returns true if a call in a signal handler has interrupted a call on the same connection, and so must not
+    /// continue. If this happens a thousand times in a row, the thread must have left the interrupted call by
+    /// `longjmp`. Then the call continues under the lock that the thread still has.
     #[inline]
     pub fn is_interrupted(&self) -> bool {
-        // A thread that has the lock is in a section.
+        // A thread that holds the lock is in a critical section.
         if !section::is_inside() && !thread::is_refused() {
             return false;
         }
@@ -72,12 +73,12 @@ impl Conn {
     }
 }
 
-/// The locked body of a connection, wherever that runs.
+/// The locked body of a connection, on TCP or on a VI.
 #[derive(Debug)]
 pub struct Locked<'a> {
     /// The connection.
     pub conn: &'a Conn,
-    /// Whether the lock was free before.
+    /// True if this value must release the lock: the thread did not already hold it.
     pub(super) is_outermost: bool,
 }
 
@@ -86,7 +87,7 @@ impl Deref for Locked<'_> {
 
     #[inline]
     fn deref(&self) -> &Body {
-        // SAFETY: a Locked exists only while the lock is held.
+        // SAFETY: a `Locked` exists only while the calling thread holds the lock, so no other thread accesses the body.
         unsafe { &*self.conn.body.get() }
     }
 }
@@ -94,13 +95,15 @@ impl Deref for Locked<'_> {
 impl DerefMut for Locked<'_> {
     #[inline]
     fn deref_mut(&mut self) -> &mut Body {
-        // SAFETY: as for `deref`, and it is borrowed mutably.
+        // SAFETY: a `Locked` exists only while the calling thread holds the lock, so no other thread accesses the body.
+        // `self` is borrowed mutably, so this is the only reference through it.
         unsafe { &mut *self.conn.body.get() }
     }
 }
 
 impl<'a> Locked<'a> {
-    /// The same, if this process has the connection on a VI.
+    /// Returns a [`Guard`] if this process has the connection on a VI. Repairs the body if a thread died while changing
+    /// it.
     #[inline]
     pub(crate) fn attached(self) -> Option<Guard<'a>> {
         let conn = self.conn;
@@ -117,7 +120,7 @@ impl<'a> Locked<'a> {
 }
 
 impl Locked<'_> {
-    /// What has been counted since the last time goes to the statistics.
+    /// Adds the traffic since the last call to the statistics.
     pub(crate) fn settle_traffic(&mut self) {
         let traffic = core::mem::take(&mut self.traffic);
         self.past += traffic;
@@ -136,9 +139,8 @@ impl Drop for Locked<'_> {
     }
 }
 
-/// The locked body of a connection that this process has on a VI: its endpoint may be used. The segment
-/// stays mapped meanwhile, because the process leaves the VI only under the lock ([`crate::ops`]'s close,
-/// [`crate::fallback`]).
+/// The locked body of a connection that this process has on a VI. The endpoint may be used: the segment stays mapped,
+/// because a process leaves the VI only under the lock (close in [`crate::ops`], [`crate::fallback`]).
 #[derive(Debug)]
 pub struct Guard<'a>(pub(super) Locked<'a>);
 
@@ -158,11 +160,11 @@ impl<'a> DerefMut for Guard<'a> {
     }
 }
 
-/// Makes a body whole whose last owner died in the middle of something.
+/// Function that repairs a body whose last owner died while changing it.
 static REPAIR: OnceLock<fn(&mut Guard<'_>)> = OnceLock::new();
 
-/// Has `repair` make bodies whole that the dead have left: what that takes is known to
-/// [`crate::stream`] alone. Said once, at the start.
+/// Registers the function that repairs bodies after the death of their owner. Only [`crate::stream`] knows how to
+/// repair a body. Called once, at the start.
 pub(crate) fn repair_by(repair: fn(&mut Guard<'_>)) {
     let _ = REPAIR.set(repair);
 }
@@ -181,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_lock_that_another_thread_holds_is_not_given_back_by_trying() {
-        // SAFETY: connections are made of zeroed memory of the family's.
+        // SAFETY: a connection is valid as all-zero memory, as in the family's memory.
         let conn: Box<Conn> = unsafe { Box::<Conn>::new_zeroed().assume_init() };
         let guard = conn.lock();
         std::thread::scope(|scope| {

@@ -1,17 +1,19 @@
-//! A connection: what Sovia knows of one kernel TCP socket.
+//! Data of a connection: everything that Sovia stores about one kernel TCP socket.
 //!
-//! It lies in the family's memory ([`crate::family`]), so it holds no pointer but those into a
-//! segment that every process with this connection has mapped at the same address. The atomics
-//! may be read by any thread; the [`Body`] belongs to the holder of the lock.
+//! A connection lies in the family's memory ([`crate::family`]). So its only pointers are those into a segment that
+//! every process with this connection has mapped at the same address. Any thread may read the atomics. Only the holder
+//! of the lock may use the [`Body`].
 //!
-//! - `life`: where one begins and ends in its slot; `flag`: its flags; `stay`: why it stays on TCP;
-//! - `handed`: which programs outside of the family have got it;
-//! - `locked`: its lock, and what the lock's holder has; `biased`: the lock for the thread that it favours;
-//! - `body`, `own`, `copies`: what belongs to the lock's holder; `activity`: how long a direction has been silent;
-//! - `waiting`: threads that wait for it; `error`: the error that the next call is to return;
-//! - `put_by`: the options of its keep-alive while it has others;
-//! - `shown`: what other processes may read of it;
-//! - `approach`: how far it is on the way to its VI; `choice`: what the program has chosen for it.
+//! - `life`: begins and ends a connection in its slot; `flag`: the flags; `stay`: the reason why a connection stays on
+//!   TCP;
+//! - `handed`, `whereabouts`: programs and keepers outside the family that have the connection's sockets;
+//! - `unnamed`: connections that this process holds without an entry among their holders;
+//! - `locked`: the lock, and what its holder may use; `biased`: the lock for the thread that has its bias;
+//! - `body`, `own`, `copies`: data that only the lock's holder uses; `activity`: how long a direction has been silent;
+//! - `waiting`: threads that wait for a connection; `error`: the error that the next call returns;
+//! - `put_by`: the program's keep-alive options while the socket has other ones;
+//! - `shown`: data that other processes may read;
+//! - `approach`: the steps to the VI; `choice`: the settings that the program has chosen.
 
 mod activity;
 mod approach;
@@ -60,34 +62,34 @@ use sovia_sync::presence::Presence;
 use sovia_sync::{BiasedLock, Family, rank};
 use sovia_sys::cache;
 
-/// How far a connection has come.
+/// State of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Phase {
-    /// Slot not in use.
+    /// The slot is not in use.
     Free = 0,
-    /// On TCP; may be accelerated.
+    /// On TCP. May get a VI.
     Candidate = 1,
-    /// Both ends hold a VI for it.
+    /// On a VI: this end has its VI.
     Attached = 2,
     /// On TCP for good.
     Plain = 3,
 }
 
 impl Phase {
-    /// Whether its bytes go over a VI, or may come to. Sovia must see every byte of it then: a program without Sovia
-    /// must not read or write it.
+    /// Returns true if the connection's bytes go over a VI or may do so later. Then Sovia must see every byte, so a
+    /// program without Sovia must not read or write the connection.
     pub(crate) fn may_be_on_vi(self) -> bool {
         matches!(self, Phase::Candidate | Phase::Attached)
     }
 }
 
-/// Which end opened the connection.
+/// Role of an end in opening the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// By `connect`.
+    /// Called `connect`.
     Connector,
-    /// By `accept`.
+    /// Called `accept`.
     Acceptor,
 }
 
@@ -101,10 +103,10 @@ impl Role {
     }
 }
 
-/// Connections that one family can have on record; more stay on TCP unrecorded.
+/// Largest number of connections that one family records. Further connections stay on TCP without a record.
 pub const CONNS: usize = 1 << 15;
 
-/// One connection.
+/// Record of one connection.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Conn {
@@ -118,19 +120,20 @@ pub struct Conn {
     pub pair: AtomicU32,
     /// Number of the VI in the pair's segment.
     pub vi: AtomicU32,
-    /// The family's processes that hold the socket ([`sovia_control::board::Holders`]).
+    /// Processes of the family that hold the socket ([`sovia_control::board::Holders`]).
     pub holders: AtomicU64,
-    /// How many programs that the family's processes started, or became, have got the socket in this life.
+    /// Number of programs that have got the socket in this generation. The family's processes started these programs,
+    /// or became them.
     handed: AtomicU32,
-    /// The life after the last one in which there were several; 0 if there was none.
+    /// Generation after the last one in which several programs got the socket; 0 if there was none.
     spread: AtomicU32,
-    /// Calls that moved bytes so far, until met.
+    /// Number of calls that moved bytes before the connection got its VI.
     pub transfers: AtomicU32,
-    /// How far it is on the way to its VI.
+    /// Progress towards the VI.
     pub(crate) approach: Approach,
-    /// Threads inside a kernel receive: the path is not switched under them.
+    /// Threads inside a kernel receive. While there are any, the path does not switch.
     pub(crate) rx_pins: Presence,
-    /// Threads inside a kernel send, likewise.
+    /// Threads inside a kernel send. While there are any, the path does not switch.
     pub(crate) tx_pins: Presence,
     /// Bytes received over TCP.
     pub rx_tcp: AtomicU64,
@@ -138,65 +141,67 @@ pub struct Conn {
     pub tx_tcp: AtomicU64,
     /// SO_RCVTIMEO in nanoseconds; 0 for none (kept up to date once attached).
     pub receive_timeout: AtomicU64,
-    /// SO_SNDTIMEO likewise.
+    /// SO_SNDTIMEO in nanoseconds; 0 for none (kept up to date once attached).
     pub send_timeout: AtomicU64,
     /// The kernel's number of the socket.
     pub cookie: AtomicU64,
-    /// Which side of the segment we are.
+    /// Side of the segment that this end uses.
     pub side: AtomicU32,
-    /// Number of its slot.
+    /// Number of the connection's slot.
     index: AtomicU32,
-    /// Where its next message will lie.
+    /// Address of the next message.
     next_at: AtomicUsize,
-    /// How often threads have slept until it had a message or room, or thereabouts.
+    /// Approximate number of times that threads have slept until the connection had a message or room.
     sleeps: AtomicU32,
-    /// Threads that wait outside the lock, for each place in the family. Not set to zero for the slot's next
-    /// connection: each thread takes itself out.
+    /// Threads that wait outside the lock, counted for each process slot of the family. Not cleared for the slot's next
+    /// connection: each thread counts itself out.
     waiting: [AtomicU16; COUNTERS],
-    /// Rung for threads that wait for messages, where a thread of Sovia's handles them.
+    /// Futex word for threads that wait for messages, if a handler thread takes messages off the ring.
     pub(crate) news: Bell,
-    /// What the program has chosen for this connection.
+    /// Settings that the program has chosen for this connection.
     pub(crate) choice: Choice,
-    /// The thread that hands the connection to a relay; 0 if none does.
+    /// Id of the thread that hands the connection to a relay; 0 if no thread does.
     pub(crate) relaying: AtomicU32,
-    /// Where what is unread of it lies, once several processes may be the ones that read it ([`crate::rest`]).
+    /// The socket with the connection's unread bytes, if several processes may read them ([`crate::rest`]).
     pub(crate) rest: Whereabouts,
-    /// Where what a program has written comes out that reads from the same socket, for the keeper to put on TCP.
+    /// The socket from which the keeper takes bytes to put on TCP. A program that reads from the keeper writes to the
+    /// other end of this socket.
     pub(crate) outlet: Whereabouts,
-    /// Bytes of that which the keeper has put there.
+    /// Number of those bytes that the keeper has put on TCP.
     pub(crate) put_out: AtomicU64,
-    /// Why this end takes it back to TCP: a [`sovia_control::Reason`] plus one; 0 if it does not.
+    /// Reason for this end's fallback to TCP: a [`sovia_control::Reason`] plus one; 0 if there is none.
     pub(crate) leaves_for: AtomicU32,
-    /// The options of its keep-alive while it has others.
+    /// The program's keep-alive options while the socket has other ones.
     pub(crate) put_by: PutBy,
-    /// How often calls have come by since its peer took it back to TCP, plus one; 0: it does not meet again.
+    /// Number of calls since the peer's fallback, plus one; 0 if the connection does not try a rendezvous again.
     pub(crate) again: AtomicU32,
-    /// Memory that it uses of its segment beyond what is for nothing, in KiB ([`crate::backlog`]).
+    /// Counted memory that the connection uses in its segment, in KiB ([`crate::backlog`]). The first bytes of each
+    /// direction are not counted.
     backlog: AtomicU32,
-    /// Bytes that the program lets lie unsent (SO_SNDBUF, TCP_NOTSENT_LOWAT), and unread (SO_RCVBUF); 0 where it has not said. Kept
-    /// up to date once attached.
+    /// Bytes that the program lets lie unsent (SO_SNDBUF, TCP_NOTSENT_LOWAT) and unread (SO_RCVBUF); 0 if the program
+    /// has set no limit. Kept up to date once attached.
     pub(crate) sends_ahead: AtomicU32,
     pub(crate) holds: AtomicU32,
-    /// 1 where `recvmsg` with room for control messages tells when bytes came (SO_TIMESTAMP and SO_TIMESTAMPNS): the kernel alone
-    /// knows. Kept up to date once attached.
+    /// 1 if `recvmsg` with room for control messages reports when bytes arrived (SO_TIMESTAMP and SO_TIMESTAMPNS). Only
+    /// the kernel knows these times. Kept up to date once attached.
     pub(crate) tells_times: AtomicU32,
-    /// Places in the pools that the program writes to or reads in ([`crate::loan`]).
+    /// Slots of the pools that are lent to the program for writing or reading ([`crate::loan`]).
     pub loans: AtomicU32,
-    /// The error that the next call, or SO_ERROR, is to return once ([`flag::ERROR`]).
+    /// Error that the next call, or SO_ERROR, returns once ([`flag::ERROR`]).
     error: AtomicU32,
-    /// Why it is on TCP for good: a [`sovia_control::Reason`] plus one; 0 if it is not.
+    /// Reason why the connection stays on TCP for good: a [`sovia_control::Reason`] plus one; 0 if there is none.
     pub stay: AtomicU32,
-    /// What is noted for other processes that look at it.
+    /// Data that is stored only for other processes that look at the connection.
     shown: Shown,
     body: UnsafeCell<Body>,
 }
 
-// SAFETY: everything is atomic but the body, which only the holder of the lock touches
-// (`Conn::lock` hands out the only path to it).
+// SAFETY: every field except `body` is atomic. Only the holder of the lock accesses `body`, through `Locked`, which
+// exists only while the lock is held.
 unsafe impl Sync for Conn {}
 
 impl Conn {
-    /// How far it has come.
+    /// Returns the connection's state.
     #[inline]
     pub fn phase(&self) -> Phase {
         match self.phase.load(Ordering::Acquire) {
@@ -207,100 +212,103 @@ impl Conn {
         }
     }
 
-    /// Whether a thread of Sovia's takes messages off the ring. A thread that takes the connection back to TCP
-    /// takes them itself.
+    /// Returns true if a handler thread takes messages off the ring. During a fallback, the thread that makes the
+    /// fallback takes them itself.
     #[inline]
     pub fn is_handled(&self) -> bool {
         self.flags.load(Ordering::Relaxed) & (flag::HANDLED | flag::FALLING_BACK) == flag::HANDLED
     }
 
-    /// Whether it runs on a VI.
+    /// Returns true if the connection is on a VI.
     #[inline]
     pub fn is_attached(&self) -> bool {
         self.phase() == Phase::Attached
     }
 
-    /// Whether it is attached, and is being taken back to TCP or has come there in both directions.
+    /// Returns true if the connection is attached, and either is in a fallback or has returned to TCP in both
+    /// directions.
     #[inline]
     pub(crate) fn is_going_back(&self) -> bool {
         let is_back = || self.rx() == Rx::Back && self.tx() == Tx::Back;
         self.phase() == Phase::Attached && (self.has(flag::FALLING_BACK) || is_back())
     }
 
-    /// Whether a keeper has what is unread of it, or what a program has written ([`crate::rest`]).
+    /// Returns true if a keeper has unread bytes of the connection, or bytes that a program has written
+    /// ([`crate::rest`]).
     pub(crate) fn has_keeper(&self) -> bool {
         self.rest.find().is_some() || self.outlet.find().is_some()
     }
 
-    /// Whether this end has shut both halves of it.
+    /// Returns true if this end has shut both halves.
     pub(crate) fn is_shut(&self) -> bool {
         self.has(flag::SHUT_RD) && self.has(flag::SHUT_WR)
     }
 
-    /// Moves on to another phase.
+    /// Sets the connection's state.
     pub fn set_phase(&self, phase: Phase) {
         self.phase.store(phase as u32, Ordering::Release);
     }
 
-    /// Whether it was opened by `connect`.
+    /// Returns true if `connect` opened the connection.
     pub(crate) fn is_connector(&self) -> bool {
         self.has(flag::CONNECTOR)
     }
 
-    /// Which end opened it.
+    /// Returns this end's role.
     pub fn role(&self) -> Role {
         if self.has(flag::CONNECTOR) { Role::Connector } else { Role::Acceptor }
     }
 
-    /// The sender's path.
+    /// Returns the path of the direction in which this end sends.
     #[inline]
     pub fn tx(&self) -> Tx {
         Tx::from_u32(self.tx.load(Ordering::Acquire))
     }
 
-    /// Moves the sender's path on; under the lock once attached.
+    /// Sets the path of the direction in which this end sends. Requires the lock once attached.
     pub fn set_tx(&self, tx: Tx) {
         self.tx.store(tx as u32, Ordering::Release);
     }
 
-    /// The receiver's path.
+    /// Returns the path of the direction in which this end receives.
     #[inline]
     pub fn rx(&self) -> Rx {
         Rx::from_u32(self.rx.load(Ordering::Acquire))
     }
 
-    /// Moves the receiver's path on; under the lock once attached.
+    /// Sets the path of the direction in which this end receives. Requires the lock once attached.
     pub fn set_rx(&self, rx: Rx) {
         self.rx.store(rx as u32, Ordering::Release);
     }
 
-    /// Whether any of those flags is set.
+    /// Returns true if any of `flags` is set.
     #[inline]
     pub fn has(&self, flags: u32) -> bool {
         self.flags.load(Ordering::Relaxed) & flags != 0
     }
 
-    /// All flags.
+    /// Returns all flags.
     pub fn flags(&self) -> u32 {
         self.flags.load(Ordering::Relaxed)
     }
 
-    /// Sets flags; returns those that were set before.
+    /// Sets `flags`. Returns the flags that were set before.
     pub fn set(&self, flags: u32) -> u32 {
         self.flags.fetch_or(flags, Ordering::AcqRel)
     }
 
-    /// Clears flags; returns those that were set before.
+    /// Clears `flags`. Returns the flags that were set before.
     pub fn clear(&self, flags: u32) -> u32 {
         self.flags.fetch_and(!flags, Ordering::AcqRel)
     }
 
-    /// How much it uses of its segment, beyond what is for nothing (KiB).
+    /// Returns the counted memory that the connection uses in its segment, in KiB.
     pub(crate) fn memory(&self) -> u32 {
         self.backlog.load(Ordering::Relaxed)
     }
 
-    /// From now on it uses so much, which is no more than has been taken for it.
+    /// Sets the counted memory to `now` KiB, and returns the difference to the common limit. `now` must not exceed the
+    /// amount that was taken for the connection.
     pub(crate) fn use_memory(&self, now: u32) {
         if self.memory() == now {
             return;
@@ -309,7 +317,8 @@ impl Conn {
         crate::backlog::give_back(u64::from(before.saturating_sub(now)) << 10);
     }
 
-    /// Whether it may use that much. Under the lock.
+    /// Takes memory from the common limit, so that the connection may use `now` KiB. Returns false if the limit is
+    /// reached. Requires the lock.
     pub(crate) fn may_use_memory(&self, now: u32) -> bool {
         let before = self.memory();
         let may = crate::backlog::take(u64::from(now.saturating_sub(before)) << 10);
@@ -319,27 +328,28 @@ impl Conn {
         may
     }
 
-    /// Whether this process has the connection, so that the segment stays mapped while it is attached.
+    /// Returns true if this process has the connection. Then the segment stays mapped while the connection is attached.
     #[inline]
     pub(crate) fn is_here(&self) -> bool {
-        // A process without a place of its own in the family keeps all segments. It cannot be told from its relatives.
+        // A process without a process slot of its own keeps all segments, because it cannot be told apart from its
+        // relatives.
         let holders = self.holders.load(Ordering::Acquire);
         members::has_me(holders) || self.is_held(holders)
     }
 
-    /// Whether this process has the connection on a VI.
+    /// Returns true if this process has the connection on a VI.
     pub(crate) fn is_attached_here(&self) -> bool {
         self.phase() == Phase::Attached && self.is_here()
     }
 
-    /// Notes where the next message will lie.
+    /// Stores the address of the next message.
     #[inline]
     pub(crate) fn expect_at(&self, place: usize) {
         self.next_at.store(place, Ordering::Relaxed);
     }
 
-    /// Has the next message of an attached connection fetched, before the lock is taken. Nothing is
-    /// accessed, so it makes no difference what lies there by now.
+    /// Prefetches the next message of an attached connection, before the lock is taken. A prefetch accesses nothing, so
+    /// the address may be out of date.
     #[inline]
     pub(crate) fn fetch_next(&self) {
         cache::will_read(core::ptr::without_provenance(self.next_at.load(Ordering::Relaxed)));

@@ -1,58 +1,58 @@
-//! What this end keeps for itself of what it has written and seen on the VI.
+//! Private data of this end about what it has written and seen on the VI.
 //!
-//! [`crate::stream`] writes it and goes by it; it lies here because it is a part of the connection.
+//! [`crate::stream`] maintains this data. The data lies here because it is a part of the connection.
 
 use crate::members::Member;
 use sovia_proto::failover::Tail;
 
-/// Private copies of words in the segment, and counts that both ends must agree on.
+/// Private copies of words in the segment, and counts on which both ends must agree.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct Own {
-    /// `word::GRANT`.
+    /// Copy of `word::GRANT`.
     pub grant: u64,
-    /// `word::SWITCH`, as it was when this end switched.
+    /// Copy of `word::SWITCH`, from the time when this end switched.
     pub switch: u64,
-    /// `word::FROM`.
+    /// Copy of `word::FROM`.
     pub from: u64,
-    /// `word::ASKED`.
+    /// Copy of `word::ASKED`.
     pub asked: u64,
-    /// `word::AFTER`.
+    /// Copy of `word::AFTER`.
     pub after: u64,
-    /// `word::START`.
+    /// Copy of `word::START`.
     pub start: u64,
-    /// `word::LEDGER`.
+    /// Copy of `word::LEDGER`.
     pub ledger: u64,
-    /// Bytes of the area from its beginning that may be used, beyond those that are for nothing.
+    /// Number of bytes of the overflow buffer that may be used beyond the first ones, which are not counted.
     pub area: u32,
-    /// The window, which the peer knows.
+    /// This end's window, which the peer knows.
     pub window: u16,
-    /// Bytes that may be unread; `u32::MAX` where nothing but memory bounds them.
+    /// Number of bytes that may be unread; `u32::MAX` if only memory bounds them.
     pub bound: u32,
-    /// The program's ready lists that watch the connection ([`crate::stream`]).
+    /// Bitmap of the program's ready lists that watch the connection ([`crate::stream`]).
     pub watchers: u32,
-    /// Ready lists have been notified of the kernel socket's end, or of the reset that followed it.
+    /// True if ready lists have been notified of the kernel socket's end, or of the reset that followed it.
     pub is_end_reported: bool,
-    /// A thread has died while counting the bytes.
+    /// True if a thread may have died while counting bytes.
     pub uncounted: bool,
 }
 
-/// Where a connection stood when it was last looked at.
+/// State of a connection when it was last checked.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct Seen {
-    /// When that was (nanoseconds of the monotonic clock).
+    /// Time of the check (nanoseconds of the monotonic clock).
     pub(crate) at: u64,
     pub(crate) place: Place,
-    /// The waiting threads have been notified of what there was at this place.
+    /// True if the waiting threads have been notified of the events at this place.
     pub(crate) told: bool,
 }
 
-/// How far both directions had come.
+/// Progress of both directions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Place {
-    /// What the peer had gathered, its switch, and whether a message of its was there.
+    /// End of the peer's coalesced bytes, the peer's switch word, and true if a message was in the ring.
     pub(crate) arrived: (u64, u64, bool),
     pub(crate) sent: u32,
     pub(crate) received: u32,
@@ -67,44 +67,44 @@ pub(crate) struct Place {
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct Handler {
-    /// The ready list by which the peer notifies it, plus one; 0: there is none.
+    /// Ready list by which the peer notifies the thread, plus one; 0 if there is none.
     pub(crate) ready_list: u32,
-    /// Its process.
+    /// Process of the thread.
     pub(crate) process: Member,
-    /// How far the peer had gathered, its switch, and the number after the last held packet, when the
-    /// program was last notified.
+    /// State when the program was last notified: the end of the peer's coalesced bytes, the switch word, and the number
+    /// after the last held packet.
     pub(crate) told: (u64, u64, u32),
 }
 
 impl Handler {
-    /// The ready list by which the peer notifies it, if there is one.
+    /// Returns the ready list by which the peer notifies the thread, if there is one.
     pub(crate) fn ready_list(&self) -> Option<u32> {
         self.ready_list.checked_sub(1)
     }
 }
 
-/// A connection whose NIC has died, on its way to TCP ([`sovia_proto::failover`]).
+/// State of a failover to TCP after the death of a NIC ([`sovia_proto::failover`]).
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct Failover {
-    /// It is one.
+    /// True once the failover has begun.
     pub is_on: bool,
-    /// This end puts a record on TCP.
+    /// True if this end puts a record on TCP.
     pub sends: bool,
-    /// A record is to come, or bytes behind it that the program has had.
+    /// True while a record, or bytes after it that the program already has, must still come.
     pub awaits: bool,
-    /// There need be no record: the program's bytes may come in its place.
+    /// True if the program's bytes may come in place of a record.
     pub or_not: bool,
-    /// TCP's end proves nothing, and is an error.
+    /// True if TCP's end does not prove the end of the stream. Then TCP's end is an error.
     pub doubts: bool,
-    /// The direction in which this end receives has been on TCP all the time.
+    /// True if the direction in which this end receives continues on TCP without a record.
     pub is_plain: bool,
-    /// What this end puts on TCP behind its record.
+    /// Bytes that this end puts on TCP after its record.
     pub tail: Tail,
-    /// What had been read of TCP before the record.
+    /// Number of bytes on TCP that come before the record.
     pub base: u64,
-    /// How many of the bytes behind it the program has had, once it has come.
+    /// Number of bytes after the record that the program already has. Known once the record has come.
     pub skip: u32,
-    /// How many bytes behind it come off the VI.
+    /// Number of bytes after the record that the peer had sent on the VI.
     pub bytes: u32,
 }

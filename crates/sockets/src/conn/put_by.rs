@@ -1,16 +1,17 @@
-//! The options of a socket's keep-alive while it has others ([`crate::keepalive`]), for all processes that have the connection.
+//! Stores the program's keep-alive options while the socket has other ones ([`crate::keepalive`]). All processes that
+//! have the connection share this data.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sovia_sys::call::Keepalive;
 
-/// There are some.
+/// Set if options are stored.
 const SOME: u64 = 1 << 63;
 const ON: u64 = 1 << 62;
 
-/// The options that the program knows of, or none. Changed under the connection's lock.
+/// The options that the program has set, or none. Changed under the connection's lock.
 #[derive(Debug, Default)]
 pub(crate) struct PutBy {
-    /// Idle time and interval (16 bits each), how many questions (8).
+    /// Idle time and interval (16 bits each), then the number of probes (8 bits).
     words: AtomicU64,
     user_timeout: AtomicU32,
 }
@@ -30,7 +31,7 @@ impl PutBy {
         let numbers = u64::from(own.idle & 0xffff)
             | u64::from(own.interval & 0xffff) << 16
             | u64::from(own.count & 0xff) << 32;
-        // Release: a process that finds them finds the time-out.
+        // SYNC: pairs with the Acquire swap in `take`: a process that finds the options also finds the time-out.
         self.words.store(SOME | on | numbers, Ordering::Release);
     }
 

@@ -1,7 +1,7 @@
-//! What a connection shows to other processes: where its words lie, and what is noted for them alone.
+//! Shows a connection to other processes: the position of its words, and data that is stored only for readers.
 //!
-//! The engine's own words are shown where they are ([`FIELDS`]); what a reader could not find there is noted in
-//! [`Shown`], at the beginning of a meeting and when the connection gets its VI.
+//! Readers find the engine's own words in their place ([`FIELDS`]). [`Shown`] has the data that readers could not find
+//! there. A process stores this data at the beginning of a rendezvous, and when the connection gets its VI.
 
 use super::{Body, Conn, Protocol, flag};
 use core::mem::offset_of;
@@ -13,18 +13,19 @@ use sovia_proto::configuration::{Handling, Transfer};
 use sovia_proto::flow::Parameters;
 use sovia_proto::order::Taker;
 
-/// What is noted for readers. As long as two cache lines, so that what follows it in a connection lies in its lines as before.
+/// Data that is stored only for readers. Two cache lines long, so that the fields after it keep their positions within
+/// cache lines.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Shown {
     local: [AtomicU64; 2],
     peer: [AtomicU64; 2],
     ports: AtomicU64,
-    /// Of which life the addresses are: its generation plus one; 0 while they are written.
+    /// Generation to which the addresses belong, plus one; 0 while they are being written.
     life: AtomicU64,
     configuration: AtomicU64,
     nic: [AtomicU64; 4],
-    /// Why the other end's process has been refused so far: a reason plus one.
+    /// Reason why the process at the other end has been refused so far, plus one.
     doubt: AtomicU64,
     _rest: [AtomicU64; 4],
 }
@@ -32,7 +33,7 @@ pub(crate) struct Shown {
 const _: () = assert!(size_of::<Shown>() == 128);
 
 impl Conn {
-    /// Notes the connection's addresses for readers.
+    /// Stores the connection's addresses for readers.
     pub(crate) fn show_addresses(&self, local: SocketAddr, peer: SocketAddr) {
         let shown = &self.shown;
         let life = u64::from(self.generation()) + 1;
@@ -52,12 +53,12 @@ impl Conn {
         shown.life.store(life, Ordering::Release);
     }
 
-    /// Notes why the other end's process has been refused, should no other one answer.
+    /// Stores why the process at the other end has been refused. The reason counts if no other process answers.
     pub(crate) fn show_doubt(&self, reason: Reason) {
         self.shown.doubt.store(reason as u64 + 1, Ordering::Relaxed);
     }
 
-    /// Notes why the connection is kept on TCP for now, or that it is not.
+    /// Stores why the connection is kept on TCP for now, or that it is not.
     pub(crate) fn keep_for(&self, reason: Option<Reason>) {
         if self.approach.keep_for(reason) {
             let word = reason.map_or(0, |reason| reason as u64 + 1);
@@ -65,7 +66,7 @@ impl Conn {
         }
     }
 
-    /// Notes the NIC in software that is to carry the connection.
+    /// Stores the name of the NIC in software that will carry the connection.
     pub(crate) fn show_nic(&self, name: &NicName) {
         let bytes = name.as_str().as_bytes();
         for (word, chunk) in self.shown.nic.iter().zip(bytes.chunks(8)) {
@@ -74,7 +75,7 @@ impl Conn {
         }
     }
 
-    /// Notes what it does of the protocol.
+    /// Stores the connection's configuration of the protocol.
     pub(super) fn show_configuration(&self, flow: Parameters, protocol: &Protocol) {
         let handling = match protocol.handling {
             Handling::Single => board::Handling::Single,
@@ -112,7 +113,7 @@ const fn is(word: Word, mask: u32) -> Field {
 const NOW: usize = offset_of!(Body, traffic);
 const PAST: usize = offset_of!(Body, past);
 
-/// Where in a connection the words lie that are shown.
+/// Position of each shown word in a connection.
 pub(crate) const FIELDS: &[Field] = &[
     Field::half(Word::Generation, offset_of!(Conn, generation)),
     Field::half(Word::Phase, offset_of!(Conn, phase)),
@@ -176,7 +177,7 @@ mod tests {
     use crate::conn::Phase;
     use sovia_proto::path::{Rx, Tx};
 
-    /// What the numbers mean to a reader is what they mean to the engine.
+    /// Checks that each number has the same meaning for readers as for the engine.
     #[test]
     fn numbers_mean_the_same_to_readers() {
         let phases = [Phase::Free, Phase::Candidate, Phase::Attached, Phase::Plain];

@@ -1,35 +1,35 @@
-//! Why a connection stays on TCP for good, and that what became of it is counted once.
+//! Notes why a connection stays on TCP for good, and counts once what became of it.
 
 use super::{Conn, Phase, flag};
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
 
 impl Conn {
-    /// Stays on TCP for good, unless it has been given a VI meanwhile.
+    /// Makes the connection stay on TCP for good, unless it has got a VI. Returns true if it stays on TCP.
     pub(crate) fn stay_plain(&self) -> bool {
-        // It may be about to be given one, under the lock.
+        // Another thread may be about to give the connection a VI, under the lock.
         let _locked = self.lock();
         let (from, to) = (Phase::Candidate as u32, Phase::Plain as u32);
         self.phase.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Notes why it stays on TCP; the first reason is the one.
+    /// Notes why the connection stays on TCP. Only the first reason counts.
     pub(crate) fn stays(&self, reason: Reason) {
         let _ =
             self.stay.compare_exchange(0, reason as u32 + 1, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// It has ended for that reason, whatever it stayed for before.
+    /// Notes why the connection has ended. Replaces an earlier reason.
     pub(crate) fn ends_for(&self, reason: Reason) {
         self.stay.store(reason as u32 + 1, Ordering::Relaxed);
     }
 
-    /// Why it stays on TCP, or has ended.
+    /// Returns the reason why the connection stays on TCP, or has ended.
     pub(crate) fn stays_for(&self) -> Option<Reason> {
         self.stay.load(Ordering::Relaxed).checked_sub(1).and_then(Reason::of)
     }
 
-    /// Counts its stay on TCP, once.
+    /// Counts in the statistics that the connection stays on TCP, once.
     pub(crate) fn count_stay(&self, reason: Reason) {
         self.stays(reason);
         if self.count_once() {
@@ -37,7 +37,7 @@ impl Conn {
         }
     }
 
-    /// Returns true the first time: what became of it is counted from here on.
+    /// Returns true only the first time. The caller then counts whether the connection got a VI.
     pub(crate) fn count_once(&self) -> bool {
         let first = self.set(flag::COUNTED) & flag::COUNTED == 0;
         if first {

@@ -1,22 +1,23 @@
-//! Threads that wait for a connection outside its lock, and how often threads have slept for it.
+//! Counts threads that wait for a connection outside its lock, and how often threads have slept for it.
 
 use super::Conn;
 use crate::members::{self, COUNTERS};
 use core::sync::atomic::{AtomicU16, Ordering};
 
 impl Conn {
-    /// By what a thread that waits for the connection is known to ([`sovia_sync::hazard`]).
+    /// Returns the address by which waiting threads name the connection ([`sovia_sync::hazard`]).
     pub(crate) fn place(&self) -> usize {
         core::ptr::from_ref(self).addr()
     }
 
-    /// Counts the calling thread among those that wait for the connection.
+    /// Counts the calling thread among the threads that wait for the connection.
     #[inline]
     pub fn begin_waiting(&self) {
         self.waiting_of(members::place()).fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Counts it out. In a child that was forked in the middle of a wait, it has not been counted in.
+    /// Ends the wait of the calling thread. A child that was forked during a wait was never counted, so its counter may
+    /// already be 0.
     #[inline]
     pub fn end_waiting(&self) {
         let less = |count: u16| count.checked_sub(1);
@@ -24,25 +25,26 @@ impl Conn {
         let _ = counter.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less);
     }
 
-    /// The counter of the process with that place in the family. Places whose numbers differ by a multiple of [`COUNTERS`] share one.
+    /// Returns the counter for a process slot. Slots whose numbers differ by a multiple of [`COUNTERS`] share a
+    /// counter.
     fn waiting_of(&self, place: usize) -> &AtomicU16 {
         &self.waiting[place % COUNTERS]
     }
 
-    /// No thread of the process that has that place in the family waits: it is a new one. What a process with a shared counter
-    /// has left there stays: it wakes threads for nothing, and none is forgotten.
+    /// Clears the counter of a process slot that a new process has taken. Does nothing if processes may share counters.
+    /// A count that stays too high only causes needless wake-ups, but a count that is too low would lose some.
     pub(crate) fn forget_waiting(&self, place: usize) {
         if !members::have_been(COUNTERS) {
             self.waiting_of(place).store(0, Ordering::Relaxed);
         }
     }
 
-    /// Whether any thread of the family waits.
+    /// Returns true if any thread of the family waits.
     pub fn is_awaited(&self) -> bool {
         self.waiting.iter().any(|count| count.load(Ordering::Acquire) != 0)
     }
 
-    /// How many threads of this process wait, at most.
+    /// Returns an upper limit of the number of this process's threads that wait.
     pub fn waiting_here(&self) -> usize {
         if !members::is_known() {
             return 0;
@@ -50,12 +52,12 @@ impl Conn {
         usize::from(self.waiting_of(members::place()).load(Ordering::Acquire))
     }
 
-    /// Counts a sleep for it.
+    /// Counts a sleep of a thread that waits for the connection.
     pub(crate) fn sleeping(&self) {
         self.sleeps.store(self.sleeps.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// How often threads have slept for it.
+    /// Returns how often threads have slept for the connection.
     pub(crate) fn sleeps(&self) -> u64 {
         u64::from(self.sleeps.load(Ordering::Relaxed))
     }

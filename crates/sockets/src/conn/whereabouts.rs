@@ -1,22 +1,22 @@
-//! Where a keeper has a socket ([`crate::rest`]).
+//! Names a socket that a keeper holds ([`crate::rest`]).
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// A socket that a keeper has.
+/// A socket that a keeper holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kept {
     /// The keeper's process id.
     pub(crate) keeper: i32,
-    /// Its descriptor.
+    /// The keeper's descriptor.
     pub(crate) fd: i32,
-    /// The socket's inode: the keeper may have been killed, and its id be another process's.
+    /// The socket's inode. If the keeper has been killed, its process id may be in use by another process.
     pub(crate) inode: u64,
 }
 
-/// In a connection, which the family's processes and the keeper share.
+/// A [`Kept`] in a connection, which the family's processes and the keeper share.
 #[derive(Debug)]
 pub(crate) struct Whereabouts {
-    /// The keeper's id in the upper half, its descriptor in the lower; 0: there is none.
+    /// The keeper's process id in the upper half, its descriptor in the lower half; 0 if there is no socket.
     place: AtomicU64,
     inode: AtomicU64,
 }
@@ -28,13 +28,13 @@ impl Kept {
 }
 
 impl Whereabouts {
-    /// Says where it is.
+    /// Publishes the socket.
     pub(crate) fn publish(&self, kept: Kept) {
         self.inode.store(kept.inode, Ordering::Relaxed);
         self.place.store(kept.place(), Ordering::Release);
     }
 
-    /// Where it is, if a keeper has one.
+    /// Returns the socket, if a keeper holds one.
     #[inline]
     pub(crate) fn find(&self) -> Option<Kept> {
         let place = self.place.load(Ordering::Acquire);
@@ -46,18 +46,19 @@ impl Whereabouts {
         })
     }
 
-    /// No process needs it from there any more. The slot may be another connection's by now.
+    /// Removes the socket, if it is still the published one: no process needs it any more. The slot may already be in
+    /// use by another connection.
     pub(crate) fn withdraw(&self, kept: Kept) {
         let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
         let _ = self.place.compare_exchange(kept.place(), 0, success, failure);
     }
 
-    /// Begins anew, for another connection.
+    /// Clears the data for a new connection.
     pub(super) fn forget(&self) {
         self.place.store(0, Ordering::Relaxed);
     }
 
-    /// Makes it the same as another one.
+    /// Copies the data of another connection.
     pub(super) fn copy_from(&self, other: &Whereabouts) {
         self.inode.store(other.inode.load(Ordering::Relaxed), Ordering::Relaxed);
         self.place.store(other.place.load(Ordering::Relaxed), Ordering::Relaxed);
