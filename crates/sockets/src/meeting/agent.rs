@@ -1,11 +1,13 @@
-//! Seeking the other end of a connection by the agent of this host, where this process cannot see who has it: it is in another
-//! network namespace, or a sandbox keeps one of the two from asking the kernel.
+//! Queries to the host's agent for the other end of a connection. A process sends a query if the kernel cannot tell
+//! it which process holds the other end. That process may be in another network namespace, or one of the two may be
+//! in a sandbox.
 //!
-//! The agent answers with one end of a socket to the process that has the other end. What comes on it is from that process: the
-//! agent has had the kernel show that the two have the ends of *one* connection. On that socket the two meet as strangers.
+//! The agent answers with one end of a socket to the process that holds the other end. Before that, the agent has the
+//! kernel prove that the two processes hold the ends of *one* connection. On that socket the two processes continue
+//! the rendezvous as peers by rule.
 //!
-//! No agent, or one that is not root's: the connection stays on TCP. One that is started again is found again; what two
-//! processes share does not need it.
+//! Without an agent, or if the agent does not run as root, the connection stays on TCP. A restarted agent is found
+//! again. Segments that two processes already share do not need the agent.
 
 use crate::conn::Role;
 use crate::message::Link;
@@ -16,26 +18,26 @@ use sovia_sys::seqpacket::Packets;
 use sovia_sys::{Errno, Fd, clock};
 use std::collections::BTreeMap;
 
-/// Nanoseconds after which an agent that did not answer is looked for again.
+/// Nanoseconds after which a process looks again for an agent that did not answer.
 const RETRY_NS: u64 = 5_000_000;
 
 /// This process's connection to the agent.
 pub(super) struct Agent {
     packets: Option<Packets>,
-    /// What it seeks, and what has been found and not been taken yet.
+    /// Queries by number, each with its result until the result is taken.
     sought: BTreeMap<u64, Option<Datagram>>,
     next: u64,
-    /// When the agent was last looked for.
+    /// Time of the last attempt to reach the agent.
     tried: u64,
 }
 
-/// How a search stands.
+/// Result of [`Agent::seek`].
 pub(super) enum Search {
-    /// The agent has heard of it.
+    /// The agent has the query with this number.
     Begun(u64),
     /// The agent cannot be reached now.
     Later,
-    /// There is none.
+    /// There is no agent.
     NoAgent,
 }
 
@@ -49,7 +51,7 @@ impl Agent {
         self.sought.clear();
     }
 
-    /// Seeks the other end of `link`, of which this process has the end of that role.
+    /// Queries the agent for the other end of `link`. This process has the end with `role`.
     pub(super) fn seek(&mut self, link: &Link, role: Role) -> Search {
         if self.packets.is_none() {
             match self.connect() {
@@ -74,25 +76,26 @@ impl Agent {
         }
     }
 
-    /// Whether a search still is under way.
+    /// Returns true if a query is still under way.
     pub(super) fn seeks(&self, id: u64) -> bool {
         self.sought.contains_key(&id)
     }
 
-    /// The socket to the process with the other end, once the agent has found it.
+    /// Returns the socket to the process with the other end, once the agent has found that process.
     pub(super) fn found(&mut self, id: u64) -> Option<Datagram> {
         self.hear();
         self.sought.get(&id)?.as_ref()?;
         self.sought.remove(&id)?
     }
 
-    /// It is not sought any longer.
+    /// Cancels a query.
     pub(super) fn forget(&mut self, id: u64) {
         if self.sought.remove(&id).is_some()
             && let Some(packets) = &self.packets
             && packets.send(&Said { id, what: What::Forget }.encode(), &[]).is_err()
         {
-            // Else the agent would go on seeking for it.
+            // The agent did not receive the cancellation and would go on searching. Closing the connection cancels
+            // all queries.
             self.clear();
         }
     }
@@ -103,7 +106,7 @@ impl Agent {
             match packets.receive(&mut buffer) {
                 Ok(received) if received.len == SAID => self.take(&buffer[..SAID], received),
                 Err(Errno::EAGAIN) => return,
-                // It has ended, or is of another version.
+                // The agent has ended, or has another version.
                 _ => self.clear(),
             }
         }
@@ -111,7 +114,7 @@ impl Agent {
 
     fn take(&mut self, bytes: &[u8], received: Received) {
         let Some(Said { id, what: What::Found }) = Said::decode(bytes) else { return self.clear() };
-        // Perhaps of what is not sought any longer.
+        // The answer may be to a query that was cancelled.
         let Some(sought) = self.sought.get_mut(&id) else { return };
         let end =
             <[Fd; 1]>::try_from(received.fds).ok().and_then(|[end]| Datagram::of_pair(end).ok());

@@ -1,4 +1,4 @@
-//! A connection gets its VI.
+//! Gives a connection its VI.
 
 use super::give_up;
 use super::permit::refusal;
@@ -12,7 +12,8 @@ use core::sync::atomic::Ordering;
 use sovia_control::Reason;
 use sovia_sys::call;
 
-/// Acceptor: the request that mirrors our end of the connection.
+/// Acceptor: finds the request for this connection, and checks with the kernel that the peer's user holds the other
+/// end.
 pub(super) fn find_request(link: &Link) -> Option<(Pinned, Pending)> {
     let mut found = None;
     pair::each(|index, pair| {
@@ -33,8 +34,7 @@ pub(super) fn find_request(link: &Link) -> Option<(Pinned, Pending)> {
     found
 }
 
-/// Acceptor: the request that mirrors our end of the connection, of the process that the agent has introduced as the one with
-/// the other end.
+/// Acceptor: finds the request for this connection from the process that the agent introduced.
 pub(super) fn find_request_of(
     process: Process,
     other_user: u32,
@@ -58,7 +58,7 @@ pub(super) fn find_request_of(
     found
 }
 
-/// Whether any process asks for a connection whose addresses `may_be` those that are wanted.
+/// Returns true if a peer has an unanswered request for which `may_be` returns true.
 pub(super) fn has_requests(may_be: impl Fn(&Link) -> bool) -> bool {
     let mut found = false;
     pair::each(|_, pair| {
@@ -71,14 +71,14 @@ pub(super) fn has_requests(may_be: impl Fn(&Link) -> bool) -> bool {
     found
 }
 
-/// How it went.
+/// Result of an attempt to give a connection its VI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Attached {
-    /// The connection is as it was.
+    /// The connection is unchanged.
     No,
-    /// It has its VI.
+    /// The connection has its VI.
     Yes,
-    /// It has one, and must go back to TCP as soon as no lock is held.
+    /// The connection has its VI, and must go back to TCP as soon as the calling thread holds no lock.
     GoesBack,
 }
 
@@ -95,22 +95,22 @@ pub(super) fn attach_as_acceptor(fd: i32, at: Ref, pinned: &Pinned, request: Pen
     attached
 }
 
-/// Whether the end that gets a VI knows of the other one.
+/// State of the request when this end takes its VI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Request {
-    /// It has taken the request, or has seen that the other end has.
+    /// This end has accepted the request, or has seen that the other end has accepted it.
     Answered,
-    /// It has just made the request.
+    /// This end has just made the request.
     Made,
 }
 
-/// Connector: gives a connection its VI with the request for it, and grants it to the other end. See
+/// Connector: gives a connection its VI together with the request, and grants the VI to the other end. See
 /// [`stream::unanswered`].
 pub(super) fn attach_with_request(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
     give(fd, at, index, vi, Request::Made)
 }
 
-/// Gives a connection its VI. From here on its calls go through [`crate::stream`].
+/// Gives a connection its VI. From then on the connection's calls go through [`crate::stream`].
 pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
     if !table::is_socket_of(fd, at.conn) {
         return Attached::No;
@@ -122,24 +122,24 @@ fn give(fd: i32, at: Ref, index: u32, vi: u32, request: Request) -> Attached {
     if can_have_vi(fd, at) { occupy(fd, at, index, vi, request) } else { Attached::No }
 }
 
-/// Whether the connection can go on on a VI, and everything that it needs for it runs.
+/// Returns true if the connection can continue on a VI. Starts the threads that this needs.
 ///
-/// A function of its own, as [`occupy`] is: the threads start in it, which takes some of the program's stack, while
-/// none is taken for what comes after.
+/// Not inlined, like [`occupy`]: starting threads takes some of the program's stack, which is free again before
+/// [`occupy`] runs.
 #[inline(never)]
 fn can_have_vi(fd: i32, at: Ref) -> bool {
     if !call::tcp_state(fd).is_some_and(call::TcpState::is_open) {
-        // The other end has closed it already, or a side has been shut past libc.
+        // The peer has closed its end, or a system call that bypassed libc has shut down one side.
         super::ended(at, 0);
         give_up(at, Reason::HalfClosed);
         return false;
     }
-    // Read again under the lock, for those that the connection keeps to.
+    // [`occupy`] reads the options again under the lock, if the VI applies them.
     if !is_fresh(at.conn) && !options::allow_vi(fd) {
         give_up(at, Reason::RetreatCall);
         return false;
     }
-    // The progress thread tells us of the kernel socket's death; without it there is no acceleration.
+    // The progress thread reports the end of the kernel socket. Without this thread the connection stays on TCP.
     let is_watched = kernel_sockets::start();
     if !is_watched && thread::is_refused() {
         give_up(at, Reason::NoThread);
@@ -147,7 +147,7 @@ fn can_have_vi(fd: i32, at: Ref) -> bool {
     is_watched
 }
 
-/// Whether the socket has the options that the kernel begins with.
+/// Returns true if the socket still has the kernel's default options.
 fn is_fresh(conn: &Conn) -> bool {
     conn.approach.fresh.load(Ordering::Acquire) != 0
 }
@@ -160,7 +160,7 @@ fn occupy(fd: i32, at: Ref, index: u32, vi: u32, request: Request) -> Attached {
     let handles = handler::ready(chosen.handling, index);
     {
         let locked = conn.lock();
-        // Another thread may have given the connection up, taken it back to TCP, or closed its last descriptor here.
+        // Another thread may have given up the connection, moved it back to TCP, or closed its last descriptor here.
         if conn.phase() != Phase::Candidate || !conn.is_here() || !pair.occupy(vi, at) {
             return Attached::No;
         }
@@ -170,12 +170,13 @@ fn occupy(fd: i32, at: Ref, index: u32, vi: u32, request: Request) -> Attached {
         if !is_fresh(conn) {
             options::note_bounds(fd, conn);
         }
-        // SAFETY: the pair keeps the segment mapped while the VI is occupied.
+        // SAFETY: `Pair::occupy` has counted this connection. A pair stays in the table and keeps its segment mapped
+        // while connections are counted, so until this process has left the VI.
         let mut guard = unsafe { stream::begin(locked, &pair, vi, flow, chosen) };
         conn.set(flag::MET);
         if pair.is_nic() {
             conn.set(flag::REFLECTED);
-            // The peer grants when it knows of this end.
+            // The peer grants its direction only after it knows that this end is on the VI.
             stream::reflected::tell_nic(&guard);
         }
         if call::is_nonblocking(fd) {
@@ -200,7 +201,7 @@ fn occupy(fd: i32, at: Ref, index: u32, vi: u32, request: Request) -> Attached {
         }
         if let Some(handles) = handles {
             stream::handled::begin(&mut guard, handles.ready_list, handles.flags);
-            // What came before the peer knew which ready list to tell.
+            // Handles messages that came before the peer knew which ready list to notify.
             stream::handled::handle(&mut guard);
         }
     }
@@ -209,7 +210,7 @@ fn occupy(fd: i32, at: Ref, index: u32, vi: u32, request: Request) -> Attached {
         return Attached::GoesBack;
     }
     if refusal(fd, at).is_some() {
-        // Since it was permitted.
+        // A reason to stay on TCP has appeared since `permitted`.
         kept::look_again();
     }
     if request == Request::Answered && conn.count_once() {

@@ -1,4 +1,4 @@
-//! After which transfers a candidate takes a step towards its VI.
+//! Schedule of a rendezvous: the transfers at which a connection takes a step.
 
 use super::known;
 use crate::config;
@@ -6,13 +6,13 @@ use crate::conn::Role;
 use crate::table::Ref;
 use core::sync::atomic::Ordering;
 
-/// Whether a candidate is to take a step towards its VI after so many transfers.
+/// Returns true if a connection must take a step towards its VI after `n` transfers.
 pub(super) fn is_due(fd: i32, at: Ref, n: u32) -> bool {
     let approach = &at.conn.approach;
     if approach.history.load(Ordering::Acquire) == 0 {
         known::prepare(fd, at);
     }
-    // A request costs an acceptor one look, so it looks from the beginning.
+    // A check for a request costs an acceptor little, so an acceptor checks from the beginning.
     let first = match at.conn.role() {
         Role::Connector => approach.known_after.load(Ordering::Relaxed),
         Role::Acceptor => config::meet_after().unwrap_or(0),
@@ -21,9 +21,9 @@ pub(super) fn is_due(fd: i32, at: Ref, n: u32) -> bool {
     is_look_due(since) || approach.is_eager(n)
 }
 
-/// Whether an end looks after so many transfers since it began to: each time for a while, then more seldom, for a
-/// look is a system call or two. One that sends and receives in turn is asked before each odd transfer, or before
-/// each even one.
+/// Returns true if an end checks `since` transfers after its first check. An end checks at each transfer at first,
+/// then less often, because a check takes one or two system calls. An end that sends and receives in turn calls this
+/// function only with odd numbers, or only with even ones. So the later checks are due at two numbers in a row.
 fn is_look_due(since: u32) -> bool {
     match since {
         0..96 => true,

@@ -1,93 +1,96 @@
-//! How long connections to an address last, and when it pays to meet.
+//! Connection history: how long connections to an address last, and when a rendezvous pays.
 //!
-//! A meeting costs as much processor time as some transfers over TCP. It pays for connections that
-//! go on for long enough afterwards, and how long this one will go on is not known; but those before
-//! it, to the same address or accepted at the same address, are the best guess. Their lengths are
-//! kept as counts by size, and the number of transfers after which it is best to meet is the one with
-//! which those connections would have cost the least altogether.
+//! A rendezvous costs as much processor time as some transfers over TCP. It pays only for connections with enough
+//! transfers after it. The length of a new connection is unknown. Earlier connections to the same address, or from
+//! the same listener, give an estimate: their lengths are counted by size class. The plan is the number of transfers
+//! before the rendezvous with which those connections would have cost the least in total.
 //!
-//! On a VI a transfer costs next to nothing if the thread that waits for it spins. One that sleeps is woken
-//! by the kernel there as well, and saves less than half; so how often threads have slept on such
-//! connections counts, too. One connection of some is decided as if none had: it shows whether they still do.
+//! On a VI a transfer costs almost nothing if the waiting thread spins. If the thread sleeps, the kernel must wake it
+//! there as well, and the VI saves less than half. So the plan also depends on how often threads slept on such
+//! connections. One connection in [`TRIAL`] is planned as if no thread slept, to find out if the threads still sleep.
 //!
-//! The counts lie in memory that forked processes share: a server that forks a process for each
-//! connection learns from its children. They are hints and nothing else, whatever they say.
+//! The counts lie in memory that forked processes share. So a server that forks a process for each connection learns
+//! from its children. The counts are only hints: wrong values cost time, but do no harm.
 
 use crate::per_engine::per_engine;
 use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
 use sovia_sys::Mapping;
 
-/// Addresses and listeners that are told apart; others share a place.
+/// Number of places in each table. Addresses and listeners with equal hashes share a place.
 const PLACES: usize = 256;
-/// What is known of all addresses.
+/// Counts of all addresses.
 #[derive(Debug)]
 struct Histories {
-    /// Connections by length.
+    /// Number of connections in each size class, one byte per class.
     lengths: [AtomicU64; PLACES],
-    /// How often their threads have slept, and how many connections have been decided.
+    /// Average of how often threads slept (low half), and number of connections decided (from bit [`DECIDED`]).
     sleeps: [AtomicU64; PLACES],
-    /// Plans as they were last computed; 0: none has been.
+    /// Plan computed last for each place; 0 if there is none.
     plans: [AtomicU64; PLACES],
-    /// Not 0 where the last two processes that met for the first time belong to users without trust.
+    /// Not 0 if the last first rendezvous was refused because the rules do not trust the other end's user.
     refused: [AtomicU8; PLACES],
 }
 
-/// Transfers after which a connection is to meet.
+/// Number of transfers after which a connection begins a rendezvous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// A process that shares a segment already.
+    /// Rendezvous with a process that already shares a segment.
     pub(super) known: u32,
-    /// Another process.
+    /// Rendezvous with another process.
     pub(super) unknown: u32,
 }
 
-/// Size classes of connections, a byte of a place's word for each.
+/// Number of size classes. Each class has one byte of a place's word.
 const CLASSES: usize = 8;
-/// What a connection of a class is counted with: transfers over all, at one end.
+/// Length that is assumed for a connection of each class: transfers in both directions, at one end.
 const LENGTHS: [u32; CLASSES] = [2, 6, 10, 14, 24, 48, 96, 1000];
-/// The longest connection of each class.
+/// Length of the longest connection of each class except the last.
 const LIMITS: [u32; CLASSES - 1] = [3, 7, 11, 16, 31, 63, 127];
-/// Connections that are remembered, about.
+/// Number of connections remembered, approximately.
 const MEMORY: u32 = 48;
-/// When a meeting may take place: at once, or after more transfers than the connections of a class have, but for the last class.
+/// Numbers of transfers after which a rendezvous may begin. Except for 0, each is one more than the limit of a class.
 const CHOICES: [u32; 8] = [0, 4, 8, 12, 17, 32, 64, 128];
 
-/// All waits have been sleeps.
+/// Value of the average in `sleeps` if all waits were sleeps.
 const ALWAYS: u64 = 256;
-/// What a transfer on a VI costs whose thread sleeps, in 256ths of one over TCP.
+/// Cost of a transfer on a VI with a sleeping thread, in 256ths of the cost of a transfer over TCP.
 const SLEEPER: u64 = 112;
-/// One connection of so many is decided as if no thread had slept. For another one a plan is computed, which the others take.
+/// Period of the decisions at a place. One connection of each period is planned as if no thread slept. One other
+/// connection computes a plan, and the rest use the stored plan.
 const TRIAL: u64 = 16;
-/// Number of first connections with a plan of their own. Computing one takes a fifth of a short connection's instructions.
+/// Number of first connections that each compute a plan. Computing a plan takes a fifth of the instructions of a
+/// short connection.
 const PLANNED: u64 = 32;
-/// Where in a word of `sleeps` the decided connections are counted.
+/// Position of the lowest bit of the counter of decided connections in a word of `sleeps`.
 const DECIDED: u32 = 32;
 
-/// Transfers after which a process is looked for where the last one was refused: what that costs is then less than 2 % of them.
+/// Number of transfers after which an end looks for a process if the last rendezvous was refused. The search then
+/// costs less than 2 % of these transfers.
 const REFUSED: u32 = 256;
 
-/// What a meeting costs at one end, in transfers over TCP.
+/// Cost of a rendezvous at one end, in transfers over TCP.
 #[derive(Debug, Clone, Copy)]
 enum Cost {
-    /// With a process that shares a segment already.
+    /// Rendezvous with a process that already shares a segment.
     Known = 14,
-    /// With another one.
+    /// Rendezvous with another process.
     Unknown = 80,
 }
 
-/// What the call that makes a connection tells of the server's end.
+/// Information about the server's end, from the call that makes a connection.
 #[derive(Debug, Clone, Copy)]
 pub enum Server {
-    /// It connects to that address.
+    /// The call connects to this address.
     At(SocketAddr),
-    /// It accepts at the listener with that descriptor.
+    /// The call accepts from the listener with this descriptor.
     Listener(i32),
-    /// Nothing.
+    /// The call has no information.
     Unknown,
 }
 
-/// Where connections with that server are counted, if the kernel need not be asked for its address.
+/// Returns the place where connections with this server are counted. Returns `None` if only the kernel knows the
+/// server's address.
 pub(crate) fn place_of(server: Server) -> Option<u32> {
     match server {
         Server::At(address) => Some(place(address)),
@@ -96,7 +99,7 @@ pub(crate) fn place_of(server: Server) -> Option<u32> {
     }
 }
 
-/// Where connections with that address of the server's are counted.
+/// Returns the place where connections to this server address are counted.
 pub(super) fn place(server: SocketAddr) -> u32 {
     let mut hash = u32::from(server.port()).wrapping_mul(0x9e37_79b1);
     let mut mix = |bytes: &[u8]| {
@@ -115,8 +118,7 @@ per_engine! {
     static HISTORIES: AtomicPtr<Histories> = AtomicPtr::new(core::ptr::null_mut());
 }
 
-/// Maps the counts, if that has not been done: before the first connection of a family is handed to
-/// a forked process.
+/// Maps the counts unless they are mapped. Called before a family passes its first connection to a forked process.
 pub(crate) fn start() {
     if !HISTORIES.load(Ordering::Acquire).is_null() {
         return;
@@ -125,20 +127,20 @@ pub(crate) fn start() {
     let mine = mapping.base().cast();
     let null = core::ptr::null_mut();
     if HISTORIES.compare_exchange(null, mine, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-        // It lasts as long as the process.
+        // The mapping lasts as long as the process.
         core::mem::forget(mapping);
     }
 }
 
 fn histories() -> Option<&'static Histories> {
-    // SAFETY: null, or the mapping that `start` made, zeroed (which is valid for atomics) and never
-    // unmapped.
+    // SAFETY: the pointer is null or the base of the mapping that `start` made. That mapping is zeroed, which is a
+    // valid value for atomics, and is never unmapped.
     unsafe { HISTORIES.load(Ordering::Acquire).as_ref() }
 }
 
-// Another thread's count may get lost below; a hint more or less.
+// The functions below do not lock: a count of another thread may be lost. The counts are only hints.
 
-/// Counts a connection that has ended after so many transfers at this end.
+/// Counts an ended connection with this number of transfers at this end.
 pub(super) fn learn(place: u32, transfers: u32) {
     if let Some(histories) = histories() {
         let word = &histories.lengths[place as usize % PLACES];
@@ -146,7 +148,7 @@ pub(super) fn learn(place: u32, transfers: u32) {
     }
 }
 
-/// Notes how many times threads slept on a connection on a VI with so many messages each way.
+/// Records how many times threads slept on a connection's VI, with `messages` messages in each direction.
 pub(super) fn learn_sleeps(place: u32, sleeps: u64, messages: u64) {
     if let Some(histories) = histories() {
         let word = &histories.sleeps[place as usize % PLACES];
@@ -154,7 +156,7 @@ pub(super) fn learn_sleeps(place: u32, sleeps: u64, messages: u64) {
     }
 }
 
-/// Notes whether two processes that met for the first time belong to users without trust.
+/// Records whether a first rendezvous was refused because the rules do not trust the other end's user.
 pub(super) fn learn_refusal(place: u32, is_refused: bool) {
     if let Some(histories) = histories() {
         let word = &histories.refused[place as usize % PLACES];
@@ -164,7 +166,7 @@ pub(super) fn learn_refusal(place: u32, is_refused: bool) {
     }
 }
 
-/// Returns the number of transfers before which a connection there does not look for another process.
+/// Returns the number of transfers before which a connection of this place does not look for another process.
 pub(super) fn least_unknown(place: u32) -> u32 {
     let is_refused = |histories: &Histories| {
         histories.refused[place as usize % PLACES].load(Ordering::Relaxed) != 0
@@ -172,7 +174,7 @@ pub(super) fn least_unknown(place: u32) -> u32 {
     if histories().is_some_and(is_refused) { REFUSED } else { 0 }
 }
 
-/// Returns the plan for the next connection, or `None` if nothing is known of such connections.
+/// Returns the plan for the next connection, or `None` if no such connection has been counted.
 pub(super) fn plan(place: u32) -> Option<Plan> {
     let histories = histories()?;
     let place = place as usize % PLACES;
@@ -214,7 +216,7 @@ fn planned(lengths: u64, sleeps: u64) -> Option<Plan> {
     Some(Plan { known, unknown })
 }
 
-/// Of the last connections each counts half as much as the next.
+/// Updates the moving average of sleeps. Each connection counts half as much as the next one.
 fn with_sleeps(word: u64, sleeps: u64, messages: u64) -> u64 {
     let share = ALWAYS * sleeps.min(messages) / messages.max(1);
     let before = word & (2 * ALWAYS - 1);
@@ -223,16 +225,17 @@ fn with_sleeps(word: u64, sleeps: u64, messages: u64) -> u64 {
 
 fn with_one_more(word: u64, transfers: u32) -> u64 {
     let class = LIMITS.iter().position(|&limit| transfers <= limit).unwrap_or(CLASSES - 1);
-    // All counts at once, a byte each: every second one added to the next, and then those sums.
+    // Sum of all eight bytes at once: first the sums of adjacent bytes, then the sum of those sums.
     const EVEN: u64 = 0x00ff_00ff_00ff_00ff;
     let pairs = (word & EVEN) + (word >> 8 & EVEN);
     let sum = pairs.wrapping_mul(0x0001_0001_0001_0001) >> 48;
     let word = if sum >= u64::from(MEMORY) { word >> 1 & 0x7f7f_7f7f_7f7f_7f7f } else { word };
-    // No count overflows: each is less than their sum's limit.
+    // No byte overflows: each count is less than MEMORY, the limit of their sum.
     word + (1 << (8 * class))
 }
 
-/// `sleeps`: how often of [`ALWAYS`] the threads sleep.
+/// Returns the number of transfers before the rendezvous that costs the least for the lengths in `word`. `meeting` is
+/// the cost of a rendezvous. `sleeps` is the number of waits, out of [`ALWAYS`], in which the thread sleeps.
 fn cheapest(word: u64, meeting: u32, sleeps: u64) -> Option<u32> {
     let counts = word.to_le_bytes();
     let total = |after: u32| {
@@ -268,7 +271,7 @@ mod tests {
         assert_eq!(cheapest(30, &[10; 9]), 0);
         assert_eq!(cheapest(60, &[10; 9]), 0);
         assert_eq!(cheapest(1000, &[10; 9]), 0);
-        // Once they spin again, a few connections show it.
+        // A few connections are enough to show that the threads spin again.
         assert_eq!(cheapest(14, &[10, 10, 10, 0, 0, 0]), 0);
     }
 
@@ -281,12 +284,12 @@ mod tests {
     fn stored_plans_follow_the_lengths_within_the_connections_of_a_trial() {
         start();
         const PLACE: u32 = 201;
-        // The first connections have plans of their own.
+        // The first connections compute plans of their own.
         (0..PLANNED).for_each(|_| assert_eq!(plan(PLACE), None));
         for transfers in [4, 10_000, 4] {
             (0..100).for_each(|_| learn(PLACE, transfers));
             (0..TRIAL).for_each(|_| _ = plan(PLACE));
-            // A trial says the same: no thread sleeps here.
+            // The trial's connection gets the same plan, because no thread sleeps here.
             let is_late = |plan: Option<Plan>| plan.is_some_and(|plan| plan.known >= 4);
             assert!(
                 (0..TRIAL).all(|_| is_late(plan(PLACE)) == (transfers == 4)),
@@ -333,7 +336,7 @@ mod tests {
         }
     }
 
-    /// A server that forks a process for each connection has such ones.
+    /// A server that forks a process for each connection needs a segment for each connection.
     #[test]
     fn a_segment_for_each_connection_pays_for_long_ones_alone() {
         for length in [20, 31, 40, 63] {

@@ -1,10 +1,11 @@
-//! Meeting a process that shares a segment already: without a message, without the lock of first
-//! meetings, and before the connection's first byte if connections like it go on for long.
+//! Rendezvous with a process that already shares a segment. Such a rendezvous needs neither a message nor the lock of
+//! first rendezvous. If similar connections had many transfers, the rendezvous begins before the connection's first
+//! byte.
 //!
-//! The connector puts a request into the segment's table before a send; the acceptor finds it when
-//! its receive returns, asks the kernel whether the request's maker holds the other end, and accepts;
-//! the connector sees that before its next send or after its next receive. So after one round trip on
-//! TCP both directions are on the VI.
+//! Before a send, the connector puts a request into the segment's table. When the acceptor's receive returns, the
+//! acceptor finds the request, asks the kernel if the requesting process holds the other end, and accepts. The
+//! connector sees the answer before its next send or after its next receive. So after one round trip on TCP both
+//! directions are on the VI.
 
 use super::attach::{
     Attached, attach, attach_as_acceptor, attach_with_request, find_request, has_requests,
@@ -21,24 +22,24 @@ use core::sync::atomic::Ordering;
 use sovia_control::Reason;
 use sovia_sys::call;
 
-/// Transfers after which to meet if nothing is known of such connections.
+/// Number of transfers before a rendezvous if no similar connection has been counted.
 const FIRST: u32 = 3;
-/// Transfers after which a request that has not been answered is taken back: the other end is another
-/// process's.
+/// Number of transfers after which a connector withdraws an unanswered request: another process probably holds the
+/// other end.
 const PATIENCE: u8 = 8;
-/// In the place of a history: none is kept.
+/// Value of `history` if this connection is not counted.
 const NO_HISTORY: u32 = u32::MAX;
 
-/// How a step ended.
+/// Result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// So, or nothing more is to be done now.
+    /// The connection has its VI, or there is nothing more to do now.
     Done(Attached),
-    /// No process is known that could have the other end.
+    /// No known process could hold the other end.
     Unknown,
 }
 
-/// Decides when a candidate is to meet.
+/// Decides when a connection begins its rendezvous.
 #[cold]
 pub(super) fn prepare(fd: i32, at: Ref) {
     let approach = &at.conn.approach;
@@ -57,30 +58,30 @@ pub(super) fn prepare(fd: i32, at: Ref) {
     approach.history.store(place, Ordering::Release);
 }
 
-/// Returns true if a connector grants its VI with the request, where the user says so. On a fresh socket alone: another process
-/// that had it would look for the answer on TCP, and in vain. And to a process that takes requests alone: one that a server
-/// has forked for another connection hardly does.
+/// Returns true if a connector grants its VI together with the request, as `SOVIA_MEET=0` demands. The socket must be
+/// fresh: another process that has the socket would look for the answer on TCP in vain. The peer must have answered a
+/// request before: a process that a server forked for another connection rarely takes requests.
 fn grants(at: Ref, pair: u32) -> bool {
     config::meet_after() == Some(0)
         && at.conn.approach.fresh.load(Ordering::Acquire) != 0
         && pair::get(pair).is_some_and(|pair| pair.answers.load(Ordering::Relaxed))
 }
 
-/// Where connections like this one are counted.
+/// Returns the place where connections like this one are counted.
 fn counted_at(fd: i32, at: Ref) -> Option<u32> {
     let told = at.conn.approach.told.load(Ordering::Relaxed).checked_sub(1);
     told.or_else(|| call::socket_name(fd, at.conn.is_connector()).ok().map(history::place))
 }
 
-/// A connection has ended after so many transfers at this end over TCP and messages each way on the VI: those
-/// like it may go the same way.
+/// Counts a connection that has ended. `transfers` is the number of this end's transfers over TCP, and `messages` the
+/// number of messages on the VI in each direction.
 pub(super) fn ended(at: Ref, transfers: u32, messages: u64) {
     match at.conn.approach.history.load(Ordering::Acquire) {
         0 | NO_HISTORY => {}
         place => {
             let on_vi = u32::try_from(2 * messages).unwrap_or(u32::MAX);
             history::learn(place - 1, transfers.saturating_add(on_vi));
-            // Of one or two nothing can be told: the first often waits for a program that begins.
+            // One or two messages show nothing: the first often waits until a program has started.
             if messages > 2 {
                 history::learn_sleeps(place - 1, at.conn.sleeps(), messages);
             }
@@ -88,7 +89,7 @@ pub(super) fn ended(at: Ref, transfers: u32, messages: u64) {
     }
 }
 
-/// A first meeting has been refused, or has led to a VI.
+/// Records that a first rendezvous was refused, or that it led to a VI.
 pub(super) fn note_first(at: Ref, is_refused: bool) {
     match at.conn.approach.history.load(Ordering::Acquire) {
         0 | NO_HISTORY => {}
@@ -96,12 +97,12 @@ pub(super) fn note_first(at: Ref, is_refused: bool) {
     }
 }
 
-/// Connector: asks the process that is likely to have the other end, and looks for its answer.
+/// Connector: sends a request to the process that probably holds the other end, and checks for the answer.
 pub(super) fn connector(fd: i32, at: Ref, n: u32) -> Step {
     const WAIT: Step = Step::Done(Attached::No);
     let approach = &at.conn.approach;
     match approach.stage() {
-        // Another connection may have brought a segment meanwhile.
+        // Search again if another connection has completed a segment since the last search.
         Stage::InVain { segments } if segments == segments_now() => Step::Unknown,
         Stage::Idle | Stage::InVain { .. } => {
             let known_after = approach.known_after.load(Ordering::Relaxed);
@@ -110,7 +111,7 @@ pub(super) fn connector(fd: i32, at: Ref, n: u32) -> Step {
                 return WAIT;
             }
             let Some(link) = permitted(fd, at) else { return WAIT };
-            // Read first: what comes later is a reason to look again.
+            // Read the count before the search. A segment that is completed later leads to another search.
             let segments = segments_now();
             let may = |pair: &pair::Pair| may_be_on(pair, &link, Role::Connector);
             let requested = pair::request_at(link.acceptor, may, true, &link.encode());
@@ -145,7 +146,7 @@ pub(super) fn connector(fd: i32, at: Ref, n: u32) -> Step {
                     if attached != Attached::No {
                         approach.reach(Stage::Idle);
                     } else if at.conn.phase() == Phase::Plain {
-                        // The other end has it, and this one leaves it.
+                        // The other end has accepted, but this end cannot use the VI.
                         closed(at);
                     }
                     Step::Done(attached)
@@ -168,7 +169,7 @@ pub(super) fn connector(fd: i32, at: Ref, n: u32) -> Step {
     }
 }
 
-/// The lowest bits of how many segments have been there to request in.
+/// Returns the lowest seven bits of the number of segments completed so far.
 fn segments_now() -> u8 {
     pair::completed() as u8 & 0x7f
 }
@@ -177,7 +178,7 @@ fn in_vain() -> Stage {
     Stage::InVain { segments: segments_now() }
 }
 
-/// Returns true if a process asks for this connection, or may do so. Makes no system call.
+/// Returns true if a process may be requesting this connection. Makes no system call.
 pub(super) fn is_asked_for(at: Ref) -> bool {
     let known = at.conn.approach.link.load(Ordering::Relaxed);
     has_requests(|link| known == 0 || hash(link) == known)
@@ -196,13 +197,13 @@ pub(super) fn acceptor(fd: i32, at: Ref) -> Step {
     }
 }
 
-/// Returns true while a connection asks a peer that has died.
+/// Returns true while a connection has a request to a dead peer.
 pub(super) fn has_asked_dead(at: Ref) -> bool {
     let Stage::Requested { pair, .. } = at.conn.approach.stage() else { return false };
     pair::get(pair).is_some_and(|pair| !pair.peer_is_there())
 }
 
-/// A candidate goes, or its peer: so does its request.
+/// Withdraws the request of a connection that is closed, or whose peer has died.
 pub(super) fn closed(at: Ref) {
     if let Stage::Requested { pair, vi, .. } = at.conn.approach.stage() {
         at.conn.approach.reach(Stage::Idle);
@@ -212,10 +213,10 @@ pub(super) fn closed(at: Ref) {
     }
 }
 
-/// A connection's addresses as one number, which is never 0.
+/// Returns a hash of a connection's addresses, which is never 0.
 fn hash(link: &Link) -> u32 {
     let bytes = link.encode();
-    // Without the cookie, which is the speaker's.
+    // The cookie is left out, because each end has its own.
     bytes[..40].chunks_exact(8).fold(1u32, |hash, chunk| {
         let mut word = [0; 8];
         word.copy_from_slice(chunk);

@@ -1,29 +1,33 @@
-//! How the two ends of a connection find out that both run under Sovia on one host.
+//! Rendezvous: the exchange by which the two ends of a connection find out that both run under Sovia on one host.
 //!
-//! A meeting costs as much as some transfers over TCP, so how long earlier connections to the same
-//! address have lasted decides when it begins (`history`). If the two processes share a segment
-//! already, the connector puts a request with the connection's addresses into its table, and the
-//! acceptor, which looks there, takes it (`known`): no system call but the proof of identity. If
-//! they do not, they meet first (`first`):
+//! A rendezvous costs as much as some transfers over TCP. So the lengths of earlier connections to the same address
+//! decide when a rendezvous begins (`history`).
 //!
-//! 1. the connector binds an abstract datagram name made of the connection's addresses;
-//! 2. the acceptor says Hello to that name (no socket there: the connection stays on TCP);
-//! 3. the connector Asks it to show that it could trace the connector;
-//! 4. the acceptor Shows it, and has the connector show the same (`trial`);
-//! 5. the connector answers with an Offer: the segment, and its doorbells;
-//! 6. the acceptor Accepts with its own doorbells, and takes the request that it finds inside.
+//! If the two processes already share a segment (`known`), the connector puts a request with the connection's
+//! addresses into the segment's table. The acceptor looks into the table and takes the request. The only system calls
+//! are those that prove the other end's identity.
 //!
-//! An acceptor's end that several processes have says that it stays on TCP, and the connector gives up.
+//! Two processes that share no segment exchange messages first (`first`):
 //!
-//! Where the rules name a NIC in software, each end asks that for a VI instead (`nic`). Where the other end may be in another
-//! network namespace, both ask the agent of the host, and go on from the Hello on a socket that it gives them (`agent`).
+//! 1. The connector binds an abstract datagram name made of the connection's addresses.
+//! 2. The acceptor sends Hello to that name. If no socket has the name, the connection stays on TCP.
+//! 3. The connector sends Ask: the acceptor must show that it could trace the connector.
+//! 4. The acceptor sends Show with the proof, and demands the same proof from the connector (`trial`).
+//! 5. The connector sends Offer with the segment and the connector's doorbells.
+//! 6. The acceptor sends Accept with its own doorbells, and takes the request that it finds in the segment.
 //!
-//! Any process may bind any name, so no message is believed by itself: before anything is handed over
-//! or switched, the speaker's user id, vouched for by the kernel, and the cookie it names are compared
-//! with what the kernel knows of the socket at the other end of *this* connection; and memory is
-//! shared only by two processes each of which could trace the other by the kernel's own rule.
-//! Descriptors go only to the very address that a proven message came from. Everything else is
-//! dropped and counted.
+//! If several processes hold the acceptor's end, one of them sends Stay, and the connector gives up.
+//!
+//! If the rules name a NIC in software, each end requests a VI from that NIC instead (`nic`). If the other end may be
+//! in another network namespace, both ends query the agent of the host (`agent`). The agent gives each end a socket,
+//! on which the two continue from the Hello.
+//!
+//! Any process may bind any name, so no message is trusted by itself. Before an end sends a descriptor or switches,
+//! it asks the kernel about the socket at the other end of *this* connection. That socket's user id must equal the
+//! sender's user id, which the kernel attaches to the message. Its cookie must equal the cookie in the message. Two
+//! processes share memory only if each could trace the other, or if rules at both ends trust the other's user. The
+//! kernel decides which process can trace another. Descriptors go only to the address that a proven message came
+//! from. Messages that fail a check are dropped and counted.
 
 mod agent;
 mod attach;
@@ -55,19 +59,20 @@ use sovia_control::{Junk, Reason};
 use sovia_signal::chain::is_in_handler;
 use sovia_sync::{Held, Local, RobustLock, rank};
 
-/// Transfers after which an end gives up what only another process's end could change.
+/// Number of transfers after which an end gives up because of a condition that only another process can change.
 const PATIENCE: u32 = 4096;
-/// Junk datagrams that one look takes off a socket; more wait for the next look.
+/// Maximum number of messages that one step takes off a socket, and of malformed datagrams before each message. The
+/// rest waits for the next step.
 const DATAGRAMS: usize = 16;
 
 per_engine! {
-    /// Steps of connections: one thread at a time takes one for a connection. Another one that comes
-    /// meanwhile, or a signal handler, goes on on TCP.
+    /// Locks of the connections' steps: one thread at a time takes a step for a connection. Meanwhile other threads
+    /// and signal handlers send and receive over TCP.
     static STEPS: [RobustLock<Local, { rank::STEP }>; 64] = [const { RobustLock::new() }; 64];
 }
 
-/// A candidate is about to send. True if it has been given a VI that it cannot keep: the caller takes
-/// it back to TCP.
+/// Takes a step of the rendezvous if one is due. Called before a connection that is not yet accelerated sends.
+/// Returns true if the connection has a VI that it cannot keep: the caller must move the connection back to TCP.
 #[inline]
 #[must_use]
 pub fn before_send(fd: i32, at: Ref) -> bool {
@@ -75,13 +80,14 @@ pub fn before_send(fd: i32, at: Ref) -> bool {
     is_due(fd, at, n) && step(fd, at, n)
 }
 
-/// A candidate has sent.
+/// Counts a send of a connection that is not yet accelerated.
 #[inline]
 pub fn sent(at: Ref) {
     at.conn.transfers.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A candidate has received. True as for [`before_send`].
+/// Counts a receive of a connection that is not yet accelerated, and takes a step of the rendezvous if one is due.
+/// Returns true in the same case as [`before_send`].
 #[inline]
 #[must_use]
 pub fn received(fd: i32, at: Ref) -> bool {
@@ -89,12 +95,12 @@ pub fn received(fd: i32, at: Ref) -> bool {
     is_due(fd, at, n) && step(fd, at, n)
 }
 
-/// One look at where a candidate's meeting stands. True if it must go back to TCP.
+/// Takes one step of a connection's rendezvous. Returns true if the connection must go back to TCP.
 #[cold]
 fn step(fd: i32, at: Ref, n: u32) -> bool {
     if is_in_handler() {
-        // Threads may have to be started, which takes the program's malloc; the handler may have
-        // interrupted that. The next call outside of handlers goes on.
+        // A step may start threads, which calls the program's malloc. The signal handler may have interrupted malloc.
+        // The next call outside a handler takes the step.
         return false;
     }
     if is_vain(at, n) {
@@ -109,7 +115,8 @@ fn step(fd: i32, at: Ref, n: u32) -> bool {
     attached == Attached::GoesBack
 }
 
-/// Returns true if a look would find nothing: an acceptor looks for requests alone before it looks for other processes.
+/// Returns true if a step would find nothing. Before an acceptor looks for other processes, it only looks for
+/// requests.
 fn is_vain(at: Ref, n: u32) -> bool {
     at.conn.role() == Role::Acceptor
         && n < at.conn.approach.unknown_after.load(Ordering::Relaxed)
@@ -118,7 +125,7 @@ fn is_vain(at: Ref, n: u32) -> bool {
 }
 
 fn locked_step(fd: i32, at: Ref, n: u32) -> Attached {
-    // Decided meanwhile by another thread, or closed.
+    // Another thread may have decided or closed the connection before this thread took the lock.
     if at.conn.phase() != Phase::Candidate || !at.is_here() || process::is_changing() {
         return Attached::No;
     }
@@ -139,7 +146,7 @@ fn locked_step(fd: i32, at: Ref, n: u32) -> Attached {
     };
     match known {
         known::Step::Done(attached) => {
-            // It may have been on its way to a first meeting as well.
+            // The connection may also have a first rendezvous under way.
             if attached != Attached::No {
                 MEETINGS_STATE.with(|meetings| meetings.over(at));
             } else if at.conn.phase() == Phase::Plain {
@@ -154,7 +161,8 @@ fn locked_step(fd: i32, at: Ref, n: u32) -> Attached {
     }
 }
 
-/// An end that several processes have stays on TCP. Its connector is notified, and does not go on asking.
+/// Gives up an end that several processes hold. An acceptor notifies its connector, so that the connector stops
+/// asking.
 #[cold]
 fn stay_shared(fd: i32, at: Ref) {
     if at.conn.role() == Role::Acceptor
@@ -171,13 +179,13 @@ fn give_up(at: Ref, reason: Reason) {
     }
 }
 
-/// This process's last descriptor of a connection goes, after so many messages sent on the VI. (About as many
-/// were received.)
+/// Records the length of a connection when this process closes its last descriptor. `messages` is the number of
+/// messages sent on the VI. The number of messages received is assumed to be about equal.
 pub(crate) fn ended(at: Ref, messages: u64) {
     known::ended(at, at.conn.transfers.load(Ordering::Relaxed), messages);
 }
 
-/// The program is about to shut a side of a candidate.
+/// Keeps a connection on TCP that is not yet accelerated. Called before the program shuts down one side.
 pub(crate) fn shut(at: Ref) {
     if at.conn.stay_plain() {
         withdraw(at);
@@ -186,17 +194,18 @@ pub(crate) fn shut(at: Ref) {
     }
 }
 
-/// Keeps every other thread of this process from taking a step in a connection's meeting, for as long as it lives.
+/// Keeps every other thread of this process from taking a step in a connection's rendezvous, until dropped.
 pub(crate) struct Steps(#[expect(dead_code)] Held<'static, Local, { rank::STEP }>);
 
 impl Steps {
-    /// `None` if a signal handler has interrupted a step of the calling thread.
+    /// Takes the lock of a connection's steps. Returns `None` if a signal handler has interrupted a step of the
+    /// calling thread.
     pub(crate) fn hold(at: Ref) -> Option<Steps> {
         let lock = &STEPS[at.index as usize % STEPS.len()];
         (!lock.is_mine()).then(|| Steps(lock.guard()))
     }
 
-    /// Withdraws what a connection has asked for. Returns why it has not met.
+    /// Withdraws the requests of a connection. Returns why the connection got no VI.
     pub(crate) fn forget(&self, at: Ref) -> Reason {
         known::closed(at);
         let begun = at.conn.approach.history.load(Ordering::Acquire) != 0
@@ -207,14 +216,14 @@ impl Steps {
     }
 }
 
-/// Withdraws what a connection that stays on TCP has asked for.
+/// Withdraws the requests of a connection that stays on TCP.
 pub(crate) fn withdraw(at: Ref) {
     if let Some(steps) = Steps::hold(at) {
         let _ = steps.forget(at);
     }
 }
 
-/// Withdraws requests to peers that have died, of connections that may never take another step.
+/// Withdraws requests to dead peers. Their connections may never take another step.
 pub(crate) fn withdraw_from_dead() {
     table::for_each_conn(|_, at| {
         if known::has_asked_dead(at)
@@ -230,9 +239,9 @@ fn junk(kind: Junk) {
     stats::junk(kind);
 }
 
-/// Forgets every meeting: nothing has come of them, and what has been asked for is withdrawn.
+/// Ends every rendezvous of this process and withdraws all requests.
 pub(crate) fn leave_all() {
-    // A step that had begun before the change is over now, and later ones do nothing.
+    // Wait until steps that began before the change are over. Later steps do nothing.
     for lock in STEPS.iter() {
         lock.hold();
         lock.release();
@@ -245,13 +254,13 @@ pub(crate) fn leave_all() {
     MEETINGS_STATE.with(Meetings::leave_all);
 }
 
-/// Around fork: no meeting is in the middle of a step.
+/// Fork prepare: waits until no rendezvous is in the middle of a step.
 pub(crate) fn hold() {
     STEPS.iter().for_each(RobustLock::hold);
     MEETINGS_STATE.hold();
 }
 
-/// After fork, in both.
+/// After fork, in parent and child.
 pub(crate) fn release() {
     MEETINGS_STATE.release();
     STEPS.iter().for_each(RobustLock::release);

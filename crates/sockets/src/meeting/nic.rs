@@ -1,9 +1,10 @@
-//! Meeting by a NIC in software: where the rules name one, each end asks it for a VI, and it accepts when the NIC at
-//! the other end has been asked for the same connection.
+//! Rendezvous by a NIC in software. If the rules name a NIC, each end requests a VI from its NIC. The NIC accepts
+//! once the other end's NIC has a request for the same connection.
 //!
-//! A process introduces itself to a NIC once ([`Introduction`]). Each shows that it could trace the other, as two
-//! processes do that meet; then the process hands over a segment, in which the NIC takes the place that another process
-//! of this host would have. No NIC, or one that does not answer: the connection stays on TCP, and asks again later.
+//! A process introduces itself to a NIC once ([`Introduction`]). Process and NIC each show that they could trace the
+//! other, like two processes in a first rendezvous. Then the process sends a segment. In this segment the NIC is the
+//! peer, like another process of this host. If there is no NIC or if it does not answer, the connection stays on TCP
+//! and tries again later.
 
 use super::attach::{Attached, attach};
 use super::offer::{are_descriptors_of_a_peer, keep, own_descriptors};
@@ -22,30 +23,30 @@ use sovia_sys::{Fd, call, clock};
 use via_shm::Segment;
 use via_shm::request::Progress;
 
-/// Nanoseconds after which a NIC that was not there is looked for again.
+/// Nanoseconds after which a process looks again for a NIC that it did not find.
 const RETRY_NS: u64 = 5_000_000;
 
-/// A NIC that the rules name, as this process knows it.
+/// A NIC that the rules name, with this process's state towards it.
 struct Nic {
     name: &'static NicName,
-    /// How far this process has introduced itself.
+    /// Introduction under way, if any.
     talk: Option<Talk>,
-    /// The NIC as a process, once it has answered.
+    /// Process of the NIC, once the NIC has answered.
     process: Option<Process>,
-    /// When it was last looked for.
+    /// Time of the last attempt to reach the NIC.
     tried: u64,
 }
 
 /// An introduction that is under way.
 struct Talk {
     packets: Packets,
-    /// What the NIC is to read to show that it could trace this process.
+    /// Challenge that the NIC must read to show that it could trace this process.
     challenge: Challenge,
-    /// The segment that has been handed over, once the NIC has shown that, and which file it is.
+    /// Segment that this process has sent, with its file's identity. Empty until the NIC has met the challenge.
     segment: Option<(Segment, (u64, u64))>,
 }
 
-/// Those that have been looked for.
+/// NICs that this process has looked for.
 pub(super) struct Nics(Vec<Nic>);
 
 impl Nics {
@@ -57,7 +58,7 @@ impl Nics {
         self.0.clear();
     }
 
-    /// One look at where a candidate's meeting by a NIC stands.
+    /// Takes one step of a connection's rendezvous by a NIC.
     pub(super) fn step(&mut self, fd: i32, at: Ref, n: u32, name: &'static NicName) -> Attached {
         let approach = &at.conn.approach;
         if let Stage::Requested { pair: index, vi, .. } = approach.stage() {
@@ -67,7 +68,7 @@ impl Nics {
             };
             return match pair.segment.progress(vi) {
                 Progress::Pending => {
-                    // Another NIC may have come in its place.
+                    // Another NIC may have replaced this one.
                     if !pair.peer_seems_there() && pair.withdraw(vi) {
                         approach.reach(Stage::Idle);
                     }
@@ -100,7 +101,7 @@ impl Nics {
             Some(Requested { pair, vi }) => {
                 approach.reach(Stage::Requested { pair, vi, at: n as u8 & 0x7f });
             }
-            // All VIs of its segments are in use: another segment.
+            // All VIs of the NIC's segments are in use, so another segment is needed.
             None => self.leave_behind(name),
         }
         Attached::No
@@ -115,12 +116,12 @@ impl Nics {
         &mut self.0[i]
     }
 
-    /// The NIC is introduced to another segment when it is needed next.
+    /// Forgets the NIC's process, so that the next step sends the NIC another segment.
     fn leave_behind(&mut self, name: &'static NicName) {
         self.find(name).process = None;
     }
 
-    /// The NIC of that name, if it has answered; else it is looked for.
+    /// Returns the process of the NIC with this name. If the NIC has not answered, takes a step of the introduction.
     fn process(&mut self, name: &'static NicName) -> Option<Process> {
         let nic = self.find(name);
         if let Some(process) = nic.process {
@@ -137,7 +138,7 @@ impl Nics {
     }
 }
 
-/// Requests a VI of a NIC, in the first segment that has one.
+/// Requests a VI from a NIC, in the first segment that has a free one.
 fn request(nic: Process, link: &Link, role: Role) -> Option<Requested> {
     let requested = pair::request_of_nic(nic, &link.of_role(role == Role::Connector))?;
     pair::get(requested.pair)?.tell_nic(requested.vi);
@@ -145,7 +146,7 @@ fn request(nic: Process, link: &Link, role: Role) -> Option<Requested> {
 }
 
 impl Nic {
-    /// Says which process this is, and where its challenge lies.
+    /// Sends this process's identity and the place of its challenge.
     fn introduce(&mut self) {
         let now = clock::now_ns();
         if now.saturating_sub(self.tried) < RETRY_NS {
@@ -165,7 +166,7 @@ impl Nic {
         }
     }
 
-    /// Receives the NIC's next message, and goes on.
+    /// Receives the NIC's next message and takes the next step.
     fn hear(&mut self, mut talk: Talk) {
         let mut answer = [0; INTRODUCTION + 1];
         let received = match talk.packets.receive(&mut answer) {
@@ -178,7 +179,7 @@ impl Nic {
         };
         let said = Introduction::decode(&answer[..received.len.min(answer.len())]);
         let (Some(said), Ok((pid, uid))) = (said, talk.packets.peer()) else { return };
-        // Programs of other users may listen there.
+        // Programs of other users may listen at this name.
         if said.from.pid != pid || uid != call::geteuid() {
             return;
         }
@@ -189,7 +190,7 @@ impl Nic {
         }
     }
 
-    /// The NIC could trace this process. If this process could trace the NIC, it hands over a segment.
+    /// Sends a segment if this process could trace the NIC. The NIC has shown that it could trace this process.
     fn hand_over(&mut self, mut talk: Talk, pid: i32, place: i32) {
         let Some(shown) = trace::read_challenge(pid, place) else { return };
         let (Ok((segment, file)), Some(own)) = (Segment::create(), own_descriptors()) else {
@@ -205,7 +206,7 @@ impl Nic {
         }
     }
 
-    /// The NIC has the segment: its own descriptors have come.
+    /// Adds the pair: the NIC's own descriptors have come, so the NIC has the segment.
     fn complete(&mut self, segment: Segment, id: (u64, u64), nic: Process, mut received: Received) {
         if !are_descriptors_of_a_peer(&received.fds, None) {
             return;

@@ -1,4 +1,4 @@
-//! The first meeting of two processes: Hello, Ask, Show, Offer, Accept.
+//! First rendezvous of two processes: the messages Hello, Ask, Show, Offer and Accept.
 
 use super::first::Stage;
 use super::junk;
@@ -19,23 +19,23 @@ use via_shm::doorbell::is_doorbell;
 use via_shm::layout::DOORBELLS;
 use via_shm::segment::AttachError;
 
-/// What a connector does about a message at its rendezvous name.
+/// Result of a message that a connector received at its rendezvous name.
 pub(super) enum Answer {
-    /// Nothing comes of it.
+    /// The message has no effect.
     Ignored,
-    /// The acceptor has been asked to show that it could trace this process.
+    /// This process has asked the acceptor to show that it could trace this process.
     Asked,
-    /// A request has been put into a segment that both processes have.
+    /// A request is in a segment that both processes have.
     Requested(Stage),
-    /// A request has been put into a segment that the acceptor is to be offered, which has passed its
-    /// trial; with what its challenge says.
+    /// A request is in a segment that the acceptor does not have yet. The caller must offer the segment. The secret
+    /// is from the acceptor's challenge; all zero for a peer by rule.
     Offered(Stage, Secret),
 }
 
-/// Connector: a Hello or a Show has come.
+/// Connector: answers a Hello or a Show.
 ///
 /// # Errors
-/// Why there is no segment to be offered.
+/// Returns the reason why this process cannot offer a segment.
 pub(super) fn answer(
     name: &Datagram,
     link: &Link,
@@ -62,7 +62,7 @@ pub(super) fn answer(
     }
     let begins = message.step == Step::Hello || !trials.has(message.from);
     if begins && speaker.may_be_kin {
-        // A process that cannot be asked is not put on trial.
+        // The sender has no address to which an Ask could go, so its trial cannot begin.
         let Some(to) = received.sender else { return Ok(Answer::Ignored) };
         let place = trials.place_for(message.from).map_err(Refusal::Final)?;
         let ask = Message { place, ..Message::new(Step::Ask, pair::me(), *link) };
@@ -73,7 +73,7 @@ pub(super) fn answer(
         Ok(secret) => (secret, None),
         Err(_) if speaker.is_trusted => (Secret::default(), Some(speaker.as_other_user())),
         Err(refused) => {
-            // So that it has a reason to give as well.
+            // This Ask has no challenge. From it the acceptor learns that the connector has refused it.
             if let Some(to) = received.sender {
                 let ask = Message::new(Step::Ask, pair::me(), *link);
                 let _ = name.send_to(&to, &ask.encode(), &[]);
@@ -81,12 +81,12 @@ pub(super) fn answer(
             return Err(refused);
         }
     };
-    // Other connections to the same process may be on their way to the same proof, in the segment that
-    // it is being offered.
+    // Another connection to the same process may already have made a segment and offered it.
     let stage = match request(false) {
         Some(stage) => Some(stage),
         None => {
-            // One that has met by the agent serves connections that the agent has shown, and no others at its address.
+            // The agent vouches for one connection only. So a pair made by the agent has no server address, and other
+            // connections to that address do not use it.
             let server = (proof == Proof::Kernel).then_some(link.acceptor);
             new_pair(message.from, other_user, server).map_err(Refusal::Final)?;
             request(false)
@@ -95,16 +95,17 @@ pub(super) fn answer(
     Ok(stage.map_or(Answer::Ignored, |stage| Answer::Offered(stage, secret)))
 }
 
-/// Why nothing comes of a message whose speaker holds the other end.
+/// Refusal of a message whose sender holds the other end.
 pub(super) enum Refusal {
     /// The connection stays on TCP.
     Final(Reason),
-    /// It does unless a later message is better: any process of the same user could have sent this one.
+    /// The connection stays on TCP unless a better message arrives. Any process of the same user could have sent this
+    /// message.
     Doubt(Reason),
 }
 
-/// Whether the speaker could trace this process, and this process the speaker: what the speaker's
-/// challenge says.
+/// Checks that the sender could trace this process, and this process the sender. Returns the secret in the sender's
+/// challenge.
 fn examine(trials: &Trials, message: &Message, speaker: Speaker) -> Result<Secret, Refusal> {
     let refused = Refusal::Doubt(Reason::NotTraceable);
     if !speaker.may_be_kin {
@@ -117,11 +118,11 @@ fn examine(trials: &Trials, message: &Message, speaker: Speaker) -> Result<Secre
     trace::read_challenge(message.from.pid, message.place).ok_or(refused)
 }
 
-/// Acceptor: an Ask has come. Shows what the connector's challenge says, and has it show the same. Returns true
-/// if the connector is on trial now.
+/// Acceptor: answers an Ask. Shows the secret in the connector's challenge, and asks the connector to do the same.
+/// Returns true if the connector is now on trial.
 ///
 /// # Errors
-/// Why it cannot.
+/// Returns the reason why this process cannot show the secret.
 pub(super) fn show(
     inbox: &Datagram,
     link: &Link,
@@ -133,7 +134,7 @@ pub(super) fn show(
     let Some(speaker) = speaker else { return Ok(false) };
     let challenge = || trace::read_challenge(message.from.pid, message.place);
     let Some(shown) = speaker.may_be_kin.then(challenge).flatten() else {
-        // An Ask without a place says that the connector has refused this process.
+        // An Ask without a place means that the connector has refused this process. Such an Ask gets no answer.
         if let (0.., Some(to)) = (message.place, received.sender) {
             let show = Message::new(Step::Show, pair::me(), *link);
             let _ = inbox.send_to(&to, &show.encode(), &[]);
@@ -151,7 +152,7 @@ pub(super) fn show(
     Ok(true)
 }
 
-/// Why a segment could not be made or mapped.
+/// Returns why a segment could not be made or mapped.
 fn no_memory(error: Errno) -> Reason {
     if error == Errno::ENOMEM && call::soft_limit(libc::RLIMIT_AS).is_some() {
         Reason::AddressSpace
@@ -165,7 +166,7 @@ fn new_pair(
     other_user: Option<OtherUser>,
     server: Option<SocketAddr>,
 ) -> Result<(), Reason> {
-    // Each pair on offer gets its peer's yet.
+    // Each pair on offer will still receive its peer's descriptors.
     let mut expected = OWN;
     pair::each(|_, pair| expected += if pair.is_on_offer() { OWN } else { 0 });
     if !table::has_room_for(expected + 1) {
@@ -180,8 +181,8 @@ fn new_pair(
     Ok(())
 }
 
-/// Connector: hands the segment and our doorbells to the process that has said Hello. Again if an
-/// earlier offer has not been answered: it may have come too late for the connection it was about.
+/// Connector: sends the segment and this process's doorbells to the sender of `to`. A pair may be offered again: an
+/// earlier offer may have arrived after its connection had ended.
 pub(super) fn send_offer(pair: &Pair, name: Arc<Datagram>, offer: &Message, to: &Received) {
     let Some(own) = descriptors_for(pair) else { return };
     let sent = pair.file.with(|file| {
@@ -192,7 +193,7 @@ pub(super) fn send_offer(pair: &Pair, name: Arc<Datagram>, offer: &Message, to: 
         name.answer(to.sender, &offer.encode(), &fds).is_ok()
     });
     if sent {
-        // The answer comes to the name that the offer was sent from, perhaps after its connection has ended.
+        // The answer comes to the name that sent the offer, perhaps after the connection has ended.
         pair.with_offers(|names| {
             names.retain(|(link, _)| !link.same_connection(&offer.link));
             if names.len() >= NAMES {
@@ -203,13 +204,13 @@ pub(super) fn send_offer(pair: &Pair, name: Arc<Datagram>, offer: &Message, to: 
     }
 }
 
-/// Names that a pair is offered from at most. A peer that answers none of so many is not one to wait for.
+/// Maximum number of names from which a pair is offered. A peer that answers none of them is not worth waiting for.
 const NAMES: usize = 128;
 
-/// Acceptor: an Offer for one of our connections has come.
+/// Acceptor: takes an Offer for one of this process's connections.
 ///
 /// # Errors
-/// Why the segment cannot be used.
+/// Returns the reason why this process cannot use the segment.
 pub(super) fn take_offer(
     inbox: &Datagram,
     link: &Link,
@@ -228,7 +229,7 @@ pub(super) fn take_offer(
     if !is_kin && !speaker.is_trusted {
         junk(Junk::Unproven);
         if speaker.may_be_kin && !trials.has(message.from) {
-            // Its trial has ended with another meeting. The connector asks again.
+            // The trial ended with another rendezvous. The connector asks again.
             return Ok(());
         }
         return Err(Refusal::Doubt(Reason::NotTraceable));
@@ -251,7 +252,7 @@ pub(super) fn take_offer(
     let Ok(id) = call::file_id(received.fds[0].raw()) else { return dropped(Junk::Seal) };
     let is_its = |pair: &Pair| pair.peer == message.from && speaker.may_have(pair);
     let pair = match pair::offered(is_its, id) {
-        // Our answer to an earlier offer did not arrive, or this one is about another connection.
+        // The answer to an earlier offer was lost, or this offer is for another connection.
         Some(pair) => pair,
         None => {
             let segment = match Segment::attach(&received.fds[0]) {
@@ -267,12 +268,12 @@ pub(super) fn take_offer(
             added.ok_or(Refusal::Final(Reason::TableFull))?
         }
     };
-    // Only now: the peer will believe that we hold the segment.
+    // Answer only after the pair is in the table: from now on the peer assumes that this process has the segment.
     let own = descriptors_for(&pair).ok_or(Refusal::Final(Reason::NoDescriptors))?;
     let accept = Message::new(Step::Accept, pair::me(), *link).encode();
     let is_answered = inbox.answer(received.sender, &accept, &own).is_ok();
     if !pair.has_doors() {
-        // Without an answer as well: they tell when nothing is left of the peer.
+        // Keep the notices even if the answer failed: they report the death of the peer's last process.
         let doors = keep_notices(&pair, theirs);
         if is_answered && let Some(doors) = doors {
             pair.keep_doors(doors);
@@ -282,14 +283,15 @@ pub(super) fn take_offer(
     Ok(())
 }
 
-/// Descriptors that a meeting takes: what the peer hands over, the segment, a name and a challenge.
+/// Number of descriptors that a rendezvous needs: those from the peer, the segment, a name and a challenge.
 pub(super) const NEEDED: usize = OWN + 3;
 
-/// Descriptors that a process hands to its peer: doorbells, or ends of bells to a stranger, then what tells of its death.
+/// Number of descriptors that a process sends to its peer. First come the doorbells, or ends of notification sockets
+/// for a peer by rule. Then come the two that report the process's death.
 const OWN: usize = DOORBELLS + peers::NOTICES;
 const _: () = assert!(OWN < sovia_sys::datagram::FDS_MAX && bells::HANDED + 1 == OWN);
 
-/// Those of this process, for one that it could trace and that could trace it.
+/// Returns this process's descriptors for a peer that could trace this process and that this process could trace.
 pub(super) fn own_descriptors() -> Option<[i32; OWN]> {
     let mut all = [0; OWN];
     all[..DOORBELLS].copy_from_slice(&pair::doors()?);
@@ -297,7 +299,7 @@ pub(super) fn own_descriptors() -> Option<[i32; OWN]> {
     Some(all)
 }
 
-/// Those for the peer of a pair.
+/// Returns this process's descriptors for the peer of a pair.
 fn descriptors_for(pair: &Pair) -> Option<[i32; OWN]> {
     if pair.other_user.is_none() {
         return own_descriptors();
@@ -310,7 +312,7 @@ fn descriptors_for(pair: &Pair) -> Option<[i32; OWN]> {
     Some(all)
 }
 
-/// Whether received descriptors are what a peer hands over: none that could block its user.
+/// Returns true if received descriptors have the types that a peer must send. No such descriptor can block its user.
 pub(super) fn are_descriptors_of_a_peer(fds: &[Fd], other_user: Option<u32>) -> bool {
     if fds.len() != OWN {
         return false;
@@ -324,22 +326,22 @@ pub(super) fn are_descriptors_of_a_peer(fds: &[Fd], other_user: Option<u32>) -> 
         }
 }
 
-/// Keeps a peer's descriptors: the doorbells last, since a pair with doorbells is complete.
+/// Keeps a peer's descriptors. The doorbells come last, because a pair with doorbells counts as complete.
 pub(super) fn keep(pair: &Pair, fds: Vec<Fd>) {
     if let Some(doors) = keep_notices(pair, fds) {
         pair.keep_doors(doors);
-        // It watches the peer's life.
+        // Wakes the progress thread, which must watch for the peer's death.
         kernel_sockets::ring();
     }
 }
 
-/// Keeps what tells of a peer's death; its doorbells, which have come with that.
+/// Keeps the descriptors that report a peer's death. Returns the doorbells, which came in the same message.
 fn keep_notices(pair: &Pair, mut fds: Vec<Fd>) -> Option<Vec<Fd>> {
     let notices = fds.split_off(DOORBELLS);
     peers::keep(pair.peer, notices).then_some(fds)
 }
 
-/// Connector: takes the peer's doorbells, which it sent before it accepted.
+/// Connector: receives the Accept with the peer's doorbells. The peer sends it before it accepts the request.
 pub(super) fn hear_accept(index: u32) {
     let Some(pair) = pair::get(index) else { return };
     pair.with_offers(|names| {
@@ -352,7 +354,7 @@ pub(super) fn hear_accept(index: u32) {
     settle(&pair);
 }
 
-/// A pair that has its doorbells need not be offered any more.
+/// Closes the names and the segment's file of a pair that has its doorbells: the pair needs no more offers.
 pub(super) fn settle(pair: &Pair) {
     if pair.has_doors() {
         pair.is_equipped();
@@ -361,7 +363,7 @@ pub(super) fn settle(pair: &Pair) {
     }
 }
 
-/// Connector: takes what has come to a name that the pair was offered from, if it is the peer's Accept.
+/// Connector: takes a message from a name that sent an offer of this pair, if the message is the peer's Accept.
 pub(super) fn take_accept(pair: &Pair, message: &Message, mut received: Received) {
     let from_peer = message.step == Step::Accept
         && message.from == pair.peer
@@ -380,7 +382,8 @@ pub(super) fn take_accept(pair: &Pair, message: &Message, mut received: Received
     keep(pair, received.fds);
 }
 
-/// The rendezvous name of a connection whose offer has not been answered, to be offered from again.
+/// Returns the rendezvous name from which an unanswered offer for this connection was sent, so that the caller can
+/// offer from it again.
 pub(super) fn name_of(index: u32, link: &Link) -> Option<Arc<Datagram>> {
     pair::get(index)?.with_offers(|names| {
         let name = names.iter().find(|(of, _)| of.same_connection(link));

@@ -1,4 +1,4 @@
-//! Which candidates may have a VI, and by which NIC.
+//! Permission of a connection to have a VI, and the NIC that the rules name.
 
 use super::{addresses, give_up};
 use crate::conn::Role;
@@ -10,7 +10,8 @@ use core::sync::atomic::Ordering;
 use sovia_control::{End, NicName, Reason};
 use sovia_sys::{call, trace};
 
-/// A candidate's addresses and its end's cookie, if it may be accelerated; otherwise it stays on TCP.
+/// Returns a connection's addresses and its own cookie if the connection may be accelerated. Otherwise the connection
+/// stays on TCP, for now or for good.
 pub(super) fn permitted(fd: i32, at: Ref) -> Option<Link> {
     if !table::is_socket_of(fd, at.conn) {
         give_up(at, Reason::Replaced);
@@ -22,7 +23,7 @@ pub(super) fn permitted(fd: i32, at: Ref) -> Option<Link> {
     };
     at.conn.show_addresses(local, peer);
     if !call::is_tcp(fd) {
-        // The kernel has made another socket of it than the program has asked for (MPTCP).
+        // The kernel has made a socket of another protocol than the program asked for (MPTCP).
         give_up(at, Reason::RetreatUlp);
         return None;
     }
@@ -44,7 +45,7 @@ pub(super) fn permitted(fd: i32, at: Ref) -> Option<Link> {
     }
     kept::look_at_switch();
     if let Some(reason) = kept::refusal(end, local, peer) {
-        // Another look may find none.
+        // This reason may be gone at a later step.
         at.conn.keep_for(Some(reason));
         return None;
     }
@@ -65,7 +66,7 @@ pub(super) fn permitted(fd: i32, at: Ref) -> Option<Link> {
     Some(Link { connector, acceptor, cookie })
 }
 
-/// Returns why a connection may not be accelerated now, if so.
+/// Returns the reason if a connection may not be accelerated now.
 pub(crate) fn refusal(fd: i32, at: Ref) -> Option<Reason> {
     if !kept::may_refuse() {
         return None;
@@ -74,7 +75,7 @@ pub(crate) fn refusal(fd: i32, at: Ref) -> Option<Reason> {
     kept::refusal(end_of(at), local, peer)
 }
 
-/// The NIC that the rules name for a candidate, if they do.
+/// Returns the NIC that the rules name for a connection, if any.
 #[cold]
 #[inline(never)]
 pub(super) fn nic_of(fd: i32, at: Ref) -> Option<&'static NicName> {
@@ -85,7 +86,7 @@ pub(super) fn nic_of(fd: i32, at: Ref) -> Option<&'static NicName> {
     Some(name)
 }
 
-/// Which end of its connection this process has.
+/// Returns the end of the connection that this process has.
 fn end_of(at: Ref) -> End {
     match at.conn.role() {
         Role::Connector => End::Connector,

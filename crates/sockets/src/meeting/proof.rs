@@ -1,4 +1,4 @@
-//! Which process has sent a message: what the kernel says of the sender, compared with what the message says.
+//! Identity of a message's sender: compares the kernel's information about the sender with the message.
 
 use super::{DATAGRAMS, junk};
 use crate::conn::{Conn, Role};
@@ -11,7 +11,7 @@ use sovia_control::{End, Junk};
 use sovia_sys::datagram::{Datagram, Name, Received};
 use sovia_sys::{Errno, call, diag, trace};
 
-/// The next message that has the right form; others are counted and dropped.
+/// Receives the next well-formed message. Counts and drops other messages.
 pub(super) fn hear(socket: &Datagram) -> Option<(Message, Received)> {
     if closer::is_busy() {
         return None;
@@ -33,31 +33,31 @@ pub(super) fn hear(socket: &Datagram) -> Option<(Message, Received)> {
     None
 }
 
-/// What shows that the process which speaks has the other end of a connection.
+/// Source of the proof that a sender holds the other end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Proof {
-    /// The kernel, which is asked.
+    /// This process asks the kernel.
     Kernel,
-    /// The agent, by which the message's socket has come.
+    /// The agent supplied the socket on which the message came.
     Agent,
 }
 
-/// Who speaks, as far as the kernel has said.
+/// The sender of a message, as far as the kernel identifies it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Speaker {
-    /// The user.
+    /// The sender's user id.
     pub(super) uid: u32,
-    /// Whether it is a process of this one's user, whose id is the one that it says: the two may be able to trace each
-    /// other.
+    /// Set if the sender has this process's user, and the process id that the message names. The two may be able to
+    /// trace each other.
     pub(super) may_be_kin: bool,
-    /// Whether the rules trust the user: the two may share memory as strangers.
+    /// Set if the rules trust the sender's user: the two processes may share memory as peers by rule.
     pub(super) is_trusted: bool,
-    /// Whether the agent has shown it.
+    /// Set if the agent proved that the sender holds the other end.
     is_far: bool,
 }
 
 impl Speaker {
-    /// Whether it may be the process that has the other side of a pair.
+    /// Returns true if the sender may be the peer of this pair.
     pub(super) fn may_have(&self, pair: &Pair) -> bool {
         match pair.other_user {
             None => self.may_be_kin,
@@ -65,13 +65,14 @@ impl Speaker {
         }
     }
 
-    /// The same as a stranger.
+    /// Returns the sender as a peer by rule.
     pub(super) fn as_other_user(&self) -> OtherUser {
         OtherUser { uid: self.uid, is_far: self.is_far }
     }
 }
 
-/// Who has sent a message, if that process's user holds the other end of `link`, and the two may meet.
+/// Identifies the sender of a message. Returns `None` if that user does not hold the other end of `link`, or if the
+/// two processes may not share memory.
 pub(super) fn speaker(
     link: &Link,
     role: Role,
@@ -89,7 +90,8 @@ pub(super) fn speaker(
     };
     let is_far = proof == Proof::Agent;
     let may_be_kin = !is_far && uid == call::geteuid() && pid == message.from.pid;
-    // Whoever has no number here is one user to the agent, though many to this process.
+    // This user namespace has no number for the sender's user. So the kernel reports one id for several users, and a
+    // rule for a number cannot match.
     let is_trusted = match trace::is_ambiguous(uid) {
         true => is_far && trusts(link, role, None),
         false => trusts(link, role, Some(uid)),
@@ -106,31 +108,31 @@ pub(super) fn speaker(
     Some(speaker)
 }
 
-/// The user of a process that the agent has introduced, if the rules do not trust that user.
+/// Returns the user of a process that the agent introduced, if the rules do not trust that user.
 pub(super) fn refused_user(link: &Link, role: Role, received: &Received) -> Option<u32> {
     let (_, uid) = received.credentials?;
     let known = (!trace::is_ambiguous(uid)).then_some(uid);
     (!trusts(link, role, known)).then_some(uid)
 }
 
-/// Whether `link` may be on a VI of that pair, if the kernel knows its other end as that one's user's.
+/// Returns true if `link` may use a VI of this pair, provided that the pair's user holds the other end.
 pub(super) fn may_be_on(pair: &Pair, link: &Link, role: Role) -> bool {
     !pair.is_far() && pair.other_user.is_none_or(|uid| trusts(link, role, Some(uid)))
 }
 
-/// Whether the rules trust the user who has the other end of `link`.
+/// Returns true if the rules trust user `uid` at the other end of `link`.
 pub(super) fn trusts(link: &Link, role: Role, uid: Option<u32>) -> bool {
     let (end, local, peer) = seen_by(link, role);
     config::trusts(end, local, peer, uid)
 }
 
-/// Whether the rules trust some user with the other end of `link`.
+/// Returns true if the rules trust at least one user at the other end of `link`.
 pub(super) fn trusts_some(link: &Link, role: Role) -> bool {
     let (end, local, peer) = seen_by(link, role);
     config::trusts_some(end, local, peer)
 }
 
-/// A connection as its end of that role sees it: the end, its own address, and its peer's.
+/// Returns a connection as the end with this role sees it: the end, its own address and its peer's address.
 fn seen_by(link: &Link, role: Role) -> (End, SocketAddr, SocketAddr) {
     match role {
         Role::Connector => (End::Connector, link.connector, link.acceptor),
@@ -138,21 +140,21 @@ fn seen_by(link: &Link, role: Role) -> (End, SocketAddr, SocketAddr) {
     }
 }
 
-/// Asks the kernel about the other end of `link`, where we play `role`.
+/// Asks the kernel if the other end of `link` has this cookie and user. This process has `role`.
 pub(super) fn owns_other_end(link: &Link, role: Role, cookie: u64, uid: u32) -> bool {
     owner(link, role.other()).is_ok_and(|owner| owner.cookie == cookie && owner.uid == uid)
 }
 
-/// Returns what the kernel says of the end of `link` that plays `role`.
+/// Returns the kernel's information about the end of `link` that has `role`.
 pub(super) fn owner(link: &Link, role: Role) -> Result<diag::Owner, Errno> {
     let (_, local, peer) = seen_by(link, role);
     diag::tcp_owner(local, peer)
 }
 
-/// Whether any process holds the other end of a connection, as the kernel knows. Where it does not say, one does.
+/// Returns true if a process holds the other end of a connection, or if the kernel does not report it.
 pub(crate) fn peer_is_held(conn: &Conn, fd: i32) -> bool {
     if pair::get(conn.pair.load(Ordering::Relaxed)).is_some_and(|pair| pair.is_far()) {
-        // The kernel knows its socket in another network namespace, or tells this process nothing.
+        // The kernel cannot report a socket of another network namespace, or it reports nothing to this process.
         return true;
     }
     let Some((local, peer)) = addresses(fd) else { return true };
@@ -162,14 +164,14 @@ pub(crate) fn peer_is_held(conn: &Conn, fd: i32) -> bool {
     }
 }
 
-/// The connection's addresses as the program's own end sees them, local first.
+/// Returns the connection's addresses as the program's own end sees them, local address first.
 pub(crate) fn addresses(fd: i32) -> Option<(SocketAddr, SocketAddr)> {
     let name = |peer| {
         let address = call::socket_name(fd, peer).ok()?;
         Some(SocketAddr::new(address.ip().to_canonical(), address.port()))
     };
     let (local, peer): (SocketAddr, SocketAddr) = (name(false)?, name(true)?);
-    // A scoped address says nothing without its interface.
+    // A link-local address has no meaning without its interface.
     let scoped = |ip: IpAddr| matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local());
     (!scoped(local.ip())).then_some((local, peer))
 }

@@ -1,25 +1,25 @@
-//! Whether this process and another one could trace each other: shown before anything is shared.
+//! Trials: before two processes share anything, each shows that it could trace the other.
 //!
-//! Each of the two reads the other's challenge ([`sovia_sys::trace`]) and says what it has read. Which
-//! process can read a challenge is decided by the kernel's rule for tracing. Challenges are made for one
-//! process and accepted from that process alone, by the id that the kernel vouches for: what a
-//! stranger learns of one, or a forked child inherits, is of no use to it.
+//! Each of the two processes reads the other's challenge ([`sovia_sys::trace`]) and sends back the secret. The
+//! kernel's rule for tracing decides which process can read a challenge. A challenge is made for one process, and
+//! accepted only from that process, by the id that the kernel attaches to its message. So a secret is of no use to
+//! another user's process that learns it, or to a forked child that inherits it.
 //!
-//! A trial lasts as long as a meeting that wants it. None makes room for another one: where many processes take turns, each
-//! would lose its trial before it has answered.
+//! A trial lasts as long as a rendezvous needs it, and is never ended to make room for another one. If many processes
+//! took turns, each would lose its trial before it had answered.
 
 use crate::message::Process;
 use sovia_control::Reason;
 use sovia_sys::Errno;
 use sovia_sys::trace::{Challenge, Secret};
 
-/// A process that is to show that it could trace this one.
+/// A process that must show that it could trace this one.
 pub(super) struct Trial {
     with: Process,
     challenge: Challenge,
 }
 
-/// All trials under way in this process.
+/// Every trial under way in this process.
 pub(super) struct Trials(Vec<Trial>);
 
 impl Trials {
@@ -27,10 +27,10 @@ impl Trials {
         Trials(Vec::new())
     }
 
-    /// Returns the place of the challenge for a process. Makes one unless there is one.
+    /// Returns the place of the challenge for a process. Makes a challenge if there is none.
     ///
     /// # Errors
-    /// Why it cannot be made.
+    /// Returns the reason why the challenge cannot be made.
     pub(super) fn place_for(&mut self, with: Process) -> Result<i32, Reason> {
         if let Some(known) = self.of(with) {
             return Ok(known.challenge.place());
@@ -40,7 +40,7 @@ impl Trials {
             _ => Reason::NoMemory,
         })?;
         if !challenge.is_high() {
-            // Its number may be one that the program needs.
+            // The program may need this descriptor number.
             return Err(Reason::NoDescriptors);
         }
         let place = challenge.place();
@@ -48,7 +48,7 @@ impl Trials {
         Ok(place)
     }
 
-    /// Whether a trial of that process is under way.
+    /// Returns true if a trial of this process is under way.
     pub(super) fn has(&self, with: Process) -> bool {
         self.of(with).is_some()
     }
@@ -57,12 +57,12 @@ impl Trials {
         self.0.iter().find(|trial| trial.with == with)
     }
 
-    /// Whether a process has shown what only a process can know that could trace this one.
+    /// Returns true if a process has shown the secret of its challenge, and so could trace this process.
     pub(super) fn passed_by(&self, process: Process, shown: &Secret) -> bool {
         self.of(process).is_some_and(|trial| trial.challenge.is_met_by(shown))
     }
 
-    /// The two processes share a segment, or no meeting wants the trial any more.
+    /// Ends a process's trial. Called when the two processes share a segment, or when no rendezvous needs the trial.
     pub(super) fn over(&mut self, with: Process) {
         self.0.retain(|trial| trial.with != with);
     }

@@ -1,4 +1,4 @@
-//! Why the other end of a connection has not answered.
+//! Reasons for which the other end of a connection has not answered.
 
 use super::proof::owner;
 use crate::conn::Role;
@@ -7,34 +7,36 @@ use crate::stats;
 use sovia_control::Reason;
 use sovia_sys::{Errno, call, diag};
 
-/// Returns the user who has that end, if it is another one than this process's. Of an end that is closed, or not yet accepted, the
-/// kernel may say that it is root's.
+/// Returns the user of this end if it is not this process's user. For an end that is closed or not yet accepted, the
+/// kernel may report root.
 fn other_owner(owner: &diag::Owner) -> Option<u32> {
     let is_told = owner.is_held || owner.uid != 0;
     Some(owner.uid).filter(|&uid| is_told && uid != call::geteuid())
 }
 
-/// Returns the user who has the other end, if it is another one than this process's.
+/// Returns the user of the other end if it is not this process's user.
 pub(super) fn user_of_other_end(link: &Link, role: Role) -> Option<u32> {
     owner(link, role.other()).ok().and_then(|owner| other_owner(&owner))
 }
 
-/// Notes that the other end is that user's.
+/// Records that the other end belongs to user `uid`.
 pub(super) fn other_user(uid: u32) -> Reason {
     stats::other_user(uid);
     Reason::OtherUser
 }
 
-/// Returns the reason that shows in what the kernel says of the other end of `link`, where this process plays `role`.
+/// Returns the reason that follows from the kernel's information about the other end of `link`. This process has
+/// `role`.
 pub(super) fn plain(link: &Link, role: Role) -> Reason {
     match owner(link, role.other()) {
         Ok(owner) => other_owner(&owner).map_or(Reason::PeerPlain, other_user),
-        // The other end has closed, or is in another network namespace, which has an address of this one.
+        // The other end is closed. Or it is in another network namespace, which has the same address as this one.
         Err(Errno::ENOENT) => match owner(link, role) {
             Ok(own) if own.is_established => Reason::PeerNotLocal,
             _ => Reason::PeerPlain,
         },
-        // What systemd's RestrictAddressFamilies says, a filter's, and a kernel without sock_diag.
+        // These errors come from systemd's RestrictAddressFamilies, from a seccomp filter, or from a kernel without
+        // sock_diag.
         Err(Errno::EAFNOSUPPORT | Errno::EPERM | Errno::EACCES | Errno::EPROTONOSUPPORT) => {
             Reason::OwnerUnknown
         }
@@ -55,7 +57,7 @@ mod tests {
         let (connector, acceptor) = (client.local_addr().unwrap(), client.peer_addr().unwrap());
         let link = Link { connector, acceptor, cookie: 0 };
         assert_eq!(plain(&link, Role::Connector), Reason::PeerPlain);
-        // With something unread the kernel resets the connection, and neither end is left.
+        // With unread bytes, a close resets the connection, and the kernel removes both ends.
         std::io::Write::write_all(&mut &client, b"unread").unwrap();
         drop(server);
         while owner(&link, Role::Acceptor) != Err(Errno::ENOENT) {

@@ -1,4 +1,4 @@
-//! An acceptor's steps to a first meeting.
+//! Acceptor's steps of a first rendezvous.
 
 use super::{Meetings, RETRY_NS, Stage};
 use crate::conn::Role;
@@ -12,7 +12,7 @@ use sovia_control::{Junk, Reason};
 use sovia_sys::clock;
 use sovia_sys::datagram::Datagram;
 
-/// Tells the connector, if its name is there, that this end stays on TCP.
+/// Tells the connector, if its rendezvous name exists, that this end stays on TCP.
 pub(in crate::meeting) fn send_stay(link: Link) {
     if let Ok(socket) = Datagram::bind(None)
         && let Some(name) = rendezvous(&link)
@@ -27,7 +27,7 @@ impl Meetings {
     pub(super) fn step_acceptor(&mut self, fd: i32, i: u32) -> Attached {
         let at = self.list[i].at;
         self.hear_offers();
-        // Unless an offer has put an end to it.
+        // An offer may have ended the rendezvous.
         let Some(i) = self.find(at) else { return Attached::No };
         self.hear_introduced(i);
         let Some(i) = self.find(at) else { return Attached::No };
@@ -51,7 +51,7 @@ impl Meetings {
         Attached::No
     }
 
-    /// An acceptor says where it is, from time to time.
+    /// Sends Hello to the connector's name, at first and then every [`RETRY_NS`].
     #[inline(never)]
     fn greet(&mut self, i: u32) {
         let meeting = &mut self.list[i];
@@ -75,10 +75,10 @@ impl Meetings {
         }
     }
 
-    /// Takes offers for any connection of this process off the inbox.
+    /// Takes offers for all connections of this process off the inbox.
     #[inline(never)]
     fn hear_offers(&mut self) {
-        // Not on the stack: threads of the program may have little.
+        // On the heap, because threads of the program may have little stack.
         let mut on_trial = Vec::new();
         let refused = self.take_from_inbox(&mut on_trial);
         on_trial.into_iter().for_each(|(i, process)| self.tries(i, process));
@@ -87,12 +87,13 @@ impl Meetings {
         }
     }
 
-    /// Does what messages ask for, until one brings a refusal. Adds the processes on trial, each with its meeting.
+    /// Answers messages until one leads to a refusal. Adds each process that is now on trial, with its rendezvous, to
+    /// `on_trial`.
     fn take_from_inbox(&mut self, on_trial: &mut Vec<(u32, Process)>) -> Option<(u32, Refusal)> {
         let inbox = self.inbox.as_ref()?;
         for _ in 0..DATAGRAMS {
             let (message, received) = hear(inbox)?;
-            // A process that has connected to itself has a meeting for each end, and these are for one.
+            // A process that has connected to itself has a rendezvous for each end. The inbox belongs to acceptors.
             let known = self.list.position(|meeting| {
                 meeting.role == Role::Acceptor && meeting.link.same_connection(&message.link)
             });

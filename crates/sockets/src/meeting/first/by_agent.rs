@@ -1,4 +1,4 @@
-//! First meetings of two processes that the agent introduces to each other.
+//! First rendezvous of two processes that the agent introduces to each other.
 
 use super::{Meeting, Meetings, RETRY_NS, Stage};
 use crate::conn::Role;
@@ -16,20 +16,20 @@ use sovia_sys::datagram::Datagram;
 use sovia_sys::{Errno, clock};
 use std::sync::Arc;
 
-/// Transfers of an end whose peer has an address of its own network namespace, and has not answered, after which the agent is
-/// asked as well: one of the two may be in a sandbox.
+/// Number of transfers after which an end queries the agent although its peer has an address of this network
+/// namespace. If such a peer does not answer, one of the two processes may be in a sandbox.
 const ASKED_AFTER: u32 = 16;
 
-/// What the agent has brought.
+/// Result of the agent's search.
 pub(super) struct Introduced {
-    /// Acceptor: a socket to the process with the other end. A connector has it in the place of its name.
+    /// Acceptor: a socket to the process with the other end. A connector keeps this socket in [`Stage::Bound`].
     pub(super) socket: Option<Datagram>,
-    /// Acceptor: which process that is, and its user, once it has spoken.
+    /// Acceptor: the process with the other end and its user, once it has sent a message.
     pub(super) peer: Option<(Process, u32)>,
 }
 
 impl Meeting {
-    /// By what the process is known that has the other end.
+    /// Returns the kind of proof that identifies the process with the other end.
     pub(super) fn proof(&self) -> Proof {
         if self.introduced.is_some() { Proof::Agent } else { Proof::Kernel }
     }
@@ -46,7 +46,7 @@ impl Meeting {
 }
 
 impl Meetings {
-    /// Has the agent seek the other end, and takes what it has found.
+    /// Queries the agent for the other end, and takes the result.
     #[inline(never)]
     pub(super) fn step_by_agent(&mut self, i: u32) {
         let meeting = &mut self.list[i];
@@ -71,7 +71,7 @@ impl Meetings {
         }
     }
 
-    /// Acceptor: what the process with the other end has sent on the socket that the agent has brought.
+    /// Acceptor: answers messages on the socket that the agent supplied.
     #[inline(never)]
     pub(super) fn hear_introduced(&mut self, i: u32) {
         for _ in 0..DATAGRAMS {
@@ -110,11 +110,11 @@ impl Meetings {
 }
 
 impl Meeting {
-    /// Goes on with the process at the other end of a socket.
+    /// Continues the rendezvous with the process at the other end of `socket`.
     fn meet_at(&mut self, socket: Datagram) {
         let hello = Message::new(Step::Hello, pair::me(), self.link).encode();
         if socket.send(&hello, &[]).is_err() {
-            // It has gone again: seek another one.
+            // The process has ended. A later step queries the agent again.
             return;
         }
         self.note_message();
@@ -132,7 +132,7 @@ impl Meeting {
         self.introduced = Some(Introduced { socket, peer: None });
     }
 
-    /// Greets the other end once more, should the first time have been for nothing.
+    /// Sends Hello again if the other end has not answered for [`RETRY_NS`].
     fn greet_introduced(&mut self) {
         let Some(introduced) = &self.introduced else { return };
         let socket = match &self.stage {
@@ -154,7 +154,8 @@ impl Meeting {
         }
     }
 
-    /// The process that the agent had introduced is not there any more, or has forgotten: from the beginning.
+    /// Forgets the process that the agent introduced: it has ended, or has lost the offer. The agent is queried
+    /// again.
     pub(super) fn part(&mut self) {
         self.introduced = None;
     }

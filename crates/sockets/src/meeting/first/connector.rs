@@ -1,4 +1,4 @@
-//! A connector's steps to a first meeting.
+//! Connector's steps of a first rendezvous.
 
 use super::{ANSWERED_BY, Meetings, RETRY_NS, Stage, WITHDRAWN_MOST};
 use crate::conn::{Phase, Role};
@@ -19,7 +19,7 @@ use sovia_sys::datagram::Datagram;
 use std::sync::Arc;
 
 impl Meetings {
-    // Each for itself: all of them together would take much of the program's stack.
+    // Not inlined, like the other steps: together they would use much of the program's stack.
     #[inline(never)]
     pub(super) fn step_connector(&mut self, fd: i32, i: u32) -> Attached {
         let mut attached = Attached::No;
@@ -51,15 +51,15 @@ impl Meetings {
                     }
                     Progress::Pending => {
                         if !pair.has_doors() {
-                            // Whatever else has come to the name must not fill it.
+                            // Take all messages off the name, so that junk cannot fill its queue.
                             hear_accept(index);
                         }
-                        // Another process may have accepted this connection: meet that one. Or our
-                        // offer was lost: the name is there still, for another.
-                        // Not before the acceptor can have looked, however long that takes: it may
-                        // be about to answer the offer, and would answer a name that is not heard.
+                        // Another process may have accepted this connection, or the offer was lost. So go back to the
+                        // name, and wait for another Hello. First give the acceptor enough transfers to look, however
+                        // long they take. The acceptor may be about to answer the offer, and its answer must find the
+                        // name open.
                         let transfers = meeting.at.conn.transfers.load(Ordering::Relaxed);
-                        // One that sends much in few calls looks seldom: each time it gets longer.
+                        // An end that sends much in few calls checks rarely. So each withdrawal doubles the limits.
                         let times = 1 << meeting.withdrawn;
                         if transfers.wrapping_sub(meeting.asked_at) >= times * ANSWERED_BY
                             && clock::now_ns() - meeting.since >= u64::from(times) * RETRY_NS
@@ -94,7 +94,7 @@ impl Meetings {
         attached
     }
 
-    /// What has come to a connector's name.
+    /// Answers the messages that have come to a connector's name.
     #[inline(never)]
     fn hear_at_name(&mut self, i: u32) {
         let meeting = &mut self.list[i];
@@ -110,8 +110,8 @@ impl Meetings {
             if message.step == Step::Accept
                 && let Some(pair) = offered.and_then(pair::get)
             {
-                // The acceptor answers an offer whose request has been withdrawn. It has the segment now, and its
-                // next Hello is answered with another request.
+                // The acceptor answers an offer whose request was withdrawn. The acceptor has the segment now, so the
+                // answer to its next Hello is another request.
                 take_accept(&pair, &message, received);
                 settle(&pair);
                 meeting.note_message();
@@ -122,7 +122,8 @@ impl Meetings {
                 if speaker(link, Role::Connector, proof, &message, &received).is_none() {
                     continue;
                 }
-                // Any process of the same user could have sent it: one that has the end alone may still answer.
+                // Any process of the same user could have sent this Stay. A process that holds the end alone may
+                // still answer.
                 let transfers = meeting.at.conn.transfers.load(Ordering::Relaxed);
                 meeting.until = meeting.until.min(transfers.saturating_add(PATIENCE));
                 self.refuse(i, Refusal::Doubt(Reason::SharedByProcesses));
@@ -131,7 +132,8 @@ impl Meetings {
             let answer = answer(name, link, proof, &mut self.trials, &message, &received);
             let (stage, shown) = match answer {
                 Ok(Answer::Ignored) => {
-                    // Perhaps of another user's process, whose end may be gone when the reason is asked for.
+                    // The message may be from another user's process. Ask for that user now, because the other end
+                    // may be closed later.
                     if meeting.is_refused() {
                         self.give_up(i, Reason::PeerPlain);
                         return;
@@ -173,7 +175,7 @@ fn bind(link: &Link) -> Result<Stage, Errno> {
 }
 
 pub(super) fn request_or_bind(link: &Link) -> Result<Stage, Errno> {
-    // Those that have their doorbells have been asked already.
+    // Only pairs on offer: complete pairs have been tried already (`known`).
     let may = |pair: &pair::Pair| may_be_on(pair, link, Role::Connector);
     match pair::request_at(link.acceptor, may, false, &link.encode()) {
         Some(pair::Requested { pair, vi }) => Ok(Stage::Requested { pair, vi }),

@@ -1,4 +1,4 @@
-//! The first meetings that are under way in a process.
+//! Every first rendezvous under way in a process.
 
 use super::Meeting;
 use crate::conn::Role;
@@ -6,12 +6,12 @@ use crate::table::Ref;
 use core::ops::{Index, IndexMut};
 use std::collections::BTreeMap;
 
-/// Connectors that may be on their way to a first meeting at a time: each has a name bound. Acceptors share
-/// one, and any number may look; were theirs a limited choice as well, the two ends might choose different
-/// connections, and none would meet.
+/// Maximum number of connectors in a first rendezvous at a time. Each connector binds a name. Acceptors share one
+/// socket and have no limit. If both ends had a limit, they might choose different connections, and no rendezvous
+/// would succeed.
 const CONNECTORS: usize = 128;
 
-/// Meetings by the number of their connection's place.
+/// Every rendezvous, by the index of its connection.
 pub(super) struct List {
     all: BTreeMap<u32, Meeting>,
     connectors: usize,
@@ -22,27 +22,27 @@ impl List {
         List { all: BTreeMap::new(), connectors: 0 }
     }
 
-    /// The meeting of a connection.
+    /// Returns the index of a connection's rendezvous.
     pub(super) fn find(&self, at: Ref) -> Option<u32> {
         self.all.get(&at.index).filter(|meeting| meeting.at.same(at)).map(|_| at.index)
     }
 
-    /// The first meeting of which that is true.
+    /// Returns the index of the first rendezvous for which `is` returns true.
     pub(super) fn position(&self, is: impl Fn(&Meeting) -> bool) -> Option<u32> {
         self.all.iter().find(|(_, meeting)| is(meeting)).map(|(&i, _)| i)
     }
 
-    /// Any meeting.
+    /// Returns the index of any rendezvous.
     pub(super) fn any(&self) -> Option<u32> {
         self.all.keys().next().copied()
     }
 
-    /// Whether another connector may begin.
+    /// Returns true if another connector may begin.
     pub(super) fn has_room(&self) -> bool {
         self.connectors < CONNECTORS
     }
 
-    /// Adds a meeting to a place where there is none.
+    /// Adds a rendezvous at an index that has none.
     pub(super) fn insert(&mut self, meeting: Meeting) -> u32 {
         let index = meeting.at.index;
         debug_assert!(!self.all.contains_key(&index), "a connection's place is its own");

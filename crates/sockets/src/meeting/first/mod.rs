@@ -1,6 +1,6 @@
-//! First meetings: of processes that share no segment yet, or none with room.
+//! First rendezvous: of processes that share no segment yet, or only segments without a free VI.
 //!
-//! All that are under way in a process are behind one lock, and so is what it knows of its NICs.
+//! One lock guards every first rendezvous of a process, and the process's connections to NICs and to the agent.
 
 mod acceptor;
 mod by_agent;
@@ -33,19 +33,19 @@ use sovia_sys::datagram::Datagram;
 use sovia_sys::{Errno, call, clock, fd};
 use std::sync::Arc;
 
-/// Transfers after which an end gives up a peer that has not answered. Not the time decides: a peer that gets no processor
-/// meanwhile has not looked yet. A look costs less than a transfer, and the later ones are seldom.
+/// Number of transfers after which an end gives up a peer that has not answered. The limit is not a time: a peer that
+/// gets no processor has not looked yet. A check costs less than a transfer, and late checks are rare.
 const ANSWERED_AT_LAST: u32 = 1 << 18;
 
-/// Nanoseconds after which an end tries the other way: another process may have the other end.
+/// Nanoseconds after which an end tries again: another process may hold the other end by now.
 const RETRY_NS: u64 = 5_000_000;
 
-/// Transfers of a connector after its request by which the acceptor has looked for one.
+/// Number of transfers after its request within which a connector expects the acceptor to have looked for requests.
 const ANSWERED_BY: u32 = 8;
-/// Each withdrawn request doubles what the next one gets, at most so often.
+/// Maximum number of doublings. Each withdrawn request doubles the time that the next request gets.
 const WITHDRAWN_MOST: u32 = 8;
 
-/// Nanoseconds without a step after which a meeting makes room for another one.
+/// Nanoseconds without a step after which a rendezvous makes room for another one.
 const IDLE_NS: u64 = 1_000_000_000;
 
 struct Meeting {
@@ -53,42 +53,42 @@ struct Meeting {
     role: Role,
     link: Link,
     stage: Stage,
-    /// When a call last took a step.
+    /// Time of the last step that a call took.
     stepped: u64,
-    /// When the present stage was reached.
+    /// Time at which the present stage began, or of the last Hello.
     since: u64,
-    /// After how many transfers the meeting began, or a connector had made its request.
+    /// Number of transfers at the start of the rendezvous, or at the connector's request.
     asked_at: u32,
-    /// The user who has the other end, if that is not this process's, as far as it has been asked.
+    /// User of the other end, if that is another user. Empty until the kernel has been asked.
     other_user: OnceCell<Option<u32>>,
-    /// Whether the kernel has been asked once more, after [`PATIENCE`] transfers.
+    /// Set once the kernel has been asked again, after [`PATIENCE`] transfers.
     is_checked: bool,
-    /// After how many transfers the end gives up.
+    /// Number of transfers after which the end gives up.
     until: u32,
-    /// How many requests a connector has withdrawn, as far as it counts.
+    /// Number of requests that the connector has withdrawn, up to [`WITHDRAWN_MOST`].
     withdrawn: u32,
-    /// The process that is on trial for this meeting.
+    /// Process on trial for this rendezvous.
     trial: Option<Process>,
-    /// Why a process that answered has been refused, should no better one answer.
+    /// Reason for which a process that answered was refused. Reported if no better process answers.
     doubt: Option<Reason>,
-    /// Whether the other end is in another network namespace, if it is on this host: only the agent can find it.
+    /// Set if the other end may be in another network namespace: then only the agent can find it.
     is_far: bool,
-    /// The agent seeks the other end, by this number.
+    /// Number of the query that the agent is answering for this rendezvous.
     search: Option<u64>,
-    /// The agent has found it.
+    /// Result of the query, once the agent has found the other end.
     introduced: Option<Introduced>,
 }
 
 pub(super) enum Stage {
-    /// Connector: bound to the rendezvous name; the pair that was offered from it with a request that has been
-    /// withdrawn since. The answer to that offer may still come. Other connections that wait for it find the name with the pair.
-    /// Or, once the agent has found it, with a socket to the process with the other end in the place of the name.
+    /// Connector: bound to the rendezvous name, or to the agent's socket to the process with the other end. `offered`
+    /// is a pair that was offered from the name, with a request that has been withdrawn since. The answer to that
+    /// offer may still come. Other connections that wait for the answer find the name with the pair.
     Bound { name: Arc<Datagram>, offered: Option<u32> },
     /// Connector: only the agent can find the other end.
     Far,
-    /// Connector: request made.
+    /// Connector: has requested this VI of this pair.
     Requested { pair: u32, vi: u32 },
-    /// Acceptor: looking; whether a Hello has been taken.
+    /// Acceptor: looks for a request. `greeted` is set once a Hello has been sent.
     Looking { greeted: bool },
 }
 
@@ -112,7 +112,7 @@ per_engine! {
     });
 }
 
-/// Apart, for its stack is not that of every meeting.
+/// Takes a step of a rendezvous by a NIC. Not inlined, so that other steps do not use its stack.
 #[cold]
 #[inline(never)]
 pub(super) fn step_by_nic(fd: i32, at: Ref, n: u32, name: &'static NicName) -> Attached {
@@ -122,11 +122,11 @@ pub(super) fn step_by_nic(fd: i32, at: Ref, n: u32, name: &'static NicName) -> A
     })
 }
 
-/// Returns why the connection has not met.
+/// Ends the connection's rendezvous. Returns why the connection got no VI.
 pub(super) fn forget(at: Ref) -> Reason {
     MEETINGS_STATE.with(|meetings| {
         if meetings.owner != call::getpid() {
-            // A forked child's copy is its parent's business.
+            // This is a forked child's copy of the list. The parent ends its own rendezvous.
             return Reason::ShortLived;
         }
         let Some(i) = meetings.find(at) else { return Reason::ShortLived };
@@ -137,7 +137,7 @@ pub(super) fn forget(at: Ref) -> Reason {
 }
 
 impl Meeting {
-    /// Why the other end has not answered.
+    /// Returns why the other end has not answered.
     fn why_plain(&self) -> Reason {
         match self.other_user.get() {
             Some(&Some(user)) => why::other_user(user),
@@ -145,14 +145,15 @@ impl Meeting {
         }
     }
 
-    /// Returns true if a user has the other end whom the rules do not trust. Nothing that user's
-    /// processes say is believed. The kernel is asked once.
+    /// Returns true if the rules do not trust the user of the other end. Messages of that user's processes are
+    /// ignored. Asks the kernel once.
     fn is_refused(&self) -> bool {
         let user = self.other_user.get_or_init(|| why::user_of_other_end(&self.link, self.role));
         user.is_some_and(|uid| !trusts(&self.link, self.role, Some(uid)))
     }
 
-    /// Asks once more after [`PATIENCE`] transfers: an end that had not been accepted before may have its user now.
+    /// Asks the kernel again after [`PATIENCE`] transfers. An end that had not been accepted before may have a user
+    /// now.
     fn is_refused_after_all(&mut self, n: u32) -> bool {
         if self.is_checked || n < PATIENCE {
             return false;
@@ -162,7 +163,7 @@ impl Meeting {
         self.is_refused()
     }
 
-    /// A message has gone between the two processes.
+    /// Notes that the two processes have exchanged a message.
     fn note_message(&self) {
         let conn = self.at.conn;
         conn.approach.note_message(conn.transfers.load(Ordering::Relaxed));
@@ -174,7 +175,7 @@ impl Meetings {
         self.list.find(at)
     }
 
-    /// The connection has its VI.
+    /// Ends the rendezvous of a connection that has its VI.
     pub(super) fn over(&mut self, at: Ref) {
         if let Some(i) = self.find(at) {
             self.end(i);
@@ -182,7 +183,7 @@ impl Meetings {
         }
     }
 
-    /// Takes a meeting off the list.
+    /// Takes a rendezvous off the list.
     fn remove(&mut self, i: u32) -> Option<Meeting> {
         let meeting = self.list.remove(i)?;
         if let Some(search) = meeting.search {
@@ -192,7 +193,7 @@ impl Meetings {
         Some(meeting)
     }
 
-    /// A process is on trial for a meeting, and no other one is any more.
+    /// Records the process that is on trial for a rendezvous, in place of an earlier one.
     fn tries(&mut self, i: u32, process: Process) {
         let before = self.list[i].trial.replace(process);
         if before != Some(process) {
@@ -200,7 +201,7 @@ impl Meetings {
         }
     }
 
-    /// Ends a process's trial if no meeting wants it.
+    /// Ends a process's trial if no rendezvous needs it.
     fn leave_trial(&mut self, process: Option<Process>) {
         if let Some(process) = process
             && self.list.position(|meeting| meeting.trial == Some(process)).is_none()
@@ -209,8 +210,8 @@ impl Meetings {
         }
     }
 
-    /// Makes room for another meeting; false if all are under way. One that no call has taken a step in for
-    /// a while, as those of idle connections with a peer that never answers, can begin again.
+    /// Makes room for another rendezvous. Returns false if there is none. An idle connection whose peer never answers
+    /// loses its rendezvous, and can begin again.
     fn has_room(&mut self) -> bool {
         if self.list.has_room() {
             return true;
@@ -225,9 +226,9 @@ impl Meetings {
         true
     }
 
-    /// Forgets all of them, and what the process knows of its NICs.
+    /// Ends every first rendezvous. Forgets the NICs and the agent.
     pub(super) fn leave_all(&mut self) {
-        // A forked child's copy is its parent's business.
+        // A forked child has a copy of the list. The parent ends its own rendezvous.
         if self.owner == call::getpid() {
             while let Some(i) = self.list.any() {
                 self.end(i);
@@ -250,10 +251,10 @@ impl Meetings {
         self.leave_unanswered();
     }
 
-    /// Leaves the pairs on offer that no connection waits for any more.
+    /// Leaves the pairs on offer that no connection waits for.
     ///
-    /// The peer may have taken such a pair, and its answer may have come to a name that is closed. It would accept further requests
-    /// there, and their connections would wait for that answer.
+    /// The peer may have taken such a pair, and its answer may have come to a name that is closed. The peer would
+    /// accept further requests in that pair. Their connections would wait for that answer without end.
     #[inline(never)]
     fn leave_unanswered(&self) {
         let mut unanswered = Vec::new();
@@ -271,7 +272,7 @@ impl Meetings {
         }
     }
 
-    /// A forked child begins anew; its parent's names are not its own.
+    /// Clears the state in a forked child: the names and sockets are its parent's.
     fn belong_to_this_process(&mut self) {
         let pid = call::getpid();
         if self.owner != pid {
@@ -286,7 +287,7 @@ impl Meetings {
 
     pub(super) fn step(&mut self, fd: i32, at: Ref, n: u32) -> Attached {
         self.belong_to_this_process();
-        // Decided meanwhile by another thread.
+        // Another thread may have decided the connection before this thread took the lock.
         if at.conn.phase() != Phase::Candidate || process::is_changing() {
             return Attached::No;
         }
@@ -309,7 +310,7 @@ impl Meetings {
         attached
     }
 
-    /// A process that answered has been refused.
+    /// Handles the refusal of a process that answered.
     fn refuse(&mut self, i: u32, refusal: Refusal) {
         match refusal {
             Refusal::Final(reason) => self.give_up(i, reason),
@@ -320,14 +321,14 @@ impl Meetings {
         }
     }
 
-    /// Why a meeting has come to nothing so far.
+    /// Returns why a rendezvous has had no result so far.
     fn reason(&self, i: u32) -> Reason {
         let meeting = &self.list[i];
         if let Some(doubt) = meeting.doubt {
             return doubt;
         }
-        // Too few transfers for the other end to have come so far, however long they took; or there is no
-        // page of counters in which to note the reason.
+        // Either there were too few transfers for the other end to answer, however long they took. Or there is no
+        // page of counters in which to note a reason.
         let transfers = meeting.at.conn.transfers.load(Ordering::Relaxed);
         if transfers.wrapping_sub(meeting.asked_at) < ANSWERED_BY || !stats::is_asked_for() {
             return Reason::ShortLived;
@@ -357,7 +358,7 @@ impl Meetings {
         }
         let link = permitted(fd, at)?;
         if at.conn.is_connector() && !self.has_room() {
-            // Those under way may meet the very process that this one is looking for.
+            // A rendezvous under way may reach the process that this connection needs.
             at.conn.approach.reach(Approaching::Idle);
             return None;
         }
@@ -400,7 +401,7 @@ impl Meetings {
             search: None,
             introduced: None,
         };
-        // What stood in its place belonged to a connection that is no more.
+        // An entry with this index belongs to a connection that has ended.
         self.end(meeting.at.index);
         Some(self.list.insert(meeting))
     }
