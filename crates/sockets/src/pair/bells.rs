@@ -1,21 +1,25 @@
-//! By what strangers ring, and what tells them of this process's death.
+//! Notification sockets: they replace doorbells for peers by rule, and report this process's death to them.
 //!
-//! A doorbell is an eventfd, and all that have it have the same open file: a stranger could make it one that blocks whichever
-//! process rings. So each stranger gets *bells* of its own: for each door one end of a pair of connected sockets, of which this
-//! process keeps the other. The stranger rings by sending a byte, and never waits ([`ring`]). What it does to its end stays
-//! there: it can fill it, shut it or leave it, and wakes nobody by it, which is its own loss.
+//! A doorbell is an eventfd, and all processes that have it share one open file description. Another user's process
+//! could make the eventfd blocking, and so block every process that writes to it. So each peer by rule gets
+//! *notification sockets* of its own. For each doorbell, the peer gets one end of a pair of connected sockets, and
+//! this process keeps the other end. The peer notifies this process by sending a byte, and never waits ([`ring`]).
+//! The peer may fill its end, shut it down or close it. Then only the peer's own notifications are lost.
 //!
-//! **No lock of a stranger's.** A stranger can hold a lock of any file that it has: of a pipe in a splice that does not end, of
-//! a socket in a receive into memory of its own that is never there. A call that wants the same lock then waits in a sleep that no
-//! signal ends, whatever flags it has. Of a pipe both ends have one lock. A socket that is received from has its own, and sending to
-//! it does not take it. So this process receives from sockets that no other one has, and sends by those that strangers have handed
-//! over. It does nothing else to those; not even look what lies there, and not close them: a stranger can have put something there
-//! whose closing takes long, so a thread of its own closes them ([`crate::closer`]).
+//! **No lock that another user can hold.** A process can hold a lock of any file that it has. A process holds a
+//! pipe's lock during a splice that does not end. Likewise, a process holds a socket's lock during a receive into
+//! memory whose page never comes. A call that needs the same lock then sleeps, and no signal or flag ends the sleep.
+//! Both ends of a pipe share one lock. A socket has a lock for receiving, which sending to the socket does not take.
+//! So this process receives only from sockets that no other process has. On a socket that came from a peer by rule,
+//! this process only sends. It does not even look at the socket's unread bytes. It does not close the socket either,
+//! because the peer may have sent something there that takes long to close. A separate thread closes such sockets
+//! ([`crate::closer`]).
 //!
-//! **No missed wake-up.** Each byte that is sent is an event in each epoll instance where the hearing end lies, edge-triggered.
-//! The instance asks for [`libc::EPOLLOUT`] as well, which always holds there, since nothing is sent from that end: so the event
-//! stands though another thread has taken the byte meanwhile. Whoever gets an event takes what lies there before it looks for
-//! news ([`heard`]). A ring for which there is no room found bytes that are taken later, by a thread that looks then.
+//! **No missed wake-up.** Each byte that arrives is an event in each epoll instance that watches the receiving end,
+//! edge-triggered. The instance also asks for [`libc::EPOLLOUT`], which always holds because nothing is sent from
+//! that end. So the event persists even if another thread has taken the byte. A thread that gets an event takes the
+//! bytes before it looks for events of connections ([`heard`]). A notification that finds no room is not lost: a
+//! thread takes the unread bytes later, and then looks for events.
 
 use super::doors;
 use super::table::get;
@@ -24,23 +28,26 @@ use sovia_sync::{RobustBox, rank};
 use sovia_sys::{Fd, call, datagram, poll};
 use via_shm::layout::DOORBELLS;
 
-/// Ends that a stranger is handed: one of each bell, and one that hangs up when no process of this family is left.
+/// Number of socket ends that a peer by rule receives: one for each doorbell, and one that hangs up when the whole
+/// family has ended.
 pub(crate) const HANDED: usize = DOORBELLS + 1;
 
-/// What this process has of a stranger's bells.
+/// This process's notification sockets for one peer by rule.
 #[derive(Debug)]
 pub(super) struct Bells {
-    /// The hearing ends, in the place of the doorbell of the same number.
+    /// Receiving ends, each in place of the doorbell with the same index.
     hears: [Fd; DOORBELLS],
-    /// Forked children have it, too, and exec closes it.
+    /// This process's end of the pair that reports the family's death. Forked children inherit it, and exec closes
+    /// it.
     life: Fd,
-    /// The other ends, until the stranger has them.
+    /// The other ends, until the peer has them.
     handed: RobustBox<Option<[Fd; HANDED]>, { rank::FILE }>,
 }
 
-/// User data of the bells in epoll instances: no pointers, and unlikely as numbers.
+/// First value of notification sockets' user data in epoll instances. No pointer has such a value, and a program is
+/// unlikely to choose it as a number.
 const FIRST: u64 = 0xd5_0b1a_d000_0000;
-/// Numbers of user data: a door in the lowest three bits, above it the pair.
+/// Number of user data values: the doorbell's index in the lowest three bits, the pair's index above them.
 const DATA: u64 = 1 << 16;
 const DOOR_BITS: u32 = 3;
 const _: () = assert!(DOORBELLS <= 1 << DOOR_BITS);
@@ -52,14 +59,15 @@ fn data_of(pair: u32, door: u32) -> u64 {
 const EVENTS: u32 = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLET) as u32;
 
 impl Bells {
-    /// New ones; `None` if there are not enough descriptors.
+    /// Makes the socket pairs. Returns `None` if there are not enough descriptors.
     pub(super) fn new() -> Option<Bells> {
         let pair = || {
             let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
             let [own, its] = call::socketpair(libc::AF_UNIX, kind).ok()?.map(Fd::adopt);
-            // From Linux 6.16 on no descriptor can be sent to it, which somebody would have to close.
+            // From Linux 6.16 on, the socket refuses descriptors. A thread would have to close them.
             let _ = call::setsockopt(own.raw(), libc::SOL_SOCKET, datagram::SO_PASSRIGHTS, &0i32);
-            // Before that, what has come out of band would be closed by whichever thread receives.
+            // On older kernels, the receiving thread would close descriptors that came with out-of-band data. Inline
+            // data avoids this.
             let _ = call::setsockopt(own.raw(), libc::SOL_SOCKET, libc::SO_OOBINLINE, &1i32);
             (own.is_high() && its.is_high()).then_some((own, its))
         };
@@ -78,17 +86,18 @@ impl Bells {
         self.hears[door as usize % DOORBELLS].raw()
     }
 
-    /// The ends for the stranger, while it may not have them.
+    /// Returns the ends for the peer, until the peer has them.
     pub(super) fn to_hand_over(&self) -> Option<[i32; HANDED]> {
         self.handed.with(|handed| handed.as_ref().map(|ends| ends.each_ref().map(Fd::raw)))
     }
 
-    /// The stranger has its ends: this process keeps none of them, so that it is told when they are gone.
+    /// Closes this process's copies of the ends that the peer has received. Then this process's ends hang up when the
+    /// peer closes its own.
     pub(super) fn handed_over(&self) {
         drop(self.handed.with(Option::take));
     }
 
-    /// Has nothing of them any more. Its descriptors stay with their numbers, as something that no other process has.
+    /// Releases all sockets. Their descriptor numbers stay in use, for files that no other process has.
     pub(super) fn sever(&self) {
         self.handed_over();
         self.shut();
@@ -97,7 +106,7 @@ impl Bells {
         }
     }
 
-    /// Nothing can be sent to them any more, and nothing lies there: closing it might take long.
+    /// Shuts down and empties the sockets: nothing can be sent to them afterwards, and closing them takes no time.
     fn shut(&self) {
         for end in self.hears.iter().chain([&self.life]) {
             let _ = call::shutdown(end.raw(), libc::SHUT_RDWR);
@@ -112,15 +121,15 @@ impl Drop for Bells {
     }
 }
 
-/// Takes what lies in a bell; whether anything did.
+/// Takes the unread bytes off a notification socket. Returns true if there were any.
 #[cold]
 #[inline(never)]
 fn empty(end: &Fd) -> bool {
-    // As much as an honest stranger has there at most; one that sends more wakes threads for longer.
+    // Enough for all bytes of an honest peer. A peer that sends more wakes threads for longer.
     const TURNS: usize = 16;
     let (mut bytes, mut any) = ([0; 64], false);
     for _ in 0..TURNS {
-        // Descriptors that have come with it are closed by a thread that may take long for it.
+        // Descriptors that came with the bytes are closed by a separate thread, because that may take long.
         let Ok(received) = datagram::receive_message(end.raw(), &mut bytes) else { break };
         any |= received.len > 0;
         if received.len < bytes.len() && received.fds.is_empty() {
@@ -130,29 +139,30 @@ fn empty(end: &Fd) -> bool {
     any
 }
 
-/// Whether a descriptor is what a stranger hands over as the end of a bell: an end of a pair of connected sockets.
+/// Returns true if a descriptor has the type of a peer's notification socket: an end of a pair of connected Unix
+/// sockets.
 pub(crate) fn is_end(fd: &Fd) -> bool {
     let word = |name| call::getsockopt::<i32>(fd.raw(), libc::SOL_SOCKET, name);
     word(libc::SO_DOMAIN) == Ok(libc::AF_UNIX)
         && word(libc::SO_TYPE) == Ok(libc::SOCK_STREAM)
-        // One that has a name is a service's, to which this process would seem to speak.
+        // The other end of a socket with a name may be a service, which would take the bytes for a message.
         && call::has_nameless_peer(fd.raw())
 }
 
-/// A number that such a descriptor has had stays, as something that no other process has; the descriptor is closed by the thread
-/// that does so.
+/// Replaces a peer's notification socket by a file that no other process has, at the same descriptor number. A
+/// separate thread closes the socket.
 pub(super) fn sever_end(fd: &Fd) {
     let copy = Fd::duplicate(fd.raw(), fd.raw()).map(Fd::suspected);
     sovia_sys::fd::sever(fd.raw());
     drop(copy);
 }
 
-/// Rings a stranger.
+/// Notifies a peer by rule.
 pub(super) fn ring(fd: &Fd) {
     let _ = call::send(fd.raw(), &[0], libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
 }
 
-/// Whether an event of that user data is a bell's; what lies there has been taken.
+/// Returns true if an event with this user data is one of a notification socket. Takes the socket's unread bytes.
 #[inline]
 pub(crate) fn heard(data: u64) -> bool {
     let number = data.wrapping_sub(FIRST);
@@ -169,16 +179,17 @@ fn take_from(number: u32) {
         && let Some(bells) = &pair.bells
     {
         let end = &bells.hears[(number & ((1 << DOOR_BITS) - 1)) as usize % DOORBELLS];
-        // There is an event without a ring as well, when an instance begins to listen.
+        // An instance that begins to watch a socket reports an event without a notification.
         if empty(end) && pair.has_doors() {
-            // The stranger has rung, so it has its ends, and this process has the stranger's.
+            // The peer has sent a notification, so it has its ends, and this process has the peer's.
             bells.handed_over();
         }
     }
 }
 
 impl Pair {
-    /// Has an epoll instance be told of rings by this pair's peer at that door, if it is a stranger. `index` is the pair's.
+    /// Makes an epoll instance report notifications of this pair's peer for a doorbell, if the peer is a peer by
+    /// rule. `index` is the pair's index.
     pub(crate) fn listen(&self, index: u32, epoll: i32, door: u32) {
         if let Some(bells) = &self.bells {
             let door = door % DOORBELLS as u32;
@@ -187,27 +198,28 @@ impl Pair {
         }
     }
 
-    /// The instance is told no more.
+    /// Removes the pair's notification socket for a doorbell from an epoll instance.
     pub(crate) fn listen_no_more(&self, epoll: i32, door: u32) {
         if let Some(bells) = &self.bells {
             let _ = poll::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, bells.hearing(door), 0, 0);
         }
     }
 
-    /// The pair is about to go: no instance that [`doors::epoll_of_door`] has made is told of it.
+    /// Removes the pair's sockets from every instance that [`doors::epoll_of_door`] made. Called before the pair
+    /// goes.
     pub(super) fn leave_instances(&self) {
         doors::each_epoll(|epoll, door| self.listen_no_more(epoll, door));
     }
 }
 
-/// A pair has come into the table: threads that sleep already are told of its peer's rings.
+/// Makes existing instances report the notifications of a new pair's peer, for threads that already sleep.
 pub(super) fn listen_to(index: u32) {
     if let Some(pair) = get(index) {
         doors::each_epoll(|epoll, door| pair.listen(index, epoll, door));
     }
 }
 
-/// An instance for that door is new: it is told of every stranger's rings.
+/// Makes a new instance report the notifications of every peer by rule for a doorbell.
 pub(super) fn listen_to_all(epoll: i32, door: u32) {
     each(|index, pair| pair.listen(index, epoll, door));
 }

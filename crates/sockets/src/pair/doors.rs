@@ -1,4 +1,4 @@
-//! This process's doorbells, by which its threads that sleep in epoll or poll are woken.
+//! Doorbells of this process, which wake its threads that sleep in epoll or poll.
 
 use super::bells;
 use super::table::CHANGE;
@@ -9,11 +9,11 @@ use sovia_sys::{Fd, call, poll};
 use via_shm::layout::DOORBELLS;
 
 per_engine! {
-    /// This process's own doorbells, 0 for one not made yet.
+    /// This process's doorbells; 0 for a doorbell that has not been made.
     static DOORS: [AtomicI32; DOORBELLS] = [const { AtomicI32::new(0) }; DOORBELLS];
 }
 
-/// One of this process's doorbells, made when first asked for.
+/// Returns one of this process's doorbells. Makes the doorbell at the first call.
 pub(crate) fn door(index: usize) -> Option<i32> {
     let door = &DOORS[index % DOORBELLS];
     let fd = door.load(Ordering::Acquire);
@@ -36,56 +36,56 @@ pub(crate) fn door(index: usize) -> Option<i32> {
     fd
 }
 
-/// An epoll instance in which one of this process's doorbells lies, edge-triggered: a ring wakes the
-/// threads that wait in it, and needs no read to be taken back.
+/// Makes an epoll instance that watches one of this process's doorbells, edge-triggered. A notification wakes the
+/// threads that wait in the instance, and no thread needs to read the doorbell.
 pub(crate) fn epoll_of_door(index: u32, token: u64) -> Option<Fd> {
     let door = door(index as usize)?;
     let epoll = Fd::make(poll::epoll_create).ok()?;
     let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
     poll::epoll_ctl(epoll.raw(), libc::EPOLL_CTL_ADD, door, events, token).ok()?;
     EPOLLS.with(|epolls| {
-        // A number that has been closed behind our back means another instance now.
+        // The program may have closed an instance's descriptor, and its number now means this instance.
         epolls.retain(|&(fd, ..)| fd != epoll.raw());
         epolls.push((epoll.raw(), index, token));
     });
-    // One that becomes a pair meanwhile is listened to by either way.
+    // A pair that is added at this moment is covered by this call or by [`bells::listen_to`].
     bells::listen_to_all(epoll.raw(), index);
     Some(epoll)
 }
 
-/// Closes such an instance.
+/// Closes an instance that [`epoll_of_door`] made.
 pub(crate) fn leave_door(epoll: i32) {
     EPOLLS.with(|epolls| epolls.retain(|&(fd, ..)| fd != epoll));
     drop(Fd::keep(epoll));
 }
 
 per_engine! {
-    /// The instances that [`epoll_of_door`] has made in this process.
+    /// Instances that [`epoll_of_door`] has made in this process: descriptor, doorbell and token.
     pub(super) static EPOLLS: RobustBox<Vec<(i32, u32, u64)>, { rank::DOORS }> = RobustBox::new(Vec::new());
 }
 
-/// Calls `f` for each of them, with its doorbell.
+/// Calls `f` with each of these instances and its doorbell.
 pub(super) fn each_epoll(f: impl Fn(i32, u32)) {
     EPOLLS.with(|epolls| epolls.iter().for_each(|&(epoll, index, _)| f(epoll, index)));
 }
 
-/// In a forked child: those are its parent's.
+/// Forgets the instances in a forked child, because they are its parent's.
 pub(super) fn forked() {
     EPOLLS.with(Vec::clear);
 }
 
-/// Around fork: see [`super::hold`].
+/// Fork prepare: see [`super::hold`].
 pub(super) fn hold() {
     EPOLLS.hold();
 }
 
-/// After fork, in both.
+/// After fork, in parent and child.
 pub(super) fn release() {
     EPOLLS.release();
 }
 
-/// Puts new doorbells in the place of this process's, which others have: peers, and a forked child's
-/// parent. Threads that sleep on them look again.
+/// Replaces this process's doorbells, at the same descriptor numbers: peers and a forked child's parent have the old
+/// ones. Wakes the threads that sleep on them.
 pub(crate) fn renew() {
     let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
     EPOLLS.with(|epolls| {
@@ -110,13 +110,13 @@ pub(crate) fn renew() {
     });
 }
 
-/// The doorbell for an epoll set or a sleeper of that number. The first wakes the progress thread, the
-/// last the handler.
+/// Returns the doorbell for the epoll set or sleeper with this number. The first doorbell belongs to the progress
+/// thread, the last to the handler thread.
 pub(crate) fn door_for(number: u32) -> u32 {
     1 + number % (DOORBELLS as u32 - 2)
 }
 
-/// All doorbells, to be handed to a peer.
+/// Returns all doorbells, to be sent to a peer.
 pub(crate) fn doors() -> Option<[i32; DOORBELLS]> {
     let mut all = [0; DOORBELLS];
     for (i, fd) in all.iter_mut().enumerate() {
@@ -125,8 +125,7 @@ pub(crate) fn doors() -> Option<[i32; DOORBELLS]> {
     Some(all)
 }
 
-/// Rings this process's threads that sleep in epoll or poll: a ring meant for another thread does them
-/// no harm.
+/// Wakes this process's threads that sleep in epoll or poll. A thread that has no event sleeps again.
 pub(crate) fn ring_own() {
     for door in &DOORS[1..] {
         let fd = door.load(Ordering::Acquire);

@@ -1,5 +1,5 @@
-//! Pairs that have been taken out of the table: their peers have died, or this process has left them. Each
-//! stays mapped until no thread uses it any more.
+//! Pairs that have been taken out of the table, because their peers have died or this process has left them. Each
+//! pair stays mapped until no thread uses it.
 
 use super::table::{CHANGE, TABLE, TOP};
 use super::{OF_ONE_USER, OUT, Pair, lent};
@@ -9,62 +9,66 @@ use sovia_sync::hazard;
 use sovia_sync::{RobustBox, rank};
 use std::sync::Arc;
 
-/// How often the progress thread looks whether they are used.
+/// Nanoseconds between two checks by the progress thread if threads still use such pairs.
 const LOOK_NS: u64 = 100_000_000;
 
 per_engine! {
     static LEFT: RobustBox<Vec<Arc<Pair>>, { rank::PAIRS_LEFT }> = RobustBox::new(Vec::new());
 }
 
-/// How long until the progress thread is to look at them; `None` if there are none.
+/// Returns the time until the progress thread must check again, or `None` if no pair is left to unmap.
 pub(crate) fn pause() -> Option<u64> {
     LEFT.with(|left| !left.is_empty()).then_some(LOOK_NS)
 }
 
-/// Takes a pair out of the table that is on offer and that no connection waits for, and leaves it. `forget` as for [`collect`].
+/// Takes a pair out of the table and leaves it, if it is on offer and no connection waits for it. `forget` as for
+/// [`collect`].
 pub(crate) fn leave_unanswered(index: u32, forget: impl Fn(*const Pair)) {
     let change = CHANGE.guard();
     let slot = &TABLE[index as usize];
-    // SAFETY: null, or from Arc::into_raw; the table's count of it goes only under the lock.
+    // SAFETY: the pointer is null or from `Arc::into_raw`. The table's reference is dropped only under `CHANGE`,
+    // which this thread holds.
     let pair = unsafe { slot.load(Ordering::Acquire).as_ref() };
     if !pair.is_some_and(|pair| pair.is_on_offer() && pair.take_out()) {
         return;
     }
     let raw = slot.swap(core::ptr::null_mut(), Ordering::AcqRel);
     drop(change);
-    // SAFETY: it came from Arc::into_raw, and the table's count of it goes with its place.
+    // SAFETY: the pointer came from `Arc::into_raw`. This thread took it out of the table by a swap, and so owns the
+    // table's reference.
     let pair = unsafe { Arc::from_raw(raw.cast_const()) };
     leave(&pair, forget);
     unmap(vec![pair]);
 }
 
 per_engine! {
-    /// How many pairs may be added before the next one [`collect`]s.
+    /// Number of pairs that may be added before the next [`collect`].
     static ROOM: AtomicU32 = AtomicU32::new(ROOM_LEAST);
 }
 
-/// Pairs that may be added without a look at the others.
+/// Lowest number of pairs that may be added before the next [`collect`].
 const ROOM_LEAST: u32 = 8;
 
-/// Before a pair is added: [`collect`]s once as many have been added as there were. Each pair takes system calls, and most
-/// peers live on; of those that die the progress thread learns.
+/// Prepares for another pair: calls [`collect`] once as many pairs have been added as were left. A collection takes
+/// system calls for each pair, and most peers live on. The progress thread learns of peers that die.
 pub(crate) fn make_room(forget: impl Fn(*const Pair)) {
     let less = |room: u32| room.checked_sub(1);
-    // From where on places may be refused.
+    // From this number of pairs on, [`super::add`] may refuse one.
     let is_full = TOP.load(Ordering::Acquire) as usize >= OF_ONE_USER;
     if is_full || ROOM.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less).is_err() {
         let _ = collect(forget);
     }
 }
 
-/// Takes pairs out of the table whose peers have died, and on which no connection is or has asked for a VI. Unmaps
-/// those that no thread uses. `forget` is called for each pair that goes. Returns true if connections still ask a peer that
-/// has died.
+/// Takes pairs of dead peers out of the table, unless a connection is on such a pair or has requested one of its VIs.
+/// Unmaps those pairs that no thread uses. `forget` is called for each pair that goes. Returns true if connections
+/// still have requests to a dead peer.
 pub(crate) fn collect(forget: impl Fn(*const Pair)) -> bool {
     let (mut out, mut left, mut are_asked) = (Vec::new(), 0, false);
     let change = CHANGE.guard();
     for slot in &TABLE[..TOP.load(Ordering::Acquire) as usize] {
-        // SAFETY: null, or from Arc::into_raw; the table's count of it goes only under the lock.
+        // SAFETY: the pointer is null or from `Arc::into_raw`. The table's reference is dropped only under `CHANGE`,
+        // which this thread holds.
         let Some(pair) = (unsafe { slot.load(Ordering::Acquire).as_ref() }) else { continue };
         let is_there = pair.peer_is_there();
         if !is_there {
@@ -72,7 +76,8 @@ pub(crate) fn collect(forget: impl Fn(*const Pair)) -> bool {
         }
         if !is_there && pair.take_out() {
             let raw = slot.swap(core::ptr::null_mut(), Ordering::AcqRel);
-            // SAFETY: it came from Arc::into_raw, and the table's count of it goes with its place.
+            // SAFETY: the pointer came from `Arc::into_raw`. This thread took it out of the table by a swap, and so
+            // owns the table's reference.
             out.push(unsafe { Arc::from_raw(raw.cast_const()) });
         } else {
             are_asked |= !is_there && pair.reserved.load(Ordering::Acquire) != 0;
@@ -89,8 +94,8 @@ pub(crate) fn collect(forget: impl Fn(*const Pair)) -> bool {
     are_asked
 }
 
-/// Takes every pair out of the table: this process leaves its peers. `forget` is called for each. The
-/// caller has taken all connections off their VIs, and unmaps the segments.
+/// Takes every pair out of the table: this process leaves its peers. `forget` is called for each pair. The caller has
+/// moved all connections off their VIs, and unmaps the segments.
 pub(crate) fn leave_all(forget: impl Fn(*const Pair)) {
     let mut out = Vec::new();
     lent::forget();
@@ -98,7 +103,8 @@ pub(crate) fn leave_all(forget: impl Fn(*const Pair)) {
     for slot in &TABLE[..TOP.load(Ordering::Acquire) as usize] {
         let raw = slot.swap(core::ptr::null_mut(), Ordering::AcqRel);
         if !raw.is_null() {
-            // SAFETY: it came from Arc::into_raw, and the table's count of it goes with its place.
+            // SAFETY: the pointer came from `Arc::into_raw`. This thread took it out of the table by a swap, and so
+            // owns the table's reference.
             out.push(unsafe { Arc::from_raw(raw.cast_const()) });
         }
     }
@@ -111,7 +117,8 @@ pub(crate) fn leave_all(forget: impl Fn(*const Pair)) {
 }
 
 impl Pair {
-    /// Has no further connection attached, and none ask. False if one is attached, or has asked.
+    /// Bars further connections from attaching to the pair or requesting its VIs. Returns false if a connection is
+    /// attached or has requested one.
     fn take_out(&self) -> bool {
         self.refs.compare_exchange(0, OUT, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
@@ -124,7 +131,7 @@ fn leave(pair: &Arc<Pair>, forget: impl Fn(*const Pair)) {
     pair.leave_for_good();
 }
 
-/// Drops pairs that cannot be found any more, as far as no thread uses them; the others later.
+/// Drops pairs that are no longer in the table and that no thread uses. Pairs in use are dropped later.
 fn unmap(more: Vec<Arc<Pair>>) {
     let unused = LEFT.with(|left| {
         left.extend(more);
@@ -140,12 +147,12 @@ fn unmap(more: Vec<Arc<Pair>>) {
     drop(unused);
 }
 
-/// Around fork: see [`super::hold`].
+/// Fork prepare: see [`super::hold`].
 pub(super) fn hold() {
     LEFT.hold();
 }
 
-/// After fork, in both.
+/// After fork, in parent and child.
 pub(super) fn release() {
     LEFT.release();
 }

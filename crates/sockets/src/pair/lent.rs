@@ -1,14 +1,13 @@
-//! VIs that their connections have left, and the program has not: it still has places in their pools
-//! ([`crate::loan`]).
+//! VIs that their connections have left while slots of their pools are still lent to the program ([`crate::loan`]).
 
 use super::{Pair, Used};
 use crate::per_engine::per_engine;
 use crate::table::Ref;
 use sovia_sync::{RobustBox, rank};
 
-/// A VI that its connection has left. The pair keeps its number in the table meanwhile.
+/// A VI that its connection has left. The pair keeps its index in the table meanwhile.
 struct Left {
-    /// The connection.
+    /// The connection that has left.
     at: Ref,
     pair: u32,
     vi: u32,
@@ -20,12 +19,12 @@ per_engine! {
     static LEFT: RobustBox<Vec<Left>, { rank::LENT }> = RobustBox::new(Vec::new());
 }
 
-/// How a connection leaves its VI.
+/// Way in which a connection leaves its VI.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum How {
-    /// It has ended; what its direction has used.
+    /// The connection has ended. `used` says how much memory its direction has used.
     Ended { used: Used },
-    /// Only this process's part in it has.
+    /// Only this process has left the connection.
     Vacated,
 }
 
@@ -36,8 +35,8 @@ fn now_leave(pair: &Pair, vi: u32, how: How) {
     }
 }
 
-/// A connection leaves its VI, of which the program has so many places: at once if it has none, else
-/// when the last of them comes back.
+/// Makes a connection leave its VI. If the program has lent slots, the connection leaves when the last slot is
+/// returned.
 pub(crate) fn leave(pair: &Pair, index: u32, at: Ref, vi: u32, loans: u32, how: How) {
     if loans == 0 {
         now_leave(pair, vi, how);
@@ -46,7 +45,7 @@ pub(crate) fn leave(pair: &Pair, index: u32, at: Ref, vi: u32, loans: u32, how: 
     }
 }
 
-/// A place comes back of the VI that a connection has left.
+/// Returns a lent slot of a VI that its connection has left.
 pub(crate) fn came_back(at: Ref) {
     let last = LEFT.with(|left| {
         let i = left.iter().position(|one| one.at.same(at))?;
@@ -60,12 +59,12 @@ pub(crate) fn came_back(at: Ref) {
     }
 }
 
-/// Every pair is taken out of the table: places that come back mean nothing any more.
+/// Forgets all loans, because every pair is taken out of the table. Slots that are returned later have no effect.
 pub(super) fn forget() {
     LEFT.with(Vec::clear);
 }
 
-/// In a forked child: the places are its parent's.
+/// Forgets the loans in a forked child, because they are its parent's.
 pub(super) fn forked() {
     for one in LEFT.with(core::mem::take) {
         if let Some(pair) = super::get(one.pair) {
@@ -74,12 +73,12 @@ pub(super) fn forked() {
     }
 }
 
-/// Around fork: see [`crate::fork`].
+/// Fork prepare: see [`crate::fork`].
 pub(crate) fn hold() {
     LEFT.hold();
 }
 
-/// After fork, in both.
+/// After fork, in parent and child.
 pub(crate) fn release() {
     LEFT.release();
 }

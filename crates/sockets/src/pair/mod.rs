@@ -1,7 +1,7 @@
-//! The other processes that this one shares a segment with.
+//! Pairs: each is a shared segment with one other process, and this process's data about that process.
 //!
-//! The table is each process's own; a forked child inherits a copy, with the mappings and the
-//! descriptors behind it.
+//! Each process has its own table of pairs. A forked child inherits a copy, with the mappings and descriptors that
+//! the pairs use.
 
 pub(crate) mod bells;
 mod doors;
@@ -45,80 +45,82 @@ use via_shm::layout::READY_LISTS;
 
 per_engine! {
     static ME: AtomicU64 = AtomicU64::new(0);
-    /// Pairs that have been complete.
+    /// Number of pairs that have become complete.
     static COMPLETED: AtomicU32 = AtomicU32::new(0);
 }
 
-/// How many pairs have been complete so far: both ends have the segment and each other's doorbells.
+/// Returns the number of pairs that have become complete so far. In a complete pair both ends have the segment and
+/// each other's doorbells.
 pub(crate) fn completed() -> u32 {
     COMPLETED.load(Ordering::Acquire)
 }
 
-/// What a VI's last connection may leave in memory, in each range of the segment (bytes).
+/// Number of bytes that a VI's last connection may leave in memory, in each range of the segment.
 pub(crate) const KEPT: usize = 4 << 10;
 
-/// Pairs with strangers of one user: there is to be room for others.
+/// Maximum number of pairs with peers by rule of one user, so that other users find room in the table.
 const OF_ONE_USER: usize = table::PAIRS / 2;
 
-/// In the count of connections: no further one is attached, or may ask.
+/// Bit of `refs`: the pair has been taken out of the table, so no connection may attach or request a VI.
 const OUT: u32 = 1 << 31;
 
-/// A process that we share a segment with.
+/// A shared segment with one other process, and this process's data about that process.
 #[derive(Debug)]
 pub struct Pair {
-    /// The segment.
     pub segment: Segment,
-    /// Which file the segment is.
+    /// Identity of the segment's file.
     file_id: (u64, u64),
-    /// Which side of it we are.
+    /// This process's side of the segment.
     pub side: SideIndex,
     pub(crate) peer: Process,
-    /// The process that made it: this one, or an ancestor.
+    /// Process that made the pair: this one, or an ancestor.
     maker: Process,
-    /// Where the peer has accepted connections of ours.
+    /// Address at which the peer has accepted connections of this process.
     server: Option<SocketAddr>,
-    /// The peer's user, if this process shares memory with the peer because the rules trust that user, and for no other
-    /// reason: the peer may write anything into the segment, and hold what it was given for ever.
+    /// Peer's user, if the peer is a peer by rule. Such a peer may write anything into the segment, and may keep its
+    /// descriptors for ever.
     pub(crate) other_user: Option<u32>,
-    /// Whether the two met by the agent: neither may be able to ask the kernel about the other's sockets.
+    /// Set if the agent introduced the two processes. Then one of them may be unable to query the kernel for the
+    /// other's sockets.
     is_far: bool,
-    /// Whether the peer is a NIC in software, which reflects the VIs to the other ends of their connections.
+    /// Set if the peer is a NIC in software, which reflects the VIs to the other ends of their connections.
     is_nic: bool,
-    /// By what the peer rings, if it is a stranger ([`bells`]).
+    /// Sockets by which a peer by rule notifies this process ([`bells`]).
     bells: Option<bells::Bells>,
-    /// The peer's doorbells; of a stranger, ends of its bells.
+    /// The peer's doorbells; for a peer by rule, the peer's ends of notification sockets.
     doors: OnceLock<[Fd; DOORBELLS]>,
-    /// The names that offers were sent from: to one of them the peer's doorbells come.
+    /// Names from which offers were sent. The peer's doorbells come to one of them.
     greetings: RobustBox<Vec<(Link, Arc<Datagram>)>, { rank::OFFERS }>,
-    /// The segment's file, until the peer has it.
+    /// File of the segment, until the peer has it.
     pub(crate) file: RobustBox<Option<Fd>, { rank::FILE }>,
-    /// For each VI the connection on it ([`Occupant`]); or that one has been asked for.
+    /// For each VI: the connection on it (`places::Occupant`), or `places::RESERVED` if a connection has requested
+    /// it.
     conns: Box<[AtomicU64]>,
-    /// How many have been asked for: no fewer than there are.
+    /// Upper bound of the number of requested VIs in `conns`.
     reserved: AtomicU32,
-    /// Connections of this process that are attached or have asked for a VI, and whether the pair has been taken out of the
-    /// table ([`OUT`]). A connection that has asked knows the pair by its number in the table, which is not given to another
-    /// pair before.
+    /// Number of connections of this process that are attached or have requested a VI, and the bit [`OUT`]. A
+    /// connection with a request knows the pair by its index in the table. So no other pair gets this index while a
+    /// connection is counted.
     refs: AtomicU32,
-    /// Our ready lists in use, by what this process knows itself.
+    /// Bits of the ready lists that this process uses.
     ready_lists: AtomicU32,
-    /// A process has written nonsense into the segment: its ready lists may have missed news.
+    /// Set after the segment was found corrupt: its ready lists may have missed events.
     pub(crate) suspect: AtomicBool,
-    /// The peer has taken a request, and has left none unanswered since that granted its VI.
+    /// Set while the peer takes requests. Cleared when the peer leaves a request that granted its VI unanswered.
     pub(crate) answers: AtomicBool,
-    /// The peer has left a retreat waiting for as long as one waits, and answered none since.
+    /// Set once the peer has let a fallback time out, until the peer answers another fallback.
     pub(crate) silent: AtomicBool,
 }
 
-/// A peer with which memory is shared because the rules trust its user.
+/// Identity of a peer by rule: the peer shares memory only because the rules trust its user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OtherUser {
     pub(crate) uid: u32,
-    /// Whether the two meet by the agent.
+    /// Set if the agent introduced the two processes.
     pub(crate) is_far: bool,
 }
 
-/// This process.
+/// Returns this process's identity. Draws a random nonce at the first call.
 pub(crate) fn me() -> Process {
     let pid = call::getpid();
     let mut nonce = ME.load(Ordering::Acquire);
@@ -133,13 +135,13 @@ pub(crate) fn me() -> Process {
     Process { pid, nonce }
 }
 
-/// From here on this process has another name: no pair that it had is its own any more.
+/// Gives this process a new identity. From now on [`Pair::is_own`] returns false for every existing pair.
 pub(crate) fn begin_anew() {
     ME.store(0, Ordering::Release);
 }
 
-/// In a forked child: it is another process now. It keeps the doorbells: pairs from before the fork
-/// ring those, and a ring that wakes a relative as well only makes it look.
+/// Gives a forked child its own identity. The child keeps the doorbells, which the peers of older pairs use. Such a
+/// doorbell may also wake a relative, which finds no event and sleeps again.
 pub(crate) fn forked() {
     begin_anew();
     doors::forked();
@@ -152,7 +154,7 @@ pub(crate) fn forked() {
     });
 }
 
-/// Adds a pair; its index. Its caller has made room for it ([`make_room`]).
+/// Adds a pair and returns its index. The caller has made room ([`make_room`]).
 pub(crate) fn add(
     segment: Segment,
     file_id: (u64, u64),
@@ -174,7 +176,7 @@ pub(crate) fn add(
     Some(index)
 }
 
-/// Adds a pair with a NIC, whose segment this process has made. As [`add`].
+/// Adds a pair with a NIC, like [`add`]. This process has made the segment.
 pub(crate) fn add_nic(segment: Segment, file_id: (u64, u64), nic: Process) -> Option<u32> {
     insert(Pair { is_nic: true, ..Pair::new(segment, file_id, 0, nic, None) })
 }
@@ -186,7 +188,7 @@ pub(crate) fn hold() {
     left::hold();
 }
 
-/// After fork, in both.
+/// After fork, in parent and child.
 pub(crate) fn release() {
     left::release();
     doors::release();
@@ -215,7 +217,7 @@ impl Pair {
             doors: OnceLock::new(),
             greetings: RobustBox::new(Vec::new()),
             file: RobustBox::new(None),
-            // Not by value: a meeting takes place on the program's stack.
+            // On the heap: a rendezvous runs on the program's stack.
             conns: (0..VIS).map(|_| AtomicU64::new(0)).collect(),
             reserved: AtomicU32::new(0),
             refs: AtomicU32::new(0),
@@ -226,58 +228,59 @@ impl Pair {
         }
     }
 
-    /// Whether the two met by the agent.
+    /// Returns true if the agent introduced the two processes.
     pub(crate) fn is_far(&self) -> bool {
         self.is_far
     }
 
-    /// Whether the peer is a NIC in software.
+    /// Returns true if the peer is a NIC in software.
     pub(crate) fn is_nic(&self) -> bool {
         self.is_nic
     }
 
-    /// Whether the peer lives, and has not left, as far as this process knows. A request to one that has just died
-    /// stays without an answer.
+    /// Returns true if the peer lives and has not left the pair, as far as this process knows. If the peer has just
+    /// died, a request to it stays unanswered.
     pub(crate) fn peer_seems_there(&self) -> bool {
         if !self.has_doors() {
-            // Nothing reports its death yet.
+            // No descriptor reports the peer's death yet.
             return self.peer_is_there();
         }
         self.segment.side(self.side ^ 1).gone.load(Ordering::Relaxed) == 0
             && peers::life(self.peer) == Life::Alive
     }
 
-    /// Whether the peer lives, and has not left.
+    /// Returns true if the peer lives and has not left the pair. Asks the kernel.
     pub(crate) fn peer_is_there(&self) -> bool {
         self.segment.side(self.side ^ 1).gone.load(Ordering::Relaxed) == 0
             && match self.other_user {
                 None => call::process_exists(self.peer.pid),
-                // Its number may mean nothing here.
+                // The peer's process id may have no meaning in this PID namespace.
                 Some(_) if self.has_doors() || self.side != 0 => {
                     !matches!(peers::life_now(self.peer), Some(Life::AllDied(_)))
                 }
-                // Nothing reports the death of a peer that has not answered. The pair goes with the last connection that waits.
+                // Nothing reports the death of a peer that has not answered. The pair goes with the last connection
+                // that waits for an answer.
                 Some(_) => true,
             }
     }
 
-    /// Returns true while this process offers the pair, which it has made, and the peer has not answered.
+    /// Returns true while this process offers a pair that it has made, and the peer has not answered.
     pub(crate) fn is_on_offer(&self) -> bool {
         self.side == 0 && self.is_own() && !self.is_nic && !self.has_doors()
     }
 
-    /// Whether a connection of this process has requested a VI, or is on one.
+    /// Returns true if a connection of this process is on a VI of this pair, or has requested one.
     pub(crate) fn has_requests(&self) -> bool {
         self.conns.iter().any(|conn| conn.load(Ordering::Relaxed) != 0)
     }
 
-    /// Gives `f` the names that offers were sent from.
+    /// Calls `f` with the names from which offers were sent.
     pub(crate) fn with_offers<R>(&self, f: impl FnOnce(&mut Vec<(Link, Arc<Datagram>)>) -> R) -> R {
         self.greetings.with(f)
     }
 
-    /// This process leaves for good: it gives back what it has in the segment, tells the peer, and has no
-    /// descriptor of it any more.
+    /// Leaves the pair for good. Gives back this process's ready lists, marks this side as gone, and severs all
+    /// descriptors of the pair.
     fn leave_for_good(&self) {
         let side = self.segment.side(self.side);
         let ready_lists = self.ready_lists.swap(0, Ordering::AcqRel);
@@ -301,11 +304,11 @@ impl Pair {
         }
     }
 
-    /// Keeps the peer's doorbells. False if there were some already, or these are not all.
+    /// Keeps the peer's doorbells. Returns false if the pair has doorbells already, or if `fds` are not all of them.
     pub(crate) fn keep_doors(&self, fds: Vec<Fd>) -> bool {
         let Ok(doors) = <[Fd; DOORBELLS]>::try_from(fds) else { return false };
         if !doors.iter().all(Fd::is_high) {
-            // The program needs the numbers below for itself.
+            // The program needs the lower descriptor numbers.
             return false;
         }
         let kept = self.doors.set(doors).is_ok();
@@ -315,12 +318,12 @@ impl Pair {
         kept
     }
 
-    /// What a stranger is handed beside a handle on this process: ends of its bells, while it may not have them.
+    /// Returns the ends of notification sockets for a peer by rule, until the peer has them.
     pub(crate) fn ends_for_other_user(&self) -> Option<[i32; bells::HANDED]> {
         self.bells.as_ref()?.to_hand_over()
     }
 
-    /// The peer has what it was handed.
+    /// Closes this process's copies of the ends that a peer by rule has received.
     pub(crate) fn is_equipped(&self) {
         if let Some(bells) = &self.bells {
             bells.handed_over();
@@ -331,13 +334,13 @@ impl Pair {
         self.doors.get().is_some()
     }
 
-    /// Whether this process has made the pair, rather than an ancestor.
+    /// Returns true if this process made the pair, and not an ancestor.
     pub(crate) fn is_own(&self) -> bool {
         self.maker == me()
     }
 
-    /// Whether it is worth spinning for this peer: not on one processor, and not against each
-    /// other.
+    /// Returns true if spinning may save time. Spinning is useless with one processor, and if peer and this thread
+    /// run on the same processor.
     #[inline]
     pub(crate) fn worth_spinning(&self) -> bool {
         if config::cpus() < 2 {

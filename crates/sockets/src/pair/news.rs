@@ -1,4 +1,4 @@
-//! Tells the ready lists of either side that a connection has news, and rings those asleep.
+//! Notifies the ready lists of either side that a connection has an event, and wakes their owners if they sleep.
 
 use super::bells;
 use super::doors::door;
@@ -13,7 +13,7 @@ use via_shm::ready_list::Bell;
 /// A NIC's ready list in each segment.
 const NIC_READY_LIST: u32 = 0;
 
-/// Tells ready lists of the peer that a connection has news for it; rings those asleep.
+/// Notifies ready lists of the peer that a connection has an event. Wakes sleeping owners.
 #[inline]
 pub(crate) fn notify(guard: &Guard<'_>, ready_lists: u32) {
     if let Some(pair) = of(guard) {
@@ -22,7 +22,7 @@ pub(crate) fn notify(guard: &Guard<'_>, ready_lists: u32) {
     }
 }
 
-/// Tells ready lists of this process (and its family) that a connection has news.
+/// Notifies ready lists of this process and its family that a connection has an event. Wakes sleeping owners.
 pub(crate) fn notify_own(guard: &Guard<'_>, ready_lists: u32) {
     if let Some(pair) = of(guard) {
         let vi = guard.conn.vi.load(Ordering::Relaxed);
@@ -35,7 +35,7 @@ pub(crate) fn notify_own(guard: &Guard<'_>, ready_lists: u32) {
 }
 
 impl Pair {
-    /// Notifies a NIC that a VI has news for which no bell was rung. Other peers are not notified.
+    /// Notifies a NIC of an event on a VI for which its doorbell was not rung. Other peers are not notified.
     pub(crate) fn tell_nic(&self, vi: u32) {
         if self.is_nic {
             self.mark(self.side ^ 1, vi, 1 << NIC_READY_LIST, |door| self.ring(door));
@@ -47,7 +47,8 @@ impl Pair {
         while ready_lists != 0 {
             let index = ready_lists.trailing_zeros();
             ready_lists &= ready_lists - 1;
-            // SYNC: the time is stored before the mark, which the thread that takes it acquires.
+            // SYNC: `note` stores the time before `notify_after` sets the VI's bit with SeqCst. The thread that takes
+            // the bit with acquire order then reads this time or a later one.
             let note = || self.towards(side, vi).note_mark();
             if let Some(door) = self.segment.ready_list(side, index).notify_after(vi, note) {
                 ring(door);
@@ -55,18 +56,18 @@ impl Pair {
         }
     }
 
-    /// Returns when a VI was last marked for a ready list of this side, in ticks.
+    /// Returns the time, in ticks, at which a VI's bit was last set in a ready list of this side.
     #[inline]
     pub(crate) fn marked(&self, vi: u32) -> u64 {
         self.towards(self.side, vi).marked()
     }
 
-    /// Returns where the time of a mark for a side stands.
+    /// Returns the futex word that holds the time of the last mark of a VI for a side.
     fn towards(&self, side: SideIndex, vi: u32) -> &Bell {
         &self.segment.direction(vi, side ^ 1).bell
     }
 
-    /// Rings one of the peer's doorbells.
+    /// Notifies the peer by one of its doorbells.
     pub(crate) fn ring(&self, index: u32) {
         if let Some(doors) = self.doors.get() {
             crate::stats::rang();

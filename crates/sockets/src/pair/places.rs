@@ -1,8 +1,8 @@
-//! Which connection of this process is on which VI of a segment.
+//! Occupancy of VIs: which connection of this process is on which VI of a segment.
 //!
-//! Each process has such a table of its own for each segment, a forked one a copy of its parent's. So one that
-//! takes a connection off its VI for all its relatives can clear its own entry only; the others find theirs to
-//! be void when they next look.
+//! Each process has its own table for each segment. A forked child has a copy of its parent's tables. A process that
+//! moves a connection off its VI for all relatives can clear only its own entry. The relatives find their entries
+//! void when they next look.
 
 use super::{KEPT, OUT, Pair, Pending, Progress, Used, get};
 use crate::conn::Phase;
@@ -13,16 +13,16 @@ use core::sync::atomic::Ordering;
 use via_shm::layout::VIS;
 use via_shm::request::DISCRIMINATOR;
 
-// Both processes fill the table of requests with connections as messages name them.
+// Both processes fill the table of requests with encoded links.
 const _: () = assert!(LINK_LEN == DISCRIMINATOR);
 
-/// In the place of a connection: one has been requested.
+/// Value of an entry whose VI a connection has requested.
 const RESERVED: u64 = u32::MAX as u64;
 
-/// In the place of a connection: it is leaving the VI, at the hand of this process.
+/// Bit of an entry whose connection this process is moving off the VI.
 const LEAVING: u64 = 1 << 63;
 
-/// A connection on a VI, as a word of the table: its slot's number plus one, and the slot's generation.
+/// An entry for a connection on a VI: the index of the connection's slot plus one, and the slot's generation.
 #[derive(Debug, Clone, Copy)]
 struct Occupant(u64);
 
@@ -31,7 +31,7 @@ impl Occupant {
         Occupant(u64::from(at.generation & 0xff_ffff) << 32 | u64::from(at.index + 1))
     }
 
-    /// The one that a word means, if it is one that this process is not just taking off the VI.
+    /// Returns the connection in an entry, unless this process is moving it off the VI.
     fn from(word: u64) -> Option<Occupant> {
         (word & LEAVING == 0 && !matches!(word, 0 | RESERVED)).then_some(Occupant(word))
     }
@@ -40,7 +40,8 @@ impl Occupant {
         self.0 as u32 - 1
     }
 
-    /// Whether the connection is on no VI any more, for good. One that is about to be attached is a candidate.
+    /// Returns true if the connection has left its VI for good. A connection that is about to attach has the phase
+    /// `Candidate`.
     fn has_left(self) -> bool {
         family::conn(self.index()).is_none_or(|conn| {
             !conn.is_generation((self.0 >> 32) as u32)
@@ -49,12 +50,11 @@ impl Occupant {
     }
 }
 
-/// A pair that keeps its number in the table for as long as this lives.
+/// A pair that keeps its index in the table while this object lives.
 #[derive(Debug)]
 pub(crate) struct Pinned(u32);
 
 impl Pinned {
-    /// The number.
     pub(crate) fn index(&self) -> u32 {
         self.0
     }
@@ -69,20 +69,20 @@ impl Drop for Pinned {
 }
 
 impl Pair {
-    /// Has the pair keep its number, which is `index`. `None` if it has been taken out of the table.
+    /// Keeps the pair at `index`, its index in the table. Returns `None` if the pair has been taken out of the table.
     pub(crate) fn pin(&self, index: u32) -> Option<Pinned> {
         self.count_in().then_some(Pinned(index))
     }
 
-    /// Notes which connection is on a VI. False if there is one already: then another process has
-    /// written to the table of requests; or if the pair has been taken out of the table.
+    /// Enters a connection for a VI. Returns false if the pair has been taken out of the table. Also returns false if
+    /// the VI has a connection already: then another process has overwritten the table of requests.
     pub(crate) fn occupy(&self, vi: u32, at: Ref) -> bool {
         self.reclaim(vi);
         if !self.count_in() {
             return false;
         }
         let now = Occupant::of(at).0;
-        // A reservation that ends here has been counted.
+        // A reservation has been counted already.
         let is_reserved = self.end_reservation(vi, now);
         let free = is_reserved || self.exchange(vi, 0, now);
         if is_reserved || !free {
@@ -91,8 +91,8 @@ impl Pair {
         free
     }
 
-    /// Counts a connection that is on a VI or has requested one. The pair keeps its number in the table for as long as any is
-    /// counted. Returns false if the pair has been taken out.
+    /// Counts a connection that is on a VI or has requested one. The pair keeps its index in the table while any
+    /// connection is counted. Returns false if the pair has been taken out of the table.
     fn count_in(&self) -> bool {
         let more = |refs: u32| (refs & OUT == 0).then_some(refs + 1);
         self.refs.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
@@ -102,14 +102,14 @@ impl Pair {
         self.refs.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Whether no connection of this process is on a VI.
+    /// Returns true if no connection of this process is on a VI.
     fn is_free(&self, vi: u32) -> bool {
         self.reclaim(vi);
         matches!(self.conns[vi as usize].load(Ordering::Acquire), 0 | RESERVED)
     }
 
-    /// Frees a VI whose connection a relative has taken back to TCP: that relative has its own table, and
-    /// knows nothing of this one.
+    /// Clears the entry of a VI whose connection a relative has moved back to TCP. The relative cleared only the
+    /// entry in its own table.
     pub(crate) fn reclaim(&self, vi: u32) {
         let Some(place) = self.conns.get(vi as usize) else { return };
         let word = place.load(Ordering::Acquire);
@@ -118,18 +118,18 @@ impl Pair {
         }
     }
 
-    /// Frees all of them.
+    /// Clears the entry of every VI whose connection a relative has moved back to TCP.
     pub(super) fn reclaim_all(&self) {
         (0..VIS).for_each(|vi| self.reclaim(vi));
     }
 
-    /// The connection on a VI is about to leave it: what it leaves is this process's to clear away. Under its
-    /// lock, while it is there.
+    /// Marks a VI whose connection is about to leave it, so that [`Pair::reclaim`] leaves the entry to the calling
+    /// thread. Called under the connection's lock, while the connection is still on the VI.
     pub(crate) fn leaving(&self, vi: u32) {
         self.conns[vi as usize].fetch_or(LEAVING, Ordering::AcqRel);
     }
 
-    /// Requests a connection of the peer, on a VI that none of ours is on or will be.
+    /// Requests a connection of the peer, on a VI that no connection of this process is on or has requested.
     pub(crate) fn request(&self, discriminator: &[u8; DISCRIMINATOR]) -> Option<u32> {
         self.segment.request_connection_on(
             self.side,
@@ -139,19 +139,20 @@ impl Pair {
         )
     }
 
-    /// Gives back memory of VIs that no connection has used for a while. Whether one is in use whose memory may
-    /// come to stay.
+    /// Returns memory of VIs to the kernel that no connection has used for a while. Returns true if a VI is in use
+    /// whose memory may have to be returned later.
     pub(crate) fn give_back(&self) -> bool {
         self.is_own()
             && self.segment.give_back(self.side, KEPT, |vi| self.reserve(vi), |vi| self.free(vi))
     }
 
-    /// Takes a VI that none of this process's connections is on or will be.
+    /// Reserves a VI that no connection of this process is on or has requested.
     fn reserve(&self, vi: u32) -> bool {
         if !self.count_in() {
             return false;
         }
-        // Counted before it is there, and until it is gone: a fork in between finds no fewer counted.
+        // Count before the entry is written, and until the entry is cleared: a fork in between must not find too low
+        // a count.
         self.reserved.fetch_add(1, Ordering::AcqRel);
         let reserved = self.exchange(vi, 0, RESERVED);
         if !reserved {
@@ -161,7 +162,7 @@ impl Pair {
         reserved
     }
 
-    /// Puts `now` in the place of a reservation. False if there is none.
+    /// Replaces a reservation by `now`. Returns false if the VI has no reservation.
     fn end_reservation(&self, vi: u32, now: u64) -> bool {
         let ended = self.exchange(vi, RESERVED, now);
         if ended {
@@ -175,7 +176,7 @@ impl Pair {
         place.compare_exchange(before, now, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Takes a request back. False if it has been answered meanwhile.
+    /// Withdraws a request. Returns false if the peer has answered it.
     pub(crate) fn withdraw(&self, vi: u32) -> bool {
         let withdrawn = self.segment.withdraw(self.side, vi);
         if withdrawn {
@@ -185,17 +186,18 @@ impl Pair {
         withdrawn
     }
 
-    /// Takes a request back for a VI that a connection of ours is on. False if it has been answered meanwhile.
+    /// Withdraws the request for a VI that a connection of this process is already on. Returns false if the peer has
+    /// answered the request.
     pub(crate) fn revoke(&self, vi: u32) -> bool {
         self.segment.revoke(self.side, vi)
     }
 
-    /// How a request of ours stands.
+    /// Returns the state of a request of this process.
     pub(crate) fn progress(&self, vi: u32) -> Progress {
         self.segment.progress(vi)
     }
 
-    /// Takes a request back, or leaves the VI if the peer has accepted it meanwhile.
+    /// Withdraws a request. If the peer has accepted it meanwhile, leaves the VI.
     pub(crate) fn abandon(&self, vi: u32) {
         if !self.withdraw(vi) {
             self.decline(vi);
@@ -204,62 +206,63 @@ impl Pair {
         }
     }
 
-    /// The unanswered requests of the peer, with what each is for.
+    /// Calls `each` with every unanswered request of the peer, and with the encoded link that the request is for.
     pub(crate) fn each_request(&self, each: impl FnMut(Pending, &[u8; LINK_LEN])) {
         self.segment.pending(self.side, each);
     }
 
-    /// Accepts a request of the peer. False if it has been taken back, or is for a VI on which a connection is:
-    /// then the table has been overwritten.
+    /// Accepts a request of the peer. Returns false if the request was withdrawn. Also returns false if a connection
+    /// is on the VI: then another process has overwritten the table of requests.
     pub(crate) fn accept(&self, request: Pending) -> bool {
         self.is_free(request.vi) && self.segment.accept(self.side, request)
     }
 
-    /// Leaves a VI that no connection of ours has come onto.
+    /// Leaves a VI that no connection of this process has used.
     pub(crate) fn decline(&self, vi: u32) {
         self.segment.leave(self.side, vi, Used::Little, 0);
     }
 
-    /// Nothing comes of a request of ours.
+    /// Ends the reservation of a VI whose request led to no connection.
     pub(crate) fn free(&self, vi: u32) {
         if self.end_reservation(vi, 0) {
             self.count_out();
         }
     }
 
-    /// In a forked child: the requests are its parent's. Writes to no page that it need not: each would be copied.
+    /// Clears the reservations in a forked child, because the requests are its parent's. Writes only if there are
+    /// any: each written page is copied.
     pub(super) fn forget_requests(&self) {
         if self.reserved.load(Ordering::Acquire) != 0 {
             (0..VIS).for_each(|vi| _ = self.exchange(vi, RESERVED, 0));
             self.reserved.store(0, Ordering::Release);
-            // Counted anew: a thread of the parent may have been between the count and the place.
+            // Count again: at the fork, a thread of the parent may have been between the count and the entry.
             let occupied = self.conns.iter().filter(|conn| conn.load(Ordering::Relaxed) != 0);
             self.refs.store(occupied.count() as u32, Ordering::Release);
         }
     }
 
-    /// The connection on a VI has gone, from this end's every process.
-    /// `used`: what it has used beyond [`KEPT`].
+    /// Leaves a VI whose connection has ended in every process of this end. `used` says how much memory beyond
+    /// [`KEPT`] the connection has used.
     pub(crate) fn leave(&self, vi: u32, used: Used) {
-        // In this order: the peer may ask for the number's next connection at once.
+        // Clear the entry first: the peer may request a connection on this VI as soon as the segment is free.
         self.conns[vi as usize].store(0, Ordering::Release);
         self.segment.leave(self.side, vi, used, KEPT);
         self.tell_nic(vi);
         self.count_out();
     }
 
-    /// The connection on a VI has gone from this process.
+    /// Clears the entry of a VI whose connection has left this process.
     pub(crate) fn vacate(&self, vi: u32) {
         self.conns[vi as usize].store(0, Ordering::Release);
         self.count_out();
     }
 
-    /// The connection of this process on a VI.
+    /// Returns the connection of this process on a VI.
     pub(crate) fn conn_on(&self, vi: u32) -> Option<u32> {
         Occupant::from(self.conns.get(vi as usize)?.load(Ordering::Acquire)).map(Occupant::index)
     }
 
-    /// The connections of this process on this pair's VIs.
+    /// Calls `each` with every connection of this process on a VI of this pair.
     pub(crate) fn each_conn(&self, mut each: impl FnMut(u32)) {
         for vi in 0..VIS {
             if let Some(index) = self.conn_on(vi) {

@@ -1,4 +1,4 @@
-//! The ready lists of a segment's side, which forked processes share.
+//! Ready lists of a segment's side, which forked processes share.
 
 use super::Pair;
 use crate::members::{self, Member};
@@ -7,7 +7,7 @@ use via_shm::layout::READY_LISTS;
 use via_shm::ready_list::ReadyList;
 
 impl Pair {
-    /// Takes a ready list on our side; `door` is the doorbell that wakes it.
+    /// Takes a ready list on this side. `door` is the doorbell that wakes the list's owner.
     pub(crate) fn take_ready_list(&self, door: u32) -> Option<u32> {
         let index = self.free_ready_list().or_else(|| self.dead_ones_ready_list())?;
         self.ready_lists.fetch_or(1 << index, Ordering::AcqRel);
@@ -34,7 +34,7 @@ impl Pair {
         }
     }
 
-    /// One that a relative had taken that has died, and could not give it back.
+    /// Takes over a ready list of a relative that died without giving it back.
     fn dead_ones_ready_list(&self) -> Option<u32> {
         let me = members::me().word();
         let side = self.segment.side(self.side);
@@ -60,7 +60,7 @@ impl Pair {
         side.taken.fetch_and(!(1 << index), Ordering::AcqRel);
     }
 
-    /// The ready list of that number on our side.
+    /// Returns the ready list with this index on this side.
     pub(crate) fn ready_list(&self, index: u32) -> &ReadyList {
         self.segment.ready_list(self.side, index)
     }

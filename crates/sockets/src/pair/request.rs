@@ -1,4 +1,4 @@
-//! Requests of connections: in which pair one is made, and which pair an offer is about.
+//! Requests of connections: chooses the pair for a request, and finds the pair of an offer.
 
 use super::Pair;
 use super::table::{Using, each, get};
@@ -6,9 +6,10 @@ use crate::message::Process;
 use core::net::SocketAddr;
 use via_shm::request::DISCRIMINATOR;
 
-/// Requests a connection of the process that `is_its` says, with which this one has segments as the connector, in the first
-/// that has room: in one that both ends have, or in one that is on offer. Two processes have as many
-/// segments as their connections need. A pair that a parent made is not enough: the peer knows the parent.
+/// Requests a connection of the process for whose pairs `is_its` returns true. Uses the first pair with a free VI in
+/// which this process is the connector. `is_complete` says if the pair must be complete, or must be on offer. Two
+/// processes have as many pairs as their connections need. A pair that a parent made does not count, because the peer
+/// knows only the parent.
 pub(crate) fn request_of(
     is_its: impl Fn(&Pair) -> bool,
     is_complete: bool,
@@ -20,8 +21,9 @@ pub(crate) fn request_of(
     request_where(asked, discriminator)
 }
 
-/// Requests a connection of the process that has accepted connections at that address. `None` if several have: a server may
-/// have a process for each connection, or a few for all, and most guesses would be wrong. As [`request_of`].
+/// Requests a connection of the process that has accepted connections at `server`. Returns `None` if several
+/// processes have. A server may have a process for each connection, or a few for all, so most guesses would be wrong.
+/// `is_complete` as for [`request_of`].
 pub(crate) fn request_at(
     server: SocketAddr,
     may: impl Fn(&Pair) -> bool,
@@ -43,7 +45,7 @@ pub(crate) fn request_at(
     request_where(asked, discriminator)
 }
 
-/// Requests a VI of a NIC, in the first segment that this process has made for it and that has one.
+/// Requests a VI of a NIC, in the first pair with a free VI that this process has made for the NIC.
 pub(crate) fn request_of_nic(
     nic: Process,
     discriminator: &[u8; DISCRIMINATOR],
@@ -51,7 +53,7 @@ pub(crate) fn request_of_nic(
     request_where(|pair| pair.is_nic && pair.peer == nic && pair.is_own(), discriminator)
 }
 
-/// Whether a NIC serves this process still.
+/// Returns true while a NIC serves this process.
 pub(crate) fn is_served_by(nic: Process) -> bool {
     let mut serves = false;
     each(|_, pair| {
@@ -63,7 +65,7 @@ pub(crate) fn is_served_by(nic: Process) -> bool {
 /// A request that has been made.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Requested {
-    /// The pair's index.
+    /// Index of the pair.
     pub(crate) pair: u32,
     pub(crate) vi: u32,
 }
@@ -81,7 +83,7 @@ fn request_where(
     made
 }
 
-/// The pair of this process with the one that `is_its`, as the acceptor, whose segment is that file.
+/// Returns the pair whose segment is this file, if `is_its` returns true for it and this process is the acceptor.
 pub(crate) fn offered(is_its: impl Fn(&Pair) -> bool, file_id: (u64, u64)) -> Option<Using> {
     let mut found = None;
     each(|index, pair| {

@@ -1,4 +1,4 @@
-//! The table of pairs, and what keeps a pair mapped while a thread looks into it.
+//! Table of pairs, and the hazards that keep a pair mapped while a thread uses it.
 
 use super::Pair;
 use crate::conn::Guard;
@@ -11,7 +11,7 @@ use sovia_sync::section::{self, Inside};
 use sovia_sync::{Local, RobustLock, rank};
 use std::sync::Arc;
 
-/// Processes that one can be paired with at a time.
+/// Maximum number of pairs of a process at a time.
 pub(super) const PAIRS: usize = 1024;
 
 per_engine_tables! {
@@ -24,8 +24,8 @@ per_engine! {
     pub(super) static CHANGE: RobustLock<Local, { rank::PAIRS }> = RobustLock::new();
 }
 
-/// A pair of the table that stays mapped for as long as this lives. No signal handler of the program runs
-/// meanwhile, so none leaves it behind.
+/// A pair of the table that stays mapped while this object lives. Meanwhile no signal handler of the program runs, so
+/// none can leave the object behind by `longjmp`.
 #[derive(Debug)]
 pub struct Using {
     pair: NonNull<Pair>,
@@ -38,13 +38,13 @@ impl Deref for Using {
 
     #[inline]
     fn deref(&self) -> &Pair {
-        // SAFETY: the pair was in the table after the hazard had been published, so it is not dropped
-        // before the hazard is (`left`).
+        // SAFETY: the pair was in the table after this thread had published the hazard. A pair is dropped only after
+        // it has been taken out of the table and no hazard names it (`left`).
         unsafe { self.pair.as_ref() }
     }
 }
 
-/// The pair with that index.
+/// Returns the pair with this index.
 #[inline]
 pub fn get(index: u32) -> Option<Using> {
     let slot = TABLE.get(index as usize)?;
@@ -58,18 +58,18 @@ pub fn get(index: u32) -> Option<Using> {
     }
 }
 
-/// The pair of a connection that this process has on a VI. No hazard is needed: a pair is in the table for
-/// as long as a connection is on one of its VIs, and under the connection's lock that lasts.
+/// Returns the pair of a connection that this process has on a VI. Needs no hazard: a pair stays in the table while a
+/// connection is on one of its VIs, and the connection's lock keeps it there.
 #[inline]
 pub(crate) fn of<'g>(guard: &'g Guard<'_>) -> Option<&'g Pair> {
     let slot = TABLE.get(guard.conn.pair.load(Ordering::Relaxed) as usize)?;
-    // SAFETY: null, or from Arc::into_raw. The table's count of it goes only after the last of its
-    // connections has been counted out (`Pair::vacate`, `Pair::leave`), each of which comes after the last
-    // use of the connection's guard.
+    // SAFETY: the pointer is null or from `Arc::into_raw`. The table drops its reference only after the last of the
+    // pair's connections has been counted out (`Pair::vacate`, `Pair::leave`). A connection is counted out only after
+    // the last use of its guard.
     unsafe { slot.load(Ordering::Acquire).as_ref() }
 }
 
-/// Has the pair of a connection stay mapped while a thread waits for the connection without its lock.
+/// Keeps a connection's pair mapped while a thread waits for the connection without its lock.
 #[inline]
 pub(crate) fn keep(guard: &Guard<'_>, waits: &Waits) {
     if let Some(pair) = of(guard) {
@@ -77,7 +77,7 @@ pub(crate) fn keep(guard: &Guard<'_>, waits: &Waits) {
     }
 }
 
-/// All pairs with their indices.
+/// Calls `f` with every pair and its index.
 pub(crate) fn each(mut f: impl FnMut(u32, &Pair)) {
     for index in 0..TOP.load(Ordering::Acquire) {
         if let Some(pair) = get(index) {
@@ -98,13 +98,14 @@ pub(super) fn insert(pair: Pair) -> Option<u32> {
     free.map(|index| index as u32)
 }
 
-/// The pair with that index, kept mapped for as long as the result lives.
+/// Returns the pair with this index. The pair stays mapped while the result lives.
 pub(crate) fn share(index: u32) -> Option<Arc<Pair>> {
     CHANGE.lock();
     let raw =
         TABLE.get(index as usize).map_or(core::ptr::null_mut(), |p| p.load(Ordering::Acquire));
     let shared = (!raw.is_null()).then(|| {
-        // SAFETY: from Arc::into_raw; the table's own count cannot go while the lock is held.
+        // SAFETY: the pointer is from `Arc::into_raw`. The table's reference cannot be dropped while this thread
+        // holds `CHANGE`.
         unsafe {
             Arc::increment_strong_count(raw.cast_const());
             Arc::from_raw(raw.cast_const())
@@ -114,7 +115,7 @@ pub(crate) fn share(index: u32) -> Option<Arc<Pair>> {
     shared
 }
 
-/// Whether a pair is still in the table.
+/// Returns true if a pair is still in the table.
 pub(crate) fn is_current(pair: &Arc<Pair>) -> bool {
     let raw = Arc::as_ptr(pair).cast_mut();
     TABLE[..TOP.load(Ordering::Acquire) as usize].iter().any(|p| p.load(Ordering::Acquire) == raw)
