@@ -1,4 +1,4 @@
-//! The sender's side of a retreat: answer a revoke, and put on TCP what is unread on the VI.
+//! Sender's side of a fallback: answers a revocation, and puts the VI's unread bytes on TCP.
 
 use super::patience::Patience;
 use crate::conn::{Conn, Guard, Phase, flag};
@@ -12,15 +12,15 @@ use sovia_proto::path::Tx;
 use sovia_sync::hazard::Waits;
 use sovia_sys::futex;
 
-/// Between two looks of a thread that waits for a peer's answer.
+/// Nanoseconds between two checks of a thread that waits for a peer's answer.
 const STEP_NS: u64 = 10_000_000;
 
 per_engine! {
-    /// Whether bytes that were unread on a VI wait for room on TCP.
+    /// Set while unread bytes of a VI wait for room on TCP.
     static DRAINING: AtomicBool = AtomicBool::new(false);
 }
 
-/// Has the receiver revoke the direction in which we send, and puts on TCP what it returns.
+/// Asks the receiver to revoke the sending direction, and puts on TCP the unread bytes that the receiver returns.
 pub(super) fn ask_peer(fd: i32, at: Ref, patience: Patience) {
     let conn = at.conn;
     let waits = Waits::begin(false);
@@ -46,12 +46,12 @@ pub(super) fn ask_peer(fd: i32, at: Ref, patience: Patience) {
     }
 }
 
-/// The progress thread's pause: short while bytes wait for room on TCP.
+/// Returns the progress thread's pause, which is short while bytes wait for room on TCP.
 pub(crate) fn pause() -> Option<u64> {
     DRAINING.load(Ordering::Relaxed).then_some(DRAIN_NS)
 }
 
-/// Whether a peer wants something of that connection.
+/// Returns true if a peer waits for this end of the connection.
 fn is_wanted(conn: &Conn) -> bool {
     if conn.phase() != Phase::Attached || conn.has(flag::CORRUPT) {
         return false;
@@ -59,7 +59,7 @@ fn is_wanted(conn: &Conn) -> bool {
     conn.attached().is_some_and(|guard| may_go_on(&guard) || failover::may_be_told(&guard))
 }
 
-/// Whether there is a step to be taken.
+/// Returns true if this end can take a step.
 fn may_go_on(guard: &Guard<'_>) -> bool {
     leaving::is_asked_for_revoke(guard)
         || leaving::is_waited_for(guard)
@@ -67,7 +67,7 @@ fn may_go_on(guard: &Guard<'_>) -> bool {
         || failover::is_on(guard) && guard.conn.is_going_back()
 }
 
-/// Notes which peers behind a NIC have left or died.
+/// Notes the peers behind NICs that have left or died.
 fn note_ends() {
     pair::each(|_, pair| {
         if !pair.is_nic() {
@@ -83,7 +83,7 @@ fn note_ends() {
     });
 }
 
-/// The progress thread: answers revokes, and moves what is unread on VIs that have been left.
+/// Progress thread: answers revocations, and moves unread bytes of VIs that their senders have left.
 pub(crate) fn serve() {
     let mut wanted = Vec::new();
     pair::each(|_, pair| {

@@ -1,52 +1,52 @@
-//! Why a connection goes back to TCP.
+//! Causes of a fallback.
 
 use sovia_control::Reason;
 
-/// Why a connection goes back.
+/// Cause for which a connection goes back to TCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// It is inherited by another program, which this process becomes.
+    /// This process executes a program, which inherits the connection.
     Exec,
-    /// It is inherited by another program, which a child becomes.
+    /// A child executes a program, which inherits the connection.
     Spawn,
-    /// The kernel is to process the stream.
+    /// The kernel must process the stream (`TCP_ULP`).
     Ulp,
-    /// It is sent to another process.
+    /// The connection is sent to another process.
     Passed,
-    /// It is sent to another process, and that is on record.
+    /// The connection is sent to another process, and the family's memory records this.
     PassedOnRecord,
-    /// A call that Sovia does not carry.
+    /// The program makes a call that Sovia does not carry.
     Call,
-    /// It is in an epoll instance that others wait for as well, or wait for itself: of that the kernel alone
-    /// can tell.
+    /// The connection is in an epoll instance that other processes wait for as well, or that another instance
+    /// watches. Only the kernel can report its events.
     Set,
     /// The process changes its user or its rights.
     Credentials,
     /// The process limits its address space.
     AddressSpace,
-    /// The process puts itself under a filter of system calls.
+    /// The process puts itself under seccomp.
     Filter,
-    /// A thread gets a table of descriptors of its own, and another one goes on with the old.
+    /// A thread gets a descriptor table of its own, and another thread continues with the old one.
     Table,
-    /// Something keeps it on TCP for now (`sovia off`, or what a service forbids).
+    /// A reason keeps the connection on TCP for now (`sovia off`, or what a service forbids).
     Kept(Reason),
-    /// The peer asks for it.
+    /// The peer asks for the fallback.
     Peer,
 }
 
 impl Cause {
-    /// Whether the process has no part in any VI afterwards.
+    /// Returns true if the process has no part in any VI afterwards.
     pub(super) fn leaves_everything(self) -> bool {
         matches!(self, Cause::Credentials | Cause::AddressSpace | Cause::Filter | Cause::Table)
     }
 
-    /// Whether processes may get the socket of which the family has no record.
+    /// Returns true if processes may get the socket without a record in the family's memory.
     pub(super) fn spreads(self) -> bool {
         !self.is_for_program()
             && !matches!(self, Cause::Peer | Cause::PassedOnRecord | Cause::Kept(_))
     }
 
-    /// Whether another program gets the socket.
+    /// Returns true if another program gets the socket.
     pub(super) fn is_for_program(self) -> bool {
         matches!(self, Cause::Exec | Cause::Spawn)
     }

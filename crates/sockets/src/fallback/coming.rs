@@ -1,4 +1,4 @@
-//! Connections on their way back to TCP for whose end no thread waits.
+//! Fallbacks that no thread waits for.
 
 use super::hand_over::PROCESSES;
 use super::settle::go_on;
@@ -10,14 +10,14 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use sovia_control::Reason;
 
 per_engine! {
-    /// Whether connections are on their way back of which no thread waits for the end.
+    /// Set while there are fallbacks that no thread waits for.
     pub(super) static COMING: AtomicBool = AtomicBool::new(false);
 }
 
-/// Between two looks at them. A peer that answers rings.
+/// Nanoseconds between two checks. A peer that answers wakes the progress thread earlier.
 const COMING_NS: u64 = 10_000_000;
 
-/// Has a connection taken back to TCP without waiting for it: the thread that watches kernel sockets goes on with it.
+/// Begins a fallback without waiting for its end: the progress thread continues it.
 pub(crate) fn soon(fd: i32, at: Ref, cause: Cause) {
     if begin(fd, at, cause) {
         COMING.store(true, Ordering::Relaxed);
@@ -25,14 +25,16 @@ pub(crate) fn soon(fd: i32, at: Ref, cause: Cause) {
     }
 }
 
-/// Whether a connection that the caller holds for another program is still to come back; takes it a step further.
+/// Takes a step of a fallback whose connection the caller holds for another program. Returns true if the connection
+/// is not back on TCP yet.
 pub(crate) fn is_still_coming(at: Ref) -> bool {
     go_on(at);
     at.conn.is_going_back()
 }
 
-/// This process is about to close a descriptor of a connection that it has left to another program, and that is not
-/// back yet because the peer is stopped. If no other process holds it, one of the library's does from here on.
+/// Keeps a fallback alive before this process closes a descriptor of the connection. This process has left the
+/// connection to another program, and the peer is stopped. If no other process holds the connection, a process of the
+/// library does from now on.
 #[cold]
 pub(crate) fn before_close(fd: i32, at: Ref) {
     go_on(at);
@@ -42,12 +44,12 @@ pub(crate) fn before_close(fd: i32, at: Ref) {
     }
 }
 
-/// How long until such connections are to be looked at again; `None` if there are none.
+/// Returns the time until the next check, or `None` if there are no such fallbacks.
 pub(crate) fn pause() -> Option<u64> {
     COMING.load(Ordering::Relaxed).then_some(COMING_NS)
 }
 
-/// Goes on with those, for the thread that watches kernel sockets. Whether there were any.
+/// Progress thread: takes a step of each such fallback. Returns true if there were any.
 pub(crate) fn go_on_coming() -> bool {
     if !COMING.swap(false, Ordering::Relaxed) {
         return false;

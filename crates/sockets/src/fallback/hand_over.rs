@@ -1,4 +1,4 @@
-//! The small relatives of this process that a retreat may need, and handing a connection over to one of them.
+//! The helper processes that a fallback may need, and the handover of a connection to a relay.
 
 use super::detach;
 use crate::conn::{Conn, Guard, flag};
@@ -11,7 +11,8 @@ use sovia_sync::{section, thread};
 use sovia_sys::call;
 use std::sync::OnceLock;
 
-/// Whether the calling thread is to hand the connection to a relay: one thread does. Under the lock.
+/// Returns true if the calling thread must hand the connection over to a relay. Only one thread does. Called under
+/// the connection's lock.
 pub(super) fn hands_over(conn: &Conn) -> bool {
     let other = conn.relaying.load(Ordering::Acquire);
     let me = thread::thread_id() as u32;
@@ -23,15 +24,15 @@ pub(super) fn hands_over(conn: &Conn) -> bool {
     may
 }
 
-/// Puts a relay in the place of the program's descriptors.
+/// Replaces the program's descriptors by a socket to a relay.
 pub(super) fn hand_over(fd: i32, at: Ref) {
-    // No handler of the program's leaves this half way.
+    // No signal handler of the program can interrupt this and leave by `longjmp`.
     let _inside = section::inside();
     {
         let Some(_guard) = at.attached() else { return };
         let is_ours = at.conn.relaying.load(Ordering::Acquire) == thread::thread_id() as u32;
         if !is_ours || !table::refers(fd, at) {
-            // Closed meanwhile, and another one perhaps.
+            // The descriptor has been closed, and may belong to another connection now.
             return;
         }
     }
@@ -40,29 +41,30 @@ pub(super) fn hand_over(fd: i32, at: Ref) {
         at.conn.stays(Reason::Relayed);
         stats::reason(Reason::Relayed);
     } else {
-        // No process to be had: what was accepted cannot be delivered, and must not look
-        // as if nothing were missing.
+        // There is no process for a relay. Accepted bytes cannot be delivered, and the loss must be visible to the
+        // program.
         let _ = call::shutdown(fd, libc::SHUT_RDWR);
         at.conn.relaying.store(0, Ordering::Release);
         detach(at);
     }
 }
 
-/// Moves what is unread of a connection, whose descriptor it gets as well, to a keeper; false if that cannot be.
+/// Moves the unread bytes of a connection to a keeper. Takes the connection's guard and descriptor. Returns false if
+/// the bytes cannot be moved.
 pub(crate) type Keep<'k> = &'k dyn Fn(&mut Guard<'_>, i32) -> bool;
 
-/// Makes a call for each connection in turn, with what moves its rest to a keeper.
+/// Makes a call for each connection in turn, with a function that moves its unread bytes to a keeper.
 pub(crate) type WithKeepers = fn(&[(i32, Ref)], &mut dyn FnMut(Keep<'_>));
 
-/// The small relatives of this process that a retreat may need; false if they cannot be had.
+/// Functions that start the helper processes of a fallback. Each returns false if a process cannot start.
 pub(crate) struct Processes {
-    /// Puts a relay in the place of every descriptor of a connection.
+    /// Replaces every descriptor of a connection by a socket to a relay.
     pub relay: fn(i32, Ref) -> bool,
-    /// Has keepers take rests over ([`crate::rest`]).
+    /// Starts keepers, which take over unread bytes ([`crate::rest`]).
     pub with_keepers: WithKeepers,
-    /// Has descriptors that another program inherits become ends that rests are read from, where a keeper has one.
+    /// Replaces descriptors that another program inherits by ends from which a keeper's bytes are read.
     pub give: fn(&[(i32, Ref)]),
-    /// Holds connections until they are back, while this process becomes another program.
+    /// Holds connections until they are back on TCP, while this process executes another program.
     pub accompany: fn(&[(i32, Ref)]) -> bool,
 }
 
@@ -70,7 +72,7 @@ per_engine! {
     pub(super) static PROCESSES: OnceLock<Processes> = OnceLock::new();
 }
 
-/// Has these start processes: they stand on the program's calls, which are above. Said once, at the start.
+/// Sets the functions that start processes. These functions use modules of higher layers. Called once, at the start.
 pub(crate) fn helped_by(processes: Processes) {
     let _ = PROCESSES.set(processes);
 }

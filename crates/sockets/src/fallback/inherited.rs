@@ -1,4 +1,4 @@
-//! Connections that another program inherits go back to TCP before it begins.
+//! Fallback of connections that another program inherits, before that program begins.
 
 use super::{Cause, all};
 use crate::Errno;
@@ -6,12 +6,12 @@ use crate::conn::Conn;
 use crate::inheritance::{self, Descriptors, Left, Target};
 use crate::{process, sets, table};
 
-/// This process is about to become another program: all that this would inherit goes back to TCP, and it is told of
-/// what it may take from there. What is returned is to be dropped where the process has not become the program. `target`
-/// is asked for only if there may be something to tell.
+/// Moves all connections back to TCP that the new program would inherit, and leaves it their records. Called before
+/// this process executes the program. The caller drops the result if the exec fails. `target` is called only if there
+/// may be a connection to record.
 ///
 /// # Errors
-/// `ENOENT` if there is no such program: the kernel need not be asked, and nothing goes back.
+/// `ENOENT` if there is no such program. Then nothing goes back, and the caller need not ask the kernel.
 pub fn before_exec<'a>(target: impl FnOnce() -> Target<'a>) -> Result<Left, Errno> {
     let inherited = inherited();
     let left = inheritance::leave(&inherited, target)?;
@@ -22,27 +22,28 @@ pub fn before_exec<'a>(target: impl FnOnce() -> Target<'a>) -> Result<Left, Errn
     Ok(left)
 }
 
-/// The same before a child is started that becomes one.
+/// Moves all connections back to TCP that a new child's program would inherit. Called before the child is made.
 pub fn before_spawn() {
     let inherited = inherited();
     inheritance::spread(&inherited);
     take_back(inherited, Cause::Spawn);
 }
 
-/// The connections that another program gets.
+/// Returns the connections that another program gets.
 fn inherited() -> Descriptors {
-    // Before they are looked for: a connection that is opened after that is none of a fresh socket.
+    // Call this before the search. A connection that is opened later on a socket that exists now is then not fresh.
     table::note_shared();
     inheritance::inherited()
 }
 
-/// Whether a program that inherits the connection finds another thing on TCP than this process.
+/// Returns true if a program that inherits the connection would find other bytes on TCP than this process.
 fn concerns(conn: &Conn) -> bool {
     conn.phase().may_be_on_vi() || conn.has_keeper()
 }
 
 fn take_back(mut inherited: Descriptors, cause: Cause) {
-    // One that has not met must not meet later: what the new program moves over TCP is not counted here.
+    // A connection without a VI must not get one later: this process does not count what the new program moves over
+    // TCP.
     inherited.retain(|(_, at)| concerns(at.conn));
     all(&inherited, cause);
 }

@@ -1,21 +1,21 @@
-//! Back to TCP: for what only the kernel can do with a socket.
+//! Fallback: moves a connection from its VI back to TCP, for actions that only the kernel can do with a socket.
 //!
-//! Before an exec, before a descriptor becomes standard input or travels to another process, and
-//! for calls that Sovia does not carry, both directions of a connection return to the kernel socket
-//! ([`sovia_proto::path`], steps 4 and 5).
+//! Both directions of a connection return to the kernel socket ([`sovia_proto::path`], steps 4 and 5). A fallback
+//! comes before an exec, and before a descriptor becomes standard input or goes to another process. A call that Sovia
+//! does not carry also causes a fallback.
 //!
-//! - Our own direction just ends its part on the VI.
-//! - For the other we revoke the grant, and the peer ends its part there. Bytes that the program has
-//!   not had yet must now come out of the kernel, and only the peer can put them in: it (its next call, or
-//!   its progress thread) reads them where they lie on the VI and writes them to its kernel socket before anything
-//!   newer. No thread takes them off the VI for that: if the peer dies meanwhile, they are there still.
-//! - A peer that cannot (it has died, or closed its side) or does not (stopped, for longer than two
-//!   seconds) leaves one way: a relay, a small relative of this process that keeps the connection, and
-//!   a Unix socket to it in the place of the program's descriptors. Where relatives share the connection it
-//!   stays as it is, and they read on the VI what is there; a program that one of them becomes, or starts, shares it
-//!   with them by a keeper (`rest`).
+//! - In the sending direction, this end ends its part on the VI.
+//! - In the receiving direction, this end revokes the grant, and the peer ends its part there. The kernel must now
+//!   deliver the bytes that the program has not read yet, and only the peer can put them on TCP. The peer's next
+//!   call, or its progress thread, reads these bytes on the VI, and writes them to the peer's kernel socket before
+//!   anything newer. No thread takes the bytes off the VI for that: if the peer dies meanwhile, they are still there.
+//! - The peer may be unable to do its part (dead, or its side closed), or may not do it (stopped for more than two
+//!   seconds). Then a relay takes over: a small forked process that keeps the connection. A Unix socket to the relay
+//!   replaces the program's descriptors. If relatives share the connection, the connection stays unchanged, and the
+//!   relatives read the VI. If one of them executes or starts a program, the program shares the unread bytes with the
+//!   relatives by a keeper (`rest`).
 //!
-//! No thread owns a retreat: see `step`.
+//! No thread owns a fallback: see `step`.
 
 pub(crate) mod answer;
 mod cause;
@@ -46,15 +46,15 @@ use sovia_control::Reason;
 use sovia_proto::path::{self, Rx, Tx};
 use step::Step;
 
-/// Takes a connection back to TCP, for good. When this returns, the kernel's calls on the
-/// descriptor do what they would have done without Sovia.
+/// Moves a connection back to TCP for good. When this function returns, the kernel's calls on the descriptor do what
+/// they would have done without Sovia.
 pub fn now(fd: i32, at: Ref, cause: Cause) {
     take_back(fd, at, cause);
     wait::give(&[(fd, at)], cause);
 }
 
-/// A descriptor of a connection is about to be sent to another process on `channel`, which may put it on a VI if it has not
-/// had one ([`inheritance`]).
+/// Moves a connection back to TCP before a descriptor of it is sent to another process on `channel`. If the
+/// connection has had no VI, the receiving process may give it one ([`inheritance`]).
 pub fn before_passing(channel: i32, fd: i32, at: Ref) {
     let is_on_record = inheritance::pass(channel, fd, at);
     now(fd, at, if is_on_record { Cause::PassedOnRecord } else { Cause::Passed });
@@ -63,7 +63,7 @@ pub fn before_passing(channel: i32, fd: i32, at: Ref) {
 fn take_back(fd: i32, at: Ref, cause: Cause) {
     let conn = at.conn;
     if cause.spreads() {
-        // What a program that has inherited it would have to know as well.
+        // A program that has inherited the connection would have to know the cause as well.
         conn.spread();
     }
     if conn.phase() == Phase::Candidate && conn.is_generation(at.generation) && conn.stay_plain() {
@@ -76,8 +76,8 @@ fn take_back(fd: i32, at: Ref, cause: Cause) {
     }
 }
 
-/// The direction in which the process sends is the kernel's from here on. The peer reads on the VI what is there, and
-/// then what comes on TCP: nothing waits for it.
+/// Moves the sending direction back to TCP. The peer first reads the VI's bytes, then TCP, so nothing waits for the
+/// peer.
 pub(crate) fn sending(fd: i32, at: Ref) {
     let Some(mut guard) = at.attached() else { return };
     if at.conn.tx() != Tx::Vi || at.conn.has(flag::CORRUPT | flag::FALLING_BACK) {
@@ -88,11 +88,11 @@ pub(crate) fn sending(fd: i32, at: Ref) {
     }
     stats::reason(Reason::RetreatCall);
     kernel_sockets::watch_room(&guard, fd);
-    // Threads that wait for room on the VI.
+    // Some threads wait for room on the VI.
     listeners::tell_all(&guard);
 }
 
-/// Ends this end's part on the VI in the direction in which it sends; false if the segment holds nonsense.
+/// Ends this end's part on the VI in the sending direction. Returns false if the segment is corrupt.
 fn leave_sending(guard: &mut Guard<'_>, fd: i32) -> bool {
     let left = leaving::leave_sending(guard).is_ok();
     if !left {
@@ -101,13 +101,14 @@ fn leave_sending(guard: &mut Guard<'_>, fd: i32) -> bool {
     left
 }
 
-/// Has the connection taken back from here on, by whichever thread comes by. False if it is back, or stays as it is.
+/// Begins a fallback, which any thread may continue. Returns false if the connection is back on TCP, or stays as it
+/// is.
 fn begin(fd: i32, at: Ref, cause: Cause) -> bool {
     let conn = at.conn;
     let Some(mut guard) = at.attached() else { return false };
     keepalive::leave(&guard);
     if conn.has(flag::CORRUPT) || !stream::audit::is_whole(&mut guard, true) {
-        // Nothing that the segment says of the two paths is to be believed.
+        // The state of the two paths in the segment cannot be trusted.
         stream::corrupt(conn, fd);
         drop(guard);
         detach(at);
@@ -117,11 +118,11 @@ fn begin(fd: i32, at: Ref, cause: Cause) -> bool {
         return true;
     }
     if stream::kernel_socket_has_ended(fd) {
-        // A peer that has died with bytes unread on the VI has reset the connection. TCP knows nothing of that.
+        // A peer that died with unread bytes on the VI has reset the connection. TCP does not know this.
         stream::ending::has_gone_by_now(&mut guard, fd);
     }
     if stream::unanswered::settle(&mut guard) {
-        // No other end has come to the VI: there is none to wait for.
+        // The other end has not taken the VI, so there is no peer to wait for.
         conn.leaves_for.store(cause.reason() as u32 + 1, Ordering::Relaxed);
         drop(guard);
         detach(at);
@@ -138,13 +139,13 @@ fn begin(fd: i32, at: Ref, cause: Cause) -> bool {
     true
 }
 
-/// Records why the connection is on TCP. After some reasons it may meet again. What keeps it may end. A peer that has taken it
-/// back may have become another program, or have sent its end to another process. Another process may have the other end than
-/// the one that was asked.
+/// Records why the connection is on TCP. After some reasons a new rendezvous may follow. The reason may end. A peer
+/// that fell back may have executed another program, or sent its end to another process. A process other than the one
+/// that was asked may hold the other end.
 fn say_why(guard: &Guard<'_>) {
     let conn = guard.conn;
     if conn.has(flag::CORRUPT) || stream::failover::is_on(guard) {
-        // That has been recorded as the reason.
+        // The reason has been recorded already.
         return;
     }
     let asked = conn.leaves_for.load(Ordering::Relaxed).checked_sub(1);
@@ -159,28 +160,29 @@ fn say_why(guard: &Guard<'_>) {
     );
     conn.again.store(u32::from(is_for_now), Ordering::Relaxed);
     conn.stays(reason);
-    // The end counts one that has never been accelerated.
+    // A connection that was never accelerated is counted when it ends.
     if conn.has(flag::COUNTED) {
         stats::reason(reason);
     }
 }
 
-/// The connection stays as it is: on its VI, or while the peer still puts on TCP what was unread there.
+/// Ends a fallback and leaves the connection as it is: on its VI, or while the peer still puts unread bytes on TCP.
 fn give_up(guard: &mut Guard<'_>, came: Step) {
     if came == Step::Stays {
         guard.conn.leaves_for.store(0, Ordering::Relaxed);
     }
     guard.conn.clear(flag::FALLING_BACK);
-    // What a thread of Sovia's has left alone meanwhile.
+    // Handles the messages that the handler thread left alone during the fallback.
     stream::handled::handle(guard);
     listeners::tell_all(guard);
 }
 
-/// A relay has the connection, and calls on it are as always again. Where the far end has yet to answer what becomes of unread bytes
-/// (between hosts), the retreat goes on: until then no receive takes anything, and a step finds the answer.
+/// Lets calls use a connection normally again once a relay has it. Between hosts, the far end may not have decided
+/// yet on the unread bytes. Then the fallback continues: until the answer, no receive takes bytes, and a later step
+/// finds the answer.
 pub(crate) fn goes_on_in_relay(at: Ref) {
     let conn = at.conn;
-    // Under the lock, under which steps are taken. A connection that has ended has none.
+    // Steps are taken under this lock. A connection that has ended has no guard.
     let _guard = at.attached();
     if !conn.has(flag::RETURNING) || conn.rx() == Rx::Back {
         conn.clear(flag::FALLING_BACK);
@@ -188,14 +190,14 @@ pub(crate) fn goes_on_in_relay(at: Ref) {
     conn.relaying.store(0, Ordering::Release);
 }
 
-/// Whether relatives have the connection as well.
+/// Returns true if relatives share the connection.
 fn is_others(conn: &Conn) -> bool {
     family::is_shared(conn) || process::is_borrowed()
 }
 
-/// Whether a connection must stay on its VI, because a relative has the same descriptor, and bytes that the
-/// peer cannot put on TCP any more, because it has finished or this end takes none, are still unread: only one
-/// of the two could have them.
+/// Returns true if a connection must stay on its VI because of unread bytes. A relative has the same descriptor, and
+/// only one of the two processes could get the bytes. The peer cannot put the bytes on TCP, because the peer has
+/// finished or this end takes none.
 fn must_stay(guard: &mut Guard<'_>, fd: i32) -> bool {
     let conn = guard.conn;
     is_others(conn)
@@ -204,30 +206,32 @@ fn must_stay(guard: &mut Guard<'_>, fd: i32) -> bool {
         && (stream::kernel_socket_has_ended(fd) || conn.is_shut())
 }
 
-/// The kernel watches a connection that must stay on its VI. What it says of the kernel socket, which has ended, holds
-/// for what is unread on the VI as well; what is sent goes over TCP, so that the room is TCP's.
+/// Leaves a connection that must stay on its VI to the kernel's epoll instance. The kernel socket has ended, and its
+/// events are right for the unread bytes on the VI as well. The program's sends go over TCP, so TCP's room is the
+/// right one.
 fn leave_to_set(guard: &mut Guard<'_>, fd: i32) {
     leave_sending(guard, fd);
     guard.conn.set(flag::LEFT_TO_SETS);
 }
 
-/// Like [`now`], and the peer does the same first: what it has not read yet is on TCP before
-/// anything that this end sends afterwards. For urgent data, which has a place in the stream.
+/// Like [`now`], but the peer falls back first. So the bytes that the peer has not read yet are on TCP before
+/// anything that this end sends later. Used for urgent data, which has a position in the stream.
 pub fn with_peer(fd: i32, at: Ref, cause: Cause) {
     at.conn.spread();
     if at.attached().is_some_and(|mut guard| stream::ending::has_gone_by_now(&mut guard, fd)) {
-        // No process reads it, and what is unread here need not move: the kernel refuses the call.
+        // No process holds the other end, and the kernel refuses the call. So unread bytes need not move.
         return;
     }
     if at.conn.phase() == Phase::Attached && at.conn.tx() == Tx::Vi {
-        // First: the peer goes back as well. Once it has, no process would put on TCP what is unread here.
+        // Revoke first. Once the peer has fallen back as well, no process would put this end's unread bytes on TCP.
         revoke(fd, at);
         answer::ask_peer(fd, at, Patience::begin());
     }
     now(fd, at, cause);
 }
 
-/// Revokes the grant of the direction in which the process receives. A sender that goes back from here on waits for what is unread.
+/// Revokes the grant of the receiving direction. A sender that falls back after this waits for the list of unread
+/// bytes.
 fn revoke(fd: i32, at: Ref) {
     let Some(mut guard) = at.attached() else { return };
     if path::revokes(at.conn.rx()) && leaving::revoke(&mut guard).is_err() {
@@ -235,15 +239,15 @@ fn revoke(fd: i32, at: Ref) {
     }
 }
 
-/// Takes back the connection of this process's whose socket `fd` is, by whatever way it has come to it.
+/// Moves the connection with the socket `fd` back to TCP, if this process has it under any descriptor.
 pub fn of_socket(fd: i32) {
     if let Some((own, at)) = table::conn_of_socket(fd) {
         now(own, at, Cause::Passed);
     }
 }
 
-/// The connection is on TCP in both directions: it is an ordinary socket from here on. Nothing happens if
-/// another thread has closed it meanwhile, or has done this.
+/// Ends a fallback: makes a connection with both directions on TCP an ordinary socket. Does nothing if another thread
+/// has closed or detached the connection.
 fn detach(at: Ref) {
     let conn = at.conn;
     let (index, pair, vi, loans, how) = {
@@ -261,13 +265,14 @@ fn detach(at: Ref) {
         if let Some(pair) = &pair {
             pair.leaving(vi);
         }
-        // They find that it is on TCP, whatever becomes of the VI; relatives' sets, too, which it is to leave.
+        // The notified threads find the connection on TCP, whatever happens to the VI. Relatives' epoll sets must
+        // drop the connection.
         listeners::tell_of_leaving(&guard);
         conn.set_phase(Phase::Plain);
         conn.use_memory(0);
         (index, pair, vi, loans, How::Ended { used })
     };
-    // After that: the next call finds what the kernel reports of it.
+    // Only after the phase has changed: a set's next call then finds the events that the kernel reports.
     sets::detached(at);
     if let Some(pair) = pair {
         lent::leave(&pair, index, at, vi, loans, how);

@@ -1,4 +1,4 @@
-//! How long a retreat waits for a peer that lives and does nothing.
+//! Time limit of a fallback for a peer that lives but does not act.
 
 use crate::conn::Guard;
 use crate::pair;
@@ -6,14 +6,14 @@ use crate::stream::returned::DRAIN_NS;
 use core::sync::atomic::Ordering;
 use sovia_sys::{call, clock};
 
-/// Then what can be done without the peer is done.
+/// Nanoseconds after which a fallback continues without the peer.
 const LONGEST_NS: u64 = if cfg!(test) { u64::MAX } else { 2_000_000_000 };
 
-/// Long enough for a peer that has been waited for in vain before, and is stopped now. (A relative of it may run on,
-/// and answer.)
+/// Nanoseconds for a peer that let an earlier fallback time out and is stopped now. A relative of the peer may still
+/// run, and answer.
 const SHORT_NS: u64 = 100_000_000;
 
-/// From when on a peer is waited for.
+/// Time at which the wait for a peer began.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Patience {
     since: u64,
@@ -24,19 +24,20 @@ impl Patience {
         Patience { since: clock::now_ns() }
     }
 
-    /// Whether the peer has been waited for, so that it is worth asking whether it lives.
+    /// Returns true once the wait is long enough to ask whether the peer lives.
     pub(super) fn is_used(self) -> bool {
         clock::now_ns() - self.since >= DRAIN_NS
     }
 
-    /// Whether the peer has been waited for long enough.
+    /// Returns true once the wait is over.
     pub(super) fn is_over(self, guard: &Guard<'_>) -> bool {
         let waited = clock::now_ns() - self.since;
         if waited < SHORT_NS {
             return false;
         }
         let pair = pair::of(guard);
-        // The number of a stranger may be another process's here. One that does not answer may do so for no reason.
+        // The process id of a peer by rule may belong to another process here. Such a peer may also stay silent for
+        // no reason.
         let is_stopped = || {
             pair.is_some_and(|pair| pair.other_user.is_some() || call::is_stopped(pair.peer.pid))
         };
@@ -52,7 +53,7 @@ impl Patience {
     }
 }
 
-/// The peer has done its part.
+/// Notes that the peer has done its part.
 pub(super) fn answered(guard: &Guard<'_>) {
     if let Some(pair) = pair::of(guard)
         && pair.silent.load(Ordering::Relaxed)

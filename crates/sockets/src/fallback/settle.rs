@@ -1,4 +1,4 @@
-//! A connection on its way back is taken a step further by the calls that come by.
+//! Steps of a fallback that other calls on the connection take.
 
 use super::step::{Step, step_or_end};
 use super::{detach, give_up};
@@ -12,17 +12,17 @@ use sovia_proto::path::Rx;
 use sovia_sync::hazard::Waits;
 use sovia_sys::{call, clock, futex, poll};
 
-/// Whether [`settle`] or [`is_bringing`] may have something to do: the connection is going back, or has.
+/// Returns true if [`settle`] or [`is_bringing`] may have work: the connection is falling back, or has fallen back.
 #[inline]
 pub(crate) fn concerns(conn: &Conn) -> bool {
     conn.has(flag::FALLING_BACK | flag::LEFT_TO_SETS | flag::RETURNING) || conn.rx() == Rx::Back
 }
 
-/// After a call: if both directions are back on TCP, the connection becomes an ordinary socket.
+/// Continues a fallback after a call. If both directions are on TCP, the connection becomes an ordinary socket.
 pub(crate) fn settle(at: Ref) {
     let conn = at.conn;
     if conn.has(flag::LEFT_TO_SETS) {
-        // By a relative, perhaps.
+        // A relative may have set this flag.
         sets::detached(at);
     }
     if conn.is_going_back() {
@@ -30,12 +30,12 @@ pub(crate) fn settle(at: Ref) {
     }
 }
 
-/// How long a call that must not wait waits for bytes which it may have been told of.
+/// Nanoseconds that a non-blocking call waits for bytes that may have been reported to the program.
 const BRINGING_NS: u64 = 20_000_000;
 
-/// Whether TCP has bytes now of those that were unread on the VI, though there were none a moment ago. Another
-/// thread's call may have sent them that way since the program was told of them, and the kernel never takes back
-/// what it has told. A peer that is stopped brings none: then they are told of again when they come.
+/// Returns true if TCP now has bytes that were unread on the VI, although TCP had none a moment ago. Another thread's
+/// call may have moved the bytes since they were reported to the program, and the kernel never withdraws such a
+/// report. A stopped peer puts none on TCP. Then the bytes are reported again when they arrive.
 pub(crate) fn is_bringing(fd: i32, at: Ref) -> bool {
     let conn = at.conn;
     if !conn.has(flag::RETURNING) {
@@ -59,23 +59,23 @@ pub(crate) fn is_bringing(fd: i32, at: Ref) -> bool {
     false
 }
 
-/// A set has a connection that is going back to TCP, or has left its VI.
+/// Continues a fallback for an epoll set that watches the connection, or removes a connection that has left its VI.
 pub(crate) fn settle_in_sets(at: Ref) {
     if at.is_attached_here() {
         settle(at);
     } else {
-        // A relative has taken it back, and knows the entries only that it has copies of.
+        // A relative has moved the connection back, and knows only the entries that it has copies of.
         sets::detached(at);
     }
 }
 
-/// Takes a connection that is being taken back a step further: the thread that did so may have ended.
+/// Takes a step of a fallback, because the thread that began it may have ended.
 #[cold]
 #[inline(never)]
 pub(crate) fn go_on(at: Ref) {
     let conn = at.conn;
     if process::is_borrowed() {
-        // The numbers that are known are its parent's.
+        // The descriptor table belongs to the parent process.
         return;
     }
     let Some(mut guard) = at.attached() else { return };
@@ -86,7 +86,7 @@ pub(crate) fn go_on(at: Ref) {
     }
 }
 
-/// The same for a call that has found nothing to receive. What it is then over is settled after it.
+/// Takes a step like [`go_on`], for a call that has found nothing to receive. The fallback ends after the call.
 #[inline]
 pub(crate) fn go_on_under(guard: &mut Guard<'_>, fd: i32) {
     if guard.conn.has(flag::FALLING_BACK) {

@@ -1,8 +1,8 @@
-//! One step of taking a connection back to TCP, under its lock.
+//! One step of a fallback, under the connection's lock.
 //!
-//! No thread owns the work: what has been done shows in the words that the two ends share and in the
-//! connection's state, so whichever thread takes the next step goes on from there, and one that ends, is
-//! killed or leaves by `longjmp` between two steps leaves nothing behind.
+//! No thread owns the work. The words that the two ends share and the connection's state show which steps are done.
+//! So any thread can take the next step. A thread that ends, is killed or leaves by `longjmp` between two steps
+//! leaves nothing behind.
 
 use crate::conn::{Guard, flag};
 use crate::stream::failover::{self, Stands};
@@ -12,37 +12,37 @@ use crate::stream::{self, Corrupt, leaving, listeners, reflected, tell_writer};
 use sovia_proto::path::reflected::{Rest, Verdict};
 use sovia_proto::path::{self, Await, Rx, Seen};
 
-/// How far a connection has come.
+/// State of a connection after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The kernel has all of it.
+    /// The kernel has both directions.
     Over,
-    /// The peer has its part to do, or TCP has no room.
+    /// The peer must do its part, or TCP has no room.
     Waits,
-    /// The peer will not put on TCP what is unread on the VI: there it must be read.
+    /// The peer will not put the VI's unread bytes on TCP, so they must be read on the VI.
     Stays,
 }
 
-/// Takes both directions a step back.
+/// Takes a step in both directions.
 ///
 /// # Errors
-/// [`Corrupt`] if the segment holds nonsense.
+/// [`Corrupt`] if the segment holds invalid values.
 fn step(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Corrupt> {
     leaving::leave_sending(guard)?;
     let receiving = receiving(guard, fd)?;
-    // The peer may be going back as well, and wait for what is unread there.
+    // The peer may be falling back as well, and may wait for its unread bytes.
     let sending = returned::debt(guard, fd);
     Ok(match (receiving, sending) {
         (Step::Stays, _) => Step::Stays,
         (Step::Waits, _) | (_, Debt::Waits) => Step::Waits,
         (Step::Over, Debt::None) => Step::Over,
         (Step::Over, Debt::Unasked) if returned::refuse(guard) => Step::Over,
-        // It has just asked.
+        // The peer has just asked for its unread bytes.
         (Step::Over, Debt::Unasked) => Step::Waits,
     })
 }
 
-/// The same; a connection whose segment holds nonsense is over.
+/// Takes a step like [`step`]. A corrupt segment ends the connection.
 pub(super) fn step_or_end(guard: &mut Guard<'_>, fd: i32) -> Step {
     step(guard, fd).unwrap_or_else(|Corrupt(_)| {
         stream::corrupt(guard.conn, fd);
@@ -50,7 +50,7 @@ pub(super) fn step_or_end(guard: &mut Guard<'_>, fd: i32) -> Step {
     })
 }
 
-/// Takes the direction in which we receive a step back.
+/// Takes a step in the receiving direction.
 fn receiving(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Corrupt> {
     let conn = guard.conn;
     if failover::is_on(guard) {
@@ -70,18 +70,18 @@ fn receiving(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Corrupt> {
     }
 }
 
-/// A direction in which nothing is to be looked for on the VI.
+/// Checks a receiving direction that has no bytes left to find on the VI.
 fn on_tcp(guard: &mut Guard<'_>, fd: i32) -> Step {
     let conn = guard.conn;
     let mut awaited = leaving::awaits_on_tcp(guard);
     let has_ended =
         awaited != Await::Nothing && (conn.has(flag::DEAD) || stream::peer_has_ended(guard, fd));
     if has_ended {
-        // Its last words come before its end.
+        // Read again: the peer publishes its last state before its end.
         awaited = leaving::awaits_on_tcp(guard);
     }
     match awaited {
-        // What a peer that has died over it has not put there is on the VI.
+        // The peer died before it had put all unread bytes on TCP. The missing bytes are on the VI.
         Await::TakenBack | Await::Drained if has_ended => Step::Stays,
         Await::TakenBack | Await::Drained => Step::Waits,
         Await::Nothing => {
@@ -92,12 +92,12 @@ fn on_tcp(guard: &mut Guard<'_>, fd: i32) -> Step {
     }
 }
 
-/// Leaves on the VI what is unread there, once the peer has ended its part, and has the peer put it on TCP.
+/// Leaves the unread bytes on the VI once the peer has ended its part, and asks the peer to put them on TCP.
 fn leave_undelivered(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Corrupt> {
     let conn = guard.conn;
     match reflected::verdict(guard) {
         Verdict::None => {}
-        // Nothing that is seen now counts: the peer may put the bytes on TCP, and end.
+        // The present state does not count: the peer may put the bytes on TCP, and then end.
         Verdict::Pending => return Ok(Step::Waits),
         Verdict::Accepted => return Ok(go_on(guard, Rest::Returned)),
         Verdict::Refused => return Ok(go_on(guard, Rest::Kept)),
@@ -105,12 +105,12 @@ fn leave_undelivered(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Corrupt> {
     let mut unread = undelivered::look(guard)?;
     let has_ended = conn.has(flag::DEAD) || stream::peer_has_ended(guard, fd);
     if unread.next == Next::More && has_ended {
-        // What the peer had put there before it ended is seen by now.
+        // Packets that the peer published before its end are visible by now.
         unread = undelivered::look(guard)?;
     }
     let seen = match unread.next {
-        // The kernel resets the connection for what the peer puts on TCP now: what is unread would be lost.
-        // And a peer that has ended puts nothing there.
+        // The bytes would be lost: the kernel resets the connection if the peer puts bytes on a shut-down TCP socket.
+        // A peer that has ended puts nothing there.
         Next::ToTcp if unread.bytes > 0 && (conn.is_shut() || has_ended) => Seen::Ended,
         Next::ToTcp => Seen::ToTcp,
         Next::Fin => Seen::Ended,
@@ -118,13 +118,13 @@ fn leave_undelivered(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Corrupt> {
         Next::More => return Ok(Step::Waits),
     };
     undelivered::leave(guard, &unread)?;
-    // First: a relative that goes on where this process has died takes nothing off the VI that has been returned.
+    // Set the flag first: if this process dies, a relative must take no returned bytes off the VI.
     conn.set(flag::RETURNING);
     let rest = undelivered::answer(guard, seen, unread.bytes);
     Ok(go_on(guard, rest))
 }
 
-/// Goes on with what becomes of the bytes that are unread on the VI.
+/// Continues with the decision on the VI's unread bytes.
 fn go_on(guard: &mut Guard<'_>, rest: Rest) -> Step {
     let conn = guard.conn;
     match rest {
@@ -147,7 +147,7 @@ fn go_on(guard: &mut Guard<'_>, rest: Rest) -> Step {
     }
 }
 
-/// The peer does not end its part on the VI: what is there is read there.
+/// Stops waiting for a peer that does not end its part on the VI. The bytes there are read on the VI.
 pub(super) fn stop_waiting(guard: &Guard<'_>) {
     if leaving::awaits_answer(guard) {
         undelivered::answer(guard, Seen::Impatient, 0);
@@ -155,13 +155,14 @@ pub(super) fn stop_waiting(guard: &Guard<'_>) {
     }
 }
 
-/// A keeper has what was unread on the VI ([`crate::rest`]): nothing comes there any more.
+/// Moves the receiving direction to TCP: a keeper has the VI's unread bytes ([`crate::rest`]), and no more bytes come
+/// there.
 pub(super) fn is_kept(guard: &mut Guard<'_>) {
     guard.conn.clear(flag::RETURNING);
     return_to_tcp(guard);
 }
 
-/// The direction in which we receive is on TCP for all calls from here on.
+/// Moves the receiving direction to TCP for all later calls.
 fn return_to_tcp(guard: &mut Guard<'_>) {
     let conn = guard.conn;
     conn.set_rx(Rx::Back);

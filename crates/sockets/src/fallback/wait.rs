@@ -1,4 +1,4 @@
-//! Waits until connections are back on TCP, or will not be.
+//! Waits until connections are back on TCP, or cannot return.
 
 use super::coming::COMING;
 use super::hand_over::{Keep, PROCESSES, hand_over, hands_over};
@@ -14,22 +14,22 @@ use core::sync::atomic::Ordering;
 use sovia_sync::hazard::Waits;
 use sovia_sys::futex;
 
-/// A connection that is coming back: its descriptor, and how long its peer is waited for.
+/// A connection that is falling back: its descriptor, and how long a thread waits for its peer.
 type Coming = (i32, Ref, Patience);
 
-/// What a round of visits has come to.
+/// Result of one round, which visits each connection once.
 #[derive(Default)]
 struct Round {
-    /// Pairs of connections that are back.
+    /// Pairs of connections that are back on TCP.
     back: Vec<u32>,
-    /// Those whose rests are for keepers.
+    /// Connections whose unread bytes must go to keepers.
     staying: Vec<Coming>,
     over: Vec<(i32, Ref)>,
     left: Vec<(i32, Ref)>,
 }
 
 impl Round {
-    /// Whether that connection is to be visited again, in another round.
+    /// Records the result of a visit. Returns true if another round must visit the connection again.
     fn goes_on(&mut self, coming: Coming, visit: &Visit<'_>) -> bool {
         let (fd, at, _) = coming;
         match *visit {
@@ -44,8 +44,8 @@ impl Round {
     }
 }
 
-/// The same for many connections. Their peers work on all of them meanwhile, and a peer that is stopped is waited
-/// for once.
+/// Moves many connections back to TCP, like [`super::now`]. Their peers work on all connections at the same time, and
+/// a stopped peer is waited for only once.
 pub(crate) fn all(connections: &[(i32, Ref)], cause: Cause) {
     let mut coming: Vec<Coming> = Vec::new();
     for &(fd, at) in connections {
@@ -59,7 +59,7 @@ pub(crate) fn all(connections: &[(i32, Ref)], cause: Cause) {
     while !coming.is_empty() {
         let mut round = Round::default();
         let waits = Waits::begin(false);
-        // Of the last one: of its pair alone it is certain that it stays.
+        // The thread sleeps only on the futex word of the last connection, for at most [`DRAIN_NS`].
         let mut last = None;
         coming.retain(|&one| {
             let visit = visit(one, cause, None, &waits);
@@ -84,7 +84,7 @@ pub(crate) fn all(connections: &[(i32, Ref)], cause: Cause) {
         });
         round.over.into_iter().for_each(|(fd, at)| hand_over(fd, at));
         left.append(&mut round.left);
-        // A peer that does its part is not late, however many there are.
+        // A peer that makes progress gets more time, however many connections it has.
         for (_, at, patience) in &mut coming {
             if round.back.contains(&at.conn.pair.load(Ordering::Relaxed)) {
                 *patience = Patience::begin();
@@ -95,11 +95,12 @@ pub(crate) fn all(connections: &[(i32, Ref)], cause: Cause) {
     give(connections, cause);
 }
 
-/// Leaves connections whose peers are stopped to a relay or to the progress thread, until the peers go on.
+/// Leaves connections whose peers are stopped to a process of the library or to the progress thread, until the peers
+/// continue.
 fn go_on_without(left: &[(i32, Ref)], cause: Cause) {
     match cause {
         _ if left.is_empty() => {}
-        // Unread bytes come on TCP then. Until that the new program finds nothing.
+        // The unread bytes then arrive on TCP. Until then the new program finds nothing.
         Cause::Exec => {
             let _ = PROCESSES.get().is_some_and(|processes| (processes.accompany)(left));
         }
@@ -107,8 +108,9 @@ fn go_on_without(left: &[(i32, Ref)], cause: Cause) {
     }
 }
 
-/// Whether the program, or what becomes of this process, gets ends that rests are read from in the place of its
-/// descriptors. A process that starts a program keeps its own descriptors, which the program gets as they are.
+/// Returns true if descriptors must become the ends of Unix sockets from which unread bytes are read. Such
+/// descriptors go to another program, or this process can no longer query keepers. A process that spawns a program
+/// keeps its own descriptors, and the program gets them unchanged.
 fn gives_ends(cause: Cause) -> bool {
     match cause {
         Cause::Exec
@@ -121,8 +123,8 @@ fn gives_ends(cause: Cause) -> bool {
     }
 }
 
-/// What has those descriptors from here on cannot ask keepers: where one has what is unread, they become ends that it is
-/// read from.
+/// Replaces descriptors by ends from which unread bytes are read, for connections that have a keeper. From now on the
+/// holder of the descriptors cannot query keepers.
 pub(crate) fn give(descriptors: &[(i32, Ref)], cause: Cause) {
     if gives_ends(cause)
         && let Some(processes) = PROCESSES.get()
@@ -131,8 +133,8 @@ pub(crate) fn give(descriptors: &[(i32, Ref)], cause: Cause) {
     }
 }
 
-/// Whether it is most likely the program that gets the connection which uses it, rather than a relative of this process. (A child
-/// that becomes a program gets whatever its parent has not closed.)
+/// Returns true if the program that gets the connection will most likely use it, and not a relative of this process.
+/// (A child that executes a program passes on every descriptor that its parent has not closed.)
 fn becomes_others(cause: Cause) -> bool {
     match cause {
         Cause::Exec => !process::is_borrowed(),
@@ -141,7 +143,7 @@ fn becomes_others(cause: Cause) -> bool {
     }
 }
 
-/// Visits connections again whose rests are for keepers, with these.
+/// Visits connections whose unread bytes must go to keepers, with a function that moves these bytes.
 fn visit_with_keepers(staying: &[Coming], cause: Cause, mut takes: impl FnMut(Coming, Visit<'_>)) {
     let Some(processes) = PROCESSES.get().filter(|_| !staying.is_empty()) else { return };
     let connections: Vec<(i32, Ref)> = staying.iter().map(|&(fd, at, _)| (fd, at)).collect();
@@ -154,7 +156,7 @@ fn visit_with_keepers(staying: &[Coming], cause: Cause, mut takes: impl FnMut(Co
     });
 }
 
-/// Waits until a connection is back.
+/// Waits until a connection is back on TCP, or cannot return.
 pub(super) fn finish(fd: i32, at: Ref, cause: Cause, patience: Patience) {
     let one = (fd, at, patience);
     let mut goes_on = true;
@@ -174,28 +176,30 @@ pub(super) fn finish(fd: i32, at: Ref, cause: Cause, patience: Patience) {
     }
 }
 
-/// How far a connection has come.
+/// Result of a visit to a connection.
 enum Visit<'w> {
-    /// A bell rings when there may be something to do, from this count on.
+    /// The futex word differs from this count as soon as there may be something to do.
     Waits(&'w Bell, u32),
-    /// It is back: the pair that it was on.
+    /// The connection is back on TCP. Contains the pair that it was on.
     Back(u32),
-    /// What is unread is for a keeper.
+    /// The unread bytes must go to a keeper.
     Stays,
-    /// It stays, or another thread has gone on with it.
+    /// The connection stays on its VI, or another thread has continued the fallback.
     Settled,
-    /// Its peer is stopped, and relatives of this process have the connection as well: it goes on when the peer does.
+    /// The peer is stopped, and relatives of this process share the connection. The fallback continues when the peer
+    /// does.
     Left,
-    /// Its peer is stopped, or has died over it: it is the caller's to hand over to a relay.
+    /// The peer is stopped, or died during the fallback. The caller must hand the connection over to a relay.
     HandsOver,
 }
 
-/// Whether the peer lives, as far as is known. The end of its socket does not show while TCP has no room for the bytes before it.
+/// Returns true unless the kernel reports that no process holds the other end of the connection. While TCP has no
+/// room for earlier bytes, the peer's FIN does not show on this socket.
 fn may_answer(guard: &Guard<'_>, fd: i32) -> bool {
     guard.conn.has(flag::DEAD | flag::REFLECTED) || meeting::peer_is_held(guard.conn, fd)
 }
 
-/// Takes a connection a step further. `keep`: what moves its rest to a keeper, once that is known to be wanted.
+/// Moves a connection one step further. `keep` moves the unread bytes to a keeper; `None` until a keeper is needed.
 fn visit<'w>(
     (fd, at, patience): Coming,
     cause: Cause,
@@ -203,7 +207,7 @@ fn visit<'w>(
     waits: &'w Waits,
 ) -> Visit<'w> {
     let conn = at.conn;
-    // Another thread may have gone on, or closed it.
+    // Another thread may have continued the fallback or closed the connection.
     let Some(mut guard) = at.attached() else { return Visit::Settled };
     let bell = listeners::reader_bell(&guard, waits);
     let before = bell.word().load(Ordering::SeqCst);
@@ -214,7 +218,7 @@ fn visit<'w>(
         came = step_or_end(&mut guard, fd);
     }
     if came == Step::Stays && gives_ends(cause) && is_others(conn) {
-        // Either they or the program may be the ones that read it.
+        // Either a relative or the program may read these bytes.
         match keep {
             None if PROCESSES.get().is_some() => return Visit::Stays,
             Some(keep) if keep(&mut guard, fd) => {
@@ -234,11 +238,11 @@ fn visit<'w>(
         }
         Step::Waits if !patience.is_over(&guard) => Visit::Waits(bell, before),
         Step::Stays | Step::Waits => {
-            // Relatives read on, on TCP while the rest of it comes there, or on the VI. A relay would take
-            // for this process's descriptors what theirs may be the ones to read.
+            // Relatives continue to read: on TCP while the remaining bytes arrive there, or on the VI. A relay would
+            // take bytes for this process's descriptors that a relative may have to read.
             let is_left_to_others = !cause.leaves_everything() && is_others(conn);
             if is_left_to_others && becomes_others(cause) && failover::misleads(&guard) {
-                // An error is better than other bytes.
+                // An error is better than wrong bytes.
                 failover::end(&guard, fd);
                 drop(guard);
                 detach(at);
@@ -249,7 +253,7 @@ fn visit<'w>(
                 return Visit::Settled;
             }
             if is_left_to_others {
-                // The thread that watches kernel sockets goes on when the peer answers.
+                // The progress thread continues when the peer answers.
                 if process::is_borrowed() {
                     COMING.store(true, Ordering::Relaxed);
                     return Visit::Settled;
