@@ -1,5 +1,5 @@
-//! Families whose connections this process has got: where their records are, and which of their processes have a connection
-//! still.
+//! Families from which this process has connections: the files with their records, and a check whether a process of
+//! the family still holds a connection.
 
 use crate::conn::{Holding, RECORD};
 use crate::members;
@@ -9,12 +9,12 @@ use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use sovia_control::inheritance::Passed;
 use sovia_sys::{Fd, call};
 
-/// Families that are known at a time.
+/// Maximum number of known families at a time.
 const FAMILIES: usize = 8;
-/// This process's own.
+/// Number of this process's own family.
 const OWN: u32 = FAMILIES as u32;
 
-/// A family's two files: its records, and its locks.
+/// The two files of a family: its records and its locks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Files {
     pub(super) records: Passed,
@@ -47,9 +47,9 @@ impl File {
 #[derive(Debug)]
 struct Slot {
     state: AtomicU32,
-    /// The process that it was found by, for a later connection of its; 0: none is expected.
+    /// Process through which the family was found, for later connections from this process. 0 if none is expected.
     sender: AtomicI32,
-    /// Connections of which it is not known yet whether the family has them still.
+    /// Number of connections for which it is still unknown whether the family holds them.
     undecided: AtomicU32,
     records: File,
     locks: File,
@@ -71,7 +71,7 @@ per_engine! {
     }; FAMILIES];
 }
 
-/// Which family, in a word that is not 0.
+/// Number of a family, as a word that is not 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Which(u32);
 
@@ -91,7 +91,7 @@ impl Which {
     }
 }
 
-/// Makes a family known; `None` if there are too many. The files are its descriptors from then on.
+/// Adds a family. Returns `None` if there are too many. From then on this table owns the files' descriptors.
 pub(super) fn add(files: Files, sender: i32) -> Option<Which> {
     add_to_free(files, sender).or_else(|| {
         SLOTS.iter().filter(|slot| slot.is_done_with()).for_each(Slot::close);
@@ -114,7 +114,7 @@ fn add_to_free(files: Files, sender: i32) -> Option<Which> {
     None
 }
 
-/// The families that are known by that process.
+/// Returns the families that were found through this process.
 pub(super) fn of_sender(sender: i32) -> impl Iterator<Item = (Which, Files)> {
     SLOTS.iter().zip(1..).filter_map(move |(slot, n)| {
         let is_it = slot.sender.load(Ordering::Relaxed) == sender;
@@ -133,14 +133,15 @@ fn files_of(which: Which) -> Option<Files> {
     is_known.then(|| Files { records: slot.records.get(), locks: slot.locks.get() })
 }
 
-/// A connection of the family's is to be decided upon.
+/// Counts a connection of the family as undecided.
 pub(super) fn begin(which: Which) {
     if let Some(slot) = which.slot() {
         slot.undecided.fetch_add(1, Ordering::AcqRel);
     }
 }
 
-/// It has been decided upon. The files of a family of which nothing more is expected are closed with the last one.
+/// Counts a connection of the family as decided. Closes the files after the last one, if no further connection is
+/// expected.
 pub(super) fn decided(which: Which) {
     if let Some(slot) = which.slot()
         && slot.undecided.fetch_sub(1, Ordering::AcqRel) == 1
@@ -150,13 +151,13 @@ pub(super) fn decided(which: Which) {
     }
 }
 
-/// This process has no part any more in what others have: it will not look again.
+/// Forgets all families: this process no longer shares anything with other processes.
 pub(crate) fn forget() {
     SLOTS.iter().for_each(Slot::close);
 }
 
 impl Slot {
-    /// Whether nothing more comes of it: its sender has ended, and all is decided.
+    /// Returns true if the family is no longer needed: its sender has ended, and all connections are decided.
     fn is_done_with(&self) -> bool {
         let sender = self.sender.load(Ordering::Relaxed);
         self.state.load(Ordering::Acquire) == KNOWN
@@ -179,13 +180,13 @@ impl Slot {
     }
 }
 
-/// Whether the descriptor is of that file still.
+/// Returns true if the descriptor still refers to the same file.
 pub(super) fn is_there(passed: Passed) -> bool {
     call::file_id(passed.fd).is_ok_and(|(_, inode)| inode == passed.inode)
 }
 
-/// Whether no process of a family holds a connection any more that had that place in its records, and one program or
-/// process alone has got it from there.
+/// Returns true if no process of a family holds a connection any more, and only one program or process outside the
+/// family has got it. `index` and `generation` name the connection's record.
 pub(super) fn none_holds(which: Which, index: u32, generation: u32) -> bool {
     let Some(files) = files_of(which) else { return false };
     let held = || -> Option<Holding> {
@@ -201,14 +202,14 @@ pub(super) fn none_holds(which: Which, index: u32, generation: u32) -> bool {
         let is_whole = call::pread(files.records.fd, &mut pid, at) == Ok(pid.len());
         is_whole.then(|| i32::from_ne_bytes(pid))
     };
-    // Of the family's own locks this process's is not seen, but it would know of a descriptor that it has.
+    // The kernel does not report this process's own lock, so look for this process among the holders.
     let is_mine = which == Which::OWN && members::has_me(before.holders.word());
     let others = members::any_may_live(before.holders, files.locks.fd, pid_of);
     if before.is_of(generation) && (is_mine || others) {
         return false;
     }
-    // A process that has died meanwhile may have given it to a child first, which was on record before it lived. In
-    // another life no process has it: the last of them has let it go.
+    // Read again. A holder may have died after it had given the connection to a child, and the record names a child
+    // before the child runs. If the generation has changed, the last holder has released the connection.
     let now = held();
     // Another thread may have closed the files meanwhile.
     let are_there = is_there(files.records) && is_there(files.locks);

@@ -1,4 +1,4 @@
-//! What a process that becomes another program leaves to it.
+//! Data about inherited connections, which a process leaves to the program that it executes.
 
 use super::take::is_alone;
 use crate::conn::{Conn, Holding};
@@ -14,20 +14,20 @@ use sovia_control::inheritance::{
 use sovia_sys::Fd;
 use sovia_sys::call;
 
-/// What a process is about to become.
+/// Program that a process is about to execute.
 #[derive(Debug, Clone, Copy)]
 pub enum Target<'a> {
-    /// The program at that path, which gets the library.
+    /// The program at this path, into which the library is loaded.
     Path(&'a CStr),
-    /// The program with that name, which is looked for in PATH and gets the library.
+    /// The program with this name, which is searched in PATH. The library is loaded into the program.
     Name(&'a CStr, Option<&'a CStr>),
-    /// The command at that path, `sovia`, which passes on what it is told.
+    /// The command `sovia` at this path, which passes the inheritance on.
     Command(&'a CStr),
-    /// One that cannot be told, or that runs without Sovia.
+    /// A program that cannot get an inheritance, or that runs without Sovia.
     Unknown,
 }
 
-/// What has been left. To be dropped where the process has not become the program.
+/// Result of `leave`. If the process has not become the program, the caller drops the result, which undoes the call.
 #[derive(Debug, Default)]
 #[must_use]
 pub struct Left {
@@ -35,7 +35,7 @@ pub struct Left {
     _files: Option<Files>,
 }
 
-/// The descriptors that the program is to find.
+/// Open files that the program must find.
 #[derive(Debug)]
 struct Files {
     _inheritance: Fd,
@@ -46,11 +46,11 @@ struct Files {
 /// Descriptors of connections.
 pub(crate) type Descriptors = SmallVec<[(i32, Ref); 4]>;
 
-/// This process is about to become another program: tells it of the connections that it inherits. `target` is asked for
-/// only if there may be something to tell.
+/// Prepares an exec: leaves the new program the records of the connections that it inherits. `target` is called only
+/// if there may be something to leave.
 ///
 /// # Errors
-/// `ENOENT` if it inherits some, and there is no such program: that is what exec would say.
+/// `ENOENT` if the program inherits connections and does not exist. The exec would fail with the same error.
 pub(crate) fn leave<'a>(
     inherited: &Descriptors,
     target: impl FnOnce() -> Target<'a>,
@@ -66,13 +66,14 @@ pub(crate) fn leave<'a>(
         return Err(libc::ENOENT);
     }
     if process::has_shared() {
-        // A child that runs on this memory may have its own descriptors of them, and is on no record.
+        // A child that runs on this memory may have its own descriptors of the connections. No record names such a
+        // child.
         spread(inherited);
         return Ok(left);
     }
     let told = hand(inherited, &mut left);
-    // With one number of a connection all must be told; and the program knows nothing of epoll instances, in which its
-    // connections may be.
+    // The program must learn of every descriptor of a connection. The program knows nothing of epoll instances, in
+    // which its connections may be.
     if !told.is_empty()
         && told.len() <= CONNECTIONS_MAX
         && !inherits_sets()
@@ -83,7 +84,7 @@ pub(crate) fn leave<'a>(
     Ok(left)
 }
 
-/// Counts that another program gets those connections. Returns those that may be on a VI there.
+/// Records that another program gets these connections. Returns those that the program may put on a VI.
 fn hand(inherited: &Descriptors, left: &mut Left) -> Descriptors {
     let mut told = Descriptors::new();
     for &(fd, at) in inherited {
@@ -99,20 +100,21 @@ fn hand(inherited: &Descriptors, left: &mut Left) -> Descriptors {
     told
 }
 
-/// This process is about to start another program, which inherits its connections.
+/// Records that unknown processes may get these connections. Called before this process starts a program that
+/// inherits them.
 pub(crate) fn spread(inherited: &Descriptors) {
     if !has_left() {
         inherited.iter().for_each(|(_, at)| at.conn.spread());
     }
 }
 
-/// Whether this process has left its connections. Their family knows that.
+/// Returns true if this process is under seccomp. Then it has given up its connections, and its family knows this.
 fn has_left() -> bool {
     process::is_confined()
 }
 
-/// `fd` has been taken out of another process. If it is a connection of the family's, that has no record of all
-/// processes that hold it.
+/// Called after this process has taken `fd` from another process. If `fd` is a connection of the family, the family
+/// has no record of all processes that hold it.
 pub fn taken(fd: i32) {
     if let Ok(cookie) = sovia_sys::diag::cookie(fd) {
         family::each_conn(|conn| {
@@ -123,8 +125,8 @@ pub fn taken(fd: i32) {
     }
 }
 
-/// A child is about to be made that runs on this process's memory and does not end at once. It has all that this process has,
-/// and is on no record.
+/// Called before a child is made that runs on this process's memory and does not end at once. The child has all
+/// descriptors of this process, but no record names the child.
 pub(crate) fn shares_memory() {
     table::for_each_conn(|_, at| at.conn.spread());
     process::shares_memory();
@@ -136,7 +138,7 @@ impl Drop for Left {
     }
 }
 
-/// The descriptors of connections that another program inherits of this process.
+/// Returns the descriptors of connections that a program inherits from this process.
 pub(crate) fn inherited() -> Descriptors {
     let mut inherited = Descriptors::new();
     let look = |fd, at: Ref| {
@@ -158,23 +160,23 @@ fn outlasts_exec(fd: i32) -> bool {
     flags & libc::FD_CLOEXEC as usize == 0
 }
 
-/// Whether the program inherits an epoll instance.
+/// Returns true if the program inherits an epoll instance.
 fn inherits_sets() -> bool {
     let mut inherits = false;
     table::for_each_epoll(|fd, _| inherits |= outlasts_exec(fd));
     inherits
 }
 
-/// Whether a connection could get a VI in another program.
+/// Returns true if a connection may get a VI in another program.
 pub(super) fn may_be_on_vi(fd: i32, at: Ref) -> bool {
     at.conn.phase().may_be_on_vi() && is_alone(fd, at) && family::place_in_file(at.index).is_some()
 }
 
-/// Which file the process becomes.
+/// Returns the file that the process will execute.
 fn program_of(target: Target<'_>) -> Option<Program> {
     match target {
         Target::Path(path) => program_at(path),
-        // It may be linked statically.
+        // No check of the file: the command may be linked statically.
         Target::Command(path) => call::program_at(path).ok().map(|(program, _)| program),
         Target::Name(name, _) if name.to_bytes().contains(&b'/') => program_at(name),
         Target::Name(name, path) => {
@@ -194,7 +196,8 @@ fn program_of(target: Target<'_>) -> Option<Program> {
     }
 }
 
-/// Which file the kernel executes for that path, the interpreter of a script, if the library will be loaded into it.
+/// Returns the file that the kernel executes for this path, if the library will be loaded into it. For a script, this
+/// is the interpreter.
 fn program_at(path: &CStr) -> Option<Program> {
     let mut room = [0; BEGINNING];
     let (program, beginning) = look_into(path, &mut room)?;
@@ -210,7 +213,7 @@ fn program_at(path: &CStr) -> Option<Program> {
     is_dynamic(beginning).then_some(program)
 }
 
-/// As much of a program as is looked at, in bytes.
+/// Number of bytes that are read from the beginning of a program.
 const BEGINNING: usize = 1024;
 
 fn look_into<'a>(path: &CStr, room: &'a mut [u8; BEGINNING]) -> Option<(Program, &'a [u8])> {
@@ -220,7 +223,8 @@ fn look_into<'a>(path: &CStr, room: &'a mut [u8; BEGINNING]) -> Option<(Program,
     is_plain.then_some((program, &room[..len]))
 }
 
-/// Whether a file that begins so is a program of this machine with an interpreter, which loads libraries into it.
+/// Returns true if a file that begins with these bytes is a program for this machine with an ELF interpreter, which
+/// loads libraries.
 fn is_dynamic(file: &[u8]) -> bool {
     const INTERPRETER: u32 = 3;
     let machine = if cfg!(target_arch = "x86_64") { 62 } else { 183 };
@@ -235,10 +239,10 @@ fn is_dynamic(file: &[u8]) -> bool {
         && headers().is_some_and(|mut all| all.any(|kind| u32::from_le_bytes(*kind) == INTERPRETER))
 }
 
-/// The files for the program; `None` where there is something that they cannot be had for.
+/// Makes the files for the program. Returns `None` if one cannot be made.
 fn files(program: Program, connections: &[(i32, Ref)]) -> Option<Files> {
     if call::soft_limit(libc::RLIMIT_FSIZE).is_some_and(|limit| limit < LEN as u64) {
-        // A write would be answered with a signal that kills the program.
+        // The kernel would answer the write with a signal that kills the program.
         return None;
     }
     let records = records()?;
@@ -274,7 +278,7 @@ fn files(program: Program, connections: &[(i32, Ref)]) -> Option<Files> {
     })
 }
 
-/// The file with the family's records, which the program may read and not change.
+/// Returns a descriptor of the family's records that the program can only read.
 fn records() -> Option<Fd> {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
     let opened = call::reopen(family::file()?, flags).map(Fd::keep).ok()?;

@@ -1,11 +1,13 @@
 //! Connections that processes send to each other, as descriptors in messages.
 //!
-//! The sender records each (`PassedOn`) in the memory of its family, with the socket at the other end of the channel. The
-//! receiver knows from the channel which process has sent it, or made the channel, and looks in the records of that one's
-//! family; or in its own family's, which may be the sender's. The socket on which it receives must be the one that the
-//! sender has named: a process in between, which may have kept the connection, has sent it to another one. It must be the
-//! family's first message of that connection, and no process of the receiver's family may have looked at a message and left
-//! it. From then on it is as with a connection that a program inherits.
+//! The sender records each connection (`PassedOn`) in its family's memory, with the socket at the other end of the
+//! channel. The channel tells the receiver which process has sent the message, or has made the channel. The receiver
+//! looks in the records of that process's family, and in those of its own family, which may be the sender's.
+//!
+//! Three conditions must hold. The message must arrive on the socket that the sender has recorded. Otherwise a
+//! process in between has sent the connection on, and may have kept it. The message must be the first one of the
+//! receiver's family with this connection. And no process of the receiver's family may have looked at a message and
+//! left it in the queue. From then on the connection is like one that a program inherits.
 
 use super::families::{self, Files, Which};
 use super::leave::may_be_on_vi;
@@ -21,7 +23,8 @@ use sovia_signal::chain;
 use sovia_sys::mapping::is_sealed_memory;
 use sovia_sys::{Fd, call, diag};
 
-/// A connection is about to be sent to another process, on `channel`. True if that may put it on a VI.
+/// Records that a connection is about to be sent to another process on `channel`. Returns true if the receiver may
+/// put the connection on a VI.
 pub(crate) fn pass(channel: i32, fd: i32, at: Ref) -> bool {
     if process::is_borrowed() || process::has_shared() || family::file().is_none() {
         return false;
@@ -41,11 +44,11 @@ pub(crate) fn pass(channel: i32, fd: i32, at: Ref) -> bool {
     true
 }
 
-/// Whether this process has looked at a message with a connection, and left it there.
+/// Set once this process has looked at a message with a connection and left it in the queue.
 static HAS_LOOKED: AtomicBool = AtomicBool::new(false);
 
-/// This process has got a descriptor of a message that it has left where it is: that of a connection may be used by it,
-/// and come to another process as well.
+/// Records that this process got `fd` from a message that it left in the queue. If `fd` is a connection, this process
+/// may use it, and another process may get it too.
 pub(crate) fn looked_at(fd: i32) {
     if table::is_tcp(fd) {
         HAS_LOOKED.store(true, Ordering::Release);
@@ -55,7 +58,7 @@ pub(crate) fn looked_at(fd: i32) {
     }
 }
 
-/// A descriptor has come in a message on `channel`. `record` records a connection.
+/// Takes a descriptor that came in a message on `channel`. `record` records a connection.
 pub(crate) fn received(channel: i32, fd: i32, record: impl Fn(i32, Role)) {
     if process::is_confined()
         || process::is_borrowed()
@@ -65,7 +68,8 @@ pub(crate) fn received(channel: i32, fd: i32, record: impl Fn(i32, Role)) {
         return;
     }
     let Ok(cookie) = diag::cookie(fd) else { return };
-    // Whichever process of the family gets it next, it is not as it was sent from here.
+    // Remove the entry in any case. A process of the family that gets the socket later does not get it from this
+    // sender.
     let own = || {
         let passed_on = family::passed_on()?;
         let sent = twice(|| Some(passed_on.read()))?.find(cookie);
@@ -93,7 +97,7 @@ pub(crate) fn received(channel: i32, fd: i32, record: impl Fn(i32, Role)) {
     }
 }
 
-/// What the socket with that cookie was in which other family.
+/// Returns the family that sent the socket with this cookie, and the family's entry for it.
 fn find(channel: i32, cookie: u64) -> Option<(Which, Sent)> {
     let sender = call::peer_of(channel).filter(|&pid| pid != call::getpid())?;
     let known = families::of_sender(sender)
@@ -110,7 +114,7 @@ fn find(channel: i32, cookie: u64) -> Option<(Which, Sent)> {
     })
 }
 
-/// What has been read, if it is the same a second time: the sender of another connection may be in the middle of an entry.
+/// Reads twice, and returns the copy if both are equal: the sender of another connection may be writing an entry.
 fn twice(read: impl Fn() -> Option<Copy>) -> Option<Copy> {
     let once = read()?;
     (read()? == once).then_some(once)
@@ -125,7 +129,7 @@ fn read(records: i32) -> Option<Copy> {
     twice(read).filter(|copy| copy.layout() == Holding::LAYOUT)
 }
 
-/// The files of the family, among those that a process has open, that has sent the socket with that cookie.
+/// Searches the files that a process has open for those of the family that sent the socket with this cookie.
 fn look_for(process: i32, cookie: u64) -> Option<(Files, Sent)> {
     let mut open: SmallVec<[i32; 64]> = SmallVec::new();
     call::each_descriptor_of(process, |fd| open.push(fd));
@@ -150,7 +154,7 @@ fn look_for(process: i32, cookie: u64) -> Option<(Files, Sent)> {
     let is_it = |fd: &&i32| call::file_id_of(process, **fd).is_ok_and(|(_, id)| id == copy.locks());
     let locks = open.iter().filter(|&&fd| named(fd, b"/memfd:sovia-family")).find(is_it)?;
     if copy.locks() == members::locks_id() {
-        // The family's own: to close it would give this process's lock back.
+        // These are the own family's files. Closing a descriptor of the locks would release this process's lock.
         return None;
     }
     let locks = file(*locks).filter(|(_, inode)| *inode == copy.locks())?;

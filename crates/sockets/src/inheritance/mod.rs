@@ -1,26 +1,28 @@
 //! Connections that outlive an exec, or are sent to other processes.
 //!
-//! A program that inherits a connection knows neither how many bytes it has carried nor which other processes have it:
-//! one of them may move bytes over TCP without counting them. So an inherited connection stays on TCP, unless the process
-//! that became the program ran under Sovia and has told it (`leave.rs`; [`sovia_control::inheritance`] has the form) where
-//! the records of its family are. The program takes what it is told (`take.rs`) and looks there, at its calls, until no
-//! process of that family has the connection any more. Then it is the only one with it, and the connection
-//! may get a VI; the bytes that it had carried until then are the kernel's to tell.
+//! A program that inherits a connection does not know how many bytes the connection has carried, nor which other
+//! processes have it. One of these processes may move bytes over TCP without counting them. So an inherited
+//! connection stays on TCP, with one exception. A process under Sovia leaves an inheritance to the program that it
+//! executes (`leave.rs`; for the form see [`sovia_control::inheritance`]). The inheritance names the files with the
+//! records of the process's family. The program takes the inheritance at its start (`take.rs`). At its calls it
+//! checks the records, until no process of that family has the connection any more. Then only the program has it, and
+//! the connection may get a VI. The kernel knows how many bytes the connection has carried until then.
 //!
-//! That holds where no program but that one has got the connection from the family. The family counts it
-//! (`conn/handed.rs`): an exec or a spawn that hands it on, a descriptor that is sent to another process, a process that
-//! leaves the family with it, a child that runs on a member's memory. What the kernel is asked for that the program would
-//! have to know of, such as an urgent byte, counts in the same way.
+//! Two conditions must hold:
 //!
-//! And it holds where the program is the one that the process became, not one that another program became in its turn,
-//! which may have given it to a child first: so the process looks whether the library will be loaded into it.
+//! - No other program has got the connection from the family. The family counts each way out (`conn/handed.rs`). An
+//!   exec or a spawn may pass the connection on, or a process may send a descriptor to another process. A process may
+//!   leave the family with the connection, and a child may run on a member's memory. Requests to the kernel that the
+//!   program would have to know of, such as an urgent byte, count in the same way.
+//! - The program is the one that the process executed. If that program has executed another one in turn, it may have
+//!   given the connection to a child first. So the process checks that the library will be loaded into the program.
 //!
-//! A server under inetd is the case that matters: inetd accepts, forks, and becomes the server, whose descriptors 0, 1
+//! The important case is a server under inetd. inetd accepts, forks, and executes the server, whose descriptors 0, 1
 //! and 2 are the connection.
 //!
-//! A process that receives a connection in a message is told nothing. It looks for the sender's records itself
-//! (`message.rs`), and from then on it is the same. Servers that accept in one process and send each connection to another
-//! one, such as Node's cluster, are the case that matters there.
+//! A process that receives a connection in a message gets no inheritance. Such a process looks for the sender's
+//! records itself (`message.rs`), and continues in the same way. The important case is a server that accepts in one
+//! process and sends each connection to another, such as Node's cluster.
 
 mod families;
 mod leave;

@@ -1,4 +1,4 @@
-//! What a program takes over of the process that became it.
+//! Data about inherited connections, which a program takes over from the process that executed it.
 
 use super::families::{self, Files, Which, is_there};
 use crate::conn::{Holding, Role};
@@ -9,7 +9,8 @@ use sovia_control::inheritance::{Inheritance, LEN, NUMBERS, Passed};
 use sovia_sys::mapping::is_sealed_memory;
 use sovia_sys::{Fd, call, diag};
 
-/// At the start of a program: takes what has been left to it. `record` records a connection.
+/// Takes the inheritance of the process that executed this program, if there is one. Called at the program's start.
+/// `record` records a connection.
 pub fn take(record: impl Fn(i32, Role)) {
     let Some(inheritance) = NUMBERS.clone().find_map(left_as) else { return };
     let head = inheritance.head();
@@ -21,7 +22,7 @@ pub fn take(record: impl Fn(i32, Role)) {
     let Some(which) = families::add(Files { records: head.records, locks: head.locks }, 0) else {
         return;
     };
-    // One more than there are: the files are not closed before all have been taken.
+    // Count one connection more, so that the files stay open until all connections have been taken.
     families::begin(which);
     let mut known: Vec<(u64, Ref)> = Vec::new();
     for there in inheritance.each() {
@@ -40,7 +41,7 @@ pub fn take(record: impl Fn(i32, Role)) {
     families::decided(which);
 }
 
-/// A connection of this process's had that place in the records of a family.
+/// Notes the record that a connection of this process had in a family.
 pub(super) fn inherit(here: Ref, which: Which, index: u32, generation: u32) {
     families::begin(which);
     let approach = &here.conn.approach;
@@ -49,12 +50,12 @@ pub(super) fn inherit(here: Ref, which: Which, index: u32, generation: u32) {
     here.conn.has_carried();
 }
 
-/// Takes a file over that has been passed on, if its number is no other file's.
+/// Takes over a file that was passed on, unless its descriptor number refers to another file now.
 fn claim(passed: Passed) -> Option<Fd> {
     is_there(passed).then(|| Fd::inherit(passed.fd))
 }
 
-/// The inheritance under that number, if this program is meant.
+/// Reads the inheritance at this descriptor number. Returns `None` if it is not for this program.
 fn left_as(number: i32) -> Option<Inheritance> {
     if !is_sized(number) {
         return None;
@@ -62,12 +63,12 @@ fn left_as(number: i32) -> Option<Inheritance> {
     let mut bytes = [0; LEN];
     let is_whole = call::pread(number, &mut bytes, 0) == Ok(LEN);
     let inheritance = Inheritance::decode(&bytes).filter(|_| is_whole)?;
-    // Whichever program it was for, it ends here.
+    // Close it, even if it is for another program.
     drop(Fd::keep(number));
     let head = inheritance.head();
     let program = call::program_at(c"/proc/self/exe").ok().map(|(program, _)| program);
     if head.pid != call::getpid() || Some(head.program) != program {
-        // One for another program has come by way of that.
+        // The inheritance was for another program, which has executed this one.
         drop((claim(head.records), claim(head.locks)));
         return None;
     }
@@ -78,12 +79,13 @@ fn is_sized(number: i32) -> bool {
     call::file_size(number) == Ok(LEN as u64) && call::file_system(number) == Ok(libc::TMPFS_MAGIC)
 }
 
-/// Whether no other process holds a connection that this process may have inherited.
+/// Returns true if no other process holds the connection. Only an inherited connection needs a check.
 pub(crate) fn is_alone(fd: i32, at: Ref) -> bool {
     at.conn.approach.inherited.load(Ordering::Acquire) == 0 || has_come_to_be_alone(fd, at)
 }
 
-/// Whether the kernel is to signal news of a socket, or to process its stream. Another process may have asked for that.
+/// Returns true if the kernel must raise signals for the socket's events, or process its stream. Another process may
+/// have asked for that.
 pub(crate) fn is_for_kernel(fd: i32) -> bool {
     let flags = call::fcntl(fd, libc::F_GETFL, 0).unwrap_or(libc::O_ASYNC as usize);
     let protocol = call::getsockopt::<[u8; 16]>(fd, libc::IPPROTO_TCP, libc::TCP_ULP);
@@ -97,7 +99,7 @@ fn has_come_to_be_alone(fd: i32, at: Ref) -> bool {
         return true;
     };
     let place = approach.place_there.load(Ordering::Relaxed);
-    // In this order: what others have asked for is there once they have gone.
+    // In this order: what other processes have asked of the kernel is visible once they are gone.
     if !families::none_holds(which, (place >> 32) as u32, place as u32) || is_for_kernel(fd) {
         return false;
     }
