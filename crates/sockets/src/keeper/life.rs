@@ -1,4 +1,4 @@
-//! The keeper's life. It allocates nothing, takes no lock of the family's, and does not return.
+//! The keeper's code, which allocates nothing, takes no lock of the family, and does not return.
 
 use super::Candidate;
 use super::shared::Shared;
@@ -11,17 +11,17 @@ use sovia_sys::poll::{PollFd, ppoll};
 use sovia_sys::seqpacket::Listener;
 use sovia_sys::{call, clock, process as processes, record_lock};
 
-/// Between two looks whether the rests have been read, and whether relatives still have the connections.
+/// Nanoseconds between two checks whether the bytes have been read and whether relatives still have the connections.
 const LOOK_NS: u64 = 100_000_000;
-/// No descriptor, which is not polled.
+/// An entry without a descriptor, which `ppoll` ignores.
 const NONE: PollFd = PollFd { fd: -1, events: 0, revents: 0 };
 
-/// What the keeper has. Its maker prepares it.
+/// Data of the keeper, which its maker prepares.
 pub(super) struct Life<'s> {
     streams: Vec<Stream<'s>>,
-    /// Two for each stream, and the one by which relatives ask.
+    /// Two entries for each stream, and one for the socket by which relatives ask.
     fds: Vec<PollFd>,
-    /// The descriptors that it keeps of its maker's, in order.
+    /// Descriptors of the maker that the keeper keeps, in ascending order.
     kept: Vec<i32>,
     shared: &'s Shared,
     lock: &'s Lock,
@@ -39,7 +39,7 @@ impl<'s> Life<'s> {
         Life { fds: vec![NONE; 2 * streams.len() + 1], streams, kept, shared, lock }
     }
 
-    /// Closes all descriptors but those that the keeper needs.
+    /// Closes all descriptors except those that the keeper needs.
     pub(super) fn keep_only(&self) {
         let mut from = 0;
         for &fd in &self.kept {
@@ -51,7 +51,7 @@ impl<'s> Life<'s> {
         call::close_range(from, i32::MAX);
     }
 
-    /// `ready`: to be closed once its maker may move rests to it.
+    /// Runs the keeper. Closes `ready` once the maker may move bytes to the keeper.
     pub(super) fn live(&mut self, ready: i32) -> ! {
         processes::leave_group();
         processes::be_traceable();
@@ -59,7 +59,7 @@ impl<'s> Life<'s> {
         let listener = asking::listen(me);
         self.shared.keeper().store(me, Ordering::Release);
         let _ = call::close(ready);
-        // Its maker has moved what it could, or has ended.
+        // The wait ends when the maker has moved what it could, or has ended.
         while record_lock::wait(self.lock.file, self.lock.byte) == Err(call::Errno::EINTR) {}
         for stream in &mut self.streams {
             stream.begin(me);

@@ -1,14 +1,16 @@
-//! The keeper: a small process that holds the rests of streams for all that may read them ([`crate::rest`]).
+//! Keeper: a small process that holds the remaining bytes of streams for all processes that may read them
+//! ([`crate::rest`]).
 //!
-//! It puts each rest into a Unix socket, whose other end the program reads from, moves what the program writes to TCP,
-//! and is done with it when the program has closed its end. It keeps that other end itself, for the relatives to take,
-//! until the rest has been read or no relative has the connection any more. It ends when it is done with all of them.
+//! The keeper puts each stream's remaining bytes into a Unix socket. The program reads them from the other end. The
+//! keeper moves the bytes that the program writes to TCP, until the program has closed its end. The keeper keeps a
+//! descriptor of the program's end, so that relatives can take it. The keeper closes this descriptor when all bytes
+//! have been read, or when no relative has the connection any more. The keeper ends after its last stream.
 //!
-//! It is a bare copy of the process that makes it, which may be a child on its parent's memory: it makes nothing but
-//! system calls, and is not one of the family. The copy takes as long as that process has memory, so one keeper serves
-//! all connections that need one at the same time.
+//! The keeper is a bare copy of the process that makes it, which may be a child on its parent's memory. The keeper
+//! makes only system calls, and does not belong to the family. The time for the copy grows with the process's memory.
+//! So one keeper serves all connections that need a keeper at the same time.
 //!
-//! The two wait for each other by nothing that another child of the maker's could inherit ([`start`]).
+//! Maker and keeper wait for each other only by objects that no other child of the maker can inherit ([`start`]).
 
 mod life;
 mod shared;
@@ -27,22 +29,22 @@ use sovia_sync::section;
 use sovia_sys::{Fd, call, poll, process as processes};
 use start::Lock;
 
-/// Bytes that are moved at a time.
+/// Number of bytes that are moved at a time.
 const PIECE: usize = 4 << 10;
-/// Connections of one keeper at most.
+/// Maximum number of connections of one keeper.
 const MOST: u64 = 1 << 10;
-/// Its descriptors beside the three of each connection.
+/// Number of descriptors of a keeper beside the three of each connection.
 const FURTHER: u64 = 8;
 
-/// Calls `visit` for each connection in turn, with what moves its rest to a keeper. Where that says false, there can be
-/// none, or the rest is not for one: it lies where it lay.
+/// Calls `visit` for each connection in turn, with a function that moves the unread bytes to a keeper. If this
+/// function returns false, the bytes stay where they are: there can be no keeper, or the bytes are not for a keeper.
 pub(crate) fn with_keepers(connections: &[(i32, Ref)], visit: &mut dyn FnMut(Keep<'_>)) {
     rest::nothing_at_hand();
     let (limit, _) = call::descriptor_limits();
     let may_take = processes::may_take_descriptors();
     let most = if may_take { MOST } else { rest::asking::STREAMS as u64 };
     let most = (limit.saturating_sub(FURTHER) / 3).clamp(1, most) as usize;
-    // No handler of the program's leaves this half way.
+    // No signal handler of the program can interrupt this and leave by `longjmp`.
     let _inside = section::inside();
     for some in connections.chunks(most) {
         let keeper = Waiting::new(some);
@@ -50,20 +52,20 @@ pub(crate) fn with_keepers(connections: &[(i32, Ref)], visit: &mut dyn FnMut(Kee
             keeper.as_ref().is_some_and(|keeper| keeper.keep(guard, fd).is_some())
         };
         some.iter().for_each(|_| visit(&keep));
-        // With its lock, which is given back here, the keeper begins.
+        // Dropping `keeper` releases its lock, and the keeper begins.
     }
 }
 
-/// How much of a connection is unread, if that may be a keeper's.
+/// Returns the number of unread bytes of a connection, if a keeper may take them.
 fn unread(guard: &mut Guard<'_>, fd: i32) -> Option<usize> {
     let conn = guard.conn;
-    // What comes on TCP afterwards would be missing behind it.
-    // A death may be noted before the kernel has ended the socket.
+    // Bytes that came on TCP later would be missing behind the keeper's bytes. A death may be noted before the kernel
+    // has ended the socket.
     let has_finished = conn.has(flag::DEAD)
         || streams::kernel_socket_has_ended(fd)
         || streams::ending::is_all_on_vi(guard);
     let is_last = has_finished || conn.is_shut();
-    // What comes next is a call's that is in the kernel still.
+    // A call that is still in the kernel would take the next bytes.
     let is_free = conn.rx_pins.is_empty() && !conn.has(flag::REFLECTED | flag::CORRUPT);
     let are_told_apart = members::are_told_apart(conn.holders.load(Ordering::Acquire));
     if !is_last || !is_free || !are_told_apart {
@@ -71,26 +73,28 @@ fn unread(guard: &mut Guard<'_>, fd: i32) -> Option<usize> {
     }
     let mut unread = streams::unread(guard, fd).ok()?;
     if has_died_over_it(guard, fd) {
-        // Bytes on TCP lie on the VI as well, and the rest behind them.
+        // The VI holds the bytes that are on TCP as well, and the remaining bytes after them. So the sum is an upper
+        // bound.
         unread += usize::try_from(streams::undelivered::look(guard).ok()?.bytes).ok()?;
     }
     Some(unread).filter(|&unread| unread > 0)
 }
 
-/// Copies what is unread of a connection, without taking it. Returns how much that is; `None` if it is not what was looked at.
+/// Copies unread bytes without taking them, and returns their number. Returns `None` if there are fewer than `bytes`
+/// has room for.
 fn copy(guard: &mut Guard<'_>, fd: i32, bytes: &mut [u8]) -> Option<usize> {
     let wanted = bytes.len();
     (streams::peek(guard, fd, bytes.into()) == Got::Bytes(wanted)).then_some(wanted)
 }
 
-/// Takes what is unread of a connection whose peer has died, and returns how much that is. Only the part on TCP could be looked at
-/// before the rest on the VI.
+/// Takes all unread bytes of a connection whose peer has died, and returns their number. A copy is impossible: the
+/// bytes on TCP must be taken before those on the VI can be read.
 fn take_all(guard: &mut Guard<'_>, fd: i32, bytes: &mut [u8]) -> usize {
     let mut taken = 0;
     while taken < bytes.len() {
         match streams::receive(guard, fd, (&mut bytes[taken..]).into()) {
             Got::Bytes(n @ 1..) => taken += n,
-            // More of what the peer had put on TCP is on its way: there is room for it now.
+            // More of the peer's bytes on TCP are arriving, because there is room for them now.
             Got::Nothing if !streams::kernel_socket_has_ended(fd) => poll::wait(fd, libc::POLLIN),
             _ => break,
         }
@@ -98,18 +102,18 @@ fn take_all(guard: &mut Guard<'_>, fd: i32, bytes: &mut [u8]) -> usize {
     taken
 }
 
-/// Returns true if the peer has not put on TCP all that is unread on the VI.
+/// Returns true if the peer has not put all of the VI's unread bytes on TCP.
 fn misses_a_part(guard: &Guard<'_>) -> bool {
     streams::leaving::awaits_on_tcp(guard) != Await::Nothing
 }
 
-/// Returns true if the peer has ended before it had put all of that there.
+/// Returns true if the peer has ended before it had put all of the VI's unread bytes on TCP.
 fn has_died_over_it(guard: &Guard<'_>, fd: i32) -> bool {
     misses_a_part(guard) && (guard.conn.has(flag::DEAD) || streams::kernel_socket_has_ended(fd))
 }
 
-/// Returns true if the connection was reset and no call has reported that, or a part of the stream is missing on TCP. Takes
-/// the kernel's error.
+/// Returns true if a part of the stream is missing on TCP, or if the connection was reset and no call has reported
+/// it. Takes the kernel's error.
 fn is_cut(guard: &Guard<'_>, fd: i32) -> bool {
     let look = || call::recv(fd, &mut [0], libc::MSG_PEEK | libc::MSG_DONTWAIT);
     let is_reset = |error| !matches!(error, call::Errno::EAGAIN | call::Errno::EINTR);
@@ -118,26 +122,26 @@ fn is_cut(guard: &Guard<'_>, fd: i32) -> bool {
         || look().is_err_and(is_reset)
 }
 
-/// A connection whose rest may become a keeper's.
+/// A connection whose unread bytes may go to a keeper.
 struct Candidate {
     at: Ref,
-    /// Its descriptor.
+    /// Descriptor of the connection.
     kernel_socket: i32,
-    /// Bytes that were unread.
+    /// Number of unread bytes.
     unread: usize,
-    /// The end that the rest is read from. The keeper has it at the same number.
+    /// End from which the bytes are read. The keeper has it at the same descriptor number.
     end: Fd,
-    /// The end that the rest goes into, likewise.
+    /// End into which the bytes go. The keeper has it at the same descriptor number.
     source: Fd,
 }
 
 impl Candidate {
     fn new(at: Ref, kernel_socket: i32) -> Option<Candidate> {
         let unread = unread(&mut at.attached()?, kernel_socket)?;
-        // The maker makes them: where it may take nothing from another process, it has them all the same.
+        // The maker makes the sockets: so it has them even if it may take nothing from another process.
         let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
         let (source, end) = Fd::pair(libc::AF_UNIX, kind).ok()?;
-        // As much as the system lets it take: what it does not take at once has to wait for the keeper.
+        // Ask for the largest buffer. Bytes that do not fit at once must wait for the keeper.
         let _ = call::setsockopt(source.raw(), libc::SOL_SOCKET, libc::SO_SNDBUF, &(64 << 20));
         Some(Candidate { at, kernel_socket, unread, end, source })
     }
@@ -154,7 +158,7 @@ impl Candidate {
     }
 }
 
-/// A keeper that waits until its maker has moved rests to it, or has ended.
+/// A keeper that waits until its maker has moved bytes to it, or has ended.
 struct Waiting {
     id: i32,
     candidates: Vec<Candidate>,
@@ -164,7 +168,8 @@ struct Waiting {
 
 impl Waiting {
     fn new(connections: &[(i32, Ref)]) -> Option<Waiting> {
-        // Those of another PID namespace do not know the keeper by its id; and it would end with this one's first process.
+        // Relatives in another PID namespace would not know the keeper by its id. And the keeper would end with the
+        // first process of this namespace.
         let namespace = || processes::pid_namespace();
         family::namespace().filter(|&family| Some(family) == namespace())?;
         let candidate = |&(kernel_socket, at): &(i32, Ref)| Candidate::new(at, kernel_socket);
@@ -181,7 +186,7 @@ impl Waiting {
         Some(Waiting { id, candidates, shared, _lock: lock })
     }
 
-    /// Moves what is unread of a connection to the keeper. `None` if that cannot be.
+    /// Moves the unread bytes of a connection to the keeper. Returns `None` if this is impossible.
     fn keep(&self, guard: &mut Guard<'_>, fd: i32) -> Option<()> {
         let conn = guard.conn;
         let is_it = |one: &Candidate| one.kernel_socket == fd && core::ptr::eq(one.at.conn, conn);
@@ -189,23 +194,23 @@ impl Waiting {
         let Candidate { end, source, .. } = &self.candidates[n];
         let place = self.shared.place(n);
         let (kept, outlet) = place.sockets(self.id)?;
-        // It was looked at before there was a keeper, and without the lock since.
+        // Look again: the first look was before the keeper existed, and the lock was released since.
         let unread = unread(guard, fd)?;
-        // SAFETY: the keeper reads those bytes once it is told that they are its own, and this thread is the only one
-        // that has the candidates.
+        // SAFETY: the keeper uses these bytes only after this function has published them in `conn.rest` or by
+        // `is_the_keepers`, and `bytes` is not used after that. No other thread of this process has the candidates.
         let bytes = unsafe { self.shared.bytes(n) }.get_mut(..unread)?;
         if conn.has(flag::NONBLOCK) {
             call::fcntl(end.raw(), libc::F_SETFL, libc::O_NONBLOCK as usize).ok()?;
         }
-        // The program gets it from this process.
+        // The program gets this end from this process.
         rest::is_at_hand(kept, end).ok()?;
-        // Bytes that are only looked at lie where they lay until the keeper is known, whatever becomes of this process.
+        // Copied bytes also stay in their old place until the keeper is published, in case this process dies.
         let is_taken = has_died_over_it(guard, fd);
         let unread = match is_taken {
             true => take_all(guard, fd, bytes),
             false => copy(guard, fd, bytes)?,
         };
-        // What the program has been told is there must not be missing when it begins.
+        // Bytes that were reported to the program must not be missing when it begins.
         let mut left = &bytes[..unread];
         stream::feed(source.raw(), &mut left);
         let is_cut = is_cut(guard, fd);
@@ -228,14 +233,14 @@ impl Waiting {
     }
 }
 
-/// Those descriptors become ends that the rest is read from, where a keeper has one. Where one has put all of it out, and
-/// puts on TCP still what a program has written, what comes next is to come after that.
+/// Replaces descriptors by ends from which a keeper's bytes are read. A keeper without such bytes may still put on
+/// TCP what a program has written. Then this function waits, because later bytes must follow.
 pub(crate) fn give(descriptors: &[(i32, Ref)]) {
     for &(fd, at) in descriptors {
         match rest::end_of(at.conn) {
             Ok(Some(end)) => {
                 let how = call::fcntl(fd, libc::F_GETFD, 0).unwrap_or(0);
-                // In this order: until the table says otherwise, calls ask the keeper.
+                // In this order: until the table has changed, calls query the keeper.
                 let _ = call::dup_onto(end.raw(), fd);
                 let _ = call::fcntl(fd, libc::F_SETFD, how);
                 if !process::is_borrowed() {

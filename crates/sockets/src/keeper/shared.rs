@@ -1,4 +1,4 @@
-//! The memory that a keeper shares with the process that makes it.
+//! Memory that a keeper shares with the process that makes it.
 
 use crate::conn::Kept;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
@@ -6,45 +6,46 @@ use sovia_sys::Mapping;
 
 const PAGE: usize = 4096;
 
-/// A Unix socket of the keeper's.
+/// A Unix socket of the keeper.
 #[derive(Debug)]
 #[repr(C)]
 struct Socket {
     fd: AtomicI32,
-    /// 0: there is none.
+    /// Inode of the socket; 0 if there is none.
     inode: AtomicU64,
 }
 
-/// What the two tell each other of a connection.
+/// Data about one connection that the two processes exchange.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Place {
-    /// The end that the rest is read from.
+    /// End from which the remaining bytes are read.
     end: Socket,
-    /// The end that the rest goes into, and that what the program writes comes out of.
+    /// End into which the remaining bytes go, and where the program's bytes come out.
     source: Socket,
-    /// How long the rest is, and how much of it is in the socket.
+    /// Number of remaining bytes, and how many of them are in the socket.
     len: AtomicUsize,
     fed: AtomicUsize,
-    /// The connection was reset: an error comes behind the rest, not the end of the stream.
+    /// Set if the connection was reset: an error follows the remaining bytes, not the end of the stream.
     is_cut: AtomicBool,
-    /// It lies nowhere else any more.
+    /// Set once the remaining bytes lie in this memory only.
     is_moved: AtomicBool,
 }
 
-/// The memory begins with the keeper's id, which is 0 until it waits for its maker, and the places. The rests follow.
+/// Shared memory of maker and keeper. First comes the keeper's id, which is 0 until the keeper waits for its maker.
+/// The places follow, then the remaining bytes of each connection.
 #[derive(Debug)]
 pub(super) struct Shared {
     memory: Mapping,
-    /// Where the rest of each connection lies, and where the last one ends: whole pages.
+    /// Start of each connection's bytes, and the end of the last ones, in whole pages.
     at: Vec<usize>,
 }
 
-/// Places begin there.
+/// Offset of the first place.
 const PLACES: usize = 64;
 
 impl Shared {
-    /// For rests of such lengths.
+    /// Maps memory for connections with these numbers of remaining bytes.
     pub(super) fn new(lens: impl ExactSizeIterator<Item = usize>) -> Option<Shared> {
         let mut end = (PLACES + lens.len() * size_of::<Place>()).next_multiple_of(PAGE);
         let mut at = vec![end];
@@ -55,31 +56,33 @@ impl Shared {
         Some(Shared { memory: Mapping::for_family(end).ok()?, at })
     }
 
-    /// The keeper's id, once it waits for its maker.
+    /// Returns the word with the keeper's id. The keeper stores its id once it waits for its maker.
     pub(super) fn keeper(&self) -> &AtomicI32 {
-        // SAFETY: the memory begins with that word, is aligned to a page, and mapped for as long as `self` is there.
+        // SAFETY: the mapping begins with this word. The mapping is aligned to a page, and lasts as long as `self`.
         unsafe { &*self.memory.base().cast() }
     }
 
     pub(super) fn place(&self, n: usize) -> &Place {
         assert!(n + 1 < self.at.len(), "a connection without a place");
-        // SAFETY: there are as many places there, of atomics, for which zeroed memory will do.
+        // SAFETY: the mapping has `at.len() - 1` places from this offset on, as `new` computed. A place consists of
+        // atomics, for which zeroed memory is valid.
         unsafe { &*self.memory.base().add(PLACES).cast::<Place>().add(n) }
     }
 
-    /// Room for a rest.
+    /// Returns the memory for a connection's remaining bytes.
     ///
     /// # Safety
-    /// No other reference to it may be in use: until it [`Place::is_the_keepers`] it is its maker's, and the keeper's
-    /// afterwards.
+    /// No other reference to these bytes may be in use. Until [`Place::is_the_keepers`] only the maker may call this,
+    /// and only the keeper afterwards.
     #[allow(clippy::mut_from_ref, reason = "the memory is shared with another process in any case")]
     pub(super) unsafe fn bytes(&self, n: usize) -> &mut [u8] {
         let (from, to) = (self.at[n], self.at[n + 1]);
-        // SAFETY: the range lies in the mapping; the rest is the caller's contract.
+        // SAFETY: `new` reserved this range in the mapping. The caller guarantees that no other reference to it is in
+        // use.
         unsafe { core::slice::from_raw_parts_mut(self.memory.base().add(from), to - from) }
     }
 
-    /// Gives the memory of a rest back.
+    /// Returns the memory of a connection's bytes to the kernel.
     pub(super) fn discard(&self, n: usize) {
         self.memory.discard(self.at[n], self.at[n + 1] - self.at[n]);
     }
@@ -98,25 +101,26 @@ impl Socket {
 }
 
 impl Place {
-    /// Descriptors and inodes of the end that is read from, and of the other one, as the keeper will have them.
+    /// Stores descriptor and inode of both ends, as the keeper will have them.
     pub(super) fn has_sockets(&self, end: (i32, u64), source: (i32, u64)) {
         self.end.is(end.0, end.1);
         self.source.is(source.0, source.1);
     }
 
-    /// The end that the rest is read from, and that where what the program writes comes out.
+    /// Returns the end from which the bytes are read, and the end where the program's bytes come out.
     pub(super) fn sockets(&self, keeper: i32) -> Option<(Kept, Kept)> {
         Some((self.end.of(keeper)?, self.source.of(keeper)?))
     }
 
-    /// The rest is there. SYNC: before the connection, or `is_moved`, says that the keeper has it.
+    /// Stores the number of bytes in this memory. SYNC: the caller then publishes the keeper with release order, in
+    /// the connection or by `is_moved`. The keeper reads these words after it has acquired one of the two.
     pub(super) fn holds(&self, len: usize, fed: usize, is_cut: bool) {
         self.is_cut.store(is_cut, Ordering::Relaxed);
         self.len.store(len, Ordering::Relaxed);
         self.fed.store(fed, Ordering::Relaxed);
     }
 
-    /// The maker has no part in the rest any more.
+    /// Gives the bytes to the keeper: the maker no longer uses them.
     pub(super) fn is_the_keepers(&self) {
         self.is_moved.store(true, Ordering::Release);
     }
@@ -125,12 +129,12 @@ impl Place {
         self.is_moved.load(Ordering::Acquire)
     }
 
-    /// Returns true if an error comes behind the rest.
+    /// Returns true if an error follows the remaining bytes.
     pub(super) fn is_cut(&self) -> bool {
         self.is_cut.load(Ordering::Relaxed)
     }
 
-    /// The part of the rest that is not in the socket.
+    /// Returns the range of the bytes that are not in the socket yet.
     pub(super) fn left(&self) -> core::ops::Range<usize> {
         self.fed.load(Ordering::Relaxed)..self.len.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! One of the streams whose rests a keeper has.
+//! A stream whose remaining bytes a keeper holds.
 
 use super::PIECE;
 use super::shared::Shared;
@@ -11,42 +11,42 @@ use sovia_sys::poll::{self, PollFd};
 
 const NOW: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 
-/// Why nothing more can be put on TCP now.
+/// Reason why the keeper can put nothing more on TCP now.
 enum Out {
     /// The program has written nothing more so far.
     Waits,
     /// TCP has no room.
     Full,
-    /// The program writes nothing more, or TCP takes nothing any more; whether there was something that no process has
-    /// read.
+    /// The program will write nothing more, or TCP accepts nothing more. `unread` is true if there were bytes that no
+    /// process has read.
     Ended { unread: bool },
 }
 
-/// A stream, as the keeper knows it.
+/// A stream and its state in the keeper.
 pub(super) struct Stream<'s> {
-    /// Its number among those of the keeper.
+    /// Index of the stream in the keeper.
     n: usize,
     shared: &'s Shared,
     at: Ref,
-    /// The connection's descriptor.
+    /// Descriptor of the connection.
     kernel_socket: i32,
-    /// The end that the rest is read from, and that where what the program writes comes out.
+    /// The end from which the remaining bytes are read, and the end where the program's bytes come out.
     sockets: Option<(Kept, Kept)>,
-    /// What is not in the socket yet.
+    /// Bytes that are not in the socket yet.
     rest: &'s [u8],
-    /// The rest is in the socket, and its end.
+    /// Set once the socket has all remaining bytes and the end of the stream.
     has_told: bool,
-    /// The end that the rest is read from is here for relatives.
+    /// Set while the keeper holds the reading end for relatives.
     is_shared: bool,
-    /// The program writes nothing more.
+    /// Set once the program will write nothing more.
     has_ended: bool,
-    /// TCP has no room for what it has written.
+    /// Set while TCP has no room for the program's bytes.
     is_full: bool,
-    /// Something is unread that no process of the program's will read.
+    /// Set if there are unread bytes that no process of the program will read.
     is_unread: bool,
-    /// An error comes behind the rest.
+    /// Set if an error follows the remaining bytes.
     is_cut: bool,
-    /// There is nothing more to do for it.
+    /// Set once the keeper has finished with the stream.
     is_over: bool,
 }
 
@@ -73,28 +73,29 @@ impl<'s> Stream<'s> {
         self.is_over
     }
 
-    /// Whether it is to be looked after relatives.
+    /// Returns true while the keeper must check for relatives.
     pub(super) fn is_shared(&self) -> bool {
         self.is_shared && !self.is_over
     }
 
-    /// Its maker has moved the rest here, or not.
+    /// Starts to serve the stream, if its maker has moved the bytes.
     pub(super) fn begin(&mut self, keeper: i32) {
         let place = self.shared.place(self.n);
         self.sockets = place.sockets(keeper);
-        // The maker may have been killed, and the relatives may know of the rest here.
+        // The maker may have been killed after it had published the bytes to the relatives.
         let is_kept = |(end, _)| place.is_moved() || self.at.conn.rest.find() == Some(end);
         if !self.sockets.is_some_and(is_kept) {
             return self.let_go();
         }
-        // SAFETY: the maker has no part in those bytes any more, and nothing else is made of them here.
+        // SAFETY: the maker has published the bytes, so it no longer uses them. The keeper calls this once for a
+        // stream, so there is no other reference.
         self.rest = unsafe { self.shared.bytes(self.n) }.get(place.left()).unwrap_or(&[]);
         self.is_cut = place.is_cut();
         self.has_ended = self.is_cut;
         self.go_on();
     }
 
-    /// Closes what it has, and has nothing more to do.
+    /// Closes the stream's descriptors and frees its memory.
     fn let_go(&mut self) {
         self.is_over = true;
         if let Some((end, source)) = self.sockets {
@@ -109,12 +110,12 @@ impl<'s> Stream<'s> {
         self.shared.discard(self.n);
     }
 
-    /// Returns true once the rest is in the socket, and the error behind it.
+    /// Returns true once the socket has the remaining bytes and the error behind them.
     fn is_source_closed(&self) -> bool {
         self.is_cut && self.has_told
     }
 
-    /// Its sockets, for relatives.
+    /// Returns the stream's sockets, for relatives.
     pub(super) fn sockets(&self) -> impl Iterator<Item = i32> {
         let sockets = self.sockets.filter(|_| !self.is_over);
         let end = sockets.filter(|_| self.is_shared).map(|(end, _)| end.fd);
@@ -122,7 +123,7 @@ impl<'s> Stream<'s> {
         end.into_iter().chain(source)
     }
 
-    /// What is awaited of its two descriptors.
+    /// Returns the events of the stream's two descriptors that the keeper waits for.
     pub(super) fn awaited(&self) -> [PollFd; 2] {
         let entry = |fd, events| {
             let is_awaited = events != 0 && !self.is_over;
@@ -135,7 +136,7 @@ impl<'s> Stream<'s> {
         [entry(source, input | room), entry(self.kernel_socket, out)]
     }
 
-    /// Moves both ways what can be moved, and looks whether that is all.
+    /// Moves bytes in both directions as far as possible, and checks whether the stream is finished.
     pub(super) fn go_on(&mut self) {
         let Some((end, source)) = self.sockets.filter(|_| !self.is_over) else { return };
         self.is_unread |= !feed(source.fd, &mut self.rest);
@@ -154,7 +155,7 @@ impl<'s> Stream<'s> {
             self.has_told = true;
             self.shared.discard(self.n);
         }
-        // An error that no call has had yet comes behind the bytes.
+        // An error that no call has received yet follows the bytes.
         let is_over = || poll::probe(end.fd, 0) & (libc::POLLHUP | libc::POLLERR) == libc::POLLHUP;
         let is_read =
             || self.has_told && call::bytes_unread(end.fd) == Ok(0) && (!self.is_cut || is_over());
@@ -174,18 +175,19 @@ impl<'s> Stream<'s> {
         }
     }
 
-    /// The program writes nothing more.
+    /// Records that the program will write nothing more.
     fn ends(&mut self, source: Kept, unread: bool) {
         self.has_ended = true;
         self.is_unread |= unread;
         self.at.conn.outlet.withdraw(source);
-        // While this process has the other end as well, that has been shut, not closed.
+        // While the keeper has the other end as well, that end has been shut down, not closed.
         if !unread && (self.is_shared || !self.is_held()) {
             let _ = call::shutdown(self.kernel_socket, libc::SHUT_WR);
         }
     }
 
-    /// Puts on TCP what the program has written. What is not there yet lies in the socket, where relatives see it.
+    /// Puts on TCP what the program has written. Bytes that are not on TCP yet stay in the socket, where relatives
+    /// see them.
     fn put_out(&self, source: i32) -> Out {
         let mut piece = [0u8; PIECE];
         loop {
@@ -198,7 +200,7 @@ impl<'s> Stream<'s> {
             };
             match call::send(self.kernel_socket, &piece[..n], NOW) {
                 Ok(sent) => {
-                    // Before it is no more to be seen in the socket.
+                    // Count the bytes before they leave the socket.
                     if self.at.conn.is_generation(self.at.generation) {
                         self.at.conn.put_out.fetch_add(sent as u64, Ordering::AcqRel);
                     }
@@ -206,10 +208,10 @@ impl<'s> Stream<'s> {
                 }
                 Err(call::Errno::EINTR) => {}
                 Err(call::Errno::EAGAIN) => return Out::Full,
-                // The program's next write fails as one on TCP would.
+                // The program's next write must fail, as a write to TCP would.
                 Err(_) => {
                     let _ = call::shutdown(source, libc::SHUT_RD);
-                    // A program that waits for room finds the error.
+                    // Make room, so that a program that waits for room finds the error.
                     while call::recv(source, &mut piece, libc::MSG_DONTWAIT).is_ok_and(|n| n > 0) {}
                     return Out::Ended { unread: false };
                 }
@@ -217,7 +219,7 @@ impl<'s> Stream<'s> {
         }
     }
 
-    /// Whether a process of the family may have the connection.
+    /// Returns true if a process of the family may hold the connection.
     fn is_held(&self) -> bool {
         let conn: &Conn = self.at.conn;
         conn.is_generation(self.at.generation)
@@ -225,13 +227,14 @@ impl<'s> Stream<'s> {
     }
 }
 
-/// Prepares ECONNRESET behind the rest: `source` closes with a byte unread. Refuses what the program writes.
+/// Prepares ECONNRESET behind the remaining bytes: `source` will be closed with an unread byte. Refuses what the
+/// program writes.
 pub(super) fn will_be_cut(end: i32, source: i32) {
     let _ = call::send(end, &[0], NOW);
     let _ = call::shutdown(source, libc::SHUT_RD);
 }
 
-/// Puts as much of the rest into the socket as that takes. False if no process reads it any more.
+/// Puts as many of the remaining bytes into the socket as fit. Returns false if no process reads the socket any more.
 pub(super) fn feed(source: i32, rest: &mut &[u8]) -> bool {
     while !rest.is_empty() {
         match call::send(source, &**rest, NOW) {
