@@ -1,9 +1,9 @@
-//! Asking a keeper for its sockets, where a process may not take them: systemd's @system-service and the default filters of
-//! container engines leave out `pidfd_getfd`.
+//! Requests to a keeper for its sockets, from processes that may not take them. The seccomp filters of systemd's
+//! @system-service and of container engines do not allow `pidfd_getfd`.
 //!
-//! The keeper listens at a name made of its process id. It hands its sockets to each process of its user that connects, and
-//! closes the connection. So it has nothing to remember of one that stands still in between. Both ends compare what the kernel
-//! says of the other: a name can be taken by any process.
+//! The keeper listens at a name made of its process id. The keeper sends its sockets to each process of its user that
+//! connects, and closes the connection. So the keeper need not remember a process that is stopped in between. Both
+//! ends check the kernel's information about the other end, because any process can bind a name.
 
 use crate::conn::Kept;
 use crate::errno;
@@ -13,13 +13,14 @@ use sovia_sys::poll::{PollFd, ppoll};
 use sovia_sys::seqpacket::{Listener, Packets};
 use sovia_sys::{Fd, call, process};
 
-/// Streams of a keeper at most that is to be asked: what it has goes into one message.
+/// Maximum number of streams of a keeper that receives requests. All its sockets must fit into one message.
 pub(crate) const STREAMS: usize = FDS_MAX / 2;
 
-/// Between two tries to connect to a keeper at whose name too many wait.
+/// Nanoseconds between two attempts to connect to a keeper with too many waiting processes.
 const PAUSE_NS: u64 = 1_000_000;
 
-/// The name of the keeper with that process id. Without memory of its own: a keeper is a bare copy of a process.
+/// Returns the name of the keeper with this process id. Does not allocate, because a keeper is a bare copy of a
+/// process.
 fn name_of(keeper: i32) -> Option<Name> {
     let mut name = *b"sovia-keeper-00000000";
     let digits = name.iter_mut().rev().take(8);
@@ -29,12 +30,12 @@ fn name_of(keeper: i32) -> Option<Name> {
     Name::new(&name)
 }
 
-/// A keeper's ear, if it can have one.
+/// Binds a keeper's name. Returns `None` if this is impossible.
 pub(crate) fn listen(keeper: i32) -> Option<Listener> {
     Listener::bind(&name_of(keeper)?).ok()
 }
 
-/// Hands the keeper's sockets to all that have connected.
+/// Sends the keeper's sockets to all processes that have connected.
 pub(crate) fn answer(listener: &Listener, sockets: &[i32]) {
     while let Ok(asking) = listener.accept() {
         if asking.peer().is_ok_and(|(_, user)| user == call::geteuid()) {
@@ -43,7 +44,7 @@ pub(crate) fn answer(listener: &Listener, sockets: &[i32]) {
     }
 }
 
-/// What a keeper has there, from itself.
+/// Requests a socket from the keeper itself.
 pub(super) fn ask(kept: Kept) -> Result<Fd, Refused> {
     let refused = |error: call::Errno| Refused::Refused(errno(error));
     let life = process::open(kept.keeper).map_err(|_| Refused::Gone)?;
@@ -61,7 +62,7 @@ pub(super) fn ask(kept: Kept) -> Result<Fd, Refused> {
         return Err(Refused::Refused(libc::EPERM));
     }
     let mut fds = [PollFd { fd: asking.raw(), events: libc::POLLIN, revents: 0 }];
-    // It hangs up when the keeper ends.
+    // The connection hangs up when the keeper ends.
     while ppoll(&mut fds, None, None) == Err(call::Errno::EINTR) {}
     let mut message = [0; 1];
     let received = asking.receive(&mut message).map_err(|_| Refused::Gone)?;

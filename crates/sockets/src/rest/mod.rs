@@ -1,14 +1,15 @@
-//! The rest of a stream: what is unread when its peer has finished, and a program gets the socket.
+//! The rest of a stream: the bytes that are still unread when the peer has finished and a program gets the socket.
 //!
-//! The peer cannot put it on TCP any more, and the program cannot read the VI. A relative that has the socket as well
-//! may be the one that reads it, or the program may: the kernel would give it to whichever comes first. So does a Unix
-//! socket, into which the rest goes. A process of the library's, its *keeper* (`keeper`), holds both ends of it:
+//! The peer cannot put these bytes on TCP any more, and the program cannot read the VI. Either a relative that shares
+//! the socket reads them, or the program does: the kernel would give them to the first reader. A Unix socket does the
+//! same, so the rest goes into one. A process of the library, the *keeper* (`keeper`), holds both ends of the Unix
+//! socket:
 //!
-//! - the program has one end in the place of its descriptors;
-//! - relatives keep their descriptors, which are on TCP from then on. What they receive comes from the same end first:
-//!   each call takes it from the keeper, until all has been read;
-//! - what the program writes goes by the other end, and the keeper puts it on TCP. What a relative sends afterwards comes
-//!   after it there.
+//! - The program has one end in place of its descriptors.
+//! - Relatives keep their descriptors, which are on TCP from then on. First they receive from the program's end: each
+//!   call takes this end from the keeper, until all bytes have been read.
+//! - The program's writes come out at the other end, and the keeper puts them on TCP. Bytes that a relative sends
+//!   later follow them on TCP.
 
 pub(crate) mod asking;
 
@@ -20,27 +21,28 @@ use sovia_sync::{RobustBox, rank};
 use sovia_sys::poll::{self, ppoll};
 use sovia_sys::{Fd, call, process};
 
-/// Why a socket of a keeper's cannot be had.
+/// Reason why a process cannot get a socket of a keeper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// There is no such keeper any more.
+    /// The keeper has ended, or has closed the socket.
     Gone,
-    /// This process may have no more descriptors, or must not look into others.
+    /// This process may open no more descriptors, or may not take them from other processes.
     Refused(Errno),
 }
 
-/// The end from which the rest of a connection is read; `None` if there is none, or all of it has been read.
+/// Returns the end from which the rest of a connection is read. Returns `None` if there is no rest, or all of it has
+/// been read.
 ///
 /// # Errors
-/// `ECONNRESET` if it is lost, because the keeper has been killed: it must not look as if nothing were missing. Otherwise
-/// why this process cannot have it.
+/// `ECONNRESET` if the rest is lost because the keeper has been killed: the loss must be visible. Otherwise the
+/// reason why this process cannot get the end.
 pub(crate) fn end_of(conn: &Conn) -> Result<Option<Fd>, Errno> {
     while let Some(kept) = conn.rest.find() {
         match take(kept) {
             Ok(end) => return Ok(Some(end)),
             Err(Refused::Refused(error)) => return Err(error),
             Err(Refused::Gone) if conn.rest.find() == Some(kept) => return Err(libc::ECONNRESET),
-            // The keeper has found meanwhile that all has been read.
+            // The keeper has found meanwhile that all bytes have been read.
             Err(Refused::Gone) => {}
         }
     }
@@ -48,19 +50,19 @@ pub(crate) fn end_of(conn: &Conn) -> Result<Option<Fd>, Errno> {
 }
 
 per_engine! {
-    /// Ends that this process has made for a keeper, until the program has got them: with their inodes, which tell whether a
-    /// number is that of the same descriptor still. (A child on its parent's memory has descriptors of its own.)
+    /// Ends that this process has made for a keeper, until the program has them, each with its inode. The inode shows
+    /// if a number still refers to the same descriptor. (A child on its parent's memory has descriptors of its own.)
     static AT_HAND: RobustBox<Vec<(u64, i32)>, { rank::AT_HAND }> = RobustBox::new(Vec::new());
 }
 
-/// The program gets what is read from `end` from this process itself, also where that may take nothing from a keeper.
+/// Keeps a copy of `end` for the program in this process, which may be unable to take it from the keeper.
 pub(crate) fn is_at_hand(kept: Kept, end: &Fd) -> Result<(), Errno> {
     let copy = call::fcntl(end.raw(), libc::F_DUPFD_CLOEXEC, 0).map_err(errno)?;
     AT_HAND.with(|ends| ends.push((kept.inode, copy as i32)));
     Ok(())
 }
 
-/// The program has what it was to get.
+/// Closes the copies, because the program has what it needs.
 pub(crate) fn nothing_at_hand() {
     for (inode, fd) in AT_HAND.with(core::mem::take) {
         if is_it(fd, inode) {
@@ -73,7 +75,7 @@ fn is_it(fd: i32, inode: u64) -> bool {
     call::file_id(fd).is_ok_and(|(_, of)| of == inode)
 }
 
-/// What this process has at hand.
+/// Returns this process's own copy of an end, if there is one.
 fn at_hand(kept: Kept) -> Option<Fd> {
     let fd =
         AT_HAND.with(|ends| ends.iter().find(|(of, _)| *of == kept.inode).map(|(_, fd)| *fd))?;
@@ -81,7 +83,7 @@ fn at_hand(kept: Kept) -> Option<Fd> {
     is_it(end.raw(), kept.inode).then_some(end)
 }
 
-/// What a keeper has there, if that process still is the keeper.
+/// Takes a socket from a keeper, if that process still is the keeper.
 pub(crate) fn take(kept: Kept) -> Result<Fd, Refused> {
     if let Some(end) = at_hand(kept) {
         return Ok(end);
@@ -95,7 +97,7 @@ pub(crate) fn take(kept: Kept) -> Result<Fd, Refused> {
     is_it(socket.raw(), kept.inode).then_some(socket).ok_or(Refused::Gone)
 }
 
-/// How many bytes of it are unread, and can be read at once.
+/// Returns the number of bytes of the rest that can be read at once.
 pub(crate) fn unread(conn: &Conn) -> usize {
     match end_of(conn) {
         Ok(Some(end)) => call::bytes_unread(end.raw()).unwrap_or(0),
@@ -103,14 +105,14 @@ pub(crate) fn unread(conn: &Conn) -> usize {
     }
 }
 
-/// Between two looks whether the keeper has put on TCP what a program has written.
+/// Nanoseconds between two checks whether the keeper has put the program's bytes on TCP.
 const LOOK_NS: u64 = 200_000;
 
-/// Waits until what a program has written so far is on TCP, before this process puts something there. `fd`: its
-/// descriptor.
+/// Waits until the bytes that a program has written so far are on TCP. Called before this process puts bytes there.
+/// `fd` is this process's descriptor.
 ///
 /// # Errors
-/// `EAGAIN` if TCP has no room for it, and the call must not wait; `EINTR`.
+/// `EAGAIN` if TCP has no room for the program's bytes and the call must not wait; `EINTR`.
 #[inline]
 pub(crate) fn come_after(conn: &Conn, fd: i32, dont_wait: bool) -> Result<(), Errno> {
     match conn.outlet.find() {
@@ -123,12 +125,12 @@ pub(crate) fn come_after(conn: &Conn, fd: i32, dont_wait: bool) -> Result<(), Er
 #[inline(never)]
 fn await_keeper(conn: &Conn, kept: Kept, fd: i32, dont_wait: bool) -> Result<(), Errno> {
     let mut goal = None;
-    // Without a keeper there is nothing more to come.
+    // Without a keeper no more bytes will come.
     while conn.outlet.find() == Some(kept)
         && let Ok(source) = take(kept)
         && let Ok(queued @ 1..) = call::bytes_unread(source.raw())
     {
-        // In this order: what is put out meanwhile is waited for as well, and not missed.
+        // Read `put_out` after the queue: bytes that the keeper puts on TCP in between only lengthen the wait.
         let put_out = conn.put_out.load(Ordering::Acquire);
         if put_out >= *goal.get_or_insert(put_out + queued as u64) {
             break;
