@@ -1,11 +1,11 @@
-//! Between C's results and ours.
+//! Converts between C's results and Rust's, and accesses the program's memory.
 
 use libc::sigset_t;
 use sovia_signal::access::{self, BadAddress};
 use sovia_signal::chain;
 use sovia_sockets::{Errno, Outcome};
 
-/// Turns an outcome into what libc functions return, with `errno` set on failure.
+/// Returns the result of a libc function for an outcome. Sets `errno` if the outcome is an error.
 #[inline]
 pub fn finish(outcome: Outcome) -> isize {
     match outcome {
@@ -20,89 +20,92 @@ pub fn finish(outcome: Outcome) -> isize {
 /// Sets this thread's `errno`.
 #[inline]
 pub fn set_errno(e: i32) {
-    // SAFETY: glibc's pointer to this thread's errno.
+    // SAFETY: glibc's pointer to this thread's `errno` is valid while the thread lives.
     unsafe { *libc::__errno_location() = e };
 }
 
-/// This thread's `errno`.
+/// Returns this thread's `errno`.
 #[inline]
 pub fn errno() -> i32 {
-    // SAFETY: as above.
+    // SAFETY: glibc's pointer to this thread's `errno` is valid while the thread lives.
     unsafe { *libc::__errno_location() }
 }
 
-/// A libc function's return value as an outcome.
+/// Converts a libc function's return value to an outcome. If the value is negative, the error is `errno`.
 #[inline]
 pub fn outcome(result: isize) -> Outcome {
     usize::try_from(result).map_err(|_| errno())
 }
 
-/// A pointer into the first page, where nothing is ever mapped.
+/// Returns true for a pointer into the first page. The kernel never maps this page.
 #[inline]
 pub fn is_bad<T>(pointer: *const T) -> bool {
     (pointer as usize) < 4096
 }
 
-/// Whether a structure of the program's may be looked at before it is known that the call is one for
-/// Sovia. Where bad addresses would kill, only a process with a connection or an epoll instance on
-/// record looks; and there they do not kill any more.
+/// Returns true if a call may read the program's structures before it knows that the call concerns Sovia. Returns
+/// false while a bad address would kill the process: until Sovia's fault handler is in place. The handler is in
+/// place before the process has a connection or an epoll instance on record. A process without Sovia's signal
+/// handlers always may.
 #[inline]
 pub fn may_look() -> bool {
     !chain::is_started() || chain::is_guarding()
 }
 
-/// What the program's pointer points to, however it is aligned.
+/// Copies a value from the program's memory. The pointer may have any alignment.
 ///
 /// # Safety
-/// Every pattern of bits is a `T`. The memory is the program's; it may be unmapped.
+/// Every bit pattern must be a valid `T`. The program must own the memory, which may be unmapped.
 ///
 /// # Errors
-/// `EFAULT` if it cannot be read.
+/// `EFAULT` if the memory cannot be read.
 #[inline]
 pub unsafe fn take<T: Copy>(from: *const T) -> Result<T, Errno> {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller guarantees that every bit pattern is a valid `T` and that the program owns the memory.
     unsafe { access::load(from) }.map_err(|BadAddress| libc::EFAULT)
 }
 
-/// As [`take`]; `None` for a null pointer.
+/// Like [`take`], but returns `None` for a null pointer.
 ///
 /// # Safety
-/// As for [`take`].
+/// Same as [`take`].
 ///
 /// # Errors
-/// As for [`take`].
+/// Same as [`take`].
 #[inline]
 pub unsafe fn take_if<T: Copy>(from: *const T) -> Result<Option<T>, Errno> {
     if from.is_null() {
         return Ok(None);
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller guarantees that every bit pattern is a valid `T` and that the program owns the memory.
     unsafe { take(from) }.map(Some)
 }
 
-/// Stores a value where the program's pointer points to.
+/// Stores a value in the program's memory. The pointer may have any alignment.
 ///
 /// # Safety
-/// `T` has no padding.
+/// `T` must have no padding. The program must own the memory, which may be unmapped.
 ///
 /// # Errors
-/// `EFAULT` if it cannot be written.
+/// `EFAULT` if the memory cannot be written.
 #[inline]
 pub unsafe fn give<T: Copy>(to: *mut T, value: T) -> Result<(), Errno> {
-    // SAFETY: the memory is the program's; the caller's contract.
+    // SAFETY: the caller guarantees that `T` has no padding and that the program owns the memory.
     unsafe { access::store(to, value) }.map_err(|BadAddress| libc::EFAULT)
 }
 
-/// A signal mask of the program's, as a call may set it while it waits: faults stay unblocked.
+/// Copies the signal mask that a call sets while it waits. Removes the signals of memory faults from the mask, so
+/// that Sovia's fault handler keeps running.
 ///
 /// # Safety
-/// None beyond [`take`]'s.
+/// The program must own the memory, which may be unmapped.
 ///
 /// # Errors
-/// As for [`take`].
+/// `EFAULT` if the mask cannot be read.
 #[inline]
 pub unsafe fn take_mask(from: *const sigset_t) -> Result<Option<sigset_t>, Errno> {
-    // SAFETY: the kernel's part of a mask is its first 64 signals, as plain bits.
+    // SAFETY: the kernel's part of a `sigset_t` is its first 8 bytes, in which every bit pattern is valid. All
+    // zeros are a valid `sigset_t`.
     unsafe {
         let Some(bits) = take_if(from.cast::<u64>())? else { return Ok(None) };
         let mut mask: sigset_t = core::mem::zeroed();

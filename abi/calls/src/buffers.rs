@@ -1,4 +1,4 @@
-//! A program's buffers, as C describes them.
+//! Decodes a program's buffers from C's arguments.
 
 use core::mem::MaybeUninit;
 use core::ops::Deref;
@@ -7,17 +7,18 @@ use sovia_signal::access::{self, BadAddress};
 use sovia_signal::chain;
 use sovia_sys::{UserSlice, UserSliceMut};
 
-/// Where the kernel's own addresses begin, on every machine.
+/// End of the addresses that a program can have, on every supported processor.
 const USER_END: usize = 1 << 56;
 
-/// Most bytes that one call of the kernel moves (MAX_RW_COUNT, fs/read_write.c). Longer lengths are shortened: by `recv` and
-/// `send` before they look at the address, by `read` and `write` afterwards.
+/// Maximum number of bytes that one call of the kernel moves (MAX_RW_COUNT, fs/read_write.c). The kernel shortens
+/// longer lengths: `recv` and `send` before they check the address, `read` and `write` afterwards.
 pub const MOST: usize = 0x7fff_f000;
 
-/// The program's buffer, which may not be there. What the kernel refuses at sight is refused.
+/// Returns the program's buffer, which may be unmapped. Returns `None` for a range that the kernel refuses without
+/// an access.
 ///
 /// # Safety
-/// The contract of [`UserSliceMut::new`].
+/// Same as [`UserSliceMut::new`].
 pub unsafe fn buffer<'a>(buf: *mut c_void, len: size_t) -> Option<UserSliceMut<'a>> {
     if len == 0 {
         return Some(UserSliceMut::empty());
@@ -28,42 +29,44 @@ pub unsafe fn buffer<'a>(buf: *mut c_void, len: size_t) -> Option<UserSliceMut<'
     {
         return None;
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller guarantees the contract of [`UserSliceMut::new`] for a longer or equal range.
     Some(unsafe { UserSliceMut::new(buf.cast(), len.min(MOST)) })
 }
 
-/// Reads an address of the program's, as the kernel does with each, whether it counts for anything or not.
+/// Reads a socket address of the program, and drops the bytes. The kernel reads an address even if the call then
+/// ignores it.
 ///
 /// # Errors
-/// `EINVAL` for a length that no address has; `EFAULT` where it cannot be read.
+/// `EINVAL` if `len` is negative or longer than any address. `EFAULT` if the address cannot be read.
 ///
 /// # Safety
-/// Nothing but a copy is made of what is there.
+/// The program must own the memory at `at`, which may be unmapped.
 pub unsafe fn check_address(at: *const c_void, len: c_int) -> Result<(), c_int> {
     const MOST: usize = size_of::<libc::sockaddr_storage>();
     if at.is_null() {
         return Ok(());
     }
     let len = usize::try_from(len).ok().filter(|&len| len <= MOST).ok_or(libc::EINVAL)?;
-    // SAFETY: nothing is touched by it.
+    // SAFETY: [`buffer`] accesses no memory, and the slice that it returns is dropped at once.
     unsafe { buffer(at.cast_mut(), len) }.ok_or(libc::EFAULT)?;
     let mut copy = [const { MaybeUninit::<u8>::uninit() }; MOST];
-    // SAFETY: there is room for all of it; the address is the program's.
+    // SAFETY: `copy` has room for `len` bytes, and the program owns the memory at `at`.
     unsafe { access::copy(copy.as_mut_ptr().cast(), at.cast(), len) }
         .map_err(|BadAddress| libc::EFAULT)
 }
 
-/// Entries of a list of buffers, at most.
+/// Maximum number of entries in a list of buffers.
 pub const IOV_MAX: usize = 1024;
 
-/// A list of buffers, as the kernel would take it.
+/// Decodes a list of buffers, with the checks that the kernel makes.
 ///
 /// # Errors
-/// `EINVAL` for too many entries, or a length that is negative as a signed number; `EFAULT` for addresses that cannot be.
+/// `EINVAL` for more than [`IOV_MAX`] entries, or for a length that is negative as a signed number. `EFAULT` for a
+/// range outside the user's address space, or for a list that cannot be read.
 ///
 /// # Safety
-/// `iov` must be valid for `count` entries, each valid for its length, as the call
-/// demands.
+/// The program must own the memory of the `count` entries at `iov`, which may be unmapped. Each entry's buffer must
+/// meet the contract of [`buffer`].
 pub unsafe fn parts<'a, T>(iov: *const iovec, count: usize) -> Result<Parts<T>, c_int>
 where
     T: Copy + Default + From<UserSliceMut<'a>>,
@@ -78,18 +81,18 @@ where
     for i in 0..count {
         if i.is_multiple_of(FEW) {
             let n = FEW.min(count - i) * size_of::<iovec>();
-            // SAFETY: as many entries as there is room for; the list is the program's.
+            // SAFETY: `entries` has room for `n` bytes, and the program owns the list.
             unsafe { access::copy(entries.as_mut_ptr().cast(), iov.wrapping_add(i).cast(), n) }
                 .map_err(|BadAddress| libc::EFAULT)?;
         }
-        // SAFETY: just copied, and any bits are an entry.
+        // SAFETY: the loop has just copied this entry, and every bit pattern is a valid entry.
         let part = unsafe { entries[i % FEW].assume_init() };
         if part.iov_len > isize::MAX as usize {
             return Err(libc::EINVAL);
         }
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller guarantees that each entry's buffer meets the contract of [`buffer`].
         let Some(part) = (unsafe { buffer(part.iov_base, part.iov_len) }) else {
-            // The kernel looks at all lengths before it looks at addresses.
+            // The kernel checks all lengths before it checks an address.
             has_bad_address = true;
             continue;
         };
@@ -105,7 +108,7 @@ where
 
 const FEW: usize = 8;
 
-/// A call's buffers, [`UserSlice`] or [`UserSliceMut`]; a few need no allocation.
+/// Buffers of a call, as [`UserSlice`] or [`UserSliceMut`]. Up to `FEW` buffers need no allocation.
 pub struct Parts<T> {
     few: [T; FEW],
     many: Vec<T>,
@@ -120,13 +123,13 @@ impl<T> Deref for Parts<T> {
     }
 }
 
-/// The program's buffer, to send from.
+/// Like [`buffer`], for a buffer that the program sends.
 ///
 /// # Safety
-/// As for [`buffer`].
+/// Same as [`buffer`].
 #[inline]
 pub unsafe fn bytes<'a>(buf: *const c_void, len: size_t) -> Option<UserSlice<'a>> {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller guarantees the contract of [`buffer`]. The bytes are only read.
     unsafe { buffer(buf.cast_mut(), len) }.map(UserSlice::from)
 }
 

@@ -1,4 +1,4 @@
-//! Descriptors are duplicated, closed and configured.
+//! Duplicates, closes and configures descriptors.
 
 use crate::boundary::{errno, finish, give, outcome, set_errno, take};
 use libc::{c_int, c_ulong};
@@ -7,14 +7,13 @@ use sovia_sockets::ops;
 use sovia_sockets::process::is_borrowed;
 use sovia_sockets::table::{self, Entry};
 
-/// A descriptor of the library's own: the program cannot know of it.
+/// Returns true for a descriptor of Sovia's own, which the program does not know.
 fn is_private(fd: c_int) -> bool {
     matches!(table::get(fd), Entry::Private)
 }
 
-/// The kernel has returned `fd` as a new descriptor. What the table holds of that number is of a
-/// descriptor that the program has closed past every hook: its connection ends now, as if it had been
-/// closed then. Returns `fd`.
+/// Forgets a table entry for `fd`, a new descriptor that the kernel has just returned. Returns `fd`. Such an entry
+/// means that the program closed an earlier `fd` past every hook. The entry's connection ends now.
 #[inline]
 pub fn created(fd: c_int) -> c_int {
     if fd >= 0 && !table::is_blank(fd) {
@@ -23,8 +22,8 @@ pub fn created(fd: c_int) -> c_int {
     fd
 }
 
-/// The same for one that has come in a message on `channel`. It may be another descriptor of a connection that this
-/// process has.
+/// Like [`created`], for a descriptor that has come in a message on `channel`. `fd` may be another descriptor of a
+/// connection that this process already has.
 pub fn received(channel: c_int, fd: c_int) {
     created(fd);
     if is_borrowed() {
@@ -39,7 +38,7 @@ pub fn received(channel: c_int, fd: c_int) {
 #[cold]
 fn drop_stale(fd: c_int) {
     let before = errno();
-    // A vfork'ed child has descriptors of its own, of which our table says nothing.
+    // A child of vfork has its own descriptors, which this table does not describe.
     if !is_borrowed() {
         ops::forget(fd);
     }
@@ -55,7 +54,7 @@ calls! {
                 return -1;
             }
             Entry::Conn(_) | Entry::Epoll(_) => {
-                // A vfork'ed child shares our tables, but not our descriptors.
+                // A child of vfork shares this table, but has its own descriptors.
                 if !is_borrowed() {
                     ops::close(fd);
                 }
@@ -88,7 +87,7 @@ calls! {
     }
 
     fn dup3(real, fd: c_int, to: c_int, flags: c_int) -> c_int {
-        // The kernel refuses other flags before it looks at the numbers.
+        // The kernel refuses other flags before it checks the descriptors.
         if fd != to && flags & !libc::O_CLOEXEC == 0 {
             if is_private(to) {
                 set_errno(libc::EBUSY);
@@ -145,7 +144,8 @@ fn duplicated(fd: c_int, new: c_int) {
     replaced(fd, new);
 }
 
-/// What a child on this memory (vfork) does with a second number of `fd` is not seen.
+/// Moves a connection to TCP before a child of vfork duplicates its descriptor: the table cannot follow the child's
+/// new descriptor.
 fn before_a_childs(fd: c_int) {
     if is_borrowed()
         && let Some(at) = table::conn(fd)
@@ -155,10 +155,10 @@ fn before_a_childs(fd: c_int) {
     }
 }
 
-/// `to` is about to become `fd`.
+/// Prepares for `dup2` and `dup3`: closes the connection that has the number `to`.
 fn before_replacing(fd: c_int, to: c_int) {
     before_a_childs(fd);
-    // SAFETY: takes and gives numbers only.
+    // SAFETY: F_GETFD takes and returns numbers only.
     let valid = unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0;
     if valid && !table::is_blank(to) && !is_borrowed() {
         ops::close(to);
@@ -171,7 +171,7 @@ fn replaced(fd: c_int, new: c_int) {
     }
 }
 
-/// Signals at news come from the kernel only.
+/// Moves a connection to TCP before F_SETFL sets O_ASYNC: only the kernel raises SIGIO.
 fn configuring(fd: c_int, command: c_int, argument: usize) {
     if command == libc::F_SETFL
         && argument as c_int & libc::O_ASYNC != 0

@@ -1,10 +1,10 @@
-//! What the calls of libc that reach a stream socket do with a descriptor of Sovia's: arguments are
-//! decoded as C passes them, and [`sovia_sockets::ops`] does the rest.
+//! Implements libc's socket calls on Sovia's descriptors. This crate decodes the arguments, and
+//! [`sovia_sockets::ops`] does the work.
 //!
-//! Two libraries export these, each under its own names: the preloaded one under libc's, so that a
-//! program need not know, and `libsovia` as `sov_…`. Each function here takes first how the real
-//! call is made (`real`), for descriptors that are not on record, or on TCP. All are inlined into
-//! their one caller; nothing here is exported.
+//! Two libraries export these calls: the preloaded library under libc's names, and `libsovia` as `sov_…`. The first
+//! argument of each function, `real`, makes the real call. A function uses `real` for a descriptor that is not on
+//! record, and for a connection on TCP. All functions are inlined into their one caller, and this crate exports no
+//! symbols.
 //!
 //! | module | calls |
 //! |---|---|
@@ -17,8 +17,8 @@
 #![allow(missing_docs, reason = "the calls are libc's and documented there")]
 #![allow(clippy::too_many_arguments, reason = "libc decides how many there are")]
 
-/// Defines calls. `$real` is the libc function that a call stands for, called with its own
-/// arguments or others.
+/// Defines calls. `$real` stands for the libc function. A call's body may pass other arguments to `$real` than the
+/// program's.
 macro_rules! calls {
     ($($(#[$meta:meta])*
         fn $name:ident($real:ident, $($arg:ident: $ty:ty),* $(,)?) -> $ret:ty $body:block)*) => {
@@ -26,8 +26,8 @@ macro_rules! calls {
             $(#[$meta])*
             #[inline(always)]
             pub unsafe fn $name($real: impl Fn($($ty),*) -> $ret, $($arg: $ty),*) -> $ret {
-                // SAFETY: a call has the contract of its libc function: its caller vouches for
-                // every pointer as for the real one, and gets from the body what it would get there.
+                // SAFETY: this function has the contract of its libc function. The body accesses the program's
+                // memory only as the libc function would.
                 #[allow(unused_unsafe)]
                 unsafe { $body }
             }

@@ -22,53 +22,55 @@ fn ms(timeout: c_int) -> Option<u64> {
     u64::try_from(timeout).ok().map(|ms| ms * 1_000_000)
 }
 
-/// Descriptors in a list that needs no memory of the heap.
+/// Maximum number of descriptors in a list on the stack. Longer lists are on the heap.
 const FEW: usize = 16;
 
 const NONE: pollfd = pollfd { fd: -1, events: 0, revents: 0 };
 
-/// `poll` and its relatives with a copy of the program's list, if one of the descriptors is ours. If the kernel waits for them,
-/// the error lives until it has. The time-out and the mask are looked at only for ours.
+/// Waits with a copy of the program's list, if one of the descriptors is an accelerated connection. If there is
+/// none, the caller must make the kernel's call, and drop the error only after that call. Reads the time-out and
+/// the mask only if there is one.
 ///
 /// # Safety
-/// The pointers must be what the program has passed.
+/// `fds` and `mask` must come from the program.
 unsafe fn poll_any(
     fds: *mut pollfd,
     count: nfds_t,
     timeout: impl FnOnce() -> Result<Option<u64>, Errno>,
     mask: *const sigset_t,
 ) -> Result<c_int, OnTcp> {
-    // What cannot be a list of descriptors is the kernel's to refuse.
+    // The kernel refuses a count that is out of range.
     if count == 0 || count as usize > table::FDS || !may_look() {
         return Err(OnTcp::default());
     }
     let count = count as usize;
     if count > FEW {
         let mut many = vec![NONE; count];
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller guarantees that both pointers come from the program.
         return unsafe { poll_copy(fds, &mut many, timeout, mask) };
     }
     let mut few = [NONE; FEW];
-    // SAFETY: as above.
+    // SAFETY: the caller guarantees that both pointers come from the program.
     unsafe { poll_copy(fds, &mut few[..count], timeout, mask) }
 }
 
 /// # Safety
-/// As for [`poll_any`].
+/// Same as [`poll_any`].
 unsafe fn poll_copy(
     fds: *mut pollfd,
     list: &mut [pollfd],
     timeout: impl FnOnce() -> Result<Option<u64>, Errno>,
     mask: *const sigset_t,
 ) -> Result<c_int, OnTcp> {
-    // SAFETY: the list has room for that; the program's entries are plain data.
+    // SAFETY: `list` has room for all bytes, and every bit pattern is a valid entry. The program owns the memory at
+    // `fds`.
     if unsafe { access::copy(list.as_mut_ptr().cast(), fds.cast(), size_of_val(list)) }.is_err() {
         return Err(OnTcp::default());
     }
     if let Some(on_tcp) = pollset::for_kernel(list) {
         return Err(on_tcp);
     }
-    // SAFETY: as above.
+    // SAFETY: the caller guarantees that `mask` comes from the program.
     let result = timeout()
         .and_then(|timeout| Ok((timeout, unsafe { take_mask(mask) }?)))
         .and_then(|(timeout, mask)| pollset::wait(list, By::Poll, timeout, mask.as_ref()));
@@ -79,7 +81,8 @@ unsafe fn poll_copy(
         let mut fault = Fault::none();
         for (i, p) in list.iter().enumerate() {
             let to = fds.wrapping_add(i);
-            // SAFETY: only the field's address is computed, and stored to as the program's.
+            // SAFETY: the program owns the entry. The block computes the address of `revents`, and creates no
+            // reference to it.
             unsafe {
                 access::store_word((&raw mut (*to).revents).cast(), p.revents as u16, &mut fault)
             };
@@ -91,12 +94,12 @@ unsafe fn poll_copy(
     Ok(finish(result) as c_int)
 }
 
-/// A time-out that the program points to.
+/// Reads a time-out, in nanoseconds. Returns `None` for a null pointer.
 ///
 /// # Safety
-/// The pointer must be what the program has passed.
+/// `timeout` must come from the program.
 unsafe fn limit(timeout: *const timespec) -> Result<Option<u64>, Errno> {
-    // SAFETY: plain numbers.
+    // SAFETY: the program owns the memory, and every bit pattern is a valid `timespec`.
     match unsafe { take_if(timeout) }? {
         None => Ok(None),
         Some(time) => ns(&time).map(Some).ok_or(libc::EINVAL),

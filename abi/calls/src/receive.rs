@@ -1,4 +1,4 @@
-//! read and its relatives.
+//! read, recv, readv and other calls that receive.
 
 use crate::boundary::{finish, give, outcome, take, take_if};
 use crate::buffers::{IOV_MAX, MOST, buffer, parts};
@@ -12,14 +12,14 @@ use sovia_sockets::wait::now_ns;
 use sovia_sockets::{Errno, Outcome};
 use sovia_sys::UserSliceMut;
 
-/// Flags that TCP does not look at in a receiving call.
+/// Flags that TCP ignores in a receiving call.
 const WITHOUT_EFFECT: c_int = libc::MSG_NOSIGNAL
     | libc::MSG_CTRUNC
     | libc::MSG_DONTROUTE
     | libc::MSG_EOR
     | libc::MSG_MORE
     | libc::MSG_CONFIRM;
-/// Flags that are carried on a VI; a call with any other goes back to TCP first.
+/// Flags that calls on a VI support. A call with any other flag first moves the connection to TCP.
 const CARRIED: c_int = libc::MSG_DONTWAIT
     | libc::MSG_PEEK
     | libc::MSG_WAITALL
@@ -40,10 +40,10 @@ calls! {
     fn read(real, fd: c_int, buf: *mut c_void, len: size_t) -> isize {
         let Some(at) = table::conn(fd) else { return real(fd, buf, len) };
         if len == 0 {
-            // Of nothing, the kernel does not even ask the socket.
+            // For a length of 0 the kernel does not call the socket at all.
             return real(fd, buf, len);
         }
-        // SAFETY: read's own contract.
+        // SAFETY: read's contract requires a buffer of `len` bytes, which the program owns.
         let Some(part) = buffer(buf, len) else { return finish(Err(libc::EFAULT)) };
         let kernel = || outcome(real(fd, buf, len));
         finish(ops::receive(fd, at, part, Flags::default(), kernel))
@@ -59,7 +59,7 @@ calls! {
             fallback::now(fd, at, Cause::Call);
             return finish(kernel());
         }
-        // SAFETY: recv's own contract.
+        // SAFETY: recv's contract requires a buffer of `len` bytes, which the program owns.
         let Some(part) = buffer(buf, len.min(MOST)) else { return finish(Err(libc::EFAULT)) };
         finish(ops::receive(fd, at, part, flags(how), kernel))
     }
@@ -68,7 +68,7 @@ calls! {
         let Some(at) = table::conn(fd) else { return real(fd, iov, count) };
         let kernel = || outcome(real(fd, iov, count));
         match parts::<UserSliceMut<'_>>(iov, usize::try_from(count).unwrap_or(usize::MAX)) {
-            // Of nothing, the kernel does not even ask the socket.
+            // For a length of 0 the kernel does not call the socket at all.
             Ok(list) => finish(match list.iter().all(|part| part.is_empty()) {
                 true => kernel(),
                 false => ops::receive_parts(fd, at, &list, Flags::default(), kernel),
@@ -111,7 +111,7 @@ calls! {
             && !is_kernels.get()
         {
             let (control_len, mut flags) = match ops::left(fd, at) {
-                // SAFETY: plain numbers, where the program wants control messages.
+                // SAFETY: the program owns the memory for control messages, and only integers are stored there.
                 Some(left) => match unsafe { give_left(&header, left) } {
                     Ok(told) => told,
                     Err(error) => return finish(Err(error)),
@@ -119,10 +119,10 @@ calls! {
                 None => (0, 0),
             };
             if n > 0 && ops::tells_times(at) {
-                // There is no room for the time.
+                // The buffer of control messages has no room for the time.
                 flags |= libc::MSG_CTRUNC;
             }
-            // The kernel shows this flag of the call as well.
+            // The kernel also returns this flag of the call.
             flags |= how & libc::MSG_CMSG_CLOEXEC;
             let named = !header.msg_name.is_null();
             let told = [
@@ -138,8 +138,8 @@ calls! {
     }
 }
 
-/// Receives up to `len` bytes, and gives none of them to the program: so TCP takes MSG_TRUNC (tcp(7)). `kernel` makes the
-/// program's call for another length and other flags.
+/// Receives up to `len` bytes and drops them. TCP does so for MSG_TRUNC (tcp(7)). `kernel` makes the program's call
+/// with another length and other flags.
 #[cold]
 #[inline(never)]
 fn discard(
@@ -173,11 +173,11 @@ fn discard(
     }
 }
 
-/// A control message that says how many bytes are left, as far as there is room for it; its length and the message's
-/// flags, as the kernel tells them.
+/// Stores a control message with the number of unread bytes (TCP_INQ), cut to the room that there is. Returns the
+/// message's length and the flags of the received message, like the kernel.
 ///
 /// # Safety
-/// The header's control messages are the program's; the memory may be unmapped.
+/// The program must own the header's memory for control messages, which may be unmapped.
 #[cold]
 unsafe fn give_left(header: &msghdr, left: c_int) -> Result<(size_t, c_int), Errno> {
     const ROOM: usize = size_of::<cmsghdr>() + size_of::<u64>();
@@ -187,7 +187,8 @@ unsafe fn give_left(header: &msghdr, left: c_int) -> Result<(size_t, c_int), Err
         return Ok((0, libc::MSG_CTRUNC));
     }
     let message = header.msg_control.cast::<u8>();
-    // SAFETY: the caller's contract: plain numbers, one after the other.
+    // SAFETY: the caller guarantees that the program owns the memory. Only integers are stored there, in the first
+    // `room` bytes.
     unsafe {
         give(message.cast(), room.min(LEN))?;
         give(message.add(size_of::<size_t>()).cast(), [libc::IPPROTO_TCP, TCP_INQ])?;
@@ -200,7 +201,7 @@ unsafe fn give_left(header: &msghdr, left: c_int) -> Result<(size_t, c_int), Err
     Ok((room.min(ROOM), if room < LEN { libc::MSG_CTRUNC } else { 0 }))
 }
 
-/// `recv` is what this interface calls by that name.
+/// Implements recvfrom. `recv` is this library's function for recv.
 #[inline(always)]
 pub unsafe fn recvfrom(
     real: impl Fn(c_int, *mut c_void, size_t, c_int, *mut sockaddr, *mut socklen_t) -> isize,
@@ -216,13 +217,13 @@ pub unsafe fn recvfrom(
         return real(fd, buf, len, how, from, from_len);
     }
     let n = recv(fd, buf, len, how);
-    // A stream has no sender's address to tell: the kernel leaves `from` and zeroes its length, once
-    // it has received.
+    // A stream has no sender's address. After a receive the kernel sets the address's length to 0, and leaves
+    // `from` unchanged.
     if n >= 0 && !from.is_null() {
-        // SAFETY: plain numbers.
+        // SAFETY: the program owns the memory, and every bit pattern is a valid length.
         let told = match unsafe { take(from_len) } {
             Ok(len) if (len as c_int) < 0 => Err(libc::EINVAL),
-            // SAFETY: as above.
+            // SAFETY: the program owns the memory, and a length has no padding.
             Ok(_) => unsafe { give(from_len, 0) },
             Err(e) => Err(e),
         };
@@ -233,7 +234,7 @@ pub unsafe fn recvfrom(
     n
 }
 
-/// `recvmsg` is what this interface calls by that name.
+/// Implements recvmmsg. `recvmsg` is this library's function for recvmsg.
 #[inline(always)]
 pub unsafe fn recvmmsg(
     real: impl Fn(c_int, *mut mmsghdr, u32, c_int, *mut timespec) -> c_int,
@@ -245,7 +246,7 @@ pub unsafe fn recvmmsg(
     timeout: *mut timespec,
 ) -> c_int {
     let Some(at) = table::conn(fd) else { return real(fd, list, count, how, timeout) };
-    // SAFETY: plain numbers.
+    // SAFETY: the program owns the memory, and every bit pattern is a valid `timespec`.
     let deadline = match unsafe { take_if(timeout) } {
         Ok(None) => None,
         Ok(Some(time)) => match nanoseconds(&time) {
@@ -254,19 +255,20 @@ pub unsafe fn recvmmsg(
         },
         Err(e) => return finish(Err(e)) as c_int,
     };
-    // An error that is pending comes before bytes that are unread.
+    // A pending error has priority over unread bytes.
     if how & libc::MSG_ERRQUEUE == 0
         && let Some(error) = ops::pending_error(fd, at)
     {
         return finish(Err(error)) as c_int;
     }
-    // On a stream each message takes what is there; only the first may wait.
+    // On a stream each message takes the bytes that have arrived. With MSG_WAITFORONE only the first message may
+    // wait.
     let wait_for_one = how & libc::MSG_WAITFORONE != 0;
     let mut each = how & !libc::MSG_WAITFORONE;
     let mut done = 0;
     while done < count {
         let entry = list.wrapping_add(done as usize);
-        // SAFETY: only the addresses of the entry's parts are computed.
+        // SAFETY: the block only computes addresses of the entry's fields, and `list` is valid for `count` entries.
         let (header, len) = unsafe { (&raw mut (*entry).msg_hdr, &raw mut (*entry).msg_len) };
         let n = recvmsg(fd, header, each);
         if n < 0 {
@@ -275,7 +277,7 @@ pub unsafe fn recvmmsg(
             }
             break;
         }
-        // SAFETY: a plain number.
+        // SAFETY: the program owns the entry, and an integer has no padding.
         if let Err(e) = unsafe { give(len, n as u32) } {
             crate::set_errno(e);
             break;
@@ -284,14 +286,14 @@ pub unsafe fn recvmmsg(
         if wait_for_one {
             each |= libc::MSG_DONTWAIT;
         }
-        // Looked at between messages only, as in the kernel.
+        // Like the kernel, this loop checks the deadline only between messages.
         if let Some(deadline) = deadline {
             let left = deadline.saturating_sub(now_ns());
             let time = timespec {
                 tv_sec: (left / 1_000_000_000) as _,
                 tv_nsec: (left % 1_000_000_000) as _,
             };
-            // SAFETY: plain numbers.
+            // SAFETY: the program owns the memory, and a `timespec` has no padding.
             if unsafe { give(timeout, time) }.is_err() || left == 0 {
                 break;
             }
@@ -300,7 +302,7 @@ pub unsafe fn recvmmsg(
     if done > 0 || count == 0 { done as c_int } else { -1 }
 }
 
-/// A time-out in nanoseconds; `None` for one that is none.
+/// Converts a time-out to nanoseconds. Returns `None` if the time-out is out of range.
 fn nanoseconds(time: &timespec) -> Option<u64> {
     let seconds = u64::try_from(time.tv_sec).ok()?;
     let rest = u64::try_from(time.tv_nsec).ok().filter(|&ns| ns < 1_000_000_000)?;

@@ -1,4 +1,4 @@
-//! write and its relatives.
+//! write, send, writev and other calls that send.
 
 use crate::boundary::{finish, give, may_look, outcome, take, take_if};
 use crate::buffers::{IOV_MAX, MOST, bytes, check_address, parts};
@@ -8,9 +8,9 @@ use sovia_sockets::ops::{self, Flags};
 use sovia_sockets::{epoll, table};
 use sovia_sys::UserSlice;
 
-/// Flags that the kernel does not look at where a TCP connection sends.
+/// Flags that the kernel ignores when a TCP connection sends.
 const WITHOUT_EFFECT: c_int = libc::MSG_WAITALL | libc::MSG_CONFIRM | libc::MSG_DONTROUTE;
-/// Flags that are carried on a VI; a call with any other goes back to TCP first.
+/// Flags that calls on a VI support. A call with any other flag first moves the connection to TCP.
 const CARRIED: c_int =
     libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_MORE | libc::MSG_EOR | WITHOUT_EFFECT;
 
@@ -25,7 +25,7 @@ fn flags(flags: c_int) -> Flags {
 calls! {
     fn write(real, fd: c_int, buf: *const c_void, len: size_t) -> isize {
         let Some(at) = table::conn(fd) else { return real(fd, buf, len) };
-        // SAFETY: write's own contract.
+        // SAFETY: write's contract requires a buffer of `len` bytes, which the program owns.
         let Some(part) = bytes(buf, len) else { return finish(Err(libc::EFAULT)) };
         let kernel = || outcome(real(fd, buf, len));
         finish(ops::send(fd, at, part, Flags::default(), kernel))
@@ -41,7 +41,7 @@ calls! {
             fallback::now(fd, at, Cause::Call);
             return finish(kernel());
         }
-        // SAFETY: send's own contract.
+        // SAFETY: send's contract requires a buffer of `len` bytes, which the program owns.
         let Some(part) = bytes(buf, len.min(MOST)) else { return finish(Err(libc::EFAULT)) };
         finish(ops::send(fd, at, part, flags(how), kernel))
     }
@@ -50,7 +50,7 @@ calls! {
         let Some(at) = table::conn(fd) else { return real(fd, iov, count) };
         let kernel = || outcome(real(fd, iov, count));
         match parts::<UserSlice<'_>>(iov, usize::try_from(count).unwrap_or(usize::MAX)) {
-            // Of nothing, the kernel does not even ask the socket.
+            // For a length of 0 the kernel does not call the socket at all.
             Ok(list) => finish(match list.iter().all(|part| part.is_empty()) {
                 true => kernel(),
                 false => ops::send_parts(fd, at, &list, Flags::default(), kernel),
@@ -61,7 +61,7 @@ calls! {
 
     fn sendmsg(real, fd: c_int, msg: *const msghdr, how: c_int) -> isize {
         let Some(at) = table::conn(fd) else {
-            // A descriptor that travels must be one that its receiver can use.
+            // The message may carry descriptors, which the receiving process must be able to use.
             if may_look() {
                 passing(fd, msg);
             }
@@ -79,7 +79,7 @@ calls! {
             fallback::now(fd, at, Cause::Call);
             return finish(kernel());
         }
-        // A name that is too long is cut.
+        // The kernel shortens a name that is too long.
         let len = (header.msg_namelen as c_int).min(size_of::<libc::sockaddr_storage>() as c_int);
         if let Err(e) = check_address(header.msg_name, len) {
             return finish(Err(e));
@@ -101,7 +101,7 @@ calls! {
         };
         let before = place;
         let result = ops::send_file(out, at, from, place.as_mut(), count, kernel);
-        // The kernel, if it was asked, has told the program itself.
+        // If the kernel has made the call, it has already updated the program's offset.
         if let (true, Some(now)) = (place != before, place)
             && let Err(e) = give(offset, now)
         {
@@ -111,7 +111,7 @@ calls! {
     }
 }
 
-/// `send` is what this interface calls by that name.
+/// Implements sendto. `send` is this library's function for send.
 #[inline(always)]
 pub unsafe fn sendto(
     real: impl Fn(c_int, *const c_void, size_t, c_int, *const sockaddr, socklen_t) -> isize,
@@ -128,15 +128,15 @@ pub unsafe fn sendto(
         fallback::now(fd, at, Cause::Call);
         return real(fd, buf, len, how, to, to_len);
     }
-    // A connected stream's address is ignored, as the kernel does, which reads it before.
-    // SAFETY: sendto's own contract.
+    // The kernel reads the address of a connected stream, and then ignores it.
+    // SAFETY: sendto's contract requires an address of `to_len` bytes, which the program owns.
     if let Err(e) = unsafe { check_address(to.cast(), to_len as c_int) } {
         return finish(Err(e));
     }
     send(fd, buf, len, how)
 }
 
-/// `sendmsg` is what this interface calls by that name.
+/// Implements sendmmsg. `sendmsg` is this library's function for sendmsg.
 #[inline(always)]
 pub unsafe fn sendmmsg(
     real: impl Fn(c_int, *mut mmsghdr, u32, c_int) -> c_int,
@@ -151,7 +151,7 @@ pub unsafe fn sendmmsg(
     if table::conn(fd).is_none() {
         if may_look() {
             let messages = (0..count as usize).map(|i| list.wrapping_add(i));
-            // SAFETY: only the address of the message is computed, which is a part of the entry.
+            // SAFETY: the block only computes the address of the entry's message.
             messages.for_each(|entry| passing(fd, unsafe { &raw const (*entry).msg_hdr }));
         }
         return real(fd, list, count, how);
@@ -159,13 +159,13 @@ pub unsafe fn sendmmsg(
     let mut done = 0;
     while done < count {
         let entry = list.wrapping_add(done as usize);
-        // SAFETY: only the addresses of the entry's parts are computed.
+        // SAFETY: the block only computes addresses of the entry's fields, and `list` is valid for `count` entries.
         let (header, len) = unsafe { (&raw const (*entry).msg_hdr, &raw mut (*entry).msg_len) };
         let n = sendmsg(fd, header, how);
         if n < 0 {
             break;
         }
-        // SAFETY: a plain number.
+        // SAFETY: the program owns the entry, and an integer has no padding.
         if let Err(e) = unsafe { give(len, n as u32) } {
             crate::set_errno(e);
             break;
@@ -189,10 +189,10 @@ calls! {
     }
 }
 
-/// A message is about to be sent on `channel` that may carry descriptors. What cannot be read is the kernel's to
-/// refuse.
+/// Prepares connections and epoll instances for a message on `channel` that may carry their descriptors. Stops at
+/// memory that cannot be read: the kernel will refuse the message.
 fn passing(channel: c_int, msg: *const msghdr) {
-    // SAFETY: a plain structure of the program's.
+    // SAFETY: every bit pattern is a valid message header, and the program owns the memory.
     let Ok(message) = (unsafe { take(msg) }) else { return };
     each_control(&message, |header, data| {
         if (header.cmsg_level, header.cmsg_type) != (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
@@ -200,26 +200,27 @@ fn passing(channel: c_int, msg: *const msghdr) {
         }
         table::note_shared();
         for i in 0..(header.cmsg_len - HEADER) / size_of::<c_int>() {
-            // SAFETY: as above.
+            // SAFETY: every bit pattern is a valid integer, and the program owns the memory.
             let Ok(fd) = (unsafe { take(data.cast::<c_int>().wrapping_add(i)) }) else { return };
             if let Some(at) = table::conn(fd) {
                 fallback::before_passing(channel, fd, at);
             } else if let table::Entry::Epoll(index) = table::get(fd) {
-                // Its receiver may wait in it.
+                // The receiving process may wait on this epoll instance.
                 epoll::polled(index);
             }
         }
     });
 }
 
-/// Bytes of a control message's header.
+/// Size of a control message's header, in bytes.
 const HEADER: usize = size_of::<cmsghdr>();
 
-/// Bytes of control messages that are looked at where a connection sends: more may be more than the kernel has room for.
+/// Maximum size of the control messages that Sovia checks for a send on a connection, in bytes. The kernel may have
+/// no room for more.
 const CONTROL_MOST: usize = 1024;
 
-/// Returns true if TCP ignores all control messages of a message (`sock_cmsg_send` of Linux). These are the ones that other
-/// kinds of sockets pass on, and those of other protocols.
+/// Returns true if TCP ignores all control messages of a message (`sock_cmsg_send` of Linux). TCP ignores control
+/// messages of other kinds of sockets and of other protocols.
 fn is_ignored(message: &msghdr) -> bool {
     let mut is_ignored = message.msg_controllen <= CONTROL_MOST;
     let is_whole = each_control(message, |header, _| {
@@ -229,17 +230,18 @@ fn is_ignored(message: &msghdr) -> bool {
     is_ignored && is_whole
 }
 
-/// Calls `each` with every control message's header, and where its data begins. False if one is not whole, or cannot be read.
+/// Calls `each` with the header of every control message, and with the address of its data. Returns false if a
+/// control message is incomplete or cannot be read.
 fn each_control(message: &msghdr, mut each: impl FnMut(&cmsghdr, *const c_void)) -> bool {
     let (mut at, mut left) = (message.msg_control.cast_const(), message.msg_controllen);
-    // Each is a header, its data, and padding up to the next.
+    // A control message is a header, data, and padding up to the next header.
     while left >= HEADER {
-        // SAFETY: every pattern of bits is a header; the program owns the memory.
+        // SAFETY: every bit pattern is a valid header, and the program owns the memory.
         let Ok(header) = (unsafe { take(at.cast::<cmsghdr>()) }) else { return false };
         if !(HEADER..=left).contains(&header.cmsg_len) {
             return false;
         }
-        // SAFETY: every pattern of bits is a byte; the program owns the memory.
+        // SAFETY: every bit pattern is a valid byte, and the program owns the memory.
         if unsafe { take(at.cast::<u8>().wrapping_add(header.cmsg_len - 1)) }.is_err() {
             return false;
         }

@@ -1,4 +1,4 @@
-//! Connections begin, end, and are configured.
+//! Opens, accepts, configures and shuts down connections.
 
 use crate::boundary::{finish, give, outcome, take};
 use crate::descriptors::created;
@@ -14,7 +14,7 @@ use sovia_sockets::table::{self, Ref};
 use sovia_sockets::{ops, options};
 use sovia_sys::call;
 
-/// `socket` has returned `fd`. Returns it.
+/// Records `fd`, the result of `socket`, if it is a TCP socket. Returns `fd`.
 pub fn made(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     let kind = kind & !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK);
     if fd >= 0
@@ -27,7 +27,7 @@ pub fn made(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     fd
 }
 
-/// Records an accepted socket if it is TCP, as its listener is.
+/// Records an accepted socket if it is a TCP socket.
 fn record_accepted(fd: c_int, listener: c_int) {
     if is_confined() {
         return;
@@ -43,10 +43,10 @@ fn record_accepted(fd: c_int, listener: c_int) {
     ops::opened(fd, Role::Acceptor, Server::Listener(listener));
 }
 
-/// The address that the program connects to.
+/// Returns the address that the program connects to.
 fn server(address: *const sockaddr) -> Server {
     let family = family(address);
-    // SAFETY: plain numbers in the program's memory.
+    // SAFETY: the program owns the memory, and every bit pattern is a valid address.
     let server = unsafe {
         match family {
             Some(libc::AF_INET) => take(address.cast::<libc::sockaddr_in>()).map(|a| {
@@ -62,7 +62,8 @@ fn server(address: *const sockaddr) -> Server {
     server.map_or(Server::Unknown, Server::At)
 }
 
-/// Options by which the kernel is to work on the stream itself: it must have the whole of it.
+/// Returns true for an option by which the kernel works on the stream itself. The kernel must then carry the whole
+/// stream.
 fn needs_kernel(level: c_int, name: c_int) -> bool {
     const SO_ATTACH_REUSEPORT_CBPF: c_int = 51;
     match level {
@@ -74,26 +75,27 @@ fn needs_kernel(level: c_int, name: c_int) -> bool {
     }
 }
 
-/// Returns true for a time-out of negative seconds: calls on the socket never wait then. The kernel shows it as 0, like none.
+/// Returns true for a negative time-out. With this value calls on the socket never wait, but the kernel reports it
+/// as 0, like no time-out.
 fn is_negative_time_out(level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> bool {
     level == libc::SOL_SOCKET
         && matches!(name, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO)
         && len as usize >= size_of::<timeval>()
-        // SAFETY: a plain number in the program's memory.
+        // SAFETY: the program owns the memory, and every bit pattern is a valid integer.
         && unsafe { take(value.cast::<time_t>()) }.is_ok_and(|seconds| seconds < 0)
 }
 
-/// Returns true if the kernel takes an address of that length, and can read it to its end.
+/// Returns true if the kernel accepts an address of this length, and the address's last byte can be read.
 fn is_an_address(address: *const sockaddr, len: socklen_t) -> bool {
     let range = size_of::<sa_family_t>()..=size_of::<sockaddr_storage>();
     let last = address.cast::<u8>().wrapping_add((len as usize).wrapping_sub(1));
-    // SAFETY: a plain number in the program's memory.
+    // SAFETY: the program owns the memory, and every bit pattern is a valid byte.
     range.contains(&(len as usize)) && unsafe { take(last) }.is_ok()
 }
 
-/// An address's family, as far as it can be read.
+/// Returns an address's family, or `None` if the address cannot be read.
 fn family(address: *const sockaddr) -> Option<c_int> {
-    // SAFETY: a plain number in the program's memory.
+    // SAFETY: the program owns the memory, and every bit pattern is a valid family.
     unsafe { take(&raw const (*address).sa_family) }.ok().map(c_int::from)
 }
 
@@ -153,7 +155,8 @@ calls! {
         if needs_kernel(level, name) {
             fallback::now(fd, at, Cause::Ulp);
         }
-        // Readiness from a number of bytes on is the kernel's to judge.
+        // A VI supports only the default SO_RCVLOWAT of 1. With a larger one the kernel must decide when the socket
+        // is readable.
         if level == libc::SOL_SOCKET
             && name == libc::SO_RCVLOWAT
             && len as usize >= size_of::<c_int>()
@@ -181,7 +184,7 @@ calls! {
             return real(fd, level, name, value, len);
         };
         if level == libc::IPPROTO_TCP && name == TCP_ZEROCOPY_RECEIVE {
-            // It takes bytes, which are not counted.
+            // TCP_ZEROCOPY_RECEIVE takes bytes that Sovia does not count.
             fallback::now(fd, at, Cause::Call);
         }
         if level != libc::SOL_SOCKET || name != libc::SO_ERROR {
@@ -192,7 +195,7 @@ calls! {
             }
             return result;
         }
-        // What the kernel would refuse is its to refuse, and the error is still there then.
+        // If the length is bad, the kernel refuses the call and keeps the pending error.
         let Some(room) = take(len).ok().filter(|&room| room as c_int >= 0) else {
             return real(fd, level, name, value, len);
         };
@@ -211,36 +214,37 @@ calls! {
     }
 }
 
-/// Corrects how long ago a connection has sent and received in the kernel's answer (TCP_INFO). The kernel knows of its packets
-/// alone.
+/// Corrects the times since the last send and receive in the kernel's TCP_INFO. The kernel does not know of traffic
+/// on the VI.
 ///
 /// # Safety
-/// The kernel has filled in `len` bytes at `info`; other threads of the program may unmap them.
+/// The program must own the memory at `info` and `len`. The kernel has filled in `len` bytes at `info`, but other
+/// threads of the program may unmap them.
 unsafe fn add_activity(at: Ref, info: *mut u8, len: *const socklen_t) {
     let [sent, received] = ops::silence(at);
     let places = [
         (offset_of!(libc::tcp_info, tcpi_last_data_sent), sent),
         (offset_of!(libc::tcp_info, tcpi_last_data_recv), received),
-        // Received data acknowledges what was sent before.
+        // Received data also acknowledges earlier sends.
         (offset_of!(libc::tcp_info, tcpi_last_ack_recv), received),
     ];
-    // SAFETY: the program owns the length, which the kernel has just written.
+    // SAFETY: the program owns the memory, and every bit pattern is a valid length.
     let filled = unsafe { take(len) }.unwrap_or(0) as usize;
     for (place, silence) in places {
         let word = info.wrapping_add(place).cast::<u32>();
         if let Some(silence) = silence
             && place + size_of::<u32>() <= filled
-            // SAFETY: the word is within the bytes that the kernel has filled in.
+            // SAFETY: the word lies in the program's buffer, and every bit pattern is a valid `u32`.
             && let Ok(kernels) = unsafe { take(word) }
             && silence < kernels
         {
-            // SAFETY: the word is within the bytes that the kernel has filled in.
+            // SAFETY: the word lies in the program's buffer, and a `u32` has no padding.
             let _ = unsafe { give(word, silence) };
         }
     }
 }
 
-/// Receives by mapping pages; a call of getsockopt.
+/// Option of getsockopt that receives bytes by mapping pages.
 const TCP_ZEROCOPY_RECEIVE: c_int = 35;
 
 #[cfg(test)]

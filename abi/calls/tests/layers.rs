@@ -1,4 +1,4 @@
-//! What C's calls do.
+//! Tests that the modules of this crate form layers.
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] =

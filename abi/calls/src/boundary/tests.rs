@@ -43,14 +43,14 @@ fn values_are_taken_and_given_at_any_alignment_and_refused_where_memory_ends() {
     let scratch = Scratch::new();
     for len in 0..16 {
         let at = scratch.edge(len) as *mut u64;
-        // SAFETY: plain numbers, in memory that may be inaccessible.
+        // SAFETY: every bit pattern is a valid `u64`. The test owns the memory, which may be inaccessible.
         unsafe {
             let wanted = if len < 8 { Err(libc::EFAULT) } else { Ok(()) };
             assert_eq!(give(at, 0x0123_4567_89ab_cdef), wanted, "{len} bytes");
             assert_eq!(take(at), wanted.map(|()| 0x0123_4567_89ab_cdef_u64), "{len} bytes");
         }
     }
-    // SAFETY: plain numbers, at addresses that are refused.
+    // SAFETY: every bit pattern is a valid `u8`, and nothing is mapped at the addresses.
     unsafe {
         assert_eq!(take::<u8>(core::ptr::null()), Err(libc::EFAULT));
         assert_eq!(take_if::<u8>(core::ptr::null()), Ok(None));
@@ -64,10 +64,10 @@ fn masks_are_taken_without_faults_of_memory() {
     start();
     let scratch = Scratch::new();
     let bits = |mask: &sigset_t| {
-        // SAFETY: a mask begins with its first 64 signals.
+        // SAFETY: a mask is longer than 8 bytes, and every bit pattern is a valid `u64`.
         unsafe { core::ptr::from_ref(mask).cast::<u64>().read() }
     };
-    // SAFETY: masks of this function's, and ones that cannot be read.
+    // SAFETY: the pointers are null, to a variable of this function, or into the test's `Scratch`.
     unsafe {
         let all = u64::MAX;
         let taken = take_mask((&raw const all).cast()).unwrap().unwrap();
@@ -75,7 +75,7 @@ fn masks_are_taken_without_faults_of_memory() {
         assert!(take_mask(core::ptr::null()).unwrap().is_none());
         assert_eq!(take_mask(scratch.end() as *const _).err(), Some(libc::EFAULT));
         assert_eq!(take_mask(scratch.edge(7) as *const _).err(), Some(libc::EFAULT));
-        // The kernel's masks have eight bytes, libc's more.
+        // The kernel's masks have 8 bytes, and libc's masks have more.
         assert!(take_mask(scratch.edge(8) as *const _).unwrap().is_some());
     }
 }

@@ -18,15 +18,15 @@ fn buffers_are_refused_at_sight_by_length_and_range() {
         (usize::MAX, 1, None),
         (usize::MAX - 4, 16, None),
     ] {
-        // SAFETY: the buffer is not touched.
+        // SAFETY: no code accesses the buffer.
         let found = unsafe { buffer(address as *mut c_void, len) }.map(|part| part.len());
         assert_eq!(found, wanted, "{len} bytes at {address:x}");
     }
 }
 
-/// The lengths of a list's parts, to read from and to write to.
+/// Returns the lengths of a list's buffers. Decodes the list both for reading and for writing.
 fn lengths(list: &[iovec]) -> Result<Vec<usize>, c_int> {
-    // SAFETY: the buffers are not touched.
+    // SAFETY: the list is valid, and no code accesses the buffers.
     unsafe {
         let from: Parts<UserSlice<'_>> = parts(list.as_ptr(), list.len())?;
         let to: Parts<UserSliceMut<'_>> = parts(list.as_ptr(), list.len())?;
@@ -51,7 +51,7 @@ fn lists_of_every_number_of_parts_keep_their_order() {
 #[test]
 fn lists_of_more_than_1024_parts_are_einval_and_not_read() {
     for count in [1025, usize::MAX] {
-        // SAFETY: nothing is read.
+        // SAFETY: the call returns an error before it reads the list.
         let found = unsafe { parts::<UserSlice<'_>>(16 as *const iovec, count) }.err();
         assert_eq!(found, Some(libc::EINVAL), "{count} parts");
     }
@@ -74,7 +74,7 @@ fn lists_whose_later_entries_are_unmapped_are_efault() {
     scratch.clear();
     for count in [1, 8, 9, 20] {
         let bytes = count * size_of::<iovec>();
-        // SAFETY: the accessible entries are zeros, the others cannot be read.
+        // SAFETY: the test owns the memory. The accessible entries are zeros, and the others cannot be read.
         unsafe {
             let at = scratch.edge(bytes) as *const iovec;
             assert!(parts::<UserSlice<'_>>(at, count).is_ok(), "{count} parts");
@@ -110,7 +110,7 @@ fn addresses_are_checked_for_length_and_then_read() {
         (scratch.edge(4), 16, Err(libc::EFAULT)),
         (16, 4, Err(libc::EFAULT)),
     ] {
-        // SAFETY: only copies are made.
+        // SAFETY: the test owns the memory, or nothing is mapped there.
         let found = unsafe { check_address(at as *const c_void, len) };
         assert_eq!(found, wanted, "{len} bytes at {at:x}");
     }

@@ -1,4 +1,4 @@
-//! epoll's calls.
+//! The epoll calls.
 
 use super::{limit, ms};
 use crate::boundary::{finish, give, outcome, take, take_mask};
@@ -8,7 +8,7 @@ use sovia_sockets::process::PLAIN;
 use sovia_sockets::table::{self, Entry};
 use sovia_sockets::wait::now_ns;
 
-/// The epoll instance's index, if it is followed.
+/// Returns the index of an epoll instance, if Sovia follows the instance.
 fn followed(epfd: c_int) -> Option<u32> {
     match table::get(epfd) {
         Entry::Epoll(index) => Some(index),
@@ -16,15 +16,17 @@ fn followed(epfd: c_int) -> Option<u32> {
     }
 }
 
-/// The program's array of events, as far as it can be written, if that is an entry at least.
+/// Returns the writable beginning of the program's array of events. Returns `None` if the array has entries but the
+/// first one is not writable.
 ///
 /// # Safety
-/// What can be written of `max` entries is the caller's to write.
+/// The program must own `max` entries at `events`, which may be unmapped.
 unsafe fn slice<'a>(events: *mut epoll_event, max: c_int) -> Option<&'a mut [epoll_event]> {
     let max = usize::try_from(max).ok()?;
     let is_there = |i: usize| {
         let event = events.wrapping_add(i);
-        // SAFETY: any bits are an event, which is put back as it was.
+        // SAFETY: the program owns the entry, and every bit pattern is a valid event. The same value is stored
+        // back.
         unsafe { take(event).and_then(|was| give(event, was)) }.is_ok()
     };
     let count = if max == 0 || is_there(0) && is_there(max - 1) {
@@ -35,14 +37,15 @@ unsafe fn slice<'a>(events: *mut epoll_event, max: c_int) -> Option<&'a mut [epo
     if count == 0 && max > 0 {
         return None;
     }
-    // SAFETY: the caller's contract; just tried.
+    // SAFETY: the closure has just written the first and the last entry, or each entry. The program owns the array,
+    // and lets no other thread use it during the call.
     Some(if max == 0 { &mut [] } else { unsafe { core::slice::from_raw_parts_mut(events, count) } })
 }
 
-/// A wait on a followed instance; `kernel` makes the real call.
+/// Waits on an instance that Sovia follows. `kernel` makes the real call.
 ///
 /// # Safety
-/// As for [`slice`].
+/// Same as [`slice`].
 unsafe fn epoll_any(
     index: u32,
     events: *mut epoll_event,
@@ -57,7 +60,7 @@ unsafe fn epoll_any(
     let mut kernel = Some(kernel);
     let sleeps = timeout != Some(0);
     let mut has_rung = false;
-    // When it is over, if the kernel has had a part of its time.
+    // Deadline of the call, set if the kernel's call has used a part of the time-out.
     let mut until = None;
     let is_kernels = !epoll::is_ours(index);
     let sleep = if is_kernels && sleeps { KernelSleep::begin(index) } else { None };
@@ -65,7 +68,7 @@ unsafe fn epoll_any(
         && (sleep.is_some() || !sleeps)
         && let Some(kernel) = kernel.take()
     {
-        // SAFETY: any bits are an event.
+        // SAFETY: the program owns the array, and every bit pattern is a valid event.
         let before = unsafe { take(events) }.ok();
         until = timeout.filter(|_| sleeps).map(|timeout| now_ns().saturating_add(timeout));
         let n = kernel();
@@ -75,7 +78,7 @@ unsafe fn epoll_any(
         if n <= 0 {
             return n;
         }
-        // SAFETY: the kernel has just written them.
+        // SAFETY: the kernel has just written `n` entries at `events`, and the program owns the array.
         let told = unsafe { core::slice::from_raw_parts_mut(events, n as usize) };
         let kept = epoll::filter(told, before);
         has_rung = kept < n as usize;
@@ -88,9 +91,11 @@ unsafe fn epoll_any(
             }
             return kept as c_int;
         }
-        // Only events of the library: a connection was attached meanwhile, or a disabled one has ended.
+        // All events were Sovia's own. Either a connection was attached meanwhile, or a connection with a disabled
+        // entry has ended.
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller guarantees that the program owns `max` entries at `events`, and that `mask` comes from the
+    // program.
     let (out, mask) = match unsafe { (slice(events, max), take_mask(mask)) } {
         (Some(out), Ok(mask)) => (out, mask),
         _ => return finish(Err(libc::EFAULT)) as c_int,
@@ -143,7 +148,7 @@ calls! {
     ) -> c_int {
         let kernel = || real(epfd, events, max, timeout, mask);
         match followed(epfd) {
-            // SAFETY: epoll_pwait's own contract.
+            // SAFETY: epoll_pwait's contract requires `max` entries at `events`, which the program owns.
             Some(index) => epoll_any(index, events, max, ms(timeout), mask, kernel),
             None => kernel(),
         }
@@ -157,7 +162,7 @@ calls! {
         let Some(index) = followed(epfd) else { return kernel() };
         match limit(timeout) {
             Ok(limit) => epoll_any(index, events, max, limit, mask, kernel),
-            // A time that makes no sense is the kernel's to refuse.
+            // The kernel refuses a time-out that is out of range.
             Err(_) => kernel(),
         }
     }

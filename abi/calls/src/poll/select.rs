@@ -1,4 +1,4 @@
-//! select, by way of a list as poll takes it.
+//! select and pselect. Both convert the sets to a list, as poll takes it.
 
 use super::{FEW, NONE, limit};
 use crate::boundary::{finish, give, may_look, take_if, take_mask};
@@ -26,7 +26,7 @@ calls! {
             };
             let begun = sovia_now();
             let result = wait(limit, None);
-            // Linux tells how much time was left, if it can.
+            // Linux stores the time left, if the memory is writable.
             if let Some(limit) = limit {
                 let left = limit.saturating_sub(sovia_now() - begun);
                 let left = timeval {
@@ -53,14 +53,15 @@ fn sovia_now() -> u64 {
     sovia_sockets::wait::now_ns()
 }
 
-/// Words of sets that need no memory of the heap: those of FD_SETSIZE.
+/// Maximum number of words in a set on the stack: FD_SETSIZE descriptors.
 const SET_WORDS: usize = 1024 / 64;
 
-/// `select` and its relatives with copies of the program's sets, if one of the descriptors is ours. If the kernel waits for them,
-/// the error lives until it has. `call` decides how long is waited.
+/// Waits with copies of the program's sets, if one of the descriptors is an accelerated connection. If there is
+/// none, the caller must make the kernel's call, and drop the error only after that call. `call` reads the
+/// time-out, and passes the time-out to [`Wait`].
 ///
 /// # Safety
-/// The pointers must be what the program has passed.
+/// The sets must come from the program.
 unsafe fn select_any(
     count: c_int,
     sets: [*mut fd_set; 3],
@@ -71,19 +72,19 @@ unsafe fn select_any(
     let words = count.div_ceil(64);
     if words > SET_WORDS {
         let mut many = vec![0u64; 3 * words];
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller guarantees that the sets come from the program. `many` has 3 * `words` words.
         return unsafe { select_copy(count, sets, &mut many, call) };
     }
     let mut few = [0u64; 3 * SET_WORDS];
-    // SAFETY: as above.
+    // SAFETY: the caller guarantees that the sets come from the program. The slice has 3 * `words` words.
     unsafe { select_copy(count, sets, &mut few[..3 * words], call) }
 }
 
-/// Waits for so many nanoseconds at most, with that signal mask.
+/// Waits for at most the given number of nanoseconds, with the given signal mask.
 type Wait<'a> = &'a mut dyn FnMut(Option<u64>, Option<&sigset_t>) -> Outcome;
 
 /// # Safety
-/// As for [`select_any`]; `bits` has three times the words that `count` descriptors take.
+/// Same as [`select_any`]. `bits` must have three times the words that `count` descriptors take.
 unsafe fn select_copy(
     count: usize,
     sets: [*mut fd_set; 3],
@@ -94,8 +95,8 @@ unsafe fn select_copy(
     let bytes = words * 8;
     for (set, bits) in sets.iter().zip(bits.chunks_exact_mut(words)) {
         if !set.is_null() {
-            // SAFETY: as many words as there is room for. (glibc's macros would abort beyond
-            // FD_SETSIZE; programs do allocate larger sets.)
+            // SAFETY: `bits` has room for `words` words, and the program owns the set. A set may be larger than
+            // FD_SETSIZE.
             let copied = unsafe { access::copy(bits.as_mut_ptr().cast(), set.cast(), bytes) };
             copied.map_err(|BadAddress| OnTcp::default())?;
         }
@@ -159,7 +160,7 @@ unsafe fn select_copy(
         }
         for (set, bits) in sets.iter().zip(bits.chunks_exact(words)) {
             if !set.is_null() {
-                // SAFETY: as above.
+                // SAFETY: `bits` has `words` words, and the program owns the set.
                 unsafe { access::copy(set.cast(), bits.as_ptr().cast(), bytes) }
                     .map_err(|BadAddress| libc::EFAULT)?;
             }

@@ -28,11 +28,11 @@ fn time_outs_in_seconds_and_nanoseconds_are_einval_if_out_of_range() {
     ] {
         let time = timespec { tv_sec, tv_nsec };
         assert_eq!(ns(&time), wanted, "{tv_sec}, {tv_nsec}");
-        // SAFETY: a structure of this function's.
+        // SAFETY: the pointer is to a variable of this function.
         let found = unsafe { limit(&raw const time) };
         assert_eq!(found, wanted.map(Some).ok_or(libc::EINVAL), "{tv_sec}, {tv_nsec}");
     }
-    // SAFETY: an address that is refused, and none.
+    // SAFETY: a null pointer is allowed, and nothing is mapped at the other address.
     unsafe {
         assert_eq!(limit(core::ptr::null()), Ok(None));
         assert_eq!(limit(16 as *const timespec), Err(libc::EFAULT));

@@ -32,14 +32,14 @@ fn time_outs_of_recvmmsg_are_none_if_out_of_range() {
     }
 }
 
-/// Stores TCP_INQ's control message in `room` bytes; what is returned, and what was written.
+/// Stores TCP_INQ's control message in `room` bytes. Returns the result, and the bytes written.
 fn give_left_in(room: usize) -> (Result<(size_t, c_int), Errno>, [u8; 32]) {
     let mut bytes = [0xee_u8; 32];
-    // SAFETY: all zeros are a message without anything.
+    // SAFETY: all zeros are a valid message header.
     let mut header: msghdr = unsafe { core::mem::zeroed() };
     header.msg_control = bytes.as_mut_ptr().cast();
     header.msg_controllen = room;
-    // SAFETY: room for the whole message.
+    // SAFETY: `bytes` is as long as the longest `room` of the tests.
     let told = unsafe { give_left(&header, 0x0403_0201) };
     (told, bytes)
 }
@@ -76,10 +76,10 @@ fn the_bytes_left_in_inaccessible_control_messages_are_efault() {
     start();
     let scratch = Scratch::new();
     for at in [scratch.end(), scratch.edge(12), scratch.edge(18)] {
-        // SAFETY: all zeros are a message without anything.
+        // SAFETY: all zeros are a valid message header.
         let mut header: msghdr = unsafe { core::mem::zeroed() };
         (header.msg_control, header.msg_controllen) = (at as *mut c_void, 64);
-        // SAFETY: memory that cannot be written.
+        // SAFETY: the test owns the memory, which cannot be written in full.
         assert_eq!(unsafe { give_left(&header, 1) }, Err(libc::EFAULT));
     }
 }

@@ -31,7 +31,7 @@ fn control_messages_of_any_shape_are_walked_to_their_end() {
     start();
     let scratch = Scratch::new();
     let rights = [20, libc::SOL_SOCKET as usize | (libc::SCM_RIGHTS as usize) << 32, usize::MAX];
-    // Lengths that are right, too short, too long, and zero; memory that ends within a header, or within its data.
+    // Lengths that are right, zero, too short and too long. Memory that ends within a header or within its data.
     for len in [20, 0, 15, 16, 17, usize::MAX, 1 << 40] {
         let mut words = rights;
         words[0] = len;
@@ -47,7 +47,7 @@ fn control_messages_of_any_shape_are_walked_to_their_end() {
             (scratch.edge(8), 48),
             (scratch.edge(18), 48),
         ] {
-            // SAFETY: all zeros are a message without anything.
+            // SAFETY: all zeros are a valid message header.
             let mut message: msghdr = unsafe { core::mem::zeroed() };
             (message.msg_control, message.msg_controllen) = (at as *mut c_void, room);
             passing(-1, &raw const message);
@@ -57,14 +57,14 @@ fn control_messages_of_any_shape_are_walked_to_their_end() {
     assert!(table::conn(-1).is_none());
 }
 
-/// Sends a byte on TCP with these words as control messages. Returns the kernel's answer, and that of [`is_ignored`].
+/// Sends a byte on TCP, with `words` as control messages. Returns the results of the kernel and of [`is_ignored`].
 fn sent_with(words: &[usize], len: usize, by: &TcpStream) -> (isize, bool) {
     let mut part = iovec { iov_base: b"x".as_ptr() as *mut c_void, iov_len: 1 };
-    // SAFETY: all zeros are a message without anything.
+    // SAFETY: all zeros are a valid message header.
     let mut message: msghdr = unsafe { core::mem::zeroed() };
     (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
     (message.msg_control, message.msg_controllen) = (words.as_ptr() as *mut c_void, len);
-    // SAFETY: the message and what it names outlive the call.
+    // SAFETY: the message and its buffers outlive the call.
     let sent = unsafe { libc::sendmsg(by.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) };
     (sent, is_ignored(&message))
 }
@@ -95,7 +95,7 @@ fn control_messages_that_are_ignored_are_those_that_the_kernel_ignores_on_tcp() 
         ),
         (vec![20, kind(libc::IPPROTO_IP, libc::IP_TTL), 7], 24, true),
         (vec![20, kind(libc::IPPROTO_TCP, 36), 7], 24, true),
-        // The kernel heeds these, alone and behind others.
+        // The kernel acts on these control messages, alone and after others.
         (vec![20, kind(socket, libc::SO_MARK), 7], 24, false),
         (
             vec![20, kind(socket, libc::SCM_RIGHTS), 0, 20, kind(socket, libc::SCM_TXTIME), 0],
@@ -104,7 +104,7 @@ fn control_messages_that_are_ignored_are_those_that_the_kernel_ignores_on_tcp() 
         ),
         (vec![20, kind(socket, libc::SO_TIMESTAMPING), 0], 24, false),
         (vec![20, kind(socket, 99), 0], 24, false),
-        // Lengths that are too small and too great.
+        // Lengths that are too small or too large.
         (vec![15, kind(socket, libc::SCM_RIGHTS), 0], 24, false),
         (vec![25, kind(socket, libc::SCM_RIGHTS), 0], 24, false),
         (vec![usize::MAX, kind(socket, libc::SCM_RIGHTS), 0], 24, false),
@@ -113,9 +113,9 @@ fn control_messages_that_are_ignored_are_those_that_the_kernel_ignores_on_tcp() 
         assert_eq!(is_ignored, wanted, "{words:x?}, {len}");
         assert!(sent == 1 || !is_ignored, "{words:x?}, {len}");
     }
-    // Memory that is not there, or ends within a message.
+    // Memory that is unmapped, or that ends within a message.
     for (at, len) in [(0, 24), (scratch.end(), 24), (scratch.end(), 8), (scratch.edge(8), 24)] {
-        // SAFETY: all zeros are a message without anything.
+        // SAFETY: all zeros are a valid message header.
         let mut message: msghdr = unsafe { core::mem::zeroed() };
         (message.msg_control, message.msg_controllen) = (at as *mut c_void, len);
         assert!(!is_ignored(&message), "{at:x}, {len}");

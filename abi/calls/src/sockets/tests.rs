@@ -32,7 +32,7 @@ fn an_address_that_cannot_be_read_has_no_family_and_no_server() {
         assert!(matches!(server(at as *const sockaddr), Server::Unknown), "{at:x}");
     }
     let cut = scratch.edge(2);
-    // SAFETY: two bytes of the test's memory.
+    // SAFETY: the two bytes at `cut` belong to the test's `Scratch`.
     unsafe { (cut as *mut u16).write_unaligned(libc::AF_INET as u16) };
     assert_eq!(family(cut as *const sockaddr), Some(libc::AF_INET));
     assert!(matches!(server(cut as *const sockaddr), Server::Unknown));

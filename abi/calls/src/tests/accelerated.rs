@@ -1,4 +1,4 @@
-//! Calls on an accelerated connection give what the kernel gives for a TCP connection in the same state.
+//! Compares calls on an accelerated connection with the kernel's calls on a TCP connection in the same state.
 
 mod configuring;
 mod receiving;
@@ -10,16 +10,16 @@ use super::kernel::{Answer, Call, Case, Differences, Scratch, kernel};
 use super::{Pair, ours};
 use libc::{c_int, iovec, mmsghdr, msghdr};
 
-/// Address that no process can have.
+/// Address that no process can have mapped.
 const OUT_OF_RANGE: usize = 0xdead_0000_0000_0000;
 
 /// Address within the first page.
 const FIRST_PAGE: usize = 0x10;
 
-/// Bytes that are unread at the end under test.
+/// Unread bytes at the end under test.
 const UNREAD: &[u8] = b"0123456789";
 
-/// End of each pair that the calls are made on.
+/// Index of the end under test in each pair.
 const TESTED: usize = 1;
 
 /// Two pairs in the same state: one without Sovia, one accelerated.
@@ -42,7 +42,7 @@ impl Pairs {
         [self.pairs[0].fds[TESTED], self.pairs[1].fds[TESTED]]
     }
 
-    /// Makes a call on both, and compares what is unread at both ends afterwards.
+    /// Makes a call on both pairs. Then compares the unread bytes at both ends.
     fn compare_by(&mut self, case: Case, theirs: fn(Call) -> Answer) {
         let fds = self.fds();
         self.differences.compare(&mut self.scratch, case, fds, theirs, ours);
@@ -57,7 +57,7 @@ impl Pairs {
     }
 }
 
-/// Makes each call on connections with [`UNREAD`] bytes. Calls that take a connection back to TCP are followed by a new one.
+/// Makes each call on connections with [`UNREAD`] bytes. Replaces the connection after a call that moves it to TCP.
 fn compare(cases: &[Case]) {
     compare_by(cases, kernel);
 }
@@ -77,14 +77,14 @@ fn compare_by(cases: &[Case], theirs: fn(Call) -> Answer) {
     pairs.differences.assert_none();
 }
 
-/// Like [`compare`], with new connections for each call: it changes them.
+/// Like [`compare`], but with new connections for each call, for calls that change the connection.
 fn compare_fresh(cases: &[Case]) {
     for case in cases {
         compare(&[*case]);
     }
 }
 
-/// Makes each call on the same two connections, which `prepare` has put into some state.
+/// Makes each call on the same two connections, which `prepare` has changed.
 fn compare_prepared(cases: &[Case], prepare: fn(&Pair)) {
     let mut pairs = Pairs::new();
     for pair in &pairs.pairs {
@@ -102,23 +102,23 @@ fn list(scratch: &mut Scratch, buffers: &[(usize, usize)]) -> usize {
     let at = scratch.room(size_of_val(buffers));
     for (i, &(base, len)) in buffers.iter().enumerate() {
         let entry = iovec { iov_base: base as *mut _, iov_len: len };
-        // SAFETY: just reserved.
+        // SAFETY: `room` has just reserved memory for all entries.
         unsafe { (at as *mut iovec).add(i).write(entry) };
     }
     at
 }
 
-/// An entry of a list of messages, by words: one with `count` buffers at `list`. A structure's padding would have any
-/// value.
+/// Returns an entry of a list of messages as words: a message with `count` buffers at `list`. A struct would have
+/// padding of undefined value.
 fn entry(list: usize, count: usize) -> [usize; 8] {
     [0, 0, list, count, 0, 0, 0, 77]
 }
 
 const _: () = assert!(size_of::<mmsghdr>() == size_of::<[usize; 8]>());
 
-/// A message of `count` buffers at `list`.
+/// Returns a message with `count` buffers at `list`.
 fn message(list: usize, count: usize) -> msghdr {
-    // SAFETY: all zeros are a message without anything.
+    // SAFETY: all zeros are a valid message header.
     let mut message: msghdr = unsafe { core::mem::zeroed() };
     message.msg_iov = list as *mut _;
     message.msg_iovlen = count;

@@ -1,4 +1,4 @@
-//! The kernel answers calls on descriptors that Sovia does not follow, on closed ones and on numbers out of range.
+//! Tests that calls give the kernel's results on descriptors without a connection of Sovia.
 
 use super::kernel::{
     Call, Case, Differences, SYS_dup2, SYS_epoll_wait, SYS_poll, SYS_select, Scratch,
@@ -7,55 +7,55 @@ use super::kernel::{
 use super::{Pair, libcs, ours, start};
 use libc::{c_int, c_long, pollfd};
 
-/// The first argument is the descriptor, the second an address of 4 KB, and the third a length of 8; the others are 0.
+/// Passes the descriptor, an address of 4 KB, a length of 8, and zeros.
 fn transfer<const NUMBER: c_long>(scratch: &mut Scratch, fd: c_int) -> Call {
     (NUMBER, [fd as usize, scratch.room(4096), 8, 0, 0, 0])
 }
 
-/// Likewise, with an inaccessible address.
+/// Passes the descriptor, an inaccessible address, a length of 8, and zeros.
 fn bad_transfer<const NUMBER: c_long>(scratch: &mut Scratch, fd: c_int) -> Call {
     (NUMBER, [fd as usize, scratch.end(), 8, 0, 0, 0])
 }
 
-/// The first argument is the descriptor; the others are 0.
+/// Passes the descriptor and zeros.
 fn numbers<const NUMBER: c_long>(_: &mut Scratch, fd: c_int) -> Call {
     (NUMBER, [fd as usize, 0, 0, 0, 0, 0])
 }
 
-/// A list of one buffer in the second argument's place.
+/// Passes the descriptor, a list of one buffer, and the list's length.
 fn list<const NUMBER: c_long>(scratch: &mut Scratch, fd: c_int) -> Call {
     let entry = [scratch.room(16), 8];
     (NUMBER, [fd as usize, scratch.put(entry), 1, 0, 0, 0])
 }
 
-/// A message with one buffer.
+/// Passes the descriptor and a message with one buffer.
 fn message<const NUMBER: c_long>(scratch: &mut Scratch, fd: c_int) -> Call {
     let entry = [scratch.room(16), 8];
     let header = [0, 0, scratch.put(entry), 1, 0, 0, 0];
     (NUMBER, [fd as usize, scratch.put(header), 0, 0, 0, 0])
 }
 
-/// A list of one message.
+/// Passes the descriptor, a list of one message, and the list's length.
 fn messages<const NUMBER: c_long>(scratch: &mut Scratch, fd: c_int) -> Call {
     let entry = [scratch.room(16), 8];
     let header = [0, 0, scratch.put(entry), 1, 0, 0, 0, 0];
     (NUMBER, [fd as usize, scratch.put(header), 1, libc::MSG_DONTWAIT as usize, 0, 0])
 }
 
-/// An option of a level, whose value and length are addresses.
+/// Passes the descriptor, a socket option, its value and its length. `getsockopt` gets the length by address.
 fn option<const NUMBER: c_long>(scratch: &mut Scratch, fd: c_int) -> Call {
     let (level, name) = (libc::SOL_SOCKET as usize, libc::SO_KEEPALIVE as usize);
     let len = if NUMBER == libc::SYS_getsockopt { scratch.put(4i32) } else { 4 };
     (NUMBER, [fd as usize, level, name, scratch.put(1i32), len, 0])
 }
 
-/// `poll` for all events.
+/// Calls `poll` for all events of the descriptor.
 fn poll(scratch: &mut Scratch, fd: c_int) -> Call {
     let entry = scratch.put_with_number(pollfd { fd, events: -1, revents: 77 }, 0);
     (SYS_poll, [entry, 1, 0, 0, 0, 0])
 }
 
-/// The calls, each with arguments that are right for some kind of descriptor.
+/// Calls whose arguments are valid for some kind of descriptor.
 const CALLS: &[Case] = &[
     ("read", transfer::<{ libc::SYS_read }>),
     ("read to inaccessible memory", bad_transfer::<{ libc::SYS_read }>),
@@ -96,7 +96,7 @@ const CALLS: &[Case] = &[
     ("epoll_wait without room", numbers::<{ SYS_epoll_wait }>),
 ];
 
-/// Calls that would wait on a socket that listens, or end what others use.
+/// Calls that would wait on a listening socket, or would close a descriptor that the other calls need.
 const OF_CLOSED: &[Case] = &[
     ("close", numbers::<{ libc::SYS_close }>),
     ("dup", numbers::<{ libc::SYS_dup }>),
@@ -108,7 +108,7 @@ const OF_CLOSED: &[Case] = &[
     ("splice", |_, fd| (libc::SYS_splice, [fd as usize, 0, fd as usize, 0, 8, 0])),
 ];
 
-/// Makes each call twice, on descriptors in the same state.
+/// Makes each call twice, on two descriptors in the same state.
 fn compare(calls: &[Case], mut fds: impl FnMut() -> [c_int; 2]) {
     start();
     let mut scratch = Scratch::new();
@@ -119,11 +119,11 @@ fn compare(calls: &[Case], mut fds: impl FnMut() -> [c_int; 2]) {
     differences.assert_none();
 }
 
-/// Two ends of something, both nonblocking.
+/// Checks the result of the call that made two descriptors. Makes both nonblocking.
 fn ends(made: c_int, fds: [c_int; 2]) -> [c_int; 2] {
     assert_eq!(made, 0);
     for fd in fds {
-        // SAFETY: takes numbers.
+        // SAFETY: the call takes only numbers.
         assert_eq!(unsafe { libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK) }, 0);
     }
     fds
@@ -131,7 +131,7 @@ fn ends(made: c_int, fds: [c_int; 2]) -> [c_int; 2] {
 
 fn close(fds: [c_int; 2]) {
     for fd in fds {
-        // SAFETY: a descriptor of the test's.
+        // SAFETY: the test owns the descriptor.
         unsafe { libc::close(fd) };
     }
 }
@@ -163,7 +163,7 @@ fn pipes_have_the_kernels_answers() {
     compare(CALLS, || {
         let pipe = || {
             let mut fds = [0; 2];
-            // SAFETY: room for both numbers.
+            // SAFETY: `fds` has room for both numbers.
             let result = unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) };
             ends(result, fds)
         };
@@ -180,7 +180,7 @@ fn unix_sockets_have_the_kernels_answers() {
         let pair = || {
             let mut fds = [0; 2];
             let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
-            // SAFETY: room for both numbers.
+            // SAFETY: `fds` has room for both numbers.
             let result = unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, fds.as_mut_ptr()) };
             ends(result, fds)
         };
@@ -195,7 +195,7 @@ fn unconnected_sockets_have_the_kernels_answers() {
     for kind in [libc::SOCK_STREAM, libc::SOCK_DGRAM] {
         let mut made = Vec::new();
         compare(CALLS, || {
-            // SAFETY: takes numbers.
+            // SAFETY: the call takes only numbers.
             let socket = || unsafe {
                 libc::socket(libc::AF_INET, kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0)
             };

@@ -1,7 +1,8 @@
-//! Brings up the engine of the test program, connections whose two ends are both in it, and the calls by number.
+//! Starts the engine in the test process, connects sockets whose two ends are in this process, and makes calls by
+//! number.
 //!
-//! One engine serves both ends: they meet as the ends in two processes do, and a test stays one function. A child process
-//! would need a message for each step.
+//! One engine serves both ends, which find each other like ends in two processes. With a child process, each step
+//! of a test would need a message.
 
 #[path = "../../../testing/kernel.rs"]
 pub(crate) mod kernel;
@@ -19,10 +20,10 @@ use std::sync::Once;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Time after which connections that do not get a VI, and bytes that do not come, are taken for a hang.
+/// Time limit for a connection to get a VI, and for bytes to arrive.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
-/// Starts the engine of this process, if no test has yet.
+/// Starts the engine of this process, unless an earlier test has started the engine.
 pub(crate) fn start() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
@@ -33,14 +34,14 @@ pub(crate) fn start() {
     });
 }
 
-/// Closure that makes the real call.
+/// Expands to a closure that makes the real call.
 macro_rules! real {
     ($name:ident $(, $arg:ident)*) => {
         |$($arg),*| libc::$name($($arg),*)
     };
 }
 
-/// Makes a call by the number of its system call, through this crate.
+/// Makes a system call, given by number, through this crate.
 pub(crate) fn ours(call: Call) -> Answer {
     // SAFETY: the tests pass addresses within a `Scratch`, or ones that the call must refuse.
     of_c(|| unsafe { by_number(call) })
@@ -49,22 +50,22 @@ pub(crate) fn ours(call: Call) -> Answer {
 unsafe fn by_number((number, [a, b, c, d, e, f]): Call) -> isize {
     let fd = a as c_int;
     let recv = |fd, buf, len, how| {
-        // SAFETY: the caller's arguments.
+        // SAFETY: the caller passes addresses within a `Scratch`, or ones that the call must refuse.
         unsafe { receive::recv(real!(recv, fd, buf, len, how), fd, buf, len, how) }
     };
     let recvmsg = |fd, msg, how| {
-        // SAFETY: the caller's arguments.
+        // SAFETY: the caller passes addresses within a `Scratch`, or ones that the call must refuse.
         unsafe { receive::recvmsg(real!(recvmsg, fd, msg, how), fd, msg, how) }
     };
     let send = |fd, buf, len, how| {
-        // SAFETY: the caller's arguments.
+        // SAFETY: the caller passes addresses within a `Scratch`, or ones that the call must refuse.
         unsafe { send::send(real!(send, fd, buf, len, how), fd, buf, len, how) }
     };
     let sendmsg = |fd, msg, how| {
-        // SAFETY: the caller's arguments.
+        // SAFETY: the caller passes addresses within a `Scratch`, or ones that the call must refuse.
         unsafe { send::sendmsg(real!(sendmsg, fd, msg, how), fd, msg, how) }
     };
-    // SAFETY: the caller's arguments.
+    // SAFETY: the caller passes addresses within a `Scratch`, or ones that the call must refuse.
     unsafe {
         match number {
             libc::SYS_read => receive::read(real!(read, a, b, c), fd, b as *mut _, c),
@@ -149,10 +150,10 @@ unsafe fn by_number((number, [a, b, c, d, e, f]): Call) -> isize {
     }
 }
 
-/// Makes those calls through libc that libc changes on their way to the kernel: time-outs stay as they are, and masks have
-/// libc's size.
+/// Makes a call through libc, if libc's function differs from the system call. libc keeps the program's time-out
+/// unchanged, and its signal masks are longer.
 pub(crate) fn libcs((number, [a, b, c, d, e, f]): Call) -> Answer {
-    // SAFETY: as in `ours`.
+    // SAFETY: the tests pass addresses within a `Scratch`, or ones that the call must refuse.
     let result = || unsafe {
         match number {
             libc::SYS_ppoll => libc::ppoll(a as *mut _, b as u64, c as *const _, d as *const _),
@@ -174,7 +175,7 @@ pub(crate) fn libcs((number, [a, b, c, d, e, f]): Call) -> Answer {
 }
 
 unsafe fn waiting((number, [a, b, c, d, e, f]): Call) -> isize {
-    // SAFETY: the caller's arguments.
+    // SAFETY: the caller passes addresses within a `Scratch`, or ones that the call must refuse.
     let result = unsafe {
         match number {
             libc::SYS_ppoll => poll::ppoll(
@@ -216,7 +217,7 @@ unsafe fn waiting((number, [a, b, c, d, e, f]): Call) -> isize {
 
 unsafe fn configuring((number, [a, b, c, d, e, _]): Call) -> isize {
     let fd = a as c_int;
-    // SAFETY: the caller's arguments.
+    // SAFETY: the caller passes addresses within a `Scratch`, or ones that the call must refuse.
     let result = unsafe {
         match number {
             libc::SYS_connect => {
@@ -264,7 +265,7 @@ unsafe fn configuring((number, [a, b, c, d, e, _]): Call) -> isize {
 /// A connected pair of kernel sockets, or of sockets that this crate's calls have made.
 #[derive(Debug)]
 pub(crate) struct Pair {
-    /// The connector, and the acceptor.
+    /// The connector and the acceptor, in this order.
     pub(crate) fds: [c_int; 2],
     make: fn(Call) -> Answer,
 }
@@ -276,9 +277,9 @@ fn call<const N: usize>(make: fn(Call) -> Answer, number: c_long, arguments: [us
 }
 
 impl Pair {
-    /// Connects two sockets on loopback, by calls that `make` makes. `prepare` gets the connector before.
+    /// Connects two sockets on loopback, by calls that `make` makes. First passes the connector to `prepare`.
     pub(crate) fn new(make: fn(Call) -> Answer, prepare: impl Fn(c_int)) -> Pair {
-        // SAFETY: plain structures and numbers of this function.
+        // SAFETY: all pointers are to variables of this function.
         unsafe {
             let listener = libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
             let mut address: libc::sockaddr_in = core::mem::zeroed();
@@ -304,12 +305,12 @@ impl Pair {
         Pair::new(kernel::kernel, |_| {})
     }
 
-    /// Connects two sockets that have their VI.
+    /// Connects two sockets, and waits until both use a VI.
     pub(crate) fn accelerated() -> Pair {
         Pair::accelerated_from(|_| {})
     }
 
-    /// Connects two sockets that have their VI. `prepare` gets the connector before it is connected.
+    /// Like [`Pair::accelerated`], but first passes the connector to `prepare`.
     pub(crate) fn accelerated_from(prepare: impl Fn(c_int)) -> Pair {
         start();
         let begun = Instant::now();
@@ -322,7 +323,7 @@ impl Pair {
                 pair.send(0, b"ping");
                 assert_eq!(pair.receive(1), b"ping");
                 pair.send(1, b"pong");
-                // With some time-outs the kernel does not wait for it.
+                // With some time-outs the kernel's read does not wait for the bytes.
                 pair.arrive();
                 assert_eq!(pair.receive(0), b"pong");
             }
@@ -330,7 +331,7 @@ impl Pair {
         }
     }
 
-    /// Makes a call in the way that has made the pair.
+    /// Makes a call through the function that connected this pair.
     pub(crate) fn make(&self, call: Call) -> Answer {
         (self.make)(call)
     }
@@ -349,7 +350,7 @@ impl Pair {
         assert_eq!(call(self.make, libc::SYS_write, buffer), Ok(bytes.len()));
     }
 
-    /// Receives what comes first at an end.
+    /// Makes one `read` at an end, and returns its bytes.
     pub(crate) fn receive(&self, end: usize) -> Vec<u8> {
         let mut bytes = vec![0; 4096];
         let buffer = [self.fds[end] as usize, bytes.as_mut_ptr() as usize, bytes.len()];
@@ -357,7 +358,7 @@ impl Pair {
         bytes
     }
 
-    /// Receives all that is unread at an end. What is on its way is waited for, and so are `wanted` bytes.
+    /// Receives all unread bytes at an end. Waits for bytes on their way, and for at least `wanted` bytes.
     pub(crate) fn rest(&self, end: usize, wanted: usize) -> Vec<u8> {
         let begun = Instant::now();
         let mut all = Vec::new();
@@ -376,10 +377,10 @@ impl Pair {
         }
     }
 
-    /// Waits until all bytes of the kernel's TCP have come to their receiver.
+    /// Waits until all bytes on TCP have reached their receiver.
     pub(crate) fn arrive(&self) {
         let begun = Instant::now();
-        // Of a socket that is closed there is nothing to wait for.
+        // A closed socket counts as having received all bytes.
         let received = |fd| {
             let info = getsockopt::<[u64; 17]>(fd, libc::IPPROTO_TCP, libc::TCP_INFO);
             info.map_or(u64::MAX, |info| info[16])

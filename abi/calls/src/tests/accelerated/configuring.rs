@@ -1,4 +1,4 @@
-//! Descriptors and options.
+//! Tests of the calls on descriptors and options.
 
 use super::{OUT_OF_RANGE, compare, compare_fresh};
 use crate::tests::kernel::{self, Answer, Call, SYS_dup2, Scratch};
@@ -147,7 +147,7 @@ fn set_negative_time_out(make: fn(Call) -> Answer, fd: c_int, name: c_int) {
     assert_eq!(make(set(fd, libc::SOL_SOCKET, name, value, 16)), Ok(0));
 }
 
-/// Makes a call of 8 KB on a socket until it fails.
+/// Repeats a call of 8 KB on a socket until the call fails. Returns the error.
 fn error_of(make: fn(Call) -> Answer, fd: c_int, number: libc::c_long) -> Option<Answer> {
     let (found, answer) = mpsc::channel();
     thread::spawn(move || {
@@ -187,9 +187,9 @@ fn read_after_a_negative_receive_time_out_set_before_connect_is_eagain_at_once()
 
 #[test]
 fn data_on_the_vi_counts_for_tcp_info() {
-    /// Returns how many milliseconds ago data was sent, and received, as a call says it.
+    /// Returns the milliseconds since the last send and the last receive, from TCP_INFO.
     fn silence(make: fn(Call) -> Answer, fd: c_int) -> [u32; 2] {
-        // SAFETY: an all-zero structure is a valid one.
+        // SAFETY: all zeros are a valid `tcp_info`.
         let mut info: libc::tcp_info = unsafe { core::mem::zeroed() };
         let mut len = size_of_val(&info) as libc::socklen_t;
         let (info_at, len_at) = ((&raw mut info) as usize, (&raw mut len) as usize);
@@ -200,7 +200,7 @@ fn data_on_the_vi_counts_for_tcp_info() {
     }
     const PAUSE: Duration = Duration::from_millis(50);
     let pair = Pair::accelerated();
-    // The kernel counts in ticks.
+    // The kernel counts time in ticks, so the pause must be longer than the difference that the test checks.
     thread::sleep(2 * PAUSE);
     let begin = Instant::now();
     for end in 0..2 {

@@ -1,4 +1,4 @@
-//! read and its relatives.
+//! Tests of the calls that receive.
 
 use super::{FIRST_PAGE, OUT_OF_RANGE, compare, entry, list, message};
 use crate::tests::kernel::{Call, Scratch};

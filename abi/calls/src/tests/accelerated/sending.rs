@@ -1,4 +1,4 @@
-//! write and its relatives.
+//! Tests of the calls that send, and of shutdown.
 
 use super::{FIRST_PAGE, OUT_OF_RANGE, compare, compare_fresh, entry, list, message};
 use crate::tests::kernel::{Call, Scratch};
@@ -78,7 +78,7 @@ fn sendto_takes_a_receivers_address_as_the_kernel_does() {
         (libc::SYS_sendto, [fd as usize, buffer, 4, 0, address, len as usize])
     }
     fn address(scratch: &mut Scratch) -> usize {
-        // SAFETY: plain numbers.
+        // SAFETY: all zeros are a valid `sockaddr_in`.
         scratch.put(unsafe { core::mem::zeroed::<sockaddr_in>() })
     }
     compare(&[
@@ -274,7 +274,7 @@ fn sendfile_takes_descriptors_and_offsets_as_the_kernel_does() {
         (libc::SYS_sendfile, [fd as usize, from as usize, offset, count, 0, 0])
     }
     fn file() -> c_int {
-        // SAFETY: a string and a buffer of this function's.
+        // SAFETY: the string and the buffer are constants.
         unsafe {
             let fd = libc::memfd_create(c"sent".as_ptr(), libc::MFD_CLOEXEC);
             assert_eq!(libc::pwrite(fd, b"a short file".as_ptr().cast(), 12, 0), 12);

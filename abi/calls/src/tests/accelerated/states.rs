@@ -1,4 +1,4 @@
-//! Connections with nothing unread, and ones whose peer has ended its half or closed.
+//! Tests on connections without unread bytes, and on connections with an end that has been shut down.
 
 use super::{OUT_OF_RANGE, TESTED, compare_prepared, list, message};
 use crate::tests::Pair;
@@ -39,7 +39,7 @@ fn unread(scratch: &mut Scratch, fd: c_int) -> Call {
     (libc::SYS_ioctl, [fd as usize, libc::FIONREAD as usize, scratch.put(-1i32), 0, 0, 0])
 }
 
-/// Calls that never wait, in whichever state.
+/// Calls that never wait, in any state of the connection.
 const CALLS: &[Case] = &[
     ("poll", poll),
     ("SO_ERROR", error),

@@ -1,4 +1,4 @@
-//! poll, select and epoll.
+//! Tests of poll, select and epoll.
 
 use super::{OUT_OF_RANGE, compare, compare_by};
 use crate::tests::kernel::{Call, SYS_epoll_wait, SYS_poll, SYS_select, Scratch, closed_number};
@@ -6,7 +6,7 @@ use crate::tests::libcs;
 use core::mem::offset_of;
 use libc::{c_int, epoll_event, pollfd, sigset_t, timespec, timeval};
 
-/// A list with one entry.
+/// Stores a poll list with one entry, and returns its address.
 fn one(scratch: &mut Scratch, fd: c_int, events: i16) -> usize {
     scratch.put_with_number(pollfd { fd, events, revents: 77 }, offset_of!(pollfd, fd))
 }
@@ -86,7 +86,7 @@ fn ppoll(scratch: &mut Scratch, fd: c_int, timeout: usize, mask: usize) -> Call 
     (libc::SYS_ppoll, [one(scratch, fd, libc::POLLIN), 1, timeout, mask, 0, 0])
 }
 
-/// An address of all signals.
+/// Stores a mask of all signals, and returns its address.
 fn all_signals(scratch: &mut Scratch) -> usize {
     scratch.put([u64::MAX; size_of::<sigset_t>() / 8])
 }
@@ -135,14 +135,15 @@ fn ppoll_takes_time_outs_and_masks_as_libc_does() {
 
 #[test]
 fn ppoll_of_an_inaccessible_time_out_is_efault() {
-    // libc reads it by itself, and would die.
+    // libc itself reads the time-out, and would crash.
     compare(&[("an inaccessible time-out", |s, fd| {
         let timeout = s.end();
         ppoll(s, fd, timeout, 0)
     })]);
 }
 
-/// A set with one descriptor that is the same number for both, so that what is written can be compared.
+/// Stores a set with one descriptor. Excludes the set's words from the comparison, because the two descriptors
+/// differ.
 fn set(scratch: &mut Scratch, fd: c_int) -> usize {
     let mut bits = [0u64; 16];
     bits[fd as usize / 64] |= 1 << (fd % 64);
@@ -191,7 +192,7 @@ fn select_takes_sets_and_time_outs_as_libc_does() {
 
 #[test]
 fn select_takes_as_many_seconds_and_microseconds_as_the_kernel_does() {
-    /// A time-out. The time left is not compared.
+    /// Stores a time-out. Excludes the time left from the comparison.
     fn long(scratch: &mut Scratch, tv_sec: i64, tv_usec: i64) -> usize {
         let at = wait(scratch, tv_sec, tv_usec);
         (0..4).for_each(|word| scratch.skip(at + 4 * word));
@@ -204,7 +205,7 @@ fn select_takes_as_many_seconds_and_microseconds_as_the_kernel_does() {
         ("the most seconds", |s, fd| {
             select(fd + 1, [set(s, fd), 0, 0], long(s, i64::MAX, 999_999))
         }),
-        // On other machines libc makes the call, and takes them for 32 bits.
+        // On other processors libc makes another call, and cuts the microseconds to 32 bits.
         #[cfg(target_arch = "x86_64")]
         ("the most microseconds", |s, fd| select(fd + 1, [set(s, fd), 0, 0], long(s, 0, i64::MAX))),
     ]);
@@ -232,7 +233,7 @@ fn pselect_takes_time_outs_and_masks_as_libc_does() {
 }
 
 fn epoll() -> c_int {
-    // SAFETY: takes a number.
+    // SAFETY: the call takes only a number.
     let epfd = unsafe {
         crate::poll::epoll_create1(|flags| libc::epoll_create1(flags), libc::EPOLL_CLOEXEC)
     };
@@ -274,11 +275,11 @@ fn epoll_ctl_takes_arguments_as_the_kernel_does() {
 
 #[test]
 fn epoll_wait_takes_counts_and_addresses_as_the_kernel_does() {
-    /// Adds `fd` to a new instance, and waits there.
+    /// Adds `fd` to a new instance, and returns a wait on this instance.
     fn wait(fd: c_int, events: usize, max: c_int, timeout: c_int) -> Call {
         let epfd = epoll();
         let mut entry = epoll_event { events: libc::EPOLLIN as u32, u64: 7 };
-        // SAFETY: an event of this function's.
+        // SAFETY: the event is a variable of this function.
         let added = unsafe {
             crate::poll::epoll_ctl(
                 |epfd, op, fd, event| libc::epoll_ctl(epfd, op, fd, event),
@@ -297,7 +298,7 @@ fn epoll_wait_takes_counts_and_addresses_as_the_kernel_does() {
         ("the smallest time-out", |s, fd| wait(fd, s.room(64), 1, c_int::MIN)),
         ("room for four", |s, fd| {
             let events = s.room(64);
-            // Entries behind those that are returned may have any value.
+            // Entries after the returned ones may have any value.
             (3..12).for_each(|word| s.skip(events + 4 * word));
             wait(fd, events, 4, 0)
         }),
