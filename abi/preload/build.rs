@@ -1,4 +1,4 @@
-//! The linker gives the library a number, by which `sovia ps -v` tells two builds of one version apart.
+//! Sets a build id in the library, by which `sovia ps -v` distinguishes two builds of one version.
 
 fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,--build-id=sha1");

@@ -1,4 +1,4 @@
-//! glibc's second names: the same functions, under the names by which some libraries call them.
+//! glibc's second names for functions. Some libraries call these names.
 
 use crate::creating::several;
 use crate::{children, descriptors, poll, receive, send, sockets};
@@ -8,12 +8,12 @@ use libc::{
     socklen_t,
 };
 
-/// Defines functions that are others under a second name, and so stand before nothing of their own.
+/// Defines second names of hooks. Such a function calls the hook, and needs no real function of its own.
 macro_rules! aliases {
     ($(fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty $body:block)*) => {$(
         #[cfg_attr(not(test), unsafe(no_mangle))]
         pub unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
-            // SAFETY: the same function, with the contract that the caller keeps.
+            // SAFETY: the alias has the contract of the hook that it calls.
             unsafe { $body }
         }
     )*};

@@ -1,17 +1,17 @@
-//! Asynchronous I/O, which passes every hook: POSIX's, for which threads of libc's own make the kernel's
-//! calls, and the kernel's. What it is used on is the kernel's for good.
+//! Asynchronous I/O, which passes every hook. For POSIX's functions, libc's threads make the kernel's calls. The
+//! kernel carries out its own requests. So connections with such requests move to TCP for good.
 
 use libc::{aiocb, c_int, c_long, sigevent};
 use sovia_calls::boundary::take;
 use sovia_sockets::fallback::{self, Cause};
 use sovia_sockets::table;
 
-/// The descriptor of a request is about to be handed to libc's threads.
+/// Moves the connection of a request to TCP, before libc's threads get the request.
 ///
 /// # Safety
 /// `request` must be null or valid.
 unsafe fn before(request: *const aiocb) {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that `request` is null or valid.
     if let Some(request) = unsafe { request.as_ref() }
         && let Some(at) = table::conn(request.aio_fildes)
     {
@@ -19,18 +19,18 @@ unsafe fn before(request: *const aiocb) {
     }
 }
 
-/// Likewise, for a list.
+/// Like [`before`], for a list of requests.
 ///
 /// # Safety
 /// `list` must have `count` pointers, each null or valid.
 unsafe fn before_all(list: *const *mut aiocb, count: c_int) {
     for i in 0..usize::try_from(count).unwrap_or(0) {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees `count` pointers in `list`, each null or valid.
         unsafe { before(*list.add(i)) };
     }
 }
 
-/// A request to the kernel, as far as the descriptor.
+/// Beginning of the kernel's request, up to the descriptor.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Iocb {
@@ -41,15 +41,14 @@ struct Iocb {
     descriptor: u32,
 }
 
-/// `io_submit` by its number; `kernel` makes the real call, which says what is wrong with requests that cannot be
-/// read.
+/// Handles `io_submit` by number. `kernel` makes the real call, which reports requests that cannot be read.
 pub(crate) fn system_call(
     [_, count, list]: [c_long; 3],
     kernel: impl FnOnce() -> c_long,
 ) -> c_long {
     let list = list as *const *const Iocb;
     for i in 0..usize::try_from(count).unwrap_or(0) {
-        // SAFETY: every pattern of bits is a pointer, and every one an `Iocb`.
+        // SAFETY: the program owns the memory. Every bit pattern is a valid pointer, and a valid `Iocb`.
         let request = unsafe { take(list.wrapping_add(i)).and_then(|request| take(request)) };
         let Ok(request) = request else { break };
         let fd = request.descriptor as c_int;
@@ -60,7 +59,7 @@ pub(crate) fn system_call(
     kernel()
 }
 
-// On 64-bit machines a request of the functions that end in 64 has the same layout.
+// On 64-bit processors the functions that end in 64 use the same layout.
 hooks! {
     fn aio_read(request: *mut aiocb) -> c_int {
         before(request);

@@ -1,8 +1,9 @@
-//! Libraries that are opened with RTLD_DEEPBIND, as PHP opens its extensions: what they call is looked for in
-//! themselves and in libc first, and so past the hooks. Their tables of functions get the hooks afterwards.
+//! Libraries that are opened with RTLD_DEEPBIND, as PHP opens its extensions. The dynamic linker looks for their
+//! functions first in the library itself and in libc, and so passes the hooks. [`renew`] puts the hooks into the
+//! tables of such libraries afterwards.
 //!
-//! That is done when a function of a library is looked up, which is what follows its opening: `dlopen` itself
-//! must be entered from the program's code, so this library does not learn when it is done.
+//! This happens when a program looks up a function of a library, which it does after opening the library. The hook
+//! of `dlopen` jumps to the real `dlopen`, so this library does not learn when `dlopen` returns.
 
 use crate::objects::{hook_of, is_libcs, is_own, real_dlsym};
 use crate::read_only::{self, Writable};
@@ -14,27 +15,27 @@ use libc::{c_char, c_int, c_void, dl_phdr_info, size_t};
 use sovia_sockets::process::is_confined;
 use std::ffi::CString;
 
-/// An object whose table may have to be renewed.
+/// Loaded object whose table may need hooks.
 struct Object {
     name: CString,
     base: usize,
     dynamic: usize,
     extent: Range<usize>,
-    /// Its data, which other threads may be writing.
+    /// The object's data, which other threads may be writing.
     writable: Vec<Range<usize>>,
-    /// What the linker has made read-only after it had filled it in.
+    /// Range that the linker has made read-only after relocation.
     read_only: Range<usize>,
 }
 
-/// How many objects, from the first, are done (the lower half), and how many had been closed by then: later ones
-/// stand behind them, unless some are closed.
+/// Progress of [`renew`]. The lower half is the number of objects, from the first one, that have the hooks. The
+/// upper half is the number of objects closed before that. New objects come last, unless objects have been closed.
 static DONE: AtomicU64 = AtomicU64::new(0);
 
 fn done(closed: u64, count: usize) -> u64 {
     closed << 32 | count as u64
 }
 
-/// Gives the hooks to objects that have come since the last time. Several threads may be at it.
+/// Puts the hooks into objects that were loaded after the last call. Several threads may run this function at once.
 pub(crate) fn renew() {
     struct Walk {
         before: u64,
@@ -43,7 +44,7 @@ pub(crate) fn renew() {
         fresh: Vec<Object>,
     }
     unsafe extern "C" fn look(info: *mut dl_phdr_info, _: size_t, walk: *mut c_void) -> c_int {
-        // SAFETY: the linker's description of an object, and what is passed below.
+        // SAFETY: `info` is the linker's description of an object, and `walk` is the variable below.
         let (info, walk) = unsafe { (&*info, &mut *walk.cast::<Walk>()) };
         walk.seen += 1;
         walk.closed = info.dlpi_subs;
@@ -55,12 +56,12 @@ pub(crate) fn renew() {
         0
     }
     if is_confined() {
-        // What is written would have to be made writable, by system calls that the program does not make.
+        // Making pages writable takes system calls, and under seccomp the hooks make none of their own.
         return;
     }
     let before = DONE.load(Ordering::Acquire);
     let mut walk = Walk { before, closed: 0, seen: 0, fresh: Vec::new() };
-    // SAFETY: the function gets the pointer that is passed here.
+    // SAFETY: `look` gets the address of `walk`, which lives during the call.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut walk).cast()) };
     for object in &walk.fresh {
         renew_object(object);
@@ -68,12 +69,12 @@ pub(crate) fn renew() {
     DONE.store(done(walk.closed, walk.seen), Ordering::Release);
 }
 
-/// `None` for the program itself, libc, and this library.
+/// Describes an object. Returns `None` for the program itself, libc and this library.
 fn describe(info: &dl_phdr_info) -> Option<Object> {
     if info.dlpi_name.is_null() {
         return None;
     }
-    // SAFETY: the linker's text.
+    // SAFETY: the linker's name of an object is a C string, and lives during the walk.
     let name = unsafe { CStr::from_ptr(info.dlpi_name) };
     let extent = extent(info);
     if name.is_empty() || is_libcs(extent.start) || is_own(extent.start) {
@@ -95,8 +96,8 @@ fn describe(info: &dl_phdr_info) -> Option<Object> {
 }
 
 fn renew_object(object: &Object) {
-    // SAFETY: the object was there a moment ago. It stays from here on, if it is still there; what has come
-    // in its place under its name lies elsewhere, or is as good.
+    // SAFETY: `dlopen` returns a handle only if an object with this name is loaded. The object then stays loaded
+    // until `dlclose`. `dladdr` checks that the object lies at the same address, so its table lies there too.
     unsafe {
         let handle = libc::dlopen(object.name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
         if handle.is_null() {
@@ -117,7 +118,7 @@ fn renew_object(object: &Object) {
     }
 }
 
-/// A word that gets a hook's address.
+/// Replacement of one word of a table by a hook's address.
 struct Change {
     slot: *const AtomicUsize,
     old: usize,
@@ -125,7 +126,8 @@ struct Change {
 }
 
 /// # Safety
-/// The object stays while this runs, and `slot` is one of its own that holds a function's address.
+/// The object must stay loaded during the call. `slot` must be a word of the object that holds a function's
+/// address.
 unsafe fn change_of(
     object: &Object,
     handle: *mut c_void,
@@ -134,15 +136,16 @@ unsafe fn change_of(
     is_lazy: bool,
 ) -> Option<Change> {
     if !object.writable.iter().any(|data| data.contains(&(slot as usize))) {
-        // In the code, which the linker has changed by itself.
+        // The slot lies in the code, which the linker itself has changed.
         return None;
     }
-    // SAFETY: the caller's word.
+    // SAFETY: the caller guarantees that the object stays loaded, and that `slot` is one of its words.
     unsafe {
         let old = (*slot).load(Ordering::Relaxed);
         let mut found = old;
-        // Not bound yet: the first call of the function would. In a library that was opened as usual it would find
-        // what comes first in the program, which must be the hook.
+        // The linker has not bound this function yet: the first call would. In a library opened without
+        // RTLD_DEEPBIND, the first call would find the first definition in the program. Only if this is the hook,
+        // the slot gets the hook.
         if is_lazy && object.extent.contains(&old) {
             if !is_own(real_dlsym()(libc::RTLD_DEFAULT, name) as usize) {
                 return None;
@@ -153,10 +156,11 @@ unsafe fn change_of(
     }
 }
 
-/// Nothing is looked up meanwhile: the linker's lock is taken for that, and may be held by a thread that waits for this one.
+/// Stores the hooks in an object's table. Must look up no symbol meanwhile. A look-up takes the linker's lock, and
+/// the holder of the linker's lock may wait for the lock of [`Writable`].
 ///
 /// # Safety
-/// The object stays while this runs.
+/// The object must stay loaded during the call.
 unsafe fn make(object: &Object, changes: &[Change]) {
     let is_read_only = |change: &Change| object.read_only.contains(&(change.slot as usize));
     let has_read_only = changes.iter().any(is_read_only);
@@ -166,8 +170,8 @@ unsafe fn make(object: &Object, changes: &[Change]) {
             continue;
         }
         let &Change { slot, old, hook } = change;
-        // A slot that has changed meanwhile is the linker's or the program's.
-        // SAFETY: a word of the object's data, which can be written to.
+        // If the slot has changed meanwhile, the linker or the program has set it, and the new value stays.
+        // SAFETY: the slot is a word of the object's data, which is now writable.
         let _ =
             unsafe { (*slot).compare_exchange(old, hook, Ordering::Release, Ordering::Relaxed) };
     }

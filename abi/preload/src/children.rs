@@ -1,5 +1,5 @@
-//! Children that libc makes without its handlers for forks: `_Fork`, `clone`, `vfork`, and the system
-//! calls made through `syscall`.
+//! Children that libc makes without its fork handlers: by `_Fork`, `clone`, `vfork`, and by system calls through
+//! `syscall`.
 
 use crate::heap;
 use libc::{c_int, c_long, c_ulong, c_void, pid_t};
@@ -7,7 +7,7 @@ use sovia_calls::boundary::take;
 use sovia_signal::chain;
 use sovia_sockets::{fork, process};
 
-/// What has been prepared for a child, as handlers of `pthread_atfork` do it for libc's `fork`.
+/// State prepared for a child. Replaces the handlers of `pthread_atfork`, which only libc's `fork` runs.
 #[derive(Clone, Copy)]
 struct Prepared(fork::Prepared);
 
@@ -31,7 +31,7 @@ impl Prepared {
 
 pub(crate) type Main = extern "C" fn(*mut c_void) -> c_int;
 
-/// What a child of `clone` begins with. It has a copy, on its copy of its parent's stack.
+/// Arguments for a child of `clone`. The child reads its own copy, on its copy of the parent's stack.
 struct Start {
     main: Main,
     argument: *mut c_void,
@@ -39,20 +39,20 @@ struct Start {
 }
 
 extern "C" fn begin(start: *mut c_void) -> c_int {
-    // SAFETY: `clone` below passes its own, which lives in the child's copy of the stack.
+    // SAFETY: `clone` passes the address of its `Start`, which lives in the child's copy of the stack.
     let start = unsafe { &*start.cast::<Start>() };
     start.prepared.in_child(false);
     let status = (start.main)(start.argument);
-    // The child was made with one thread, which ends here: so does the child, whatever threads of
-    // Sovia's it has by now.
+    // The child has one thread of the program, which ends here. So the child ends too, even if Sovia has started
+    // threads there.
     process::exit(status)
 }
 
 hooks! {
-    /// libc's takes the locks of malloc and of stdio if the process has several threads, and what a signal handler
-    /// has interrupted may hold them. A program that has one thread may fork in a handler all the same, but
-    /// not if the library's threads make libc take them. Then the child is made without, and without the program's
-    /// own handlers of `pthread_atfork`.
+    /// libc's `fork` takes the locks of malloc and stdio if the process has several threads. A signal handler may
+    /// have interrupted a holder of these locks, so a program forks in a handler only if it has one thread. Sovia's
+    /// threads would make libc take the locks. This hook then uses `_Fork`, which takes no locks, and runs no
+    /// `pthread_atfork` handlers of the program.
     fn fork() -> pid_t {
         if chain::is_in_handler() && fork::is_threaded_by_us() { _Fork() } else { real!()() }
     }
@@ -67,7 +67,7 @@ hooks! {
         pid
     }
 
-    /// The arguments after the fourth are passed on whether the program gives them or not.
+    /// Passes on the arguments after the fourth, whether the program gave them or not.
     fn clone(
         main: Option<Main>, stack: *mut c_void, flags: c_int, argument: *mut c_void,
         parent_id: *mut pid_t, tls: *mut c_void, child_id: *mut pid_t,
@@ -89,7 +89,7 @@ hooks! {
     }
 }
 
-/// Whether a system call is `fork`, where there is one.
+/// Returns true if a system call is `fork`. Some processors have no such system call.
 pub(crate) fn is_fork(number: c_long) -> bool {
     #[cfg(target_arch = "x86_64")]
     {
@@ -102,7 +102,7 @@ pub(crate) fn is_fork(number: c_long) -> bool {
     }
 }
 
-/// The system calls that make children. `kernel` makes the real one.
+/// Handles the system calls that make children. `kernel` makes the real call.
 ///
 /// # Safety
 /// The arguments must be valid for that system call.
@@ -115,10 +115,11 @@ pub(crate) unsafe fn system_call(
         #[cfg(target_arch = "x86_64")]
         libc::SYS_fork => 0,
         libc::SYS_clone => first as c_ulong,
-        // SAFETY: plain numbers. The call's first argument is its structure, which begins with the flags.
+        // SAFETY: the program owns the memory, and every bit pattern is a valid `u64`. The structure begins with
+        // the flags.
         libc::SYS_clone3 => match unsafe { take(first as *const u64) } {
             Ok(flags) => flags,
-            // The kernel refuses it.
+            // The kernel will refuse the bad address.
             Err(_) => return kernel(),
         },
         _ => return kernel(),
@@ -138,15 +139,15 @@ pub(crate) unsafe fn system_call(
     pid
 }
 
-/// vfork has failed.
+/// Sets `errno` after a failed vfork, and returns -1.
 extern "C" fn failed(error: c_int) -> pid_t {
     crate::set_errno(error);
     -1
 }
 
-// The child of vfork returns from here first, on its parent's stack, and its parent later: nothing of this
-// call may lie there meanwhile, so the return address waits in a register. The calling thread is marked
-// as lent while the child runs on it.
+// The child of vfork returns from here first, on its parent's stack, and the parent returns later. Meanwhile no
+// data of this call may lie on the stack, so the return address stays in a register. The calling thread is marked
+// as borrowed while the child runs on it.
 
 #[cfg(target_arch = "x86_64")]
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -211,7 +212,7 @@ pub unsafe extern "C" fn vfork() -> pid_t {
     );
 }
 
-/// glibc's second name for it.
+/// glibc's second name for `vfork`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
 pub unsafe extern "C" fn __vfork() -> pid_t {

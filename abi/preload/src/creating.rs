@@ -1,11 +1,11 @@
-//! Functions that return a new descriptor. Its number may be one that the table still holds, because
-//! the program has closed it past every hook: then the entry is dropped.
+//! Functions that return a new descriptor. The table may still have an entry for its number, if the program closed
+//! an earlier descriptor past every hook. The hooks drop such a stale entry.
 
 use libc::{DIR, FILE, c_char, c_int, c_long, c_uint, c_void, mode_t, pid_t, sigset_t};
 use sovia_calls::descriptors::created;
 use sovia_sockets::{fallback, inheritance};
 
-/// Hooks that pass a call on and drop the entry of the number that it returns.
+/// Defines hooks that call the real function and drop a stale entry for the returned descriptor.
 macro_rules! creating {
     ($(fn $name:ident($($arg:ident: $ty:ty),* $(,)?);)*) => {
         hooks! {
@@ -59,10 +59,10 @@ creating! {
     fn getpt();
 }
 
-/// The two numbers of a pair.
+/// Drops stale entries for the two descriptors of a pair. Returns `result`.
 unsafe fn both(result: c_int, fds: *const c_int) -> c_int {
     if result == 0 {
-        // SAFETY: the kernel has written both.
+        // SAFETY: the kernel has written both descriptors.
         unsafe {
             created(*fds);
             created(*fds.add(1));
@@ -72,12 +72,12 @@ unsafe fn both(result: c_int, fds: *const c_int) -> c_int {
 }
 
 pub(crate) mod several {
-    //! Functions that return more than a number.
+    //! Functions that do more than return one descriptor.
 
     use super::*;
 
     hooks! {
-        /// It may be one more descriptor of a connection of this process's, of which only the kernel knows.
+        /// The new descriptor may refer to a connection of this process. Only the kernel knows to which one.
         fn pidfd_getfd(pidfd: c_int, fd: c_int, flags: c_uint) -> c_int {
             let new = created(real!()(pidfd, fd, flags));
             if new >= 0 {
@@ -125,7 +125,7 @@ pub(crate) mod several {
             child
         }
 
-        /// Makes /dev/null the three standard descriptors, past every hook.
+        /// libc replaces the three standard descriptors by /dev/null, past every hook.
         fn daemon(stays_in_folder: c_int, keeps_open: c_int) -> c_int {
             let result = real!()(stays_in_folder, keeps_open);
             if result == 0 && keeps_open == 0 {
@@ -136,7 +136,7 @@ pub(crate) mod several {
             result
         }
 
-        /// Makes a terminal the three standard descriptors, past every hook, and closes its own number.
+        /// libc replaces the three standard descriptors by a terminal and closes `terminal`, past every hook.
         fn login_tty(terminal: c_int) -> c_int {
             let result = real!()(terminal);
             if result == 0 {
@@ -182,17 +182,17 @@ pub(crate) mod several {
         }
     }
 
-    /// The number of a new stream.
+    /// Drops a stale entry for the descriptor of a new stream. Returns the stream.
     fn opened(file: *mut FILE) -> *mut FILE {
         if !file.is_null() {
-            // SAFETY: a stream that libc has just opened.
+            // SAFETY: libc has just opened the stream.
             created(unsafe { libc::fileno(file) });
         }
         file
     }
 }
 
-/// Whether a system call returns a descriptor, so that its number may be one that the table holds.
+/// Returns true if a system call returns a descriptor, for whose number the table may have a stale entry.
 pub(crate) fn returns_descriptor(number: c_long) -> bool {
     #[cfg(target_arch = "x86_64")]
     if matches!(

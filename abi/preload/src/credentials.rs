@@ -1,29 +1,29 @@
-//! Calls that change a process's credentials: users, groups, capabilities, namespaces.
+//! Hooks for calls that change a process's credentials: users, groups, capabilities, namespaces.
 //!
-//! One that would change something first leaves all that is shared with other processes
-//! ([`sovia_sockets::credentials`]). Whether it would is found out from the present credentials; a call that
-//! changes nothing costs a system call and leaves nothing.
+//! Before a call that would change the credentials, a hook gives up everything that this process shares with other
+//! processes ([`sovia_sockets::credentials`]). The hook compares the arguments with the present credentials. A call
+//! that changes nothing costs one more system call, and gives up nothing.
 
 use libc::{c_char, c_int, c_long, c_ulong, c_void, gid_t, size_t, uid_t};
 use sovia_sockets::credentials::{change, confine, own_descriptors};
 use sovia_sockets::process::is_confined;
 use sovia_sys::credentials as now;
 
-/// "Leave it as it is", in the calls that set several ids.
+/// Value that leaves an id unchanged, in calls that set several ids.
 const SAME: u32 = u32::MAX;
 
-/// Whether one of the ids wanted is another than the present one.
+/// Returns true if one of the wanted ids differs from the present id.
 fn differ(present: [u32; 3], wanted: [u32; 3]) -> bool {
     present.iter().zip(wanted).any(|(&present, wanted)| wanted != SAME && wanted != present)
 }
 
-/// `setreuid` and `setregid` also set the saved id to the effective one.
+/// Like [`differ`], for `setreuid` and `setregid`, which also set the saved id to the effective one.
 fn differ_with_saved(present: [u32; 3], real: u32, effective: u32) -> bool {
     let effective = if effective == SAME { present[1] } else { effective };
     differ(present, [real, effective, effective])
 }
 
-/// Whether `PR_SET_SECUREBITS` and its like would change something.
+/// Returns true if a call of `prctl`, such as PR_SET_SECUREBITS, would change the process's rights.
 fn prctl_changes(option: c_int, a: c_ulong, b: c_ulong) -> bool {
     let get = |option: c_int, argument: c_ulong| now::prctl(option, argument);
     match option {
@@ -41,14 +41,15 @@ fn prctl_changes(option: c_int, a: c_ulong, b: c_ulong) -> bool {
     }
 }
 
-/// Namespaces in which other processes are seen, or are the same, differently.
+/// Returns true if `unshare` would create a namespace of users, processes, networks or mounts. Such a namespace changes
+/// which other processes this process sees.
 fn unshare_changes(flags: c_int) -> bool {
     const NAMESPACES: c_int =
         libc::CLONE_NEWUSER | libc::CLONE_NEWPID | libc::CLONE_NEWNET | libc::CLONE_NEWNS;
     flags & NAMESPACES != 0
 }
 
-/// Whether `capset` would change something. Pointers that cannot be read are for the kernel to refuse.
+/// Returns true if `capset` would change something, or if its arguments cannot be read.
 fn capset_changes(header: *const c_void, data: *const c_void) -> bool {
     let (mut version, mut wanted) = ([0u32; 2], [0u32; 6]);
     let read = now::read_own(header.addr(), &mut version)
@@ -57,7 +58,7 @@ fn capset_changes(header: *const c_void, data: *const c_void) -> bool {
     !read || now::capabilities() != Ok(wanted)
 }
 
-/// Whether `setgroups` would change something. A pointer that cannot be read is for the kernel to refuse.
+/// Returns true if `setgroups` would change something, or if its arguments cannot be read.
 fn setgroups_changes(len: usize, groups: *const gid_t) -> bool {
     let (mut present, mut wanted) = ([0u32; 64], [0u32; 64]);
     let Ok(count) = now::groups(&mut present) else { return true };
@@ -66,14 +67,14 @@ fn setgroups_changes(len: usize, groups: *const gid_t) -> bool {
         || present[..len] != wanted[..len]
 }
 
-/// A call of libc's; `changes` finds out whether it would change something. A process under a filter of
-/// system calls shares nothing any more, and must not ask.
+/// Makes a call of libc. If `changes` returns true, first gives up everything shared. Under seccomp the process
+/// already shares nothing, and `changes` must not make system calls.
 fn user(changes: impl FnOnce() -> bool, call: impl FnOnce() -> c_int) -> c_int {
     if !is_confined() && changes() { change(call) } else { call() }
 }
 
-/// Whether `PR_SET_SECCOMP`, or the system call `seccomp` with that operation, puts the caller under a
-/// filter. Without one it only asks the kernel what it can do.
+/// Returns true if `PR_SET_SECCOMP`, or the system call `seccomp`, puts the process under seccomp. Without a filter
+/// the call only asks the kernel for its abilities.
 fn confines(operation: c_ulong, filter: c_ulong, strict: u32, filtered: u32) -> bool {
     operation == c_ulong::from(strict) || operation == c_ulong::from(filtered) && filter != 0
 }
@@ -83,7 +84,7 @@ fn prctl_confines(option: c_int, mode: c_ulong, filter: c_ulong) -> bool {
         && confines(mode, filter, libc::SECCOMP_MODE_STRICT, libc::SECCOMP_MODE_FILTER)
 }
 
-/// A system call made by its number, if it is one of those; `None` if not.
+/// Handles a system call by number, if the call changes credentials. Returns `None` for other calls.
 pub(crate) fn system_call(
     number: c_long,
     arguments: [c_long; 3],
@@ -94,7 +95,7 @@ pub(crate) fn system_call(
     }
     let [a, b, c] = arguments;
     if number == libc::SYS_unshare {
-        // SAFETY: takes a number.
+        // SAFETY: the call takes only a number.
         return Some(c_long::from(unsafe { unshare(a as c_int) }));
     }
     let confines = match number {
@@ -111,8 +112,8 @@ pub(crate) fn system_call(
     Some(if changes(number, arguments)? { change(kernel) } else { kernel() })
 }
 
-/// Whether a system call made by its number would change something; `None` for one that has nothing to
-/// do with it.
+/// Returns true if a system call, made by number, would change credentials. Returns `None` for a call that never
+/// does.
 fn changes(number: c_long, [a, b, c]: [c_long; 3]) -> Option<bool> {
     let [x, y, z] = [a as u32, b as u32, c as u32];
     const SYS_LANDLOCK_RESTRICT_SELF: c_long = 446;
@@ -181,7 +182,7 @@ hooks! {
         user(|| setgroups_changes(len, groups), || real!()(len, groups))
     }
 
-    /// What it would set is known to libc alone.
+    /// Only libc knows which groups this call sets.
     fn initgroups(name: *const c_char, group: gid_t) -> c_int {
         user(|| true, || real!()(name, group))
     }
@@ -202,7 +203,7 @@ hooks! {
         user(|| true, || real!()(fd, kind))
     }
 
-    /// Variadic in C: the registers of the arguments are the same.
+    /// In C `prctl` is variadic, but its arguments use the same registers.
     fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int {
         if prctl_confines(option, a, b) {
             return confine(|| real!()(option, a, b, c, d));

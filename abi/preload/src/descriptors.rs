@@ -1,4 +1,4 @@
-//! Descriptors are duplicated, closed and configured.
+//! Hooks that duplicate, close and configure descriptors.
 
 use libc::{DIR, c_int, c_uint, c_ulong};
 use sovia_calls as calls;
@@ -24,15 +24,16 @@ hooks! {
         const UNSHARE: c_int = libc::CLOSE_RANGE_UNSHARE as c_int;
         const CLOEXEC: c_int = libc::CLOSE_RANGE_CLOEXEC as c_int;
         if first > last || flags & !(UNSHARE | CLOEXEC) != 0 {
-            // The kernel refuses it.
+            // The kernel will refuse the call.
             return real!()(first, last, flags);
         }
         let flags = match flags & UNSHARE {
             0 => flags,
-            // From here on the table is the thread's own, whether the kernel copies it or need not.
+            // From here on only this thread uses the descriptor table. The kernel has copied the table, or no other
+            // thread used it.
             _ => flags & own_descriptors(|| !UNSHARE, || !0),
         };
-        // Ours stay: the range is closed in pieces around them.
+        // Sovia's own descriptors stay open: the loop closes the ranges between them.
         let top = last.min(table::FDS as c_uint - 1);
         let mut from = first;
         let mut fd = first;

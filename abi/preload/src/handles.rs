@@ -1,6 +1,6 @@
-//! Functions of libc that a program asks the dynamic linker for in one library: `dlopen("libc.so.6")` and
-//! `dlsym`, as interpreters' foreign function interfaces do. Such a look-up begins behind this library, so
-//! its answer is replaced by the hook.
+//! Look-ups of libc's functions in one library, by `dlopen("libc.so.6")` and `dlsym`. Foreign function interfaces
+//! of interpreters make such look-ups. The search begins after this library, so the hook of `dlsym` replaces the
+//! result by the hook.
 
 use crate::objects::{hook_of, real_address, real_dlsym};
 use crate::real::Real;
@@ -11,10 +11,10 @@ use libc::{c_char, c_int, c_void};
 
 static DLOPEN: Real = Real::new(c"dlopen");
 
-/// Whether the program has opened a library that looks for functions in itself and in libc first.
+/// Set once the program has opened a library with RTLD_DEEPBIND.
 static OPENED_DEEP: AtomicBool = AtomicBool::new(false);
 
-/// Before the program's own code.
+/// Prepares both hooks. Runs before the program's own code.
 pub(crate) fn start() {
     DLOPEN.resolve();
     objects::start();
@@ -24,12 +24,12 @@ extern "C" fn real_dlopen() -> usize {
     DLOPEN.callable()
 }
 
-/// A look-up in one library and what that needs.
+/// Looks up a function in one library. Returns the hook if libc defines the function and a hook exists.
 unsafe extern "C" fn dlsym_of_handle(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     if OPENED_DEEP.load(Ordering::Relaxed) {
         bindings::renew();
     }
-    // SAFETY: the caller's arguments.
+    // SAFETY: the caller guarantees the contract of `dlsym`.
     unsafe {
         let found = real_dlsym()(handle, name);
         if found.is_null() {
@@ -39,10 +39,10 @@ unsafe extern "C" fn dlsym_of_handle(handle: *mut c_void, name: *const c_char) -
     }
 }
 
-// What a look-up finds in RTLD_DEFAULT (0) and RTLD_NEXT (-1) depends on whose code asks, and so does where
-// `dlopen` searches. So both pass the caller's return address on untouched.
+// The linker uses the caller's address to decide what RTLD_DEFAULT (0) and RTLD_NEXT (-1) mean, and where `dlopen`
+// searches. So both hooks keep the caller's return address.
 
-/// Goes on at the address that `{real}` gives, with both arguments and the return address as they came.
+/// Jumps to the address that `{real}` returns, with both arguments and the return address unchanged.
 #[cfg(target_arch = "x86_64")]
 macro_rules! to_real {
     () => {

@@ -1,10 +1,11 @@
 //! The library's own heap.
 //!
-//! The program's malloc is not used: a signal handler of the program that makes a call may have
-//! interrupted it, and it may be any allocator, or a checker. Sizes up to 32 KB are rounded up to a
-//! power of two and come from lists, which are refilled 64 KB at a time; what is larger is a mapping of
-//! its own and goes back to the kernel. A thread that has the lock is in a section, so no handler of the
-//! program meets a list half changed.
+//! The library does not use the program's malloc. A signal handler of the program may interrupt malloc, and then
+//! make a hooked call. The program's malloc may also be any allocator, or a checker.
+//!
+//! The heap rounds sizes of up to 32 KB up to a power of two. Such blocks come from lists, which are refilled 64 KB
+//! at a time. Each larger block is a separate mapping, and goes back to the kernel. A thread that holds the heap's
+//! lock is in a critical section. So no signal handler of the program runs while a list is half changed.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
@@ -27,18 +28,18 @@ struct Free {
 
 struct Lists {
     free: [*mut Free; CLASSES],
-    /// What is left of the last refill.
+    /// Unused rest of the last refill. Its length is `left` bytes.
     fresh: *mut u8,
     left: usize,
 }
 
 struct Heap {
-    /// 0 free, 1 held, 2 held and waited for.
+    /// 0: free. 1: held. 2: held, and threads wait for the lock.
     lock: AtomicU32,
     lists: UnsafeCell<Lists>,
 }
 
-// SAFETY: the lists are reached under the lock only.
+// SAFETY: a thread accesses the lists only while it holds the lock.
 unsafe impl Sync for Heap {}
 
 #[cfg_attr(not(test), global_allocator)]
@@ -47,7 +48,7 @@ static HEAP: Heap = Heap {
     lists: UnsafeCell::new(Lists { free: [null_mut(); CLASSES], fresh: null_mut(), left: 0 }),
 };
 
-/// The class of a size, or `None` for a mapping of its own.
+/// Returns the index of a layout's list, or `None` if the block needs a mapping of its own.
 fn class(layout: Layout) -> Option<usize> {
     let size = layout.size().max(layout.align()).max(1 << SMALLEST).next_power_of_two();
     let log = size.trailing_zeros();
@@ -57,7 +58,7 @@ fn class(layout: Layout) -> Option<usize> {
 fn map(len: usize) -> *mut u8 {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a new mapping at an address of the kernel's choosing touches no memory of ours.
+    // SAFETY: the kernel chooses the address of a new mapping, which overlaps no memory in use.
     let base = unsafe {
         syscalls::syscall!(Sysno::mmap, 0usize, len, access, flags, -1isize as usize, 0usize)
     };
@@ -67,7 +68,8 @@ fn map(len: usize) -> *mut u8 {
 impl Heap {
     fn lock(&self) {
         section::enter();
-        // SYNC: Acquire here and Release in `unlock`: the lists are as the last holder left them.
+        // SYNC: Acquire here pairs with Release in `unlock`. This thread sees the lists as the last holder left
+        // them.
         if self.lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
             while self.lock.swap(2, Ordering::Acquire) != 0 {
                 let _ = futex::wait(&self.lock, 2, None);
@@ -83,9 +85,10 @@ impl Heap {
     }
 
     /// # Safety
-    /// The lock is held.
+    /// The caller must hold the lock.
     unsafe fn take(&self, class: usize) -> *mut u8 {
-        // SAFETY: the lock is held; a block in a list is free memory of its class's size.
+        // SAFETY: the caller holds the lock, so no other thread uses the lists. A block in a list is free memory of
+        // its class's size.
         unsafe {
             let lists = &mut *self.lists.get();
             let first = lists.free[class];
@@ -94,7 +97,7 @@ impl Heap {
                 return first.cast();
             }
             let size = 1usize << (class + SMALLEST as usize);
-            // Blocks are aligned to their size.
+            // Blocks are aligned to their size, but to no more than a page.
             let skip = lists.fresh.align_offset(size.min(PAGE));
             if lists.left < size + skip {
                 let fresh = map(REFILL);
@@ -112,12 +115,12 @@ impl Heap {
     }
 }
 
-// SAFETY: blocks are disjoint, large and aligned enough, and stay until they are given back.
+// SAFETY: blocks are disjoint, have the layout's size and alignment, and stay valid until `dealloc`.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if let Some(class) = class(layout) {
             self.lock();
-            // SAFETY: the lock is held.
+            // SAFETY: this thread holds the lock.
             let block = unsafe { self.take(class) };
             self.unlock();
             return block;
@@ -130,12 +133,12 @@ unsafe impl GlobalAlloc for Heap {
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         let Some(class) = class(layout) else {
-            // SAFETY: a mapping of that length, which its owner has done with.
+            // SAFETY: the block is a mapping of this length, and the caller no longer uses the block.
             let _ = unsafe { syscalls::syscall!(Sysno::munmap, block, layout.size()) };
             return;
         };
         self.lock();
-        // SAFETY: the lock is held; the block is its owner's no more, and large enough for a link.
+        // SAFETY: this thread holds the lock. The caller no longer uses the block, which has room for a link.
         unsafe {
             let lists = &mut *self.lists.get();
             let free = block.cast::<Free>();
@@ -146,30 +149,30 @@ unsafe impl GlobalAlloc for Heap {
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller guarantees the contract of `alloc`.
         let block = unsafe { self.alloc(layout) };
         if !block.is_null() && class(layout).is_some() {
-            // SAFETY: a block of at least that size.
+            // SAFETY: the block has at least `layout.size()` bytes.
             unsafe { block.write_bytes(0, layout.size()) };
         }
         block
     }
 }
 
-/// Takes the heap for the time of a fork.
+/// Locks the heap before a fork.
 pub(crate) extern "C" fn hold() {
     HEAP.lock();
 }
 
-/// After the fork, in both.
+/// Unlocks the heap after a fork, in the parent and in the child.
 pub(crate) extern "C" fn release() {
     HEAP.unlock();
 }
 
-/// Registers what has to be done around forks. Called before the engine does the same: so the heap is
-/// held last, and released first.
+/// Registers the heap's fork handlers. Must run before the engine registers its own handlers: then the heap is
+/// locked last and unlocked first.
 pub(crate) fn start() {
-    // SAFETY: plain functions without captured state; registered once.
+    // SAFETY: the handlers are plain functions without captured state, and this function runs once.
     unsafe { libc::pthread_atfork(Some(hold), Some(release), Some(release)) };
 }
 

@@ -1,18 +1,19 @@
-//! `longjmp`, `setcontext` and `swapcontext` out of a signal handler.
+//! Hooks for `longjmp`, `setcontext` and `swapcontext`, by which a thread may leave a signal handler.
 //!
-//! A thread that leaves a handler so runs none any more, which its stack alone does not tell: it may be as deep as in the
-//! handler soon. So these functions are looked at before they jump: whether the stack that they go on with is the handler's.
-//! Only `swapcontext` can come back to the handler, so the thread is in it until it has ended.
+//! A thread that has left a handler in this way no longer runs it. The stack alone does not show this: the thread
+//! may soon be as deep in the stack as in the handler. So the hooks check before the jump: does the thread continue
+//! on the handler's part of the stack? Only `swapcontext` can come back to the handler. After a `swapcontext` out
+//! of a handler, the thread counts as in the handler until the handler returns.
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use libc::{c_int, ucontext_t};
 use sovia_signal::chain;
 
-/// Where a `jmp_buf` keeps the stack pointer, in words.
+/// Index of the stack pointer in a `jmp_buf`, in words.
 const STACK: usize = if cfg!(target_arch = "x86_64") { 6 } else { 13 };
 
-/// What libc mixes into the addresses that it keeps there; once it is known.
+/// Value that libc mixes into the addresses in a `jmp_buf`. Valid if `IS_KNOWN` is set.
 static GUARD: AtomicUsize = AtomicUsize::new(0);
 static IS_KNOWN: AtomicBool = AtomicBool::new(false);
 
@@ -20,13 +21,13 @@ unsafe extern "C" {
     fn __sigsetjmp(buffer: *mut c_void, saves_mask: c_int) -> c_int;
 }
 
-/// What libc has kept, without the guard's mixing but for an exclusive or.
+/// Undoes libc's mixing of a kept address, except for the exclusive or with the guard.
 fn turned_back(kept: usize) -> usize {
     if cfg!(target_arch = "x86_64") { kept.rotate_right(17) } else { kept }
 }
 
-/// Before the program's own code: finds the guard. Where libc keeps addresses in another way, nothing is looked at, and
-/// only a stack that is less deep than a handler's shows that the handler has been left.
+/// Finds the guard. Runs before the program's own code. If this libc keeps addresses in another way, the hooks
+/// check nothing. Then a handler counts as left only once the stack is less deep than the handler's.
 pub(crate) fn start() {
     let (one, other) = (find_guard(), find_deeper());
     if one == other {
@@ -44,12 +45,12 @@ fn find_deeper() -> usize {
 #[inline(never)]
 fn find_guard() -> usize {
     let mut found = [0; 2];
-    // SAFETY: there is room for both words.
+    // SAFETY: `found` has room for both words.
     unsafe { keep_stack(&raw mut found) };
     turned_back(found[1]) ^ found[0]
 }
 
-/// Writes down a stack pointer, and what a `jmp_buf` keeps for it. Nothing ever jumps to that.
+/// Stores a stack pointer, and the value that a `jmp_buf` keeps for it. No code ever jumps to this `jmp_buf`.
 #[unsafe(naked)]
 unsafe extern "C" fn keep_stack(found: *mut [usize; 2]) {
     #[cfg(target_arch = "x86_64")]
@@ -90,24 +91,24 @@ unsafe extern "C" fn keep_stack(found: *mut [usize; 2]) {
     );
 }
 
-/// The calling thread is about to jump to where `buffer` was set.
+/// Records that the calling thread is about to jump to the place where `buffer` was set.
 pub(crate) extern "C" fn before_jump(buffer: *const usize) {
     if IS_KNOWN.load(Ordering::Relaxed) && !buffer.is_null() {
-        // SAFETY: the program's buffer, from which libc is about to take all registers.
+        // SAFETY: the program passes a valid `jmp_buf`, from which libc is about to read all registers.
         let kept = unsafe { buffer.add(STACK).read() };
         chain::goes_on_at(turned_back(kept) ^ GUARD.load(Ordering::Relaxed));
     }
 }
 
-/// The calling thread is about to go on with a context for good.
+/// Records that the calling thread is about to continue with `context`, and will not come back.
 pub(crate) extern "C" fn before_context(context: *const ucontext_t) {
-    // SAFETY: null or the program's, from which libc is about to take all registers.
+    // SAFETY: the program passes null or a valid context, from which libc is about to read all registers.
     if let Some(context) = unsafe { context.as_ref() } {
         chain::goes_on_at(chain::stack_of(context));
     }
 }
 
-/// The calling thread is about to go on with a context, and keeps the one that it is in.
+/// Records that the calling thread is about to continue with another context, and may come back.
 pub(crate) extern "C" fn before_switch() {
     chain::switches();
 }

@@ -1,11 +1,11 @@
-//! What `LD_PRELOAD` loads: the libc functions by which a program reaches a stream socket.
+//! The library that `LD_PRELOAD` loads: hooks for the libc functions by which a program reaches a stream socket.
 //!
-//! A hook asks [`sovia_sockets::table`] whether the descriptor is on record, and if not calls the
-//! real function: one load and one jump more than without Sovia. What several C interfaces do with
-//! a call is in `sovia-calls`; here are libc's names, and what only a library that stands before
-//! libc has to do.
+//! A hook looks the descriptor up in [`sovia_sockets::table`]. If the descriptor is not on record, the hook calls
+//! the real function: one load and one jump more than without Sovia. `sovia-calls` implements the calls for all C
+//! interfaces. This crate has libc's names, and the work that only an interposed library must do.
 //!
-//! The unit tests call hooks as Rust functions. Their program exports no name, has no constructor, and keeps its own
+//! The unit tests call hooks as Rust functions. The test program exports no names, has no constructor and keeps its
+//! own allocator (`cfg(not(test))`). So its own libc calls reach libc.
 //! allocator (`cfg(not(test))`): its calls of libc reach libc.
 
 #![allow(missing_docs, reason = "the functions are libc's and documented there")]
@@ -44,7 +44,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-// Without it the library would need libgcc_s.so.1, which not every image has.
+// Makes the library independent of libgcc_s.so.1, which some images lack.
 use sovia_unwinder as _;
 
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -52,16 +52,17 @@ use sovia_calls::boundary::{errno, finish, outcome, set_errno};
 use sovia_sys::call;
 use std::sync::Once;
 
-/// Whether the program has rights by its file that the process had not which started it: setuid, setgid, capabilities. The
-/// dynamic linker takes no library of LD_PRELOAD's into it then, but those of /etc/ld.so.preload, and the variables are those of a
-/// user with fewer rights.
+/// Returns true if the program gained rights by its file: setuid, setgid or capabilities. The dynamic linker loads
+/// no library of LD_PRELOAD into such a program, but loads those of /etc/ld.so.preload. The environment comes from
+/// a user with fewer rights.
 fn gains_rights() -> bool {
-    // SAFETY: a look at what the kernel has passed.
+    // SAFETY: `getauxval` only reads the vector that the kernel has passed.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// Whether the system's rules leave the program no connection. Where LD_PRELOAD names the library they do not count: the program's
-/// environment says what is accelerated, and the process may have been left connections by the one that it was before.
+/// Returns true if the system's rules allow the program no connection. The rules do not count if LD_PRELOAD names
+/// the library. Then the environment says which connections are accelerated, and an earlier program in this process
+/// may have left connections.
 fn is_left_alone() -> bool {
     process::start();
     !process::is_asked_for() && !sovia_sockets::config::follow_system()
@@ -69,12 +70,13 @@ fn is_left_alone() -> bool {
 
 static STANDS_ASIDE: AtomicBool = AtomicBool::new(false);
 
-/// Runs before the program's own code, after the libraries it needs have been loaded. Constructors of those have run by then: one of
-/// them that is written for Sovia has had this done already, by what it asks.
+/// Starts the library before the program's own code, but after the constructors of the libraries that the program
+/// needs. A library that is written for Sovia may call this function earlier, through [`sovia_native`] or
+/// [`sovia_stands_aside`].
 extern "C" fn start() {
     static STARTED: Once = Once::new();
     static BY: AtomicI32 = AtomicI32::new(0);
-    // To look this library up has the dynamic linker call its constructor, if it has not yet.
+    // `begin` looks up symbols, and the dynamic linker may then call this constructor again, in the same thread.
     let me = call::gettid();
     if !STARTED.is_completed() && BY.load(Ordering::Relaxed) == me {
         return;
@@ -91,8 +93,8 @@ fn begin() {
     process::resolve_variadic();
     let gains_rights = gains_rights();
     if gains_rights || is_left_alone() {
-        // The hooks find nothing recorded, so each call is libc's. In a program that gains rights no variable is read. No descriptor is
-        // made.
+        // The hooks find no descriptor on record, so each call goes to libc. In a program that gains rights, this
+        // path reads no environment variable. This path opens no descriptor.
         STANDS_ASIDE.store(!gains_rights, Ordering::Relaxed);
         sovia_sockets::stay_out();
         set_errno(before);
@@ -121,21 +123,23 @@ extern "C" fn end() {
 #[unsafe(link_section = ".fini_array")]
 static END: extern "C" fn() = end;
 
-/// Asked by the runtime of AddressSanitizer, in programs that do not answer themselves. Its functions stand
-/// before libc's if it is loaded before libc, and after ours all the same: it need not be the first.
+/// Returns options for AddressSanitizer's runtime, in programs that define none. The runtime checks that its
+/// library is the first one. This check is off: if the runtime is loaded after this library but before libc, its
+/// functions still come before libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn __asan_default_options() -> *const libc::c_char {
     c"verify_asan_link_order=0".as_ptr()
 }
 
-/// The engine's own functions, for libsovia and the Rust crate: one engine serves the process.
+/// Returns the engine's functions, for libsovia and the crate `sovia`. One engine serves the whole process.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn sovia_native(version: u32) -> *const sovia_sockets::native::Table {
     start();
     sovia_sockets::native::lend_table(version)
 }
 
-/// Whether the system's rules leave the program alone, for the same two: they serve it themselves then.
+/// Returns 1 if the system's rules leave the program alone. libsovia and the crate `sovia` then use an engine of
+/// their own.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn sovia_stands_aside() -> u32 {
     start();

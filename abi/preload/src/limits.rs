@@ -1,26 +1,27 @@
-//! Limits of address space. What the library has mapped would count, though it is no memory: 20 GB for each
-//! peer. So it is given back before there is a limit, and connections stay on TCP under it.
+//! Hooks for limits of the address space. The library maps 20 GB for each peer, which counts towards the limit
+//! although most of it is no memory. So the library unmaps this before a limit applies, and connections then stay
+//! on TCP.
 
 use libc::{c_int, c_long, pid_t, rlimit};
 use sovia_calls::boundary::take_if;
 use sovia_sockets::credentials::limit_memory;
 use sovia_sockets::process::is_confined;
 
-/// A limit above this is none for what is mapped here.
+/// Limits from this value on leave enough address space for the library, in bytes.
 const HUGE: u64 = 1 << 44;
 
-/// Whether a call puts a limit on this process's address space.
+/// Returns true if a call limits the address space of this process.
 ///
 /// # Safety
-/// `new` is what the program has passed; the memory may be unmapped.
+/// `new` must come from the program. The memory may be unmapped.
 unsafe fn limits(resource: u32, new: *const rlimit) -> bool {
-    // SAFETY: plain numbers.
+    // SAFETY: the program owns the memory, and every bit pattern is a valid `rlimit`.
     let limit = || unsafe { take_if(new) }.ok().flatten();
     resource == libc::RLIMIT_AS && !is_confined() && limit().is_some_and(|new| new.rlim_cur < HUGE)
 }
 
 fn is_own(process: pid_t) -> bool {
-    // SAFETY: asks for a number.
+    // SAFETY: `getpid` takes no arguments.
     process == 0 || process == unsafe { libc::getpid() }
 }
 
@@ -48,12 +49,12 @@ hooks! {
     }
 }
 
-/// A limit set by a system call's number; `None` if it is not that.
+/// Handles a system call, made by number, that sets a limit. Returns `None` for other calls.
 ///
 /// # Safety
 /// The arguments must be valid for that system call.
 pub(crate) unsafe fn system_call(number: c_long, [a, b, c, d]: [c_long; 4]) -> Option<c_long> {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees valid arguments for this system call.
     let result = unsafe {
         match number {
             libc::SYS_setrlimit => setrlimit(a as u32, b as *const rlimit),

@@ -1,4 +1,4 @@
-//! Calls on all memory of the program, which is not ours.
+//! Hooks for calls on all memory of the process. Part of the memory is Sovia's.
 
 use crate::finish;
 use libc::c_int;

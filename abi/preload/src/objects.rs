@@ -1,4 +1,4 @@
-//! Which code is this library's, and which libc's; and libc's own `dlsym`.
+//! Address ranges of this library and of libc, and libc's own `dlsym`.
 
 use crate::tables;
 use core::ffi::CStr;
@@ -13,11 +13,11 @@ unsafe extern "C" {
 
 type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 
-/// The first version of `dlsym`, which every glibc of the processor has.
+/// Oldest version of `dlsym`, which every glibc for the processor has.
 const VERSION: &CStr = if cfg!(target_arch = "x86_64") { c"GLIBC_2.2.5" } else { c"GLIBC_2.17" };
 
 static DLSYM: AtomicUsize = AtomicUsize::new(0);
-/// What this library knows of itself and of libc.
+/// Handle and address range of this library, and address range of libc.
 struct Objects {
     own_handle: usize,
     own: Range<usize>,
@@ -26,9 +26,11 @@ struct Objects {
 
 static OBJECTS: OnceLock<Objects> = OnceLock::new();
 
-/// Before the program's own code: until then every look-up gets what libc's `dlsym` finds.
+/// Finds this library and libc. Runs before the program's own code. Before this call, every look-up returns what
+/// libc's `dlsym` finds.
 pub(crate) fn start() {
-    // SAFETY: the arguments are as the functions ask for; nothing is kept of what `dladdr` has filled in.
+    // SAFETY: all pointers are C strings, or variables of this function. No pointer from `about` outlives the
+    // block.
     unsafe {
         let mut about: libc::Dl_info = core::mem::zeroed();
         let here = start as *const () as usize;
@@ -45,14 +47,14 @@ pub(crate) fn start() {
     }
 }
 
-/// Where the object lies that has something at an address.
+/// Returns the address range of the object that contains an address.
 fn extent(address: usize) -> Option<Range<usize>> {
     struct Asked {
         address: usize,
         found: Option<Range<usize>>,
     }
     unsafe extern "C" fn look(info: *mut dl_phdr_info, _: size_t, asked: *mut c_void) -> c_int {
-        // SAFETY: the linker's description of an object, and what is passed below.
+        // SAFETY: `info` is the linker's description of an object, and `asked` is the variable below.
         let (info, asked) = unsafe { (&*info, &mut *asked.cast::<Asked>()) };
         let extent = tables::extent(info);
         if extent.contains(&asked.address) {
@@ -61,20 +63,20 @@ fn extent(address: usize) -> Option<Range<usize>> {
         c_int::from(asked.found.is_some())
     }
     let mut asked = Asked { address, found: None };
-    // SAFETY: the function gets the pointer that is passed here.
+    // SAFETY: `look` gets the address of `asked`, which lives during the call.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut asked).cast()) };
     asked.found
 }
 
-/// The hook that stands for a function of libc which a look-up by name has found; `None` if there is none, or
-/// if another library stands between the hook and libc and may be the one that looks.
+/// Returns the hook for a libc function that a look-up by name has found. Returns `None` if there is no hook. Also
+/// returns `None` if another library stands between this library and libc: that library may have made the look-up.
 ///
 /// # Safety
-/// `name` is a C string.
+/// `name` must be a C string.
 pub(crate) unsafe fn hook_of(found: usize, name: *const c_char) -> Option<usize> {
     let objects = OBJECTS.get().filter(|objects| objects.libc.contains(&found))?;
-    // SAFETY: the next definition after this library's; the call comes from here. Neither look-up fails, and so
-    // leaves a word for `dlerror`: both reach libc, which has the name.
+    // SAFETY: the caller guarantees that `name` is a C string, and both handles are valid. RTLD_NEXT refers to this
+    // library, which makes the call. Both look-ups reach libc, which has the name, so neither sets `dlerror`.
     let (next, hook) = unsafe {
         (
             real_dlsym()(libc::RTLD_NEXT, name) as usize,
@@ -84,19 +86,19 @@ pub(crate) unsafe fn hook_of(found: usize, name: *const c_char) -> Option<usize>
     (next == found && objects.own.contains(&hook)).then_some(hook)
 }
 
-/// Whether an address is libc's.
+/// Returns true if an address lies in libc.
 pub(crate) fn is_libcs(address: usize) -> bool {
     OBJECTS.get().is_some_and(|objects| objects.libc.contains(&address))
 }
 
-/// Whether an address is this library's.
+/// Returns true if an address lies in this library.
 pub(crate) fn is_own(address: usize) -> bool {
     OBJECTS.get().is_some_and(|objects| objects.own.contains(&address))
 }
 
-/// libc's `dlsym`. A call of the name would reach the hook.
+/// Returns libc's `dlsym`. A call by name would reach the hook.
 pub(crate) fn real_dlsym() -> Dlsym {
-    // SAFETY: what `dlvsym` has found under that name.
+    // SAFETY: `dlvsym` has found the address under the name `dlsym`, which has this type.
     unsafe { core::mem::transmute::<usize, Dlsym>(real_address()) }
 }
 
@@ -105,7 +107,7 @@ pub(crate) extern "C" fn real_address() -> usize {
     if known != 0 {
         return known;
     }
-    // SAFETY: C strings and a pseudo handle that glibc defines.
+    // SAFETY: both names are C strings, and glibc defines the pseudo handle.
     let found = unsafe { dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), VERSION.as_ptr()) } as usize;
     assert!(found != 0, "a libc without dlsym");
     DLSYM.store(found, Ordering::Relaxed);

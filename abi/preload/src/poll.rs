@@ -1,4 +1,4 @@
-//! poll, select and epoll.
+//! Hooks for poll, select and epoll.
 
 use core::cell::{Cell, RefCell};
 use libc::{
@@ -81,11 +81,11 @@ hooks! {
     }
 }
 
-/// Size of the kernel's signal masks.
+/// Size of the kernel's signal masks, in bytes.
 const MASK: usize = size_of::<u64>();
 
-/// Makes a call of the program that waits by a system call's number. Returns `None` for other numbers. `kernel` makes the
-/// real call, once.
+/// Handles a system call that waits, by number. Returns `None` for other numbers. `kernel` makes the real call, at
+/// most once.
 ///
 /// # Safety
 /// The arguments must be valid for that system call.
@@ -100,9 +100,10 @@ pub(crate) unsafe fn system_call(
         is_kernels.set(true);
         kernel.borrow_mut()() as c_int
     };
-    // The kernel refuses a mask of another size before it looks at anything else of the call.
+    // The kernel refuses a mask of another size before it checks any other argument.
     let has_mask_of_other_size = |mask: c_long, size: c_long| mask != 0 && size as usize != MASK;
-    // SAFETY: the caller's contract. Only the first eight bytes of a mask are read, as many as the kernel's mask has.
+    // SAFETY: the caller guarantees valid arguments. The block reads only the first 8 bytes of a mask, the size of
+    // the kernel's mask.
     let result = unsafe {
         match number {
             #[cfg(target_arch = "x86_64")]
@@ -170,32 +171,33 @@ pub(crate) unsafe fn system_call(
     Some(c_long::from(result))
 }
 
-/// Reads the address and size of `pselect6`'s mask. Returns `None` where the kernel must answer the call.
+/// Reads the address and the size of `pselect6`'s mask. Returns `None` if the kernel must answer the call.
 ///
 /// # Safety
-/// `at` is what the program has passed; the memory may be unmapped.
+/// `at` must come from the program. The memory may be unmapped.
 unsafe fn mask_of_pselect(at: *const [usize; 2]) -> Option<[usize; 2]> {
     if !may_look() {
         return None;
     }
-    // SAFETY: plain numbers.
+    // SAFETY: the program owns the memory, and every bit pattern is a valid pair of integers.
     unsafe { take_if(at) }.ok().map(Option::unwrap_or_default)
 }
 
-/// Makes a call that waits for `time` at most. Where the kernel has not been asked, stores the time left, as the kernel does.
+/// Makes a call that waits for at most `time`. If the kernel has not made the call, stores the time left, like the
+/// kernel.
 ///
 /// # Safety
-/// `time` is what the program has passed; the memory may be unmapped.
+/// `time` must come from the program. The memory may be unmapped.
 unsafe fn telling_time_left(
     time: *mut timespec,
     is_kernels: &Cell<bool>,
     call: impl FnOnce() -> c_int,
 ) -> c_int {
-    // SAFETY: plain numbers.
+    // SAFETY: the program owns the memory, and every bit pattern is a valid `timespec`.
     let limit = if may_look() { unsafe { take_if(time) } } else { Ok(None) };
     let begun = now_ns();
     let result = call();
-    // For no time the kernel stores nothing.
+    // For a time-out of 0 the kernel stores nothing.
     if let Ok(Some(limit)) = limit
         && !is_kernels.get()
         && (result >= 0 || errno() == libc::EINTR)
@@ -205,7 +207,8 @@ unsafe fn telling_time_left(
         let left = limit.saturating_sub(u128::from(now_ns() - begun));
         let left =
             timespec { tv_sec: (left / 1_000_000_000) as _, tv_nsec: (left % 1_000_000_000) as _ };
-        // SAFETY: plain numbers. A time-out that cannot be written stays as it is.
+        // SAFETY: the program owns the memory, and a `timespec` has no padding. A time-out that cannot be written
+        // stays unchanged.
         let _ = unsafe { give(time, left) };
     }
     result

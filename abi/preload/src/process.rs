@@ -1,4 +1,4 @@
-//! Processes: fork, exec, and what they take along.
+//! Hooks for exec and for calls that start other programs. The programs inherit connections.
 
 use crate::jumps::{before_context, before_jump, before_switch};
 use crate::set_errno;
@@ -16,10 +16,10 @@ use sovia_sys::call;
 use std::ffi::CString;
 use std::sync::OnceLock;
 
-/// A system call that makes a child or becomes another program, made by `kernel`.
+/// Handles a system call that makes a child, executes a program or ends the thread. `kernel` makes the real call.
 ///
 /// # Safety
-/// `first` must be valid as its first argument.
+/// `first` must be valid as the call's first argument.
 pub(crate) unsafe fn system_call(
     number: c_long,
     first: c_long,
@@ -31,11 +31,11 @@ pub(crate) unsafe fn system_call(
     if number == libc::SYS_exit {
         before_leaving();
     }
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that `first` is valid for the system call.
     unsafe { crate::children::system_call(number, first, kernel) }
 }
 
-/// An exec. If it comes back it has failed.
+/// Moves inherited connections to TCP, then calls `exec`. Returns only if `exec` fails.
 fn replacing<'a, T: From<i8>>(target: impl FnOnce() -> Target<'a>, exec: impl FnOnce() -> T) -> T {
     let left = match fallback::before_exec(target) {
         Ok(left) => left,
@@ -54,33 +54,34 @@ fn replacing<'a, T: From<i8>>(target: impl FnOnce() -> Target<'a>, exec: impl Fn
     result
 }
 
-/// The environment of a program that gets this one's.
+/// Returns this process's own environment.
 fn inherited_environment() -> *const *const c_char {
-    // SAFETY: libc's pointer, which is there from the start.
+    // SAFETY: libc defines `environ`, and the block only reads the pointer.
     unsafe { environ.cast_const().cast() }
 }
 
-/// The program at that path, if it takes the library.
+/// Returns the target of an exec of `path`. The target is [`Target::Unknown`] unless the program gets this library.
 ///
 /// # Safety
-/// `path` must be a string, and `environment` a list of strings that ends with null, or null.
+/// `path` must be a C string, and `environment` a list of C strings that ends with null. Each of both may also be
+/// null or unmapped.
 unsafe fn at_path<'a>(path: *const c_char, environment: *const *const c_char) -> Target<'a> {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that `path` is a C string, null or unmapped.
     match unsafe { string_if_readable(path) } {
-        // SAFETY: as the caller vouches.
         Some(path) if is_sovia(path) => Target::Command(path),
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that `environment` is a list of C strings that ends with null, or null, or
+        // unmapped.
         Some(path) if unsafe { has_library(environment) } => Target::Path(path),
         _ => Target::Unknown,
     }
 }
 
-/// The program with that name in PATH, if it takes the library.
+/// Like [`at_path`], for a program with this name in PATH.
 ///
 /// # Safety
-/// The contract of [`at_path`] holds here, too.
+/// Same as [`at_path`].
 unsafe fn by_name<'a>(name: *const c_char, environment: *const *const c_char) -> Target<'a> {
-    // SAFETY: as the caller vouches; a variable's value is a string.
+    // SAFETY: the caller guarantees the contract of [`at_path`], and `getenv` returns a C string or null.
     unsafe {
         match string_if_readable(name) {
             Some(path) if path.to_bytes().contains(&b'/') && is_sovia(path) => {
@@ -94,53 +95,55 @@ unsafe fn by_name<'a>(name: *const c_char, environment: *const *const c_char) ->
     }
 }
 
-/// A string, if there is one.
+/// Converts a C string. Returns `None` for a null pointer.
 ///
 /// # Safety
-/// `text` must be a string, or null.
+/// `text` must be null, or a C string that lives as long as the result.
 unsafe fn string<'a>(text: *const c_char) -> Option<&'a CStr> {
-    // SAFETY: as the caller vouches.
+    // SAFETY: `text` is not null, so the caller guarantees a C string that lives as long as the result.
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
 }
 
-/// A string, if all of it can be read. What cannot be read is the kernel's to refuse.
+/// Converts a C string. Returns `None` if some byte cannot be read: the kernel will refuse the call.
 ///
 /// # Safety
-/// The contract of [`string`] holds here, too; the memory may be unmapped.
+/// Same as [`string`], but the memory may be unmapped.
 unsafe fn string_if_readable<'a>(text: *const c_char) -> Option<&'a CStr> {
     const LONGEST: usize = libc::PATH_MAX as usize;
     if text.is_null() {
         return None;
     }
-    // SAFETY: bytes of the program's.
+    // SAFETY: the program owns the memory, and every bit pattern is a valid byte.
     let ends = |i| unsafe { take(text.wrapping_add(i)) }.map(|byte| byte == 0);
     let end = (0..LONGEST).map(ends).find(|end| *end != Ok(false))?;
-    // SAFETY: as the caller vouches, and it has just been read to its end.
+    // SAFETY: the search has just read the string to its end. The caller guarantees that the string lives as long
+    // as the result.
     end.is_ok().then(|| unsafe { CStr::from_ptr(text) })
 }
 
-/// Where this library is.
+/// Path of this library.
 static LIBRARY: OnceLock<&CStr> = OnceLock::new();
 
-/// Before the program's own code: finds out where this library is.
+/// Finds the path of this library. Runs before the program's own code.
 pub(crate) fn start() {
-    // SAFETY: an all-zero structure is a valid one, and is filled in.
+    // SAFETY: all zeros are a valid `Dl_info`.
     let mut found: libc::Dl_info = unsafe { core::mem::zeroed() };
-    // SAFETY: the address is this function's own.
+    // SAFETY: `dladdr` only looks the address up, and `found` lives during the call.
     let known = unsafe { libc::dladdr(start as *const c_void, &raw mut found) } != 0;
-    // SAFETY: the name lasts as long as the library is loaded.
+    // SAFETY: the linker's name of this library is a C string, and lives as long as the library is loaded.
     if let Some(name) = unsafe { string(found.dli_fname) }.filter(|_| known) {
         let _ = LIBRARY.set(name);
     }
 }
 
-/// Whether LD_PRELOAD names this library, and not /etc/ld.so.preload alone.
+/// Returns true if LD_PRELOAD names this library. Otherwise /etc/ld.so.preload alone has loaded the library.
 pub(crate) fn is_asked_for() -> bool {
-    // SAFETY: libc's list of this program's variables.
+    // SAFETY: libc's `environ` is a list of C strings that ends with null.
     unsafe { has_library(inherited_environment()) }
 }
 
-/// Whether it is the command that runs programs with the library: in the same folder, or where `make install` puts it.
+/// Returns true if `path` is the command `sovia`: in this library's folder, or where `make install` puts the
+/// command.
 fn is_sovia(path: &CStr) -> bool {
     let Some(library) = LIBRARY.get().and_then(|path| path.to_str().ok()) else { return false };
     let Some((folder, _)) = library.rsplit_once('/') else { return false };
@@ -152,10 +155,10 @@ fn is_sovia(path: &CStr) -> bool {
         })
 }
 
-/// Whether a program with that environment gets this very library.
+/// Returns true if a program with this environment loads this library.
 ///
 /// # Safety
-/// The contract of [`at_path`] holds here, too.
+/// Same as [`at_path`].
 unsafe fn has_library(environment: *const *const c_char) -> bool {
     let Some(library) = LIBRARY.get() else { return false };
     // SAFETY: the caller passes a list of strings that ends with null, or null.
@@ -168,65 +171,68 @@ type Value = SmallVec<[u8; 512]>;
 
 const LD_PRELOAD: &[u8] = b"LD_PRELOAD=";
 
-/// Libraries in the value of LD_PRELOAD.
+/// Returns the names of the libraries in a value of LD_PRELOAD.
 fn names(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| matches!(byte, b':' | b' '))
 }
 
-/// The variables of an environment.
+/// Returns the variables of an environment, up to the first pointer that is null or cannot be read.
 ///
 /// # Safety
-/// The contract of [`at_path`] holds here, too.
+/// Same as [`at_path`].
 unsafe fn variables(environment: *const *const c_char) -> impl Iterator<Item = *const c_char> {
-    // SAFETY: pointers of the program's.
+    // SAFETY: the program owns the list, and every bit pattern is a valid pointer.
     let pointer = move |i: usize| unsafe { take(environment.wrapping_add(i)) };
     (0..).map_while(move |i| pointer(i).ok().filter(|at| !at.is_null()))
 }
 
-/// The first LD_PRELOAD of an environment, which counts: its number among the variables, and its value.
+/// Returns the index and the value of the first LD_PRELOAD in an environment. The dynamic linker uses only the
+/// first one.
 ///
 /// # Safety
-/// The contract of [`at_path`] holds here, too.
+/// Same as [`at_path`].
 unsafe fn preloaded(environment: *const *const c_char) -> Option<(usize, Value)> {
     if environment.is_null() {
         return None;
     }
     let is_it = |variable: &*const c_char| {
-        // SAFETY: bytes of the program's.
+        // SAFETY: the program owns the string, and every bit pattern is a valid byte.
         let byte = |i| unsafe { take(variable.wrapping_add(i)) };
         LD_PRELOAD.iter().enumerate().all(|(i, &wanted)| byte(i) == Ok(wanted as c_char))
     };
     // SAFETY: the caller passes a list of strings that ends with null.
     let (n, variable) = unsafe { variables(environment) }.enumerate().find(|(_, at)| is_it(at))?;
-    // SAFETY: bytes of the program's.
+    // SAFETY: the program owns the string, and every bit pattern is a valid byte.
     let bytes = (LD_PRELOAD.len()..).map_while(|i| unsafe { take(variable.wrapping_add(i)) }.ok());
     Some((n, bytes.take_while(|byte| *byte != 0).map(|byte| byte as u8).collect()))
 }
 
-/// An environment that is another one but for LD_PRELOAD.
+/// Copy of an environment with another LD_PRELOAD.
 struct Environment {
     variables: SmallVec<[*const c_char; 128]>,
-    /// LD_PRELOAD's place, and the variable.
+    /// Index of LD_PRELOAD, whose new text is `preload`.
     place: usize,
     preload: Value,
 }
 
 impl Environment {
-    /// The list of its variables, for as long as the environment is there.
+    /// Returns the list of variables. The list is valid while `self` lives and stays in place.
     fn list(&mut self) -> *const *const c_char {
         self.variables[self.place] = self.preload.as_ptr().cast();
         self.variables.as_ptr()
     }
 }
 
-/// Returns an environment that does not name the library, where this process's root folder does not have it. `None` where it
-/// may stay: the linker has nothing to complain of on the program's standard error.
+/// Returns a copy of an environment without this library, if this process's root folder does not have the library.
+/// The dynamic linker would otherwise report the missing library on the program's standard error. Returns `None` if
+/// the environment can stay unchanged.
 ///
 /// # Safety
-/// The contract of [`at_path`] holds here, too.
+/// Same as [`at_path`].
 unsafe fn without_library(environment: *const *const c_char) -> Option<Environment> {
     let library = LIBRARY.get()?;
-    // Bad pointers would kill where nothing guards against them. The list of libc has none.
+    // Before the fault handler is in place, a bad pointer would kill the process. libc's own list has no bad
+    // pointers.
     if !may_look() && environment != inherited_environment() {
         return None;
     }
@@ -240,15 +246,17 @@ unsafe fn without_library(environment: *const *const c_char) -> Option<Environme
     let mut preload = Value::from_slice(LD_PRELOAD);
     preload.extend_from_slice(&others.join(&b':'));
     preload.push(0);
-    // SAFETY: `environment` is a list of strings that ends with null: `preloaded` has found a variable there.
+    // SAFETY: `preloaded` has found a variable in `environment`, so this is a list of C strings that ends with
+    // null.
     let list = unsafe { variables(environment) }.chain([core::ptr::null()]);
     Some(Environment { variables: list.collect(), place, preload })
 }
 
-/// Calls `start` with the environment for a program that this process starts.
+/// Calls `start` with the environment for a new program. Removes this library from the environment if this
+/// process's root folder does not have the library.
 ///
 /// # Safety
-/// The contract of [`at_path`] holds here, too.
+/// Same as [`at_path`].
 pub(crate) unsafe fn in_this_root<R>(
     environment: *const *const c_char,
     start: impl FnOnce(*const *const c_char) -> R,
@@ -312,7 +320,7 @@ hooks! {
         real!()(command)
     }
 
-    /// Commands in the text read and write what they inherit.
+    /// Commands in `text` run in child processes, which inherit descriptors.
     fn wordexp(text: *const c_char, words: *mut c_void, flags: c_int) -> c_int {
         fallback::before_spawn();
         real!()(text, words, flags)
@@ -328,9 +336,8 @@ hooks! {
     }
 }
 
-// Some functions take their arguments one by one, which a function written in Rust cannot receive.
-// These pass all registers and the stack on untouched, after a preparation that gets the first
-// argument.
+// Variadic functions, which Rust cannot define. Each function calls a preparation with the first argument. Then the
+// function jumps to the real function, with all registers and the stack unchanged.
 macro_rules! variadic {
     ($($name:ident after $prepare:ident),*) => {
         $(
@@ -341,7 +348,7 @@ macro_rules! variadic {
                 core::arch::naked_asm!(
                     "push rdi", "push rsi", "push rdx", "push rcx", "push r8", "push r9",
                     "push rax",
-                    // Floating-point arguments, too.
+                    // Floating-point arguments.
                     "sub rsp, 128",
                     "movups [rsp], xmm0", "movups [rsp + 16], xmm1",
                     "movups [rsp + 32], xmm2", "movups [rsp + 48], xmm3",
@@ -396,12 +403,12 @@ macro_rules! variadic {
             $(pub(super) static $name: AtomicUsize = AtomicUsize::new(0);)*
         }
 
-        /// Resolves the functions that the trampolines jump to.
+        /// Looks up the real functions, to which the trampolines jump.
         pub(crate) fn resolve_variadic() {
             use core::sync::atomic::Ordering;
             $(
                 let name = concat!(stringify!($name), "\0").as_ptr().cast();
-                // SAFETY: a C string and a pseudo handle that glibc defines.
+                // SAFETY: `name` is a C string, and glibc defines the pseudo handle.
                 let address = unsafe { libc::dlsym(libc::RTLD_NEXT, name) } as usize;
                 variadic::$name.store(address, Ordering::Relaxed);
             )*
@@ -424,14 +431,15 @@ variadic!(
     swapcontext after before_switch
 );
 
-/// The calling thread of the program's leaves.
+/// Notifies the engine that the calling thread of the program ends.
 extern "C" fn before_leaving() {
     if !is_borrowed() {
         sovia_sockets::thread_leaves();
     }
 }
 
-/// The functions for which this runs do not come back to it, if they fail.
+/// Prepares an exec by a variadic function, which jumps to libc. A failed exec does not return here, so nothing
+/// undoes the preparation.
 extern "C" fn before_exec() {
     let _ = fallback::before_exec(|| Target::Unknown).map(core::mem::forget);
 }

@@ -1,4 +1,4 @@
-//! System calls that a program makes through libc's `syscall` on descriptors that are ours.
+//! System calls that a program makes by number, through libc's `syscall`.
 
 use crate::creating::returns_descriptor;
 use libc::{c_int, c_long};
@@ -6,9 +6,9 @@ use sovia_calls::descriptors::created;
 use sovia_sockets::table::{self, Entry};
 
 hooks! {
-    /// The programs that reach io_uring through libc's `syscall` (all that do not bring their own
-    /// assembly) are told that there is none, unless the user allowed it: its operations would
-    /// pass every hook. Six arguments cover every system call.
+    /// Makes a system call by number. Reports that the kernel has no io_uring, unless the user allows io_uring: its
+    /// operations would pass every hook. Programs with their own system call instructions do not come here. Six
+    /// arguments are enough for every system call.
     fn syscall(
         number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long,
     ) -> c_long {
@@ -24,7 +24,7 @@ hooks! {
     }
 }
 
-/// Serves the calls that would otherwise get past the hooks; `kernel` makes the real one.
+/// Handles the calls that would otherwise pass the hooks. `kernel` makes the real call.
 ///
 /// # Safety
 /// The arguments must be valid for that system call.
@@ -34,7 +34,7 @@ pub(crate) unsafe fn system_call(
     kernel: impl FnOnce() -> c_long,
 ) -> c_long {
     if number == libc::SYS_mlockall {
-        // SAFETY: takes a number only.
+        // SAFETY: the call takes only a number.
         return c_long::from(unsafe { crate::memory::mlockall(a as c_int) });
     }
     if matches!(
@@ -42,7 +42,7 @@ pub(crate) unsafe fn system_call(
         libc::SYS_execve | libc::SYS_execveat | libc::SYS_exit | libc::SYS_clone | libc::SYS_clone3
     ) || crate::children::is_fork(number)
     {
-        // SAFETY: the arguments are those of the call.
+        // SAFETY: the caller guarantees valid arguments for this system call.
         return unsafe { crate::process::system_call(number, a, kernel) };
     }
     let mut kernel = Some(kernel);
@@ -50,12 +50,12 @@ pub(crate) unsafe fn system_call(
     if let Some(result) = crate::credentials::system_call(number, [a, b, c], &mut kernel) {
         return result;
     }
-    // SAFETY: the arguments are those of the call.
+    // SAFETY: the caller guarantees valid arguments for this system call.
     let waited = unsafe { crate::poll::system_call(number, [a, b, c, d, e, f], &mut kernel) };
     if let Some(result) = waited {
         return result;
     }
-    // SAFETY: likewise.
+    // SAFETY: the caller guarantees valid arguments for this system call.
     if let Some(result) = unsafe { crate::limits::system_call(number, [a, b, c, d]) } {
         return result;
     }
@@ -64,11 +64,11 @@ pub(crate) unsafe fn system_call(
     }
     if number == libc::SYS_pidfd_getfd {
         let (pidfd, fd) = (a as c_int, b as c_int);
-        // SAFETY: takes numbers.
+        // SAFETY: the call takes only numbers.
         return c_long::from(unsafe { crate::creating::several::pidfd_getfd(pidfd, fd, c as u32) });
     }
     if number == libc::SYS_splice {
-        // SAFETY: the arguments are those of splice.
+        // SAFETY: the caller guarantees valid arguments for splice.
         return unsafe {
             let (from, to) = ((a as c_int, b as *mut i64), (c as c_int, d as *mut i64));
             crate::send::splice(from.0, from.1, to.0, to.1, e as usize, f as u32) as c_long
@@ -80,13 +80,13 @@ pub(crate) unsafe fn system_call(
         return fd;
     }
     if number == libc::SYS_pipe2 {
-        // SAFETY: the arguments are those of pipe2.
+        // SAFETY: the caller guarantees valid arguments for pipe2.
         return c_long::from(unsafe {
             crate::creating::several::pipe2(a as *mut c_int, b as c_int)
         });
     }
     if number == libc::SYS_socketpair {
-        // SAFETY: likewise.
+        // SAFETY: the caller guarantees valid arguments for socketpair.
         return c_long::from(unsafe {
             let (domain, kind, protocol) = (a as c_int, b as c_int, c as c_int);
             crate::creating::several::socketpair(domain, kind, protocol, d as *mut c_int)
@@ -94,14 +94,14 @@ pub(crate) unsafe fn system_call(
     }
     #[cfg(target_arch = "x86_64")]
     if number == libc::SYS_pipe {
-        // SAFETY: likewise.
+        // SAFETY: the caller guarantees valid arguments for pipe.
         return c_long::from(unsafe { crate::creating::several::pipe(a as *mut c_int) });
     }
     let fd = a as c_int;
     let replaces = number == libc::SYS_dup3;
     #[cfg(target_arch = "x86_64")]
     let replaces = replaces || number == libc::SYS_dup2;
-    // What is replaced, or returned as a new number, may be on record where `fd` is not.
+    // The call may replace or return a descriptor that is on record, even if `fd` is not.
     let numbered = matches!(number, libc::SYS_dup | libc::SYS_fcntl | libc::SYS_recvmsg);
     if !replaces
         && !numbered
@@ -110,7 +110,7 @@ pub(crate) unsafe fn system_call(
     {
         return kernel();
     }
-    // SAFETY: the arguments are those of the call of that number, which is what each hook takes.
+    // SAFETY: the caller guarantees valid arguments for this system call, and each hook takes the same arguments.
     unsafe {
         match number {
             libc::SYS_read => crate::receive::read(fd, b as *mut _, c as usize) as c_long,

@@ -1,4 +1,4 @@
-//! Words that the dynamic linker has made read-only after it had filled them in (PT_GNU_RELRO).
+//! Words that the dynamic linker makes read-only after relocation (PT_GNU_RELRO).
 
 use core::ops::Range;
 use libc::{c_int, c_void, dl_phdr_info};
@@ -6,10 +6,10 @@ use sovia_sync::{Held, RobustLock};
 
 use crate::tables::headers;
 
-/// While pages are made writable and read-only again.
+/// Held while pages are writable.
 static WRITING: RobustLock = RobustLock::new();
 
-/// What of an object the linker makes read-only; empty if nothing.
+/// Returns the range of an object that the linker makes read-only. The range may be empty.
 pub(crate) fn of(info: &dl_phdr_info) -> Range<usize> {
     headers(info).iter().find(|header| header.p_type == libc::PT_GNU_RELRO).map_or(0..0, |relro| {
         let begin = info.dlpi_addr as usize + relro.p_vaddr as usize;
@@ -17,7 +17,7 @@ pub(crate) fn of(info: &dl_phdr_info) -> Range<usize> {
     })
 }
 
-/// Whole pages that can be written to for as long as this lives, read-only before and afterwards.
+/// Read-only pages that are writable while this value lives.
 #[derive(Debug)]
 pub(crate) struct Writable {
     pages: Range<usize>,
@@ -25,14 +25,14 @@ pub(crate) struct Writable {
 }
 
 impl Writable {
-    /// Makes what the linker has made read-only of an object writable, which [`of`] says. `None` if the kernel refuses it.
+    /// Makes the pages of `read_only` writable, a range from [`of`]. Returns `None` if the kernel refuses.
     pub(crate) fn begin(read_only: &Range<usize>) -> Option<Writable> {
-        // SAFETY: `sysconf` takes a number.
+        // SAFETY: `sysconf` takes only a number.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
-        // The linker makes whole pages read-only, all of an object's at once.
+        // The linker makes whole pages read-only, all pages of an object at once.
         let pages = read_only.start & !(page - 1)..read_only.end & !(page - 1);
         let writing = WRITING.guard();
-        // Dropping this makes the first pages read-only again, where the kernel refuses the others.
+        // If the kernel refuses a later page, dropping this value makes the first pages read-only again.
         let writable = Writable { pages, _writing: writing };
         protect(&writable.pages, libc::PROT_READ | libc::PROT_WRITE).then_some(writable)
     }
@@ -45,7 +45,7 @@ impl Drop for Writable {
 }
 
 fn protect(pages: &Range<usize>, how: c_int) -> bool {
-    // SAFETY: pages of an object's data, which the program does not write to.
+    // SAFETY: the pages hold an object's relocated data, which the program does not write.
     pages.is_empty() || unsafe { libc::mprotect(pages.start as *mut c_void, pages.len(), how) == 0 }
 }
 

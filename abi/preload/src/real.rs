@@ -1,9 +1,9 @@
-//! The functions that the hooks stand before.
+//! The real functions, which the hooks replace.
 
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// The next definition of a symbol after ours, looked up once.
+/// Next definition of a symbol after this library's, looked up once.
 pub(crate) struct Real {
     name: &'static CStr,
     address: AtomicUsize,
@@ -14,7 +14,7 @@ impl Real {
         Real { name, address: AtomicUsize::new(0) }
     }
 
-    /// Its address; 0 if there is none.
+    /// Returns the function's address, or 0 if no library defines the function.
     #[inline]
     pub(crate) fn address(&self) -> usize {
         match self.address.load(Ordering::Relaxed) {
@@ -23,7 +23,7 @@ impl Real {
         }
     }
 
-    /// An address to call in any case.
+    /// Returns an address that can always be called: the function's, or that of `missing`.
     #[inline]
     pub(crate) fn callable(&self) -> usize {
         match self.address() {
@@ -32,19 +32,19 @@ impl Real {
         }
     }
 
-    /// Looks the symbol up. Done for all at start: `dlsym` allocates and takes the loader's lock.
+    /// Looks the symbol up. [`resolve_all`] does so for all symbols at the start, because `dlsym` allocates memory
+    /// and takes the loader's lock.
     #[cold]
     pub(crate) fn resolve(&self) -> usize {
-        // SAFETY: a C string and a pseudo handle that glibc defines.
+        // SAFETY: the name is a C string, and glibc defines the pseudo handle.
         let address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) } as usize;
         self.address.store(address, Ordering::Relaxed);
         address
     }
 }
 
-/// Defines hooks. In each body `real!()` is the real function, called with the hook's own
-/// arguments or others; one that an older libc lacks fails with ENOSYS. `later!()` is a closure that
-/// calls it, for `sovia_calls`.
+/// Defines hooks. In a hook's body, `real!()` is the real function. If this libc lacks the function, `real!()`
+/// fails with ENOSYS. `later!()` is a closure that calls the real function, for `sovia_calls`.
 macro_rules! hooks {
     ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty $body:block)*) => {
         pub(crate) mod reals {
@@ -67,20 +67,20 @@ macro_rules! hooks {
                 #[allow(unused_macros)]
                 macro_rules! real {
                     () => {
-                        // The address of the function of that name, whose C signature this is; or
-                        // of one that takes nothing and fails.
+                        // The address is that of the function with this name and C signature, or that of `missing`,
+                        // which takes no arguments.
                         core::mem::transmute::<usize, unsafe extern "C" fn($($ty),*) -> $ret>(
                             reals::$name.callable(),
                         )
                     };
                 }
-                // The same, looked up when it is called.
+                // A closure that looks the real function up when it runs.
                 #[allow(unused_macros)]
                 macro_rules! later {
                     () => { |$($arg: $ty),*| real!()($($arg),*) };
                 }
-                // SAFETY: a hook has the contract of its libc function: its caller vouches for
-                // every pointer as for the real one, and gets from the body what it would get there.
+                // SAFETY: a hook has the contract of its libc function. The body accesses the program's memory only
+                // as the libc function would.
                 #[allow(unused_unsafe)]
                 unsafe { $body }
             }
@@ -88,13 +88,13 @@ macro_rules! hooks {
     };
 }
 
-/// Stands in for a function that this libc does not have.
+/// Replaces a function that this libc lacks. Fails with ENOSYS.
 unsafe extern "C" fn missing() -> isize {
     crate::set_errno(libc::ENOSYS);
     -1
 }
 
-/// Resolves everything that is hooked.
+/// Looks up the real function of every hook.
 pub(crate) fn resolve_all() {
     let all = [
         crate::asynchronous::reals::ALL,

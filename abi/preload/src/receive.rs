@@ -1,4 +1,4 @@
-//! read and its relatives.
+//! Hooks for read, recv and other calls that receive.
 
 use crate::{finish, outcome};
 use libc::{c_int, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, timespec};
@@ -7,12 +7,12 @@ use sovia_calls::descriptors::received;
 use sovia_sockets::fallback::{self, Cause};
 use sovia_sockets::table;
 
-/// Looks at a message that has been received on `channel` for the descriptors that have come with it. What has only been
-/// looked at will come again, to another process perhaps.
+/// Records the descriptors that have come with a message on `channel`. With MSG_PEEK, the descriptors stay in the
+/// channel, and another process may receive them later. The channel then counts as unknown (-1).
 unsafe fn arrived(channel: c_int, msg: *const msghdr, how: c_int) {
     let channel = if how & libc::MSG_PEEK == 0 { channel } else { -1 };
-    // SAFETY: the caller's message, which the kernel has just filled in; the walk stays within the
-    // control messages that it has written.
+    // SAFETY: the kernel has just filled in the caller's message. The walk stays within the control messages that
+    // the kernel has written.
     unsafe {
         if (*msg).msg_controllen <= size_of::<libc::cmsghdr>() {
             return;
@@ -34,7 +34,7 @@ unsafe fn arrived(channel: c_int, msg: *const msghdr, how: c_int) {
     }
 }
 
-/// The sender's pidfd.
+/// Type of the control message with the sender's pidfd.
 const SCM_PIDFD: c_int = 4;
 
 hooks! {

@@ -1,13 +1,13 @@
-//! io_uring: the operations of a ring pass every hook, so programs are told that there is none, unless the
-//! user allows it.
+//! Hooks for io_uring. The operations of a ring pass every hook. So programs get the answer of a kernel without
+//! io_uring, unless the user allows io_uring.
 //!
-//! Those that come by libc's `syscall` are refused there ([`crate::process`]). liburing makes the call by an
-//! instruction of its own, in functions that it exports.
+//! [`crate::raw`] refuses the calls through libc's `syscall`. liburing has its own system call instruction, in
+//! functions that it exports.
 
 use libc::{c_int, c_uint, c_void, size_t};
 use sovia_sockets::config::io_uring_allowed;
 
-/// What liburing's functions return where the kernel has no rings.
+/// Result of liburing's functions on a kernel without io_uring.
 const NONE: c_int = -libc::ENOSYS;
 
 hooks! {

@@ -1,4 +1,4 @@
-//! write and its relatives.
+//! Hooks for write, send and other calls that send.
 
 use crate::{finish, outcome};
 use libc::{c_int, c_void, iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t};

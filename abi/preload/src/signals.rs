@@ -1,7 +1,7 @@
-//! Dispositions and masks of signals: the program keeps its own view, and the kernel gets handlers that
-//! wait for critical sections ([`sovia_signal::chain`]).
+//! Hooks for signal dispositions and masks. The program sees its own dispositions and masks. The kernel gets
+//! handlers that wait for the end of critical sections ([`sovia_signal::chain`]).
 //!
-//! libc's older names come down to `sigaction` here as they do there.
+//! As in libc, the older functions use `sigaction`.
 
 use crate::set_errno;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -10,28 +10,29 @@ use sovia_calls::boundary::{give, take_if};
 use sovia_signal::chain;
 use sovia_sockets::process::is_borrowed;
 
-/// `SIG_HOLD` of `sigset`.
+/// Value by which `sigset` blocks a signal (`SIG_HOLD`).
 const SIG_HOLD: sighandler_t = 2;
 
-/// Signals whose handlers `signal` is to install so that they interrupt calls (`siginterrupt`).
+/// Signals whose handlers `signal` installs without SA_RESTART (`siginterrupt`), one bit each.
 static INTERRUPTS: AtomicU64 = AtomicU64::new(0);
 
 fn bit(signal: c_int) -> u64 {
     1 << ((signal - 1) & 63)
 }
 
-/// Whether libc would take that number.
+/// Returns true if libc accepts this signal number.
 fn is_signal(signal: c_int) -> bool {
     (1..=64).contains(&signal)
 }
 
-/// libc's own function, known from the first call on: a library's constructor may come before ours.
+/// Passes libc's `sigaction` to [`chain`]. Runs at the first call of a hook: a library's constructor may run before
+/// this library's.
 pub(crate) fn start() {
-    // SAFETY: the address of libc's `sigaction`, whose type this is.
+    // SAFETY: the address is that of libc's `sigaction`, which has this type.
     let real =
         unsafe { core::mem::transmute::<usize, chain::Sigaction>(reals::sigaction.callable()) };
     chain::start(real);
-    // What an exec has left blocked must not turn a bad address into a death.
+    // If exec leaves these signals blocked, a bad address would kill the process.
     let mut inherited = 0u64;
     kernel_mask(libc::SIG_BLOCK, None, Some(&mut inherited));
     if inherited & chain::MEMORY_FAULTS != 0 {
@@ -51,13 +52,13 @@ fn action(
     if chain::change(signal, new, old, is_other_process()) { 0 } else { -1 }
 }
 
-/// A vfork'ed child, whose dispositions are not this process's.
+/// Returns true in a child of vfork, which has its own dispositions.
 fn is_other_process() -> bool {
     sovia_sockets::process::owner() != 0 && is_borrowed()
 }
 
 fn with_handler(handler: sighandler_t, flags: c_int, mask: u64) -> libc::sigaction {
-    // SAFETY: plain data, whose mask begins with its first 64 signals.
+    // SAFETY: all zeros are a valid `sigaction`, and a mask begins with its first 64 signals.
     unsafe {
         let mut action: libc::sigaction = core::mem::zeroed();
         action.sa_sigaction = handler;
@@ -67,7 +68,7 @@ fn with_handler(handler: sighandler_t, flags: c_int, mask: u64) -> libc::sigacti
     }
 }
 
-/// `signal` in one of its meanings; the handler before.
+/// Implements the variants of `signal`. Returns the previous handler, or `SIG_ERR`.
 fn set_handler(signal: c_int, handler: sighandler_t, flags: c_int, mask: u64) -> sighandler_t {
     if handler == libc::SIG_ERR || !is_signal(signal) {
         set_errno(libc::EINVAL);
@@ -80,25 +81,25 @@ fn set_handler(signal: c_int, handler: sighandler_t, flags: c_int, mask: u64) ->
     }
 }
 
-/// `signal` as BSD has it, which is glibc's own.
+/// Implements BSD's `signal`, which is also glibc's.
 fn bsd(signal: c_int, handler: sighandler_t) -> sighandler_t {
     let interrupts = is_signal(signal) && INTERRUPTS.load(Ordering::Relaxed) & bit(signal) != 0;
     let flags = if interrupts { 0 } else { libc::SA_RESTART };
     set_handler(signal, handler, flags, bit(signal.max(1)))
 }
 
-/// `signal` as System V has it: once, and not blocked meanwhile.
+/// Implements System V's `signal`: the handler runs once, and the signal is not blocked meanwhile.
 fn system_v(signal: c_int, handler: sighandler_t) -> sighandler_t {
     const SA_INTERRUPT: c_int = 0x2000_0000;
     set_handler(signal, handler, libc::SA_RESETHAND | libc::SA_NODEFER | SA_INTERRUPT, 0)
 }
 
-/// The kernel's mask of the calling thread.
+/// Changes the kernel's signal mask of the calling thread.
 fn kernel_mask(how: c_int, new: Option<u64>, old: Option<&mut u64>) {
     chain::kernel_mask(how, new, old);
 }
 
-/// libc's `pthread_sigmask` with faults left out; 0 or an error.
+/// Implements `pthread_sigmask`. The kernel never blocks the signals of memory faults. Returns 0 or an error.
 ///
 /// # Safety
 /// `set` and `old` must be null or valid.
@@ -110,7 +111,8 @@ unsafe fn mask(
 ) -> c_int {
     let believed = chain::believed();
     let wanted = set.cast::<u64>();
-    // SAFETY: the caller's contract: a mask begins with its first 64 signals.
+    // SAFETY: the caller guarantees that `set` and `old` are null or valid. A mask begins with its first 64
+    // signals.
     unsafe {
         let mut given: sigset_t = core::mem::zeroed();
         let mut bits = 0;
@@ -133,7 +135,7 @@ unsafe fn mask(
     }
 }
 
-/// Blocks or unblocks one signal. Not one that libc has for itself, which its users may not name.
+/// Blocks or unblocks one signal. Refuses the signals that libc reserves for itself.
 fn mask_one(how: c_int, signal: c_int) -> c_int {
     if !is_signal(signal) || (32..libc::SIGRTMIN()).contains(&signal) {
         set_errno(libc::EINVAL);
@@ -142,9 +144,9 @@ fn mask_one(how: c_int, signal: c_int) -> c_int {
     mask_bits(how, bit(signal)).map_or(-1, |_| 0)
 }
 
-/// Changes the calling thread's mask by those signals; the mask that it had.
+/// Changes the calling thread's mask by the signals in `bits`. Returns the previous mask.
 fn mask_bits(how: c_int, bits: u64) -> Option<u64> {
-    // SAFETY: zeros are an empty mask; a mask begins with its first 64 signals.
+    // SAFETY: all zeros are an empty mask, and a mask begins with its first 64 signals.
     unsafe {
         let (mut set, mut before): (sigset_t, sigset_t) = core::mem::zeroed();
         (&raw mut set).cast::<u64>().write(bits);
@@ -259,8 +261,8 @@ hooks! {
     }
 }
 
-/// `rt_sigaction` and `rt_sigprocmask` by their numbers, which a program may ask libc's `syscall` for.
-/// `None` where the kernel's own answer is right.
+/// Handles `rt_sigaction` and `rt_sigprocmask` by number, for programs that call libc's `syscall`. Returns `None`
+/// if the kernel must answer the call.
 ///
 /// # Safety
 /// The arguments must be valid for that system call.
@@ -276,7 +278,8 @@ pub(crate) unsafe fn system_call(
         libc::SYS_rt_sigprocmask => {
             let (set, old) = (b as *const u64, c as *mut u64);
             let believed = chain::believed();
-            // SAFETY: the caller's contract; plain numbers.
+            // SAFETY: the caller guarantees valid arguments. The program owns the masks, and every bit pattern is a
+            // valid mask.
             unsafe {
                 let bits = take_if(set).ok()?;
                 let given = bits.map_or(0, |bits| chain::passed_on(a as c_int, bits));
@@ -286,7 +289,8 @@ pub(crate) unsafe fn system_call(
                     if let Some(bits) = bits {
                         chain::believe(a as c_int, bits);
                     }
-                    // The kernel has just written it.
+                    // The kernel has just stored its mask here. The program must also see the fault signals that it
+                    // has blocked.
                     if let Ok(Some(shown)) = take_if(old) {
                         let _ = give(old, shown | believed);
                     }
@@ -295,14 +299,14 @@ pub(crate) unsafe fn system_call(
             }
         }
         libc::SYS_rt_sigaction => {
-            // SAFETY: the caller's contract; the kernel's structure is read and written as it has it.
+            // SAFETY: the caller guarantees that both pointers are null or valid for the kernel's structure.
             unsafe { kernel_action(a as c_int, b as *const Kernel, c as *mut Kernel) }
         }
         _ => None,
     }
 }
 
-/// A disposition as the kernel has it.
+/// Disposition in the kernel's layout.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Kernel {
@@ -313,13 +317,14 @@ struct Kernel {
 }
 
 /// # Safety
-/// Both must be null or valid.
+/// `new` and `old` must be null, or belong to the program. Their memory may be unmapped.
 unsafe fn kernel_action(signal: c_int, new: *const Kernel, old: *mut Kernel) -> Option<c_long> {
     if !is_signal(signal) || (32..=33).contains(&signal) {
-        // libc's own signals, which `sigaction` does not take.
+        // libc's own signals, which `sigaction` refuses.
         return None;
     }
-    // SAFETY: the caller's contract; plain numbers.
+    // SAFETY: the program owns the memory, and every bit pattern is a valid `Kernel`. A mask begins with its first
+    // 64 signals.
     unsafe {
         let new = take_if(new).ok()?;
         let wanted = new.map(|new| with_handler(new.handler, new.flags as c_int, new.mask));
@@ -332,7 +337,7 @@ unsafe fn kernel_action(signal: c_int, new: *const Kernel, old: *mut Kernel) -> 
                 restorer: before.sa_restorer.map_or(core::ptr::null_mut(), |f| f as *mut c_void),
                 mask: (&raw const before.sa_mask).cast::<u64>().read(),
             };
-            // The disposition is changed by now, as it is in the kernel.
+            // Even if the old disposition cannot be stored, the new one stays, as in the kernel.
             if let Err(error) = give(old, shown) {
                 set_errno(error);
                 return Some(-1);

@@ -1,4 +1,4 @@
-//! Connections begin, end, and are configured.
+//! Hooks that open, accept, configure and shut down connections.
 
 use libc::{c_int, c_void, sockaddr, socklen_t};
 use sovia_calls as calls;

@@ -1,4 +1,4 @@
-//! posix_spawn: what a child is given by file actions, close-on-exec or not.
+//! Hooks for posix_spawn. File actions can give a child descriptors, even close-on-exec ones.
 
 use crate::process::in_this_root;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -7,16 +7,17 @@ use sovia_sockets::fallback::{self, Cause};
 use sovia_sockets::process::is_borrowed;
 use sovia_sockets::table;
 
-/// Numbers that are noted. A connection with a higher one goes back when it is put into file actions.
+/// Number of descriptors that `GIVEN` covers. A connection with a higher descriptor moves to TCP when the program
+/// adds the descriptor to file actions.
 const NUMBERS: usize = 1 << 16;
 
 sovia_sys::tables! {
-    /// The numbers that have been put into file actions to be duplicated, a bit for each. Which actions those
-    /// were only libc knows; too many connections that go back do no harm.
+    /// Descriptors that the program has put into file actions for a duplicate, one bit each. Only libc knows which
+    /// actions. If too many connections move to TCP, this does no harm.
     static GIVEN: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
 }
 
-/// A child will get a duplicate of `fd`, whatever that is when the child is started.
+/// Records that a child will get a duplicate of `fd`. `fd` may be another connection when the child starts.
 fn given(fd: c_int) {
     match usize::try_from(fd) {
         Ok(number) if number < NUMBERS => {
@@ -27,7 +28,7 @@ fn given(fd: c_int) {
     }
 }
 
-/// A child is about to get `fd`.
+/// Moves the connection of `fd` to TCP, because a child is about to get `fd`.
 fn hand_over(fd: c_int) {
     if let Some(at) = table::conn(fd) {
         fallback::now(fd, at, Cause::Passed);

@@ -1,20 +1,20 @@
-//! The tables in which the dynamic linker writes the addresses of the functions that an object calls.
+//! The tables into which the dynamic linker writes the addresses of an object's functions.
 
 use core::mem::size_of;
 use core::ops::Range;
 use core::sync::atomic::AtomicUsize;
 use libc::{Elf64_Sym, c_char, dl_phdr_info};
 
-/// The segments of an object.
+/// Returns the program headers of an object.
 pub(crate) fn headers(info: &dl_phdr_info) -> &[libc::Elf64_Phdr] {
     if info.dlpi_phdr.is_null() {
         return &[];
     }
-    // SAFETY: the linker's, as long as its description of the object.
+    // SAFETY: the linker's program headers live as long as `info`, its description of the object.
     unsafe { core::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) }
 }
 
-/// An object's segments: from the first one's begin to the last one's end.
+/// Returns the address range of an object, from the start of its first segment to the end of its last.
 pub(crate) fn extent(info: &dl_phdr_info) -> Range<usize> {
     let loaded = || headers(info).iter().filter(|header| header.p_type == libc::PT_LOAD);
     let begin = loaded().map(|header| header.p_vaddr as usize).min().unwrap_or(0);
@@ -23,7 +23,7 @@ pub(crate) fn extent(info: &dl_phdr_info) -> Range<usize> {
     base.wrapping_add(begin)..base.wrapping_add(end)
 }
 
-// Of the ELF specification, and its supplements for the processors.
+// Constants of the ELF specification, and of its supplements for the processors.
 const DT_NULL: i64 = 0;
 const DT_PLTRELSZ: i64 = 2;
 const DT_STRTAB: i64 = 5;
@@ -49,7 +49,7 @@ struct Relocation {
     addend: i64,
 }
 
-/// What an object wants of others.
+/// Relocations of an object, with their symbols.
 pub(crate) struct Table {
     base: usize,
     symbols: *const Elf64_Sym,
@@ -58,17 +58,18 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// The table of an object that lies at `base`, and its dynamic section at `dynamic`.
+    /// Reads the table of an object at `base`, with the dynamic section at `dynamic`. Returns `None` if the object
+    /// has no symbols.
     ///
     /// # Safety
-    /// The object stays as long as the result.
+    /// The object must stay loaded as long as the result lives.
     pub(crate) unsafe fn read(base: usize, dynamic: usize) -> Option<Table> {
-        // The linker has put addresses in the place of offsets, unless the section is read-only.
+        // The linker has replaced offsets by addresses, unless the section is read-only.
         let address = |value: usize| if value < base { base + value } else { value };
         let [mut symbols, mut names, mut all, mut all_bytes, mut calls, mut calls_bytes] = [0; 6];
         let mut entry = dynamic as *const Dynamic;
         loop {
-            // SAFETY: the linker has read the section to its end, which it has.
+            // SAFETY: the section ends with DT_NULL, where this loop stops.
             let Dynamic { tag, value } = unsafe { entry.read() };
             match tag {
                 DT_NULL => break,
@@ -91,18 +92,18 @@ impl Table {
         })
     }
 
-    /// What the linker has looked up for the object: where, and which symbol of the object's table.
+    /// Returns each relocation that refers to a symbol, with the symbol.
     ///
     /// # Safety
-    /// The object stays while the result is used.
+    /// The object must stay loaded while the caller uses the result.
     unsafe fn look_ups(&self) -> impl Iterator<Item = (Relocation, Elf64_Sym)> {
         let entries = self.relocations.into_iter().flat_map(|(first, count)| {
-            // SAFETY: the linker has followed the same table.
+            // SAFETY: the linker has processed the same `count` relocations.
             (0..count).map(move |i| unsafe { first.add(i).read() })
         });
         entries.filter_map(|entry| {
             let symbol = (entry.info >> 32) as usize;
-            // SAFETY: likewise.
+            // SAFETY: the linker has used the same index of the symbol table.
             (symbol != 0).then(|| (entry, unsafe { self.symbols.add(symbol).read() }))
         })
     }
@@ -111,17 +112,17 @@ impl Table {
         self.names.wrapping_add(symbol.st_name as usize)
     }
 
-    /// Calls `each` with every place that gets the address of a function of another object, the function's name,
-    /// and whether it may get it at the first call only.
+    /// Calls `each` for each word that holds the address of another object's function. Passes the word, the
+    /// function's name, and true if the linker may bind the function at its first call.
     ///
     /// # Safety
-    /// The object stays while this runs.
+    /// The object must stay loaded during the call.
     pub(crate) unsafe fn for_each(
         &self,
         mut each: impl FnMut(*const AtomicUsize, *const c_char, bool),
     ) {
         let [absolute, global, call] = ABSOLUTE_GLOBAL_CALL;
-        // SAFETY: the caller's word.
+        // SAFETY: the caller guarantees that the object stays loaded during the call.
         for (Relocation { offset, info, addend }, symbol) in unsafe { self.look_ups() } {
             let kind = info as u32;
             if [absolute, global, call].contains(&kind) && addend == 0 && symbol.st_shndx == 0 {

@@ -6,7 +6,7 @@ const NAMES: [&core::ffi::CStr; 3] = [c"read", c"connect", c"getpid"];
 #[test]
 fn look_ups_everywhere_and_in_a_library_find_libcs_functions() {
     tests::start();
-    // SAFETY: C strings and pseudo handles.
+    // SAFETY: all names are C strings, and all handles are valid.
     unsafe {
         let library = dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
         assert!(!library.is_null());
@@ -25,7 +25,7 @@ fn look_ups_everywhere_and_in_a_library_find_libcs_functions() {
 fn a_name_or_library_that_is_missing_is_null_and_told_by_dlerror() {
     tests::start();
     let name = c"sovia_no_such_function".as_ptr();
-    // SAFETY: C strings and a pseudo handle.
+    // SAFETY: all names are C strings, and glibc defines the pseudo handle.
     unsafe {
         libc::dlerror();
         assert!(dlsym(libc::RTLD_DEFAULT, name).is_null());
@@ -43,7 +43,7 @@ fn a_name_or_library_that_is_missing_is_null_and_told_by_dlerror() {
 fn a_library_that_is_opened_deep_is_noted() {
     tests::start();
     let how = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_DEEPBIND;
-    // SAFETY: a C string.
+    // SAFETY: the name is a C string.
     unsafe {
         let library = dlopen(c"libc.so.6".as_ptr(), how);
         assert!(OPENED_DEEP.load(Ordering::Relaxed));
@@ -53,7 +53,7 @@ fn a_library_that_is_opened_deep_is_noted() {
 
 #[test]
 fn libcs_own_look_up_is_not_the_hook() {
-    // SAFETY: C strings and a pseudo handle.
+    // SAFETY: the name is a C string, and glibc defines the pseudo handle.
     let found = unsafe { real_dlsym()(libc::RTLD_DEFAULT, c"getpid".as_ptr()) };
     assert_eq!(found as usize, libc::getpid as *const () as usize);
     assert_eq!(real_address(), libc::dlsym as *const () as usize);

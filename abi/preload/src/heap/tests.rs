@@ -1,6 +1,6 @@
 use super::*;
 
-/// A heap of the test's own.
+/// Returns a heap for one test.
 fn heap() -> Heap {
     Heap {
         lock: AtomicU32::new(0),
@@ -40,16 +40,16 @@ fn blocks_of_all_sizes_are_aligned_and_disjoint() {
             // SAFETY: the size is not 0.
             let block = unsafe { heap.alloc(layout) };
             assert!(!block.is_null() && block.addr().is_multiple_of(align), "{layout:?}");
-            // SAFETY: a block of that size.
+            // SAFETY: the block has `size` bytes.
             unsafe { block.write_bytes(round, size) };
             blocks.push((block, layout, round));
         }
     }
     for (block, layout, round) in blocks {
-        // SAFETY: a block of that size, which has been filled.
+        // SAFETY: the block has `layout.size()` bytes, and the loop above has filled them all.
         let bytes = unsafe { core::slice::from_raw_parts(block, layout.size()) };
         assert!(bytes.iter().all(|&byte| byte == round), "{layout:?}");
-        // SAFETY: allocated above.
+        // SAFETY: `alloc` has returned the block for the same layout.
         unsafe { heap.dealloc(block, layout) };
     }
 }
@@ -58,7 +58,7 @@ fn blocks_of_all_sizes_are_aligned_and_disjoint() {
 fn a_freed_block_is_given_out_again_and_zeroed_if_asked() {
     let heap = heap();
     let layout = layout(200, 8);
-    // SAFETY: blocks of that size.
+    // SAFETY: the block has the layout's size, and `dealloc` gets the same layout.
     unsafe {
         let first = heap.alloc(layout);
         first.write_bytes(0xee, 200);
@@ -90,7 +90,7 @@ fn threads_share_a_heap_without_sharing_blocks() {
             scope.spawn(move || {
                 let layout = layout(48, 8);
                 for _ in 0..5_000 {
-                    // SAFETY: a block of that size, used and given back.
+                    // SAFETY: the block has the layout's size, and `dealloc` gets the same layout.
                     unsafe {
                         let block = SHARED.alloc(layout);
                         block.write_bytes(mark, 48);

@@ -6,7 +6,7 @@ fn the_guard_of_jump_buffers_is_found() {
     tests::start();
     assert!(IS_KNOWN.load(Ordering::Relaxed), "this libc keeps addresses in another way");
     let mut found = [0; 2];
-    // SAFETY: room for both words.
+    // SAFETY: `found` has room for both words.
     unsafe { keep_stack(&raw mut found) };
     assert_eq!(turned_back(found[1]) ^ GUARD.load(Ordering::Relaxed), found[0]);
     let here = (&raw const found) as usize;

@@ -13,7 +13,7 @@ fn is_writable(at: usize) -> bool {
     maps.lines().find(holds).unwrap().contains(" rw")
 }
 
-/// Pages of the test's.
+/// Returns pages that belong to the test.
 fn pages(scratch: &mut Scratch, count: usize) -> Range<usize> {
     scratch.clear();
     let first = scratch.edge(count * 4096);
@@ -28,12 +28,12 @@ fn read_only_pages_can_be_written_to_for_a_while() {
     {
         let _writable = Writable::begin(&pages).unwrap();
         for at in [pages.start, pages.end - size_of::<usize>()] {
-            // SAFETY: a word of the test's own pages.
+            // SAFETY: the word lies in the test's own pages, which are writable here.
             unsafe { (at as *mut usize).write(7) };
         }
     }
     for at in [pages.start, pages.end - size_of::<usize>()] {
-        // SAFETY: a word of the test's own pages, which stay readable.
+        // SAFETY: the word lies in the test's own pages, which stay readable.
         assert_eq!(unsafe { (at as *const usize).read() }, 7);
         assert!(!is_writable(at));
     }
@@ -44,7 +44,7 @@ fn read_only_pages_can_be_written_to_for_a_while() {
 fn what_the_linker_leaves_writable_stays_so() {
     let mut scratch = Scratch::new();
     let pages = pages(&mut scratch, 1);
-    // The linker leaves a page writable if only a part of it must be read-only.
+    // The linker leaves a page writable if only part of the page must be read-only.
     for read_only in [0..0, pages.start..pages.start + 100] {
         drop(Writable::begin(&read_only).unwrap());
         assert!(is_writable(pages.start));

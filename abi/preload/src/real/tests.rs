@@ -29,11 +29,11 @@ fn fortified_functions_have_their_own_real_functions() {
 fn a_function_that_libc_lacks_fails_with_enosys() {
     static LACKING: Real = Real::new(c"sovia_no_such_function");
     assert_eq!(LACKING.address(), 0);
-    // SAFETY: a function that takes nothing, whatever it is passed.
+    // SAFETY: the address is that of `missing`, which reads no arguments.
     let call = unsafe {
         core::mem::transmute::<usize, unsafe extern "C" fn(i32, i32) -> isize>(LACKING.callable())
     };
-    // SAFETY: as above.
+    // SAFETY: `missing` reads no arguments and always returns.
     assert_eq!(of_c(|| unsafe { call(1, 2) }), Err(libc::ENOSYS));
 }
 

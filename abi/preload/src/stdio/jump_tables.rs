@@ -1,8 +1,10 @@
 //! The tables by which libc's streams read, write and close.
 //!
-//! A stream of libc's calls the kernel by a table of functions (`_IO_file_jumps`, and its relatives for wide characters,
-//! mapped files and pipes), past every hook. libc accepts no tables but its own, so these stay where they are, in its
-//! read-only data, and three functions in them are replaced, before the program's code runs.
+//! A stream of libc calls the kernel through a table of functions, past every hook. The tables are
+//! `_IO_file_jumps`, and similar ones for wide characters, mapped files and pipes. libc accepts only its own
+//! tables, in its read-only data. So this module replaces three functions in these tables, before the program's
+//! code runs.
+//! program's code runs.
 
 use super::stream;
 use crate::read_only::{self, Writable};
@@ -12,11 +14,11 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use libc::{FILE, c_int, c_void, dl_phdr_info, size_t};
 
-/// A function in the tables.
+/// Function in the tables.
 struct Entry {
-    /// libc's name of its own.
+    /// libc's own name for the function.
     name: &'static CStr,
-    /// The place in a table, which has been the same since the first glibc of the processor: old programs know it.
+    /// Index in a table. Old programs depend on this index, so every glibc for the processor has the same.
     place: usize,
     libcs: AtomicUsize,
 }
@@ -31,26 +33,29 @@ impl Entry {
     }
 }
 
-/// libc's own function that a table had.
+/// Returns libc's function, which the tables had for reading.
 pub(super) fn libcs_read() -> unsafe extern "C" fn(*mut FILE, *mut c_void, isize) -> isize {
-    // SAFETY: the address of the function of that name, whose signature this is; only a replaced one calls it.
+    // SAFETY: the address is that of `_IO_file_read`, which has this signature. Only the replacement calls this
+    // function, after [`replace`] has stored the address.
     unsafe { core::mem::transmute(READ.libcs.load(Ordering::Relaxed)) }
 }
 
-/// Likewise.
+/// Returns libc's function, which the tables had for writing.
 pub(super) fn libcs_write() -> unsafe extern "C" fn(*mut FILE, *const c_void, isize) -> isize {
-    // SAFETY: as in `libcs_read`.
+    // SAFETY: the address is that of `_IO_file_write`, which has this signature. Only the replacement calls this
+    // function, after [`replace`] has stored the address.
     unsafe { core::mem::transmute(WRITE.libcs.load(Ordering::Relaxed)) }
 }
 
-/// Likewise.
+/// Returns libc's function, which the tables had for closing.
 pub(super) fn libcs_close() -> unsafe extern "C" fn(*mut FILE) -> c_int {
-    // SAFETY: as in `libcs_read`.
+    // SAFETY: the address is that of `_IO_file_close`, which has this signature. Only the replacement calls this
+    // function, after [`replace`] has stored the address.
     unsafe { core::mem::transmute(CLOSE.libcs.load(Ordering::Relaxed)) }
 }
 
-/// Replaces the functions in all tables. False if this libc's tables are not as expected, or cannot be written: then its
-/// streams go past the hooks.
+/// Replaces the functions in all tables. Returns false if this libc has other tables, or if the tables cannot be
+/// written. Streams of such a libc pass the hooks.
 pub(super) fn replace() -> bool {
     let entries = [
         (&READ, stream::read as *const () as usize),
@@ -69,7 +74,7 @@ pub(super) fn replace() -> bool {
     let Some((tables, read_only)) = data_around(file) else { return false };
     let Some(_writable) = Writable::begin(&read_only) else { return false };
     for slot in tables.step_by(size_of::<usize>()) {
-        // SAFETY: within a segment of libc's data.
+        // SAFETY: the slot is a word of libc's data, within one segment.
         let slot = unsafe { &*(slot as *const AtomicUsize) };
         let holds = slot.load(Ordering::Relaxed);
         let same = entries.iter().find(|(entry, _)| entry.libcs.load(Ordering::Relaxed) == holds);
@@ -80,26 +85,27 @@ pub(super) fn replace() -> bool {
     true
 }
 
-/// The address of a symbol of libc's; 0 if it has none of that name.
+/// Returns the address of a symbol of libc, or 0 if libc has no such symbol.
 fn find(name: &CStr) -> usize {
-    // SAFETY: a C string, and a pseudo handle that glibc defines.
+    // SAFETY: the name is a C string, and glibc defines the pseudo handle.
     unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) as usize }
 }
 
-/// A word of a table; `None` if there is no table.
+/// Returns a word of a table, or `None` if `table` is 0.
 fn word(table: usize, place: usize) -> Option<usize> {
-    // SAFETY: the symbol's size is 21 words.
+    // SAFETY: each table has 21 words, and `place` is at most 17.
     (table != 0).then(|| unsafe { (table as *const usize).add(place).read() })
 }
 
-/// What the linker makes read-only of the object that has the table, in whole words; and the same as the linker says it.
+/// Returns the read-only range of the object that contains the table: first in whole words, then as the linker
+/// states the range.
 fn data_around(table: usize) -> Option<(Range<usize>, Range<usize>)> {
     struct Asked {
         table: usize,
         found: Option<Range<usize>>,
     }
     unsafe extern "C" fn look(info: *mut dl_phdr_info, _: size_t, asked: *mut c_void) -> c_int {
-        // SAFETY: the linker's description of an object, and what is passed below.
+        // SAFETY: `info` is the linker's description of an object, and `asked` is the variable below.
         let (info, asked) = unsafe { (&*info, &mut *asked.cast::<Asked>()) };
         if tables::extent(info).contains(&asked.table) {
             asked.found = Some(read_only::of(info));
@@ -107,7 +113,7 @@ fn data_around(table: usize) -> Option<(Range<usize>, Range<usize>)> {
         c_int::from(asked.found.is_some())
     }
     let mut asked = Asked { table, found: None };
-    // SAFETY: the function gets the pointer that is passed here.
+    // SAFETY: `look` gets the address of `asked`, which lives during the call.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut asked).cast()) };
     let read_only = asked.found.filter(|found| found.contains(&table))?;
     let words = read_only.start.next_multiple_of(size_of::<usize>())

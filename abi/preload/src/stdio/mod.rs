@@ -1,5 +1,5 @@
-//! stdio over a connection: libc's own streams carry it ([`jump_tables`]), the standard ones too. What prints to a descriptor
-//! without a stream, or takes a stream's descriptor away, is hooked here.
+//! stdio on connections. libc's streams carry the bytes, also the standard streams ([`jump_tables`]). This module
+//! has hooks for functions that print to a descriptor without a stream, or that take a stream's descriptor away.
 
 mod jump_tables;
 mod print;
@@ -14,30 +14,30 @@ use sovia_sockets::process::is_borrowed;
 use sovia_sockets::table::{self, Entry};
 use sovia_sockets::{config, ops};
 
-/// Before the program's own code.
+/// Replaces the functions of libc's streams. Runs before the program's own code.
 pub(crate) fn start() {
     if !jump_tables::replace() {
         config::has_strange_streams();
     }
 }
 
-/// libc reads or writes a descriptor past every hook.
+/// Moves the connection of `fd` to TCP, before libc reads or writes `fd` past every hook.
 pub(crate) extern "C" fn before_libc(fd: c_int) {
     if let Some(at) = table::conn(fd) {
         fallback::now(fd, at, Cause::Call);
     }
 }
 
-/// A stream is about to give up its descriptor: libc closes it (`pclose`: a connection may have taken the pipe's number), or
-/// opens another file under it (`freopen`).
+/// Prepares a stream for the loss of its descriptor. `pclose` closes the descriptor: a connection may have taken
+/// the pipe's number. `freopen` opens another file under the same number.
 ///
 /// # Safety
-/// The stream is open, or null.
+/// The stream must be open, or null.
 pub(crate) unsafe fn gives_up(file: *mut FILE) {
     if file.is_null() {
         return;
     }
-    // SAFETY: the caller's word.
+    // SAFETY: the caller guarantees that the stream is open.
     unsafe {
         let fd = libc::fileno(file);
         if !matches!(table::get(fd), Entry::Foreign | Entry::Private) && !is_borrowed() {
@@ -52,10 +52,10 @@ unsafe extern "C" {
     fn fwide(file: *mut FILE, mode: c_int) -> c_int;
 }
 
-/// Whether what is logged is printed, too (LOG_PERROR), which libc does past every hook.
+/// Set if libc also prints log messages (LOG_PERROR). libc prints past every hook.
 static LOGS_ARE_PRINTED: AtomicBool = AtomicBool::new(false);
 
-/// Something is about to be logged.
+/// Prepares the standard error for a log message.
 pub(crate) extern "C" fn before_log(_: c_int) {
     if LOGS_ARE_PRINTED.load(Ordering::Relaxed) {
         before_libc(libc::STDERR_FILENO);
@@ -68,7 +68,8 @@ hooks! {
         real!()(file)
     }
 
-    /// libc prints to a duplicate of the descriptor, so as to leave open whether the stream is of bytes.
+    /// libc prints to a duplicate of the descriptor, so that the stream's orientation (bytes or wide characters)
+    /// stays open.
     fn perror(text: *const c_char) -> () {
         let number = errno();
         let fd = if stderr.is_null() { -1 } else { libc::fileno(stderr) };

@@ -1,4 +1,4 @@
-//! Printing to a connection without a stream.
+//! Prints to a connection without a stream.
 
 use super::stream::write_all;
 use core::ffi::CStr;
@@ -6,13 +6,14 @@ use core::mem::MaybeUninit;
 use core::ptr::copy_nonoverlapping;
 use libc::{c_char, c_int, c_void, size_t};
 
-/// A `va_list`, whose address is what functions get.
+/// A `va_list`, which functions get by address.
 #[cfg(target_arch = "x86_64")]
 type Arguments = [u64; 3];
 #[cfg(target_arch = "aarch64")]
 type Arguments = [u64; 4];
 
-/// Bytes that are formatted without memory of the heap: what a handler prints must not wait for malloc's locks.
+/// Length up to which a text is formatted on the stack, in bytes. A signal handler must not wait for malloc's locks
+/// when it prints.
 const SHORT: usize = 1024;
 
 unsafe extern "C" {
@@ -32,10 +33,10 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// `vdprintf`, or `__vdprintf_chk` with its flag.
+/// Implements `vdprintf`, or `__vdprintf_chk` with its flag.
 ///
 /// # Safety
-/// As for these.
+/// Same as the libc function.
 pub(super) unsafe fn formatted(
     fd: c_int,
     flag: Option<c_int>,
@@ -44,7 +45,8 @@ pub(super) unsafe fn formatted(
 ) -> c_int {
     let format_to = |to: *mut c_char, room: usize| {
         let mut copy = MaybeUninit::<Arguments>::uninit();
-        // SAFETY: the caller's arguments, of which a copy is used up.
+        // SAFETY: the caller guarantees a valid format and its arguments. Each call uses up a new copy of the
+        // arguments.
         unsafe {
             copy_nonoverlapping(arguments.cast(), copy.as_mut_ptr(), 1);
             let arguments = copy.as_mut_ptr().cast();
@@ -55,7 +57,7 @@ pub(super) unsafe fn formatted(
         }
     };
     let all_written = |from: *const c_char, len: c_int| {
-        // SAFETY: so many bytes have been formatted there.
+        // SAFETY: `format_to` has written `len` bytes at `from`.
         let done = unsafe { write_all(fd, from, len as usize) };
         if done < len as usize { -1 } else { len }
     };
@@ -65,21 +67,21 @@ pub(super) unsafe fn formatted(
         return if len < 0 { len } else { all_written(short.as_ptr(), len) };
     }
     let mut long = Vec::<c_char>::with_capacity(len as usize + 1);
-    // Another thread may change what is printed.
+    // Another thread may have changed the printed values.
     let len = format_to(long.as_mut_ptr(), long.capacity()).min(len);
     if len < 0 { len } else { all_written(long.as_ptr(), len) }
 }
 
-/// What `perror` prints. That it could not be written shows nowhere.
+/// Prints the text of `perror` for an error. Ignores a failed write, which `perror` cannot report.
 ///
 /// # Safety
-/// `text` is null or a C string.
+/// `text` must be null, or a C string.
 pub(super) unsafe fn error(fd: c_int, text: *const c_char, number: c_int) {
     let mut message = [0; 1024];
-    // SAFETY: there is room for what the function is told.
+    // SAFETY: `message` has room for the given number of bytes.
     unsafe { libc::strerror_r(number, message.as_mut_ptr(), message.len()) };
     let mut line = Vec::new();
-    // SAFETY: the caller's word; `strerror_r` always ends what it writes.
+    // SAFETY: the caller guarantees that `text` is null or a C string. `strerror_r` always terminates its text.
     unsafe {
         if !text.is_null() && *text != 0 {
             line.extend_from_slice(CStr::from_ptr(text).to_bytes());
@@ -88,6 +90,6 @@ pub(super) unsafe fn error(fd: c_int, text: *const c_char, number: c_int) {
         line.extend_from_slice(CStr::from_ptr(message.as_ptr()).to_bytes());
     }
     line.push(b'\n');
-    // SAFETY: the line's bytes.
+    // SAFETY: `line` has `line.len()` bytes.
     unsafe { write_all(fd, line.as_ptr().cast(), line.len()) };
 }

@@ -1,10 +1,11 @@
-//! How libc's streams read, write and close: in libc's tables these stand for libc's own functions.
+//! Functions of libc's streams for reading, writing and closing. In libc's tables these functions replace libc's
+//! own.
 
 use super::jump_tables;
 use libc::{FILE, c_char, c_int, c_void};
 use sovia_sockets::table::{self, Entry};
 
-/// What programs can look at of a stream (glibc's bits/types/struct_FILE.h).
+/// Public part of a libc stream (glibc's bits/types/struct_FILE.h).
 #[repr(C)]
 struct Stream {
     flags: c_int,
@@ -21,28 +22,28 @@ const _: () = assert!(core::mem::offset_of!(Stream, fileno) == 112);
 const _: () = assert!(core::mem::offset_of!(Stream, lock) == 136);
 const _: () = assert!(core::mem::offset_of!(Stream, offset) == 144);
 
-/// `_IO_ERR_SEEN` of the same header.
+/// Flag of a stream with an error (`_IO_ERR_SEEN` of the same header).
 const ERROR: c_int = 0x20;
 
-/// Whether the hooks have something to do with a descriptor.
+/// Returns true if the hooks must handle a descriptor.
 pub(super) fn is_ours(fd: c_int) -> bool {
     !matches!(table::get(fd), Entry::Foreign) || table::is_noted_tcp(fd)
 }
 
-/// The stream's descriptor, if the hooks have something to do with it.
+/// Returns the stream's descriptor, if the hooks must handle this descriptor.
 ///
 /// # Safety
-/// The stream is open.
+/// The stream must be open.
 unsafe fn ours(file: *mut FILE) -> Option<c_int> {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller guarantees that the stream is open.
     let fd = unsafe { (*file.cast::<Stream>()).fileno };
     is_ours(fd).then_some(fd)
 }
 
 /// # Safety
-/// As libc's own function of the table is called.
+/// Same as libc's function `_IO_file_read`.
 pub(super) unsafe extern "C" fn read(file: *mut FILE, to: *mut c_void, len: isize) -> isize {
-    // SAFETY: the caller's stream and buffer.
+    // SAFETY: libc passes an open stream, and a buffer of `len` bytes.
     unsafe {
         match ours(file) {
             Some(fd) => crate::receive::read(fd, to, len as usize),
@@ -51,12 +52,12 @@ pub(super) unsafe extern "C" fn read(file: *mut FILE, to: *mut c_void, len: isiz
     }
 }
 
-/// Writes all, unless there is an error. Returns how many bytes have been written.
+/// Writes all bytes, unless there is an error. Returns the number of bytes written.
 ///
 /// # Safety
-/// As libc's own function of the table is called.
+/// Same as libc's function `_IO_file_write`.
 pub(super) unsafe extern "C" fn write(file: *mut FILE, from: *const c_void, len: isize) -> isize {
-    // SAFETY: the caller's stream and buffer.
+    // SAFETY: libc passes an open stream, and a buffer of `len` bytes.
     unsafe {
         let Some(fd) = ours(file) else { return jump_tables::libcs_write()(file, from, len) };
         let done = write_all(fd, from.cast(), len as usize);
@@ -72,9 +73,9 @@ pub(super) unsafe extern "C" fn write(file: *mut FILE, from: *const c_void, len:
 }
 
 /// # Safety
-/// As libc's own function of the table is called.
+/// Same as libc's function `_IO_file_close`.
 pub(super) unsafe extern "C" fn close(file: *mut FILE) -> c_int {
-    // SAFETY: the caller's stream.
+    // SAFETY: libc passes an open stream.
     unsafe {
         match ours(file) {
             Some(fd) => crate::descriptors::close(fd),
@@ -83,14 +84,14 @@ pub(super) unsafe extern "C" fn close(file: *mut FILE) -> c_int {
     }
 }
 
-/// Writes until there is an error. Returns how many bytes have been written.
+/// Writes all bytes, unless there is an error. Returns the number of bytes written.
 ///
 /// # Safety
-/// `from` is what a program has passed, with that many bytes.
+/// `from` must come from the program, and have `len` bytes.
 pub(super) unsafe fn write_all(fd: c_int, from: *const c_char, len: usize) -> usize {
     let mut done = 0;
     while done < len {
-        // SAFETY: the caller's bytes, behind what has been written.
+        // SAFETY: the caller guarantees `len` bytes at `from`, and `done` is less than `len`.
         let n = unsafe { crate::send::write(fd, from.add(done).cast(), len - done) };
         if n < 0 {
             break;

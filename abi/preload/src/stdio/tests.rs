@@ -4,16 +4,16 @@ use sovia_sockets::native;
 
 type Printf = unsafe extern "C" fn(c_int, *const c_char, ...) -> c_int;
 
-/// The hook of `dprintf`, by its C signature.
+/// Returns the hook of `dprintf` with its C signature.
 fn dprintf() -> Printf {
-    // SAFETY: the signature of the function that it stands for.
+    // SAFETY: the assembly implements the signature of libc's `dprintf`.
     unsafe { core::mem::transmute::<unsafe extern "C" fn(), Printf>(variadic::dprintf) }
 }
 
-/// Reads what is in a pipe.
+/// Reads the bytes in a pipe.
 fn read_pipe(fd: c_int) -> Vec<u8> {
     let mut bytes = vec![0u8; 4096];
-    // SAFETY: a buffer of this function's.
+    // SAFETY: `bytes` has room for `bytes.len()` bytes.
     let n = unsafe { libc::read(fd, bytes.as_mut_ptr().cast(), bytes.len()) };
     bytes.truncate(usize::try_from(n).unwrap());
     bytes
@@ -23,7 +23,7 @@ fn read_pipe(fd: c_int) -> Vec<u8> {
 fn the_tables_of_libcs_streams_have_the_librarys_functions() {
     start();
     for table in [c"_IO_file_jumps", c"_IO_wfile_jumps"] {
-        // SAFETY: a symbol of 21 words.
+        // SAFETY: the symbol is a table of 21 words, and `place` is less than 21.
         let word = |place: usize| unsafe {
             let table = libc::dlsym(libc::RTLD_NEXT, table.as_ptr()).cast::<usize>();
             assert!(!table.is_null());
@@ -38,7 +38,7 @@ fn the_tables_of_libcs_streams_have_the_librarys_functions() {
 #[test]
 fn streams_of_files_still_read_write_and_close_by_libc() {
     start();
-    // SAFETY: streams and buffers of this function's.
+    // SAFETY: this function owns the stream and the buffers.
     unsafe {
         let file = libc::tmpfile();
         assert!(libc::fputs(c"a line\nanother\n".as_ptr(), file) >= 0);
@@ -57,7 +57,7 @@ fn a_stream_over_a_connection_is_carried_by_the_vi() {
     let pair = Pair::accelerated();
     let [one, other] = pair.fds;
     let before = native::info(one).bytes_sent;
-    // SAFETY: streams and buffers of this function's; the descriptor that is closed is a duplicate.
+    // SAFETY: this function owns the streams and the buffers. `fclose` closes a duplicate of the descriptor.
     unsafe {
         let own = crate::descriptors::dup(one);
         let writes = libc::fdopen(own, c"w".as_ptr());
@@ -80,7 +80,7 @@ fn a_stream_over_a_connection_is_carried_by_the_vi() {
 #[test]
 fn a_stream_whose_write_fails_has_its_error_set() {
     let pair = Pair::accelerated();
-    // SAFETY: a stream of this function's; the descriptor that is closed is a duplicate.
+    // SAFETY: this function owns the stream. `fclose` closes a duplicate of the descriptor.
     unsafe {
         let writes = libc::fdopen(crate::descriptors::dup(pair.fds[0]), c"w".as_ptr());
         assert_eq!(crate::sockets::shutdown(pair.fds[0], libc::SHUT_WR), 0);
@@ -98,7 +98,7 @@ fn dprintf_formats_more_arguments_than_there_are_registers() {
     let pair = Pair::accelerated();
     let fds = pipe();
     for fd in [fds[1], pair.fds[0]] {
-        // SAFETY: arguments as the format says.
+        // SAFETY: the arguments have the types that the format demands.
         let n = unsafe {
             let end = c"end".as_ptr();
             dprintf()(
@@ -117,7 +117,7 @@ fn dprintf_formats_more_arguments_than_there_are_registers() {
 #[test]
 fn dprintf_of_more_than_its_first_buffer_sends_all() {
     let pair = Pair::accelerated();
-    // SAFETY: arguments as the format says.
+    // SAFETY: the arguments have the types that the format demands.
     let n = unsafe { dprintf()(pair.fds[0], c"%3000d|".as_ptr(), 7) };
     assert_eq!(n, 3001);
     let mut all = Vec::new();
@@ -131,7 +131,7 @@ fn dprintf_of_more_than_its_first_buffer_sends_all() {
 fn dprintf_to_a_closed_descriptor_is_ebadf() {
     start();
     let fd = crate::tests::kernel::closed_number();
-    // SAFETY: arguments as the format says.
+    // SAFETY: the arguments have the types that the format demands.
     let n = crate::tests::kernel::of_c(|| unsafe { dprintf()(fd, c"%d".as_ptr(), 7) } as isize);
     assert_eq!(n, Err(libc::EBADF));
 }

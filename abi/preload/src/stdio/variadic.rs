@@ -1,15 +1,16 @@
-//! `dprintf`, whose arguments a function written in Rust cannot receive: these make a `va_list` of them.
+//! `dprintf` and `__dprintf_chk`. Rust cannot define variadic functions, so these are in assembly and make a
+//! `va_list`.
 
 use super::{__vdprintf_chk, vdprintf};
 
-/// A function of some named arguments, in the first registers, and then more; and the one that gets these as a `va_list`
-/// behind the named ones.
+/// Defines a variadic function, whose named arguments are in the first registers. The function calls `$by_list`
+/// with the named arguments, and then a `va_list` with the others.
 macro_rules! with_list {
     ($name:ident calls $by_list:ident, $named:literal arguments, $x86:literal, $arm:literal) => {
         #[cfg_attr(not(test), unsafe(no_mangle))]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name() {
-            // The layout of a `va_list` is that of the psABI's section 3.5.7.
+            // Section 3.5.7 of the psABI defines the layout of a `va_list`.
             #[cfg(target_arch = "x86_64")]
             core::arch::naked_asm!(
                 "push rbp",
@@ -21,7 +22,8 @@ macro_rules! with_list {
                 "movups [rsp + 80], xmm2", "movups [rsp + 96], xmm3",
                 "movups [rsp + 112], xmm4", "movups [rsp + 128], xmm5",
                 "movups [rsp + 144], xmm6", "movups [rsp + 160], xmm7",
-                // Where the next arguments are: of the registers, of the others, on the stack, and the registers.
+                // Fields of the `va_list`: offsets of the next general and vector registers, stack arguments, saved
+                // registers.
                 "mov dword ptr [rsp + 176], 8 * {named}",
                 "mov dword ptr [rsp + 180], 48",
                 "lea rax, [rbp + 16]",
@@ -34,7 +36,7 @@ macro_rules! with_list {
                 named = const $named,
                 by_list = sym $by_list,
             );
-            // As AAPCS64 has it, in appendix B.
+            // Appendix B of AAPCS64 defines the layout of a `va_list`.
             #[cfg(target_arch = "aarch64")]
             core::arch::naked_asm!(
                 "sub sp, sp, #240",
@@ -44,8 +46,8 @@ macro_rules! with_list {
                 "stp x4, x5, [sp, #80]", "stp x6, x7, [sp, #96]",
                 "stp q0, q1, [sp, #112]", "stp q2, q3, [sp, #144]",
                 "stp q4, q5, [sp, #176]", "stp q6, q7, [sp, #208]",
-                // Where the next arguments are: on the stack, behind the registers, behind the others, and how far before
-                // these two ends.
+                // Fields of the `va_list`: stack arguments, end of the saved general registers, end of the saved
+                // vector registers. Then the negative offsets of the next arguments from these two ends.
                 "add x9, sp, #240",
                 "str x9, [sp, #16]",
                 "add x10, sp, #112",

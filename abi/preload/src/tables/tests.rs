@@ -3,16 +3,17 @@ use core::ffi::CStr;
 use libc::{c_int, c_void, size_t};
 use std::collections::BTreeMap;
 
-/// What the linker has filled in for the test program, by name.
+/// Returns the functions in the test program's table by name, with the addresses that the linker has stored.
 fn own_table() -> BTreeMap<String, usize> {
     unsafe extern "C" fn look(info: *mut dl_phdr_info, _: size_t, found: *mut c_void) -> c_int {
-        // SAFETY: the linker's description of the first object, the program, and what is passed below.
+        // SAFETY: `info` is the linker's description of the first object, the program. `found` is the variable
+        // below.
         let (info, found) = unsafe { (&*info, &mut *found.cast::<BTreeMap<String, usize>>()) };
         let base = info.dlpi_addr as usize;
         let dynamic = headers(info).iter().find(|header| header.p_type == libc::PT_DYNAMIC);
         let dynamic = base + dynamic.expect("a dynamic program").p_vaddr as usize;
         assert!(extent(info).contains(&dynamic));
-        // SAFETY: the program stays.
+        // SAFETY: the program itself stays loaded.
         unsafe {
             let table = Table::read(base, dynamic).expect("symbols and their names");
             table.for_each(|slot, name, _| {
@@ -24,7 +25,7 @@ fn own_table() -> BTreeMap<String, usize> {
         1
     }
     let mut found = BTreeMap::new();
-    // SAFETY: the function gets the pointer that is passed here.
+    // SAFETY: `look` gets the address of `found`, which lives during the call.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
     found
 }
@@ -45,13 +46,13 @@ fn the_table_of_a_program_has_the_functions_that_it_calls() {
 #[test]
 fn an_object_without_symbols_has_no_table() {
     let entries = [Dynamic { tag: DT_STRTAB, value: 8 }, Dynamic { tag: DT_NULL, value: 0 }];
-    // SAFETY: a section that ends.
+    // SAFETY: the section ends with DT_NULL.
     assert!(unsafe { Table::read(0, entries.as_ptr() as usize) }.is_none());
 }
 
 #[test]
 fn an_object_extends_from_its_first_segment_to_its_last() {
-    // SAFETY: plain numbers.
+    // SAFETY: all zeros are a valid program header.
     let segment = |kind, begin, len| unsafe {
         let mut header: libc::Elf64_Phdr = core::mem::zeroed();
         (header.p_type, header.p_vaddr, header.p_memsz) = (kind, begin, len);
@@ -62,7 +63,7 @@ fn an_object_extends_from_its_first_segment_to_its_last() {
         segment(libc::PT_DYNAMIC, 0x9000, 0x100),
         segment(libc::PT_LOAD, 0x1000, 0x200),
     ];
-    // SAFETY: plain numbers and null pointers.
+    // SAFETY: all zeros are a valid `dl_phdr_info`.
     let mut info: dl_phdr_info = unsafe { core::mem::zeroed() };
     assert!(headers(&info).is_empty());
     assert_eq!(extent(&info), 0..0);

@@ -1,4 +1,4 @@
-//! Brings up the library within its test program, and makes calls through the hooks.
+//! Starts the library in the test program, and makes calls through the hooks.
 
 #[path = "../../../testing/kernel.rs"]
 pub(crate) mod kernel;
@@ -14,10 +14,10 @@ use sovia_sockets::native;
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
-/// Time after which something that does not come is taken for a hang.
+/// Time limit for every wait of a test.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
-/// Does what the constructor does, but for what the system's rules and the variables say.
+/// Starts the library like the constructor, but ignores the system's rules and the environment.
 pub(crate) fn start() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
@@ -52,7 +52,7 @@ pub(crate) fn by_number((number, [a, b, c, d, e, f]): Call) -> Answer {
 /// Makes a pipe.
 pub(crate) fn pipe() -> [c_int; 2] {
     let mut fds = [0; 2];
-    // SAFETY: room for both numbers.
+    // SAFETY: `fds` has room for both numbers.
     assert_eq!(unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
     fds
 }
@@ -60,7 +60,7 @@ pub(crate) fn pipe() -> [c_int; 2] {
 /// Closes descriptors through libc.
 pub(crate) fn close(fds: [c_int; 2]) {
     for fd in fds {
-        // SAFETY: a descriptor of the test's.
+        // SAFETY: the test owns the descriptor.
         assert_eq!(unsafe { libc::close(fd) }, 0);
     }
 }
@@ -68,14 +68,14 @@ pub(crate) fn close(fds: [c_int; 2]) {
 /// A connected pair of kernel sockets, or of sockets that the hooks have made.
 #[derive(Debug)]
 pub(crate) struct Pair {
-    /// The connector, and the acceptor.
+    /// The connector and the acceptor, in this order.
     pub(crate) fds: [c_int; 2],
     is_ours: bool,
 }
 
 impl Pair {
     fn new(is_ours: bool) -> Pair {
-        // SAFETY: plain structures and numbers of this function.
+        // SAFETY: all pointers are to variables of this function.
         unsafe {
             let listener = libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
             let mut address: libc::sockaddr_in = core::mem::zeroed();
@@ -106,7 +106,7 @@ impl Pair {
         Pair::new(false)
     }
 
-    /// Connects two sockets that have their VI. One engine serves both ends.
+    /// Connects two sockets, and waits until both use a VI. One engine serves both ends.
     pub(crate) fn accelerated() -> Pair {
         start();
         let begun = Instant::now();
@@ -140,7 +140,7 @@ impl Pair {
         assert_eq!(make((libc::SYS_write, arguments)), Ok(bytes.len()));
     }
 
-    /// Receives what comes first at an end.
+    /// Makes one `read` at an end, and returns its bytes.
     pub(crate) fn receive(&self, end: usize) -> Vec<u8> {
         let make = if self.is_ours { by_number } else { kernel::kernel };
         let mut bytes = vec![0; 4096];
@@ -149,7 +149,7 @@ impl Pair {
         bytes
     }
 
-    /// Waits until `count` bytes are unread at an end.
+    /// Waits until an end has `count` unread bytes.
     pub(crate) fn await_bytes(&self, end: usize, count: usize) {
         let make = if self.is_ours { by_number } else { kernel::kernel };
         let begun = Instant::now();
@@ -167,7 +167,7 @@ impl Pair {
 impl Drop for Pair {
     fn drop(&mut self) {
         for fd in self.fds {
-            // SAFETY: a descriptor of this value's.
+            // SAFETY: this value owns the descriptor.
             let closed = unsafe {
                 if self.is_ours { crate::descriptors::close(fd) } else { libc::close(fd) }
             };

@@ -1,4 +1,5 @@
-//! Fortified variants, second names, 64-bit names and functions of any number of arguments do what libc's do.
+//! Tests that a function under each of its names does what libc's function does: fortified, aliased, 64-bit and
+//! variadic ones.
 
 use super::kernel::{Scratch, of_c};
 use super::{Pair, close, pipe, start};
@@ -6,7 +7,7 @@ use crate::{aliases, creating, descriptors, limits, poll, receive, send};
 use libc::{c_int, c_void, iovec, pollfd, rlimit};
 use std::fs;
 
-/// A descriptor for each kind of path a call can take, with ten unread bytes: a pipe and an accelerated connection.
+/// A pipe and an accelerated connection, each with ten unread bytes.
 struct Sources {
     pipe: [c_int; 2],
     pair: Pair,
@@ -16,7 +17,7 @@ impl Sources {
     fn new() -> Sources {
         start();
         let sources = Sources { pipe: pipe(), pair: Pair::accelerated() };
-        // SAFETY: `memory` has ten bytes and lives on.
+        // SAFETY: the constant has ten bytes.
         let written = unsafe { libc::write(sources.pipe[1], b"0123456789".as_ptr().cast(), 10) };
         assert_eq!(written, 10);
         sources.pair.send(0, b"0123456789");
@@ -37,12 +38,12 @@ impl Drop for Sources {
 
 /// Runs `call` in a child, and returns the signal that ends it.
 fn signal_of<R>(call: impl FnOnce() -> R) -> Option<c_int> {
-    // SAFETY: the child calls functions that a child of several threads may call, or dies by them.
+    // SAFETY: `call` only makes calls that are allowed in the child of a process with threads, or aborts.
     unsafe {
         let child = libc::fork();
         assert!(child >= 0);
         if child == 0 {
-            // libc tells why it aborts.
+            // Hides libc's message about the abort.
             libc::close(libc::STDERR_FILENO);
             call();
             libc::_exit(0);
@@ -59,14 +60,14 @@ fn fortified_receives_take_what_fits_in_the_object() {
     for fd in sources.fds() {
         let mut bytes = [0u8; 16];
         let to: *mut c_void = bytes.as_mut_ptr().cast();
-        // SAFETY: 16 bytes of this function's.
+        // SAFETY: `to` has room for 16 bytes.
         let n = unsafe { receive::__read_chk(fd, to, 4, 16) };
         assert_eq!((n, &bytes[..4]), (4, &b"0123"[..]), "descriptor {fd}");
     }
     let fd = sources.pair.fds[1];
     let mut bytes = [0u8; 16];
     let to: *mut c_void = bytes.as_mut_ptr().cast();
-    // SAFETY: 16 bytes of this function's, and no address.
+    // SAFETY: `to` has room for 16 bytes, and a null address is allowed.
     unsafe {
         assert_eq!(receive::__recv_chk(fd, to, 3, 3, libc::MSG_PEEK), 3);
         assert_eq!(&bytes[..3], b"456");
@@ -84,7 +85,7 @@ fn fortified_receives_beyond_the_object_abort() {
         let mut bytes = [0u8; 16];
         let to: *mut c_void = bytes.as_mut_ptr().cast();
         let none = (core::ptr::null_mut(), core::ptr::null_mut());
-        // SAFETY: 16 bytes of this function's, and no address.
+        // SAFETY: `to` has room for 16 bytes, and a null address is allowed.
         let aborts = unsafe {
             [
                 signal_of(|| receive::__read_chk(fd, to, 5, 4)),
@@ -104,11 +105,11 @@ fn fortified_polls_take_lists_that_fit_in_the_object() {
         let at = list.as_mut_ptr();
         let size = size_of_val(&list);
         let none = (core::ptr::null(), core::ptr::null());
-        // SAFETY: a list of this function's, no time-out and no mask.
+        // SAFETY: the list is a variable of this function. A null time-out and a null mask are allowed.
         unsafe {
             assert_eq!(poll::__poll_chk(at, 2, 0, size), 2);
             assert_eq!(poll::__ppoll_chk(at, 2, none.0, none.1, size), 2);
-            // A part of an entry behind the list counts for nothing.
+            // Part of an entry after the list does not count.
             assert_eq!(poll::__poll_chk(at, 1, 0, size - 1), 1);
         }
         assert!(list.iter().all(|entry| entry.revents == libc::POLLIN), "{list:?}");
@@ -122,7 +123,7 @@ fn fortified_polls_beyond_the_object_abort() {
         let mut list = [pollfd { fd, events: libc::POLLIN, revents: 0 }; 2];
         let at = list.as_mut_ptr();
         let none = (core::ptr::null(), core::ptr::null());
-        // SAFETY: a list of this function's, no time-out and no mask.
+        // SAFETY: the list is a variable of this function. A null time-out and a null mask are allowed.
         let aborts = unsafe {
             [
                 signal_of(|| poll::__poll_chk(at, 2, 0, 15)),
@@ -139,7 +140,7 @@ fn second_names_of_receives_and_sends_move_bytes() {
     for [from, to] in [sources.pipe, [sources.pair.fds[1], sources.pair.fds[0]]] {
         let mut bytes = [0u8; 16];
         let at: *mut c_void = bytes.as_mut_ptr().cast();
-        // SAFETY: 16 bytes of this function's.
+        // SAFETY: the buffer has room for 16 bytes, and the reads return ten bytes in all.
         unsafe {
             assert_eq!(aliases::__read(from, at, 4), 4);
             assert_eq!(aliases::__read_nocancel(from, at.add(4), 16), 6);
@@ -155,7 +156,7 @@ fn second_names_of_receives_and_sends_move_bytes() {
     let [one, other] = sources.pair.fds;
     let mut byte = [0u8; 4];
     let at: *mut c_void = byte.as_mut_ptr().cast();
-    // SAFETY: four bytes of this function's.
+    // SAFETY: the buffer has room for four bytes.
     unsafe {
         assert_eq!(aliases::__send(one, b"abcd".as_ptr().cast(), 4, 0), 4);
         assert_eq!(aliases::__recv(other, at, 4, 0), 4);
@@ -173,7 +174,7 @@ fn second_names_of_polls_see_an_accelerated_connection() {
         bits[fd as usize / 64] |= 1 << (fd % 64);
         let wanted = bits;
         let none = core::ptr::null_mut();
-        // SAFETY: a list and a set of this function's, and no time-out.
+        // SAFETY: the list and the set are variables of this function. A null time-out is allowed.
         unsafe {
             assert_eq!(aliases::__poll(&raw mut entry, 1, 0), 1);
             let set = bits.as_mut_ptr().cast();
@@ -187,7 +188,7 @@ fn second_names_of_polls_see_an_accelerated_connection() {
 fn second_names_of_descriptor_calls_keep_the_table() {
     let sources = Sources::new();
     let [one, other] = sources.pair.fds;
-    // SAFETY: takes numbers.
+    // SAFETY: the calls take only numbers.
     unsafe {
         let copy = aliases::__fcntl(other, libc::F_DUPFD_CLOEXEC, 500);
         assert!(copy >= 500);
@@ -212,7 +213,7 @@ fn positioned_vectors_have_the_same_two_names() {
     let entry = iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: 4 };
     let at = &raw const entry;
     for fd in sources.fds() {
-        // SAFETY: a buffer of this function's.
+        // SAFETY: the buffer is a variable of this function.
         unsafe {
             assert_eq!(receive::preadv2(fd, at, 1, -1, 0), 4);
             assert_eq!(receive::preadv64v2(fd, at, 1, -1, 0), 4);
@@ -223,7 +224,7 @@ fn positioned_vectors_have_the_same_two_names() {
         }
         assert_eq!(&bytes, b"4567");
     }
-    // SAFETY: a buffer of this function's.
+    // SAFETY: the buffer is a variable of this function.
     unsafe {
         assert_eq!(send::pwritev2(sources.pair.fds[0], at, 1, -1, 0), 4);
         assert_eq!(send::pwritev64v2(sources.pair.fds[0], at, 1, -1, 0), 4);
@@ -238,7 +239,7 @@ fn close_range_that_the_kernel_refuses_closes_no_connection() {
     let sources = Sources::new();
     let first = sources.pair.fds[0] as u32;
     let range = |first: u32, last: u32, flags: c_int| {
-        // SAFETY: takes numbers.
+        // SAFETY: the call takes only numbers.
         of_c(|| unsafe { descriptors::close_range(first, last, flags) } as isize)
     };
     for flags in [1, 1 << 10, -1, c_int::MIN] {
@@ -251,7 +252,7 @@ fn close_range_that_the_kernel_refuses_closes_no_connection() {
     assert!(sources.pair.is_accelerated());
 }
 
-/// A path below the folder for temporary files, and its C string.
+/// Returns a path in the folder for temporary files, as a C string.
 fn path(name: &str) -> std::ffi::CString {
     let path = std::env::temp_dir().join(format!("sovia-names-{}-{name}", std::process::id()));
     std::ffi::CString::new(path.into_os_string().into_encoded_bytes()).unwrap()
@@ -266,7 +267,7 @@ fn each_open_passes_the_mode_of_a_new_file_on() {
     let path = path("mode");
     let check = |fd: c_int, name: &str| {
         assert!(fd >= 0, "{name}");
-        // SAFETY: an all-zero structure is filled in; the descriptor is this test's.
+        // SAFETY: all zeros are a valid `stat`, and the test owns the descriptor.
         let mode = unsafe {
             let mut status: libc::stat = core::mem::zeroed();
             assert_eq!(libc::fstat(fd, &raw mut status), 0);
@@ -285,8 +286,8 @@ fn each_open_passes_the_mode_of_a_new_file_on() {
         ("__open64_nocancel", creating::__open64_nocancel),
     ];
     for (name, open) in opens {
-        // libc keeps some names to itself.
-        // SAFETY: a C string.
+        // libc exports some of these names only for itself.
+        // SAFETY: the path is a C string.
         let fd = unsafe { open(path.as_ptr(), HOW, 0o400) };
         if fd < 0 && name.ends_with("nocancel") {
             assert_eq!(sovia_calls::errno(), libc::ENOSYS, "{name}");
@@ -297,10 +298,10 @@ fn each_open_passes_the_mode_of_a_new_file_on() {
     let opens: [(&str, OpenAt); 2] =
         [("openat", creating::openat), ("openat64", creating::openat64)];
     for (name, open) in opens {
-        // SAFETY: a C string.
+        // SAFETY: the path is a C string.
         check(unsafe { open(libc::AT_FDCWD, path.as_ptr(), HOW, 0o400) }, name);
     }
-    // SAFETY: a C string.
+    // SAFETY: the paths are C strings.
     unsafe {
         check(creating::creat(path.as_ptr(), 0o400), "creat");
         check(creating::creat64(path.as_ptr(), 0o400), "creat64");
@@ -311,7 +312,7 @@ fn each_open_passes_the_mode_of_a_new_file_on() {
 fn opens_that_fail_have_the_kernels_errors() {
     start();
     let missing = path("missing");
-    // SAFETY: a C string, or an address that the kernel refuses.
+    // SAFETY: the path is a C string, or an address that the kernel refuses.
     unsafe {
         let missing = missing.as_ptr();
         assert_eq!(of_c(|| creating::open(missing, 0, 0) as isize), Err(libc::ENOENT));
@@ -332,7 +333,7 @@ fn functions_that_return_two_descriptors_report_bad_addresses() {
     let end = scratch.end() as *mut c_int;
     let half = scratch.edge(4) as *mut c_int;
     let mut room = [-1; 2];
-    // SAFETY: addresses that the kernel refuses, and room for two numbers.
+    // SAFETY: the kernel refuses the bad addresses, and the other array has room for two numbers.
     unsafe {
         use creating::several::{__pipe, pipe, pipe2, socketpair};
         let unix = |fds| socketpair(libc::AF_UNIX, libc::SOCK_STREAM, 0, fds);
@@ -359,15 +360,15 @@ fn limits_have_the_same_two_names() {
     };
     let none = core::ptr::null();
     let [by_one, by_other, by_libc] = [
-        // SAFETY: room for a limit, here and below.
+        // SAFETY: `to` has room for a limit.
         limit(&|to| unsafe { limits::prlimit(0, libc::RLIMIT_CORE, none, to) }),
-        // SAFETY: likewise.
+        // SAFETY: `to` has room for a limit.
         limit(&|to| unsafe { limits::prlimit64(0, libc::RLIMIT_CORE, none, to) }),
-        // SAFETY: likewise.
+        // SAFETY: `to` has room for a limit.
         limit(&|to| unsafe { libc::getrlimit(libc::RLIMIT_CORE, to) }),
     ];
     assert_eq!([by_one, by_other], [by_libc; 2]);
-    // SAFETY: addresses that the kernel refuses.
+    // SAFETY: the kernel refuses the bad address.
     unsafe {
         let bad = 16 as *const rlimit;
         assert_eq!(of_c(|| limits::setrlimit(libc::RLIMIT_CORE, bad) as isize), Err(libc::EFAULT));
@@ -379,7 +380,7 @@ fn limits_have_the_same_two_names() {
 fn fcntl_and_ioctl_pass_their_third_argument_on() {
     start();
     let fds = pipe();
-    // SAFETY: takes numbers, and an address of this function's.
+    // SAFETY: the calls take numbers, and the address of a variable of this function.
     unsafe {
         assert_eq!(descriptors::fcntl(fds[0], libc::F_SETFL, libc::O_NONBLOCK as usize), 0);
         assert_ne!(descriptors::fcntl64(fds[0], libc::F_GETFL, 0) & libc::O_NONBLOCK, 0);
@@ -400,19 +401,19 @@ fn fcntl_and_ioctl_pass_their_third_argument_on() {
 #[test]
 fn close_range_marks_or_closes_a_descriptor_of_a_connection() {
     let sources = Sources::new();
-    // SAFETY: takes numbers.
+    // SAFETY: the call takes only numbers.
     let copy = unsafe { descriptors::fcntl(sources.pair.fds[1], libc::F_DUPFD, 450) };
     assert!(copy >= 450);
     let range = |first: c_int, flags: c_int| {
-        // SAFETY: takes numbers.
+        // SAFETY: the call takes only numbers.
         unsafe { descriptors::close_range(first as u32, first as u32, flags) }
     };
     assert_eq!(range(copy, libc::CLOSE_RANGE_CLOEXEC as c_int), 0);
-    // SAFETY: takes numbers.
+    // SAFETY: the call takes only numbers.
     assert_eq!(unsafe { libc::fcntl(copy, libc::F_GETFD) }, libc::FD_CLOEXEC);
     assert!(sovia_sockets::table::conn(copy).is_some());
     assert_eq!(range(copy, 0), 0);
-    // SAFETY: takes numbers.
+    // SAFETY: the call takes only numbers.
     assert_eq!(unsafe { libc::fcntl(copy, libc::F_GETFD) }, -1);
     assert!(sovia_sockets::table::conn(copy).is_none());
     assert!(sources.pair.is_accelerated());

@@ -1,4 +1,4 @@
-//! `syscall` gives what the kernel gives, whichever call a program makes by its number.
+//! Tests that `syscall` gives the kernel's results for every system call, on connections and on other descriptors.
 
 use super::kernel::{Call, Case, Differences, Scratch, closed_number, kernel};
 use super::{Pair, by_number, start};
@@ -15,7 +15,8 @@ fn compare(calls: &[Case], fd: c_int) {
     differences.assert_none();
 }
 
-/// Makes each call on an end of a kernel's connection and on one of an accelerated one. Both have unread bytes.
+/// Makes each call on an end of a TCP connection without Sovia, and on an end of an accelerated one. Both ends have
+/// unread bytes.
 fn compare_accelerated(calls: &[Case]) {
     let pairs = [Pair::of_kernel(), Pair::accelerated()];
     let mut scratch = Scratch::new();
@@ -32,7 +33,7 @@ fn compare_accelerated(calls: &[Case]) {
     differences.assert_none();
 }
 
-/// Numbers of system calls whose first argument is a descriptor. None waits or changes anything if it is closed.
+/// System calls whose first argument is a descriptor. On a closed descriptor, none waits or changes anything.
 const OF_DESCRIPTORS: &[c_long] = &[
     libc::SYS_read,
     libc::SYS_write,
@@ -114,7 +115,8 @@ fn an_unknown_number_is_enosys() {
 #[test]
 fn all_six_arguments_reach_the_kernel() {
     start();
-    // Each of the last three counts: the protection would be none, the pages a file's, and the address another.
+    // Each of the last arguments matters. Without it, the pages would have no access, belong to a file, or lie
+    // elsewhere.
     let page = Scratch::new();
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as usize;
     let access = libc::PROT_READ as usize;
@@ -147,7 +149,7 @@ fn ppoll(scratch: &mut Scratch, fd: c_int, time: [i64; 2], mask: usize, size: us
     (libc::SYS_ppoll, [list, 1, scratch.put(time), mask, size, 0])
 }
 
-/// `ppoll` and `pselect6` where nothing becomes ready, or the arguments are refused.
+/// Calls of `ppoll` and `pselect6` in which no descriptor becomes ready, or which the kernel refuses.
 const WAITS: &[Case] = &[
     ("ppoll with a mask", |s, fd| {
         let mask = s.put(0u64);
@@ -226,13 +228,13 @@ fn waits_take_masks_and_time_outs_as_the_kernel_does_on_an_accelerated_connectio
     compare_accelerated(WAITS);
 }
 
-/// Time left of a wait for 30 seconds in which a descriptor is ready at once.
+/// Returns the time left after a wait of 30 seconds in which a descriptor is ready at once, in nanoseconds.
 fn time_left(fd: c_int, call: fn(&mut Scratch, c_int, usize) -> Call) -> i64 {
     let mut scratch = Scratch::new();
     let time = scratch.put([30i64, 0]);
     let call = call(&mut scratch, fd, time);
     assert_eq!(by_number(call), Ok(1));
-    // SAFETY: the time-out that was stored above.
+    // SAFETY: `time` is the time-out that this function has stored.
     let [seconds, nanoseconds] = unsafe { (time as *const [i64; 2]).read() };
     seconds * 1_000_000_000 + nanoseconds
 }
@@ -254,7 +256,7 @@ fn ppoll_and_pselect6_store_the_time_left() {
     const LIMIT: i64 = 30_000_000_000;
     start();
     let fds = super::pipe();
-    // SAFETY: a byte of this function's.
+    // SAFETY: the constant has one byte.
     assert_eq!(unsafe { libc::write(fds[1], b"x".as_ptr().cast(), 1) }, 1);
     let pair = Pair::accelerated();
     pair.send(0, b"x");

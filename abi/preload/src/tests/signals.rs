@@ -1,4 +1,4 @@
-//! Dispositions and masks show as the kernel would show them.
+//! Tests that dispositions and masks look like the kernel's.
 
 use super::kernel::{Differences, Scratch, of_c};
 use super::{by_number, start};
@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicI32, Ordering};
 use libc::{c_int, sighandler_t};
 use std::thread;
 
-/// Calls that are refused, and ones that only ask: the kernel and the hook of `syscall` say the same.
+/// Compares the hook of `syscall` with the kernel, for calls that are refused and calls that change nothing.
 #[test]
 fn raw_masks_and_dispositions_are_asked_for_as_from_the_kernel() {
     start();
@@ -48,7 +48,7 @@ fn numbers_that_are_no_signals_are_refused() {
     start();
     let none = core::ptr::null_mut();
     for signal in [0, -1, 65, c_int::MAX, c_int::MIN] {
-        // SAFETY: takes numbers, and no structures.
+        // SAFETY: the calls take numbers and null pointers.
         unsafe {
             let action = || signals::sigaction(signal, core::ptr::null(), none) as isize;
             assert_eq!(of_c(action), Err(libc::EINVAL), "sigaction {signal}");
@@ -78,7 +78,7 @@ fn sigaction_shows_the_handler_that_was_set() {
     }
     start();
     let own = handler as *const () as sighandler_t;
-    // SAFETY: a handler that stores a number.
+    // SAFETY: the handler only stores a number.
     unsafe {
         assert_eq!(signals::signal(libc::SIGURG, own), libc::SIG_DFL);
         let mut shown: libc::sigaction = core::mem::zeroed();
@@ -98,7 +98,7 @@ fn sigaction_shows_the_handler_that_was_set() {
 #[test]
 fn blocked_faults_are_shown_as_blocked_and_stay_unblocked() {
     start();
-    // In a thread of its own: the mask is its.
+    // Runs in a new thread, because the mask belongs to the thread.
     thread::spawn(|| {
         let fault = 1u64 << (libc::SIGSEGV - 1);
         let wanted = fault | 1 << (libc::SIGURG - 1);
@@ -111,12 +111,12 @@ fn blocked_faults_are_shown_as_blocked_and_stay_unblocked() {
         assert_eq!(super::kernel::kernel(ask(&raw mut kernels)), Ok(0));
         assert_eq!(shown, wanted);
         assert_eq!(kernels, wanted & !fault);
-        // SAFETY: a set of signals is plain words.
+        // SAFETY: all zeros are a valid `sigset_t`.
         let mut set: libc::sigset_t = unsafe { core::mem::zeroed() };
-        // SAFETY: a set of this function's.
+        // SAFETY: the set is a variable of this function.
         let asked =
             unsafe { signals::pthread_sigmask(libc::SIG_BLOCK, core::ptr::null(), &raw mut set) };
-        // SAFETY: a set of this function's.
+        // SAFETY: the set is a variable of this function.
         let is_shown = unsafe { libc::sigismember(&raw const set, libc::SIGSEGV) };
         assert_eq!((asked, is_shown), (0, 1));
     })

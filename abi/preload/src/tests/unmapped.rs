@@ -1,11 +1,11 @@
-//! System calls whose structures are unmapped give EFAULT, as the kernel says, and do not end the program.
+//! Tests that system calls with unmapped structures fail with EFAULT, as in the kernel, and do not end the program.
 
 use super::kernel::{Scratch, kernel};
 use super::{Pair, by_number, start};
 use libc::c_long;
 
-/// Makes a call with a bad address at each place of `places`, others being `arguments`. A connection is there, so bad
-/// addresses are watched for.
+/// Makes a call once for each of `places`, with a bad address at this place of `arguments`. A connection exists, so
+/// Sovia's fault handler is in place.
 fn assert_efault(number: c_long, arguments: [usize; 6], places: &[usize]) {
     start();
     let _pair = Pair::accelerated();
