@@ -1,48 +1,49 @@
-//! The environment variables between `sovia run` and the injected library, and the file that stands in for them.
+//! Environment variables that `sovia run` passes to the injected library, and files that replace the variables.
 
 use alloc::ffi::CString;
 use alloc::format;
 use core::ffi::CStr;
 
-/// What may be accelerated: the text form of [`Rules`](crate::Rules). Unset or empty: everything.
+/// Text form of the [`Rules`](crate::Rules), which say which connections may be accelerated. If unset or empty, all
+/// may.
 pub const RULES: &str = "SOVIA_RULES";
 
-/// The path at which the agent of the host is found, in place of `/run/sovia/agent`; empty: it is not looked for.
+/// Path of the host's agent, instead of `/run/sovia/agent`. If empty, programs look for no agent.
 pub const AGENT: &str = "SOVIA_AGENT";
 
-/// The path at which the agent that watches packet filters is found, in place of `/run/sovia/filters`.
+/// Path of the agent that watches packet filters, instead of `/run/sovia/filters`.
 pub const FILTERS: &str = "SOVIA_FILTERS";
 
-/// Where the counters go: the path of a file that holds a [`StatsPage`](crate::StatsPage), of
-/// the form `/proc/<pid of sovia run>/fd/<number>`. Unset: nothing is counted.
+/// Path of a file with a [`StatsPage`](crate::StatsPage) for the counters, of the form
+/// `/proc/<pid of sovia run>/fd/<number>`. If unset, the process does not count.
 ///
-/// A path, because a descriptor number would not survive programs that close all they do not
-/// know, and would be one more descriptor that they can see.
+/// The variable holds a path and not a descriptor number. Some programs close all descriptors that they do not
+/// know, and a program would see one more descriptor.
 pub const STATS: &str = "SOVIA_STATS";
 
-/// What becomes of `io_uring_setup`: [`IO_URING_ALLOW`] lets it through, anything else has it
-/// fail with ENOSYS, since the library cannot see what a ring does to a socket.
+/// Permission for `io_uring_setup`. With [`IO_URING_ALLOW`] the call works. With any other value the call fails
+/// with ENOSYS, because the library cannot see what a ring does to a socket.
 pub const IO_URING: &str = "SOVIA_IO_URING";
 
-/// The value of [`IO_URING`] that lets programs have their rings.
+/// Value of [`IO_URING`] that lets programs use io_uring.
 pub const IO_URING_ALLOW: &str = "allow";
 
-/// Number of transfers of an end before it looks for its peer.
+/// Number of transfers after which an end looks for its peer.
 pub const MEET: &str = "SOVIA_MEET";
 
-/// MiB of shared memory that may hold what peers have not read.
+/// Amount of shared memory that may hold unread bytes, in MiB.
 pub const MEMORY: &str = "SOVIA_MEMORY";
 
-/// The longest spin before a wait sleeps, in microseconds; 0: sleep at once.
+/// Maximum time that a waiting thread spins before it sleeps, in microseconds. With 0 the thread sleeps at once.
 pub const SPIN: &str = "SOVIA_SPIN";
 
-/// What connections do of the papers' table 4: the text form of a configuration of `sovia-proto`.
+/// Protocol settings of connections (table 4 of the papers), in the text form of `sovia-proto`'s configuration.
 pub const PROTOCOL: &str = "SOVIA_PROTOCOL";
 
-/// The path of the library to inject, where it is not installed beside `sovia`.
+/// Path of the library to inject, if the library is not installed beside `sovia`.
 pub const PRELOAD: &str = "SOVIA_PRELOAD";
 
-/// How the names of all variables begin.
+/// First characters of the names of all variables.
 pub const PREFIX: &str = "SOVIA_";
 
 /// Variables that the libraries and `sovia` read: those above, and those of libsovia-fi, libvipl and measurements.
@@ -63,17 +64,17 @@ pub const VARIABLES: &[&str] = &[
     "SOVIA_VIPL_PROVIDER",
 ];
 
-/// A file with rules, as [`Rules::parse_file`](crate::Rules::parse_file) reads it: of programs into which nothing but
-/// /etc/ld.so.preload brings the library, and whose environment has no [`RULES`].
+/// File with rules, which [`Rules::parse_file`](crate::Rules::parse_file) reads. The rules apply to programs that
+/// get the library only by /etc/ld.so.preload and that have no [`RULES`] in their environment.
 pub const SYSTEM_RULES: &CStr = c"/etc/sovia/rules";
 
-/// A file that keeps connections of all users on TCP for as long as it is there (`sovia off`).
+/// File that keeps the connections of all users on TCP as long as the file exists (`sovia off`).
 pub const OFF: &CStr = c"/run/sovia/off";
 
-/// Returns the path of the file that does the same for one user.
+/// Returns the path of the file that keeps the connections of one user on TCP.
 pub fn off_of(uid: u32) -> CString {
     CString::new(format!("/run/user/{uid}/sovia-off")).unwrap_or_default()
 }
 
-/// Most bytes of [`SYSTEM_RULES`].
+/// Maximum size of [`SYSTEM_RULES`], in bytes.
 pub const SYSTEM_RULES_MAX: usize = 64 << 10;

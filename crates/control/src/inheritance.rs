@@ -1,77 +1,78 @@
-//! What a process under Sovia tells the program that it is about to become of connections which that inherits.
+//! Data about inherited connections, which a process passes to the program that it executes.
 //!
-//! It lies in a memory file with a number in [`NUMBERS`], and is believed by that one program alone: the process that
-//! wrote it became it, without another program in between. `sovia run` stands in between where a program without
-//! Sovia's environment, such as inetd, starts it, and passes it on.
+//! The data lies in a memory file with a descriptor in [`NUMBERS`]. Only one program believes the file: the one
+//! that the writing process executes, without another program in between. `sovia run` may come in between, if a
+//! program without Sovia's environment, such as inetd, starts it. `sovia run` passes the data on.
 
 use core::ops::Range;
 
-/// The descriptor numbers under which a program looks for it.
+/// Descriptors under which a program looks for the data.
 pub const NUMBERS: Range<i32> = 1000..1004;
-/// The first number for the files that it names. Service managers lower the limit to 1024 before they execute a service.
+/// Lowest descriptor for the files that the data names. Service managers lower the limit to 1024 before they
+/// execute a service.
 pub const FILES_FROM: i32 = NUMBERS.end;
-/// Connections that it has room for; others stay on TCP.
+/// Maximum number of connections. Further connections stay on TCP.
 pub const CONNECTIONS_MAX: usize = 32;
 
 const HEADER: usize = 10;
 const COUNT: usize = HEADER - 1;
 const EACH: usize = 3;
 const WORDS: usize = HEADER + EACH * CONNECTIONS_MAX;
-/// How long it is, in bytes.
+/// Length of the data in bytes.
 pub const LEN: usize = WORDS * 8;
-/// Says what it is, and in which version.
+/// Magic number, with the version.
 const MAGIC: u64 = u64::from_be_bytes(*b"sovia-i1");
 
-/// Which file a program is: device and inode.
+/// Identity of a program's file: device and inode.
 pub type Program = (u64, u64);
 
-/// A descriptor of a connection.
+/// Inherited descriptor of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inherited {
-    /// Its number.
+    /// Descriptor number.
     pub fd: i32,
-    /// Whether `connect` opened the connection.
+    /// Set if `connect` opened the connection.
     pub is_connector: bool,
-    /// Its place in the records of the family that had it.
+    /// Index of the connection among the records of the writer's family.
     pub index: u32,
-    /// Its life in that place.
+    /// Generation of the record's slot.
     pub generation: u32,
-    /// The kernel's number of the socket.
+    /// Cookie by which the kernel identifies the socket.
     pub cookie: u64,
 }
 
-/// What is told.
+/// The data that a process passes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inheritance {
     words: [u64; WORDS],
 }
 
-/// By which process, for which program, and where more is to be found.
+/// The data except for the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// The process.
+    /// Process that wrote the data.
     pub pid: i32,
-    /// The file that it becomes.
+    /// Program that may read the data.
     pub program: Program,
-    /// How the records are laid out.
+    /// Layout of the records.
     pub layout: u64,
-    /// The file with the records of its family.
+    /// File with the records of the writer's family.
     pub records: Passed,
-    /// The file with the locks of its family.
+    /// File with the locks of the writer's family.
     pub locks: Passed,
 }
 
-/// A file that is passed on.
+/// Inherited descriptor of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passed {
-    /// Its descriptor.
+    /// Descriptor number.
     pub fd: i32,
-    /// Its inode: a number may come to be another file's.
+    /// Inode of the file, because the number may come to mean another file.
     pub inode: u64,
 }
 
 impl Inheritance {
-    /// Of no connection yet.
+    /// Returns data without connections.
     pub fn new(head: Head) -> Inheritance {
         let mut words = [0; WORDS];
         words[..HEADER].copy_from_slice(&[
@@ -89,7 +90,7 @@ impl Inheritance {
         Inheritance { words }
     }
 
-    /// What the bytes of a file say; `None` if it is not one of these.
+    /// Decodes the bytes of a file. Returns `None` if the file has another format.
     pub fn decode(bytes: &[u8; LEN]) -> Option<Inheritance> {
         let mut words = [0; WORDS];
         for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
@@ -99,7 +100,7 @@ impl Inheritance {
             .then_some(Inheritance { words })
     }
 
-    /// As bytes.
+    /// Returns the bytes of the file.
     pub fn encode(&self) -> [u8; LEN] {
         let mut bytes = [0; LEN];
         for (bytes, word) in bytes.chunks_exact_mut(8).zip(&self.words) {
@@ -108,7 +109,7 @@ impl Inheritance {
         bytes
     }
 
-    /// All but the connections.
+    /// Returns the data except for the connections.
     pub fn head(&self) -> Head {
         let words = &self.words;
         Head {
@@ -120,12 +121,12 @@ impl Inheritance {
         }
     }
 
-    /// It is for another program, which that one becomes in its turn.
+    /// Changes the program that may read the data: the present reader executes this program in turn.
     pub fn pass_on(&mut self, program: Program) {
         (self.words[3], self.words[4]) = program;
     }
 
-    /// Adds a descriptor; false if there is no room.
+    /// Adds a descriptor. Returns false if there is no room.
     pub fn add(&mut self, one: Inherited) -> bool {
         let n = self.words[COUNT] as usize;
         let Some(words) = self.words[HEADER..].chunks_exact_mut(EACH).nth(n) else { return false };
@@ -136,12 +137,12 @@ impl Inheritance {
         true
     }
 
-    /// Whether it is of no connection.
+    /// Returns true if there are no connections.
     pub fn is_empty(&self) -> bool {
         self.words[COUNT] == 0
     }
 
-    /// The descriptors.
+    /// Returns the descriptors.
     pub fn each(&self) -> impl Iterator<Item = Inherited> {
         self.words[HEADER..].chunks_exact(EACH).take(self.words[COUNT] as usize).map(|words| {
             Inherited {

@@ -1,12 +1,13 @@
-//! What `sovia run` and the processes it accelerates tell each other.
+//! Data that `sovia run` and the processes under Sovia exchange.
 //!
-//! Downwards go the [`Rules`], which say what connections may leave TCP, as text in the
-//! environment. Upwards come counters, in a [`StatsPage`] that all processes of a run map.
-//! What it shows of its connections while it runs is its [`board`]. [`mod@env`] names the variables that carry both. What a process tells the program that it becomes is a
-//! [`inheritance::Inheritance`].
+//! `sovia run` passes the [`Rules`] to processes: text in the environment, which says which connections may leave
+//! TCP. The processes count in a [`StatsPage`], which all processes of a run map. [`board`] is the statistics page,
+//! by which other processes see the connections of a running process. [`mod@env`] names the environment variables.
+//! An [`inheritance::Inheritance`] is the data about connections that a process passes to the program that it
+//! executes.
 //!
-//! The injected library must never meet its own hooks, so this crate has no standard library
-//! to reach a file or a socket with: it is `no_std`, and allocates only to describe an error.
+//! This crate is `no_std`: the injected library must not call its own hooks, as the standard library's files and sockets
+//! would. The crate allocates only small objects: rules, a path, a list of processes, texts of errors.
 
 #![no_std]
 

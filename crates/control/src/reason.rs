@@ -1,7 +1,7 @@
-//! Why a connection is on TCP, and why a message at the meeting point was thrown away.
+//! Reasons why a connection is on TCP, and why Sovia dropped a message of a rendezvous.
 
-/// Declares an enum of counters: fixed discriminants, the list of all, a sentence for each. A discriminant is
-/// the value's place among the counters of a page; places of values that are gone stay empty.
+/// Declares an enum of counters: fixed discriminants, a list of all values, and a sentence for each value. The
+/// discriminant is the index of the value's counter in a page. The counters of removed values stay unused.
 macro_rules! counters {
     ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $value:literal, $text:literal;)* }) => {
         $(#[$meta])*
@@ -12,15 +12,15 @@ macro_rules! counters {
         }
 
         impl $name {
-            /// Every value, in the order of the discriminants.
+            /// All values, in the order of the discriminants.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// A short sentence for people, without a full stop.
+            /// Returns a short sentence for users, without a full stop.
             pub const fn describe(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
             }
 
-            /// Its place among the counters of a page.
+            /// Returns the index of the value's counter in a page.
             pub(crate) const fn index(self) -> usize {
                 self as usize
             }
@@ -29,112 +29,116 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Why an end of a connection ended its life on TCP.
+    /// Reason why an end of a connection was on TCP at its end.
     ///
-    /// The discriminants are part of the page's layout: new reasons go to the end, and a number
-    /// is never used again for another one.
+    /// The discriminants are part of the page's layout. New reasons are added at the end, and no number is used
+    /// again.
     Reason {
-        /// The peer's address is not one of this host, or its socket is in another network namespace.
+        /// The peer's address is not one of this host, or the peer's socket is in another network namespace.
         PeerNotLocal = 0, "the peer is on another machine, or in another network namespace";
-        /// No process answered at the meeting point: it runs without the library, does nothing with the connection, or is gone.
+        /// No process answered in the rendezvous. The peer has no library, makes no calls on the connection, or has
+        /// ended.
         PeerPlain = 1, "the other end did not answer (does it run under Sovia?)";
-        /// Closed before both ends had met; too short to be worth it.
+        /// The connection ended before the rendezvous did. Short connections gain nothing from a VI.
         ShortLived = 2, "closed before the two ends had found each other (too short to gain from a VI)";
-        /// A rule of `--only` or `--except` keeps it on TCP.
+        /// A rule of `--only` or `--except` keeps the connection on TCP.
         Rule = 3, "kept on TCP by a rule";
-        /// Several processes hold the descriptor.
+        /// Several processes have the descriptor.
         SharedByProcesses = 5, "shared by several processes";
-        /// The program handed it to another one by exec.
+        /// The program passed the connection to another program by exec.
         RetreatExec = 6, "went back to TCP: the program replaced itself with another program (exec)";
-        /// An upper-layer protocol or a socket filter was attached in the kernel.
+        /// The program attached an upper-layer protocol or a socket filter in the kernel.
         RetreatUlp = 9, "went back to TCP: the program lets the kernel process the stream (kernel TLS, socket filter)";
-        /// The descriptor was sent to another process by SCM_RIGHTS.
+        /// A process sent the descriptor to another process by SCM_RIGHTS.
         RetreatPassed = 10, "went back to TCP: the descriptor was sent to another process";
-        /// The program used a call on it that Sovia does not carry.
+        /// The program made a call on the connection that Sovia does not support on a VI.
         RetreatCall = 11, "went back to TCP: the program used a call that Sovia does not support";
         /// The two ends run different versions of the library.
         VersionMismatch = 13, "the other end runs a different version of Sovia";
-        /// A segment could not be made or mapped.
+        /// Sovia could not make or map a segment.
         NoMemory = 14, "cannot make or map shared memory (is there a limit on file size or memory?)";
         /// A table of fixed size had no free entry.
         TableFull = 15, "no free entry in Sovia's tables";
         /// The segment held values that no correct peer writes.
         Corrupt = 16, "the memory that the two ends share is corrupt";
-        /// The program's limit of descriptors leaves none for the library.
+        /// The program's limit on descriptors leaves none for the library.
         NoDescriptors = 17, "the limit on file descriptors leaves none for Sovia (ulimit -n)";
-        /// One of the two processes could not trace the other by the kernel's rule, or the kernel
-        /// could not be asked.
+        /// One of the two processes cannot trace the other by the kernel's rules, or the kernel gave no answer.
         NotTraceable = 18, "the two processes may not read each other's memory";
-        /// This process's user has no number in its user namespace, like every foreign one.
+        /// The user of this process is not mapped in its user namespace, and so looks like every other unmapped
+        /// user.
         UnknownUser = 19, "the ID of this process's user is not mapped in the user namespace";
         /// The program changed its user, groups, capabilities or namespaces.
         RetreatCredentials = 20, "went back to TCP: the program changed its user or its privileges";
-        /// The number was closed by a system call of the program's own, and is another socket now.
+        /// The program closed the descriptor by its own system call, and another socket now has the number.
         Replaced = 21, "the program closed its descriptor by a direct system call, and another socket got the same number";
-        /// getpeername has failed.
+        /// `getpeername` failed.
         NotConnected = 22, "no longer connected when the two ends looked for each other";
-        /// The program has put itself under a seccomp filter, which may forbid what Sovia needs.
+        /// The program put itself under a seccomp filter, which may forbid system calls that Sovia needs.
         Filter = 23, "went back to TCP: the program installed a seccomp filter";
-        /// Another user's memory is not shared; [`StatsPage`](crate::StatsPage) has which.
+        /// The peer belongs to another user, with which no memory is shared. [`StatsPage`](crate::StatsPage) names
+        /// the user.
         OtherUser = 25, "the other end belongs to another user";
-        /// RLIMIT_AS is lower than what a shared segment takes.
+        /// RLIMIT_AS is lower than the address space of a shared segment.
         AddressSpace = 27, "a limit on address space (ulimit -v) leaves no room for shared memory";
-        /// No thread could be started for it.
+        /// Sovia could not start a thread for the connection.
         NoThread = 28, "Sovia cannot start a thread (is there a limit on processes?)";
-        /// The kernel has refused it, or there was no answer.
+        /// The kernel refused the connection, or the peer did not answer.
         NeverConnected = 29, "never connected: the connection was refused, or not answered";
-        /// A relay has it, since the peer could not put back on TCP what it had accepted.
+        /// A relay carries the connection, because the peer could not put the accepted bytes back on TCP.
         Relayed = 30, "continued through a relay process: the peer could not take the connection back to TCP";
-        /// The peer has taken it back, for a reason of its own.
+        /// The peer moved the connection to TCP, for its own reason.
         RetreatPeer = 31, "went back to TCP: the peer asked for that";
-        /// One direction had ended before the two ends had met.
+        /// One direction ended before the rendezvous.
         HalfClosed = 32, "one direction was shut down before the two ends had found each other";
         /// The streams of this libc read and write past the library.
         UnknownLibc = 33, "Sovia does not know this libc, whose stdio would bypass Sovia";
-        /// sock_diag is refused: a sandbox lets no netlink socket through.
+        /// The kernel refuses sock_diag: a sandbox allows no netlink socket.
         OwnerUnknown = 34, "the kernel does not report to this process which user owns the other end (is AF_NETLINK forbidden?)";
-        /// A rule trusts other users there, but no agent answers at its path.
+        /// A rule trusts other users, but no agent answers at its path.
         NoAgent = 35, "the peer is on another machine, or in another network namespace, and no `sovia agent` runs here";
-        /// The NIC in software that carried it has died, or the two NICs have lost each other.
+        /// The NIC in software that carried the connection has died, or the two NICs have lost each other.
         NicGone = 36, "went back to TCP: an agent that carried the connection ended, or the two agents lost each other";
-        /// An agent has died and something may be missing, the other host did not answer for too long, or TCP broke while the agents could not speak.
+        /// An agent has died and bytes may be missing, or the other host did not answer for too long. Also if TCP
+        /// failed while the agents could not communicate.
         BrokenOff = 37, "broken off: an agent ended and bytes may be missing, or the other host did not answer for too long";
-        /// Kept on TCP, or taken back, by a rule `respect-filters:`.
+        /// A `respect-filters:` rule keeps the connection on TCP, or has moved it there.
         PacketFilter = 38, "a packet filter may stop packets of this connection (`sudo sovia doctor` names the filter)";
-        /// Kept on TCP by a rule `respect-filters:`, since no agent reports what filters let pass.
+        /// A `respect-filters:` rule keeps the connection on TCP, because no agent reports what the filters let
+        /// pass.
         NoFilterAgent = 39, "a rule respects packet filters, but no `sovia agent --filters` runs here to watch the filters";
-        /// Kept on TCP, or taken back, while `sovia off` holds.
+        /// `sovia off` keeps the connection on TCP, or has moved it there.
         SwitchedOff = 40, "switched off by `sovia off`";
-        /// The rules name a NIC in software, and no agent has one of that name here.
+        /// The rules name a NIC in software, but no agent here has a NIC of that name.
         NoNic = 41, "no agent here has the name that the rule of --nic gives (`sovia agent --name`)";
     }
 }
 
 counters! {
-    /// Why a message at the meeting point was dropped. Its name is open to every user of the
-    /// machine, so junk is expected there; it never touches a connection.
+    /// Reason why Sovia dropped a message of a rendezvous. Every user of the host can send to the socket, so such
+    /// messages are normal. They never affect a connection.
     Junk {
-        /// Not as long as any message.
+        /// The length is not that of any message.
         Size = 0, "of a wrong size";
-        /// A segment without the seals that forbid to change its size.
+        /// The segment lacks the seals that fix its size.
         Seal = 1, "with a segment that is not sealed";
-        /// Too few, too many or the wrong kind of descriptors.
+        /// The message has too many or too few descriptors, or descriptors of the wrong kind.
         Descriptor = 2, "with missing or wrong descriptors";
-        /// About a connection that is gone or already met.
+        /// The connection has ended, or has already found its peer.
         Stale = 3, "late: the connection had already ended, or found its peer";
-        /// From a user who does not own the other end.
+        /// The sender's user does not own the other end.
         User = 4, "from another user";
-        /// In a version of the protocol that is not ours.
+        /// The message has another protocol version.
         Version = 5, "of another protocol version";
-        /// More messages than are read at one time.
+        /// More messages arrived than Sovia reads at one time.
         Flood = 6, "more than Sovia reads at one time";
-        /// From a process that has not shown that it could trace this one.
+        /// The sender has not shown that it could trace this process.
         Unproven = 7, "from a process that may not read this process's memory";
     }
 }
 
 impl Reason {
-    /// The reason with this discriminant.
+    /// Returns the reason with this discriminant.
     pub fn of(number: u32) -> Option<Reason> {
         Self::ALL.iter().copied().find(|&reason| reason as u32 == number)
     }

@@ -1,17 +1,17 @@
-//! Which connections may leave TCP.
+//! Rules for connections: which connections may leave TCP, and how.
 //!
-//! Text form, as on the command line and in [`env::RULES`](crate::env::RULES): rules joined by
-//! `;`, each `only:SPEC`, `except:SPEC`, `respect-filters:SPEC`, `trust:SPEC` or `nic:SPEC`. A SPEC is a list of terms
-//! joined by `,`. All of them must match:
+//! The command line and [`env::RULES`](crate::env::RULES) have rules as text. Rules are joined by `;`. A rule is
+//! `only:SPEC`, `except:SPEC`, `respect-filters:SPEC`, `trust:SPEC` or `nic:SPEC`. A SPEC is a list of terms joined
+//! by `,`. A connection must match all terms:
 //!
 //! - `port=6379` or `port=6000-6100`: the port of either end;
 //! - `addr=127.0.0.1` or `addr=10.0.0.0/8`: the peer's address;
 //! - `program=redis-server`: the program's file name;
 //! - `end=connector` or `end=acceptor`.
 //!
-//! A `nic:` rule also names the NIC in software that connects the two ends, `name=a`; the first that
-//! matches counts. Where none does the ends share memory. A `trust:` rule also names users, `uid=112` or `any`: with
-//! processes of those users an end shares memory as well, if they do so with its own.
+//! A `nic:` rule also names the NIC in software that connects the two ends, such as `name=a`. The first matching
+//! `nic:` rule applies. If none matches, the ends share memory. A `trust:` rule also names users, such as `uid=112`
+//! or `any`. An end then shares memory with a process of such a user, if that process's rules trust the end's user.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -20,26 +20,26 @@ use core::net::SocketAddr;
 use crate::term::{End, NicName, RuleError, RuleFault, Spec};
 use crate::users::Users;
 
-/// Most rules in one list: enough for what people write by hand.
+/// Maximum number of rules in a list, enough for lists written by hand.
 pub const RULES_MAX: usize = 32;
 
-/// What a matching rule does.
+/// Effect of a matching rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Accelerate; where such rules exist, what none of them matches stays on TCP.
+    /// Accelerates. If such rules exist, connections that match none of them stay on TCP.
     Only,
-    /// Keep on TCP, whatever `Only` rules say.
+    /// Keeps on TCP, even if an `Only` rule matches.
     Except,
-    /// Accelerate only while packet filters let every packet pass.
+    /// Accelerates only while packet filters let every packet pass.
     RespectFilters,
-    /// Share memory with processes of those users.
+    /// Shares memory with processes of the named users.
     Trust,
-    /// Accelerate by a NIC in software.
+    /// Accelerates by a NIC in software.
     Nic,
 }
 
 impl Effect {
-    /// The word before the colon.
+    /// Returns the word before the colon.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Only => "only",
@@ -51,30 +51,30 @@ impl Effect {
     }
 }
 
-/// A list of rules, at most [`RULES_MAX`]. An empty one allows everything.
+/// List of at most [`RULES_MAX`] rules. An empty list allows everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     list: Vec<(Effect, Spec)>,
 }
 
 impl Rules {
-    /// No rules: everything may be accelerated.
+    /// The empty list: every connection may be accelerated.
     pub const NONE: Self = Self { list: Vec::new() };
 
-    /// Reads the text form. Empty text, and empty rules between two `;`, are no rules.
+    /// Parses the text form. Ignores empty rules, also between two `;`.
     ///
     /// # Errors
-    /// The first term that cannot be understood, and what is expected in its place.
+    /// The first term that is wrong, and what the parser expected.
     pub fn parse(text: &str) -> Result<Self, RuleError> {
         let mut rules = Self::NONE;
         rules.read(text)?;
         Ok(rules)
     }
 
-    /// Reads a file: the text form on lines, of which those that begin with `#` are remarks.
+    /// Parses a file with rules. Lines that begin with `#` are comments.
     ///
     /// # Errors
-    /// As for [`parse`](Self::parse).
+    /// Same as [`parse`](Self::parse).
     pub fn parse_file(text: &str) -> Result<Self, RuleError> {
         let mut rules = Self::NONE;
         let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
@@ -84,7 +84,7 @@ impl Rules {
         Ok(rules)
     }
 
-    /// Adds rules in their text form.
+    /// Adds rules from their text form.
     fn read(&mut self, text: &str) -> Result<(), RuleError> {
         for rule in text.split(';').map(str::trim).filter(|rule| !rule.is_empty()) {
             let (word, spec) =
@@ -102,10 +102,10 @@ impl Rules {
         Ok(())
     }
 
-    /// Adds one rule, from the text of its SPEC.
+    /// Adds one rule from the text of its SPEC.
     ///
     /// # Errors
-    /// As for [`parse`](Self::parse), and [`RuleFault::TooMany`] if the list is full.
+    /// Same as [`parse`](Self::parse), and [`RuleFault::TooMany`] if the list is full.
     pub fn add(&mut self, effect: Effect, spec: &str) -> Result<(), RuleError> {
         let parsed = Spec::parse(spec)?;
         if parsed.nic().is_some() != (effect == Effect::Nic) {
@@ -121,13 +121,13 @@ impl Rules {
         Ok(())
     }
 
-    /// Whether there are no rules.
+    /// Returns true if there are no rules.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Whether this end of a connection may be accelerated. `program` is the path or the file
-    /// name of the program that holds it. Neither allocates nor blocks.
+    /// Returns true if this end of a connection may be accelerated. `program` is the path or the file name of the
+    /// end's program. Neither allocates nor blocks.
     pub fn allows(&self, program: &[u8], end: End, local: SocketAddr, peer: SocketAddr) -> bool {
         let mut only_seen = false;
         let mut only_matched = false;
@@ -146,8 +146,9 @@ impl Rules {
         only_matched || !only_seen
     }
 
-    /// Whether any connection of that program may be accelerated, given as for [`allows`](Self::allows). None may where all
-    /// `only:` rules name other programs, or where an `except:` rule says no more than this one's name.
+    /// Returns true if any connection of `program`, as in [`allows`](Self::allows), may be accelerated. Returns
+    /// false if all `only:` rules name other programs, or if an `except:` rule matches all connections of this
+    /// program.
     pub fn concern(&self, program: &[u8]) -> bool {
         let of = |wanted| self.list.iter().filter(move |(effect, _)| *effect == wanted);
         let is_named = |(_, spec): &(Effect, Spec)| spec.is_for(program);
@@ -156,7 +157,7 @@ impl Rules {
             && !of(Effect::Except).any(is_refused)
     }
 
-    /// The NIC by which this end of a connection may be accelerated, if a rule names one.
+    /// Returns the NIC by which this end of a connection may be accelerated, if a rule names one.
     pub fn nic(
         &self,
         program: &[u8],
@@ -168,8 +169,9 @@ impl Rules {
         named.find(|(_, spec)| spec.matches(program, end, local, peer))?.1.nic()
     }
 
-    /// Whether this end of a connection may share memory with a process of that user, whichever user this process has. `None` is
-    /// a user who has no number here: only a rule for any user names it.
+    /// Returns true if this end of a connection may share memory with a process of user `uid`. This process's own
+    /// user does not matter. `None` is a user without a number in this user namespace: only a rule for any user
+    /// matches.
     pub fn trusts(
         &self,
         program: &[u8],
@@ -181,7 +183,7 @@ impl Rules {
         self.trusting(program, end, local, peer).any(|users| users.contains(uid))
     }
 
-    /// Whether this end of a connection may share memory with a process of any other user.
+    /// Returns true if this end of a connection may share memory with a process of some other user.
     pub fn trusts_some(
         &self,
         program: &[u8],
@@ -192,7 +194,7 @@ impl Rules {
         self.trusting(program, end, local, peer).next().is_some()
     }
 
-    /// The users whom the rules trust that match this end of a connection.
+    /// Returns the users of all `trust:` rules that match this end of a connection.
     fn trusting(
         &self,
         program: &[u8],
@@ -219,7 +221,7 @@ impl Rules {
         self.list.iter().any(matches)
     }
 
-    /// Returns true if any rule has that effect.
+    /// Returns true if any rule has this effect.
     pub fn have(&self, effect: Effect) -> bool {
         self.list.iter().any(|(of_rule, _)| *of_rule == effect)
     }
@@ -239,7 +241,7 @@ impl core::str::FromStr for Rules {
     }
 }
 
-/// The text form; [`Rules::parse`] reads it back to an equal value.
+/// Writes the text form. [`Rules::parse`] turns the text into an equal value.
 impl fmt::Display for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, (effect, spec)) in self.list.iter().enumerate() {

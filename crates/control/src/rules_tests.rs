@@ -1,4 +1,4 @@
-//! Rules: what they match, what they refuse to be, and that text and value are the same thing.
+//! Tests of rules: matching, errors, and conversion to text and back.
 
 use std::format;
 use std::string::{String, ToString};

@@ -1,8 +1,7 @@
 //! The page of counters that all processes of one run share.
 //!
-//! `sovia run -v` makes it; every process that loads the library maps it and adds to it;
-//! nothing in it is ever read back to decide anything, so a process that writes nonsense
-//! spoils a report and nothing else.
+//! `sovia run -v` makes the page. Every process that loads the library maps the page and adds to its counters. No
+//! process decides anything by a counter, so a process that writes wrong values only makes a report wrong.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -13,14 +12,15 @@ use crate::reason::{Junk, Reason};
 const MAGIC: u64 = u64::from_le_bytes(*b"SOVIASTA");
 const VERSION: u64 = 5;
 
-/// Room for reasons; more than there are, so that a new one does not move what follows.
+/// Number of places for reasons. Spare places keep the layout the same when a reason is added.
 const REASONS_MAX: usize = 64;
-/// Room for kinds of junk, likewise.
+/// Number of places for kinds of junk, with spare places.
 const JUNK_MAX: usize = 16;
 
-/// Users that are told apart.
+/// Number of users with a counter of their own.
 const USERS_MAX: usize = 8;
-/// Most bytes of the collector's name, in one word. The kernel chooses names of five.
+/// Maximum length of the collector's name in bytes, so that the name is one word. The kernel chooses names of five
+/// bytes.
 const COLLECTOR_MAX: usize = 8;
 
 const _: () = assert!(
@@ -28,12 +28,12 @@ const _: () = assert!(
         && Junk::ALL[Junk::ALL.len() - 1].index() < JUNK_MAX
 );
 
-/// Counters of one run, summed over its processes. Numbers of connections count ends: one
+/// Counters of one run, summed over its processes. A number of connections is a number of ends: a connection
 /// between two processes of the run counts twice.
 ///
-/// Every counter wraps, none goes down. The page is shared by cores that do nothing but send:
-/// adding to it for every message would cost more than the message. [`Traffic`] is what a
-/// connection counts for itself, and adds now and then and at its end.
+/// A counter never goes down, but wraps. The page is not updated for every message: the processors share the page,
+/// and this would cost more than the message. A connection counts its own [`Traffic`], and adds the traffic to the
+/// page now and then and at its end.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct StatsPage {
@@ -52,39 +52,39 @@ pub struct StatsPage {
     messages_registered: AtomicU64,
     recorded: AtomicU64,
     decided: AtomicU64,
-    /// Users to whom other ends belong: a user's id plus one in the upper half, how many in the lower.
+    /// Users of other ends: a user's id plus one in the upper half of a word, the number of ends in the lower half.
     users: [AtomicU64; USERS_MAX],
-    /// The abstract name of the socket that [`collector`](Self::collector) tells.
+    /// Abstract name of the socket that [`collector`](Self::collector) returns.
     collector: AtomicU64,
 }
 
-/// What went over VIs, and how often threads slept over it.
+/// Traffic on VIs, and sleeps and wake-ups caused by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Bytes that programs sent.
+    /// Number of bytes that programs sent.
     pub bytes_sent: u64,
-    /// Messages that carried them.
+    /// Number of messages that carried the sent bytes.
     pub messages_sent: u64,
-    /// Bytes that programs received.
+    /// Number of bytes that programs received.
     pub bytes_received: u64,
-    /// Times a process went to sleep to wait for its peer.
+    /// Number of times that a thread went to sleep to wait for its peer.
     pub sleeps: u64,
-    /// Doorbells rung to wake a sleeping peer.
+    /// Number of doorbells rung to wake a sleeping peer.
     pub rings: u64,
-    /// Messages that a thread of Sovia's has handled for its program.
+    /// Number of messages that a thread of Sovia handled for its program.
     pub messages_handled: u64,
-    /// Messages sent from a program's memory, registered for them.
+    /// Number of messages sent from the program's memory, after a registration of that memory.
     pub messages_registered: u64,
 }
 
-/// Memory that is not a [`StatsPage`] of this version.
+/// Error for memory that is not a [`StatsPage`] of this version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageError {
-    /// Not [`StatsPage::SIZE`] bytes long, or not aligned to a cache line.
+    /// The memory is shorter than [`StatsPage::SIZE`], or not aligned to a cache line.
     Shape,
-    /// Does not begin like one.
+    /// The memory does not begin with the magic number of a page.
     Magic,
-    /// Of another version, which is given.
+    /// The page has this other version.
     Version(u64),
 }
 
@@ -103,40 +103,40 @@ impl fmt::Display for PageError {
 impl core::error::Error for PageError {}
 
 impl StatsPage {
-    /// Bytes to make the file long and to map: whole pages of 4 KB.
+    /// Length of the file and of the mapping in bytes: whole pages of 4 KB.
     pub const SIZE: usize = size_of::<Self>().next_multiple_of(4096);
 
-    /// Makes a page out of zeroed memory, before any other process can see it.
+    /// Makes a page from zeroed memory. Call this before any other process can see the memory.
     ///
     /// # Errors
     /// [`PageError::Shape`]
     ///
     /// # Safety
-    /// `memory` points to `len` bytes that are mapped, readable and writable for all of `'a`,
-    /// and are accessed as a `StatsPage` or by other atomic means only.
+    /// `memory` must point to `len` bytes that stay mapped, readable and writable during `'a`. All threads and
+    /// processes must access the bytes only by atomic instructions.
     pub unsafe fn create<'a>(memory: *mut u8, len: usize) -> Result<&'a Self, PageError> {
-        // SAFETY: the caller's promises are those of `shape`.
+        // SAFETY: the caller guarantees that the memory stays mapped and is only accessed by atomic instructions.
         let page = unsafe { Self::shape(memory, len)? };
         page.begin();
         Ok(page)
     }
 
-    /// Makes a page of all-zero words a page, before any other process can see it.
+    /// Makes a page from a value of zero words. Call this before any other process can see the words.
     pub fn begin(&self) {
         self.version.store(VERSION, Ordering::Relaxed);
-        // Last: a process that sees the magic number sees the version.
+        // The magic number is stored last: a process that sees the magic number also sees the version.
         self.magic.store(MAGIC, Ordering::Release);
     }
 
-    /// Looks at memory that another process made into a page.
+    /// Returns the page in memory that another process has made a page.
     ///
     /// # Errors
     /// All of [`PageError`].
     ///
     /// # Safety
-    /// As for [`create`](Self::create).
+    /// Same as [`create`](Self::create).
     pub unsafe fn from_ptr<'a>(memory: *mut u8, len: usize) -> Result<&'a Self, PageError> {
-        // SAFETY: the caller's promises are those of `shape`.
+        // SAFETY: the caller guarantees that the memory stays mapped and is only accessed by atomic instructions.
         let page = unsafe { Self::shape(memory, len)? };
         if page.magic.load(Ordering::Acquire) != MAGIC {
             return Err(PageError::Magic);
@@ -147,7 +147,7 @@ impl StatsPage {
         }
     }
 
-    /// A page of its own with what another one said when its bytes were read.
+    /// Returns a copy of a page, whose bytes the caller has read.
     ///
     /// # Errors
     /// All of [`PageError`].
@@ -158,7 +158,7 @@ impl StatsPage {
         let words = bytes.chunks_exact(8).map(|word| core::array::from_fn(|at| word[at]));
         let mut words = words.map(u64::from_ne_bytes);
         let mut next = || AtomicU64::new(words.next().unwrap_or(0));
-        // In the order of the fields: each is a word, or words.
+        // In the order of the fields. Each field is a word or an array of words.
         let page = Self {
             magic: next(),
             version: next(),
@@ -192,51 +192,52 @@ impl StatsPage {
     }
 
     /// # Safety
-    /// As for [`create`](Self::create).
+    /// Same as [`create`](Self::create).
     unsafe fn shape<'a>(memory: *mut u8, len: usize) -> Result<&'a Self, PageError> {
         let page = memory.cast::<Self>();
         if len < Self::SIZE || page.is_null() || !page.is_aligned() {
             return Err(PageError::Shape);
         }
-        // SAFETY: aligned and long enough as just checked, mapped and shared only atomically by
-        // the caller's promise; a `StatsPage` is atomics alone, for which any bytes are a value.
+        // SAFETY: `page` is aligned and long enough. The caller guarantees that the memory stays mapped and is only
+        // accessed by atomic instructions. Every bit pattern is a valid `StatsPage`, which consists of atomics.
         Ok(unsafe { &*page })
     }
 
-    /// Counts an end of a connection whose bytes moved to a VI. Once per end.
+    /// Counts an end of a connection that has moved to a VI. Call this once per end.
     pub fn count_accelerated(&self) {
         add(&self.accelerated, 1);
     }
 
-    /// Counts an end of a connection that ended on TCP, and why. Once per end; one that was
-    /// accelerated and then went back is counted in both ways.
+    /// Counts an end that is on TCP for good, with the reason. Call this once per end. An end that was accelerated
+    /// and fell back counts here and in [`count_accelerated`](Self::count_accelerated).
     pub fn count(&self, reason: Reason) {
         add(&self.stayed, 1);
         add(&self.reasons[reason.index()], 1);
     }
 
-    /// Counts an end of a connection that is now looked at: it is open.
+    /// Counts an end of a connection that Sovia follows from now on.
     pub fn count_recorded(&self) {
         add(&self.recorded, 1);
     }
 
-    /// Counts an end of which it is known whether it is accelerated, or for what it stays on TCP.
-    /// Once per end.
+    /// Counts an end whose fate is known: the end is accelerated, or stays on TCP for a known reason. Call this
+    /// once per end.
     pub fn count_decided(&self) {
         add(&self.decided, 1);
     }
 
-    /// Ends of connections that have been seen.
+    /// Returns the number of ends that Sovia has followed.
     pub fn recorded(&self) -> u64 {
         self.recorded.load(Ordering::Relaxed)
     }
 
-    /// Ends that were open, on TCP, and might yet have met when the program ended.
+    /// Returns the number of ends whose fate is not known: open ends on TCP that might still have found their
+    /// peers.
     pub fn undecided(&self) -> u64 {
         self.recorded().saturating_sub(self.decided.load(Ordering::Relaxed))
     }
 
-    /// Counts an end whose peer belongs to that user; beside [`count`](Self::count).
+    /// Counts an end whose peer belongs to user `uid`. Call [`count`](Self::count) as well.
     pub fn count_user(&self, uid: u32) {
         let (mine, one) = ((u64::from(uid) + 1) << 32, 1);
         for place in &self.users {
@@ -255,15 +256,16 @@ impl StatsPage {
         }
     }
 
-    /// The users to whom other ends belong, with how many; the first few that were met.
+    /// Returns users of other ends, each with the number of ends. Only the first users have a counter.
     pub fn users(&self) -> impl Iterator<Item = (u32, u64)> {
         self.users.iter().map(|place| place.load(Ordering::Relaxed)).filter_map(|word| {
             Some(((word >> 32).checked_sub(1)? as u32, word & u64::from(u32::MAX)))
         })
     }
 
-    /// Names the socket to which processes send the files of their records. A killed process may have left counts in its file
-    /// that it has not added here. An empty name, and one longer than eight bytes, says that there is no such socket.
+    /// Names the socket to which processes send the files of their records. The counts of a killed process may be
+    /// only in its file, and not on this page. An empty name, or one longer than eight bytes, means that there is
+    /// no socket.
     pub fn name_collector(&self, name: &[u8]) {
         let mut bytes = [0; COLLECTOR_MAX];
         if let Some(room) = bytes.get_mut(..name.len()) {
@@ -272,18 +274,18 @@ impl StatsPage {
         self.collector.store(u64::from_ne_bytes(bytes), Ordering::Relaxed);
     }
 
-    /// Returns the name of that socket, filled up with zeros. `None` if there is no such socket.
+    /// Returns the name of the collector's socket, padded with zeros. `None` if there is no socket.
     pub fn collector(&self) -> Option<[u8; COLLECTOR_MAX]> {
         let name = self.collector.load(Ordering::Relaxed);
         (name != 0).then(|| name.to_ne_bytes())
     }
 
-    /// Counts a message dropped at the meeting point.
+    /// Counts a message that Sovia dropped during a rendezvous.
     pub fn count_junk(&self, junk: Junk) {
         add(&self.junk[junk.index()], 1);
     }
 
-    /// Adds what was counted elsewhere since the last time.
+    /// Adds a connection's traffic since the last addition.
     pub fn add(&self, traffic: &Traffic) {
         add(&self.bytes_sent, traffic.bytes_sent);
         add(&self.messages_sent, traffic.messages_sent);
@@ -294,27 +296,27 @@ impl StatsPage {
         add(&self.messages_registered, traffic.messages_registered);
     }
 
-    /// Ends of connections whose bytes moved to a VI.
+    /// Returns the number of ends that have moved to a VI.
     pub fn accelerated(&self) -> u64 {
         self.accelerated.load(Ordering::Relaxed)
     }
 
-    /// Ends of connections that ended on TCP.
+    /// Returns the number of ends that are on TCP for good.
     pub fn stayed(&self) -> u64 {
         self.stayed.load(Ordering::Relaxed)
     }
 
-    /// Ends of connections that ended on TCP for this reason.
+    /// Returns the number of ends that are on TCP for this reason.
     pub fn stayed_for(&self, reason: Reason) -> u64 {
         self.reasons[reason.index()].load(Ordering::Relaxed)
     }
 
-    /// Messages dropped for being this kind of junk.
+    /// Returns the number of messages that were dropped as this kind of junk.
     pub fn junk(&self, junk: Junk) -> u64 {
         self.junk[junk.index()].load(Ordering::Relaxed)
     }
 
-    /// What went over VIs so far.
+    /// Returns the traffic on VIs so far.
     pub fn traffic(&self) -> Traffic {
         Traffic {
             bytes_sent: self.bytes_sent.load(Ordering::Relaxed),
@@ -340,7 +342,7 @@ impl core::ops::AddAssign for Traffic {
     }
 }
 
-/// Relaxed: counters order nothing.
+/// Adds to a counter. The order is Relaxed, because no other data depends on a counter.
 fn add(counter: &AtomicU64, by: u64) {
     if by != 0 {
         counter.fetch_add(by, Ordering::Relaxed);
@@ -354,7 +356,7 @@ mod tests {
     use std::vec;
     use std::vec::Vec;
 
-    /// Zeroed memory as a mapping gives it: aligned to 64 bytes and `SIZE` long.
+    /// Zeroed memory like that of a mapping, aligned to 64 bytes.
     #[repr(C, align(64))]
     struct Line([u8; 64]);
 
@@ -363,12 +365,12 @@ mod tests {
     }
 
     fn made(memory: &mut [Line]) -> &StatsPage {
-        // SAFETY: exclusively borrowed for as long as the page, and SIZE bytes long.
+        // SAFETY: `memory` is borrowed exclusively as long as the page lives, and has SIZE bytes.
         unsafe { StatsPage::create(memory.as_mut_ptr().cast(), StatsPage::SIZE).unwrap() }
     }
 
     fn seen(memory: &mut [Line], len: usize) -> Result<&StatsPage, PageError> {
-        // SAFETY: exclusively borrowed for as long as the page; `len` is at most its length.
+        // SAFETY: `memory` is borrowed exclusively as long as the page lives, and has at least `len` bytes.
         unsafe { StatsPage::from_ptr(memory.as_mut_ptr().cast(), len) }
     }
 
@@ -398,7 +400,7 @@ mod tests {
         let copy = {
             let page = seen(&mut memory, StatsPage::SIZE).unwrap();
             let at = core::ptr::from_ref(page).cast::<u8>();
-            // SAFETY: the page's own bytes, which no other thread has.
+            // SAFETY: the bytes are the page's own, and no other thread accesses the page.
             let bytes = unsafe { core::slice::from_raw_parts(at, size_of::<StatsPage>()) };
             assert_eq!(StatsPage::copy_of(&bytes[1..]).err(), Some(PageError::Shape));
             assert_eq!(StatsPage::copy_of(&vec![0; 4096]).err(), Some(PageError::Magic));
@@ -453,7 +455,7 @@ mod tests {
 
         let mut bytes = vec![0u8; StatsPage::SIZE + 64];
         let odd = bytes.as_mut_ptr().wrapping_add(1 + bytes.as_ptr().align_offset(64));
-        // SAFETY: within `bytes`, which outlives the page.
+        // SAFETY: the range lies within `bytes`, which outlives the page.
         let page = unsafe { StatsPage::from_ptr(odd, StatsPage::SIZE) };
         assert_eq!(page.err(), Some(PageError::Shape));
     }

@@ -1,48 +1,48 @@
-//! One rule's conditions (its SPEC): ports, the peer's address, the program's name, which end of the connection it is
-//! for; and which NIC or users the rule names.
+//! Conditions of one rule, its SPEC: ports, the peer's address, the program's name, the end of the connection. Also
+//! the NIC or the users that the rule names.
 
 use crate::users::{self, Users};
 use alloc::string::{String, ToString};
 use core::fmt;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// Longest program name in a rule, in bytes: the longest name that a file can have.
+/// Maximum length of a program's name in a rule, in bytes. A file name cannot be longer.
 pub const NAME_BYTES_MAX: usize = 255;
 
-/// A rule that cannot be understood: the term at fault and what would have been right.
+/// Error of a rule: the wrong term, and the kind of fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleError {
     term: String,
     fault: RuleFault,
 }
 
-/// What is wrong with a rule.
+/// Kind of fault in a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RuleFault {
-    /// None of `only:`, `except:`, `respect-filters:`, `trust:` and `nic:`.
+    /// The rule does not begin with `only:`, `except:`, `respect-filters:`, `trust:` or `nic:`.
     Effect,
-    /// A rule or term with nothing in it.
+    /// A rule or a term is empty.
     Empty,
-    /// Not one of the known keys.
+    /// The key of a term is unknown.
     Key,
-    /// Not a port or range of ports.
+    /// The value is not a port or a range of ports.
     Port,
-    /// Not an address, or a prefix longer than the address.
+    /// The value is not an address, or the prefix is longer than the address.
     Address,
-    /// Not the name of a file.
+    /// The value is not a file name.
     Program,
-    /// Not an end of a connection.
+    /// The value is not an end of a connection.
     End,
-    /// Not the name of a NIC, or one where none is to be named, or none where one is.
+    /// The value is not the name of a NIC, a `nic:` rule names no NIC, or another rule names one.
     Nic,
-    /// Not users, or some where none are to be named, or none where some are.
+    /// The value is not a user, a `trust:` rule names no users, or another rule names users.
     User,
-    /// A user's or a group's name in a place where only numbers are known.
+    /// The rule has the name of a user or a group, but the library knows only numbers.
     UserName,
-    /// A key twice in one rule.
+    /// A rule has the same key twice.
     Twice,
-    /// More rules than fit.
+    /// There are more than the maximum number of rules.
     TooMany,
 }
 
@@ -51,12 +51,12 @@ impl RuleError {
         Self { term: term.to_string(), fault }
     }
 
-    /// The part of the text at fault.
+    /// Returns the wrong part of the text.
     pub fn term(&self) -> &str {
         &self.term
     }
 
-    /// What is wrong with it.
+    /// Returns the kind of fault.
     pub fn fault(&self) -> RuleFault {
         self.fault
     }
@@ -98,7 +98,7 @@ impl fmt::Display for RuleError {
 
 impl core::error::Error for RuleError {}
 
-/// All conditions of one rule; every one that is there must hold.
+/// Conditions of one rule. All conditions that are set must hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spec {
     ports: Option<Ports>,
@@ -109,12 +109,12 @@ pub(crate) struct Spec {
     users: Option<Users>,
 }
 
-/// Which end of a connection.
+/// End of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The one that has connected.
+    /// The end that called `connect`.
     Connector,
-    /// The one that has accepted.
+    /// The end that called `accept`.
     Acceptor,
 }
 
@@ -175,17 +175,17 @@ impl Spec {
         self.nic.as_ref()
     }
 
-    /// The users whom the rule trusts.
+    /// Returns the users that the rule trusts.
     pub(crate) fn users(&self) -> Option<Users> {
         self.users
     }
 
-    /// Whether connections of that program may match.
+    /// Returns true if connections of this program may match.
     pub(crate) fn is_for(&self, program: &[u8]) -> bool {
         self.program.as_ref().is_none_or(|name| name.is(program))
     }
 
-    /// Whether all connections of the programs that it is for match.
+    /// Returns true if all connections of the rule's programs match.
     pub(crate) fn is_for_all(&self) -> bool {
         self.ports.is_none() && self.net.is_none() && self.end.is_none()
     }
@@ -235,7 +235,7 @@ impl fmt::Display for Spec {
     }
 }
 
-/// A range of ports, both ends included.
+/// Range of ports, including both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ports {
     first: u16,
@@ -264,17 +264,17 @@ impl fmt::Display for Ports {
     }
 }
 
-/// Addresses with a common prefix. IPv4 is kept as `::ffff:a.b.c.d`, because a program that
-/// listens on `::` sees its IPv4 peers that way and a rule must mean the same for it.
+/// Addresses with a common prefix. IPv4 addresses are stored as `::ffff:a.b.c.d`. A program that listens on `::`
+/// sees its IPv4 peers in this form, and a rule must match them too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Net {
-    /// The prefix's bits; zero behind them.
+    /// Bits of the prefix, followed by zeros.
     bits: u128,
     /// Length of the prefix in bits, up to 128.
     prefix_bits: u8,
 }
 
-/// Where an IPv4 address begins in the IPv6 address that stands for it.
+/// Number of bits before the IPv4 address in an IPv4-mapped IPv6 address.
 const MAPPED_PREFIX_BITS: u8 = 96;
 
 impl Net {
@@ -322,12 +322,12 @@ fn mapped(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// The highest `prefix_bits` bits set.
+/// Returns a number whose highest `prefix_bits` bits are set.
 fn mask(prefix_bits: u8) -> u128 {
     u128::MAX.checked_shl(128 - u32::from(prefix_bits)).unwrap_or(0)
 }
 
-/// The file name of a program, in place, so that rules need no allocator.
+/// File name of a program. Stored in place, so that rules need no allocator for names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Name {
     bytes: [u8; NAME_BYTES_MAX],
@@ -349,7 +349,7 @@ impl Name {
         &self.bytes[..usize::from(self.len)]
     }
 
-    /// Whether `program`, a path or a file name, has this file name.
+    /// Returns true if `program`, a path or a file name, has this file name.
     fn is(&self, program: &[u8]) -> bool {
         program.rsplit(|&byte| byte == b'/').next() == Some(self.as_bytes())
     }
@@ -357,7 +357,7 @@ impl Name {
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Always whole characters: it was made from a `str`.
+        // Always valid UTF-8: the name comes from a `str`.
         f.write_str(core::str::from_utf8(self.as_bytes()).unwrap_or_default())
     }
 }
@@ -368,10 +368,10 @@ impl fmt::Debug for Name {
     }
 }
 
-/// Longest name of a NIC in a rule, in bytes.
+/// Maximum length of a NIC's name in a rule, in bytes.
 const NIC_NAME_BYTES_MAX: usize = 32;
 
-/// The name of a NIC, in place.
+/// Name of a NIC, stored in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NicName {
     bytes: [u8; NIC_NAME_BYTES_MAX],
@@ -379,7 +379,7 @@ pub struct NicName {
 }
 
 impl NicName {
-    /// The name, if it is one: letters, digits, `-` and `_`.
+    /// Returns the name if it consists of letters, digits, `-` and `_`, and is neither empty nor too long.
     pub fn parse(text: &str) -> Option<Self> {
         let is_legal = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_".contains(byte);
         let mut bytes = [0; NIC_NAME_BYTES_MAX];
@@ -388,7 +388,7 @@ impl NicName {
         (len > 0 && text.as_bytes().iter().all(is_legal)).then_some(Self { bytes, len })
     }
 
-    /// The name.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         core::str::from_utf8(&self.bytes[..usize::from(self.len)]).unwrap_or_default()
     }

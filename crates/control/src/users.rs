@@ -1,24 +1,24 @@
-//! Which users a rule `trust:` names.
+//! Users that a `trust:` rule names.
 
 use core::fmt;
 
-/// Users, by their numbers.
+/// Users, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Users {
-    /// Whichever.
+    /// Any user.
     Any,
-    /// That one.
+    /// The user with this number.
     One(u32),
 }
 
 impl Users {
-    /// A number, as in `uid=112`.
+    /// Parses a number, as in `uid=112`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        // The last number stands for none, in every call that takes one.
+        // In system calls the highest number means "no user".
         text.parse().ok().filter(|&uid| uid != u32::MAX).map(Self::One)
     }
 
-    /// Whether that user is one of them; `None` for one who has no number here.
+    /// Returns true if these users include `uid`. `None` is a user without a number in this user namespace.
     pub(crate) fn contains(self, uid: Option<u32>) -> bool {
         match self {
             Self::Any => true,
@@ -27,7 +27,7 @@ impl Users {
     }
 }
 
-/// The term that names them.
+/// Writes the term that names these users.
 impl fmt::Display for Users {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -37,5 +37,5 @@ impl fmt::Display for Users {
     }
 }
 
-/// The term for all users.
+/// Term for all users.
 pub(crate) const ANY: &str = "any";

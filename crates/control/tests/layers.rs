@@ -1,4 +1,4 @@
-//! Rules in, counters out.
+//! Tests that the modules of this crate form layers.
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] =

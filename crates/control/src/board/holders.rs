@@ -1,23 +1,24 @@
-//! The processes of a family that hold a connection, in a word.
+//! The processes of a family that have a connection, as one word.
 //!
-//! A process is named by its place in the family. Low places have a bit each. Once a process with a higher place holds the
-//! connection too, the word is a list of up to four places. Where either has no room, a bit says that there may be more.
+//! A process is named by its process slot. The lowest slots have a bit each. When a process with a higher slot gets
+//! the connection too, the word becomes a list of up to four slots. If the word has no room for a process, a bit
+//! says that there may be unnamed processes.
 
-/// Places with a bit of their own.
+/// Number of slots that have a bit each.
 const BITS: u32 = 62;
-/// There may be holders beside those that are named.
+/// Set if there may be processes that the word does not name.
 const MORE: u64 = 1 << 62;
-/// The word is a list.
+/// Set if the word is a list.
 const LIST: u64 = 1 << 63;
-/// Entries of a list, and the bits of each: a place plus one, or 0.
+/// Number of entries of a list, and number of bits of an entry. An entry is a slot plus one, or 0.
 const ENTRIES: u32 = 4;
 const ENTRY: u32 = 15;
 const ENTRY_MASK: u64 = (1 << ENTRY) - 1;
 
-/// Places that a word can name.
+/// Number of slots that a word can name.
 pub const PLACES: u32 = ENTRY_MASK as u32;
 
-/// The word.
+/// Processes that have a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holders(u64);
 
@@ -25,27 +26,27 @@ impl Holders {
     /// No process.
     pub const NONE: Holders = Holders(0);
 
-    /// Reads a word.
+    /// Converts a word.
     pub fn from_word(word: u64) -> Holders {
         Holders(word)
     }
 
-    /// Returns it as a word: 0 for no process.
+    /// Returns the word, which is 0 for no process.
     pub fn word(self) -> u64 {
         self.0
     }
 
-    /// Whether no process holds the connection.
+    /// Returns true if no process has the connection.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether there may be holders beside those that are named.
+    /// Returns true if there may be processes that the word does not name.
     pub fn may_be_more(self) -> bool {
         self.0 & MORE != 0
     }
 
-    /// Returns the places that are named.
+    /// Returns the named process slots.
     pub fn places(self) -> impl Iterator<Item = u32> {
         let bits = if self.is_list() { 0 } else { BITS };
         let entries = if self.is_list() { ENTRIES } else { 0 };
@@ -53,7 +54,7 @@ impl Holders {
         by_bit.chain((0..entries).filter_map(move |at| self.entry(at)))
     }
 
-    /// Whether the process with that place is named.
+    /// Returns true if the word names the process with slot `place`.
     pub fn names(self, place: u32) -> bool {
         if self.is_list() {
             (0..ENTRIES).any(|at| self.entry(at) == Some(place))
@@ -62,12 +63,12 @@ impl Holders {
         }
     }
 
-    /// Whether the process with that place may hold the connection.
+    /// Returns true if the process with slot `place` may have the connection.
     pub fn may_have(self, place: u32) -> bool {
         self.names(place) || self.may_be_more()
     }
 
-    /// Returns these and the process with that place.
+    /// Returns the same processes, and the one with slot `place`.
     #[must_use]
     pub fn with(self, place: u32) -> Holders {
         if self.names(place) {
@@ -85,13 +86,13 @@ impl Holders {
         self.with_more()
     }
 
-    /// Returns these and processes that are not named.
+    /// Returns the same processes, and unnamed ones.
     #[must_use]
     pub fn with_more(self) -> Holders {
         Holders(self.0 | MORE)
     }
 
-    /// Returns these but for the process with that place. Those that are not named stay.
+    /// Returns the same processes without the one with slot `place`. Unnamed processes stay.
     #[must_use]
     pub fn without(self, place: u32) -> Holders {
         if !self.names(place) {
@@ -111,7 +112,7 @@ impl Holders {
         self.0 & LIST != 0
     }
 
-    /// Of a list.
+    /// Returns the slot in an entry of a list.
     fn entry(self, at: u32) -> Option<u32> {
         ((self.0 >> (at * ENTRY) & ENTRY_MASK) as u32).checked_sub(1)
     }
@@ -120,7 +121,7 @@ impl Holders {
         (0..ENTRIES).find(|&at| self.entry(at).is_none())
     }
 
-    /// Returns the same as a list. `None` if it has too many bits.
+    /// Returns the same processes as a list. `None` if there are too many for a list.
     fn as_list(self) -> Option<Holders> {
         if self.is_list() {
             return Some(self);
@@ -135,7 +136,7 @@ impl Holders {
         Some(Holders(list))
     }
 
-    /// An empty list is none.
+    /// Converts an empty list to a word without named processes.
     fn normal(self) -> Holders {
         if self.0 & !MORE == LIST { Holders(self.0 & MORE) } else { self }
     }
@@ -152,7 +153,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a set: all that are named are in it, and where some are missing there may be more.
+        /// Compares words with a set. All named slots are in the set. If a slot is missing, the word says so.
         #[test]
         fn a_word_names_what_a_set_would(
             steps in prop::collection::vec((any::<bool>(), place()), 0..40)
@@ -176,7 +177,7 @@ mod tests {
             }
         }
 
-        /// Any word can be read: it may come from another process.
+        /// Every word can be read, because another process may have written it.
         #[test]
         fn every_word_means_something(word: u64, place in place()) {
             let holders = Holders::from_word(word);

@@ -1,4 +1,4 @@
-//! What a file says of itself: where its records lie, and where in a record which word.
+//! The schema of a file: the positions of the records, and of the words in a record.
 
 use super::{AT, Field, HEAD, PLACES, RECORDS_MAX, SPAN_MAX, VERSION};
 use crate::StatsPage;
@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 /// "SOVIABRD" as the bytes of a little-endian number.
 const MAGIC: u64 = u64::from_le_bytes(*b"SOVIABRD");
 
-/// Words of a legend: what is left of the first page.
+/// Number of words of a schema. A schema fills the rest of the first page.
 pub const LEGEND_WORDS: usize = (HEAD - AT) / 8;
 
 const NAME_WORDS: usize = 4;
@@ -18,70 +18,70 @@ const FIELDS_COUNT: usize = NAME + NAME_WORDS;
 const FIELDS: usize = FIELDS_COUNT + 1;
 const FIELDS_MAX: usize = 64;
 const FILES: usize = FIELDS + FIELDS_MAX;
-/// More than any word's number.
+/// More than the number of any word.
 const WORDS_MAX: usize = 96;
 const _: () = assert!((super::Word::ALL[super::Word::ALL.len() - 1] as usize) < WORDS_MAX);
-/// Other files that a family's first one names.
+/// Maximum number of other files that a family's first file lists.
 const FILES_MAX: usize = (LEGEND_WORDS - FILES) / 2;
 
-/// Bytes of a process's entry in a family's list.
+/// Size of a process's entry in a family's list, in bytes.
 const MEMBER: usize = 8;
 
-/// Said of an entry for a file that is being written.
+/// Marks the entry for a file that a process is just writing. The constant below marks a complete entry.
 const TAKEN: u64 = 1 << 62;
 const THERE: u64 = 1 << 63;
 
-/// In the place of an offset: there is none.
+/// Offset of an absent part.
 pub const ABSENT: u32 = 0;
 
-/// Where what lies in a file.
+/// Positions of the parts of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Which of its family's files it is; 0: the first, with the processes and the totals.
+    /// Number of the file in its family. File 0 is the first one, with the list of processes and the totals.
     pub number: u32,
-    /// The first record.
+    /// Offset of the first record.
     pub records_at: u32,
-    /// Bytes from one to the next.
+    /// Distance from one record to the next, in bytes.
     pub stride: u32,
-    /// How many there are.
+    /// Number of records.
     pub count: u32,
-    /// A bit for each that is in use.
+    /// Offset of the bitmap of records in use.
     pub used_at: u32,
-    /// The family's processes: how many places have been used, and for each a process id. Both are of 32 bits, and as many
-    /// more follow.
+    /// Offset of the family's list of processes. The first 8 bytes hold the number of process slots ever used. Then
+    /// each slot has 8 bytes. In each, the value is in the first 4 bytes: the number of slots, or a process id.
     pub members_at: u32,
-    /// How many places there are for them.
+    /// Number of process slots that have room in the list.
     pub members: u32,
-    /// The [`StatsPage`] of the family, or [`ABSENT`].
+    /// Offset of the family's [`StatsPage`], or [`ABSENT`].
     pub totals_at: u32,
 }
 
-/// A file of the family's that a process has, beside the first.
+/// Another file of a process's family, beside the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct File {
-    /// Its descriptor in the process that has made it, and in those forked later.
+    /// Descriptor of the file, in the process that made the file and in processes forked later.
     pub fd: i32,
-    /// Which file it is.
+    /// Inode of the file.
     pub inode: u64,
 }
 
-/// A process of a family, as the list has it.
+/// Process of a family, from the family's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Its place, by which it is named among the [`Holders`](super::Holders) of a connection.
+    /// Process slot, by which [`Holders`](super::Holders) names the process.
     pub place: u32,
-    /// Its id, as it calls itself.
+    /// Process id in the process's own PID namespace.
     pub pid: i32,
 }
 
-/// Why a file shows nothing.
+/// Reason why a file shows no connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It does not begin as one that shows connections.
+    /// The file does not begin with a schema.
     Magic,
-    /// It is of another version of Sovia, which is given, that means other things by its words.
+    /// Another version of Sovia, with this page version, wrote the file. Its words mean other things.
     Version(u32),
-    /// It says something that no process under Sovia writes.
+    /// The file has values that no process under Sovia writes.
     Nonsense,
 }
 
@@ -103,18 +103,18 @@ impl fmt::Display for Fault {
 
 impl core::error::Error for Fault {}
 
-/// What a file says of itself, checked.
+/// Schema of a file, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Legend {
-    /// Where what lies.
+    /// Positions of the parts.
     pub shape: Shape,
-    /// The inode of the file with the locks by which the family's processes know which of them live; 0: there is none.
+    /// Inode of the file with the family's locks, which show which processes live. 0 if there is no such file.
     pub locks: u64,
-    /// The version of the library.
+    /// Version of the library.
     pub library: [u8; NAME_WORDS * 8],
-    /// By the words' numbers.
+    /// Positions of the words, by the words' numbers.
     fields: [Option<Field>; WORDS_MAX],
-    /// The part of a record in which its words lie.
+    /// Start and end of the part of a record that has words.
     span: (u32, u32),
 }
 
@@ -127,10 +127,10 @@ const fn unpair(word: u64) -> (u32, u32) {
 }
 
 impl Legend {
-    /// Writes a legend into zeroed words, before any other process is to see it.
+    /// Writes a schema into zeroed words, before any other process can see the words.
     ///
     /// # Panics
-    /// With more fields than there is room for: a fault of the library's.
+    /// If there are more fields than the schema has room for, which is an error in the library.
     pub fn write(
         words: &[AtomicU64; LEGEND_WORDS],
         shape: &Shape,
@@ -156,11 +156,11 @@ impl Legend {
         for (i, field) in fields.iter().enumerate() {
             put(FIELDS + i, field.encode());
         }
-        // Last: a reader that sees this sees all of it.
+        // The magic number is stored last: a reader that sees it also sees all other words.
         words[0].store(MAGIC, Ordering::Release);
     }
 
-    /// Notes in a family's first file that a process has another one. False if there is no room.
+    /// Records in a family's first file that a process has another file. Returns false if there is no room.
     pub fn add_file(words: &[AtomicU64; LEGEND_WORDS], file: File) -> bool {
         let entries = words[FILES..].chunks_exact(2).take(FILES_MAX);
         for entry in entries {
@@ -174,7 +174,7 @@ impl Legend {
         false
     }
 
-    /// The legend in a file's first bytes; the file is so many bytes long.
+    /// Reads the schema from the first bytes of a file with `file_len` bytes.
     ///
     /// # Errors
     /// All of [`Fault`].
@@ -215,7 +215,7 @@ impl Legend {
         Ok(Legend { shape, locks: word(6), library, fields, span })
     }
 
-    /// Other files of the family's, in the first bytes of its first one.
+    /// Returns the family's other files, from the first bytes of its first file.
     pub fn files(head: &[u8; HEAD]) -> impl Iterator<Item = File> {
         (0..FILES_MAX).filter_map(|i| {
             let (fd, inode) = (word(head, FILES + 2 * i), word(head, FILES + 2 * i + 1));
@@ -223,8 +223,8 @@ impl Legend {
         })
     }
 
-    /// Returns the family's processes, of its first file. `read` fills bytes from a place in the file on; false if it
-    /// cannot.
+    /// Returns the family's processes, from its first file. `read` fills a buffer from an offset in the file.
+    /// `read` returns false if it fails.
     pub fn members(&self, mut read: impl FnMut(u64, &mut [u8]) -> bool) -> Vec<Member> {
         let at = u64::from(self.shape.members_at);
         let mut count = [0; 4];
@@ -244,7 +244,7 @@ impl Legend {
         members.collect()
     }
 
-    /// The numbers of the records that are in use, in the file's first bytes.
+    /// Returns the numbers of the records in use, from the first bytes of the file.
     pub fn used(&self, head: &[u8; HEAD]) -> impl Iterator<Item = u32> {
         let (at, count) = (self.shape.used_at as usize, self.shape.count);
         (0..count).filter(move |&n| {
@@ -253,7 +253,7 @@ impl Legend {
         })
     }
 
-    /// Where in the file the words of a record lie: the first of these bytes, and how many they are. At most
+    /// Returns the position of a record's words in the file: the offset and the number of bytes, at most
     /// [`SPAN_MAX`].
     pub fn place_of(&self, record: u32) -> (u64, usize) {
         let at =
@@ -261,13 +261,13 @@ impl Legend {
         (at + u64::from(self.span.0), (self.span.1 - self.span.0) as usize)
     }
 
-    /// What a word says, in those bytes; `None` if records have no such word.
+    /// Returns the value of a word from a record's bytes. `None` if records have no such word.
     pub(super) fn value(&self, bytes: &[u8], word: super::Word) -> Option<u64> {
         let field = self.fields[word as usize].as_ref()?;
         Some(Field { at: field.at - self.span.0, ..*field }.value(bytes))
     }
 
-    /// The version of the library, as text.
+    /// Returns the library's version as text.
     pub fn library(&self) -> &str {
         let len = self.library.iter().position(|&byte| byte == 0).unwrap_or(self.library.len());
         let text = core::str::from_utf8(&self.library[..len]).unwrap_or("?");
@@ -276,7 +276,7 @@ impl Legend {
 }
 
 impl Shape {
-    /// Whether all of it lies within a file of that length, and what is read first within its first page.
+    /// Returns true if all parts lie within a file of `file_len` bytes, and the bitmap within the first page.
     fn fits(&self, file_len: u64) -> bool {
         let (count, stride) = (u64::from(self.count), u64::from(self.stride));
         let end = |at: u32, len: u64| u64::from(at) + len;

@@ -1,18 +1,20 @@
-//! The board: what a process shows of its connections to other processes, while it runs and without being stopped.
+//! The statistics page: a process's data about its connections, which other processes can read while the process
+//! runs.
 //!
-//! What Sovia knows of a connection lies in a memory file of its process's family, as a record of fixed size, because
-//! forked processes share sockets. The engine counts there for itself. So nothing is copied to a board: the file says
-//! where in a record which word lies (its [`Legend`]), and a reader opens the file through `/proc/PID/fd` and reads.
-//! The kernel lets the process's user and root do so (`PTRACE_MODE_READ`), and the file is sealed against writes by
-//! others. It ends with the last process that has it.
+//! Sovia's data about a connection is a record of fixed size in a memory file of the process's family, because
+//! forked processes share sockets. The engine keeps its own counts there, and copies nothing for readers. The
+//! file's schema (its [`Legend`]) gives the position of each word in a record. A reader opens the file through
+//! `/proc/PID/fd` and reads. The kernel allows this to the process's user and to root (`PTRACE_MODE_READ`). The
+//! file is sealed, so that no other process can write to it. The file ends with the last process that has it.
 //!
 //! ```text
-//! file:   ... | legend at AT | ... | records: COUNT times STRIDE bytes | ... | totals, in a family's first file
-//! record: words of 4 or 8 bytes, each where the legend says
+//! file:   ... | schema at AT | ... | records: COUNT times STRIDE bytes | ... | totals, in a family's first file
+//! record: words of 4 or 8 bytes, each at the position that the schema gives
 //! ```
 //!
-//! Where a word lies may change with each build of the library; what it means changes with [`VERSION`]. A reader takes
-//! whatever a process has written there: all of it is checked when it is read, and none of it is believed beyond its form.
+//! The position of a word may change with each build of the library. The meaning of a word changes only with
+//! [`VERSION`]. A process may write any values, so a reader checks the form of everything it reads, and trusts
+//! nothing further.
 
 mod holders;
 mod legend;
@@ -24,26 +26,26 @@ pub use legend::{ABSENT, Fault, File, LEGEND_WORDS, Legend, Member, Shape};
 pub use record::{Configuration, Handling, Phase, Receives, Record, Sends, Transfer, pack_address};
 pub use word::{Field, Width, Word};
 
-/// What names of such memory files begin with, as `/proc/PID/fd` shows them: a family's first file, which a program that
-/// inherits its connections finds by its name, and others.
+/// Beginnings of the names of such memory files in `/proc/PID/fd`. The first is that of a family's first file: a
+/// program that inherits the family's connections finds the file by its name. The second is that of other files.
 pub const FILE_NAMES: [&str; 2] = ["/memfd:sovia-records", "/memfd:sovia-board"];
 
-/// The first number of a descriptor of such a file: private descriptors are taken from the last quarter of a limit that is
-/// at least 1024, and from the last quarter of 4096 where the limit is higher.
+/// Lowest descriptor numbers of such a file. Sovia's private descriptors are in the last quarter of the limit, if
+/// the limit is from 1024 to 4096. With a higher limit they are in the last quarter of 4096.
 pub const NUMBERS_FROM: [i32; 2] = [3072, 768];
 
-/// Where in a file the legend lies.
+/// Offset of the schema in a file, in bytes.
 pub const AT: usize = 1024;
 
-/// How many bytes a reader needs of a file before it knows the rest: the first page.
+/// Length of the first page, in bytes. A reader needs this part of a file before any other.
 pub const HEAD: usize = 4096;
 
-/// Changed when a word gets another meaning.
+/// Version of the words' meanings. Increased when a word gets another meaning.
 pub const VERSION: u32 = 2;
 
-/// Most records of a file.
+/// Maximum number of records in a file.
 pub const RECORDS_MAX: u32 = 1 << 16;
-/// Most bytes of a record up to the end of its last word.
+/// Maximum length of a record up to the end of its last word, in bytes.
 pub const SPAN_MAX: usize = 1 << 14;
 
 #[cfg(test)]

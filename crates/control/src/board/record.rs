@@ -1,10 +1,10 @@
-//! What a record says of a connection.
+//! Content of a connection's record.
 
 use super::{Holders, Legend, Word};
 use crate::{NicName, Reason, Traffic};
 use core::net::{Ipv6Addr, SocketAddr};
 
-/// Declares an enum of what a word may say, by numbers.
+/// Declares an enum of a word's values, with their numbers.
 macro_rules! numbered {
     ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $value:literal,)* }) => {
         $(#[$meta])*
@@ -15,7 +15,7 @@ macro_rules! numbered {
         }
 
         impl $name {
-            /// Every value.
+            /// All values.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
             fn of(number: u64) -> Option<Self> {
@@ -29,86 +29,86 @@ macro_rules! numbered {
 }
 
 numbered! {
-    /// How far a connection has come.
+    /// State of a connection.
     Phase {
         /// The slot is not in use.
         Free = 0,
-        /// On TCP; the two ends may yet meet.
+        /// The connection is on TCP, and not yet accelerated.
         Candidate = 1,
-        /// It has a VI.
+        /// The connection has a VI.
         Attached = 2,
-        /// On TCP for good.
+        /// The connection is on TCP for good.
         Plain = 3,
     }
 }
 
 numbered! {
-    /// Where what this end sends goes.
+    /// Path of the bytes that this end sends.
     Sends {
-        /// To TCP.
+        /// TCP.
         Tcp = 0,
-        /// To the VI.
+        /// The VI.
         Vi = 1,
-        /// To TCP, for good.
+        /// TCP, for good.
         Back = 2,
     }
 }
 
 numbered! {
-    /// Where what this end receives comes from.
+    /// Path of the bytes that this end receives.
     Receives {
-        /// From TCP.
+        /// TCP.
         Tcp = 0,
-        /// From TCP, up to the byte at which the sender changes to the VI.
+        /// TCP, up to the byte at which the sender switches to the VI.
         Granted = 1,
-        /// From the VI.
+        /// The VI.
         Vi = 2,
-        /// From TCP, for good.
+        /// TCP, for good.
         Back = 3,
     }
 }
 
 numbered! {
-    /// Which thread handles messages.
+    /// Thread that handles messages.
     Handling {
-        /// The program's, in its calls.
+        /// A thread of the program, in its calls.
         Single = 0,
-        /// One of Sovia's.
+        /// A thread of Sovia.
         Handler = 1,
-        /// One of Sovia's, which is called back.
+        /// A thread of Sovia, which then calls the program back.
         Notify = 2,
     }
 }
 
 numbered! {
-    /// How a program's bytes become memory that the NIC reads.
+    /// Way in which the NIC gets at the program's bytes.
     Transfer {
-        /// As is best.
+        /// Sovia chooses the way.
         Auto = 0,
-        /// They are registered.
+        /// Sovia registers the bytes' memory.
         Reg = 1,
-        /// They are copied.
+        /// Sovia copies the bytes into registered memory.
         Copy = 2,
-        /// Short messages are copied, long ones registered.
+        /// Sovia copies short messages, and registers the memory of long ones.
         Hybrid = 3,
     }
 }
 
-/// What a connection does of the protocol.
+/// Protocol settings of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Configuration {
-    /// Packets that may be under way.
+    /// Maximum number of packets that are not acknowledged.
     pub window: u16,
-    /// Packets after which they are acknowledged.
+    /// Number of packets after which the receiver acknowledges them.
     pub threshold: u16,
-    /// Which thread handles messages.
+    /// Thread that handles messages.
     pub handling: Handling,
-    /// How bytes become memory that the NIC reads.
+    /// Way in which the NIC gets at the program's bytes.
     pub transfer: Transfer,
 }
 
 impl Configuration {
-    /// As a word, which is never 0.
+    /// Returns the settings as a word, which is never 0.
     pub const fn word(self) -> u64 {
         1 << 63
             | self.window as u64
@@ -128,7 +128,7 @@ impl Configuration {
     }
 }
 
-/// An address as two words: an IPv4 one is mapped.
+/// Returns an address as two words. An IPv4 address is mapped to IPv6.
 pub fn pack_address(address: &SocketAddr) -> (u64, u64) {
     let ip = match address.ip() {
         core::net::IpAddr::V4(v4) => v4.to_ipv6_mapped(),
@@ -143,60 +143,60 @@ fn unpack_address(high: u64, low: u64, port: u16) -> SocketAddr {
     SocketAddr::new(ip.to_canonical(), port)
 }
 
-/// A connection, as its record shows it.
+/// Content of a connection's record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Which life the record's slot lives.
+    /// Generation of the record's slot.
     pub generation: u32,
-    /// How far it has come.
+    /// State of the connection.
     pub phase: Phase,
-    /// Where what this end sends goes.
+    /// Path of the bytes that this end sends.
     pub sends: Sends,
-    /// Where what this end receives comes from.
+    /// Path of the bytes that this end receives.
     pub receives: Receives,
-    /// The places of the processes that have it.
+    /// Process slots of the processes that have the connection.
     pub holders: Holders,
-    /// The kernel's number of the socket; 0: it is not known.
+    /// Cookie by which the kernel identifies the socket, or 0 if unknown.
     pub cookie: u64,
-    /// Whether `connect` opened it.
+    /// Set if `connect` opened the connection.
     pub is_connector: bool,
-    /// The local address and the peer's, once the engine has looked at them.
+    /// Local address and peer's address, once the engine has read them.
     pub addresses: Option<(SocketAddr, SocketAddr)>,
-    /// The NIC in software that carries it.
+    /// NIC in software that carries the connection.
     pub nic: Option<NicName>,
-    /// What it does of the protocol, once it has a VI.
+    /// Protocol settings, once the connection has a VI.
     pub configuration: Option<Configuration>,
-    /// Whether small messages are combined.
+    /// Set if small messages are combined.
     pub combines: bool,
-    /// Why it is on TCP for good.
+    /// Reason why the connection is on TCP for good.
     pub stays: Option<Reason>,
-    /// Why this end takes it back to TCP.
+    /// Reason why this end moves the connection back to TCP.
     pub leaves: Option<Reason>,
-    /// Why the other end's process has been refused so far, while the two ends may yet meet.
+    /// Reason why this end has refused the peer's process so far, while the rendezvous may still succeed.
     pub doubts: Option<Reason>,
-    /// Whether it is being taken back.
+    /// Set while the connection falls back to TCP.
     pub falls_back: bool,
-    /// Whether a relay has it.
+    /// Set if a relay serves the connection.
     pub is_relayed: bool,
-    /// Whether the program has shut its sending side, and its receiving side.
+    /// Set if the program has shut down sending, and receiving.
     pub shut: (bool, bool),
-    /// Calls that moved bytes before the two ends met.
+    /// Number of calls that moved bytes before the rendezvous.
     pub transfers: u64,
-    /// Bytes sent and received over TCP.
+    /// Number of bytes sent and received over TCP.
     pub tcp: (u64, u64),
-    /// How often threads have slept for it.
+    /// Number of times that a thread slept for the connection.
     pub sleeps: u64,
-    /// What went over the VI. It says nothing of sleeps and rings.
+    /// Traffic on the VI, without sleeps and doorbells.
     pub traffic: Traffic,
-    /// The part of that which is not in the totals yet.
+    /// Part of `traffic` that the totals do not contain yet.
     pub unsettled: Traffic,
-    /// Packets that the program has consumed, the lower 32 bits.
+    /// Number of packets that the program has consumed, modulo 2^32.
     pub packets_taken: u32,
 }
 
 impl Record {
-    /// What the words of a record say ([`Legend::place_of`] says which bytes); `None` if the slot is free, or its words say what
-    /// no connection's do.
+    /// Reads a record from the bytes that [`Legend::place_of`] gives. Returns `None` if the slot is free, or if its
+    /// words have values that no connection has.
     pub fn read(legend: &Legend, bytes: &[u8]) -> Option<Record> {
         let get = |word| legend.value(bytes, word).unwrap_or(0);
         let is = |word| get(word) != 0;
@@ -228,7 +228,7 @@ impl Record {
             );
         }
         let generation = get(Word::Generation) as u32;
-        // The slot may have been another connection's when those were written.
+        // The slot may have belonged to another connection when the engine wrote the addresses.
         let is_known = get(Word::AddressesOf) == u64::from(generation) + 1;
         let addresses = is_known.then(|| {
             let ports = get(Word::Ports);
@@ -266,13 +266,13 @@ impl Record {
         })
     }
 
-    /// Whether both directions are on the VI.
+    /// Returns true if both directions are on the VI.
     pub fn is_accelerated(&self) -> bool {
         self.phase == Phase::Attached && self.sends == Sends::Vi && self.receives == Receives::Vi
     }
 }
 
-/// A page may say anything: no sum overflows.
+/// Adds traffic without overflow checks, because a page may have any values.
 fn sum(one: &Traffic, other: &Traffic) -> Traffic {
     Traffic {
         bytes_sent: one.bytes_sent.wrapping_add(other.bytes_sent),

@@ -1,4 +1,4 @@
-//! What is written is read, and nonsense is refused or harmless.
+//! Tests that a reader gets the written values, and that wrong values are refused or harmless.
 
 use super::*;
 use crate::StatsPage;
@@ -31,7 +31,7 @@ const FIELDS: [Field; 9] = [
     Field::whole(Word::Configuration, 64),
 ];
 
-/// The first page of a file with that legend.
+/// Returns the first page of a file with this schema.
 fn head(shape: &Shape, fields: &[Field]) -> [u8; HEAD] {
     let words = [const { AtomicU64::new(0) }; LEGEND_WORDS];
     Legend::write(&words, shape, 77, "0.1.0", fields);
@@ -90,10 +90,10 @@ fn what_is_written_is_read() {
     let (local, peer) = said.addresses.unwrap();
     assert_eq!((local.port(), peer.port()), (80, 6379));
 
-    // Addresses of the slot's last connection are not this one's.
+    // The addresses of the slot's last connection do not belong to this one.
     put(&mut record, 48, 7, 8);
     assert_eq!(Record::read(&legend, &record[20..72]).unwrap().addresses, None);
-    // Nor is what was counted before it had a VI.
+    // Counts from before this connection had a VI do not belong to this one.
     put(&mut record, 28, 0, 4);
     assert_eq!(Record::read(&legend, &record[20..72]).unwrap().traffic.bytes_sent, 0);
     put(&mut record, 24, Phase::Free as u64, 4);
@@ -157,7 +157,7 @@ fn words_keep_their_numbers() {
 }
 
 proptest! {
-    /// Whatever a process writes there, reading it ends and stays within the bytes that there are.
+    /// A reader ends, and stays within the given bytes, whatever values a process has written.
     #[test]
     fn nonsense_is_harmless(
         seeds in proptest::collection::vec((0usize..HEAD / 8, any::<u64>()), 0..24),

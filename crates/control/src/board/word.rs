@@ -1,9 +1,9 @@
 //! The words of a record.
 
-/// Declares the words with their numbers, which are part of what a file says.
+/// Declares the words. Their numbers are part of a file's schema.
 macro_rules! words {
     ($($(#[$meta:meta])* $name:ident = $value:literal,)*) => {
-        /// What a word of a record says. A number is never used again for another word.
+        /// Word of a record. A number is never used again for another word.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u16)]
         pub enum Word {
@@ -11,10 +11,10 @@ macro_rules! words {
         }
 
         impl Word {
-            /// Every word, in the order of the numbers.
+            /// All words, in the order of their numbers.
             pub const ALL: &[Word] = &[$(Word::$name,)*];
 
-            /// The word with that number; `None` for one of a later version.
+            /// Returns the word with this number. `None` for a word of a later version.
             pub fn of(number: u16) -> Option<Word> {
                 match number {
                     $($value => Some(Word::$name),)*
@@ -26,106 +26,106 @@ macro_rules! words {
 }
 
 words! {
-    /// Which life the record's slot lives.
+    /// Generation of the record's slot.
     Generation = 1,
-    /// A [`Phase`](super::Phase) as a number.
+    /// State of the connection: a [`Phase`](super::Phase) as a number.
     Phase = 2,
-    /// A [`Sends`](super::Sends) as a number.
+    /// Path of sent bytes: a [`Sends`](super::Sends) as a number.
     Sends = 3,
-    /// A [`Receives`](super::Receives) as a number.
+    /// Path of received bytes: a [`Receives`](super::Receives) as a number.
     Receives = 4,
-    /// A bit for each place of a process that has the connection.
+    /// Processes that have the connection, as [`Holders`](super::Holders).
     Holders = 5,
-    /// Calls that moved bytes before the two ends met.
+    /// Number of calls that moved bytes before the rendezvous.
     Transfers = 6,
-    /// Bytes received over TCP.
+    /// Number of bytes received over TCP.
     TcpReceived = 7,
-    /// Bytes sent over TCP.
+    /// Number of bytes sent over TCP.
     TcpSent = 8,
-    /// The kernel's number of the socket.
+    /// Cookie by which the kernel identifies the socket.
     Cookie = 9,
-    /// Why it is on TCP for good: a [`Reason`](crate::Reason) plus one; 0 if it is not.
+    /// Reason why the connection is on TCP for good: a [`Reason`](crate::Reason) plus one, or 0.
     Stays = 10,
-    /// Why this end takes it back to TCP, likewise.
+    /// Reason why this end moves the connection back to TCP: a [`Reason`](crate::Reason) plus one, or 0.
     Leaves = 11,
-    /// How often threads have slept for it, or thereabouts.
+    /// Approximate number of times that a thread slept for the connection.
     Sleeps = 12,
-    /// It was opened by `connect`.
+    /// Set if `connect` opened the connection.
     IsConnector = 20,
-    /// It has, or had, a VI: what was counted on that is this connection's.
+    /// Set once the connection has had a VI. The counts of the VI then belong to this connection.
     HasMet = 21,
-    /// Small messages are combined.
+    /// Set if small messages are combined.
     Combines = 22,
-    /// A thread of Sovia's handles messages.
+    /// Set if a thread of Sovia handles messages.
     Handled = 23,
-    /// It is called back for each message.
+    /// Set if a thread of Sovia calls the program back for each message.
     Notified = 24,
-    /// The other side of the segment is a NIC in software.
+    /// Set if the other side of the segment is a NIC in software.
     Reflected = 25,
-    /// It is being taken back to TCP.
+    /// Set while the connection falls back to TCP.
     FallsBack = 26,
-    /// A relay has it.
+    /// Set if a relay serves the connection.
     Relayed = 27,
-    /// The program has shut its sending side.
+    /// Set if the program has shut down sending.
     ShutsSending = 28,
-    /// The program has shut its receiving side.
+    /// Set if the program has shut down receiving.
     ShutsReceiving = 29,
-    /// The local address (IPv4 mapped), its upper half.
+    /// Upper half of the local address. An IPv4 address is mapped to IPv6.
     LocalHigh = 40,
-    /// Its lower half.
+    /// Lower half of the local address.
     LocalLow = 41,
-    /// The peer's address, likewise.
+    /// Upper half of the peer's address. An IPv4 address is mapped to IPv6.
     PeerHigh = 42,
-    /// Its lower half.
+    /// Lower half of the peer's address.
     PeerLow = 43,
-    /// The local port, and the peer's in the upper half of 32 bits.
+    /// Local port in the lower 16 bits, peer's port in the upper 16 bits.
     Ports = 44,
-    /// Of which life the addresses are: the generation plus one; 0: they are not known.
+    /// Generation to which the addresses belong, plus one. 0 if the addresses are unknown.
     AddressesOf = 45,
-    /// What it does of the protocol ([`Configuration`](super::Configuration)).
+    /// Protocol settings ([`Configuration`](super::Configuration)).
     Configuration = 46,
-    /// The name of the NIC in software that carries it, the first eight bytes.
+    /// Bytes 0 to 7 of the name of the NIC in software that carries the connection.
     Nic0 = 47,
-    /// The next eight.
+    /// Bytes 8 to 15 of the NIC's name.
     Nic1 = 48,
-    /// The next eight.
+    /// Bytes 16 to 23 of the NIC's name.
     Nic2 = 49,
-    /// The last eight.
+    /// Bytes 24 to 31 of the NIC's name.
     Nic3 = 50,
-    /// Why the other end's process has been refused so far: as [`Word::Stays`].
+    /// Reason why this end has refused the peer's process so far: a [`Reason`](crate::Reason) plus one, or 0.
     Doubts = 51,
-    /// Bytes sent on the VI that are not in the totals yet.
+    /// Number of bytes sent on the VI that the totals do not contain yet.
     BytesSent = 60,
-    /// Messages that carried them.
+    /// Number of messages that carried the bytes of [`Word::BytesSent`].
     MessagesSent = 61,
-    /// Bytes received on the VI that are not in the totals yet.
+    /// Number of bytes received on the VI that the totals do not contain yet.
     BytesReceived = 62,
-    /// Messages that a thread of Sovia's has handled.
+    /// Number of messages handled by a thread of Sovia that the totals do not contain yet.
     MessagesHandled = 63,
-    /// Messages sent from registered memory.
+    /// Number of messages sent from registered memory that the totals do not contain yet.
     MessagesRegistered = 64,
-    /// As [`Word::BytesSent`], of what is in the totals already.
+    /// Like [`Word::BytesSent`], for the part that the totals contain.
     PastBytesSent = 70,
-    /// As [`Word::MessagesSent`].
+    /// Like [`Word::MessagesSent`], for the part that the totals contain.
     PastMessagesSent = 71,
-    /// As [`Word::BytesReceived`].
+    /// Like [`Word::BytesReceived`], for the part that the totals contain.
     PastBytesReceived = 72,
-    /// As [`Word::MessagesHandled`].
+    /// Like [`Word::MessagesHandled`], for the part that the totals contain.
     PastMessagesHandled = 73,
-    /// As [`Word::MessagesRegistered`].
+    /// Like [`Word::MessagesRegistered`], for the part that the totals contain.
     PastMessagesRegistered = 74,
-    /// Packets that the program has consumed, the lower 32 bits.
+    /// Number of packets that the program has consumed, modulo 2^32.
     PacketsTaken = 80,
 }
 
-/// How much of a word counts.
+/// Size of a word, or its bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
     /// 32 bits.
     Half,
     /// 64 bits.
     Whole,
-    /// That bit of 32 bits.
+    /// This bit of 32 bits.
     Bit(u8),
 }
 
@@ -149,7 +149,7 @@ impl Width {
         }
     }
 
-    /// How many bytes are read.
+    /// Returns the number of bytes that a reader reads.
     pub(super) const fn bytes(self) -> usize {
         match self {
             Width::Half | Width::Bit(_) => 4,
@@ -158,29 +158,29 @@ impl Width {
     }
 }
 
-/// Where in a record a word lies.
+/// Position of a word in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Which word.
+    /// The word.
     pub word: Word,
-    /// How much of what lies there.
+    /// Size of the word, or its bit.
     pub width: Width,
-    /// Its offset in the record.
+    /// Offset of the word in the record.
     pub at: u32,
 }
 
 impl Field {
-    /// The bit of a word of 32 bits that is set in `mask`.
+    /// Returns a field for the bit in `mask`, of 32 bits at `at`.
     pub const fn bit(word: Word, at: usize, mask: u32) -> Field {
         Field { word, width: Width::Bit(mask.trailing_zeros() as u8), at: at as u32 }
     }
 
-    /// A word of 32 bits.
+    /// Returns a field of 32 bits.
     pub const fn half(word: Word, at: usize) -> Field {
         Field { word, width: Width::Half, at: at as u32 }
     }
 
-    /// A word of 64 bits.
+    /// Returns a field of 64 bits.
     pub const fn whole(word: Word, at: usize) -> Field {
         Field { word, width: Width::Whole, at: at as u32 }
     }
@@ -189,13 +189,13 @@ impl Field {
         (self.word as u64) << 48 | self.width.code() << 32 | self.at as u64
     }
 
-    /// `None` if it is of a word that is not known here, or nonsense.
+    /// Decodes a field. Returns `None` for an unknown word, or for a wrong size.
     pub(super) fn decode(code: u64) -> Option<Field> {
         let width = Width::of(code >> 32 & 0xffff)?;
         Some(Field { word: Word::of((code >> 48) as u16)?, width, at: code as u32 })
     }
 
-    /// What lies there, in a record's bytes.
+    /// Returns the value of this field in a record's bytes.
     pub(super) fn value(self, record: &[u8]) -> u64 {
         let at = self.at as usize;
         let half = || record.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
