@@ -11,10 +11,10 @@ use std::ffi::CStr;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// What the file with a family's locks is called.
+/// Beginning of the name of a family's file with locks.
 const LOCKS: &str = "/memfd:sovia-family";
 
-/// A file with connections.
+/// File with records of connections.
 #[derive(Debug)]
 pub(crate) struct Shown {
     file: File,
@@ -32,12 +32,12 @@ impl Shown {
         Ok(Shown { file, inode: about.st_ino, head, legend })
     }
 
-    /// How many records are in use.
+    /// Returns the number of records in use.
     pub(crate) fn count(&self) -> usize {
         self.legend.used(&self.head).count()
     }
 
-    /// The connections in it, each with the number of its record.
+    /// Returns the connections in the file, each with the number of its record.
     pub(crate) fn records(&self) -> impl Iterator<Item = (u32, Record)> {
         let mut bytes = Vec::new();
         self.legend.used(&self.head).filter_map(move |n| {
@@ -48,12 +48,12 @@ impl Shown {
         })
     }
 
-    /// The family's processes.
+    /// Returns the family's processes.
     fn members(&self) -> Vec<Member> {
         self.legend.members(|at, bytes| self.file.read_exact_at(bytes, at).is_ok())
     }
 
-    /// Bytes of it.
+    /// Reads bytes of the file.
     pub(crate) fn bytes(&self, at: u64, len: usize) -> Option<Vec<u8>> {
         let mut bytes = vec![0; len];
         self.file.read_exact_at(&mut bytes, at).ok()?;
@@ -61,14 +61,14 @@ impl Shown {
     }
 }
 
-/// Returns the traffic of each connection in a file of records that is on no page of counters yet. `None` for any other
-/// file. The processes may live or have been killed.
+/// Returns the traffic of each connection in a file of records that no page of counters contains yet. Returns
+/// `None` for any other file. The file's processes may have been killed.
 pub fn unsettled(file: &File) -> Option<Vec<Traffic>> {
     let shown = Shown::of(file.try_clone().ok()?).ok()?;
     Some(shown.records().map(|(_, record)| record.unsettled).collect())
 }
 
-/// A process's own files: of a family, and its place in that.
+/// First file of a process's family, with the process's slot in the family.
 #[derive(Debug)]
 pub(crate) struct Own {
     pub(crate) first: Shown,
@@ -76,20 +76,21 @@ pub(crate) struct Own {
     descriptors: OwnedFd,
 }
 
-/// What there is to see of a process.
+/// Result of a look at a process.
 #[derive(Debug)]
 pub(crate) enum Seen {
-    /// It shows connections.
+    /// The process shows connections.
     Own(Box<Own>),
-    /// It has none on record, or does not run under Sovia.
+    /// The process has no connections on record, or does not run under Sovia.
     Nothing,
-    /// The kernel does not let it be looked at.
+    /// The kernel does not allow this user to look at the process.
     Forbidden,
-    /// What it shows cannot be read.
+    /// The files of the process cannot be read.
     Fault(Fault),
 }
 
-/// What tells memory files from others that have such names: they lie on one mount of the kernel's own.
+/// The mount of memory files, a line of fdinfo. All memory files lie on one mount of the kernel, and no other file
+/// does.
 #[derive(Debug)]
 pub(crate) struct MemoryFiles(Option<Vec<u8>>);
 
@@ -103,11 +104,11 @@ impl MemoryFiles {
         MemoryFiles(own)
     }
 
-    /// Opens the file behind a descriptor of another process, if it is a memory file.
+    /// Opens the file behind a descriptor of another process, if the file is a memory file.
     ///
-    /// No other file is opened: that could hold the reader up for ever, or be one that the process itself may not open. The process
-    /// may change what its number means at any moment. So the question is put to a descriptor of the reader's that stands for the
-    /// file, and is no way into it (`O_PATH`).
+    /// Opens no other file: an open could block for ever, or the other process itself might not be allowed to open
+    /// the file. The other process may change the meaning of its descriptor at any moment. So this function first
+    /// gets a descriptor that only stands for the file (`O_PATH`), and checks the file by this descriptor.
     fn open(&self, descriptors: impl AsFd, number: &str) -> Option<File> {
         let place =
             openat(descriptors, number, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
@@ -126,7 +127,7 @@ fn mount(about: &[u8]) -> Option<Vec<u8>> {
     Some(line.to_vec())
 }
 
-/// Looks for the files of a process: among the numbers that private descriptors have.
+/// Searches for the files of a process, among the numbers of private descriptors.
 pub(crate) fn of(folder: &Folder, memory: &MemoryFiles) -> Seen {
     let descriptors = match folder.folder("fd") {
         Ok(descriptors) => descriptors,
@@ -151,11 +152,12 @@ pub(crate) fn of(folder: &Folder, memory: &MemoryFiles) -> Seen {
     search.fault.map_or(Seen::Nothing, Seen::Fault)
 }
 
-/// A process has files of its own family, and of those of which it has inherited connections: far fewer than this. Each is looked at beside
-/// the others, and any process may have as many as it has descriptors.
+/// Maximum number of families with files in one process. A process has the files of its own family, and of families
+/// whose connections it has inherited: far fewer than this. The search compares each file with the others, and a
+/// hostile process may have as many files as descriptors.
 const FAMILIES_MAX: usize = 4096;
 
-/// What a descriptor is: the number of it among those of its kind.
+/// Kind of a descriptor's file, with the file's index among those of this kind.
 enum Found {
     Nothing,
     First(usize),
@@ -166,7 +168,7 @@ struct Search<'a> {
     folder: &'a Folder,
     memory: &'a MemoryFiles,
     own_id: OnceCell<Option<i32>>,
-    /// First files of families: the process's own, and of those of which it has inherited connections.
+    /// First files of families: the process's own, and those with inherited connections.
     firsts: Vec<Shown>,
     locks: Vec<(u64, File)>,
     fault: Option<Fault>,
@@ -174,7 +176,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn among(&mut self, descriptors: &OwnedFd, from: i32, below: i32) -> Option<(Shown, u32)> {
-        // The place of a number in the list is two more than the number.
+        // The position of a descriptor in the folder is two more than its number.
         seek(descriptors, SeekFrom::Start(from as u64 + 2)).ok()?;
         let mut room = Vec::with_capacity(8192);
         let mut entries = RawDir::new(descriptors, room.spare_capacity_mut());
@@ -209,7 +211,7 @@ impl Search<'_> {
         None
     }
 
-    /// What a descriptor is of what is looked for.
+    /// Opens the file of a descriptor, if it is a family's first file or a file with locks.
     fn look_at(&mut self, descriptors: &OwnedFd, number: &str) -> Found {
         let Ok(link) = readlinkat(descriptors, number, Vec::new()) else { return Found::Nothing };
         let is_locks = starts_with(&link, LOCKS);
@@ -234,7 +236,8 @@ impl Search<'_> {
         Found::Nothing
     }
 
-    /// The process's place in a family, by locks from `from` on, if it is one of it.
+    /// Returns the process's slot in a family, if the process belongs to the family. Only locks from index `from`
+    /// on count.
     fn place_in(&self, first: usize, from: usize) -> Option<u32> {
         let first = self.firsts.get(first)?;
         match first.legend.locks {
@@ -250,7 +253,8 @@ impl Search<'_> {
         }
     }
 
-    /// Whether the process holds the lock on a place: for as long as it lives and is the program that took it.
+    /// Returns true if the process holds the lock on a slot. The kernel releases this lock when the process ends or
+    /// executes another program.
     fn holds(&self, locks: &File, place: u32) -> bool {
         let lock =
             Flock { start: u64::from(place), length: 1, ..Flock::from(FlockType::WriteLock) };
@@ -261,7 +265,7 @@ impl Search<'_> {
 }
 
 impl Own {
-    /// The family's other files that this process has, but for those that `is_known`.
+    /// Returns the family's other files that this process has, except for those that are known already.
     pub(crate) fn others(
         &self,
         memory: &MemoryFiles,

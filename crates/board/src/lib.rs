@@ -1,16 +1,18 @@
-//! Reads what processes under Sovia show of their connections, while they run ([`sovia_control::board`]).
+//! Reads the statistics pages of running processes ([`sovia_control::board`]).
 //!
-//! A process's files are found through `/proc/PID/fd`, so the kernel decides which processes may be looked at: those of
-//! one's own user, and all of them for root. They are read, never mapped: so a reader changes nothing, not even how much
-//! memory a process uses, and nothing that a process does to its files ends a reader. The process notices nothing.
+//! A reader finds a process's files through `/proc/PID/fd`. So the kernel decides which processes a user may look
+//! at: the user's own, and all processes for root. The reader reads the files and never maps them. So a reader
+//! changes nothing, not even a process's memory usage, and no change of the files by a process can crash the
+//! reader.
 //!
-//! What the kernel says of a process (its id, user, program, network namespace) is believed; what the process writes is
-//! checked for its form and shown as that process's word.
+//! A process's id, user, program and network namespace come from the kernel, and the reader trusts them. The reader
+//! checks the form of everything that the process has written, and shows the values as that process's statement.
 //!
-//! - `parts`: work that threads share; `text`: names of programs, made fit to be shown; `process`: what the kernel says of a process;
-//! - `files`: the files of one; `scan`: all processes, and their connections;
-//! - `pairs`: which two connections are the ends of one; `rates`: what has happened between two looks;
-//!   `metrics`: counters for Prometheus.
+//! - `parts`: work that threads share; `text`: program names that are safe to print; `process`: the kernel's data
+//!   about a process;
+//! - `files`: the files of one process; `scan`: all processes and their connections;
+//! - `pairs`: the two ends of each connection; `rates`: changes between two scans; `metrics`: counters for
+//!   Prometheus.
 
 #![forbid(unsafe_code)]
 

@@ -5,14 +5,14 @@ use sovia_control::{Junk, Reason, StatsPage};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 
-/// A program of a user: what counters are told apart by. Processes come and go.
+/// Labels of counters: program and user. Processes come and go, so there is no label for a process.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Labels {
     program: String,
     uid: u32,
 }
 
-/// The names of counters, in the order of their values: how many there are.
+/// Names and descriptions of the counters, in the order of `Counts::plain`.
 const PLAIN: [(&str, &str); 9] = [
     ("sovia_ends_total", "Ends of TCP connections that programs under Sovia had"),
     ("sovia_accelerated_total", "Ends of connections that moved to a VI"),
@@ -25,7 +25,7 @@ const PLAIN: [(&str, &str); 9] = [
     ("sovia_messages_registered_total", "Messages sent from registered memory"),
 ];
 
-/// What a family has counted.
+/// Counts of a family.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Counts {
     plain: [u64; PLAIN.len()],
@@ -61,7 +61,8 @@ impl Counts {
         self.plain.iter_mut().chain(&mut self.stayed).chain(&mut self.junk)
     }
 
-    /// The larger of each count and what it was before: one that is read while it is moved may seem to go down.
+    /// Returns the larger value of each count and its previous one. A count may seem to go down if the engine moves
+    /// it during the read.
     fn no_less_than(mut self, mut before: Counts) -> Counts {
         for (now, before) in self.all().zip(before.all()) {
             *now = (*now).max(*before);
@@ -69,7 +70,7 @@ impl Counts {
         self
     }
 
-    /// Adds what has come since.
+    /// Adds the increase from `before` to `now`.
     fn add(&mut self, mut now: Counts, mut before: Counts) {
         for ((sum, now), before) in self.all().zip(now.all()).zip(before.all()) {
             *sum = sum.wrapping_add(now.saturating_sub(*before));
@@ -77,17 +78,17 @@ impl Counts {
     }
 }
 
-/// Counters of all programs since this began to look. A program's go on when one of its processes ends and another begins, but
-/// what a process has counted after the last look at it is lost.
+/// Counters of all programs since the creation of this value. A program's counters go on when one process ends and
+/// another starts. Counts of a process after its last scan are lost.
 #[derive(Debug, Default)]
 pub struct Metrics {
-    /// What each family had counted at the last look.
+    /// Counts of each family at the last scan.
     families: HashMap<u64, Counts>,
     sums: BTreeMap<Labels, Counts>,
 }
 
 impl Metrics {
-    /// Takes a look into account, and tells all counters. `name_of` tells a user's name.
+    /// Adds a scan to the counters, and returns all counters as text. `name_of` returns a user's name.
     pub fn next(&mut self, scan: &Scan, name_of: impl Fn(u32) -> String) -> String {
         let mut families = HashMap::new();
         for (at, family) in scan.families.iter().enumerate() {
@@ -96,7 +97,7 @@ impl Metrics {
             };
             let open = scan.connections.iter().filter(|connection| connection.family == at);
             let now = Counts::of(page, family.traffic(open));
-            // A file of that number may be another family's by now, which has had fewer ends.
+            // The inode may now belong to another family's file. That family has counted fewer ends.
             let before = self.families.remove(&family.file);
             let before = before.filter(|before| before.plain[0] <= now.plain[0]);
             let before = before.unwrap_or_else(Counts::none);
@@ -197,12 +198,12 @@ fn describe(out: &mut String, name: &str, help: &str, kind: &str) {
     let _ = writeln!(out, "# HELP {name} {help}.\n# TYPE {name} {kind}");
 }
 
-/// A label's value.
+/// Escapes a label's value.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// Returns the key of a reason, or of a kind of junk, for scripts: `peer_plain` for `PeerPlain`.
+/// Returns the key of a reason or a kind of junk, for scripts: `peer_plain` for `PeerPlain`.
 pub fn key(variant: impl core::fmt::Debug) -> String {
     let mut out = String::new();
     for c in format!("{variant:?}").chars() {
@@ -237,7 +238,7 @@ mod tests {
         scan
     }
 
-    /// A page on which nothing has been counted.
+    /// Returns the bytes of a page with all counters 0.
     fn begun() -> Vec<u8> {
         let mut bytes = vec![0; StatsPage::SIZE];
         bytes[..8].copy_from_slice(b"SOVIASTA");
@@ -262,9 +263,9 @@ mod tests {
         let labels = "sovia_ends_total{program=\"p\",user=\"u5\"}";
         assert_eq!(ends(&look(1, 3, "p")), format!("{labels} 3"));
         assert_eq!(ends(&look(1, 5, "p")), format!("{labels} 5"));
-        // Another process of the program.
+        // Simulates another process of the program.
         assert_eq!(ends(&look(2, 2, "p")), format!("{labels} 7"));
-        // Another file with the number of the first.
+        // Simulates another file with the inode of the first one.
         assert_eq!(ends(&look(2, 1, "p")), format!("{labels} 8"));
         assert_eq!(ends(&scan_of([])), format!("{labels} 8"));
     }

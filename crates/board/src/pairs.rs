@@ -1,17 +1,19 @@
-//! Which two connections are the two ends of one.
+//! Finds the two ends of each connection.
 
 use crate::scan::Scan;
 use core::net::SocketAddr;
 use std::collections::HashMap;
 
-/// For each connection of a scan the place of its other end, where that shows itself as well.
+/// For each connection of a scan, the index of its other end. `None` if the scan does not contain the other end.
 pub type Pairs = Vec<Option<usize>>;
 
-/// Finds the ends that belong together: those that say the same two addresses, in one network namespace, or in any if there is
-/// only one that does. A process may say what it likes: where several say the same, none is believed.
+/// Finds ends that belong together: two ends with the same two addresses in one network namespace. If this
+/// namespace has no such end, the only end in any namespace matches. A process may state any addresses. So if
+/// several ends state the same ones, none of them matches, and a match must be mutual.
 pub fn pairs(scan: &Scan) -> Pairs {
     type Key = (SocketAddr, SocketAddr);
-    // The last end that says a pair of addresses; and of each end the one before it that says the same.
+    // Index of the last end with each pair of addresses. `before` links each end to the previous end with the same
+    // pair.
     let mut last: HashMap<Key, usize> = HashMap::with_capacity(scan.connections.len());
     let mut before: Vec<Option<usize>> = vec![None; scan.connections.len()];
     for (at, connection) in scan.connections.iter().enumerate() {
@@ -30,7 +32,7 @@ pub fn pairs(scan: &Scan) -> Pairs {
             Found::None => the_only(there()),
             here => here,
         };
-        // A connection to itself has one end.
+        // A connection of a socket to itself has only one end.
         match found {
             Found::One(one) if one != at => Some(one),
             _ => None,
@@ -48,7 +50,7 @@ enum Found {
     Several,
 }
 
-/// Whether there are none, one or several; looks at two of them at most.
+/// Returns the only item, or states that there are none or several. Reads at most two items.
 fn the_only(mut those: impl Iterator<Item = usize>) -> Found {
     match (those.next(), those.next()) {
         (None, _) => Found::None,

@@ -1,15 +1,16 @@
-//! Work on many items that a few threads share.
+//! Shares work on many items among a few threads.
 
 use core::num::NonZero;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::OnceLock;
 use std::thread;
 
-/// Threads that work, at most.
+/// Maximum number of threads.
 const THREADS_MAX: usize = 4;
 
-/// What `work` makes of each part of the items, in their order. A part has `size` items, but for the last one, and a thread takes a
-/// part when it is done with the one before. Where there can be no more threads the calling one does all of them.
+/// Calls `work` for each part of the items, and returns the results in the items' order. Each part has `size`
+/// items, except for the last one. A thread takes the next part when it has finished one. If no more threads can be
+/// started, the calling thread handles all parts.
 ///
 /// ```
 /// use sovia_board::in_parts;
@@ -18,7 +19,7 @@ const THREADS_MAX: usize = 4;
 /// ```
 ///
 /// # Panics
-/// If `size` is 0, and where `work` does.
+/// If `size` is 0, or if `work` panics.
 pub fn in_parts<'a, S: Sync, R: Send + Sync>(
     items: &'a [S],
     size: usize,

@@ -1,4 +1,4 @@
-//! What the kernel says of a process.
+//! The kernel's data about a process.
 
 use crate::text::shown;
 use rustix::fd::{AsFd, OwnedFd};
@@ -6,31 +6,32 @@ use rustix::fs::{Mode, OFlags, open, openat, readlinkat};
 use std::fs::File;
 use std::io::Read;
 
-/// A process, in the kernel's words.
+/// A process. The kernel supplies all fields but `library`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
-    /// Its id, here.
+    /// Process id in this PID namespace.
     pub pid: i32,
-    /// Its program's name, fit to be shown.
+    /// Name of the program, safe to print.
     pub program: String,
-    /// Its effective user.
+    /// Effective user id.
     pub uid: u32,
-    /// When it began, in ticks since the boot: with the id, which process it is.
+    /// Start time in ticks since the boot. Together with the id, identifies the process.
     pub began: u64,
-    /// Its network namespace.
+    /// Network namespace, by inode.
     pub net: u64,
-    /// The library's version, as the process says.
+    /// Version of the library, as the process states it.
     pub library: String,
 }
 
-/// A process's folder in /proc. What is opened in it is that process's, though its id be another's by then.
+/// Folder of a process in `/proc`. Files opened through this folder belong to that process, even if its id has
+/// passed to another process.
 #[derive(Debug)]
 pub(crate) struct Folder {
     pub(crate) pid: i32,
     at: OwnedFd,
 }
 
-/// Whether there is a process with that id.
+/// Returns true if a process with this id exists.
 pub fn exists(pid: i32) -> bool {
     Folder::open(pid).is_some()
 }
@@ -42,13 +43,13 @@ impl Folder {
         Some(Folder { pid, at })
     }
 
-    /// Opens a folder in it.
+    /// Opens a folder within this folder.
     pub(crate) fn folder(&self, name: &str) -> rustix::io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         openat(&self.at, name, flags, Mode::empty())
     }
 
-    /// What stands in a file in it.
+    /// Reads a file within this folder.
     pub(crate) fn read(&self, name: &str) -> Option<Vec<u8>> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let mut file = File::from(openat(&self.at, name, flags, Mode::empty()).ok()?);
@@ -57,7 +58,7 @@ impl Folder {
         Some(text)
     }
 
-    /// What the kernel says of the process.
+    /// Returns the kernel's data about the process.
     pub(crate) fn process(&self, library: &str) -> Option<Process> {
         let comm = self.read("comm")?;
         let status = String::from_utf8_lossy(&self.read("status")?).into_owned();
@@ -66,14 +67,14 @@ impl Folder {
             pid: self.pid,
             program: shown(comm.strip_suffix(b"\n").unwrap_or(&comm)),
             uid: field(&status, "Uid:")?.split_ascii_whitespace().nth(1)?.parse().ok()?,
-            // The name before it may hold anything, but not the last bracket.
+            // The program's name comes first and may contain any bytes. The last bracket ends the name.
             began: stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()?,
             net: self.net(),
             library: library.to_owned(),
         })
     }
 
-    /// Its id as it calls itself, in its own PID namespace.
+    /// Returns the process's id in its own PID namespace.
     pub(crate) fn own_id(&self) -> Option<i32> {
         let status = String::from_utf8_lossy(&self.read("status")?).into_owned();
         field(&status, "NSpid:")?.split_ascii_whitespace().last()?.parse().ok()

@@ -1,27 +1,27 @@
-//! What has happened between two looks.
+//! Changes between two scans.
 
 use crate::scan::{Connection, Id, Scan};
 use sovia_control::Traffic;
 use std::collections::HashMap;
 
-/// What a connection, or several together, did in a time.
+/// Activity of one connection, or of several together, per second.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Rate {
-    /// Bytes sent, a second.
+    /// Bytes sent per second.
     pub sent: f64,
-    /// Bytes received, a second.
+    /// Bytes received per second.
     pub received: f64,
-    /// Messages sent, a second.
+    /// Messages sent per second.
     pub messages_sent: f64,
-    /// Packets received, a second.
+    /// Packets received per second.
     pub packets_received: f64,
-    /// Sleeps, a second.
+    /// Sleeps per second.
     pub sleeps: f64,
 }
 
 impl Rate {
-    /// System calls that TCP would have taken and the VI did not, a second: one for each message sent and for each
-    /// received, less those to sleep and to wake a sleeper.
+    /// Returns the number of system calls per second that the VI has saved: one for each message sent and for each
+    /// packet received. Each sleep costs two calls, one to sleep and one to wake the sleeping thread.
     pub fn saved(&self) -> f64 {
         (self.messages_sent + self.packets_received - 2.0 * self.sleeps).max(0.0)
     }
@@ -57,7 +57,7 @@ impl Counts {
     }
 }
 
-/// Remembers a look, and compares the next one with it.
+/// Counts of the last scan, for the comparison with the next one.
 #[derive(Debug)]
 pub struct Rates {
     at: std::time::Instant,
@@ -65,25 +65,25 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Remembers a look.
+    /// Stores the counts of a scan.
     pub fn begin(scan: &Scan) -> Rates {
         let counts = scan.connections.iter().map(|one| (one.id, Counts::of(one))).collect();
         Rates { at: scan.at, counts }
     }
 
-    /// What each connection of a later look did since, in that look's order; this look is remembered then. A connection that
-    /// is new has done nothing before.
+    /// Returns the rates of each connection since the last scan, in the order of the new scan, and stores the new
+    /// counts. A new connection starts from 0.
     pub fn next(&mut self, scan: &Scan) -> Vec<Rate> {
         let seconds = scan.at.saturating_duration_since(self.at).as_secs_f64().max(1e-6);
         let rate_of = |connection: &Connection| {
             let before = self.counts.get(&connection.id).copied().unwrap_or_default();
             let now = Counts::of(connection);
-            // A count never goes down; one that is read while it is moved may seem to.
+            // A count never goes down, but may seem to if the engine moves it during the read.
             let more = |now: u64, before: u64| {
                 let more = now.wrapping_sub(before);
                 if more > u64::MAX / 2 { 0.0 } else { more as f64 / seconds }
             };
-            // The lower 32 bits, which go round.
+            // The lower 32 bits, which wrap.
             let packets = now.packets.wrapping_sub(before.packets);
             let packets = if packets > u32::MAX / 2 { 0 } else { packets };
             let (sent, received) = (now.traffic.bytes_sent, now.traffic.bytes_received);

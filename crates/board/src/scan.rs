@@ -1,4 +1,4 @@
-//! All processes that may be looked at, and their connections.
+//! All processes that this user may look at, and their connections.
 
 use crate::files::{self, MemoryFiles, Own, Seen, Shown};
 use crate::parts::in_parts;
@@ -9,46 +9,46 @@ use sovia_control::{Reason, StatsPage, Traffic};
 use std::collections::HashMap;
 use std::time::Instant;
 
-/// Which connection: it is no other one's as long as the host runs.
+/// Identity of a connection, which no other connection has as long as the host runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id {
-    /// The file.
+    /// Inode of the file.
     pub file: u64,
-    /// The record.
+    /// Number of the record.
     pub record: u32,
-    /// Its life.
+    /// Generation of the record's slot.
     pub life: u32,
 }
 
-/// An end of a connection.
+/// End of a connection.
 #[derive(Debug, Clone)]
 pub struct Connection {
-    /// Which it is.
+    /// Identity of the connection.
     pub id: Id,
-    /// Its family: a place in [`Scan::families`].
+    /// Index of the connection's family in [`Scan::families`].
     pub family: usize,
-    /// The processes that have it: places in [`Scan::processes`]. Never empty.
+    /// Indices in [`Scan::processes`] of the processes that have the connection. Never empty.
     pub holders: Vec<usize>,
-    /// Its network namespace.
+    /// Network namespace of the connection.
     pub net: u64,
-    /// What its record says.
+    /// Content of the connection's record.
     pub record: Record,
 }
 
 impl Connection {
-    /// The local address and the peer's.
+    /// Returns the local address and the peer's address.
     pub fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
         self.record.addresses
     }
 
-    /// Whether a VI carries it, in at least one direction.
+    /// Returns true if a VI carries at least one direction.
     pub fn is_on_vi(&self) -> bool {
         let record = &self.record;
         record.phase == Phase::Attached
             && (record.sends == Sends::Vi || record.receives == Receives::Vi)
     }
 
-    /// In one word: how far it has come.
+    /// Returns the connection's state as one word.
     pub fn state(&self) -> &'static str {
         let record = &self.record;
         match record.phase {
@@ -62,7 +62,7 @@ impl Connection {
         }
     }
 
-    /// What carries it: `tcp`, `shm` for memory that both processes share, or the name of a NIC in software.
+    /// Returns the carrier: `tcp`, `shm` for shared memory, or the name of a NIC in software.
     pub fn carrier(&self) -> &str {
         match &self.record.nic {
             _ if self.record.phase != Phase::Attached || self.state() == "tcp" => "tcp",
@@ -71,25 +71,25 @@ impl Connection {
         }
     }
 
-    /// Why it is on TCP, or goes there, if it is known.
+    /// Returns the reason why the connection is on TCP or moves there, if known.
     pub fn reason(&self) -> Option<Reason> {
         self.record.stays.or(self.record.leaves).or(self.record.doubts)
     }
 }
 
-/// Processes that have come from one by fork.
+/// Processes that come from one process by fork.
 #[derive(Debug)]
 pub struct Family {
-    /// Which it is.
+    /// Inode of the family's first file.
     pub file: u64,
-    /// Its processes: places in [`Scan::processes`].
+    /// Indices of the family's processes in [`Scan::processes`].
     pub processes: Vec<usize>,
-    /// What they have counted, but for what connections have not told yet ([`Record::unsettled`]).
+    /// Counters of the family, without the traffic that its connections have not added yet ([`Record::unsettled`]).
     pub totals: Option<StatsPage>,
 }
 
 impl Family {
-    /// What went over VIs: of its connections that are open, which are given, and of all before them.
+    /// Returns the traffic on VIs: of all closed connections, and of the open ones in `open`.
     pub fn traffic<'a>(&self, open: impl Iterator<Item = &'a Connection>) -> Traffic {
         let before = self.totals.as_ref().map(StatsPage::traffic).unwrap_or_default();
         open.map(|connection| connection.record.unsettled).fold(before, |sum, more| Traffic {
@@ -103,44 +103,44 @@ impl Family {
     }
 }
 
-/// A process whose connections cannot be read.
+/// Process whose connections cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unreadable {
-    /// Its id.
+    /// Process id.
     pub pid: i32,
-    /// Why.
+    /// Reason.
     pub fault: Fault,
 }
 
-/// What was there at one time, or thereabouts: processes run on while they are read.
+/// State of the host at about one time. The processes keep running during the scan.
 #[derive(Debug)]
 pub struct Scan {
-    /// When it began.
+    /// Start of the scan.
     pub at: Instant,
-    /// The processes that show connections.
+    /// Processes that show connections.
     pub processes: Vec<Process>,
-    /// Their families.
+    /// Families of the processes.
     pub families: Vec<Family>,
-    /// Their connections.
+    /// Connections of the processes.
     pub connections: Vec<Connection>,
-    /// Processes that show what cannot be read.
+    /// Processes whose files cannot be read.
     pub unreadable: Vec<Unreadable>,
-    /// How many processes the kernel does not let be looked at.
+    /// Number of processes that the kernel does not allow this user to look at.
     pub forbidden: usize,
 }
 
-/// A family while it is read.
+/// Family during a scan.
 struct Found {
-    /// Places of processes in the family, and in the scan.
+    /// Processes of the family: the process slot, and the index in the scan.
     places: Vec<(u32, usize)>,
-    /// By inode; the first is the family's first.
+    /// Files of the family. The first one is the family's first file.
     files: Vec<Shown>,
 }
 
-/// Looks at every process but this one.
+/// Scans all processes except for this one.
 ///
 /// # Errors
-/// /proc cannot be read.
+/// If `/proc` cannot be read.
 pub fn scan() -> std::io::Result<Scan> {
     let own = std::process::id() as i32;
     let entries = std::fs::read_dir("/proc")?.flatten();
@@ -148,7 +148,7 @@ pub fn scan() -> std::io::Result<Scan> {
     Ok(scan_of(ids.filter(|&pid| pid != own)))
 }
 
-/// Looks at those processes.
+/// Scans the processes with these ids.
 pub fn scan_of(ids: impl IntoIterator<Item = i32>) -> Scan {
     let memory = MemoryFiles::find();
     let mut scan = Scan {
@@ -190,10 +190,10 @@ pub fn scan_of(ids: impl IntoIterator<Item = i32>) -> Scan {
     scan
 }
 
-/// What stands in a file: the numbers of records, and what they say.
+/// Records of a file, with their numbers.
 type Records = Vec<(u32, Record)>;
 
-/// Each file is hundreds of reads: with several files, threads share them.
+/// Reads the records of several files. Each file takes hundreds of reads, so threads share the files.
 fn records_of(files: &[&Shown]) -> Vec<Records> {
     in_parts(files, 1, |files| {
         let mut records = Vec::with_capacity(files.iter().map(|file| file.count()).sum());
@@ -214,7 +214,7 @@ impl Found {
         self.files.extend(others);
     }
 
-    /// `records` are those of the files, in their order.
+    /// Adds the family to a scan. `records` yields the records of the family's files, in their order.
     fn read(&self, scan: &mut Scan, records: &mut impl Iterator<Item = Records>) {
         let family = scan.families.len();
         for (file, records) in self.files.iter().zip(records) {
@@ -222,7 +222,7 @@ impl Found {
                 let holds = |place: u32| said.holders.may_have(place);
                 let holders = self.places.iter().filter(|(place, _)| holds(*place));
                 let holders: Vec<usize> = holders.map(|(_, process)| *process).collect();
-                // One whose processes have died, or may not be looked at.
+                // No process that has this connection lives, or this user may not look at it.
                 let Some(&one) = holders.first() else { continue };
                 let id = Id { file: file.inode, record, life: said.generation };
                 let net = scan.processes[one].net;

@@ -1,7 +1,7 @@
-//! Names of programs, made fit to be shown.
+//! Program names that are safe to print.
 
-/// A name as a terminal may have it: whatever could move its cursor, change its colours or the order of its letters is written
-/// as an escape, and so are bytes that are no text.
+/// Returns a name that is safe to print on a terminal. Escapes characters that move the cursor, change colours or
+/// change the order of letters. Also escapes bytes that are not valid UTF-8.
 pub fn shown(bytes: &[u8]) -> String {
     let mut out = String::new();
     for chunk in bytes.utf8_chunks() {
@@ -19,7 +19,7 @@ pub fn shown(bytes: &[u8]) -> String {
     out
 }
 
-/// Whether a character is one that stands where it is and shows.
+/// Returns true if a character is visible and does not affect other characters.
 fn is_plain(c: char) -> bool {
     let invisible = matches!(
         c,

@@ -1,4 +1,4 @@
-//! From the kernel's words to what a reader makes of them.
+//! Tests that the modules of this crate form layers.
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] =
