@@ -43,10 +43,10 @@ pub fn is_bad<T>(pointer: *const T) -> bool {
     (pointer as usize) < 4096
 }
 
-/// Returns true if a call may read the program's structures before it knows that the call concerns Sovia. Returns
-/// false while a bad address would kill the process: until Sovia's fault handler is in place. The handler is in
-/// place before the process has a connection or an epoll instance on record. A process without Sovia's signal
-/// handlers always may.
+/// Returns true if a function may read the program's structures before it knows that the call concerns Sovia.
+/// Returns false while a bad address would kill the process: until Sovia's fault handler is in place. The handler
+/// is in place before the process has a connection or an epoll instance on record. A process without Sovia's signal
+/// handlers may always read.
 #[inline]
 pub fn may_look() -> bool {
     !chain::is_started() || chain::is_guarding()

@@ -34,7 +34,7 @@ pub unsafe fn buffer<'a>(buf: *mut c_void, len: size_t) -> Option<UserSliceMut<'
 }
 
 /// Reads a socket address of the program, and drops the bytes. The kernel reads an address even if the call then
-/// ignores it.
+/// ignores the address.
 ///
 /// # Errors
 /// `EINVAL` if `len` is negative or longer than any address. `EFAULT` if the address cannot be read.

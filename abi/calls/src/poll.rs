@@ -27,9 +27,9 @@ const FEW: usize = 16;
 
 const NONE: pollfd = pollfd { fd: -1, events: 0, revents: 0 };
 
-/// Waits with a copy of the program's list, if one of the descriptors is an accelerated connection. If there is
-/// none, the caller must make the kernel's call, and drop the error only after that call. Reads the time-out and
-/// the mask only if there is one.
+/// Waits with a copy of the program's list, if one of the descriptors is an accelerated connection. Otherwise the
+/// caller must make the kernel's call, and drop the error only after that call. Reads the time-out and the mask
+/// only for an accelerated connection.
 ///
 /// # Safety
 /// `fds` and `mask` must come from the program.
@@ -82,7 +82,7 @@ unsafe fn poll_copy(
         for (i, p) in list.iter().enumerate() {
             let to = fds.wrapping_add(i);
             // SAFETY: the program owns the entry. The block computes the address of `revents`, and creates no
-            // reference to it.
+            // reference.
             unsafe {
                 access::store_word((&raw mut (*to).revents).cast(), p.revents as u16, &mut fault)
             };

@@ -14,7 +14,7 @@ use sovia_sockets::table::{self, Ref};
 use sovia_sockets::{ops, options};
 use sovia_sys::call;
 
-/// Records `fd`, the result of `socket`, if it is a TCP socket. Returns `fd`.
+/// Records `fd`, the result of `socket`, if the socket is TCP. Returns `fd`.
 pub fn made(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     let kind = kind & !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK);
     if fd >= 0
@@ -75,8 +75,8 @@ fn needs_kernel(level: c_int, name: c_int) -> bool {
     }
 }
 
-/// Returns true for a negative time-out. With this value calls on the socket never wait, but the kernel reports it
-/// as 0, like no time-out.
+/// Returns true for a negative time-out. With this value calls on the socket never wait, but the kernel reports the
+/// value as 0, like no time-out.
 fn is_negative_time_out(level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> bool {
     level == libc::SOL_SOCKET
         && matches!(name, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO)

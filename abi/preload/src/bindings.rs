@@ -2,7 +2,7 @@
 //! functions first in the library itself and in libc, and so passes the hooks. [`renew`] puts the hooks into the
 //! tables of such libraries afterwards.
 //!
-//! This happens when a program looks up a function of a library, which it does after opening the library. The hook
+//! This happens when a program looks up a function of a library, which follows the opening of the library. The hook
 //! of `dlopen` jumps to the real `dlopen`, so this library does not learn when `dlopen` returns.
 
 use crate::objects::{hook_of, is_libcs, is_own, real_dlsym};
@@ -144,8 +144,8 @@ unsafe fn change_of(
         let old = (*slot).load(Ordering::Relaxed);
         let mut found = old;
         // The linker has not bound this function yet: the first call would. In a library opened without
-        // RTLD_DEEPBIND, the first call would find the first definition in the program. Only if this is the hook,
-        // the slot gets the hook.
+        // RTLD_DEEPBIND, the first call would find the first definition in the program. The slot gets the hook only
+        // if that definition is the hook.
         if is_lazy && object.extent.contains(&old) {
             if !is_own(real_dlsym()(libc::RTLD_DEFAULT, name) as usize) {
                 return None;

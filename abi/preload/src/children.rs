@@ -49,10 +49,10 @@ extern "C" fn begin(start: *mut c_void) -> c_int {
 }
 
 hooks! {
-    /// libc's `fork` takes the locks of malloc and stdio if the process has several threads. A signal handler may
-    /// have interrupted a holder of these locks, so a program forks in a handler only if it has one thread. Sovia's
-    /// threads would make libc take the locks. This hook then uses `_Fork`, which takes no locks, and runs no
-    /// `pthread_atfork` handlers of the program.
+    /// libc's `fork` takes the locks of malloc and stdio if the process has several threads. If a signal handler
+    /// has interrupted a holder of these locks, such a fork blocks for ever. A program with one thread may fork in
+    /// a handler, but Sovia's threads would make libc take the locks. This hook then uses `_Fork`, which takes no
+    /// locks and runs no `pthread_atfork` handlers of the program.
     fn fork() -> pid_t {
         if chain::is_in_handler() && fork::is_threaded_by_us() { _Fork() } else { real!()() }
     }

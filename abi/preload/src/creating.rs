@@ -59,7 +59,7 @@ creating! {
     fn getpt();
 }
 
-/// Drops stale entries for the two descriptors of a pair. Returns `result`.
+/// Drops stale entries of the table for the two descriptors of a pair. Returns `result`.
 unsafe fn both(result: c_int, fds: *const c_int) -> c_int {
     if result == 0 {
         // SAFETY: the kernel has written both descriptors.

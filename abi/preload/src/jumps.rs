@@ -1,9 +1,9 @@
 //! Hooks for `longjmp`, `setcontext` and `swapcontext`, by which a thread may leave a signal handler.
 //!
-//! A thread that has left a handler in this way no longer runs it. The stack alone does not show this: the thread
-//! may soon be as deep in the stack as in the handler. So the hooks check before the jump: does the thread continue
-//! on the handler's part of the stack? Only `swapcontext` can come back to the handler. After a `swapcontext` out
-//! of a handler, the thread counts as in the handler until the handler returns.
+//! A thread that has left a handler in this way no longer runs the handler. The depth of the stack does not show
+//! this: the thread may soon be as deep as the handler was. So the hooks check before the jump: does the thread
+//! continue on the handler's part of the stack? Only `swapcontext` can come back to the handler. After a
+//! `swapcontext` out of a handler, the thread counts as in the handler until the handler returns.
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

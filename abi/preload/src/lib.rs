@@ -123,9 +123,9 @@ extern "C" fn end() {
 #[unsafe(link_section = ".fini_array")]
 static END: extern "C" fn() = end;
 
-/// Returns options for AddressSanitizer's runtime, in programs that define none. The runtime checks that its
-/// library is the first one. This check is off: if the runtime is loaded after this library but before libc, its
-/// functions still come before libc's.
+/// Returns options for AddressSanitizer's runtime, in programs that define none. The options turn off the check
+/// that the runtime's library comes first. The runtime may come after this library: its functions still come before
+/// libc's if the runtime is loaded before libc.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn __asan_default_options() -> *const libc::c_char {
     c"verify_asan_link_order=0".as_ptr()

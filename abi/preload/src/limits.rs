@@ -1,6 +1,6 @@
 //! Hooks for limits of the address space. The library maps 20 GB for each peer, which counts towards the limit
-//! although most of it is no memory. So the library unmaps this before a limit applies, and connections then stay
-//! on TCP.
+//! although most of it is no memory. So the library unmaps these ranges before a limit applies, and connections
+//! then stay on TCP.
 
 use libc::{c_int, c_long, pid_t, rlimit};
 use sovia_calls::boundary::take_if;

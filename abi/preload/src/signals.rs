@@ -81,14 +81,14 @@ fn set_handler(signal: c_int, handler: sighandler_t, flags: c_int, mask: u64) ->
     }
 }
 
-/// Implements BSD's `signal`, which is also glibc's.
+/// Implements `signal` with BSD's meaning, the default of glibc.
 fn bsd(signal: c_int, handler: sighandler_t) -> sighandler_t {
     let interrupts = is_signal(signal) && INTERRUPTS.load(Ordering::Relaxed) & bit(signal) != 0;
     let flags = if interrupts { 0 } else { libc::SA_RESTART };
     set_handler(signal, handler, flags, bit(signal.max(1)))
 }
 
-/// Implements System V's `signal`: the handler runs once, and the signal is not blocked meanwhile.
+/// Implements `signal` with System V's meaning: the handler runs once, and the signal is not blocked meanwhile.
 fn system_v(signal: c_int, handler: sighandler_t) -> sighandler_t {
     const SA_INTERRUPT: c_int = 0x2000_0000;
     set_handler(signal, handler, libc::SA_RESETHAND | libc::SA_NODEFER | SA_INTERRUPT, 0)
@@ -289,7 +289,7 @@ pub(crate) unsafe fn system_call(
                     if let Some(bits) = bits {
                         chain::believe(a as c_int, bits);
                     }
-                    // The kernel has just stored its mask here. The program must also see the fault signals that it
+                    // The kernel has just stored its mask here. This code adds the fault signals that the program
                     // has blocked.
                     if let Ok(Some(shown)) = take_if(old) {
                         let _ = give(old, shown | believed);

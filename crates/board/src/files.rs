@@ -106,9 +106,10 @@ impl MemoryFiles {
 
     /// Opens the file behind a descriptor of another process, if the file is a memory file.
     ///
-    /// Opens no other file: an open could block for ever, or the other process itself might not be allowed to open
-    /// the file. The other process may change the meaning of its descriptor at any moment. So this function first
-    /// gets a descriptor that only stands for the file (`O_PATH`), and checks the file by this descriptor.
+    /// Opens no other file. Such an open could block for ever, or the other process itself might not be allowed to
+    /// open the file. The other process may change the meaning of its descriptor at any moment. So this function
+    /// first gets a descriptor that only stands for the file (`O_PATH`). This descriptor shows whether the file is
+    /// a memory file.
     fn open(&self, descriptors: impl AsFd, number: &str) -> Option<File> {
         let place =
             openat(descriptors, number, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
@@ -265,7 +266,7 @@ impl Search<'_> {
 }
 
 impl Own {
-    /// Returns the family's other files that this process has, except for those that are known already.
+    /// Returns the family's other files that this process has, without known files.
     pub(crate) fn others(
         &self,
         memory: &MemoryFiles,

@@ -2,8 +2,7 @@
 //!
 //! A reader finds a process's files through `/proc/PID/fd`. So the kernel decides which processes a user may look
 //! at: the user's own, and all processes for root. The reader reads the files and never maps them. So a reader
-//! changes nothing, not even a process's memory usage, and no change of the files by a process can crash the
-//! reader.
+//! changes nothing, not even a process's memory usage. A process cannot crash the reader by changing the files.
 //!
 //! A process's id, user, program and network namespace come from the kernel, and the reader trusts them. The reader
 //! checks the form of everything that the process has written, and shows the values as that process's statement.

@@ -61,8 +61,8 @@ impl Counts {
         self.plain.iter_mut().chain(&mut self.stayed).chain(&mut self.junk)
     }
 
-    /// Returns the larger value of each count and its previous one. A count may seem to go down if the engine moves
-    /// it during the read.
+    /// Raises each count to at least its previous value. A count may seem to go down if the engine moves the count
+    /// during the read.
     fn no_less_than(mut self, mut before: Counts) -> Counts {
         for (now, before) in self.all().zip(before.all()) {
             *now = (*now).max(*before);

@@ -20,8 +20,8 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// Returns the number of system calls per second that the VI has saved: one for each message sent and for each
-    /// packet received. Each sleep costs two calls, one to sleep and one to wake the sleeping thread.
+    /// Returns the number of system calls per second that the VI has saved: one for each message sent, and one for
+    /// each packet received. Each sleep costs two calls: one to sleep, and one to wake the thread.
     pub fn saved(&self) -> f64 {
         (self.messages_sent + self.packets_received - 2.0 * self.sleeps).max(0.0)
     }
@@ -78,7 +78,7 @@ impl Rates {
         let rate_of = |connection: &Connection| {
             let before = self.counts.get(&connection.id).copied().unwrap_or_default();
             let now = Counts::of(connection);
-            // A count never goes down, but may seem to if the engine moves it during the read.
+            // A count never goes down, but may seem to if the engine moves the count during the read.
             let more = |now: u64, before: u64| {
                 let more = now.wrapping_sub(before);
                 if more > u64::MAX / 2 { 0.0 } else { more as f64 / seconds }

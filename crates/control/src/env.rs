@@ -18,7 +18,7 @@ pub const FILTERS: &str = "SOVIA_FILTERS";
 /// `/proc/<pid of sovia run>/fd/<number>`. If unset, the process does not count.
 ///
 /// The variable holds a path and not a descriptor number. Some programs close all descriptors that they do not
-/// know, and a program would see one more descriptor.
+/// know, and a program could see such a descriptor.
 pub const STATS: &str = "SOVIA_STATS";
 
 /// Permission for `io_uring_setup`. With [`IO_URING_ALLOW`] the call works. With any other value the call fails
@@ -46,7 +46,8 @@ pub const PRELOAD: &str = "SOVIA_PRELOAD";
 /// First characters of the names of all variables.
 pub const PREFIX: &str = "SOVIA_";
 
-/// Variables that the libraries and `sovia` read: those above, and those of libsovia-fi, libvipl and measurements.
+/// Variables that the libraries and `sovia` read: the constants above, and variables of libsovia-fi, libvipl and
+/// measurements.
 pub const VARIABLES: &[&str] = &[
     AGENT,
     "SOVIA_DIRECT",

@@ -1,8 +1,8 @@
 //! Data about inherited connections, which a process passes to the program that it executes.
 //!
-//! The data lies in a memory file with a descriptor in [`NUMBERS`]. Only one program believes the file: the one
-//! that the writing process executes, without another program in between. `sovia run` may come in between, if a
-//! program without Sovia's environment, such as inetd, starts it. `sovia run` passes the data on.
+//! The data lies in a memory file with a descriptor in [`NUMBERS`]. Only one program believes the file: the program
+//! that the writing process executes, without another program in between. `sovia run` may come in between: a
+//! program without Sovia's environment, such as inetd, executes `sovia run`. `sovia run` then passes the data on.
 
 use core::ops::Range;
 

@@ -31,9 +31,9 @@ const _: () = assert!(
 /// Counters of one run, summed over its processes. A number of connections is a number of ends: a connection
 /// between two processes of the run counts twice.
 ///
-/// A counter never goes down, but wraps. The page is not updated for every message: the processors share the page,
-/// and this would cost more than the message. A connection counts its own [`Traffic`], and adds the traffic to the
-/// page now and then and at its end.
+/// A counter never goes down, but wraps. The engine does not update the page for every message: processors share
+/// the page, so each update would cost more than the message. A connection counts its own [`Traffic`], and adds the
+/// traffic to the page now and then and at its end.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct StatsPage {
@@ -52,13 +52,14 @@ pub struct StatsPage {
     messages_registered: AtomicU64,
     recorded: AtomicU64,
     decided: AtomicU64,
-    /// Users of other ends: a user's id plus one in the upper half of a word, the number of ends in the lower half.
+    /// Users of other ends. A word has a user's id plus one in the upper half, and the number of ends in the lower
+    /// half.
     users: [AtomicU64; USERS_MAX],
     /// Abstract name of the socket that [`collector`](Self::collector) returns.
     collector: AtomicU64,
 }
 
-/// Traffic on VIs, and sleeps and wake-ups caused by it.
+/// Traffic on VIs, with the sleeps and wake-ups that the traffic caused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Number of bytes that programs sent.

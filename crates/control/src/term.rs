@@ -265,7 +265,7 @@ impl fmt::Display for Ports {
 }
 
 /// Addresses with a common prefix. IPv4 addresses are stored as `::ffff:a.b.c.d`. A program that listens on `::`
-/// sees its IPv4 peers in this form, and a rule must match them too.
+/// sees its IPv4 peers in this form, and a rule must also match such peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Net {
     /// Bits of the prefix, followed by zeros.

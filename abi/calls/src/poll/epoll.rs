@@ -38,7 +38,7 @@ unsafe fn slice<'a>(events: *mut epoll_event, max: c_int) -> Option<&'a mut [epo
         return None;
     }
     // SAFETY: the closure has just written the first and the last entry, or each entry. The program owns the array,
-    // and lets no other thread use it during the call.
+    // and lets no other thread use the array during the call.
     Some(if max == 0 { &mut [] } else { unsafe { core::slice::from_raw_parts_mut(events, count) } })
 }
 

@@ -56,9 +56,9 @@ fn sovia_now() -> u64 {
 /// Maximum number of words in a set on the stack: FD_SETSIZE descriptors.
 const SET_WORDS: usize = 1024 / 64;
 
-/// Waits with copies of the program's sets, if one of the descriptors is an accelerated connection. If there is
-/// none, the caller must make the kernel's call, and drop the error only after that call. `call` reads the
-/// time-out, and passes the time-out to [`Wait`].
+/// Waits with copies of the program's sets, if one of the descriptors is an accelerated connection. Otherwise the
+/// caller must make the kernel's call, and drop the error only after that call. `call` reads the time-out, and
+/// passes the time-out to [`Wait`].
 ///
 /// # Safety
 /// The sets must come from the program.

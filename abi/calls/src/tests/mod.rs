@@ -1,4 +1,4 @@
-//! Starts the engine in the test process, connects sockets whose two ends are in this process, and makes calls by
+//! Starts the engine in the test process, connects sockets with both ends in this process, and makes calls by
 //! number.
 //!
 //! One engine serves both ends, which find each other like ends in two processes. With a child process, each step
@@ -150,8 +150,8 @@ unsafe fn by_number((number, [a, b, c, d, e, f]): Call) -> isize {
     }
 }
 
-/// Makes a call through libc, if libc's function differs from the system call. libc keeps the program's time-out
-/// unchanged, and its signal masks are longer.
+/// Makes a call through libc, if libc's function differs from the system call. With libc's functions the program's
+/// time-out stays unchanged, and signal masks are longer.
 pub(crate) fn libcs((number, [a, b, c, d, e, f]): Call) -> Answer {
     // SAFETY: the tests pass addresses within a `Scratch`, or ones that the call must refuse.
     let result = || unsafe {

@@ -115,7 +115,7 @@ fn an_unknown_number_is_enosys() {
 #[test]
 fn all_six_arguments_reach_the_kernel() {
     start();
-    // Each of the last arguments matters. Without it, the pages would have no access, belong to a file, or lie
+    // A lost argument changes the result: the pages would have no access rights, belong to a file, or lie
     // elsewhere.
     let page = Scratch::new();
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as usize;

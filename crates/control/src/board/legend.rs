@@ -156,7 +156,7 @@ impl Legend {
         for (i, field) in fields.iter().enumerate() {
             put(FIELDS + i, field.encode());
         }
-        // The magic number is stored last: a reader that sees it also sees all other words.
+        // The magic number is stored last: a reader that sees the magic number also sees all other words.
         words[0].store(MAGIC, Ordering::Release);
     }
 

@@ -1,11 +1,12 @@
 //! The statistics page: a process's data about its connections, which other processes can read while the process
 //! runs.
 //!
-//! Sovia's data about a connection is a record of fixed size in a memory file of the process's family, because
-//! forked processes share sockets. The engine keeps its own counts there, and copies nothing for readers. The
-//! file's schema (its [`Legend`]) gives the position of each word in a record. A reader opens the file through
-//! `/proc/PID/fd` and reads. The kernel allows this to the process's user and to root (`PTRACE_MODE_READ`). The
-//! file is sealed, so that no other process can write to it. The file ends with the last process that has it.
+//! Sovia's data about a connection is a record of fixed size. The record lies in a memory file of the process's
+//! family, because forked processes share sockets. The engine keeps its own counts there, and copies nothing for
+//! readers. The file's schema (its [`Legend`]) gives the position of each word in a record. A reader opens the file
+//! through `/proc/PID/fd` and reads. The kernel allows this to the process's user and to root (`PTRACE_MODE_READ`).
+//! The file is sealed, so that no other process can write to it. The file exists as long as any process has
+//! the file.
 //!
 //! ```text
 //! file:   ... | schema at AT | ... | records: COUNT times STRIDE bytes | ... | totals, in a family's first file
@@ -31,7 +32,7 @@ pub use word::{Field, Width, Word};
 pub const FILE_NAMES: [&str; 2] = ["/memfd:sovia-records", "/memfd:sovia-board"];
 
 /// Lowest descriptor numbers of such a file. Sovia's private descriptors are in the last quarter of the limit, if
-/// the limit is from 1024 to 4096. With a higher limit they are in the last quarter of 4096.
+/// the limit is from 1024 to 4096. With a higher limit, these descriptors are in the last quarter of 4096.
 pub const NUMBERS_FROM: [i32; 2] = [3072, 768];
 
 /// Offset of the schema in a file, in bytes.

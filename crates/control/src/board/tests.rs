@@ -90,10 +90,10 @@ fn what_is_written_is_read() {
     let (local, peer) = said.addresses.unwrap();
     assert_eq!((local.port(), peer.port()), (80, 6379));
 
-    // The addresses of the slot's last connection do not belong to this one.
+    // The addresses of the slot's last connection do not belong to the present connection.
     put(&mut record, 48, 7, 8);
     assert_eq!(Record::read(&legend, &record[20..72]).unwrap().addresses, None);
-    // Counts from before this connection had a VI do not belong to this one.
+    // Counts from before the present connection had a VI do not belong to this connection.
     put(&mut record, 28, 0, 4);
     assert_eq!(Record::read(&legend, &record[20..72]).unwrap().traffic.bytes_sent, 0);
     put(&mut record, 24, Phase::Free as u64, 4);
