@@ -1,22 +1,23 @@
-//! SOVIA's protocol: what two ends say to each other over a VI, as state machines without I/O,
-//! clock or thread.
+//! SOVIA's protocol between the two ends of a VI, as state machines without I/O, clock or thread.
 //!
-//! - [`packet`]: the kinds of packets and the 32 bits of immediate data that carry them;
-//! - [`flow`]: the sliding window and the counted, piggybacked acknowledgements;
-//! - [`order`]: bytes that the window held back, and their place in the stream;
-//! - [`path`]: where each direction of a stream runs, kernel TCP or the VI, and the switch between
-//!   the two at an agreed byte; [`word`]: the words that carry its decisions;
-//! - [`close`]: FIN and FINACK; [`failover`]: on to TCP when what carries the VI has died;
-//! - [`filters`]: packets that packet filters may stop;
-//! - [`meeting`]: how connections and processes are named to others.
+//! - [`packet`]: the kinds of packets, and the 32 bits of immediate data that carry them.
+//! - [`flow`]: the sliding window, and acknowledgements that are counted and piggybacked.
+//! - [`order`]: bytes that the sender coalesces while the window is used up, and their position in the stream.
+//! - [`path`]: the carrier of each direction's bytes (kernel TCP or the VI), and the change between the two at a
+//!   byte that both ends know. [`word`]: the shared words that carry these decisions.
+//! - [`close`]: FIN and FINACK.
+//! - [`failover`]: the move to TCP after the carrier of the VI has died.
+//! - [`filters`]: packets that packet filters may block.
+//! - [`meeting`]: the names of connections and processes in messages to other processes.
+//! - [`agent`]: messages between a program and the agent of its host.
 //!
-//! A stream over a VI, from its first packet to its last, in every configuration of the papers:
+//! The following modules form a whole stream over a VI, in every configuration of the papers:
 //!
-//! - [`configuration`]: what may be chosen, with the papers' names and a text form;
-//! - [`state`]: the state diagram (ICS figure 11) as a declared table;
-//! - [`wakeup`]: what a WAKEUP packet says, and what two ends agree on by it;
-//! - [`combining`]: the policy by which small messages wait for more;
-//! - [`session`]: one end's whole protocol, of which the above are the parts.
+//! - [`configuration`]: a stream's settings, with the papers' names and a text form.
+//! - [`state`]: the state diagram (ICS figure 11) as a declared table.
+//! - [`wakeup`]: the contents of a WAKEUP packet, by which two ends agree on their settings.
+//! - [`combining`]: the policy by which small messages wait for more.
+//! - [`session`]: one end's whole protocol, made of the modules above.
 //!
 //! Papers: SOVIA, ICS 2001, sections 4.1 to 4.3 (cited below as ICS); SOVIA, CLUSTER 2001.
 #![no_std]

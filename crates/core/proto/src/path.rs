@@ -1,53 +1,62 @@
-//! Where a direction of a stream runs, and how it moves.
+//! The path of each direction of a stream: kernel TCP or the VI, and the change between the two.
 //!
-//! A stream starts on the kernel's TCP connection (its anchor). Once both ends hold a VI for it:
+//! A stream starts on its kernel socket. Once both ends have a VI for the stream, each direction takes these steps:
 //!
-//! 1. the receiver **grants** the VI, when the program itself reads from or waits on the socket;
-//! 2. the sender sees the grant before its next byte and **switches**: it publishes the number `n`
-//!    of bytes that it has put on TCP, and sends everything from byte `n` on over the VI;
-//! 3. the receiver reads TCP up to byte `n`, then **enters** the VI and says so;
-//! 4. going back, the sender ends the VI's part by a ToTcp packet, but only after the receiver has
-//!    entered: else TCP's bytes from before and after could meet in one read;
-//! 5. the receiver is back when it has read up to that packet. A direction goes there and back once.
+//! 1. The receiver **grants** the VI when its program reads from the socket or waits on it.
+//! 2. The sender sees the grant before its next byte and **switches**. It publishes `n`, the number of bytes that
+//!    it has put on TCP. It sends everything from byte `n` on over the VI.
+//! 3. The receiver reads TCP up to byte `n`. Then it **enters** the VI, and publishes that it has entered.
+//! 4. To go back to TCP, the sender ends the VI's part with a ToTcp packet. It does so only after the receiver has
+//!    entered. Otherwise one read could return bytes of TCP from before the switch and from after ToTcp.
+//! 5. The receiver is back on TCP when it has read up to ToTcp.
 //!
-//! # Retreats
+//! A direction moves to the VI and back at most once.
 //!
-//! A process that must let the kernel have the socket for good, before an exec say, takes both
-//! directions back, and what its program has not read by then has to come out of the kernel.
+//! # Fallback
 //!
-//! As a receiver it **revokes** the direction, and claims a switch that it has not entered
-//! ([`revoke`]): then the sender does not take it back, but ends the VI's part. A receiver that has claimed it still
-//! reads TCP up to the switch first. The retreat takes nothing off the VI. It looks at what lies
-//! there until it sees ToTcp, and **returns** the bytes before it by saying how many they are; the
-//! sender **drains** so many to TCP, from where they lie, before any newer byte. From then on they are
-//! read from TCP. They stay on the VI all the same: if TCP ends before all are drained, a reader
-//! passes over those that TCP has brought and finds the others there ([`rescue`]). So the sender may
-//! close, or die, while it drains, and neither end has a copy to look after.
+//! A process sometimes has to leave the socket to the kernel for good, for example before an exec. It then moves
+//! both directions back to TCP. All bytes that its program has not read by then must come from the kernel.
 //!
-//! Where nothing can be returned, because the sender has refused, finished or died, or does not
-//! answer, the retreat has failed, and ordinary reading goes on: TCP up to the switch, the VI, TCP. A
-//! relay can do that for a program that cannot.
+//! **As a receiver**, the process **revokes** the direction. If it has not entered a switch, it claims the switch
+//! ([`revoke`]). Then the sender cannot take the switch back, and ends the VI's part instead. A receiver that has
+//! claimed the switch still reads TCP up to the switch first.
 //!
-//! Every step of a receiver's retreat leaves the direction so that it can be begun anew, by any
-//! thread that shares it. Others may read on meanwhile, wherever the next bytes are; one that comes to
-//! ToTcp answers the sender. Only, none of a retreat's steps is taken in the middle of another thread's read,
-//! and what has been returned is not read on the VI: one lock is held over looking and returning, and
-//! over looking at the switch and reading TCP.
+//! The fallback takes nothing off the VI. It looks at the VI's messages until it sees ToTcp. Then it **returns**
+//! the bytes before ToTcp: it publishes their number. The sender **drains** that many bytes to TCP, from their
+//! place on the VI, before any newer byte. From then on the receiver reads these bytes from TCP.
 //!
-//! As a sender it ends the VI's part, or takes back a switch that is not claimed. It **owes**
-//! from then on what the receiver may return, and settles that ([`owed`]) before its next byte on
-//! TCP, or else at the very end, when its other direction is back. Not before: so two ends that
-//! retreat at the same time find each other's revoke, and drain for each other. A receiver that has
-//! not revoked by then is **refused**; it keeps its bytes, and reads on where they lie.
+//! The returned bytes also stay on the VI. TCP may end before the sender has drained all of them. Then a reader
+//! skips the bytes that it has read from TCP, and reads the others on the VI ([`rescue`]). So the sender may close
+//! or die while it drains, and neither end keeps a copy.
 //!
-//! No kill loses a byte that a send has accepted. A sender that is stopped for ever over taking its
-//! bytes back, or over draining, delays them.
+//! Nothing can be returned if the sender has refused, has finished, has died or does not answer. Then the fallback
+//! has failed, and ordinary reading goes on: TCP up to the switch, the VI, TCP. A relay can read so for a program
+//! that cannot.
 //!
-//! Here are the decisions; the shared words are passed in and out. `tests/paths` checks every
-//! interleaving of two ends that decide by them.
+//! After every step of a receiver's fallback, any thread that shares the direction can begin the fallback anew.
+//! Other threads may read meanwhile, from TCP or the VI. A reader that comes to ToTcp answers the sender. Two rules
+//! hold:
 //!
-//! Where the ends share no memory, NICs carry the words between two segments: [`event`] says what is told
-//! and in which order, [`reflected`] what the receiver awaits.
+//! - No step of a fallback is taken in the middle of another thread's read.
+//! - No thread reads returned bytes on the VI while TCP may still bring them.
+//!
+//! To keep the rules, a thread holds one lock while it looks at the VI and returns bytes. It also holds this lock
+//! while it looks at the switch and reads TCP.
+//!
+//! **As a sender**, the process ends the VI's part, or takes back a switch that the receiver has not claimed. From
+//! then on the sender **owes** the bytes that the receiver may return. It settles this debt ([`owed`]) before its
+//! next byte on TCP. If it sends nothing more, it settles the debt last, after its other direction is back. If two
+//! ends fall back at the same time, each thus finds the other's revoke, and drains for the other. A receiver that
+//! has not revoked by then is **refused**. A refused receiver keeps its bytes, and reads them where they lie.
+//!
+//! No kill loses a byte that a send has accepted. A sender that is stopped for ever, while it takes bytes back or
+//! drains, delays these bytes for ever.
+//!
+//! The functions here decide only. Their callers load and store the shared words. `tests/paths` checks every
+//! interleaving of two ends that decide by these functions.
+//!
+//! If the ends share no memory, NICs carry the words between two segments. [`event`] has the NICs' messages and
+//! their order, and [`reflected`] has the states in which the receiver waits.
 
 pub mod event;
 mod fallback;
@@ -63,25 +72,25 @@ pub use words::{
     CANCELLED, ENTERED, Grant, REFUSED, Returned, Rx, Switch, Tx, returned_word, switch_word,
 };
 
-/// What a receiver that has granted the VI reads from next.
+/// Next source of bytes for a receiver that has granted the VI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// TCP; the sender has not switched, so everything there comes before anything on the VI.
+    /// TCP. The sender has not switched, so all bytes there come before any byte on the VI.
     Tcp,
-    /// At most that many bytes from TCP.
+    /// At most this many bytes from TCP.
     TcpUpTo(u64),
-    /// The VI: enter it. A switch that has been claimed ([`Switch::Entered`]) is entered without
-    /// an exchange, and without a word in the grant: that says [`Grant::Revoked`].
+    /// The VI. The receiver enters it. If the switch has been claimed ([`Switch::Entered`]), the receiver enters
+    /// without an exchange, and leaves [`Grant::Revoked`] in the grant word.
     Vi,
-    /// The published switch lies before what has been read already.
+    /// None: the published switch lies before bytes that have already been read.
     Impossible,
 }
 
-/// Steps 2 and 3, for the receiver: `switch` is the sender's word, `read` what has been read from
-/// TCP in this direction so far.
+/// Returns the source of the receiver's next bytes (steps 2 and 3). `switch` is the sender's word. `read` is the
+/// number of bytes read from TCP in this direction.
 ///
-/// What TCP says after this look is to be believed only if it is bytes. At "nothing yet", at the
-/// end and at an error look again: the sender may have switched, sent and closed in between.
+/// After this call, the receiver may rely on TCP only if TCP returns bytes. If TCP is empty, has ended or reports
+/// an error, the receiver must call again. The sender may have switched, sent and closed in between.
 pub const fn source(switch: u64, read: u64) -> Source {
     match switch {
         0 | CANCELLED => Source::Tcp,
@@ -98,14 +107,16 @@ pub const fn source(switch: u64, read: u64) -> Source {
     }
 }
 
-/// What a receiver does when TCP has ended, and the sender has not said that all is there that it
-/// was to put there: it has died or closed over that, and the rest lies on the VI. Then the receiver
-/// reads the VI (again), and passes over those bytes there that it has had from TCP, so many, or as
-/// many as there are. That concerns
-/// - a switch that was taken back (`taken_back` once all its bytes are on TCP);
-/// - bytes that have been returned (`drained` once they are all on TCP).
+/// Returns `Some(n)` if the receiver must read the VI (again) at the end of TCP, and skip `n` bytes there. If the
+/// VI has fewer bytes, the receiver skips all of them. It has already read the skipped bytes from TCP.
 ///
-/// `from` is the byte of the switch, `read` what has been read from TCP.
+/// This happens if the sender died or closed before it had put all bytes on TCP. The rest lies on the VI. Two kinds
+/// of bytes can be missing on TCP:
+///
+/// - bytes behind a switch that the sender took back (`taken_back` is true once all of them are on TCP)
+/// - bytes that the receiver has returned (`drained` is true once all of them are on TCP)
+///
+/// `from` is the byte of the switch, and `read` the number of bytes read from TCP.
 pub const fn rescue(
     rx: Rx,
     switch: u64,
@@ -123,23 +134,23 @@ pub const fn rescue(
     if missing { Some(read.saturating_sub(from)) } else { None }
 }
 
-/// What a sender does first for its next bytes.
+/// First step of a sender that has bytes to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Before {
-    /// Puts them on TCP.
+    /// Puts the bytes on TCP.
     Tcp,
-    /// Switches, and looks again ([`keeps_switch`]).
+    /// Switches, and then looks at the grant again ([`keeps_switch`]).
     Switch,
-    /// Puts them on the VI.
+    /// Puts the bytes on the VI.
     Vi,
     /// Answers the revoke: ends the VI's part with ToTcp.
     Answer,
-    /// Settles what it owes ([`owed`]), and looks again.
+    /// Settles its debt ([`owed`]), and then calls [`before_send`] again.
     Settle,
 }
 
-/// Step 2 and the answer to a revoke, for a sender that is about to send. `owes` is set from ToTcp
-/// until it is clear that nothing is left to be drained.
+/// Returns the first step of a sender that has bytes to send: step 2, or the answer to a revoke. `owes` is true
+/// from ToTcp until nothing is left to drain.
 pub const fn before_send(tx: Tx, grant: Grant, owes: bool) -> Before {
     match (tx, grant) {
         (Tx::Tcp, Grant::Granted) => Before::Switch,
@@ -150,30 +161,33 @@ pub const fn before_send(tx: Tx, grant: Grant, owes: bool) -> Before {
     }
 }
 
-/// The second look at the grant, after a full fence behind the published switch. False: the
-/// receiver may have revoked before it could see the switch, which must be taken back by
-/// compare-exchange; if that fails the receiver has entered, and the switch stands.
+/// Returns true if the switch may stand. The sender calls this with a second load of the grant, after it has
+/// published the switch and executed a full fence.
+///
+/// If false, the receiver may have revoked before it could see the switch. Then the sender must take the switch
+/// back by compare-exchange. If the exchange fails, the receiver has entered, and the switch stands.
 pub const fn keeps_switch(grant: Grant) -> bool {
     !matches!(grant, Grant::Revoked)
 }
 
-/// How a sender that retreats by itself leaves the VI.
+/// Way in which a sender that falls back by itself leaves the VI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leave {
-    /// Nothing needs to be said.
+    /// Publishes nothing.
     Quietly,
-    /// Exchanges this word for [`CANCELLED`], then puts the VI's bytes on TCP; if the exchange
-    /// fails the receiver has just entered, and it is [`Leave::End`].
+    /// Exchanges this word for [`CANCELLED`], then puts the VI's bytes on TCP. If the exchange fails, the receiver
+    /// has just entered, and the sender continues with [`Leave::End`].
     Cancel(u64),
-    /// Sends ToTcp, and owes ([`owed`]).
+    /// Sends ToTcp. From then on the sender owes bytes ([`owed`]).
     End,
 }
 
-/// Step 4, for the sender. After a FIN the stream ends on the VI: its anchor takes no more bytes.
+/// Returns the way in which the sender leaves the VI (step 4). After a FIN the stream ends on the VI, because the
+/// kernel socket takes no more bytes.
 ///
-/// A receiver that has not entered is to see nothing of the VI, since a call of its may be about to read on TCP what is
-/// sent next. One that has shut both halves (`is_shut`) enters whenever it likes: nothing comes next, and TCP would
-/// reset the connection for what is put there.
+/// A receiver that has not entered must see no byte of the VI. One of its calls may be about to read newer bytes on
+/// TCP. A receiver that has shut both halves (`is_shut`) may enter at any time: nothing follows on TCP. TCP would
+/// reset the connection if the sender put bytes there.
 pub const fn leave(tx: Tx, switch: u64, fin_sent: bool, is_shut: bool) -> Leave {
     match (tx, Switch::from_word(switch)) {
         (Tx::Vi, Switch::At(_)) if !fin_sent && is_shut => Leave::End,

@@ -1,99 +1,102 @@
-//! What the two ends of a direction say to each other beside the bytes, as a carrier takes it from
-//! the sender's segment to the receiver's, and back.
+//! Events of a direction beside the bytes, which NICs carry from the sender's segment to the receiver's, and back.
 //!
-//! On shared memory these are stores and exchanges of the words of one segment. Between hosts each
-//! end has a segment of its own, and a NIC beside it; each NIC publishes in its segment what the other one
-//! tells it, over a channel that loses nothing and keeps the order.
+//! On shared memory the events are stores and exchanges of the words of one segment. Between hosts each end has its
+//! own segment, and a NIC beside it. Each NIC publishes in its segment the events that the other NIC sends. The
+//! channel between the NICs loses nothing and keeps the order.
 //!
 //! # Order
 //!
-//! A NIC looks at words that a program changes meanwhile. To tell things in the order in which they
-//! were published, it looks at the **last** first: having seen one, it looks at all that comes before it
-//! here, tells those, and then the one that it has seen.
+//! A program may change the words while a NIC looks at them. A NIC must send events in the order in which the
+//! program published them. So a NIC looks at the words of the following lists in reverse order. If a word has an
+//! event, the NIC looks at all words before it in the list, and sends their events first.
 //!
 //! From the sender's segment:
-//! 1. [`FromSender::Switched`], and at once when it changes, [`FromSender::Entered`] or [`FromSender::Cancelled`];
-//! 2. what is on the VI, in its order, ToTcp and FIN with it; also that of a switch that was cancelled:
-//!    until its bytes are all on TCP the receiver may need them. (The word that says so may be set also where
-//!    the claim has won: it counts only with the cancellation.)
+//! 1. [`FromSender::Switched`], and at once when the switch changes, [`FromSender::Entered`] or
+//!    [`FromSender::Cancelled`].
+//! 2. The messages on the VI in their order, including ToTcp and FIN. The NIC also sends the messages behind a
+//!    cancelled switch: the receiver may need them until all their bytes are on TCP. The word TAKEN, which then
+//!    announces these bytes on TCP, may be set even if the receiver's claim has won. It counts only together with
+//!    the cancellation.
 //! 3. [`FromSender::Verdict`] or [`FromSender::Refused`], [`FromSender::TakenBack`], [`FromSender::Drained`],
-//!    [`FromSender::Asked`]: at any time;
-//! 4. [`FromSender::Gone`], when all the others are told. After it the NIC tells nothing, and passes over what
-//!    still comes from the receiver.
+//!    [`FromSender::Asked`]: at any time.
+//! 4. [`FromSender::Gone`], after all other events. After it the NIC sends no event, and ignores further events
+//!    from the receiver.
 //!
-//! [`FromSender::Confirmed`] comes after 1 as it is seen after a full fence behind the stored
-//! [`FromReceiver::Revoked`].
+//! [`FromSender::Confirmed`] comes after the switch (1). The NIC sends the switch as it is after the NIC has stored
+//! [`FromReceiver::Revoked`] and executed a full fence.
 //!
 //! From the receiver's segment:
 //! 1. [`FromReceiver::Granted`], [`FromReceiver::Entered`], [`FromReceiver::Revoked`], [`FromReceiver::Left`]:
-//!    the last of them does; [`FromReceiver::Claimed`], [`FromReceiver::Shut`]: at any time;
-//! 2. what has been consumed on the VI, and what is left unread there by name (the remains); then
-//!    [`FromReceiver::Returned`].
+//!    sending the last of them is enough. [`FromReceiver::Claimed`], [`FromReceiver::Shut`]: at any time.
+//! 2. The count of consumed bytes on the VI, and the list of messages left unread there (the undelivered bytes).
+//!    Then [`FromReceiver::Returned`].
 //!
-//! # What a NIC does with them
+//! # Actions of the NICs
 //!
-//! The NIC at the sender's segment, on
-//! - `Claimed`: exchanges [`Switch::At`] for [`Switch::Entered`], and tells the switch as it is then;
-//! - `Revoked`: stores it, does a full fence, looks at the switch, tells it if it is not told, and
-//!   then tells `Confirmed`. It does not claim;
-//! - `Returned`: publishes what has been consumed and the remains, exchanges 0 for the word, and tells the word
-//!   that stands there then as the `Verdict`. It tells a refusal also if nothing was returned;
-//! - all others: stores them.
+//! The NIC at the sender's segment receives
 //!
-//! The NIC at the receiver's segment stores what it is told in words that the receiver's program does not
-//! write. Each is one store; one that says "all before is here" is a release.
+//! - `Claimed`: it exchanges [`Switch::At`] for [`Switch::Entered`], and sends the resulting switch.
+//! - `Revoked`: it stores the event, executes a full fence and loads the switch. If it has not sent this switch
+//!   yet, it sends the switch. Then it sends `Confirmed`. It does not claim the switch.
+//! - `Returned`: it publishes the consumed bytes and the undelivered bytes. Then it replaces 0 in the returned word by
+//!   compare-exchange, and sends the resulting word as `Verdict`. It sends a refusal even if the receiver has returned
+//!   nothing.
+//! - All others: it stores them.
 //!
-//! `Gone` is told when the sender's program has shut its sending side or closed, has left the direction for good, or
-//! has died; after the last, when its NIC has sent all that the segment holds.
+//! The NIC at the receiver's segment stores the events in words that the receiver's program does not write. Each
+//! event is one store. The store of an event that says "all before is here" has release order.
+//!
+//! A NIC sends `Gone` after the sender's program has shut its sending side or closed, has left the direction for
+//! good, or has died. After a death, the NIC first sends everything that the segment holds.
 
 use super::{CANCELLED, ENTERED, REFUSED, Returned, Switch, returned_word, switch_word};
 
-/// What the sender's end says to the receiver's.
+/// Event that goes from the sender's end to the receiver's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FromSender {
-    /// From that byte on the stream is on the VI.
+    /// The stream is on the VI from this byte on.
     Switched(u64),
-    /// Likewise, and it is the receiver's: its claim has come before a cancellation.
+    /// The stream is on the VI from this byte on, and the receiver's claim has come before a cancellation.
     Entered(u64),
-    /// The switch at that byte was taken back.
+    /// The sender took back the switch at this byte.
     Cancelled(u64),
-    /// All bytes of a switch that was taken back are on TCP.
+    /// All bytes behind a switch that the sender took back are on TCP.
     TakenBack,
-    /// What the receiver returned is so many bytes, and will be drained if there are any.
+    /// The receiver has returned this many bytes. The sender will drain them if the number is not 0.
     Verdict(u64),
     /// The sender drains nothing.
     Refused,
     /// All returned bytes are on TCP.
     Drained,
-    /// A revoke has been seen at the sender's segment, and the switch that stood there then is told.
+    /// The NIC has seen a revoke at the sender's segment, and has sent the switch that was there afterwards.
     Confirmed,
-    /// The sender wants the receiver to take the connection back.
+    /// The sender asks the receiver to move the connection back to TCP.
     Asked,
-    /// The sender publishes nothing more in this direction, and all that it had published is told.
+    /// The sender publishes nothing more in this direction, and the NIC has sent everything that it had published.
     Gone,
 }
 
-/// What the receiver's end says to the sender's.
+/// Event that goes from the receiver's end to the sender's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FromReceiver {
     /// The sender may switch.
     Granted,
     /// The receiver reads the VI.
     Entered,
-    /// The receiver wants the direction back on TCP.
+    /// The receiver asks the sender to move the direction back to TCP.
     Revoked,
     /// The receiver has closed.
     Left,
-    /// The receiver has seen the switch, and reads TCP no further.
+    /// The receiver has seen the switch, and reads TCP only up to the switch.
     Claimed,
-    /// The receiver proposes to return so many bytes (0: it reads on from the VI).
+    /// The receiver proposes to return this many bytes. After 0 bytes it reads on from the VI.
     Returned(u64),
     /// The receiver has shut both halves.
     Shut,
 }
 
 impl FromSender {
-    /// The event that says a switch word; `from` is its byte, which [`CANCELLED`] does not name.
+    /// Returns the event for a switch word. `from` is the byte of the switch, which [`CANCELLED`] does not contain.
     pub const fn of_switch(word: u64, from: u64) -> Option<FromSender> {
         match Switch::from_word(word) {
             Switch::Not => None,
@@ -103,7 +106,8 @@ impl FromSender {
         }
     }
 
-    /// The switch word and its byte that the NIC at the receiver's segment stores (the byte first).
+    /// Returns the switch word and its byte, which the NIC at the receiver's segment stores. It stores the byte
+    /// first.
     pub const fn switch(self) -> Option<(u64, u64)> {
         match self {
             FromSender::Switched(n) => Some((switch_word(n), n)),
@@ -113,7 +117,7 @@ impl FromSender {
         }
     }
 
-    /// The event that says the returned word of the sender's segment.
+    /// Returns the event for the returned word of the sender's segment.
     pub const fn of_returned(word: u64) -> Option<FromSender> {
         match Returned::from_word(word) {
             Returned::Not => None,
@@ -122,7 +126,7 @@ impl FromSender {
         }
     }
 
-    /// The verdict that the NIC at the receiver's segment stores.
+    /// Returns the verdict that the NIC at the receiver's segment stores.
     pub const fn verdict(self) -> Option<u64> {
         match self {
             FromSender::Verdict(n) => Some(returned_word(n)),
@@ -131,7 +135,7 @@ impl FromSender {
         }
     }
 
-    /// Its number and its value, for a message.
+    /// Returns the number and the value of the event in a message.
     pub const fn to_parts(self) -> (u8, u64) {
         match self {
             FromSender::Switched(n) => (1, n),
@@ -147,7 +151,7 @@ impl FromSender {
         }
     }
 
-    /// From a message; `None` for what no sound NIC sends.
+    /// Returns the event with this number and value, or `None` if no correct NIC sends them.
     pub const fn from_parts(number: u8, value: u64) -> Option<FromSender> {
         Some(match (number, value) {
             (1, 0..LIMIT) => FromSender::Switched(value),
@@ -166,7 +170,7 @@ impl FromSender {
 }
 
 impl FromReceiver {
-    /// Its number and its value, for a message.
+    /// Returns the number and the value of the event in a message.
     pub const fn to_parts(self) -> (u8, u64) {
         match self {
             FromReceiver::Granted => (1, 0),
@@ -179,7 +183,7 @@ impl FromReceiver {
         }
     }
 
-    /// From a message; `None` for what no sound NIC sends.
+    /// Returns the event with this number and value, or `None` if no correct NIC sends them.
     pub const fn from_parts(number: u8, value: u64) -> Option<FromReceiver> {
         Some(match (number, value) {
             (1, 0) => FromReceiver::Granted,
@@ -194,7 +198,7 @@ impl FromReceiver {
     }
 }
 
-/// Numbers of bytes are below this: so the words that say them are none of the special ones.
+/// Upper limit for numbers of bytes, so that no word made from a number equals a special word.
 const LIMIT: u64 = ENTERED - 1;
 
 #[cfg(test)]
@@ -216,7 +220,7 @@ mod tests {
                 }
             }
         }
-        // Four of the one side and one of the other have a value, of which three are sound.
+        // Four variants of `FromSender` and one of `FromReceiver` have a value, and three of the values are valid.
         assert_eq!(said, (4 + 1) * 3 + 6 + 6);
     }
 

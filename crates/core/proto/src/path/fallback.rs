@@ -1,29 +1,30 @@
-//! The decisions of a retreat: what a receiver revokes, awaits and returns, and what a sender owes it.
+//! Decisions of a fallback: revoking, waiting and returning at the receiver, and the sender's debt to it.
 
 #[cfg(doc)]
 use super::{ENTERED, REFUSED};
 use super::{Grant, Returned, Rx, Switch, returned_word};
 
-/// Whether a retreat has anything to revoke. On TCP it must not: a sender that still owes, and finds
-/// the revoke, would wait for an answer that never comes.
+/// Returns true if a fallback has something to revoke. On TCP the receiver must not revoke. A sender that still
+/// owes bytes would find the revoke, and would wait for an answer that never comes.
 pub const fn revokes(rx: Rx) -> bool {
     matches!(rx, Rx::Granted | Rx::Vi)
 }
 
-/// What a receiver that has revoked does next.
+/// Next step of a receiver that has revoked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Revoke {
-    /// The direction is on TCP, or will be ([`on_tcp`]).
+    /// None: the direction is on TCP, or will be ([`on_tcp`]).
     Nothing,
-    /// Claims the switch by exchanging this word for itself with [`ENTERED`]; if the exchange fails
-    /// it looks again. Where TCP has not been read up to the switch ([`Rx::Granted`]) that is still
-    /// what comes first.
+    /// Claims the switch: exchanges this word for the word with [`ENTERED`] set. If the exchange fails, the
+    /// receiver calls [`revoke`] again. In the state [`Rx::Granted`], the receiver still reads TCP up to the switch
+    /// first.
     Enter(u64),
-    /// Looks at what lies on the VI ([`answer`]).
+    /// Looks at the messages on the VI ([`answer`]).
     Drain,
 }
 
-/// A revoke's look at the switch, after a full fence behind the published [`Grant::Revoked`].
+/// Returns the next step after a revoke. The caller loads `switch` after it has published [`Grant::Revoked`] and
+/// executed a full fence.
 pub const fn revoke(rx: Rx, switch: u64) -> Revoke {
     match (rx, Switch::from_word(switch)) {
         (Rx::Tcp | Rx::Back, _) | (_, Switch::Not | Switch::Cancelled) => Revoke::Nothing,
@@ -32,20 +33,20 @@ pub const fn revoke(rx: Rx, switch: u64) -> Revoke {
     }
 }
 
-/// What a retreat waits for that has nothing to look for on the VI.
+/// Event for which a fallback waits that has nothing to look for on the VI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Await {
-    /// The kernel has, or will get, the rest of the stream.
+    /// None: the kernel has the rest of the stream, or will get it.
     Nothing,
-    /// The sender puts on TCP what it has taken back. At TCP's end, and when patience is over, the
-    /// retreat has failed, and reading goes on.
+    /// The sender puts on TCP the bytes that it has taken back. If TCP ends or the time limit expires before, the
+    /// fallback has failed, and ordinary reading goes on.
     TakenBack,
-    /// The sender puts on TCP what has been returned. Meanwhile any thread may read; at TCP's end, and
-    /// when patience is over, that is how it goes on.
+    /// The sender puts the returned bytes on TCP. Meanwhile any thread may read. If TCP ends or the time limit
+    /// expires before, ordinary reading goes on.
     Drained,
 }
 
-/// After [`Revoke::Nothing`], and for a retreat that does not revoke ([`revokes`]).
+/// Returns the event for which the fallback waits, after [`Revoke::Nothing`] or without a revoke ([`revokes`]).
 pub const fn on_tcp(rx: Rx, switch: u64, taken_back: bool, returned: u64, drained: bool) -> Await {
     match (rx, Switch::from_word(switch)) {
         (Rx::Granted | Rx::Vi, Switch::Cancelled) if !taken_back => Await::TakenBack,
@@ -54,28 +55,28 @@ pub const fn on_tcp(rx: Rx, switch: u64, taken_back: bool, returned: u64, draine
     }
 }
 
-/// Whether returned bytes may still lack on TCP.
+/// Returns true if returned bytes may still be missing on TCP.
 pub const fn awaits_drain(returned: u64, drained: bool) -> bool {
     !drained && matches!(Returned::from_word(returned), Returned::Bytes(1..))
 }
 
-/// What a sender that has sent ToTcp does before its next byte on TCP, and before it lets the kernel
-/// have the socket.
+/// Next step of a sender that has sent ToTcp. The sender takes the step before its next byte on TCP, and before it
+/// leaves the socket to the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Owed {
-    /// It owes nothing any more.
+    /// None: the sender owes nothing more.
     Nothing,
-    /// It puts the first so many of the bytes that lie unread on the VI on TCP, and then says that
-    /// they are there.
+    /// Puts the first this many unread bytes of the VI on TCP, and then publishes that they are there.
     Drain(u64),
-    /// It exchanges 0 for [`REFUSED`]. If that fails it looks again; else it owes nothing.
+    /// Exchanges 0 for [`REFUSED`]. If the exchange fails, the sender calls [`owed`] again. If not, it owes
+    /// nothing.
     Refuse,
-    /// The receiver has revoked, and will answer. If it dies or leaves before, nothing is owed; if
-    /// patience is over the sender refuses.
+    /// Waits: the receiver has revoked, and will answer. If the receiver dies or leaves before, the sender owes
+    /// nothing. If the time limit expires, the sender refuses.
     Wait,
 }
 
-/// By the grant, looked at first, and the returned word.
+/// Returns the sender's next step. The caller loads `grant` before `returned`.
 pub const fn owed(grant: Grant, returned: u64) -> Owed {
     match (Returned::from_word(returned), grant) {
         (Returned::Refused | Returned::Bytes(0), _) => Owed::Nothing,
@@ -85,30 +86,31 @@ pub const fn owed(grant: Grant, returned: u64) -> Owed {
     }
 }
 
-/// What a retreat that looked at a revoked VI has come to see.
+/// Result of a fallback's look at a revoked VI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Seen {
-    /// ToTcp: the sender goes on on TCP.
+    /// ToTcp: the sender continues on TCP.
     ToTcp,
-    /// FIN, or the sender's death, and what lay on the VI after that: nothing comes any more, and
-    /// there is no sender to drain.
+    /// FIN, or the sender's death and all bytes that it had put on the VI. No more bytes come, and there is no
+    /// sender that could drain.
     Ended,
-    /// Nothing, and its patience is over: the sender lives and does not answer; more may come.
+    /// Neither, and the time limit has expired. The sender lives and does not answer. More bytes may come.
     Impatient,
 }
 
-/// What becomes of the bytes that the program has not had. Their part of the VI stays as it is.
+/// Fate of the bytes that the program has not read. They stay on the VI in every case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Rest {
-    /// There are none: the kernel has the rest of the stream.
+    /// There are none. The kernel has the rest of the stream.
     Plain,
-    /// They are returned: reading goes on from TCP ([`Rx::Back`]).
+    /// They are returned. Reading continues on TCP ([`Rx::Back`]).
     Returned,
-    /// Reading goes on as if nothing had been: the retreat has failed.
+    /// They are not returned: the fallback has failed. Reading continues as if there had been no fallback.
     Kept,
 }
 
-/// The word that a retreat puts in the place of 0 by compare-exchange, with so many bytes unread.
+/// Returns the word by which a fallback replaces 0 in the returned word, by compare-exchange. `unread` is the
+/// number of unread bytes on the VI.
 pub const fn answer(seen: Seen, unread: u64) -> u64 {
     match seen {
         Seen::ToTcp => returned_word(unread),
@@ -116,8 +118,8 @@ pub const fn answer(seen: Seen, unread: u64) -> u64 {
     }
 }
 
-/// After that; `found` is the word that was there. The same bytes may have been returned already, by
-/// a thread that has not come to the end of it.
+/// Returns the fate of the unread bytes after this exchange. `found` is the word that was there before. Another
+/// thread may already have returned the same bytes without finishing the fallback.
 pub const fn rest(seen: Seen, unread: u64, found: u64) -> Rest {
     match (seen, unread, Returned::from_word(found)) {
         (Seen::ToTcp | Seen::Ended, 0, _) => Rest::Plain,

@@ -1,59 +1,59 @@
-//! What the receiver of a direction decides where its segment is not the sender's: two NICs reflect
-//! the sender's segment and the receiver's to each other ([`super::event`]).
+//! Decisions of a direction's receiver if its segment is not the sender's. Two NICs reflect the sender's segment
+//! and the receiver's to each other ([`super::event`]).
 //!
-//! Both words that two ends change, the switch and the returned word, stand in the sender's segment,
-//! and there they are decided. So the sender goes by [`super`], as on shared memory, with one
-//! difference: see [`answers`]. The receiver sees the words as they stood some time ago. Where on shared
-//! memory it exchanges a word, or looks at one after a fence, it asks here, in a word of its own, and
-//! awaits what the NIC at the sender's segment has found:
+//! Both ends change two words: the switch and the returned word. Both words lie in the sender's segment, which
+//! decides them. So the sender uses the functions of [`super`], as on shared memory, with one exception
+//! ([`answers`]). The receiver sees old values of these words. On shared memory the receiver exchanges a word, or
+//! loads a word after a fence. Here the receiver instead makes a request in a word of its own. Then it waits for
+//! the result that the NIC at the sender's segment has found:
 //!
-//! - It **claims** the switch, and awaits that the switch word says [`Switch::Entered`] or
-//!   [`Switch::Cancelled`]. From its first look at the switch on it reads TCP up to there and no
-//!   further. Only the receiver may claim, under the lock that it holds over looking and reading
-//!   TCP: a NIC that claimed by itself would let a sender that goes back put newer bytes
-//!   on TCP, which the receiver reads together with the older ones before it hears of the switch.
-//! - It revokes, and awaits the word `confirmed`: the revoke stands in the sender's segment, and the
-//!   switch that stood there after that is here.
-//! - It proposes what it returns, in the returned word of its own segment, and awaits the `verdict`: the
-//!   returned word of the sender's. Until then its readers take nothing, neither off the VI nor off TCP.
+//! - It **claims** the switch, and waits until the switch word says [`Switch::Entered`] or [`Switch::Cancelled`].
+//!   From its first look at the switch on, the receiver reads TCP only up to the switch. Only the receiver may
+//!   claim. It does so under the lock that it holds while it looks at the switch and reads TCP. If the NIC could
+//!   claim by itself, a sender that falls back could put newer bytes on TCP. The receiver might read them together
+//!   with older bytes, before it knows of the switch.
+//! - It revokes, and waits for the word `confirmed`. Then the revoke has been stored in the sender's segment, and
+//!   the receiver has the switch that was there afterwards.
+//! - It proposes to return bytes, in the returned word of its own segment. It waits for the `verdict`, which is the
+//!   returned word of the sender's segment. Until then its readers read nothing, neither from the VI nor from TCP.
 //!
-//! The end of the anchor travels on TCP and may overtake all of this. It is the end of the stream
-//! only once the word `gone` has come: the sender publishes nothing more in this direction, and all
-//! that it had published is here. From then on nothing is awaited: what is not decided
-//! here the sender has not seen, and will not.
+//! The end of the kernel socket travels on TCP, and may overtake all these words. TCP's end is the end of the
+//! stream only after the word `gone` has come. Then the sender publishes nothing more in this direction, and all
+//! that it had published is here. From then on the receiver waits for nothing. The sender has not seen a request
+//! that is still undecided, and never will.
 //!
-//! A NIC that stops keeps a receiver waiting and loses nothing. A VI that breaks before `gone` has come
-//! is an error that the receiver's program is told, since nothing says what the sender had put there.
+//! If a NIC stops, the receiver waits and no byte is lost. If a VI breaks before `gone` has come, the receiver's
+//! program gets an error: the receiver cannot know which bytes the sender had put there.
 //!
-//! On shared memory all of it comes at once: a receiver has `confirmed` from the fence on, the word
-//! found by its exchange is the verdict, and TCP's end says `gone`. Then these functions
-//! decide what those of [`super`] do.
+//! On shared memory everything comes at once: `confirmed` with the fence, the verdict with the exchange, and `gone`
+//! with TCP's end. These functions then decide the same as those of [`super`].
 
 use super::{Await, Grant, Returned, Revoke, Rx, Seen, Source, Switch, Tx};
 
-/// What a receiver that has granted the VI does next.
+/// Next step of a receiver that has granted the VI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// Reads TCP; the sender has not switched, so far as is known.
+    /// Reads TCP. The sender has not switched, as far as the receiver knows.
     Tcp,
-    /// Reads at most that many bytes from TCP.
+    /// Reads at most this many bytes from TCP.
     TcpUpTo(u64),
-    /// Claims the switch, and looks again.
+    /// Claims the switch, and calls [`next`] again.
     Claim,
-    /// TCP has been read up to a switch that is not decided, or beyond it: there is nothing to read
-    /// yet.
+    /// Waits: the receiver has read TCP up to an undecided switch, or beyond it.
     Await,
     /// Enters the VI.
     Vi,
-    /// The published switch lies before what has been read already.
+    /// None: the published switch lies before bytes that have already been read.
     Impossible,
 }
 
-/// Like [`super::source`]. `claimed` says that the receiver has claimed already.
+/// Returns the receiver's next step, like [`super::source`]. `claimed` is true if the receiver has already claimed
+/// the switch.
 pub const fn next(switch: u64, read: u64, claimed: bool, gone: bool) -> Next {
     let undecided = matches!(Switch::from_word(switch), Switch::At(_)) && !gone;
     match super::source(switch, read) {
-        // More was read before it was known: the sender has cancelled, and that is on its way.
+        // The receiver read these bytes before it knew of the switch. So the sender has cancelled, and its word is
+        // on the way.
         Source::Impossible if undecided => Next::Await,
         Source::Impossible => Next::Impossible,
         Source::Tcp => Next::Tcp,
@@ -64,8 +64,8 @@ pub const fn next(switch: u64, read: u64, claimed: bool, gone: bool) -> Next {
     }
 }
 
-/// Whether the bytes behind the switch are read on the VI, whatever the sender does from now on: it has not switched, has
-/// taken that back, or still may, otherwise.
+/// Returns true if the receiver will read the bytes behind the switch on the VI, whatever the sender does from now
+/// on. Otherwise the sender has not switched, has taken the switch back, or may still take it back.
 pub const fn is_settled(switch: u64, gone: bool) -> bool {
     match Switch::from_word(switch) {
         Switch::Entered(_) => true,
@@ -74,20 +74,20 @@ pub const fn is_settled(switch: u64, gone: bool) -> bool {
     }
 }
 
-/// How a sender answers a revoke ([`super::Before::Answer`]).
+/// Answer of a sender to a revoke ([`super::Before::Answer`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// By ToTcp.
+    /// Sends ToTcp.
     End,
-    /// The receiver has not claimed this switch, and may not even know of it: exchanges it for
-    /// [`super::CANCELLED`] and puts the VI's bytes on TCP. If the exchange fails, [`Answer::End`].
+    /// Exchanges this word for [`super::CANCELLED`], and puts the VI's bytes on TCP. The receiver has not claimed
+    /// this switch, and may not even know of it. If the exchange fails, the sender continues with [`Answer::End`].
     Cancel(u64),
-    /// Not at all: FIN ends the stream on the VI.
+    /// Sends no answer: FIN ends the stream on the VI.
     Not,
 }
 
-/// On shared memory the receiver knows of a switch as soon as it is published, and [`Answer::End`]
-/// does for both.
+/// Returns the sender's answer to a revoke. On shared memory the receiver knows of a switch as soon as the sender
+/// publishes it, so there the sender may always use [`Answer::End`].
 pub const fn answers(tx: Tx, switch: u64, fin_sent: bool) -> Answer {
     match super::leave(tx, switch, fin_sent, false) {
         super::Leave::Quietly => Answer::Not,
@@ -96,21 +96,21 @@ pub const fn answers(tx: Tx, switch: u64, fin_sent: bool) -> Answer {
     }
 }
 
-/// What a receiver that has revoked does next.
+/// Next step of a receiver that has revoked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Revoked {
-    /// The direction is on TCP, or will be ([`super::on_tcp`]).
+    /// None: the direction is on TCP, or will be ([`super::on_tcp`]).
     Nothing,
-    /// Claims the switch, and looks again.
+    /// Claims the switch, and calls [`revoke`] again.
     Claim,
-    /// The revoke is not confirmed, or the claim not decided. If patience is over the retreat has
-    /// failed ([`Seen::Impatient`]).
+    /// Waits for the confirmation of the revoke, or for the decision of the claim. If the time limit expires, the
+    /// fallback has failed ([`Seen::Impatient`]).
     Await,
-    /// Looks at what lies on the VI ([`super::answer`]).
+    /// Looks at the messages on the VI ([`super::answer`]).
     Drain,
 }
 
-/// Like [`super::revoke`].
+/// Returns the receiver's next step, like [`super::revoke`].
 pub const fn revoke(rx: Rx, switch: u64, claimed: bool, confirmed: bool, gone: bool) -> Revoked {
     match super::revoke(rx, switch) {
         Revoke::Drain => Revoked::Drain,
@@ -124,21 +124,21 @@ pub const fn revoke(rx: Rx, switch: u64, claimed: bool, confirmed: bool, gone: b
     }
 }
 
-/// What has become of bytes that a receiver has proposed to return.
+/// State of the bytes that a receiver has proposed to return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// None were proposed.
+    /// The receiver has proposed none.
     None,
-    /// Not known. Nothing may be read, on the VI or on TCP.
+    /// Not yet known. Until then no thread may read the direction, from the VI or from TCP.
     Pending,
-    /// The sender drains them: the receiver is on TCP ([`Rx::Back`]).
+    /// The sender drains them. The receiver is on TCP ([`Rx::Back`]).
     Accepted,
-    /// The sender does not: they are read on the VI.
+    /// The sender does not drain them. The receiver reads them on the VI.
     Refused,
 }
 
-/// By the returned words of the receiver's segment and of the sender's. Each reader asks this while
-/// a proposal of its end's is not settled: the thread that proposed may have gone.
+/// Decides by the returned words of the receiver's segment and of the sender's. Each reader calls this while a
+/// proposal of its end is undecided, because the thread that proposed may have ended.
 pub const fn verdict(proposed: u64, verdict: u64, gone: bool) -> Verdict {
     match (Returned::from_word(proposed), Returned::from_word(verdict)) {
         (Returned::Bytes(1..), Returned::Not) if gone => Verdict::Refused,
@@ -149,20 +149,21 @@ pub const fn verdict(proposed: u64, verdict: u64, gone: bool) -> Verdict {
     }
 }
 
-/// What becomes of the bytes that the program has not had.
+/// Fate of the bytes that the program has not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Rest {
-    /// There are none: the kernel has the rest of the stream.
+    /// There are none. The kernel has the rest of the stream.
     Plain,
     /// They are returned.
     Returned,
-    /// The retreat has failed.
+    /// They are not returned: the fallback has failed.
     Kept,
-    /// The verdict decides between the last two.
+    /// The verdict decides between `Returned` and `Kept`.
     Pending,
 }
 
-/// Like [`super::rest`]: `found` is the word that was there in the receiver's own segment.
+/// Returns the fate of the unread bytes, like [`super::rest`]. `found` is the word that was in the receiver's own
+/// segment.
 pub const fn rest(seen: Seen, unread: u64, found: u64, verdict: u64, gone: bool) -> Rest {
     match super::rest(seen, unread, found) {
         super::Rest::Plain => Rest::Plain,
@@ -175,35 +176,35 @@ pub const fn rest(seen: Seen, unread: u64, found: u64, verdict: u64, gone: bool)
     }
 }
 
-/// Whether a reader that has come to ToTcp answers a revoke of its family's ([`super::answer`] with
-/// nothing unread).
+/// Returns true if a reader that has come to ToTcp must answer a revoke of its own family. It answers by
+/// [`super::answer`] with no unread bytes.
 pub const fn answers_at_to_tcp(grant: Grant, returned: u64) -> bool {
     matches!(grant, Grant::Revoked) && returned == 0
 }
 
-/// What a receiver does at TCP's end.
+/// Next step of a receiver at TCP's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// What the sender had published may be on its way: the end is not known yet.
+    /// Waits: words that the sender published may be on their way, so the stream's end is not known yet.
     Await,
-    /// TCP was read to a switch that has come to be known, or the VI has more: looks again where the next bytes are.
+    /// Reads on: TCP has been read up to a newly known switch, or the VI has more.
     Again,
-    /// Reads the VI (again), and passes over so many bytes there ([`super::rescue`]).
+    /// Reads the VI (again), and skips this many bytes there ([`super::rescue`]).
     Rescue(u64),
     /// The stream has ended.
     Over,
 }
 
-/// What is known here of the sender's words.
+/// The sender's words, as far as the receiver knows them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Words {
     /// The switch.
     pub switch: u64,
-    /// The byte of the switch.
+    /// The byte at which the sender switched.
     pub from: u64,
-    /// All bytes of a switch that was taken back are on TCP.
+    /// All bytes behind a switch that the sender took back are on TCP.
     pub taken_back: bool,
-    /// The verdict; on shared memory the returned word.
+    /// The verdict, or on shared memory the returned word.
     pub verdict: u64,
     /// All returned bytes are on TCP.
     pub drained: bool,
@@ -211,15 +212,15 @@ pub struct Words {
     pub gone: bool,
 }
 
-/// At TCP's end, with `read` bytes read there and no more to be had: `gone` must have been looked at
-/// first, then the other words, and then, for [`Rx::Vi`], the VI, which is `vi_is_empty`.
+/// Returns the next step at TCP's end, after `read` bytes have been read from TCP. The caller loads `gone` first,
+/// then the other words. In the state [`Rx::Vi`] it then looks at the VI, and sets `vi_is_empty`.
 pub const fn end(rx: Rx, words: &Words, read: u64, vi_is_empty: bool) -> End {
     let &Words { switch, from, taken_back, verdict, drained, gone } = words;
     let missing = super::rescue(rx, switch, taken_back, verdict, drained, from, read);
     match (rx, missing) {
         (Rx::Vi, _) if !vi_is_empty => End::Again,
         (Rx::Granted, _) if matches!(super::source(switch, read), Source::Vi) => End::Again,
-        // Nothing that is on its way changes it.
+        // No word on its way can change this.
         (Rx::Tcp | Rx::Back, None) => End::Over,
         (Rx::Granted, None) if matches!(Switch::from_word(switch), Switch::Cancelled) => End::Over,
         _ if !gone => End::Await,
@@ -228,8 +229,8 @@ pub const fn end(rx: Rx, words: &Words, read: u64, vi_is_empty: bool) -> End {
     }
 }
 
-/// Like [`super::on_tcp`]. A retreat that awaits something is over once `gone` has come, as it is at TCP's end on
-/// shared memory: never at TCP's end alone.
+/// Returns the event for which a fallback waits, like [`super::on_tcp`]. The wait is over once `gone` has come,
+/// never at TCP's end alone. On shared memory it is over at TCP's end.
 pub const fn on_tcp(rx: Rx, words: &Words) -> Await {
     super::on_tcp(rx, words.switch, words.taken_back, words.verdict, words.drained)
 }
@@ -272,7 +273,7 @@ mod tests {
         }
         for seen in [Seen::ToTcp, Seen::Ended, Seen::Impatient] {
             for (unread, found) in RETURNED.iter().flat_map(|&found| [(0, found), (3, found)]) {
-                // The word that stands after the exchange.
+                // The returned word after the exchange.
                 let word = if found == 0 { super::super::answer(seen, unread) } else { found };
                 let same = match rest(seen, unread, found, word, false) {
                     Rest::Plain => super::super::Rest::Plain,
@@ -297,7 +298,7 @@ mod tests {
                         let words = Words { switch, from: 4, taken_back, verdict, drained, gone };
                         let same = shared_on_tcp(rx, switch, taken_back, verdict, drained);
                         assert_eq!(on_tcp(rx, &words), same);
-                        // TCP was read up to the switch: no reader asks for the end there.
+                        // TCP has been read up to the switch, so no reader calls `end` in this state.
                         let read = 6;
                         let skip = rescue(rx, switch, taken_back, verdict, drained, 4, read);
                         let end = skip.map_or(End::Over, End::Rescue);
@@ -379,7 +380,7 @@ mod tests {
         assert_eq!(answers(Tx::Vi, switch_word(4), false), Answer::Cancel(switch_word(4)));
         assert_eq!(answers(Tx::Vi, switch_word(4) | ENTERED, false), Answer::End);
         assert_eq!(answers(Tx::Vi, switch_word(4), true), Answer::Not);
-        // What it then does about the rest is what it does on shared memory.
+        // The sender settles its debt as on shared memory.
         assert_eq!(owed(Grant::Revoked, 0), Owed::Wait);
     }
 }

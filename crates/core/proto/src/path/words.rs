@@ -1,13 +1,13 @@
-//! The two sides of a direction, and the words that they share.
+//! States of a direction's two ends, and the words that the two ends share.
 
 #[cfg(doc)]
 use super::rescue;
 
-/// The sender's side of a direction.
+/// The sender's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Tx {
-    /// Bytes go to kernel TCP; the VI may still be granted.
+    /// Bytes go to kernel TCP. The receiver may still grant the VI.
     Tcp = 0,
     /// Bytes go to the VI.
     Vi = 1,
@@ -16,7 +16,7 @@ pub enum Tx {
 }
 
 impl Tx {
-    /// From its number; anything unknown is [`Tx::Back`].
+    /// Returns the state with the number `n`, or [`Tx::Back`] for an unknown number.
     pub const fn from_u32(n: u32) -> Tx {
         match n {
             0 => Tx::Tcp,
@@ -26,22 +26,22 @@ impl Tx {
     }
 }
 
-/// The receiver's side of a direction.
+/// The receiver's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Rx {
-    /// Bytes come from kernel TCP; nothing has been granted.
+    /// Bytes come from kernel TCP. The receiver has granted nothing.
     Tcp = 0,
-    /// The VI is granted; bytes come from TCP up to the switch.
+    /// The receiver has granted the VI. Bytes come from TCP up to the switch.
     Granted = 1,
     /// Bytes come from the VI.
     Vi = 2,
-    /// Bytes come from kernel TCP, for good unless they are returned ones ([`rescue`]).
+    /// Bytes come from kernel TCP for good, except returned bytes that TCP does not bring ([`rescue`]).
     Back = 3,
 }
 
 impl Rx {
-    /// From its number; anything unknown is [`Rx::Back`].
+    /// Returns the state with the number `n`, or [`Rx::Back`] for an unknown number.
     pub const fn from_u32(n: u32) -> Rx {
         match n {
             0 => Rx::Tcp,
@@ -52,7 +52,7 @@ impl Rx {
     }
 }
 
-/// The receiver's published word.
+/// The word that the receiver publishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u64)]
 pub enum Grant {
@@ -60,14 +60,14 @@ pub enum Grant {
     None = 0,
     /// Granted: the sender may switch.
     Granted = 1,
-    /// The receiver has read TCP up to the switch and now reads the VI.
+    /// The receiver has read TCP up to the switch, and now reads the VI.
     Entered = 2,
-    /// The receiver wants the direction back on TCP.
+    /// The receiver asks the sender to move the direction back to TCP.
     Revoked = 3,
 }
 
 impl Grant {
-    /// From the shared word; anything unknown is [`Grant::None`].
+    /// Decodes the shared word. An unknown value counts as [`Grant::None`].
     pub const fn from_word(word: u64) -> Grant {
         match word {
             1 => Grant::Granted,
@@ -78,32 +78,33 @@ impl Grant {
     }
 }
 
-/// The sender's switch word once it has taken the switch back.
+/// Value of the switch word after the sender has taken the switch back.
 pub const CANCELLED: u64 = u64::MAX;
 
-/// Set in the switch word by a receiver that has entered, or whose retreat has claimed it.
+/// Bit that the receiver sets in the switch word when it enters, or when its fallback claims the switch.
 pub const ENTERED: u64 = 1 << 63;
 
-/// The sender's published word: 0 before the switch, then `n + 1`.
+/// Returns the word that a sender publishes when it switches: the number of bytes on TCP, plus 1. The word is 0
+/// before the switch.
 pub const fn switch_word(tcp_bytes: u64) -> u64 {
     tcp_bytes + 1
 }
 
-/// The switch word, taken apart.
+/// A decoded switch word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Switch {
     /// The sender is on TCP.
     Not,
-    /// From that byte on the stream is on the VI; the receiver has not entered it.
+    /// The stream is on the VI from this byte on. The receiver has neither entered nor claimed the switch.
     At(u64),
-    /// Likewise, and the receiver has entered, or its retreat has claimed the switch.
+    /// The stream is on the VI from this byte on. The receiver has entered, or its fallback has claimed the switch.
     Entered(u64),
-    /// Taken back: the whole stream is on TCP, and stays there.
+    /// The sender took the switch back. The whole stream is on TCP, and stays there.
     Cancelled,
 }
 
 impl Switch {
-    /// From the shared word.
+    /// Decodes the shared word.
     pub const fn from_word(word: u64) -> Switch {
         match word {
             0 => Switch::Not,
@@ -114,23 +115,23 @@ impl Switch {
     }
 }
 
-/// The returned word of a sender that will not drain. Both ends leave 0 by compare-exchange, so
+/// Value of the returned word after the sender has refused to drain. Both ends replace 0 by compare-exchange. So
 /// either the sender drains or the receiver reads on from the VI, never both or neither.
 pub const REFUSED: u64 = u64::MAX;
 
-/// The returned word, taken apart.
+/// A decoded returned word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Returned {
     /// Neither end has published anything.
     Not,
-    /// The receiver has returned that many bytes (0: it reads on from the VI, if there are any).
+    /// The receiver has returned this many bytes. After 0 bytes the receiver reads any unread bytes on the VI.
     Bytes(u64),
-    /// The sender has gone its own way.
+    /// The sender has refused to drain.
     Refused,
 }
 
 impl Returned {
-    /// From the shared word.
+    /// Decodes the shared word.
     pub const fn from_word(word: u64) -> Returned {
         match word {
             0 => Returned::Not,
@@ -140,7 +141,7 @@ impl Returned {
     }
 }
 
-/// The returned word for that many bytes.
+/// Returns the returned word for this many bytes.
 pub const fn returned_word(bytes: u64) -> u64 {
     bytes + 1
 }
