@@ -1,49 +1,51 @@
-//! When small messages wait for more, and when what waits goes (ICS section 4.2).
+//! Policy for combining small messages: when they wait for more, and when they are sent (ICS section 4.2).
 //!
-//! A message below the limit is appended to a chunk, and goes with it: (1) when a timer runs out
-//! that began with the chunk's first message, (2) when the next small message has no room in it,
-//! (3) when a larger message comes, (4) when the program receives or closes, and when it switches
-//! combining off (TCP_NODELAY).
+//! A message below the limit is appended to a chunk. The chunk is sent in four cases:
+//!
+//! 1. The timer expires, which began with the chunk's first message.
+//! 2. The next small message has no room in the chunk.
+//! 3. A larger message comes.
+//! 4. The program receives, closes, or switches combining off (TCP_NODELAY).
 
 use crate::configuration::Combine;
 
-/// What a stream's chunk holds. Lengths only; the bytes are the caller's.
+/// State of a stream's chunk. It counts bytes only; the caller keeps the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Combiner {
-    /// The limit, while combining is on.
+    /// Length in bytes below which messages are combined, while combining is on.
     below: Option<u32>,
     chunk: u32,
     waiting: u32,
-    /// Chunks begun so far.
+    /// Number of chunks begun so far.
     begun: u32,
     due: bool,
 }
 
-/// What to do with a message.
+/// Instruction to the caller for a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// Append it to the chunk, at that byte.
+    /// Append the message to the chunk, at this byte.
     Join(u32),
-    /// What waits must go first.
+    /// Send the chunk first, then offer the message again.
     After,
-    /// It goes by itself.
+    /// Send the message alone.
     Alone,
 }
 
 impl Combiner {
-    /// An empty one, for chunks of so many bytes.
+    /// Returns an empty combiner for chunks of `chunk` bytes.
     pub fn new(combine: Option<Combine>, chunk: u32) -> Combiner {
         let below = combine.map(|combine| combine.below.min(chunk));
         Combiner { below, chunk, waiting: 0, begun: 0, due: false }
     }
 
-    /// Chunks are of at most so many bytes: what the peer receives.
+    /// Limits chunks to `chunk` bytes, which the peer can receive.
     pub fn limit(&mut self, chunk: u32) {
         self.chunk = chunk;
         self.below = self.below.map(|below| below.min(chunk));
     }
 
-    /// What is to be done with a message of `bytes`, and counts it as joined if it joins.
+    /// Returns what the caller must do with a message of `bytes` bytes. Adds the message to the chunk if it joins.
     pub fn offer(&mut self, bytes: u32) -> Fate {
         match self.below {
             Some(below) if bytes < below => {
@@ -66,12 +68,12 @@ impl Combiner {
         }
     }
 
-    /// What waits is to go as soon as the window lets it.
+    /// Schedules the chunk: it is sent as soon as the window has room.
     pub fn flush(&mut self) {
         self.due = self.waiting > 0;
     }
 
-    /// Switches combining on, below so many bytes, or off.
+    /// Switches combining on for messages below `below` bytes, or off.
     pub fn switch(&mut self, below: Option<u32>) {
         self.below = below.map(|below| below.min(self.chunk));
         if self.below.is_none() {
@@ -79,28 +81,28 @@ impl Combiner {
         }
     }
 
-    /// Whether small messages are combined.
+    /// Returns true if small messages are combined.
     pub const fn is_on(&self) -> bool {
         self.below.is_some()
     }
 
-    /// Bytes that wait.
+    /// Returns the number of bytes in the chunk.
     pub const fn waiting(&self) -> u32 {
         self.waiting
     }
 
-    /// Whether they are to go.
+    /// Returns true if the chunk must be sent.
     pub const fn is_due(&self) -> bool {
         self.due
     }
 
-    /// The number of the chunk in which bytes wait and are not yet to go: a timer set for it is
-    /// void once this changes.
+    /// Returns the number of the chunk that still waits for more bytes. A timer that was set for another number is
+    /// void.
     pub const fn batch(&self) -> Option<u32> {
         if self.waiting > 0 && !self.due { Some(self.begun) } else { None }
     }
 
-    /// What waits is gone; how many bytes it was.
+    /// Empties the chunk after it was sent. Returns the number of bytes that it had.
     pub const fn take(&mut self) -> u32 {
         let bytes = self.waiting;
         self.waiting = 0;

@@ -1,9 +1,8 @@
-//! The state of a stream, from the request for its VI connection to its last packet: the diagram
-//! of ICS figure 11 as a declared table, with TCP's names where its states are TCP's.
+//! States of a stream, from the request for its VI connection to its last packet: ICS figure 11 as a declared
+//! table.
 //!
-//! Beyond the figure: DRAINING and LAST_DRAIN, in which the program has closed and bytes still
-//! wait in the combining buffer, so FIN is not sent yet; and RESET, for a connection that is lost
-//! or given up.
+//! States that TCP also has are named as in TCP. Three states are not in the figure. In DRAINING and LAST_DRAIN the
+//! program has closed, but FIN waits for bytes in the combining buffer. In RESET the connection is lost or aborted.
 
 use crate::packet::Kind;
 use core::fmt;
@@ -19,65 +18,65 @@ use core::fmt;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum State {
-    /// There is no VI connection, and none is sought.
+    /// There is no VI connection, and no request for one.
     Closed,
-    /// A VI connection is being made: requested, or accepted, or both at once.
+    /// The VI connection is being made: requested, accepted, or both at once.
     Connecting,
-    /// The VIs are connected and WAKEUP is sent; the peer's is awaited.
+    /// The VIs are connected, and this end has sent WAKEUP. The peer's WAKEUP has not arrived.
     Opening,
     /// Both ends may send.
     Normal,
-    /// The program has closed its sending half; bytes wait before FIN.
+    /// The program has closed its sending half. FIN waits for combined bytes.
     Draining,
-    /// FIN is sent and not answered; the peer may still send.
+    /// FIN is sent and not answered. The peer may still send.
     FinWait1,
-    /// FIN is answered; the peer may still send.
+    /// FIN is answered. The peer may still send.
     FinWait2,
-    /// Both have sent FIN at once; ours is not answered.
+    /// Both ends sent FIN at the same time. The peer has not answered this end's FIN.
     Closing,
-    /// The peer has sent FIN; the program may still send.
+    /// The peer has sent FIN. The program may still send.
     CloseWait,
-    /// As CLOSE_WAIT, and the program has closed; bytes wait before FIN.
+    /// The peer has sent FIN, and the program has closed. FIN waits for combined bytes.
     LastDrain,
-    /// The peer was first; our FIN is not answered.
+    /// The peer sent FIN first. The peer has not answered this end's FIN.
     LastAck,
-    /// Both FINs are sent and answered: the VI may be disconnected.
+    /// Both FINs are sent and answered. The VI may be disconnected.
     Finished,
-    /// The connection was lost before that, or given up.
+    /// The connection was lost or aborted before both FINs were answered.
     Reset,
 }
 
-/// What happens to a stream.
+/// An event in a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Event {
     /// The program requests a connection, or accepts one.
     Connect,
-    /// The VIs are connected; WAKEUP goes out.
+    /// The VIs are connected. This end sends WAKEUP.
     Connected,
-    /// The VIs are not connected.
+    /// The VIs could not be connected.
     Refused,
-    /// The peer's WAKEUP is there.
+    /// The peer's WAKEUP has arrived.
     Wakeup,
-    /// The program closes its sending half, or all of it.
+    /// The program closes its sending half, or the whole stream.
     Shutdown,
-    /// Nothing waits any more; FIN goes out.
+    /// No combined bytes wait any more. This end sends FIN.
     SendFin,
-    /// The peer's FIN is there; FINACK goes out.
+    /// The peer's FIN has arrived. This end sends FINACK.
     Fin,
-    /// The peer has answered our FIN.
+    /// The peer has answered this end's FIN.
     FinAck,
     /// The connection is lost, or the peer has broken the protocol.
     Lost,
-    /// The program gives the connection up.
+    /// The program aborts the connection.
     Abort,
 }
 
 /// An event that the state does not allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IllegalTransition {
-    /// The state, which stays.
+    /// The state, which does not change.
     pub state: State,
-    /// What was to happen.
+    /// The event that the state does not allow.
     pub event: Event,
 }
 
@@ -92,10 +91,10 @@ impl core::error::Error for IllegalTransition {}
 macro_rules! transitions {
     ($($event:ident { $($from:ident => $to:ident),+ $(,)? })+) => {
         impl State {
-            /// The state after `event`.
+            /// Returns the state after `event`.
             ///
             /// # Errors
-            /// [`IllegalTransition`] where the table has no entry.
+            /// [`IllegalTransition`] if the table has no entry for this state and event.
             pub const fn after(self, event: Event) -> Result<State, IllegalTransition> {
                 match (event, self) {
                     $($((Event::$event, State::$from) => Ok(State::$to),)+)+
@@ -116,7 +115,7 @@ transitions! {
     Connected { Connecting => Opening }
     Refused   { Connecting => Closed }
     Wakeup    { Opening => Normal }
-    // A program may close before the peer's WAKEUP: FIN waits for it.
+    // A program may close before the peer's WAKEUP. `Session` then reports the shutdown after the WAKEUP.
     Shutdown  { Normal => Draining, CloseWait => LastDrain, Draining => Draining,
                 FinWait1 => FinWait1, FinWait2 => FinWait2, Closing => Closing,
                 LastDrain => LastDrain, LastAck => LastAck, Finished => Finished,
@@ -125,7 +124,7 @@ transitions! {
     Fin       { Normal => CloseWait, Draining => LastDrain, FinWait1 => Closing,
                 FinWait2 => Finished }
     FinAck    { FinWait1 => FinWait2, Closing => Finished, LastAck => Finished }
-    // An end that has nothing more to say or hear loses nothing.
+    // In the state Finished no packet is outstanding, so a lost connection changes nothing.
     Lost      { Connecting => Reset, Opening => Reset, Normal => Reset, Draining => Reset,
                 FinWait1 => Reset, FinWait2 => Reset, Closing => Reset, CloseWait => Reset,
                 LastDrain => Reset, LastAck => Reset, Finished => Finished, Reset => Reset }
@@ -153,25 +152,25 @@ impl State {
         State::Reset,
     ];
 
-    /// Whether the program may write.
+    /// Returns true if the program may write.
     #[inline]
     pub const fn may_write(self) -> bool {
         matches!(self, State::Opening | State::Normal | State::CloseWait)
     }
 
-    /// Whether data may still be sent: new, or what waits.
+    /// Returns true if the stream may still send data, new or combined.
     #[inline]
     pub const fn carries_data(self) -> bool {
         matches!(self, State::Normal | State::CloseWait | State::Draining | State::LastDrain)
     }
 
-    /// Whether the peer may still send data.
+    /// Returns true if the peer may still send data.
     #[inline]
     pub const fn hears_data(self) -> bool {
         matches!(self, State::Normal | State::Draining | State::FinWait1 | State::FinWait2)
     }
 
-    /// Whether the peer's FIN has come.
+    /// Returns true if the peer's FIN has arrived.
     #[inline]
     pub const fn peer_finished(self) -> bool {
         matches!(
@@ -180,7 +179,7 @@ impl State {
         )
     }
 
-    /// Whether nothing more happens.
+    /// Returns true if the stream is over: this end neither sends nor receives any more.
     #[inline]
     pub const fn is_over(self) -> bool {
         matches!(self, State::Closed | State::Finished | State::Reset)
@@ -188,7 +187,7 @@ impl State {
 }
 
 impl Event {
-    /// What goes out with it.
+    /// Returns the kind of packet that this end sends at the event.
     pub const fn sends(self) -> Option<Kind> {
         match self {
             Event::Connected => Some(Kind::Wakeup),

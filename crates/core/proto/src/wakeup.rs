@@ -1,10 +1,10 @@
-//! WAKEUP: the first packet of a connection, from each end to the other, before any data.
+//! WAKEUP: the first packet of a connection, which each end sends before any data.
 //!
-//! In the papers it tells the peer's close thread that the program is awake again (ICS section
-//! 4.3), with the sender's address. Here addresses come with the VI connection, and the packet
-//! tells the sender's terms: how many packets it has receives posted for, how long they are, and
-//! when it acknowledges. The two ends agree on what suits both, so they may be configured
-//! differently, as long as they shake hands in the same way.
+//! In the papers WAKEUP tells the peer's close thread that the program is awake again, and carries the sender's
+//! address (ICS section 4.3). Here the addresses come with the VI connection. WAKEUP carries the sender's terms: the
+//! number and length of its posted receives, and the threshold of its acknowledgements.
+//!
+//! The two ends agree on terms that suit both. So their configurations may differ, but not in the handshake.
 
 use crate::Violation;
 use crate::configuration::{CHUNK_MAX, CHUNK_MIN, Configuration, Handshake, WINDOW_MAX};
@@ -13,10 +13,10 @@ use crate::flow::Parameters;
 /// Bytes of a WAKEUP packet.
 pub const LEN: usize = 16;
 
-/// Says "SOVIA over a VI", and which version of it.
+/// Names the protocol ("SOVIA over a VI") and its version.
 const VERSION: u32 = 0x534f_5601;
 
-/// What an end says of itself.
+/// Terms of one end.
 ///
 /// ```
 /// use sovia_proto::configuration::Configuration;
@@ -31,22 +31,22 @@ const VERSION: u32 = 0x534f_5601;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Terms {
-    /// Packets that it has receives posted for, and when it acknowledges them.
+    /// Number of packets for which the end has posted receives, and number of packets after which it acknowledges.
     pub flow: Parameters,
-    /// Bytes of the longest packet that it receives.
+    /// Length in bytes of the longest packet that the end receives.
     pub chunk: u32,
-    /// How it shakes hands.
+    /// Handshake of the end.
     pub handshake: Handshake,
 }
 
 impl Terms {
-    /// Those of an end that is configured so.
+    /// Returns the terms of an end with this configuration.
     pub const fn of(configuration: &Configuration) -> Terms {
         let Configuration { flow, chunk, handshake, .. } = *configuration;
         Terms { flow, chunk, handshake }
     }
 
-    /// As they travel.
+    /// Encodes the terms for a packet.
     pub fn encode(&self) -> [u8; LEN] {
         let mut bytes = [0; LEN];
         bytes[0..4].copy_from_slice(&VERSION.to_le_bytes());
@@ -61,10 +61,10 @@ impl Terms {
         bytes
     }
 
-    /// From received bytes.
+    /// Decodes received terms.
     ///
     /// # Errors
-    /// [`Violation`] for another version, another length, or terms that no end can have.
+    /// [`Violation`] for another version, another length, or impossible values.
     pub fn decode(bytes: &[u8]) -> Result<Terms, Violation> {
         let Ok(&[v0, v1, v2, v3, w0, w1, t0, t1, c0, c1, c2, c3, handshake, ..]) =
             <&[u8; LEN]>::try_from(bytes)
@@ -89,12 +89,14 @@ impl Terms {
         Ok(Terms { flow: Parameters { window, threshold }, chunk, handshake })
     }
 
-    /// What suits both ends; both find the same. The smaller window is the number of packets that
-    /// either may send; the larger threshold keeps acknowledgements within the receives that each
-    /// has posted for them, but must not exceed the window, or they would never go.
+    /// Returns terms that suit both ends. Both ends compute the same terms.
+    ///
+    /// Each end may send the smaller window of the two. The larger threshold keeps acknowledgements within the
+    /// receives that each end has posted for them. A threshold above the window would never be reached, so the
+    /// window limits it.
     ///
     /// # Errors
-    /// [`Violation`] if the two shake hands differently.
+    /// [`Violation`] if the two ends use different handshakes.
     pub fn agree(self, theirs: Terms) -> Result<Terms, Violation> {
         if self.handshake != theirs.handshake {
             return Err(Violation("uses another handshake"));

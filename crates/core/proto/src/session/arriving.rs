@@ -1,4 +1,4 @@
-//! What a packet that has arrived means.
+//! Meaning of a packet that has arrived.
 
 use super::{Arrival, Leave, Request, Session, Target, exchange};
 use crate::Violation;
@@ -9,10 +9,10 @@ use crate::state::{Event, State};
 use crate::wakeup::Terms;
 
 impl Session {
-    /// A packet of `len` bytes has arrived; `body` is what it brings if it is not data.
+    /// Records that a packet of `len` bytes has arrived. `body` holds the packet's bytes if it is not data.
     ///
     /// # Errors
-    /// [`Violation`]: the connection is to be given up.
+    /// [`Violation`] if the peer broke the protocol. The caller must then reset the connection.
     pub fn arrived(
         &mut self,
         immediate: Option<u32>,
@@ -27,7 +27,7 @@ impl Session {
             None => Immediate::decode(bits)?,
         };
         if self.state.is_over() {
-            // On its way when the connection was given up.
+            // The packet was on its way when the connection ended.
             return Ok(Arrival::Nothing);
         }
         match (packet.kind, self.state) {

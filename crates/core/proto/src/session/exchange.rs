@@ -1,36 +1,37 @@
-//! The three-way handshake: a request for each message, leave for it once the receiving program
-//! wants it, then the message (ICS figure 3a). One message at a time in each direction.
+//! The three-way handshake: a request for each message, the permission once the receiving program wants the
+//! message, then the message (ICS figure 3a). Each direction carries one message at a time.
 
 use super::leave::{Leave, Request, Target};
 use crate::Violation;
 
-/// Both directions' handshakes.
+/// Handshakes of both directions.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Exchange {
-    /// Our message's length, from the moment it is to be announced.
+    /// Length of this end's message, from the moment when the session must request permission for it.
     wanted: Option<u32>,
-    /// A call of our program's stays until its message is written.
+    /// Set if a call of this end's program lasts until its message is written.
     waits: bool,
-    /// It has been announced.
+    /// Set once the request is sent.
     asked: bool,
-    /// Leave has come.
+    /// Permission that the peer has given.
     granted: Option<Leave>,
-    /// What the peer asks leave for, until leave is given.
+    /// The peer's request, until this end gives permission.
     request: Option<Request>,
-    /// Bytes that our program has room for while it waits.
+    /// Number of bytes for which this end's program has room while it waits.
     room: u32,
-    /// Leave given to the peer, until its message is there.
+    /// Permission given to the peer in bytes, until the peer's message arrives.
     promised: Option<u32>,
 }
 
-/// A body that is leave without memory: a number.
+/// Decodes a body that holds only a number, such as a permission without memory.
 pub(super) fn number(body: &[u8]) -> Result<u32, Violation> {
     let bytes = body.try_into().map_err(|_| Violation("a handshake of the wrong length"))?;
     Ok(u32::from_le_bytes(bytes))
 }
 
 impl Exchange {
-    /// Uses the leave to send up to `len` bytes, or sees to it that it is asked for; `waits`: the call stays until it is there.
+    /// Uses a permission to send up to `len` bytes. Without one, schedules a request and returns `None`. `waits` is
+    /// true if the program's call lasts until the message is written.
     pub(super) fn leave_for(&mut self, len: u32, waits: bool) -> Option<(u32, Target)> {
         match self.granted.take() {
             Some(granted) => {
@@ -49,14 +50,14 @@ impl Exchange {
         self.granted.is_some()
     }
 
-    /// What to ask leave for, once.
+    /// Returns the request to send, once.
     pub(super) fn request_due(&mut self) -> Option<Request> {
         let bytes = self.wanted.filter(|_| !self.asked)?;
         self.asked = true;
         Some(Request { bytes, waits: self.waits })
     }
 
-    /// Leave has come.
+    /// Records a permission from the peer.
     pub(super) fn granted(&mut self, leave: Leave) -> Result<(), Violation> {
         let wanted = self.wanted.filter(|_| self.asked && self.granted.is_none());
         match wanted {
@@ -68,7 +69,7 @@ impl Exchange {
         }
     }
 
-    /// The peer asks for leave.
+    /// Records a request of the peer.
     pub(super) fn requested(&mut self, request: Request) -> Result<(), Violation> {
         if request.bytes == 0 || self.request.is_some() || self.promised.is_some() {
             return Err(Violation("requests permission twice"));
@@ -77,12 +78,12 @@ impl Exchange {
         Ok(())
     }
 
-    /// The program has room for so many bytes.
+    /// Records that the program has room for `room` bytes.
     pub(super) fn reading(&mut self, room: u32) {
         self.room = room;
     }
 
-    /// The request to give leave for, cut to at most a chunk.
+    /// Returns the request for which this end must give permission now, with at most `chunk` bytes.
     pub(super) fn grant_due(&mut self, chunk: u32) -> Option<Request> {
         let Request { bytes, waits } = self.request.filter(|_| self.room > 0)?;
         let bytes = bytes.min(self.room).min(chunk);
@@ -92,7 +93,7 @@ impl Exchange {
         Some(Request { bytes, waits })
     }
 
-    /// The peer's message is there.
+    /// Records that the peer's message has arrived.
     pub(super) fn delivered(&mut self, len: u32) -> Result<(), Violation> {
         match self.promised.take() {
             Some(promised) if len <= promised => Ok(()),

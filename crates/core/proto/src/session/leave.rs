@@ -1,8 +1,11 @@
-//! A request for leave to send one message, and the leave: how long it may be and, where it is to be written by RDMA, to where.
+//! Request for permission to send one message, and the permission (*leave* in the code).
+//!
+//! A permission gives the message's maximum length. With RDMA writes it also names the receiver's memory for the
+//! message.
 
 use crate::Violation;
 
-/// A request for leave, as it goes to the other end.
+/// A request for permission, as sent to the other end.
 ///
 /// ```
 /// use sovia_proto::session::Request;
@@ -12,29 +15,30 @@ use crate::Violation;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// Bytes of the message.
+    /// Length of the message in bytes.
     pub bytes: u32,
-    /// The program's call stays until the message is written, so leave is used as soon as it comes. Only such leave may name memory
-    /// that its owner wants back: a program that has gone on might never use it.
+    /// Set if the program's call lasts until the message is written. Then the sender uses the permission as soon as
+    /// it comes. Only such a permission may name memory that its owner needs back. A program whose call has
+    /// returned might never send the message.
     pub waits: bool,
 }
 
 impl Request {
-    /// Bytes of a request.
+    /// Length of an encoded request in bytes.
     pub const LEN: usize = 4;
-    /// In the length's bits, none of which is as high.
+    /// Bit for `waits` in the word of the length. Lengths never use this bit.
     const WAITS: u32 = 1 << 31;
 
-    /// As it travels.
+    /// Encodes the request for a packet.
     pub fn encode(&self) -> [u8; Request::LEN] {
         let waits = if self.waits { Request::WAITS } else { 0 };
         (self.bytes | waits).to_le_bytes()
     }
 
-    /// From received bytes.
+    /// Decodes a received request.
     ///
     /// # Errors
-    /// [`Violation`] for another length.
+    /// [`Violation`] if `body` has another length.
     pub fn decode(body: &[u8]) -> Result<Request, Violation> {
         let body = body.try_into().map_err(|_| Violation("a handshake of the wrong length"))?;
         let bits = u32::from_le_bytes(body);
@@ -42,16 +46,16 @@ impl Request {
     }
 }
 
-/// Memory of an end's, as the other end's RDMA writes name it.
+/// Memory of one end, as the other end names it in RDMA writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Target {
-    /// Address of its first byte, in the process that gives leave.
+    /// Address of the first byte, in the process that gives permission.
     pub address: u64,
-    /// Raw handle of the region that it lies in.
+    /// Raw handle of the memory region that contains the bytes.
     pub handle: u32,
 }
 
-/// Leave, as it comes from the other end.
+/// A permission, as received from the other end.
 ///
 /// ```
 /// use sovia_proto::session::{Leave, Target};
@@ -61,17 +65,17 @@ pub struct Target {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Leave {
-    /// Bytes of the message at most.
+    /// Maximum length of the message in bytes.
     pub bytes: u32,
-    /// Where it is to be written.
+    /// Memory to which the sender writes the message.
     pub to: Target,
 }
 
 impl Leave {
-    /// Bytes of a leave that names memory.
+    /// Length in bytes of an encoded permission that names memory.
     pub const LEN: usize = 16;
 
-    /// As it travels.
+    /// Encodes the permission for a packet.
     pub fn encode(&self) -> [u8; Leave::LEN] {
         let mut bytes = [0; Leave::LEN];
         bytes[..4].copy_from_slice(&self.bytes.to_le_bytes());
@@ -80,10 +84,10 @@ impl Leave {
         bytes
     }
 
-    /// From received bytes.
+    /// Decodes a received permission.
     ///
     /// # Errors
-    /// [`Violation`] for another length.
+    /// [`Violation`] if `body` has another length.
     pub fn decode(body: &[u8]) -> Result<Leave, Violation> {
         let Ok(&[b0, b1, b2, b3, h0, h1, h2, h3, ref address @ ..]) =
             <&[u8; Leave::LEN]>::try_from(body)

@@ -1,20 +1,21 @@
 //! One end of a stream: the whole protocol over a VI, without the VI.
 //!
-//! A [`Session`] is told what happens and says what to do, in lengths and packets; memory,
-//! descriptors, clocks and threads are the caller's.
+//! The caller reports events to a [`Session`], and the session answers with lengths and packets to send. The caller
+//! owns the memory, descriptors, clocks and threads. Events come from three sources:
 //!
-//! - **The program**: [`Session::write`] says what becomes of bytes that it offers,
-//!   [`Session::reading`] that it wants some, [`Session::consumed`] that it has had a packet,
-//!   [`Session::shutdown`], [`Session::shutdown_reading`], [`Session::abort`].
-//! - **The VI**: [`Session::connected`], [`Session::arrived`] for a finished receive, with its
-//!   immediate data, [`Session::lost`].
-//! - **The clock**: [`Session::timer`], for the chunk that [`Session::batch`] names.
-//! - **What is to be posted**: [`Session::outgoing`], asked after every input until it says nothing.
-//!   What it says counts as sent, so the caller has a send descriptor free before it asks.
+//! - **The program** calls [`Session::write`] to offer bytes, and [`Session::reading`] when it wants bytes. It
+//!   calls [`Session::consumed`] after it has read a packet. To end, it calls [`Session::shutdown`],
+//!   [`Session::shutdown_reading`] or [`Session::abort`].
+//! - **The VI** reports [`Session::connected`], [`Session::lost`], and [`Session::arrived`] for a finished receive
+//!   with its immediate data.
+//! - **The clock** reports [`Session::timer`] for the chunk that [`Session::batch`] names.
 //!
-//! A receive is posted again before [`Session::consumed`] or the next [`Session::outgoing`], so that
-//! the receive queue is never empty when a packet comes: the pre-posting constraint (CLUSTER
-//! section 3.1). `tests/session` holds two of them together under random schedules.
+//! After every event the caller calls [`Session::outgoing`] and posts the packet, until the function returns
+//! `None`. A returned packet counts as sent. So the caller must have a free send descriptor before it calls.
+//!
+//! The caller posts a receive again before it calls [`Session::consumed`], or before the next
+//! [`Session::outgoing`]. Then the receive queue is never empty when a packet comes. This is the pre-posting
+//! constraint (CLUSTER section 3.1). `tests/session` runs two connected sessions under random schedules.
 
 mod arriving;
 mod exchange;
@@ -32,11 +33,11 @@ use crate::state::{Event, IllegalTransition, State};
 use crate::wakeup::Terms;
 use exchange::Exchange;
 
-/// Bytes of the longest body of a packet that is not data.
+/// Length in bytes of the longest body of a packet that is not data.
 pub const BODY_MAX: usize = 16;
 
 /// One end of a stream.
-///
+/// /// Passes all outgoing packets of one end to the other end.
 /// ```
 /// use sovia_proto::configuration::Configuration;
 /// use sovia_proto::session::{Arrival, Body, Offer, Session};
@@ -72,16 +73,16 @@ pub const BODY_MAX: usize = 16;
 pub struct Session {
     state: State,
     configuration: Configuration,
-    /// Once the peer's WAKEUP is there.
+    /// Set once the peer's WAKEUP has arrived.
     agreed: Option<Terms>,
     flow: Flow,
     combiner: Combiner,
     exchange: Exchange,
-    /// The program has closed its sending half before the peer's WAKEUP came.
+    /// Set if the program has closed its sending half before the peer's WAKEUP has arrived.
     shut_early: bool,
-    /// The program reads no more: what comes is dropped.
+    /// Set once the program reads no more. The session then drops data that arrives.
     deaf: bool,
-    /// The program has gone.
+    /// Set once the program has closed the stream ([`Session::forsake`]).
     forsaken: bool,
     wakeup_due: bool,
     ack_due: bool,
@@ -91,7 +92,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// An end that has not begun to connect. The configuration is a valid one.
+    /// Returns an end that has not begun to connect. The configuration must be valid ([`Configuration::check`]).
     pub fn new(configuration: &Configuration) -> Session {
         Session {
             state: State::Closed,
@@ -111,7 +112,7 @@ impl Session {
         }
     }
 
-    /// Its state.
+    /// Returns the stream's state.
     #[inline]
     pub fn state(&self) -> State {
         self.state
@@ -122,7 +123,7 @@ impl Session {
         Ok(())
     }
 
-    /// A VI connection is being made.
+    /// Records that the caller has begun to connect the VI.
     ///
     /// # Errors
     /// [`IllegalTransition`] unless the stream is new.
@@ -130,7 +131,7 @@ impl Session {
         self.step(Event::Connect)
     }
 
-    /// The VIs are connected, and all receives are posted.
+    /// Records that the VIs are connected and all receives are posted.
     ///
     /// # Errors
     /// [`IllegalTransition`] unless a connection was being made.
@@ -140,14 +141,14 @@ impl Session {
         Ok(())
     }
 
-    /// What the two ends have agreed on, once they have.
+    /// Returns the terms on which both ends have agreed, or `None` before the peer's WAKEUP has arrived.
     pub fn agreed(&self) -> Option<Terms> {
         self.agreed
     }
 
-    /// What becomes of `bytes` (at least one) that the program offers; `way` in place of the
-    /// configured [`Transfer`], where the caller has reasons; `stays`: its call ends no earlier than these bytes are written, or
-    /// cannot be any more.
+    /// Offers bytes of the program, and returns what the caller must do with them. `bytes` is at least 1. `way`
+    /// replaces the configured [`Transfer`] for this message. `stays` is true if the program's call lasts until
+    /// these bytes are written or can no longer be written.
     ///
     /// # Errors
     /// [`NotWritable`].
@@ -164,7 +165,7 @@ impl Session {
         }
         let Some(terms) = self.agreed else { return Ok(Offer::Wait) };
         let mut len = u32::try_from(bytes).unwrap_or(u32::MAX).min(terms.chunk);
-        // A lent buffer is whole and goes whole; what waits goes before it.
+        // A message from the program's buffer does not join the combining buffer. The combined bytes go before it.
         if way == Some(Transfer::Reg) {
             self.combiner.flush();
             if self.combiner.is_due() {
@@ -177,7 +178,8 @@ impl Session {
                 Fate::Alone => {}
             }
         }
-        // Leave acknowledges the message before, so the window is open when it is there.
+        // The permission also acknowledges the previous message. So the window is open once the permission has
+        // come.
         let mut to = None;
         if terms.handshake.asks() {
             let Some((granted, target)) = self.exchange.leave_for(len, stays) else {
@@ -206,7 +208,7 @@ impl Session {
         self.flow.send(Kind::Data)
     }
 
-    /// Whether [`Session::write`] of one byte would take it now.
+    /// Returns true if [`Session::write`] would now accept one byte.
     pub fn is_writable(&self) -> bool {
         let terms = self.agreed.filter(|_| self.state.may_write() && !self.shut_early);
         let Some(terms) = terms else { return false };
@@ -216,7 +218,7 @@ impl Session {
         if joins { room } else { self.flow.can_send() && granted && self.combiner.waiting() == 0 }
     }
 
-    /// The program wants to receive, up to so many bytes: what waits to be combined goes.
+    /// Records that the program wants to receive up to `room` bytes. Combined bytes are sent now.
     #[inline]
     pub fn reading(&mut self, room: u32) {
         self.combiner.flush();
@@ -225,13 +227,13 @@ impl Session {
         }
     }
 
-    /// The program has had the oldest packet that was kept; its receive is posted again.
+    /// Records that the program has read the oldest kept packet, and that its receive is posted again.
     #[inline]
     pub fn consumed(&mut self) {
         self.ack_due |= self.flow.consumed();
     }
 
-    /// The program sends no more. What it has written goes first.
+    /// Closes the sending half for the program. The bytes that the program has written go first.
     pub fn shutdown(&mut self) {
         if self.state == State::Opening {
             self.shut_early = true;
@@ -240,35 +242,35 @@ impl Session {
         }
     }
 
-    /// The program reads no more: what comes is dropped, and acknowledged. What is kept is the
-    /// caller's to count as consumed.
+    /// Closes the receiving half for the program. The session then drops and acknowledges data that arrives. The
+    /// caller must report packets that it still keeps by [`Session::consumed`].
     pub fn shutdown_reading(&mut self) {
         self.deaf = true;
         self.exchange.reading(self.configuration.chunk);
     }
 
-    /// The program has closed the stream and gone: once FIN is out, what the peer still sends is not
-    /// acknowledged any more, so that the end can come.
+    /// Records that the program has closed the stream. Once FIN is sent, the session no longer acknowledges data
+    /// that the peer still sends. So the stream can end.
     pub fn forsake(&mut self) {
         self.forsaken = true;
     }
 
-    /// The program gives the connection up.
+    /// Resets the connection for the program.
     pub fn abort(&mut self) {
         let _ = self.step(Event::Abort);
     }
 
-    /// The VI has lost its connection, or the peer has broken the protocol.
+    /// Records that the VI has lost its connection, or that the peer has broken the protocol.
     pub fn lost(&mut self) {
         let _ = self.step(Event::Lost);
     }
 
-    /// No VI connection came about.
+    /// Records that the VIs could not be connected.
     pub fn refused(&mut self) {
         let _ = self.step(Event::Refused);
     }
 
-    /// What is to be posted next, if anything is. It counts as sent.
+    /// Returns the next packet to post, or `None`. A returned packet counts as sent.
     pub fn outgoing(&mut self) -> Option<Outgoing> {
         if self.finack_due && self.state != State::Reset {
             self.finack_due = false;
@@ -282,7 +284,7 @@ impl Session {
             return Some(self.control(Kind::Wakeup, body));
         }
         let terms = self.agreed?;
-        // A peer that has sent FIN has no use for room.
+        // A peer that has sent FIN sends no more data, and needs neither acknowledgements nor permissions.
         let heard = match self.state {
             State::FinWait1 | State::FinWait2 => !self.forsaken,
             state => state.hears_data(),
@@ -292,7 +294,7 @@ impl Session {
             return Some(self.control(Kind::Ack, Body::Empty));
         }
         if terms.handshake.asks() {
-            // Leave is for a buffer that nothing is in.
+            // A permission is for an empty buffer, so no packet may be held.
             if heard
                 && self.flow.held() == 0
                 && let Some(Request { bytes, waits }) = self.exchange.grant_due(terms.chunk)
@@ -325,51 +327,51 @@ impl Session {
         Outgoing { immediate: self.flow.send(kind), body }
     }
 
-    /// What waits to be combined goes as soon as the window lets it.
+    /// Schedules combined bytes: they are sent as soon as the window has room.
     pub fn flush(&mut self) {
         self.combiner.flush();
     }
 
-    /// Switches combining on or off, as TCP_NODELAY does; off sends what waits.
+    /// Switches combining on or off, like TCP_NODELAY. Combined bytes are sent when combining is switched off.
     pub fn set_combining(&mut self, on: bool) {
         let below = self.configuration.combine.unwrap_or(Combine::PAPERS).below;
         self.combiner.switch(on.then_some(below));
     }
 
-    /// Whether small messages are combined.
+    /// Returns true if small messages are combined.
     pub fn is_combining(&self) -> bool {
         self.combiner.is_on()
     }
 
-    /// The chunk for which a timer is to run, if one is.
+    /// Returns the number of the chunk for which the caller must run a timer, or `None`.
     #[inline]
     pub fn batch(&self) -> Option<u32> {
         self.combiner.batch()
     }
 
-    /// The timer has run out that was set for this chunk.
+    /// Records that the timer for the chunk `batch` has expired.
     pub fn timer(&mut self, batch: u32) {
         if self.batch() == Some(batch) {
             self.combiner.flush();
         }
     }
 
-    /// Bytes in the combining buffer.
+    /// Returns the number of bytes in the combining buffer.
     pub fn waiting(&self) -> u32 {
         self.combiner.waiting()
     }
 
-    /// Bytes that have gone out in packets so far.
+    /// Returns the number of bytes that have been sent in packets.
     pub fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// Bytes that have come in packets so far.
+    /// Returns the number of bytes that have arrived in packets.
     pub fn received(&self) -> u64 {
         self.received
     }
 
-    /// Data packets sent and not acknowledged.
+    /// Returns the number of data packets that are sent and not acknowledged.
     pub fn unacknowledged(&self) -> u16 {
         self.flow.unacked()
     }

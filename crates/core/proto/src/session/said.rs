@@ -1,4 +1,4 @@
-//! What a session says to its caller.
+//! Results that a session returns to its caller.
 
 use super::leave::{Request, Target};
 use crate::packet::Immediate;
@@ -6,87 +6,88 @@ use crate::packet::Immediate;
 use crate::session::Session;
 use crate::wakeup::Terms;
 
-/// What is to be posted to the send queue.
+/// A packet that the caller must post to the send queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outgoing {
-    /// Its immediate data.
+    /// Immediate data of the packet.
     pub immediate: Immediate,
-    /// Its bytes.
+    /// Bytes of the packet.
     pub body: Body,
 }
 
-/// The bytes of a packet that the session sends of itself.
+/// The bytes of a packet that the session sends by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Body {
-    /// None.
+    /// No bytes.
     Empty,
-    /// These terms.
+    /// The end's terms.
     Terms(Terms),
-    /// This number, little-endian, four bytes.
+    /// A number of four bytes, little-endian.
     Number(u32),
-    /// This request.
+    /// A request for permission.
     Request(Request),
-    /// Leave to write so many bytes: the caller says where ([`Leave`](super::Leave)), and lends that memory until the
-    /// message is there or the connection is over.
+    /// A permission to write a message. The caller chooses the memory and encodes a [`Leave`](super::Leave). It
+    /// lends the memory until the message has arrived or the connection is over.
     Leave {
-        /// Bytes of the message at most.
+        /// Maximum length of the message in bytes.
         bytes: u32,
-        /// The other end's program waits for it ([`Request::waits`]). If not, the memory must be such as can be lent for ever.
+        /// Set if the other end's program waits for the permission ([`Request::waits`]). If not set, the caller
+        /// must choose memory that it can lend for ever.
         waits: bool,
     },
-    /// The combining buffer's first so many bytes, which are all.
+    /// All bytes of the combining buffer. This is their number.
     Combined(u32),
 }
 
-/// What becomes of bytes that the program offers.
+/// Instruction to the caller for bytes that the program offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offer {
-    /// The first `len` go now: copied to a registered buffer.
+    /// Copy the first `len` bytes to a registered buffer, and post it now.
     Copy {
-        /// Bytes of the packet.
+        /// Length of the packet in bytes.
         len: u32,
-        /// Its immediate data.
+        /// Immediate data of the packet.
         immediate: Immediate,
-        /// Where it is to be written by RDMA; its immediate data then is [`Written`](crate::packet::Written).
+        /// Memory for an RDMA write. With it, the immediate data is [`Written`](crate::packet::Written).
         to: Option<Target>,
     },
-    /// The first `len` go now, from where they are, which is to be registered.
+    /// Register the first `len` bytes where they are, and post them now.
     Register {
-        /// Bytes of the packet.
+        /// Length of the packet in bytes.
         len: u32,
-        /// Its immediate data.
+        /// Immediate data of the packet.
         immediate: Immediate,
-        /// As for [`Offer::Copy`].
+        /// Memory for an RDMA write, as in [`Offer::Copy`].
         to: Option<Target>,
     },
-    /// All of them go to byte `at` of the combining buffer, and wait there.
+    /// Copy all bytes to byte `at` of the combining buffer, where they wait.
     Join {
-        /// Where in the buffer.
+        /// Position in the buffer.
         at: u32,
-        /// Bytes.
+        /// Number of bytes.
         len: u32,
     },
-    /// Nothing, until something arrives; there may be something to send first
-    /// ([`Session::outgoing`]).
+    /// Wait until a packet arrives. Before that, there may be a packet to send ([`Session::outgoing`]).
     Wait,
 }
 
-/// Why the program cannot write.
+/// Reason why the program cannot write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotWritable {
-    /// It has closed its sending half.
+    /// The program has closed its sending half.
     Shut,
-    /// The connection is lost, or has not been made.
+    /// The connection is lost, or not yet made.
     Lost,
 }
 
-/// What an arrived packet means for the caller.
+/// Meaning of an arrived packet for the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
-    /// Bytes for the program: its buffer is kept until [`Session::consumed`].
+    /// Bytes for the program. The caller keeps the packet's buffer until [`Session::consumed`].
     Data,
-    /// So many bytes for the program, written to where its leave said; kept likewise. The packet's own buffer is free.
+    /// This many bytes for the program, written to the memory that the permission named. The caller keeps that
+    /// memory until [`Session::consumed`]. The packet's own buffer is free at once.
     Written(u32),
-    /// The buffer is free at once.
+    /// Nothing for the program. The packet's buffer is free at once.
     Nothing,
 }
