@@ -1,41 +1,42 @@
-//! What a program and the agent of its host say to each other.
+//! Messages between a program and the agent of its host.
 //!
-//! A program that has one end of a connection, and cannot see the process with the other one, seeks it: the agent hears both,
-//! has the kernel show that theirs are the two ends of *one* connection, and gives each an end of a socket between
-//! them. On that they meet as two processes do that see each other.
+//! A program may hold one end of a connection, but be unable to see the process with the other end. It then sends
+//! the agent a query. The agent receives the queries of both programs. It asks the kernel to confirm that their
+//! sockets are the two ends of *one* connection. Then it gives each program one end of a Unix socket between them.
+//! The programs use this socket for their rendezvous.
 
 use crate::meeting::LINK;
 
-/// Where programs find the agent of their host.
+/// Path of the socket at which programs reach the agent of their host.
 pub const PATH: &str = "/run/sovia/agent";
 
-/// What is said.
+/// Content of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
-    /// The program has an end of a connection, as [`Link::of_role`](crate::meeting::Link::of_role) says it, and seeks the
-    /// other one.
+    /// From a program: a query for the other end of this connection, encoded by
+    /// [`Link::of_role`](crate::meeting::Link::of_role).
     Seek([u8; LINK]),
-    /// It seeks it no longer.
+    /// From a program: withdraws the query.
     Forget,
-    /// The agent: here is an end of a socket to the process with the other end.
+    /// From the agent: the message carries one end of a socket to the process with the other end.
     Found,
 }
 
-/// A message.
+/// A message between a program and the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Said {
-    /// By what number the program knows what it seeks.
+    /// Number by which the program identifies the query.
     pub id: u64,
-    /// What it says.
+    /// Content of the message.
     pub what: What,
 }
 
-/// Bytes of a message.
+/// Length of a message in bytes.
 pub const SAID: usize = 24 + LINK;
 const MAGIC: [u8; 8] = *b"SOVIAAG1";
 
 impl Said {
-    /// Its bytes.
+    /// Encodes the message.
     pub fn encode(&self) -> [u8; SAID] {
         let mut out = [0; SAID];
         out[0..8].copy_from_slice(&MAGIC);
@@ -51,7 +52,7 @@ impl Said {
         out
     }
 
-    /// The message that `bytes` are; `None` if they are none, or of another version.
+    /// Decodes a message. Returns `None` if `bytes` are not a message of this version.
     pub fn decode(bytes: &[u8]) -> Option<Said> {
         let bytes: &[u8; SAID] = bytes.try_into().ok()?;
         let id = u64::from_le_bytes(bytes[8..16].try_into().ok()?);

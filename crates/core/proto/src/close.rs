@@ -1,32 +1,32 @@
-//! Closing: FIN says that an end sends no more, FINACK answers it (ICS figure 11).
+//! Closing: FIN ends an end's stream, and FINACK answers FIN (ICS figure 11).
 
 use crate::Violation;
 use crate::packet::Kind;
 
-/// How far an end has come in closing. Each direction closes by itself (half close).
+/// State of one end's closing. Each direction closes by itself (half close).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(C)]
 pub struct Closing {
-    /// We have sent FIN.
+    /// This end has sent FIN.
     pub fin_sent: bool,
-    /// The peer has answered it.
+    /// The peer has answered this end's FIN.
     pub fin_acked: bool,
-    /// The peer's FIN has been reached in its stream.
+    /// This end has reached the peer's FIN in the stream.
     pub fin_received: bool,
 }
 
 impl Closing {
-    /// Whether a FIN is due now that the program has closed its sending side.
+    /// Records that the program has closed its sending half. Returns true if FIN must be sent now.
     pub const fn send_fin(&mut self) -> bool {
         let first = !self.fin_sent;
         self.fin_sent = true;
         first
     }
 
-    /// A FIN or FINACK has been reached; true if it must be answered by FINACK.
+    /// Records a FIN or FINACK that this end has reached in the stream. Returns true if it must answer with FINACK.
     ///
     /// # Errors
-    /// [`Violation`] for a second FIN, or for an answer to a FIN that was never sent.
+    /// [`Violation`] for a second FIN, or for an answer to a FIN that this end never sent.
     pub const fn arrived(&mut self, kind: Kind) -> Result<bool, Violation> {
         match kind {
             Kind::Fin if self.fin_received => Err(Violation("a second FIN")),
@@ -45,7 +45,7 @@ impl Closing {
         }
     }
 
-    /// Whether both ends have finished.
+    /// Returns true if both ends have finished.
     pub const fn is_finished(&self) -> bool {
         self.fin_sent && self.fin_acked && self.fin_received
     }

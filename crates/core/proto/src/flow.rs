@@ -1,35 +1,37 @@
 //! The sliding window and delayed acknowledgements (ICS section 4.2).
 //!
-//! A sender may have `w` data packets unacknowledged. The receiver acknowledges a packet once the
-//! program has consumed it, and only counts at first: what it owes rides on its own next data
-//! packet, or goes alone as soon as `t` are owed. At most `w` data packets and `w / t`
-//! acknowledgements can then be on their way to a node, which is how many receives it must have
-//! posted (plus a FIN, a FINACK and a switch of path, which no window holds back).
+//! A sender may have `w` data packets unacknowledged. When the program has consumed a packet, the receiver counts
+//! one owed acknowledgement. The owed acknowledgements travel on the receiver's next data packet, or alone as soon
+//! as `t` are owed.
+//!
+//! So at most `w` data packets and `w / t` acknowledgements can be on their way to an end. The end must have posted
+//! that many receives. It posts three more for FIN, FINACK and a change of path, which the window does not hold
+//! back.
 
 use crate::Violation;
 use crate::packet::{Immediate, Kind};
 
-/// The two numbers.
+/// Window and threshold of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Parameters {
-    /// Window `w`: unacknowledged data packets allowed.
+    /// Window `w`: number of data packets that may be unacknowledged.
     pub window: u16,
-    /// Threshold `t`: owed acknowledgements that are sent alone.
+    /// Threshold `t`: number of owed acknowledgements that are sent alone.
     pub threshold: u16,
 }
 
-/// The papers' choice for all but their simplest configurations.
+/// The papers' parameters for all but their simplest configurations.
 pub const DACKS: Parameters = Parameters { window: 32, threshold: 16 };
 
 impl Parameters {
-    /// Receives that each end keeps posted: `w + w / t`, and one each for FIN, FINACK, and ToTcp or
-    /// WAKEUP, of which a stream has one or the other.
+    /// Number of receives that each end keeps posted: `w + w / t`, one each for FIN and FINACK, and one for ToTcp
+    /// or WAKEUP. A stream uses either ToTcp or WAKEUP, never both.
     pub const fn receives(self) -> u16 {
         self.window + self.window.div_ceil(self.threshold) + 3
     }
 }
 
-/// One end's counts.
+/// Counts of one end.
 ///
 /// ```
 /// use sovia_proto::flow::{Flow, Parameters};
@@ -42,7 +44,7 @@ impl Parameters {
 /// }
 /// assert_eq!((sender.unacked(), receiver.held()), (2, 2));
 ///
-/// // The program consumes both packets; then acknowledgements are to go alone.
+/// // The program consumes both packets; then the end must send acknowledgements alone.
 /// assert!(!receiver.consumed());
 /// assert!(receiver.consumed());
 /// sender.arrived(receiver.send(Kind::Ack))?;
@@ -52,27 +54,28 @@ impl Parameters {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Flow {
-    // As wide as a load of the processor: it loads narrower neighbours together, and waits for each that was just stored.
+    // The fields have 32 bits. The processor would load narrower neighbours together. Such a load waits until
+    // recent stores to any of them are complete.
     window: u32,
-    /// The peer's window.
+    /// Window of the peer.
     allowed: u32,
     threshold: u32,
-    /// Data packets sent and not yet acknowledged.
+    /// Number of data packets sent and not yet acknowledged.
     unacked: u32,
-    /// Data packets consumed and not yet acknowledged to the peer.
+    /// Number of data packets consumed and not yet acknowledged to the peer.
     owed: u32,
-    /// Data packets arrived and not yet consumed.
+    /// Number of data packets that have arrived and are not yet consumed.
     held: u32,
 }
 
 impl Flow {
-    /// An end with nothing on its way, whose peer has the same window.
+    /// Returns the counts of an end that has sent and received nothing, and whose peer has the same window.
     pub const fn new(parameters: Parameters) -> Flow {
         let (window, threshold) = (parameters.window as u32, parameters.threshold as u32);
         Flow { window, allowed: window, threshold, unacked: 0, owed: 0, held: 0 }
     }
 
-    /// The peer's window is another one. A threshold beyond it would never be reached.
+    /// Sets the peer's window. Lowers a threshold above this window, which would never be reached.
     pub const fn face(&mut self, window: u16) {
         self.allowed = if window == 0 { 1 } else { window as u32 };
         if self.threshold > self.allowed {
@@ -80,35 +83,37 @@ impl Flow {
         }
     }
 
-    /// From now on so many data packets may be unacknowledged; none at all for 0.
+    /// Sets the number of data packets that may be unacknowledged from now on. With 0 the end may send no data
+    /// packet.
     pub const fn narrow(&mut self, window: u16) {
         self.window = window as u32;
     }
 
-    /// The window.
+    /// Returns the window in packets.
     pub const fn window(&self) -> u16 {
         self.window as u16
     }
 
-    /// Whether the window has room for a data packet.
+    /// Returns true if the window has room for a data packet.
     #[inline]
     pub const fn can_send(&self) -> bool {
         self.unacked < self.window
     }
 
-    /// How much of the window is in use.
+    /// Returns the number of unacknowledged data packets.
     #[inline]
     pub const fn unacked(&self) -> u16 {
         self.unacked as u16
     }
 
-    /// Data packets that have arrived and wait for the program.
+    /// Returns the number of data packets that have arrived and that the program has not consumed.
     #[inline]
     pub const fn held(&self) -> u16 {
         self.held as u16
     }
 
-    /// The immediate data of a packet that is sent now. Whatever is owed rides along.
+    /// Counts a packet that is sent now, and returns its immediate data. The packet carries all owed
+    /// acknowledgements.
     #[inline]
     pub const fn send(&mut self, kind: Kind) -> Immediate {
         debug_assert!(self.can_send() || !matches!(kind, Kind::Data));
@@ -120,7 +125,7 @@ impl Flow {
         Immediate { kind, acks }
     }
 
-    /// The packet of the last [`Flow::send`] could not be sent.
+    /// Undoes the last [`Flow::send`], because the packet could not be sent.
     #[inline]
     pub const fn unsend(&mut self, packet: Immediate) {
         if matches!(packet.kind, Kind::Data) {
@@ -129,11 +134,10 @@ impl Flow {
         self.owed = packet.acks as u32;
     }
 
-    /// A packet has arrived.
+    /// Counts a packet that has arrived.
     ///
     /// # Errors
-    /// [`Violation`] for acknowledgements of what was not sent, and for more data than the window
-    /// allows.
+    /// [`Violation`] if the packet acknowledges packets that were not sent, or if the peer has exceeded the window.
     #[inline]
     pub const fn arrived(&mut self, packet: Immediate) -> Result<(), Violation> {
         let acks = packet.acks as u32;
@@ -150,7 +154,8 @@ impl Flow {
         Ok(())
     }
 
-    /// The program has consumed a data packet. True when acknowledgements must go out alone.
+    /// Counts a data packet that the program has consumed. Returns true if the end must now send acknowledgements
+    /// alone.
     #[inline]
     pub const fn consumed(&mut self) -> bool {
         self.held = self.held.saturating_sub(1);
@@ -214,7 +219,7 @@ mod tests {
         assert!(flow.arrived(Immediate { kind: Kind::Ack, acks: 1 }).is_err());
         flow.arrived(DATA).unwrap();
         assert!(flow.arrived(DATA).is_err());
-        // Consumed and not yet acknowledged: the peer's window is still used up.
+        // Consumed but not acknowledged: the packet still occupies the peer's window.
         flow.consumed();
         assert!(flow.arrived(DATA).is_err());
         flow.send(Kind::Ack);
@@ -230,18 +235,18 @@ mod tests {
         assert!(receiver.arrived(DATA).is_err());
         assert!(!receiver.consumed());
         assert!(receiver.consumed(), "the sender waits for these two");
-        // And a larger one than its own.
+        // The peer's window may also be larger than this end's.
         let mut receiver = Flow::new(Parameters { window: 1, threshold: 1 });
         receiver.face(32);
         (0..32).for_each(|_| receiver.arrived(DATA).unwrap());
         assert!(receiver.arrived(DATA).is_err());
     }
 
-    /// Two honest ends and what is on its way between them.
+    /// Two ends that follow the protocol, and the packets on their way.
     #[derive(Clone, PartialEq, Eq, Hash)]
     struct Ends {
         flows: [Flow; 2],
-        /// To the end of that number.
+        /// Packets on their way to the end with this index.
         coming: [VecDeque<(Kind, u16)>; 2],
     }
 
@@ -251,7 +256,7 @@ mod tests {
             self.coming[1 - from].push_back((kind, acks));
         }
 
-        /// Everything that may happen next.
+        /// Returns the state after each possible next event.
         fn next(&self) -> Vec<Ends> {
             let mut all = Vec::new();
             for end in [0, 1] {
@@ -279,8 +284,8 @@ mod tests {
         }
     }
 
-    /// Every order of events between two ends with small windows: neither takes the other for a liar, what is on its
-    /// way fits the receives, and where nothing is on its way or held, both may send.
+    /// Tries every order of events between two ends with small windows. No end reports a violation, and the posted
+    /// receives cover all packets on their way. If no packet is on its way or held, both ends may send.
     #[test]
     fn no_order_of_events_breaks_the_protocol_or_stops_it() {
         let parameters =
@@ -290,7 +295,8 @@ mod tests {
             let mut flows = [Flow::new(a), Flow::new(b)];
             flows[0].face(b.window);
             flows[1].face(a.window);
-            // What two ends agree on: the receives of each cover what the other one may send.
+            // The number on which two ends agree: the receives of an end cover all packets that the other end may
+            // send.
             let receives = [b, a].map(|peer| peer.window + a.window.max(b.window) + 3);
             let mut known = HashSet::from([Ends { flows, coming: Default::default() }]);
             let mut open: Vec<_> = known.iter().cloned().collect();

@@ -1,22 +1,23 @@
-//! How a connection and a process are named to another process, and how a program introduces itself to a NIC.
+//! Names of connections and processes in messages to other processes, and the messages by which a program and a NIC
+//! introduce themselves.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Bytes of an encoded [`Link`]: as many as a VI's discriminator has.
+/// Length of an encoded [`Link`] in bytes, equal to the length of a VI's discriminator.
 pub const LINK: usize = 96;
-/// Where a request to a NIC says which end of the connection it is for ([`Link::of_role`]).
+/// Position of the byte by which a request to a NIC names the end of the connection ([`Link::of_role`]).
 const ROLE: usize = 48;
 
-/// A process, told apart from all that had its number before.
+/// Name of a process. The nonce distinguishes the process from earlier processes with the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Process {
-    /// Its number.
+    /// Process number.
     pub pid: i32,
-    /// A number of its own, drawn at random.
+    /// Random number.
     pub nonce: u64,
 }
 
-/// A connection by its addresses, and the kernel's cookie of the speaker's end of it.
+/// Name of a connection: its two addresses, and the kernel's cookie of the sending process's socket.
 ///
 /// ```
 /// use sovia_proto::meeting::Link;
@@ -33,12 +34,12 @@ pub struct Link {
     pub connector: SocketAddr,
     /// The address of the end that accepted.
     pub acceptor: SocketAddr,
-    /// The kernel's cookie of the speaker's socket.
+    /// The kernel's cookie of the socket that the sending process holds.
     pub cookie: u64,
 }
 
 impl Link {
-    /// The form in which a segment's table of requests has it.
+    /// Encodes the link for a segment's table of requests.
     pub fn encode(&self) -> [u8; LINK] {
         let mut out = [0; LINK];
         put_address(&mut out[0..20], self.connector);
@@ -47,7 +48,7 @@ impl Link {
         out
     }
 
-    /// The link that was encoded; `None` if `bytes` are none.
+    /// Decodes a link. Returns `None` if an address is not valid.
     pub fn decode(bytes: &[u8; LINK]) -> Option<Link> {
         Some(Link {
             connector: get_address(&bytes[0..20])?,
@@ -56,19 +57,19 @@ impl Link {
         })
     }
 
-    /// Whether both mean the same connection, whichever end speaks.
+    /// Returns true if both links name the same connection, from either end.
     pub fn same_connection(&self, other: &Link) -> bool {
         self.connector == other.connector && self.acceptor == other.acceptor
     }
 
-    /// The same, as an end asks a NIC for a VI.
+    /// Encodes the link for a request to a NIC. The encoded link also names the end that asks for a VI.
     pub fn of_role(&self, is_connector: bool) -> [u8; LINK] {
         let mut out = self.encode();
         out[ROLE] = 1 + u8::from(is_connector);
         out
     }
 
-    /// The other way round: the link, and whether its connector asks.
+    /// Decodes a request to a NIC. Returns the link, and true if the connector asks.
     pub fn with_role(bytes: &[u8; LINK]) -> Option<(Link, bool)> {
         let is_connector = match bytes[ROLE] {
             1 => false,
@@ -103,33 +104,35 @@ fn get_address(bytes: &[u8]) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, port))
 }
 
-/// The abstract Unix name at which a NIC of that name hears programs of its host.
+/// Prefix of the abstract Unix name at which a NIC listens for programs of its host. The NIC's own name follows.
 pub const NIC_NAME: &str = "sovia-nic/";
-/// The longest name of a NIC, in bytes.
+/// Length in bytes of the longest name of a NIC.
 pub const NIC_NAME_MAX: usize = 32;
 
-/// What a program and a NIC say to each other, in turn:
+/// Messages by which a program and a NIC introduce themselves. They take turns:
 ///
-/// 1. the program: where its challenge lies, which a process can read that could trace it;
-/// 2. the NIC: what that says, and where its own challenge lies;
-/// 3. the program: what that says; with it come the segment, the program's doorbells and what tells of its death;
-/// 4. the NIC: with it come its doorbells and what tells of its death.
+/// 1. The program names its challenge: a file whose random name only a process that could trace the program can
+///    read.
+/// 2. The NIC shows what it has read from the program's challenge, and names its own challenge.
+/// 3. The program shows what it has read from the NIC's challenge. With the message it passes the segment, its
+///    doorbells, and the descriptors that report its death.
+/// 4. The NIC passes its doorbells, and the descriptors that report its death.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Introduction {
-    /// The speaker.
+    /// Process that sends the message.
     pub from: Process,
-    /// The number of the speaker's descriptor that is the hearer's challenge; -1: none.
+    /// Number of the sender's descriptor that is a challenge for the receiver; -1 if there is none.
     pub place: i32,
-    /// What the hearer's challenge says; zeros if that is not known.
+    /// Random name of the receiver's challenge; zeros if the sender has not read the name.
     pub shown: [u8; 16],
 }
 
-/// Bytes of an [`Introduction`].
+/// Length of an encoded [`Introduction`] in bytes.
 pub const INTRODUCTION: usize = 40;
 const MAGIC: [u8; 8] = *b"SOVIANC2";
 
 impl Introduction {
-    /// Its bytes.
+    /// Encodes the message.
     pub fn encode(&self) -> [u8; INTRODUCTION] {
         let mut out = [0; INTRODUCTION];
         out[0..8].copy_from_slice(&MAGIC);
@@ -140,7 +143,7 @@ impl Introduction {
         out
     }
 
-    /// The introduction that `bytes` are; `None` if they are none, or of another version.
+    /// Decodes a message. Returns `None` if `bytes` are not a message of this version.
     pub fn decode(bytes: &[u8]) -> Option<Introduction> {
         let bytes: &[u8; INTRODUCTION] = bytes.try_into().ok()?;
         let pid = i32::from_le_bytes(bytes[8..12].try_into().ok()?);

@@ -1,21 +1,22 @@
-//! Bytes that the window held back.
+//! Bytes that the sender coalesces while the window is used up.
 //!
-//! A program may write more than the window's packets before its peer reads (TCP takes megabytes).
-//! The surplus is gathered in memory that the receiver can reach too, and the receiver takes it
-//! from there by itself, so it arrives even if the sender computes, sleeps or dies. What keeps the
-//! stream in order is one number: gathering starts after a number of ordered packets, and ends
-//! only when the receiver has taken everything. So at any time the rest of the stream is
+//! A program may write more than a window of packets before its peer reads; TCP accepts megabytes. The sender
+//! coalesces the surplus in the overflow buffer, which the receiver can read too. The receiver takes the bytes from
+//! there by itself. So they arrive even if the sender computes, sleeps or dies.
 //!
-//! `packets that were sent before gathering began, then the gathered bytes, then new packets`
+//! One number keeps the stream in order: the number of ordered packets that were sent before coalescing began.
+//! Coalescing ends only when the receiver has taken everything. So at any time the rest of the stream is
 //!
-//! and the last two are never both there.
+//! `packets sent before coalescing began, then the coalesced bytes, then new packets`
+//!
+//! Coalesced bytes and new packets never exist at the same time.
 
-/// The sender's side of a gathering.
+/// The sender's counts. In the code, to gather means to coalesce.
 ///
 /// ```
 /// use sovia_proto::order::{Gatherer, Next, Take, Taker};
 ///
-/// // Four packets are sent; then the window is used up, and 100 bytes are gathered behind them.
+/// // The sender sends four packets. Then the window is used up, and the sender coalesces 100 bytes behind them.
 /// let mut sender = Gatherer { packets: 4, ..Gatherer::default() };
 /// sender.tail += 100;
 /// assert_eq!(sender.next(0), Next::Gather);
@@ -30,71 +31,71 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(C)]
 pub struct Gatherer {
-    /// Stream position (of gathered bytes alone) up to which bytes have been gathered.
+    /// Position of the end of the coalesced bytes. Positions count coalesced bytes only.
     pub tail: u64,
-    /// How far the receiver is known to have taken them.
+    /// Position up to which the receiver has taken the coalesced bytes, as far as the sender knows.
     pub taken: u64,
-    /// Ordered packets sent so far.
+    /// Number of ordered packets sent so far.
     pub packets: u32,
 }
 
-/// Where the sender's next bytes go.
+/// Destination of the sender's next bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// Into a packet.
+    /// A packet.
     Packet,
-    /// Onto a gathering that has begun.
+    /// The overflow buffer, because coalescing has begun.
     Gather,
 }
 
 impl Gatherer {
-    /// Where the next bytes must go, given how far the receiver says it has taken the gathered
-    /// ones. A value beyond what was gathered counts as all of it.
+    /// Returns the destination of the next bytes. `taken` is the receiver's published position. A value beyond the
+    /// end of the coalesced bytes counts as the end.
     #[inline]
     pub fn next(&mut self, taken: u64) -> Next {
         self.taken = taken.clamp(self.taken, self.tail);
         if self.taken == self.tail { Next::Packet } else { Next::Gather }
     }
 
-    /// Whether a gathering is going on, by what is known here.
+    /// Returns true if the overflow buffer holds bytes, as far as the sender knows.
     #[inline]
     pub const fn is_gathering(&self) -> bool {
         self.tail != self.taken
     }
 
-    /// Bytes gathered and not known to be taken.
+    /// Returns the number of coalesced bytes that the receiver has not taken, as far as the sender knows.
     #[inline]
     pub const fn waiting(&self) -> u64 {
         self.tail - self.taken
     }
 }
 
-/// What the receiver must take next.
+/// Next item for the receiver to take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Take {
-    /// The next ordered packet, if there is one.
+    /// The next ordered packet, if one has arrived.
     Packet,
-    /// That many gathered bytes.
+    /// This many coalesced bytes.
     Gathered(u64),
 }
 
-/// The receiver's side.
+/// The receiver's counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(C)]
 pub struct Taker {
-    /// Gathered bytes taken so far.
+    /// Position up to which the receiver has taken coalesced bytes.
     pub head: u64,
-    /// Ordered packets consumed so far.
+    /// Number of ordered packets consumed so far.
     pub packets: u32,
 }
 
 impl Taker {
-    /// What comes next. `tail` is the sender's published one; `after`, read later than `tail`, is
-    /// the number of ordered packets that go before what is gathered.
+    /// Returns the next item for the receiver to take. `tail` is the position that the sender has published.
+    /// `after`, loaded later than `tail`, is the number of ordered packets before the coalesced bytes.
     ///
-    /// A packet that was not there when `tail` was read may have been sent after more was gathered.
-    /// Data is not (packets and gathered bytes are never both there); FIN and ToTcp may be, so
-    /// before one of them is taken, `tail` is read again and this is asked again.
+    /// A packet that was not there when `tail` was loaded may follow newer coalesced bytes. This cannot be a data
+    /// packet, because coalesced bytes and new packets never exist at the same time. But it may be FIN or ToTcp. So
+    /// before the caller takes FIN or ToTcp, it loads `tail` again and calls this again.
     #[inline]
     pub const fn next(&self, tail: u64, after: u32) -> Take {
         if tail != self.head && after == self.packets {

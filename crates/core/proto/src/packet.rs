@@ -1,9 +1,10 @@
-//! Packets: their kinds, and the immediate data that tells them apart (ICS section 4.2: the type
-//! of a packet and the number of delayed acknowledgements travel in the 32 bits beside it).
+//! Kinds of packets, and the immediate data that holds a packet's kind.
+//!
+//! The kind and the number of delayed acknowledgements travel in 32 bits beside the packet (ICS section 4.2).
 
 use crate::Violation;
 
-/// What a packet is.
+/// Kind of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -11,27 +12,29 @@ pub enum Kind {
     Data = 1,
     /// Acknowledgements alone.
     Ack = 2,
-    /// The sender has no more to send.
+    /// End of the sender's stream.
     Fin = 3,
-    /// Answers [`Kind::Fin`].
+    /// Answer to [`Kind::Fin`].
     FinAck = 4,
-    /// The stream goes on in the kernel's TCP from here (Sovia's; the papers' streams stay put).
+    /// The stream continues on the kernel's TCP from here. Only Sovia has this kind; the papers' streams stay on
+    /// the VI.
     ToTcp = 5,
-    /// First on a new connection: the sender's terms ([`crate::wakeup`]).
+    /// First packet on a new connection: the sender's terms ([`crate::wakeup`]).
     Wakeup = 6,
-    /// The sender has a message and asks for leave to send it (three-way handshake).
+    /// Request for permission to send a message (three-way handshake).
     Req = 7,
 }
 
 impl Kind {
-    /// Whether the packet has a place in the stream (the others are taken when seen).
+    /// Returns true if the packet has a position in the stream. The receiver handles other packets as soon as it
+    /// sees them.
     #[inline]
     pub const fn is_ordered(self) -> bool {
         matches!(self, Kind::Data | Kind::Fin | Kind::ToTcp)
     }
 }
 
-/// A packet's immediate data, taken apart.
+/// Decoded immediate data of a packet.
 ///
 /// ```
 /// use sovia_proto::packet::{Immediate, Kind};
@@ -43,20 +46,20 @@ impl Kind {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Immediate {
-    /// The kind.
+    /// Kind of the packet.
     pub kind: Kind,
-    /// Data packets acknowledged.
+    /// Number of data packets that this packet acknowledges.
     pub acks: u16,
 }
 
 impl Immediate {
-    /// The 32 bits.
+    /// Encodes the immediate data as 32 bits.
     #[inline]
     pub const fn encode(self) -> u32 {
         (self.kind as u32) << 24 | self.acks as u32
     }
 
-    /// Takes 32 received bits apart.
+    /// Decodes 32 received bits.
     ///
     /// # Errors
     /// [`Violation`] for an unknown kind.
@@ -76,8 +79,10 @@ impl Immediate {
     }
 }
 
-/// The immediate data of a message that the sender has written by RDMA to where its leave said. The bytes do not
-/// come in the packet, and a NIC need not say how many it has written: so the packet does.
+/// Immediate data of a message that the sender has written by RDMA to the memory that a permission named.
+///
+/// The packet itself has no bytes, and a NIC need not report the number of bytes written. So the immediate data
+/// carries the length.
 ///
 /// ```
 /// use sovia_proto::packet::{Immediate, Written};
@@ -88,24 +93,25 @@ impl Immediate {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Written {
-    /// Bytes, at most [`CHUNK_MAX`](crate::configuration::CHUNK_MAX).
+    /// Length of the message in bytes, at most [`CHUNK_MAX`](crate::configuration::CHUNK_MAX).
     pub len: u32,
-    /// Data packets acknowledged: a stream that asks for leave has one on its way.
+    /// Number of data packets acknowledged. A stream that requests permission has at most one data packet on its
+    /// way.
     pub acks: u16,
 }
 
 impl Written {
     const KIND: u32 = 8;
-    /// Bits of the length.
+    /// Number of bits for the length.
     const LEN: u32 = 17;
 
-    /// The 32 bits.
+    /// Encodes the immediate data as 32 bits.
     #[inline]
     pub const fn encode(self) -> u32 {
         Written::KIND << 24 | (self.acks as u32 & 0x7f) << Written::LEN | self.len
     }
 
-    /// Takes 32 received bits apart; `None` if they are of another kind.
+    /// Decodes 32 received bits, or returns `None` if they are of another kind.
     #[inline]
     pub const fn decode(bits: u32) -> Option<Written> {
         if bits >> 24 != Written::KIND {

@@ -1,9 +1,10 @@
-//! What a stream does of all that the papers tried (ICS table 4): which thread handles messages, how
-//! outgoing bytes become memory that a NIC may read, how many packets may be on their way, and
-//! whether small messages are combined.
+//! Settings of a stream, from the alternatives that the papers tried (ICS table 4).
 //!
-//! A [`Configuration`] has a text form, read and printed: a name of the papers', changes to it, or
-//! both: `SOVIA_DACKS`, `w=8,t=4,copy,single`, `combine,delay=5ms`. See [`text`].
+//! A [`Configuration`] selects the thread that handles messages, and the way in which outgoing bytes become memory
+//! that a NIC may read. It also sets the number of packets on their way, and the combining of small messages.
+//!
+//! A configuration is read from and printed as text. The text is a name from the papers, a list of changes to it,
+//! or both: `SOVIA_DACKS`, `w=8,t=4,copy,single`, `combine,delay=5ms`. See [`text`].
 
 pub mod text;
 
@@ -11,25 +12,25 @@ use crate::flow::Parameters;
 use core::fmt;
 use core::time::Duration;
 
-/// Bytes of a chunk, unless said otherwise: longer messages go in several (ICS section 4.2).
+/// Default length of a chunk in bytes. Longer messages travel in several chunks (ICS section 4.2).
 pub const CHUNK: u32 = 32 << 10;
-/// Bytes of the longest chunk.
+/// Length of the longest chunk in bytes.
 pub const CHUNK_MAX: u32 = 64 << 10;
-/// Bytes of the shortest chunk.
+/// Length of the shortest chunk in bytes.
 pub const CHUNK_MIN: u32 = 64;
-/// The largest window.
+/// The largest window, in packets.
 pub const WINDOW_MAX: u16 = 256;
-/// Bytes up to which HYBRID copies, unless said otherwise (ICS tables 2 and 3).
+/// Default length in bytes up to which HYBRID copies a message (ICS tables 2 and 3).
 pub const THRESHOLD: u32 = 2 << 10;
-/// The longest that combined bytes may wait.
+/// The longest time for which combined bytes may wait.
 pub const DELAY_MAX: Duration = Duration::from_secs(1);
 
-/// The thread that handles an arriving packet: it takes its descriptor, posts another, acknowledges, wakes
-/// the program (ICS figure 4).
+/// The thread that handles an arriving packet (ICS figure 4). It takes the packet's descriptor, posts another
+/// descriptor, acknowledges, and wakes the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Handling {
-    /// A callback of the NIC's at each arrival, in the NIC's thread (SOVIA_NOTIFY).
+    /// A thread of the NIC, in a callback at each arrival (SOVIA_NOTIFY).
     Notify,
     /// One thread that waits on a completion queue for all streams of a NIC (SOVIA_HANDLER).
     Handler,
@@ -37,60 +38,60 @@ pub enum Handling {
     Single,
 }
 
-/// How outgoing bytes become registered memory (ICS section 4.1).
+/// Way in which outgoing bytes become registered memory (ICS section 4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Transfer {
-    /// The program's buffer is registered for the send (SOVIA_REG).
+    /// Registers the program's buffer for the send (SOVIA_REG).
     Reg,
-    /// The bytes are copied to a buffer that is registered already (SOVIA_COPY).
+    /// Copies the bytes to a buffer that is already registered (SOVIA_COPY).
     Copy,
-    /// Copied up to so many bytes, registered beyond (SOVIA_HYBRID).
+    /// Copies short messages, and registers longer ones (SOVIA_HYBRID).
     Hybrid {
-        /// Bytes of the longest message that is copied.
+        /// Length in bytes of the longest message that is copied.
         threshold: u32,
     },
-    /// Whatever the provider does soonest.
+    /// Lets the provider choose the fastest way.
     Auto,
 }
 
-/// How an end knows that the other has a receive posted for its message (ICS figure 3).
+/// Way in which an end knows that the other end has posted a receive for its message (ICS figure 3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Handshake {
-    /// Data goes at once, into receives posted before; acknowledgements open the window.
+    /// Data is sent at once, into receives that were posted before. Acknowledgements open the window.
     TwoWay,
-    /// A request for each message, data when it has been acknowledged: the papers' rejected
-    /// alternative. One message at a time.
+    /// Each message needs a request, and is sent after the acknowledgement of the request. One message travels at a
+    /// time. The papers rejected this alternative.
     ThreeWay,
-    /// The same, and the acknowledgement names memory of the reader's: the sender writes the data there by
-    /// RDMA, with which the papers saw no advantage (ICS section 6).
+    /// Like [`Handshake::ThreeWay`], but the acknowledgement names memory of the reader. The sender writes the data
+    /// there by RDMA. The papers saw no advantage in this (ICS section 6).
     Rdma,
 }
 
 impl Handshake {
-    /// Whether a message needs leave, which the other program gives by reading.
+    /// Returns true if a message needs permission, which the other program gives by reading.
     #[inline]
     pub const fn asks(self) -> bool {
         !matches!(self, Handshake::TwoWay)
     }
 }
 
-/// How small messages are combined (ICS section 4.2).
+/// Settings for combining small messages (ICS section 4.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Combine {
-    /// Bytes below which a message is small.
+    /// Length in bytes below which a message is small.
     pub below: u32,
-    /// How long combined bytes wait for more at most.
+    /// The longest time for which combined bytes wait for more.
     pub delay: Duration,
 }
 
 impl Combine {
-    /// The papers': messages under 2 KB, for 100 ms.
+    /// The papers' settings: messages under 2 KB wait for at most 100 ms.
     pub const PAPERS: Combine = Combine { below: 2 << 10, delay: Duration::from_millis(100) };
 }
 
-/// Everything that may be chosen about a stream. Build one from a preset or from text; those are
-/// valid, and [`Configuration::check`] says whether any other is.
+/// All settings of a stream. Presets and parsed texts are valid. For any other value, call
+/// [`Configuration::check`].
 ///
 /// ```
 /// use sovia_proto::configuration::{Configuration, Transfer};
@@ -105,22 +106,24 @@ impl Combine {
 pub struct Configuration {
     /// The thread that handles arriving packets.
     pub handling: Handling,
-    /// How outgoing bytes become registered memory.
+    /// Way in which outgoing bytes become registered memory.
     pub transfer: Transfer,
-    /// How an end knows that it may send.
+    /// Way in which an end knows that it may send.
     pub handshake: Handshake,
     /// Window `w` and threshold `t`, in packets.
     pub flow: Parameters,
-    /// Bytes that one packet carries at most.
+    /// Length in bytes of the longest packet.
     pub chunk: u32,
-    /// Whether and how small messages are combined; switched for each stream by itself later.
+    /// Settings for combining small messages; `None` sends each message alone. A stream can switch combining later.
     pub combine: Option<Combine>,
 }
 
-/// The papers' names, in the order of ICS table 4, then what they rejected: the three-way handshake, and RDMA writes after it. The first
-/// ones have no flow control there: a message waits for the acknowledgement of the one before,
-/// which is `w = 1, t = 1` (ICS: "SOVIA_BASE can be emulated on SOVIA_DACKS by setting w = 1 and
-/// t = 1"). So SOVIA_HYBRID and SOVIA_BASE, the curve of figure 7, are one configuration.
+/// The papers' configurations with their names, in the order of ICS table 4. The last two are the alternatives that
+/// the papers rejected: the three-way handshake, and RDMA writes after it.
+///
+/// The first presets have no flow control in the papers: a message waits for the acknowledgement of the previous
+/// message. That is `w = 1, t = 1` (ICS: "SOVIA_BASE can be emulated on SOVIA_DACKS by setting w = 1 and t = 1").
+/// So SOVIA_HYBRID and SOVIA_BASE, the curve of figure 7, are one configuration.
 pub const PRESETS: &[(&str, Configuration)] = &[
     ("SOVIA_NOTIFY", Configuration { handling: Handling::Notify, ..SINGLE }),
     ("SOVIA_HANDLER", Configuration { handling: Handling::Handler, ..SINGLE }),
@@ -152,25 +155,25 @@ const BASE: Configuration =
     Configuration { transfer: Transfer::Hybrid { threshold: THRESHOLD }, ..SINGLE };
 const DACKS: Configuration = Configuration { flow: crate::flow::DACKS, ..BASE };
 
-/// What sockets do unless told otherwise: the papers' window and delayed acknowledgements, and for
-/// the bytes what suits the provider.
+/// Default configuration of sockets: the papers' window and delayed acknowledgements, and the provider's choice for
+/// the bytes.
 pub const SOCKETS: Configuration = Configuration { transfer: Transfer::Auto, ..DACKS };
 
 impl Default for Configuration {
-    /// SOVIA_DACKS: the papers' best for programs that do not ask for combining.
+    /// Returns SOVIA_DACKS, the papers' best configuration for programs that do not ask for combining.
     fn default() -> Configuration {
         DACKS
     }
 }
 
-/// Why a configuration cannot be.
+/// Reason why a configuration is not valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Invalid {
     /// The window is not between 1 and [`WINDOW_MAX`].
     Window(u16),
-    /// The threshold is not between 1 and the window: acknowledgements would never go.
+    /// The threshold is not between 1 and the window. A larger threshold would never be reached.
     Threshold {
-        /// What was asked for.
+        /// The threshold.
         threshold: u16,
         /// The window.
         window: u16,
@@ -181,14 +184,15 @@ pub enum Invalid {
     Below(u32),
     /// The delay is 0 or more than [`DELAY_MAX`].
     Delay(Duration),
-    /// The three-way handshake has one message on its way, and none to combine.
+    /// The three-way handshake sends one message at a time, so the window must be 1 and messages cannot be
+    /// combined.
     ThreeWay,
-    /// So have RDMA writes, which go to the memory of one read.
+    /// RDMA writes send one message at a time, so the window must be 1 and messages cannot be combined.
     Rdma,
 }
 
 impl Configuration {
-    /// The configuration that the papers call so, `SOVIA_` or not, in capitals or not.
+    /// Returns the preset with this name. The prefix `SOVIA_` and the case do not matter.
     pub fn named(name: &str) -> Option<Configuration> {
         const PREFIX: usize = "SOVIA_".len();
         let same = |full: &str| {
@@ -202,10 +206,10 @@ impl Configuration {
         preset.map(|&(_, configuration)| configuration)
     }
 
-    /// Whether a stream can be like that.
+    /// Checks that a stream can use this configuration.
     ///
     /// # Errors
-    /// [`Invalid`] names the first thing that is wrong.
+    /// The first setting that is not valid.
     pub fn check(&self) -> Result<(), Invalid> {
         let Parameters { window, threshold } = self.flow;
         if !(1..=WINDOW_MAX).contains(&window) {
@@ -232,8 +236,8 @@ impl Configuration {
         }
     }
 
-    /// Whether a message of so many bytes is copied rather than registered. AUTO copies, which every
-    /// provider can do; a caller that knows a better way for its provider says so instead.
+    /// Returns true if a message of `bytes` bytes is copied, false if it is registered. With AUTO it is copied,
+    /// which every provider can do. A caller that knows a faster way for its provider does not call this.
     #[inline]
     pub fn copies(&self, bytes: u32) -> bool {
         match self.transfer {

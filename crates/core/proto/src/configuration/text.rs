@@ -1,20 +1,23 @@
-//! The text form of a [`Configuration`]: words with commas between them, each one a change to what
-//! stands before it, beginning with SOVIA_DACKS (for sockets, with [`SOCKETS`]).
+//! Text form of a [`Configuration`]: words with commas between them.
 //!
-//! | word | says |
+//! Each word changes the configuration that the words before it describe. The first word changes SOVIA_DACKS, or
+//! for sockets [`SOCKETS`].
+//!
+//! | word | effect |
 //! |---|---|
-//! | `SOVIA_DACKS`, `dacks`, … | everything, as the papers' configuration of that name has it |
-//! | `notify`, `handler`, `single` | which thread handles messages |
-//! | `reg`, `copy`, `hybrid`, `hybrid=2048` | how bytes are sent; for HYBRID, copied up to so many |
-//! | `auto` | bytes are sent in whatever way the provider does soonest |
-//! | `w=32`, `t=16` | window and threshold, in packets |
-//! | `chunk=32768` | bytes of a packet |
-//! | `combine`, `combine=2048`, `nocombine` | small messages are combined: those below so many bytes |
-//! | `delay=100ms`, `delay=50us` | how long they wait (with `combine`) |
-//! | `2way`, `3way`, `rdma` | the handshake; the last two make `w=1,t=1` |
+//! | `SOVIA_DACKS`, `dacks`, … | selects the papers' configuration with this name |
+//! | `notify`, `handler`, `single` | selects the thread that handles messages |
+//! | `reg`, `copy`, `hybrid`, `hybrid=2048` | registers or copies outgoing bytes; `hybrid` copies up to this many |
+//! | `auto` | lets the provider choose the fastest way to send |
+//! | `w=32`, `t=16` | sets window and threshold, in packets |
+//! | `chunk=32768` | sets the length of the longest packet, in bytes |
+//! | `combine`, `combine=2048`, `nocombine` | combines messages shorter than this many bytes, or none |
+//! | `delay=100ms`, `delay=50us` | sets the time for which combined bytes wait (after `combine`) |
+//! | `2way`, `3way`, `rdma` | selects the handshake; the last two also set `w=1,t=1` |
 //!
-//! The words that are names of presets as well (`single`, `copy`, `reg`, `hybrid`, `notify`,
-//! `handler`, `combine`, `3way`, `rdma`) are changes; the preset has its full name, `SOVIA_SINGLE`.
+//! Some words are also short names of presets: `single`, `copy`, `reg`, `hybrid`, `notify`, `handler`, `combine`,
+//! `3way`, `rdma`. As words they change one setting. Only the full name, such as `SOVIA_SINGLE`, selects the
+//! preset.
 
 use super::{
     Combine, Configuration, Handling, Handshake, Invalid, PRESETS, SOCKETS, THRESHOLD, Transfer,
@@ -25,19 +28,19 @@ use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
 
-/// Why a text is no configuration.
+/// Reason why a text is not a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ParseError {
-    /// A word that means nothing.
+    /// A word without meaning.
     Word(String),
-    /// A word with a value that it does not take, or without one that it needs.
+    /// A word with a value that the word does not take, or without a value that the word needs.
     Value {
         /// The word before the `=`.
         word: String,
-        /// What stands behind it; empty if nothing does.
+        /// The text after the `=`; empty if there is none.
         value: String,
     },
-    /// Every word is good, and they do not go together.
+    /// Settings that are not valid together, although each word is valid.
     Invalid(Invalid),
     /// The three-way handshake, with RDMA or without, for a socket.
     ThreeWaySocket,
@@ -111,9 +114,10 @@ impl Configuration {
         WORDS.iter().copied().chain(PRESETS.iter().map(|(name, _)| *name))
     }
 
-    /// What a text says of a socket: the same words, as changes to [`SOCKETS`], without the three-way
-    /// handshake. A kernel's socket takes what is written before its peer reads, and programs rely on
-    /// that; a request for each message that is answered by a read cannot do so.
+    /// Parses the settings of a socket: the same words, as changes to [`SOCKETS`], without the three-way handshake.
+    ///
+    /// A kernel socket accepts bytes before its peer reads, and programs rely on that. With a request for each
+    /// message, which the peer answers only when it reads, a socket could not do this.
     ///
     /// # Errors
     /// [`ParseError`].
@@ -169,7 +173,7 @@ fn apply(c: &mut Configuration, text: &str) -> Result<(), ParseError> {
     }
 }
 
-/// Each message is asked for: one at a time.
+/// Selects a handshake with one request for each message, so only one message may be on its way.
 fn ask(c: &mut Configuration, handshake: Handshake) {
     c.handshake = handshake;
     c.flow = Parameters { window: 1, threshold: 1 };
@@ -186,7 +190,7 @@ fn duration(text: &str) -> Option<Duration> {
     }
 }
 
-/// A preset by its name; anything else in full, as [`FromStr`] reads it.
+/// Prints a preset as its name, and any other configuration as all its settings, so that [`FromStr`] can parse it.
 impl fmt::Display for Configuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some((name, _)) = PRESETS.iter().find(|(_, preset)| preset == self) {
