@@ -1,33 +1,37 @@
-//! A direction whose carrier has died, and that goes on on TCP.
+//! Failover: a direction's move to TCP after the carrier of its VI has died.
 //!
-//! Where a NIC in software is between the two ends, the bytes that a sender has put on the VI lie in its own segment
-//! until the receiver is known to have consumed them. So a NIC may die, or the two NICs may lose each other for good, and no
-//! byte is lost: each sender puts on TCP what may not have arrived, and then goes on there.
+//! If a NIC in software is between the two ends, the sender's segment keeps the bytes that the sender has put on
+//! the VI. It keeps them until the sender knows that the receiver has consumed them. So no byte is lost if a NIC
+//! dies, or if the two NICs lose each other for good. Each sender puts on TCP all bytes that may not have arrived,
+//! and then continues on TCP:
 //!
-//! 1. The sender freezes the direction. What it keeps is the end of the stream so far ([`kept`]).
-//! 2. It puts a [`Record`] on TCP, which says at which byte of the VI's stream that begins and how long it is; then those
-//!    bytes; then whatever the program writes.
-//! 3. The receiver reads what has come on the VI to its end, then the record, and passes over the bytes that it has had
-//!    ([`skip`]).
+//! 1. The sender freezes the direction. It finds the tail of the stream, which it still has in its segment
+//!    ([`kept`]).
+//! 2. The sender puts a [`Record`] on TCP. The record gives the position of the tail in the VI's stream, and the
+//!    tail's length. The tail follows, and then the program's new bytes.
+//! 3. The receiver reads everything that has arrived on the VI, and then the record. It skips the bytes of the tail
+//!    that it has already read ([`skip`]).
 //!
-//! The record goes one way, and no answer is awaited: each direction does this by itself, when its sender finds that the
-//! carrier has died. TCP carries nothing else behind the byte of the switch, so the record cannot be taken for data, as long
-//! as both ends know of the switch. Where TCP ends before all has come that the record has announced, that is an error.
+//! The record needs no answer. Each direction fails over by itself, when its sender finds that the carrier has
+//! died. If both ends know of the switch, TCP carries nothing else behind the byte of the switch. So the receiver
+//! cannot take the record for data. If TCP ends before all bytes that the record announces, the receiver reports an
+//! error.
 //!
-//! # While the ends are just meeting
+//! # During the rendezvous
 //!
-//! A receiver reads nothing on the VI before its claim of the switch has been confirmed, and that is decided where the sender is.
-//! So a sender whose switch has not been claimed knows that nothing on the VI has been read. It takes the switch back, and puts
-//! all of it on TCP without a record ([`Sending::TakeBack`]). The receiver
+//! A receiver reads nothing on the VI until its claim of the switch is confirmed, and the sender's segment decides
+//! the claim. So if no claim has arrived, the sender knows that the receiver has read nothing on the VI. The sender
+//! then takes the switch back, and puts all bytes of the VI on TCP without a record ([`Sending::TakeBack`]). A
+//! receiver that
 //!
-//! - has not claimed a switch: reads on on TCP ([`Receiving::Doubtful`]), as if there had been none;
-//! - has claimed one, and does not know whether the sender has heard of that: looks, at the byte of the switch, whether a record
-//!   is there ([`Receiving::RecordOrNot`]).
+//! - has not claimed a switch continues to read TCP ([`Receiving::Doubtful`]), as if there were no switch.
+//! - has claimed a switch does not know whether the claim has arrived. It looks whether there is a record at the
+//!   byte of the switch ([`Receiving::RecordOrNot`]).
 //!
-//! What such a sender puts on TCP is not announced, and one that had closed before puts nothing there. So the end of TCP proves nothing to
-//! such a receiver, and is an error.
+//! Without a record, the receiver does not know how many bytes of the VI the sender puts on TCP. A sender that had
+//! closed before puts none there. So for such a receiver the end of TCP is an error.
 //!
-//! Positions count the bytes on the VI, in packets and gathered, and wrap: no two ends are ever 2^31 apart.
+//! Positions count the bytes on the VI, in packets and coalesced. They wrap: two ends are never 2^31 bytes apart.
 
 #[cfg(test)]
 mod tests;
@@ -35,24 +39,24 @@ mod tests;
 use crate::path::{Rx, Switch, Tx};
 use crate::{Violation, word};
 
-/// Bytes of a record.
+/// Length of a record in bytes.
 pub const LEN: usize = 32;
 
-/// No program writes this by chance.
+/// Marks a record. No program writes these bytes by chance.
 const MAGIC: [u8; 16] = *b"\x9b\xd1\x07\xe4sovia-vi\xf6\x2c\x00\x1a";
 const VERSION: u32 = 1;
 
-/// What goes on TCP before the bytes that may not have arrived on the VI.
+/// Header that the sender puts on TCP before the bytes that may not have arrived on the VI (the tail).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
-    /// The byte of the VI's stream with which they begin.
+    /// Position of the tail's first byte in the VI's stream.
     pub position: u32,
-    /// How many there are.
+    /// Length of the tail in bytes.
     pub bytes: u32,
 }
 
 impl Record {
-    /// As bytes.
+    /// Encodes the record.
     pub fn encode(&self) -> [u8; LEN] {
         let mut out = [0; LEN];
         out[..16].copy_from_slice(&MAGIC);
@@ -63,10 +67,10 @@ impl Record {
         out
     }
 
-    /// The record that `bytes` are.
+    /// Decodes a record.
     ///
     /// # Errors
-    /// [`Violation`] if they are none.
+    /// [`Violation`] if `bytes` are not a record.
     pub fn decode(bytes: &[u8; LEN]) -> Result<Record, Violation> {
         let mut words = [0; 4];
         for (word, place) in words.iter_mut().zip(bytes[16..].chunks_exact(4)) {
@@ -85,31 +89,31 @@ impl Record {
     }
 }
 
-/// What a sender does with its direction when the carrier has died.
+/// Action of a sender after the carrier of its direction has died.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sending {
-    /// Nothing of it is on the VI, or all that will ever be: it goes on, or has ended, on TCP.
+    /// Repeats no byte. The direction is on TCP, or has ended.
     Plain,
-    /// It puts a record on TCP.
+    /// Puts a record on TCP.
     Record,
-    /// It takes the switch back, which the receiver has not claimed, and puts on TCP what it has put on the VI. If the receiver
-    /// has claimed it by then: a record.
+    /// Takes the switch back, and puts the bytes of the VI on TCP. If the receiver has claimed the switch by then,
+    /// the sender puts a record on TCP instead.
     TakeBack,
-    /// The receiver waits for an answer that has not come: the connection is over.
+    /// Resets the connection: the receiver waits for an answer that it did not get.
     Lost,
 }
 
-/// What becomes of the direction in which an end sends. `switch`: the word in its segment; `owes`: it has gone back to TCP
-/// before, and may have to put there what the receiver returns.
+/// Returns the action for the direction in which an end sends. `switch` is the word in its segment. `owes` is true
+/// if the sender has gone back to TCP before, and may still have to drain bytes that the receiver returns.
 pub const fn sending(tx: Tx, switch: u64, fin_sent: bool, owes: bool) -> Sending {
     match tx {
         Tx::Tcp => Sending::Plain,
-        // What a switch that was taken back had put on the VI goes on TCP in any case.
+        // The bytes behind a switch that the sender took back go on TCP in any case.
         Tx::Back if owes && !matches!(Switch::from_word(switch), Switch::Cancelled) => {
             Sending::Lost
         }
         Tx::Back => Sending::Plain,
-        // Its TCP takes nothing any more. The receiver finds out whether the FIN has come.
+        // The kernel socket takes no more bytes. The receiver finds out whether the FIN has arrived.
         Tx::Vi if fin_sent => Sending::Plain,
         Tx::Vi => match Switch::from_word(switch) {
             Switch::Entered(_) => Sending::Record,
@@ -119,47 +123,47 @@ pub const fn sending(tx: Tx, switch: u64, fin_sent: bool, owes: bool) -> Sending
     }
 }
 
-/// What a receiver does with its direction when the carrier has died.
+/// Action of a receiver after the carrier of its direction has died.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Receiving {
-    /// It goes on on TCP.
+    /// Continues on TCP.
     Plain,
-    /// The same; but the sender may have ended its part on the VI, or die before all is on TCP that it takes back. So TCP's end is
-    /// an error.
+    /// Continues on TCP, and takes TCP's end for an error. The sender may have ended its part on the VI. Or it may
+    /// die before it has put all bytes on TCP that it takes back.
     Doubtful,
-    /// It reads TCP up to the switch, and on the VI up to the FIN, which is there.
+    /// Reads TCP up to the switch, then the VI up to the FIN, which has arrived.
     ToFin,
-    /// It reads TCP up to the switch, then what is there on the VI, and then expects a record on TCP.
+    /// Reads TCP up to the switch, then all bytes that have arrived on the VI. Then it expects a record on TCP.
     Record,
-    /// It reads TCP up to the switch, and goes by what comes then: a record, before which nothing on the VI has been read, or the
-    /// program's next bytes. As for [`Receiving::Doubtful`] TCP's end is an error.
+    /// Reads TCP up to the switch. Then either a record follows, or the program's next bytes. The receiver has read
+    /// nothing on the VI before. As in [`Receiving::Doubtful`], TCP's end is an error.
     RecordOrNot,
-    /// The sender may have put on TCP what it was asked for: the connection is over.
+    /// Resets the connection: the sender may have put returned bytes on TCP.
     Lost,
 }
 
-/// What a receiver knows of the direction.
+/// A receiver's knowledge of the direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Known {
-    /// Where it reads.
+    /// State of the receiver.
     pub rx: Rx,
-    /// The sender's switch, as it is here.
+    /// The sender's switch word, as far as the receiver knows.
     pub switch: u64,
-    /// It has claimed that.
+    /// Set if the receiver has claimed the switch.
     pub claimed: bool,
-    /// What it has read of TCP.
+    /// Number of bytes that the receiver has read from TCP.
     pub read: u64,
-    /// `word::FIN`, as it is here.
+    /// The word [`word::FIN`], as far as the receiver knows.
     pub fin: u64,
-    /// The FIN on the VI has come, or the end of the stream has been read.
+    /// Set if the FIN on the VI has arrived, or if the receiver has read the end of the stream.
     pub finished: bool,
-    /// `word::TAKEN`: all bytes of a switch that was taken back are on TCP.
+    /// Set if all bytes behind a switch that the sender took back are on TCP ([`word::TAKEN`]).
     pub taken_back: bool,
-    /// It has returned what is unread.
+    /// Set if the receiver has returned its unread bytes.
     pub returning: bool,
 }
 
-/// What becomes of the direction in which an end receives.
+/// Returns the action for the direction in which an end receives.
 pub const fn receiving(known: Known) -> Receiving {
     match known.rx {
         _ if known.returning => Receiving::Lost,
@@ -167,10 +171,10 @@ pub const fn receiving(known: Known) -> Receiving {
         Rx::Vi if known.finished => Receiving::ToFin,
         Rx::Vi => Receiving::Record,
         Rx::Granted => match Switch::from_word(known.switch) {
-            // It never switched.
+            // The sender has ended on TCP, and has never switched.
             Switch::Not if known.fin == word::FIN_ON_TCP => Receiving::Plain,
             Switch::Cancelled if known.taken_back => Receiving::Plain,
-            // All that it has put on the VI is here, and its TCP has ended at the switch.
+            // Everything that the sender put on the VI has arrived, and its TCP stream has ended at the switch.
             Switch::At(n) | Switch::Entered(n) if known.finished && known.read <= n => {
                 Receiving::ToFin
             }
@@ -182,18 +186,18 @@ pub const fn receiving(known: Known) -> Receiving {
     }
 }
 
-/// What the beginning of what has come at the byte of a switch can be.
+/// Meaning of the first bytes at the byte of a switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Begins {
-    /// A record, once more of it has come.
+    /// They may be the beginning of a record. More bytes must come.
     Perhaps,
-    /// A record.
+    /// They are a record.
     Record(Record),
-    /// The program's bytes.
+    /// They are the program's bytes.
     Data,
 }
 
-/// What `bytes` begin, of which more may come.
+/// Returns the meaning of `bytes`, the first bytes at the byte of a switch. More bytes may follow.
 pub fn begins(bytes: &[u8]) -> Begins {
     let n = bytes.len().min(MAGIC.len());
     match bytes.first_chunk().map(Record::decode) {
@@ -203,67 +207,69 @@ pub fn begins(bytes: &[u8]) -> Begins {
     }
 }
 
-/// What a sender has sent on the VI.
+/// Counts of a sender's messages on the VI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sent {
-    /// Entries of the ring.
+    /// Number of entries of the ring.
     pub entries: u32,
-    /// Ordered packets among them.
+    /// Number of ordered packets among these entries.
     pub packets: u32,
-    /// Bytes in those.
+    /// Number of bytes in the ordered packets.
     pub bytes: u32,
-    /// Ordered packets that go before what was gathered last.
+    /// Number of ordered packets before the coalesced bytes in the overflow buffer.
     pub after: u32,
-    /// Where that begins among all gathered bytes.
+    /// Position of the first coalesced byte in the overflow buffer. Positions count coalesced bytes only.
     pub start: u64,
-    /// Where it ends.
+    /// Position of the end of the coalesced bytes.
     pub tail: u64,
 }
 
-/// What is known of the receiver: it has consumed that much at least.
+/// Least progress of the receiver, as far as the sender knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Heard {
-    /// Bytes of packets that it has read to their ends.
+    /// Number of bytes in packets that the receiver has read completely.
     pub bytes: u32,
-    /// Gathered bytes.
+    /// Number of coalesced bytes that the receiver has taken.
     pub head: u64,
 }
 
-/// An entry of the ring that is there still.
+/// An entry that is still in the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kept {
-    /// Bytes of its message.
+    /// Length of its message in bytes.
     pub len: u32,
-    /// Whether it is one of the ordered packets.
+    /// True if the entry is an ordered packet.
     pub is_ordered: bool,
 }
 
-/// The end of the stream, as far as the sender has it: messages, then gathered bytes.
+/// Tail of the stream, as far as the sender still has it: messages, then coalesced bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Tail {
-    /// Where it begins in the stream.
+    /// Position of the tail in the stream.
     pub position: u32,
-    /// Bytes of it.
+    /// Length of the tail in bytes.
     pub bytes: u32,
-    /// The first entry of the ring that belongs to it.
+    /// Number of the first entry of the ring that belongs to the tail.
     pub first: u32,
-    /// How many entries there are.
+    /// Number of entries in the tail.
     pub entries: u32,
-    /// Where the gathered part begins among all gathered bytes.
+    /// Position of the tail's first coalesced byte. Positions count coalesced bytes only.
     pub head: u64,
-    /// How many gathered bytes there are, behind all messages.
+    /// Number of coalesced bytes. They follow all messages.
     pub gathered: u64,
 }
 
-/// What the sender still has. `entry` finds an entry that has not been overwritten.
+/// Returns the tail of the stream that the sender still has. `entry` returns an entry of the ring, or `None` if
+/// another entry has overwritten it.
 ///
-/// Not all that the receiver has not consumed need be there: what is short travels in its entry, and the receiver may have
-/// taken that off the ring, and posted its receive again, before the program wanted it. What is not here it has. Nor need all
-/// that is here be unread: what is known of the receiver may be old.
+/// An unread message may be missing here. A short message travels in its entry. The receiver may have taken the
+/// entry off the ring, and posted the receive again, before its program read the message. So the receiver has every
+/// message that is missing here. Conversely, the receiver may have read bytes of the tail: the sender's knowledge
+/// of the receiver may be old.
 ///
 /// # Errors
-/// [`Violation`] if the receiver is said to have consumed what it cannot have.
+/// [`Violation`] if `heard` says that the receiver has consumed bytes that it cannot have consumed.
 pub fn kept(
     sent: &Sent,
     heard: &Heard,
@@ -275,11 +281,13 @@ pub fn kept(
         return Err(Violation("more coalesced bytes taken than there are"));
     }
     let gathered = sent.tail - heard.head;
-    // What was gathered before the last time is consumed, or that would not have begun.
+    // The receiver has consumed all bytes before `start`. Otherwise the sender would not have begun to coalesce
+    // again.
     let gathered =
         if gathered > sent.tail - sent.start { sent.tail - sent.start } else { gathered };
     let head = sent.tail - gathered;
-    // Packets are sent behind what is gathered once all of that is consumed, and those before it then are, too.
+    // The sender sends packets after coalesced bytes only if the receiver has consumed all of these. Then the
+    // receiver has also consumed the packets before them.
     let least = match has_gathered && gathered == 0 {
         true => sent.after,
         false => sent.packets.wrapping_sub(sent.entries),
@@ -307,7 +315,8 @@ pub fn kept(
     })
 }
 
-/// How many of the bytes behind a record a receiver has had that has consumed so much of the VI's stream.
+/// Returns the number of bytes of the tail that the receiver has already read. `consumed` is the number of bytes of
+/// the VI's stream that it has consumed.
 ///
 /// # Errors
 /// [`Violation`] if bytes are missing between the two.

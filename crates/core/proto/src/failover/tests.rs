@@ -6,18 +6,21 @@ use alloc::vec;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
-/// Entries of the ring; the bytes that travel in one of them; packets that are not acknowledged; the area.
+/// Number of entries in the ring.
 const SLOTS: u32 = 8;
+/// Number of bytes that fit in an entry.
 const INLINE: usize = 3;
+/// Number of packets that may be unacknowledged.
 const WINDOW: u32 = 4;
+/// Length of the overflow buffer in bytes.
 const AREA: usize = 64;
-/// What lies where something has been overwritten.
+/// Byte in memory that has been overwritten.
 const OTHER: u8 = 0xff;
 
 #[derive(Debug, Clone)]
 struct Entry {
     number: u32,
-    /// An acknowledgement has none.
+    /// Empty for an acknowledgement.
     bytes: Vec<u8>,
     is_ordered: bool,
 }
@@ -30,14 +33,14 @@ struct Credit {
     head: u64,
 }
 
-/// What the sender's NIC passes on.
+/// Message that the sender's NIC passes on.
 #[derive(Debug, Clone)]
 enum News {
     Entry(Entry),
     Gathered { after: u32, start: u64, bytes: Vec<u8> },
 }
 
-/// A sender, two NICs with a way between them, a receiver.
+/// A sender, two NICs with a channel between them, and a receiver.
 #[derive(Debug)]
 struct World {
     stream: Vec<u8>,
@@ -50,7 +53,7 @@ struct World {
     start: u64,
     area: Vec<u8>,
     credit: Credit,
-    // On the way.
+    // Between the NICs.
     news: VecDeque<News>,
     credits: VecDeque<Credit>,
     // The receiver.
@@ -191,7 +194,7 @@ impl World {
         self.credits.push_back(self.own);
     }
 
-    /// Publishes these of the words of what has been told, as a NIC does that dies before the others.
+    /// Publishes some words of a message, like a NIC that dies before it has published the other words.
     fn credit(&mut self, words: u8) {
         let Some(credit) = self.credits.pop_front() else { return };
         if words & 1 != 0 {
@@ -211,7 +214,7 @@ impl World {
         Some(Kept { len: entry.bytes.len() as u32, is_ordered: entry.is_ordered })
     }
 
-    /// Both ends find that the carrier has died; the program writes on.
+    /// Moves both ends to TCP after the carrier has died. The program writes `later` more bytes.
     fn fail_over(mut self, later: usize) {
         let sent = Sent {
             entries: self.entries,
@@ -226,7 +229,7 @@ impl World {
         let mut tcp = Vec::new();
         for number in tail.first..tail.first + tail.entries {
             let entry = self.ring[(number % SLOTS) as usize].as_ref().unwrap();
-            // The pool's bytes last until the receiver has released them, and it may have.
+            // The bytes stay in the pool until the receiver has released them, which it may have done.
             let had = self.had_of_packets(number);
             let is_there = entry.bytes.len() <= INLINE || !had;
             tcp.extend(entry.bytes.iter().map(|byte| if is_there { *byte } else { OTHER }));
@@ -237,7 +240,7 @@ impl World {
         let record = Record { position: tail.position, bytes: tail.bytes };
         assert_eq!(Record::decode(&record.encode()), Ok(record));
         tcp.extend(self.next_bytes(later));
-        // The receiver: first what has come.
+        // The receiver first reads everything that has arrived.
         self.read(usize::MAX);
         let consumed = self.own.taken_bytes.wrapping_add(self.own.head as u32);
         let had = skip(&record, consumed).unwrap();
@@ -245,7 +248,7 @@ impl World {
         assert_eq!(self.had, self.stream);
     }
 
-    /// Whether the receiver has read the entry of that number to its end.
+    /// Returns true if the receiver has read the entry `number` completely.
     fn had_of_packets(&self, number: u32) -> bool {
         let waits = |entries: &VecDeque<Entry>| entries.iter().any(|entry| entry.number == number);
         let on_way = self
@@ -301,7 +304,7 @@ proptest! {
             }
         }
         world.credit(words);
-        // The program writes on until it finds out.
+        // The program writes on until the sender finds that the carrier has died.
         (0..unaware).for_each(|_| world.send(5));
         world.fail_over(later);
     }
@@ -339,7 +342,7 @@ proptest! {
     }
 }
 
-/// A direction on which the two ends have agreed, and those on which they may not have.
+/// The two ends agree on the direction in some cases, and may not agree in others.
 #[test]
 fn each_end_does_what_fits_what_it_knows_of_the_switch() {
     let at = switch_word(7);
@@ -390,13 +393,14 @@ const KNOWN: Known = Known {
     returning: false,
 };
 
-/// Two ends that are just meeting, and the words that are on their way between them: each end may have its step done or not, and each
-/// word may have come or not, when the carrier dies.
+/// Two ends in their rendezvous, when the carrier dies. Each end may or may not have taken its step, and each word
+/// may or may not have arrived.
 #[test]
 fn ends_that_are_just_meeting_agree_on_what_comes_on_tcp() {
     let at = switch_word(7);
     let mut seen = 0;
-    // How far it has gone: the switch is made, told, claimed, the claim has come to the sender, and that has been told.
+    // Number of completed steps: the sender switches, the switch arrives, the receiver claims, the claim arrives,
+    // the result arrives.
     for steps in 0..=5 {
         for sent_on_vi in [false, true] {
             let sender = match steps {
@@ -412,7 +416,7 @@ fn ends_that_are_just_meeting_agree_on_what_comes_on_tcp() {
             let known = Known { switch, claimed: steps >= 3, ..KNOWN };
             let sends = sending(sender.0, sender.1, false, false);
             let receives = receiving(known);
-            // What comes on TCP from the byte of the switch on, and whether the receiver takes it for what it is.
+            // Bytes on TCP from the byte of the switch on.
             let record = Record { position: 0, bytes: u32::from(sent_on_vi) }.encode();
             let comes: &[u8] = match sends {
                 Sending::Plain | Sending::TakeBack => b"the program's",
@@ -426,7 +430,7 @@ fn ends_that_are_just_meeting_agree_on_what_comes_on_tcp() {
                 Receiving::Record => assert!(is_record, "{steps} steps"),
                 other => panic!("{steps} steps: {other:?}"),
             }
-            // Nothing may be missing and look like the end.
+            // Missing bytes must never look like the end of the stream.
             assert!(receives != Receiving::Plain);
             seen += 1;
         }
