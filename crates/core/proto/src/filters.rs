@@ -1,28 +1,28 @@
-//! Packets that packet filters may stop, as the agent reports them to programs (`sovia run --respect-filters`).
+//! Packets that packet filters may block, as the agent reports them to programs (`sovia run --respect-filters`).
 //!
-//! A filter is known here by the ports that its rules name. A packet between two programs of one network namespace matches
-//! a [`Flow`] by its source and destination port; [`Flows`] is a set of packets.
+//! This module describes a filter by the ports that its rules name. A packet between two programs of one network
+//! namespace matches a [`Flow`] by its source and destination port. [`Flows`] is a set of packets.
 
 use alloc::vec::Vec;
 
 /// Path at which programs find the agent that watches filters.
 pub const PATH: &str = "/run/sovia/filters";
 
-/// Most flows in a set. A set that needs more becomes the set of all packets.
+/// Largest number of flows in a set. A set that needs more becomes the set of all packets.
 const FLOWS_MAX: usize = 64;
-/// Bytes of a message: a head, then each flow.
+/// Length of a message's head in bytes. The flows follow, with `FLOW` bytes each.
 const HEAD: usize = 8;
 const FLOW: usize = 8;
-/// Most bytes of a message.
+/// Length of the longest message in bytes.
 pub const MESSAGE_MAX: usize = HEAD + FLOWS_MAX * FLOW;
 const MAGIC: [u8; HEAD] = *b"SOVIAFI1";
 
 /// A range of ports, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ports {
-    /// The lowest.
+    /// The lowest port.
     pub first: u16,
-    /// The highest, at least `first`.
+    /// The highest port, at least `first`.
     pub last: u16,
 }
 
@@ -172,7 +172,7 @@ impl Flows {
         message
     }
 
-    /// Reads such a message; `None` for any other bytes.
+    /// Decodes such a message. Returns `None` for any other bytes.
     pub fn decode(message: &[u8]) -> Option<Flows> {
         let bytes = message.strip_prefix(&MAGIC)?;
         let (flows, []) = bytes.as_chunks::<FLOW>() else { return None };

@@ -1,6 +1,8 @@
-//! Both directions of a connection. Each end has a lock, which a thread in the middle of a call
-//! holds, and a retreat takes both directions: it leaves its own, revokes the other, takes the steps
-//! of both as they become possible, and when the other is back it settles what it owes.
+//! Both directions of a connection.
+//!
+//! Each end has a lock, which a thread holds in the middle of a call. A fallback covers both directions: the end
+//! leaves its own direction and revokes the other. It takes the steps of both as they become possible. When the
+//! other direction is back on TCP, it settles its debt.
 
 use crate::paths::carrier::{self, Far};
 use crate::paths::precautions::Precautions;
@@ -14,7 +16,7 @@ use stateright::{Model, Property};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Stream {
     directions: [World; 2],
-    /// Ends in a retreat that has not come to revoking.
+    /// Set for an end whose fallback has not revoked yet.
     leaving: [bool; 2],
 }
 
@@ -23,13 +25,13 @@ pub(crate) enum Act {
     Send(usize, sender::Act),
     Receive(usize, receiver::Act),
     Carry(usize, carrier::Act),
-    /// Having left its own direction, an end revokes the other.
+    /// The end revokes the other direction, after it has left its own.
     Revoke(usize),
     /// The end's process is killed.
     Die(usize),
 }
 
-/// A connection, with what may happen in each of its directions.
+/// A connection, and the events that may happen in each of its directions.
 #[derive(Clone)]
 pub(crate) struct Connection {
     pub(crate) limits: [Limits; 2],
@@ -60,12 +62,12 @@ impl Stream {
         r.at != ReaderAt::Idle || !r.fallback.is_between_steps()
     }
 
-    /// The other direction is not back yet.
+    /// Returns true while the other direction is not back on TCP.
     fn is_revoking(&self, end: usize) -> bool {
         self.leaving[end] || self.directions[1 - end].r.fallback != FallbackAt::Not
     }
 
-    /// The end's program is inside its retreat.
+    /// Returns true while the end's program is inside its fallback.
     fn is_falling_back(&self, end: usize) -> bool {
         self.is_revoking(end) || self.directions[end].s.mode == Mode::FallingBack
     }
@@ -87,12 +89,13 @@ impl Connection {
             if !stream.receiving_locked(end) {
                 let w = &stream.directions[end];
                 sender::acts(w, &self.limits[end], &self.precautions, |act, by_itself| {
-                    // The program is busy retreating; only its progress thread can begin something.
+                    // The program is busy with its fallback, so only its progress thread can begin a call.
                     let may = match act {
                         sender::Act::Begin(Call::Serve) => !stream.leaving[end],
                         sender::Act::Begin(Call::Settle) => !stream.is_revoking(end),
                         sender::Act::Begin(_) => !busy,
-                        // Before it has revoked, or after: then it revokes anew.
+                        // The thread may end once the other direction is back on TCP. Until then, the other
+                        // direction's own acts let the thread end.
                         sender::Act::Abandon => !stream.is_revoking(end),
                         _ => true,
                     };
@@ -109,7 +112,7 @@ impl Connection {
                 let from = 1 - end;
                 let w = &stream.directions[from];
                 receiver::acts(w, &self.limits[from], &self.precautions, |act, by_itself| {
-                    // A retreat begins with the other direction.
+                    // A fallback begins with the end's own sending direction.
                     if act != receiver::Act::Fallback || w.r.fallback == FallbackAt::Abandoned {
                         let reads = act == receiver::Act::Read;
                         add(Act::Receive(from, act), by_itself && !(reads && busy));
@@ -162,7 +165,7 @@ impl Model for Connection {
         for w in stream.directions.iter_mut().filter(|w| w.far.is_some()) {
             carrier::send_all(w, g);
         }
-        // Two ends with the same limits can come to the same states: one of each two that are mirrored is visited.
+        // If both ends have the same limits, each state has a mirror image. Only one of the two is visited.
         if self.limits[0] == self.limits[1] {
             let [first, second] = [0, 1].map(|i| (rank(&stream.directions[i]), stream.leaving[i]));
             if second < first {
@@ -197,7 +200,7 @@ impl Model for Connection {
                         .all(|w| gone(w) && w.s.mode == Mode::Plain && w.r.mode == Mode::Plain)
                 },
             ),
-            // A sender owes nothing any more once its end has retreated: so both do that at once.
+            // After an end has fallen back, its sender owes nothing. So here both ends fall back at the same time.
             Property::sometimes(BOTH, |_, s: &Stream| {
                 s.directions.iter().all(|w| {
                     let returned = Returned::from_word(w.shared.returned);

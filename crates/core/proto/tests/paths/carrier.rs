@@ -1,6 +1,8 @@
-//! Two segments, and the NICs between them: what the sender publishes in the one is told over a channel and
-//! published in the other, and back. A NIC may stand still between any two steps, and a message may be on its way
-//! for any time.
+//! Two segments and the NICs between them.
+//!
+//! A NIC sends the sender's events over a channel, and the other NIC publishes them in the receiver's segment. The
+//! receiver's events travel back the same way. A NIC may stop for a time between any two steps, and a message may
+//! be on its way for any time.
 
 use crate::paths::precautions::Precautions;
 use crate::paths::world::{Mode, Shared, World};
@@ -8,7 +10,7 @@ use sovia_proto::path::event::{FromReceiver, FromSender};
 use sovia_proto::path::{ENTERED, Grant, Returned, Switch};
 use std::marker::PhantomData;
 
-/// What the NIC at the sender's segment sends.
+/// A message of the NIC at the sender's segment.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Forth {
     /// The next item of the VI.
@@ -16,21 +18,21 @@ pub(crate) enum Forth {
     Word(FromSender),
 }
 
-/// What the NIC at the receiver's segment sends.
+/// A message of the NIC at the receiver's segment.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Back {
-    /// So many items of the VI have been consumed in all.
+    /// Total number of items of the VI that the receiver has consumed.
     Consumed(u8),
     Word(FromReceiver),
 }
 
-/// A message whose number and value fit in one byte that is not 0, so that states are cheap to copy and to hash.
+/// A message whose number and value fit in one byte that is not 0. So states are cheap to copy and to hash.
 trait Packed: Sized {
     fn to_parts(self) -> (u8, u64);
     fn from_parts(number: u8, value: u64) -> Option<Self>;
 }
 
-/// Number of messages that are not words.
+/// Number of the messages that are not words.
 const OTHER: u8 = 15;
 
 impl Packed for Forth {
@@ -65,7 +67,7 @@ impl Packed for Back {
     }
 }
 
-/// Messages that are on their way, in order.
+/// Messages on their way, in order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Channel<T, const N: usize>([u8; N], PhantomData<T>);
 
@@ -94,7 +96,7 @@ impl<T: Packed, const N: usize> Channel<T, N> {
     }
 }
 
-/// What lies between the sender's segment and the receiver's, and the latter.
+/// The receiver's segment, and the state between it and the sender's segment.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Far {
     /// The words as the receiver sees them.
@@ -104,7 +106,7 @@ pub(crate) struct Far {
     pub(crate) confirmed: bool,
     pub(crate) verdict: u64,
     pub(crate) gone: bool,
-    /// Items of the VI that the receiver has consumed.
+    /// Number of items of the VI that the receiver has consumed.
     pub(crate) consumed: u8,
     forth: Channel<Forth, 14>,
     back: Channel<Back, 8>,
@@ -112,24 +114,25 @@ pub(crate) struct Far {
     receiver: ReceiverNic,
 }
 
-/// What the NIC at the sender's segment has sent.
+/// State that the NIC at the sender's segment has sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct SenderNic {
     switch: u64,
-    /// Of the items that lie in the segment.
+    /// Number of the items in the segment that the NIC has sent.
     items: u8,
     returned: u64,
     taken_back: bool,
     drained: bool,
     gone: bool,
-    /// A revoke has come that is not confirmed, or, without its precaution, not stored.
+    /// Set while a revoke has arrived that the NIC has not confirmed.
     confirms: bool,
+    /// Set while a revoke has arrived that the NIC has not stored. Used only without `revoke_before_look`.
     stores: bool,
-    /// Items that are known to be consumed.
+    /// Number of consumed items, as far as the NIC knows.
     consumed: u8,
 }
 
-/// What the NIC at the receiver's segment has sent.
+/// State that the NIC at the receiver's segment has sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct ReceiverNic {
     grant: u64,
@@ -168,7 +171,7 @@ impl Far {
 /// A step of a NIC.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Act {
-    /// At the sender's segment.
+    /// Acts of the NIC at the sender's segment begin here.
     Claim,
     Switch,
     Item,
@@ -178,22 +181,22 @@ pub(crate) enum Act {
     Confirm,
     Store,
     Gone,
-    /// Publishes what has come from the receiver.
+    /// Publishes a message from the receiver.
     Hear,
-    /// At the receiver's segment.
+    /// Acts of the NIC at the receiver's segment begin here.
     Grant,
     Claimed,
     Consumed,
     Returned,
-    /// Publishes what has come from the sender.
+    /// Publishes a message from the sender.
     Publish,
 }
 
-/// What the NICs can do next; all of it they do by themselves.
+/// Adds the possible next steps of the NICs. All of them happen by themselves.
 pub(crate) fn acts(w: &World, g: &Precautions, mut add: impl FnMut(Act)) {
     let Some(far) = &w.far else { return };
     let (s, told) = (&w.shared, &far.sender);
-    // After the end of what it has to tell, the NIC has no part in the direction any more.
+    // After the NIC has sent its last event, it has no further part in the direction.
     if !told.gone {
         let at = matches!(Switch::from_word(s.switch), Switch::At(_));
         let mut can = |act, may: bool| {
@@ -203,7 +206,7 @@ pub(crate) fn acts(w: &World, g: &Precautions, mut add: impl FnMut(Act)) {
         };
         let switch = told.switch == s.switch;
         let cancelled = Switch::from_word(s.switch) == Switch::Cancelled;
-        // A sender that could not cancel leaves the word behind.
+        // The sender sets `taken_back` before it tries to cancel. If it could not cancel, the word stays set.
         let items = told.items == s.vi.len() || cancelled && s.taken_back;
         let verdict = told.returned == s.returned;
         let taken_back = told.taken_back == s.taken_back;
@@ -243,16 +246,16 @@ pub(crate) fn acts(w: &World, g: &Precautions, mut add: impl FnMut(Act)) {
     }
 }
 
-/// How the NICs go about it.
+/// Timing of the NICs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Nics {
-    /// Each stands still before any step.
+    /// A NIC may stop for a time before any step.
     Slow,
-    /// What is published is sent at once, and is on its way for any time.
+    /// A NIC sends each event at once. The message may be on its way for any time.
     Prompt,
 }
 
-/// Everything that can be sent is sent.
+/// Sends all events that the NICs can send.
 pub(crate) fn send_all(w: &mut World, g: &Precautions) {
     loop {
         let mut next = None;
@@ -266,7 +269,7 @@ pub(crate) fn send_all(w: &mut World, g: &Precautions) {
     }
 }
 
-/// Lets it happen.
+/// Carries out the step.
 pub(crate) fn step(w: &mut World, act: Act, g: &Precautions) {
     let Some(far) = &mut w.far else { unreachable!("one segment") };
     let s = &mut w.shared;
@@ -317,7 +320,7 @@ pub(crate) fn step(w: &mut World, act: Act, g: &Precautions) {
     far.forth.push(Forth::Word(word));
 }
 
-/// At the receiver's segment.
+/// Sends an event from the receiver's segment.
 fn tell_sender(far: &mut Far, act: Act) {
     let told = &mut far.receiver;
     far.back.push(match act {
@@ -347,7 +350,7 @@ fn tell_sender(far: &mut Far, act: Act) {
     });
 }
 
-/// The NIC at the sender's segment takes what comes from the receiver's.
+/// Applies the next message from the receiver at the sender's segment.
 fn hear(s: &mut Shared, far: &mut Far, g: &Precautions) {
     let told = &mut far.sender;
     match far.back.pop().expect("a message") {
@@ -381,7 +384,7 @@ fn hear(s: &mut Shared, far: &mut Far, g: &Precautions) {
     }
 }
 
-/// The NIC at the receiver's segment publishes there what comes from the sender's.
+/// Publishes the next message from the sender in the receiver's segment.
 fn publish(far: &mut Far) {
     let word = match far.forth.pop().expect("a message") {
         Forth::Item(item) => return far.words.vi.push(item),

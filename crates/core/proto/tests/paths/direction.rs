@@ -1,4 +1,4 @@
-//! One direction of a stream as a model: what can happen, and what must hold.
+//! One direction of a stream as a model: the possible events, and the properties that must hold.
 
 use crate::paths::carrier::{self, Far, Nics};
 use crate::paths::precautions::Precautions;
@@ -14,14 +14,14 @@ pub(crate) enum Act {
     Carrier(carrier::Act),
 }
 
-/// One direction.
+/// One direction of a stream.
 #[derive(Clone)]
 pub(crate) struct Direction {
     pub(crate) limits: Limits,
     pub(crate) precautions: Precautions,
     /// The ends are on two hosts.
     pub(crate) between_hosts: Option<Nics>,
-    /// Cases of loss that are let pass.
+    /// Returns true for states in which a loss of bytes is allowed.
     pub(crate) excused: fn(&World) -> bool,
 }
 
@@ -36,7 +36,7 @@ impl Direction {
         carrier::acts(w, &self.precautions, |act| add(Act::Carrier(act), true));
     }
 
-    /// Nothing happens any more unless an end decides on something new.
+    /// Returns true if nothing more happens by itself.
     fn is_quiet(&self, w: &World) -> bool {
         let mut quiet = true;
         self.acts(w, |_, by_itself| quiet &= !by_itself);
@@ -78,7 +78,7 @@ impl Model for Direction {
             Property::always(ALL, |model: &Direction, w: &World| {
                 !model.is_quiet(w) || is_finished(&model.limits, w) || (model.excused)(w)
             }),
-            // The model does come to what it is about.
+            // The model reaches the states that it is about.
             Property::sometimes("bytes come over the VI, and the end with them", |_, w: &World| {
                 w.r.end && w.r.read > 0 && w.s.own.len() == w.r.read && w.s.fin
             }),
@@ -106,7 +106,7 @@ impl Model for Direction {
     }
 }
 
-/// What happens between hosts only: words of the two ends that cross each other on their way.
+/// Properties between hosts only: words of the two ends that cross each other on their way.
 fn crossings() -> Vec<Property<Direction>> {
     vec![
         Property::sometimes("a recall and a switch", |_, w: &World| {

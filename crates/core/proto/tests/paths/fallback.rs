@@ -1,4 +1,4 @@
-//! The receiver's retreat: it looks at the VI and takes nothing off it.
+//! The receiver's fallback. It looks at the VI and takes nothing off it.
 
 use crate::paths::precautions::Precautions;
 use crate::paths::receiver::Act;
@@ -6,7 +6,7 @@ use crate::paths::world::{FallbackAt, Limits, Mode, Seq, TO_TCP, World};
 use sovia_proto::path::reflected::{self, Revoked, Verdict};
 use sovia_proto::path::{self, Await, ENTERED, Grant, Rest, Revoke, Rx, Seen};
 
-/// What can happen next in it.
+/// Adds the possible next events of the fallback.
 pub(crate) fn acts(w: &World, limits: &Limits, g: &Precautions, mut add: impl FnMut(Act, bool)) {
     let goes_on = match w.r.fallback {
         FallbackAt::Not => {
@@ -31,7 +31,7 @@ pub(crate) fn acts(w: &World, limits: &Limits, g: &Precautions, mut add: impl Fn
     if limits.abandons {
         add(Act::Abandon, false);
     }
-    // A death is noticed first.
+    // A death is noticed before the time limit expires.
     let over = match w.r.fallback {
         FallbackAt::Await(_) => true,
         FallbackAt::AwaitTakenBack | FallbackAt::AwaitDrained => !goes_on,
@@ -44,26 +44,26 @@ pub(crate) fn acts(w: &World, limits: &Limits, g: &Precautions, mut add: impl Fn
     }
 }
 
-/// The anchor shows that the sender is no more.
+/// Returns true if the kernel socket shows that the sender has ended.
 fn sees_end(w: &World, g: &Precautions) -> bool {
     w.gone(g) && (g.see_death_behind_bytes || w.tcp.is_empty())
 }
 
-/// How the VI's part ends, and how many bytes lie before that.
+/// Returns the end of the VI's part, and the number of bytes before that end.
 fn look(vi: Seq) -> (Option<Seen>, u8) {
     let n = (0..vi.len()).find(|&at| vi.get(at) >= TO_TCP);
     let seen = n.map(|at| if vi.get(at) == TO_TCP { Seen::ToTcp } else { Seen::Ended });
     (seen, n.unwrap_or(vi.len()))
 }
 
-/// The kernel's socket is all that a reader needs from here on.
+/// Leaves the socket to the kernel: from here on a reader needs only the kernel socket.
 fn plain(w: &mut World) {
     w.r.rx = Rx::Back;
     w.r.mode = Mode::Plain;
     w.r.fallback = FallbackAt::Not;
 }
 
-/// The retreat has failed. Ordinary reading goes on.
+/// Ends a fallback that has failed. Ordinary reading goes on.
 fn keep(w: &mut World) {
     w.r.mode = Mode::Library;
     w.r.fallback = FallbackAt::Not;
@@ -83,7 +83,7 @@ pub(crate) fn give_up(w: &mut World, g: &Precautions) {
     }
 }
 
-/// Begins it.
+/// Begins a fallback.
 pub(crate) fn begin(w: &mut World, g: &Precautions) {
     if path::revokes(w.r.rx) || !g.revoke_what_runs && w.r.rx == Rx::Back {
         w.r.mode = Mode::FallingBack;
@@ -93,15 +93,16 @@ pub(crate) fn begin(w: &mut World, g: &Precautions) {
     }
 }
 
-/// Its thread goes away.
+/// Ends the thread that carries out the fallback.
 pub(crate) fn abandon(w: &mut World, g: &Precautions) {
     match w.r.fallback {
-        // The thread has ended between returning the bytes and noting it. The next one that takes the lock finishes that.
+        // The thread has ended after it returned the bytes, and before it recorded this. The next thread that takes
+        // the lock completes the record.
         FallbackAt::Return if g.finish_return => {
             w.r.rx = Rx::Back;
             keep(w);
         }
-        // Nothing but its flag says that there was one, and that has gone once it has returned.
+        // Only the mode shows that a fallback has begun. After the return the mode no longer shows it.
         _ if w.r.mode == Mode::FallingBack => w.r.fallback = FallbackAt::Abandoned,
         _ => w.r.fallback = FallbackAt::Not,
     }
@@ -137,18 +138,18 @@ pub(crate) fn step(w: &mut World, g: &Precautions) {
             FallbackAt::RevokeLook
         }
         FallbackAt::AwaitSwitch => FallbackAt::RevokeLook,
-        // A reader has found the rest on the VI meanwhile.
+        // Meanwhile a reader has found the rest on the VI.
         FallbackAt::AwaitTakenBack | FallbackAt::AwaitDrained if w.r.rx == Rx::Vi => {
             return keep(w);
         }
         FallbackAt::AwaitTakenBack if w.seen().taken_back => return plain(w),
-        // The sender has died over it.
+        // The sender has died before it took back all its bytes.
         FallbackAt::AwaitTakenBack => return keep(w),
         FallbackAt::Look => match look(w.unread()) {
             (Some(seen), n) => FallbackAt::Answer(seen, n),
             (None, n) => FallbackAt::Await(n),
         },
-        // A reader has come to ToTcp meanwhile.
+        // Meanwhile a reader has come to ToTcp.
         FallbackAt::Await(_) if !path::revokes(w.r.rx) => return nothing_to_revoke(w, g),
         FallbackAt::Await(n) if sees_end(w, g) => FallbackAt::LookAgain(n),
         FallbackAt::Await(_) => FallbackAt::Look,
@@ -165,13 +166,13 @@ pub(crate) fn step(w: &mut World, g: &Precautions) {
             FallbackAt::AwaitDrained
         }
         FallbackAt::AwaitDrained if w.seen().drained => return plain(w),
-        // The sender is no more.
+        // The sender has died.
         FallbackAt::AwaitDrained => return keep(w),
         at @ (FallbackAt::Not | FallbackAt::Abandoned) => unreachable!("not retreating: {at:?}"),
     };
 }
 
-/// The direction is on TCP, or will be when the sender has put there what it is to put there.
+/// Continues a fallback whose direction is on TCP, or will be once the sender has put all due bytes there.
 fn nothing_to_revoke(w: &mut World, g: &Precautions) {
     match reflected::on_tcp(w.r.rx, &w.known(g)) {
         Await::TakenBack if g.await_taking_back => w.r.fallback = FallbackAt::AwaitTakenBack,
@@ -183,7 +184,7 @@ fn nothing_to_revoke(w: &mut World, g: &Precautions) {
     }
 }
 
-/// Says what becomes of the `n` bytes on the VI.
+/// Answers the sender, and decides the fate of the `n` bytes on the VI.
 fn answer(w: &mut World, seen: Seen, n: u8, g: &Precautions) {
     let found = w.seen().returned;
     if found == 0 {
@@ -215,7 +216,7 @@ fn answer(w: &mut World, seen: Seen, n: u8, g: &Precautions) {
     }
 }
 
-/// It is decided what becomes of the bytes, or a reader has come to see that before.
+/// Continues after the verdict, which a reader may have noticed before.
 fn settle(w: &mut World, g: &Precautions) {
     let accepted = w.r.proposed && verdict(w, g) == Verdict::Accepted;
     w.r.proposed = false;
@@ -235,14 +236,14 @@ pub(crate) fn claim(w: &mut World) {
     }
 }
 
-/// What a revoke finds between hosts.
+/// Returns the result of a revoke between hosts.
 fn revoked(w: &World, g: &Precautions) -> Revoked {
     let Some(far) = &w.far else { return Revoked::Nothing };
     let confirmed = far.confirmed || !g.await_confirmation;
     reflected::revoke(w.r.rx, far.words.switch, far.claimed, confirmed, far.gone)
 }
 
-/// What has become of bytes that were proposed to be returned.
+/// Returns the state of bytes that the receiver has proposed to return.
 pub(crate) fn verdict(w: &World, g: &Precautions) -> Verdict {
     let known = w.known(g);
     reflected::verdict(w.seen().returned, known.verdict, known.gone)

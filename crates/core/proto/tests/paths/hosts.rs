@@ -6,7 +6,7 @@ use crate::paths::precautions::Precautions;
 use crate::paths::world::Limits;
 use crate::paths::{connection, holds, visits_all, within, without};
 
-/// The protocol as it is, between hosts.
+/// Returns a direction between hosts that follows the protocol with all precautions.
 fn between(nics: Nics, limits: Limits) -> Direction {
     Direction { between_hosts: Some(nics), ..within(limits) }
 }

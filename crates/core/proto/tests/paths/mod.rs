@@ -1,10 +1,8 @@
-//! Every interleaving of two ends whose stream moves between kernel TCP and a VI
-//! ([`sovia_proto::path`]).
+//! Every interleaving of two ends whose stream moves between kernel TCP and a VI ([`sovia_proto::path`]).
 //!
-//! The ends act at the granularity of single loads, stores and exchanges of the shared words, and
-//! of single reads and writes of the two queues; either end may compute, be stopped, or die at any
-//! of them. The checker visits every state that can come about. They share one segment, or are on
-//! two hosts with a segment each ([`carrier`]).
+//! A step of an end is one load, store or exchange of a shared word, or one read or write of a queue. At any step
+//! an end may compute, be stopped, or die. The checker visits every reachable state. The two ends share one
+//! segment, or they are on two hosts with a segment each ([`carrier`]).
 
 mod both;
 mod carrier;
@@ -30,7 +28,7 @@ const END: &str = "the end of file comes after everything that was accepted";
 const ALL: &str = "no end waits for ever, and everything accepted is read";
 const BOTH: &str = "both ends retreat at once, with bytes unread both ways, and both pump";
 
-/// Whether a direction in which nothing happens any more has done what it was there for.
+/// Returns true if a direction in which no further step is due has delivered all bytes that it must deliver.
 fn is_finished(limits: &Limits, w: &World) -> bool {
     let gone = matches!(w.s.mode, Mode::Gone | Mode::Stopped);
     let sent = gone || w.s.shut || w.s.next == limits.bytes;
@@ -38,22 +36,23 @@ fn is_finished(limits: &Limits, w: &World) -> bool {
     sent && (read || w.r.mode == Mode::Gone)
 }
 
-/// The only cases in which bytes that a send has accepted are not read: the sender has been stopped
-/// for ever
-/// - in its own retreat, while it put bytes on TCP that the receiver had not come to see on the VI;
-/// - with bytes that it was to drain.
+/// Returns true in the only two cases in which accepted bytes are not read. In both, the sender has been stopped
+/// for ever:
+///
+/// - during its own fallback, while it put bytes on TCP that the receiver had not yet seen on the VI
+/// - while it still had to drain bytes
 fn is_excused(w: &World) -> bool {
     let taking_back = matches!(w.s.at, SenderAt::TakeBack(_)) && !w.shared.taken_back;
     let draining = w.s.owes && path::awaits_drain(w.shared.returned, w.shared.drained);
     w.s.mode == Mode::Stopped && (taking_back || draining)
 }
 
-/// The protocol as it is.
+/// Returns a direction that follows the protocol with all precautions.
 fn within(limits: Limits) -> Direction {
     Direction { limits, precautions: Precautions::ALL, between_hosts: None, excused: is_excused }
 }
 
-/// How a state came about: what happened, and where both ends were before.
+/// Returns the steps that led to a state, each with the positions of both ends before it.
 fn trace(path: &Path<World, direction::Act>) -> String {
     let mut text = String::new();
     for (w, act) in path.clone().into_vec() {
@@ -62,7 +61,7 @@ fn trace(path: &Path<World, direction::Act>) -> String {
     text
 }
 
-/// Visits everything.
+/// Visits every state of one direction, and panics if a property does not hold.
 #[track_caller]
 fn holds(model: Direction) {
     visit_all(model, trace);
@@ -88,7 +87,7 @@ fn every_accepted_byte_of_five_is_read_whichever_end_stops_or_dies() {
     holds(within(Limits { bytes: 5, ..Limits::WILD }));
 }
 
-/// Both directions, between ends that live and act.
+/// Returns a connection whose two ends never stop. They die only if `deaths` is set.
 fn connection(bytes: [u8; 2], closes: bool, deaths: bool) -> Connection {
     Connection {
         limits: bytes.map(|bytes| Limits { bytes, closes, ..Limits::CALM }),
@@ -98,7 +97,7 @@ fn connection(bytes: [u8; 2], closes: bool, deaths: bool) -> Connection {
     }
 }
 
-/// Visits everything.
+/// Visits every state of a connection, and panics if a property does not hold.
 #[track_caller]
 fn visits_all(model: Connection) {
     visit_all(model, |path| format!("{:#?}", path.clone().into_actions()));
@@ -145,11 +144,11 @@ fn ends_that_fallback_at_once_drain_for_each_other_because_they_refuse_late() {
     assert!(!both(false));
 }
 
-/// Leaves something out, and says what the checker found then.
+/// Leaves out a precaution, and returns the names of the properties that then do not hold.
 fn without(mut model: Direction, leave_out: impl Fn(&mut Precautions)) -> Vec<&'static str> {
     leave_out(&mut model.precautions);
     let found = HasDiscoveries::AnyFailures;
-    // In breadth: what goes wrong is near.
+    // Breadth first, because a counterexample is few steps away.
     let checker = model.checker().finish_when(found).spawn_bfs().join();
     checker.discoveries().into_keys().filter(|name| [ORDER, END, ALL].contains(name)).collect()
 }

@@ -1,80 +1,80 @@
-//! What the protocol takes care of, each to be left out.
+//! Precautions of the protocol, each of which a test can leave out.
 
-/// The precautions of the protocol. Each has a test that leaves it out and sees bytes go astray,
-/// or an end wait for ever.
+/// Precautions of the protocol. For each, a test leaves it out, and finds a wrong or lost byte or an end that waits
+/// for ever.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Precautions {
     /// The sender looks at the grant again after it has published its switch.
     pub(crate) look_at_grant_again: bool,
-    /// That switch is taken back by compare-exchange.
+    /// The sender takes this switch back by compare-exchange.
     pub(crate) unswitch_by_exchange: bool,
-    /// The receiver enters by compare-exchange, against a sender that takes its switch back.
+    /// The receiver enters by compare-exchange, because the sender may take its switch back.
     pub(crate) enter_by_exchange: bool,
-    /// So does a receiver that revokes.
+    /// A receiver that revokes also claims the switch by compare-exchange.
     pub(crate) revoke_enters: bool,
-    /// A sender that leaves before the receiver has entered cancels, and sends no ToTcp.
+    /// A sender that leaves the VI before the receiver has entered cancels its switch, and sends no ToTcp.
     pub(crate) cancel_before_entry: bool,
-    /// It does not cancel once FIN is on the VI.
+    /// The sender does not cancel its switch once FIN is on the VI.
     pub(crate) keep_after_fin: bool,
-    /// New bytes wait until the returned ones have been drained.
+    /// New bytes wait until the sender has drained the returned bytes.
     pub(crate) hold_back: bool,
     /// At TCP's end the receiver looks at the switch again.
     pub(crate) look_at_end: bool,
-    /// A sender that goes its own way refuses to drain.
+    /// A sender that leaves the socket to the kernel refuses to drain.
     pub(crate) refuse: bool,
-    /// But only at the end of its retreat.
+    /// The sender refuses only at the end of its fallback.
     pub(crate) refuse_late: bool,
-    /// At TCP's end the receiver looks on the VI for bytes that were not all taken back.
+    /// At TCP's end the receiver looks on the VI for bytes that the sender has not put on TCP.
     pub(crate) rescue: bool,
 
-    /// What is returned stays on the VI until it is drained.
+    /// Returned bytes stay on the VI until the sender has drained them.
     pub(crate) stay_until_drained: bool,
-    /// A receiver that finds it there passes over what TCP has brought.
+    /// A receiver that finds returned bytes on the VI skips those that TCP has brought.
     pub(crate) skip_what_came: bool,
-    /// The receiver keeps reading the VI when its patience with a sender is over.
+    /// The receiver keeps the VI's bytes if its time limit for the sender expires.
     pub(crate) keep_when_impatient: bool,
-    /// So it does when its patience with a sender is over that takes its bytes back.
+    /// The receiver does so even while the sender takes its bytes back.
     pub(crate) keep_when_taken_slowly: bool,
-    /// Likewise, with one that drains.
+    /// The receiver does so even while the sender drains.
     pub(crate) keep_when_drained_slowly: bool,
-    /// A receiver that retreats waits for a sender that is taking its bytes back.
+    /// A receiver that falls back waits for a sender that is taking its bytes back.
     pub(crate) await_taking_back: bool,
-    /// It sees a sender's death although TCP has unread bytes.
+    /// The receiver notices a sender's death even if TCP has unread bytes.
     pub(crate) see_death_behind_bytes: bool,
-    /// Having seen it, it looks at the VI once more.
+    /// After it has noticed a death, the receiver looks at the VI once more.
     pub(crate) look_at_vi_again: bool,
-    /// Where a thread has died that had just returned bytes, they are not read on the VI.
+    /// If a thread dies just after it has returned bytes, no other thread reads them on the VI.
     pub(crate) finish_return: bool,
-    /// A reader that comes to ToTcp while its family retreats answers the sender.
+    /// A reader that comes to ToTcp during a fallback of its family answers the sender.
     pub(crate) answer_as_reader: bool,
-    /// Its steps are not taken in the middle of their reads.
+    /// No step of a fallback is taken in the middle of another thread's read.
     pub(crate) one_at_a_time: bool,
-    /// Having claimed a switch it reads TCP up to it all the same.
+    /// A receiver that has claimed a switch still reads TCP up to the switch first.
     pub(crate) tcp_first: bool,
-    /// A receiver that enters a switch which a retreat has claimed does not overwrite its revoke.
+    /// A receiver that enters a switch which a fallback has claimed does not overwrite the revoke.
     pub(crate) keep_revoke: bool,
     /// A receiver that is back on TCP does not revoke.
     pub(crate) revoke_what_runs: bool,
 
-    /// Between hosts: the receiver claims the switch, and no NIC.
+    /// Between hosts: only the receiver claims the switch, never a NIC.
     pub(crate) receiver_claims: bool,
-    /// It waits until that is decided.
+    /// The receiver waits until its claim is decided.
     pub(crate) await_claim: bool,
-    /// A sender that is revoked before that cancels.
+    /// A sender that is revoked before the claim arrives cancels its switch.
     pub(crate) cancel_unclaimed: bool,
     /// The receiver waits until its revoke is confirmed.
     pub(crate) await_confirmation: bool,
-    /// A NIC stores the revoke before it looks at the switch that it tells before the confirmation.
+    /// A NIC stores the revoke before it looks at the switch. It sends this switch before the confirmation.
     pub(crate) revoke_before_look: bool,
     pub(crate) switch_before_confirmation: bool,
-    /// The receiver waits until it is decided whether what it returned is drained.
+    /// The receiver waits for the sender's verdict on the returned bytes.
     pub(crate) await_verdict: bool,
-    /// Meanwhile its readers wait.
+    /// The receiver's readers also wait for the verdict.
     pub(crate) hold_reads: bool,
     pub(crate) consumed_before_returned: bool,
-    /// TCP's end is not the stream's until the sender's NIC says that all is told.
+    /// TCP's end is the stream's end only after the sender's NIC has reported that everything has been sent.
     pub(crate) await_gone: bool,
-    /// It says so last.
+    /// The NIC reports this last.
     pub(crate) gone_is_last: bool,
 }
 

@@ -1,6 +1,6 @@
 //! The receiving end: its reads.
 //!
-//! One of its threads at a time is in the middle of a read, or of a step of the retreat.
+//! At any time, one of its threads may be in the middle of a read or of a step of the fallback.
 
 use crate::paths::fallback;
 use crate::paths::precautions::Precautions;
@@ -11,29 +11,29 @@ use sovia_proto::path::{self, ENTERED, Grant, Rx, Seen, Source, Switch};
 /// No limit to a read from TCP.
 const ALL: u8 = 15;
 
-/// What may happen to a receiver.
+/// An event at the receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Act {
-    /// The program reads. During a retreat: another reader of the family does.
+    /// The program reads. During a fallback, another process of the family reads.
     Read,
-    /// The next access of the read it is in; from TCP it reads all there is.
+    /// The next access of the current read. From TCP it reads all bytes that have arrived.
     Step,
     /// Reads a single byte from TCP.
     One,
-    /// Finds nothing on TCP: what there is has not come across the network.
+    /// Finds nothing on TCP, because bytes or the end are still on their way across the network.
     Late,
-    /// A retreat begins, or a thread begins it anew where another has gone away.
+    /// A fallback begins, or a thread begins it anew after another thread has ended.
     Fallback,
-    /// Its next access.
+    /// The next access of the fallback.
     FallbackStep,
-    /// Patience with the sender is over.
+    /// The time limit for the sender expires.
     GiveUp,
-    /// The thread that retreats goes away.
+    /// The thread that carries out the fallback ends.
     Abandon,
     Die,
 }
 
-/// What can happen next; true for what happens by itself as time goes by.
+/// Adds the possible next events. The flag is true for events that happen by themselves as time passes.
 pub(crate) fn acts(w: &World, limits: &Limits, g: &Precautions, mut add: impl FnMut(Act, bool)) {
     let r = &w.r;
     if r.mode == Mode::Gone {
@@ -66,7 +66,7 @@ pub(crate) fn acts(w: &World, limits: &Limits, g: &Precautions, mut add: impl Fn
     }
 }
 
-/// Whether a read, undisturbed, changes anything.
+/// Returns true if a read that is not disturbed would change anything.
 fn would_find(w: &World, g: &Precautions) -> bool {
     let mut after = *w;
     step(&mut after, Act::Read, g);
@@ -81,7 +81,7 @@ fn take(w: &mut World, byte: u8) {
     w.r.read += 1;
 }
 
-/// Lets it happen.
+/// Carries out the event.
 pub(crate) fn step(w: &mut World, act: Act, g: &Precautions) {
     match act {
         Act::Die => w.r.mode = Mode::Gone,
@@ -126,7 +126,7 @@ fn found_nothing(rx: Rx) -> ReaderAt {
     if rx == Rx::Granted { ReaderAt::LookAgain } else { ReaderAt::Idle }
 }
 
-/// One read from TCP.
+/// Reads from TCP once.
 fn receive(w: &mut World, limit: u8, g: &Precautions) {
     w.r.at = ReaderAt::Idle;
     let n = w.tcp.len().min(limit);
@@ -148,7 +148,7 @@ fn receive(w: &mut World, limit: u8, g: &Precautions) {
     }
 }
 
-/// Where a reader on TCP finds the next bytes.
+/// Returns the source of the next bytes for a reader on TCP.
 fn source(w: &World) -> Source {
     match w.r.rx {
         Rx::Granted => path::source(w.seen().switch, w.r.rx_tcp.into()),
@@ -219,7 +219,7 @@ fn read(w: &mut World, at: ReaderAt, g: &Precautions) {
                 ReaderAt::Idle
             }
         },
-        // Between hosts the end that counts has come on the VI.
+        // Between hosts, only an end that has come on the VI counts.
         ReaderAt::Anchor if w.far.is_some() && w.gone(g) => ReaderAt::Rescan,
         ReaderAt::Anchor if w.far.is_none() && w.tcp.is_empty() && w.tcp_end => ReaderAt::Rescan,
         ReaderAt::Anchor => ReaderAt::Idle,
@@ -232,7 +232,7 @@ fn read(w: &mut World, at: ReaderAt, g: &Precautions) {
     };
 }
 
-/// Where the next bytes are, between hosts.
+/// Returns the next step of a read between hosts.
 fn look(w: &mut World, g: &Precautions) -> ReaderAt {
     let Some(far) = &w.far else { return ReaderAt::Idle };
     if w.r.rx != Rx::Granted {
@@ -254,9 +254,9 @@ fn look(w: &mut World, g: &Precautions) -> ReaderAt {
     }
 }
 
-/// TCP has ended; the rest of what should have come there may be on the VI.
+/// Handles the end of TCP. The rest of TCP's bytes may be on the VI.
 fn end(w: &mut World, g: &Precautions) {
-    // A reader on the VI comes here only by way of the VI's end.
+    // A reader on the VI comes here only after the VI's end.
     match reflected::end(w.r.rx, &w.known(g), w.r.rx_tcp.into(), true) {
         End::Again => unreachable!("looked at before"),
         End::Await => {}

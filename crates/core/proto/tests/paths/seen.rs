@@ -1,16 +1,16 @@
-//! What the receiver sees: the one segment, or its own of two.
+//! The receiver's view: the one shared segment, or its own segment of two.
 
 use crate::paths::precautions::Precautions;
 use crate::paths::world::{Seq, Shared, World};
 use sovia_proto::path::reflected::Words;
 
 impl World {
-    /// What the receiver sees.
+    /// Returns the words that the receiver sees.
     pub(crate) fn seen(&self) -> &Shared {
         self.far.as_ref().map_or(&self.shared, |far| &far.words)
     }
 
-    /// The same, for what it writes.
+    /// Returns the words that the receiver writes.
     pub(crate) fn seen_mut(&mut self) -> &mut Shared {
         self.far.as_mut().map_or(&mut self.shared, |far| &mut far.words)
     }
@@ -24,7 +24,7 @@ impl World {
         item
     }
 
-    /// Whether all is here that the sender had published before its end.
+    /// Returns true if everything is here that the sender had published before its end.
     pub(crate) fn gone(&self, g: &Precautions) -> bool {
         match &self.far {
             Some(far) if g.await_gone => far.gone,
@@ -32,7 +32,7 @@ impl World {
         }
     }
 
-    /// What is known to the receiver.
+    /// Returns the receiver's knowledge of the sender's words.
     pub(crate) fn known(&self, g: &Precautions) -> Words {
         let seen = self.seen();
         Words {
@@ -45,7 +45,7 @@ impl World {
         }
     }
 
-    /// What is unread on the VI, as the receiver sees it.
+    /// Returns the unread items of the VI, as the receiver sees them.
     pub(crate) fn unread(&self) -> Seq {
         self.seen().vi
     }

@@ -1,28 +1,28 @@
-//! The sending end: its calls, its progress thread, its retreat, its end.
+//! The sending end: its calls, its progress thread, its fallback and its end.
 
 use crate::paths::precautions::Precautions;
 use crate::paths::world::{Call, FIN, Limits, Mode, SenderAt, TO_TCP, World};
 use sovia_proto::path::reflected::{self, Answer};
 use sovia_proto::path::{self, Before, CANCELLED, Grant, Leave, Owed, REFUSED, Tx};
 
-/// What may happen to a sender.
+/// An event at the sender.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Act {
     /// A call begins.
     Begin(Call),
-    /// The next access of the call it is in.
+    /// The next access of the current call.
     Step,
-    /// One more byte without another look.
+    /// Puts one more byte on the VI without another look.
     Again,
-    /// Patience with a receiver that has not said what it returns is over.
+    /// The time limit for the receiver's answer expires.
     GiveUp,
-    /// The thread that retreats goes away.
+    /// The thread that carries out the fallback ends.
     Abandon,
     Die,
     Stop,
 }
 
-/// What can happen next; true for what happens by itself as time goes by.
+/// Adds the possible next events. The flag is true for events that happen by themselves as time passes.
 pub(crate) fn acts(w: &World, limits: &Limits, g: &Precautions, mut add: impl FnMut(Act, bool)) {
     let s = &w.s;
     if matches!(s.mode, Mode::Gone | Mode::Stopped) {
@@ -35,7 +35,7 @@ pub(crate) fn acts(w: &World, limits: &Limits, g: &Precautions, mut add: impl Fn
         add(Act::Stop, false);
     }
     if s.at != SenderAt::Idle {
-        // A dead receiver's kernel takes, or refuses, anything.
+        // If the receiver is dead, its kernel accepts or refuses bytes without waiting.
         let room = w.tcp.len() < limits.room || w.r.mode == Mode::Gone;
         let closes = matches!(s.call, Call::Shutdown | Call::Close);
         let waits = match s.at {
@@ -93,7 +93,7 @@ pub(crate) fn acts(w: &World, limits: &Limits, g: &Precautions, mut add: impl Fn
     }
 }
 
-/// Lets it happen.
+/// Carries out the event.
 pub(crate) fn step(w: &mut World, act: Act, g: &Precautions) {
     match act {
         Act::Die => {
@@ -120,7 +120,7 @@ pub(crate) fn step(w: &mut World, act: Act, g: &Precautions) {
 fn begin(w: &mut World, call: Call, g: &Precautions) {
     let s = &mut w.s;
     s.at = match (call, s.tx) {
-        // What is returned from here on will not be drained.
+        // The sender will not drain bytes that the receiver returns from here on.
         (Call::Shutdown | Call::Close, Tx::Vi) if !s.fin => SenderAt::Refuse,
         (Call::Shutdown | Call::Close, _) if s.owes => SenderAt::Refuse,
         (Call::Shutdown | Call::Close, _) => SenderAt::Shut,
@@ -135,7 +135,7 @@ fn begin(w: &mut World, call: Call, g: &Precautions) {
     };
 }
 
-/// Its part on the VI is over. What it owes is settled later: when its other direction is back.
+/// Ends the sender's part on the VI. The sender settles its debt later, when its other direction is back on TCP.
 fn left(w: &mut World, g: &Precautions) {
     if !w.s.owes {
         return detach(w);
@@ -144,7 +144,7 @@ fn left(w: &mut World, g: &Precautions) {
     w.s.at = if g.refuse_late { SenderAt::Idle } else { SenderAt::Refuse };
 }
 
-/// It is an ordinary socket from here on.
+/// Leaves the socket to the kernel.
 fn detach(w: &mut World) {
     debug_assert!(!w.s.owes);
     w.s.tx = Tx::Back;
@@ -159,7 +159,7 @@ fn put(w: &mut World) {
     w.s.at = SenderAt::More;
 }
 
-/// Nothing returned is left to be drained: the call goes on.
+/// Continues the call, because no returned bytes are left to drain.
 fn settled(w: &mut World) {
     w.s.owes = false;
     match w.s.call {
@@ -209,7 +209,7 @@ fn advance(w: &mut World, g: &Precautions) {
             w.s.at = match path::before_send(w.s.tx, grant, w.s.owes) {
                 Before::Answer if w.far.is_some() && g.cancel_unclaimed => SenderAt::AnswerLook,
                 Before::Answer => SenderAt::Answer,
-                // A reader that has just entered has overwritten the revoke, which will be repeated.
+                // A reader that has just entered has overwritten the revoke. The receiver will repeat the revoke.
                 _ if w.s.call == Call::Serve => SenderAt::Idle,
                 _ => SenderAt::Put,
             };
@@ -224,7 +224,7 @@ fn advance(w: &mut World, g: &Precautions) {
         }
         SenderAt::Answer => {
             w.s.tx = Tx::Back;
-            // After a FIN nothing comes that would have to wait, and nothing can be drained.
+            // After a FIN no newer bytes follow that would have to wait, and the sender can drain nothing.
             if !w.s.fin {
                 w.s.owes = true;
                 w.shared.vi.push(TO_TCP);
@@ -295,7 +295,7 @@ fn returned(w: &mut World, grant: Grant, g: &Precautions) {
     }
 }
 
-/// Puts one of `n` returned bytes on TCP. They lie unread on the VI.
+/// Puts one of `n` returned bytes on TCP. These bytes lie unread on the VI.
 fn drain(w: &mut World, n: u8, g: &Precautions) {
     let byte = if g.stay_until_drained {
         w.shared.vi.get(w.s.drained)
@@ -307,7 +307,7 @@ fn drain(w: &mut World, n: u8, g: &Precautions) {
     w.s.at = if w.s.drained == n { SenderAt::Drained } else { SenderAt::Drain(n) };
 }
 
-/// Steps of a retreat from the VI.
+/// Carries out a step of a fallback from the VI.
 fn leave(w: &mut World, g: &Precautions) {
     match w.s.at {
         SenderAt::Leave => {
@@ -330,10 +330,10 @@ fn leave(w: &mut World, g: &Precautions) {
             };
         }
         SenderAt::TakeBack(n) => {
-            // A kernel that takes no more takes nothing at once.
+            // A kernel socket that is shut accepts no bytes, and does not wait.
             if n == w.s.own.len() || w.s.shut {
                 w.shared.taken_back = true;
-                // A sender that was revoked has its other direction.
+                // A sender that was revoked keeps its other direction.
                 return if w.s.call == Call::Fallback {
                     detach(w)
                 } else {

@@ -1,6 +1,6 @@
-//! The state of the model of one direction: the kernel's queue, the VI, the shared words, and
-//! where each end stands. A byte of the stream is its own number, so what is read tells at once
-//! whether it is the right one.
+//! State of the model of one direction: the kernel's queue, the VI, the shared words, and the position of each end.
+//!
+//! A byte of the stream has its own number as its value. So the reader can check each byte at once.
 
 use crate::paths::carrier::Far;
 use sovia_proto::path::{Grant, Rx, Seen, Tx};
@@ -58,13 +58,13 @@ pub(crate) const FIN: u8 = 14;
 pub(crate) struct Limits {
     /// Bytes that the sender's program sends.
     pub(crate) bytes: u8,
-    /// Bytes that kernel TCP holds unread.
+    /// Number of unread bytes for which kernel TCP has room.
     pub(crate) room: u8,
     /// The sender's program may shut its sending side, or close.
     pub(crate) closes: bool,
-    /// The sender may retreat.
+    /// The sender may fall back to TCP.
     pub(crate) sender_falls_back: bool,
-    /// The receiver may retreat.
+    /// The receiver may fall back to TCP.
     pub(crate) receiver_falls_back: bool,
     /// The sender may be killed.
     pub(crate) sender_dies: bool,
@@ -72,14 +72,14 @@ pub(crate) struct Limits {
     pub(crate) sender_stops: bool,
     /// The receiver may be killed.
     pub(crate) receiver_dies: bool,
-    /// Either end's patience with the other may run out.
+    /// Each end may run into its time limit while it waits for the other end.
     pub(crate) impatience: bool,
-    /// A thread that retreats may be killed or leave, at any step; others carry on.
+    /// A thread that carries out a fallback may be killed, or may return, at any step. Other threads continue.
     pub(crate) abandons: bool,
 }
 
 impl Limits {
-    /// Both ends live and act, and TCP has room.
+    /// Both ends live and act, and TCP has room for all bytes.
     pub(crate) const CALM: Limits = Limits {
         bytes: 4,
         room: 16,
@@ -92,7 +92,7 @@ impl Limits {
         impatience: false,
         abandons: true,
     };
-    /// Everything that may happen.
+    /// All events may happen.
     pub(crate) const WILD: Limits = Limits {
         bytes: 4,
         room: 16,
@@ -107,15 +107,15 @@ impl Limits {
     };
 }
 
-/// What both ends see; between hosts, what the sender's segment holds.
+/// The words that both ends see; between hosts, the sender's segment.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Shared {
-    /// Unread items of the VI; gathered bytes are a part of it here.
+    /// Unread items of the VI. They include coalesced bytes in this model.
     pub(crate) vi: Seq,
     pub(crate) switch: u64,
-    /// The byte of the switch.
+    /// Position of the byte at which the sender switched.
     pub(crate) from: u64,
-    /// All bytes of a switch that was taken back are on TCP.
+    /// All bytes behind a switch that the sender took back are on TCP.
     pub(crate) taken_back: bool,
     pub(crate) grant: u64,
     pub(crate) returned: u64,
@@ -126,11 +126,11 @@ pub(crate) struct Shared {
 /// State of an end.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Mode {
-    /// A process with Sovia; a relay is one, too.
+    /// A process under Sovia. It may also be a relay.
     Library,
-    /// The same, in the middle of a retreat.
+    /// A process under Sovia in the middle of a fallback.
     FallingBack,
-    /// Any program, reading and writing the kernel's socket.
+    /// Any program that reads and writes the kernel socket.
     Plain,
     /// Stopped for ever.
     Stopped,
@@ -142,23 +142,23 @@ pub(crate) enum Mode {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum SenderAt {
     Idle,
-    /// A send on TCP: looks at the grant.
+    /// Looks at the grant, in a send on TCP.
     Grant,
     Publish,
     GrantAgain,
     GrantGone,
     Unswitch,
-    /// A call on the VI: looks for a revoke.
+    /// Looks for a revoke, in a call on the VI.
     Check,
     Put,
-    /// Has put a byte; may put more without another look.
+    /// Has put a byte on the VI, and may put more without another look.
     More,
-    /// Is revoked, between hosts: looks at its switch.
+    /// Looks at its switch after a revoke, between hosts.
     AnswerLook,
     Answer,
-    /// Owes: looks at the grant.
+    /// Owes bytes, and looks at the grant.
     Settle,
-    /// Has seen it: looks at what was returned.
+    /// Has seen the grant, and looks at the returned word.
     Returned(Grant),
     Drain(u8),
     Drained,
@@ -172,15 +172,15 @@ pub(crate) enum SenderAt {
     Shut,
 }
 
-/// The call in which a sender is.
+/// The call in which the sender is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Call {
     Send,
-    /// The progress thread's.
+    /// A call of the progress thread.
     Serve,
-    /// Begins a retreat: leaves the VI.
+    /// Begins a fallback: leaves the VI.
     Fallback,
-    /// Ends it: settles what is owed.
+    /// Ends a fallback: settles its debt.
     Settle,
     Shutdown,
     Close,
@@ -192,14 +192,14 @@ pub(crate) struct Sender {
     pub(crate) tx: Tx,
     pub(crate) at: SenderAt,
     pub(crate) call: Call,
-    /// Next byte to send; all before have been accepted.
+    /// Next byte to send. All earlier bytes have been accepted.
     pub(crate) next: u8,
     pub(crate) tcp_sent: u8,
-    /// Bytes that it has put on the VI.
+    /// Bytes that the sender has put on the VI.
     pub(crate) own: Seq,
-    /// Has sent ToTcp, and has perhaps to drain still.
+    /// Set once the sender has sent ToTcp, while it may still have to drain bytes.
     pub(crate) owes: bool,
-    /// Of the returned bytes, so many.
+    /// Number of returned bytes that the sender has drained.
     pub(crate) drained: u8,
     /// FIN is on the VI.
     pub(crate) fin: bool,
@@ -215,7 +215,7 @@ pub(crate) enum ReaderAt {
     Look,
     Enter(u64),
     Entered,
-    /// At most so many bytes from TCP.
+    /// Reads at most this many bytes from TCP.
     Recv(u8),
     /// Claims the switch, between hosts.
     Claim,
@@ -229,36 +229,36 @@ pub(crate) enum ReaderAt {
 /// Next step of the receiver's fallback to TCP.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum FallbackAt {
-    /// There is none.
+    /// No fallback is under way.
     Not,
-    /// Its thread has gone away.
+    /// The thread that carried out the fallback has ended.
     Abandoned,
     Revoke,
     RevokeLook,
     RevokeEnter(u64),
-    /// The same between hosts.
+    /// Claims the switch, between hosts.
     Claim,
-    /// Waits until its revoke is confirmed and its claim decided.
+    /// Waits until the revoke is confirmed and the claim is decided.
     AwaitSwitch,
-    /// Waits until the sender has put what it took back on TCP.
+    /// Waits until the sender has put the bytes on TCP that it took back.
     AwaitTakenBack,
     /// Looks at the VI.
     Look,
-    /// Has seen so many bytes there, and no end: waits.
+    /// Has seen this many bytes on the VI and no end, and waits.
     Await(u8),
-    /// Has seen TCP's end.
+    /// Has seen TCP's end, after this many bytes on the VI.
     LookAgain(u8),
-    /// Has seen how the VI's part ends, and so many bytes before: says what becomes of them.
+    /// Has seen the end of the VI's part, after this many bytes, and returns the bytes or keeps them.
     Answer(Seen, u8),
-    /// Waits until it is decided whether they are returned.
+    /// Waits until the sender accepts or refuses the returned bytes.
     AwaitVerdict,
-    /// Has returned them.
+    /// Has returned the bytes.
     Return,
     AwaitDrained,
 }
 
 impl FallbackAt {
-    /// No thread is in the middle of a step.
+    /// Returns true if no thread is in the middle of a step.
     pub(crate) fn is_between_steps(self) -> bool {
         use FallbackAt::{Abandoned, Not};
         use FallbackAt::{Await, AwaitDrained, AwaitSwitch, AwaitTakenBack, AwaitVerdict};
@@ -274,7 +274,7 @@ pub(crate) struct Receiver {
     pub(crate) at: ReaderAt,
     pub(crate) fallback: FallbackAt,
     pub(crate) rx_tcp: u8,
-    /// Bytes are proposed to be returned, and it is not known here whether they are.
+    /// Set while bytes are proposed for return, and the receiver does not know the verdict.
     pub(crate) proposed: bool,
     /// Bytes that the program has read.
     pub(crate) read: u8,
@@ -287,14 +287,14 @@ pub(crate) struct Receiver {
 pub(crate) struct World {
     /// Bytes on kernel TCP.
     pub(crate) tcp: Seq,
-    /// The sender's anchor is shut, closed, or has died with its process.
+    /// Set once the sender's kernel socket is shut, closed, or has died with its process.
     pub(crate) tcp_end: bool,
     pub(crate) shared: Shared,
-    /// Between hosts: the receiver's segment, and what is on its way.
+    /// Between hosts: the receiver's segment, and the messages on their way.
     pub(crate) far: Option<Far>,
     pub(crate) s: Sender,
     pub(crate) r: Receiver,
-    /// The program has read a byte that was not the next one.
+    /// Set if the program has read a byte that was not the next byte of the stream.
     pub(crate) wrong: bool,
 }
 
