@@ -1,4 +1,4 @@
-//! The protocol, from its words up.
+//! Checks that a module imports only modules of lower layers.
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[

@@ -1,14 +1,16 @@
-//! Visiting every state of a model.
+//! Searches that visit every state of a model.
 
 use stateright::{Checker, HasDiscoveries, Model, Path};
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::time::Instant;
 
-/// Visits every state, in depth: a search in breadth copies the way to a state with each of its successors.
+/// Visits every state, depth first. A breadth-first search would copy the path to a state for each of its
+/// successors.
 ///
 /// # Panics
-/// If a property does not hold. `tell` writes the shortest way to a state that should not be.
+/// Panics if a property does not hold. `tell` prints a path, usually the shortest, to a state that violates the
+/// property.
 #[track_caller]
 pub(crate) fn visit_all<M>(model: M, tell: impl Fn(&Path<M::State, M::Action>) -> String)
 where
@@ -19,17 +21,17 @@ where
     let start = Instant::now();
     let checker = model.clone().checker().threads(2).spawn_dfs().join();
     if let Some(text) = wrong(&checker, &tell) {
-        // Its way is shorter, if this finds one as well.
+        // A breadth-first search finds a shorter path, if it finds a violation as well.
         let found = HasDiscoveries::AnyFailures;
         let shortest = model.checker().finish_when(found).spawn_bfs().join();
         panic!("not so: {}", wrong(&shortest, &tell).unwrap_or(text));
     }
     checker.assert_properties();
-    // In `--nocapture` runs: what it took.
+    // Shown in `--nocapture` runs.
     println!("{} states in {:?}", checker.unique_state_count(), start.elapsed());
 }
 
-/// Returns the name of a property that does not hold, and how the state came about in which it does not.
+/// Returns the name of a property that does not hold, and the path to the state that violates it.
 fn wrong<M: Model>(
     checker: &impl Checker<M>,
     tell: impl Fn(&Path<M::State, M::Action>) -> String,

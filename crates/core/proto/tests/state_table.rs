@@ -1,5 +1,5 @@
-//! Every state of a stream and every event, as a table that a reader can check and a change must
-//! touch; and the ways through it that matter.
+//! Every state of a stream and every event, as a table on file, and the usual sequences of events. A change of the
+//! states must also change the file.
 
 use sovia_proto::close::Closing;
 use sovia_proto::packet::Kind;
@@ -53,10 +53,10 @@ fn the_ways_of_closing() {
     way(&then(&[Shutdown, SendFin, FinAck, Fin]), State::Finished);
     way(&then(&[Shutdown, SendFin, Fin, FinAck]), State::Finished);
     way(&then(&[Fin, Shutdown, SendFin, FinAck]), State::Finished);
-    // FIN meets bytes in the combining buffer.
+    // The peer's FIN arrives while bytes wait in the combining buffer.
     way(&then(&[Shutdown, Fin]), State::LastDrain);
     way(&then(&[Shutdown, Fin, SendFin, FinAck]), State::Finished);
-    // Half closed, either way, for as long as it takes.
+    // Half-closed by either end, for any time.
     way(&then(&[Shutdown, SendFin, FinAck, Shutdown]), State::FinWait2);
     way(&then(&[Fin]), State::CloseWait);
     way(&then(&[Fin, Lost]), State::Reset);
@@ -64,7 +64,7 @@ fn the_ways_of_closing() {
     way(&then(&[Fin, Shutdown, SendFin, FinAck, Lost]), State::Finished);
 }
 
-/// The flags by which the preloaded sockets close ([`Closing`]) and this table are one protocol.
+/// Checks that the flags by which the preloaded sockets close ([`Closing`]) agree with this table.
 #[test]
 fn the_flags_and_the_table_say_the_same() {
     fn compare(state: State, flags: Closing, depth: usize) {

@@ -35,7 +35,7 @@ pub enum Body {
         /// must choose memory that it can lend for ever.
         waits: bool,
     },
-    /// All bytes of the combining buffer. This is their number.
+    /// All bytes of the combining buffer, and their number.
     Combined(u32),
 }
 

@@ -1,11 +1,11 @@
-//! The acceptor's looks.
+//! Looks of an acceptor.
 
 use crate::meeting::connector::hello;
 use crate::meeting::look::Meeting;
 use crate::meeting::world::{ACCEPTOR, At, CONNECTOR, End, Holder, Phase, SEGMENTS, VIS, World};
 
 impl Meeting {
-    /// The first part of a look: hears offers, one by one.
+    /// First part of a look: receives the offers, one at a time.
     pub(crate) fn look_as_acceptor(&self, w: &mut World, conn: usize) {
         let me = self.process(conn, ACCEPTOR);
         match w.ends[conn][ACCEPTOR] {
@@ -16,7 +16,7 @@ impl Meeting {
         }
     }
 
-    /// Then looks for a request that mirrors its end, and says Hello if there is none.
+    /// Second part of a look: looks for a request for the acceptor's connection, and sends Hello if there is none.
     pub(crate) fn find(&self, w: &mut World, conn: usize) {
         let me = self.process(conn, ACCEPTOR);
         if let Some((segment, vi)) = self.find_request(w, conn) {
@@ -50,7 +50,7 @@ impl Meeting {
             .rfind(|_| known)
     }
 
-    /// At last takes the request, and attaches.
+    /// Third part of a look: takes the request, and attaches.
     pub(crate) fn take(&self, w: &mut World, conn: usize, s: usize, v: usize, fresh: bool) {
         let me = self.process(conn, ACCEPTOR);
         if !w.pair(me, s).doors {

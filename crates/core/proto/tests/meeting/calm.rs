@@ -1,16 +1,15 @@
-//! What happens when nothing disturbs: the ends look in turn, and time passes when looking alone
-//! brings nothing.
+//! An undisturbed rendezvous: the ends look in turn. Time passes if a round of looks changes nothing.
 
 use crate::meeting::look::Meeting;
 use crate::meeting::model::Act;
 use crate::meeting::world::{At, CONNECTIONS, End, Holder, Life, Name, PROCESSES, World};
 
-/// Looks after which everything should have been settled. A meeting takes ten or so.
+/// Number of rounds after which everything must be settled. A rendezvous takes about ten.
 const ROUNDS: usize = 100;
 
 impl Meeting {
-    /// Whether every connection that is still open at both ends, neither of which has given up,
-    /// comes to its VI from here on if the ends only keep looking.
+    /// Returns true if every connection comes to its VI when the ends only keep looking. Connections with an end
+    /// that is closed or has given up do not count.
     pub(crate) fn settles(&self, w: &World) -> bool {
         let mut w = *w;
         for name in &mut w.names {
@@ -51,7 +50,7 @@ impl Meeting {
         }
     }
 
-    /// A look that has begun comes to its end.
+    /// Completes a look that has begun.
     fn finish(&self, w: &mut World, process: usize) {
         while w.at[process] != At::Outside {
             *w = self.after(w, Act::Go(process));

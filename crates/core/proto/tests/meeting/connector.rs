@@ -1,4 +1,4 @@
-//! The connector's looks.
+//! Looks of a connector.
 
 use crate::meeting::look::Meeting;
 use crate::meeting::rules::Answers;
@@ -8,7 +8,7 @@ use crate::meeting::world::{
 };
 
 impl Meeting {
-    /// One look at where the connector's end stands.
+    /// Looks once for the connector's end.
     pub(crate) fn look_as_connector(&self, w: &mut World, conn: usize) {
         match w.ends[conn][CONNECTOR] {
             End::New => {
@@ -27,7 +27,7 @@ impl Meeting {
         }
     }
 
-    /// A pair whose peer accepts at the connection's listener, the latest first.
+    /// Returns the latest pair whose peer accepts at the connection's listener.
     fn pair_at(&self, w: &World, conn: usize) -> Option<usize> {
         let me = self.process(conn, CONNECTOR);
         (0..SEGMENTS).rev().find(|&s| {
@@ -71,7 +71,7 @@ impl Meeting {
         }
     }
 
-    /// The offer that follows a request.
+    /// Sends the offer that follows a request.
     pub(crate) fn offer(&self, w: &mut World, conn: usize, s: usize, to: usize) {
         let me = self.process(conn, CONNECTOR);
         let offer =
@@ -84,7 +84,7 @@ impl Meeting {
             w.names[conn] = Name::FREE;
             return;
         }
-        // The answer comes to the name that the offer was sent from.
+        // The answer comes to the name from which the offer was sent.
         for name in &mut w.names {
             if name.holder == Holder::Greeting(s) && self.rules.answers == Answers::LastName {
                 *name = Name::FREE;
@@ -103,7 +103,8 @@ impl Meeting {
             Phase::Accepted if w.pair(me, s).doors || !self.rules.doors_first => {
                 self.attach(w, conn, CONNECTOR, s, v);
             }
-            // Before its first byte: an acceptor may have taken the request meanwhile, or not.
+            // The connector attaches before its first byte. An acceptor may or may not have taken the request
+            // meanwhile.
             Phase::Requested if self.limits.early && w.pair(me, s).doors => {
                 self.attach(w, conn, CONNECTOR, s, v);
                 w.ends[conn][CONNECTOR] = End::Early(s, v);
@@ -133,18 +134,18 @@ impl Meeting {
         }
     }
 
-    /// Something has come on TCP, or is to be done there: finds out whether the request has been answered, and
-    /// revokes it if it has not.
+    /// Decides an early attachment, because bytes have arrived on TCP or must be sent there. If no acceptor has
+    /// taken the request, the connector revokes it.
     pub(crate) fn settle(&self, w: &mut World, conn: usize) {
         let End::Early(s, v) = w.ends[conn][CONNECTOR] else { return };
         let side = w.segment(s).side(self.process(conn, CONNECTOR));
         let vi = w.vi(s, v);
         if vi.phase == Phase::Requested || !self.rules.revoke_by_exchange {
-            // As if the acceptor had taken it and had left.
+            // This is the state after an acceptor has taken the request and has left.
             vi.phase = Phase::Accepted;
             vi.pending = false;
             vi.left[side ^ 1] = true;
-            // And the connector leaves it.
+            // The connector leaves the VI, too.
             vi.left[side] = true;
             w.ends[conn][CONNECTOR] = End::Plain;
         } else {
@@ -152,7 +153,8 @@ impl Meeting {
         }
     }
 
-    /// The request has not been taken for a while: another process may have the other end.
+    /// Begins to go back to the rendezvous name, because the request has not been taken for a time. Another process
+    /// may have the other end.
     pub(crate) fn try_other_way(&self, w: &mut World, conn: usize) {
         let End::Requested(s, v) = w.ends[conn][CONNECTOR] else { return };
         if self.rules.try_other_way && w.vi(s, v).phase == Phase::Requested && self.bind(w, conn) {
@@ -160,7 +162,7 @@ impl Meeting {
         }
     }
 
-    /// The second half of that.
+    /// Completes `try_other_way`.
     pub(crate) fn go_other_way(&self, w: &mut World, conn: usize) {
         let End::Requested(s, v) = w.ends[conn][CONNECTOR] else { return };
         if self.withdraw(w, s, v) {
@@ -171,7 +173,7 @@ impl Meeting {
     }
 }
 
-/// An acceptor's Hello.
+/// Returns the Hello of an acceptor.
 pub(crate) fn hello(me: usize, conn: usize) -> Message {
     Message { step: Step::Hello, from: me, speaker: me, conn, cookie: true, segment: FOREIGN }
 }

@@ -1,4 +1,4 @@
-//! What connectors and acceptors have in common: proof, the inbox, the table of requests.
+//! Parts of a look that connectors and acceptors share: proof, inbox, and table of requests.
 
 use crate::meeting::rules::{Answers, Limits, Precautions, Scene};
 use crate::meeting::world::{
@@ -6,7 +6,7 @@ use crate::meeting::world::{
     PROCESSES, Pair, Phase, SEGMENTS, STRANGER, Step, VIS, World,
 };
 
-/// A meeting as it is modelled.
+/// A variant of the model.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Meeting {
     pub(crate) scene: Scene,
@@ -19,7 +19,7 @@ impl Meeting {
         self.scene.processes(conn)[role]
     }
 
-    /// Whether the kernel names an owner of that end.
+    /// Returns true if the kernel reports an owner of that end.
     pub(crate) fn is_known(&self, w: &World, conn: usize, role: usize) -> bool {
         w.is_open(conn, role) || self.limits.remembers_closed
     }
@@ -29,7 +29,7 @@ impl Meeting {
             && (message.from == message.speaker || !self.rules.check_process)
     }
 
-    /// Whether a message comes from the process that has the end of `role`.
+    /// Returns true if the message comes from the process that has the end of `role`.
     pub(crate) fn is_proven(&self, w: &World, message: &Message, role: usize) -> bool {
         let cookie = message.cookie && self.is_known(w, message.conn, role);
         self.user_and_process(message) && (cookie || !self.rules.check_cookie)
@@ -43,7 +43,7 @@ impl Meeting {
         to < PROCESSES && w.life[to] == Life::Alive && w.inbox[to].push(message, self.limits.room)
     }
 
-    /// The pair that `me` has with `peer`, as its connector or acceptor.
+    /// Returns the pair that `me` has with `peer`, in which `me` has the given role.
     pub(crate) fn pair_with(
         &self,
         w: &World,
@@ -62,7 +62,7 @@ impl Meeting {
         })
     }
 
-    /// Takes one message off the inbox.
+    /// Receives one message from the inbox.
     pub(crate) fn hear(&self, w: &mut World, me: usize) {
         match w.inbox[me].pop() {
             Some(message) if message.step == Step::Offer => self.hear_offer(w, me, message),
@@ -76,7 +76,7 @@ impl Meeting {
         }
     }
 
-    /// An answer with the peer's doorbells.
+    /// Applies an answer, which carries the peer's doorbells.
     pub(crate) fn hear_accept(&self, w: &mut World, me: usize, s: usize, message: &Message) {
         let peer = w.segment(s).peer;
         let pair = w.pair(me, s);
@@ -146,7 +146,7 @@ impl Meeting {
         true
     }
 
-    /// Takes a request back. False if it has been accepted meanwhile.
+    /// Takes a request back. Returns false if an acceptor has taken it meanwhile.
     pub(crate) fn withdraw(&self, w: &mut World, s: usize, v: usize) -> bool {
         let vi = w.vi(s, v);
         vi.pending = false;
@@ -163,7 +163,7 @@ impl Meeting {
         w.ends[conn][role] = End::Attached(s, v);
     }
 
-    /// An end goes: its program has closed it, or its patience is over.
+    /// Ends an end's part, because its program has closed it or because it gives up.
     pub(crate) fn end(&self, w: &mut World, conn: usize, role: usize, after: End) {
         let me = self.process(conn, role);
         self.settle(w, conn);
@@ -183,7 +183,7 @@ impl Meeting {
         w.ends[conn][role] = after;
     }
 
-    /// A process is killed: the kernel closes what it had, and no other process is told anything.
+    /// Kills a process. The kernel closes its descriptors, and no other process is notified.
     pub(crate) fn die(&self, w: &mut World, me: usize) {
         w.life[me] = Life::Dead;
         w.at[me] = At::Outside;
@@ -206,8 +206,8 @@ impl Meeting {
     }
 }
 
-/// The messages that an attacker could send about a connection, each wrong in one respect only:
-/// the user, the process that is claimed, the cookie.
+/// Calls `each` with the messages that an attacker could send about a connection. Each has one wrong field: the
+/// user, the claimed process, or the cookie.
 pub(crate) fn lies(conn: usize, claimed: usize, mut each: impl FnMut(Message)) {
     let wrong =
         [(STRANGER, STRANGER, true), (NAMESAKE, claimed, true), (NAMESAKE, NAMESAKE, false)];

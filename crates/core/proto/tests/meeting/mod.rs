@@ -1,18 +1,18 @@
-//! Every interleaving of processes that look for the other end of their connections
-//! (`sockets/src/meeting`).
+//! Every interleaving of processes that look for the other end of their connections (`sockets/src/meeting`).
 //!
-//! Two connections; the processes act at the granularity of single datagrams and single accesses
-//! to the table of requests, ends close, processes die, strangers bind names and lie. The checker
-//! visits every state that can come about, and asks in each whether the ends that are left would
-//! still meet if from now on they only kept looking.
+//! The model has two connections. A step of a process is one datagram, or one access to the table of requests. Ends
+//! may close, and processes may die. Processes of another user may bind names and send false messages. The checker
+//! visits every reachable state. In each state it asks whether the remaining ends would still meet if they only
+//! kept looking.
 //!
-//! An end may be attached alone: the other was closed, killed, or had no more patience. That is
-//! harmless, since an end sends on a VI only what the other has granted there, and no other process
-//! grants: it stays on TCP, and leaves the VI when it is closed.
+//! An end may be attached alone, if the other end was closed, was killed or has given up. This is harmless. An end
+//! sends on a VI only after the other end has granted the VI, and no other process grants it. So the end stays on
+//! TCP, and leaves the VI when it is closed.
 //!
-//! Left out: a connector that forks, connections of a process to itself, and bytes of a request
-//! that change while they are read (`via-shm/src/request.rs` looks at its word again). A process of
-//! the same user that lies about everything is not refused; it could as well use a debugger.
+//! The model leaves out a connector that forks, and connections of a process to itself. It also leaves out bytes of
+//! a request that change while a process reads them; `via-shm/src/request.rs` loads its word again. No precaution
+//! stops a process of the same user that sends only false messages, because such a process could also use a
+//! debugger.
 
 mod acceptor;
 mod calm;
@@ -36,12 +36,12 @@ const VISIBLE: &str = "a request that waits can be seen";
 const LEAK: &str = "an end is there to leave every VI";
 const MEET: &str = "ends that keep looking come to a VI";
 
-/// How a state came about.
+/// Returns the steps that led to a state.
 fn trace(path: &Path<world::World, model::Act>) -> String {
     path.clone().into_actions().iter().map(|act| format!("  {act:?}\n")).collect()
 }
 
-/// Visits everything.
+/// Visits every state, and panics if a property does not hold.
 #[track_caller]
 fn holds(scene: Scene, limits: Limits) {
     let model = Meeting { scene, limits, rules: Precautions::ALL };
@@ -55,7 +55,7 @@ fn ends_that_keep_looking_meet() {
     for scene in SCENES {
         holds(scene, Limits::CALM);
     }
-    // Room for more than one datagram brings nothing new, only more states.
+    // Room for more than one datagram adds only states, no new behaviour.
     holds(Scene::Crossed, Limits { room: 2, ..Limits::CALM });
 }
 
@@ -105,7 +105,7 @@ fn the_larger_cases() {
     holds(Scene::Same, Limits { attacks: 2, room: 2, ..Limits::CALM });
 }
 
-/// Whether the checker finds that property violated when something is left out.
+/// Returns true if the checker finds the property `name` violated when a precaution is left out.
 fn fails(
     name: &'static str,
     scene: Scene,
@@ -155,7 +155,8 @@ fn every_precaution_is_needed() {
     assert!(fails(MEET, same, calm, |p| p.greet_again = false));
 }
 
-/// An answer is sent into an inbox that stays, or the offer is not used: so none is ever lost.
+/// Checks that no answer is ever lost. An acceptor sends its answer to an inbox that stays, or it does not use the
+/// offer.
 #[test]
 fn no_end_needs_to_answer_twice() {
     for limits in [Limits::CALM, Limits::DEADLY, Limits::ATTACKED] {

@@ -1,4 +1,4 @@
-//! What can happen at a meeting, and what must hold.
+//! Possible events of a rendezvous, and the properties that must hold.
 
 use crate::meeting::look::{Meeting, lies};
 use crate::meeting::rules::Scene;
@@ -11,20 +11,20 @@ use stateright::{Model, Property};
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Act {
-    /// An end moves bytes, and begins to look.
+    /// An end transfers bytes, and begins to look.
     Look(usize, usize),
-    /// A process takes the next step of the look that it is in.
+    /// A process takes the next step of its current look.
     Go(usize),
-    /// An end looks after a while in which nothing has come.
+    /// An end looks after a time in which nothing has arrived.
     Wait(usize, usize),
     Close(usize, usize),
     GiveUp(usize, usize),
     Die(usize),
     Fork,
-    /// A stranger binds the name of a connection, or lets go of it.
+    /// A process of another user binds the name of a connection. `Leave` releases the name.
     Squat(usize),
     Leave(usize),
-    /// An attacker sends to a name, or to an inbox.
+    /// An attacker sends a message to a name. `ToInbox` sends to an inbox.
     ToName(usize, Message),
     ToInbox(usize, Message),
 }
@@ -38,7 +38,7 @@ impl Meeting {
         (0..CONNECTIONS).flat_map(|conn| [(conn, CONNECTOR), (conn, ACCEPTOR)])
     }
 
-    /// The state after something that can happen.
+    /// Returns the state after an event.
     pub(crate) fn after(&self, w: &World, act: Act) -> World {
         let mut w = *w;
         match act {
@@ -97,7 +97,7 @@ impl Meeting {
         w
     }
 
-    /// Attackers concern themselves with the first connection.
+    /// Adds the attackers' events. Attackers are interested only in the first connection.
     fn attacks(&self, w: &World, actions: &mut Vec<Act>) {
         let holder = w.names[0].holder;
         if holder == Holder::Stranger {
@@ -213,7 +213,7 @@ impl Model for Meeting {
             }),
             Property::always(LEAK, |m: &Meeting, w: &World| m.leaks_nothing(w)),
             Property::always(MEET, |m: &Meeting, w: &World| m.settles(w)),
-            // The model does come to what it is about.
+            // The model reaches the states that it is about.
             Property::sometimes("both connections are on VIs", |_, w: &World| {
                 w.ends.iter().all(|[one, other]| one.vi().is_some() && one.vi() == other.vi())
             }),
@@ -222,7 +222,7 @@ impl Model for Meeting {
 }
 
 impl Meeting {
-    /// The ends that are attached: their process, connection, segment and VI.
+    /// Returns the attached ends: process, connection, segment and VI.
     fn attached(&self, w: &World) -> impl Iterator<Item = (usize, usize, usize, usize)> {
         self.ends().filter_map(|(conn, role)| {
             let (s, v) = w.ends[conn][role].vi()?;
@@ -245,7 +245,7 @@ impl Meeting {
         undisturbed && !apart && !mixed
     }
 
-    /// Whether no acceptor is on a VI that a connector has granted which is on TCP now.
+    /// Returns true if no acceptor is on a VI that its connector granted before it went back to TCP.
     fn grants_are_read(&self, w: &World) -> bool {
         (0..CONNECTIONS).all(|conn| match w.ends[conn] {
             [End::Plain, End::Attached(s, v)] => {
@@ -256,7 +256,7 @@ impl Meeting {
         })
     }
 
-    /// Whether there is an end to leave every VI that has not been left.
+    /// Returns true if every VI that is in use has an end that will leave it.
     fn leaks_nothing(&self, w: &World) -> bool {
         (0..SEGMENTS).filter(|&s| w.segments[s].is_some()).all(|s| {
             let segment = w.segment(s);
@@ -264,7 +264,7 @@ impl Meeting {
             if w.life[segment.maker] == Life::Dead
                 || acceptors.chain([segment.peer]).any(|p| w.life.get(p) == Some(&Life::Dead))
             {
-                // It goes with the processes.
+                // The kernel frees the segment with its processes.
                 return true;
             }
             segment.vis.iter().enumerate().all(|(v, vi)| {

@@ -1,22 +1,22 @@
-//! What is varied: which processes there are, what may happen to them, and which precautions they take.
+//! Variations of the model: its processes, the possible events, and the precautions.
 
 use crate::meeting::world::{A, A2, C};
 
-/// Which processes have the ends of the two connections.
+/// Distribution of the two connections' ends over the processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Scene {
-    /// Both lie between the same two processes, in the same direction.
+    /// Both connections are between the same two processes, in the same direction.
     Same,
-    /// The second one was accepted by another worker.
+    /// Another worker accepted the second connection.
     Workers,
-    /// Likewise, and that worker was forked from the first one at some time.
+    /// Another worker accepted the second connection. The first worker forks this worker at some time.
     Forked,
-    /// The second one goes the other way.
+    /// The second connection goes in the opposite direction.
     Crossed,
 }
 
 impl Scene {
-    /// The processes of a connection: its connector, its acceptor.
+    /// Returns the processes of a connection: its connector and its acceptor.
     pub(crate) fn processes(self, conn: usize) -> [usize; 2] {
         match (self, conn) {
             (Scene::Crossed, 1) => [A, C],
@@ -25,28 +25,28 @@ impl Scene {
         }
     }
 
-    /// The listener of a connection.
+    /// Returns the listener of a connection.
     pub(crate) fn server(self, conn: usize) -> usize {
         if self == Scene::Crossed { conn } else { 0 }
     }
 }
 
-/// What may happen in a run of the model.
+/// Events that a run of the model may have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Ends may be closed at any time.
     pub(crate) closes: bool,
-    /// Their patience may end: they stay on TCP.
+    /// Ends may give up, and then stay on TCP.
     pub(crate) impatience: bool,
-    /// Connectors that know the peer's doorbells come onto the VI with their request, and grant it.
+    /// Connectors that know the peer's doorbells attach to the VI with their request, and grant the VI.
     pub(crate) early: bool,
     /// Processes may be killed.
     pub(crate) deaths: bool,
-    /// Strangers may bind names first and send that many messages, with any claims.
+    /// Number of messages that other users' processes may send, with any content. They may also bind names first.
     pub(crate) attacks: u8,
-    /// Datagrams that a socket holds.
+    /// Number of datagrams that a socket holds.
     pub(crate) room: usize,
-    /// The kernel still tells the owner of an end that has just been closed.
+    /// The kernel still reports the owner of an end that has just been closed.
     pub(crate) remembers_closed: bool,
 }
 
@@ -65,61 +65,62 @@ impl Limits {
     pub(crate) const ATTACKED: Limits = Limits { attacks: 1, ..Limits::CALM };
 }
 
-/// Where a connector hears the answers to its offers.
+/// Socket at which a connector receives the answers to its offers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answers {
-    /// At its process's inbox, from which it sends them.
+    /// The inbox of the connector's process, from which it sends offers.
     Inbox,
-    /// At the rendezvous names from which it has sent them; all stay until the doorbells are known.
+    /// The rendezvous names from which it has sent offers. It keeps all names until it knows the doorbells.
     EveryName,
-    /// At the last of those names.
+    /// The last of these rendezvous names.
     LastName,
 }
 
-/// The precautions of the meeting. Each has a test that leaves it out and sees something go wrong.
+/// Precautions of the rendezvous. For each except `answer_again`, a test leaves the precaution out and finds a
+/// violated property.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Precautions {
-    /// The speaker's user, by the kernel, is our own.
+    /// The kernel reports this process's user for the sender of a message.
     pub(crate) check_user: bool,
-    /// Its process, by the kernel, is the one that it claims to be.
+    /// The kernel reports the process that the message claims as its sender.
     pub(crate) check_process: bool,
-    /// The cookie that it names is that of the connection's other end.
+    /// The cookie in the message is the cookie of the connection's other end.
     pub(crate) check_cookie: bool,
-    /// An acceptor takes the very request that it has found: its word in the table changes each
-    /// time the VI is requested.
+    /// An acceptor takes only the request that it has found. The request's word in the table changes each time a
+    /// connector requests the VI.
     pub(crate) accept_what_was_found: bool,
-    /// It takes it by compare-exchange.
+    /// An acceptor takes a request by compare-exchange.
     pub(crate) accept_by_exchange: bool,
     /// A connector takes its request back by compare-exchange.
     pub(crate) withdraw_by_exchange: bool,
-    /// It does so likewise with one for a VI that it is on already.
+    /// A connector that has attached to the VI early also takes its request back by compare-exchange.
     pub(crate) revoke_by_exchange: bool,
-    /// If that comes too late, it leaves the VI.
+    /// A connector that takes its request back too late leaves the VI.
     pub(crate) leave_what_was_accepted: bool,
-    /// A VI is made fresh when it is requested.
+    /// A connector resets a VI's state when it requests the VI.
     pub(crate) recycle: bool,
-    /// Only a request that was taken loses its pending bit to the acceptor.
+    /// An acceptor clears the pending bit only of a request that it has taken.
     pub(crate) clear_what_was_taken: bool,
     /// A connector attaches only when it knows the peer's doorbells.
     pub(crate) doors_first: bool,
-    /// It keeps the segment's file until then, and offers it again.
+    /// A connector keeps the segment's file until it knows the doorbells, and can offer the file again.
     pub(crate) keep_file: bool,
-    /// Where the answers to offers go.
+    /// Socket at which a connector receives the answers to its offers.
     pub(crate) answers: Answers,
-    /// A connector without the doorbells hears what has come at each look, not only when its
-    /// request has been accepted.
+    /// A connector without the doorbells receives messages at each look, not only after its request has been
+    /// accepted.
     pub(crate) hear_always: bool,
-    /// An acceptor uses an offer only if its answer could be sent.
+    /// An acceptor uses an offer only if it could send its answer.
     pub(crate) answer_first: bool,
-    /// It answers an offer from a process that it knows.
+    /// An acceptor also answers an offer from a process that it already knows.
     pub(crate) answer_again: bool,
-    /// Processes know each other by role: there is one segment for each direction of connecting.
+    /// A pair of processes has one segment for each direction of connecting.
     pub(crate) pairs_by_role: bool,
-    /// What was inherited over a fork does not count as knowing the peer.
+    /// A pair that was inherited over a fork does not count as known.
     pub(crate) own_pairs: bool,
     /// A connector whose request is not taken goes back to the rendezvous name.
     pub(crate) try_other_way: bool,
-    /// An acceptor says Hello again.
+    /// An acceptor sends Hello again.
     pub(crate) greet_again: bool,
 }
 

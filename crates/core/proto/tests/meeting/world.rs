@@ -1,41 +1,41 @@
-//! What the model of the meeting consists of: the kernel's sockets and names, the segments with
-//! their tables of requests, and what each process knows.
+//! State of the model of a rendezvous: the kernel's sockets and names, the segments with their tables of requests,
+//! and the knowledge of each process.
 
-/// The processes. `A2` is another worker behind the same listener as `A`.
+/// Numbers of the processes. `A2` is another worker behind the same listener as `A`.
 pub(crate) const C: usize = 0;
 pub(crate) const A: usize = 1;
 pub(crate) const A2: usize = 2;
 pub(crate) const PROCESSES: usize = 3;
-/// Another user's process: it may know everything, but the kernel tells its user.
+/// Another user's process. It may know everything, but the kernel reports its user.
 pub(crate) const STRANGER: usize = 3;
-/// Another process of the same user, which does not have the connection.
+/// Another process of the same user, without an end of the connection.
 pub(crate) const NAMESAKE: usize = 4;
 
 pub(crate) const CONNECTIONS: usize = 2;
 pub(crate) const SEGMENTS: usize = 3;
 /// A segment that an attacker offers.
 pub(crate) const FOREIGN: usize = 9;
-/// Even numbers are requested by side 0, odd ones by side 1.
+/// Number of VIs in a segment. Side 0 requests VIs with even numbers, side 1 those with odd numbers.
 pub(crate) const VIS: usize = 3;
 
-/// The ends of a connection.
+/// Roles of the two ends of a connection.
 pub(crate) const CONNECTOR: usize = 0;
 pub(crate) const ACCEPTOR: usize = 1;
 
-/// Where an end of a connection is with its meeting.
+/// State of an end in its rendezvous.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum End {
-    /// Has not looked yet.
+    /// The end has not looked yet.
     New,
-    /// Connector: bound to the rendezvous name.
+    /// Connector: has bound the rendezvous name.
     Bound,
-    /// Connector: request made, in that segment, for that VI.
+    /// Connector: has requested this VI in this segment.
     Requested(usize, usize),
     Looking {
         greeted: bool,
     },
     Attached(usize, usize),
-    /// Connector: attached, and its request has not been seen to be answered.
+    /// Connector: attached to the VI, but does not know yet whether the acceptor has taken the request.
     Early(usize, usize),
     /// On TCP for good.
     Plain,
@@ -49,19 +49,19 @@ pub(crate) enum Step {
     Accept,
 }
 
-/// A datagram. `speaker` is the kernel's word, the rest the message's.
+/// A datagram. The kernel reports `speaker`; the sender writes all other fields.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Message {
     pub(crate) step: Step,
     pub(crate) from: usize,
     pub(crate) speaker: usize,
     pub(crate) conn: usize,
-    /// The cookie is that of the other end's socket.
+    /// Set if the cookie is the cookie of the other end's socket.
     pub(crate) cookie: bool,
     pub(crate) segment: usize,
 }
 
-/// A socket's queue; what finds it full is refused.
+/// Queue of a socket. A full queue refuses datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Queue([Option<Message>; 3]);
 
@@ -87,14 +87,14 @@ impl Queue {
     }
 }
 
-/// What is bound to a connection's rendezvous name.
+/// State of a connection's rendezvous name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Holder {
     None,
     Stranger,
     Meeting,
-    /// An offer of that segment was sent from here, and the answer comes here (only where answers
-    /// do not come to the inbox).
+    /// The connector has sent an offer of this segment from the name, and receives the answer here. Used only if
+    /// answers do not go to the inbox.
     Greeting(usize),
 }
 
@@ -119,13 +119,13 @@ pub(crate) enum Phase {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Vi {
     pub(crate) phase: Phase,
-    /// The connection that it was requested for.
+    /// The connection for which the connector has requested the VI.
     pub(crate) conn: usize,
-    /// The bit that tells the acceptor to look.
+    /// The bit that tells the acceptor to look at the entry.
     pub(crate) pending: bool,
     pub(crate) left: [bool; 2],
-    /// The connection that each side has attached. An attached end may grant at once, so this is
-    /// also what the other side sees as a grant; it stays until the VI is made fresh.
+    /// The connection that each side has attached. An attached end may grant at once, so this is also the grant
+    /// that the other side sees. It stays until the VI is reset.
     pub(crate) granted: [Option<usize>; 2],
 }
 
@@ -138,12 +138,12 @@ impl Vi {
     }
 }
 
-/// A segment, made by a connector (side 0) for the process that said Hello.
+/// A segment. A connector (side 0) makes it for the process that sent Hello.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Segment {
     pub(crate) maker: usize,
     pub(crate) peer: usize,
-    /// The listener through which its maker came to it.
+    /// Listener through which the maker reached the peer.
     pub(crate) server: usize,
     pub(crate) vis: [Vi; VIS],
 }
@@ -158,36 +158,36 @@ impl Segment {
     }
 }
 
-/// What a process has of a segment that it has mapped.
+/// A process's data about a segment that it has mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Pair {
-    /// The peer's doorbells are known.
+    /// Set if the process knows the peer's doorbells.
     pub(crate) doors: bool,
-    /// The segment's file is still there to be offered.
+    /// Set while the process has the segment's file, and can offer it.
     pub(crate) file: bool,
-    /// It was there before this process was forked.
+    /// Set if the process inherited the segment by fork.
     pub(crate) inherited: bool,
 }
 
-/// Where a process is in the middle of a look. One look at a time: they hold a lock.
+/// Step of a process in the middle of a look. A lock allows one look at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum At {
     Outside,
-    /// Connector: the request is made, the offer is still to be sent to that process.
+    /// Connector: has made the request, and must send the offer to this process.
     Offer {
         conn: usize,
         segment: usize,
         to: usize,
     },
-    /// Connector: has bound the name again, and is to take its request back.
+    /// Connector: has bound the name again, and must take its request back.
     Withdraw {
         conn: usize,
     },
-    /// Acceptor: has heard what there was, and is to look for a request.
+    /// Acceptor: has received all messages, and must look for a request.
     Find {
         conn: usize,
     },
-    /// Acceptor: has found and proven one. `fresh` until that VI is requested anew.
+    /// Acceptor: has found and checked a request. `fresh` is cleared when the VI is requested again.
     Found {
         conn: usize,
         segment: usize,
@@ -203,12 +203,12 @@ pub(crate) enum Life {
     Dead,
 }
 
-/// What must never happen, and leaves no other mark.
+/// Violation that leaves no other trace in the state.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Breach {
     /// Descriptors went to a process that does not have the other end.
     HandedOut,
-    /// Descriptors were taken from such a process.
+    /// Descriptors came from a process that does not have the other end.
     TakenIn,
 }
 
@@ -221,13 +221,13 @@ pub(crate) struct World {
     pub(crate) segments: [Option<Segment>; SEGMENTS],
     pub(crate) names: [Name; CONNECTIONS],
     pub(crate) ends: [[End; 2]; CONNECTIONS],
-    /// Messages that attackers may still send.
+    /// Number of messages that attackers may still send.
     pub(crate) attacks: u8,
     pub(crate) breach: Option<Breach>,
 }
 
 impl End {
-    /// The segment and the VI that the end is on.
+    /// Returns the segment and the VI to which the end is attached.
     pub(crate) fn vi(self) -> Option<(usize, usize)> {
         match self {
             End::Attached(s, v) | End::Early(s, v) => Some((s, v)),
@@ -237,7 +237,7 @@ impl End {
 }
 
 impl World {
-    /// The VI's entry; its segment is there.
+    /// Returns the entry of a VI in an existing segment.
     pub(crate) fn vi(&mut self, segment: usize, vi: usize) -> &mut Vi {
         &mut self.segments[segment].as_mut().expect("a segment in use").vis[vi]
     }
@@ -250,7 +250,7 @@ impl World {
         self.pairs[process][segment].as_mut().expect("a pair in use")
     }
 
-    /// Attackers live for ever.
+    /// Returns true if the process is alive. Attackers live for ever.
     pub(crate) fn is_alive(&self, process: usize) -> bool {
         self.life.get(process).is_none_or(|&life| life == Life::Alive)
     }

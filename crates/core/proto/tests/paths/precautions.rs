@@ -1,7 +1,7 @@
 //! Precautions of the protocol, each of which a test can leave out.
 
-/// Precautions of the protocol. For each, a test leaves it out, and finds a wrong or lost byte or an end that waits
-/// for ever.
+/// Precautions of the protocol. For each except `refuse_late`, a test leaves the precaution out, and finds a wrong or
+/// lost byte or an end that waits for ever.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Precautions {
     /// The sender looks at the grant again after it has published its switch.

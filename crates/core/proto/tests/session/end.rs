@@ -1,4 +1,4 @@
-//! One end: a session with a program, a receive queue and a wire.
+//! One end of the model: a session with a program, a receive queue and a wire.
 
 use sovia_proto::configuration::Configuration;
 use sovia_proto::packet::Written;
@@ -11,39 +11,41 @@ use std::collections::VecDeque;
 pub(crate) struct Packet {
     immediate: u32,
     body: Vec<u8>,
-    /// Where it is written, if it is.
+    /// Memory to which the packet is written, for an RDMA write.
     to: Option<Target>,
 }
 
-/// The byte at a place of a stream.
+/// Returns the byte at a position of a stream.
 pub(crate) fn byte(stream: u8, at: u64) -> u8 {
     (at as u8).wrapping_mul(131).wrapping_add((at >> 8) as u8).wrapping_add(stream.wrapping_mul(77))
 }
 
-/// One end.
+/// One end of the model.
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) session: Session,
     window: u16,
-    /// Which stream it sends.
+    /// Number of the stream that the end sends.
     stream: u8,
-    /// Receives posted and not used.
+    /// Number of posted receives that are unused.
     receives: i32,
     /// The combining buffer.
     combined: Vec<u8>,
-    /// Packets kept for the program, and how much of the first it has had.
+    /// Packets kept for the program.
     kept: VecDeque<Vec<u8>>,
+    /// Number of bytes that the program has read of the first kept packet.
     had: usize,
     pub(crate) written: u64,
     pub(crate) read: u64,
-    /// On their way to the other end.
+    /// Packets on their way to the other end.
     pub(crate) wire: VecDeque<Packet>,
-    /// Leaves given so far, which the addresses of their targets count; and the one whose message has not come.
+    /// Number of permissions given so far, which is also the address of the latest target.
     leaves: u64,
+    /// The permission whose message has not arrived.
     lent: Option<u64>,
-    /// Whether any leave was for a call that stays.
+    /// Set once a permission was for a call that lasts until its message is written.
     pub(crate) waited_for: bool,
-    /// Whether the program's calls stay until they have written, so far as this end knows.
+    /// True if the program's calls last until their bytes are written, as far as this end knows.
     pub(crate) stays: bool,
     pub(crate) deaf: bool,
 }
@@ -77,7 +79,7 @@ impl End {
         (from..from + u64::from(len)).map(|at| byte(self.stream, at)).collect()
     }
 
-    /// Posts what is to be posted.
+    /// Posts all outgoing packets.
     fn post(&mut self) {
         while let Some(outgoing) = self.session.outgoing() {
             let body = match outgoing.body {
@@ -104,9 +106,9 @@ impl End {
         assert!(self.session.unacknowledged() <= self.window, "beyond the window");
     }
 
-    /// The program writes up to `len` bytes; how many it could.
+    /// Lets the program write up to `len` bytes. Returns the number of bytes that the session accepted.
     pub(crate) fn write(&mut self, len: usize) -> usize {
-        // Once to learn that something must go first, once after it has gone.
+        // The first try may find that another packet must go first. The second try comes after that packet.
         for _ in 0..2 {
             match self.session.write(len, None, self.stays) {
                 Ok(Offer::Copy { len, immediate, to } | Offer::Register { len, immediate, to }) => {
@@ -136,7 +138,7 @@ impl End {
         0
     }
 
-    /// The program reads up to `len` bytes; how many there were.
+    /// Lets the program read up to `len` bytes. Returns the number of bytes read.
     pub(crate) fn read(&mut self, len: usize) -> usize {
         self.session.reading(len as u32);
         let mut got = 0;
@@ -161,12 +163,12 @@ impl End {
         got
     }
 
-    /// Whether the program reads the end of the stream.
+    /// Returns true if the program has reached the end of the stream.
     pub(crate) fn at_end(&self) -> bool {
         self.kept.is_empty() && self.session.state().peer_finished()
     }
 
-    /// A packet comes.
+    /// Receives a packet.
     pub(crate) fn take(&mut self, packet: &Packet) {
         assert!(self.receives > 0, "no receive is posted");
         self.receives -= 1;
@@ -176,7 +178,7 @@ impl End {
             let lent = (self.lent.take(), u32::from(self.stream));
             assert_eq!((Some(to.address), to.handle), lent, "written to what is not lent");
         }
-        // A NIC need not say how much was written.
+        // A NIC need not report the number of bytes that an RDMA write has written.
         let len = if packet.to.is_some() { 0 } else { packet.body.len() as u32 };
         match self.session.arrived(Some(packet.immediate), len, body).unwrap() {
             Arrival::Data => self.kept.push_back(packet.body.clone()),
@@ -206,7 +208,7 @@ impl End {
         self.post();
     }
 
-    /// As a program that closes: what it has not read is dropped.
+    /// Closes the stream for the program, which drops its unread bytes.
     pub(crate) fn close(&mut self) {
         self.shutdown();
         self.deaf = true;

@@ -1,6 +1,8 @@
-//! Two sessions joined by two wires, under random schedules: nothing is lost, doubled or
-//! reordered, no end waits for ever, no packet meets an empty receive queue, and no more than a
-//! window is unacknowledged (checked in `end.rs`). A failure prints its seed: `SEED=n` replays it.
+//! Two sessions, connected by two wires, under random schedules.
+//!
+//! No byte is lost, doubled or reordered, and no end waits for ever. Each packet finds a posted receive, and at
+//! most a window of packets is unacknowledged (checked in `end.rs`). A failure prints its seed, and `SEED=n`
+//! repeats the schedule.
 
 mod end;
 
@@ -12,7 +14,7 @@ use sovia_proto::flow::Parameters;
 use sovia_proto::state::State;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// A source of choices (splitmix64).
+/// A source of pseudo-random choices (splitmix64).
 struct Choices(u64);
 
 impl Choices {
@@ -31,7 +33,7 @@ impl Choices {
         self.below(n) == 0
     }
 
-    /// A length: mostly small, sometimes more than several chunks.
+    /// Returns a length: often short, sometimes more than several chunks.
     fn length(&mut self, chunk: u32) -> usize {
         match self.below(4) {
             0 => 1 + self.below(3),
@@ -42,7 +44,7 @@ impl Choices {
 
     fn configuration(&mut self, handshake: Handshake) -> Configuration {
         let (_, preset) = PRESETS[self.below(PRESETS.len())];
-        // Small chunks: the same protocol, more of it in less time.
+        // Small chunks exercise more of the protocol in less time.
         let chunk = 64 + self.below(200) as u32;
         let window = 1 + self.below(8) as u16;
         let threshold = 1 + self.below(window as usize) as u16;
@@ -71,7 +73,7 @@ fn deliver(ends: &mut [End; 2], to: usize) -> bool {
     true
 }
 
-/// One schedule: whatever two programs and two wires may do, then everything to its end.
+/// Runs one schedule: random steps of two programs and two wires, then everything to its end.
 fn schedule(seed: u64) {
     let choices = &mut Choices(seed);
     let handshake = match choices.below(8) {
@@ -97,11 +99,11 @@ fn schedule(seed: u64) {
         }
     }
     finish(&mut ends, &configurations);
-    // Else an end might lend memory to a program that never writes there.
+    // Otherwise an end might lend memory to a program that never writes there.
     assert!((0..2).all(|i| ends[i ^ 1].stays || !ends[i].waited_for));
 }
 
-/// The connection is lost when so much has arrived: a beginning of everything was read.
+/// Loses the connection after some packets have arrived. Each end must have read a prefix of the other end's bytes.
 fn lose(ends: &mut [End; 2], i: usize) {
     for end in ends.iter_mut() {
         end.session.lost();
@@ -112,7 +114,7 @@ fn lose(ends: &mut [End; 2], i: usize) {
     assert!(ends[i].deaf || ends[i].read <= ends[i ^ 1].written);
 }
 
-/// Both programs write a last word, close their sending halves and read to the end.
+/// Lets both programs write more bytes, close their sending halves and read to the end.
 fn finish(ends: &mut [End; 2], configurations: &[Configuration; 2]) {
     let mut left = configurations.map(|c| c.chunk as usize + 1);
     for round in 0.. {
@@ -167,7 +169,7 @@ fn seeds(count: u64) {
     }
 }
 
-/// Both ends' terms have come.
+/// Returns two ends that have received each other's terms.
 fn woken(configuration: &str) -> [End; 2] {
     let configuration = configuration.parse().unwrap();
     let mut ends = [0, 1].map(|i| End::new(i, &configuration));
@@ -181,7 +183,7 @@ fn leave_says_whether_the_call_that_asked_for_it_stays() {
         let mut ends = woken("SOVIA_RDMA");
         ends[0].stays = first;
         assert_eq!(ends[0].write(100), 0);
-        // Another thread's call, for which the same leave will do: what is asked already is asked.
+        // A call of another thread, which uses the same permission. The end does not send its request again.
         ends[0].stays = second;
         assert_eq!(ends[0].write(50), 0);
         assert!(deliver(&mut ends, 1));
@@ -191,7 +193,7 @@ fn leave_says_whether_the_call_that_asked_for_it_stays() {
         assert_eq!(ends[0].write(50), 50);
         assert!(deliver(&mut ends, 1));
         assert_eq!(ends[1].read(100), 50);
-        // That call has what it wanted; the next one asks for itself.
+        // The first call is complete. The next call sends a request of its own.
         (ends[0].stays, ends[1].waited_for) = (second, false);
         assert_eq!(ends[0].write(50), 0);
         while deliver(&mut ends, 1) {}
@@ -212,7 +214,7 @@ fn two_ends_under_millions_of_schedules() {
 }
 
 proptest! {
-    /// Whatever a peer sends, it is a packet or a violation, and never a panic.
+    /// Checks that any packet of a peer is valid or a violation, and never causes a panic.
     #[test]
     fn a_hostile_peer_breaks_only_the_connection(
         packets in proptest::collection::vec((any::<u32>(), 0u8..9, any::<u16>(), 0usize..40), 0..60),

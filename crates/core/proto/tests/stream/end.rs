@@ -1,5 +1,5 @@
-//! One end of a stream on a VI, built from the state machines as the library builds it, and run in
-//! steps: between any two of them the other end may run.
+//! One end of a stream on a VI, made of the same state machines as in the library. It runs in steps, so the other
+//! end can run between any two of them.
 
 use sovia_proto::Violation;
 use sovia_proto::close::Closing;
@@ -8,9 +8,9 @@ use sovia_proto::order::{Gatherer, Next, Take, Taker};
 use sovia_proto::packet::{Immediate, Kind};
 use std::collections::VecDeque;
 
-/// Largest packet.
+/// Length of the longest packet in bytes.
 const CHUNK: usize = 4;
-/// Bytes that can be gathered.
+/// Length of the overflow buffer in bytes.
 const AREA: u64 = 16;
 
 #[derive(Debug, Clone)]
@@ -19,16 +19,16 @@ pub(crate) struct Packet {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// What one end writes and the other reads.
+/// Memory that one end writes and the other end reads.
 #[derive(Debug, Default)]
 pub(crate) struct Wire {
     /// Packets on their way.
     pub(crate) ring: VecDeque<Packet>,
-    /// All bytes ever gathered.
+    /// All bytes ever coalesced.
     pub(crate) area: Vec<u8>,
     pub(crate) tail: u64,
     pub(crate) after: u32,
-    /// Written by the reader.
+    /// Number of coalesced bytes that the reader has taken. Only the reader writes it.
     pub(crate) head: u64,
 }
 
@@ -38,28 +38,28 @@ impl Wire {
     }
 }
 
-/// What a careless receiver leaves out.
+/// Check that a careless receiver leaves out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Careless {
-    /// Nothing.
+    /// No check: the receiver is careful.
     No,
-    /// A second look for gathered bytes when FIN has been seen.
+    /// The second look for coalesced bytes after FIN has been seen.
     SecondLook,
-    /// Waiting for the packets that go before the gathered bytes.
+    /// The wait for the packets that come before the coalesced bytes.
     After,
 }
 
-/// The call that an end is in.
+/// Current step of an end's call.
 #[derive(Debug, Clone, Copy)]
 enum At {
     Idle,
-    /// Receives so many bytes; is about to look for gathered ones.
+    /// Receives up to this many bytes, and must look for coalesced bytes.
     Look(usize),
-    /// Has looked.
+    /// Has looked, and must take the next bytes.
     Take(usize, u64),
-    /// Sends so many bytes.
+    /// Must send this many bytes.
     Put(usize),
-    /// Has published where a gathering begins, or found it going on.
+    /// Must coalesce this many bytes. It has published the position at which the coalesced bytes begin.
     Gather(usize),
 }
 
@@ -71,10 +71,11 @@ pub(crate) struct End {
     gatherer: Gatherer,
     taker: Taker,
     held: VecDeque<Packet>,
-    /// Bytes of the first unread packet that have been read.
+    /// Number of bytes of the first unread packet that have been read.
     front: usize,
-    /// What its program sends, and how much of it has been accepted.
+    /// Bytes that the program sends.
     to_send: Vec<u8>,
+    /// Number of these bytes that the stream has accepted.
     sent: usize,
     pub(crate) received: Vec<u8>,
     pub(crate) eof: bool,
@@ -99,12 +100,12 @@ impl End {
         }
     }
 
-    /// Everything sent, closed and answered, and the peer's end seen.
+    /// Returns true if the end has sent everything, has closed, and has seen the peer's end.
     pub(crate) fn is_finished(&self) -> bool {
         self.eof && self.closing.is_finished()
     }
 
-    /// The next step of the call it is in; which call, or how much, is for `choice` to say.
+    /// Takes the next step of the current call. Between calls, `choice` selects the next call and its length.
     pub(crate) fn step(
         &mut self,
         choice: u8,
@@ -116,7 +117,7 @@ impl End {
                 let n = usize::from(choice >> 2);
                 match choice % 4 {
                     0 | 1 if self.eof => {
-                        // What comes now is for the protocol alone.
+                        // After the end of the stream, only packets of the protocol arrive.
                         self.scan(tx, rx)?;
                         At::Idle
                     }
@@ -172,7 +173,7 @@ impl End {
         Ok(At::Put(left - n))
     }
 
-    /// Takes everything off the ring, to see the acknowledgements behind unread data.
+    /// Takes all packets off the ring, to find the acknowledgements behind unread data.
     fn scan(&mut self, tx: &mut Wire, rx: &mut Wire) -> Result<(), Violation> {
         while let Some(packet) = rx.ring.front() {
             let immediate = Immediate::decode(packet.immediate)?;
@@ -190,7 +191,7 @@ impl End {
         Ok(())
     }
 
-    /// Takes what is next in the stream.
+    /// Takes the next bytes of the stream.
     fn take(
         &mut self,
         room: usize,
@@ -227,7 +228,8 @@ impl End {
         }
         queue.pop_front();
         if from_ring && immediate.kind.is_ordered() && self.careless != Careless::SecondLook {
-            // Gathered bytes that go before it are there by now, if not when we looked.
+            // Coalesced bytes that come before this packet are visible by now. They may not have been visible at
+            // the first look.
             let tail = rx.tail;
             if self.taker.next(tail, rx.after) != Take::Packet {
                 self.held.push_back(packet);
@@ -238,7 +240,7 @@ impl End {
         Ok(if self.eof { At::Idle } else { At::Look(room) })
     }
 
-    /// Gathered bytes, if it is their turn; what is left of the room then.
+    /// Takes coalesced bytes if they are next in the stream. Returns the room that is left then.
     fn take_gathered(
         &mut self,
         room: usize,
@@ -268,7 +270,7 @@ impl End {
         if self.closing.arrived(kind)? {
             tx.send(self.flow.send(Kind::FinAck), &[]);
         }
-        // Going back to TCP ends the VI's part for a reader of it alone.
+        // ToTcp ends only the VI's part of the stream. For a reader of the VI alone, it is the end.
         self.eof |= matches!(kind, Kind::Fin | Kind::ToTcp);
         Ok(())
     }

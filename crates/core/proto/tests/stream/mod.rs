@@ -1,5 +1,7 @@
-//! A stream on a VI, both ends running in any interleaving: packets while the window allows, then
-//! gathering; acknowledgements counted, delayed, sent along; half close.
+//! A stream on a VI, with any interleaving of both ends.
+//!
+//! The ends send packets while the window allows them, and then coalesce bytes. They count, delay and piggyback
+//! acknowledgements, and may half-close.
 
 mod end;
 
@@ -9,7 +11,7 @@ use sovia_proto::Violation;
 use sovia_proto::flow::{DACKS, Parameters};
 use sovia_proto::packet::Kind;
 
-/// The papers' configurations of the window, and two crooked ones.
+/// The papers' parameters of the window, and two unusual ones.
 const PARAMETERS: [Parameters; 5] = [
     Parameters { window: 1, threshold: 1 },
     Parameters { window: 32, threshold: 1 },
@@ -18,11 +20,11 @@ const PARAMETERS: [Parameters; 5] = [
     Parameters { window: 5, threshold: 3 },
 ];
 
-/// Two ends and what is between them.
+/// Two ends, and the wires between them.
 struct Stream {
     parameters: Parameters,
     ends: [End; 2],
-    /// Wire `i` is written by end `i`.
+    /// Wire `i` carries the packets of end `i`.
     wires: [Wire; 2],
 }
 
@@ -32,7 +34,7 @@ impl Stream {
         Stream { parameters, ends, wires: Default::default() }
     }
 
-    /// The lowest bit says which end runs, the others what it does.
+    /// Runs one step. The lowest bit of `choice` selects the end, and the other bits its action.
     fn step(&mut self, choice: u8) -> Result<(), Violation> {
         let [a, b] = &mut self.wires;
         let who = usize::from(choice & 1);
@@ -40,7 +42,7 @@ impl Stream {
         self.ends[who].step(choice >> 1, tx, rx)
     }
 
-    /// No end needs more receives than it has posted.
+    /// Returns true if no end needs more receives than it has posted.
     fn fits(&self) -> bool {
         self.wires.iter().all(|wire| {
             let is_data = |p: &&Packet| p.immediate >> 24 == Kind::Data as u32;
@@ -49,7 +51,7 @@ impl Stream {
         })
     }
 
-    /// Runs a schedule, then both ends in turn until they have finished.
+    /// Runs a schedule, then pseudo-random steps of both ends until both have finished.
     fn run(&mut self, schedule: &[u8]) -> Result<(), String> {
         let afterwards = (0..200_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8);
         for choice in schedule.iter().copied().chain(afterwards) {
@@ -67,7 +69,7 @@ impl Stream {
 
 fn schedules() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
-        // Fair, and in runs: one end works while the other computes.
+        // Single random steps, or runs in which one end works while the other computes.
         prop::collection::vec(any::<u8>(), 0..600),
         prop::collection::vec((any::<bool>(), 0usize..80, any::<u8>()), 0..12).prop_map(|runs| {
             let mut schedule = Vec::new();
@@ -96,7 +98,7 @@ proptest! {
         prop_assert_eq!(&stream.ends[0].received, &back);
     }
 
-    /// A hostile peer writes what it likes: packets, and the words that say what it has gathered.
+    /// Lets a hostile peer write arbitrary packets, and arbitrary counts of coalesced bytes.
     #[test]
     fn nonsense_is_a_violation_or_harmless(
         parameters in prop::sample::select(&PARAMETERS[..]),
@@ -123,7 +125,7 @@ proptest! {
                 }
             }
             if end.step(choice, &mut tx, &mut rx).is_err() {
-                // The connection ends here, and nothing else does.
+                // A violation ends the connection, and has no other effect.
                 return Ok(());
             }
             prop_assert!(end.flow.unacked() <= parameters.window);
@@ -132,7 +134,7 @@ proptest! {
     }
 }
 
-/// Whether some schedule makes a careless receiver read something else than was sent.
+/// Returns true if one of many random schedules makes a careless receiver read wrong bytes or fail.
 fn goes_wrong(careless: Careless) -> bool {
     let bytes: Vec<u8> = (0..40).collect();
     let mut random = 1u64;
