@@ -72,7 +72,7 @@ pub const FIN_ON_VI: u64 = 1;
 /// Value of [`FIN`]: the sender has ended its part on TCP.
 pub const FIN_ON_TCP: u64 = 2;
 
-/// Bit of [`ANSWER`]: the sender's NIC has seen the revoke. The switch word that is here now is final.
+/// Bit of [`ANSWER`]: the sender's NIC has seen the revoke. The sender makes no switch except one that is here now.
 pub const CONFIRMED: u64 = 1;
 /// Bit of [`ANSWER`]: the sender knows how many bytes the receiver returns, and will put them on TCP.
 pub const ACCEPTED: u64 = 2;

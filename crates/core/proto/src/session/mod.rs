@@ -37,12 +37,12 @@ use exchange::Exchange;
 pub const BODY_MAX: usize = 16;
 
 /// One end of a stream.
-/// /// Passes all outgoing packets of one end to the other end.
+///
 /// ```
 /// use sovia_proto::configuration::Configuration;
 /// use sovia_proto::session::{Arrival, Body, Offer, Session};
 ///
-/// /// Everything that an end has to say goes to the other one.
+/// /// Passes all outgoing packets of one end to the other end.
 /// fn pass(from: &mut Session, to: &mut Session) {
 ///     while let Some(packet) = from.outgoing() {
 ///         let body = match packet.body {
