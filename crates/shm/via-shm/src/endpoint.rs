@@ -1,10 +1,10 @@
 //! One end of a connected VI.
 //!
-//! An endpoint is plain data without a pointer to anything but the segment, so that it can live in
-//! memory which forked processes share; the layer that shares it sees to it that one at a time uses each
-//! half. A send executes in the caller: when it returns, the message is in the segment and will
-//! be received whatever becomes of the sender. Receives are posted for the whole ring at the
-//! beginning, and again as entries are consumed; their memory is lent by the ring and the pool.
+//! An endpoint points only into the segment, so it can live in memory that forked processes share. The layer above must
+//! ensure that one thread at a time uses each half. A send executes in the calling thread. When the call returns, the
+//! message is in the segment, and the peer receives it even if the sender dies. The endpoint posts receives for the
+//! whole ring at the start, and again as the program consumes entries. The memory of these receives is the ring and the
+//! pool.
 
 mod receiver;
 mod sender;
@@ -20,12 +20,12 @@ use crate::segment::{Segment, SideIndex};
 pub use receiver::{Expected, Receiver};
 pub use sender::{Sender, Unsent};
 
-/// Bytes that one message may have.
+/// Maximum size of a message in bytes.
 pub const MESSAGE_MAX: usize = 64 << 10;
-/// Consumed entries are posted again in batches of this many.
+/// Number of consumed entries after which the receiver posts receives again.
 pub const CREDIT_BATCH: u32 = 16;
 
-/// Both halves.
+/// Both halves of an end: sending and receiving.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Endpoint {
@@ -36,13 +36,13 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// One end of `vi`, fresh.
+    /// Creates one end of `vi`, in its initial state.
     ///
     /// # Safety
-    /// The segment must stay mapped at its address, in every process that uses the endpoint, for
-    /// as long as one does. At most one thread at a time may use each half.
+    /// In every process that uses the endpoint, the segment must stay mapped at its address for as long as the endpoint
+    /// is in use. At most one thread at a time may use each half.
     pub unsafe fn new(segment: &Segment, vi: u32, side: SideIndex) -> Endpoint {
-        // SAFETY: the caller's contract, which is the same.
+        // SAFETY: this function's contract is the contract of both halves' `new`.
         let (tx, rx) =
             unsafe { (Sender::new(segment, vi, side), Receiver::new(segment, vi, side ^ 1)) };
         Endpoint { tx, rx }

@@ -1,4 +1,4 @@
-//! Where one direction of a VI lies, as each end finds it, and how far its sender may go.
+//! Addresses of one direction of a VI, for either end, and the sender's count of free entries.
 
 use crate::Corrupt;
 use crate::layout::Direction;
@@ -8,7 +8,7 @@ use crate::ring::{SLOTS, Slot};
 use crate::segment::{Segment, SideIndex};
 use core::ptr::NonNull;
 
-/// A direction's words, entries and bytes, in a segment that stays mapped.
+/// Pointers to a direction's control block, ring and pool, in a segment that stays mapped.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Half {
@@ -18,10 +18,10 @@ pub struct Half {
 }
 
 impl Half {
-    /// The direction of `vi` in which `from` sends.
+    /// Returns the direction of `vi` in which `from` sends.
     ///
     /// # Safety
-    /// The segment stays mapped as long as this, and what is made of it, is used.
+    /// The segment stays mapped while this `Half`, or anything derived from it, is in use.
     pub(crate) unsafe fn new(segment: &Segment, vi: u32, from: SideIndex) -> Half {
         Half {
             direction: NonNull::from(segment.direction(vi, from)),
@@ -30,52 +30,55 @@ impl Half {
         }
     }
 
-    /// The direction's control block.
+    /// Returns the direction's control block.
     #[inline]
     pub fn direction(&self) -> &Direction {
-        // SAFETY: `new`'s contract keeps the segment mapped; the block is all atomics.
+        // SAFETY: `new`'s contract keeps the segment mapped. The block consists of atomics only, so shared references
+        // are sound.
         unsafe { self.direction.as_ref() }
     }
 
     #[inline]
     pub(crate) fn slot(&self, n: u32) -> &Slot {
-        // SAFETY: as for `direction`.
+        // SAFETY: `new`'s contract keeps the segment mapped. Slots consist of atomics only, so shared references are
+        // sound.
         unsafe { &self.slots.as_ref()[(n % SLOTS) as usize] }
     }
 
-    /// The upper layer's area of this direction.
+    /// Returns the overflow buffer of this direction, which the layer above uses.
     pub fn area(&self) -> Area<'_> {
-        // SAFETY: the area lies behind the pool, in the same mapping, which outlives `self`: the contract of `Half::new`.
+        // SAFETY: the overflow buffer lies behind the pool in the same mapping. The contract of `Half::new` keeps it
+        // mapped.
         unsafe { Range::new(self.pool.add(POOL as usize)) }
     }
 
-    /// The pool and the area of this direction as one piece.
+    /// Returns the pool and the overflow buffer of this direction as one range.
     pub fn bulk(&self) -> Bulk<'_> {
-        // SAFETY: the two lie one behind the other in the mapping, which outlives `self`: the contract of `Half::new`.
+        // SAFETY: the overflow buffer lies directly behind the pool. The contract of `Half::new` keeps both mapped.
         unsafe { Range::new(self.pool) }
     }
 }
 
-/// The entries that a sender may use.
+/// Numbers of the entries that a sender may use.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Entries {
-    /// Number of the next one.
+    /// Number of the next entry.
     pub(crate) next: u32,
-    /// Number of the first that the reader is not known to have given back.
+    /// Number of the first entry that, as far as the sender knows, may not be used yet.
     pub(crate) credit: u32,
 }
 
 impl Entries {
-    /// All of a fresh direction, whose first entry has that number.
+    /// Returns the state of a new direction, whose first entry has number `next`. All slots are free.
     pub(crate) fn from(next: u32) -> Entries {
         Entries { next, credit: next.wrapping_add(SLOTS) }
     }
 
-    /// Whether the next one may be sent. The reader's word is read only where what it has said last is used up.
+    /// Returns true if the next entry may be sent. Loads the reader's credit only if the known credit is used up.
     ///
     /// # Errors
-    /// [`Corrupt`] if the reader's credit is one that it cannot have given.
+    /// [`Corrupt`] if the reader's credit is out of range.
     #[inline(always)]
     pub(crate) fn is_free(&mut self, direction: &Direction) -> Result<bool, Corrupt> {
         Ok(self.next != self.credit || self.ask(direction)?)

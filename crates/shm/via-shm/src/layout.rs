@@ -1,26 +1,27 @@
-//! What lies where in a segment.
+//! Layout of a segment.
 //!
 //! ```text
-//! header | connection requests | directions' control blocks | rings | remains | pools and upper layers' areas
+//! header | connection requests | directions' control blocks | rings | undelivered lists | pools and overflow buffers
 //! ```
-//! A segment is sparse: address space for [`VIS`] VIs, memory for what has been touched.
+//! A segment is sparse: it has address space for [`VIS`] VIs, and uses memory only for pages that are written.
 
 use crate::ready_list::{Bell, ReadyList};
 use crate::ring::{Credit, SLOTS, Slot};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// VIs of a segment, each with two ends.
+/// Number of VIs of a segment, each with two ends.
 pub const VIS: u32 = crate::ready_list::VIS;
-/// Ready lists that each side may have.
+/// Maximum number of ready lists of each side.
 pub const READY_LISTS: u32 = 32;
-/// Doorbells (descriptors) that each side hands to the other.
+/// Number of doorbells (descriptors) that each side passes to the other.
 pub const DOORBELLS: usize = 6;
-/// Bytes per direction for the layer above (SOVIA gathers there what the window holds back).
+/// Size of a direction's overflow buffer in bytes. The layer above uses it: SOVIA appends bytes to it while the window
+/// is used up.
 pub const AREA: usize = 8 << 20;
-/// Words per direction for the layer above, on lines that the sender writes.
+/// Number of words in each [`Words`] of a direction, for the layer above.
 pub const WORDS: usize = 8;
 
-/// Magic number of a Sovia segment; the low byte counts incompatible layouts.
+/// Magic number of a Sovia segment. The low byte counts incompatible layouts.
 pub const MAGIC: u64 = 0x534f_5649_4153_4d08;
 
 /// First page of a segment.
@@ -31,22 +32,22 @@ pub struct Header {
     pub(crate) sides: [Side; 2],
 }
 
-/// What a side publishes of itself.
+/// Words of the header that one side writes.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Side {
     /// Increased at each connection request of this side.
     pub requests: AtomicU32,
-    /// Not 0 once this side has left for good.
+    /// Set to a nonzero value once this side's process has left for good.
     pub gone: AtomicU32,
-    /// The processor, plus one, on which a thread of this side last waited.
+    /// Processor, plus one, on which a thread of this side last waited.
     pub cpu: AtomicU32,
-    /// A bit for each ready list of this side that is taken, for a layer above whose forked processes
-    /// share them.
+    /// A bit for each ready list of this side that is in use, for a layer above whose forked processes share them.
     pub taken: AtomicU32,
-    /// The process that has taken each of them, in that layer's terms; 0 where that is not known.
+    /// Process that uses each ready list, as a number of the layer above; 0 if unknown.
     pub takers: [AtomicU64; READY_LISTS as usize],
-    /// Changed when this side's registered memory does: what the other side knows of it is void.
+    /// Changed whenever this side's registered memory changes. Data that the other side has stored about a region is
+    /// invalid then.
     pub regions: AtomicU32,
     /// A bit for each VI with an unanswered request of this side.
     pub pending: [AtomicU64; VIS as usize / 64],
@@ -58,17 +59,18 @@ pub struct Side {
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct Direction {
-    /// The reader's bell: rung when there is a message.
+    /// Threads and ready lists of the reader. The writer notifies them when it has sent a message.
     pub bell: Bell,
-    /// The writer's bell: rung when there is room again, or something about the path changed.
+    /// Threads and ready lists of the writer. The reader notifies them when there is room again, or the path has
+    /// changed.
     pub room: Bell,
     /// The reader's credit to the writer.
     pub credit: Credit,
-    /// For the layer above; written by the writer of the direction.
+    /// Words for the layer above, written by the writer of the direction.
     pub writer: Words,
-    /// For the layer above; written by the reader of the direction.
+    /// Words for the layer above, written by the reader of the direction.
     pub reader: Words,
-    /// For the layer above; the writer's rare words.
+    /// Words for the layer above, written by the writer of the direction, but rarely.
     pub path: Words,
 }
 
@@ -78,13 +80,13 @@ pub struct Direction {
 pub struct Words(pub [AtomicU64; WORDS]);
 
 impl Words {
-    /// A word, and with it what had been written before its writer stored it.
+    /// Loads a word, with Acquire order: pairs with [`Words::store`].
     #[inline]
     pub fn load(&self, word: usize) -> u64 {
         self.0[word].load(Ordering::Acquire)
     }
 
-    /// Stores a word after everything that has been written before.
+    /// Stores a word, with Release order.
     #[inline]
     pub fn store(&self, word: usize, value: u64) {
         self.0[word].store(value, Ordering::Release);
@@ -94,18 +96,19 @@ impl Words {
 pub(crate) const REQUESTS_AT: usize = 64 << 10;
 pub(crate) const REQUEST_SIZE: usize = 128;
 pub(crate) const DIRECTIONS_AT: usize = 256 << 10;
-/// Not at a page's beginning: half a page of each ring shares a page with its neighbour; see
-/// [`first_entry`].
+/// Start of the rings, half a page after a page boundary. So the end of each ring shares a page with the start of the
+/// next ring; see [`first_entry`].
 pub(crate) const RINGS_AT: usize = (4 << 20) + 2048;
 pub(crate) const RING_SIZE: usize = size_of::<Slot>() * SLOTS as usize;
 
-/// Number of the first entry in the direction in which `from` sends, for ends that count from
-/// there: so the first slots of a VI's two rings lie in one page, all that an idle VI needs.
+/// Returns the number of the first entry in the direction in which `from` sends, for native VIs. With these numbers the
+/// first 16 slots of a VI's two rings lie in one page, so an idle VI needs only this page. (Endpoints of sockets start
+/// at 0.)
 pub(crate) const fn first_entry(from: usize) -> u32 {
     if from == 0 { SLOTS - 2048 / size_of::<Slot>() as u32 } else { 0 }
 }
 
-/// Lists of what readers have left unread, each as large as a ring, in whole pages.
+/// Start of the lists of undelivered messages. Each list is as large as a ring, and starts at a page boundary.
 pub(crate) const UNDELIVERED_AT: usize = 21 << 20;
 pub(crate) const BULK_AT: usize = 40 << 20;
 pub(crate) const BULK_SIZE: usize = AREA + crate::pool::POOL as usize;
@@ -122,7 +125,7 @@ const _: () = {
     assert!(BULK_SIZE.is_multiple_of(4096));
 };
 
-/// Bytes of a discriminator.
+/// Size of a discriminator in bytes.
 pub const DISCRIMINATOR: usize = 96;
 
 /// A VI's entry in the table of requests ([`crate::request`]).

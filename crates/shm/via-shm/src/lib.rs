@@ -1,27 +1,29 @@
 //! The `shm` provider: Virtual Interfaces between the processes of one host.
 //!
-//! It is a NIC that runs in its callers. Two processes share one sealed memory file, the
-//! [`Segment`]; it holds up to [`layout::VIS`] pairs of VIs. Each direction of a VI is
+//! The NIC is code that runs in the calling threads. Two processes share one sealed memory file, the [`Segment`]. A
+//! segment holds up to [`layout::VIS`] pairs of VIs. Each direction of a VI consists of:
 //!
-//! - a ring of 128-byte queue entries ([`ring`]): a message of up to [`ring::INLINE`] bytes travels
-//!   inside its entry, one hand-over of a cache line for a few bytes;
-//! - a pool ([`pool`]) for larger ones, private to the VI, so that a VI which is not read never
-//!   delays another; it owns no memory until it is used;
-//! - a list of what the reader has left unread, once it has left the VI ([`undelivered`]);
-//! - credit: how many receives the far end has posted, and how much of the pool it has given back;
-//! - a doorbell ([`ready_list`]): the threads and ready lists that wait for this direction, and whether they sleep.
+//! - A ring of 128-byte queue entries ([`ring`]). A message of up to [`ring::INLINE`] bytes travels inside its entry.
+//!   For a few bytes, only one cache line moves between the processors.
+//! - A pool ([`pool`]) for longer messages. Each VI has its own pools, so an unread VI never delays another. A pool
+//!   uses no memory until it is first written.
+//! - A list of undelivered messages, which the reader fills when it leaves the VI ([`undelivered`]).
+//! - Credit: the number of receives that the reader has posted, and the pool position up to which the reader has
+//!   released bytes.
+//! - A [`ready_list::Bell`]: a futex word, a count of sleeping threads, and a bit for each ready list that watches this
+//!   direction.
 //!
-//! Two things are built of these:
+//! The crate builds two things from these parts:
 //!
-//! - [`Endpoint`], one end of a connected VI as the sockets layer uses it: every receive is posted
-//!   and lent by the ring and the pool, so that a message is copied out when it is wanted;
-//! - [`ShmNic`] and [`ShmVi`], the NIC and the VIs of the VI Architecture (the traits of `via`):
-//!   the program registers memory, posts descriptors, and finds them done. [`connect`] says how
-//!   two processes meet, [`vi`] how queues, waiting and errors work.
+//! - [`Endpoint`], one end of a connected VI for the sockets layer. All receives are posted from the start, and their
+//!   memory is the ring and the pool. The program's receive call copies the message out.
+//! - [`ShmNic`] and [`ShmVi`], the NIC and the VIs of the VI Architecture (the traits of `via`). The program registers
+//!   memory, posts descriptors and collects their completions. [`connect`] explains how two processes connect. [`vi`]
+//!   explains queues, waiting and errors.
 //!
-//! **Trust.** Everything in the segment can be scribbled on by the peer. Whatever is read from it
-//! is loaded once and checked before use; a value that cannot be true breaks the connection
-//! ([`Corrupt`]), never the process. What one end alone must know lives outside the segment.
+//! **Trust.** The peer can write to any part of the segment at any time. Code loads each value from the segment once,
+//! and checks the value before use. An invalid value breaks the connection ([`Corrupt`]), never the process. State that
+//! only one end needs lies outside the segment.
 
 pub mod quiet;
 pub mod ready_list;
@@ -85,7 +87,7 @@ pub use segment::Segment;
 #[cfg(not(loom))]
 pub use vi::ShmVi;
 
-/// The segment holds something that an honest peer cannot have written.
+/// Reports a value in the segment that a correct peer cannot have written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the shared segment is corrupt: {0}")]
 pub struct Corrupt(pub &'static str);

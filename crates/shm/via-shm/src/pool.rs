@@ -1,23 +1,22 @@
-//! Where a direction's larger messages lie: the writer's bookkeeping of its pool.
+//! Bookkeeping of a direction's pool, the memory for messages longer than an entry.
 //!
-//! Positions count bytes for the life of the VI; a position's place in the pool is its remainder
-//! by [`POOL`]. Messages are placed in order, never across the pool's end, and given back in
-//! order, so two numbers describe everything: where the writer is, and how far the reader has
-//! released. The writer starts over at the pool's beginning as soon as it may: memory that is
-//! still in the cache is worth more than memory that is free.
+//! Positions count bytes since the VI's connection. A position's offset in the pool is its remainder by [`POOL`]. The
+//! writer places messages in order, never across the pool's end, and the reader releases them in order. So two numbers
+//! are the whole state: the writer's position, and the position up to which the reader has released. The writer starts
+//! over at the pool's beginning as early as possible, because that memory is probably still in the cache.
 
 use crate::Corrupt;
 
-/// Bytes of a pool (address space; pages come with use).
+/// Size of a pool in bytes of address space. Pages are allocated at the first write.
 pub const POOL: u64 = 2 << 20;
-/// Beyond this place the writer asks whether it may start over. For small messages soon: many
-/// connections with a little on their way each should fit a core's cache together. For large ones
-/// later: the question costs a cache line from the other core.
+/// Offset beyond which the writer asks if it may start over. Low for small messages: the pools of many connections
+/// should fit into a processor's cache together. Higher for large messages: each such load moves a cache line from the
+/// other processor.
 const REWIND_SMALL: u64 = 8 << 10;
 const REWIND: u64 = 128 << 10;
-/// What counts as small.
+/// Maximum length of a small message.
 const SMALL: u32 = 3 << 10;
-/// Beyond this place it starts over once half of the beginning is free.
+/// Offset beyond which the writer starts over once half of this range is free.
 const SOFT: u64 = 1 << 20;
 const ALIGN: u64 = 64;
 
@@ -32,7 +31,7 @@ const ALIGN: u64 = 64;
 /// let second = writer.place(100, || released)?.expect("there is room");
 /// assert!(second >= first + 5000);
 ///
-/// // The reader has consumed both: so much it publishes, and the writer may use again.
+/// // The reader has consumed both messages, and publishes the position. The writer may then use the memory again.
 /// reader.take(first, 5000)?;
 /// let released = reader.take(second, 100)?;
 /// assert!(writer.is_empty(released));
@@ -43,9 +42,9 @@ const ALIGN: u64 = 64;
 pub struct Writer {
     position: u64,
     released: u64,
-    /// Bytes of the pool from its beginning that may be used.
+    /// Number of bytes, from the pool's beginning, that messages may use.
     limit: u32,
-    /// Bytes of the pool from its beginning that have been used.
+    /// Number of bytes, from the pool's beginning, that messages have used.
     used: u32,
 }
 
@@ -64,11 +63,11 @@ fn round_up(len: u32) -> u64 {
 }
 
 impl Writer {
-    /// A place for `len` bytes, as an offset into the pool; `None` while there is no room.
-    /// `released` loads the reader's word; it is called at most once.
+    /// Reserves `len` bytes and returns their offset in the pool; `None` while there is no room. `released` loads the
+    /// reader's published position, and is called at most once.
     ///
     /// # Errors
-    /// [`Corrupt`] if the reader's word is one that it cannot have written.
+    /// [`Corrupt`] if the reader's position is ahead of the writer's.
     #[inline]
     pub fn place(
         &mut self,
@@ -86,14 +85,15 @@ impl Writer {
         if now > self.position {
             return Err(Corrupt("pool release out of range"));
         }
-        // After starting over in an empty pool the writer is ahead of what the reader last published.
+        // After it has started over in an empty pool, the writer is ahead of the position that the reader last
+        // published.
         let now = now.max(self.released);
         self.released = now;
         if lap(now) == lap(self.position) {
             let empty = now == self.position && offset != 0;
             let beginning_free = offset >= SOFT && now % POOL >= SOFT / 2;
             if empty || beginning_free || offset + size > end {
-                // The next lap; what is free there is what the reader has left behind.
+                // Start the next lap. Its free part is the range that the reader has already released.
                 let free = if empty { end } else { (now % POOL).min(end) };
                 if size <= free {
                     self.position = (lap(self.position) + 1) * POOL;
@@ -112,27 +112,28 @@ impl Writer {
         if offset + size <= free { Ok(Some(self.advance(size))) } else { Ok(None) }
     }
 
-    /// Bytes of the pool from its beginning that may be used.
+    /// Returns the number of bytes, from the pool's beginning, that messages may use.
     pub fn limit(&self) -> u32 {
         self.limit
     }
 
-    /// From now on so many may be used. Not fewer than the largest message has, or it would never go.
+    /// Sets the number of bytes, from the pool's beginning, that messages may use. Must be at least the size of the
+    /// longest message, which otherwise could never be sent.
     pub fn set_limit(&mut self, limit: u32) {
         self.limit = limit.min(POOL as u32);
     }
 
-    /// Bytes of the pool from its beginning that have been used since [`Writer::begin_anew`].
+    /// Returns the number of bytes, from the pool's beginning, that messages have used since [`Writer::begin_anew`].
     pub fn used(&self) -> u32 {
         self.used
     }
 
-    /// Whether the reader, whose word is `released`, needs nothing of the pool any more.
+    /// Returns true if the reader, which has published `released`, has consumed all messages.
     pub fn is_empty(&self, released: u64) -> bool {
         released.max(self.released) == self.position
     }
 
-    /// Starts over at the beginning of a pool that is empty.
+    /// Starts over at the beginning of an empty pool.
     pub fn begin_anew(&mut self) {
         if !self.position.is_multiple_of(POOL) {
             self.position = (lap(self.position) + 1) * POOL;
@@ -141,17 +142,17 @@ impl Writer {
         self.used = 0;
     }
 
-    /// What has been placed since `before` is not to be sent.
+    /// Undoes the reservations made since `before`, whose messages are not sent.
     pub fn take_back(&mut self, before: Writer) {
         (self.position, self.released) = (before.position, before.released);
     }
 
-    /// Where in the pool the next message lies, unless the writer starts over.
+    /// Returns the pool offset of the next message, unless the writer starts over.
     pub fn offset(&self) -> usize {
         (self.position % POOL) as usize
     }
 
-    /// The message placed last is shorter than was said.
+    /// Shortens the message placed last from `from` to `to` bytes.
     pub fn shorten(&mut self, from: u32, to: u32) {
         self.position -= round_up(from) - round_up(to.min(from));
     }
@@ -164,7 +165,7 @@ impl Writer {
     }
 }
 
-/// The reader's side: follows the writer from the offsets it names.
+/// The reader's side of a pool. Computes positions from the offsets in the messages.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct Reader {
@@ -172,16 +173,16 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// What [`Reader::take`] returned last.
+    /// Returns the position that [`Reader::take`] returned last.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// Checks a message's place and takes it; the position up to which the pool is free once
-    /// the message has been consumed.
+    /// Checks a message's range and takes the message. Returns the position up to which the pool is free once the
+    /// program has consumed the message.
     ///
     /// # Errors
-    /// [`Corrupt`] if the place is not within the pool.
+    /// [`Corrupt`] if the range is not within the pool.
     #[inline]
     pub fn take(&mut self, offset: u32, len: u32) -> Result<u64, Corrupt> {
         let offset = u64::from(offset);
@@ -193,7 +194,6 @@ impl Reader {
             base += POOL;
         }
         self.position = base + offset + round_up(len);
-        // A message that ends with the pool: stay in its lap by position, not beyond it.
         Ok(self.position)
     }
 }
@@ -205,7 +205,7 @@ mod tests {
     use std::collections::{HashSet, VecDeque};
 
     proptest! {
-        /// Whatever is placed and released in whatever rhythm: live messages never overlap.
+        /// Places and releases messages in random order, and checks that live messages never overlap.
         #[test]
         fn live_messages_never_overlap(
             steps in proptest::collection::vec((any::<bool>(), 1u32..100_000, 1usize..40), 1..800)
@@ -229,7 +229,7 @@ mod tests {
                     }
                 }
             }
-            // Empty, there is always room for the largest message.
+            // An empty pool always has room for the largest message.
             while let Some((o, l)) = live.pop_front() {
                 released = reader.take(o, l).unwrap();
             }
@@ -237,7 +237,7 @@ mod tests {
         }
     }
 
-    /// A writer, a reader and the messages between them, with positions counted from the lap in which the reader is.
+    /// State of a writer, a reader and the messages between them. Positions are relative to a common lap.
     #[derive(Clone, PartialEq, Eq, Hash, Debug)]
     struct Ends {
         writer: (u64, u64),
@@ -251,7 +251,7 @@ mod tests {
             Writer { position: self.writer.0, released: self.writer.1, limit, used: 0 }
         }
 
-        /// The same, as many laps earlier as can be.
+        /// Returns an equivalent state with the lowest possible laps.
         fn normal(mut self) -> Ends {
             let Ends { writer: (position, released), reader, published, .. } = &mut self;
             let laps = lap((*released).min(*published).min(*reader)) * POOL;
@@ -261,7 +261,7 @@ mod tests {
             self
         }
 
-        /// After a message of that length has been placed, if there is room.
+        /// Returns the state after a message of `len` bytes has been placed, if there is room.
         fn placed(&self, limit: u32, len: u32) -> Option<Ends> {
             let mut writer = self.writer(limit);
             let at = writer.place(len, || self.published).expect("the reader is honest");
@@ -278,7 +278,7 @@ mod tests {
             Some(next)
         }
 
-        /// After the oldest message has been consumed and its place given back.
+        /// Returns the state after the reader has consumed and released the oldest message.
         fn consumed(&self) -> Option<Ends> {
             let mut next = self.clone();
             let (at, len) = next.live.pop_front()?;
@@ -289,8 +289,8 @@ mod tests {
         }
     }
 
-    /// Every history of messages of a few lengths, however long: a pool comes back to places where it has been, so
-    /// there are only so many.
+    /// Visits every state that messages of a few lengths can reach. The number of states is finite, because the pool
+    /// returns to earlier states.
     #[test]
     fn no_history_lets_messages_overlap_or_the_pool_stand_still() {
         const LENGTHS: [u32; 3] = [150 << 10, 400 << 10, 1 << 20];

@@ -1,47 +1,48 @@
-//! A ringer that finds no sleeper, for long.
+//! Saves the fence of a notifier that has found no sleeping thread for long.
 //!
-//! A ringer publishes its news and looks whether a thread sleeps for them; between the two there must be a fence
-//! ([`crate::ready_list`]). Where both ends spin that fence is the longest part of a send: it waits for the cache line
-//! of the message to come, and with it each message waits for the one before. So a ringer that has often looked
-//! in vain leaves its fence to the sleepers: it stores that in the bell's `fencing`, and a thread that announces
-//! its sleep then has the kernel put the fence into the ringer ([`sovia_sync::fences`]). The ringer takes the fence
-//! back as soon as it finds a sleeper, so sleeps that are frequent cost no more than before.
+//! A *notifier* is the thread that publishes an event and then looks for sleeping threads. Between the two, the
+//! notifier needs a fence ([`crate::ready_list`]). If both ends spin, this fence is the longest part of a send. The
+//! fence waits for the message's cache line, so each message waits for the one before. So a notifier that has often
+//! found no sleeper leaves the fence to the sleepers, and says so in the `fencing` word of the [`Bell`]. A thread that
+//! announces its sleep then has the kernel execute a fence in the notifier ([`sovia_sync::fences`]). The notifier takes
+//! the fence back as soon as it finds a sleeper, so frequent sleeps cost no more than before.
 //!
-//! Between the two ways:
+//! The changes between the two modes are safe:
 //!
-//! - The ringer leaves its fence: it stores that, fences itself once more, and not from then on. A thread that
-//!   has announced its sleep and does not find this stored was announced before that last fence, so the ringer
-//!   sees it.
-//! - The ringer takes its fence back: it stores that, fences itself, and looks again. A thread that has announced
-//!   its sleep and finds that stored is seen then, or sees what had been published.
+//! - *The notifier leaves its fence to the sleepers.* It stores this mode, executes one last fence, and then no more.
+//!   If a thread announces its sleep and does not see the mode, the thread announced before that last fence. So the
+//!   notifier sees the announcement.
+//! - *The notifier takes its fence back.* It stores this mode, executes a fence, and looks again. If a thread announces
+//!   its sleep and sees this mode, the notifier sees the thread, or the thread sees the published event.
 //!
-//! `crates/base/sync/tests/membarrier` looks at every interleaving of the two with store buffers.
+//! `crates/base/sync/tests/membarrier` checks every interleaving of the two, with store buffers.
 
 use crate::ready_list::{Bell, Listeners};
 use core::cell::Cell;
 use sovia_sync::fences;
 
-/// So many looks in a row find no sleeper before the fence is left to sleepers: they save more than what the first
-/// sleeper pays (a few microseconds).
+/// Number of looks in a row without a sleeper before the notifier leaves its fence to the sleepers. So many saved
+/// fences cost more than the kernel's fence at the first sleep (a few microseconds).
 const ENOUGH: u32 = if cfg!(loom) { 1 } else { 1 << 10 };
 
-/// What the ringer of a bell knows of its sleepers. Not in the segment.
+/// The notifier's own record of how often it has found no sleeper. Lies outside the segment.
 #[derive(Debug, Clone, Default)]
 #[repr(C)]
 pub struct Quiet {
-    /// Looks in a row that have found no sleeper; [`ENOUGH`] if the fence is left to sleepers.
+    /// Number of looks in a row without a sleeper; [`ENOUGH`] while the fence is left to the sleepers.
     looks: Cell<u32>,
-    /// The sleepers' process is not to be relied on for a fence.
+    /// Set if the notifier may not rely on the sleepers' process for a fence.
     keeps: Cell<bool>,
 }
 
 impl Quiet {
-    /// The ringer fences itself for good.
+    /// Makes the notifier execute its own fences for good.
     pub fn keep(&self) {
         self.keeps.set(true);
     }
 
-    /// For the ringer, after it has published its news: the sleepers and ready lists that it must wake.
+    /// Returns the sleeping threads and the ready lists that the notifier must wake. Call it after publishing the
+    /// event.
     #[inline(always)]
     pub fn look(&self, bell: &Bell) -> Option<Listeners> {
         if self.looks.get() < ENOUGH {
@@ -50,13 +51,14 @@ impl Quiet {
         if self.finds_none(bell) { None } else { self.take_back(bell) }
     }
 
-    /// The same for a ringer that has left its fence to sleepers: whether it finds none. False for any other.
+    /// Returns true if the fence is left to the sleepers and there is no sleeper and no ready list. Returns false in
+    /// the other mode.
     #[inline(always)]
     pub fn finds_none(&self, bell: &Bell) -> bool {
         if self.looks.get() < ENOUGH {
             return false;
         }
-        // SYNC: with `heavy` in the thread that announces its sleep.
+        // SYNC: pairs with `heavy` in the thread that announces its sleep.
         fences::light();
         bell.listeners().is_none() && bell.is_fence_left()
     }
@@ -65,7 +67,8 @@ impl Quiet {
     fn look_fenced(&self, bell: &Bell) -> Option<Listeners> {
         let found = bell.look();
         let looks = if found.is_none() { self.looks.get() + 1 } else { 0 };
-        // In this order: a thread that dies in between has fenced itself too often, and not too seldom.
+        // Change the mode in `bell` first, then store the count. If the thread dies in between, the notifier executes
+        // too many fences, never too few.
         self.looks.set(if looks < ENOUGH || !self.keeps.get() && may_leave(bell) {
             looks
         } else {

@@ -1,4 +1,4 @@
-//! Memory of a segment that an upper layer reads and writes by place.
+//! Ranges of a segment that an upper layer reads and writes by offset.
 
 use crate::layout::AREA;
 use crate::pool::POOL;
@@ -7,9 +7,9 @@ use core::ptr::NonNull;
 use sovia_signal::access;
 use sovia_sys::{UserSlice, UserSliceMut};
 
-/// Memory of a direction that the layer above uses as it likes.
+/// A direction's overflow buffer, which the layer above uses.
 pub type Area<'s> = Range<'s, AREA>;
-/// A direction's pool and area in one.
+/// A direction's pool and overflow buffer as one range.
 pub type Bulk<'s> = Range<'s, { AREA + POOL as usize }>;
 
 /// `N` bytes of a segment that stays mapped for `'s`.
@@ -20,38 +20,38 @@ pub struct Range<'s, const N: usize> {
 }
 
 impl<const N: usize> Range<'_, N> {
-    /// The `N` bytes at `at`.
+    /// Creates the range of the `N` bytes at `at`.
     ///
     /// # Safety
-    /// They are a segment's, which stays mapped for as long as this lives.
+    /// The bytes are in a segment, which stays mapped for as long as the range exists.
     pub(crate) unsafe fn new(at: NonNull<u8>) -> Self {
         Range { at, segment: PhantomData }
     }
 
-    /// Its length in bytes.
+    /// Length in bytes.
     pub const LEN: usize = N;
 
-    /// Copies in; false if the place is not within the range, or `bytes`, which may be the program's,
-    /// cannot be read.
+    /// Copies `bytes` to offset `at`. Returns false if the target exceeds the range, or if `bytes`, which may belong to
+    /// the program, cannot be read.
     #[inline]
     pub fn write<'b>(&self, at: usize, bytes: impl Into<UserSlice<'b>>) -> bool {
         let bytes = bytes.into();
         let fits = at.checked_add(bytes.len()).is_some_and(|end| end <= N);
-        // SAFETY: just checked; the range is mapped. Ends
-        // that use it agree on which end may touch which bytes; a peer that breaks this can only
-        // spoil its own stream.
+        // SAFETY: `fits` checks that the target is within the range, which `new`'s contract keeps mapped. The two ends
+        // agree on which end may use which bytes. A peer that breaks the agreement only corrupts its own stream.
         fits && unsafe {
             access::copy(self.at.as_ptr().add(at), bytes.as_ptr(), bytes.len()).is_ok()
         }
     }
 
-    /// Copies out; false if the place is not within the range, or `out`, which may be the program's,
-    /// cannot be written.
+    /// Copies from offset `at` to `out`. Returns false if the source exceeds the range, or if `out`, which may belong
+    /// to the program, cannot be written.
     #[inline]
     pub fn read<'b>(&self, at: usize, out: impl Into<UserSliceMut<'b>>) -> bool {
         let out = out.into();
         let fits = at.checked_add(out.len()).is_some_and(|end| end <= N);
-        // SAFETY: as for `write`.
+        // SAFETY: `fits` checks that the source is within the range, which `new`'s contract keeps mapped. The peer may
+        // change the bytes during the copy, but any bytes are valid.
         fits && unsafe {
             access::copy(out.as_mut_ptr(), self.at.as_ptr().add(at), out.len()).is_ok()
         }

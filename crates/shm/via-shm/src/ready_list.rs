@@ -1,68 +1,67 @@
-//! Bells and ready lists: which threads and ready lists wait for a direction of a VI, and how they are woken.
+//! Waits for a direction of a VI: which threads and ready lists wait, and how a notifier wakes them.
 //!
-//! There are two kinds of sleepers. A thread blocked on one VI sleeps on that direction's own futex word
-//! ([`Bell`]). What waits for many VIs (an epoll instance, a call of poll or select) is a
-//! [`ReadyList`]: a bitmap of VIs with news, so that the cost of a look grows with the ready VIs and not with
-//! the registered ones, and a flag that says whether a kernel doorbell must be rung.
+//! There are two kinds of waiting. A thread blocked on one VI sleeps on the futex word of that direction ([`Bell`]). An
+//! epoll instance, or a call of poll or select, waits for many VIs by a [`ReadyList`]. A ready list is a bitmap of VIs
+//! with events, and a flag that is set while its owner sleeps. So the cost of a look grows with the number of ready
+//! VIs, not with the number of watched VIs.
 //!
-//! The protocol against missed wake-ups is the same for both. The sleeper: publish "I sleep", full
-//! fence, look once more, sleep. The ringer: publish the news, full fence, look at the flag. At
-//! least one of the two sees the other. (`tests/loom` checks this, and that without the fences
-//! it fails.) A ringer that has long found no sleeper leaves its fence to the sleepers
-//! ([`crate::quiet`]).
+//! One protocol prevents missed wake-ups for both kinds. The sleeper stores "I sleep", executes a full fence, looks for
+//! events once more, and sleeps. The notifier stores the event, executes a full fence, and loads the "I sleep" word. At
+//! least one of the two sees the other's store. (`tests/loom` checks this, and that it fails without the fences.) A
+//! notifier that has found no sleeper for long leaves its fence to the sleepers ([`crate::quiet`]).
 
 use crate::sync::{At, AtomicU32, AtomicU64, Ordering, fence, point};
 use sovia_sync::fences::{self, Reach};
 use sovia_sys::{call, clock};
 
-/// VIs that one ready list can watch: as many as a segment has.
+/// Number of VIs that one ready list can watch: all VIs of a segment.
 pub const VIS: u32 = 1024;
 const WORDS: usize = (VIS / 64) as usize;
 
-/// Per direction: the threads and ready lists that a ringer wakes after an event. Others write it around sleeps only, so
-/// the ringer's look at it stays in its own cache.
+/// The threads and ready lists of a direction that a notifier wakes after an event. Other threads write to it only
+/// around their sleeps, so it normally stays in the notifier's cache.
 ///
-/// A sleep that has been announced counts until a ringer has woken the sleepers after it. Nothing takes an
-/// announcement back: a thread that ends in its sleep, is cancelled in it or comes to it when the VI has got
-/// its next connection leaves one ring too many, and no sleeper without a ring.
+/// An announced sleep counts until a notifier has woken the sleepers after the announcement. Nothing else takes an
+/// announcement back. A thread may die in its sleep, be cancelled, or announce its sleep only after the VI's next
+/// connection has begun. Each case costs one unneeded wake-up, and never loses one.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Bell {
-    /// Low half: how many sleeps on `word` have been announced. High half: a bit for each ready list of the
-    /// waiting side that watches this direction.
+    /// Low half: number of announced sleeps on `word`. High half: a bit for each ready list of the waiting side that
+    /// watches this direction.
     who: AtomicU64,
-    /// Changed at each ring.
+    /// Futex word. Changed at each wake-up.
     word: AtomicU32,
-    /// How many of the announced sleeps are over.
+    /// Number of announced sleeps that are over.
     rung: AtomicU32,
-    /// Which side executes the ringer's fence: [`BY_RINGER`], [`BY_SLEEPER`] or [`REFUSED`].
+    /// Which side executes the notifier's fence: [`BY_RINGER`], [`BY_SLEEPER`] or [`REFUSED`].
     fencing: AtomicU32,
-    /// When the VI was last marked for a ready list, in [`clock::ticks`].
+    /// Time, in [`clock::ticks`], when a notifier last set the VI's bit in a ready list.
     #[cfg(not(loom))]
     marked: AtomicU64,
 }
 
-/// The ringer fences itself.
+/// The notifier executes the fence.
 const BY_RINGER: u32 = 0;
-/// A thread that announces a sleep has the kernel fence the ringer.
+/// A thread that announces a sleep has the kernel execute the fence in the notifier.
 const BY_SLEEPER: u32 = 1;
-/// The ringer fences itself for good: the kernel has refused a sleeper.
+/// The notifier executes the fence for good, because the kernel has refused to do so for a sleeper.
 const REFUSED: u32 = 2;
-/// How long a thread that the kernel has refused waits before its sleep, once: what the ringer's processor has
-/// stored is in memory long before, and the ringer's later looks find the thread's announcement.
+/// Time that a thread waits, once, before its sleep if the kernel has refused the fence. By then the stores of the
+/// notifier's processor have reached memory, and the notifier's later looks find the thread's announcement.
 const WITHOUT_FENCE_NS: u64 = 20_000_000;
 
-/// The sleepers and ready lists that [`Bell::look`] found.
+/// Sleeping threads and ready lists that [`Bell::look`] found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listeners {
-    /// Threads asleep on the bell's word.
+    /// Set if threads sleep on the futex word.
     pub sleepers: bool,
-    /// Bitmap of ready lists.
+    /// Bitmap of the ready lists to notify.
     pub ready_lists: u32,
 }
 
 impl Bell {
-    /// A bell with no sleeper and no ready list.
+    /// Returns a `Bell` without sleepers and ready lists.
     #[cfg(loom)]
     pub fn new() -> Bell {
         Bell {
@@ -73,14 +72,14 @@ impl Bell {
         }
     }
 
-    /// For the ringer, after it has published its news: the sleepers and ready lists that it must wake.
+    /// Returns the sleeping threads and ready lists that the notifier must wake. Call it after publishing the event.
     #[inline]
     pub fn look(&self) -> Option<Listeners> {
         fence(Ordering::SeqCst);
         self.listeners()
     }
 
-    /// The same where a fence is put from outside, or has been passed.
+    /// Like [`Bell::look`], but without the fence: the caller has executed the fence, or relies on the sleepers' fence.
     #[inline(always)]
     pub(crate) fn listeners(&self) -> Option<Listeners> {
         let (who, rung) = (self.who.load(Ordering::Relaxed), self.rung.load(Ordering::Relaxed));
@@ -91,34 +90,35 @@ impl Bell {
         Some(Listeners { sleepers: who as u32 != rung, ready_lists: (who >> 32) as u32 })
     }
 
-    /// The ringer fences itself no more, if it may: its later looks come after this.
+    /// Leaves the notifier's fence to the sleepers. Returns false if the kernel has refused such a fence before. The
+    /// notifier's later looks are ordered after this call.
     pub(crate) fn leave_fence_to_sleepers(&self) -> bool {
         let (from, to) = (BY_RINGER, BY_SLEEPER);
         let (success, failure) = (Ordering::SeqCst, Ordering::Relaxed);
         let found = self.fencing.compare_exchange(from, to, success, failure);
-        // SYNC: with the one of a thread that announces its sleep, in `announced`.
+        // SYNC: pairs with the fence in `announced`, in a thread that announces its sleep.
         fence(Ordering::SeqCst);
-        // `BY_SLEEPER`: perhaps a thread has stored it and died before it knew.
+        // The word may be `BY_SLEEPER` already: a thread may have stored it and died before it recorded the change.
         matches!(found, Ok(_) | Err(BY_SLEEPER))
     }
 
-    /// Whether the ringer's fence is left to sleepers still.
+    /// Returns true while the notifier's fence is left to the sleepers.
     #[inline(always)]
     pub(crate) fn is_fence_left(&self) -> bool {
         self.fencing.load(Ordering::Relaxed) == BY_SLEEPER
     }
 
-    /// The ringer fences itself from here on, first before the look that follows this.
+    /// Makes the notifier execute the fence again, from its next look on.
     pub(crate) fn take_fence_back(&self) {
         let (from, to) = (BY_SLEEPER, BY_RINGER);
         let (success, failure) = (Ordering::SeqCst, Ordering::Relaxed);
         let _ = self.fencing.compare_exchange(from, to, success, failure);
     }
 
-    /// The calling thread has announced its sleep, or a ready list. For what the ringer publishes from here on, it rings;
-    /// what it has published before, the calling thread sees from here on.
+    /// Orders the calling thread's announcement (of a sleep or of a ready list) before its next look. The notifier then
+    /// wakes this thread for each event published from here on, and this thread sees each earlier event.
     fn announced(&self) {
-        // SYNC: with the ringer's, in `look` or in `leave_fence_to_sleepers`.
+        // SYNC: pairs with the notifier's fence in `look` or in `leave_fence_to_sleepers`.
         fence(Ordering::SeqCst);
         if self.fencing.load(Ordering::Relaxed) == BY_SLEEPER {
             self.fence_ringer();
@@ -128,7 +128,7 @@ impl Bell {
     #[cold]
     #[inline(never)]
     fn fence_ringer(&self) {
-        // SYNC: with the ringer's `light`.
+        // SYNC: pairs with `light` in the notifier.
         if !fences::heavy(Reach::Host) {
             self.fencing.store(REFUSED, Ordering::SeqCst);
             let end = clock::now_ns() + WITHOUT_FENCE_NS;
@@ -138,32 +138,33 @@ impl Bell {
         }
     }
 
-    /// The word to sleep on. Its value is loaded before the last look.
+    /// Returns the futex word to sleep on. Load its value before the last look for events.
     pub fn word(&self) -> &AtomicU32 {
         &self.word
     }
 
-    /// Announces a sleep. The caller looks for news once more before it sleeps on the value of
-    /// [`Bell::word`] that it had loaded earlier.
+    /// Announces a sleep. The caller then looks for events once more. The caller sleeps on the value of [`Bell::word`]
+    /// that it loaded before this call.
     pub fn going_to_sleep(&self) {
-        // In the low half only: the count wraps around without touching the ready lists' bits.
+        // Add to the low half only: a wrap-around of the count must not change the ready lists' bits.
         let next = |who: u64| who & !u64::from(u32::MAX) | u64::from((who as u32).wrapping_add(1));
         let _ = self.who.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |who| Some(next(who)));
         self.announced();
         point(At::Sleeping);
     }
 
-    /// Wakes the threads that sleep on the word: `wake` is told to.
+    /// Wakes the threads that sleep on the futex word; `wake` makes the kernel's call.
     pub(crate) fn wake_by(&self, wake: impl FnOnce()) {
-        // SYNC: in this order. A sleep that is counted here was announced by a thread which had loaded the
-        // word before, so it sees the word changed, or is asleep and woken. Only then is it over.
+        // SYNC: load `who`, change `word`, wake, then store `rung`, all SeqCst. A thread counted here loaded the word
+        // before its announcement. So either it sees the changed word, or it sleeps and `wake` wakes it. Only then is
+        // its sleep over.
         let announced = self.who.load(Ordering::SeqCst) as u32;
         self.ring();
         wake();
         self.rung.store(announced, Ordering::SeqCst);
     }
 
-    /// Wakes the threads that sleep on the word, after news have been published.
+    /// Wakes the threads that sleep on the futex word. Call it after publishing the event.
     #[cfg(not(loom))]
     pub fn wake(&self) {
         self.wake_by(|| {
@@ -171,48 +172,49 @@ impl Bell {
         });
     }
 
-    /// The same, where `wake` stands for the kernel.
+    /// Like `wake` outside loom; the argument replaces the kernel's call.
     #[cfg(loom)]
     pub fn wake(&self, wake: impl FnOnce()) {
         self.wake_by(wake);
     }
 
-    /// Notes that the VI is about to be marked for a ready list.
+    /// Records the time. Call it just before setting the VI's bit in a ready list.
     #[cfg(not(loom))]
     #[inline]
     pub fn note_mark(&self) {
         self.marked.store(clock::ticks(), Ordering::Relaxed);
     }
 
-    /// Returns when the VI was last marked for a ready list, in [`clock::ticks`]: what the ringer says, for the order alone.
+    /// Returns the time, in [`clock::ticks`], of the last [`Bell::note_mark`]. The notifier wrote this value, so use it
+    /// only to order events.
     #[cfg(not(loom))]
     #[inline]
     pub fn marked(&self) -> u64 {
         self.marked.load(Ordering::Relaxed)
     }
 
-    /// The ready lists that are notified of news, a bit for each.
+    /// Returns the ready lists that watch this direction, a bit for each.
     pub fn watchers(&self) -> u32 {
         (self.who.load(Ordering::Relaxed) >> 32) as u32
     }
 
-    /// Changes the word: threads that spin look at it.
+    /// Changes the futex word. Threads that spin look at this word.
     pub fn ring(&self) {
         self.word.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Has ready list `index` notified of news from now on.
+    /// Adds ready list `index` to those that the notifier notifies.
     pub fn watch(&self, index: u32) {
         self.who.fetch_or(1 << (32 + (index & 31)), Ordering::SeqCst);
         self.announced();
     }
 
-    /// Stops notifying ready list `index`.
+    /// Removes ready list `index` from those that the notifier notifies.
     pub fn unwatch(&self, index: u32) {
         self.who.fetch_and(!(1 << (32 + (index & 31))), Ordering::SeqCst);
     }
 
-    /// Forgets all sleepers and ready lists, for a VI's next life.
+    /// Removes all sleepers and ready lists, for the VI's next generation.
     pub fn clear(&self) {
         self.who.store(0, Ordering::SeqCst);
         self.rung.store(0, Ordering::SeqCst);
@@ -220,15 +222,15 @@ impl Bell {
     }
 }
 
-/// Wakes the threads that sleep on `bell`, after news have been published; `ring` is called with the ready lists
-/// that listen (a bitmap, never 0).
+/// Notifies the waiters of `bell`. Wakes sleeping threads, and calls `ring` with a bitmap (never 0) of the ready lists
+/// to notify. Call it after publishing the event.
 #[cfg(not(loom))]
 #[inline]
 pub fn tell(bell: &Bell, ring: impl FnOnce(u32)) {
     tell_found(bell, bell.look(), ring);
 }
 
-/// The same, once those that listen have been looked for.
+/// Like [`tell`], for waiters that the caller has already looked up.
 #[cfg(not(loom))]
 #[inline(always)]
 pub(crate) fn tell_found(bell: &Bell, found: Option<Listeners>, ring: impl FnOnce(u32)) {
@@ -242,13 +244,13 @@ pub(crate) fn tell_found(bell: &Bell, found: Option<Listeners>, ring: impl FnOnc
     }
 }
 
-/// One that waits for many VIs.
+/// A bitmap of VIs with events, for an owner that waits for many VIs.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct ReadyList {
-    /// Not 0: asleep, ring the doorbell, or wake the threads that sleep on this word.
+    /// Nonzero while the owner sleeps: on its doorbell ([`ASLEEP`]) or on this word (`ASLEEP_ON_WORD`).
     sleeping: AtomicU32,
-    /// Which of its process's doorbells rings it.
+    /// Number of the doorbell that wakes the owner.
     doorbell: AtomicU32,
     /// A bit for each word of `ready` that is not zero.
     summary: AtomicU64,
@@ -261,7 +263,7 @@ const ASLEEP: u32 = 1;
 const ASLEEP_ON_WORD: u32 = 2;
 
 impl ReadyList {
-    /// Awake, nothing ready.
+    /// Returns an awake ready list without events.
     #[cfg(loom)]
     pub fn new() -> ReadyList {
         ReadyList {
@@ -272,20 +274,20 @@ impl ReadyList {
         }
     }
 
-    /// The ringer's part: marks a VI ready. Returns the doorbell to ring, if one must be.
-    /// The news itself must have been published, and [`Bell::look`]'s fence passed, before.
+    /// Sets the bit of `vi`, on behalf of the notifier. Returns the number of the doorbell to ring, if the owner
+    /// sleeps. The caller must have published the event before, and executed [`Bell::look`]'s fence.
     #[inline]
     pub fn notify(&self, vi: u32) -> Option<u32> {
         self.notify_after(vi, || {})
     }
 
-    /// Does what [`ReadyList::notify`] does, and calls `first` before it makes a mark that is not there.
+    /// Like [`ReadyList::notify`], but calls `first` before it sets a bit that is not yet set.
     #[inline]
     pub fn notify_after(&self, vi: u32, first: impl FnOnce()) -> Option<u32> {
         let word = (vi / 64) as usize % WORDS;
         let bit = 1u64 << (vi % 64);
-        // A bit that is set is one that the ready list has yet to clear; it will look at the VI after
-        // that, and `look`'s fence lets it see the news.
+        // If the bit is set, the owner has yet to clear the bit and looks at the VI afterwards. The fence in `look`
+        // ensures that the owner then sees the event.
         if self.ready[word].load(Ordering::Relaxed) & bit == 0 {
             first();
             self.ready[word].fetch_or(bit, Ordering::SeqCst);
@@ -301,7 +303,8 @@ impl ReadyList {
         }
     }
 
-    /// Rings for a sleeper. Of several ringers one does; the doorbell, if it is that which rings.
+    /// Marks the owner awake. Only the first of several notifiers continues: it wakes the futex, or returns the
+    /// doorbell to ring.
     fn ring(&self, asleep: u32) -> Option<u32> {
         let first =
             self.sleeping.compare_exchange(asleep, AWAKE, Ordering::SeqCst, Ordering::Relaxed);
@@ -316,13 +319,13 @@ impl ReadyList {
         Some(self.doorbell.load(Ordering::Relaxed))
     }
 
-    /// Whether anything may be ready; costs one load.
+    /// Returns true if a VI may have an event, by one load.
     #[inline]
     pub fn has_news(&self) -> bool {
         self.summary.load(Ordering::Relaxed) != 0
     }
 
-    /// Takes all marks and hands each VI's number to `each`, which then looks at the VI.
+    /// Clears all bits and calls `each` with the number of each VI, so that `each` looks at the VI.
     #[inline]
     pub fn drain(&self, mut each: impl FnMut(u32)) {
         if !self.has_news() {
@@ -343,19 +346,19 @@ impl ReadyList {
                 each(word as u32 * 64 + bit);
             }
         }
-        // The caller's looks at the VIs come after the clearing of their bits.
+        // Orders the clearing of the bits before the caller's looks at the VIs.
         fence(Ordering::SeqCst);
     }
 
-    /// Announces sleep. The caller looks once more ([`ReadyList::has_news`]) before it sleeps.
+    /// Announces that the owner sleeps. The caller must call [`ReadyList::has_news`] once more before it sleeps.
     pub fn going_to_sleep(&self) {
         self.sleeping.store(ASLEEP, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         point(At::Sleeping);
     }
 
-    /// As [`ReadyList::going_to_sleep`], of a thread that sleeps on [`ReadyList::sleep_word`] instead of on a
-    /// doorbell. Returns what the word holds until the next ring.
+    /// Like [`ReadyList::going_to_sleep`], for a thread that sleeps on [`ReadyList::sleep_word`] and not on a doorbell.
+    /// Returns the word's value until the next notification.
     #[cfg(not(loom))]
     pub fn going_to_sleep_on_word(&self) -> u32 {
         self.sleeping.store(ASLEEP_ON_WORD, Ordering::SeqCst);
@@ -364,21 +367,22 @@ impl ReadyList {
         ASLEEP_ON_WORD
     }
 
-    /// The word that a ringer changes.
+    /// Returns the futex word that a notifier changes.
     #[cfg(not(loom))]
     pub fn sleep_word(&self) -> &AtomicU32 {
         &self.sleeping
     }
 
-    /// Says again which doorbell rings the ready list, before a sleep: a ring elsewhere would be lost.
+    /// Stores which doorbell wakes the owner, if it has changed. Call it before a sleep: a ring of another doorbell
+    /// would be lost.
     pub fn rung_by(&self, doorbell: u32) {
         if self.doorbell.load(Ordering::Relaxed) != doorbell {
             self.doorbell.store(doorbell, Ordering::SeqCst);
         }
     }
 
-    /// Puts every mark into the summary. A mark that is missing there would not be found, and would
-    /// keep ringers from making it again.
+    /// Recomputes the summary from the bits. `drain` would not find a bit that is missing in the summary, and notifiers
+    /// would not set the bit again.
     pub fn summarise(&self) {
         for (i, word) in self.ready.iter().enumerate() {
             if word.load(Ordering::SeqCst) != 0 {
@@ -387,7 +391,7 @@ impl ReadyList {
         }
     }
 
-    /// Takes the announcement back.
+    /// Takes the announced sleep back.
     #[inline]
     pub fn awake(&self) {
         if self.sleeping.load(Ordering::Relaxed) != AWAKE {
@@ -395,7 +399,7 @@ impl ReadyList {
         }
     }
 
-    /// Makes the ready list fresh: awake, nothing ready, rung by `doorbell`.
+    /// Resets the ready list: awake, no events, woken by `doorbell`.
     pub fn reset(&self, doorbell: u32) {
         self.sleeping.store(AWAKE, Ordering::SeqCst);
         self.doorbell.store(doorbell, Ordering::SeqCst);

@@ -1,9 +1,8 @@
-//! Connecting a VI within a segment that two processes already share.
+//! Connects a VI within a segment that two processes already share.
 //!
-//! VIA's model: one end requests a connection under a discriminator, the other finds the request
-//! by that discriminator and accepts it with a VI of its own. Here both ends have the same number,
-//! taken from the requester's half of the numbers, and the request lies in a table that both
-//! see; neither side needs a system call.
+//! In VIA's model one end requests a connection under a discriminator. The other end finds the request by the
+//! discriminator, and accepts it with a VI of its own. Here both ends use the same VI number, which the requester takes
+//! from its half of the numbers. The request lies in a table that both sides map, so neither side needs a system call.
 
 use crate::layout::VIS;
 pub use crate::layout::{DISCRIMINATOR, Request};
@@ -17,63 +16,64 @@ const ACCEPTED: u32 = 2;
 const CLAIMED: u32 = 3;
 const CLOSED_REQUESTER: u32 = 1 << 8;
 const CLOSED_ACCEPTOR: u32 = 1 << 9;
-/// Memory of the VI is in use that is to be given back when its number has been free for a while. It stays over
-/// the number's lives.
+/// Set if memory of the VI stays allocated for the number's next connection. [`Segment::give_back`] returns this memory
+/// once the number is free. The flag stays set over the VI's generations.
 const USED: u32 = 1 << 10;
-/// An end that has left had used much memory.
+/// Set if an end that has left had used much memory.
 const MUCH: u32 = 1 << 11;
-/// The upper half counts the VI's lives: a request that was withdrawn and made anew for another
-/// connection is not the one that a thread has just read.
+/// One generation, in the upper half of a state. The generation shows that a request was withdrawn and made again for
+/// another connection, after a thread had read the state.
 const LIFE: u32 = 1 << 16;
 const LIVES: u32 = !(LIFE - 1);
 
-/// Where a request stands, as its requester sees it.
+/// State of a request, as its requester sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// The other end has not answered yet.
     Pending,
     /// The other end has accepted the request.
     Accepted,
-    /// Withdrawn, closed, or overwritten.
+    /// The request was withdrawn, closed or overwritten.
     Gone,
 }
 
-/// A request of the other side, with the state in which it was read: [`Segment::accept`] fails if that has changed.
+/// A request of the other side, with the state at which it was read. [`Segment::accept`] fails if the state has
+/// changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pending {
-    /// The VI that it is for.
+    /// Number of the VI that the request is for.
     pub vi: u32,
     state: u32,
 }
 
-/// What a direction of a VI has used of its memory when its end leaves.
+/// How much memory of its direction an end has used, when it leaves the VI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Used {
-    /// So little that nothing is given back.
+    /// Too little to return any to the kernel.
     Little,
-    /// What may stay for a while: the number's next connection is likely to use as much, and fresh memory costs more
-    /// than the bytes that are put there.
+    /// Memory that may stay allocated for a while. The number's next connection probably uses as much, and new pages
+    /// cost more than the copy of the bytes.
     ForNow,
-    /// What is given back at once.
+    /// Memory that the end which leaves last returns to the kernel at once.
     Much,
 }
 
-/// Of the numbers below that, memory may stay for a while. (The lowest that is free is taken for a connection.)
+/// VIs below this number may keep memory for a while. (A request takes the lowest free number.)
 const STAYS: u32 = 16;
 
 fn owner(vi: u32) -> SideIndex {
     (vi & 1) as usize
 }
 
-/// Whether a state says that the number may be taken: no end has come to it, or both have left.
+/// Returns true if the VI is free: no end has used it yet, or both ends have left.
 fn is_free(state: u32) -> bool {
     let left = ACCEPTED | CLOSED_REQUESTER | CLOSED_ACCEPTOR;
     state & PHASE == FREE || state & !(LIVES | USED) == left
 }
 
 impl Segment {
-    /// Takes a free VI of this side's half and requests a connection under `discriminator`.
-    /// `None` when all are in use.
+    /// Takes a free VI of this side's half and requests a connection under `discriminator`. Returns `None` if all are
+    /// in use.
     pub fn request_connection(
         &self,
         side: SideIndex,
@@ -82,9 +82,9 @@ impl Segment {
         self.request_connection_on(side, discriminator, |_| true, |_| {})
     }
 
-    /// Likewise, on a VI that the caller could `reserve` by what it knows itself: the table may call
-    /// one free that is in use, if a process has written nonsense into it. `free` is called for those
-    /// that the table has in use.
+    /// Like [`Segment::request_connection`], but takes only a VI for which `reserve` returns true. The caller keeps its
+    /// own record of VIs in use, because the peer may have corrupted the table. Calls `free` for a reserved VI that is
+    /// in use according to the table.
     pub fn request_connection_on(
         &self,
         side: SideIndex,
@@ -117,14 +117,14 @@ impl Segment {
         Some(vi)
     }
 
-    /// Whether `vi` could be claimed: free, or left by both ends. Claiming marks it so that a
-    /// forked relative of this process does not claim it as well.
+    /// Claims `vi` if it is free. Returns true if it did. The claimed state keeps a forked relative of this process
+    /// from claiming the same VI.
     fn claim(&self, vi: u32) -> bool {
         let state = &self.request(vi).state;
         let seen = state.load(Ordering::Relaxed);
         let free = is_free(seen);
         let life = match (seen & LIVES).wrapping_add(LIFE) {
-            // The count begins anew; the first life, with fresh memory, there is once.
+            // The generations wrap around to 2, because 1 means that the VI's memory is still unused.
             0 => 2 * LIFE,
             life => life,
         };
@@ -139,12 +139,12 @@ impl Segment {
             .is_ok()
     }
 
-    /// Whether a VI that this side has claimed was never used before.
+    /// Returns true if a VI that this side has claimed is in its first generation.
     pub(crate) fn is_first_life(&self, vi: u32) -> bool {
         self.request(vi).state.load(Ordering::Relaxed) & LIVES == LIFE
     }
 
-    /// How a request of ours stands.
+    /// Returns the state of this side's request for `vi`.
     pub fn progress(&self, vi: u32) -> Progress {
         match self.request(vi).state.load(Ordering::Acquire) & PHASE {
             REQUESTED => Progress::Pending,
@@ -153,18 +153,18 @@ impl Segment {
         }
     }
 
-    /// Takes a request back. False if it has been accepted meanwhile.
+    /// Withdraws a request. Returns false if the other end has accepted it.
     pub fn withdraw(&self, side: SideIndex, vi: u32) -> bool {
         self.take_back(side, vi, FREE)
     }
 
-    /// Takes a request back whose requester has come onto the VI already: as if the other end had accepted it and had
-    /// left, so that the number is free when the requester leaves. False if it has been answered meanwhile.
+    /// Withdraws a request whose requester already uses the VI. The state is then as if the other end had accepted and
+    /// left, so the VI becomes free when the requester leaves. Returns false if the other end has answered.
     pub fn revoke(&self, side: SideIndex, vi: u32) -> bool {
         self.take_back(side, vi, ACCEPTED | CLOSED_ACCEPTOR)
     }
 
-    /// Takes a request back, and leaves its number in that state. False if it has been answered meanwhile.
+    /// Withdraws a request and puts its VI into the state `left`. Returns false if the other end has answered.
     fn take_back(&self, side: SideIndex, vi: u32, left: u32) -> bool {
         self.side(side).pending[(vi / 64) as usize].fetch_and(!(1 << (vi % 64)), Ordering::SeqCst);
         let state = &self.request(vi).state;
@@ -175,7 +175,7 @@ impl Segment {
             && state.compare_exchange(seen, left, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// The unanswered requests of the other side, with their discriminators.
+    /// Calls `each` with each unanswered request of the other side and its discriminator.
     pub fn pending(&self, side: SideIndex, mut each: impl FnMut(Pending, &[u8; DISCRIMINATOR])) {
         let other = side ^ 1;
         for (w, word) in self.side(other).pending.iter().enumerate() {
@@ -192,7 +192,7 @@ impl Segment {
                 for (bytes, word) in discriminator.chunks_exact_mut(8).zip(&entry.words) {
                     bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
                 }
-                // Not torn: still the same life's request after the words were read.
+                // The words are consistent only if the state, with its generation, is unchanged after they were read.
                 fence(Ordering::Acquire);
                 if entry.state.load(Ordering::Relaxed) == state {
                     each(Pending { vi, state }, &discriminator);
@@ -201,19 +201,19 @@ impl Segment {
         }
     }
 
-    /// The other side's request for one VI, for an end that knows the VI's number.
+    /// Returns the other side's request for `vi`, for an end that knows the VI's number.
     pub fn requested(&self, side: SideIndex, vi: u32) -> Option<Pending> {
         let state = self.request(vi).state.load(Ordering::Acquire);
         (owner(vi) == side ^ 1 && state & PHASE == REQUESTED).then_some(Pending { vi, state })
     }
 
-    /// How many requests the other side has ever made: unchanged means nothing new to look at.
+    /// Returns the number of requests that the other side has ever made. If unchanged, there is no new request.
     pub fn requests_seen(&self, side: SideIndex) -> u32 {
         self.side(side ^ 1).requests.load(Ordering::Acquire)
     }
 
-    /// Accepts a request of the other side. False if it has been withdrawn, even if the VI has been
-    /// requested anew since.
+    /// Accepts a request of the other side. Returns false if the requester has withdrawn it, even if there is a new
+    /// request for the same VI.
     pub fn accept(&self, side: SideIndex, request: Pending) -> bool {
         let Pending { vi, state } = request;
         let accepted = state & (LIVES | USED) | ACCEPTED;
@@ -230,9 +230,9 @@ impl Segment {
         taken
     }
 
-    /// This end is done with the VI for good; when both are, its number is free again. `used`: what its direction
-    /// has used. If one has used much, the end that leaves last gives back what lies beyond `keep` bytes in each of
-    /// the VI's bulk ranges, before the number is free.
+    /// Marks that this end has left the VI for good. The VI is free once both ends have left. `used` says how much of
+    /// its direction's memory this end has used. If either end has used much, the end that leaves last returns memory
+    /// to the kernel before the VI becomes free. Each bulk range then keeps its first `keep` bytes.
     pub fn leave(&self, side: SideIndex, vi: u32, used: Used, keep: usize) {
         let (closed, theirs) = if owner(vi) == side {
             (CLOSED_REQUESTER, CLOSED_ACCEPTOR)
@@ -248,12 +248,13 @@ impl Segment {
         point(At::GivingBack);
         let state = &self.request(vi).state;
         let mut seen = state.load(Ordering::Acquire);
-        // The other end changes it once; one that goes on changing it is not waited for.
+        // A correct peer changes the state once. The limit keeps a peer that changes it again and again from blocking
+        // this loop.
         for _ in 0..16 {
             if seen & theirs != 0 {
                 if (seen | mine) & MUCH != 0 {
                     self.trim(vi, keep);
-                    // No end is there to change it but this one.
+                    // The other end has left, so only this end changes the state.
                     state.fetch_and(!(USED | MUCH), Ordering::AcqRel);
                     state.fetch_or(closed, Ordering::AcqRel);
                     return;
@@ -268,9 +269,9 @@ impl Segment {
         state.fetch_or(mine, Ordering::AcqRel);
     }
 
-    /// Gives back what lies beyond `keep` bytes in each of the bulk ranges of this side's VIs that are free and have
-    /// memory that was to stay for a while. `reserve` and `free` as for [`Segment::request_connection_on`]. Whether
-    /// there are VIs in use whose memory may come to stay.
+    /// Returns to the kernel the memory that free VIs of this side have kept for a while: all beyond `keep` bytes in
+    /// each bulk range. `reserve` and `free` are used as in [`Segment::request_connection_on`], but `free` is called
+    /// for each reserved VI. Returns true if a VI that may keep memory is in use.
     pub fn give_back(
         &self,
         side: SideIndex,
@@ -296,7 +297,7 @@ impl Segment {
         in_use
     }
 
-    /// Whether the other end has left the VI.
+    /// Returns true if the other end has left the VI.
     pub fn peer_left(&self, side: SideIndex, vi: u32) -> bool {
         let theirs = if owner(vi) == side { CLOSED_ACCEPTOR } else { CLOSED_REQUESTER };
         self.request(vi).state.load(Ordering::Acquire) & theirs != 0
@@ -341,7 +342,7 @@ mod tests {
             let mut seen = Vec::new();
             segment.pending(1, |request, _| seen.push(request));
             assert!(segment.accept(1, seen[0]));
-            // SAFETY: within the pool, and no other code uses the segment.
+            // SAFETY: the byte is within the pool, and no other code uses the segment.
             let byte = || unsafe { segment.pool(vi, 0).add(1 << 20).as_mut() };
             *byte() = 7;
             segment.leave(0, vi, first, 4096);
@@ -366,7 +367,7 @@ mod tests {
             vi
         };
         let vi = segment.request_connection(0, &[1; DISCRIMINATOR]).unwrap();
-        // SAFETY: within the pool, and no other code uses the segment.
+        // SAFETY: the byte is within the pool, and no other code uses the segment.
         let byte = || unsafe { segment.pool(vi, 0).add(1 << 19).as_mut() };
         *byte() = 7;
         assert!(segment.withdraw(0, vi));
@@ -374,7 +375,7 @@ mod tests {
             assert_eq!(live(used), vi);
             assert_eq!(*byte(), 7);
         }
-        // One that was asked for in vain keeps it as well.
+        // A request that was withdrawn keeps the memory, too.
         assert_eq!(segment.request_connection(0, &[1; DISCRIMINATOR]), Some(vi));
         assert!(segment.withdraw(0, vi));
         assert_eq!(*byte(), 7);

@@ -1,10 +1,10 @@
-//! The queue of one direction of a VI: entries in shared memory, one writer, one reader.
+//! The queue of one direction of a VI: entries in shared memory, with one writer and one reader.
 //!
-//! Entry `n` (counted from 0 for the life of the VI) lies in slot `n % SLOTS`. The writer fills the
-//! slot and stores its tag, `n + 1`, last; the reader takes the slot when the tag is the one it
-//! expects. So the message and the news of it are the same cache line, and no other line is
-//! touched. A slot is free again when the reader has posted a receive for it: [`Credit`] counts
-//! posted receives, and it is read only when the writer's last knowledge of it is used up.
+//! Entry `n` (counted from 0, or from `first_entry`, since the VI's connection) lies in slot `n % SLOTS`. The writer
+//! fills the slot and stores its tag, `n + 1`, last. The reader takes the slot once the tag is `n + 1`. So a short
+//! message and its tag share one cache line, and the reader loads no other line. The writer may reuse a slot once the
+//! reader has posted a receive for the slot. [`Credit`] counts posted receives. The writer loads this count only after
+//! it has used up the receives that it knows of.
 
 mod words;
 
@@ -13,40 +13,40 @@ use sovia_signal::access::{self, BadAddress};
 use sovia_sys::{UserSlice, UserSliceMut};
 use words::{store, store_checked, unpack, unpack_checked};
 
-/// Entries of a ring; a power of two.
+/// Number of entries of a ring; a power of two.
 pub const SLOTS: u32 = 64;
-/// Bytes that travel inside an entry.
+/// Number of message bytes that an entry can hold.
 pub const INLINE: usize = 8 * WORDS;
 const WORDS: usize = 14;
-/// Of the [`INLINE`] bytes, how many lie in the entry's first cache line.
+/// Number of the [`INLINE`] bytes that lie in the entry's first cache line.
 const FIRST_LINE: usize = 48;
 const POOLED: u32 = 1 << 31;
 const LEN_MAX: u32 = (1 << 24) - 1;
 
-/// One queue entry: two cache lines, of which a message of up to 48 bytes touches the first only.
+/// A queue entry of two cache lines. A message of up to 48 bytes uses only the first line.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct Slot {
-    /// Low half: the tag. High half: length, and whether the bytes are in the pool.
+    /// Low half: the tag. High half: the message's length, and the `POOLED` flag if the bytes are in the pool.
     head: AtomicU64,
-    /// Low half: immediate data. High half: the pool offset in bytes, if pooled.
+    /// Low half: immediate data. High half: the message's offset in the pool, in bytes, if it is pooled.
     more: AtomicU64,
     words: [AtomicU64; WORDS],
 }
 
-/// What an entry says of its message, loaded once.
+/// The header of an entry, loaded once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// The 32 bits that travel beside the message.
+    /// 32 bits that travel with the message.
     pub immediate: u32,
     /// The message's length in bytes.
     pub len: u32,
-    /// Where in the pool it begins; `None` if it is in the entry.
+    /// Offset of the message in the pool; `None` if the bytes are in the entry.
     pub pool_offset: Option<u32>,
 }
 
 impl Slot {
-    /// An empty slot.
+    /// Returns an empty slot.
     #[cfg(loom)]
     pub fn new() -> Slot {
         Slot {
@@ -56,28 +56,28 @@ impl Slot {
         }
     }
 
-    /// Whether entry `n` is here.
+    /// Returns true if the slot holds entry `n`.
     #[inline]
     pub fn holds(&self, n: u32) -> bool {
         self.head.load(Ordering::Acquire) as u32 == n.wrapping_add(1)
     }
 
-    /// Whether the slot, as its writer left it, still awaits entry `n`.
+    /// Returns true if the slot's tag is the one that precedes entry `n`. A relaxed load, which orders nothing.
     #[inline]
     pub fn awaits(&self, n: u32) -> bool {
         is_before(n, self.head.load(Ordering::Relaxed) as u32)
     }
 
-    /// Reads entry `n`'s header if it is here.
+    /// Returns entry `n`'s header if the slot holds entry `n`.
     #[inline]
     pub fn read(&self, n: u32) -> Option<Entry> {
         self.read_or(n).ok()
     }
 
-    /// Likewise; if it is not here, the tag that is.
+    /// Like [`Slot::read`], but returns the slot's tag as the error if the slot does not hold entry `n`.
     #[inline]
     pub(crate) fn read_or(&self, n: u32) -> Result<Entry, u32> {
-        // SYNC: pairs with the Release store in `publish`; what was written before it is seen.
+        // SYNC: pairs with the Release store in `publish`, so the loads below see the entry's other words.
         let head = self.head.load(Ordering::Acquire);
         if head as u32 != n.wrapping_add(1) {
             return Err(head as u32);
@@ -91,8 +91,8 @@ impl Slot {
         })
     }
 
-    /// Copies bytes `from..from + out.len()` of an inline message out.
-    /// What lies beyond [`INLINE`] reads as nothing; returns how many bytes were copied.
+    /// Copies up to `out.len()` bytes of an inline message to `out`, from byte `from` on.
+    /// Stops at [`INLINE`]. Returns the number of bytes copied.
     #[inline]
     pub fn copy_out(&self, from: usize, out: &mut [u8]) -> usize {
         let n = out.len().min(INLINE.saturating_sub(from));
@@ -117,10 +117,10 @@ impl Slot {
         n
     }
 
-    /// Copies the bytes of an inline message in. At most [`INLINE`] bytes in all.
+    /// Copies `bytes`, at most [`INLINE`], into the entry.
     ///
-    /// The second line's first: the reader looks at the first line all the time, and what is stored
-    /// there should be one piece with the tag, or the line goes back and forth twice.
+    /// Writes the second cache line first. The reader polls the first line, so the stores to the first line and to the
+    /// tag should be close together. Otherwise the line moves between the processors twice.
     #[inline]
     pub fn copy_in(&self, bytes: &[u8]) {
         if let Some((first, second)) = bytes.split_at_checked(FIRST_LINE) {
@@ -131,10 +131,10 @@ impl Slot {
         }
     }
 
-    /// Like [`Slot::copy_in`], from the program's memory.
+    /// Like [`Slot::copy_in`], but copies from the program's memory.
     ///
     /// # Errors
-    /// [`BadAddress`] if that is not all there; then nothing may be published.
+    /// [`BadAddress`] if some of `bytes` cannot be read. The caller must not publish the entry then.
     #[inline]
     pub fn copy_in_checked(&self, bytes: UserSlice<'_>) -> Result<(), BadAddress> {
         let mut fault = access::Fault::none();
@@ -147,28 +147,30 @@ impl Slot {
         fault.check()
     }
 
-    /// Like [`Slot::copy_out`], to the program's memory.
+    /// Like [`Slot::copy_out`], but copies to the program's memory.
     ///
     /// # Errors
-    /// [`BadAddress`] if that is not all there.
+    /// [`BadAddress`] if some of `out` cannot be written.
     #[inline]
     pub fn copy_out_checked(&self, from: usize, out: UserSliceMut<'_>) -> Result<(), BadAddress> {
         let mut fault = access::Fault::none();
         let n = out.len().min(INLINE.saturating_sub(from));
         let out = out.as_mut_ptr();
-        // SAFETY (all accesses below): within the first `n` bytes of the program's buffer.
+        // SAFETY: every store below is within the first `n` bytes of `out`, because `n <= out.len()`. `access` turns a
+        // fault on the program's memory into an error.
         if from.is_multiple_of(8) {
             let mut at = 0;
             let mut words = self.words.get(from / 8..).unwrap_or(&[]).iter();
             while n - at >= 8 {
                 let Some(word) = words.next() else { return fault.check() };
                 let word = u64::from_le(word.load(Ordering::Relaxed));
-                // SAFETY: as above.
+                // SAFETY: `n - at >= 8`, so the 8 bytes at `at` are within the program's buffer `out`.
                 unsafe { access::store_word(out.wrapping_add(at).cast(), word, &mut fault) };
                 at += 8;
             }
             if let (true, Some(word)) = (at < n, words.next()) {
-                // SAFETY: as above.
+                // SAFETY: the `n - at` bytes at `at` are within the program's buffer `out`, and the loop has left 1 to
+                // 7 of them.
                 unsafe {
                     unpack_checked(
                         word.load(Ordering::Relaxed),
@@ -183,14 +185,14 @@ impl Slot {
                 let at = from + i;
                 let Some(word) = self.words.get(at / 8) else { break };
                 let byte = word.load(Ordering::Relaxed).to_le_bytes()[at % 8];
-                // SAFETY: as above.
+                // SAFETY: `i < n`, so the byte is within the program's buffer `out`.
                 unsafe { access::store_word(out.wrapping_add(i), byte, &mut fault) };
             }
         }
         fault.check()
     }
 
-    /// Makes entry `n` visible to the reader.
+    /// Stores the header and makes entry `n` visible to the reader.
     #[inline]
     pub fn publish(&self, n: u32, entry: Entry) {
         let mut high = entry.len & LEN_MAX;
@@ -200,40 +202,41 @@ impl Slot {
         let offset = entry.pool_offset.unwrap_or(0);
         self.more.store(u64::from(entry.immediate) | u64::from(offset) << 32, Ordering::Relaxed);
         point(At::Publishing);
-        // SYNC: the reader's Acquire load of the tag sees all that was stored above.
+        // SYNC: pairs with the reader's Acquire load of the tag, so the reader sees all earlier stores to the entry.
         self.head.store(u64::from(n.wrapping_add(1)) | u64::from(high) << 32, Ordering::Release);
         point(At::Published);
     }
 
-    /// Empties the slot, for a VI's next life.
+    /// Empties the slot, for the VI's next generation.
     pub fn clear(&self) {
         self.head.store(0, Ordering::Relaxed);
     }
 }
 
-/// Whether a slot with that tag holds what goes before entry `n`: the entry of the lap before, or
-/// nothing in the first lap. No honest writer leaves anything else to a reader.
+/// Returns true if a slot has tag `tag` just before entry `n`: the tag of one lap earlier, or 0 in the first lap. Any
+/// other tag means that the writer has written an invalid entry.
 #[inline]
 pub(crate) fn is_before(n: u32, tag: u32) -> bool {
     tag == n.wrapping_add(1).wrapping_sub(SLOTS) || tag == 0 && n < SLOTS
 }
 
-/// What the reader of a direction gives back to its writer. Written by the reader, and by the
-/// writer only read, when it has to.
+/// The reader's credit to the writer of a direction. The reader writes it. The writer reads it only when its known
+/// credit is used up.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Credit {
-    /// Entries that may be sent since the VI's beginning: entry `n` once this is above `n`.
+    /// Number of the first entry that may not be sent yet: the writer may send entry `n` while `n` is below it (modulo
+    /// 2^32).
     posted: AtomicU32,
-    /// Receives that the program has posted since the VI's beginning, where it is the program that
-    /// posts them. A message of several entries takes one.
+    /// Number of receives that the program has posted since the VI's connection, on a native VI. A message of several
+    /// entries takes one receive.
     receives: AtomicU32,
-    /// Pool position up to which messages have been consumed.
+    /// Pool position up to which the reader has consumed messages.
     released: AtomicU64,
 }
 
 impl Credit {
-    /// No credit.
+    /// Returns a `Credit` of zeros.
     #[cfg(loom)]
     pub fn new() -> Credit {
         Credit {
@@ -243,39 +246,40 @@ impl Credit {
         }
     }
 
-    /// Receives posted so far.
+    /// Returns the number of the first entry that may not be sent yet.
     #[inline]
     pub fn posted(&self) -> u32 {
-        // SYNC: pairs with `post`: the reader is done with the slots that this covers.
+        // SYNC: pairs with the Release store in `post`: the reader's loads from the freed slots came before that store.
         self.posted.load(Ordering::Acquire)
     }
 
-    /// Publishes the number of receives posted so far.
+    /// Publishes the number of the first entry that may not be sent yet.
     #[inline]
     pub fn post(&self, posted: u32) {
         self.posted.store(posted, Ordering::Release);
     }
 
-    /// Receives that the program has posted so far.
+    /// Returns the number of receives that the program has posted.
     #[inline]
     pub fn receives(&self) -> u32 {
         self.receives.load(Ordering::Acquire)
     }
 
-    /// Publishes the number of receives that the program has posted so far.
+    /// Publishes the number of receives that the program has posted.
     #[inline]
     pub fn post_receives(&self, receives: u32) {
         self.receives.store(receives, Ordering::Release);
     }
 
-    /// Pool position up to which the reader has given bytes back.
+    /// Returns the pool position up to which the reader has consumed messages.
     #[inline]
     pub fn released(&self) -> u64 {
-        // SYNC: pairs with `release`: the reader's copies out of the range are over.
+        // SYNC: pairs with the Release store in `release`: the reader's copies from the freed range came before that
+        // store.
         self.released.load(Ordering::Acquire)
     }
 
-    /// Publishes the pool position up to which messages have been consumed.
+    /// Publishes the pool position up to which the reader has consumed messages.
     #[inline]
     pub fn release(&self, position: u64) {
         self.released.store(position, Ordering::Release);
@@ -286,8 +290,8 @@ impl Credit {
 mod tests {
     use super::*;
 
-    /// A slot's tags in their order, far from the wrap and over it: of all tags that a slot can have, a reader takes
-    /// one for the entry that it expects, and one for what goes before it.
+    /// Tries each tag that a slot can have, at numbers near the wrap-around and far from it. Exactly one tag must count
+    /// as the expected entry, and one as the entry before.
     #[test]
     fn tags_tell_entries_apart_where_they_wrap() {
         for n in (0..4 * SLOTS).map(|n| n.wrapping_sub(2 * SLOTS)) {
@@ -300,7 +304,7 @@ mod tests {
                 };
                 assert_eq!(slot.holds(n), lap == 0, "{n}, {lap}");
                 assert_eq!(slot.read(n).is_some(), lap == 0, "{n}, {lap}");
-                // In the first lap slots are empty. After 2^32 entries that of number 2^32 - 1 looks the same.
+                // In the first lap slots are empty (tag 0). Entry 2^32 - 1 has tag 0, too.
                 let empty = n < SLOTS && other == u32::MAX;
                 assert_eq!(slot.awaits(n), lap == -1 || empty, "{n}, {lap}");
             }

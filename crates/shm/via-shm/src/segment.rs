@@ -1,4 +1,4 @@
-//! The shared memory of a pair of processes.
+//! A segment, the shared memory of two processes.
 
 use crate::Corrupt;
 use crate::layout::{
@@ -13,7 +13,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 use sovia_sys::{Fd, Mapping, mapping};
 
-/// Which of the two processes: the one that made the segment is side 0.
+/// Identifies one of the two processes. The process that created the segment is side 0.
 pub type SideIndex = usize;
 
 /// A mapped segment.
@@ -22,7 +22,7 @@ pub type SideIndex = usize;
 /// use via_shm::Segment;
 ///
 /// let (segment, fd) = Segment::create().expect("memory");
-/// // What another process does with the descriptor that it is given.
+/// // Another process does this with the descriptor that it receives.
 /// let same = Segment::attach(&fd)?;
 /// same.direction(3, 0).path.store(0, 17);
 /// assert_eq!(segment.direction(3, 0).path.load(0), 17);
@@ -34,10 +34,10 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Makes a segment; the descriptor is for the other process.
+    /// Creates a segment. The descriptor is for the other process.
     ///
     /// # Errors
-    /// What memfd_create, its sealing or mmap say: no memory, a file-size or address-space limit.
+    /// The error of memfd_create, of its sealing, or of mmap: no memory, or a limit on file size or address space.
     pub fn create() -> sovia_sys::Result<(Segment, Fd)> {
         let fd = mapping::sealed_memory(c"sovia", SEGMENT as u64)?;
         let segment = Segment { mapping: Mapping::shared(fd.raw(), SEGMENT)? };
@@ -45,10 +45,10 @@ impl Segment {
         Ok((segment, fd))
     }
 
-    /// Maps a segment that the other process made.
+    /// Maps a segment that the other process has created.
     ///
     /// # Errors
-    /// [`AttachError`] says what is wrong with it.
+    /// [`AttachError`] if the file is not a segment, or cannot be mapped.
     pub fn attach(fd: &Fd) -> Result<Segment, AttachError> {
         if !mapping::is_sealed_memory(fd.raw(), SEGMENT as u64) {
             return Err(AttachError::Seals);
@@ -63,8 +63,8 @@ impl Segment {
 
     fn at<T>(&self, offset: usize) -> &T {
         assert!(offset + size_of::<T>() <= SEGMENT && offset.is_multiple_of(align_of::<T>()));
-        // SAFETY: the T lies in the mapping. Every T used consists of atomics, for which any bytes are valid and
-        // concurrent writes are no race.
+        // SAFETY: the assertion keeps the `T` within the mapping, and aligned. Every `T` used consists of atomics, for
+        // which any bytes are valid and concurrent writes are no data race.
         unsafe { &*self.mapping.base().add(offset).cast::<T>() }
     }
 
@@ -72,23 +72,23 @@ impl Segment {
         self.at(0)
     }
 
-    /// What a side publishes of itself.
+    /// Returns the words of the header that `side` writes.
     pub fn side(&self, side: SideIndex) -> &Side {
         &self.header().sides[side & 1]
     }
 
-    /// One of a side's ready lists.
+    /// Returns ready list `index` of `side`.
     pub fn ready_list(&self, side: SideIndex, index: u32) -> &ReadyList {
         &self.side(side).ready_lists[(index % READY_LISTS) as usize]
     }
 
-    /// The connection request of a VI.
+    /// Returns the connection request of a VI.
     pub fn request(&self, vi: u32) -> &Request {
         self.at(REQUESTS_AT + REQUEST_SIZE * Self::place(vi))
     }
 
-    /// Where a VI lies among the others: those that one side requests together, because often one
-    /// side requests all that there are.
+    /// Returns the position of a VI's memory. VIs that one side requests lie together, because often one side makes all
+    /// requests.
     fn place(vi: u32) -> usize {
         let half = VIS as usize / 2;
         (vi % VIS) as usize / 2 + if vi.is_multiple_of(2) { 0 } else { half }
@@ -98,17 +98,18 @@ impl Segment {
         Self::place(vi) * 2 + (from & 1)
     }
 
-    /// The control block of the direction of `vi` in which `from` sends.
+    /// Returns the control block of the direction of `vi` in which `from` sends.
     pub fn direction(&self, vi: u32, from: SideIndex) -> &Direction {
         self.at(DIRECTIONS_AT + size_of::<Direction>() * Self::lane(vi, from))
     }
 
-    /// The ring of that direction.
+    /// Returns the ring of the direction of `vi` in which `from` sends.
     pub fn slots(&self, vi: u32, from: SideIndex) -> &[Slot; SLOTS as usize] {
         self.at(RINGS_AT + RING_SIZE * Self::lane(vi, from))
     }
 
-    /// What the reader of that direction has left unread; see [`crate::undelivered`].
+    /// Returns the list of undelivered messages of the direction of `vi` in which `from` sends; see
+    /// [`crate::undelivered`].
     pub fn undelivered(&self, vi: u32, from: SideIndex) -> &[Slot; SLOTS as usize] {
         self.at(UNDELIVERED_AT + RING_SIZE * Self::lane(vi, from))
     }
@@ -117,32 +118,33 @@ impl Segment {
         BULK_AT + BULK_SIZE * Self::lane(vi, from)
     }
 
-    /// The pool of that direction; [`POOL`] bytes.
+    /// Returns the pool of the direction of `vi` in which `from` sends; [`POOL`] bytes.
     pub(crate) fn pool(&self, vi: u32, from: SideIndex) -> NonNull<u8> {
         let pool = self.mapping.base().wrapping_add(self.bulk(vi, from));
         NonNull::new(pool).expect("no mapping begins at address 0")
     }
 
-    /// The pool and the area of that direction as one piece.
+    /// Returns the pool and the overflow buffer of the direction of `vi` in which `from` sends, as one range.
     fn range(&self, vi: u32, from: SideIndex) -> Bulk<'_> {
-        // SAFETY: the two lie one behind the other in the mapping, which is this segment's.
+        // SAFETY: the overflow buffer lies directly behind the pool. Both are in the mapping of `self`, which outlives
+        // the range.
         unsafe { Range::new(self.pool(vi, from)) }
     }
 
-    /// Copies bytes of that direction's pool and area out; false if they are not all within it.
+    /// Copies bytes out of the pool and the overflow buffer of a direction. Returns false if the range exceeds them.
     pub fn read_bulk(&self, vi: u32, from: SideIndex, at: usize, out: &mut [u8]) -> bool {
         self.range(vi, from).read(at, out)
     }
 
-    /// Copies bytes into that direction's pool and area; false if they are not all within it.
+    /// Copies bytes into the pool and the overflow buffer of a direction. Returns false if the range exceeds them.
     pub fn write_bulk(&self, vi: u32, from: SideIndex, at: usize, bytes: &[u8]) -> bool {
         self.range(vi, from).write(at, bytes)
     }
 
-    /// Whether the header is still what it was.
+    /// Checks that the header still has its magic number.
     ///
     /// # Errors
-    /// [`Corrupt`] where it is not.
+    /// [`Corrupt`] if it has not.
     pub fn check(&self) -> Result<(), Corrupt> {
         match self.header().magic.load(Ordering::Relaxed) {
             MAGIC => Ok(()),
@@ -150,9 +152,8 @@ impl Segment {
         }
     }
 
-    /// Makes a VI fresh for its next connection. For the side that owns the VI's number, while
-    /// no end is attached. In its `first` life its ring is still the zeros that the memory began
-    /// with, and owns no memory until it is used.
+    /// Resets a VI for its next connection. Called by the side that owns the VI's number, while no end is attached. In
+    /// the VI's `first` generation its ring still consists of zeros, so writing to it would only allocate memory.
     pub fn recycle(&self, vi: u32, first: bool) {
         for from in 0..2 {
             for slot in self.slots(vi, from).iter().filter(|_| !first) {
@@ -172,8 +173,8 @@ impl Segment {
         }
     }
 
-    /// Gives back the memory that a VI's traffic had grown beyond `keep` bytes in each of its
-    /// four bulk ranges, and that of what was left unread.
+    /// Returns memory of a VI to the kernel: all beyond `keep` bytes in each of its four bulk ranges, and the lists of
+    /// undelivered messages.
     pub fn trim(&self, vi: u32, keep: usize) {
         for from in 0..2 {
             let at = self.bulk(vi, from);
@@ -185,13 +186,13 @@ impl Segment {
     }
 }
 
-/// Why a segment that a peer offers is not mapped.
+/// Reason why a peer's segment is not mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AttachError {
-    /// Not a memory file, not the right size, or not sealed against shrinking.
+    /// The descriptor is not a memory file, or the file has the wrong size or is not sealed against shrinking.
     #[error("the peer's file is not a sealed memory file of a segment's size")]
     Seals,
-    /// Not laid out as this version lays it out.
+    /// The layout is not the one that this version uses.
     #[error("the peer's segment has another version of the layout")]
     Layout,
     /// mmap failed.

@@ -1,44 +1,45 @@
-//! What the reader of a direction leaves unread when it leaves the VI: a list of messages, for the writer,
-//! which puts their bytes elsewhere.
+//! Messages of a direction that the reader leaves unread when it leaves the VI. The writer puts their bytes on another
+//! path.
 //!
-//! The entries of the ring do not say it: the reader may have taken messages off the ring, and posted their
-//! receives again, before the program wanted them. Pooled messages are named by their places, where they lie
-//! until the reader releases them; others are copied here.
+//! The ring does not show which messages are unread. The reader may have taken messages off the ring, and posted their
+//! receives again, before the program read them. The list gives the pool offset of a pooled message, whose bytes stay
+//! in the pool until the reader releases them. The list holds a copy of each inline message.
 
 use crate::Corrupt;
 use crate::pool::POOL;
 use crate::ring::{Entry, INLINE, SLOTS, Slot};
 use core::ptr::NonNull;
 
-/// A message that is left unread.
+/// An undelivered message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left<'a> {
-    /// One that had travelled in its entry; at most [`INLINE`] bytes.
+    /// The bytes of an inline message; at most [`INLINE`].
     Inline(&'a [u8]),
-    /// One in the pool.
+    /// A message in the pool.
     Pooled {
-        /// Where it begins.
+        /// Its offset in the pool.
         at: u32,
         /// Its length in bytes.
         len: u32,
     },
 }
 
-/// The list of one direction of a VI. Written by its reader, read by its writer.
+/// The list of undelivered messages of one direction. The reader writes it, the writer of the direction reads it.
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
 pub struct Undelivered(pub(crate) NonNull<[Slot; SLOTS as usize]>);
 
 impl Undelivered {
-    /// How many messages the list can name: as many as the ring.
+    /// Maximum number of messages in the list: the size of the ring.
     pub const MAX: u32 = SLOTS;
 
     fn slot(&self, n: u32) -> &Slot {
-        // SAFETY: `Endpoint::new`'s contract keeps the segment mapped; a slot is all atomics.
+        // SAFETY: `Endpoint::new`'s contract keeps the segment mapped. A slot consists of atomics only, so shared
+        // references are sound.
         unsafe { &self.0.as_ref()[(n % SLOTS) as usize] }
     }
 
-    /// Names the message of that number, from 0 on.
+    /// Adds message `n`, counted from 0.
     pub fn leave(&self, n: u32, left: Left<'_>) {
         let slot = self.slot(n);
         let (len, pool_offset) = match left {
@@ -52,10 +53,10 @@ impl Undelivered {
         slot.publish(n, Entry { immediate: 0, len, pool_offset });
     }
 
-    /// The message of that number, which has been named.
+    /// Returns the header of message `n`, which the reader has added.
     ///
     /// # Errors
-    /// [`Corrupt`] if there is none, or it makes no sense.
+    /// [`Corrupt`] if the list has no message `n`, or its header is invalid.
     pub fn find(&self, n: u32) -> Result<Entry, Corrupt> {
         let entry = self.slot(n).read(n).ok_or(Corrupt("no undelivered message"))?;
         match entry.pool_offset {
@@ -67,7 +68,7 @@ impl Undelivered {
         }
     }
 
-    /// Copies bytes of that message out, from byte `from` on, if it is here and not in the pool.
+    /// Copies bytes of message `n` to `out`, from byte `from` on, if the list holds the bytes.
     pub fn copy(&self, n: u32, from: usize, out: &mut [u8]) {
         self.slot(n).copy_out(from, out);
     }

@@ -1,45 +1,44 @@
-//! What the words of a direction's control block mean for native VIs.
+//! Indexes of the words in a direction's control block, as native VIs use them.
 //!
-//! `W_` words are in [`Direction::writer`], written by the end that sends in the direction; `R_`
-//! words in [`Direction::reader`], written by the end that receives; `P_` words in
-//! [`Direction::path`], written rarely by the sending end. An RDMA's words belong to the direction
-//! of its initiator.
+//! The end that sends in the direction writes the `W_` words ([`Direction::writer`]) and, rarely, the `P_` words
+//! ([`Direction::path`]). The end that receives writes the `R_` words ([`Direction::reader`]). The words of an RDMA are
+//! in the direction in which its initiator sends.
 //!
 //! [`Direction::writer`]: crate::layout::Direction::writer
 //! [`Direction::reader`]: crate::layout::Direction::reader
 //! [`Direction::path`]: crate::layout::Direction::path
 
-/// Number of the RDMA that the initiator has staged last; the words below describe it.
+/// Number of the RDMA that the initiator has staged last. The words below describe this RDMA.
 pub(crate) const W_RDMA: usize = 0;
-/// Its length (low half); in the high half, whether it is a read, and whether it is reported by a
-/// message.
+/// Low half: the RDMA's length. High half: flags for a read, and for an RDMA that ends with a message.
 pub(crate) const W_WHAT: usize = 1;
-/// The address in the target's memory.
+/// Address in the target's memory.
 pub(crate) const W_ADDRESS: usize = 2;
-/// The target's memory handle.
+/// Memory handle at the target.
 pub(crate) const W_HANDLE: usize = 3;
-/// Position in the stream of staged bytes at which it began.
+/// Position in the stream of staged bytes at which the RDMA begins.
 pub(crate) const W_BASE: usize = 4;
-/// The initiator's position in that stream: staged by a write, consumed by a read.
+/// The initiator's position in the stream of staged bytes: staged so far (write), or consumed so far (read).
 pub(crate) const W_POSITION: usize = 5;
-/// Not 0 while the initiator reaches into the target's memory by itself.
+/// Not 0 while the initiator reads or writes the target's memory through `/proc/PID/mem`.
 pub(crate) const W_REACHING: usize = 6;
-/// Messages dropped because no receive was posted (unreliable).
+/// Number of messages dropped because no receive was posted, at unreliable delivery.
 pub(crate) const W_DROPPED: usize = 7;
 
-/// On which processor, plus one, the direction's reader waits.
+/// Processor, plus one, on which the direction's reader waits.
 pub(crate) const R_CPU: usize = 0;
 /// The target's position in the stream of staged bytes.
 pub(crate) const R_POSITION: usize = 1;
-/// Number of the RDMA that the target has finished last (low half) and its status (high half).
+/// Low half: number of the RDMA that the target has finished last. High half: its status.
 pub(crate) const R_FINISHED: usize = 2;
-/// The region that it was in: address, length, and the count of changes it was looked up at
-/// (low half) with the rights (high half). For the initiator to reach into by itself next time.
+/// Address of the last RDMA's region. The initiator uses this word and the next two for direct access at its next RDMA.
+/// `R_REGION_STATE` holds the region's rights (high half) and the value of `Side::regions` at which the target looked
+/// the region up (low half).
 pub(crate) const R_REGION: usize = 3;
 pub(crate) const R_REGION_LEN: usize = 4;
 pub(crate) const R_REGION_STATE: usize = 5;
-/// Messages that lie in the receiver's memory (reliable reception).
+/// Number of messages that lie in the receiver's memory, at reliable reception.
 pub(crate) const R_DELIVERED: usize = 6;
 
-/// Why the writer of the direction has closed it.
+/// Reason why the direction's writer has closed the connection.
 pub(crate) const P_CLOSE: usize = 0;

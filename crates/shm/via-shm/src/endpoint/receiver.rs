@@ -1,4 +1,4 @@
-//! The receiving half.
+//! The receiving half of an endpoint.
 
 use super::{CREDIT_BATCH, Half};
 use crate::Corrupt;
@@ -13,7 +13,7 @@ use core::sync::atomic::{Ordering, compiler_fence};
 use sovia_signal::access::{self, BadAddress};
 use sovia_sys::UserSliceMut;
 
-/// The receiving half.
+/// The receiving half of an endpoint.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Receiver {
@@ -21,17 +21,18 @@ pub struct Receiver {
     undelivered: Undelivered,
     /// Number of the next entry.
     pub(super) next: u32,
-    /// Receives that have been published to the peer.
+    /// Number of the first entry that the peer may not send yet, as published.
     pub(super) posted: u32,
-    /// Pool position that has been published to the peer.
+    /// Pool position that this end has published to the peer.
     released: u64,
     place: pool::Reader,
-    /// The pooled message that [`Receiver::advance`] took last, and the place before.
+    /// Number of the entry whose pooled message [`Receiver::advance`] took last. `before` is the pool's state before
+    /// that.
     taking: u32,
     before: pool::Reader,
 }
 
-/// A message that has been expected.
+/// The message that the receiver expects next, for another thread to look for.
 #[derive(Debug, Clone, Copy)]
 pub struct Expected<'s> {
     slot: &'s Slot,
@@ -39,7 +40,8 @@ pub struct Expected<'s> {
 }
 
 impl Expected<'_> {
-    /// Whether it is there; one load. Also when it has been taken since, until another one is in its place.
+    /// Returns true once the message is in the ring, by one load. Stays true after the message has been taken, until
+    /// another message occupies the slot.
     #[inline]
     pub fn has_come(&self) -> bool {
         self.slot.holds(self.number)
@@ -56,13 +58,13 @@ impl Deref for Receiver {
 }
 
 impl Receiver {
-    /// The half of `vi` in which `from` sends, fresh.
+    /// Creates the half of `vi` in which `from` sends, in its initial state.
     ///
     /// # Safety
     /// The contract of [`super::Endpoint::new`].
     pub(super) unsafe fn new(segment: &Segment, vi: u32, from: SideIndex) -> Receiver {
         Receiver {
-            // SAFETY: the caller's contract, which is the same.
+            // SAFETY: this function's contract keeps the segment mapped, as `Half::new` requires.
             half: unsafe { Half::new(segment, vi, from) },
             undelivered: Undelivered(NonNull::from(segment.undelivered(vi, from))),
             next: 0,
@@ -74,46 +76,47 @@ impl Receiver {
         }
     }
 
-    /// What this end has left unread.
+    /// Returns the list in which this end puts messages that it leaves unread.
     pub fn undelivered(&self) -> Undelivered {
         self.undelivered
     }
 
-    /// Where the next message will lie; to have it fetched, no more.
+    /// Returns the address of the next message's entry, for a prefetch only.
     #[inline]
     pub fn next_at(&self) -> usize {
         core::ptr::from_ref(self.slot(self.next)).addr()
     }
 
-    /// The next message, which another thread than the halves' owner may look for.
+    /// Returns a handle on the next message. Threads that do not own this half may use the handle.
     #[inline]
     pub fn expected(&self) -> Expected<'_> {
         Expected { slot: self.slot(self.next), number: self.next }
     }
 
-    /// Whether a message is there; one load, and the line it loads is the message's own.
+    /// Returns true if a message is in the ring. Costs one load, and the loaded line is the message's own.
     #[inline]
     pub fn has_message(&self) -> bool {
         self.slot(self.next).holds(self.next)
     }
 
-    /// Whether no message is there, nor what a peer cannot have sent; one load, likewise.
+    /// Returns true if no message is in the ring, and the slot is valid. Returns false for a corrupt slot, too. Costs
+    /// one load.
     #[inline(always)]
     pub fn awaits_message(&self) -> bool {
         self.slot(self.next).awaits(self.next)
     }
 
-    /// Entries taken so far.
+    /// Returns the number of entries taken so far.
     pub fn received(&self) -> u32 {
         self.next
     }
 
-    /// Pool position that [`Receiver::advance`] returned last.
+    /// Returns the pool position that [`Receiver::advance`] returned last.
     pub fn taken(&self) -> u64 {
         self.place.position()
     }
 
-    /// Bytes of the messages in the queue whose immediate data `counts`.
+    /// Returns the total length of the queued messages for whose immediate data `counts` returns true.
     pub fn queued(&self, counts: impl Fn(u32) -> bool) -> usize {
         (0..SLOTS)
             .map_while(|i| {
@@ -125,13 +128,13 @@ impl Receiver {
             .sum()
     }
 
-    /// The message at the head of the queue.
+    /// Returns the header of the message at the head of the queue.
     ///
     /// # Errors
-    /// [`Corrupt`] if its header makes no sense.
+    /// [`Corrupt`] if the header is invalid.
     #[inline(always)]
     pub fn head(&self) -> Result<Option<Entry>, Corrupt> {
-        // One load: a second look at a line that is just being written would wait for it.
+        // Load the tag once: a second load of a line that the writer is just changing would wait for the line.
         let entry = match self.slot(self.next).read_or(self.next) {
             Ok(entry) => entry,
             Err(tag) if ring::is_before(self.next, tag) => return Ok(None),
@@ -146,10 +149,10 @@ impl Receiver {
         }
     }
 
-    /// Whether the peer finds in the segment what this end has published.
+    /// Checks that the segment still holds the credit that this end has published.
     ///
     /// # Errors
-    /// [`Corrupt`] if another writer has written there, or the head of the queue makes no sense.
+    /// [`Corrupt`] if another writer has changed the credit, or the head of the queue is invalid.
     pub fn audit(&self) -> Result<(), Corrupt> {
         let credit = &self.direction().credit;
         if credit.posted() != self.posted || credit.released() != self.released {
@@ -158,7 +161,7 @@ impl Receiver {
         self.head().map(drop)
     }
 
-    /// Puts the place in the pool back if its user died while it took a message.
+    /// Undoes the pool part of an unfinished [`Receiver::advance`], after its thread or process died.
     pub fn put_back(&mut self) {
         if self.taking == self.next {
             self.place = self.before;
@@ -166,17 +169,17 @@ impl Receiver {
         }
     }
 
-    /// Makes the half whole after its user died between two steps of a receive.
+    /// Publishes the credit again, after a thread or process died between two steps of a receive.
     pub fn repair(&self) {
         let credit = &self.direction().credit;
         credit.post(self.posted);
         credit.release(self.released);
     }
 
-    /// Copies bytes of the head message out, from byte `from` on.
+    /// Copies bytes of the head message to `out`, from byte `from` on.
     ///
     /// # Errors
-    /// [`BadAddress`] if `out` cannot be written: it may be the program's.
+    /// [`BadAddress`] if `out`, which may belong to the program, cannot be written.
     #[inline(always)]
     pub fn copy_head<'b>(
         &self,
@@ -191,10 +194,10 @@ impl Receiver {
         }
     }
 
-    /// Copies bytes of a pooled message out; nothing for a range outside it.
+    /// Copies bytes of a pooled message to `out`. Copies nothing if the range is outside the message or the pool.
     ///
     /// # Errors
-    /// As for [`Receiver::copy_head`].
+    /// [`BadAddress`] if `out`, which may belong to the program, cannot be written.
     #[inline]
     pub fn copy_pooled(
         &self,
@@ -207,32 +210,33 @@ impl Receiver {
         if end > len as usize || at as usize + end > POOL as usize {
             return Ok(());
         }
-        // SAFETY: the range was just checked to lie in the pool. The peer may scribble on it
-        // meanwhile: the bytes are its own message, and nothing is decided by them here.
+        // SAFETY: the check above proves that the source range is in the pool, which the contract of `Endpoint::new`
+        // keeps mapped. The peer may overwrite the bytes during the copy, but no decision here depends on them.
         unsafe {
             access::copy(out.as_mut_ptr(), self.pool.as_ptr().add(at as usize + from), out.len())
         }
     }
 
-    /// Where a pooled message's bytes lie, from byte `from` on; `None` for a range outside the pool.
-    /// They stay until [`Receiver::release`] is called with the message's position, or a later one.
+    /// Returns the address of byte `from` of a pooled message; `None` if the range is outside the pool. The bytes stay
+    /// valid until [`Receiver::release`] is called with the message's position or a later position.
     pub fn pooled(&self, at: u32, len: u32, from: u32) -> Option<NonNull<u8>> {
         let fits = from <= len && u64::from(at) + u64::from(len) <= POOL;
         let place = self.pool.as_ptr().wrapping_add(at as usize + from as usize);
         fits.then_some(place).and_then(NonNull::new)
     }
 
-    /// Takes the head message off the queue and posts its receive again. A pooled message's
-    /// bytes stay until [`Receiver::release`] is called with the position returned.
+    /// Takes the head message off the queue and posts its receive again. Returns the pool position for
+    /// [`Receiver::release`] if the message is pooled. Its bytes stay valid until then.
     ///
     /// # Errors
-    /// [`Corrupt`] if its place makes no sense.
+    /// [`Corrupt`] if the message's pool offset is invalid.
     #[inline(always)]
     pub fn advance(&mut self, entry: &Entry) -> Result<Option<u64>, Corrupt> {
         let position = match entry.pool_offset {
             None => None,
             Some(at) => {
-                // In this order in memory: a process that dies in between has its place put back.
+                // Store `before`, then `taking`, then take. If the process dies in between, `put_back` restores the
+                // pool's state.
                 self.before = self.place;
                 compiler_fence(Ordering::SeqCst);
                 self.taking = self.next;
@@ -250,14 +254,15 @@ impl Receiver {
         Ok(position)
     }
 
-    /// Gives pool bytes back up to a position that [`Receiver::advance`] returned.
+    /// Releases pool bytes up to a position that [`Receiver::advance`] returned.
     #[inline]
     pub fn release(&mut self, position: u64) {
         self.released = position;
         self.direction().credit.release(position);
     }
 
-    /// Tells the writer that there is room again, or that something about the path changed.
+    /// Notifies the writer that there is room again, or that the path has changed. Calls `ring` with a bitmap of the
+    /// ready lists to notify.
     #[inline]
     pub fn room(&self, ring: impl FnOnce(u32)) {
         tell(&self.direction().room, ring);

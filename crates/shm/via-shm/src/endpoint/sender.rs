@@ -1,4 +1,4 @@
-//! The sending half.
+//! The sending half of an endpoint.
 
 use super::MESSAGE_MAX;
 use crate::Corrupt;
@@ -15,15 +15,15 @@ use core::ptr::NonNull;
 use sovia_signal::access::{self, BadAddress};
 use sovia_sys::{UserSlice, cache, mapping};
 
-/// Messages between one that is sent and the one whose place [`Sender::claim_ahead`] fetches.
+/// Number of messages between the one just sent and the one whose memory [`Sender::claim_ahead`] prefetches.
 const AHEAD: u32 = 3;
 
-/// Why a message could not be sent.
+/// Reason why a message could not be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unsent {
-    /// The segment holds nonsense.
+    /// The segment holds an invalid value.
     Corrupt(Corrupt),
-    /// The bytes are not all there. Nothing has been published.
+    /// Some of the message's bytes could not be read. Nothing has been published.
     BadAddress,
 }
 
@@ -33,7 +33,7 @@ impl From<Corrupt> for Unsent {
     }
 }
 
-/// The sending half.
+/// The sending half of an endpoint.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Sender {
@@ -45,14 +45,14 @@ pub struct Sender {
     quiet: Quiet,
 }
 
-/// A place in the pool that a message is being written to.
+/// A reserved range of the pool, which the program may be writing to.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 struct Lent {
-    /// Its length; 0 for none.
+    /// Reserved bytes; 0 while nothing is reserved.
     len: u32,
     at: u32,
-    /// The pool before.
+    /// State of the pool before the reservation.
     before: pool::Writer,
 }
 
@@ -66,13 +66,13 @@ impl Deref for Sender {
 }
 
 impl Sender {
-    /// The half of `vi` in which `from` sends, fresh.
+    /// Creates the half of `vi` in which `from` sends, in its initial state.
     ///
     /// # Safety
     /// The contract of [`super::Endpoint::new`].
     pub(super) unsafe fn new(segment: &Segment, vi: u32, from: SideIndex) -> Sender {
         Sender {
-            // SAFETY: the caller's contract, which is the same.
+            // SAFETY: this function's contract keeps the segment mapped, as `Half::new` requires.
             half: unsafe { Half::new(segment, vi, from) },
             undelivered: Undelivered(NonNull::from(segment.undelivered(vi, from))),
             entries: Entries::from(0),
@@ -82,20 +82,22 @@ impl Sender {
         }
     }
 
-    /// The reader's process is a stranger: this end fences itself, and relies on no fence of the reader's.
+    /// Makes this end execute its own fences for good, because the reader belongs to another user. This end must not
+    /// rely on a fence that the reader's thread should cause.
     pub fn faces_other_user(&self) {
         self.quiet.keep();
     }
 
-    /// What the reader of this direction has left unread.
+    /// Returns the list of messages that the reader of this direction has left unread.
     pub fn undelivered(&self) -> Undelivered {
         self.undelivered
     }
 
-    /// The message of that number, as this end has sent it. Only while the reader has consumed none.
+    /// Returns the header of message `n`, as this end has sent it. Valid only while the reader has not consumed the
+    /// message.
     ///
     /// # Errors
-    /// [`Corrupt`] if another writer has been at its entry.
+    /// [`Corrupt`] if another writer has overwritten the entry.
     pub fn message(&self, n: u32) -> Result<Entry, Corrupt> {
         let overwritten = Corrupt("own entry overwritten");
         let entry = self.slot(n).read(n).ok_or(overwritten)?;
@@ -103,19 +105,19 @@ impl Sender {
         if entry.len as usize > limit { Err(overwritten) } else { Ok(entry) }
     }
 
-    /// Copies bytes of that message out, from byte `from` on, if they are in its entry.
+    /// Copies bytes of message `n` to `out`, from byte `from` on, if the bytes are in the entry.
     pub fn copy_message(&self, n: u32, from: usize, out: &mut [u8]) {
         self.slot(n).copy_out(from, out);
     }
 
-    /// The immediate data of a recent entry of ours, if its slot still holds it.
+    /// Returns the immediate data of entry `n` of this end, if the slot still holds entry `n`.
     pub fn immediate(&self, n: u32) -> Option<u32> {
         self.slot(n).read(n).map(|entry| entry.immediate)
     }
 
-    /// Has the lines fetched that a message will be written to after `AHEAD` others, if all of them
-    /// have `len` bytes and need the pool. For a stream of such messages: what lies there has been
-    /// read long ago, as the reader lets only so many be on their way.
+    /// Prefetches for writing the cache lines of the message that follows after `AHEAD` others. Assumes that all of
+    /// them have `len` bytes and use the pool. Use it for a stream of such messages. The reader has consumed the old
+    /// bytes there long ago, because the window limits the number of unread messages.
     #[inline]
     pub fn claim_ahead(&self, len: usize) {
         let slot = self.slot(self.entries.next.wrapping_add(AHEAD));
@@ -127,17 +129,16 @@ impl Sender {
         }
     }
 
-    /// Entries sent so far.
+    /// Returns the number of entries sent so far.
     pub fn sent(&self) -> u32 {
         self.entries.next
     }
 
-    /// Sends one message; false if the peer has no receive posted for it, or no pool left.
-    /// The peer is not woken: see [`Sender::news`].
+    /// Sends one message. Returns false if the peer has no posted receive, or the pool has no room.
+    /// Does not wake the peer: see [`Sender::news`].
     ///
     /// # Errors
-    /// [`Unsent`] if the peer's credit is one that it cannot have given, or `bytes` cannot be read: it
-    /// may be the program's.
+    /// [`Unsent`] if the peer's credit is out of range, or if `bytes`, which may belong to the program, cannot be read.
     #[inline(always)]
     pub fn send<'b>(
         &mut self,
@@ -157,8 +158,8 @@ impl Sender {
         } else {
             let before = self.place;
             let Some(at) = self.place(len)? else { return Ok(false) };
-            // SAFETY: `place` returned a range of `len` bytes within the pool, which the reader
-            // has released; the source lies outside the segment.
+            // SAFETY: `place` returned a range of `len` bytes in the pool that the reader has released. The source lies
+            // outside the segment, so the ranges do not overlap.
             let copied = unsafe {
                 access::copy(self.pool.as_ptr().add(at as usize), bytes.as_ptr(), bytes.len())
             };
@@ -174,25 +175,26 @@ impl Sender {
         Ok(true)
     }
 
-    /// A place in the pool; none while one is lent: places are used in their order.
+    /// Reserves `len` bytes of the pool. Returns `None` if there is no room, or while a range is lent: ranges must be
+    /// used in order.
     #[inline]
     fn place(&mut self, len: u32) -> Result<Option<u32>, Corrupt> {
         if self.lent.len != 0 {
             return Ok(None);
         }
         let direction = self.direction;
-        // SAFETY: as in `direction()`; taken apart because `place` borrows `self.place`.
+        // SAFETY: the contract of `new` keeps the segment mapped, and the control block consists of atomics only. The
+        // pointer is copied first because `self.place` is borrowed mutably.
         let released = || unsafe { direction.as_ref() }.credit.released();
         self.place.place(len, released)
     }
 
-    /// Lends a place in the pool to write a message of up to `len` bytes (not 0) into;
-    /// [`Sender::commit`] sends it. Until that, or [`Sender::take_back`], no other message that
-    /// needs the pool can be sent: [`Sender::send`] returns false. `None` if there is no room, or a
-    /// place is lent already.
+    /// Lends a range of the pool into which the program writes a message of up to `len` bytes (not 0).
+    /// [`Sender::commit`] sends the message. Until [`Sender::commit`] or [`Sender::take_back`], [`Sender::send`]
+    /// returns false for messages that need the pool. Returns `None` if there is no room, or a range is lent already.
     ///
     /// # Errors
-    /// [`Corrupt`] if the peer's release is one that it cannot have given.
+    /// [`Corrupt`] if the peer has released more than this end has placed.
     pub fn lend(&mut self, len: u32) -> Result<Option<NonNull<u8>>, Corrupt> {
         debug_assert!(len > 0 && len as usize <= MESSAGE_MAX);
         let before = self.place;
@@ -201,12 +203,12 @@ impl Sender {
         Ok(NonNull::new(self.pool.as_ptr().wrapping_add(at as usize)))
     }
 
-    /// Whether a place is lent.
+    /// Returns true while a range of the pool is lent.
     pub fn has_lent(&self) -> bool {
         self.lent.len != 0
     }
 
-    /// Takes the lent place back; nothing is sent.
+    /// Takes the lent range back and sends nothing.
     pub fn take_back(&mut self) {
         if self.has_lent() {
             self.place.take_back(self.lent.before);
@@ -214,11 +216,11 @@ impl Sender {
         }
     }
 
-    /// Sends the first `len` bytes (not 0) of the lent place as one message; false if the peer has no
-    /// receive posted for it: then the place stays lent. The peer is not woken: see [`Sender::news`].
+    /// Sends the first `len` bytes (not 0) of the lent range as one message. Returns false if the peer has no posted
+    /// receive; the range then stays lent. Does not wake the peer: see [`Sender::news`].
     ///
     /// # Errors
-    /// [`Corrupt`] if the peer's credit is one that it cannot have given.
+    /// [`Corrupt`] if the peer's credit is out of range.
     pub fn commit(&mut self, immediate: u32, len: u32) -> Result<bool, Corrupt> {
         debug_assert!(len > 0 && len <= self.lent.len);
         if !self.entries.is_free(self.half.direction())? {
@@ -232,23 +234,23 @@ impl Sender {
         Ok(true)
     }
 
-    /// Bytes of the pool from its beginning that messages may use.
+    /// Returns the number of bytes, from the pool's beginning, that messages may use.
     pub fn pool_limit(&self) -> u32 {
         self.place.limit()
     }
 
-    /// Bytes of the pool from its beginning that messages have used.
+    /// Returns the number of bytes, from the pool's beginning, that messages have used.
     pub fn pool_used(&self) -> usize {
         self.place.used() as usize
     }
 
-    /// From now on so many; [`MESSAGE_MAX`] at least.
+    /// Sets the number of bytes, from the pool's beginning, that messages may use; at least [`MESSAGE_MAX`].
     pub fn set_pool_limit(&mut self, limit: u32) {
         self.place.set_limit(limit.max(MESSAGE_MAX as u32));
     }
 
-    /// Gives the pool's memory beyond its first `keep` bytes (whole pages) back to the kernel, if no message
-    /// is in the pool and as much has been used. Whether it has.
+    /// Returns the pool's pages beyond its first `keep` bytes (whole pages) to the kernel. Does so only if no message
+    /// is in the pool, and if messages have used more than `keep` bytes. Returns true if it has returned pages.
     pub fn trim_pool(&mut self, keep: usize) -> bool {
         let used = self.place.used() as usize;
         if used <= keep
@@ -258,30 +260,31 @@ impl Sender {
             return false;
         }
         self.place.begin_anew();
-        // SAFETY: within the pool, which is mapped by the contract of `Endpoint::new`; no message is there.
+        // SAFETY: the range is within the pool, which the contract of `Endpoint::new` keeps mapped. The pool holds no
+        // message.
         unsafe { mapping::discard(self.pool.as_ptr().add(keep), POOL as usize - keep) };
         true
     }
 
-    /// Gives the memory of the upper layer's area beyond its first `keep` bytes (whole pages) back to the
-    /// kernel. What was there reads as zero.
+    /// Returns the pages of the overflow buffer beyond its first `keep` bytes (whole pages) to the kernel. These bytes
+    /// then read as zero.
     pub fn trim_area(&self, keep: usize) {
-        // SAFETY: within the area, which is mapped by the contract of `Endpoint::new`; a reader there
-        // finds bytes.
+        // SAFETY: the range is within the overflow buffer, which the contract of `Endpoint::new` keeps mapped. A
+        // concurrent reader finds old bytes or zeros, both valid bytes.
         unsafe { mapping::discard(self.pool.as_ptr().add(POOL as usize + keep), AREA - keep) };
     }
 
-    /// Makes the half whole after its user died between two steps of [`Sender::send`].
+    /// Repairs the half after a thread or process died between two steps of [`Sender::send`].
     pub fn repair(&mut self) {
         while self.slot(self.entries.next).holds(self.entries.next) {
             self.entries.next = self.entries.next.wrapping_add(1);
         }
     }
 
-    /// Whether the entries that lie in the ring are still those that this end has put there.
+    /// Checks that the ring holds only entries that this end has put there.
     ///
     /// # Errors
-    /// [`Corrupt`] if another writer has written there: an entry may be lost to the reader.
+    /// [`Corrupt`] if another writer has overwritten an entry, so that the reader may have lost it.
     pub fn audit(&self) -> Result<(), Corrupt> {
         let untouched = |i| {
             let n = self.entries.next.wrapping_add(i);
@@ -290,15 +293,15 @@ impl Sender {
         if (0..SLOTS).all(untouched) { Ok(()) } else { Err(Corrupt("own entry overwritten")) }
     }
 
-    /// Whether no reader waits for news of what has been sent, as it has long been: there is none to be told. Otherwise
-    /// [`Sender::news`] finds out.
+    /// Returns true if no thread and no ready list waits for this direction, and none has for long. The caller may then
+    /// skip [`Sender::news`]. If false, call [`Sender::news`].
     #[inline(always)]
     pub fn has_no_listener(&self) -> bool {
         self.quiet.finds_none(&self.direction().bell)
     }
 
-    /// Tells the reader that there is news: wakes sleepers, marks ready lists; `ring` is called with
-    /// the ready lists to notify (a bitmap, never 0).
+    /// Notifies the reader after a message has been published. Wakes its sleeping threads, and calls `ring` with a
+    /// bitmap (never 0) of the ready lists to notify.
     #[inline]
     pub fn news(&self, ring: impl FnOnce(u32)) {
         let bell = &self.direction().bell;

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 fn pair() -> (Segment, Endpoint, Endpoint) {
     let (segment, _fd) = Segment::create().unwrap();
     segment.recycle(4, false);
-    // SAFETY: the segment is returned with the endpoints and outlives them in each test.
+    // SAFETY: the segment is returned with the endpoints and outlives them in each test. One thread uses them.
     let (a, b) = unsafe { (Endpoint::new(&segment, 4, 0), Endpoint::new(&segment, 4, 1)) };
     (segment, a, b)
 }
@@ -48,7 +48,7 @@ fn without_a_posted_receive_nothing_is_sent() {
     assert!(a.tx.send(0, b"x").unwrap());
 }
 
-/// What the two ends do in a history of lent and borrowed places.
+/// A step of either end, with lent ranges (sender) and borrowed ranges (receiver).
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Send(usize),
@@ -74,8 +74,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// In whatever order places are lent and borrowed: every message arrives as it was written,
-    /// and a borrowed one stays as it is until it is given back.
+    /// Lends and borrows ranges of the pool in random order. Every message arrives as written. A borrowed message does
+    /// not change until it is returned.
     #[test]
     fn lent_and_borrowed_places_are_left_alone(
         steps in proptest::collection::vec(step(), 1..600)
@@ -83,7 +83,7 @@ proptest! {
         let (_segment, mut a, mut b) = pair();
         let (mut written, mut read) = (0u32, 0u32);
         let mut lent: Option<(NonNull<u8>, u32)> = None;
-        // The place, its length and number; what is to be released with it.
+        // Address, length and number of the borrowed message, and the pool position to release afterwards.
         let mut borrowed: Option<(NonNull<u8>, usize, u32)> = None;
         let mut owed = 0;
         for step in steps {
@@ -102,7 +102,7 @@ proptest! {
                 Step::Commit(len) => {
                     let Some((place, room)) = lent else { continue };
                     let len = len.min(room);
-                    // SAFETY: a lent place has as many bytes, and no other code uses it.
+                    // SAFETY: the lent range has at least `len` bytes, and no other code uses it.
                     unsafe { place.write_bytes(written as u8, len as usize) };
                     if a.tx.commit(written, len).unwrap() {
                         written += 1;
@@ -132,7 +132,8 @@ proptest! {
             }
             match borrowed {
                 Some((place, len, number)) => {
-                    // SAFETY: a borrowed place has as many bytes.
+                    // SAFETY: the borrowed range has `len` bytes, and the sender does not write to it before it is
+                    // released.
                     let seen = unsafe { core::slice::from_raw_parts(place.as_ptr(), len) };
                     prop_assert!(seen.iter().all(|&byte| byte == number as u8));
                 }

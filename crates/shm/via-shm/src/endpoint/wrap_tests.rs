@@ -1,14 +1,14 @@
-//! The numbers of entries have 32 bits. A VI that has sent 2^32 of them starts again at 0, in the middle of whatever it
-//! does.
+//! Entry numbers have 32 bits. After 2^32 entries a VI's numbers wrap around to 0. These tests check that the VI
+//! continues.
 
 use super::*;
 use crate::ring::{Entry, SLOTS};
 
-/// Both ends of a direction that has sent and consumed `n` entries.
+/// Returns both ends of a direction that has sent and consumed `n` entries.
 fn after(n: u32) -> (Segment, Sender, Receiver) {
     let (segment, _fd) = Segment::create().unwrap();
     segment.recycle(4, false);
-    // SAFETY: the segment is returned with the halves and outlives them in each test.
+    // SAFETY: the segment is returned with the halves and outlives them in each test. One thread uses them.
     let (Endpoint { mut tx, .. }, Endpoint { mut rx, .. }) =
         unsafe { (Endpoint::new(&segment, 4, 0), Endpoint::new(&segment, 4, 1)) };
     for i in 1..=SLOTS {
@@ -33,7 +33,7 @@ fn receive(rx: &mut Receiver, number: u32) {
     }
 }
 
-/// As many messages as `burst` at a time, over the wrap at each of their places.
+/// Sends up to `burst` messages at a time. The wrap-around falls on different positions of a burst.
 #[test]
 fn messages_arrive_whole_and_in_order_while_the_numbers_wrap() {
     for burst in 1..=SLOTS {
@@ -42,7 +42,7 @@ fn messages_arrive_whole_and_in_order_while_the_numbers_wrap() {
             let (mut sent, mut received) = (0u32, 0u32);
             while received < 3 * SLOTS {
                 while sent - received < burst {
-                    // Some in their entry, some in the pool.
+                    // Messages of 5 bytes travel in their entries, those of 200 bytes in the pool.
                     let len = if sent.is_multiple_of(3) { 200 } else { 5 };
                     if !tx.send(sent, &vec![sent as u8; len][..]).unwrap() {
                         break;
@@ -76,7 +76,7 @@ fn full_ring_is_full_and_a_lie_is_a_lie_while_the_numbers_wrap() {
         (0..CREDIT_BATCH).for_each(|number| receive(&mut rx, number));
         assert!(tx.send(SLOTS, &[SLOTS as u8]).unwrap());
 
-        // More receives than there are entries, or fewer than have been used.
+        // More receives than the ring has entries, and fewer than the sender has used.
         let (next, credit) = (tx.entries.next, &segment.direction(4, 0).credit);
         for posted in [next.wrapping_add(SLOTS + 1), next.wrapping_sub(1)] {
             credit.post(posted);
@@ -86,7 +86,7 @@ fn full_ring_is_full_and_a_lie_is_a_lie_while_the_numbers_wrap() {
     }
 }
 
-/// A sender that died between the publication of an entry and the count of it.
+/// The state after a sender died between publishing an entry and counting it.
 #[test]
 fn repaired_sender_counts_the_entries_that_are_there_while_the_numbers_wrap() {
     for before in 0..2 * SLOTS {

@@ -1,11 +1,11 @@
-//! How the bytes of an inline message lie in an entry's words: eight to a word, and the last ones in what of a
-//! word they need. Once for memory of this crate's, and once for the program's, which may not be there.
+//! Copies bytes to and from the 64-bit words of an entry: eight bytes in each word, and the rest in the last word. One
+//! version handles this crate's memory. The other, `_checked`, handles the program's memory, where an access may fault.
 
 use crate::sync::{AtomicU64, Ordering};
 use sovia_signal::access;
 use sovia_sys::UserSlice;
 
-/// Stores bytes as words; what does not fit is left out.
+/// Stores `bytes` as words. Drops bytes that do not fit.
 #[inline]
 pub(super) fn store(words: &[AtomicU64], bytes: &[u8]) {
     let mut words = words.iter();
@@ -21,8 +21,8 @@ pub(super) fn store(words: &[AtomicU64], bytes: &[u8]) {
     }
 }
 
-/// Up to 7 bytes as a word. From overlapping pieces: a loop over bytes would go through memory,
-/// and the load of the whole would have to wait for the stores of the parts.
+/// Packs up to 7 bytes into a word. Uses two overlapping loads. A loop over bytes would write the bytes to memory, and
+/// the load of the whole word would then wait for these stores.
 #[inline]
 fn pack(bytes: &[u8]) -> u64 {
     let len = bytes.len();
@@ -38,7 +38,7 @@ fn pack(bytes: &[u8]) -> u64 {
     }
 }
 
-/// A word as up to 7 bytes; see [`pack`].
+/// Unpacks the low bytes of a word, up to 7; the inverse of [`pack`].
 #[inline]
 pub(super) fn unpack(word: u64, bytes: &mut [u8]) {
     let len = bytes.len();
@@ -54,7 +54,7 @@ pub(super) fn unpack(word: u64, bytes: &mut [u8]) {
     }
 }
 
-/// Like [`store`], from the program's memory.
+/// Like [`store`], but reads from the program's memory.
 #[inline]
 pub(super) fn store_checked(words: &[AtomicU64], bytes: UserSlice<'_>, fault: &mut access::Fault) {
     let mut at = 0;
@@ -62,25 +62,27 @@ pub(super) fn store_checked(words: &[AtomicU64], bytes: UserSlice<'_>, fault: &m
     let from = bytes.as_ptr();
     while bytes.len() - at >= 8 {
         let Some(word) = words.next() else { return };
-        // SAFETY: within the program's buffer.
+        // SAFETY: at least 8 bytes are left at `at`, so the word is within the program's slice `bytes`. `access` turns
+        // a fault into an error.
         let value: u64 = unsafe { access::load_word(from.wrapping_add(at).cast(), fault) };
         word.store(value.to_le(), Ordering::Relaxed);
         at += 8;
     }
     if let (true, Some(word)) = (at < bytes.len(), words.next()) {
-        // SAFETY: as above.
+        // SAFETY: the loop has left 1 to 7 bytes at `at`, and they are within the program's slice `bytes`.
         let value = unsafe { pack_checked(from.wrapping_add(at), bytes.len() - at, fault) };
         word.store(value, Ordering::Relaxed);
     }
 }
 
-/// Like [`pack`], from the program's memory.
+/// Like [`pack`], but reads from the program's memory.
 ///
 /// # Safety
-/// `from` is the program's, for `len` bytes, of which there are 1 to 7.
+/// The `len` bytes at `from` belong to the program's buffer. `len` is 1 to 7.
 #[inline]
 unsafe fn pack_checked(from: *const u8, len: usize, fault: &mut access::Fault) -> u64 {
-    // SAFETY: the caller's contract.
+    // SAFETY: each access is within the `len` bytes at `from`, which the caller guarantees to belong to the program's
+    // buffer.
     unsafe {
         if len >= 4 {
             let low: u32 = access::load_word(from.cast(), fault);
@@ -99,13 +101,14 @@ unsafe fn pack_checked(from: *const u8, len: usize, fault: &mut access::Fault) -
     }
 }
 
-/// Like [`unpack`], to the program's memory.
+/// Like [`unpack`], but writes to the program's memory.
 ///
 /// # Safety
-/// `to` is the program's, for `len` bytes, of which there are 1 to 7.
+/// The `len` bytes at `to` belong to the program's buffer. `len` is 1 to 7.
 #[inline]
 pub(super) unsafe fn unpack_checked(word: u64, to: *mut u8, len: usize, fault: &mut access::Fault) {
-    // SAFETY: the caller's contract.
+    // SAFETY: each access is within the `len` bytes at `to`, which the caller guarantees to belong to the program's
+    // buffer.
     unsafe {
         if len >= 4 {
             access::store_word(to.cast(), (word as u32).to_le(), fault);
