@@ -1,8 +1,8 @@
 //! VIs of the shared-memory NIC.
 //!
-//! Each work queue has a lock of its own, held for one message at a time, so one thread may wait
-//! on a queue while others post to it and look at it. An error found on the way only raises a
-//! flag; the thread that raised it then flushes both queues, one after the other, under their own locks.
+//! Each work queue has a lock, and a thread holds it for one message at a time. So one thread may wait on a queue while
+//! others post to the queue and poll it. A thread that finds an error on the connection first only sets a flag. The
+//! thread then flushes both queues, one after the other, under their own locks.
 
 mod access;
 mod ahead;
@@ -140,7 +140,7 @@ impl Vi for ShmVi {
         let queue = &mut recv.queue;
         queue.notices.notify(&mut queue.work, &self.0.nic, callback);
         drop(recv);
-        // Perhaps no other thread looks at the queue.
+        // Perhaps no thread polls the queue, so make senders wake the engine for it.
         self.0.arm();
     }
 
@@ -156,15 +156,15 @@ impl Vi for ShmVi {
 
 impl Drop for ShmVi {
     fn drop(&mut self) {
-        // Its completion queues hold references to it.
+        // The completion queues hold references to this VI, so it must leave them.
         let send = self.0.send.lock().queue.notices.cq.clone();
         let recv = self.0.recv.lock().queue.notices.cq.clone();
         self.0.disconnect();
         for cq in send.into_iter().chain(recv) {
             cq.leave(&self.0);
         }
-        // Now, and not when the engine, which may be looking at it, has dropped its reference: a program
-        // destroys the tag next.
+        // Release the tag now, because the program may destroy the tag next. The engine may still hold a reference to
+        // the VI, which delays the end of its `Core`.
         let ptag = self.0.machine().ptag;
         self.0.nic.table.release_ptag(ptag);
     }

@@ -1,4 +1,4 @@
-//! From a posted descriptor to the memory that it names, checked on the way.
+//! Looks up the memory that a posted descriptor names, and checks the program's rights to it.
 
 use crate::card::Card;
 use crate::completion::Overrun;
@@ -8,7 +8,8 @@ use via::memory::{Ptag, RegionCache};
 use via::queue::{Outcome, WorkQueue};
 use via::{Control, DescriptorAddress, DescriptorRef, Status};
 
-/// A work queue with what it needs to find memory and to notify of completions.
+/// A work queue, with the caches and the tag for looking up its memory, and the completion queue or callbacks to
+/// notify.
 #[derive(Debug)]
 pub(crate) struct Queue {
     pub(crate) work: WorkQueue,
@@ -29,7 +30,7 @@ impl Queue {
         }
     }
 
-    /// The oldest descriptor is done. If its memory is gone, only the queue remembers how.
+    /// Completes the oldest descriptor. If its memory has been deregistered, only the queue stores the outcome.
     pub(crate) fn complete(&mut self, nic: &Card, outcome: Outcome) -> Result<(), Overrun> {
         if let Some(front) = self.work.front()
             && let Some(descriptor) = descriptor(&mut self.descriptors, nic, self.ptag, front)
@@ -40,8 +41,9 @@ impl Queue {
         self.notices.completed(&mut self.work, nic)
     }
 
-    /// Everything that is not done is done with now. `operation` is what descriptors ask for whose
-    /// memory is gone. An entry for which a completion queue has no room is reported by its push.
+    /// Completes all outstanding descriptors with a flush error. `operation` returns the status bits for a descriptor's
+    /// operation; it receives empty control bits if the descriptor's memory has been deregistered. Ignores overruns:
+    /// `push` reports them.
     pub(crate) fn flush(&mut self, nic: &Card, operation: impl Fn(Control) -> Status) {
         while let Some(front) = self.work.front() {
             let descriptor = descriptor(&mut self.descriptors, nic, self.ptag, front);
@@ -52,7 +54,7 @@ impl Queue {
     }
 }
 
-/// The descriptor at an address, if the NIC may use it.
+/// Returns the descriptor at an address, if the NIC may use this memory.
 #[inline(always)]
 pub(crate) fn descriptor<'a>(
     cache: &'a mut RegionCache,
@@ -63,8 +65,8 @@ pub(crate) fn descriptor<'a>(
     cache.find(&nic.table, at.handle.raw(), ptag)?.descriptor_at(at.address)
 }
 
-/// A descriptor's number of segments, after a look at its form. Control bits that mean nothing
-/// for the queue are `foreign`.
+/// Returns a descriptor's number of segments, after checking its form. `foreign` are the control bits that are invalid
+/// in this queue.
 #[inline(always)]
 pub(crate) fn form(
     descriptor: &DescriptorRef<'_>,
@@ -78,9 +80,8 @@ pub(crate) fn form(
     Ok(count)
 }
 
-/// Segment `i` of a descriptor: where its bytes are, and how many. No more than the first `used` of
-/// them are looked after, so no others may be touched. The pointer is good while the queue's lock
-/// is held: deregistering waits for that.
+/// Returns the address and length of segment `i` of a descriptor. Checks only its first `used` bytes, so the caller
+/// must not use others. The pointer is valid while the queue's lock is held, because deregistering waits for the lock.
 #[inline(always)]
 pub(crate) fn segment(
     descriptor: &DescriptorRef<'_>,
@@ -93,7 +94,7 @@ pub(crate) fn segment(
     let segment = descriptor.segment(i).ok_or(Status::FORMAT_ERROR)?;
     let used = used.min(segment.length);
     if used == 0 {
-        // No bytes, no memory: whatever address and handle say.
+        // A segment without bytes needs no memory. Its address and handle are ignored.
         return Ok((NonNull::dangling(), segment.length));
     }
     let memory = cache.find(&nic.table, segment.handle, ptag).ok_or(Status::PROTECTION_ERROR)?;
@@ -101,12 +102,12 @@ pub(crate) fn segment(
     Ok((at, segment.length))
 }
 
-/// The data segments of a descriptor, from one on, as the one piece of memory that they stand for.
+/// The data segments of a descriptor from `first` on, treated as one contiguous range.
 pub(crate) struct Gather<'a> {
     pub(crate) descriptor: DescriptorRef<'a>,
     pub(crate) nic: &'a Card,
     pub(crate) ptag: Ptag,
-    /// The first data segment, and the one behind the last.
+    /// Index of the first data segment, and the index after the last.
     pub(crate) first: usize,
     pub(crate) count: usize,
 }
@@ -122,7 +123,7 @@ impl Gather<'_> {
         segment(&self.descriptor, i, used, data, self.nic, self.ptag)
     }
 
-    /// How many bytes, all of them checked. More than fit are as many as fit.
+    /// Returns the total length of the segments, and checks all of them. Saturates at `u32::MAX`.
     pub(crate) fn total(&self, data: &mut RegionCache) -> Result<u32, Status> {
         let mut total = 0u32;
         for i in self.first..self.count {
@@ -131,12 +132,12 @@ impl Gather<'_> {
         Ok(total)
     }
 
-    /// Whether there is memory for bytes `from..from + len`. What lies behind them is not looked
-    /// at: a NIC finds out about memory when it gets there, and programs post receives that say
-    /// more than they have, for messages that are short.
+    /// Checks that there is valid memory for bytes `from..from + len`. Does not check segments behind these bytes.
+    /// Programs post receives that name more memory than they have, for short messages, and a hardware NIC also checks
+    /// only the memory that it uses.
     ///
     /// # Errors
-    /// [`Status::LENGTH_ERROR`] if there is less; what is wrong with the memory.
+    /// [`Status::LENGTH_ERROR`] if the segments are too short; another status if the memory is invalid.
     pub(crate) fn check(&self, data: &mut RegionCache, from: u32, len: u32) -> Result<(), Status> {
         let Some(mut left) = from.checked_add(len) else { return Err(Status::LENGTH_ERROR) };
         for i in self.first..self.count {
@@ -148,9 +149,9 @@ impl Gather<'_> {
         if left == 0 { Ok(()) } else { Err(Status::LENGTH_ERROR) }
     }
 
-    /// Calls `each` with the parts of bytes `from..from + len`, in order: where each lies, where
-    /// in the whole, and its length. The program may change the descriptor at any time: the parts
-    /// are `len` bytes in all, or it is a format error.
+    /// Calls `each` for each part of bytes `from..from + len`, in order, with the part's address, its offset in the
+    /// whole, and its length. The parts have `len` bytes in total. Otherwise, as when the program changes the
+    /// descriptor meanwhile, returns a format error.
     pub(crate) fn parts<E: From<Status>>(
         &self,
         data: &mut RegionCache,
@@ -170,7 +171,8 @@ impl Gather<'_> {
                 continue;
             }
             let part = (size - skip).min(len - done);
-            // SAFETY: `skip` is less than the segment's length, and than what of it is used.
+            // SAFETY: `skip` is less than the segment's length `size` and at most `used`, so the result is within the
+            // checked range.
             let at = unsafe { at.add(skip as usize) };
             each(at, from + done, part)?;
             skip = 0;

@@ -1,10 +1,9 @@
-//! Where the next message will go, found out while there is nothing else to do.
+//! Looks up the destination of the next message in advance.
 //!
-//! A message that is there should be with its program at once; a program that looks for one in vain
-//! has time. So a look that finds nothing reads the next receive's descriptor and checks its memory,
-//! and the message, once it comes, has only to be copied. A program may not change a
-//! descriptor that is posted (VIA 1.0, section 2.4.1); one that does finds its message in the
-//! memory that the descriptor named before, or after.
+//! A message should reach its program quickly, but a program that finds no message has time. So a look without a
+//! message reads the next receive's descriptor and checks its memory. When the message arrives, only the copy is left.
+//! A program may not change a posted descriptor (VIA 1.0, section 2.4.1). If it does, the message goes to the memory
+//! that the descriptor named before or after the change.
 
 use crate::card::Card;
 use crate::vi::access::{self, Queue};
@@ -12,24 +11,24 @@ use crate::vi::recv::FOREIGN;
 use core::ptr::NonNull;
 use via::descriptor::ControlSegment;
 
-/// What is known of the oldest receive. There is one for each VI, so it is kept small.
+/// The oldest receive, as far as known. Each VI has one, so it is small.
 #[derive(Debug)]
 pub(crate) struct Ahead {
-    /// The queue's position, and the memory table's count of changes, at which it was looked at.
+    /// Position of the queue, and count of the memory table's changes, at the time of the lookup.
     position: u32,
     changes: u32,
     looked: bool,
     room: u32,
     to: NonNull<u8>,
-    /// `None` if it is not of the simple kind, or there is something wrong with it.
+    /// `None` if the descriptor has not exactly one data segment, or is invalid.
     control: Option<NonNull<ControlSegment>>,
 }
 
-// SAFETY: the pointers lead into registered memory, which is every thread's, and are used only as
-// `Place` says.
+// SAFETY: the pointers point into registered memory, which any thread may use. `Place` allows their use only under the
+// queue's lock.
 unsafe impl Send for Ahead {}
 
-/// The place of a message: all of one data segment.
+/// Destination of a message: all of the descriptor's only data segment.
 #[derive(Debug)]
 pub(crate) struct Place {
     control: NonNull<ControlSegment>,
@@ -38,14 +37,14 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The control segment of the descriptor.
+    /// Returns the control segment of the descriptor.
     ///
     /// # Safety
-    /// The queue's lock is held since [`Ahead::take`] returned this.
+    /// The caller must have held the queue's lock since [`Ahead::take`] returned this `Place`.
     #[inline(always)]
     pub(crate) unsafe fn control<'a>(self) -> &'a ControlSegment {
-        // SAFETY: the region was live when `take` compared the counts, and deregistering waits for
-        // the lock. All fields are atomics.
+        // SAFETY: the region was live when `take` compared the counts, and deregistering waits for the lock. All fields
+        // of the control segment are atomics.
         unsafe { self.control.as_ref() }
     }
 }
@@ -58,7 +57,7 @@ impl Default for Ahead {
 }
 
 impl Ahead {
-    /// Looks at the oldest receive, unless that has been done.
+    /// Looks up the oldest receive, unless this has been done.
     #[inline]
     pub(crate) fn look(&mut self, queue: &mut Queue, nic: &Card) {
         if !self.looked || self.position != queue.work.position() {
@@ -70,7 +69,7 @@ impl Ahead {
     fn look_now(&mut self, queue: &mut Queue, nic: &Card) {
         self.position = queue.work.position();
         self.changes = nic.table.changes();
-        // Nothing is known of what is yet to be posted.
+        // If no receive is posted, the next look must try again.
         self.looked = queue.work.outstanding() > 0;
         let place = resolve(queue, nic);
         self.control = place.as_ref().map(|place| place.control);
@@ -79,8 +78,7 @@ impl Ahead {
         }
     }
 
-    /// The place of the queue's oldest receive, if it is known. Good while the queue's lock is
-    /// held.
+    /// Returns the destination of the queue's oldest receive, if known. Valid while the queue's lock is held.
     #[inline(always)]
     pub(crate) fn take(&mut self, queue: &Queue, nic: &Card) -> Option<Place> {
         let control = self.control.take()?;

@@ -1,4 +1,4 @@
-//! Whether a thread looks at a receive queue; see [`crate::engine`].
+//! Keeps track of which thread polls a receive queue; see [`crate::engine`].
 
 use crate::bias::Held;
 use crate::engine::Listed;
@@ -9,28 +9,29 @@ use crate::vi::target::is_staged;
 use core::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Weak};
 
-/// Looks of the program that show that it polls.
+/// Number of looks that show that the program polls.
 const POLLS: u32 = 64;
 
-/// How a receive queue is looked after.
+/// Which thread polls a receive queue, or is woken for it.
 #[derive(Debug, Default)]
 pub(crate) struct Attention {
-    /// The program has looked since the engine last did.
+    /// Set once the program has looked since the engine's last look.
     seen: bool,
-    /// What the engine has seen of the completion queue's looks.
+    /// The completion queue's number of looks at the engine's last look.
     counted: u32,
-    /// The program's looks while armed.
+    /// Number of the program's looks while the queue is armed.
     polls: u32,
-    /// Senders wake the engine for this queue.
+    /// Set while senders wake the engine for this queue.
     pub(crate) armed: bool,
-    /// The engine looks from time to time.
+    /// Set while the engine looks at the queue from time to time.
     listed: bool,
-    /// Threads asleep in a wait on this queue, which senders wake by themselves.
+    /// Number of threads that sleep in a wait on this queue. Senders wake these threads directly.
     pub(crate) sleepers: u32,
 }
 
 impl RecvSide {
-    /// Whether the queue is to be listed: something is to come, and no thread looks after it.
+    /// Returns true if the engine should list the queue: receives are posted, and the queue is neither listed nor
+    /// armed.
     #[inline]
     pub(crate) fn wants_listing(&self) -> bool {
         !self.attention.listed
@@ -39,7 +40,7 @@ impl RecvSide {
             && self.queue.work.outstanding() > 0
     }
 
-    /// Has senders wake the engine. What has come before that is for the caller to look at.
+    /// Makes senders wake the engine. The caller must then look for messages that arrived earlier.
     pub(crate) fn arm(&mut self) {
         if let Some(lane) = self.lane()
             && !self.attention.armed
@@ -51,7 +52,7 @@ impl RecvSide {
         }
     }
 
-    /// The program polls: senders need wake no thread.
+    /// Makes senders no longer wake the engine. Called when the program polls, or a thread sleeps on the queue.
     #[cold]
     pub(crate) fn disarm(&mut self) {
         if let Some(lane) = self.lane()
@@ -62,8 +63,8 @@ impl RecvSide {
         }
     }
 
-    /// The program has looked for a message, and found one or not; whether there is something
-    /// else to see to. A program that polls stores nothing by this.
+    /// Records that the program has looked for a message. Returns true if [`Core::between_looks`] has work to do.
+    /// Stores nothing if the program polls often.
     #[inline]
     pub(crate) fn looked(&mut self) -> bool {
         if !self.attention.seen {
@@ -83,20 +84,21 @@ impl RecvSide {
 }
 
 impl Core {
-    /// Has the engine look at the receive queue from time to time, if that is wanted.
+    /// Lists the receive queue with the engine, if it should be listed.
     #[cold]
     pub(crate) fn list_if_wanted(self: &Arc<Self>, mut recv: Held<'_, RecvSide>) {
         if !recv.wants_listing() {
             return;
         }
         recv.attention.listed = true;
-        // The engine's own lock is not taken under a queue's.
+        // Release the queue's lock first: the engine's lock is not taken under it.
         drop(recv);
         let weak: Weak<dyn Listed> = Arc::downgrade(self) as _;
         self.nic.hub.engine.list(weak);
     }
 
-    /// A thread that slept on the completion queue is awake: what is to be listed, if that is wanted.
+    /// Returns this VI for the engine's list, if its receive queue should be listed. Called when a thread that slept on
+    /// the completion queue is awake.
     pub(crate) fn to_be_listed(self: &Arc<Self>) -> Option<Weak<dyn Listed>> {
         let mut recv = self.recv.lock();
         if !recv.wants_listing() {
@@ -106,7 +108,7 @@ impl Core {
         Some(Arc::downgrade(self) as _)
     }
 
-    /// Has senders wake the engine for the receive queue, and looks at what has come before.
+    /// Makes senders wake the engine for the receive queue, and receives messages that arrived earlier.
     pub(crate) fn arm(&self) {
         self.recv.lock().arm();
         self.receive_all();
@@ -120,8 +122,8 @@ impl Listed for Core {
         let looked = core::mem::take(&mut recv.attention.seen) || of_cq != recv.attention.counted;
         recv.attention.counted = of_cq;
         let needed = recv.lane().is_some() && recv.queue.work.outstanding() > 0;
-        // A sleep on the completion queue counts once it has lasted from one look to the next: to list the
-        // VIs again costs its thread time.
+        // A sleep on the completion queue counts only if it lasts from one look of the engine to the next. Otherwise
+        // the sleeping thread would often have to list its VIs again.
         let by_cq = needed
             && !looked
             && recv.queue.notices.cq.as_ref().is_some_and(|cq| cq.sleeps_by_itself());
@@ -132,7 +134,7 @@ impl Listed for Core {
         recv.attention.listed = false;
         if needed && !asleep {
             recv.arm();
-            // A program that then polls the completion queue has it disarmed.
+            // If the program then polls the completion queue, the completion queue disarms this VI.
             if let Some(cq) = &recv.queue.notices.cq {
                 cq.was_armed();
             }

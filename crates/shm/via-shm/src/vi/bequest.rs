@@ -1,4 +1,4 @@
-//! What a process leaves to its peer: a part of the segment, which outlives them.
+//! Memory of the segment in which a process leaves bytes to its peer. The peer can read it after the process has died.
 
 use crate::layout::AREA;
 use crate::link::Attachment;
@@ -7,12 +7,12 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use via::bequest::{Bequest, WORDS};
 
-/// Where it lies in the upper layer's area: behind what staged RDMAs use, and beyond what a VI's
-/// earlier life may leave in memory, so that it begins as zeros.
+/// Offset of the bequest in the overflow buffer. The bequest lies behind the window of staged RDMAs, and behind the
+/// bytes that [`crate::link`] keeps from a VI's earlier generation. So the bequest begins as zeros.
 const AT: u64 = 1 << 20;
-/// Bytes of each direction.
+/// Size of each direction's bequest in bytes.
 const LEN: usize = 64 << 10;
-/// The words come first, in a page of their own.
+/// Offset of the bytes. The words come first, in a page of their own.
 const BYTES_AT: u64 = AT + 4096;
 
 const _: () = {
@@ -20,15 +20,15 @@ const _: () = {
     assert!(WORDS * size_of::<AtomicU64>() <= 4096);
 };
 
-/// The two directions' parts.
+/// The bequests of both directions.
 #[derive(Debug)]
 pub(super) struct Kept(pub(super) Arc<Attachment>);
 
 impl Kept {
     fn word(&self, from: SideIndex, word: usize) -> &AtomicU64 {
         let at = AT + (word % WORDS * size_of::<AtomicU64>()) as u64;
-        // SAFETY: the place is within the area (checked above) of a segment that the attachment
-        // keeps mapped, aligned, and used as atomics by both ends.
+        // SAFETY: the offset is within the overflow buffer (asserted above). The attachment keeps the segment mapped.
+        // The word is aligned, and both ends use it only as an atomic.
         unsafe { self.0.area(from, at).cast::<AtomicU64>().as_ref() }
     }
 
@@ -46,8 +46,9 @@ impl Bequest for Kept {
         let fits = Kept::fits(at, bytes.len());
         if fits && !bytes.is_empty() {
             let to = self.0.area(self.0.side, BYTES_AT + at as u64);
-            // SAFETY: within the area of a mapped segment, which no slice of ours lies in. The peer
-            // only reads there; one that does not spoils no more than bytes.
+            // SAFETY: `fits` checks that the target is within the overflow buffer, which the attachment keeps mapped.
+            // No Rust slice lies in a segment, so the ranges do not overlap. A peer that writes there can only change
+            // these bytes.
             unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr(), bytes.len()) };
         }
         fits
@@ -62,7 +63,9 @@ impl Bequest for Kept {
         let fits = Kept::fits(at, out.len());
         if fits && !out.is_empty() {
             let from = self.0.area(self.0.side ^ 1, BYTES_AT + at as u64);
-            // SAFETY: as for `write`, the other way round.
+            // SAFETY: `fits` checks that the source is within the overflow buffer, which the attachment keeps mapped.
+            // No Rust slice lies in a segment, so the ranges do not overlap. The peer may change the bytes during the
+            // copy, but any bytes are valid.
             unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), out.as_mut_ptr(), out.len()) };
         }
         fits

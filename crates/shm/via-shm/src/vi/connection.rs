@@ -1,4 +1,4 @@
-//! The life of a VI: connecting, accepting, disconnecting.
+//! Connecting, accepting and disconnecting a VI.
 
 use crate::connect::{Incoming, Outgoing};
 use crate::link::{Attachment, Close, End};
@@ -17,8 +17,8 @@ use via::state::Event;
 use via::{NetAddress, ViAttributes, ViState};
 
 impl Core {
-    /// Takes a new connection's receiving end into use: its posted receives are published. The
-    /// caller holds the machine.
+    /// Attaches the receiving direction of a new connection, and publishes the posted receives. The caller holds the
+    /// lock of the state machine.
     fn begin(&self, machine: &Machine, attachment: &Arc<Attachment>) {
         let rights = Rights { ptag: machine.ptag, attributes: machine.attributes };
         self.target.attach(Some((attachment.clone(), rights)));
@@ -26,21 +26,23 @@ impl Core {
         self.recv.lock().attach(Some(RxLane::new(attachment)));
     }
 
-    /// The connection is there: sends may flow. The caller holds the machine.
+    /// Attaches the sending direction of a new connection. The caller holds the lock of the state machine.
     fn complete(self: &Arc<Self>, machine: &mut Machine, attachment: &Arc<Attachment>) {
         let ahead = self.nic.attributes.max_descriptors_per_queue;
         machine.attachment = Some(attachment.clone());
-        // Before it can send: the engine answers for ends that it knows of.
+        // Register this end before it can send. For an end that is not registered, the engine clears `W_REACHING`,
+        // which this end sets during a direct RDMA.
         let end: std::sync::Weak<dyn End> = Arc::downgrade(self) as _;
         attachment.watch(end);
         self.send.lock().attach(Some(TxLane::new(attachment, ahead)));
-        // What the peer has left to do before it could find this end.
+        // Process events that the peer reported before this end was registered.
         attachment.knock_here();
         self.nic.hub.engine.nudge();
         self.changed();
     }
 
-    /// Has the engine see to a new connection. Not under the machine.
+    /// Registers a new connection with the engine and the completion queue. The caller must not hold the lock of the
+    /// state machine.
     fn look_after(self: &Arc<Self>) {
         let recv = self.recv.lock();
         let wanted = recv.queue.notices.has_callbacks()
@@ -57,7 +59,7 @@ impl Core {
         }
     }
 
-    /// Takes the connection out of use, if there is one. The caller holds the machine.
+    /// Detaches the connection, if there is one. The caller holds the lock of the state machine.
     fn end(&self, machine: &mut Machine) -> Option<Arc<Attachment>> {
         self.send.lock().attach(None);
         self.recv.lock().attach(None);
@@ -78,7 +80,7 @@ impl Core {
         machine.disconnect();
         self.forget_peers();
         if let Some(socket) = machine.requesting.take() {
-            // The thread that waits for an answer finds that there will be none.
+            // Wakes the thread that waits for the peer's answer.
             socket.shutdown();
         }
         let attachment = self.end(&mut machine);
@@ -94,7 +96,7 @@ impl Core {
             attachment.close(Close::Disconnected);
             attachment.wake_local();
             if reached {
-                // After this the program may free what it has registered.
+                // The program may free its registered memory after this call.
                 attachment.await_reach();
             }
         }
@@ -124,7 +126,7 @@ impl Core {
         result
     }
 
-    /// Carries a request out; the VI is connected if it is accepted. If not, it stays pending.
+    /// Makes a request. If the peer accepts it, the VI is connected. If not, the VI's request stays pending.
     pub(super) fn request(
         self: &Arc<Self>,
         number: u64,
@@ -132,7 +134,7 @@ impl Core {
     ) -> Result<ViAttributes, ConnectError> {
         let result = outgoing.run(|socket, attachment| {
             let mut machine = self.machine();
-            // A peer that has introduced itself has the request as soon as it is sent.
+            // The peer waits, so it has the request as soon as this process sends it. Record this step before the send.
             machine.request(number)?.taken().map_err(|_| ConnectError::NoMatch)?;
             machine.requesting = Some(socket.clone());
             self.begin(&machine, attachment);
@@ -150,21 +152,21 @@ impl Core {
                 Ok(attributes)
             }
             Err(error) => {
-                // The receives stay posted, for another attempt.
+                // The receives stay posted for another attempt.
                 self.end(&mut machine);
                 Err(error)
             }
         }
     }
 
-    /// A request has come to nothing.
+    /// Ends a failed request.
     pub(super) fn refused(&self, number: u64, error: &ConnectError) -> Result<(), ConnectError> {
         self.machine().end_request(number, Err(error))?;
         self.changed();
         Ok(())
     }
 
-    /// Connects this VI, which is idle, to a requested one.
+    /// Connects this VI, which must be idle, to the requesting one.
     pub(crate) fn accept(
         self: &Arc<Self>,
         incoming: Box<Incoming>,
@@ -172,8 +174,8 @@ impl Core {
         self.answer(incoming, None)
     }
 
-    /// Connects this VI to a requested one: an idle one, or one whose own request of that `number`
-    /// this is the peer's for.
+    /// Connects this VI to the requesting one. With `number`, this VI has a pending peer request of that number, and
+    /// `incoming` is the peer's request. Otherwise this VI must be idle.
     pub(super) fn answer(
         self: &Arc<Self>,
         mut incoming: Box<Incoming>,
@@ -198,7 +200,7 @@ impl Core {
         });
         let Ok(state) = accepted else {
             self.end(&mut machine);
-            // The receives stay posted, for another attempt; a send was too early.
+            // The receives stay posted for another attempt. Sends posted in between end in error.
             self.send.lock().flush(&self.nic);
             return Err(NotAccepted::over());
         };

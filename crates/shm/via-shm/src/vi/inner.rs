@@ -1,4 +1,4 @@
-//! What a VI is made of: two queues, a state, and what breaks them.
+//! The state of a VI: two queues, a state machine, and the error that has broken the connection.
 
 mod breaking;
 
@@ -23,24 +23,24 @@ use via::queue::Done;
 use via::state::Event;
 use via::{DescriptorAddress, ViAttributes, ViState};
 
-/// What a VI is made of.
+/// The state of a VI.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) nic: Arc<Card>,
-    /// The VI's number among the NIC's, for as long as it lives.
+    /// Number of the VI, unique within the NIC.
     pub(crate) id: u64,
-    /// The program's name for it.
+    /// Number by which the program knows the VI.
     pub(crate) context: u64,
     pub(super) machine: Mutex<Machine>,
     pub(super) peering: Peering,
-    /// Why the connection is broken, while `broken` is set.
+    /// Reason why the connection is broken, while `broken` is set.
     cause: Mutex<Option<Cause>>,
-    /// Set under a queue's lock while that queue has its lane, cleared when both have lost it: so
-    /// it always means the present connection.
+    /// Set under the lock of a queue that has a lane; cleared after both queues have lost their lanes. So it always
+    /// refers to the current connection.
     pub(super) broken: AtomicBool,
-    /// Changed when a connection begins or ends: the futex word of threads that wait outside of one.
+    /// Changed when a connection begins or ends. The futex word of threads that wait on a VI without a connection.
     pub(super) changes: AtomicU32,
-    /// Messages dropped by the peer that have been reported to the program.
+    /// Number of messages dropped by the peer, as reported to the program.
     pub(super) dropped: AtomicU64,
     pub(crate) send: Lock<SendSide>,
     pub(crate) recv: Lock<RecvSide>,
@@ -49,7 +49,7 @@ pub(crate) struct Core {
     pub(super) recv_budget: Budget,
 }
 
-/// The completion queues of a VI's queues.
+/// The completion queues to which a VI's work queues are attached.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
     pub(crate) send: Option<Arc<CqCore<Core>>>,
@@ -96,7 +96,7 @@ impl Core {
         self.machine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The connection that it has.
+    /// Returns this end of the current connection.
     pub(crate) fn attachment(&self) -> Option<Arc<Attachment>> {
         self.machine().attachment.clone()
     }
@@ -140,8 +140,8 @@ impl Core {
         Ok(())
     }
 
-    /// A send waits for room, or for its receiver: if its program never calls again, the engine
-    /// goes on with it when the peer publishes room.
+    /// Asks the peer to wake this process's engine when there is room. The engine then continues the waiting send, even
+    /// if the program makes no further call.
     #[cold]
     fn have_looked_after(&self) {
         let mut send = self.send.lock();
@@ -153,11 +153,11 @@ impl Core {
         fence(Ordering::SeqCst);
         send.awaits_room = true;
         drop(send);
-        // There may have been room before the peer knew that it has to wake the engine.
+        // Room may have become free before the peer knew that it must wake the engine.
         self.send_all();
     }
 
-    /// Sends what can be sent now.
+    /// Sends as much as possible now.
     pub(crate) fn send_all(&self) {
         let mut send = self.send.lock();
         if self.is_broken() {
@@ -175,7 +175,7 @@ impl Core {
         }
     }
 
-    /// Receives what has come, for a program that does not look.
+    /// Receives all messages that have arrived, for a program that makes no calls.
     pub(crate) fn receive_all(&self) {
         let mut recv = self.recv.lock();
         while !self.is_broken() && recv.queue.work.outstanding() > 0 {
@@ -194,7 +194,7 @@ impl Core {
         }
     }
 
-    /// Tells the program of messages that were dropped for want of a receive.
+    /// Reports dropped messages to the program. The peer dropped them because no receive was posted.
     fn note_dropped(&self, recv: &RecvSide) {
         let Some(lane) = recv.lane() else { return };
         let dropped = lane.dropped();
@@ -274,8 +274,8 @@ impl Core {
         recv.queue.work.take()
     }
 
-    /// What a program that polls does beside: it carries out the peer's RDMAs, which is sooner than
-    /// its engine would, for which there may be no processor.
+    /// Does other work for a program that polls. Above all, executes the peer's RDMAs: the engine would be later, as it
+    /// may have no processor of its own.
     #[cold]
     fn between_looks(self: &Arc<Self>, mut recv: Held<'_, RecvSide>) {
         recv.polled();
@@ -319,7 +319,7 @@ impl End for Core {
         let recv = self.recv.lock();
         let Some(lane) = recv.lane() else { return };
         if core::ptr::eq(&*lane.attachment().link, link) && !self.is_broken() {
-            // The peer may have published why it closed before it died.
+            // The peer may have published its reason for closing before it died.
             let cause = lane.peer_closed().unwrap_or(Cause::PeerDied);
             self.break_receiving(recv, cause, Close::Broken);
         }

@@ -8,7 +8,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 use via::error::Cause;
 
-/// A sender and a receiver at the two ends of one VI.
+/// Returns a sender and a receiver at the two ends of one VI.
 fn pair() -> (TxLane, RxLane) {
     let (segment, _fd) = Segment::create().unwrap();
     let link = Arc::new(Link::new(segment, 1, Peer::myself()));
@@ -25,7 +25,7 @@ fn receive(rx: &mut RxLane) -> Option<Vec<u8>> {
     let message = rx.head().unwrap()?;
     let mut bytes = vec![0; message.len as usize];
     let to = NonNull::new(bytes.as_mut_ptr()).unwrap();
-    // SAFETY: the vector has as many bytes.
+    // SAFETY: the vector has room for `message.len` bytes.
     unsafe { rx.copy(&message, 0, to, message.len) };
     rx.consume(&message).unwrap();
     Some(bytes)
@@ -46,7 +46,7 @@ fn the_count_of_posted_receives_is_exact() {
             sent
         };
         let ahead = send(&mut tx);
-        // Entries come back in batches.
+        // The receiver returns entries in batches.
         assert!(ahead > (SLOTS - BATCH).min(posted - 1) && ahead <= posted.min(SLOTS));
         let full = if posted > ahead { Permit::RingFull } else { Permit::NoReceive };
         assert_eq!(tx.permit(), Ok(full));

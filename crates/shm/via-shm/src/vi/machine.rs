@@ -1,4 +1,4 @@
-//! The state of a VI and of its request for a connection, which move by the tables of `via`.
+//! The states of a VI and of its connection request, which change by the tables of `via`.
 
 use crate::link::Attachment;
 use sovia_sys::seqpacket::Packets;
@@ -14,10 +14,10 @@ pub(crate) struct Machine {
     pub(super) state: ViState,
     pub(super) attributes: ViAttributes,
     pub(super) ptag: Ptag,
-    /// The last request, and its number: one that was cut short is not mistaken for a later one.
+    /// The last request, and its number. The number shows if an interrupted request is not the current one.
     request: Option<Requester>,
     number: u64,
-    /// By which a request waits for its answer.
+    /// Socket on which a pending request waits for the peer's answer.
     pub(super) requesting: Option<Arc<Packets>>,
     pub(super) attachment: Option<Arc<Attachment>>,
 }
@@ -35,7 +35,7 @@ impl Machine {
         }
     }
 
-    /// A request begins; its number.
+    /// Begins a request and returns its number.
     pub(super) fn begin(&mut self, model: Model) -> Result<u64, IllegalTransition> {
         self.state = self.state.after(Event::Request)?;
         self.request = Some(Requester::new(model));
@@ -43,20 +43,20 @@ impl Machine {
         Ok(self.number)
     }
 
-    /// The request of that number.
+    /// Returns the request with this number.
     ///
     /// # Errors
-    /// [`ConnectError::State`] if it is over: the program has disconnected the VI meanwhile.
+    /// [`ConnectError::State`] if the request is over, because the program has disconnected the VI.
     pub(super) fn request(&mut self, number: u64) -> Result<&mut Requester, ConnectError> {
         let over = IllegalTransition { state: self.state, event: Event::Accepted };
         let current = self.request.as_mut().filter(|request| !request.phase().is_over());
         current.filter(|_| number == self.number).ok_or(over.into())
     }
 
-    /// The request of that number has come to this.
+    /// Ends the request with this number.
     ///
     /// # Errors
-    /// As for [`Machine::request`].
+    /// [`ConnectError::State`] if the request is over already.
     pub(super) fn end_request(
         &mut self,
         number: u64,
@@ -68,11 +68,11 @@ impl Machine {
         Ok(())
     }
 
-    /// The program disconnects, which ends a request too.
+    /// Disconnects the VI, and ends a pending request.
     pub(super) fn disconnect(&mut self) {
         let withdrawn = IllegalTransition { state: self.state, event: Event::Disconnect };
         if self.end_request(self.number, Err(&withdrawn.into())).is_err() {
-            // No request; possible in every state.
+            // There is no request. The VI may be in any state.
             self.state = self.state.after(Event::Disconnect).unwrap_or(ViState::Idle);
         }
     }

@@ -1,4 +1,4 @@
-//! What a completion queue asks of a VI whose receives are attached to it.
+//! A VI as a member of the completion queue of its receives.
 
 use crate::completion::Member;
 use crate::engine::Listed;

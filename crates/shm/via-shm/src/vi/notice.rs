@@ -1,5 +1,4 @@
-//! What is to happen when a descriptor is done, beside the program finding out by itself: an entry
-//! in a completion queue, a callback.
+//! Notifications when a descriptor is done: an entry in a completion queue, or a callback.
 
 use crate::card::Card;
 use crate::completion::{CqCore, Overrun};
@@ -17,7 +16,7 @@ pub(crate) struct Notices {
     /// `Some` once the program has asked for a callback.
     #[expect(clippy::box_collection, reason = "most queues have none, and there are many queues")]
     callbacks: Option<Box<VecDeque<ViCallback>>>,
-    /// Whether there is a completion queue or a callback to notify at all.
+    /// Set if there is a completion queue or a waiting callback.
     wanted: bool,
 }
 
@@ -38,18 +37,18 @@ impl Notices {
         Notices { cq, entry, callbacks: None, wanted }
     }
 
-    /// Whether callbacks wait for completions.
+    /// Returns true if callbacks wait for completions.
     pub(crate) fn has_callbacks(&self) -> bool {
         self.callbacks.as_ref().is_some_and(|callbacks| !callbacks.is_empty())
     }
 
-    /// The oldest descriptor of `work` that was not done is.
+    /// Notifies the completion queue or callbacks that the oldest outstanding descriptor of `work` is done.
     #[inline]
     pub(crate) fn completed(&mut self, work: &mut WorkQueue, nic: &Card) -> Result<(), Overrun> {
         if self.wanted { self.tell(work, nic) } else { Ok(()) }
     }
 
-    /// A descriptor is done and was taken at once.
+    /// Notifies the completion queue of a descriptor that the program took at once.
     #[inline]
     pub(crate) fn passed(&mut self) -> Result<(), Overrun> {
         if self.wanted { self.enter() } else { Ok(()) }
@@ -74,7 +73,8 @@ impl Notices {
         cq.push(self.entry)
     }
 
-    /// Has the next completion handed to `callback`; one that is there already, at once.
+    /// Registers `callback`: the NIC's callback thread passes the next completion to it. Calls it at once for a
+    /// completion that waits already.
     pub(crate) fn notify(&mut self, work: &mut WorkQueue, nic: &Card, callback: ViCallback) {
         if let Done::Completion(completion) = work.take() {
             nic.run(Box::new(move || callback(completion)));

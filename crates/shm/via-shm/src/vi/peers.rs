@@ -1,9 +1,9 @@
-//! Connecting two programs that both request it (`VipConnectPeerRequest`).
+//! Connects two programs that both request the connection (`VipConnectPeerRequest`).
 //!
-//! Two such requests belong together if the one's local address is the other's remote one. Of the
-//! two the one with the greater address waits for the other, at a place that is named after the
-//! pair; the other requests a connection there, again and again, until the first waits. Where the
-//! addresses are the same both ways, each does both in turn, for a time that differs.
+//! Two such requests belong together if each one's local address is the other's remote address. The end with the
+//! greater local address waits, at a place named after the pair of addresses. The other end requests a connection
+//! there, again and again, until the first end waits. If an end's local and remote address are equal, it alternates
+//! between requesting and waiting, for random times.
 
 use crate::connect::{Incoming, Outgoing};
 use crate::hash;
@@ -20,13 +20,13 @@ use via::error::ConnectError;
 use via::state::{Event, IllegalTransition};
 use via::{NetAddress, ViAttributes};
 
-/// Between two attempts to reach a peer that does not wait yet (nanoseconds): at first, at most.
+/// Shortest and longest pause between two requests to a peer that does not wait yet, in nanoseconds.
 const PAUSE_FIRST: u64 = 200_000;
 const PAUSE_LAST: u64 = 5_000_000;
 
 type Outcome = Result<ViAttributes, ConnectError>;
 
-/// What has become of a VI's peer request.
+/// State of a VI's peer request.
 #[derive(Debug, Default)]
 pub(crate) struct Peering(Mutex<Stage>);
 
@@ -34,7 +34,7 @@ pub(crate) struct Peering(Mutex<Stage>);
 enum Stage {
     #[default]
     None,
-    /// On its way; which request of the VI's.
+    /// The request is pending. The number identifies it among the VI's requests.
     Requested(u64),
     Over(Outcome),
 }
@@ -45,10 +45,10 @@ impl Peering {
     }
 }
 
-/// The place that two addresses stand for, whichever of their programs asks: a discriminator of 128
-/// bits, which no program chooses by accident.
+/// Returns the address at which the two ends `a` and `b` connect: `host` and a discriminator of 128 bits. A program is
+/// unlikely to choose the same discriminator.
 fn meeting_place(host: &[u8], a: &NetAddress, b: &NetAddress) -> NetAddress {
-    // Twice, with different beginnings.
+    // Two hashes of 64 bits, with different start values.
     let of = |start: u64| {
         let parts = [&a.host, &a.discriminator, &b.host, &b.discriminator];
         parts.iter().fold(start, |h, part| {
@@ -95,7 +95,7 @@ impl Core {
         Ok(())
     }
 
-    /// The program has disconnected the VI: there is no request any more.
+    /// Discards the peer request, after the program has disconnected the VI.
     pub(super) fn forget_peers(&self) {
         *self.peering.stage() = Stage::None;
     }
@@ -127,7 +127,7 @@ impl Core {
     }
 }
 
-/// A peer request on its way.
+/// A pending peer request.
 struct Peers {
     core: Arc<Core>,
     number: u64,
@@ -140,7 +140,7 @@ impl Peers {
     fn run(self) {
         let outcome = self.connect();
         if let Err(error) = &outcome {
-            // Unless the program has disconnected the VI meanwhile.
+            // Fails if the program has disconnected the VI, which has ended the request.
             let _ = self.core.refused(self.number, error);
         }
         let mut stage = self.core.peering.stage();
@@ -178,7 +178,8 @@ impl Peers {
         }
     }
 
-    /// The program may have disconnected or destroyed the VI: how long to go on without asking.
+    /// Returns the time until which to continue without checking the VI again. Fails if the program has disconnected or
+    /// destroyed the VI.
     fn slice(&self, until: Option<u64>) -> Result<u64, ConnectError> {
         const SLICE: u64 = 50_000_000;
         self.core.machine().request(self.number)?;
@@ -186,7 +187,7 @@ impl Peers {
         Ok(until.map_or(slice, |until| until.min(slice)))
     }
 
-    /// Waits for the peer.
+    /// Waits for the peer's request and accepts it.
     fn wait(&self, until: Option<u64>) -> Outcome {
         let nic = &self.core.nic;
         let place = meeting_place(&nic.attributes.local_address, &self.remote, &self.local);
@@ -199,14 +200,14 @@ impl Peers {
                 .map_err(ConnectError::from)
             {
                 Ok(()) => return Ok(theirs),
-                // The peer has given up; maybe it requests again.
+                // The peer has given up its request, but may make another one.
                 Err(ConnectError::Timeout) if left(until) != Some(0) => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Requests a connection to the peer until it waits.
+    /// Requests a connection to the peer until the peer waits.
     fn knock(&self, until: Option<u64>) -> Outcome {
         let nic = &self.core.nic;
         let place = meeting_place(&self.remote.host, &self.local, &self.remote);

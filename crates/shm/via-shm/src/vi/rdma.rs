@@ -1,14 +1,13 @@
-//! RDMA, as its initiator carries it out.
+//! RDMA at its initiator.
 //!
-//! Two ways lead into the peer's memory. A few pages the initiator writes or reads by itself,
-//! where the system lets it ([`crate::link`]), and where it knows the region: the target
-//! tells address, length and rights with the first RDMA that it carries out, and counts the changes
-//! of its registered memory, so that nothing stale is used. Everything else is *staged*: it goes
-//! through the direction's area, from which, or to which, the target copies at the same time. The
-//! target's engine does so, or a thread of its program that waits.
+//! An RDMA is direct or staged. For a *direct* RDMA of up to 8 KB, the initiator itself reads or writes the peer's
+//! memory, if the system allows this ([`crate::link`]). The initiator must know the region. With the first RDMA that it
+//! executes, the target publishes the region's address, length and rights. The target also counts the changes of its
+//! registered memory, so the initiator never uses stale data. All other RDMAs are *staged*: both ends copy at the same
+//! time through the direction's overflow buffer. At the target, its engine or a waiting thread of its program copies.
 //!
-//! An RDMA executes when it is the oldest descriptor, and later ones wait for it. So the order is
-//! the queue's, and a fence (`VIP_CONTROL_QFENCE`) has nothing left to do.
+//! An RDMA executes when it is the oldest descriptor, and later descriptors wait for it. So RDMAs complete in the
+//! queue's order, and the flag `VIP_CONTROL_QFENCE` needs no code.
 
 use crate::Corrupt;
 use crate::link::Attachment;
@@ -24,55 +23,54 @@ use via::memory::RegionCache;
 use via::queue::Outcome;
 use via::{Control, Reliability, RemoteSegment, Status};
 
-/// Bytes staged ahead of the end that consumes them; they should fit a second-level cache.
+/// Maximum number of bytes staged ahead of the consumer. Small enough for a second-level cache.
 pub(super) const WINDOW: u64 = 512 << 10;
-/// Bytes between two looks at, or news to, the other end.
+/// Number of bytes after which an end publishes its position and loads the other end's.
 pub(super) const STEP: u64 = 64 << 10;
 const _: () = assert!(WINDOW as usize <= crate::layout::AREA && WINDOW.is_multiple_of(STEP));
-/// RDMAs of up to this many bytes reach into the peer's memory by themselves (see docs/measuring).
+/// Maximum length of a direct RDMA, in bytes.
 const REACH_MAX: u32 = 8 << 10;
 
-/// Regions of the peer's that are known at a time.
+/// Number of the peer's regions that an initiator remembers.
 const REGIONS: usize = 4;
 
-/// What is known of a region of the peer's.
+/// A region of the peer, as the target has published it.
 #[derive(Debug, Clone, Copy)]
 struct Region {
     handle: u32,
     address: u64,
     len: u64,
-    /// The count of changes at which it was looked up.
+    /// Value of the target's count of changes when the target looked the region up.
     count: u32,
     rights: u32,
 }
 
-/// What the initiator's VI allows.
+/// Limits that the initiator's VI sets.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     pub(super) level: Reliability,
     pub(super) max_transfer: u32,
-    /// Reads must be allowed at both ends.
+    /// Set if the VI may read. Both ends must allow reads.
     pub(super) may_read: bool,
 }
 
-/// Remote-access rights that a region grants to the VI at the other end.
+/// Rights that a region grants to the peer's RDMAs.
 pub(super) const MAY_WRITE: u32 = 1;
 pub(super) const MAY_READ: u32 = 2;
 
-/// The state of the RDMA that is the oldest descriptor, and what is known for the next.
+/// State of the RDMA that is the oldest descriptor, and the known regions.
 #[derive(Debug, Default)]
 pub(crate) struct Rdma {
     stage: Stage,
-    /// RDMAs staged so far on this connection; the number of the present one.
+    /// Number of RDMAs staged on this connection, and so the number of the current one.
     number: u32,
-    /// The stream of staged bytes: where the present one begins, how long it is, and where in it
-    /// we are.
+    /// The current RDMA in the stream of staged bytes: start, length, and number of bytes moved by this end.
     base: u64,
     len: u64,
     moved: u64,
-    /// Whether the present one is a read.
+    /// Set if the current RDMA is a read.
     reading: bool,
-    /// The peer's regions, where there are any.
+    /// The peer's regions, if any are known.
     regions: Option<Box<[Option<Region>; REGIONS]>>,
 }
 
@@ -80,34 +78,34 @@ pub(crate) struct Rdma {
 enum Stage {
     #[default]
     Idle,
-    /// The target carries it out.
+    /// The target executes the RDMA.
     Staged,
-    /// The data is there; the peer is to be told.
+    /// The data has been moved. The peer must be notified.
     Note,
 }
 
 impl Rdma {
-    /// The descriptor at work is done with. The numbers go on: the target may still be at it.
+    /// Ends the current descriptor. Keeps the number, because the target may still be executing the RDMA.
     pub(crate) fn forget(&mut self) {
         self.stage = Stage::Idle;
     }
 
-    /// Begins with a connection.
+    /// Resets the state for a new connection.
     pub(crate) fn reset(&mut self) {
         *self = Rdma::default();
     }
 
-    /// Whether the descriptor at work has begun as an RDMA.
+    /// Returns true if the oldest descriptor has begun as an RDMA.
     pub(super) fn has_begun(&self) -> bool {
         self.stage != Stage::Idle
     }
 
-    /// Whether the target may be at the RDMA.
+    /// Returns true if the target may be executing the RDMA.
     pub(super) fn is_at_work(&self, lane: &TxLane) -> bool {
         self.stage == Stage::Staged && self.verdict(lane).is_none()
     }
 
-    /// The status that the target has published for the staged RDMA; empty for success.
+    /// Returns the status that the target has published for the staged RDMA; empty for success.
     pub(super) fn verdict(&self, lane: &TxLane) -> Option<Status> {
         if self.stage != Stage::Staged {
             return None;
@@ -117,11 +115,11 @@ impl Rdma {
             return None;
         }
         let status = Status::from_bits_truncate((word >> 32) as u32);
-        // Whatever it says beside that it went wrong.
+        // Any error status counts as a protection error.
         Some(if status.is_empty() { status } else { Status::RDMA_PROT_ERROR })
     }
 
-    /// Carries an RDMA out as far as that is possible now.
+    /// Executes an RDMA as far as possible now.
     pub(super) fn attempt(
         &mut self,
         lane: &mut TxLane,
@@ -145,7 +143,7 @@ impl Rdma {
         }
         let remote = gather.descriptor.remote().ok_or(Status::FORMAT_ERROR)?;
         if self.stage == Stage::Staged && (self.reading, self.len) != (reading, total.into()) {
-            // The program has changed the descriptor meanwhile.
+            // The program has changed the posted descriptor.
             return Err(Status::FORMAT_ERROR.into());
         }
         if self.stage == Stage::Idle {
@@ -169,7 +167,7 @@ impl Rdma {
         Ok(Gone::Done(Outcome { status, length: total, immediate: None }))
     }
 
-    /// Hands the RDMA to the target.
+    /// Publishes the RDMA to the target.
     fn begin(
         &mut self,
         lane: &TxLane,
@@ -179,7 +177,8 @@ impl Rdma {
         total: u32,
     ) {
         let words = &lane.direction().writer;
-        // Wherever the one before ended: no position that the target has published for it is above this.
+        // Start behind the whole previous RDMA, even if it ended early. Every position that the target has published
+        // for the previous one is then at most this base.
         self.base += self.len;
         self.len = u64::from(total);
         self.moved = 0;
@@ -191,13 +190,14 @@ impl Rdma {
         words.0[words::W_HANDLE].store(u64::from(remote.handle), Ordering::Relaxed);
         words.0[words::W_BASE].store(self.base, Ordering::Relaxed);
         words.0[words::W_POSITION].store(self.base, Ordering::Relaxed);
-        // SYNC: the target sees the words above when it sees this one.
+        // SYNC: this Release store pairs with the target's Acquire load of `W_RDMA`, so the target sees the words
+        // above.
         words.store(words::W_RDMA, u64::from(self.number));
         self.stage = Stage::Staged;
         lane.attachment().knock();
     }
 
-    /// Moves what can be moved. An error if that is not all.
+    /// Moves as many bytes as possible. Returns `NoRoom` if some are left.
     fn drain(
         &mut self,
         lane: &TxLane,
@@ -214,7 +214,7 @@ impl Rdma {
             {
                 return Err(Obstacle::Descriptor(status));
             }
-            // What the target publishes before it has seen this RDMA belongs to the one before.
+            // Until the target has seen this RDMA, it publishes positions of the previous one.
             let theirs = direction.reader.load(words::R_POSITION);
             let theirs = theirs.saturating_sub(self.base);
             if theirs > total {
@@ -247,7 +247,7 @@ impl Rdma {
         }
     }
 
-    /// Copies between our memory and the area.
+    /// Copies `len` bytes between this process's registered memory and the overflow buffer.
     fn step(
         &self,
         attachment: &Attachment,
@@ -259,8 +259,8 @@ impl Rdma {
         let from = self.moved as u32;
         let area = attachment.area(attachment.side, (self.base + self.moved) % WINDOW);
         gather.parts(data, from, len, |part, at, len| {
-            // SAFETY: a step lies within the window, and so within the area; the part is `len`
-            // bytes of a segment; the one is shared memory and the other is not.
+            // SAFETY: a step lies within the window, and so within the overflow buffer. The part is `len` bytes of
+            // registered memory, valid under the queue's lock. The ranges do not overlap: only one is in a segment.
             unsafe {
                 let area = area.add((at - from) as usize);
                 let (source, target) = if reading { (area, part) } else { (part, area) };
@@ -270,7 +270,7 @@ impl Rdma {
         })
     }
 
-    /// Notes what the target has published of the region.
+    /// Stores the region that the target has published.
     fn learn(&mut self, lane: &TxLane, handle: u32) {
         let load = |i: usize| lane.direction().reader.0[i].load(Ordering::Relaxed);
         let state = load(words::R_REGION_STATE);
@@ -285,7 +285,7 @@ impl Rdma {
         regions[handle as usize % REGIONS] = Some(region);
     }
 
-    /// Reaches into the peer's memory, if that is possible and pays; whether it was done.
+    /// Executes the RDMA directly if this is possible and pays. Returns true if it did.
     fn reach(
         &self,
         lane: &TxLane,
@@ -304,12 +304,13 @@ impl Rdma {
         let at = remote.address.wrapping_sub(region.address);
         let within = at <= region.len && u64::from(total) <= region.len - at;
         if total > REACH_MAX || region.rights & right == 0 || !within || !link.reach.is_open() {
-            // Whatever is wrong, the target reports it.
+            // The target checks the request again, and reports the error if there is one.
             return Ok(false);
         }
         let reaching = &lane.direction().writer.0[words::W_REACHING];
         reaching.store(1, Ordering::SeqCst);
-        // SYNC: pairs with the fence in `Link::await_reach`.
+        // SYNC: pairs with the fence in `Link::await_reach`. Either this thread sees the new count of changes or the
+        // close, or the waiting thread sees `W_REACHING`.
         fence(Ordering::SeqCst);
         let current = link.regions_of(lane.attachment().side ^ 1) == region.count;
         let result = if current && lane.peer_closed().is_none() {
@@ -339,17 +340,18 @@ fn reach_part(
     let reach = &attachment.link.reach;
     let (at, len) = (part.as_ptr(), len as usize);
     let moved = if reading {
-        // SAFETY: the part is `len` bytes of registered memory, which the program leaves alone
-        // until the RDMA is done (`via::Memory`).
+        // SAFETY: the part is `len` bytes of registered memory. The program does not use them until the RDMA is done
+        // (`via::Memory`), and deregistering waits for the queue's lock.
         reach.read(address, unsafe { core::slice::from_raw_parts_mut(at, len) })
     } else {
-        // SAFETY: as above.
+        // SAFETY: the part is `len` bytes of registered memory. The program does not write to them until the RDMA is
+        // done (`via::Memory`), and deregistering waits for the queue's lock.
         reach.write(address, unsafe { core::slice::from_raw_parts(at, len) })
     };
     match moved {
         Ok(()) => Ok(()),
         Err(Missed::Gone) => Err(Obstacle::Gone),
-        // Not what the target has said of it: let it see for itself.
+        // The access failed although the target had published the region: stage the RDMA, so that the target checks it.
         Err(Missed::Fault) => Err(Obstacle::NoRoom),
     }
 }

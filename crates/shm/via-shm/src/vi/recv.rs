@@ -1,4 +1,4 @@
-//! The receive queue: messages are scattered into posted buffers when a thread looks.
+//! The receive queue. The thread that polls it copies messages into the posted buffers.
 
 use crate::Corrupt;
 use crate::card::Card;
@@ -14,20 +14,20 @@ use via::memory::Ptag;
 use via::queue::{Completion, Outcome};
 use via::{Control, Reliability, Status};
 
-/// The receive queue and its direction of the connection.
+/// The receive queue and the direction in which it receives.
 #[derive(Debug)]
 pub(crate) struct RecvSide {
     pub(crate) queue: Queue,
-    /// There from a connection's beginning, before it is answered, to the disconnect.
+    /// `Some` from the connection's start (for a requester: before the answer) to the disconnect.
     lane: Option<RxLane>,
     pub(crate) level: Reliability,
-    /// No more messages are to be taken from it.
+    /// Set when no more messages may be received on the connection.
     ended: bool,
-    /// Where the next message goes, if that is known already.
+    /// Destination of the next message, if known in advance.
     ahead: Ahead,
-    /// What has come of a message of several entries.
+    /// State of a message of several entries.
     partial: Partial,
-    /// Why the connection is to be broken, once the queue has found an error.
+    /// Set once the queue has found an error: the reason to break the connection.
     pub(crate) trouble: Option<Cause>,
     pub(crate) attention: Attention,
 }
@@ -35,20 +35,20 @@ pub(crate) struct RecvSide {
 #[derive(Debug, Default)]
 struct Partial {
     filled: u32,
-    /// The rest of the message goes nowhere, for this reason (unreliable).
+    /// Set if the rest of the message must be dropped, with the reason, at unreliable delivery.
     lost: Option<Status>,
 }
 
-/// Control bits that mean nothing in a receive.
+/// Control bits that are invalid in a receive descriptor.
 pub(crate) const FOREIGN: Control = Control::RESERVED.union(Control::OP_MASK);
 
-/// What a look for messages has brought.
+/// Result of a look for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum News {
     Nothing,
-    /// A message has been received, or is just coming.
+    /// A message has been received, or a part of a message has arrived.
     Message,
-    /// The connection is to be broken.
+    /// `trouble` is set: the connection must be broken.
     Trouble,
 }
 
@@ -66,23 +66,23 @@ impl RecvSide {
         }
     }
 
-    /// Where messages come from.
+    /// Returns the direction in which this queue receives.
     pub(crate) fn lane(&self) -> Option<&RxLane> {
         self.lane.as_ref()
     }
 
-    /// Begins with a connection, or ends with it.
+    /// Resets the state for a new connection, or (with `None`) at the end of a connection.
     pub(crate) fn attach(&mut self, lane: Option<RxLane>) {
         self.lane = lane;
         self.ended = false;
         self.partial = Partial::default();
-        // What an earlier connection ended in is no trouble of this one.
+        // The error of an earlier connection does not concern this one.
         self.trouble = None;
         self.attention.armed = false;
         self.publish();
     }
 
-    /// Tells the peer how many receives are posted.
+    /// Publishes the number of posted receives to the peer.
     #[inline]
     pub(crate) fn publish(&mut self) {
         if let Some(lane) = &mut self.lane {
@@ -90,7 +90,7 @@ impl RecvSide {
         }
     }
 
-    /// Receives one message, if one is there; its descriptor is done.
+    /// Receives one message, if one has arrived, and completes the oldest descriptor.
     pub(crate) fn progress(&mut self, nic: &Card) -> News {
         match self.meet_all(nic).and_then(|outcome| self.complete(nic, outcome)) {
             Ok(()) => News::Message,
@@ -106,22 +106,20 @@ impl RecvSide {
         told.map_err(|Overrun| self.overrun())
     }
 
-    /// As [`RecvSide::progress`], and the descriptor is taken. For a queue in which none waits to
-    /// be taken.
+    /// Like [`RecvSide::progress`], but also takes the descriptor. No completed descriptor may wait in the queue.
     #[inline]
     pub(crate) fn take_next(&mut self, nic: &Card) -> Result<Completion, News> {
         let outcome = self.meet_or_get_ready(nic)?;
         let completion = self.queue.work.pass(outcome);
         if self.queue.notices.passed().is_err() {
-            // Too late for this one; the next look finds the connection broken.
+            // Too late for this completion: the next look finds the connection broken.
             self.overrun();
         }
         Ok(completion)
     }
 
-    /// As [`RecvSide::progress`], for a completion queue that is just looking for an entry: it has
-    /// the message's without a detour, if it is the looker's (`mine`) and no other thread waits for
-    /// the descriptor.
+    /// Like [`RecvSide::progress`], for a completion queue that looks for an entry. Returns true if the caller takes
+    /// the entry directly. The caller can take the entry only with `mine`, and if no callback waits for the descriptor.
     #[inline]
     pub(crate) fn receive_for_cq(&mut self, nic: &Card, mine: bool) -> Result<bool, News> {
         let outcome = self.meet_or_get_ready(nic)?;
@@ -133,7 +131,7 @@ impl RecvSide {
         Ok(false)
     }
 
-    /// As [`RecvSide::meet_all`]; if nothing has come, what the next message needs is looked up.
+    /// Like [`RecvSide::meet_all`], but if no message has arrived, looks up the destination of the next one.
     #[inline(always)]
     fn meet_or_get_ready(&mut self, nic: &Card) -> Result<Outcome, News> {
         let met = self.meet_all(nic);
@@ -143,7 +141,7 @@ impl RecvSide {
         met
     }
 
-    /// As [`RecvSide::meet`], as long as there is a message that goes on.
+    /// Like [`RecvSide::meet`], but continues with further parts of the message that have arrived.
     #[inline(always)]
     fn meet_all(&mut self, nic: &Card) -> Result<Outcome, News> {
         loop {
@@ -154,7 +152,7 @@ impl RecvSide {
         }
     }
 
-    /// Receives the next message by the next descriptor; the caller completes it in the queue.
+    /// Receives the next entry by the oldest descriptor. The caller completes the descriptor in the queue.
     #[inline(always)]
     fn meet(&mut self, nic: &Card) -> Result<Outcome, News> {
         let Some(lane) = &mut self.lane else { return Err(News::Nothing) };
@@ -170,9 +168,10 @@ impl RecvSide {
         if let Some(place) = self.ahead.take(&self.queue, nic)
             && length <= place.room
         {
-            // SAFETY: `place.room` bytes are good while the queue's lock is held.
+            // SAFETY: `place.to` is valid for `place.room` bytes while the queue's lock is held, and `length <=
+            // place.room`.
             unsafe { lane.copy(&piece, 0, place.to, length) };
-            // SAFETY: likewise.
+            // SAFETY: the queue's lock has been held since `Ahead::take` returned `place`.
             let control = unsafe { place.control() };
             let taken = take(lane, self.level, &piece, control);
             return taken.map_err(|corrupt| self.corrupt(corrupt));
@@ -180,7 +179,7 @@ impl RecvSide {
         self.meet_now(nic, piece)
     }
 
-    /// As [`RecvSide::meet`], for a message in one entry whose place is to be found first.
+    /// Like [`RecvSide::meet`], for a message of one entry whose destination is not known in advance.
     #[inline]
     fn meet_now(&mut self, nic: &Card, piece: Piece) -> Result<Outcome, News> {
         let Some(lane) = &mut self.lane else { return Err(News::Nothing) };
@@ -190,7 +189,7 @@ impl RecvSide {
             return Err(self.corrupt(Corrupt("a message for which no receive is posted")));
         };
         let Some(descriptor) = access::descriptor(descriptors, nic, *ptag, front) else {
-            // Its memory was deregistered after it was posted.
+            // The program has deregistered the descriptor's memory after the post.
             return self.fail(nic, &piece, Status::PROTECTION_ERROR);
         };
         let delivered = (|| {
@@ -200,7 +199,8 @@ impl RecvSide {
                 if length > room {
                     return Err(Status::LENGTH_ERROR);
                 }
-                // SAFETY: `segment` vouches for `length` bytes, as they are no more than `room`.
+                // SAFETY: `segment` has checked that the `length` bytes at `to` are registered memory, because `length
+                // <= room`. Deregistering waits for the queue's lock.
                 unsafe { lane.copy(&piece, 0, to, length) };
                 return Ok(());
             }
@@ -214,7 +214,7 @@ impl RecvSide {
         taken.map_err(|corrupt| self.corrupt(corrupt))
     }
 
-    /// As [`RecvSide::meet`], for what is not a message in one entry.
+    /// Like [`RecvSide::meet`], for a part of a longer message, or for the report of an RDMA write.
     #[inline(never)]
     fn meet_part(&mut self, nic: &Card, piece: Piece) -> Result<Outcome, News> {
         let Some(lane) = &mut self.lane else { return Err(News::Nothing) };
@@ -260,7 +260,7 @@ impl RecvSide {
         Ok(Outcome { status, length, immediate: piece.immediate })
     }
 
-    /// No message is there: has the peer closed?
+    /// Checks if the peer has closed the connection. Called when no message has arrived.
     #[inline]
     fn quiet(&mut self) -> News {
         match self.lane.as_ref().and_then(RxLane::peer_closed) {
@@ -271,7 +271,7 @@ impl RecvSide {
 
     #[cold]
     fn closed(&mut self, cause: Cause) -> News {
-        // What it sent before it closed may have come between the two looks.
+        // The peer's last message may have arrived between the two looks.
         match self.lane.as_ref().map(RxLane::head) {
             Some(Ok(Some(_))) => News::Message,
             Some(Err(corrupt)) => self.corrupt(corrupt),
@@ -295,7 +295,7 @@ impl RecvSide {
         News::Trouble
     }
 
-    /// The receive cannot take the message. That breaks a reliable connection; an unreliable one
+    /// Handles a message that the posted receive cannot hold. A reliable connection breaks; an unreliable connection
     /// loses the message.
     #[cold]
     fn fail(&mut self, nic: &Card, piece: &Piece, status: Status) -> Result<Outcome, News> {
@@ -331,10 +331,10 @@ impl RecvSide {
         Ok(Outcome::error(status))
     }
 
-    /// An RDMA of the peer was not allowed; if it was to be `told` of by a message, the receive
-    /// that the message would have taken reports it.
+    /// Refuses an RDMA of the peer. If a message was to report the RDMA (`told`), the receive for this message reports
+    /// the error.
     pub(super) fn refuse_write(&mut self, nic: &Card, told: bool, cause: Cause) {
-        // What was sent before it comes first.
+        // Messages that the peer sent earlier come first.
         while self.queue.work.outstanding() > 0 && self.progress(nic) == News::Message {}
         if told && self.trouble.is_none() {
             let status = Status::OP_REMOTE_RDMA_WRITE | Status::RDMA_PROT_ERROR;
@@ -346,8 +346,8 @@ impl RecvSide {
         self.trouble.get_or_insert(cause);
     }
 
-    /// Ends the queue of a broken connection: receives what the peer sent before, unless it was a
-    /// receive that went wrong, and flushes the rest.
+    /// Ends the queue of a broken connection. Receives the peer's earlier messages, unless a receive has failed, and
+    /// flushes the other descriptors.
     #[cold]
     pub(crate) fn wind_up(&mut self, nic: &Card) {
         if !self.ended {
@@ -357,14 +357,14 @@ impl RecvSide {
         self.flush(nic);
     }
 
-    /// Flushes what is not done.
+    /// Flushes all outstanding descriptors.
     pub(crate) fn flush(&mut self, nic: &Card) {
         self.queue.flush(nic, |_| Status::OP_RECEIVE);
     }
 }
 
-/// A message in one entry is where its descriptor wants it: takes it off the ring, and marks it received
-/// in the descriptor and, at reliable reception, for its sender.
+/// Takes a message of one entry off the ring, after its bytes have been copied. Marks the descriptor as received. At
+/// reliable reception, also reports the message to the sender.
 #[inline(always)]
 fn take(
     lane: &mut RxLane,
@@ -381,8 +381,8 @@ fn take(
     Ok(Outcome { status: Status::OP_RECEIVE, length, immediate })
 }
 
-/// Copies a piece of a message to where the descriptor wants the bytes from `at` on. Everything is
-/// checked before anything is moved.
+/// Copies a piece of a message to the descriptor's segments, from byte `at` on. Checks all segments before the first
+/// copy.
 fn scatter(
     gather: &Gather<'_>,
     data: &mut via::memory::RegionCache,
@@ -392,7 +392,8 @@ fn scatter(
 ) -> Result<(), Status> {
     gather.check(data, at, piece.len)?;
     gather.parts(data, at, piece.len, |to, from, len| {
-        // SAFETY: the part is `len` bytes of a segment; the range lies in the piece.
+        // SAFETY: the part is `len` bytes of registered memory, valid under the queue's lock. The source range lies in
+        // the piece, because the parts cover exactly `piece.len` bytes from `at` on.
         unsafe { lane.copy(piece, from - at, to, len) };
         Ok(())
     })

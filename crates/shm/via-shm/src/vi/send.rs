@@ -1,4 +1,4 @@
-//! The send queue: a send executes in the thread that posts it.
+//! The send queue. A send executes in the thread that posts it.
 
 mod failing;
 
@@ -16,24 +16,23 @@ use via::memory::Ptag;
 use via::queue::Outcome;
 use via::{Control, DescriptorAddress, DescriptorRef, Reliability, Status, ViAttributes};
 
-/// The send queue and its direction of the connection.
+/// The send queue and the direction in which it sends.
 #[derive(Debug)]
 pub(crate) struct SendSide {
     pub(crate) queue: Queue,
-    /// There while the VI is connected, or in error and not yet disconnected.
+    /// `Some` while the VI is connected, and in the error state until the disconnect.
     pub(crate) lane: Option<TxLane>,
-    /// Why the connection is to be broken, once the queue has found an error.
+    /// Set once the queue has found an error: the reason to break the connection.
     pub(crate) trouble: Option<Cause>,
     level: Reliability,
     max_transfer: u32,
     may_read: bool,
-    /// How much of the send at work has gone, of how much.
+    /// Progress of the oldest send.
     partial: Partial,
-    /// Sends that are on their way and not known to be received (reliable reception): each one's
-    /// number and length.
+    /// Number and length of each message that is sent but not yet received, at reliable reception.
     flight: VecDeque<(u32, u32)>,
     pub(super) rdma: Rdma,
-    /// The peer wakes our engine when there is room.
+    /// Set while the peer wakes this process's engine when there is room.
     pub(super) awaits_room: bool,
 }
 
@@ -43,20 +42,20 @@ struct Partial {
     total: u32,
 }
 
-/// Why nothing was sent, or not all. Small, so that it travels in a register.
+/// Reason why a send has not executed completely. Small, so it is returned in a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Obstacle {
-    /// There is no room for it now, or it must wait for what is before it.
+    /// There is no room now, or the send must wait for earlier ones.
     NoRoom,
-    /// Its descriptor is at fault.
+    /// The descriptor is invalid.
     Descriptor(Status),
-    /// The peer has posted no receive for it.
+    /// The peer has not posted a receive.
     NoReceive,
-    /// The peer has ended the connection.
+    /// The peer has closed the connection.
     Ended,
-    /// The peer's process is no more.
+    /// The peer's process has ended.
     Gone,
-    /// The segment makes no sense.
+    /// The segment holds an invalid value.
     Corrupt,
 }
 
@@ -93,7 +92,7 @@ impl SendSide {
         }
     }
 
-    /// The VI has other attributes, and with them another tag.
+    /// Adopts new attributes of the VI, and the protection tag that belongs to them.
     pub(crate) fn set_attributes(&mut self, attributes: &ViAttributes, ptag: Ptag) {
         self.level = attributes.reliability;
         self.max_transfer = attributes.max_transfer_size;
@@ -101,7 +100,7 @@ impl SendSide {
         self.queue.ptag = ptag;
     }
 
-    /// Begins with a connection, or ends with it.
+    /// Resets the state for a new connection, or (with `None`) at the end of a connection.
     pub(crate) fn attach(&mut self, lane: Option<TxLane>) {
         self.lane = lane;
         self.trouble = None;
@@ -111,11 +110,11 @@ impl SendSide {
         self.awaits_room = false;
     }
 
-    /// Posts a descriptor, and sends it if nothing is before it. If the connection is broken, it
-    /// is flushed. False if there is trouble.
+    /// Posts a descriptor, and sends the message at once if no other descriptor is outstanding. If the connection is
+    /// broken, flushes the descriptor. Returns false if `trouble` has been set.
     ///
     /// # Errors
-    /// Why it is not taken.
+    /// [`PostError`] if the queue does not accept the descriptor.
     #[inline]
     pub(crate) fn post(
         &mut self,
@@ -148,7 +147,7 @@ impl SendSide {
             }
             let (from, len) = access::segment(&descriptor, 0, u32::MAX, data, nic, ptag)?;
             if len > limit {
-                // Too long, or to be cut into pieces.
+                // Too long for this fast path; `progress` splits it or reports the error.
                 return Err(Obstacle::NoRoom);
             }
             permit(lane)?;
@@ -171,7 +170,7 @@ impl SendSide {
         }
     }
 
-    /// Sends what is posted, in order, as far as there is room. False if there is trouble.
+    /// Executes the posted descriptors, in order, until there is no more room. Returns false if `trouble` has been set.
     pub(crate) fn progress(&mut self, nic: &Card) -> bool {
         if !self.flight.is_empty() && !self.land(nic) {
             return false;
@@ -188,7 +187,7 @@ impl SendSide {
                     self.land(nic)
                 }
                 Err(Obstacle::NoRoom) => return true,
-                // What is before it ends first.
+                // The earlier sends must complete first.
                 Err(_) if !self.flight.is_empty() => return self.check_ended(nic),
                 Err(obstacle) => self.fail(nic, obstacle),
             };
@@ -199,13 +198,13 @@ impl SendSide {
         true
     }
 
-    /// The oldest descriptor is done.
+    /// Completes the oldest descriptor.
     fn done(&mut self, nic: &Card, outcome: Outcome) -> bool {
         self.partial = Partial::default();
         self.queue.complete(nic, outcome).is_ok() || self.overrun()
     }
 
-    /// Completes the sends that have been received (reliable reception).
+    /// Completes the sends that the peer has received, at reliable reception.
     fn land(&mut self, nic: &Card) -> bool {
         match self.lane.as_ref().map(TxLane::delivered) {
             Some(Ok(delivered)) if !self.complete_up_to(nic, delivered) => false,
@@ -228,7 +227,7 @@ impl SendSide {
         true
     }
 
-    /// Whether the peer still holds the connection up.
+    /// Returns true if the peer has not closed the connection. Otherwise fails the oldest send.
     fn check_ended(&mut self, nic: &Card) -> bool {
         match self.lane.as_ref().and_then(TxLane::peer_closed) {
             Some(_) => self.fail(nic, Obstacle::Ended),
@@ -236,14 +235,14 @@ impl SendSide {
         }
     }
 
-    /// Attempts the descriptor at `at`, which all before it have left to be attempted.
+    /// Executes the descriptor at `at`, as far as possible now. No earlier descriptor is waiting to execute.
     fn attempt(&mut self, nic: &Card, at: DescriptorAddress) -> Result<Gone, Obstacle> {
         let lane = self.lane.as_mut().ok_or(Obstacle::NoRoom)?;
         if lane.peer_closed().is_some() {
             return Err(Obstacle::Ended);
         }
         let Queue { descriptors, data, ptag, .. } = &mut self.queue;
-        // Its memory may have been deregistered after it was posted.
+        // The program may have deregistered the descriptor's memory after the post.
         let descriptor = access::descriptor(descriptors, nic, *ptag, at)
             .ok_or(Obstacle::Descriptor(Status::PROTECTION_ERROR))?;
         let control = descriptor.control();
@@ -255,7 +254,7 @@ impl SendSide {
             self.partial.sent != 0
         };
         if begun {
-            // As something else: the program has changed it meanwhile.
+            // The program has changed the posted descriptor's operation.
             return Err(Status::FORMAT_ERROR.into());
         }
         if operation != Control::OP_SENDRECV {
@@ -311,22 +310,22 @@ impl SendSide {
     }
 }
 
-/// What has become of a descriptor that was attempted.
+/// Result of an executed descriptor.
 pub(super) enum Gone {
-    /// It is done.
+    /// The descriptor is done.
     Done(Outcome),
-    /// It is sent, and done when it is received.
+    /// The message (of this length) is sent. The descriptor is done when the peer has received it.
     InFlight(u32),
 }
 
-/// What keeps a send from being carried out in one step.
+/// Control bits that exclude the fast path in `post`.
 const NOT_PLAIN: Control = Control::RESERVED.union(Control::OP_MASK);
 
 fn immediate_of(descriptor: &DescriptorRef<'_>) -> Option<u32> {
     descriptor.control().contains(Control::IMMEDIATE).then(|| descriptor.immediate())
 }
 
-/// Sends bytes that lie in one piece, and fit one entry. The caller has a permit.
+/// Sends bytes that are contiguous and fit one entry. The caller has a permit.
 #[inline(always)]
 fn send_piece(
     lane: &mut TxLane,
@@ -335,20 +334,21 @@ fn send_piece(
     immediate: Option<u32>,
 ) -> Result<u32, Obstacle> {
     if len as usize <= INLINE {
-        // SAFETY: `segment` vouches for the bytes, and the program leaves them alone until the
-        // send is done (`via::Memory`).
+        // SAFETY: `segment` has checked that the `len` bytes at `from` are registered memory. The program must not
+        // write to them until the send is done (`via::Memory`), and deregistering waits for the queue's lock.
         let bytes = unsafe { core::slice::from_raw_parts(from.as_ptr(), len as usize) };
         lane.send_inline(bytes, immediate);
         return Ok(len);
     }
     let Some((offset, place)) = lane.place(len)? else { return Err(Obstacle::NoRoom) };
-    // SAFETY: `segment` vouches for the source, `place` for the target.
+    // SAFETY: `segment` has checked that the `len` bytes at `from` are registered memory, which stays valid under the
+    // queue's lock. `place` has reserved `len` bytes of the pool.
     unsafe { copy(from, place, len) };
     lane.publish(len, immediate, Some(offset), false);
     Ok(len)
 }
 
-/// Copies bytes `from..from + len` of the descriptor's to one place that is good for so many.
+/// Copies bytes `from..from + len` of the descriptor's segments to `to`, which has room for `len` bytes.
 fn collect(
     gather: &Gather<'_>,
     data: &mut via::memory::RegionCache,
@@ -357,13 +357,14 @@ fn collect(
     to: NonNull<u8>,
 ) -> Result<(), Obstacle> {
     gather.parts(data, from, len, |part, at, len| {
-        // SAFETY: the part is `len` bytes of a segment; `parts` hands out `len` bytes in all.
+        // SAFETY: the part is `len` bytes of registered memory, valid under the queue's lock. All parts together have
+        // the length that `to` has room for.
         unsafe { copy(part, to.add((at - from) as usize), len) };
         Ok(())
     })
 }
 
-/// Whether there is a receive and an entry for another message.
+/// Returns `Ok` if the peer has a posted receive and the ring has a free entry.
 #[inline]
 pub(super) fn permit(lane: &mut TxLane) -> Result<(), Obstacle> {
     match lane.permit()? {
@@ -374,9 +375,10 @@ pub(super) fn permit(lane: &mut TxLane) -> Result<(), Obstacle> {
 }
 
 /// # Safety
-/// Both must be good for `len` bytes, and not overlap: one lies in a segment, or on the stack.
+/// `from` must be valid for reads and `to` for writes of `len` bytes. The ranges must not overlap: one lies in a
+/// segment or on the stack, and the other in registered memory.
 #[inline]
 unsafe fn copy(from: NonNull<u8>, to: NonNull<u8>, len: u32) {
-    // SAFETY: by contract.
+    // SAFETY: this function's contract is the contract of `copy_valid`.
     unsafe { sovia_signal::access::copy_valid(to.as_ptr(), from.as_ptr(), len as usize) }
 }

@@ -1,4 +1,4 @@
-//! RDMA, as its target carries it out; see [`super::rdma`].
+//! RDMA at its target; see [`super::rdma`].
 
 use crate::card::Card;
 use crate::layout::Direction;
@@ -15,27 +15,27 @@ use via::error::{Cause, ErrorCode};
 use via::memory::{Ptag, Region};
 use via::{AsyncError, Control, Reliability, Status, ViAttributes};
 
-/// Looks for more of an RDMA before its target sleeps again; some microseconds.
+/// Number of looks for more staged bytes before the target stops waiting; a few microseconds.
 const PATIENCE: u32 = 2000;
 
-/// The peer's RDMAs into this process's memory.
+/// State of the peer's RDMAs into this process's memory.
 #[derive(Debug, Default)]
 pub(crate) struct Target {
     serving: Mutex<Serving>,
-    /// A thread that was to serve has found `serving` locked. The holder may have looked already, so it looks
-    /// again when it is done.
+    /// Set by a thread that wanted to serve and found `serving` locked. The lock's holder may have looked already, so
+    /// it looks again after it has released the lock.
     again: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct Serving {
     connection: Option<(Arc<Attachment>, Rights)>,
-    /// Number of the last RDMA that was finished.
+    /// Number of the last finished RDMA.
     finished: u32,
     active: Option<Box<Active>>,
 }
 
-/// An RDMA that is being carried out.
+/// An RDMA that the target is executing.
 #[derive(Debug)]
 struct Active {
     number: u32,
@@ -47,7 +47,7 @@ struct Active {
     moved: u64,
 }
 
-/// What a VI lets its peer do, while it is connected.
+/// Rights that a VI grants to its peer while it is connected.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rights {
     pub(crate) ptag: Ptag,
@@ -59,36 +59,38 @@ impl Target {
         self.serving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks `serving`. If another thread holds it, that thread will serve once more.
+    /// Locks `serving`. Returns `None` if another thread holds the lock; that thread then serves once more.
     fn try_serving(&self) -> Option<MutexGuard<'_, Serving>> {
-        // SYNC: an exchange, so that a thread which overwrites another's mark sees what that one was told.
+        // SYNC: an exchange, not a store. A thread that overwrites another thread's mark also synchronizes with that
+        // thread, and sees the RDMA that caused the mark.
         self.again.swap(true, Ordering::SeqCst);
-        // SYNC: pairs with the fence in `is_wanted`: either the lock is seen to be free, or its
-        // holder sees the mark.
+        // SYNC: pairs with the fence in `is_wanted`: either this thread finds the lock free, or the lock's holder sees
+        // the mark.
         fence(Ordering::SeqCst);
         let serving = match self.serving.try_lock() {
             Ok(serving) => serving,
             Err(TryLockError::WouldBlock) => return None,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
         };
-        // SYNC: reads what the last thread turned away has stored, and so sees what that thread was told of.
+        // SYNC: an exchange, so that it reads the mark of the last thread that found the lock taken. This thread then
+        // sees the RDMA that caused the mark.
         self.again.swap(false, Ordering::SeqCst);
         Some(serving)
     }
 
-    /// Whether a thread was turned away meanwhile. To be called after the lock is released.
+    /// Returns true if another thread has found the lock taken. Call it after releasing the lock.
     fn is_wanted(&self) -> bool {
         fence(Ordering::SeqCst);
         self.again.load(Ordering::Relaxed)
     }
 
-    /// Begins with a connection, or ends with it.
+    /// Resets the state for a new connection, or (with `None`) at the end of a connection.
     pub(crate) fn attach(&self, connection: Option<(Arc<Attachment>, Rights)>) {
         *self.serving() = Serving { connection, ..Serving::default() };
     }
 
-    /// Waits until no thread uses a region that it found before. Returns whether there may be something
-    /// to serve that no other thread will.
+    /// Waits until no thread uses a region that it looked up earlier. Returns true if there may be an RDMA that no
+    /// other thread serves.
     pub(crate) fn quiesce(&self) -> bool {
         drop(self.serving());
         self.is_wanted()
@@ -96,22 +98,22 @@ impl Target {
 }
 
 impl Core {
-    /// Carries out what the peer has staged, if it has; a look that costs little.
+    /// Executes the peer's staged RDMA, if there is one. Checking costs little.
     #[inline]
     pub(crate) fn serve_if_staged(&self) {
-        // Not under the queue's lock, which is taken within the target's.
+        // Release the queue's lock before serving: the target's lock is taken before the queue's.
         if self.has_staged() {
             self.serve();
         }
     }
 
-    /// Whether the peer has staged an RDMA that is not finished.
+    /// Returns true if the peer has staged an RDMA that is not finished.
     #[inline]
     pub(crate) fn has_staged(&self) -> bool {
         self.recv.lock().lane().is_some_and(|lane| is_staged(lane.direction()))
     }
 
-    /// Carries out what the peer has staged.
+    /// Executes the RDMAs that the peer has staged.
     pub(crate) fn serve(&self) {
         while let Some(serving) = self.target.try_serving() {
             self.serve_with(serving);
@@ -148,8 +150,8 @@ impl Core {
         }
     }
 
-    /// The peer has tried what is not allowed, and does not know it yet: so the error is this, and
-    /// not what the peer does about it. Whether the connection is broken now.
+    /// Refuses an RDMA that is not allowed. Runs before the peer learns of the refusal, so the program sees this error
+    /// and not the peer's reaction. Returns true if the connection is broken now.
     #[cold]
     fn refuse(&self, attachment: &Attachment, reading: bool, told: bool) -> bool {
         let (code, operation) = if reading {
@@ -165,7 +167,7 @@ impl Core {
             return false;
         }
         if !recv.lane().is_some_and(|lane| core::ptr::eq(&**lane.attachment(), attachment)) {
-            // Disconnected meanwhile.
+            // The program has disconnected the VI.
             return false;
         }
         recv.refuse_write(&self.nic, told, Cause::Rdma(code));
@@ -174,7 +176,7 @@ impl Core {
     }
 }
 
-/// Whether the peer has staged an RDMA that is not finished.
+/// Returns true if the peer has staged an RDMA that is not finished.
 #[inline]
 pub(crate) fn is_staged(direction: &Direction) -> bool {
     let staged = direction.writer.0[words::W_RDMA].load(Ordering::Relaxed) as u32;
@@ -183,12 +185,12 @@ pub(crate) fn is_staged(direction: &Direction) -> bool {
 }
 
 enum Step {
-    /// Nothing is staged.
+    /// No RDMA is staged.
     Idle,
     Moved,
-    /// The initiator is to move.
+    /// The target waits for the initiator to move bytes.
     Waiting,
-    /// The RDMA of that number (a read or not) is not allowed.
+    /// The RDMA with this number is not allowed. The flag is true for a read.
     Refused(u32, bool),
 }
 
@@ -239,7 +241,8 @@ impl Serving {
         active.moved += len;
         let position = active.base.wrapping_add(active.moved);
         let all = active.moved == active.len;
-        // SYNC: the initiator sees the bytes when it sees the position.
+        // SYNC: this Release store pairs with the initiator's Acquire load, so the initiator sees the bytes before the
+        // position.
         direction.reader.store(words::R_POSITION, position);
         if all {
             self.finish(attachment, number, Status::empty());
@@ -258,7 +261,8 @@ impl Serving {
     }
 }
 
-/// Whether what is staged is allowed; if not, whether it was a read.
+/// Checks a staged RDMA and starts it. If it is not allowed, returns `Err(true)` for a read and `Err(false)` for a
+/// write.
 fn look_up(
     nic: &Card,
     attachment: &Attachment,
@@ -270,7 +274,7 @@ fn look_up(
     let what = load(words::W_WHAT);
     let (len, reading) = (what & 0xffff_ffff, what >> 32 & 1 != 0);
     let (address, base) = (load(words::W_ADDRESS), load(words::W_BASE));
-    // Before the region is looked up: a change after that is one more.
+    // Load the count before the lookup, so that a later change of the region makes the count differ.
     let count = attachment.link.regions_of(attachment.side);
     let region = nic.table.find(load(words::W_HANDLE) as u32).ok_or(reading)?;
     let of_region = region.attributes();
@@ -288,22 +292,23 @@ fn look_up(
     words.0[words::R_REGION].store(region.memory().address(0), Ordering::Relaxed);
     words.0[words::R_REGION_LEN].store(region.memory().len() as u64, Ordering::Relaxed);
     words.0[words::R_REGION_STATE].store(state, Ordering::Relaxed);
-    // The initiator ignores what is below its base, or was there before.
+    // The initiator ignores positions below its base.
     words.0[words::R_POSITION].store(base, Ordering::Relaxed);
     Ok(Active { number, reading, region, address, base, len, moved: 0 })
 }
 
-/// Between the area and the program's memory: out of the latter, or into it. What is written ends
-/// with its last bytes: a program may look at them to see whether it has the others.
+/// Copies between the overflow buffer and the program's memory: to the buffer for a read, from it for a write. Stores
+/// the last bytes last, because a program may poll them to see if all bytes have arrived.
 fn copy(reading: bool, memory: NonNull<u8>, area: NonNull<u8>, len: usize) {
     let (from, to) = if reading { (memory, area) } else { (area, memory) };
     let last = len.saturating_sub(LAST);
-    // SAFETY: a step lies within the window, and so within the area; the region's range was just
-    // checked and the region is live, which `quiesce` waits for; the one is shared memory and the
-    // other is not. The program may use the bytes meanwhile: that is what it allows its peer to do.
+    // SAFETY: a step lies within the window, and so within the overflow buffer. `range` has checked the program's
+    // memory. The region is live, and `quiesce` waits for this thread before it is freed. The ranges do not overlap:
+    // only one is in a segment. The program may use the bytes during the copy, as it has allowed its peer to access
+    // them.
     unsafe {
         access::copy_valid(to.as_ptr(), from.as_ptr(), last);
-        // SYNC: a thread that sees the last bytes sees those before them.
+        // SYNC: a thread that sees the last bytes also sees the bytes before them.
         fence(Ordering::Release);
         let (from, to) = (from.add(last), to.add(last));
         access::copy_valid(to.as_ptr(), from.as_ptr(), len - last);

@@ -1,9 +1,8 @@
-//! Waiting for a descriptor: spinning for a while, then sleeping.
+//! Waits for a descriptor: spins for a while, then sleeps.
 //!
-//! A thread sleeps on the bell of its direction, in the segment, by the protocol of
-//! [`crate::ready_list`]; one that waits on a VI without a connection, on a word of the VI's own. The
-//! ringer is the peer, with each message or with room, or this process, when the connection ends or
-//! the peer's process does.
+//! A thread sleeps on the futex word of its direction, in the segment, by the protocol of [`crate::ready_list`]. On a
+//! VI without a connection, it sleeps on a word of the VI. The peer wakes the thread when it sends a message or frees
+//! room. This process wakes the thread when the connection or the peer's process ends.
 
 use crate::layout::Direction;
 use crate::patience::{Deadline, LOOKS, NAP_MAX, deadline, left};
@@ -16,17 +15,17 @@ use std::sync::Arc;
 use via::error::WaitError;
 use via::queue::{Completion, Done};
 
-/// Looks at the queue before the clock is looked at for the first time.
+/// Number of looks at the queue before the first look at the clock.
 const QUICK_LOOKS: u32 = 64;
 
-/// Which work queue.
+/// One of a VI's two work queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     Send,
     Recv,
 }
 
-/// The end of a look that settles a wait.
+/// Returns the result of a wait if `done` settles it.
 fn settled(done: Done) -> Option<Result<Completion, WaitError>> {
     match done {
         Done::Completion(completion) => Some(Ok(completion)),
@@ -48,7 +47,7 @@ impl Core {
         settled(self.done(side))
     }
 
-    /// Takes the oldest descriptor of a queue once it is done.
+    /// Waits until the oldest descriptor of a queue is done, and takes it.
     #[inline]
     pub(crate) fn wait(
         self: &Arc<Self>,
@@ -56,7 +55,7 @@ impl Core {
         timeout: Option<Duration>,
     ) -> Result<Completion, WaitError> {
         for _ in 0..QUICK_LOOKS {
-            // As `look` does, with a copy less on the way.
+            // Not by `look`, to save a copy of the completion.
             match self.done(side) {
                 Done::Completion(completion) => return Ok(completion),
                 Done::Empty => return Err(WaitError::Empty),
@@ -111,7 +110,8 @@ impl Core {
         result
     }
 
-    /// A thread sleeps on the queue, or does no more: then the engine need not look after it.
+    /// Records that a thread begins or ends a sleep on the queue. While a thread sleeps there, the engine need not poll
+    /// the queue.
     fn sleeps(self: &Arc<Self>, side: Side, asleep: bool) {
         if side == Side::Send {
             return;
@@ -128,7 +128,8 @@ impl Core {
         self.list_if_wanted(recv);
     }
 
-    /// While a thread spins on one queue: the peer's RDMAs, and sends that wait for room.
+    /// Does other work while the thread spins on one queue: executes the peer's RDMAs, and continues sends that wait
+    /// for room.
     fn help(&self) {
         self.serve_if_staged();
         if self.send.lock().awaits_room {
@@ -136,8 +137,8 @@ impl Core {
         }
     }
 
-    /// Whether spinning can help: not if the far side's thread last waited on this very
-    /// processor, where it can only run if this one does not.
+    /// Returns true if spinning can help. Spinning cannot help if the peer's thread last waited on this processor,
+    /// because that thread runs only if this one does not.
     pub(crate) fn may_spin(&self) -> bool {
         let Some(attachment) = self.machine().attachment.clone() else { return false };
         let mine = u64::from(call::current_cpu()) + 1;
@@ -148,10 +149,10 @@ impl Core {
         word(attachment.out()) != mine
     }
 
-    /// Sleeps once, unless there is something to find, and looks.
+    /// Looks, sleeps once if there is nothing, and looks again.
     fn nap(self: &Arc<Self>, side: Side, until: Deadline) -> Option<Result<Completion, WaitError>> {
         let time = Some(left(until).unwrap_or(NAP_MAX).min(NAP_MAX));
-        // Before the attachment is looked at: it changes after that.
+        // Load `changes` before the attachment, because other threads change the attachment first.
         let seen = self.changes.load(Ordering::SeqCst);
         let attachment = self.machine().attachment.clone();
         let Some(attachment) = attachment else {

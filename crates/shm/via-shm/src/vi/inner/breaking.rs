@@ -1,5 +1,5 @@
-//! How a connection is broken: the thread that finds an error raises a flag, and then flushes both queues, one after
-//! the other, under their own locks.
+//! Breaks a connection. The thread that finds an error first sets a flag, and then flushes both queues, one after the
+//! other, under their own locks.
 
 use super::Core;
 use crate::bias::Held;
@@ -12,8 +12,8 @@ use via::error::Cause;
 use via::{AsyncError, Reliability};
 
 impl Core {
-    /// Breaks the connection of `attachment`. The caller holds the lock of a queue that has a
-    /// lane of it, and calls [`Core::settle`] without the lock.
+    /// Breaks the connection of `attachment`. The caller holds the lock of a queue with a lane of this connection.
+    /// After it has released the lock, the caller must call [`Core::settle`].
     #[cold]
     fn break_up(&self, attachment: &Attachment, cause: Cause, close: Close) {
         if matches!(cause, Cause::Corrupt(_)) {
@@ -24,7 +24,7 @@ impl Core {
         attachment.wake_local();
     }
 
-    /// Marks the connection broken; other threads learn of it from here.
+    /// Marks the connection broken, for all threads.
     pub(in crate::vi) fn mark_broken(&self, cause: Cause) {
         self.cause().get_or_insert(cause);
         if !self.broken.swap(true, Ordering::SeqCst) {
@@ -32,7 +32,7 @@ impl Core {
         }
     }
 
-    /// Ends a connection that was broken for an RDMA that is not allowed.
+    /// Breaks the connection after the peer has requested an RDMA that is not allowed.
     pub(in crate::vi) fn break_for_refusal(&self, attachment: &Attachment) {
         attachment.close(Close::Broken);
         attachment.wake_local();
@@ -43,8 +43,8 @@ impl Core {
         self.nic.report(AsyncError::of_vi(self.context, cause.code()));
     }
 
-    /// After [`Core::break_up`]: receives what has come, flushes the rest. Looked at anew under each
-    /// lock: the program may have disconnected and begun something new meanwhile.
+    /// Receives the messages that have arrived, and flushes the other descriptors, after [`Core::break_up`]. Checks
+    /// `broken` again under each lock: the program may have disconnected the VI and started a new connection.
     #[cold]
     fn settle(&self) {
         let mut send = self.send.lock();
@@ -58,7 +58,7 @@ impl Core {
         }
     }
 
-    /// Looks for news from the far side, so that the state that is returned is the present one.
+    /// Checks if the peer has closed the connection, so that callers return the current state.
     pub(crate) fn catch_up(&self) {
         let recv = self.recv.lock();
         if let Some(cause) = recv.lane().and_then(RxLane::peer_closed)
@@ -68,7 +68,7 @@ impl Core {
         }
     }
 
-    /// Breaks the connection that the receive queue has a lane of.
+    /// Breaks the connection to which the receive queue's lane belongs.
     #[cold]
     pub(super) fn break_receiving(&self, recv: Held<'_, RecvSide>, cause: Cause, close: Close) {
         if let Some(lane) = recv.lane() {
@@ -78,7 +78,7 @@ impl Core {
         self.settle();
     }
 
-    /// Breaks the connection for what the send queue has found out.
+    /// Breaks the connection because of the send queue's error.
     #[cold]
     pub(super) fn give_up_sending(&self, mut send: Held<'_, SendSide>) {
         let cause = send.trouble.take().unwrap_or(Cause::PeerBroke);
@@ -89,7 +89,7 @@ impl Core {
         self.settle();
     }
 
-    /// Breaks the connection for what the receive queue has found out.
+    /// Breaks the connection because of the receive queue's error.
     #[cold]
     pub(in crate::vi) fn give_up_receiving(&self, mut recv: Held<'_, RecvSide>) {
         let cause = recv.trouble.take().unwrap_or(Cause::PeerBroke);
@@ -98,7 +98,8 @@ impl Core {
     }
 }
 
-/// What is published to the far side of an end for `cause`, by a receive queue of that level if it is one.
+/// Returns the reason to publish to the peer for `cause`. `receiving` is the reliability level if a receive queue found
+/// the error.
 fn closing(cause: Cause, receiving: Option<Reliability>) -> Close {
     match cause {
         Cause::ReceiveQueueEmpty => Close::NoReceive,

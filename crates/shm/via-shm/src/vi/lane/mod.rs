@@ -1,11 +1,11 @@
-//! The two directions of a native VI: its ring and pool, with exact counts of posted receives.
+//! The two directions of a native VI: a ring and a pool each, with exact counts of posted receives.
 //!
-//! Unlike the endpoints of the sockets layer, whose receives are always posted, here the program
-//! posts them, and the receiver publishes how many ever. So the sender can tell "there is no room
-//! in the ring", where it waits, from "no receive is posted", which breaks a reliable connection.
+//! In the endpoints of the sockets layer all receives are always posted. Here the program posts receives, and the
+//! receiver publishes how many it has posted in total. So the sender can tell a full ring, for which it waits, from a
+//! missing receive, which breaks a reliable connection.
 //!
-//! A message of up to [`FRAGMENT`] bytes is one entry. A longer one is several, which the two
-//! ends copy at the same time, each a different one: as fast as one copy, whatever the length.
+//! A message of up to [`FRAGMENT`] bytes takes one entry. A longer message takes several entries. The two ends copy
+//! different entries at the same time, so the transfer is as fast as one copy.
 
 mod rx;
 mod tx;
@@ -21,35 +21,35 @@ use crate::segment::SideIndex;
 use core::ops::Deref;
 use std::sync::Arc;
 
-/// Bytes of a message that one entry carries at most.
+/// Maximum number of message bytes per entry.
 pub(crate) const FRAGMENT: usize = MESSAGE_MAX;
-/// Entries that have been consumed are given back in batches of this many.
+/// Number of consumed entries after which the receiver returns them to the sender.
 const BATCH: u32 = SLOTS / 4;
 
-/// In an entry's length: the message carries immediate data.
+/// Flag in an entry's length: the message carries immediate data.
 const IMMEDIATE: u32 = 1 << 20;
-/// The message goes on with the next entry.
+/// Flag: the message continues in the next entry.
 const MORE: u32 = 1 << 21;
-/// The peer has written to our memory; the entry says how many bytes, and takes a receive.
+/// Flag: reports an RDMA write of the peer. The entry holds the number of bytes written, and takes a receive.
 const WRITTEN: u32 = 1 << 22;
 const LENGTH: u32 = IMMEDIATE - 1;
 const _: () = assert!(FRAGMENT <= LENGTH as usize);
 
-/// One direction, seen from either end, and what keeps it where it is.
+/// One direction, for either end, and a reference that keeps the memory mapped.
 #[derive(Debug)]
 struct Kept {
-    /// Keeps the segment mapped and the VI taken.
+    /// Keeps the segment mapped, and this process's end of the VI in use.
     attachment: Arc<Attachment>,
     half: Half,
 }
 
-// SAFETY: the half leads into a segment that `attachment` keeps mapped and that is made for several threads, of several
-// processes even: atomics, and pool bytes copied by their owner.
+// SAFETY: the half points into a segment that `attachment` keeps mapped. Threads of two processes share the segment.
+// Control blocks and rings are atomics, and the protocol gives each range of the pool to one end at a time.
 unsafe impl Send for Kept {}
 
 impl Kept {
     fn new(attachment: &Arc<Attachment>, from: SideIndex) -> Kept {
-        // SAFETY: the segment stays mapped as long as the attachment, which is kept beside the half.
+        // SAFETY: `attachment` keeps the segment mapped, and is stored beside the half.
         let half = unsafe { Half::new(&attachment.link.segment, attachment.vi, from) };
         Kept { attachment: attachment.clone(), half }
     }

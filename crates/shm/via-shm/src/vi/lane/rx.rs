@@ -1,4 +1,4 @@
-//! The receiving direction.
+//! The receiving direction of a native VI.
 
 use super::{BATCH, FRAGMENT, IMMEDIATE, Kept, LENGTH, MORE, WRITTEN};
 use crate::Corrupt;
@@ -14,29 +14,29 @@ use sovia_signal::access;
 use std::sync::Arc;
 use via::error::Cause;
 
-/// What the entry at the head of the receiving direction brings.
+/// The entry at the head of the receiving direction.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Piece {
-    /// Bytes that it carries, or that the peer has written by RDMA.
+    /// Number of bytes in the entry, or of bytes that the peer has written by RDMA.
     pub(crate) len: u32,
     pub(crate) immediate: Option<u32>,
-    /// The message goes on with the next entry.
+    /// Set if the message continues in the next entry.
     pub(crate) more: bool,
-    /// The bytes lie in our memory already.
+    /// Set if the entry reports an RDMA write: the bytes are already in the program's memory.
     pub(crate) written: bool,
     pool_offset: Option<u32>,
 }
 
-/// The receiving direction.
+/// The receiving direction of a native VI.
 #[derive(Debug)]
 pub(crate) struct RxLane {
     half: Kept,
-    /// Number of the next entry, and how many the peer knows that it may send.
+    /// Number of the next entry, and of the first entry that the peer may not send yet, as published.
     next: u32,
     given: u32,
-    /// Messages received.
+    /// Number of messages received.
     messages: u32,
-    /// Receives that have been published to the peer.
+    /// Number of posted receives, as published to the peer.
     told: u32,
     place: pool::Reader,
 }
@@ -63,13 +63,13 @@ impl RxLane {
         self.half.direction()
     }
 
-    /// Why the peer has closed, if it has. What it sent before is at the head by then.
+    /// Returns the peer's reason for closing, if it has closed. All messages that it sent before are visible then.
     #[inline]
     pub(crate) fn peer_closed(&self) -> Option<Cause> {
         closed(self.direction())
     }
 
-    /// Tells the peer how many receives are posted and not consumed.
+    /// Publishes the number of posted receives to the peer. `outstanding` is the number of receives not yet consumed.
     #[inline(always)]
     pub(crate) fn publish(&mut self, outstanding: u32) {
         let told = self.messages.wrapping_add(outstanding);
@@ -79,13 +79,13 @@ impl RxLane {
         }
     }
 
-    /// Whether something is at the head, sensible or not.
+    /// Returns true if an entry has arrived, valid or not.
     #[inline]
     pub(crate) fn has_news(&self) -> bool {
         self.half.slot(self.next).holds(self.next)
     }
 
-    /// What is at the head, if anything is.
+    /// Returns the entry at the head, if one has arrived.
     #[inline(always)]
     pub(crate) fn head(&self) -> Result<Option<Piece>, Corrupt> {
         let Some(entry) = self.half.slot(self.next).read(self.next) else { return Ok(None) };
@@ -125,22 +125,23 @@ impl RxLane {
         Ok(())
     }
 
-    /// Copies bytes `from..from + len` of the head's to `to`.
+    /// Copies bytes `from..from + len` of the head's piece to `to`.
     ///
     /// # Safety
-    /// `to` must be valid for writes of `len` bytes. The range must lie in the piece, which must
-    /// not be one that was `written`.
+    /// `to` must be valid for writes of `len` bytes. The range must lie in the piece, and the piece must not be
+    /// `written`.
     #[inline(always)]
     pub(crate) unsafe fn copy(&self, piece: &Piece, from: u32, to: NonNull<u8>, len: u32) {
         match piece.pool_offset {
             None => {
-                // SAFETY: by contract; registered memory is lent to no other code as a slice.
+                // SAFETY: `to` is valid for writes by this function's contract. No other code has a Rust reference to
+                // registered memory.
                 let out = unsafe { core::slice::from_raw_parts_mut(to.as_ptr(), len as usize) };
                 self.half.slot(self.next).copy_out(from as usize, out);
             }
-            // SAFETY: `head` has checked that the piece lies in the pool; the target is valid by
-            // contract, and not in a segment. The peer may scribble on its message meanwhile:
-            // nothing is decided by the bytes.
+            // SAFETY: `head` has checked that the piece lies in the pool. By contract `to` is valid and not in a
+            // segment, so the ranges do not overlap. The peer may overwrite its message during the copy, but no
+            // decision here depends on the bytes.
             Some(at) => unsafe {
                 let source = self.half.pool.add(at as usize + from as usize);
                 access::copy_valid(to.as_ptr(), source.as_ptr(), len as usize);
@@ -148,7 +149,7 @@ impl RxLane {
         }
     }
 
-    /// Takes the head off. Its sender may wait for the room.
+    /// Takes the head off the ring. Notifies the sender, which may wait for room.
     #[inline(always)]
     pub(crate) fn consume(&mut self, piece: &Piece) -> Result<(), Corrupt> {
         let released = match piece.pool_offset {
@@ -159,8 +160,8 @@ impl RxLane {
         if !piece.more {
             self.messages = self.messages.wrapping_add(1);
         }
-        // A sender waits for entries or for room in the pool only if they are used up, and entries
-        // are given back in batches; after most messages there is nothing to tell it.
+        // A sender waits only after it has used up all entries or the pool. Entries are returned in batches, so after
+        // most messages there is nothing to notify.
         let given = self.next.wrapping_add(SLOTS);
         let batch = given.wrapping_sub(self.given) >= BATCH;
         if batch {
@@ -176,7 +177,7 @@ impl RxLane {
         Ok(())
     }
 
-    /// Tells the sender that what it has sent is in our memory (reliable reception).
+    /// Reports to the sender that the message is in this process's memory, at reliable reception.
     pub(crate) fn deliver(&self) {
         let word = &self.direction().reader.0[words::R_DELIVERED];
         word.store(u64::from(self.messages), Ordering::Release);
@@ -189,7 +190,7 @@ impl RxLane {
         tell(&self.direction().room, |ready_lists| self.attachment().notify(ready_lists));
     }
 
-    /// Messages that the peer has dropped for want of a receive.
+    /// Returns the number of messages that the peer has dropped because no receive was posted.
     pub(crate) fn dropped(&self) -> u64 {
         self.direction().writer.load(words::W_DROPPED)
     }

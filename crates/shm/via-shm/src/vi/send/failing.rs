@@ -1,4 +1,4 @@
-//! What becomes of sends that are not carried out: one ends in error, one is dropped, all are flushed.
+//! Sends that do not execute: one ends in error, one is dropped, or all are flushed.
 
 use super::{Obstacle, Partial, SendSide};
 use crate::card::Card;
@@ -8,7 +8,7 @@ use via::error::Cause;
 use via::queue::Outcome;
 use via::{Control, Reliability, Status};
 
-/// The kind of descriptor that the status names.
+/// Returns the status bits for the descriptor's operation.
 pub(super) fn operation(control: Control) -> Status {
     match control.operation() {
         Control::OP_RDMAWRITE => Status::OP_RDMA_WRITE,
@@ -24,8 +24,8 @@ impl SendSide {
         false
     }
 
-    /// The oldest send ends in error, unless it is to be flushed with the others. True if the
-    /// connection goes on all the same, as an unreliable one does.
+    /// Ends the oldest send in error, or leaves it for the flush if the peer has closed. Returns true if the connection
+    /// continues, as an unreliable connection may.
     #[cold]
     pub(super) fn fail(&mut self, nic: &Card, obstacle: Obstacle) -> bool {
         let (status, cause) = match obstacle {
@@ -44,8 +44,8 @@ impl SendSide {
         let at_work = |lane| self.rdma.is_at_work(lane);
         let begun = self.partial.sent != 0 || self.lane.as_ref().is_some_and(at_work);
         self.end_with(nic, status);
-        // A message that has begun must end, or the stream of entries makes no sense; so must an
-        // RDMA that the target is at, because the next one takes its words.
+        // A connection continues only if the send had not begun. A partly sent message would corrupt the stream of
+        // entries. An RDMA that the target is executing must end, because the next RDMA uses the same words.
         let goes_on = self.level == Reliability::UNRELIABLE
             && matches!(obstacle, Obstacle::Descriptor(_))
             && !begun;
@@ -55,7 +55,7 @@ impl SendSide {
         goes_on
     }
 
-    /// The oldest send is done with an error.
+    /// Completes the oldest send with an error.
     fn end_with(&mut self, nic: &Card, status: Status) {
         let control = self.front_control(nic);
         self.rdma.forget();
@@ -71,7 +71,7 @@ impl SendSide {
         front.map_or(Control::empty(), |descriptor| descriptor.control())
     }
 
-    /// The message goes nowhere, which on an unreliable connection is no error of its sender.
+    /// Drops the oldest message. On an unreliable connection this is no error of the sender.
     fn drop_one(&mut self, nic: &Card) -> bool {
         if let Some(lane) = &self.lane {
             lane.drop_message();
@@ -88,10 +88,10 @@ impl SendSide {
         self.done(nic, Outcome { status, length, immediate: None })
     }
 
-    /// Flushes what is not done. The oldest descriptor ends in the status that the peer published before it
-    /// ended the connection, if there is one.
+    /// Flushes all outstanding descriptors. If the peer published a status before it closed the connection, the oldest
+    /// descriptor ends with that status.
     pub(crate) fn flush(&mut self, nic: &Card) {
-        // The peer may have taken some before it ended the connection.
+        // First complete the messages that the peer received before it closed the connection.
         if !self.flight.is_empty()
             && let Some(Ok(delivered)) = self.lane.as_ref().map(TxLane::delivered)
         {
