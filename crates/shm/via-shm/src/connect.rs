@@ -1,14 +1,14 @@
-//! How two processes, or two threads of one, find each other and connect a VI.
+//! Finds the other process (or thread), and connects a VI.
 //!
-//! A process that waits for a connection listens at an abstract Unix name made of the user's id, the
-//! NIC's address and the discriminator. It listens only while a thread waits: the kernel refuses
-//! any other request at once. The two processes introduce themselves; the kernel
-//! vouches for the user, and another user is turned away. At their first connection the requester
-//! makes a segment and hands it over. Further VIs between the two, in either direction, use the
-//! same segment, and another one is made when its VIs are all taken. A process that connects
-//! to itself does the same, without handing anything over.
+//! A process that waits for a connection listens at an abstract Unix socket name. The name is made of the user's id,
+//! the NIC's address and the discriminator. The process listens only while a thread waits, and at other times the
+//! kernel refuses each request at once. The two processes first introduce themselves. The kernel reports the peer's
+//! user, and a process of another user is turned away. For their first connection the requester creates a segment and
+//! passes it to the peer. Further VIs between the two processes, in either direction, use the same segment. If all its
+//! VIs are in use, the requester creates another segment. A process that connects to itself does the same, but passes
+//! no descriptor.
 //!
-//! A forked child has no part in its parent's VIs; it opens NICs and connects VIs of its own.
+//! A forked child cannot use its parent's VIs, but can open NICs and connect VIs of its own.
 
 mod childless;
 pub(crate) mod hub;
@@ -32,16 +32,16 @@ use via::error::ConnectError;
 use via::{NetAddress, ViAttributes};
 use wire::{Answer, Request};
 
-/// Bytes that a discriminator may have.
+/// Maximum length of a discriminator in bytes.
 pub const DISCRIMINATOR_MAX: usize = 16;
-/// Bytes of a NIC's address.
+/// Length of a NIC's address in bytes.
 pub const HOST_LEN: usize = 6;
 
 pub(crate) fn system(call: &'static str) -> impl Fn(Errno) -> ConnectError {
     move |errno| ConnectError::System { call, errno: errno.into_raw() }
 }
 
-/// Whether there can be such an address.
+/// Checks the form of an address.
 pub(crate) fn check(address: &NetAddress) -> Result<(), ConnectError> {
     if address.host.len() != HOST_LEN {
         return Err(ConnectError::InvalidParameter("not the address of a shared-memory NIC"));
@@ -52,14 +52,14 @@ pub(crate) fn check(address: &NetAddress) -> Result<(), ConnectError> {
     Ok(())
 }
 
-/// The name at which an address is waited at.
+/// Returns the socket name at which a process waits for requests to `address`.
 fn name_of(uid: u32, address: &NetAddress) -> Result<Name, ConnectError> {
     check(address)?;
     let text = format!("sovia-vi-{uid}-{address}");
     Name::new(text.as_bytes()).ok_or(ConnectError::InvalidParameter("the address is too long"))
 }
 
-/// The next message on a connection; `None` when the other end is gone.
+/// Receives the next message on a connection; `None` if the other end has closed.
 fn receive(
     socket: &Packets,
     buf: &mut [u8],
@@ -69,8 +69,8 @@ fn receive(
         match socket.receive(buf) {
             Ok(received) if received.len == 0 => return Ok(None),
             Ok(received) => return Ok(Some(received)),
-            // The other end has closed without reading all. What it sent before is still there; if it
-            // sent nothing, the end is next.
+            // The other end closed before it had read everything. Its earlier messages are still readable. If there are
+            // none, the next receive returns the end.
             Err(Errno::ECONNRESET) => {}
             Err(Errno::EAGAIN | Errno::EINTR) => wait_readable(socket.raw(), until)?,
             Err(e) => return Err(system("recvmsg")(e)),
@@ -87,7 +87,7 @@ fn wait_readable(fd: i32, until: Deadline) -> Result<(), ConnectError> {
     }
 }
 
-/// Connects to the listener at `name`; waits while its queue is full.
+/// Connects to the listener at `name`. Waits while the listener's backlog is full.
 fn reach(name: &Name, until: Deadline) -> Result<Packets, ConnectError> {
     const PAUSE: u64 = 1_000_000;
     loop {
@@ -103,7 +103,7 @@ fn reach(name: &Name, until: Deadline) -> Result<Packets, ConnectError> {
     }
 }
 
-/// A request for a connection, from the requester's side.
+/// A request for a connection, at the requester.
 #[derive(Debug)]
 pub(crate) struct Outgoing<'a> {
     pub(crate) hub: &'a Hub,
@@ -114,8 +114,8 @@ pub(crate) struct Outgoing<'a> {
 }
 
 impl Outgoing<'_> {
-    /// Carries the request out. `attach` is called with the end taken before the peer hears of
-    /// it, more than once if a first one turns out to be of no use.
+    /// Makes the request. Calls `attach` with the requester's end of the VI before the peer learns of the request.
+    /// Calls `attach` again with another end if the peer does not know the first end's link.
     pub(crate) fn run(
         &self,
         mut attach: impl FnMut(&Arc<Packets>, &Arc<Attachment>) -> Result<(), ConnectError>,
@@ -127,7 +127,7 @@ impl Outgoing<'_> {
             return Err(ConnectError::NotReachable("the peer belongs to another user"));
         }
         let mut buf = [0; wire::MESSAGE_MAX];
-        // The listener has closed without accepting: its thread waits no more, or never got round to it.
+        // The listener closed before it accepted the connection: no thread waits there any more.
         let welcome = receive(&socket, &mut buf, self.until)?.ok_or(ConnectError::NoMatch)?;
         const VERSION: ConnectError =
             ConnectError::NotReachable("the peer has another version of Sovia");
@@ -155,7 +155,7 @@ impl Outgoing<'_> {
                 accepted(answer, attachment)
             }
             Err(error) => {
-                // It is unknown whether the peer has it.
+                // The peer may or may not have mapped the segment, so use it no more.
                 drop(attachment);
                 self.hub.engine.forget(&link);
                 Err(error)
@@ -163,7 +163,7 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Takes a VI of a link to the peer that there is already.
+    /// Takes a VI of an existing link to the peer.
     fn take(&self, peer: &Token) -> Option<Arc<Attachment>> {
         let links = self.hub.engine.links();
         let mut links =
@@ -171,7 +171,7 @@ impl Outgoing<'_> {
         links.find_map(Attachment::request).map(Arc::new)
     }
 
-    /// Takes a VI of a new link, with the segment to hand over.
+    /// Takes a VI of a new link. Returns the segment's descriptor, to pass to the peer.
     fn take_new(&self, peer: Peer) -> Result<(Arc<Attachment>, Option<Fd>), ConnectError> {
         let (segment, fd) = crate::Segment::create().map_err(system("memfd_create or mmap"))?;
         let mut id = [0; 8];
@@ -199,18 +199,18 @@ impl Outgoing<'_> {
             attributes: self.attributes,
             local: self.local.clone(),
         };
-        // With the segment goes the way to wake us.
+        // Together with the segment, pass the doorbell that wakes this process's engine.
         let fds: Vec<_> =
             fd.iter().flat_map(|fd| [fd.raw(), self.hub.engine.doorbell().raw()]).collect();
         match socket.send(&request.write(), &fds) {
-            // A listener that has closed may have sent its answer before.
+            // A listener that has closed may have sent its answer first.
             Ok(()) | Err(Errno::EPIPE | Errno::ECONNRESET) => {}
             Err(e) => return Err(system("sendmsg")(e)),
         }
         let mut buf = [0; wire::MESSAGE_MAX];
         let received = receive(socket, &mut buf, self.until)?.ok_or(GONE)?;
         match Answer::read(&buf[..received.len]) {
-            // The listener has not read the request, and has not taken the segment.
+            // The listener has not read the request, so it has not mapped the segment.
             Some(Answer::NobodyWaits) => Err(Answer::NobodyWaits.error()),
             Some(answer) => Ok(answer),
             None => Err(ConnectError::NotReachable("the peer has another version of Sovia")),

@@ -1,18 +1,18 @@
-//! The NIC's own thread, one per process: what a NIC in hardware would do by itself.
+//! The engine: the NIC's own thread, one per process. The engine does work that a hardware NIC would do by itself.
 //!
-//! Sends execute in their callers and receives in the threads that look for them, so mostly it sleeps.
-//! It is woken, through an eventfd that the peer has,
+//! Sends execute in their callers, and receives in the threads that look for messages, so the engine mostly sleeps. The
+//! engine wakes in these cases. In all but the last one, the peer writes to the engine's eventfd.
 //!
-//! - when a peer's RDMA is to be carried out here;
-//! - when a message arrives at a VI whose program has posted a receive and does not call (it
-//!   computes, sleeps, or looks at the descriptor's status or a completion queue's event), or when
-//!   there is room for a send that waits and whose program does not call;
-//! - when a peer's process ends.
+//! - A peer has requested an RDMA that this process must execute.
+//! - A message has arrived at a VI whose program has posted a receive and makes no calls. (The program computes,
+//!   sleeps, or polls the descriptor's status or a completion queue's event.)
+//! - There is room for a waiting send whose program makes no calls.
+//! - A peer's process has ended.
 //!
-//! A program that polls must not pay for that. So a VI with posted receives is *listed* first:
-//! the engine looks at it now and then, and only when its program has not called since the last
-//! look is the VI *armed*, which makes senders wake the engine for it. A program that calls again
-//! and again disarms it. A process in which no thread posts, polls or sends is never woken.
+//! A program that polls must not pay for these wake-ups. So a VI with posted receives is first *listed*: the engine
+//! looks at it from time to time. If its program has not called since the last look, the VI becomes *armed*: senders
+//! wake the engine for it. A program that calls repeatedly disarms the VI. A process in which no thread posts, polls or
+//! sends is never woken.
 
 use crate::link::{ENGINE, Link};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -21,40 +21,40 @@ use sovia_sys::{Fd, call, process};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 
-/// How often listed VIs are looked at: at first, and at most (nanoseconds).
+/// Shortest and longest time between two looks at the listed VIs, in nanoseconds.
 const TICK_FIRST: u64 = 1_000_000;
 const TICK_LAST: u64 = 16_000_000;
 
-/// What may be listed.
+/// An object that the engine can list.
 pub(crate) trait Listed: Send + Sync {
-    /// A look; whether another one is wanted.
+    /// Looks at the object. Returns true if the engine should look again.
     fn tick(&self) -> bool;
 }
 
-/// What may want a thread that could not be started.
+/// An object that may need a thread that it could not start.
 pub(crate) trait Starts: Send + Sync {
-    /// Another try; whether there is nothing left to start.
+    /// Tries again to start the thread. Returns true if no thread is missing.
     fn start(&self) -> bool;
 }
 
 #[derive(Default)]
 struct Charges {
     links: Vec<Arc<Link>>,
-    /// Every NIC.
+    /// All NICs of the process.
     starts: Vec<Weak<dyn Starts>>,
     listed: Vec<Weak<dyn Listed>>,
 }
 
 struct Shared {
     charges: Mutex<Charges>,
-    /// Wakes the thread: by peers, and when its charges change.
+    /// Wakes the engine's thread. Peers write to it, and this process does when the links or listed objects change.
     wake: Fd,
     stop: AtomicBool,
-    /// Some of `starts` want a thread.
+    /// Set while some of `starts` need a thread.
     threads_wanted: AtomicBool,
 }
 
-/// The thread, which ends when this is dropped.
+/// Handle of the engine's thread, which ends when this is dropped.
 pub(crate) struct Engine(Arc<Shared>);
 
 impl core::fmt::Debug for Engine {
@@ -77,7 +77,7 @@ impl Engine {
     /// Starts the thread.
     ///
     /// # Errors
-    /// What the system says where it has no more descriptors or threads.
+    /// The system's error if there are no more descriptors or threads.
     pub(crate) fn start() -> std::io::Result<Engine> {
         let wake = call::eventfd(libc::EFD_CLOEXEC | libc::EFD_NONBLOCK)
             .map_err(|e| std::io::Error::from_raw_os_error(e.into_raw()))?;
@@ -94,17 +94,17 @@ impl Engine {
         Ok(Engine(shared))
     }
 
-    /// What a peer wakes it by.
+    /// Returns the eventfd by which a peer wakes the engine.
     pub(crate) fn doorbell(&self) -> &Fd {
         &self.0.wake
     }
 
-    /// The links that are alive.
+    /// Returns the links whose peers are alive.
     pub(crate) fn links(&self) -> Vec<Arc<Link>> {
         self.0.charges().links.iter().filter(|link| !link.is_dead()).cloned().collect()
     }
 
-    /// Keeps a link, and watches its peer.
+    /// Adds a link, and watches its peer.
     pub(crate) fn keep(&self, link: Arc<Link>) {
         let mut charges = self.0.charges();
         charges.links.retain(|link| !link.is_over());
@@ -113,7 +113,7 @@ impl Engine {
         self.0.nudge();
     }
 
-    /// Forgets a link that the peer no longer knows; its VIs, if any, are broken.
+    /// Removes a link that the peer no longer knows, and breaks its VIs.
     pub(crate) fn forget(&self, link: &Arc<Link>) {
         link.died();
         self.0.charges().links.retain(|other| !Arc::ptr_eq(other, link));
@@ -125,21 +125,21 @@ impl Engine {
         self.0.nudge();
     }
 
-    /// Starts threads for it when they are wanted, as long as it lives.
+    /// Registers an object for [`Starts::start`], for as long as the object exists.
     pub(crate) fn start_for(&self, starts: Weak<dyn Starts>) {
         let mut charges = self.0.charges();
         charges.starts.retain(|other| other.strong_count() > 0);
         charges.starts.push(starts);
     }
 
-    /// A thread could not be started: tries again from time to time. Takes no lock.
+    /// Makes the engine try from time to time to start a thread that could not be started. Takes no lock.
     #[cold]
     pub(crate) fn want_threads(&self) {
         self.0.threads_wanted.store(true, Ordering::SeqCst);
         self.0.nudge();
     }
 
-    /// As [`Engine::list`], of several.
+    /// Like [`Engine::list`], for several objects.
     pub(crate) fn list_all(&self, mut listed: Vec<Weak<dyn Listed>>) {
         if !listed.is_empty() {
             self.0.charges().listed.append(&mut listed);
@@ -147,7 +147,7 @@ impl Engine {
         }
     }
 
-    /// Looks at something from time to time, until it wants no more of it.
+    /// Lists an object: the engine looks at it from time to time, until `tick` returns false.
     pub(crate) fn list(&self, listed: Weak<dyn Listed>) {
         self.0.charges().listed.push(listed);
         self.0.nudge();
@@ -169,8 +169,8 @@ fn run(shared: &Shared) {
         fds.clear();
         fds.push(PollFd { fd: shared.wake.raw(), events: libc::POLLIN, revents: 0 });
         for link in &links {
-            // A negative number is skipped. The socket is watched for its end only: what it
-            // carries is for others.
+            // ppoll skips negative descriptors. The socket is watched only for its end; other code receives its
+            // messages.
             let socket = link.socket.as_ref().map_or(-1, |socket| socket.raw());
             let process = link.process.as_ref().map_or(-1, |process| process.raw());
             fds.push(PollFd { fd: socket, events: 0, revents: 0 });
@@ -182,7 +182,7 @@ fn run(shared: &Shared) {
         }
         if fds[0].revents != 0 {
             let _ = call::read(shared.wake.raw(), &mut [0; 8]);
-            // The ringer has left a mark, whatever the summary says.
+            // The thread that rang has set a bit, even if the summary has been overwritten.
             for (link, side) in sides(&links) {
                 link.segment.ready_list(side, ENGINE).summarise();
             }
@@ -202,7 +202,7 @@ fn sides(links: &[Arc<Link>]) -> impl Iterator<Item = (&Arc<Link>, usize)> {
     links.iter().flat_map(|link| link.sides().map(move |side| (link, side)))
 }
 
-/// Announces sleep to the peers; false if there is something to do already.
+/// Announces sleep to the peers. Returns false if there is already an event.
 fn about_to_sleep(links: &[Arc<Link>]) -> bool {
     for (link, side) in sides(links) {
         link.segment.ready_list(side, ENGINE).going_to_sleep();
@@ -210,12 +210,12 @@ fn about_to_sleep(links: &[Arc<Link>]) -> bool {
     !sides(links).any(|(link, side)| link.segment.ready_list(side, ENGINE).has_news())
 }
 
-/// Starts threads that are wanted; whether some still are.
+/// Starts the missing threads. Returns true if some are still missing.
 fn start_threads(shared: &Shared) -> bool {
     if !shared.threads_wanted.swap(false, Ordering::SeqCst) {
         return false;
     }
-    // Not under the lock: what is started may end here, and its end may take the lock.
+    // Release the lock first: an object may end here, which may take the lock.
     let starts = shared.charges().starts.clone();
     let waiting = starts.iter().filter_map(Weak::upgrade).filter(|one| !one.start()).count() > 0;
     if waiting {
@@ -224,16 +224,16 @@ fn start_threads(shared: &Shared) -> bool {
     waiting
 }
 
-/// Looks at what is listed, and sees to threads; how long until the next look.
+/// Looks at the listed objects and starts missing threads. Returns the time until the next look.
 fn look_after(shared: &Shared, tick: Option<u64>) -> Option<u64> {
     let starting = start_threads(shared).then_some(TICK_LAST);
     let listed = look_at_listed(shared, tick);
     listed.or(starting)
 }
 
-/// Looks at what is listed; how long until the next look.
+/// Looks at the listed objects. Returns the time until the next look.
 fn look_at_listed(shared: &Shared, tick: Option<u64>) -> Option<u64> {
-    // Not under the lock: what is looked at may have itself listed again.
+    // Release the lock first: an object may list itself again.
     let mut listed = core::mem::take(&mut shared.charges().listed);
     if listed.is_empty() {
         return None;

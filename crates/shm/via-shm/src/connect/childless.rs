@@ -1,7 +1,8 @@
-//! Descriptors that a forked child closes at once: a name that it held would stay taken in its parent, for as long
-//! as the child lives.
+//! Descriptors that a forked child closes at once. Otherwise the child would keep their socket names in use for as long
+//! as it lives.
 //!
-//! libc's `fork` sees to it. A child of `_Fork` or `clone` keeps them until it executes a program or ends.
+//! The handlers run in libc's `fork`. A child of `_Fork` or `clone` keeps the descriptors until it executes a program
+//! or ends.
 
 use sovia_sys::call::{self, RawFd};
 use std::cell::RefCell;
@@ -10,16 +11,18 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 static ALL: Mutex<Vec<RawFd>> = Mutex::new(Vec::new());
 
 thread_local! {
-    /// Between the beginning of a fork and its end in each of the two processes.
+    /// The lock of the list, from the beginning of a fork to its end, in parent and child.
     static HELD: RefCell<Option<MutexGuard<'static, Vec<RawFd>>>> = const { RefCell::new(None) };
 }
 
-/// The list, locked; libc's `fork` waits for it. A thread holds it from before it makes such a descriptor until that is in
-/// the list, and from before it takes one out until that is closed.
+/// Returns the list, locked. libc's `fork` waits for this lock. A thread holds the lock while it creates a descriptor
+/// and adds it to the list. The thread also holds the lock while it removes a descriptor from the list and closes the
+/// descriptor.
 pub(crate) fn all() -> MutexGuard<'static, Vec<RawFd>> {
     static HANDLERS: Once = Once::new();
     HANDLERS.call_once(|| {
-        // SAFETY: the three are what `fork` calls: in one thread, and in its copy in the child.
+        // SAFETY: the three functions have the signature that `pthread_atfork` expects. The functions only lock, unlock
+        // and close descriptors, in the forking thread and in its copy in the child.
         unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
     });
     ALL.lock().unwrap_or_else(PoisonError::into_inner)
@@ -38,7 +41,7 @@ unsafe extern "C" fn child() {
     HELD.with(|held| {
         if let Some(mut all) = held.borrow_mut().take() {
             for fd in all.drain(..) {
-                // What owns it in this process's memory belongs to threads that are not here.
+                // The object that owns the descriptor belongs to a thread that does not exist in the child.
                 let _ = call::close(fd);
             }
         }

@@ -1,4 +1,4 @@
-//! What the NICs of a process have in common: the process's identity, its links, its listeners.
+//! Data that the NICs of a process share: the process's identity, its links and its listeners.
 
 use crate::connect::listen::Listeners;
 use crate::engine::Engine;
@@ -7,13 +7,13 @@ use sovia_sync::fences;
 use sovia_sys::call;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// One per process that has a NIC open.
+/// The shared data of a process's open NICs. A process has at most one hub.
 #[derive(Debug)]
 pub(crate) struct Hub {
-    /// The process that this is the hub of.
+    /// Process id of the process that created the hub.
     owner: i32,
-    /// Tells the process from all others, now and before. Peers that reach into this process's
-    /// memory look for it there, so it stays where it is.
+    /// Random number that identifies the process among all earlier and current ones. Peers look for it in this
+    /// process's memory before they access the memory, so its address never changes.
     pub(crate) token: Box<Token>,
     pub(crate) uid: u32,
     pub(crate) engine: Engine,
@@ -21,20 +21,20 @@ pub(crate) struct Hub {
 }
 
 impl Hub {
-    /// Where the token lies.
+    /// Returns the token's address.
     pub(crate) fn token_at(&self) -> u64 {
         self.token.as_ptr() as u64
     }
 
-    /// The hub of this process. It ends with its last user.
+    /// Returns the hub of this process, and creates it if there is none. The hub ends with its last user.
     ///
     /// # Errors
-    /// What the system says where it has no more descriptors or threads.
+    /// The system's error if there are no more descriptors or threads.
     pub(crate) fn open() -> std::io::Result<Arc<Hub>> {
         static CURRENT: Mutex<Weak<Hub>> = Mutex::new(Weak::new());
         let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
         let owner = call::getpid();
-        // A forked child finds its parent's, whose thread is not there.
+        // A forked child would find its parent's hub, whose thread does not exist in the child.
         if let Some(hub) = current.upgrade().filter(|hub| hub.owner == owner) {
             return Ok(hub);
         }

@@ -1,4 +1,4 @@
-//! Waiting for requests, and answering them.
+//! Waits for requests and answers them.
 
 use super::wire::{self, Answer, Request};
 use super::{name_of, system, wait_readable};
@@ -19,40 +19,41 @@ use via::connection::{Acceptor, Step};
 use via::error::ConnectError;
 use via::{NetAddress, ViAttributes};
 
-/// Requesters of a place that have been welcomed and have not stated their request yet. With one more,
-/// the first of them is turned away: only that many at once that stay silent can harm one that does not.
+/// Maximum number of requesters at one address that have been welcomed and have not sent their request. If one more
+/// comes, the oldest is turned away. So a requester fails only if that many silent ones come after it.
 const ARRIVALS_MAX: usize = 128;
 
-/// The addresses at which this process waits.
+/// Addresses at which this process waits.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners(Mutex<HashMap<NetAddress, Arc<Place>>>);
 
-/// One of them.
+/// An address at which this process waits.
 #[derive(Debug)]
 struct Place {
     listener: Listener,
     arrivals: Mutex<VecDeque<Arrival>>,
-    /// Readable when a requester has connected or has sent a message. An epoll instance, so that a
-    /// thread also wakes for requesters that another thread has welcomed.
+    /// Epoll instance: readable when a requester has connected or has sent a message. A thread that waits on it also
+    /// wakes for requesters that another thread has welcomed.
     news: Fd,
-    /// Threads that wait here; the last to leave closes it.
+    /// Number of threads that wait at the address. The last one to leave closes it.
     ready_lists: AtomicU32,
 }
 
-/// A requester that has been welcomed. It may take as long as it likes to state its request: its thread
-/// may stand still, and no thread waits for it alone.
+/// A requester that has been welcomed. Its thread may be stopped before it sends its request, so no thread waits for
+/// this requester alone.
 #[derive(Debug)]
 struct Arrival {
     socket: Arc<Packets>,
-    /// Requests that it may still make: a second one where the first names a link that is no more.
+    /// Number of requests that the requester may still send. A second request is allowed if the first names an unknown
+    /// link.
     chances: u8,
 }
 
-/// What a requester has sent.
+/// Result of reading a requester's next message.
 enum Heard {
     Nothing,
     Request(Incoming),
-    /// It has left, or makes no sense.
+    /// The requester has left, or its message is invalid.
     Nonsense,
 }
 
@@ -86,7 +87,7 @@ impl Place {
         }
     }
 
-    /// Welcomes the next requester; whether there was one. One of another user is turned away.
+    /// Welcomes the next requester, or turns it away if it belongs to another user. Returns true if there was one.
     fn welcome(&self, hub: &Hub) -> Result<bool, ConnectError> {
         let socket = match self.listener.accept() {
             Ok(socket) => Arc::new(socket),
@@ -110,7 +111,7 @@ impl Place {
         Ok(true)
     }
 
-    /// The first request among what the requesters have sent.
+    /// Returns the first request among the messages that have arrived.
     fn hear(&self, hub: &Hub) -> Option<Incoming> {
         let mut arrivals = self.arrivals();
         let mut i = 0;
@@ -128,11 +129,11 @@ impl Place {
         None
     }
 
-    /// Takes a requester out of those that are watched. Its descriptor may live on, here or in a forked
-    /// child.
+    /// Removes a requester from the epoll instance. Closing its descriptor would not be enough, because other
+    /// descriptors of the socket may exist, here or in a forked child.
     fn remove(&self, arrivals: &mut VecDeque<Arrival>, i: usize) -> Option<Arrival> {
         let arrival = arrivals.remove(i)?;
-        // It has been added, and nothing else removes it.
+        // Cannot fail: the socket was added, and only this function removes it.
         let _ = self.watch(libc::EPOLL_CTL_DEL, &arrival.socket);
         Some(arrival)
     }
@@ -149,13 +150,13 @@ impl Drop for Place {
 }
 
 impl Arrival {
-    /// Tells the requester that no thread waits here any more.
+    /// Reports to the requester that no thread waits here any more.
     fn turn_away(&self) {
-        // A requester that has left needs no answer.
+        // An error means that the requester has left.
         let _ = self.socket.send(&Answer::NobodyWaits.write(), &[]);
     }
 
-    /// Receives the requester's next message, without waiting.
+    /// Receives the requester's next message without waiting.
     fn hear(&mut self, hub: &Hub) -> Heard {
         let mut buf = [0; wire::MESSAGE_MAX];
         let received = match self.socket.receive(&mut buf) {
@@ -207,8 +208,8 @@ impl Listeners {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Listens at an address until there is a request. Calls `slice` at first and whenever the time that
-    /// it gave is over.
+    /// Listens at an address until a request comes. Calls `slice` at the start, and again each time the deadline that
+    /// it returned has passed.
     fn request_at(
         &self,
         hub: &Hub,
@@ -257,8 +258,8 @@ impl Listeners {
                 Err(Errno::EADDRINUSE) => drop(places),
                 Err(e) => return Err(system("bind or epoll")(e)),
             }
-            // The name may be held by a child alone that is just being started without `fork`: it
-            // keeps its parent's descriptors until it executes its program. Those have been shut down.
+            // Perhaps only a child holds the name. A child that was not made by libc's `fork` keeps its parent's
+            // descriptors until it executes a program. The parent has shut those sockets down.
             if let Ok(_) | Err(Errno::EAGAIN) = Packets::connect(&name) {
                 if self.places().contains_key(address) {
                     continue;
@@ -276,27 +277,28 @@ impl Listeners {
         let mut places = self.places();
         let mut childless = childless::all();
         if place.ready_lists.fetch_sub(1, Ordering::Relaxed) == 1 {
-            // Refuses further requesters, and turns away those in the backlog, also where a child holds a copy.
+            // Refuse new requesters, and turn away those in the backlog, even if a child holds a copy of the
+            // descriptor.
             place.listener.shutdown();
             while place.listener.accept().is_ok() {}
             childless.retain(|&fd| fd != place.listener.raw());
             places.remove(address);
         }
-        // Closed while both are locked: a thread that looked for the address would find the name taken, and a
-        // child that is forked would keep it.
+        // Close the socket while both locks are held. Otherwise a thread that enters this address would find the name
+        // in use, or a forked child would keep the socket.
         drop(place);
     }
 }
 
 #[cfg(test)]
 impl Listeners {
-    /// How many threads wait at an address.
+    /// Returns the number of threads that wait at an address.
     pub(crate) fn waiting_at(&self, address: &NetAddress) -> u32 {
         self.places().get(address).map_or(0, |place| place.ready_lists.load(Ordering::Relaxed))
     }
 }
 
-/// A request that waits for its answer. Dropped without one, it is rejected.
+/// A request that waits for its answer. If dropped without an answer, it is rejected.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     pub(crate) request: Request,
@@ -315,8 +317,8 @@ impl Incoming {
         hub.listeners.request_at(hub, local, until, || Ok(until))
     }
 
-    /// Waits for a request at `local`, and calls `slice` at first and whenever the time that it gave is
-    /// over: it may end the wait. The address is listened at all the while.
+    /// Waits for a request at `local`. Calls `slice` at the start, and again each time the deadline that it returned
+    /// has passed. An error of `slice` ends the wait. The process listens at the address all the time.
     pub(crate) fn wait_in_slices(
         hub: &Hub,
         local: &NetAddress,
@@ -326,12 +328,12 @@ impl Incoming {
         hub.listeners.request_at(hub, local, until, || slice().map(Some))
     }
 
-    /// Whether a VI with such attributes can accept it.
+    /// Checks if a VI with the attributes `ours` can accept the request.
     pub(crate) fn compare(&mut self, ours: &ViAttributes) -> Result<(), ConnectError> {
         self.acceptor.compare(ours, &self.request.attributes)
     }
 
-    /// Takes this side's end of the requested VI. `None` if the requester has given up.
+    /// Takes this side's end of the requested VI. Returns `None` if the requester has withdrawn its request.
     pub(crate) fn take(&mut self) -> Option<Attachment> {
         let taken = Attachment::accept(&self.link, self.request.vi);
         if taken.is_none() {
@@ -340,7 +342,7 @@ impl Incoming {
         taken
     }
 
-    /// Tells the requester that it is accepted.
+    /// Accepts the request and notifies the requester.
     pub(crate) fn accept(mut self, attributes: ViAttributes) -> Result<(), ConnectError> {
         let told = self.answer(&Answer::Accepted(attributes));
         let step = if told.is_ok() { Step::Accept } else { Step::Lose };
@@ -356,7 +358,7 @@ impl Incoming {
 }
 
 impl Drop for Incoming {
-    /// Tells the requester that it is refused, unless it has an answer.
+    /// Refuses the request, unless it has been answered.
     fn drop(&mut self) {
         let answer = match self.acceptor.refuse() {
             None => return,
@@ -364,7 +366,7 @@ impl Drop for Incoming {
             Some(ConnectError::MaxTransferSize) => Answer::MaxTransferSize,
             Some(_) => Answer::Rejected,
         };
-        // A requester that has given up needs no answer.
+        // An error means that the requester has given up.
         let _ = self.answer(&answer);
     }
 }

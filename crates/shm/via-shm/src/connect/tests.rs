@@ -1,4 +1,4 @@
-//! Strangers at the door.
+//! Requesters that send junk, send nothing, or belong to another user.
 
 use super::*;
 use crate::ShmNic;
@@ -9,7 +9,7 @@ use via::{Connection, Nic, Vi};
 
 const SOON: Option<Duration> = Some(Duration::from_secs(10));
 
-/// Waits at an address while `strangers` do as they like, and then serves a sound requester.
+/// Waits at an address while `strangers` runs, and then serves a correct requester.
 fn served_in_spite_of(test: &str, strangers: impl FnOnce(&Name) + Send) {
     let nic = ShmNic::open(&format!("{test}-{}", call::getpid())).unwrap();
     let address = nic.address(b"door");
@@ -51,7 +51,7 @@ fn junk_is_turned_away() {
             socket.send(&vec![0xa5; len], &[]).unwrap();
             drop(socket);
         }
-        // A request that names an unknown link, twice.
+        // A request for an unknown link, sent twice.
         let socket = Packets::connect(name).unwrap();
         let mut buf = [0; wire::MESSAGE_MAX];
         let mut answers = 0;
@@ -88,7 +88,7 @@ fn a_segment_that_is_none_is_not_mapped() {
     });
 }
 
-/// A doorbell is rung by an engine's thread, which must not block.
+/// An engine's thread writes to the doorbell and must not block.
 #[test]
 fn a_doorbell_that_could_block_is_not_taken() {
     served_in_spite_of("doorbell", |name| {
@@ -109,7 +109,7 @@ fn a_doorbell_that_could_block_is_not_taken() {
     });
 }
 
-/// The next message of the other end, which is to have one.
+/// Returns the other end's next message. Fails if there is none.
 fn message(socket: &Packets) -> Vec<u8> {
     let mut buf = [0; wire::MESSAGE_MAX];
     let until = Some(clock::now_ns() + 60_000_000_000);
@@ -117,7 +117,7 @@ fn message(socket: &Packets) -> Vec<u8> {
     buf[..len].to_vec()
 }
 
-/// More than there is room for.
+/// Connects more silent requesters than `ARRIVALS_MAX`.
 #[test]
 fn silent_requesters_keep_no_other_from_being_served() {
     let mut silent = Vec::new();
@@ -128,13 +128,13 @@ fn silent_requesters_keep_no_other_from_being_served() {
                 Err(_) => thread::yield_now(),
             }
         }
-        // The first ones had to make room.
+        // The first requesters had to make room.
         assert!(wire::read_welcome(&message(&silent[0])).is_some());
         assert_eq!(Answer::read(&message(&silent[0])), Some(Answer::NobodyWaits));
     });
 }
 
-/// A thread may stand still between its welcome and its request.
+/// A requester's thread may be stopped between Welcome and its request.
 #[test]
 fn a_requester_may_state_its_request_after_others_have_been_served() {
     let nic = ShmNic::open(&format!("slow-{}", call::getpid())).unwrap();
@@ -146,7 +146,7 @@ fn a_requester_may_state_its_request_after_others_have_been_served() {
         let (nic, address) = (&nic, &address);
         let wait = |ours| s.spawn(move || nic.connect_wait(address, SOON).unwrap().accept(ours));
         let waits = [wait(&first), wait(&second)];
-        // One that came later would find that the first has left.
+        // Wait for both threads. A later one would create the address anew, after the first thread has left.
         while Hub::open().unwrap().listeners.waiting_at(address) < 2 {
             thread::yield_now();
         }
@@ -172,12 +172,12 @@ fn requester_slower_than_the_wait_is_answered_nobody_waits() {
         slow = Some(socket);
     });
     let slow = slow.unwrap();
-    // The end has closed already.
+    // The waiting side has already closed the socket, so the send may fail.
     let _ = slow.send(&request_of(1, 0).write(), &[]);
     assert_eq!(Answer::read(&message(&slow)), Some(Answer::NobodyWaits));
 }
 
-/// As a child does that has been forked and has not executed its program yet, for as long as it likes.
+/// A forked child that has not executed its program yet keeps the name in use in the same way.
 #[test]
 fn connect_wait_waits_for_a_name_that_only_a_child_holds() {
     let nic = ShmNic::open(&format!("held-{}", call::getpid())).unwrap();
@@ -193,7 +193,7 @@ fn connect_wait_waits_for_a_name_that_only_a_child_holds() {
     assert_eq!(nic.connect_wait(&address, none).err(), Some(ConnectError::Timeout));
 }
 
-/// A VI that the requester has no right to give away, or has not requested.
+/// Tries VIs of the wrong half, and VIs that were not requested.
 #[test]
 fn a_vi_that_was_not_requested_is_not_accepted() {
     let (segment, _fd) = crate::Segment::create().unwrap();
@@ -206,7 +206,7 @@ fn a_vi_that_was_not_requested_is_not_accepted() {
     assert!(accepted.is_some() && Attachment::accept(&link, requested.vi).is_none());
 }
 
-/// Another user is refused by both sides. Needs the right to become one.
+/// Both sides refuse another user. Needs the right to change the user id.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a test is no part of the engine")]
 fn another_user_is_refused() {
@@ -215,10 +215,10 @@ fn another_user_is_refused() {
         return;
     }
     served_in_spite_of("user", |name| {
-        // A thread may be another user than its process: by the system call itself.
+        // The raw system call changes the user of this thread only, not of the process.
         let stranger = thread::scope(|s| {
             s.spawn(|| {
-                // SAFETY: takes plain numbers.
+                // SAFETY: the system call takes plain numbers and accesses no memory.
                 let result = unsafe { libc::syscall(libc::SYS_setresuid, -1, NOBODY, -1) };
                 assert_eq!(result, 0);
                 Packets::connect(name)

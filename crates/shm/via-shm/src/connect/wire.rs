@@ -1,24 +1,24 @@
-//! The messages of a connection's beginning, as bytes.
+//! Encodes and decodes the messages that start a connection.
 //!
-//! Welcome from the waiting side, Request from the requester, Answer from the waiting side.
+//! The waiting side sends Welcome, the requester sends Request, and the waiting side sends Answer.
 
 use super::{DISCRIMINATOR_MAX, HOST_LEN};
 use crate::link::Token;
 use via::error::ConnectError;
 use via::{NetAddress, Reliability, ViAttributes};
 
-/// Magic number of the protocol; the low byte counts incompatible versions.
+/// Magic number of the protocol. The low byte counts incompatible versions.
 const MAGIC: u32 = 0x5649_5303;
-/// Bytes that a message may have.
+/// Maximum length of a message in bytes.
 pub(crate) const MESSAGE_MAX: usize = 512;
 
 /// A request for a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) token: Token,
-    /// Where in the requester's memory the token lies.
+    /// Address of the token in the requester's memory.
     pub(crate) token_at: u64,
-    /// The link in which the requester has taken a VI.
+    /// Number of the link in which the requester has taken a VI.
     pub(crate) link: u64,
     pub(crate) vi: u32,
     pub(crate) attributes: ViAttributes,
@@ -32,14 +32,14 @@ pub(crate) enum Answer {
     Rejected,
     Reliability,
     MaxTransferSize,
-    /// The request names a link that is no more: make a new one.
+    /// The request names an unknown link. The requester should make a new one.
     UnknownLink,
-    /// The last thread that waited at the address has left before the request was heard.
+    /// No thread waits at the address any more, and no thread has read the request.
     NobodyWaits,
 }
 
 impl Answer {
-    /// What it means to the requester, but for an acceptance.
+    /// Returns the requester's error for an answer other than an acceptance.
     pub(crate) fn error(self) -> ConnectError {
         match self {
             Answer::Accepted(_) | Answer::Rejected => ConnectError::Rejected,
@@ -102,7 +102,8 @@ impl<'a> In<'a> {
     fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
     }
-    /// A part of an address, of at most `max` bytes: a program has room for no longer one.
+    /// Reads a part of an address. Returns `None` if it is longer than `max` bytes, because programs have no room for a
+    /// longer one.
     fn counted(&mut self, max: usize) -> Option<&'a [u8]> {
         let n = usize::from(self.u8()?);
         if n <= max { self.bytes(n) } else { None }
@@ -119,7 +120,7 @@ impl<'a> In<'a> {
             enable_rdma_read: flags & 2 != 0,
         })
     }
-    /// Begins a message: `None` if it is of another kind or version.
+    /// Begins to read a message. Returns `None` if it is of another protocol or version.
     fn begin(message: &'a [u8]) -> Option<In<'a>> {
         let mut input = In(message);
         (input.u32()? == MAGIC).then_some(input)
@@ -129,7 +130,7 @@ impl<'a> In<'a> {
     }
 }
 
-/// The waiting process's token, and where in its memory the token lies.
+/// Encodes Welcome: the waiting process's token, and the token's address in this process's memory.
 pub(crate) fn welcome(token: &Token, token_at: u64) -> Vec<u8> {
     Out::default().u32(MAGIC).bytes(token).u64(token_at).0
 }
@@ -225,7 +226,7 @@ mod tests {
         }
     }
 
-    /// `VipConnectWait` stores the requester's address in room for the NIC's longest one.
+    /// `VipConnectWait` stores the requester's address in memory for the NIC's longest address.
     #[test]
     fn requests_with_addresses_longer_than_the_nic_allows_are_refused() {
         let longest = NetAddress::new(&[1; HOST_LEN], &[2; DISCRIMINATOR_MAX]);
@@ -245,7 +246,7 @@ mod tests {
         ) {
             let mut bytes = request().write();
             let len = bytes.len();
-            // Before there is junk in it, which may be the right length.
+            // Check the cut message before changing a byte: the changed byte may be a length that matches the cut.
             prop_assert_eq!(Request::read(&bytes[..len.saturating_sub(1 + cut)]), None);
             if let Some(byte) = bytes.get_mut(at) { *byte = junk; }
             let _ = Request::read(&bytes);

@@ -1,4 +1,4 @@
-//! One end of a VI of a link, from its taking until it is dropped.
+//! One end of a link's VI, taken by this process until dropped.
 
 use super::{ENGINE, End, Link, key};
 use crate::layout::{AREA, DISCRIMINATOR, Direction, VIS, first_entry};
@@ -14,7 +14,7 @@ use sovia_sys::call;
 use std::sync::{Arc, Weak};
 use via::error::Cause;
 
-/// Why an end closes its side.
+/// Reason why an end closes a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum Close {
@@ -22,16 +22,16 @@ pub(crate) enum Close {
     Disconnected = 1,
     /// An error broke the connection.
     Broken = 2,
-    /// A message met no posted receive.
+    /// A message arrived for which no receive was posted.
     NoReceive = 3,
-    /// A receive of its own went wrong (which a sender is told at reliable reception).
+    /// A receive failed. The sender gets this reason at reliable reception only.
     BadReceive = 4,
 }
 
-/// Why the writer of `direction` has closed it, if it has, as its reader sees it.
+/// Returns the reason for which the writer of `direction` has closed it, if it has. For the direction's reader.
 #[inline]
 pub(crate) fn closed(direction: &Direction) -> Option<Cause> {
-    // SYNC: pairs with `Attachment::close`: every message sent before it is seen.
+    // SYNC: pairs with `Attachment::close`, so the messages that the peer sent before are visible.
     match direction.path.load(words::P_CLOSE) {
         0 => None,
         why => Some(cause(why)),
@@ -53,7 +53,7 @@ fn cause(why: u64) -> Cause {
     }
 }
 
-/// One end of a VI of a link, taken until dropped.
+/// One end of a link's VI. Taken by this process until dropped.
 #[derive(Debug)]
 pub(crate) struct Attachment {
     pub(crate) link: Arc<Link>,
@@ -62,10 +62,10 @@ pub(crate) struct Attachment {
 }
 
 impl Attachment {
-    /// Takes a free VI of the link, with no receives posted at either end, and requests a
-    /// connection for it. `None` when all are in use.
+    /// Takes a free VI of the link and requests a connection for it. Neither end has posted receives. Returns `None` if
+    /// all VIs are in use.
     pub(crate) fn request(link: &Arc<Link>) -> Option<Attachment> {
-        /// What a VI's earlier life may leave in memory, in each range (bytes).
+        /// Number of bytes that each bulk range keeps from the VI's earlier generation.
         const KEEP: usize = 128 << 10;
         let side = link.requester();
         let segment = &link.segment;
@@ -84,8 +84,8 @@ impl Attachment {
         Some(Attachment { link: link.clone(), vi, side })
     }
 
-    /// Takes the other end of a VI that the peer has requested. `None` if it has not, or has
-    /// given up.
+    /// Takes the other end of a VI that the peer has requested. Returns `None` if the peer has not requested it or has
+    /// withdrawn its request.
     pub(crate) fn accept(link: &Arc<Link>, vi: u32) -> Option<Attachment> {
         let side = link.acceptor();
         let request = link.segment.requested(side, vi % VIS)?;
@@ -99,7 +99,7 @@ impl Attachment {
         Some(Attachment { link: link.clone(), vi, side })
     }
 
-    /// Has `end` notified of the peer's death, at once if the peer has died already.
+    /// Registers `end` for the peer's notifications and death. Reports the death at once if the peer has already died.
     pub(crate) fn watch(&self, end: Weak<dyn End>) {
         self.link.ends().insert(key(self.vi, self.side), end.clone());
         if self.link.is_dead()
@@ -109,21 +109,21 @@ impl Attachment {
         }
     }
 
-    /// Whether this process is the end: a forked child has a copy of the value, not the VI.
+    /// Returns true if this process owns the end. A forked child has a copy of this value, but does not own the VI.
     fn is_ours(&self) -> bool {
         call::getpid() == self.link.owner
     }
 
-    /// The direction in which this end sends.
+    /// Returns the direction in which this end sends.
     pub(crate) fn out(&self) -> &Direction {
         self.link.segment.direction(self.vi, self.side)
     }
 
-    /// A place in the upper layer's area of the direction in which `from` sends; `at` must be less
-    /// than the area is long.
+    /// Returns the address of byte `at` of the overflow buffer of the direction in which `from` sends. `at` must be
+    /// less than [`AREA`].
     pub(crate) fn area(&self, from: SideIndex, at: u64) -> NonNull<u8> {
         assert!((at as usize) < AREA);
-        // SAFETY: the area lies behind the pool, in the same mapping.
+        // SAFETY: the overflow buffer lies behind the pool in the same mapping, and `at` is within its `AREA` bytes.
         unsafe { self.link.segment.pool(self.vi, from).add(POOL as usize + at as usize) }
     }
 
@@ -132,30 +132,30 @@ impl Attachment {
         tell(&self.back().room, |ready_lists| self.notify(ready_lists));
     }
 
-    /// The direction in which this end receives.
+    /// Returns the direction in which this end receives.
     pub(crate) fn back(&self) -> &Direction {
         self.link.segment.direction(self.vi, self.side ^ 1)
     }
 
-    /// The bell that a thread of this end sleeps on: for messages, or for room.
+    /// Returns the [`Bell`] on whose futex word a thread of this end sleeps: for messages, or for room.
     pub(crate) fn bell(&self, receiving: bool) -> &Bell {
         if receiving { &self.back().bell } else { &self.out().room }
     }
 
-    /// Tells the peer that this end is closed; what was sent before it, it still receives.
+    /// Closes this end and notifies the peer. The peer still receives the messages sent before.
     pub(crate) fn close(&self, why: Close) {
         if !self.is_ours() {
             return;
         }
         let word = &self.out().path.0[words::P_CLOSE];
-        // The first reason stands.
+        // Keep the first reason.
         let _ = word.compare_exchange(0, why as u64, Ordering::SeqCst, Ordering::Relaxed);
         tell(&self.out().bell, |ready_lists| self.notify(ready_lists));
         tell(&self.back().room, |ready_lists| self.notify(ready_lists));
         self.knock();
     }
 
-    /// Marks this VI for ready lists of the peer, after the news have been published.
+    /// Sets this VI's bit in the peer's ready lists. Call it after publishing the event.
     #[cold]
     pub(crate) fn notify(&self, ready_lists: u32) {
         let mut rest = ready_lists;
@@ -163,41 +163,43 @@ impl Attachment {
             let index = rest.trailing_zeros();
             rest &= rest - 1;
             if self.link.segment.ready_list(self.side ^ 1, index).notify(self.vi).is_some() {
-                // Only an engine ever sleeps.
+                // Only engines sleep on a doorbell; other ready lists wake a futex.
                 self.link.ring();
             }
         }
     }
 
-    /// Has the peer's engine look at this VI, after the news have been published.
+    /// Makes the peer's engine look at this VI. Call it after publishing the event.
     pub(crate) fn knock(&self) {
         fence(Ordering::SeqCst);
         self.notify(1 << ENGINE);
     }
 
-    /// As [`Attachment::knock`], for a caller that has waited long: a knock may have been overwritten.
+    /// Like [`Attachment::knock`], for a caller that has waited long. A process may have overwritten the words that an
+    /// earlier knock stored.
     pub(crate) fn insist(&self) {
         self.link.insist(self.vi, self.side);
     }
 
-    /// Has our own engine look at this VI.
+    /// Makes this process's engine look at this VI.
     pub(crate) fn knock_here(&self) {
         self.link.segment.ready_list(self.side, ENGINE).notify(self.vi);
     }
 
-    /// Says that this end does not reach into the peer's memory. The caller must keep it from sending.
+    /// Stores that this end does not access the peer's memory directly. The caller must keep the end from sending.
     pub(crate) fn not_reaching(&self) {
         self.link.not_reaching(self.vi, self.side);
     }
 
-    /// Once this end is closed: waits until the peer does not reach into our memory by it.
+    /// Waits until the peer no longer accesses this process's memory directly by this VI. Call it after closing this
+    /// end.
     pub(crate) fn await_reach(&self) {
         if self.is_ours() {
             self.link.await_reach(self.vi, self.side);
         }
     }
 
-    /// Wakes this end's own sleepers.
+    /// Wakes this end's own sleeping threads.
     pub(crate) fn wake_local(&self) {
         for receiving in [true, false] {
             self.bell(receiving).wake();

@@ -1,4 +1,4 @@
-//! What a pair of processes shares: one segment for many VIs; and one end of one of them.
+//! A link: the segment that two processes share for many VIs. An attachment is one end of one of these VIs.
 
 mod attachment;
 mod reach;
@@ -16,74 +16,75 @@ use sovia_sys::{Fd, call, seqpacket::Packets};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Says which process: random, chosen anew by each one.
+/// Identifies a process. Each process chooses its token at random.
 pub(crate) type Token = [u8; 16];
 
-/// The ready list of each side by which its engine is woken; see [`crate::engine`].
+/// The ready list of each side that wakes the side's engine; see [`crate::engine`].
 pub(crate) const ENGINE: u32 = 0;
 
-/// One end of a VI, as the engine knows it.
+/// One end of a VI, as the engine uses it.
 pub(crate) trait End: Send + Sync + core::fmt::Debug {
-    /// The peer has left something to do, or may have.
+    /// Checks what the peer has changed. Called when the peer may have left work for this end.
     fn attend(&self);
 
-    /// The peer's process is no more. For the end to ignore if it has left the link.
+    /// Reports that the process of `link`'s peer has ended. An end that has left the link ignores this.
     fn peer_died(&self, link: &Link);
 }
 
-/// By twice a VI's number, and its side.
+/// Key: twice the VI's number, plus the side.
 type Ends = HashMap<u32, Weak<dyn End>>;
 
 fn key(vi: u32, side: SideIndex) -> u32 {
     vi * 2 + (side & 1) as u32
 }
 
-/// How a link's other process is reached.
+/// How to reach and identify a link's other process.
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) token: Token,
-    /// Which side this process is; `None`: both, a link between its own threads.
+    /// Side of this process; `None` if it has both sides, in a link between its own threads.
     pub(crate) side: Option<SideIndex>,
-    /// Ends when the peer's process ends or executes another program; none in a link to itself.
+    /// Socket that closes when the peer's process ends or executes another program; `None` in a link to this process.
     pub(crate) socket: Option<Arc<Packets>>,
-    /// Wakes the peer's engine.
+    /// Eventfd that wakes the peer's engine.
     pub(crate) doorbell: Fd,
-    /// Where in the peer's memory its token lies.
+    /// Address of the token in the peer's memory.
     pub(crate) token_at: u64,
 }
 
-/// A shared segment and the means to notice the other process's death.
+/// A segment shared with another process, and descriptors that report the other process's end.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) segment: Segment,
-    /// Names the segment among those of the pair.
+    /// Identifies the segment among those that the two processes share.
     pub(crate) id: u64,
     pub(crate) peer: Token,
-    /// Which side this process is; `None`: both, a link between its own threads.
+    /// Side of this process; `None` if it has both sides, in a link between its own threads.
     side: Option<SideIndex>,
-    /// Ends when the peer's process ends or executes another program.
+    /// Socket that closes when the peer's process ends or executes another program.
     pub(crate) socket: Option<Arc<Packets>>,
-    /// Ends when the peer's process ends, even if a forked child of it holds the socket.
+    /// Pidfd that reports the end of the peer's process, even if a forked child of it holds the socket.
     pub(crate) process: Option<Arc<Fd>>,
     doorbell: Fd,
-    /// The way into the peer's memory.
+    /// Direct access to the peer's memory.
     pub(crate) reach: Reach,
-    /// This process's id; its forked children must not use the link.
+    /// Process id of this process. Its forked children must not use the link.
     owner: i32,
-    /// The peer is known to have the link.
+    /// Set once the peer is known to have mapped the segment.
     shared: AtomicBool,
-    /// A bit for each ready list of our sides that is taken. The peer has no part in that.
+    /// A bit for each ready list of this process's sides that is in use. Lies outside the segment, so the peer cannot
+    /// change it.
     ready_lists: [AtomicU32; 2],
-    /// A bit for each VI of which this process has an end, for each side.
+    /// A bit for each VI, for each side: set while this process has this end of the VI.
     held: [[AtomicU64; VIS as usize / 64]; 2],
-    /// The segment is corrupt.
+    /// Set once the segment is known to be corrupt.
     spoilt: AtomicBool,
     dead: AtomicBool,
     ends: Mutex<Ends>,
 }
 
 impl Link {
-    /// A link by the name of `id`.
+    /// Creates a link with number `id`.
     pub(crate) fn new(segment: Segment, id: u64, peer: Peer) -> Link {
         let Peer { token, side, socket, doorbell, token_at } = peer;
         let process = socket.as_ref().and_then(|s| s.peer_process().ok()).map(Arc::new);
@@ -107,23 +108,23 @@ impl Link {
         }
     }
 
-    /// The sides that this process is.
+    /// Returns the sides that belong to this process.
     pub(crate) fn sides(&self) -> impl Iterator<Item = SideIndex> + use<> {
         let side = self.side;
         (0..2).filter(move |&s| side.is_none_or(|side| side == s))
     }
 
-    /// Attends to every VI that the peer has left something to do for.
+    /// Calls [`End::attend`] for each VI for which the peer may have left work.
     pub(crate) fn attend(&self) {
         for side in self.sides() {
             let mut vis = Vec::new();
             self.segment.ready_list(side, ENGINE).drain(|vi| vis.push(vi));
             for vi in vis {
-                // Not under the lock: an end that is attended to may leave.
+                // Release the lock before the call: the end may leave, which takes the lock.
                 let end = self.ends().get(&key(vi, side)).cloned();
                 match end.map(|end| end.upgrade()) {
                     Some(Some(end)) => end.attend(),
-                    // It is just being dropped.
+                    // Another thread is dropping this end.
                     Some(None) => {}
                     None => self.not_reaching(vi, side),
                 }
@@ -131,7 +132,7 @@ impl Link {
         }
     }
 
-    /// A ready list of one of our sides that is not in use yet. `None` if there is none.
+    /// Takes a free ready list of this process's `side`. Returns `None` if there is none.
     pub(crate) fn take_ready_list(&self, side: SideIndex) -> Option<u32> {
         let taken = &self.ready_lists[side & 1];
         let index = (ENGINE + 1..READY_LISTS)
@@ -140,13 +141,13 @@ impl Link {
         Some(index)
     }
 
-    /// Gives a ready list back.
+    /// Returns a ready list that is no longer in use.
     pub(crate) fn give_ready_list(&self, side: SideIndex, index: u32) {
         self.ready_lists[side & 1].fetch_and(!(1 << index), Ordering::SeqCst);
     }
 
-    /// Takes an end of a VI, unless this process has it already: the segment may say that it is free
-    /// when a process has written nonsense into it.
+    /// Takes an end of a VI. Returns false if this process already has this end. The segment may say that the end is
+    /// free, but another process may have corrupted the segment.
     fn hold(&self, vi: u32, side: SideIndex) -> bool {
         let word = &self.held[side & 1][(vi % VIS / 64) as usize];
         word.fetch_or(1 << (vi % 64), Ordering::SeqCst) & 1 << (vi % 64) == 0
@@ -157,13 +158,14 @@ impl Link {
         word.fetch_and(!(1 << (vi % 64)), Ordering::SeqCst);
     }
 
-    /// The peer's registered memory is what it was at the count returned, until the count changes.
+    /// Returns the count of changes of the registered memory of `side`. As long as the count does not change, neither
+    /// does this memory.
     pub(crate) fn regions_of(&self, side: SideIndex) -> u32 {
         self.segment.side(side).regions.load(Ordering::SeqCst)
     }
 
-    /// Makes void what the peer knows of our memory, and waits until it reaches into it no more.
-    /// The region in question is out of the table already.
+    /// Invalidates what the peer knows of this process's memory, and waits until the peer no longer accesses the memory
+    /// directly. The caller has already removed the region from the table.
     pub(crate) fn revoke_regions(&self) {
         for side in self.sides() {
             self.segment.side(side).regions.fetch_add(1, Ordering::SeqCst);
@@ -174,22 +176,22 @@ impl Link {
         }
     }
 
-    /// Whether the peer, by its end of a VI of which we are `side`, reaches into our memory.
+    /// Returns the word that is nonzero while the peer of end `side` of a VI accesses this process's memory directly.
     fn reaching(&self, vi: u32, side: SideIndex) -> &AtomicU64 {
         &self.segment.direction(vi, side ^ 1).writer.0[words::W_REACHING]
     }
 
-    /// Waits until the peer does not reach into our memory. The caller has told the peer before that it
-    /// must not begin to any more.
+    /// Waits until the peer no longer accesses this process's memory directly. Before this call, the caller has stored
+    /// a word that keeps the peer from starting another access.
     ///
-    /// A reach takes some microseconds, unless the peer is stopped in the middle of it: then it is
-    /// waited for, because it will go on. Only the peer itself can tell that from a word that was
-    /// overwritten; so its engine is asked, which puts the word right.
+    /// An access takes a few microseconds. A peer that is stopped in the middle of an access continues the access
+    /// later, so this function waits for it. The word may also be wrong because a process has overwritten it. Only the
+    /// peer can tell the two cases apart, so this function wakes the peer's engine, which corrects the word.
     fn await_reach(&self, vi: u32, side: SideIndex) {
         const YIELDS: u32 = 200;
         const PAUSE: u64 = 5_000_000;
-        // SYNC: pairs with the fence in `Rdma::reach`: either the peer sees what it was told, or this thread
-        // sees that the peer reaches.
+        // SYNC: pairs with the fence in `Rdma::reach`. Either the peer sees the caller's store, or this thread sees
+        // `W_REACHING`.
         fence(Ordering::SeqCst);
         let word = self.reaching(vi, side);
         let mut yields = 0;
@@ -204,14 +206,14 @@ impl Link {
         }
     }
 
-    /// Wakes the peer's engine for a VI, whatever the segment says of its sleep.
+    /// Wakes the peer's engine for a VI, even if the segment says that the engine is awake.
     fn insist(&self, vi: u32, side: SideIndex) {
         self.segment.ready_list(side ^ 1, ENGINE).notify(vi);
         self.ring();
     }
 
-    /// Our end `side` of a VI does not reach into the peer's memory, whatever the segment says.
-    /// The caller must keep it from doing so.
+    /// Stores that end `side` of this process does not access the peer's memory directly, in case the word is wrong.
+    /// The caller must keep the end from starting such an access.
     pub(crate) fn not_reaching(&self, vi: u32, side: SideIndex) {
         let word = self.reaching(vi, side ^ 1);
         if word.load(Ordering::Relaxed) != 0 {
@@ -219,32 +221,33 @@ impl Link {
         }
     }
 
-    /// The side on which this process requests connections.
+    /// Returns the side on which this process requests connections.
     pub(crate) fn requester(&self) -> SideIndex {
         self.side.unwrap_or(0)
     }
 
-    /// The side on which this process accepts connections.
+    /// Returns the side on which this process accepts connections.
     pub(crate) fn acceptor(&self) -> SideIndex {
         self.side.unwrap_or(1)
     }
 
-    /// Whether the peer is known to have the link, so that VIs of it may be requested.
+    /// Returns true if the peer is known to have mapped the segment. Only then may this process request further VIs on
+    /// it.
     pub(crate) fn is_shared(&self) -> bool {
         self.shared.load(Ordering::SeqCst)
     }
 
-    /// The peer has the link.
+    /// Records that the peer has mapped the segment.
     pub(crate) fn set_shared(&self) {
         self.shared.store(true, Ordering::SeqCst);
     }
 
-    /// Whether the link is good for further connections.
+    /// Returns true if the link may be used for further connections.
     pub(crate) fn is_sound(&self) -> bool {
         !self.spoilt.load(Ordering::SeqCst) && self.segment.check().is_ok()
     }
 
-    /// Whether the link is of no use any more.
+    /// Returns true if the link may be discarded.
     pub(crate) fn is_over(&self) -> bool {
         self.is_dead() || !self.is_sound() && self.ends().is_empty()
     }
@@ -256,7 +259,7 @@ impl Link {
 
     /// Wakes the peer's engine.
     fn ring(&self) {
-        // Full, it is rung already; an error means that there is no engine to wake.
+        // If the eventfd is full, the engine is being woken already. An error means that there is no engine to wake.
         let _ = call::write(self.doorbell.raw(), &1u64.to_ne_bytes());
     }
 
@@ -268,10 +271,10 @@ impl Link {
         self.ends.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The peer's process is no more: every VI of the link learns it.
+    /// Marks the peer's process as ended, and notifies all VIs of the link.
     pub(crate) fn died(&self) {
         self.dead.store(true, Ordering::SeqCst);
-        // Not under the lock: an end that is told may leave.
+        // Release the lock before the calls: an end may leave, which takes the lock.
         let ends: Vec<_> = self.ends().values().cloned().collect();
         for end in ends.iter().filter_map(Weak::upgrade) {
             end.peer_died(self);
@@ -281,7 +284,7 @@ impl Link {
 
 #[cfg(test)]
 impl Peer {
-    /// This process itself, for tests of a link alone.
+    /// Returns this process itself as the peer, for tests of a link alone.
     pub(crate) fn myself() -> Peer {
         let doorbell = call::eventfd(libc::EFD_NONBLOCK).map(Fd::adopt);
         let doorbell = doorbell.unwrap_or_else(|e| panic!("no eventfd: {e}"));

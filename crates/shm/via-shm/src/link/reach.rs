@@ -1,15 +1,14 @@
-//! The way into a peer's memory, where the system allows it.
+//! Direct access to a peer's memory, if the system allows it.
 //!
-//! `/proc/PID/mem`, opened once, stays the memory of that very process image: it leads nowhere
-//! when the process ends or executes another program, also if its number is given to another
-//! process. That it is the right one from the beginning is seen by the token that the peer has sent
-//! us and that lies in its memory; and that it is not a forked relative of the right one, which has
-//! the same token, by the right one's being alive after that. (`process_vm_writev` names its target
-//! by number at each call, which is not enough; for what is copied by this way, a few pages, it is
-//! no faster.)
+//! The descriptor of `/proc/PID/mem`, opened once, always refers to this one process image. Access fails once the
+//! process has ended or executed another program, even if another process has the same process id. Two checks ensure
+//! that it is the right process. The peer has sent a token, and the token must be at the given address in its memory. A
+//! forked relative of the peer also has the token, so the peer's pidfd must still be alive after the open.
+//! (`process_vm_writev` names the target by process id at each call, so a reused id would be a risk. For a few pages
+//! that call is no faster.)
 //!
-//! `SOVIA_DIRECT=off` forbids it, as do a tracing restriction of the system, another PID
-//! namespace or a missing /proc. Then the peer's engine copies.
+//! `SOVIA_DIRECT=off` forbids direct access. So do a restriction on tracing, another PID namespace, and a missing
+//! /proc. The peer's engine then copies.
 
 use crate::link::Token;
 use sovia_sys::poll::probe;
@@ -17,37 +16,38 @@ use sovia_sys::{Errno, Fd, call};
 use std::ffi::CString;
 use std::sync::{Arc, OnceLock};
 
-/// Bytes at the end of an RDMA write that are stored last.
+/// Number of bytes at the end of an RDMA write that are stored last.
 pub(crate) const LAST: usize = 8;
 
 /// The peer's memory.
 #[derive(Debug)]
 pub(crate) struct Reach {
     pid: i32,
-    /// Readable once the process has ended.
+    /// Pidfd, readable once the process has ended.
     process: Option<Arc<Fd>>,
     token: Token,
     token_at: u64,
     memory: OnceLock<Option<Fd>>,
 }
 
-/// Why bytes are not moved.
+/// Reason why bytes could not be copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Missed {
-    /// The process is no more.
+    /// The process has ended.
     Gone,
-    /// The memory there is none, or not for this.
+    /// There is no memory at the address, or the access is not allowed.
     Fault,
 }
 
-/// Whether it is allowed at all.
+/// Returns true unless `SOVIA_DIRECT=off` forbids direct access.
 fn allowed() -> bool {
     static ALLOWED: OnceLock<bool> = OnceLock::new();
     *ALLOWED.get_or_init(|| std::env::var_os("SOVIA_DIRECT").is_none_or(|value| value != "off"))
 }
 
 impl Reach {
-    /// The memory of process `pid`, in which `token` lies at `token_at`.
+    /// Creates access to the memory of process `pid`, which has `token` at address `token_at`. Opens the memory at the
+    /// first use.
     pub(crate) fn new(pid: i32, process: Option<Arc<Fd>>, token: Token, token_at: u64) -> Reach {
         Reach { pid, process, token, token_at, memory: OnceLock::new() }
     }
@@ -65,18 +65,18 @@ impl Reach {
         let mut token = Token::default();
         let read = call::pread(fd.raw(), &mut token, i64::try_from(self.token_at).ok()?);
         let right = read == Ok(token.len()) && token == self.token;
-        // If it lives now, its number was its own when the memory was opened.
+        // If the process is alive now, the process id was its own when the memory was opened.
         let lives = self.process.as_ref().is_none_or(|p| probe(p.raw(), libc::POLLIN) == 0);
         (right && lives).then_some(fd)
     }
 
-    /// Whether there is a way.
+    /// Returns true if the peer's memory can be accessed.
     pub(crate) fn is_open(&self) -> bool {
         self.memory().is_some()
     }
 
-    /// Writes bytes to an address of the peer's. The last ones, up to [`LAST`], are stored when all
-    /// others are: a program may look at them to see whether it has the others.
+    /// Writes bytes to an address in the peer's memory. Stores the last bytes, up to [`LAST`], after all others. A
+    /// program may poll the last bytes to see if all have arrived.
     pub(crate) fn write(&self, to: u64, bytes: &[u8]) -> Result<(), Missed> {
         let last = bytes.len().saturating_sub(LAST);
         self.all(bytes.len(), to, |fd, done, at| {
@@ -85,7 +85,7 @@ impl Reach {
         })
     }
 
-    /// Reads bytes from an address of the peer's.
+    /// Reads bytes from an address in the peer's memory.
     pub(crate) fn read(&self, from: u64, out: &mut [u8]) -> Result<(), Missed> {
         self.all(out.len(), from, |fd, done, at| call::pread(fd, &mut out[done..], at))
     }
@@ -132,7 +132,7 @@ mod tests {
         assert!(!Reach::new(0, None, *token, at).is_open(), "a process that cannot be seen");
     }
 
-    /// As a relative of the right one that got its number has the token.
+    /// A process with the right token could be a relative that got the ended peer's process id.
     #[test]
     fn nothing_is_opened_after_the_end() {
         let token: Box<Token> = Box::new([7; 16]);
