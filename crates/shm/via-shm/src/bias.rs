@@ -1,19 +1,18 @@
 //! The lock of a work queue.
 //!
-//! A queue is mostly used by one thread, and several times per message; so its lock is biased towards
-//! that thread, which takes it with plain loads and stores. Another thread that wants the lock first
-//! revokes the bias: it clears `biased` and has the kernel pass a memory fence on every
-//! processor that runs this process (`membarrier`). After that, either the favoured thread is
-//! seen to be inside, or it will see that it is favoured no more. A thread that then has the
-//! lock to itself for long enough becomes the favoured one. Where there is no `membarrier`, no thread
-//! is favoured, and taking the lock costs an atomic exchange.
+//! Usually one thread uses a queue, several times per message. So the lock is biased to this thread, which takes it by
+//! plain loads and stores. Another thread first revokes the bias: the thread clears `biased`, and makes the kernel
+//! execute a fence on every processor that runs this process (`membarrier`). After this fence, either the revoking
+//! thread sees that the biased thread is inside, or the biased thread sees that its bias is gone. A thread that takes
+//! the lock often enough in a row gets the bias. Without `membarrier` no thread gets it, and taking the lock costs an
+//! atomic exchange.
 //!
-//! Each favoured thread sets a flag of its own while it is inside. With a common flag, a thread that has been
-//! delayed since it read `biased` would clear the flag that its successor has set. So only [`BIASES`] threads
-//! are favoured in a lock's life, and after them no thread is.
+//! Each biased thread has its own flag, which it sets while it is inside. With one common flag, a thread delayed after
+//! its load of `biased` would clear the flag that its successor has set. So only [`BIASES`] threads get the bias during
+//! the lock's existence, and later ones do not.
 //!
-//! The lock is held for the copy of a message at most. A thread that finds it held for longer than that
-//! yields its processor.
+//! A thread holds the lock for the copy of a message at most. A thread that finds the lock held for longer yields its
+//! processor.
 
 use crate::sync::{At, point};
 use core::cell::UnsafeCell;
@@ -22,56 +21,58 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
 use sovia_sys::{call, process};
 use std::sync::OnceLock;
 
-/// Looks at a held lock before the processor is offered to others; a few microseconds.
+/// Number of looks at a held lock before the thread yields its processor; a few microseconds.
 const SPINS: u32 = 100;
-/// How often in a row the same thread has to take the lock to be favoured.
+/// Number of times in a row that a thread must take the lock to get the bias.
 const LONG_ENOUGH: u32 = 1000;
-/// How many threads are favoured in a lock's life; a power of two. Few, because each VI has two locks.
+/// Number of threads that can get the bias during a lock's existence; a power of two. Small, because each VI has two
+/// locks.
 const BIASES: usize = 4;
 
-/// No thread is favoured.
+/// Value of `biased` while no thread has the bias.
 const NO_THREAD: usize = 0;
-/// In the word that names the favoured thread: which flag is its own.
+/// Mask of the bits of `biased` that give the index of the biased thread's flag.
 const FLAG: usize = BIASES - 1;
 
 /// A value that one thread at a time may use.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Lock<T> {
-    /// The favoured thread, and in the lowest bits its flag.
+    /// The biased thread ([`me`]) and, in the lowest bits, the index of its flag.
     biased: AtomicUsize,
-    /// Set while the favoured thread holds the lock: a flag for each thread that is ever favoured.
+    /// Set while the biased thread holds the lock. Each thread that has ever had the bias has its own flag.
     inside: [AtomicBool; BIASES],
     /// Set while any other thread holds the lock.
     held: AtomicBool,
-    /// For the thread that has set `held`.
+    /// Accessed only by the thread that has set `held`.
     past: UnsafeCell<Past>,
     value: UnsafeCell<T>,
 }
 
-/// The earlier owners of a lock.
+/// Earlier owners of a lock.
 #[derive(Debug)]
 struct Past {
-    /// The last thread that took the lock without being favoured.
+    /// Last thread that took the lock without the bias.
     last: usize,
-    /// How often in a row it has taken the lock.
+    /// Number of times in a row that this thread has taken the lock.
     times: u32,
-    /// How many threads have been favoured.
+    /// Number of threads that have had the bias.
     biases: u8,
 }
 
-// SAFETY: the lock hands the value to one thread at a time, which is what `Send` allows.
+// SAFETY: the lock gives the value to one thread at a time, and `T: Send` allows use from any thread. `past` is
+// accessed only under `held`.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
-/// The value, until dropped.
+/// Access to the value. Releases the lock when dropped.
 #[derive(Debug)]
 pub(crate) struct Held<'a, T> {
     lock: &'a Lock<T>,
-    /// The flag that is cleared when this is dropped: `held`, or the favoured thread's.
+    /// The flag to clear at the drop: `held`, or the biased thread's.
     flag: &'a AtomicBool,
 }
 
-/// Tells the calling thread from all others that live.
+/// Returns a number that identifies the calling thread among the live threads.
 #[inline]
 fn me() -> usize {
     #[repr(align(4))]
@@ -83,8 +84,8 @@ fn me() -> usize {
     PLACE.with(|place| core::ptr::from_ref(place) as usize)
 }
 
-/// Registers the process for the fence that revoking a bias needs. This takes the kernel some time where
-/// there are several threads, so it is done before there is a lock, and not under one.
+/// Registers the process with the kernel for the fence that revokes a bias. The registration takes time if the process
+/// has several threads. So call this function before the first lock, and not while holding one.
 pub(crate) fn prepare() {
     barrier_works();
 }
@@ -108,7 +109,7 @@ impl<T> Lock<T> {
     /// Takes the lock.
     ///
     /// # Panics
-    /// If the thread has it already, as a signal handler might find.
+    /// If the thread holds the lock already, as may happen in a signal handler.
     #[inline]
     pub(crate) fn lock(&self) -> Held<'_, T> {
         let me = me();
@@ -118,7 +119,8 @@ impl<T> Lock<T> {
             assert!(!inside.load(Ordering::Relaxed), "a work queue is used within itself");
             point(At::Taking);
             inside.store(true, Ordering::Relaxed);
-            // The thread that revokes the bias puts a true fence here, from outside.
+            // SYNC: pairs with `process::barrier` in `revoke`, by which the kernel executes a fence in this thread.
+            // Here only the compiler must keep the order.
             compiler_fence(Ordering::SeqCst);
             if self.biased.load(Ordering::Acquire) == biased {
                 point(At::Locked);
@@ -139,7 +141,7 @@ impl<T> Lock<T> {
         }
         point(At::Locked);
         let held = Held { lock: self, flag: &self.held };
-        // SAFETY: the lock is held, and no thread is favoured.
+        // SAFETY: this thread has set `held`, which guards `past`, and no thread has the bias.
         let past = unsafe { &mut *self.past.get() };
         if past.last != me {
             (past.last, past.times) = (me, 0);
@@ -149,8 +151,8 @@ impl<T> Lock<T> {
             past.times = 0;
             let flag = usize::from(past.biases);
             if flag < BIASES && barrier_works() {
-                // It is favoured from its next time on. This time it holds `held`, for which the
-                // next thread waits first.
+                // The bias begins with this thread's next `lock`. Until then this thread holds `held`, for which other
+                // threads wait first.
                 self.biased.store(me | flag, Ordering::Release);
                 past.biases += 1;
             }
@@ -158,11 +160,11 @@ impl<T> Lock<T> {
         held
     }
 
-    /// Revokes the bias and waits until the favoured thread has left. The caller must hold `held`.
+    /// Revokes the bias and waits until the biased thread has left. The caller must hold `held`.
     #[cold]
     fn revoke(&self, biased: usize) {
         self.biased.store(NO_THREAD, Ordering::SeqCst);
-        // Cannot fail: it has worked before the first thread was favoured.
+        // Cannot fail: the call has worked before the first thread got the bias.
         let _ = process::barrier();
         let mut spins = 0;
         while self.inside[biased & FLAG].load(Ordering::Acquire) {
@@ -198,7 +200,7 @@ impl<T> Deref for Held<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: this is the only `Held` of its lock.
+        // SAFETY: the lock is held, so this is the only live `Held` of the lock.
         unsafe { &*self.lock.value.get() }
     }
 }
@@ -206,7 +208,7 @@ impl<T> Deref for Held<'_, T> {
 impl<T> DerefMut for Held<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as above.
+        // SAFETY: the lock is held, so this is the only live `Held` of the lock, and `self` is borrowed mutably.
         unsafe { &mut *self.lock.value.get() }
     }
 }
@@ -234,7 +236,7 @@ mod tests {
                 s.spawn(move || {
                     for i in 0..20_000 {
                         *lock.lock() += 1;
-                        // Long stretches alone, so that the bias comes and goes.
+                        // Each thread is alone for long stretches, so that threads get the bias and lose it.
                         if i % 5000 == thread * 1000 {
                             std::thread::sleep(Duration::from_micros(300));
                         }
@@ -263,7 +265,7 @@ mod tests {
     fn each_biased_thread_has_a_flag_of_its_own() {
         let lock = Lock::new(0u64);
         let mut flags = Vec::new();
-        // All of them live to the end: a thread may get the place of one that has ended.
+        // No thread ends before the others: a new thread could get the address, and so the number, of an ended one.
         let end = std::sync::Barrier::new(BIASES + 3);
         std::thread::scope(|s| {
             for _ in 0..BIASES + 2 {

@@ -1,5 +1,5 @@
-//! What a NIC is to its VIs and completion queues: its attributes, its table of registered memory, its hub, and
-//! the thread of its callbacks.
+//! The part of a NIC that its VIs and completion queues use: attributes, the table of registered memory, the hub, and
+//! the callback thread.
 
 use crate::connect::hub::Hub;
 use crate::engine::Starts;
@@ -13,13 +13,13 @@ use via::error::{CqError, CreateViError};
 use via::event::{AsyncError, CurrentHandler, Dispatcher, ErrorHandler, Job};
 use via::memory::{Limits, MemoryTable, Region};
 
-/// A VI, as the card knows it.
+/// A VI, as a user of registered memory.
 pub(crate) trait MemoryUser: Send + Sync {
-    /// Waits until no thread uses a region that it found before.
+    /// Waits until no thread uses a region that it looked up earlier.
     fn quiesce(&self);
 }
 
-/// What a NIC's VIs and completion queues need of it.
+/// The part of a NIC that its VIs and completion queues use.
 pub(crate) struct Card {
     pub(crate) attributes: NicAttributes,
     pub(crate) table: MemoryTable,
@@ -28,7 +28,7 @@ pub(crate) struct Card {
     handler: CurrentHandler,
     cqs: AtomicU32,
     vis: Mutex<Vis>,
-    /// Of VIs and completion queues that are made from now on.
+    /// Longest spin of VIs and completion queues that are created later.
     pub(crate) spin: SpinLimit,
 }
 
@@ -41,16 +41,16 @@ impl core::fmt::Debug for Card {
 #[derive(Default)]
 struct Vis {
     last: u64,
-    /// A VI stays until its memory is touched no more, which is later than its last use.
+    /// By id. A VI stays listed until it no longer accesses memory, which is later than its last strong reference.
     by_id: HashMap<u64, Weak<dyn MemoryUser>>,
 }
 
 impl Card {
-    /// A card with those attributes, without VIs and completion queues, and with a table of memory that keeps
-    /// to `limits`.
+    /// Opens a card with these attributes, without VIs and completion queues. `limits` applies to its registered
+    /// memory.
     ///
     /// # Errors
-    /// What the system says where it has no more descriptors or threads.
+    /// The system's error if there are no more descriptors or threads.
     pub(crate) fn open(attributes: NicAttributes, limits: Limits) -> std::io::Result<Arc<Card>> {
         let table = MemoryTable::new(limits);
         let hub = Hub::open()?;
@@ -76,7 +76,7 @@ impl Card {
         self.vis.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more VI, if the card has one, as `make` makes it of its number.
+    /// Adds a VI, which `make` creates from the VI's id. Fails if the card has too many VIs.
     pub(crate) fn add_vi<V: MemoryUser + 'static>(
         &self,
         make: impl FnOnce(u64) -> Result<Arc<V>, CreateViError>,
@@ -93,19 +93,19 @@ impl Card {
         Ok(vi)
     }
 
-    /// A VI is no more.
+    /// Removes a VI.
     pub(crate) fn vi_gone(&self, id: u64) {
         self.vis().by_id.remove(&id);
     }
 
-    /// Runs a callback in its turn. It may be asked for under any lock.
+    /// Runs a callback after the earlier ones, in the callback thread. The caller may hold any lock.
     pub(crate) fn run(&self, job: Job) {
         if !self.dispatcher.run(job) {
             self.hub.engine.want_threads();
         }
     }
 
-    /// Tells the error handler, in its turn.
+    /// Calls the error handler after the earlier callbacks, in the callback thread.
     pub(crate) fn report(&self, error: AsyncError) {
         if let Some(call) = self.handler.call_for(error) {
             self.run(call);
@@ -117,29 +117,29 @@ impl Card {
         self.handler.set(handler);
     }
 
-    /// Whether callbacks wait for a thread.
+    /// Returns true while callbacks wait for a thread.
     pub(crate) fn callbacks_wait(&self) -> bool {
         self.dispatcher.waits()
     }
 
-    /// Runs the callbacks that wait.
+    /// Runs the waiting callbacks in the calling thread.
     pub(crate) fn run_callbacks(&self) {
         self.dispatcher.run_waiting();
     }
 
-    /// One more completion queue, if the NIC has one.
+    /// Counts a new completion queue. Fails if the card has too many.
     pub(crate) fn cq_made(&self) -> Result<(), CqError> {
         let more = |n| (n < self.attributes.max_cq).then_some(n + 1);
         let made = self.cqs.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         made.map(drop).map_err(|_| CqError::TooMany)
     }
 
-    /// A completion queue is no more.
+    /// Counts the end of a completion queue.
     pub(crate) fn cq_gone(&self) {
         self.cqs.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Waits until neither a peer nor a VI of this NIC uses what it has found of a region.
+    /// Waits until no peer and no VI of this NIC uses a region that has been deregistered or changed.
     pub(crate) fn revoke(&self, region: &Region) {
         let attributes = region.attributes();
         if attributes.enable_rdma_write || attributes.enable_rdma_read {
@@ -148,14 +148,14 @@ impl Card {
         self.quiesce();
     }
 
-    /// Waits until no VI uses a region that it found before. Every use is under a queue's lock.
+    /// Waits until no VI uses a region that it looked up earlier. VIs use regions only under a lock of theirs.
     fn quiesce(&self) {
-        // A VI that is upgraded here may end here, which takes the lock.
+        // Release the lock before the upgrades: dropping the last reference to a VI takes the lock.
         let vis: Vec<_> = self.vis().by_id.iter().map(|(id, vi)| (*id, vi.clone())).collect();
         for (id, vi) in vis {
             match vi.upgrade() {
                 Some(vi) => vi.quiesce(),
-                // Another thread is just dropping it.
+                // Another thread is dropping the VI.
                 None => {
                     while self.vis().by_id.contains_key(&id) {
                         call::sched_yield();

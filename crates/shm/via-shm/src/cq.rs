@@ -1,4 +1,4 @@
-//! Completion queues of the shared-memory NIC, as programs have them.
+//! Completion queues of the shared-memory NIC, for programs.
 
 use crate::card::Card;
 use crate::completion::CqCore;
@@ -18,7 +18,7 @@ use via::error::{CqError, WaitError};
 /// # let nic = ShmNic::open("example-cq")?;
 /// # let at = |end: &[u8]| nic.address(end);
 /// let queue = nic.create_cq(64, 0)?;
-/// // What either VI receives leaves an entry with the VI's number.
+/// // Each message that a VI receives makes an entry with the VI's number.
 /// let vi = |context| {
 ///     let attach = Attach { recv: Some(&queue), context, ..Attach::default() };
 ///     nic.create_vi_with(ViAttributes::default(), attach)
@@ -45,7 +45,7 @@ use via::error::{CqError, WaitError};
 pub struct ShmCq(pub(crate) Arc<CqCore<Core>>);
 
 impl ShmCq {
-    /// A new completion queue.
+    /// Creates a completion queue with room for `entries` entries.
     pub(crate) fn create(card: &Arc<Card>, entries: u32, context: u64) -> Result<ShmCq, CqError> {
         if entries == 0 || entries > card.attributes.max_cq_entries {
             return Err(CqError::Entries);
@@ -81,7 +81,7 @@ impl CompletionQueue for ShmCq {
         self.0.signal(signal);
     }
 
-    /// A receiver sleeps on a word of shared memory, which is no descriptor.
+    /// Returns `None`: a receiver sleeps on a word of shared memory, and no descriptor reports the event.
     fn watch(&self) -> Option<Watch> {
         None
     }

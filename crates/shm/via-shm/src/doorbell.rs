@@ -1,12 +1,11 @@
-//! What a descriptor must be that a peer hands over as its doorbell.
+//! Checks a descriptor that a peer passes as its doorbell.
 
 use sovia_sys::{Fd, call};
 
-/// Whether writing to a descriptor can neither block nor do anything but count: it is an eventfd, and
-/// non-blocking.
+/// Returns true if `door` is a non-blocking eventfd, so that a write can neither block nor do anything but count.
 ///
-/// Its owner may still make it blocking later, as both have the same open file; docs/reference/security.md says what
-/// follows from that.
+/// The owner can still make the eventfd blocking later, because both processes share the open file description.
+/// docs/reference/security.md describes the consequences.
 pub fn is_doorbell(door: &Fd) -> bool {
     let mut target = [0u8; 64];
     let n = call::read_link(door.raw(), &mut target).unwrap_or(0);

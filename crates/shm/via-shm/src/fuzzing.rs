@@ -1,14 +1,14 @@
-//! The door for `fuzz/`: what a fuzz target needs and no program may have. Only builds with `--cfg fuzzing`
-//! have it.
+//! Access for the targets in `fuzz/` to functions that programs must not have. Exists only in builds with `--cfg
+//! fuzzing`.
 
 use crate::connect::wire::{self, Answer, Request};
 
 pub use crate::sync::seen::{Peer, play};
 
-/// Reads bytes as each of the messages by which native VIs connect.
+/// Decodes bytes as each of the messages by which native VIs connect.
 ///
 /// # Panics
-/// If one that is read is not what it says.
+/// If a decoded message, encoded and decoded again, differs.
 pub fn parse(bytes: &[u8]) {
     if let Some(request) = Request::read(bytes) {
         assert_eq!(Request::read(&request.write()), Some(request));

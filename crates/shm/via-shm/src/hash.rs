@@ -1,9 +1,9 @@
-//! A hash that is the same in every process, and in every version: names are made of it.
+//! A hash that is equal in all processes and versions. Names are made from it.
 
-/// Where FNV-1a begins.
+/// Start value of FNV-1a.
 pub(crate) const START: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// FNV-1a of more bytes, after those that came to `hash`.
+/// Continues FNV-1a from `hash` with more bytes.
 pub(crate) fn fnv(hash: u64, bytes: impl IntoIterator<Item = u8>) -> u64 {
     bytes.into_iter().fold(hash, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
 }

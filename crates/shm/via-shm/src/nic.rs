@@ -21,30 +21,29 @@ use via::{
     Ptag, Reliability, ViAttributes,
 };
 
-/// VIs that a NIC may have at a time.
+/// Maximum number of VIs of a NIC.
 const VI_MAX: u32 = 4096;
-/// Descriptors that may be posted to a work queue.
+/// Maximum number of descriptors posted to a work queue.
 const DESCRIPTORS_MAX: u32 = 1024;
 const PTAGS_MAX: u32 = 4096;
 const CQ_MAX: u32 = 4096;
 const CQ_ENTRIES_MAX: u32 = 1 << 20;
-/// Bytes of the longest message or RDMA.
+/// Maximum length of a message or RDMA in bytes.
 const TRANSFER_MAX: u32 = 8 << 20;
 const NAME_MAX: usize = 63;
 const LIMITS: Limits =
     Limits { regions: MemHandle::PLACES, bytes: 1 << 46, block_bytes: 1 << 44, ptags: PTAGS_MAX };
 
-/// A NIC in shared memory, open: it connects the processes of one user on one host (of one
-/// network namespace), and threads of the same process.
+/// An open shared-memory NIC. The NIC connects processes of one user in one network namespace, and threads of one
+/// process.
 ///
-/// Every process that opens a NIC by the same name has the same NIC; its address is made from
-/// the name.
+/// All processes that open a NIC by the same name have the same NIC. Its address is made from the name.
 ///
 /// ```
 /// use via::{DescriptorAddress, MemAttributes, Memory, Nic, Vi, ViAttributes};
 /// use via_shm::ShmNic;
 ///
-/// // Both ends in one process here; mostly they are in two.
+/// // Here both ends are in one process. Usually they are in two.
 /// let (a, b) = (ShmNic::open("example-a")?, ShmNic::open("example-b")?);
 /// let (at_a, at_b) = (a.address(b"greeting"), b.address(b"greeting"));
 /// let (sender, receiver) =
@@ -54,7 +53,7 @@ const LIMITS: Limits =
 /// sender.connect_peer_wait()?;
 /// receiver.connect_peer_wait()?;
 ///
-/// // A receive for up to 100 bytes is posted before anything is sent: the descriptor at byte 0, the message at 4096.
+/// // Post a receive for up to 100 bytes before the send: the descriptor at byte 0, the message at byte 4096.
 /// let target = Memory::zeroed(8192);
 /// let handle = b.register_mem(&target, MemAttributes::default())?;
 /// target.descriptor(0).unwrap().prepare(&[target.segment(4096, 100, handle)], None)?;
@@ -76,7 +75,7 @@ const LIMITS: Limits =
 #[derive(Debug)]
 pub struct ShmNic(Arc<Card>);
 
-/// Why a NIC is not opened.
+/// Reason why a NIC cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The name is empty or too long.
@@ -88,7 +87,7 @@ pub enum OpenError {
 }
 
 impl ShmNic {
-    /// Opens the NIC of that name (`VipOpenNic`).
+    /// Opens the NIC named `name` (`VipOpenNic`).
     ///
     /// # Errors
     /// [`OpenError`].
@@ -124,7 +123,7 @@ impl ShmNic {
         Ok(ShmNic(Card::open(attributes, LIMITS)?))
     }
 
-    /// The host part of the addresses of the NIC of that name, open or not.
+    /// Returns the host part of the addresses of the NIC named `name`. The NIC need not be open.
     ///
     /// # Errors
     /// [`OpenError::Name`].
@@ -135,19 +134,20 @@ impl ShmNic {
         Ok(address_of(name).into())
     }
 
-    /// How long threads spin at most before they sleep in a wait, on VIs and completion queues that are made from now on: up to
-    /// 50 µs, which is what it is before this is called. With zero they sleep at once.
+    /// Sets the longest time that a thread spins in a wait before it sleeps. Applies to VIs and completion queues
+    /// created later. The default and the maximum are 50 µs. With zero, threads sleep at once.
     pub fn set_spin(&self, longest: Duration) {
         self.0.spin.set(longest);
     }
 
-    /// This NIC's address under a discriminator.
+    /// Returns this NIC's address with a discriminator.
     pub fn address(&self, discriminator: &[u8]) -> NetAddress {
         NetAddress::new(&self.0.attributes.local_address, discriminator)
     }
 }
 
-/// An address made from a name: in the form of an Ethernet address that no card has.
+/// Returns an address made from a name. The address has the form of a locally administered Ethernet address, which no
+/// hardware NIC has.
 fn address_of(name: &str) -> [u8; HOST_LEN] {
     let hash = hash::fnv(hash::START, name.bytes());
     let mut address = [0; HOST_LEN];
@@ -271,7 +271,7 @@ impl Nic for ShmNic {
 /// let (address, from) = (server.address(b"service"), client.address(b""));
 /// let requester = std::thread::spawn(move || {
 ///     let vi = client.create_vi(ViAttributes::default()).unwrap();
-///     // Until the server waits there.
+///     // Repeat the request until the server waits.
 ///     while let Err(error) = vi.connect_request(&from, &address, None) {
 ///         assert_eq!(error, ConnectError::NoMatch);
 ///         std::thread::yield_now();
@@ -281,7 +281,7 @@ impl Nic for ShmNic {
 /// let request = server.connect_wait(&server.address(b"service"), None)?;
 /// let vi = server.create_vi(*request.remote_attributes())?;
 /// request.accept(&vi).map_err(|refused| refused.error)?;
-/// // Both ends last until then: a VI whose peer is gone is in another state.
+/// // Keep both ends until the check: when one is dropped, the other leaves the state `Connected`.
 /// let requester = requester.join().expect("a VI");
 /// assert_eq!((vi.state(), requester.state()), (ViState::Connected, ViState::Connected));
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -1,34 +1,34 @@
-//! How long a thread waits: deadlines, how long it spins before it sleeps, and how long it sleeps at a time.
+//! Limits for waiting threads: deadlines, the time to spin before a sleep, and the longest single sleep.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 use sovia_sys::clock;
 
-/// Looks at the queue between two looks at the clock.
+/// Number of looks at the queue between two looks at the clock.
 pub(crate) const LOOKS: u32 = 16;
-/// Bounds of the time to spin (nanoseconds): what waking a sleeper costs, several times over; and
-/// what is never worth saving.
+/// Longest and shortest time to spin, in nanoseconds. The longest is several times the cost of waking a thread. A time
+/// below the shortest is not worth saving.
 const SPIN_MAX: u32 = 50_000;
 const SPIN_MIN: u32 = 2_000;
-/// A sleeper looks again after this time at the latest (nanoseconds): a peer may have spoiled the
-/// words by which it should have been woken.
+/// Time after which a sleeping thread looks again, in nanoseconds. A peer may have corrupted the words by which the
+/// thread would have been woken.
 pub(crate) const NAP_MAX: u64 = 1_000_000_000;
 
-/// A point in time (nanoseconds of the monotonic clock); `None`: never.
+/// A time of the monotonic clock in nanoseconds; `None` for no deadline.
 pub(crate) type Deadline = Option<u64>;
 
-/// The time left until a deadline; `None` if there is none.
+/// Returns the time left until a deadline; `None` if there is no deadline.
 pub(crate) fn left(deadline: Deadline) -> Option<u64> {
     deadline.map(|at| at.saturating_sub(clock::now_ns()))
 }
 
-/// When a timeout from now is over.
+/// Returns the deadline for a timeout that starts now.
 pub(crate) fn deadline(timeout: Option<Duration>) -> Deadline {
     let timeout = u64::try_from(timeout?.as_nanos()).ok()?;
     clock::now_ns().checked_add(timeout)
 }
 
-/// The longest spin of what is made on a NIC from now on (nanoseconds).
+/// Longest spin of VIs and completion queues that are created later, in nanoseconds.
 #[derive(Debug)]
 pub(crate) struct SpinLimit(AtomicU32);
 
@@ -39,20 +39,20 @@ impl Default for SpinLimit {
 }
 
 impl SpinLimit {
-    /// At most what is spun by default.
+    /// Sets the longest spin; at most [`SPIN_MAX`].
     pub(crate) fn set(&self, longest: Duration) {
         let ns = u32::try_from(longest.as_nanos()).unwrap_or(SPIN_MAX).min(SPIN_MAX);
         self.0.store(ns, Ordering::Relaxed);
     }
 
-    /// What a queue that is made now may spin.
+    /// Returns the budget of a queue that is created now.
     pub(crate) fn budget(&self) -> Budget {
         let most = self.0.load(Ordering::Relaxed);
         Budget { now: AtomicU32::new(most), most }
     }
 }
 
-/// For how long it has paid to spin on a queue, and for how long it may be spun at most (nanoseconds).
+/// Time for which spinning on a queue has been worthwhile, and its upper limit, in nanoseconds.
 #[derive(Debug)]
 pub(crate) struct Budget {
     now: AtomicU32,
@@ -64,7 +64,8 @@ impl Budget {
         u64::from(self.now.load(Ordering::Relaxed))
     }
 
-    /// A wait is over that took `waited` nanoseconds, asleep at its end or not.
+    /// Adapts the time to a wait that took `waited` nanoseconds. `slept` is true if the thread slept at the end of the
+    /// wait.
     pub(crate) fn learn(&self, waited: u64, slept: bool) {
         let now = self.now.load(Ordering::Relaxed);
         let next = if !slept {

@@ -1,5 +1,5 @@
-//! The one place that chooses between the machine's atomics, loom's and those that a fuzzer sees being read, and
-//! has the points at which a thread stalls in a build that is made to.
+//! Chooses between the atomics of `core`, of loom, and of a fuzzing build. Also has the points at which a thread stalls
+//! in a `make stall` build.
 
 pub(crate) use sovia_sys::stall::{At, point};
 

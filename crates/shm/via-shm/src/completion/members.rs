@@ -1,4 +1,4 @@
-//! The VIs of a completion queue, and how it looks for those with news.
+//! The VIs of a completion queue, and the search for those with events.
 
 use super::Member;
 use super::sleep::Place;
@@ -7,29 +7,29 @@ use crate::segment::SideIndex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Up to this many VIs are looked at one after the other: then a look at each costs less than
-/// what senders would have to do to spare it.
+/// Maximum number of VIs that the queue looks at one by one. Up to this number, the looks cost less than the senders'
+/// bits in a ready list.
 const FEW: usize = 8;
 
 /// The VIs whose receive queues are attached, until each is dropped.
 #[derive(Debug)]
 pub(super) struct Members<V> {
     pub(super) vis: Vec<Arc<V>>,
-    /// Where the next look at one after the other begins.
+    /// Index of the VI at which the next look begins, while there are few VIs.
     next: usize,
-    /// Segments in which senders set a bit for this queue, once there are many VIs. A place stays
-    /// while `ready` may name it, and is used again.
+    /// Ready lists in which senders set bits for this queue, while there are many VIs. An index stays in use while
+    /// `ready` may name it, and is then reused.
     watched: Vec<Option<Watched<V>>>,
-    /// VIs whose bit was set, by place in `watched` and number: to be looked at until nothing is
-    /// found. Some may be gone.
+    /// VIs whose bit was set, as index in `watched` and number. Each stays until a look finds nothing. Some may have
+    /// left the queue.
     ready: VecDeque<(usize, u32)>,
-    /// Connected VIs for which there was no ready list left in their segment.
+    /// Connected VIs whose segment had no ready list left.
     unwatched: Vec<(Arc<V>, Ident)>,
-    /// The program's looks in vain while the members are armed.
+    /// Number of looks without an entry while the VIs are armed.
     pub(super) polls: u32,
 }
 
-/// Which end of which VI a connection is: its link's address, only to be compared, side, number.
+/// Identifies one end of a VI: address of its link (for comparison only), side, and number of the VI.
 type Ident = (usize, SideIndex, u32);
 
 fn place_of(attachment: &Attachment) -> Ident {
@@ -42,11 +42,11 @@ struct Watched<V> {
     link: Arc<Link>,
     side: SideIndex,
     index: u32,
-    /// By their numbers in the segment, and whether each is in `ready`.
+    /// By the VI's number in the segment: the VI, and true while it is in `ready`.
     vis: Vec<Option<(Arc<V>, bool)>>,
 }
 
-/// What a look at one VI has brought.
+/// Result of a look at one VI.
 pub(super) enum Look<T> {
     Found(T),
     Nothing,
@@ -80,7 +80,7 @@ impl<V: Member> Members<V> {
         let few = !self.many();
         self.vis.push(core.clone());
         if few && self.many() {
-            // From now on they are watched.
+            // From now on the queue uses ready lists.
             for core in self.vis.clone() {
                 if let Some(attachment) = core.attachment() {
                     self.watch(&core, &attachment);
@@ -89,7 +89,7 @@ impl<V: Member> Members<V> {
         }
     }
 
-    /// A VI, which is not connected, is no more.
+    /// Removes a VI that is ending and is not connected.
     pub(super) fn leave(&mut self, core: &Arc<V>) {
         self.vis.retain(|member| !Arc::ptr_eq(member, core));
         self.unwatched.retain(|(member, _)| !Arc::ptr_eq(member, core));
@@ -103,7 +103,7 @@ impl<V: Member> Members<V> {
         self.let_go();
     }
 
-    /// Gives back the ready lists that watch nothing any more, and with them the segments.
+    /// Returns the ready lists that watch no VI any more, and drops the references to their links.
     fn let_go(&mut self) {
         for place in &mut self.watched {
             if let Some(watched) = place
@@ -115,20 +115,20 @@ impl<V: Member> Members<V> {
         }
     }
 
-    /// A VI is connected.
+    /// Adds a VI's new connection.
     pub(super) fn connected(&mut self, core: &Arc<V>, attachment: &Arc<Attachment>) {
         if self.many() {
             self.watch(core, attachment);
         }
     }
 
-    /// A VI's connection is over.
+    /// Removes a VI's former connection.
     pub(super) fn disconnected(&mut self, core: &V, attachment: &Attachment) {
         let this = |member: &Arc<V>| core::ptr::eq(&**member, core);
         let gone = place_of(attachment);
         self.unwatched.retain(|(member, place)| !(this(member) && *place == gone));
         for watched in self.watched.iter_mut().flatten() {
-            // The VI may be connected again by now, to another peer, by the same number.
+            // The VI may have a new connection already, to another peer, with the same number.
             if !watched.is_of(attachment) {
                 continue;
             }
@@ -158,11 +158,11 @@ impl<V: Member> Members<V> {
         }
         watched.vis[vi] = Some((core.clone(), true));
         attachment.back().bell.watch(watched.index);
-        // What has come before that set no bit.
+        // Messages that arrived earlier have set no bit.
         self.ready.push_back((place, attachment.vi));
     }
 
-    /// Takes a ready list in a segment, if it has one left; its place.
+    /// Takes a ready list of a segment, if there is one left, and returns its index in `watched`.
     fn begin(&mut self, attachment: &Attachment) -> Option<usize> {
         let (link, side) = (&attachment.link, attachment.side);
         let index = link.take_ready_list(side)?;
@@ -175,21 +175,21 @@ impl<V: Member> Members<V> {
         Some(self.watched.len() - 1)
     }
 
-    /// Whether spinning can help: not if every peer last waited on this very processor. Of many VIs one
-    /// is taken to be elsewhere.
+    /// Returns true if spinning can help. Spinning cannot help if every peer last waited on this processor. If there
+    /// are many VIs, assumes that one peer is on another processor.
     pub(super) fn may_spin(&self) -> bool {
-        // Each is asked, since that tells its peer where this thread waits.
+        // Call `may_spin` for every VI, because it also publishes this thread's processor to the peer.
         self.many()
             || self.vis.is_empty()
             || self.vis.iter().filter(|core| core.may_spin()).count() > 0
     }
 
-    /// How many words a sleeper sleeps on.
+    /// Returns the number of words on which a thread must sleep.
     pub(super) fn places(&self) -> usize {
         if self.many() { self.watched.len() + self.unwatched.len() } else { self.vis.len() }
     }
 
-    /// Calls `each` with every place that a sender of these VIs may ring.
+    /// Calls `each` with every futex word that a sender of these VIs may wake.
     pub(super) fn each_place(&self, mut each: impl FnMut(Place)) {
         if !self.many() {
             let attached = self.vis.iter().filter_map(|core| core.attachment());
@@ -203,7 +203,7 @@ impl<V: Member> Members<V> {
         attached.for_each(|attachment| each(Place::Bell(attachment)));
     }
 
-    /// Has the next look be one at every VI.
+    /// Makes the next look examine every VI.
     pub(super) fn suspect_all(&mut self) {
         for (place, watched) in self.watched.iter_mut().enumerate() {
             if let Some(Watched { link, side, index, .. }) = watched {
@@ -219,7 +219,7 @@ impl<V: Member> Members<V> {
         }
     }
 
-    /// Looks at the VIs that may have news, until `look` finds something.
+    /// Looks at the VIs that may have events, until `look` finds something.
     #[inline]
     pub(super) fn find<T>(&mut self, mut look: impl FnMut(&Arc<V>) -> Look<T>) -> Option<T> {
         if self.many() {
@@ -254,11 +254,11 @@ impl<V: Member> Members<V> {
             let member = watched.and_then(|w| w.vis.get_mut(vi as usize)).and_then(Option::as_mut);
             if let Some((core, ready)) = member {
                 if let Look::Found(found) = look(core) {
-                    // The others have their turn before it has another.
+                    // Give the other VIs their turn first.
                     self.ready.rotate_left(1);
                     return Some(found);
                 }
-                // It has no more news; its next will set its bit.
+                // The VI has no more events, and its next one sets its bit.
                 *ready = false;
             }
             self.ready.pop_front();

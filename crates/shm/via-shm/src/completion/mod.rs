@@ -1,13 +1,12 @@
-//! What a completion queue is made of.
+//! The core of a completion queue.
 //!
-//! A send queue's entries are made when its sends are done. A receive queue's descriptors are done
-//! when a thread looks for messages, so a completion queue looks: at each of its VIs while they are
-//! few, which costs what looking at them one after the other would; when they are many, at the
-//! bits that senders set for it in the segment, so that its cost is by the VIs with news. A message
-//! that is found there is handed out as an entry at once, and received when the program takes the
-//! descriptor: in this way an entry costs little more than the message.
+//! A send queue's entries are made when its sends are done. A receive queue's descriptors are done when a thread looks
+//! for messages, so a completion queue must look at its VIs. While the VIs are few, the queue looks at each one. If
+//! they are many, the queue looks at the bits that senders set for it in the segment. The cost then grows with the
+//! number of VIs that have events. When the queue finds a message, it returns an entry at once. The message is received
+//! when the program takes the descriptor. So an entry costs little more than the message.
 //!
-//! It is made for any type of VI that is a [`Member`], and knows no more of VIs than that.
+//! The queue works with any type of VI that is a [`Member`].
 //!
 //! Lock order: members, then a VI's queue, then entries.
 
@@ -29,72 +28,73 @@ use via::cq::{CqCallback, CqEntry, CqSignal, WorkQueueKind};
 use via::error::CqError;
 use via::{AsyncError, Control, ErrorCode, Resource};
 
-/// A completion queue has no room for another entry.
+/// The completion queue has no room for another entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Overrun;
 
-/// A VI, as the completion queue of its receives knows it.
+/// A VI whose receive queue is attached to the completion queue.
 pub(crate) trait Member {
-    /// The program's name for it, which its entries have.
+    /// Returns the number by which the program knows the VI. Entries carry it.
     fn context(&self) -> u64;
 
-    /// The connection that it has.
+    /// Returns the VI's end of its current connection.
     fn attachment(&self) -> Option<Arc<Attachment>>;
 
-    /// Receives the next message; whether its entry is to be handed out at once, to a caller that may have it
-    /// (`mine`). Entries of whatever else is done enter the queue by themselves.
+    /// Receives the next message. Returns true if the caller takes its entry directly, which needs `mine`. All other
+    /// entries are pushed to the queue.
     fn receive_for_cq(&self, mine: bool) -> bool;
 
-    /// Whether spinning can help: not if the far side's thread last waited on this very processor.
+    /// Returns true if spinning can help. Spinning cannot help if the peer's thread last waited on this processor.
     fn may_spin(&self) -> bool;
 
-    /// Has senders wake the engine for it, and looks at what has come before.
+    /// Makes senders wake the engine for the VI, and receives messages that arrived earlier.
     fn arm(&self);
 
-    /// The program polls, or senders wake it: they need not wake the engine.
+    /// Makes senders no longer wake the engine, because the program polls or senders wake it.
     fn disarm(self: &Arc<Self>);
 
-    /// A thread that slept on the queue is awake: what is to be listed, if that is wanted.
+    /// Returns the VI for the engine's list, if it should be listed. Called when a thread that slept on the queue is
+    /// awake.
     fn to_be_listed(self: &Arc<Self>) -> Option<Weak<dyn Listed>>;
 
-    /// Whether the peer has staged an RDMA that is not finished.
+    /// Returns true if the peer has staged an RDMA that is not finished.
     fn has_staged(&self) -> bool;
 
-    /// Carries out what the peer has staged.
+    /// Executes the RDMAs that the peer has staged.
     fn serve(&self);
 }
 
-/// Looks in vain after which a program is taken to poll.
+/// Number of looks without an entry after which the program counts as polling.
 const POLLS: u32 = 64;
-/// Looks from one turn to carry out RDMAs of peers to the next.
+/// Number of looks after which the queue executes RDMAs of its VIs' peers.
 const TURN: u32 = 64;
 
-/// What a completion queue is made of.
+/// The core of a completion queue.
 #[derive(Debug)]
 pub(crate) struct CqCore<V> {
     nic: Arc<Card>,
     context: u64,
     capacity: AtomicU32,
-    /// Entries in the queue, to be looked at without its lock.
+    /// Number of entries in the queue, readable without the lock.
     held: AtomicU32,
-    /// Callbacks that wait for entries, likewise.
+    /// Number of callbacks that wait for entries, readable without the lock.
     wanted: AtomicU32,
     entries: Lock<Entries>,
     members: Lock<Members<V>>,
-    /// Work queues attached, receiving or sending.
+    /// Number of attached work queues, of both kinds.
     attached: AtomicU32,
-    /// The program's looks so far, for the engine.
+    /// Number of the program's looks, for the engine.
     looks: AtomicU32,
-    /// The futex word of the sleepers; changed with each entry while a thread sleeps.
+    /// Futex word of the sleeping threads. Changed at each new entry while a thread sleeps.
     word: AtomicU32,
     sleepers: AtomicU32,
-    /// Those of them that the NIC's thread has to wake.
+    /// Number of sleeping threads that the engine must wake.
     by_engine: AtomicU32,
-    /// While a thread slept, the NIC's thread has stopped looking at VIs from time to time.
+    /// Set if the engine has stopped looking at the VIs while a thread slept.
     unlisted: AtomicBool,
-    /// For how long it has paid to spin.
+    /// Time for which spinning has been worthwhile.
     budget: Budget,
-    /// The members are armed: their senders wake the engine.
+    /// Nonzero while the VIs are armed: their senders wake the engine.
     armed: AtomicU32,
 }
 
@@ -139,7 +139,7 @@ impl<V: Member> CqCore<V> {
         }
     }
 
-    /// A work queue is attached; `receiving`: the receive queue of `core`.
+    /// Counts an attached work queue. `core` is the VI if this is its receive queue.
     pub(crate) fn join(&self, core: Option<&Arc<V>>) {
         self.attached.fetch_add(1, Ordering::SeqCst);
         if let Some(core) = core {
@@ -148,20 +148,20 @@ impl<V: Member> CqCore<V> {
         }
     }
 
-    /// A VI is no more; called for each of its queues that is attached.
+    /// Removes a VI that is ending. Called for each of its attached queues.
     pub(crate) fn leave(&self, core: &Arc<V>) {
         self.attached.fetch_sub(1, Ordering::SeqCst);
         self.members.lock().leave(core);
         self.members_changed();
     }
 
-    /// A VI whose receive queue is attached is connected.
+    /// Adds the connection of a VI whose receive queue is attached.
     pub(crate) fn connected(&self, core: &Arc<V>, attachment: &Arc<Attachment>) {
         self.members.lock().connected(core, attachment);
         self.members_changed();
     }
 
-    /// A VI whose receive queue is attached is connected no more.
+    /// Removes the connection of a VI whose receive queue is attached.
     pub(crate) fn disconnected(&self, core: &V, attachment: &Attachment) {
         self.members.lock().disconnected(core, attachment);
         self.members_changed();
@@ -171,14 +171,14 @@ impl<V: Member> CqCore<V> {
         self.looks.load(Ordering::Relaxed)
     }
 
-    /// Whether the NIC's thread has to see to its VIs: for a callback or a signal that waits, or for a
-    /// thread that senders cannot wake.
+    /// Returns true if the engine must look at the VIs: a callback or signal waits, or a thread that senders cannot
+    /// wake.
     pub(crate) fn is_awaited(&self) -> bool {
         self.by_engine.load(Ordering::SeqCst) > 0 || self.entries.lock().are_awaited()
     }
 
-    /// Whether senders wake a thread that sleeps on it, so that the NIC's thread need not look at its VIs
-    /// from time to time. If so, the sleeper has them looked at again when it is awake.
+    /// Returns true if senders wake a thread that sleeps on the queue. The engine then need not look at the VIs from
+    /// time to time. The sleeping thread lists the VIs again when it is awake.
     pub(crate) fn sleeps_by_itself(&self) -> bool {
         let asleep = || {
             let (all, by_engine) = (&self.sleepers, &self.by_engine);
@@ -187,19 +187,19 @@ impl<V: Member> CqCore<V> {
         if !asleep() {
             return false;
         }
-        // SYNC: pairs with `wait`, which counts itself out and then looks whether it is to do this: either
-        // it finds this, or it is not seen asleep here.
+        // SYNC: pairs with `wait`, which decrements `sleepers` and then loads `unlisted`. Either `wait` sees this
+        // store, or this thread sees that no thread sleeps.
         self.unlisted.store(true, Ordering::SeqCst);
         asleep()
     }
 
-    /// A VI was armed by the NIC's thread, since its program did not look.
+    /// Records that the engine has armed a VI, because its program did not look.
     pub(crate) fn was_armed(&self) {
         self.armed.store(1, Ordering::Relaxed);
     }
 
-    /// A descriptor is done. A call of its own: most work queues have no completion queue, and this would make
-    /// their receives longer.
+    /// Adds an entry. Not inlined: most work queues have no completion queue, and this code would lengthen their
+    /// receives.
     #[inline(never)]
     pub(crate) fn push(&self, entry: CqEntry) -> Result<(), Overrun> {
         let mut entries = self.entries.lock();
@@ -255,7 +255,7 @@ impl<V: Member> CqCore<V> {
             return Some(entry);
         }
         let mut members = self.members.lock();
-        // What callbacks wait for is theirs, even if this thread is the first to see it.
+        // If callbacks wait, they get the entry, even if this thread finds it first.
         let mine = self.wanted.load(Ordering::Relaxed) == 0;
         let found = members.find(|core| {
             if core.receive_for_cq(mine) {
@@ -270,7 +270,7 @@ impl<V: Member> CqCore<V> {
             members.polls = 0;
             return found;
         }
-        // Only the thread that has the members counts, so a plain step is enough.
+        // Only the thread that holds the lock of the members counts, so a load and a store are enough.
         let looks = self.looks.load(Ordering::Relaxed).wrapping_add(1);
         self.looks.store(looks, Ordering::Relaxed);
         if self.armed.load(Ordering::Relaxed) != 0 {
@@ -284,21 +284,21 @@ impl<V: Member> CqCore<V> {
         if looks.is_multiple_of(TURN) {
             let staged = |core: &&Arc<V>| core.has_staged();
             let targets: Vec<_> = members.vis.iter().filter(staged).cloned().collect();
-            // Others may look meanwhile.
+            // Release the lock, so that other threads can look meanwhile.
             drop(members);
             targets.iter().for_each(|core| core.serve());
         }
         None
     }
 
-    /// No thread looks any more: senders are to wake the engine.
+    /// Makes senders wake the engine, because no thread looks any more.
     fn arm(&self) {
         let vis = self.members.lock().vis.clone();
         self.armed.store(1, Ordering::Relaxed);
         vis.iter().for_each(|core| core.arm());
     }
 
-    /// The program sleeps instead of looking, and senders wake it: they need not wake the engine too.
+    /// Makes senders no longer wake the engine, because the program sleeps and senders wake it directly.
     fn disarm(&self) {
         if self.armed.load(Ordering::Relaxed) != 0 && !self.entries.lock().are_awaited() {
             self.armed.store(0, Ordering::Relaxed);
@@ -307,12 +307,12 @@ impl<V: Member> CqCore<V> {
         }
     }
 
-    /// How many entries it has room for.
+    /// Returns the maximum number of entries.
     pub(crate) fn capacity(&self) -> u32 {
         self.capacity.load(Ordering::Relaxed)
     }
 
-    /// Makes room for so many entries.
+    /// Sets the maximum number of entries.
     pub(crate) fn resize(&self, entries: u32) -> Result<(), CqError> {
         if entries == 0 || entries > self.nic.attributes.max_cq_entries {
             return Err(CqError::Entries);
@@ -325,7 +325,8 @@ impl<V: Member> CqCore<V> {
         Ok(())
     }
 
-    /// Has the next entry handed to `callback`; one that is there already, at once.
+    /// Registers `callback`: the NIC's callback thread passes the next entry to it. Calls it at once for an entry that
+    /// waits already.
     pub(crate) fn notify(&self, callback: CqCallback) {
         let mut entries = self.entries.lock();
         if let Some(entry) = entries.queue.pop_front() {
@@ -340,7 +341,7 @@ impl<V: Member> CqCore<V> {
         self.arm();
     }
 
-    /// Has `signal` called at the next entry; at once if there is one.
+    /// Registers `signal`, to be called at the next entry. Calls it at once if there is one.
     pub(crate) fn signal(&self, signal: CqSignal) {
         let mut entries = self.entries.lock();
         if !entries.queue.is_empty() {
@@ -353,14 +354,14 @@ impl<V: Member> CqCore<V> {
         self.arm();
     }
 
-    /// Whether a work queue is attached.
+    /// Returns true if a work queue is attached.
     pub(crate) fn in_use(&self) -> bool {
         self.attached.load(Ordering::SeqCst) > 0
     }
 
-    /// Forgets the callbacks and signals that wait.
+    /// Drops the waiting callbacks and signals.
     pub(crate) fn cancel(&self) {
-        // Not under the lock: a callback may hold a VI, whose end leaves entries here.
+        // Drop them after releasing the lock: a callback may hold a VI, whose end adds entries here.
         let mut entries = self.entries.lock();
         let cancelled =
             (core::mem::take(&mut entries.callbacks), core::mem::take(&mut entries.signals));

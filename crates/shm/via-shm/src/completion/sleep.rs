@@ -1,10 +1,10 @@
-//! What a thread that sleeps on a completion queue is woken by.
+//! Sleeping on a completion queue.
 //!
-//! Senders wake it by themselves, as they wake a thread that sleeps on one VI: it sleeps on the bells of
-//! its VIs while they are few, and when they are many on the ready lists for which senders set bits; and
-//! always on a word of the queue's own, which changes with each entry that this process makes and with
-//! each VI that comes or goes. The NIC's thread has no part in it. Where the kernel cannot have a thread
-//! sleep on several words, or there are too many, it has: the queue's VIs are armed then.
+//! Senders wake the thread directly, as they wake a thread that sleeps on one VI. While the VIs are few, the thread
+//! sleeps on each VI's futex word. If they are many, it sleeps on the ready lists in which senders set bits. In
+//! addition it always sleeps on a word of the queue. This word changes with each entry that this process makes, and
+//! with each VI that is added or removed. The engine takes no part. The kernel may be unable to wait for several words,
+//! or there may be too many words. Then the queue's VIs are armed, and the engine wakes the thread.
 
 use super::members::Members;
 use super::{CqCore, Member};
@@ -15,12 +15,12 @@ use sovia_sys::Errno;
 use sovia_sys::futex_any::{AnyOf, WORDS_MAX};
 use std::sync::Arc;
 
-/// Set once the kernel has refused to sleep on several words.
+/// Set once the kernel has refused to wait for several words.
 static UNKNOWN: AtomicBool = AtomicBool::new(false);
 
-/// A word that senders wake.
+/// A futex word that senders wake.
 pub(super) enum Place {
-    /// The bell of a VI's receiving direction.
+    /// The futex word of a VI's receiving direction.
     Bell(Arc<Attachment>),
     /// A ready list of this side of a segment.
     ReadyList(Arc<Link>, SideIndex, u32),
@@ -36,9 +36,9 @@ impl Place {
         }
     }
 
-    /// Announces the sleep; the value that the word keeps while no sender has news. Nothing takes the
-    /// announcement back, since another thread may sleep by it as well: the next sender takes it for a
-    /// sleeper's and wakes one too many.
+    /// Announces the sleep. Returns the value that the word keeps until a sender has an event. Nothing takes the
+    /// announcement back, because another thread may rely on it as well. So the next sender may make one unneeded
+    /// wake-up.
     fn announce(&self) -> u32 {
         match self {
             Place::Bell(attachment) => {
@@ -54,13 +54,13 @@ impl Place {
     }
 }
 
-/// A sleep on all of a queue's places, announced.
+/// A sleep that has been announced at all words of a queue.
 pub(super) struct Announced {
     places: Vec<(Place, u32)>,
 }
 
 impl Announced {
-    /// Announces a sleep to the senders of a queue's VIs. `None` where that is not possible.
+    /// Announces a sleep to the senders of a queue's VIs. Returns `None` if the thread cannot sleep on their words.
     pub(super) fn to<V: Member>(members: &Members<V>) -> Option<Announced> {
         if UNKNOWN.load(Ordering::Relaxed) || members.places() >= WORDS_MAX {
             return None;
@@ -73,13 +73,14 @@ impl Announced {
         Some(Announced { places })
     }
 
-    /// Sleeps until a sender rings, or `own` is no longer `seen`. `ENOSYS` where that is not possible.
+    /// Sleeps until a sender wakes the thread, or `own` is no longer `seen`. Returns `ENOSYS` if the kernel cannot wait
+    /// for several words.
     pub(super) fn sleep(&self, own: &AtomicU32, seen: u32, ns: u64) -> sovia_sys::Result<()> {
         let mut any = AnyOf::default();
         any.push(own, seen);
         self.places.iter().for_each(|(place, seen)| any.push(place.word(), *seen));
         let result = any.wait(ns);
-        // A filter that does not know the call may say anything.
+        // A seccomp filter that does not know the system call may return any error.
         if let Err(errno) = result
             && ![Errno::EAGAIN, Errno::EINTR, Errno::ETIMEDOUT].contains(&errno)
         {
@@ -91,7 +92,7 @@ impl Announced {
 }
 
 impl<V: Member> CqCore<V> {
-    /// The VIs are other ones: a sleeper looks which.
+    /// Wakes the sleeping threads, because the set of VIs has changed.
     pub(super) fn members_changed(&self) {
         if self.sleepers.load(Ordering::SeqCst) > 0 {
             self.wake();

@@ -1,4 +1,4 @@
-//! Waiting for an entry: spinning for a while, then sleeping.
+//! Waits for an entry: spins for a while, then sleeps.
 
 use super::sleep::Announced;
 use super::{CqCore, Member};
@@ -10,7 +10,7 @@ use via::cq::CqEntry;
 use via::error::WaitError;
 
 impl<V: Member> CqCore<V> {
-    /// The next entry, waiting for it.
+    /// Waits for the next entry.
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> Result<CqEntry, WaitError> {
         for _ in 0..LOOKS {
             if let Some(entry) = self.done() {
@@ -33,7 +33,7 @@ impl<V: Member> CqCore<V> {
             }
         }
         self.sleepers.fetch_add(1, Ordering::SeqCst);
-        // SYNC: pairs with `push`, which stores the count of entries and then looks for sleepers.
+        // SYNC: pairs with `push`, which stores the number of entries and then loads `sleepers`.
         fence(Ordering::SeqCst);
         self.disarm();
         let entry = self.sleep(until);
@@ -50,11 +50,11 @@ impl<V: Member> CqCore<V> {
         Ok(entry)
     }
 
-    /// Sleeps until there is an entry, or the time is over.
+    /// Sleeps until there is an entry, or the deadline has passed.
     fn sleep(&self, until: Deadline) -> Option<CqEntry> {
         loop {
             let seen = self.word.load(Ordering::SeqCst);
-            // Under the lock it is clear which VIs there are; one that comes later changes the word.
+            // The lock fixes the set of VIs. A VI that is added later changes `word`.
             let announced = Announced::to(&self.members.lock());
             let Some(announced) = announced else { return self.sleep_by_engine(until) };
             if let Some(entry) = self.done() {
@@ -65,7 +65,7 @@ impl<V: Member> CqCore<V> {
                 return None;
             }
             match announced.sleep(&self.word, seen, time) {
-                // A peer may have spoilt the bits by which its VIs are found.
+                // A peer may have corrupted the bits by which the queue finds its VIs.
                 Err(Errno::ETIMEDOUT) => self.members.lock().suspect_all(),
                 Err(Errno::ENOSYS) => {
                     drop(announced);
@@ -76,7 +76,7 @@ impl<V: Member> CqCore<V> {
         }
     }
 
-    /// As [`CqCore::sleep`], where senders wake the NIC's thread, which makes the entries.
+    /// Like [`CqCore::sleep`], but senders wake the engine, which makes the entries.
     fn sleep_by_engine(&self, until: Deadline) -> Option<CqEntry> {
         self.by_engine.fetch_add(1, Ordering::SeqCst);
         self.arm();

@@ -1,19 +1,19 @@
-//! Atomics of a build for a fuzzer. A function that plays the peer is called before each look at one, and may
-//! change it then. So the peer writes any word at the worst moment, also between two looks at the same word. A run
-//! can be repeated, which it could not if the peer were another thread.
+//! Atomics of a fuzzing build. Before each access to an atomic, a function that plays the peer is called and may change
+//! its value. So the peer can write any word at the worst moment, even between two loads of one word. Unlike with a
+//! second thread, a run can be repeated.
 
 use core::cell::Cell;
 use core::ops::Deref;
 use core::sync::atomic::Ordering;
 
-/// The function that plays the peer. It is given the address and the length of the word that is about to be looked at.
+/// The function that plays the peer. Its arguments are the address and length of the word about to be accessed.
 pub type Peer = fn(usize, usize);
 
 thread_local! {
     static PEER: Cell<Option<Peer>> = const { Cell::new(None) };
 }
 
-/// Has `peer` called before each look of the calling thread.
+/// Sets the function that is called before each access by the calling thread.
 pub fn play(peer: Option<Peer>) {
     PEER.set(peer);
 }
@@ -27,7 +27,7 @@ fn look(at: usize, len: usize) {
 
 macro_rules! atomic {
     ($name:ident, $plain:ty) => {
-        /// As `core`'s of that name.
+        /// Like the type of this name in `core`.
         #[derive(Debug)]
         #[repr(transparent)]
         pub struct $name(core::sync::atomic::$name);
