@@ -11,15 +11,15 @@ use via_shm::ring::{Entry, INLINE, SLOTS};
 use via_shm::segment::SideIndex;
 use via_shm::{Corrupt, Segment};
 
-/// What has been published of the far sender, and what of the program has been sent.
+/// The changes of the remote sender that have been published, and the changes of the program that have been sent.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     vi: u32,
-    /// The side that sends in this direction: the NIC's.
+    /// Side that sends in this direction: the NIC's side.
     from: SideIndex,
     /// Number of the next entry.
     next: u32,
-    /// Gathered bytes published.
+    /// Number of coalesced bytes published.
     tail: u64,
     state: State,
     consumed: Consumed,
@@ -29,7 +29,7 @@ pub(crate) struct Incoming {
 
 impl Incoming {
     pub(crate) fn new(vi: u32, from: SideIndex) -> Incoming {
-        // As a VI begins.
+        // The credit of a new VI.
         let consumed = Consumed { posted: SLOTS, ..Consumed::default() };
         Incoming {
             vi,
@@ -47,7 +47,8 @@ impl Incoming {
         self.has_come_to_end
     }
 
-    /// What the program wants of the path. What it had consumed and left before it published that is seen after this.
+    /// Loads the program's words of the path. Loads that follow see everything that the program consumed or left before
+    /// it wrote these words.
     pub(crate) fn words(&self, segment: &Segment) -> Receiver {
         let direction = segment.direction(self.vi, self.from);
         Receiver {
@@ -59,7 +60,7 @@ impl Incoming {
         }
     }
 
-    /// Tells what the program has consumed. False if there is no room.
+    /// Sends the program's progress. Returns false if there is no room.
     pub(crate) fn tell_consumed(&mut self, segment: &Segment, sink: &mut impl Sink) -> bool {
         let direction = segment.direction(self.vi, self.from);
         let consumed = Consumed {
@@ -79,8 +80,8 @@ impl Incoming {
         true
     }
 
-    /// Tells what the program wants of the path, and what it leaves unread if it returns that. False if there is no
-    /// room.
+    /// Sends the program's words of the path. If the program returns bytes, first sends the undelivered messages.
+    /// Returns false if there is no room.
     pub(crate) fn tell_words(
         &mut self,
         segment: &Segment,
@@ -105,7 +106,7 @@ impl Incoming {
         Ok(true)
     }
 
-    /// Tells what the program leaves unread.
+    /// Sends the messages that the program leaves unread.
     fn tell_undelivered(
         &self,
         segment: &Segment,
@@ -137,7 +138,7 @@ impl Incoming {
         Ok(())
     }
 
-    /// Publishes what the far sender has.
+    /// Publishes a message of the remote sender.
     pub(crate) fn apply(
         &mut self,
         segment: &Segment,
@@ -151,7 +152,7 @@ impl Incoming {
         match message {
             Message::Path(path) => {
                 publish_path(direction, path);
-                // Its program may make no call.
+                // Notify the progress thread too, because the program may make no call.
                 Ok(Told { progress: true, ..reader })
             }
             Message::Entry(n, entry, bytes) => self.publish(segment, direction, *n, *entry, bytes),
@@ -199,12 +200,12 @@ impl Incoming {
         let kind = Immediate::decode(entry.immediate).map(|packet| packet.kind);
         slot.publish(n, entry);
         if kind == Ok(Kind::Fin) {
-            // Behind the packet. The end of TCP counts from this word on, and a program that finds that end and no FIN
-            // takes its peer for one that has died.
+            // Store the word after the packet. A program that sees this word acts on the end of TCP. If it then finds
+            // no FIN packet, it concludes that its peer has died.
             direction.writer.store(word::FIN, word::FIN_ON_VI);
         }
         self.next = n.wrapping_add(1);
-        // As the sender itself would: acknowledgements are for the writer of the other direction.
+        // Notify as the sender would within a host: an acknowledgement is for the writer of the other direction.
         let reader = kind.is_ok_and(Kind::is_ordered);
         Ok(Told { reader, writer: kind == Ok(Kind::Ack), ..Told::default() })
     }

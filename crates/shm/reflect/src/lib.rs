@@ -1,24 +1,26 @@
-//! A VI whose two ends share no memory, seen by each end as one in shared memory.
+//! Reflects a VI between two segments. The VI's two ends share no memory, but to each end it looks like a VI in shared
+//! memory.
 //!
-//! A program's end of a stream lies in a segment ([`via_shm`]). Where the other end is on another host, a NIC in
-//! software holds the other side of that segment, and the NIC of the other host holds the other side of another
-//! one. Each publishes in its own segment what the program at the far end has published in the other: entries of the
-//! ring at the same numbers, bytes of the pool and the area at the same places, words, and credit. So a program runs
-//! one protocol, whether its peer shares the segment or not, and its bytes lie where the NIC finds them though the
-//! program is killed. What the far program has not consumed stays where it lies, because its credit is
-//! reflected as well: no NIC keeps a copy.
+//! A program's end of a stream lies in a segment ([`via_shm`]). If the other end is on another host, a NIC in software
+//! holds the other side of this segment. The remote host's NIC holds the other side of the remote program's segment.
+//! Each NIC publishes in its own segment what the remote program has published in the other one. Ring entries keep
+//! their numbers, and bytes of the pool and the overflow buffer keep their positions. Words and credit are copied, too.
+//! So a program runs one protocol, both with a peer that shares the segment and with a remote one. If the program is
+//! killed, the NIC still finds its bytes in the segment. The NICs reflect credit, so bytes that the remote program has
+//! not consumed stay in the sender's segment. No NIC keeps a copy.
 //!
-//! - [`message`]: what the two NICs say to each other about a VI;
-//! - `outgoing`: the direction in which the NIC's own program sends; `incoming`: the other.
+//! - [`message`]: the messages between two NICs about a VI.
+//! - `outgoing`: the direction in which the NIC's own program sends. `incoming`: the direction in which it receives.
 //!
-//! **Order.** The channel between the NICs loses and reorders nothing. What a NIC publishes becomes visible in the
-//! order in which the program had published it, as far as the protocol depends on that ([`message::Message`]).
+//! **Order.** The channel between the NICs loses and reorders nothing. A NIC publishes changes in the order in which
+//! the program published them, as far as the protocol depends on this order ([`message::Message`]).
 //!
-//! **Words with two writers.** The sender's switch, and whether returned bytes are put on TCP, are settled by
-//! compare-exchange ([`sovia_proto::path`]). Both exchanges take place where the sender is, and the sender's NIC makes
-//! those of the receiver, when the receiver asks for it: it claims a switch, and answers a revoke and a return
-//! ([`sovia_proto::word::ANSWER`]). So a sender never waits for the other host. A receiver waits once when it enters
-//! the VI, and when it goes back ([`sovia_proto::path::reflected`], where the rules are and what checks them).
+//! **Words with two writers.** Two decisions are made by compare-exchange ([`sovia_proto::path`]): the sender's switch,
+//! and whether the sender puts returned bytes on TCP. Both exchanges take place in the sender's segment. The sender's
+//! NIC executes the receiver's exchanges when the receiver asks for them. The NIC claims a switch, and answers a revoke
+//! and a return ([`sovia_proto::word::ANSWER`]). So a sender never waits for the other host. A receiver waits once when
+//! it enters the VI, and once when it falls back to TCP. [`sovia_proto::path::reflected`] gives the rules, and names
+//! the tests that check them.
 
 #![forbid(unsafe_code)]
 
@@ -35,7 +37,7 @@ use std::sync::Arc;
 use via_shm::Segment;
 use via_shm::segment::SideIndex;
 
-/// The far NIC has sent what an honest one cannot.
+/// Reports a message that a correct remote NIC cannot send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 
@@ -47,34 +49,35 @@ impl fmt::Display for Malformed {
 
 impl core::error::Error for Malformed {}
 
-/// Where messages for the far NIC go.
+/// Destination of messages for the remote NIC.
 pub trait Sink {
-    /// Whether one more is taken now.
+    /// Returns true if the sink can accept a message now.
     fn has_room(&mut self) -> bool;
-    /// Takes a message, which `write` appends to a buffer; asked for room before.
+    /// Adds a message, which `write` appends to a buffer. The caller has called [`Sink::has_room`].
     fn append(&mut self, write: &mut dyn FnMut(&mut Vec<u8>));
 
-    /// Takes a message; asked for room before.
+    /// Adds a message. The caller has called [`Sink::has_room`].
     fn put(&mut self, message: &Message<'_>) {
         self.append(&mut |out| message.encode(out));
     }
 }
 
-/// Which threads of a program are to be notified that something has been published for it.
+/// Threads of a program to notify after an event has been published for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Told {
-    /// The reader of the direction in which it receives.
+    /// Notify the reader of the direction in which the program receives.
     pub reader: bool,
-    /// The writer of the direction in which it sends.
+    /// Notify the writer of the direction in which the program sends.
     pub writer: bool,
-    /// The thread that watches its anchors: the path is to change.
+    /// Notify the progress thread, which watches the kernel sockets: the path should change.
     pub progress: bool,
-    /// No thread of it, but the NIC: the far program's TCP has ended. Does this program hold its socket?
+    /// The NIC, not a thread of the program, has work: TCP has ended at the remote program. The NIC must find out if
+    /// its own program still holds the socket.
     pub asks: bool,
 }
 
 impl Told {
-    /// Every thread of it that waits.
+    /// All waiting threads of the program.
     pub const ALL: Told = Told { reader: true, writer: true, progress: true, asks: false };
 }
 
@@ -87,47 +90,47 @@ impl core::ops::BitOrAssign for Told {
     }
 }
 
-/// One VI of a program's, as its NIC has it.
+/// A VI of a program, at the program's NIC.
 #[derive(Debug)]
 pub struct Reflection {
     segment: Arc<Segment>,
     vi: u32,
-    /// The program's side of the segment.
+    /// Side of the segment that the program has.
     program: SideIndex,
     outgoing: Outgoing,
     incoming: Incoming,
 }
 
 impl Reflection {
-    /// A VI that has just been connected; `program` is the program's side of the segment.
+    /// Creates the state of a newly connected VI. `program` is the program's side of the segment.
     pub fn new(segment: Arc<Segment>, vi: u32, program: SideIndex) -> Reflection {
         let (outgoing, incoming) = (Outgoing::new(vi, program), Incoming::new(vi, program ^ 1));
         Reflection { segment, vi, program, outgoing, incoming }
     }
 
-    /// The VI's number in the segment.
+    /// Returns the VI's number in the segment.
     pub fn vi(&self) -> u32 {
         self.vi
     }
 
-    /// Tells the far NIC what the program has published since the last time. False if there is more than there was
-    /// room for.
+    /// Sends the remote NIC all changes that the program has published since the last call. Returns false if the sink
+    /// had no room for all of them.
     ///
     /// # Errors
-    /// [`via_shm::Corrupt`] if the segment holds nonsense.
+    /// [`via_shm::Corrupt`] if the segment holds an invalid value.
     pub fn collect(&mut self, sink: &mut impl Sink) -> Result<bool, via_shm::Corrupt> {
-        // In this order: what the far program learns of this one's end counts what was consumed before, and
-        // comes before it learns that this one has left.
+        // Load the words first and send them last. So the remote program first learns what this program had consumed
+        // and sent before it wrote these words.
         let words = self.incoming.words(&self.segment);
         Ok(self.incoming.tell_consumed(&self.segment, sink)
             && self.outgoing.collect(&self.segment, sink)?
             && self.incoming.tell_words(&self.segment, words, sink)?)
     }
 
-    /// Publishes what the far NIC has sent.
+    /// Publishes a message of the remote NIC.
     ///
     /// # Errors
-    /// [`Malformed`] if that makes no sense; the VI is broken then.
+    /// [`Malformed`] if the message is invalid. The VI is then broken.
     pub fn apply(&mut self, message: &Message<'_>) -> Result<Told, Malformed> {
         match message {
             Message::Consumed(_) | Message::Undelivered(..) | Message::Receiver(_) => {
@@ -137,42 +140,44 @@ impl Reflection {
         }
     }
 
-    /// The program has left the VI, or died: when all that it has published has been sent, [`Message::Gone`] follows.
+    /// Records that the program has left the VI or died. The NIC sends [`Message::Gone`] after everything that the
+    /// program has published.
     pub fn end(&mut self, has_died: bool) {
         self.outgoing.end(if has_died { word::DIED } else { word::ENDED });
     }
 
-    /// Whether the far NIC has been sent that nothing comes any more.
+    /// Returns true if [`Message::Gone`] has been sent to the remote NIC.
     pub fn has_ended(&self) -> bool {
         self.outgoing.has_ended()
     }
 
-    /// Whether the far NIC has sent that nothing comes any more.
+    /// Returns true if [`Message::Gone`] has arrived from the remote NIC.
     pub fn has_come_to_end(&self) -> bool {
         self.incoming.has_come_to_end()
     }
 
-    /// Whether the program has seen its own TCP end.
+    /// Returns true if the program has found the end of its own TCP connection.
     pub fn has_ended_on_tcp(&self) -> bool {
         self.incoming.words(&self.segment).ended != 0
     }
 
-    /// Whether the kernel of the program's host has ended its TCP, and the connection with that.
+    /// Returns true if the kernel of the program's host has ended TCP, and so the whole connection.
     pub fn has_ended_here(&self) -> bool {
         self.incoming.words(&self.segment).ended == word::ENDED_HERE
     }
 
-    /// For how many milliseconds what the program sends may stay unacknowledged; 0: it has not said.
+    /// Returns the number of milliseconds for which the program's bytes may stay unacknowledged; 0 if the program has
+    /// set no limit.
     pub fn user_timeout(&self) -> u64 {
         self.segment.direction(self.vi, self.program ^ 1).reader.load(word::USER_TIMEOUT)
     }
 
-    /// What of the program's bytes, and of its end, has been sent: it changes with each.
+    /// Returns a value that changes each time bytes or the FIN of the program have been sent.
     pub fn sent(&self) -> impl PartialEq + use<> {
         self.outgoing.sent()
     }
 
-    /// Notifies the reader and the writer if `told` has them; `ring` is called with their ready lists (a bitmap).
+    /// Notifies the reader and the writer that `told` names. Calls `ring` with a bitmap of their ready lists.
     pub fn tell(&self, told: Told, mut ring: impl FnMut(u32)) {
         if told.reader {
             let direction = self.segment.direction(self.vi, self.program ^ 1);

@@ -1,4 +1,4 @@
-//! What two NICs say to each other about one VI, as bytes.
+//! Encodes and decodes the messages between two NICs about one VI.
 //!
 //! | kind | fields, little-endian, in this order | sent by the NIC of |
 //! |---|---|---|
@@ -6,8 +6,8 @@
 //! | 1 `Entry` | number u32, immediate u32, pool offset u32 (`u32::MAX`: none), bytes | the sender |
 //! | 2 `Gathered` | after u64, start u64, position u64, bytes | the sender |
 //! | 3 `State` | fin u64, ledger u64, drained u64, taken u64, asked u64 | the sender |
-//! | 4 `Consumed` | posted u32, released u64, head u64, taken bytes u64 | the receiver |
-//! | 5 `Undelivered` | messages and order u64, front u64; of each message: pool offset u32, length u32, bytes if none | the receiver |
+//! | 4 `Consumed` | released u64, head u64, taken bytes u64, posted u32 | the receiver |
+//! | 5 `Undelivered` | messages and order u64, front u64; for each message: pool offset u32, length u32, and without a pool offset the bytes | the receiver |
 //! | 6 `Receiver` | grant u64, claim u64, shut u64, ended u64, returned u64 | the receiver |
 //! | 7 `Answer` | bits u64 | the sender |
 //! | 8 `Gone` | how u64 | the sender |
@@ -16,10 +16,10 @@ use crate::Malformed;
 use via_shm::endpoint::MESSAGE_MAX;
 use via_shm::ring::{Entry, INLINE};
 
-/// Bytes that a message has at most.
+/// Maximum length of a message in bytes.
 pub const LEN_MAX: usize = MESSAGE_MAX + 64;
 
-/// The words of the path that the sender writes before it puts anything on the VI.
+/// Words of the path that the sender writes before it puts anything on the VI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Path {
     /// `word::WINDOW`.
@@ -30,7 +30,7 @@ pub struct Path {
     pub switch: u64,
 }
 
-/// The words that tell how far the sender has come.
+/// Words that give the sender's progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct State {
     /// `word::FIN`.
@@ -45,12 +45,12 @@ pub struct State {
     pub asked: u64,
 }
 
-/// How far the receiver has come.
+/// The receiver's progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Consumed {
-    /// Receives posted.
+    /// Number of receives posted.
     pub posted: u32,
-    /// Position in the pool up to which it is free again.
+    /// Pool position up to which the receiver has released bytes.
     pub released: u64,
     /// `word::HEAD`.
     pub head: u64,
@@ -58,7 +58,7 @@ pub struct Consumed {
     pub taken_bytes: u64,
 }
 
-/// The words of the path that the receiver writes.
+/// Words of the path that the receiver writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Receiver {
     /// `word::GRANT`.
@@ -69,52 +69,54 @@ pub struct Receiver {
     pub shut: u64,
     /// `word::ENDED_ON_TCP`.
     pub ended: u64,
-    /// `word::RETURNED`, as the receiver proposes it.
+    /// `word::RETURNED`, as the receiver proposes.
     pub returned: u64,
 }
 
 /// A message of the ring that the receiver leaves unread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left<'a> {
-    /// It lies in the pool: where, and how long it is.
+    /// Offset and length of a message in the pool.
     Pooled(u32, u32),
-    /// Its bytes.
+    /// Bytes of an inline message.
     Inline(&'a [u8]),
 }
 
-/// One message. In a direction of a VI everything travels from the sender's NIC to the receiver's, or back.
+/// A message from the NIC of a direction's sender to the NIC of its receiver, or back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// Before anything on the VI that was sent after it.
+    /// The path. The remote NIC publishes it before anything on the VI that the sender sends after it.
     Path(Path),
-    /// The entry of that number of the ring.
+    /// The ring entry with this number.
     Entry(u32, Entry, &'a [u8]),
-    /// Gathered bytes, those from that position on.
+    /// Coalesced bytes.
     Gathered {
         /// `word::AFTER`.
         after: u64,
         /// `word::START`.
         start: u64,
-        /// Where they begin.
+        /// Position of the first byte.
         position: u64,
         /// The bytes.
         bytes: &'a [u8],
     },
-    /// Behind everything on the VI that was sent before it.
+    /// The sender's progress. The remote NIC publishes it after everything on the VI that the sender sent before it.
     State(State),
-    /// What the receiver has consumed.
+    /// The receiver's progress.
     Consumed(Consumed),
-    /// `word::UNDELIVERED`, `word::FRONT`, and the messages that are left.
+    /// `word::UNDELIVERED`, `word::FRONT`, and the undelivered messages.
     Undelivered(u64, u64, Vec<Left<'a>>),
-    /// Behind what was consumed before it, and what is left.
+    /// The receiver's words. The remote NIC publishes them after the receiver's earlier progress and the undelivered
+    /// messages.
     Receiver(Receiver),
-    /// What the receiver is answered (`word::ANSWER`), behind everything on the VI that was sent before.
+    /// The answer to the receiver (`word::ANSWER`). The remote NIC publishes it after everything on the VI that the
+    /// sender sent before it.
     Answer(u64),
-    /// Nothing comes any more: the sender has left ([`word::ENDED`](sovia_proto::word::ENDED)) or died.
+    /// The last message: the sender has left ([`word::ENDED`](sovia_proto::word::ENDED)) or died.
     Gone(u64),
 }
 
-/// No pool offset.
+/// Value that stands for no pool offset.
 const NONE: u32 = u32::MAX;
 
 impl<'a> Message<'a> {
@@ -160,10 +162,10 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// The message that `bytes` are.
+    /// Decodes a message.
     ///
     /// # Errors
-    /// [`Malformed`] if they are none.
+    /// [`Malformed`] if `bytes` is not a valid message.
     pub fn decode(bytes: &'a [u8]) -> Result<Message<'a>, Malformed> {
         let mut rest = Rest(bytes);
         let message = match rest.take::<1>()?[0] {
@@ -224,7 +226,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// What of a message has not been read.
+/// The unread rest of a message.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {

@@ -13,12 +13,12 @@ use via_shm::ring::{Entry, INLINE, SLOTS};
 use via_shm::segment::SideIndex;
 use via_shm::{Corrupt, Segment};
 
-/// Gathered bytes that one message has at most.
+/// Maximum number of coalesced bytes in one message.
 const PIECE: usize = 32 << 10;
-/// Looks at a program that publishes meanwhile, before others have their turn.
+/// Number of attempts at a snapshot of a program that keeps publishing, before other VIs are served.
 const LOOKS: usize = 64;
 
-/// What of the program's sending direction has been sent, and what of it has been answered.
+/// The part of the program's sending direction that has been sent, and the answers to its receiver.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     vi: u32,
@@ -27,22 +27,22 @@ pub(crate) struct Outgoing {
     state: State,
     /// Number of the next entry.
     next: u32,
-    /// Ordered packets among those before.
+    /// Number of ordered packets among the entries sent.
     ordered: u32,
-    /// Gathered bytes that have been sent.
+    /// Number of coalesced bytes sent.
     tail: u64,
-    /// The far receiver's words, as its last message said them.
+    /// The remote receiver's words, as of its last message.
     receiver: Receiver,
-    /// Answers to the receiver that have been decided, and those that have been sent.
+    /// Answers to the receiver: those decided, and those sent.
     decided: u64,
     answered: u64,
-    /// How the program has ended its part (`word::GONE`); 0: it has not.
+    /// How the program has ended its part (`word::GONE`); 0 if it has not.
     ended: u64,
     has_ended: bool,
 }
 
 fn state(direction: &Direction) -> State {
-    // The ledger first: the packets that it counts were there before.
+    // Load the ledger first: the program published the packets that it counts before it.
     State {
         ledger: direction.writer.load(word::LEDGER),
         fin: direction.writer.load(word::FIN),
@@ -78,23 +78,24 @@ impl Outgoing {
         self.has_ended
     }
 
-    /// The number of the next entry, and the gathered bytes, that have been sent.
+    /// Returns the number of the next entry, and the number of coalesced bytes sent.
     pub(crate) fn sent(&self) -> (u32, u64) {
         (self.next, self.tail)
     }
 
-    /// Tells what the program has published. False if there is more than there was room for.
+    /// Sends what the program has published. Returns false if the sink had no room for all of it.
     pub(crate) fn collect(
         &mut self,
         segment: &Segment,
         sink: &mut impl Sink,
     ) -> Result<bool, Corrupt> {
         if self.has_ended {
-            // What a revoke or a return asks the end answers as well.
+            // The end also answers a pending revoke or return.
             return Ok(true);
         }
         let direction = segment.direction(self.vi, self.program);
-        // What is decided or over from here on is answered and ended by a later pass, behind what that finds.
+        // Load these before the snapshot. An answer or end that comes later is sent by a later call, after everything
+        // that the later call finds.
         let (decided, ended) = (self.decided, self.ended);
         let Some((state, tail, end)) = self.snapshot(segment, direction) else { return Ok(false) };
         if !self.tell_path(direction, sink) {
@@ -145,15 +146,15 @@ impl Outgoing {
         Ok(true)
     }
 
-    /// The state, the gathered bytes and the number after the last entry, so that each includes what was published
-    /// before what the others include. `None` if the program goes on publishing.
+    /// Returns the state, the position of the coalesced bytes, and the number after the last entry. Each includes all
+    /// changes that the program published before the others. Returns `None` if the program keeps publishing.
     fn snapshot(&self, segment: &Segment, direction: &Direction) -> Option<(State, u64, u32)> {
         let slots = segment.slots(self.vi, self.program);
         let mut end = self.next;
         for _ in 0..LOOKS {
             let state = state(direction);
             let tail = direction.writer.load(word::TAIL);
-            // No more than a ring's: what lies behind would have been sent without credit.
+            // Stop after one ring of entries: the program had no credit for more.
             while end.wrapping_sub(self.next) < SLOTS && slots[(end % SLOTS) as usize].holds(end) {
                 end = end.wrapping_add(1);
             }
@@ -164,9 +165,9 @@ impl Outgoing {
         None
     }
 
-    /// Tells of the program's switch. False if there is no room.
+    /// Sends the words of the path, if they have changed. Returns false if there is no room.
     fn tell_path(&mut self, direction: &Direction, sink: &mut impl Sink) -> bool {
-        // First: what the program had written before it is seen after it.
+        // Load the switch first: the program wrote the other words before it.
         let switch = direction.path.load(word::SWITCH);
         let path = Path {
             window: direction.writer.load(word::WINDOW),
@@ -184,7 +185,7 @@ impl Outgoing {
         true
     }
 
-    /// Tells the next entry. False if there is no room.
+    /// Sends the next entry. Returns false if there is no room.
     fn tell_entry(&mut self, segment: &Segment, sink: &mut impl Sink) -> Result<bool, Corrupt> {
         let n = self.next;
         let slot = &segment.slots(self.vi, self.program)[(n % SLOTS) as usize];
@@ -212,7 +213,7 @@ impl Outgoing {
         Ok(true)
     }
 
-    /// Tells gathered bytes up to `tail`. False if there is no room for all of them.
+    /// Sends coalesced bytes up to `tail`. Returns false if there is no room for all of them.
     fn tell_gathered(
         &mut self,
         segment: &Segment,
@@ -239,7 +240,8 @@ impl Outgoing {
         Ok(true)
     }
 
-    /// Tells what `head` says, with bytes of the pool or the area behind it, which are copied to where they are sent from.
+    /// Sends `head`, followed by bytes of the pool or the overflow buffer. Copies the bytes directly into the sink's
+    /// buffer.
     fn put_bulk(
         &self,
         segment: &Segment,
@@ -255,7 +257,7 @@ impl Outgoing {
         });
     }
 
-    /// Publishes what the far receiver has done.
+    /// Publishes the remote receiver's progress and words.
     pub(crate) fn apply(
         &mut self,
         segment: &Segment,
@@ -289,8 +291,8 @@ impl Outgoing {
         direction.reader.store(word::TAKEN_BYTES, consumed.taken_bytes);
         direction.reader.store(word::HEAD, consumed.head);
         direction.credit.post(consumed.posted);
-        // The receiver itself would wake a writer that waits for room when half of it is free. It also would for packets that it reads
-        // before the gathered bytes.
+        // Within a host the receiver wakes a writer that waits for room once half of the overflow buffer is free. The
+        // receiver also wakes the writer for packets that it reads before the coalesced bytes.
         let writer = has_taken && unread <= Area::LEN as u64 / 2 || has_read && unread != 0;
         Ok(Told { writer, ..Told::default() })
     }
@@ -313,7 +315,8 @@ impl Outgoing {
         Ok(())
     }
 
-    /// The receiver's words are published, and what it asks is decided as it would have done itself.
+    /// Publishes the receiver's words, and executes the compare-exchanges that the receiver itself would execute within
+    /// a host.
     fn decide(&mut self, direction: &Direction, receiver: Receiver) -> Told {
         let before = core::mem::replace(&mut self.receiver, receiver);
         if receiver.shut != before.shut {
@@ -323,16 +326,16 @@ impl Outgoing {
             direction.path.store(word::GRANT, receiver.grant);
         }
         if Grant::from_word(receiver.grant) == Grant::Revoked {
-            // SYNC: with the fence between the program's switch and its second look at the grant: a pass that
-            // begins after this one sees the switch and tells of it before the answer, or the program sees the
-            // revoke and takes the switch back.
+            // SYNC: pairs with the fence between the program's switch and its second load of the grant. There are two
+            // cases. A later `collect` sees the switch and sends it before the answer. Or the program sees the revoke
+            // and takes the switch back.
             fence(Ordering::SeqCst);
             self.decided |= word::CONFIRMED;
         }
         let switch = &direction.path.0[word::SWITCH];
         let seen = switch.load(Ordering::Acquire);
         if receiver.claim != 0 && matches!(Switch::from_word(seen), Switch::At(_)) {
-            // Or the program has just taken it back.
+            // Fails if the program has just taken the switch back.
             let _ =
                 switch.compare_exchange(seen, seen | ENTERED, Ordering::AcqRel, Ordering::Acquire);
         }

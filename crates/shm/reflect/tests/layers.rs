@@ -1,4 +1,4 @@
-//! The reflection, from its messages up.
+//! The order of this crate's modules.
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[&["message"], &["outgoing", "incoming"]];

@@ -1,4 +1,4 @@
-//! Two programs, each with a segment of its own, whose NICs reflect one VI.
+//! Two programs with a segment each, and the NICs that reflect one VI between them.
 
 use core::sync::atomic::Ordering;
 use proptest::prelude::*;
@@ -33,14 +33,14 @@ impl Sink for Channel {
     }
 }
 
-/// A program with its segment, and its NIC.
+/// A program with its segment and its NIC.
 struct Host {
     segment: Arc<Segment>,
     endpoint: Endpoint,
     nic: Reflection,
-    /// What its NIC has sent.
+    /// Messages that the program's NIC has sent.
     said: Channel,
-    /// Gathered bytes sent and taken.
+    /// Number of coalesced bytes sent and taken.
     tail: u64,
     head: u64,
 }
@@ -52,13 +52,13 @@ impl Host {
         let (segment, _fd) = Segment::create().unwrap();
         assert_eq!(segment.request_connection(0, &[0; DISCRIMINATOR]), Some(VI));
         let segment = Arc::new(segment);
-        // SAFETY: the segment is kept beside the endpoint, which one thread uses.
+        // SAFETY: `Host` keeps the segment mapped as long as the endpoint, and one thread uses the endpoint.
         let endpoint = unsafe { Endpoint::new(&segment, VI, 0) };
         let nic = Reflection::new(segment.clone(), VI, 0);
         Host { segment, endpoint, nic, said: Channel::default(), tail: 0, head: 0 }
     }
 
-    /// The direction in which the program sends.
+    /// Returns the direction in which the program sends.
     fn tx(&self) -> &Direction {
         self.segment.direction(VI, 0)
     }
@@ -67,7 +67,7 @@ impl Host {
         self.segment.direction(VI, 1)
     }
 
-    /// The NIC looks, with room for so many messages.
+    /// Runs the NIC's `collect`, with room for `room` messages.
     fn collect(&mut self, room: usize) -> bool {
         self.said.room = room;
         self.nic.collect(&mut self.said).unwrap()
@@ -91,7 +91,7 @@ impl Host {
         self.tx().writer.store(word::TAIL, self.tail);
     }
 
-    /// Takes the next message, or else what is gathered.
+    /// Receives the next message, or else the coalesced bytes.
     fn receive(&mut self) -> Option<Vec<u8>> {
         if let Some(entry) = self.endpoint.rx.head().unwrap() {
             let mut bytes = vec![0; entry.len as usize];
@@ -113,14 +113,14 @@ impl Host {
     }
 }
 
-/// The far NIC publishes the next message that `from` has sent. False if there is none.
+/// Makes the NIC of `to` publish the next message from `from`. Returns false if there is none.
 fn deliver(from: &mut Host, to: &mut Host) -> bool {
     let Some(bytes) = from.said.messages.pop_front() else { return false };
     to.nic.apply(&Message::decode(&bytes).unwrap()).unwrap();
     true
 }
 
-/// Both NICs work until neither has anything to do.
+/// Runs both NICs until there is nothing left to send.
 fn settle(a: &mut Host, b: &mut Host) {
     loop {
         a.collect(100);
@@ -133,15 +133,15 @@ fn settle(a: &mut Host, b: &mut Host) {
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// The program sends a message of that length.
+    /// The sender sends a message of this length.
     Send(usize),
-    /// It gathers so many bytes.
+    /// The sender coalesces this number of bytes.
     Gather(usize),
-    /// The far program receives.
+    /// The receiver receives.
     Receive,
-    /// The sender's NIC has room for so many messages, the receiver's for one.
+    /// Both NICs collect. The sender's NIC has room for this number of messages, the receiver's for one.
     Collect(usize),
-    /// The NICs take one message each.
+    /// Each NIC publishes one message.
     Deliver,
 }
 
@@ -159,7 +159,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// However the NICs are delayed, and however little room there is between them.
+    /// Delays the NICs at random, and gives them little room.
     #[test]
     fn the_far_program_receives_every_byte_in_order(
         steps in proptest::collection::vec(step(), 1..400)
@@ -176,7 +176,7 @@ proptest! {
         for step in steps {
             let drained = a.tx().reader.load(word::HEAD) == a.tail;
             match step {
-                // As the protocol does: no packet of data while bytes are gathered.
+                // The protocol sends no data packet while there are coalesced bytes.
                 Step::Send(len) if drained => {
                     let message = bytes(len);
                     if a.send(Kind::Data, &message) {
@@ -213,7 +213,7 @@ proptest! {
     }
 }
 
-/// A program switches at byte `n`.
+/// Switches the sender to the VI at byte `n`.
 fn switch(host: &Host, n: u64) {
     host.tx().path.store(word::FROM, n);
     host.tx().path.store(word::SWITCH, path::switch_word(n));
@@ -329,7 +329,7 @@ fn the_end_is_told_behind_everything_and_nothing_after_it() {
     assert_eq!((0..11).filter_map(|_| b.receive()).count(), 10);
 }
 
-/// The end of TCP counts for a program that finds the word: it must find the packet then.
+/// A program that sees the word acts on the end of TCP, so it must also see the FIN packet.
 #[test]
 fn the_word_of_the_end_is_published_behind_its_packet() {
     for _ in 0..500 {
@@ -368,7 +368,7 @@ fn a_far_nic_that_lies_is_found_out() {
     ] {
         assert!(b.nic.apply(&lie).is_err(), "{lie:?}");
     }
-    // None of it has been published.
+    // Nothing of the invalid messages has been published.
     assert_eq!(b.receive(), None);
     assert!(a.send(Kind::Data, b"x"));
     settle(&mut a, &mut b);
@@ -376,8 +376,7 @@ fn a_far_nic_that_lies_is_found_out() {
 }
 
 proptest! {
-    /// Whatever a far NIC sends, and in whatever order, is published or refused, and the program's memory stays its
-    /// own.
+    /// Applies random messages. The NIC publishes or refuses each one, and never panics.
     #[test]
     fn no_message_of_a_far_nic_makes_a_nic_panic(
         messages in proptest::collection::vec(
