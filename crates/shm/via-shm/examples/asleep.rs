@@ -1,8 +1,8 @@
-//! How long a message takes to a thread that sleeps: in a wait for one VI, and on a completion queue.
+//! Measures the time of a message to a thread that sleeps, in a wait for one VI or on a completion queue.
 //!
-//! `cargo run -p via-shm --example asleep [MESSAGES]` prints the medians of the time from a post to the
-//! return of the other thread's wait, in microseconds: on one VI, on a queue of one, of 4 and of 12 VIs, in
-//! turn, several times.
+//! `cargo run -p via-shm --example asleep [MESSAGES]` prints medians in microseconds, from a post to the return of the
+//! other thread's wait. The program measures one VI, then queues of 1, 4 and 12 VIs, and repeats the measurements
+//! several times.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
@@ -11,11 +11,11 @@ use via::{Attach, CompletionQueue, DescriptorAddress, MemAttributes, Memory, Net
 use via::{DataSegment, ViAttributes};
 use via_shm::{ShmNic, ShmVi};
 
-/// Until the other thread has surely gone to sleep.
+/// Time after which the other thread is certainly asleep.
 const REST: Duration = Duration::from_millis(2);
 const WARM: usize = 20;
 
-/// A pair of connected VIs of one process, the second one attached to a completion queue.
+/// Returns two connected VIs of this process. `attach` applies to the second one.
 fn pair(nic: &ShmNic, number: u8, attach: Attach<'_, via_shm::ShmCq>) -> [ShmVi; 2] {
     let host = &nic.attributes().local_address;
     let places = [NetAddress::new(host, &[b'a', number]), NetAddress::new(host, &[b'b', number])];
@@ -31,7 +31,8 @@ fn pair(nic: &ShmNic, number: u8, attach: Attach<'_, via_shm::ShmCq>) -> [ShmVi;
     vis
 }
 
-/// The median over so many messages, with `vis` VIs on a completion queue, or one on none.
+/// Returns the median over `messages` messages, in microseconds. Uses `vis` VIs on a completion queue, or (with 0) one
+/// VI without a completion queue.
 fn measure(nic: &ShmNic, vis: u8, messages: usize) -> f64 {
     let cq = (vis > 0).then(|| nic.create_cq(64, 0).expect("a completion queue"));
     let attach = Attach { recv: cq.as_ref(), ..Attach::default() };

@@ -1,5 +1,5 @@
-//! What a native VI costs: small messages back and forth, posting alone, and a stream, between
-//! two threads on two processors, beside a bare ring of 64-byte slots that does nothing else.
+//! Measures the costs of a native VI: small messages back and forth, posts alone, and a stream. Sender and receiver are
+//! two threads on two processors. For comparison, also measures a bare ring of 64-byte slots.
 //!
 //! `cargo run --release -p via-shm --example pingpong`
 #![cfg(not(loom))]
@@ -19,11 +19,11 @@ const WARM_UP: u32 = 50_000;
 const SAMPLES: usize = 3;
 const TIMEOUT: Option<Duration> = Some(Duration::from_secs(10));
 
-/// Puts the calling thread on one processor.
+/// Binds the calling thread to one processor.
 fn pin(cpu: usize) {
     let mut set = [0u64; 16];
     set[cpu / 64] = 1 << (cpu % 64);
-    // SAFETY: the mask is a live array of the size that is given.
+    // SAFETY: the mask is a live array, and its size is passed.
     let result = unsafe { libc::sched_setaffinity(0, size_of_val(&set), set.as_ptr().cast()) };
     assert_eq!(result, 0, "processor {cpu} cannot be had");
 }
@@ -46,7 +46,7 @@ impl End {
         End { vi: nic.create_vi(attributes).unwrap(), memory, handle }
     }
 
-    /// Descriptor `i`, for `len` bytes of buffer `i`.
+    /// Prepares descriptor `i`, for `len` bytes of buffer `i`.
     fn prepare(&self, i: usize, len: usize) -> DescriptorAddress {
         let data = self.memory.segment(BUFFERS + i * BUFFER, len as u32, self.handle);
         self.memory.descriptor(i * 64).unwrap().prepare(&[data], None).unwrap();
@@ -54,7 +54,7 @@ impl End {
     }
 }
 
-/// A connected pair.
+/// Returns two connected ends, each with `recvs` posted receives.
 fn pair(nic: &ShmNic, recvs: usize, len: usize) -> (End, End) {
     let (server, client) = (End::new(nic), End::new(nic));
     for end in [&server, &client] {
@@ -82,7 +82,7 @@ fn recv(end: &End) -> DescriptorAddress {
     }
 }
 
-/// One way, nanoseconds; with `blocking`, by `recv_wait`.
+/// Returns the one-way time of a message in nanoseconds. With `blocking`, receives by `recv_wait`.
 fn ping_pong(nic: &ShmNic, len: usize, blocking: bool) -> f64 {
     let (server, client) = pair(nic, 32, len);
     let send = |end: &End, descriptor| {
@@ -99,7 +99,7 @@ fn ping_pong(nic: &ShmNic, len: usize, blocking: bool) -> f64 {
             for _ in 0..WARM_UP + ROUNDS {
                 let descriptor = take(&server);
                 send(&server, out);
-                // There are others posted: this can wait until the answer is on its way.
+                // Other receives are posted, so this post can follow the answer.
                 server.vi.post_recv(descriptor).unwrap();
             }
         });
@@ -118,8 +118,8 @@ fn ping_pong(nic: &ShmNic, len: usize, blocking: bool) -> f64 {
     })
 }
 
-/// The instructions alone: one thread is both ends, so that no cache line travels. Everything
-/// that a message takes, or posting it alone; nanoseconds.
+/// Returns the time of a message in nanoseconds, without transfers between processors: one thread runs both ends. With
+/// `posting`, only the post.
 fn software(nic: &ShmNic, len: usize, posting: bool) -> f64 {
     const BATCH: u32 = 32;
     let (server, client) = pair(nic, BATCH as usize, len);
@@ -143,8 +143,8 @@ fn software(nic: &ShmNic, len: usize, posting: bool) -> f64 {
     spent.as_nanos() as f64 / f64::from(rounds * BATCH)
 }
 
-/// One post of a small send and taking it back, nanoseconds, while the far side reads along;
-/// `batch` messages at a time.
+/// Returns the time to post a small send and take it back, in nanoseconds. The other end polls meanwhile. Sends `batch`
+/// messages at a time.
 fn posting(nic: &ShmNic, batch: usize) -> f64 {
     let (server, client) = pair(nic, 32, 64);
     let rounds = 2_000_000 / batch;
@@ -178,7 +178,7 @@ fn posting(nic: &ShmNic, batch: usize) -> f64 {
     })
 }
 
-/// Bytes per nanosecond of a stream of messages of `len` bytes.
+/// Returns the bandwidth of a stream of messages of `len` bytes, in bytes per nanosecond.
 fn stream(nic: &ShmNic, len: usize) -> f64 {
     const WINDOW: usize = 32;
     let (server, client) = pair(nic, WINDOW, len);
@@ -190,7 +190,7 @@ fn stream(nic: &ShmNic, len: usize) -> f64 {
             for n in 1..=messages {
                 let descriptor = recv(&server);
                 server.vi.post_recv(descriptor).unwrap();
-                // The peer is notified of the window in halves.
+                // Report to the peer after each half window.
                 if n % (WINDOW / 2) == 0 {
                     server.vi.post_send(out).unwrap();
                     server.vi.send_done();
@@ -220,7 +220,8 @@ fn stream(nic: &ShmNic, len: usize) -> f64 {
 #[repr(align(64))]
 struct BareSlot([AtomicU64; 8]);
 
-/// The yardstick: a ring of 64-byte slots, tag and data in one line, both sides spinning.
+/// Returns the one-way time of a bare ring in nanoseconds: 64-byte slots with tag and data in one line, both ends
+/// spinning.
 fn bare_ring() -> f64 {
     let ring = || -> Vec<BareSlot> {
         (0..64).map(|_| BareSlot(core::array::from_fn(|_| AtomicU64::new(0)))).collect()
@@ -263,7 +264,7 @@ fn bare_ring() -> f64 {
     })
 }
 
-/// Median and spread of interleaved runs.
+/// Prints the median and the range of the samples.
 fn show(name: &str, samples: &mut [f64], unit: &str, yardstick: Option<f64>) -> f64 {
     samples.sort_by(f64::total_cmp);
     let median = samples[samples.len() / 2];
@@ -289,7 +290,7 @@ fn main() {
         ("stream of 4 KB", "GB/s", |nic| stream(nic, 4096), vec![]),
         ("stream of 64 KB", "GB/s", |nic| stream(nic, 64 << 10), vec![]),
     ];
-    // For a profiler: only the runs whose names have the argument in them.
+    // For use with a profiler: with an argument, run only measurements whose names contain it.
     if let Some(part) = std::env::args().nth(1) {
         runs.retain(|(name, ..)| name.contains(&part));
     }

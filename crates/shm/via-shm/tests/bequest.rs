@@ -1,5 +1,4 @@
-//! What a process leaves to its peer: it is there, it is the connection's own, and it begins as
-//! nothing in every connection.
+//! Bytes that a process leaves to its peer. The peer finds them, each connection has its own, and they begin as zeros.
 #![cfg(not(loom))]
 
 use std::time::Duration;
@@ -12,7 +11,7 @@ fn both(a: &ShmVi, b: &ShmVi) -> [Box<dyn Bequest>; 2] {
     [a.bequest().unwrap(), b.bequest().unwrap()]
 }
 
-/// Nothing of an earlier connection; then what each leaves the other finds.
+/// Checks that there are no bytes of an earlier connection, and that each end finds the other's bytes.
 fn check([a, b]: [Box<dyn Bequest>; 2]) {
     let len = a.len();
     let mut found = vec![1; len];

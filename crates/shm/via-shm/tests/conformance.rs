@@ -1,5 +1,5 @@
-//! The suite of the VI core against shared memory: between threads, and between processes.
-//! A test for each case and way.
+//! Runs the conformance suite of VIs on shared memory. Each case is one test between threads, and another between
+//! processes.
 
 mod common;
 
@@ -10,13 +10,14 @@ use via_conformance::Context;
 use via_conformance::run::{AnyNic, Case, Verdict, cases, conclude, in_threads, trials};
 use via_shm::ShmNic;
 
-/// The variable that tells a process of a case which one it plays.
+/// Environment variable that tells a child process which case it runs.
 const CASE: &str = "VIA_CASE";
 
-/// The NIC and the discriminator of one run of a case, for both of its roles.
+/// Returns the NIC's name and the discriminator for one run of a case. Both roles use them.
 fn place(kind: &str, case: &str) -> (String, String) {
     let place = format!("{kind}-{case}");
-    // A discriminator has 32 bytes; the NIC's name keeps the runs apart.
+    // A NIC's name has at most 63 bytes, so cut the case's name. The NIC's name differs for each run, so the
+    // discriminator can be constant.
     (format!("{}-{}", &place[..place.len().min(50)], std::process::id()), "server".into())
 }
 
@@ -62,7 +63,7 @@ fn between_processes(case: &Case) -> Verdict {
     }
 }
 
-/// One role of a case, in a process of its own.
+/// Runs one role of a case, in a child process.
 fn play(name: &str) {
     let var = |name| env::var(name).unwrap();
     let case = cases().into_iter().find(|case| case.name == name).unwrap();

@@ -1,5 +1,4 @@
-//! The peer's process ends, in whatever way: this end finds out at once, and loses nothing that
-//! was sent.
+//! The peer's process ends in different ways. This end notices at once, and receives everything that the peer had sent.
 #![cfg(not(loom))]
 
 use crate::common::{SLEEP_COST, least_cost, start};
@@ -12,12 +11,12 @@ use via::{Cause, Done, Nic, Status, Vi, ViAttributes, ViState};
 use via_conformance::{Context, End, SOON};
 use via_shm::ShmNic;
 
-/// By when death must be known.
+/// Time in which this end must notice the peer's death.
 const AT_ONCE: Duration = Duration::from_millis(100);
-/// What a busy machine may add to it before a test fails.
+/// Additional time for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What the process at the other end does.
+/// Names of the other process's actions.
 const IDLE: &str = "idle";
 const FORKED: &str = "forked";
 const EXECUTES: &str = "executes";
@@ -42,7 +41,7 @@ fn peer<'n>(nic: &'n ShmNic, deed: &str) -> (Child, End<'n, ShmNic>) {
     (child, end)
 }
 
-/// The process at the other end; nothing without its variables.
+/// Runs the process at the other end. Returns at once if its environment variables are not set.
 #[test]
 fn other_end() {
     let (Ok(deed), Ok(name)) = (env::var("VIA_DEED"), env::var("VIA_NIC")) else { return };
@@ -65,7 +64,7 @@ fn other_end() {
                 end.fill(0, 4000, i);
                 end.send(200, 0, if i % 2 == 0 { 40 } else { 4000 });
             }
-            // SAFETY: ends this process, at once and without a trace of it running on.
+            // SAFETY: the call takes plain numbers, and ends this process.
             unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
         }
         STREAMS => {
@@ -91,11 +90,11 @@ fn other_end() {
     thread::sleep(Duration::from_secs(30));
 }
 
-/// Forks a child that holds all descriptors for longer than any test process may wait, but not after the test.
+/// Forks a child that keeps all descriptors open until the test has ended, for at most a minute.
 fn leave_a_child() {
     let test = std::os::unix::process::parent_id() as i32;
-    // SAFETY: the child makes one system call after another until it ends, which it does without
-    // running anything of the parent's; signal 0 only asks whether a process is there.
+    // SAFETY: the child only sleeps, makes system calls and exits, and runs no other code of the parent. Signal 0 only
+    // checks that the test's process exists.
     unsafe {
         if libc::fork() == 0 {
             for _ in 0..600 {
@@ -114,11 +113,11 @@ fn kill(child: &mut Child) -> Instant {
     Instant::now()
 }
 
-/// Stops every thread of a process, and waits until they have.
+/// Stops all threads of a process, and waits until they have stopped.
 fn stop(child: &Child) {
     let pid = child.id() as i32;
-    // SAFETY: sends a signal to a child that has not been waited for, and waits for its effect; a
-    // null status is allowed.
+    // SAFETY: sends a signal to a child that has not been waited for, so the process id is the child's. A null status
+    // is allowed.
     let stopped = unsafe {
         libc::kill(pid, libc::SIGSTOP);
         libc::waitpid(pid, core::ptr::null_mut(), libc::WUNTRACED)
@@ -175,8 +174,7 @@ fn a_poller_is_told() {
 fn a_blocked_sender_is_woken() {
     let nic = ShmNic::open(&name_of("sender")).unwrap();
     let (mut child, end) = peer(&nic, IDLE);
-    // More than fits between the two. The peer has receives for it, but nothing of it runs, so not
-    // even its NIC takes what comes.
+    // Send more than fits. The peer has posted receives, but all its threads are stopped, even its engine.
     stop(&child);
     for i in 0..90 {
         end.post_send(100 + i, 0, 32768);
@@ -225,7 +223,7 @@ fn executing_another_program_is_an_end_too() {
 fn what_the_dead_have_sent_arrives() {
     let nic = ShmNic::open(&name_of("sends")).unwrap();
     let (mut child, end) = peer(&nic, SENDS);
-    // It kills itself, with the last word sent just now.
+    // The peer kills itself right after its last send.
     child.wait().unwrap();
     end.await_state(ViState::Error);
     for i in 0..20 {
@@ -237,7 +235,7 @@ fn what_the_dead_have_sent_arrives() {
     is_dead(&end);
 }
 
-/// At any moment of a conversation, again and again; and the next peer is served.
+/// Kills the peer at different moments of a conversation. The next peer must be served.
 #[test]
 fn peer_killed_in_the_middle_of_a_conversation() {
     let nic = ShmNic::open(&name_of("streams")).unwrap();

@@ -1,5 +1,5 @@
-//! A peer killed at any moment of anything: this end finds out at once, everything posted is done
-//! or flushed, each once, nothing is left behind, and the next peer is served.
+//! The peer is killed at random moments. This end notices at once, and each posted descriptor completes or is flushed
+//! once. No resources are left behind, and the next peer is served.
 #![cfg(not(loom))]
 
 mod deeds;
@@ -18,8 +18,8 @@ use via::{Attach, CompletionQueue, Nic, Reliability, Vi, ViAttributes, ViState};
 use via_conformance::{Context, End, SOON, Target};
 use via_shm::{ShmCq, ShmNic};
 
-/// By when death must be known (a tenth of a second), and what a busy machine may add; to less than
-/// half of them it may add what it likes.
+/// Time in which this end must notice the death (100 ms), plus time for a busy machine. The median of the rounds must
+/// be below this time.
 const AT_ONCE: Duration = Duration::from_millis(100 + 400);
 const VI: u64 = 77;
 
@@ -43,7 +43,7 @@ fn counted<'n>(nic: &'n ShmNic, cq: Option<&ShmCq>) -> Counted<'n> {
     here
 }
 
-/// Each tells the other where its memory is, and the deed begins.
+/// Exchanges the addresses of both processes' memory, before the exchange under test begins.
 fn target(here: &Counted<'_>, cq: Option<&ShmCq>) -> Option<Target> {
     let words: Vec<u8> = here.end.target().words().iter().flat_map(|w| w.to_le_bytes()).collect();
     here.end.write(OWN, &words);
@@ -60,7 +60,7 @@ fn target(here: &Counted<'_>, cq: Option<&ShmCq>) -> Option<Target> {
     Some(Target::heard(&[word(0), word(1)]))
 }
 
-/// The process at the other end; nothing without its variables.
+/// Runs the process at the other end. Returns at once if its environment variables are not set.
 #[test]
 fn other_end() {
     let (Ok(deed), Ok(name)) = (env::var("VIA_DEED"), env::var("VIA_NIC")) else { return };
@@ -81,7 +81,7 @@ fn kill_after(child: &mut Child, time: Duration) -> Instant {
     now
 }
 
-/// Kills the other end in the middle of a deed; how long it takes until that is told.
+/// Kills the other process during an exchange. Returns the time until the error handler is called.
 fn round(nic: &ShmNic, name: &str, deed: deeds::Deed, after: Duration) -> Duration {
     let mut child =
         start("faults::other_end", &[("VIA_DEED", name), ("VIA_NIC", &nic.attributes().name)]);
@@ -126,8 +126,7 @@ fn killed_at_any_moment() {
     every_deed(3);
 }
 
-/// Likewise where no process may reach into another one's memory. In a process of its own, because
-/// that is looked at once.
+/// Runs the same test without direct access. Needs a process of its own, because the variable is read only once.
 #[test]
 fn killed_at_any_moment_without_direct_access() {
     let child =

@@ -1,5 +1,5 @@
-//! A peer killed while it connects, in either of the two ways: the process that connects with it is told
-//! in time, nothing is left behind, and others are connected.
+//! The peer is killed while it connects, with both connection models. The surviving process gets an error in time,
+//! keeps no resources, and can connect to others.
 #![cfg(not(loom))]
 
 use crate::common::{left_behind, start};
@@ -13,7 +13,7 @@ use via_conformance::{Context, End};
 use via_shm::ShmNic;
 
 const SHORT: Option<Duration> = Some(Duration::from_millis(300));
-/// No call may take longer, whatever becomes of the peer, and however busy the machine is.
+/// Maximum time of a call, whatever happens to the peer, even on a busy machine.
 const LONG: Duration = Duration::from_secs(20);
 
 const ACCEPTS: &str = "accepts";
@@ -26,12 +26,12 @@ fn end<'n>(cx: &Context<'n, ShmNic>) -> End<'n, ShmNic> {
     end
 }
 
-/// As a peer of the one with the other number.
+/// Returns the local and remote address of peer `me`. The two peers have the numbers 0 and 1.
 fn addresses(nic: &ShmNic, me: u8) -> (NetAddress, NetAddress) {
     (nic.address(&[b'p', me]), nic.address(&[b'p', me ^ 1]))
 }
 
-/// One connection, or an attempt at one, by a way.
+/// Tries to connect once, in the given way.
 fn attempt(nic: &ShmNic, way: &str, me: u8) -> Result<(), ConnectError> {
     let cx = Context { nic, server: nic.address(b"connecting") };
     let end = end(&cx);
@@ -57,12 +57,13 @@ fn attempt(nic: &ShmNic, way: &str, me: u8) -> Result<(), ConnectError> {
     while end.vi.recv_done().completion().is_some() {}
     while end.vi.send_done().completion().is_some() {}
     end.nothing_posted();
-    // Attempts are as many as fit until the peer dies, and a NIC has a limit of regions.
+    // The number of attempts is not limited, but a NIC's number of regions is.
     nic.deregister_mem(end.handle).unwrap();
     result
 }
 
-/// The process at the other end, which connects again and again; nothing without its variables.
+/// Runs the process at the other end, which connects again and again. Returns at once if its environment variables are
+/// not set.
 #[test]
 fn other_end() {
     let (Ok(way), Ok(name)) = (env::var("VIA_WAY"), env::var("VIA_NIC")) else { return };
@@ -85,7 +86,7 @@ fn rounds(count: u64) {
             thread::scope(|s| {
                 s.spawn(|| {
                     let begin = Instant::now();
-                    // At some moment of its first connection, or of one of the next.
+                    // Kill the peer during its first connection, or during a later one.
                     thread::sleep(Duration::from_micros(10_000));
                     while i % 3 != 0 && !met.load(Ordering::SeqCst) && begin.elapsed() < LONG {
                         thread::sleep(Duration::from_micros(100));
@@ -103,7 +104,7 @@ fn rounds(count: u64) {
                 }
             });
             match before {
-                // What comes with the first use stays.
+                // Resources that the first use allocates stay allocated.
                 None => before = Some(left_behind()),
                 Some(before) => before.is_all_there_is(),
             }

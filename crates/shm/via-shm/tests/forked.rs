@@ -1,4 +1,4 @@
-//! Children of `fork` that live on have no part in their parent's NICs, and keep no address from it.
+//! Children made by `fork` cannot use their parent's NICs, and keep no address of the parent in use.
 #![cfg(not(loom))]
 
 use std::thread;
@@ -7,17 +7,17 @@ use via::{Connection, Nic, Vi};
 use via_conformance::SOON;
 use via_shm::ShmNic;
 
-/// A child that does nothing until it is ended.
+/// A child that only pauses until it is killed.
 struct Child(i32);
 
 impl Child {
     fn fork() -> Child {
-        // SAFETY: the child makes system calls only.
+        // SAFETY: the child makes only system calls.
         let pid = unsafe { libc::fork() };
         assert!(pid >= 0, "{}", std::io::Error::last_os_error());
         if pid == 0 {
             loop {
-                // SAFETY: takes nothing.
+                // SAFETY: the call takes no arguments.
                 unsafe { libc::pause() };
             }
         }
@@ -27,7 +27,8 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // SAFETY: a child of this process that has not been waited for.
+        // SAFETY: the process is a child that has not been waited for, so the process id is the child's. A null status
+        // is allowed.
         unsafe {
             libc::kill(self.0, libc::SIGKILL);
             libc::waitpid(self.0, std::ptr::null_mut(), 0);

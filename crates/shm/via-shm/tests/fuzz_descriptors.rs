@@ -1,5 +1,5 @@
-//! Descriptors of any contents, changed while they are posted: nothing crashes or hangs, nothing
-//! outside registered memory is touched, and each is done once, in its turn.
+//! Descriptors with random contents, which change while they are posted. Nothing may crash or hang, and no byte outside
+//! registered memory may change. Each descriptor completes once, in order.
 #![cfg(not(loom))]
 
 use crate::common::Random;
@@ -15,12 +15,13 @@ use via::{Nic, Reliability, RemoteSegment, Status, Vi, ViAttributes, ViState};
 use via_conformance::SOON;
 use via_shm::{ShmNic, ShmVi};
 
-/// Pages of an end: of the inner ones some bytes are registered, the others are canaries; the outer
-/// ones no thread may touch.
+/// Pages of an end. The outer pages are not accessible. Of the inner pages some bytes are registered, and the others
+/// are canaries.
 const PAGE: usize = 4096;
 const PAGES: usize = 66;
 const CANARY: u64 = 0x5afe_5afe_5afe_5afe;
-/// What is registered of it: the peer may write, read, do both, or nothing.
+/// Offset and length of each registered region. The peer may write the first, read the second, do both in the third,
+/// and neither in the fourth.
 const REGIONS: [(usize, usize); 4] =
     [(0x1010, 0x2fe8), (0x5100, 0x9008), (0xf000, 0x1_0000), (0x2_1008, 0x1_0ff0)];
 const DESCRIPTORS: usize = 256;
@@ -28,13 +29,14 @@ const DESCRIPTOR: usize = 384;
 
 struct Pages(NonNull<u8>);
 
-// SAFETY: an address range, reached through atomics and by the NIC.
+// SAFETY: an address range. Threads access it only through atomics, and the NIC through copies.
 unsafe impl Sync for Pages {}
 
 impl Pages {
     fn new() -> Pages {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new mapping at an address of the kernel's choosing; then access to its middle.
+        // SAFETY: a new mapping at an address that the kernel chooses changes no existing mapping. `mprotect` stays
+        // within it.
         let base = unsafe {
             let base = libc::mmap(core::ptr::null_mut(), PAGES * PAGE, 0, flags, -1, 0);
             assert_ne!(base, libc::MAP_FAILED);
@@ -50,11 +52,11 @@ impl Pages {
 
     fn word(&self, at: usize) -> &AtomicU64 {
         assert!((PAGE..(PAGES - 1) * PAGE).contains(&at));
-        // SAFETY: an aligned word of the inner pages, which are mapped.
+        // SAFETY: the assertion keeps the word within the inner pages, which are mapped. Callers pass multiples of 8.
         unsafe { AtomicU64::from_ptr(self.0.as_ptr().add(at).cast()) }
     }
 
-    /// The words of which nothing is registered.
+    /// Returns the offsets of the words that are not registered at all.
     fn canaries(&self) -> impl Iterator<Item = usize> {
         let registered = |at| REGIONS.iter().any(|&(from, len)| at + 8 > from && at < from + len);
         (PAGE..(PAGES - 1) * PAGE).step_by(8).filter(move |&at| !registered(at))
@@ -69,17 +71,17 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's own, and deregistered.
+        // SAFETY: this value owns the mapping, and its memory has been deregistered.
         unsafe { libc::munmap(self.0.as_ptr().cast(), PAGES * PAGE) };
     }
 }
 
-/// An end and its memory.
+/// An end with its memory.
 struct End<'p> {
     vi: ShmVi,
     pages: &'p Pages,
     regions: Vec<MemHandle>,
-    /// Descriptors, with a handle.
+    /// Memory of the descriptors, and its handle.
     memory: Memory,
     handle: MemHandle,
 }
@@ -95,7 +97,7 @@ impl<'p> End<'p> {
             enable_rdma_read: readable,
         };
         let register = |(i, &(from, len)): (usize, &(usize, usize))| {
-            // SAFETY: the pages stay until after the memory is deregistered.
+            // SAFETY: the pages stay mapped until after the memory is deregistered.
             let memory = unsafe { Memory::from_raw(pages.0.add(from), len) };
             let attributes = MemAttributes {
                 ptag: None,
@@ -111,7 +113,7 @@ impl<'p> End<'p> {
         End { vi, pages, regions, memory, handle }
     }
 
-    /// A place in the end's memory: mostly a sensible one.
+    /// Returns a range of the end's memory. With `evil` it is probably invalid.
     fn data(&self, random: &mut Random, evil: bool) -> DataSegment {
         let i = random.below(REGIONS.len());
         let (from, len) = REGIONS[i];
@@ -138,7 +140,7 @@ impl<'p> End<'p> {
         }
     }
 
-    /// Fills a descriptor in.
+    /// Prepares a descriptor with random contents.
     fn prepare(
         &self,
         i: usize,
@@ -146,7 +148,7 @@ impl<'p> End<'p> {
         random: &mut Random,
         receive: bool,
     ) -> DescriptorAddress {
-        // Each ends a reliable connection.
+        // An invalid descriptor ends a reliable connection, so these are rarer there.
         let unreliable = self.vi.attributes().reliability == Reliability::UNRELIABLE;
         let evil = random.below(if unreliable { 20 } else { 80 }) == 0;
         let descriptor = self.memory.descriptor(i * DESCRIPTOR).unwrap();
@@ -158,14 +160,14 @@ impl<'p> End<'p> {
             })
             .collect();
         if receive && !evil {
-            // Room for what may come.
+            // Enough room for any message.
             let (from, len) = REGIONS[3];
             let address = self.pages.0.as_ptr() as u64 + from as u64;
             data = vec![DataSegment { address, handle: self.regions[3].raw(), length: len as u32 }];
         }
         let mut total = 0;
         if !evil && !receive {
-            // What the other end's receives have room for.
+            // Keep only what fits into the other end's receives.
             data.retain(|segment| {
                 let fits = total + segment.length < 60_000;
                 total += if fits { segment.length } else { 0 };
@@ -185,7 +187,7 @@ impl<'p> End<'p> {
         } else {
             let mut to = far.data(random, true);
             if !evil {
-                // The region that is open for both.
+                // The third region allows reads and writes.
                 let at = REGIONS[2].0 + random.below(REGIONS[2].1 - total as usize);
                 to.address = far.pages.0.as_ptr() as u64 + at as u64;
                 to.handle = far.regions[2].raw();
@@ -203,11 +205,11 @@ impl<'p> End<'p> {
         DescriptorAddress { address: self.memory.address(i * DESCRIPTOR), handle: self.handle }
     }
 
-    /// Writes a word of some descriptor, posted or not.
+    /// Overwrites a word of a random descriptor, posted or not.
     fn scribble(&self, random: &mut Random, all: bool) {
         let at = random.below(DESCRIPTORS) * DESCRIPTOR + 8 * random.below(8);
         let at = self.memory.range(self.memory.address(at), 8).unwrap();
-        // SAFETY: an aligned word of the memory, into which there are no references but to atomics.
+        // SAFETY: an aligned word of the memory. Only references to atomics into this memory exist.
         let word = unsafe { AtomicU64::from_ptr(at.as_ptr().cast()) };
         let old = word.load(Ordering::Relaxed);
         let new = match random.below(4) {
@@ -220,7 +222,7 @@ impl<'p> End<'p> {
     }
 }
 
-/// What is posted, in order; and how many have gone well, with bytes, by operation.
+/// The posted descriptors, in order, and the number of successful operations with bytes, by kind.
 #[derive(Default)]
 struct Posted(VecDeque<DescriptorAddress>, [usize; 4]);
 
@@ -254,7 +256,7 @@ impl Posted {
     }
 }
 
-/// One end's program, until the time is over or some time after the connection broke.
+/// Runs one end's program until `until`, or for a random time after the connection has broken.
 fn play(here: &End<'_>, there: &End<'_>, seed: u64, until: Instant, posted: &mut [Posted; 2]) {
     let mut random = Random(seed);
     let [sends, receives] = posted;

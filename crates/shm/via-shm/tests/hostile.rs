@@ -1,9 +1,8 @@
-//! A peer that writes whatever it likes, wherever it can: into every part of the segment.
+//! A peer writes random values into every part of the segment.
 //!
-//! Both ends are in this process, and the scribbler is a third party that found the segment. What
-//! must hold: nothing crashes or hangs, nothing outside the registered buffers is touched, and
-//! each connection goes on, or ends in an error. Other connections and later ones are as good as
-//! ever.
+//! Both ends are in this process. A third thread, which has found the segment, overwrites its words. Nothing may crash
+//! or hang, and no byte outside the registered buffers may change. Each connection continues or ends in an error. Other
+//! connections and later ones are not affected.
 #![cfg(not(loom))]
 
 use crate::common::Random;
@@ -20,9 +19,9 @@ use via_shm::request::DISCRIMINATOR;
 use via_shm::ring::{Entry, SLOTS};
 use via_shm::{Endpoint, Segment, ShmNic};
 
-/// Where the parts of a segment are that its first VI uses: offset and length.
+/// Returns the parts of a segment that its first VI uses: name, offset and length.
 fn parts() -> Vec<(&'static str, usize, usize)> {
-    // A segment of this test's own tells the distances.
+    // Computes the offsets in a segment created for this purpose.
     let (segment, _fd) = Segment::create().unwrap();
     let base = std::ptr::from_ref(segment.side(0)) as usize & !0xfff;
     let offset = |at: usize| at - base;
@@ -30,7 +29,7 @@ fn parts() -> Vec<(&'static str, usize, usize)> {
     let rings = offset(std::ptr::from_ref(segment.slots(0, 0)) as usize);
     let requests = offset(std::ptr::from_ref(segment.request(0)) as usize);
     let bulk = SEGMENT - 2 * via_shm::layout::VIS as usize * (AREA + POOL as usize);
-    // The requests come last: when they are spoilt, other VIs are taken.
+    // The requests come last: once they are corrupt, connections take other VIs.
     vec![
         ("control blocks", directions, 2 * size_of::<Direction>()),
         ("rings", rings, 2 * size_of_val(segment.slots(0, 0))),
@@ -40,8 +39,8 @@ fn parts() -> Vec<(&'static str, usize, usize)> {
     ]
 }
 
-/// The segment in which the pair's first message lies. (It stays mapped while they live; that of
-/// an earlier, spoilt link may go at any time.)
+/// Returns the address of the segment that holds the first message of the pair. The segment stays mapped as long as the
+/// pair lives. (Other segments, of earlier corrupt links, may be unmapped at any time.)
 fn segment_of(pair: &[End<'_, ShmNic>; 2], rings: usize, mark: u64) -> Option<usize> {
     let [server, client] = pair;
     let mark = [mark.to_le_bytes(); 5].concat();
@@ -59,12 +58,12 @@ fn segment_of(pair: &[End<'_, ShmNic>; 2], rings: usize, mark: u64) -> Option<us
     found
 }
 
-/// Talks until the connection breaks or the time is over; then it must be an orderly end.
+/// Sends and receives until the connection breaks or `stop` is set.
 fn talk(end: &End<'_, ShmNic>, stop: &AtomicBool, seed: u64) {
     let short = Some(Duration::from_millis(1));
     let mut random = Random(seed);
     while !stop.load(Ordering::Relaxed) {
-        // A few at a time, so that there are always some on their way.
+        // A few at a time, so that some are always outstanding.
         for i in 0..random.below(12) {
             let len = [100, 4096, 30_000][random.below(3)];
             let data = [end.data(0, random.below(len))];
@@ -87,7 +86,7 @@ fn talk(end: &End<'_, ShmNic>, stop: &AtomicBool, seed: u64) {
     }
 }
 
-/// Two ends with receives posted, and a stretch of memory that no message may reach.
+/// Returns two connected ends with posted receives. Each has a range of memory that no message may change.
 fn pair<'n>(cx: &Context<'n, ShmNic>) -> Option<[End<'n, ShmNic>; 2]> {
     let make = || {
         let end = End::with(cx, 1 << 20, ViAttributes::default());
@@ -108,7 +107,7 @@ fn pair<'n>(cx: &Context<'n, ShmNic>) -> Option<[End<'n, ShmNic>; 2]> {
     connected.then_some([server, client])
 }
 
-/// What must be true whatever has happened.
+/// Checks that the end's memory is intact and that the VI can be disconnected.
 fn is_orderly(end: &End<'_, ShmNic>) {
     end.expect(96 << 10, 1 << 16, 99);
     end.vi.disconnect();
@@ -125,7 +124,7 @@ fn no_scribbling_gets_anywhere() {
     println!("SEED={seed}");
     let parts = parts();
     let name = format!("hostile-{}", std::process::id());
-    // Another process, whose connection the scribbler does not touch.
+    // A process on whose connection nothing is overwritten.
     let bystander = crate::common::start("hostile::bystander", &[("VIA_NIC", &name)]);
     let nic = ShmNic::open(&name).unwrap();
     let other = End::new(&Context { nic: &nic, server: nic.address(b"bystander") });
@@ -135,7 +134,7 @@ fn no_scribbling_gets_anywhere() {
 
     let (mut connected, mut causes) = (0, Vec::new());
     for round in 0..ROUNDS {
-        // A link that is spoilt without either end's noticing refuses some connections: its own.
+        // If neither end notices that the link is corrupt, the link refuses some of its own connections.
         let discriminator = format!("round {round}");
         let cx = Context { nic: &nic, server: nic.address(discriminator.as_bytes()) };
         let Some(pair) = pair(&cx) else { continue };
@@ -177,14 +176,14 @@ fn no_scribbling_gets_anywhere() {
     crate::common::finish(bystander).unwrap();
     drop(nic);
 
-    // With the NIC closed, the segment is gone; the next one is unspoilt.
+    // Closing the NIC has unmapped the segment, and the next one is not corrupt.
     let nic = ShmNic::open(&name).unwrap();
     let [server, client] = pair(&Context { nic: &nic, server: nic.address(b"after") }).unwrap();
     client.send(100, 0, 100);
     assert_eq!(server.received().result(), Ok(100));
 }
 
-/// Echoes, in a process of its own; nothing without its variable.
+/// Echoes messages, in a child process. Returns at once if its environment variable is not set.
 #[test]
 fn bystander() {
     let Ok(name) = std::env::var("VIA_NIC") else { return };
@@ -202,16 +201,16 @@ fn bystander() {
     assert_eq!(end.vi.cause(), Some(Cause::PeerDisconnected));
 }
 
-/// The two ends of a VI as the sockets layer uses them, and the segment that they are in.
+/// Returns the two endpoints of a VI, as the sockets layer uses them, and their segment.
 fn endpoints() -> (Segment, Endpoint, Endpoint) {
     let (segment, _fd) = Segment::create().unwrap();
     segment.recycle(0, false);
-    // SAFETY: the segment is returned with the endpoints and outlives them in each test.
+    // SAFETY: the segment is returned with the endpoints and outlives them in each test. One thread uses them.
     let (a, b) = unsafe { (Endpoint::new(&segment, 0, 0), Endpoint::new(&segment, 0, 1)) };
     (segment, a, b)
 }
 
-/// Sends that many messages, and takes each off the queue.
+/// Sends `count` messages, and takes each off the queue.
 fn pass(a: &mut Endpoint, b: &mut Endpoint, count: u32) {
     for n in 0..count {
         let bytes = vec![n as u8; [10, 5000][n as usize % 2]];
@@ -252,7 +251,7 @@ fn an_entry_that_is_overwritten_is_missed_by_both_ends() {
             assert!(b.rx.audit().is_err());
             assert!(a.tx.audit().is_err());
         }
-        // What looks as if nothing had come yet is noticed by its sender.
+        // If the slot looks unused, only the sender can notice the change.
         slot.clear();
         assert_eq!(b.rx.head().is_err(), sent >= SLOTS);
         slot.publish(sent.wrapping_sub(SLOTS), foreign);
@@ -292,7 +291,7 @@ fn an_announced_sleep_counts_until_it_has_been_rung_for() {
     bell.wake();
     assert!(!sleepers());
     assert_eq!(bell.watchers(), 1 << 5);
-    // In the VI's next life.
+    // The VI's next generation.
     bell.going_to_sleep();
     bell.clear();
     assert_eq!(bell.look(), None);
@@ -307,7 +306,7 @@ fn a_mark_that_the_summary_has_lost_is_found_again() {
     ready_list.reset(2);
     ready_list.going_to_sleep();
     assert_eq!(ready_list.notify(77), Some(2));
-    // The summary is the word behind the two of sleep and doorbell.
+    // The summary is the word after the two words `sleeping` and `doorbell`.
     scribble(std::ptr::from_ref(ready_list) as usize + 8, 0);
     assert!(!ready_list.has_news());
     ready_list.notify(77);

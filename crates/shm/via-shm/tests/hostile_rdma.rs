@@ -1,6 +1,6 @@
-//! A peer that writes whatever it likes into the words by which RDMA is carried out, memory taken
-//! away, and sleepers woken, while all of that goes on: nothing crashes, no call hangs, and nothing
-//! is touched that does not allow it. Other connections are as good as ever.
+//! A peer writes random values into the words of RDMAs, while this process revokes memory and wakes sleeping threads.
+//! Nothing may crash, no call may hang, and memory without RDMA rights must not change. Other connections are not
+//! affected.
 #![cfg(not(loom))]
 
 use crate::common::Random;
@@ -17,16 +17,16 @@ use via_shm::layout::{Direction, Side};
 use via_shm::ready_list::ReadyList;
 use via_shm::{Segment, ShmCq, ShmNic};
 
-/// No call may take longer, whatever the words say.
+/// Maximum time of a call, whatever the words contain.
 const LONG: Duration = Duration::from_secs(2);
-/// What a busy machine may add to it before a test fails.
+/// Additional time for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 const TARGET: usize = 256 << 10;
 const OWN: usize = 1 << 20;
 
-/// Words of a segment that its first VI uses: offset and length.
+/// Returns words of a segment that its first VI uses: name, offsets and lengths.
 fn parts() -> Vec<(&'static str, Vec<(usize, usize)>)> {
-    // A segment of this test's own tells the distances.
+    // Computes the offsets in a segment created for this purpose.
     let (segment, _fd) = Segment::create().unwrap();
     let base = std::ptr::from_ref(segment.side(0)) as usize & !0xfff;
     let lanes = [0, 1].map(|from| std::ptr::from_ref(segment.direction(0, from)) as usize - base);
@@ -56,7 +56,7 @@ fn attributes() -> ViAttributes {
     }
 }
 
-/// Two ends, the server's in a completion queue.
+/// Returns two connected ends. The server's is attached to a completion queue.
 fn pair<'n>(cx: &Context<'n, ShmNic>, cq: &ShmCq) -> Option<[End<'n, ShmNic>; 2]> {
     let make = |attach| {
         let end = End::attached(cx, 2 << 20, attributes(), attach);
@@ -85,7 +85,8 @@ fn soon<T>(what: &str, call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The segment of the pair: the one in which its first message lies. It stays while they do.
+/// Returns the address of the segment that holds the first message of the pair. The segment stays mapped as long as the
+/// pair lives.
 fn segment_of(server: &End<'_, ShmNic>, client: &End<'_, ShmNic>, mark: u64) -> Option<usize> {
     let mark = [mark.to_le_bytes(); 5].concat();
     client.write(OWN, &mark);
@@ -98,14 +99,14 @@ fn segment_of(server: &End<'_, ShmNic>, client: &End<'_, ShmNic>, mark: u64) -> 
     let rings = std::ptr::from_ref(segment.slots(0, 0)) as usize - base;
     let memory = std::fs::File::open("/proc/self/mem").unwrap();
     segments().into_iter().find(|segment| {
-        // Another one may go at any time.
+        // Other segments may be unmapped at any time.
         let mut bytes = vec![0; 64 << 10];
         memory.read_exact_at(&mut bytes, (segment + rings) as u64).is_ok()
             && bytes.windows(mark.len()).any(|window| window == mark)
     })
 }
 
-/// Sends, writes and reads, as long as it can.
+/// Sends, writes and reads until the connection breaks or `stop` is set.
 fn initiate(end: &End<'_, ShmNic>, far: &End<'_, ShmNic>, stop: &AtomicBool, seed: u64) {
     let mut random = Random(seed);
     let short = Some(Duration::from_millis(2));
@@ -135,7 +136,7 @@ fn initiate(end: &End<'_, ShmNic>, far: &End<'_, ShmNic>, stop: &AtomicBool, see
     }
 }
 
-/// Waits on the completion queue, and receives.
+/// Waits on the completion queue and receives.
 fn receive(end: &End<'_, ShmNic>, cq: &ShmCq, stop: &AtomicBool) {
     let short = Some(Duration::from_millis(2));
     while !stop.load(Ordering::Relaxed) {
@@ -149,7 +150,7 @@ fn receive(end: &End<'_, ShmNic>, cq: &ShmCq, stop: &AtomicBool) {
     }
 }
 
-/// Takes memory away, again and again.
+/// Registers memory and revokes it, again and again.
 fn revoke(nic: &ShmNic, stop: &AtomicBool) {
     let memory = Memory::zeroed(8192);
     let open = MemAttributes { ptag: None, enable_rdma_write: true, enable_rdma_read: true };
@@ -170,7 +171,7 @@ fn rounds(count: usize, scribbles: usize) {
     let other = End::new(&cx);
     other.post_recv(0, 0, 1000);
     other.request(&cx).unwrap();
-    // Memory that no peer may touch.
+    // Memory that no peer may access.
     let closed = Memory::zeroed(64 << 10);
     nic.register_mem(&closed, MemAttributes::default()).unwrap();
     let mut connected = 0;
@@ -182,7 +183,7 @@ fn rounds(count: usize, scribbles: usize) {
         let discriminator = format!("round {round}");
         let cx = Context { nic: &nic, server: nic.address(discriminator.as_bytes()) };
         let cq = nic.create_cq(10_000, 0).unwrap();
-        // So many that it goes by the bits that senders set.
+        // Enough VIs for the queue to use the bits that senders set.
         let idle: Vec<_> = (0..20)
             .map(|_| {
                 let attach = Attach { send: None, recv: Some(&cq), context: 2 };
@@ -214,7 +215,7 @@ fn rounds(count: usize, scribbles: usize) {
             while !stop.load(Ordering::Relaxed) {
                 thread::sleep(Duration::from_millis(1));
             }
-            // What was written last stays: no thread writes any more.
+            // The last values stay, because no thread overwrites words any more.
             thread::sleep(Duration::from_millis(2));
             over.store(true, Ordering::Relaxed);
         });
@@ -250,7 +251,7 @@ fn no_overwritten_word_blocks_an_end_soak() {
     rounds(1000, 10_000);
 }
 
-/// Echoes, in a process of its own; nothing without its variable.
+/// Echoes messages, in a child process. Returns at once if its environment variable is not set.
 #[test]
 fn bystander() {
     let Ok(name) = std::env::var("VIA_NIC") else { return };

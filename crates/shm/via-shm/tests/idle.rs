@@ -1,4 +1,4 @@
-//! A process whose VIs are connected and wait, in whatever way, costs no processor time.
+//! Checks that a process with connected and waiting VIs uses no processor time, for each kind of waiting.
 #![cfg(not(loom))]
 
 use crate::common::{SLEEP_COST, finish, least_cost, start};
@@ -13,8 +13,8 @@ use via_shm::ShmNic;
 const VIS: usize = 100;
 const WATCHED: Duration = Duration::from_secs(3);
 
-/// Some attached to a completion queue on which a thread sleeps, some with callbacks, some with
-/// posted receives only; and once more with something received before.
+/// Some VIs are attached to a completion queue on which a thread sleeps. Some have callbacks, and some only posted
+/// receives. Measures once before and once after a message on each VI.
 #[test]
 fn idling_costs_nothing() {
     let name = format!("idle-{}", std::process::id());
@@ -44,7 +44,7 @@ fn idling_costs_nothing() {
         line.hear();
         let over = AtomicBool::new(false);
         thread::scope(|s| {
-            // The line's own end waits here meanwhile, without being looked at.
+            // Meanwhile no thread polls the VIs.
             s.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
                     let _ = cqs[0].wait(Some(WATCHED));
@@ -62,7 +62,7 @@ fn idling_costs_nothing() {
     drop(ends);
 }
 
-/// The process at the other end; nothing without its variable.
+/// Runs the process at the other end. Returns at once if its environment variable is not set.
 #[test]
 fn other_end() {
     let Ok(name) = env::var("VIA_NIC") else { return };

@@ -1,20 +1,20 @@
-//! From the words of the segment up to the NIC.
+//! The order of this crate's modules, from the segment's words to the NIC.
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
     &["doorbell", "hash", "patience", "sync", "words"],
-    // What lies in the segment, and how it is handed over.
+    // The contents of the segment, and the two ends' access to them.
     &["bias", "pool", "ring", "ready_list"],
     &["layout", "quiet", "undelivered"],
     &["range"],
     &["segment"],
     &["half"],
     &["endpoint", "request"],
-    // What a pair of processes shares; the thread that looks after it; how the two find each other.
+    // Links between processes, the engine that watches them, and the rendezvous of two processes.
     &["link"],
     &["engine"],
     &["connect"],
-    // What a NIC is to its VIs and completion queues; then those, and what programs have in their hands.
+    // The part of a NIC that VIs and completion queues use; then VIs, completion queues, and the types for programs.
     &["card", "fuzzing"],
     &["completion"],
     &["vi"],

@@ -1,4 +1,4 @@
-//! Thousands of VIs between two processes: all of them work, and one that idles costs little.
+//! Thousands of VIs between two processes: all of them work, and an idle one costs little.
 #![cfg(not(loom))]
 
 use crate::common::{finish, start};
@@ -10,12 +10,12 @@ use via_conformance::{Context, Line, SOON};
 use via_shm::{ShmNic, ShmVi};
 
 const VIS: usize = 4000;
-/// What a connected VI that idles may cost, both of its ends together (bytes).
+/// Maximum memory of a connected idle VI, for both ends together, in bytes.
 const COST: u64 = 8 << 10;
-/// Of each VI: descriptors for a receive and a send, and data for each.
+/// Bytes of memory for each VI: a descriptor for a receive and one for a send, and data for each.
 const PLACE: usize = 256;
 
-/// The VIs of one of the processes, with memory for one message each way.
+/// The VIs of one process, with memory for one message each way.
 struct Many {
     nic: ShmNic,
     memory: Memory,
@@ -27,7 +27,7 @@ impl Many {
     fn new(name: &str) -> Many {
         let nic = ShmNic::open(name).unwrap();
         let memory = Memory::zeroed(VIS * PLACE);
-        // The program's buffers are not what is measured.
+        // Touch the program's buffers first, so that they do not count.
         (0..VIS * PLACE).step_by(4096).for_each(|at| assert!(memory.write(at, &[0])));
         let handle = nic.register_mem(&memory, MemAttributes::default()).unwrap();
         let vis = Vec::with_capacity(VIS);
@@ -42,7 +42,7 @@ impl Many {
         i
     }
 
-    /// The descriptor of VI `i` for a receive (0) or a send (1), of 8 bytes.
+    /// Prepares the descriptor of VI `i` for a receive (0) or a send (1) of 8 bytes.
     fn descriptor(&self, i: usize, which: usize) -> DescriptorAddress {
         let at = i * PLACE + which * 64;
         let data: DataSegment = self.memory.segment(i * PLACE + 128 + which * 64, 8, self.handle);
@@ -64,7 +64,7 @@ impl Many {
     }
 }
 
-/// Memory that a process has to itself, and its part of what it shares (bytes).
+/// Returns a process's private memory and its share of shared memory, in bytes.
 fn memory_of(process: &str) -> u64 {
     let text = fs::read_to_string(format!("/proc/{process}/smaps_rollup")).unwrap();
     let line = text.lines().find(|line| line.starts_with("Pss:")).unwrap();
@@ -105,7 +105,7 @@ fn thousands_of_vis_work_and_cost_little() {
     assert!(idle <= COST, "a connected VI costs {idle} bytes");
 }
 
-/// The process at the other end; nothing without its variable.
+/// Runs the process at the other end. Returns at once if its environment variable is not set.
 #[test]
 fn other_end() {
     let Ok(name) = env::var("VIA_NIC") else { return };

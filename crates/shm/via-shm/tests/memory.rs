@@ -1,4 +1,4 @@
-//! Memory that goes away while it is in use: once it is deregistered, the NIC is out of it.
+//! Memory is deregistered while the NIC uses it. After the call the NIC does not access the memory.
 #![cfg(not(loom))]
 
 use core::ptr::NonNull;
@@ -11,14 +11,14 @@ use via_shm::ShmNic;
 
 const LEN: usize = 64 << 10;
 
-/// Pages of this process that a late access would crash on.
+/// Pages that the test unmaps, so that a late access crashes.
 struct Pages(NonNull<u8>);
 
 impl Pages {
     fn new() -> Pages {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
-        // SAFETY: a new mapping at an address of the kernel's choosing touches nothing of ours.
+        // SAFETY: a new mapping at an address that the kernel chooses changes no existing mapping.
         let base = unsafe { libc::mmap(core::ptr::null_mut(), LEN, protection, flags, -1, 0) };
         assert_ne!(base, libc::MAP_FAILED);
         Pages(NonNull::new(base.cast()).unwrap())
@@ -27,7 +27,7 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's own; the threads that used it have been told to stop.
+        // SAFETY: this value owns the mapping, and the memory has been deregistered.
         unsafe { libc::munmap(self.0.as_ptr().cast(), LEN) };
     }
 }
@@ -39,7 +39,7 @@ fn deregistered_memory_is_touched_no_more() {
     for round in 0..ROUNDS {
         let discriminator = format!("round {round}");
         let cx = Context { nic: &nic, server: nic.address(discriminator.as_bytes()) };
-        // Unreliable: a message that meets no posted receive breaks no connection.
+        // With unreliable delivery, a message without a posted receive does not break the connection.
         let attributes = ViAttributes {
             reliability: Reliability::UNRELIABLE,
             max_transfer_size: LEN as u32,
@@ -55,7 +55,7 @@ fn deregistered_memory_is_touched_no_more() {
         });
 
         let pages = Pages::new();
-        // SAFETY: the pages stay until after `deregister_mem`, which is what `from_raw` asks for.
+        // SAFETY: the pages stay mapped until after `deregister_mem`, as `from_raw` requires.
         let memory = unsafe { Memory::from_raw(pages.0, LEN) };
         let handle = nic.register_mem(&memory, MemAttributes::default()).unwrap();
         let whole =
@@ -63,7 +63,7 @@ fn deregistered_memory_is_touched_no_more() {
         let going = AtomicBool::new(false);
         thread::scope(|s| {
             let sending = s.spawn(|| {
-                // Until it is caught in the act, which it is: nothing else ends it.
+                // Send until a send fails because of the deregistered memory. Nothing else ends the loop.
                 for i in 0.. {
                     let at = sender.descriptor(i % 100, &[whole], None);
                     sender.vi.post_send(at).expect("the connection stays");

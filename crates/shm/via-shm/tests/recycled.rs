@@ -1,5 +1,5 @@
-//! A process that got the number of a peer which is no more never gets the peer's RDMAs: not even
-//! one that was forked from the peer, and has everything at the same addresses.
+//! A process that has got the process id of an ended peer never gets the peer's RDMAs. Not even a process forked from
+//! the peer gets them, although it has the same memory at the same addresses.
 #![cfg(not(loom))]
 
 use crate::common::start;
@@ -14,9 +14,9 @@ use via::{Reliability, Status, Vi, ViAttributes, ViState};
 use via_conformance::{Context, End, Target};
 use via_shm::ShmNic;
 
-/// Where the number of the process made last is written (with the privilege to do so).
+/// File with the last process id that the kernel has assigned. Writable with privileges.
 const LAST: &str = "/proc/sys/kernel/ns_last_pid";
-/// Bytes of an RDMA, which a peer reaches for directly.
+/// Length of an RDMA in bytes; short enough for direct access.
 const LEN: usize = 512;
 
 fn attributes() -> ViAttributes {
@@ -29,7 +29,7 @@ fn attributes() -> ViAttributes {
     }
 }
 
-/// The peer, which tells where its memory is; nothing without its variables.
+/// Runs the peer, which reports where its memory is. Returns at once if its environment variables are not set.
 #[test]
 fn peer() {
     let (Ok(file), Ok(name)) = (env::var("VIA_FILE"), env::var("VIA_NIC")) else { return };
@@ -48,11 +48,11 @@ fn peer() {
     thread::sleep(crate::common::PATIENCE);
 }
 
-/// Forks a child that waits for this process's end and takes its number for a child of its own,
-/// which says in `file` whether the memory that it has inherited was changed.
+/// Forks a child that waits until this process has ended. The child then forks a process with this process's id. That
+/// process writes to `file` if its inherited memory was changed.
 fn leave_a_relative(end: &End<'_, ShmNic>, file: &Path) {
-    // SAFETY: the calls take plain numbers; the children only sleep, look at memory of their own,
-    // and write files.
+    // SAFETY: the system calls take plain numbers and a pointer to a local variable. The children only sleep, read
+    // their own memory, write files and exit.
     unsafe {
         let number = libc::getpid();
         if libc::fork() != 0 {
@@ -106,7 +106,7 @@ fn scratch(test: &str) -> PathBuf {
     file
 }
 
-/// Connects to a peer, and hears where its memory is.
+/// Connects to a peer, and receives the address of its memory.
 fn connected<'n>(nic: &'n ShmNic) -> (End<'n, ShmNic>, Target) {
     let cx = Context { nic, server: nic.address(b"recycled") };
     let end = End::with(&cx, 4096, attributes());
@@ -125,7 +125,8 @@ fn write(end: &End<'_, ShmNic>, target: Target, seed: usize) -> Result<u32, Stat
     end.sent().result()
 }
 
-/// `first`: whether RDMAs have gone to the peer before, so that its memory is open here.
+/// Kills the peer and checks that the relative gets no RDMA. With `first`, RDMAs go to the peer before, so that this
+/// process has opened its memory.
 fn a_relative_gets_nothing(test: &str, first: bool) {
     let file = scratch(test);
     let name = format!("recycled-{test}-{}", std::process::id());
@@ -134,7 +135,7 @@ fn a_relative_gets_nothing(test: &str, first: bool) {
     let nic = ShmNic::open(&name).unwrap();
     let (end, target) = connected(&nic);
     if first {
-        // The first is carried out by the target; the others reach for it.
+        // The target executes the first RDMA. The others use direct access.
         (0..5).for_each(|i| assert_eq!(write(&end, target, i), Ok(LEN as u32)));
     }
     end.send(3, 0, 0);
@@ -175,7 +176,7 @@ fn a_program_that_a_peer_executes_gets_nothing() {
     (0..5).for_each(|i| assert_eq!(write(&end, target, i), Ok(LEN as u32)));
     end.send(3, 0, 0);
     let begin = Instant::now();
-    // No write may hang or be lost without a word: it goes well, or the connection is over.
+    // No write may hang or be lost silently: it succeeds, or the connection ends.
     while write(&end, target, 7).is_ok() {
         assert!(begin.elapsed() < crate::common::PATIENCE);
     }

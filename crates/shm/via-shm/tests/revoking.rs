@@ -1,5 +1,5 @@
-//! Memory that is taken away from a peer while its RDMAs are in full swing: once the call has
-//! returned, not one byte more is written or read, and the call returns whatever the peer does.
+//! Memory is revoked from a peer while the peer's RDMAs are running. After the call has returned, no byte is written or
+//! read. The call returns whatever the peer does.
 #![cfg(not(loom))]
 
 use crate::common::start;
@@ -13,10 +13,10 @@ use via_conformance::{Context, End, Target};
 use via_shm::ShmNic;
 
 const LEN: usize = 1 << 20;
-/// By when it must have returned, however busy the machine is.
+/// Time in which the call must return, even on a busy machine.
 const SOON: Duration = Duration::from_secs(120);
 
-/// The lengths that go directly and through the segment, and the operations.
+/// Each operation, with a length for direct access and a length for staging.
 const KINDS: [(Control, usize); 4] = [
     (Control::OP_RDMAWRITE, 4000),
     (Control::OP_RDMAWRITE, LEN),
@@ -24,27 +24,27 @@ const KINDS: [(Control, usize); 4] = [
     (Control::OP_RDMAREAD, LEN),
 ];
 
-/// Pages that a late access would crash on, or be refused.
+/// Pages whose protection the test removes after the call, so that a late access fails.
 struct Pages(NonNull<u8>);
 
 impl Pages {
     fn new() -> Pages {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choosing touches nothing of ours.
+        // SAFETY: a new mapping at an address that the kernel chooses changes no existing mapping.
         let base = unsafe { libc::mmap(core::ptr::null_mut(), LEN, protection, flags, -1, 0) };
         assert_ne!(base, libc::MAP_FAILED);
         Pages(NonNull::new(base.cast()).unwrap())
     }
 
     fn allow(&self, protection: i32) {
-        // SAFETY: the mapping is this value's own, and there is no reference into it.
+        // SAFETY: this value owns the mapping, and no reference into it exists.
         assert_eq!(unsafe { libc::mprotect(self.0.as_ptr().cast(), LEN, protection) }, 0);
     }
 
     fn bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; LEN];
-        // SAFETY: the mapping is `LEN` bytes and readable; a late writer would be what the test
+        // SAFETY: the mapping has `LEN` bytes and is readable. A late write during the copy is the fault that the test
         // looks for.
         unsafe { core::ptr::copy_nonoverlapping(self.0.as_ptr(), bytes.as_mut_ptr(), LEN) };
         bytes
@@ -53,7 +53,7 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's own; the threads that used it have been told to stop.
+        // SAFETY: this value owns the mapping, and the memory has been deregistered.
         unsafe { libc::munmap(self.0.as_ptr().cast(), LEN) };
     }
 }
@@ -71,7 +71,8 @@ fn attributes() -> ViAttributes {
 const OPEN: MemAttributes =
     MemAttributes { ptag: None, enable_rdma_write: true, enable_rdma_read: true };
 
-/// The process that reaches into ours, again and again; nothing without its variables.
+/// Runs the process that accesses the test's memory again and again. Returns at once if its environment variables are
+/// not set.
 #[test]
 fn initiator() {
     let (Ok(kind), Ok(name)) = (env::var("VIA_KIND"), env::var("VIA_NIC")) else { return };
@@ -93,7 +94,7 @@ fn initiator() {
             .map(|w| u64::from_le_bytes(w.try_into().unwrap()))
             .collect();
         let to = Target::heard(&words).at(0);
-        // Once told that it goes on, the other side takes its memory away.
+        // After this message the other process revokes its memory.
         for i in 1.. {
             end.fill(LEN, 64, i);
             let data = [end.data(LEN, len)];
@@ -111,10 +112,10 @@ fn initiator() {
     }
 }
 
-/// A peer in full swing, into `pages`.
+/// Connects to a peer whose RDMAs into `pages` are running.
 fn swing<'n>(nic: &'n ShmNic, pages: &Pages) -> (End<'n, ShmNic>, MemHandle) {
     let cx = Context { nic, server: nic.address(b"revoking") };
-    // SAFETY: the pages stay until after the memory is deregistered.
+    // SAFETY: the pages stay mapped until after the memory is deregistered.
     let memory = unsafe { Memory::from_raw(pages.0, LEN) };
     let handle = nic.register_mem(&memory, OPEN).unwrap();
     let end = End::with(&cx, 4096, attributes());
@@ -170,7 +171,7 @@ fn what_is_taken_away_is_touched_no_more() {
     taken_away(12);
 }
 
-/// Likewise where all goes through the segment.
+/// Runs the same test with all RDMAs staged.
 #[test]
 fn what_is_taken_away_is_touched_no_more_without_direct_access() {
     let child =
@@ -185,7 +186,7 @@ fn without_direct_access() {
     }
 }
 
-/// An end that disconnects need not take anything away: the peer has no way to it any more.
+/// After a disconnect the peer has no access, even without deregistering.
 #[test]
 fn after_a_disconnect_nothing_is_touched() {
     for kind in 0..KINDS.len() {
@@ -230,7 +231,7 @@ fn deregister_returns_though_the_initiator_dies() {
     }
 }
 
-/// A peer that is stopped in the middle of it is waited for, because it would go on.
+/// The call must wait for a peer that is stopped during an access, because the access would continue.
 #[test]
 fn a_stopped_initiator_does_not_go_on_afterwards() {
     let nic = ShmNic::open(&format!("revoking-s-{}", std::process::id())).unwrap();
@@ -239,7 +240,7 @@ fn a_stopped_initiator_does_not_go_on_afterwards() {
         let pages = Pages::new();
         let (_end, handle) = swing(&nic, &pages);
         let signal = |signal| {
-            // SAFETY: sends a signal to a child that has not been waited for.
+            // SAFETY: sends a signal to a child that has not been waited for, so the process id is the child's.
             assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
         };
         thread::sleep(Duration::from_micros(round * 31));

@@ -1,4 +1,4 @@
-//! An intruder in this process, which finds the segments and writes into them.
+//! Finds the segments in this process and writes to them, as an intruder would.
 
 #![allow(dead_code, reason = "each test file uses what it needs")]
 
@@ -6,7 +6,7 @@ use crate::common::Random;
 use std::sync::atomic::{AtomicU64, Ordering};
 use via_shm::layout::SEGMENT;
 
-/// Every segment mapped into this process, found as an intruder would.
+/// Returns the addresses of all segments mapped into this process.
 pub(crate) fn segments() -> Vec<usize> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let line = |line: &str| {
@@ -19,16 +19,16 @@ pub(crate) fn segments() -> Vec<usize> {
     maps.lines().filter_map(line).collect()
 }
 
-/// Writes a word of a segment.
+/// Overwrites a word of a segment.
 pub(crate) fn scribble(at: usize, value: u64) {
-    // SAFETY: `at` is a multiple of 8 in a mapping of a segment, which lives while its VIs do;
-    // what lies there is atomics and pool bytes. (That is what the test is about.)
+    // SAFETY: `at` is a multiple of 8 in a segment, which stays mapped as long as its VIs live. The segment holds only
+    // atomics and pool bytes, and the crate under test accepts any value there.
     unsafe { AtomicU64::from_ptr(at as *mut u64) }.store(value, Ordering::Relaxed);
 }
 
-/// A value that is likely to hurt: random, near the limits, or with a bit turned.
+/// Returns a value that may do harm: random, near a limit, or the old value with a changed bit.
 pub(crate) fn evil(random: &mut Random, at: usize) -> u64 {
-    // SAFETY: as for `scribble`.
+    // SAFETY: `at` is a multiple of 8 in a segment, which stays mapped as long as its VIs live.
     let old = unsafe { AtomicU64::from_ptr(at as *mut u64) }.load(Ordering::Relaxed);
     match random.below(9) {
         0 => random.next(),

@@ -1,4 +1,4 @@
-//! Running one part of a test in another process: the test binary, started again.
+//! Runs one part of a test in another process, by starting the test binary again.
 
 #![allow(dead_code, reason = "each test file uses what it needs")]
 
@@ -9,11 +9,11 @@ use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Long enough for every test on a busy machine; then it hangs.
+/// Maximum time of a test on a busy machine. After this time the test counts as hanging.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 
-/// Starts this test binary again, to run the test `role` alone, with `variables` set. What it says of its
-/// failure goes where this process's words go, so that it is seen although this one hangs or fails first.
+/// Starts this test binary again to run only the test `role`, with `variables` set. The child shares this process's
+/// standard error, so its failure is visible even if this process hangs or fails first.
 pub(crate) fn start(role: &str, variables: &[(&str, &str)]) -> Child {
     Command::new(env::current_exe().unwrap())
         .args([role, "--exact", "--nocapture", "--test-threads=1"])
@@ -24,7 +24,7 @@ pub(crate) fn start(role: &str, variables: &[(&str, &str)]) -> Child {
         .unwrap()
 }
 
-/// Waits for a process to end well; what it says where it does not.
+/// Waits until a process ends successfully. Otherwise returns its output as the error.
 pub(crate) fn finish(mut child: Child) -> Result<(), String> {
     let begin = Instant::now();
     let status = loop {
@@ -49,7 +49,7 @@ fn said(child: &mut Child) -> String {
     text
 }
 
-/// What a process holds that must not grow.
+/// Resources of a process that must not grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Holdings {
     descriptors: usize,
@@ -57,7 +57,7 @@ pub(crate) struct Holdings {
     threads: usize,
 }
 
-/// What this process holds now. For a test that has its process to itself.
+/// Returns this process's resources. For a test that runs alone in its process.
 pub(crate) fn left_behind() -> Holdings {
     let count = |folder| std::fs::read_dir(folder).unwrap().count();
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -69,7 +69,7 @@ pub(crate) fn left_behind() -> Holdings {
 }
 
 impl Holdings {
-    /// Soon there is no more than this: threads take a moment to end.
+    /// Waits until this process has no more resources than `self`. Threads take a moment to end.
     #[track_caller]
     pub(crate) fn is_all_there_is(&self) {
         let begin = Instant::now();
@@ -87,10 +87,10 @@ impl Holdings {
     }
 }
 
-/// What a process that sleeps for a second or several may use of a processor.
+/// Maximum processor time of a process that sleeps for a few seconds.
 pub(crate) const SLEEP_COST: Duration = Duration::from_millis(10);
 
-/// Processor time of this process.
+/// Returns the processor time of this process.
 fn cpu_time() -> Duration {
     let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `ts` is a live, writable timespec.
@@ -98,8 +98,8 @@ fn cpu_time() -> Duration {
     Duration::new(ts.tv_sec as u64, ts.tv_nsec as u32)
 }
 
-/// The processor time that a wait costs: the least of several, if the first costs much. Where a
-/// machine takes its processors away, it counts that as time of the process that was running.
+/// Returns the processor time of `wait`. Repeats an expensive call and returns the least time. On a virtual machine,
+/// time for which the host takes the processor away counts as time of the running process.
 pub(crate) fn least_cost(mut wait: impl FnMut()) -> Duration {
     let mut least = Duration::MAX;
     for _ in 0..5 {
@@ -113,11 +113,11 @@ pub(crate) fn least_cost(mut wait: impl FnMut()) -> Duration {
     least
 }
 
-/// A small random number generator (xorshift), so that a failure can be replayed.
+/// A small random number generator (xorshift), so that a failure can be repeated.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    /// From the environment's `SEED`, or the one given; it is printed.
+    /// Uses the seed from the environment variable `SEED`, or `default`, and prints it.
     pub(crate) fn seeded(default: u64) -> Random {
         let seed = env::var("SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(default);
         println!("SEED={seed}");
@@ -135,7 +135,7 @@ impl Random {
         (self.next() % n as u64) as usize
     }
 
-    /// One of several.
+    /// Returns a random element of `all`.
     pub(crate) fn of<T: Copy>(&mut self, all: &[T]) -> T {
         all[self.below(all.len())]
     }

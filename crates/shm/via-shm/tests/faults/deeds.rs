@@ -1,5 +1,4 @@
-//! What two processes do with each other when one of them is killed. Both do the same, until it
-//! goes wrong.
+//! Exchanges between two processes, one of which is killed. Both processes run the same exchange until it fails.
 
 use super::ledger::Counted;
 use std::sync::mpsc;
@@ -7,26 +6,27 @@ use via::{CompletionQueue, Control, DescriptorAddress, Status, Vi};
 use via_conformance::{SOON, Target};
 use via_shm::ShmCq;
 
-/// Receives that are posted at the beginning, each with so many bytes of data memory.
+/// Number of receives posted at the beginning, and number of data bytes for each.
 pub(crate) const RECEIVES: usize = 16;
 pub(crate) const ROOM: usize = 256 << 10;
-/// Where in data memory sends come from and RDMA goes to, behind the receives' room.
+/// Offset in data memory, behind the receives' bytes, from which sends come and to which RDMAs go.
 pub(crate) const OWN: usize = RECEIVES * ROOM;
 pub(crate) const LEN: usize = 1 << 20;
 
-/// What a deed has to do with.
+/// Arguments of an exchange.
 pub(crate) struct Scene<'a, 'n> {
     pub(crate) here: &'a Counted<'n>,
     pub(crate) there: Target,
     pub(crate) cq: Option<&'a ShmCq>,
 }
 
-/// Goes on until the connection breaks.
+/// An exchange. Continues until the connection breaks, and returns the status.
 pub(crate) type Deed = fn(&Scene<'_, '_>) -> Status;
 
 const BY_CQ: &str = "waits on a completion queue";
 
-/// Whether receives leave entries in a completion queue; where no thread takes them, it would run over.
+/// Returns true if receives must make entries in a completion queue. The other exchanges take no entries, so the queue
+/// would overrun.
 pub(crate) fn needs_cq(deed: &str) -> bool {
     deed == BY_CQ
 }
@@ -89,7 +89,7 @@ fn by_completion_queue(scene: &Scene<'_, '_>) -> Status {
     until_it_breaks(|i| {
         scene.send(i, 500);
         scene.sent()?;
-        // For what is flushed there are entries too.
+        // Flushed receives also make entries.
         scene.cq.unwrap().wait(SOON).unwrap();
         scene.here.post_recv(scene.received()?);
         Ok(())
@@ -110,9 +110,9 @@ fn by_callbacks(scene: &Scene<'_, '_>) -> Status {
     })
 }
 
-/// More is on its way than fits; the process that dies first leaves the other one's sends waiting.
+/// Sends more than fits. When one process dies, the other one's sends are waiting for room.
 fn ahead(scene: &Scene<'_, '_>) -> Status {
-    // One may be ahead of the other by two batches, for which receives are posted.
+    // One process may be two batches ahead of the other. The receives for these are posted.
     const BATCH: usize = RECEIVES / 2 - 1;
     until_it_breaks(|i| {
         for k in 0..BATCH {

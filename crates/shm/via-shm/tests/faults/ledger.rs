@@ -1,4 +1,4 @@
-//! An end that keeps count: every descriptor that is posted is done once, in its turn.
+//! An end that checks that every posted descriptor completes once, in order.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -7,7 +7,7 @@ use via::{DescriptorAddress, Done, Status, Vi};
 use via_conformance::End;
 use via_shm::ShmNic;
 
-/// What is posted to a work queue and not taken.
+/// Descriptors that are posted to a work queue and not yet taken.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Ledger(Arc<Mutex<VecDeque<DescriptorAddress>>>);
 
@@ -16,19 +16,19 @@ impl Ledger {
         self.0.lock().unwrap().push_back(descriptor);
     }
 
-    /// A descriptor is taken; whether it went well.
+    /// Removes a taken descriptor. Returns its length, or its status if it failed.
     pub(crate) fn taken(&self, done: &Completion) -> Result<u32, Status> {
         assert_eq!(self.0.lock().unwrap().pop_front(), Some(done.descriptor), "out of turn");
         done.result()
     }
 
-    /// Whether all that was posted is taken.
+    /// Returns true if all posted descriptors have been taken.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.lock().unwrap().is_empty()
     }
 }
 
-/// An end and its two ledgers.
+/// An end with a ledger for each work queue.
 pub(crate) struct Counted<'n> {
     pub(crate) end: End<'n, ShmNic>,
     pub(crate) sends: Ledger,
@@ -40,7 +40,7 @@ impl<'n> Counted<'n> {
         Counted { end, sends: Ledger::default(), receives: Ledger::default() }
     }
 
-    /// Posts to the receive queue; with the ledger first, because it may be done at once.
+    /// Posts to the receive queue. Records the descriptor first, because it may complete at once.
     pub(crate) fn post_recv(&self, descriptor: DescriptorAddress) {
         self.receives.posted(descriptor);
         self.end.vi.post_recv(descriptor).unwrap();
@@ -52,7 +52,7 @@ impl<'n> Counted<'n> {
         self.end.vi.post_send(descriptor).unwrap();
     }
 
-    /// Ends it: what is posted is flushed, and nothing is left.
+    /// Disconnects the VI, takes the flushed descriptors, and checks that none is left.
     pub(crate) fn settle(&self) {
         self.end.vi.disconnect();
         while let Done::Completion(done) = self.end.vi.send_done() {

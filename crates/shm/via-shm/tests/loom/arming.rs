@@ -1,13 +1,13 @@
-//! A receive queue that its engine is armed for while a sender sends: the sender sees the arming,
-//! or the engine, which looks after that, the message.
+//! The engine arms a receive queue while a sender sends. The sender must see the arming, or the engine's next look must
+//! find the message.
 
 use super::*;
 
-/// With the crate's own bell and ready list. The engine sleeps at once when it has armed and looked.
+/// Uses the crate's own [`Bell`] and [`ReadyList`]. The engine sleeps at once after it has armed the queue and looked.
 fn engine_and_sender(disarm_first: bool) {
     let shared = Arc::new((Bell::new(), ReadyList::new(), Doorbell::new(), AtomicU32::new(0)));
     if disarm_first {
-        // A program that polled, and stops to.
+        // The program has polled before, and has stopped.
         shared.0.watch(0);
         shared.0.unwatch(0);
     }
@@ -48,7 +48,7 @@ fn a_message_is_received_or_rung_for_after_a_disarming() {
     check(|| engine_and_sender(true));
 }
 
-/// Arming again, with the fence on either side to be left out.
+/// A copy of the protocol, with or without the fence on each side.
 fn copy(engine_fence: bool, sender_fence: bool) {
     let shared = Arc::new((AtomicU64::new(0), AtomicU32::new(0), Note::new()));
     let engine = {
@@ -72,7 +72,7 @@ fn copy(engine_fence: bool, sender_fence: bool) {
     let rung = armed.load(Ordering::Relaxed) != 0;
     engine.join().unwrap();
     if rung {
-        // The doorbell remembers a ring that came before the sleep.
+        // The doorbell keeps a write that came before the sleep.
         note.wake();
     }
     note.check();

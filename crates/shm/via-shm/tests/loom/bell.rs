@@ -1,4 +1,4 @@
-//! Two ends of a direction: one rings, and the other sleeps.
+//! One end of a direction notifies, and the other end sleeps.
 
 use super::*;
 
@@ -8,7 +8,7 @@ struct Shared {
     news: AtomicU32,
 }
 
-/// As a thread waits for a message.
+/// Waits like a thread that waits for a message.
 fn sleep(shared: &Shared) {
     loop {
         let seen = shared.bell.word().load(Ordering::SeqCst);
@@ -50,7 +50,7 @@ fn two_sleepers_are_woken() {
     check(|| sleepers(2));
 }
 
-/// A ringer that has counted the sleepers, and not yet woken them, takes none away from another ringer.
+/// A notifier that has counted the sleepers, but not yet woken them, must not hide a sleeper from another notifier.
 #[test]
 fn a_sleeper_is_woken_by_the_second_news_while_the_first_ringer_stands_still() {
     check(|| {
@@ -60,7 +60,7 @@ fn a_sleeper_is_woken_by_the_second_news_while_the_first_ringer_stands_still() {
             let shared = shared.clone();
             thread::spawn(move || {
                 if shared.bell.look().is_some_and(|listeners| listeners.sleepers) {
-                    // It dies before it wakes.
+                    // The notifier dies before it wakes the sleeper.
                     shared.bell.ring();
                 }
             })
@@ -91,7 +91,8 @@ fn two_ringers_wake_a_sleeper() {
     });
 }
 
-/// The first look finds no sleeper, so the fence is left to sleepers; under loom each thread puts its own.
+/// The first look finds no sleeper, so the notifier leaves the fence to the sleepers. Under loom each thread executes
+/// its own fence.
 #[test]
 fn a_sleeper_is_woken_by_a_ringer_that_has_left_its_fence() {
     check(|| {
@@ -103,7 +104,7 @@ fn a_sleeper_is_woken_by_a_ringer_that_has_left_its_fence() {
             let shared = shared.clone();
             thread::spawn(move || sleep(&shared))
         };
-        // The second one finds the sleeper, or the sleeper has found the news.
+        // The second look finds the sleeper, or the sleeper has found the event.
         for news in 1..3 {
             shared.news.store(news, Ordering::Release);
             if quiet.look(&shared.bell).is_some_and(|listeners| listeners.sleepers) {
@@ -114,17 +115,17 @@ fn a_sleeper_is_woken_by_a_ringer_that_has_left_its_fence() {
     });
 }
 
-/// What is left out of the copy.
+/// The step that the copy leaves out.
 #[derive(Clone, Copy, PartialEq)]
 enum Without {
     Nothing,
     TheRingersFence,
     TheSleepersFence,
-    /// The ringer wakes, but does not change the word that the sleeper compares.
+    /// The notifier wakes the sleeper, but does not change the futex word.
     TheWord,
 }
 
-/// The protocol again.
+/// A copy of the protocol.
 fn copy(without: Without) {
     let shared = Arc::new((AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0), Note::new()));
     let sleeper = {

@@ -1,5 +1,4 @@
-//! The lock that leans to its user, as a model: the kernel's barrier is a fence in the favoured
-//! thread, wherever it happens to be.
+//! A model of the biased lock. The kernel's barrier is a fence in the biased thread, wherever this thread is.
 
 use super::*;
 use loom::cell::UnsafeCell;
@@ -16,7 +15,7 @@ fn add(lock: &Lock) {
     lock.value.with_mut(|value| unsafe { *value += 1 });
 }
 
-/// The favoured thread takes the lock once, with or without another look at its privilege.
+/// Takes the lock once, as the biased thread, with or without the second look at the bias.
 fn biased(lock: &Lock, looks_again: bool) {
     if lock.biased.load(Ordering::Relaxed) == 1 {
         lock.inside.store(1, Ordering::Relaxed);
@@ -58,7 +57,7 @@ fn model(looks_again: bool) {
     };
     other(&lock);
     thread.join().unwrap();
-    // SAFETY: the other thread is gone.
+    // SAFETY: the other thread has ended, so this thread has the value alone.
     assert_eq!(lock.value.with(|value| unsafe { *value }), 3);
 }
 

@@ -1,10 +1,10 @@
-//! A completion queue that finds its VIs by bits: what a sender has published is found by the look
-//! that follows its bit, whatever the rhythm of sending and looking.
+//! A completion queue that finds its VIs by bits. The look that follows a sender's bit must find the sender's message,
+//! in every interleaving of sending and looking.
 
 use super::*;
 
-/// Two messages of one VI, and a queue that looks until it has found both. A look takes a
-/// message; the VI stays ready as long as looks find something, as in `Members::find`.
+/// Sends two messages on one VI, while a queue looks until it has found both. Each look takes a message. The VI stays
+/// ready as long as looks find something, as in `Members::find`.
 fn two_messages() {
     let shared = Arc::new((Bell::new(), ReadyList::new(), AtomicU32::new(0)));
     shared.0.watch(1);
@@ -34,7 +34,7 @@ fn two_messages() {
     };
     look(&mut ready, &mut found);
     sender.join().unwrap();
-    // What was sent while it looked has left its bit.
+    // A message sent during the look has set its bit.
     look(&mut ready, &mut found);
     assert_eq!(found, 2, "a message without an entry");
 }
@@ -44,7 +44,7 @@ fn every_message_is_found() {
     check(two_messages);
 }
 
-/// Looking first and clearing the bit afterwards, which is what must not be done.
+/// Looks first and clears the bit afterwards, which is wrong.
 #[test]
 #[should_panic(expected = "a message without an entry")]
 fn a_bit_cleared_after_the_look_is_a_message_lost() {
@@ -68,7 +68,7 @@ fn a_bit_cleared_after_the_look_is_a_message_lost() {
     });
 }
 
-/// The fence between clearing and looking left out.
+/// A copy of the protocol, with or without the fence between clearing the bit and looking.
 fn copy(clears_with_order: bool) {
     let shared = Arc::new((AtomicU64::new(1), AtomicU32::new(0)));
     let sender = {
@@ -76,7 +76,7 @@ fn copy(clears_with_order: bool) {
         thread::spawn(move || {
             shared.1.store(1, Ordering::Relaxed);
             fence(Ordering::SeqCst);
-            // A bit that is set is not set again.
+            // The sender does not set a bit that is set.
             if shared.0.load(Ordering::Relaxed) & 1 == 0 {
                 shared.0.fetch_or(1, Ordering::SeqCst);
             }

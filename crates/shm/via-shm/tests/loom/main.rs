@@ -1,10 +1,10 @@
-//! The lock-free parts under every interleaving, by loom.
+//! Checks the lock-free parts under every interleaving, by loom.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --profile loom -p via-shm --test loom`
 //!
-//! A missed wake-up shows as a deadlock, which loom reports. The negative tests, on copies of a
-//! protocol with one thing left out, show that it would be found; there a sleeper only notes that
-//! it sleeps, since loom cannot clean up after a deadlock.
+//! A missed wake-up shows as a deadlock, which loom reports. Negative tests use copies of a protocol with one step left
+//! out, and show that the tests would find the missing step. In the copies a sleeper only records its sleep, because
+//! loom cannot clean up after a deadlock.
 #![cfg(loom)]
 
 mod arming;
@@ -30,7 +30,7 @@ fn check(model: impl Fn() + Send + Sync + 'static) {
     builder.check(model);
 }
 
-/// A kernel's futex queue.
+/// Stands for the kernel's futex queue.
 struct Futex {
     queue: Mutex<()>,
     woken: Condvar,
@@ -54,9 +54,9 @@ impl Futex {
     }
 }
 
-/// A sleep that is noted, not slept; for the negative tests.
+/// Records a sleep instead of sleeping, for the negative tests.
 struct Note {
-    /// Asleep, and rung since.
+    /// Set while asleep; set once woken since.
     state: Mutex<(bool, bool)>,
 }
 
@@ -75,14 +75,14 @@ impl Note {
         state.1 = state.0;
     }
 
-    /// At the end, when the news are out for good.
+    /// Checks that no wake-up was missed. Call it after all events have been published.
     fn check(&self) {
         let (asleep, rung) = *self.state.lock().unwrap();
         assert!(!asleep || rung, "a missed wake-up");
     }
 }
 
-/// A doorbell that many may ring and one waits for (an eventfd).
+/// Stands for an eventfd that several threads write to and one thread waits for.
 struct Doorbell {
     rung: Mutex<bool>,
     news: Condvar,

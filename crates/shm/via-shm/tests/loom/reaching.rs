@@ -1,5 +1,5 @@
-//! An initiator that reaches into memory which is taken away: it says that it reaches and looks at
-//! the count of changes, the target changes the count and looks whether it is reached into.
+//! Direct access of an initiator to memory that the target is revoking. The initiator sets `reaching` and then loads
+//! the count of changes. The target changes the count and then loads `reaching`.
 
 use super::*;
 use loom::cell::UnsafeCell;
@@ -7,11 +7,11 @@ use loom::cell::UnsafeCell;
 struct Shared {
     reaching: AtomicU64,
     count: AtomicU32,
-    /// The memory; loom sees whether it is used by both at once.
+    /// The target's memory. loom reports two accesses at once.
     memory: UnsafeCell<u32>,
 }
 
-/// What is left out.
+/// The step that the model leaves out.
 #[derive(Clone, Copy, PartialEq)]
 enum Without {
     Nothing,
@@ -19,8 +19,8 @@ enum Without {
     TheTargetsFence,
 }
 
-/// The engine of the initiator may be asked meanwhile, and puts the word right: under the send
-/// queue's lock, which the reaching thread holds.
+/// Runs initiator and target. With `heals`, the initiator's engine also corrects the word `reaching`, under the send
+/// queue's lock. The initiator holds this lock during an access.
 fn model(without: Without, heals: bool) {
     let shared = Arc::new(Shared {
         reaching: AtomicU64::new(0),
@@ -37,7 +37,8 @@ fn model(without: Without, heals: bool) {
                 fence(Ordering::SeqCst);
             }
             if shared.count.load(Ordering::Relaxed) == 0 {
-                // SAFETY: the target lets it, and loom checks that it is alone.
+                // SAFETY: the count of changes allows the access; loom checks that the target does not access the
+                // memory at the same time.
                 shared.memory.with_mut(|memory| unsafe { *memory += 1 });
             }
             shared.reaching.store(0, Ordering::Release);
@@ -59,7 +60,7 @@ fn model(without: Without, heals: bool) {
     while shared.reaching.load(Ordering::Acquire) != 0 {
         thread::yield_now();
     }
-    // The program's again. SAFETY: no thread reaches into it; loom checks that.
+    // SAFETY: the initiator no longer accesses the memory, which belongs to the program again; loom checks this.
     shared.memory.with_mut(|memory| unsafe { *memory += 1 });
     initiator.join().unwrap();
     if let Some(engine) = engine {

@@ -1,11 +1,11 @@
-//! A sleeper on many VIs: bits, a flag, and a doorbell.
+//! A thread that sleeps for many VIs: bits, a sleep flag and a doorbell.
 
 use super::*;
 
 struct Shared {
     ready_lists: [ReadyList; 2],
     doorbells: [Doorbell; 2],
-    /// One bell for each VI, watched by the ready lists that want it.
+    /// One [`Bell`] for each VI, watched by ready lists.
     bells: [Bell; 2],
     news: [AtomicU32; 2],
 }
@@ -22,7 +22,7 @@ impl Shared {
         Arc::new(shared)
     }
 
-    /// As the writer of a VI tells of a message.
+    /// Publishes an event like the writer of a VI.
     fn tell(&self, vi: usize) {
         self.news[vi].store(1, Ordering::Release);
         let Some(listeners) = self.bells[vi].look() else { return };
@@ -35,11 +35,11 @@ impl Shared {
         }
     }
 
-    /// Waits as an epoll instance does, until each of the VIs has had news.
+    /// Waits like an epoll instance, until each of the VIs has had an event.
     fn wait(&self, index: usize, vis: &[usize]) {
         let ready_list = &self.ready_lists[index];
         let mut missing = vis.to_vec();
-        // What came before the ready list watched, it finds by looking.
+        // The first look finds events that were published before the ready list watched.
         missing.retain(|&vi| self.news[vi].load(Ordering::Relaxed) == 0);
         loop {
             ready_list.drain(|vi| {
@@ -110,7 +110,7 @@ fn two_ready_lists_of_one_vi() {
     });
 }
 
-/// A ready list that begins to watch while the news come: it watches, then looks.
+/// A ready list begins to watch while an event is published: it watches first and then looks.
 #[test]
 fn watching_begins_in_time() {
     check(|| {
@@ -125,7 +125,7 @@ fn watching_begins_in_time() {
     });
 }
 
-/// The ready list's protocol again, with the fence on either side to be left out.
+/// A copy of the ready list's protocol, with or without the fence on each side.
 fn copy(ringer_fence: bool, ready_list_fence: bool) {
     let shared = Arc::new((AtomicU32::new(0), AtomicU64::new(0), Note::new()));
     let ready_list = {
@@ -137,7 +137,7 @@ fn copy(ringer_fence: bool, ready_list_fence: bool) {
                 fence(Ordering::SeqCst);
             }
             if summary.load(Ordering::Relaxed) == 0 {
-                // An eventfd remembers a ring that came before the sleep.
+                // An eventfd keeps a write that came before the sleep.
                 note.sleep_if(|| sleeping.load(Ordering::SeqCst) != 0);
             }
         })

@@ -1,4 +1,5 @@
-//! A queue entry: a message is written and read whole, and written again when it has been read.
+//! A queue entry: the reader must find the whole message, and the writer may overwrite it only after the reader has
+//! finished.
 
 use super::*;
 
@@ -8,8 +9,8 @@ fn send(slot: &Slot, n: u32, bytes: &[u8]) {
     slot.publish(n, entry);
 }
 
-/// Two laps through one slot: the second message may only be written when the reader is done
-/// with the first.
+/// Sends two messages through one slot. The writer may write the second one only after the reader has finished with the
+/// first.
 fn two_laps(receive: fn(&Slot, &Credit, u32) -> Option<[u8; 12]>) {
     let shared = Arc::new((Slot::new(), Credit::new()));
     shared.1.post(1);
@@ -18,7 +19,7 @@ fn two_laps(receive: fn(&Slot, &Credit, u32) -> Option<[u8; 12]>) {
         thread::spawn(move || {
             let (slot, credit) = &*shared;
             send(slot, 0, &[1; 12]);
-            // A sender that has no credit does something else; here it gives up.
+            // Without credit the writer gives up here.
             let lap = credit.posted() > SLOTS;
             if lap {
                 send(slot, SLOTS, &[2; 12]);
@@ -70,7 +71,7 @@ fn a_message_is_torn_if_credit_is_posted_before_the_copy() {
     });
 }
 
-/// What the reader says last is what the pool's release covers.
+/// The reader's last load from the pool must come before its release.
 #[test]
 fn what_is_released_has_been_read() {
     check(|| {

@@ -1,10 +1,10 @@
-//! Several threads are told to serve an RDMA, and one of them holds the lock. A thread that is turned away
-//! leaves a mark, for which the holder looks again.
+//! Several threads want to serve an RDMA, and one of them holds the lock. A thread that finds the lock taken sets a
+//! mark, and the holder then looks again.
 
 use super::*;
 
 struct Shared {
-    /// The lock, which is only ever tried.
+    /// A lock that threads only try to take.
     held: AtomicU32,
     again: AtomicU32,
     staged: AtomicU32,
@@ -46,7 +46,7 @@ fn model(marks: bool, fences: bool) {
         staged: AtomicU32::new(0),
         served: AtomicU32::new(0),
     });
-    // A thread of the program that waits, and looks now and then.
+    // A waiting thread of the program, which looks from time to time.
     let helper = {
         let shared = shared.clone();
         thread::spawn(move || serve(&shared, marks, fences))
