@@ -67,6 +67,7 @@ const OUT: u32 = 1 << 31;
 /// A shared segment with one other process, and this process's data about that process.
 #[derive(Debug)]
 pub struct Pair {
+    /// The shared memory.
     pub segment: Segment,
     /// Identity of the segment's file.
     file_id: (u64, u64),
