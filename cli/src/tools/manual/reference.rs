@@ -77,7 +77,7 @@ fn one_line(text: &str) -> String {
 fn variables() -> String {
     let mut page = "# Variables\n\n\
         The library reads these variables when a program starts. `sovia run` sets the variables that have an option,\n\
-        and refuses invalid values. [tune.md](../operate/tune.md) says when to set one.\n\n\
+        and refuses invalid values. None needs to be set.\n\n\
         | variable | meaning | default |\n|---|---|---|\n"
         .to_owned();
     for sections::Variable { name, about, default } in sections::VARIABLES {
