@@ -1,21 +1,23 @@
-//! A lock that is biased towards the thread that uses it.
+//! A lock that is biased to the thread that takes it most.
 //!
-//! What mostly one thread uses need not be locked by atomic exchanges. A thread that has taken the lock often
-//! enough in a row is *favoured* from then on: it takes the lock by writing the lock's place into a word of
-//! its own record, and gives it back by writing nothing there. Another thread that wants the lock takes the
-//! favour away first: it marks the favour as ending and has the kernel put a fence into the favoured thread
-//! ([`crate::fences`]). After that it either finds the favoured thread inside, or that thread will find that
-//! it is favoured no more.
+//! A lock that one thread takes most of the time needs no atomic exchanges. After enough acquisitions in a row
+//! the lock becomes *biased* to that thread. From then on the thread takes the lock by writing the lock's address
+//! into a word of its own robust-list entry. The thread releases the lock by clearing this word. Another thread
+//! that wants the lock first revokes the bias. For this it marks the bias as ending, and lets the kernel execute
+//! a fence in the biased thread ([`crate::fences`]). After the fence, either the revoking thread finds the biased
+//! thread inside, or the biased thread will find that the bias is ending.
 //!
-//! The word belongs to the thread and not to the lock: a thread that has stood still between its look at the
-//! favour and its word says of itself alone that it is inside, even when the favour is another thread's by then.
+//! The word belongs to the thread and not to the lock. A thread may be suspended between its check of the bias
+//! and its store of the word. If another thread has got the bias meanwhile, the store says only that the
+//! suspended thread is inside.
 //!
-//! A thread changes `biased` only while it owns the lock below ([`RobustLock`]), and holds what the lock
-//! guards only if it is the favoured one, or owns the lock below and no thread is favoured. That lock
-//! survives its owners, and so does the favour: a favoured thread that has ended counts as one that was inside, unless
-//! its record, which no other thread has got yet, says that it was not.
+//! A thread changes `biased` only while it owns the inner lock ([`RobustLock`]). A thread may use the guarded
+//! data while it has the bias. Any other thread may use the data only while it owns the inner lock and no thread
+//! has the bias. Both the inner lock and the bias survive their owners. A biased thread that has ended counts as
+//! ended inside the lock. The only exception: its entry proves the opposite, and no other thread has taken the
+//! entry.
 //!
-//! No thread is favoured where the kernel puts no fences.
+//! No lock becomes biased where the kernel executes no fences in other threads.
 
 use crate::lock::{STEP_NS, deadline, never_taken};
 use crate::owners::Owners;
@@ -24,28 +26,29 @@ use crate::state::{self, State};
 use crate::{Acquired, Local, RobustLock, fences, rank, section};
 use sovia_sys::stall::{At, point};
 
-/// How often in a row a thread takes the lock before it is favoured: as often as saves what taking the favour
-/// away costs (a few microseconds).
+/// Number of acquisitions in a row after which the lock becomes biased. Over so many acquisitions a bias saves
+/// about what its revocation costs (a few microseconds).
 const ENOUGH: u32 = if cfg!(loom) { 1 } else { 1 << 10 };
-/// It is twice as often each time the favour has been taken away, up to this power of two more.
+/// Limit of the doublings of [`ENOUGH`]: each revocation doubles the number of acquisitions before the next bias.
 const DOUBLINGS: u32 = if cfg!(loom) { 0 } else { 5 };
-/// In the word that names the favoured thread: the favour is being taken away. No record's word has this bit.
+/// Set in `biased` while a thread revokes the bias. No owner word has this bit.
 const ENDING: u32 = 1 << 31;
-/// So often a thread sleeps [`STEP_NS`] where the kernel refuses it the fence: what a processor has stored is in
-/// memory long before that.
+/// Number of sleeps of [`STEP_NS`] after which a thread does without a fence that the kernel refuses. The stores
+/// of every processor reach memory long before that.
 const WITHOUT_FENCE: u32 = 8;
 
-/// A [`RobustLock`] that favours the thread which uses it most. All-zero memory is an unlocked one.
+/// A [`RobustLock`] that can be biased to the thread that uses it most. All-zero memory is an unlocked lock.
 #[derive(Debug)]
 #[repr(C)]
 pub struct BiasedLock<K = Local, const RANK: u8 = { rank::NONE }> {
-    /// The favoured thread's word; 0: none is. The next three are written by the owner of `lock` alone.
+    /// Owner word of the biased thread; 0 if there is none. Only the owner of `lock` writes this field and the
+    /// next three.
     biased: AtomicU32,
-    /// The last owner of `lock`.
+    /// Owner word of the last thread that owned `lock`.
     last: AtomicU32,
-    /// How often in a row it has taken the lock.
+    /// Number of times in a row that this thread has taken the lock.
     times: AtomicU32,
-    /// How often the favour has been taken away.
+    /// Number of times that a thread has revoked the bias.
     taken_away: AtomicU32,
     lock: RobustLock<K, RANK>,
 }
@@ -62,21 +65,21 @@ impl<K: Owners, const RANK: u8> Default for BiasedLock<K, RANK> {
     }
 }
 
-/// What a thread that owns the lock below finds.
+/// State of the bias, as seen by the owner of the inner lock.
 #[derive(Clone, Copy)]
 enum Bias {
-    /// No thread is favoured (any more).
+    /// No thread has the bias, or no longer has it.
     None,
-    /// The favoured thread has ended, perhaps inside.
+    /// The biased thread has ended, perhaps inside the lock.
     Dead,
-    /// The thread of that word is inside.
+    /// The biased thread, with this owner word, is inside the lock.
     Inside(u32),
-    /// It may be: the kernel has refused the fence.
+    /// The biased thread may be inside: the kernel has refused the fence.
     Unknown,
 }
 
 impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
-    /// By what the lock is known.
+    /// Returns the lock's address, which identifies the lock.
     fn place(&self) -> usize {
         core::ptr::from_ref(self).addr()
     }
@@ -94,8 +97,8 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
         acquired
     }
 
-    /// Like [`BiasedLock::lock`], but waits for so many nanoseconds at most; `None` if others hold it for longer. One that waits
-    /// for none stands outside the order of locks.
+    /// Like [`BiasedLock::lock`], but waits at most `ns` nanoseconds. Returns `None` if another thread holds the
+    /// lock for longer. The order of locks does not apply if `ns` is 0.
     pub fn lock_within(&self, ns: u64) -> Option<Acquired> {
         state::current(|state| {
             section::enter_on(state);
@@ -123,19 +126,20 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
         })
     }
 
-    /// Takes the lock if it favours the calling thread and that is in no section, so neither under another lock nor in
-    /// a handler that has interrupted it under one. [`BiasedLock::unlock_biased`] gives it back.
+    /// Takes the lock if it is biased to the calling thread, and this thread is in no critical section. So the
+    /// call fails under another lock, and in a signal handler that has interrupted the thread under a lock.
+    /// Release the lock with [`BiasedLock::unlock_biased`].
     #[inline(always)]
     pub fn lock_biased(&self) -> bool {
         let biased = self.biased.load(Ordering::Relaxed);
         let state = state::here();
-        // One look at the thread's words before anything is written: a thread that is not favoured loses nothing else by
-        // asking.
+        // These loads come before any store, so a failed call costs a thread without the bias nothing else.
         if biased == 0 || K::known(state) != biased || state.depth.get() != 0 {
             return false;
         }
         section::enter_on(state);
-        // Once more: a handler that ran before the section may have forked, and the child has another word.
+        // Read the word again: a signal handler that ran before the section may have forked, and a child has
+        // another word.
         let me = K::known(state);
         let taken = me != 0 && self.enter(state, me);
         if taken {
@@ -146,7 +150,7 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
         taken
     }
 
-    /// Gives the lock back that [`BiasedLock::lock_biased`] has taken.
+    /// Releases the lock after [`BiasedLock::lock_biased`].
     #[inline(always)]
     pub fn unlock_biased(&self) {
         let state = state::here();
@@ -156,7 +160,8 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
         }
     }
 
-    /// Takes the lock if it favours the calling thread, which is not inside it, nor any other in this way.
+    /// Takes the lock by bias. Fails if the lock is not biased to the calling thread, or if this thread already
+    /// holds this or another lock by bias.
     #[inline(always)]
     fn enter(&self, state: &State, me: u32) -> bool {
         if self.biased.load(Ordering::Relaxed) != me {
@@ -167,9 +172,11 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
             return false;
         }
         point(At::Taking);
-        // SYNC: Release, for a thread that reads this instead of the 0 before.
+        // SYNC: Release, because a thread that revokes another lock's bias may read this value instead of the 0
+        // that `leave` stored. That thread must see the stores before the 0.
         inside.store(self.place(), Ordering::Release);
-        // SYNC: with `heavy` in `take_away`: that thread finds the word, or this one finds the favour ending.
+        // SYNC: pairs with `heavy` in `take_away`: either the revoking thread finds this word, or this thread
+        // finds the bias ending.
         fences::light();
         if self.biased.load(Ordering::Acquire) == me {
             point(At::Locked);
@@ -179,12 +186,12 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
         false
     }
 
-    /// The calling thread is no more inside as the favoured one.
+    /// Releases the lock that the calling thread holds by bias.
     #[inline(always)]
     fn leave(&self, inside: &AtomicUsize) {
-        // SYNC: pairs with the look at the word in `take_away`.
+        // SYNC: pairs with the load of this word in `take_away` (`K::is_inside`).
         inside.store(0, Ordering::Release);
-        // All: the thread that takes the favour away sleeps among those that wait for the lock below.
+        // Wake all: the revoking thread sleeps among the threads that wait for the inner lock.
         self.lock.given_back(u32::MAX >> 1);
     }
 
@@ -196,13 +203,13 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
         section::leave_on(state);
     }
 
-    /// Whether the calling thread is inside as the favoured one.
+    /// Returns true if the calling thread holds the lock by bias.
     #[inline(always)]
     fn is_inside(&self, state: &State) -> bool {
         K::inside(state).is_some_and(|inside| inside.load(Ordering::Relaxed) == self.place())
     }
 
-    /// Gives the lock back.
+    /// Releases the lock.
     #[inline(always)]
     pub fn unlock(&self) {
         let state = state::here();
@@ -215,23 +222,24 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
         }
     }
 
-    /// Whether the calling thread holds the lock: it is in a signal handler that has interrupted the critical
-    /// section, or has left that by `longjmp`.
+    /// Returns true if the calling thread holds the lock. A caller in a signal handler may have interrupted the
+    /// critical section. A caller may also have left the section by `longjmp`.
     #[inline(always)]
     pub fn is_mine(&self) -> bool {
         state::current(|state| self.is_inside(state)) || self.lock.is_mine()
     }
 
-    /// No thread has used it often: what it guards begins anew.
+    /// Resets the counts of acquisitions and revocations, for a lock that begins to guard something new.
     pub fn begin_anew(&self) {
         self.times.store(0, Ordering::Relaxed);
         self.taken_away.store(0, Ordering::Relaxed);
     }
 
-    /// Begins in a section and ends in one if the lock has been taken, by `until` at the latest.
+    /// Takes the lock without the bias, by time `until` at the latest. The caller is in a critical section. On
+    /// return the thread is in that section only if it has taken the lock.
     #[inline(never)]
     fn lock_as_others(&self, state: &State, until: Option<u64>) -> Option<Acquired> {
-        // Else the thread would wait for one that waits for it.
+        // Otherwise the thread would wait for itself.
         if self.is_inside(state) {
             section::leave_on(state);
             return Some(Acquired::Reentered);
@@ -256,7 +264,7 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
                 Bias::Inside(_) | Bias::Unknown => sleeps += 1,
             }
             if acquired == Acquired::FromTheDead {
-                // The lock must not pass through another thread's hands as a clean one.
+                // Keep the inner lock: another thread must not take it as a clean one.
                 self.lock.sleep_while(STEP_NS, is_held);
                 continue;
             }
@@ -265,7 +273,7 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
                 left => Some(left.unwrap_or(STEP_NS).min(STEP_NS)),
             };
             self.lock.give_back();
-            // Signal handlers may run meanwhile, unless the thread holds another lock.
+            // Signal handlers may run during the sleep, unless the thread holds another lock.
             section::leave_on(state);
             self.lock.sleep_while(left?, is_held);
             section::enter_on(state);
@@ -292,8 +300,9 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
         is_free
     }
 
-    /// Sees to it that no thread is favoured, unless that is to be the calling one from its next time on. It owns
-    /// the lock below. `patient`: it has waited so long that the kernel's fence may be done without.
+    /// Revokes another thread's bias, or counts this acquisition if no thread has the bias. After enough
+    /// acquisitions the calling thread gets the bias. The caller owns the inner lock. `patient`: the caller has
+    /// waited so long that it needs no fence by the kernel.
     #[inline(always)]
     fn bias(&self, me: u32, acquired: Acquired, patient: bool) -> Bias {
         match self.biased.load(Ordering::Relaxed) {
@@ -327,18 +336,19 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
             && (fences::are_from_kernel() || cfg!(loom))
         {
             self.times.store(0, Ordering::Relaxed);
-            // This time the thread owns the lock below still, for which any other waits first.
+            // For this acquisition the thread still owns the inner lock, for which every other thread waits
+            // first.
             self.biased.store(me, Ordering::Release);
         }
     }
 
-    /// Takes the favour away from a thread, unless that is inside. The caller owns the lock below.
+    /// Revokes the bias of the thread `biased`, unless that thread is inside. The caller owns the inner lock.
     #[cold]
     #[inline(never)]
     fn take_away(&self, me: u32, biased: u32, patient: bool) -> Bias {
         let thread = biased & !ENDING;
         let found = if thread == me {
-            // The caller is not inside, and no other thread has this word.
+            // The caller is not inside, and no other thread has this owner word.
             Bias::None
         } else {
             if biased & ENDING == 0 {
@@ -347,10 +357,11 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
                 self.biased.store(thread | ENDING, Ordering::SeqCst);
             }
             point(At::LookedUp);
-            // SYNC: with `enter`. Each time: the thread that set `ENDING` may have died before its fence.
+            // SYNC: pairs with `light` in `enter`. Executed at each attempt, because the thread that set `ENDING`
+            // may have died before its fence.
             let is_fenced = fences::heavy(K::REACH);
             let is_inside = K::is_inside(thread, self.place());
-            // After the look: a record that has got another owner says nothing of the thread.
+            // Check this after `is_inside`: an entry that has got another owner says nothing about the thread.
             match K::lives(thread) {
                 false if K::ended_outside(thread, self.place()) => Bias::None,
                 false => return Bias::Dead,

@@ -1,12 +1,12 @@
 use super::*;
 use crate::record;
 
-/// Whether the lock favours the calling thread now; it does where the kernel puts fences.
+/// Returns true if the lock is biased to the calling thread. Needs the kernel's fences.
 fn biases_me(lock: &BiasedLock) -> bool {
     state::current(|state| lock.biased.load(Ordering::Relaxed) == Local::me(state))
 }
 
-/// A lock that favours the calling thread, if any is favoured here.
+/// Returns a lock that is biased to the calling thread, if this host allows biases.
 fn biasing() -> BiasedLock {
     record::start();
     fences::find_out();
@@ -24,7 +24,7 @@ fn biasing() -> BiasedLock {
     lock
 }
 
-/// The calling thread takes the lock until it favours that thread, if any is favoured here.
+/// Takes the lock in the calling thread until the lock is biased to this thread, if this host allows biases.
 fn become_biased(lock: &BiasedLock) {
     record::start();
     fences::find_out();
@@ -39,7 +39,7 @@ fn a_thread_that_takes_it_often_is_biased_until_another_takes_it() {
     let lock = biasing();
     let biased = biases_me(&lock);
     assert_eq!(lock.lock(), Acquired::Clean);
-    // Without a change to the lock below.
+    // A biased thread does not change the inner lock.
     assert_eq!(lock.lock.is_locked(), !biased);
     lock.unlock();
     std::thread::scope(|s| {
@@ -65,7 +65,7 @@ fn the_biased_thread_alone_takes_it_in_place_and_under_no_other_lock() {
             return;
         }
         assert!(lock.is_mine() && section::depth() == 1);
-        // As in a signal handler that interrupts it here.
+        // These calls stand for a signal handler that interrupts the thread here.
         assert!(!lock.lock_biased() && !other.lock_biased());
         assert_eq!(lock.lock(), Acquired::Reentered);
         lock.unlock_biased();
@@ -90,7 +90,7 @@ fn the_biased_thread_is_told_that_it_has_the_lock() {
     assert_eq!(lock.lock(), Acquired::Reentered);
     assert_eq!(lock.lock_within(0), Some(Acquired::Reentered));
     assert!(!lock.try_lock());
-    // Its word names one lock: another one is taken as others take it.
+    // The thread's word names one lock, so the thread takes a second lock as an unbiased thread.
     assert_eq!(other.lock(), Acquired::Clean);
     assert!(other.is_mine() && lock.is_mine());
     other.unlock();
@@ -102,7 +102,7 @@ fn the_biased_thread_is_told_that_it_has_the_lock() {
             assert!(!section::is_inside());
         });
     });
-    // While another thread takes the favour away it is still told.
+    // The thread still finds that it holds the lock while another thread revokes the bias.
     assert_eq!(lock.lock(), Acquired::Reentered);
     lock.unlock();
     assert!(!lock.is_mine() && !section::is_inside());
@@ -119,7 +119,7 @@ fn what_the_biased_thread_has_died_in_is_to_be_repaired() {
             assert_eq!(lock.lock(), Acquired::Clean);
         });
     });
-    // A try repairs nothing, and does not lose it.
+    // A failed try leaves the state to the next owner.
     assert!(!lock.try_lock());
     assert_eq!(lock.lock(), Acquired::FromTheDead);
     lock.unlock();
@@ -139,7 +139,7 @@ fn a_biased_thread_that_has_ended_outside_leaves_nothing_to_repair() {
     });
     let name = name.load(Ordering::Relaxed);
     assert!(!biases_me(&lock));
-    // Unless another test's thread has got its record since.
+    // True unless a thread of another test has got the entry since.
     let is_known = || Local::ended_outside(name, lock.place());
     while Local::lives(name) {
         std::thread::yield_now();
@@ -165,7 +165,7 @@ fn biased_lock_excludes_while_the_bias_comes_and_goes() {
                     let seen = shared.load(Ordering::Relaxed);
                     shared.store(seen + 1, Ordering::Relaxed);
                     lock.unlock();
-                    // Long stretches alone.
+                    // Long stretches in which a thread runs alone.
                     if i % ENOUGH == thread * ENOUGH / 3 {
                         std::thread::yield_now();
                     }

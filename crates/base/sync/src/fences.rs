@@ -1,12 +1,13 @@
-//! Fences between a thread that does something often and one that does its counterpart seldom.
+//! Fences between a thread that does something often and a thread that does the counterpart rarely.
 //!
-//! The frequent thread writes one word and reads another, the rare one the other way round, and at least
-//! one of the two must see what the other has written. That takes a full fence in each of them between
-//! writing and reading. Here the rare thread has the kernel put the fence into the others (`membarrier`),
-//! so that the frequent one needs none (`light`, `heavy`). Where the kernel does not do that, or must not
-//! be asked any more, the frequent threads fence themselves.
+//! The frequent thread writes one word and reads another word. The rare thread does the same in the opposite
+//! order. At least one of them must see the other's store, so each needs a full fence between its store and its
+//! load. Here the rare thread lets the kernel execute the fence in the frequent threads (`membarrier`). So the
+//! frequent thread needs no fence of its own (`light`, `heavy`). If the kernel does not support this, or the
+//! process must not ask any more, each frequent thread executes a fence itself.
 //!
-//! The kernel keeps a process's registration for its forked children, and forgets it at exec.
+//! The kernel copies a process's registration for membarrier to forked children, and drops the registration at
+//! exec.
 
 use crate::shim::{AtomicU32, Ordering, fence};
 use core::sync::atomic::compiler_fence;
@@ -15,10 +16,10 @@ use sovia_sys::process;
 const UNKNOWN: u32 = 0;
 const USERS_FENCE: u32 = 1;
 const KERNEL_FENCES: u32 = 2;
-/// Threads fence themselves, and some may not have seen that yet.
+/// Threads fence themselves, and some threads may not have seen this change yet.
 const BOTH: u32 = 3;
 
-/// Whether the kernel puts the fences, or each thread its own.
+/// Source of the fences: the kernel or each thread.
 #[cfg(not(loom))]
 static FENCES: AtomicU32 = AtomicU32::new(UNKNOWN);
 #[cfg(loom)]
@@ -26,23 +27,23 @@ loom::lazy_static! {
     static ref FENCES: AtomicU32 = AtomicU32::new(USERS_FENCE);
 }
 
-/// Whose threads a fence is for.
+/// The threads that a fence must reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// Those of this process.
+    /// The threads of this process.
     Process,
-    /// Those of every process in which [`find_out`] has found that the kernel puts the fences.
+    /// The threads of every process in which [`find_out`] has found that the kernel executes the fences.
     Host,
 }
 
-/// Whether it is known if the kernel puts the fences.
+/// Returns true if this process knows whether the kernel executes the fences.
 pub fn are_known() -> bool {
     FENCES.load(Ordering::Relaxed) != UNKNOWN
 }
 
-/// Finds out whether the kernel puts the fences, unless that is known. In a process of several threads the kernel
-/// takes tens of milliseconds for it, so no call waits for that: before, every thread fences itself. A process that
-/// never needs more asks the kernel nothing.
+/// Finds out whether the kernel executes the fences, unless this is known already. In a process with several
+/// threads the kernel takes tens of milliseconds to answer. So no call waits for the answer, and until then each
+/// thread fences itself. A process that never calls this asks the kernel nothing.
 pub fn find_out() {
     if !are_known() {
         ask();
@@ -62,28 +63,28 @@ fn ask() -> u32 {
     }
 }
 
-/// From here on no thread of this process has the kernel put fences: each fences itself.
+/// Stops the use of the kernel's fences: from here on each thread of this process fences itself.
 pub fn without_kernel() {
     let (from, to) = (KERNEL_FENCES, BOTH);
     if FENCES.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
-        // SYNC: the last one. A thread that fences itself comes after it; for a thread that did not yet, this
-        // was the fence. Until then `heavy` asks the kernel, too.
+        // SYNC: the kernel's last fence. A thread that fences itself does so after this fence. For every other
+        // thread this was the fence. Until then `heavy` also asks the kernel.
         let _ = process::barrier();
     }
     FENCES.store(USERS_FENCE, Ordering::SeqCst);
 }
 
-/// Whether the kernel puts the fences now, for whichever reach.
+/// Returns true if the kernel executes the fences at this moment, for any [`Reach`].
 #[inline(always)]
 pub fn are_from_kernel() -> bool {
     FENCES.load(Ordering::Relaxed) == KERNEL_FENCES
 }
 
-/// In a thread that does the frequent thing, between writing and reading.
+/// Orders a store before a later load, in the frequent thread.
 #[inline(always)]
 pub fn light() {
     if are_from_kernel() {
-        // SYNC: `heavy` puts a true fence here, from outside.
+        // SYNC: `heavy` makes the kernel execute a full fence in this thread.
         compiler_fence(Ordering::SeqCst);
     } else {
         light_by_users();
@@ -93,35 +94,36 @@ pub fn light() {
 #[cold]
 #[inline(never)]
 fn light_by_users() {
-    // SYNC: with the one in `heavy`.
+    // SYNC: pairs with the fence in `heavy`.
     fence(Ordering::SeqCst);
 }
 
-/// In a thread that does the rare thing, between writing and reading; a few microseconds. False if it could
-/// not be had: threads that do the frequent thing may not see what the caller has written, or the caller
-/// not what they have.
+/// Orders a store before a later load, in the rare thread. Takes a few microseconds. Returns false if the fence
+/// failed: a frequent thread may then miss the caller's store, or the caller may miss the frequent thread's
+/// store.
 #[must_use]
 pub fn heavy(reach: Reach) -> bool {
-    // SYNC: with the fence of a thread that fences itself.
+    // SYNC: pairs with the fence of a thread that fences itself.
     fence(Ordering::SeqCst);
     let fences = match FENCES.load(Ordering::SeqCst) {
         UNKNOWN => ask(),
         found => found,
     };
     match (fences, reach) {
-        // Others may still have the kernel do it.
+        // Threads of other processes may still depend on the kernel's fences.
         (USERS_FENCE, reach) => reach == Reach::Process,
         (_, Reach::Process) => process::barrier().is_ok(),
         (_, Reach::Host) => process::barrier_of_all().is_ok(),
     }
 }
 
-/// Like [`heavy`], for what a missing fence only delays: the kernel is asked nothing before it is known to do it.
+/// Like [`heavy`], for cases in which a missing fence only causes a delay. Does not ask the kernel before it is
+/// known that the kernel executes the fences.
 pub(crate) fn heavy_if_known(reach: Reach) {
     if matches!(FENCES.load(Ordering::SeqCst), KERNEL_FENCES | BOTH) {
         let _ = heavy(reach);
     } else {
-        // SYNC: with the fence of a thread that fences itself.
+        // SYNC: pairs with the fence of a thread that fences itself.
         fence(Ordering::SeqCst);
     }
 }
@@ -131,7 +133,8 @@ mod tests {
     use super::*;
     use core::sync::atomic::AtomicBool;
 
-    /// Many times over, two threads write a word each and read the other's: never does neither see it.
+    /// Lets two threads write one word each and read the other's, many times. At least one of them must see the
+    /// other's store.
     fn one_of_two_sees_the_other(reach: Reach) {
         const ROUNDS: u32 = 20_000;
         if !heavy(reach) {

@@ -1,20 +1,20 @@
-//! What threads use without a lock: so that nothing is freed under a thread that uses it.
+//! Hazards, which keep an object from being freed while a thread uses it without a lock.
 //!
-//! Each thread with a record ([`crate::record`]) has a few words beside it, and writes there what it uses,
-//! by address: a *hazard*. A thread that wants to free something first sees to it that no thread can find
-//! it any more, then asks whether any living thread's words name it ([`is_used`]), and frees it only if
-//! none does. Nothing here depends on how long a thread uses what it has found, and a thread that ends,
-//! in whatever way, uses nothing any more.
+//! Each thread with a robust-list entry ([`crate::record`]) has a few words beside the entry. In each of these
+//! words, a *hazard*, the thread writes the address of an object that it uses. A thread that wants to free an
+//! object first makes the object impossible to find. Then it checks whether the hazards of any living thread name
+//! the object ([`is_used`]), and frees the object only if none does. A thread may use an object for any length of
+//! time. A thread that has ended, in whatever way, uses nothing any more.
 //!
 //! There are two kinds of use:
 //!
-//! - [`publish`]: the thread looks something up without a lock. It writes the address down and then looks
-//!   again whether the thing can still be found. Each of the two threads must see what the other one did
-//!   first. Using is frequent and freeing is rare ([`crate::fences`]): the thread that frees must call
+//! - [`publish`]: the thread looks an object up without a lock. The thread writes the address into a hazard and
+//!   then checks that it can still find the object. Each of the two threads must see the first step of the other
+//!   thread. Using is frequent and freeing is rare ([`crate::fences`]), so the freeing thread must call
 //!   [`settle`] before it asks.
-//! - [`Waits`]: the thread holds the lock under which the thing cannot go, and is to wait for it without
-//!   that lock. The lock orders the two threads. A signal handler may leave such a wait by `longjmp`: the
-//!   thread's next wait forgets what that one had written.
+//! - [`Waits`]: the thread holds the lock that protects the object from removal, and is about to wait for the
+//!   object without this lock. The lock orders the two threads. A signal handler may leave such a wait by
+//!   `longjmp`. The thread's next wait then clears the hazards of the wait that was left.
 
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -30,18 +30,19 @@ use core::cell::{Cell, RefCell};
 use core::marker::PhantomData;
 use core::sync::atomic::compiler_fence;
 
-/// What found no word, with the word by which its thread is known.
+/// Uses that found no free hazard word: the address, and the user's owner word.
 #[cfg(not(loom))]
 static FURTHER: RobustBox<Vec<(usize, u32)>, { rank::USED }> = RobustBox::new(Vec::new());
 #[cfg(loom)]
 loom::lazy_static! {
     static ref FURTHER: RobustBox<Vec<(usize, u32)>, { rank::USED }> = RobustBox::new(Vec::new());
 }
-/// Whether anything has ever been put there.
+/// Set once an entry has been added to [`FURTHER`]. Always set under loom.
 static EVER_FURTHER: core::sync::atomic::AtomicBool =
     core::sync::atomic::AtomicBool::new(cfg!(loom));
 
-/// A free word of the calling thread's, which is its own from here on.
+/// Takes a free hazard word of the calling thread, out of the words in the mask `among`. Returns the word and its
+/// bit.
 #[inline(always)]
 fn take(state: &State, among: u32) -> Option<(&'static AtomicUsize, u32)> {
     let words = record::words(state)?;
@@ -54,25 +55,25 @@ fn take(state: &State, among: u32) -> Option<(&'static AtomicUsize, u32)> {
     Some((words.at(bit.trailing_zeros()), bit))
 }
 
-/// Something is written down as in use, until this is dropped.
+/// One use of an object, announced until this value is dropped.
 #[derive(Debug)]
 pub struct Hazard {
     place: usize,
-    /// Its word, and the word's bit.
+    /// The hazard word and its bit; `None` if the use is in [`FURTHER`].
     word: Option<(&'static AtomicUsize, u32)>,
-    /// It belongs to the thread that made it.
+    /// Makes this type neither `Send` nor `Sync`: the hazard belongs to the thread that made it.
     _here: PhantomData<*mut ()>,
 }
 
-/// Writes down that the calling thread uses what lies at `place` (not 0). Loads that follow are made after
-/// that is visible to a thread that frees it.
+/// Announces that the calling thread uses the object at `place` (not 0). The announcement is visible to a freeing
+/// thread before the caller makes its later loads.
 #[inline]
 pub fn publish(place: usize) -> Hazard {
     state::current(|state| {
         let word = take(state, FOR_USES);
         let Some((at, _)) = word else { return publish_further(state, place) };
         at.store(place, Ordering::Relaxed);
-        // SYNC: with the fence in `settle`.
+        // SYNC: pairs with the fence in `settle`.
         fences::light();
         Hazard { place, word, _here: PhantomData }
     })
@@ -81,8 +82,9 @@ pub fn publish(place: usize) -> Hazard {
 #[cold]
 #[inline(never)]
 fn publish_further(state: &State, place: usize) -> Hazard {
-    // SYNC: a thread that frees takes the list's lock after it has made the thing unfindable. Either it
-    // finds the place in the list, or the caller, which looks after the lock is given back, finds nothing.
+    // SYNC: a freeing thread takes the list's lock after it has made the object impossible to find. Either the
+    // freeing thread finds `place` in the list, or the caller looks the object up after releasing the lock, and
+    // finds no object.
     note_further(state, place);
     Hazard { place, word: None, _here: PhantomData }
 }
@@ -110,7 +112,7 @@ impl Drop for Hazard {
     fn drop(&mut self) {
         state::current(|state| match self.word {
             Some((word, bit)) => {
-                // SYNC: pairs with the load in `names`.
+                // SYNC: pairs with the load in `Words::names`.
                 word.store(NOTHING, Ordering::Release);
                 compiler_fence(Ordering::SeqCst);
                 state.noted.set(state.noted.get() & !bit);
@@ -120,19 +122,19 @@ impl Drop for Hazard {
     }
 }
 
-/// What a thread waits for without a lock, until this is dropped.
+/// Objects for which a thread waits without a lock, until this value is dropped.
 #[derive(Debug)]
 pub struct Waits {
-    /// Its words, a bit for each.
+    /// Bits of the hazard words that this wait has taken.
     own: Cell<u32>,
     further: RefCell<Vec<usize>>,
-    /// It belongs to the thread that made it.
+    /// Makes this type neither `Send` nor `Sync`: the wait belongs to the thread that made it.
     _here: PhantomData<*mut ()>,
 }
 
 impl Waits {
-    /// A wait begins that uses nothing yet. `outermost`: the calling thread runs no signal handler, so all
-    /// its other waits have been left by `longjmp`, and are forgotten.
+    /// Begins a wait that uses nothing yet. `outermost`: the calling thread runs no signal handler. So the
+    /// program has left all other waits of this thread by `longjmp`, and this call clears their hazards.
     #[inline]
     pub fn begin(outermost: bool) -> Waits {
         if outermost {
@@ -141,7 +143,8 @@ impl Waits {
         Waits { own: Cell::new(0), further: RefCell::default(), _here: PhantomData }
     }
 
-    /// The wait uses what lies at `place` (not 0). The caller holds a lock that keeps it from being freed.
+    /// Announces that the wait uses the object at `place` (not 0). The caller holds a lock that keeps the object
+    /// from being freed.
     #[inline]
     pub fn keep(&self, place: usize) {
         if self.names(place) {
@@ -150,7 +153,7 @@ impl Waits {
         state::current(|state| match take(state, FOR_WAITS) {
             Some((word, bit)) => {
                 self.own.set(self.own.get() | bit);
-                // SYNC: the thread that frees has had the caller's lock after the caller.
+                // SYNC: the freeing thread takes the caller's lock after the caller.
                 word.store(place, Ordering::Relaxed);
             }
             None => self.keep_further(state, place),
@@ -193,13 +196,13 @@ fn forget(state: &State) {
     }
 }
 
-/// The calling thread's words with those bits name nothing any more.
+/// Clears the calling thread's hazard words with these bits.
 #[inline]
 fn end(state: &State, mut bits: u32) {
     let Some(words) = record::words(state) else { return };
     let all = bits;
     while bits != 0 {
-        // SYNC: pairs with the load in `names`.
+        // SYNC: pairs with the load in `Words::names`.
         words.at(bits.trailing_zeros()).store(NOTHING, Ordering::Release);
         bits &= bits - 1;
     }
@@ -215,22 +218,23 @@ impl Drop for Waits {
                 end(state, self.own.get());
             }
             self.further.get_mut().iter().for_each(|&place| strike_further(state, place));
-            // SYNC: with `settle`: what the thread looks at after this is at least as new as what a
-            // thread had done that still found it here.
+            // SYNC: pairs with the fence in `settle`. What this thread reads after its wait is at least as new as
+            // the stores of a thread that still found these hazards.
             fences::light();
         });
     }
 }
 
-/// What was written down before this is found by [`is_used`] after it; a thread that writes down later
-/// finds what the caller has done before. False if that cannot be had: then nothing may be freed.
+/// Orders this thread with all threads that announce uses. [`is_used`] will find every hazard that a thread wrote
+/// before this call. A thread that writes a hazard later will see the caller's earlier stores. Returns false if
+/// the fence failed: then the caller must free nothing.
 #[must_use]
 pub fn settle() -> bool {
     fences::heavy(Reach::Process)
 }
 
-/// Whether a thread of this process uses what lies at `place`. The caller has seen to it that no thread
-/// finds it any more, and then called [`settle`].
+/// Returns true if a thread of this process uses the object at `place`. The caller must first make the object
+/// impossible to find, and then call [`settle`].
 pub fn is_used(place: usize) -> bool {
     let mut used = false;
     record::each_words(|_, words| used |= words.names(place));
@@ -242,33 +246,33 @@ fn is_used_further(place: usize) -> bool {
         .with(|list| list.iter().any(|&(used, owner)| used == place && record::local_lives(owner)))
 }
 
-/// A thread that uses something.
+/// A thread that uses an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct User(u32);
 
 impl User {
-    /// The calling thread.
+    /// Returns the calling thread.
     pub fn me() -> User {
         User(state::current(record::local))
     }
 
-    /// The thread as a number, for a word that another thread reads.
+    /// Returns the thread as a number, for a word that another thread reads.
     pub fn word(self) -> u32 {
         self.0
     }
 
-    /// From that number.
+    /// Converts the number from [`User::word`] back.
     pub fn from_word(word: u32) -> User {
         User(word)
     }
 
-    /// Whether the thread lives.
+    /// Returns true if the thread lives.
     pub fn lives(self) -> bool {
         record::local_lives(self.0)
     }
 }
 
-/// The threads that use what lies at `place`, each once. The caller has called [`settle`].
+/// Returns the threads that use the object at `place`, each once. The caller has called [`settle`].
 pub fn users(place: usize) -> Vec<User> {
     let mut users = Vec::new();
     record::each_words(|owner, words| {
@@ -286,12 +290,12 @@ pub fn users(place: usize) -> Vec<User> {
     users
 }
 
-/// Around fork: the list is whole in the child.
+/// Takes the list's lock for the time of a fork, so that the child gets a complete list.
 pub fn hold() {
     FURTHER.hold();
 }
 
-/// After fork, in both.
+/// Releases the list's lock after a fork, in parent and child.
 pub fn release() {
     FURTHER.release();
 }

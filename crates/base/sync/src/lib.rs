@@ -1,18 +1,18 @@
-//! What threads, of one process or of several that share memory, agree by.
+//! Locks and other means by which threads agree, in one process or in several that share memory.
 //!
-//! - [`lock`]: a lock word that survives its owner; [`value`]: a value behind one;
-//! - [`biased`]: a lock that leans towards the thread that uses it;
+//! - [`lock`]: a lock word that survives its owner; [`value`]: a value behind such a lock;
+//! - [`biased`]: a lock that is biased to the thread that takes it most;
 //! - [`rank`]: the order of locks, which debug builds assert;
-//! - [`section`]: whether the calling thread is inside one of Sovia's critical sections;
-//! - [`record`]: which threads live, as the kernel tells it (`robust_list`);
-//! - [`fences`]: fences that the kernel puts into other threads;
-//! - [`hazard`]: what threads use without a lock;
-//! - [`presence`]: which threads are inside something that must not change under them;
-//! - [`once`]: a thread that each process has once;
-//! - [`thread`]: what identifies the calling thread; `state`: its words, in one place;
-//! - `shim`: the machine's atomics, or loom's.
+//! - [`section`]: critical sections of the calling thread;
+//! - [`record`]: robust-list entries, by which the kernel reports which threads live (`robust_list`);
+//! - [`fences`]: fences that the kernel executes in other threads;
+//! - [`hazard`]: objects that threads use without a lock;
+//! - [`presence`]: the threads inside something that must not change meanwhile;
+//! - [`once`]: a thread that exists once in each process;
+//! - [`thread`]: identity of the calling thread; `state`: that thread's words, in one place;
+//! - `shim`: the processor's atomics, or loom's.
 //!
-//! Nothing here calls a libc function that Sovia interposes; system calls go through `sovia-sys`.
+//! No function here calls a libc function that Sovia interposes. All system calls go through `sovia-sys`.
 
 pub mod biased;
 pub mod fences;
@@ -41,6 +41,6 @@ pub use value::RobustBox;
 #[cfg(loom)]
 pub use shim::ENDLESS;
 
-/// System calls, under the same roof as the locks: see the root of `sovia-sockets`.
+/// Re-exports the system calls beside the locks: see the root of `sovia-sockets`.
 #[doc(hidden)]
 pub use sovia_sys::*;

@@ -1,15 +1,16 @@
 //! A lock that survives its owner's death.
 //!
-//! The word holds its owner's record ([`crate::record`]), so a thread that waits sees whether the owner
-//! lives: it spins for a moment, then sleeps in steps, and looks at each of them. A dead owner's lock is
-//! taken over, and the new owner is told to repair what the lock guards.
+//! The lock word names the owner's robust-list entry ([`crate::record`]), so a waiting thread sees whether the
+//! owner lives. A waiting thread spins for a moment and then sleeps in steps. It checks the owner at each step. A
+//! thread that takes over the lock of a dead owner learns that it must repair what the lock guards.
 //!
-//! Taking the lock is one atomic exchange; giving it back is a store, and a look whether a thread sleeps
-//! ([`crate::fences`]: giving back is frequent and sleeping is rare). So the lock is still looked at by the
-//! thread that has just given it back: it lies in memory that outlives the call.
+//! A thread takes the lock by one atomic exchange. The owner releases the lock by a store, and then reads whether
+//! another thread sleeps ([`crate::fences`]: releasing is frequent and sleeping is rare). So a thread still reads
+//! the lock after it has released the lock. The lock must lie in memory that outlives the call.
 //!
-//! A thread is in a section ([`crate::section`]) while it holds a lock, so no signal handler of the
-//! program runs meanwhile and finds the lock held by its own thread. One that does find that is told.
+//! A thread is in a critical section ([`crate::section`]) while it holds a lock. So no signal handler of the
+//! program runs meanwhile and finds the lock held by its own thread. If a handler does find this, it gets
+//! [`Acquired::Reentered`].
 
 use crate::fences;
 use crate::owners::{Local, Owners};
@@ -19,51 +20,51 @@ use crate::{rank, section};
 use core::marker::PhantomData;
 use sovia_sys::stall::{At, point};
 
-/// In the count of wake-ups: a thread sleeps, or is about to.
+/// Set in `wakes` while a thread sleeps or is about to sleep.
 const SLEEPER: u32 = 1;
 
-/// How long a waiter sleeps until it looks whether the owner lives: nothing but the time that a death takes to
-/// be noticed depends on it.
+/// Nanoseconds that a waiting thread sleeps before it checks the owner again. Only the time until a death is
+/// noticed depends on this number.
 pub(crate) const STEP_NS: u64 = 2_000_000;
 
-/// Returns the time until which a thread waits that waits for so many nanoseconds; 0 for one that does not wait.
+/// Returns the time at which a wait of `ns` nanoseconds ends; 0 if `ns` is 0, for no wait.
 pub(crate) fn deadline(ns: u64) -> u64 {
     if ns == 0 { 0 } else { now_ns().saturating_add(ns) }
 }
 
-/// How a lock was come by.
+/// Result of an attempt to take a lock.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub enum Acquired {
-    /// The state is as its last owner left it on purpose.
+    /// Taken. The guarded state is as the last owner left it on purpose.
     Clean,
-    /// The last owner died in the middle: repair the state first.
+    /// Taken from an owner that died in the critical section: repair the guarded state first.
     FromTheDead,
-    /// Not at all: the calling thread owns it already, further up its stack or in a call that a signal
-    /// handler has left by `longjmp`. What the lock guards may be half changed, and the lock is not to be
-    /// given back for this.
+    /// Not taken: the calling thread already owns the lock. A function further up the stack has taken the lock,
+    /// or a call that a signal handler has left by `longjmp`. The guarded state may be half changed. Do not
+    /// release the lock for this attempt.
     Reentered,
 }
 
 impl Acquired {
-    /// Whether the lock is to be given back.
+    /// Returns true if the caller must release the lock.
     pub fn is_held(self) -> bool {
         self != Acquired::Reentered
     }
 }
 
-/// A lock that is waited for without a limit has not been taken.
+/// Panics. Called if a wait without a limit ends without the lock.
 #[cold]
 pub(crate) fn never_taken() -> ! {
     unreachable!("a lock is waited for until it is taken")
 }
 
-/// A lock with a place in the order of locks ([`rank`]). All-zero memory is an unlocked lock.
+/// A lock with a rank in the order of locks ([`rank`]). All-zero memory is an unlocked lock.
 #[derive(Debug)]
 #[repr(C)]
 pub struct RobustLock<K = Local, const RANK: u8 = { rank::NONE }> {
-    /// The owner's word; 0: no thread holds it.
+    /// The owner word; 0 if no thread holds the lock.
     owner: AtomicU32,
-    /// How many wake-ups there have been, times two, and [`SLEEPER`]. Sleepers sleep on it.
+    /// Twice the number of wake-ups, and [`SLEEPER`] in the lowest bit. Waiting threads sleep on this word.
     wakes: AtomicU32,
     owners: PhantomData<K>,
 }
@@ -75,13 +76,13 @@ impl<K: Owners, const RANK: u8> Default for RobustLock<K, RANK> {
 }
 
 impl<K: Owners, const RANK: u8> RobustLock<K, RANK> {
-    /// An unlocked lock.
+    /// Returns an unlocked lock.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
         RobustLock { owner: AtomicU32::new(0), wakes: AtomicU32::new(0), owners: PhantomData }
     }
 
-    /// An unlocked lock.
+    /// Returns an unlocked lock.
     #[cfg(loom)]
     pub fn new() -> Self {
         RobustLock { owner: AtomicU32::new(0), wakes: AtomicU32::new(0), owners: PhantomData }
@@ -100,8 +101,8 @@ impl<K: Owners, const RANK: u8> RobustLock<K, RANK> {
         })
     }
 
-    /// Like [`RobustLock::lock`], but waits for so many nanoseconds at most; `None` if others hold it
-    /// for longer.
+    /// Like [`RobustLock::lock`], but waits at most `ns` nanoseconds. Returns `None` if another thread holds the
+    /// lock for longer.
     pub fn lock_within(&self, ns: u64) -> Option<Acquired> {
         state::current(|state| {
             section::enter_on(state);
@@ -133,7 +134,8 @@ impl<K: Owners, const RANK: u8> RobustLock<K, RANK> {
         })
     }
 
-    /// Begins in a section and ends in one if the lock has been taken, by `until` at the latest.
+    /// Takes the lock, by time `until` at the latest. The caller is in a critical section. On return the thread
+    /// is in that section only if it has taken the lock.
     #[inline(always)]
     pub(crate) fn acquire(&self, state: &State, me: u32, until: Option<u64>) -> Option<Acquired> {
         if self.takes(me) { Some(Acquired::Clean) } else { self.lock_slow(state, me, until) }
@@ -141,14 +143,14 @@ impl<K: Owners, const RANK: u8> RobustLock<K, RANK> {
 
     #[inline(always)]
     pub(crate) fn takes(&self, me: u32) -> bool {
-        // SYNC: pairs with the store in `unlock`: what the last owner wrote is visible.
+        // SYNC: pairs with the store in `give_back`, so the last owner's stores are visible.
         let taken =
             self.owner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok();
         point(At::Locked);
         taken
     }
 
-    /// Gives the lock back.
+    /// Releases the lock.
     #[inline]
     pub fn unlock(&self) {
         debug_assert!(self.is_mine(), "a lock is given back by the thread that holds it");
@@ -160,16 +162,17 @@ impl<K: Owners, const RANK: u8> RobustLock<K, RANK> {
 
     #[inline(always)]
     pub(crate) fn give_back(&self) {
-        // SYNC: pairs with the exchange that takes the lock next.
+        // SYNC: pairs with the exchange by which the next owner takes the lock.
         self.owner.store(0, Ordering::Release);
         self.given_back(1);
     }
 
-    /// Looks whether a thread sleeps for the lock, which has just been given back, and wakes so many.
+    /// Wakes up to `sleepers` threads that sleep for the lock. The caller has just released the lock.
     #[inline(always)]
     pub(crate) fn given_back(&self, sleepers: u32) {
         point(At::Unlocked);
-        // SYNC: with `sleep_while`: a thread about to sleep finds the lock free, or is seen here.
+        // SYNC: pairs with the fence in `sleep_while`: a thread that is about to sleep finds the lock free, or
+        // this thread sees `SLEEPER`.
         fences::light();
         let wakes = self.wakes.load(Ordering::Relaxed);
         if wakes & SLEEPER != 0 {
@@ -177,49 +180,49 @@ impl<K: Owners, const RANK: u8> RobustLock<K, RANK> {
         }
     }
 
-    /// Wakes so many of the threads that sleep. A woken thread sets [`SLEEPER`] again, for the others.
+    /// Wakes up to `sleepers` sleeping threads. A woken thread sets [`SLEEPER`] again, for the others.
     #[cold]
     #[inline(never)]
     fn wake(&self, seen: u32, sleepers: u32) {
         let next = seen.wrapping_add(1);
-        // If it has changed, another thread has woken one, which is enough.
+        // If the count has changed, another thread has woken a sleeper, which is enough.
         if self.wakes.compare_exchange(seen, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             wake_some(&self.wakes, sleepers);
         }
     }
 
-    /// Takes the lock until the result's scope ends.
+    /// Takes the lock. The returned guard releases it.
     pub fn guard(&self) -> Held<'_, K, RANK> {
         Held { lock: self, acquired: self.lock() }
     }
 
-    /// Takes the lock for the time of a fork, as one of those of its rank.
+    /// Takes the lock for the time of a fork, together with other locks of the same rank.
     pub fn hold(&self) {
         rank::given_back(RANK);
         let acquired = self.lock();
         debug_assert!(acquired.is_held(), "a fork inside a section");
     }
 
-    /// After the fork, in both. Nothing if [`RobustLock::hold`] was not called.
+    /// Releases the lock after a fork, in parent and child. Does nothing if [`RobustLock::hold`] was not called.
     pub fn release(&self) {
         if self.is_mine() {
             self.unlock();
         }
     }
 
-    /// Whether the calling thread holds the lock: it is in a signal handler that has interrupted the
-    /// critical section, or has left that by `longjmp`.
+    /// Returns true if the calling thread holds the lock. A caller in a signal handler may have interrupted the
+    /// critical section. A caller may also have left the section by `longjmp`.
     #[inline]
     pub fn is_mine(&self) -> bool {
         state::current(|state| self.owner.load(Ordering::Relaxed) == K::me(state))
     }
 
-    /// Whether a thread holds the lock just now.
+    /// Returns true if a thread holds the lock at this moment.
     pub fn is_locked(&self) -> bool {
         self.owner.load(Ordering::Relaxed) != 0
     }
 
-    /// Begins in a section and ends in one if the lock has been taken.
+    /// Like [`RobustLock::acquire`], after the first try has failed.
     #[cold]
     fn lock_slow(&self, state: &State, me: u32, until: Option<u64>) -> Option<Acquired> {
         let mut spins = 0;
@@ -227,7 +230,7 @@ impl<K: Owners, const RANK: u8> RobustLock<K, RANK> {
         let result = loop {
             let held = self.owner.load(Ordering::Relaxed);
             if held == 0 {
-                // SYNC: as in `takes`.
+                // SYNC: pairs with the store in `give_back`, as the exchange in `takes` does.
                 if self.owner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok()
                 {
                     break Some(Acquired::Clean);
@@ -243,11 +246,12 @@ impl<K: Owners, const RANK: u8> RobustLock<K, RANK> {
                 spin_loop();
                 continue;
             }
-            // SYNC: with the fence after a record is taken: the owner's is at least as new as the word.
+            // SYNC: pairs with the Release fence in `record::enter`: the owner's entry is at least as new as the
+            // lock word.
             fence(Ordering::Acquire);
             if !K::lives(held) {
-                // SYNC: what the dead owner wrote became visible with its record's end (`lives`); what a
-                // living thread wrote that had the lock since, with this exchange's failure.
+                // SYNC: the load of the entry (`lives`) makes the dead owner's stores visible. If a living thread
+                // has owned the lock since, this exchange fails.
                 let taken =
                     self.owner.compare_exchange(held, me, Ordering::Acquire, Ordering::Relaxed);
                 if taken.is_ok() {
@@ -262,28 +266,30 @@ impl<K: Owners, const RANK: u8> RobustLock<K, RANK> {
                 }
                 left => left.unwrap_or(STEP_NS).min(STEP_NS),
             };
-            // Signal handlers may run meanwhile, unless the thread holds another lock.
+            // Signal handlers may run during the sleep, unless the thread holds another lock.
             section::leave_on(state);
             self.sleep_while(left, || self.owner.load(Ordering::Relaxed) == held);
             section::enter_on(state);
             slept = true;
         };
-        // The thread may have been woken, or have followed a dead owner, and others sleep on.
+        // This thread may have consumed a wake-up or followed a dead owner, while other threads still sleep.
         if slept || result == Some(Acquired::FromTheDead) {
             self.sleepers_go_on();
         }
         result
     }
 
-    /// Others may sleep on after the wake-up by which the calling thread has come here.
+    /// Sets [`SLEEPER`] again, because other threads may still sleep after the wake-up that the calling thread
+    /// has got.
     pub(crate) fn sleepers_go_on(&self) {
         self.wakes.fetch_or(SLEEPER, Ordering::Relaxed);
     }
 
-    /// Sleeps while it is held, for so many nanoseconds at most.
+    /// Sleeps until a wake-up, at most `ns` nanoseconds. Returns at once if `is_held` returns false.
     pub(crate) fn sleep_while(&self, ns: u64, is_held: impl FnOnce() -> bool) {
         let wakes = self.wakes.fetch_or(SLEEPER, Ordering::SeqCst) | SLEEPER;
-        // SYNC: with `unlock`. Without a fence in the other threads a wake-up may be missed; the sleep has an end.
+        // SYNC: pairs with `light` in `given_back`. If the other threads have no fence, this thread may miss a
+        // wake-up. Then the sleep ends after `ns`.
         fences::heavy_if_known(K::REACH);
         if is_held() {
             sleep_on(&self.wakes, wakes, ns);
@@ -291,7 +297,7 @@ impl<K: Owners, const RANK: u8> RobustLock<K, RANK> {
     }
 }
 
-/// A lock that is given back when this is dropped, unless it was held before already.
+/// Guard of a lock. Releases the lock when dropped, unless the thread already held the lock before.
 #[derive(Debug)]
 pub struct Held<'a, K: Owners = Local, const RANK: u8 = { rank::NONE }> {
     lock: &'a RobustLock<K, RANK>,
@@ -299,7 +305,7 @@ pub struct Held<'a, K: Owners = Local, const RANK: u8 = { rank::NONE }> {
 }
 
 impl<K: Owners, const RANK: u8> Held<'_, K, RANK> {
-    /// How it was come by.
+    /// Returns how the lock was taken.
     pub fn acquired(&self) -> Acquired {
         self.acquired
     }

@@ -16,7 +16,7 @@ fn a_dead_owners_lock_is_taken_over<K: Owners + Sync>() {
 
 #[test]
 fn a_dead_owners_lock_is_taken_over_by_id() {
-    // Nothing has been started: threads are known by their ids.
+    // `record::start` has not run, so threads are known by their thread ids.
     a_dead_owners_lock_is_taken_over::<Family>();
 }
 
@@ -51,7 +51,7 @@ fn lock_within_gives_up_or_gets_the_lock() {
         std::thread::yield_now();
         lock.unlock();
     });
-    // Its owner has ended with it.
+    // The owner has ended with the lock.
     assert_eq!(lock.lock_within(600_000_000_000), Some(Acquired::FromTheDead));
     lock.unlock();
 }

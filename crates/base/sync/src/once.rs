@@ -1,4 +1,4 @@
-//! A thread that each process has once.
+//! A thread that exists at most once in each process.
 
 use crate::lock::RobustLock;
 use crate::owners::Local;
@@ -7,13 +7,13 @@ use crate::shim::{AtomicI32, AtomicU32, Ordering};
 use crate::thread;
 use sovia_sys::call;
 
-/// A thread that each process has once, from when it is first needed. A forked child has none of its
-/// parent's.
+/// A thread that exists at most once in each process. The first use starts the thread. A forked child does not
+/// have its parent's thread.
 #[derive(Debug)]
 pub struct OncePerProcess {
-    /// The process that the thread runs in; another number: not in this one.
+    /// Id of the process that the thread runs in. Any other id means that this process has no such thread.
     owner: AtomicI32,
-    /// What [`thread::generation`] was when it was started.
+    /// Value of [`thread::generation`] when the thread was started.
     generation: AtomicU32,
     start: RobustLock<Local, { rank::THREAD }>,
 }
@@ -25,7 +25,7 @@ impl Default for OncePerProcess {
 }
 
 impl OncePerProcess {
-    /// None has been started.
+    /// Returns an object without a started thread.
     #[cfg(not(loom))]
     pub const fn new() -> OncePerProcess {
         OncePerProcess {
@@ -35,7 +35,7 @@ impl OncePerProcess {
         }
     }
 
-    /// None has been started.
+    /// Returns an object without a started thread.
     #[cfg(loom)]
     pub fn new() -> OncePerProcess {
         OncePerProcess {
@@ -45,7 +45,7 @@ impl OncePerProcess {
         }
     }
 
-    /// Has `spawn` start the thread if this process has none. False if it cannot be had.
+    /// Calls `spawn` to start the thread if this process has none. Returns false if the thread cannot be started.
     pub fn ensure(&self, spawn: impl FnOnce() -> bool) -> bool {
         let pid = call::getpid();
         if self.is_here(pid) {
@@ -53,20 +53,21 @@ impl OncePerProcess {
         }
         let start = self.start.guard();
         if !start.acquired().is_held() {
-            // It is just being started further up this thread's stack.
+            // A caller further up this thread's stack is about to start the thread.
             return false;
         }
         let generation = thread::generation();
         let started = self.is_here(pid) || spawn();
         if started {
             self.generation.store(generation, Ordering::Relaxed);
-            // SYNC: a thread that finds the process here finds the generation as well.
+            // SYNC: pairs with the load in `is_here`: a thread that reads this process's id also reads the
+            // generation.
             self.owner.store(pid, Ordering::Release);
         }
         started
     }
 
-    /// Returns true if this process has the thread, for certain.
+    /// Returns true if this process certainly has the thread.
     pub fn runs(&self) -> bool {
         self.is_here(call::getpid())
     }
@@ -76,18 +77,18 @@ impl OncePerProcess {
             && self.generation.load(Ordering::Relaxed) == thread::generation()
     }
 
-    /// Fork prepare: blocks the start, so that a child cannot inherit a half-started thread.
+    /// Blocks the start before a fork, so that a child cannot inherit a half-started thread.
     pub fn hold(&self) {
         self.start.hold();
     }
 
-    /// After fork, in both.
+    /// Allows the start again after a fork, in parent and child.
     pub fn release(&self) {
         self.start.release();
     }
 
-    /// Whether the thread has been there and is not any more: in a forked child it has stayed with the
-    /// parent, or it has ended. Without a system call.
+    /// Returns true if the thread was started and no longer runs here: it has stayed with a forked child's
+    /// parent, or has ended. Makes no system call.
     pub fn is_missing(&self) -> bool {
         self.owner.load(Ordering::Relaxed) != 0
             && self.generation.load(Ordering::Relaxed) != thread::generation()

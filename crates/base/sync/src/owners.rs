@@ -1,38 +1,39 @@
-//! Which threads may own a lock, and by which word each is known.
+//! Kinds of lock owners, and the word by which each owner is known.
 
 use crate::fences::Reach;
 use crate::record;
 use crate::shim::AtomicUsize;
 use crate::state::State;
 
-/// Which threads may own a lock; decides by which word each is known.
+/// Kind of the threads that may own a lock. Determines the word by which each thread is known.
 pub trait Owners {
-    /// The calling thread's word.
+    /// Returns the calling thread's owner word.
     #[doc(hidden)]
     fn me(state: &State) -> u32;
-    /// The same, but 0 if the thread has none yet.
+    /// Like [`Owners::me`], but returns 0 if the thread has no owner word yet.
     #[doc(hidden)]
     fn known(state: &State) -> u32;
-    /// Whether the thread of a word lives.
+    /// Returns true if the thread `owner` lives.
     #[doc(hidden)]
     fn lives(owner: u32) -> bool;
-    /// The calling thread's word for the lock that favours it and that it is inside of ([`crate::biased`]); if it
-    /// has one.
+    /// Returns the calling thread's word that names the lock held by bias ([`crate::biased`]); `None` if the
+    /// thread has no robust-list entry.
     #[doc(hidden)]
     fn inside(state: &State) -> Option<&'static AtomicUsize>;
-    /// Whether the record of a word names the lock at that place as held by its thread. If the thread lives still.
+    /// Returns true if the entry of `owner` names the lock at `place` as held by bias. The answer holds only if
+    /// the thread is found alive after this call.
     #[doc(hidden)]
     fn is_inside(owner: u32, place: usize) -> bool;
-    /// Whether the thread of a word, which has ended, was outside the lock at that place, for certain.
+    /// Returns true if the thread `owner`, which has ended, was certainly outside the lock at `place`.
     #[doc(hidden)]
     fn ended_outside(owner: u32, place: usize) -> bool;
-    /// Whose threads may own it.
+    /// The threads that may own such a lock, as the reach of a fence.
     #[doc(hidden)]
     const REACH: Reach;
 }
 
-/// Threads of this process: the lock lies in memory of its own. A forked child's copy of the lock is its
-/// own, and owned by no other thread of its parent.
+/// Threads of this process, for a lock in the process's own memory. A forked child has its own copy of the lock,
+/// which none of its parent's other threads owns.
 #[derive(Debug, Clone, Copy)]
 pub struct Local;
 

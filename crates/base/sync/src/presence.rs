@@ -1,19 +1,19 @@
-//! Threads that are inside something which must not change under them, in memory that processes share.
+//! Threads that are inside something that must not change meanwhile, in memory that processes share.
 //!
-//! Each of the first few is known by its record ([`crate::record`]), so one that has been killed or cancelled
-//! inside is there no more. What is beyond them is only counted. A thread that has been killed inside, or has left
-//! by `longjmp`, may have left unfinished what it did there ([`Presence::was_abandoned`]).
+//! The first few threads are known by their robust-list entries ([`crate::record`]), so a thread that has been
+//! killed or cancelled inside no longer counts. Further threads are only counted. A thread that was killed
+//! inside, or has left by `longjmp`, may have left its work there unfinished ([`Presence::was_abandoned`]).
 
 use crate::record;
 use crate::shim::{AtomicU32, Ordering};
 use crate::state;
 
-/// Threads that are known one by one.
+/// Number of threads that are known one by one.
 const KNOWN: usize = 3;
-/// Of `others`: a thread has taken the place of one that was killed inside or had left by `longjmp`.
+/// Set in `others` after a thread has taken the slot of a thread that was killed inside or has left by `longjmp`.
 const ABANDONED: u32 = 1 << 31;
 
-/// The threads inside. All-zero memory: none.
+/// The threads inside. All-zero memory means none.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Presence {
@@ -21,7 +21,7 @@ pub struct Presence {
     others: AtomicU32,
 }
 
-/// The calling thread is inside until this is dropped.
+/// Keeps the calling thread inside until this value is dropped.
 #[derive(Debug)]
 pub struct Present<'p> {
     at: &'p AtomicU32,
@@ -29,13 +29,14 @@ pub struct Present<'p> {
 }
 
 impl Presence {
-    /// The calling thread goes inside, which threads that change something see before it looks whether they have.
-    /// `is_first`: it is inside nowhere else, so that where it is still known it has left by `longjmp`.
+    /// Puts the calling thread inside. A thread that makes a change sees this before it checks whether any thread
+    /// is inside. `is_first`: the calling thread is inside nowhere else, so an entry with its own word was left
+    /// by `longjmp`.
     #[inline]
     pub fn enter(&self, is_first: bool) -> Present<'_> {
         let me = state::current(record::shared);
         let first = &self.known[0];
-        // SYNC: with the fence that a thread puts between its change and `is_empty`.
+        // SYNC: pairs with the fence that a thread executes between its change and `is_empty`.
         let order = Ordering::SeqCst;
         if first.compare_exchange(0, me, order, Ordering::Relaxed).is_ok() {
             return Present { at: first, is_known: true };
@@ -60,7 +61,7 @@ impl Presence {
         Present { at: &self.others, is_known: false }
     }
 
-    /// Whether no living thread is inside.
+    /// Returns true if no living thread is inside.
     #[inline]
     pub fn is_empty(&self) -> bool {
         let is_free = |at: &AtomicU32| match at.load(Ordering::SeqCst) {
@@ -70,24 +71,25 @@ impl Presence {
         self.known.iter().all(is_free) && self.others.load(Ordering::SeqCst) & !ABANDONED == 0
     }
 
-    /// Whether a thread has been killed inside or has left by `longjmp`, where no living one is inside.
+    /// Returns true if a thread was killed inside or has left by `longjmp`. Valid only while no living thread is
+    /// inside.
     pub fn was_abandoned(&self) -> bool {
         let is_taken = |at: &AtomicU32| at.load(Ordering::SeqCst) != 0;
         self.known.iter().any(is_taken) || self.others.load(Ordering::SeqCst) & ABANDONED != 0
     }
 
-    /// What was done before is not known.
+    /// Records that work inside may be unfinished. For callers that do not know what happened before.
     pub fn abandon(&self) {
         self.others.fetch_or(ABANDONED, Ordering::SeqCst);
     }
 
-    /// For something new: no thread is inside.
+    /// Resets this to no threads, for something new.
     pub fn clear(&self) {
         self.known.iter().for_each(|at| at.store(0, Ordering::Relaxed));
         self.others.store(0, Ordering::Relaxed);
     }
 
-    /// The threads inside `other` are inside this, too.
+    /// Copies the threads inside `other` to this.
     pub fn copy_from(&self, other: &Presence) {
         for (to, from) in self.known.iter().zip(&other.known) {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -112,7 +114,7 @@ mod tests {
     use super::*;
 
     fn empty() -> Presence {
-        // SAFETY: all-zero memory is one without threads.
+        // SAFETY: all fields are integers, for which all-zero memory is valid, and it means no threads.
         unsafe { core::mem::zeroed() }
     }
 
@@ -135,7 +137,7 @@ mod tests {
                 scope.spawn(|| core::mem::forget(room.enter(true))).join().unwrap();
             }
         });
-        // The kernel marks the record when the thread ends, a moment after it can be joined.
+        // The kernel marks the entry when the thread ends, which may be a moment after the join.
         while !room.is_empty() {
             std::thread::yield_now();
         }

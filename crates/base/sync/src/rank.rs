@@ -1,59 +1,59 @@
-//! The order of locks, as a number for each kind of lock.
+//! The order of locks, as a number (rank) for each kind of lock.
 //!
-//! A thread that holds one lock waits for another one only if that has a higher rank. Debug builds assert
-//! it. A lock without a rank stands outside the order. A fork takes the locks of the process in this
-//! order, and all those of one rank.
+//! A thread that holds a lock waits only for locks of a higher rank. Debug builds assert this. A lock without a
+//! rank is outside the order. A fork takes the process's locks in this order, including all locks of the same
+//! rank.
 
 use crate::state::{self, State};
 
-/// No rank: the lock is never held together with another one of its kind.
+/// No rank: a thread never holds such a lock together with another one of the same kind.
 pub const NONE: u8 = 0;
-/// A step of a meeting.
+/// Lock of one step of a rendezvous.
 pub const STEP: u8 = 1;
-/// The meetings under way.
+/// Lock of the rendezvous under way.
 pub const MEETINGS: u8 = 2;
-/// The reactor, which tells the event loops of others.
+/// Lock of the reactor, which notifies other event loops.
 pub const REACTOR: u8 = 3;
-/// An epoll set. It looks at its connections under its own lock.
+/// Lock of an epoll set. The set reads its connections under this lock.
 pub const SET: u8 = 4;
-/// A connection; never two.
+/// Lock of a connection. A thread never takes two of them.
 pub const CONNECTION: u8 = 5;
-/// The start of a thread.
+/// Lock for the start of a thread.
 pub const THREAD: u8 = 6;
-/// Which threads the handlers' thread is to call.
+/// Lock of the queue of connections whose callbacks the handler thread must call.
 pub const CALLS: u8 = 7;
-/// What handlers serve.
+/// Lock of the list of pairs that the handler thread serves.
 pub const LANES: u8 = 8;
-/// Those that a pair's segment is offered to.
+/// Lock of the list of sockets from which a pair's segment was offered.
 pub const OFFERS: u8 = 9;
-/// A pair's segment as a descriptor, until both ends have it.
+/// Lock of a pair's segment as a file descriptor, until both ends have the segment.
 pub const FILE: u8 = 10;
-/// The table of pairs.
+/// Lock of the table of pairs.
 pub const PAIRS: u8 = 11;
-/// Where this process's doorbells are watched.
+/// Lock of the epoll instances that watch this process's doorbells.
 pub const DOORS: u8 = 12;
-/// Pairs that have left the table.
+/// Lock of the pairs that have left the table.
 pub const PAIRS_LEFT: u8 = 13;
-/// The notices of this process's death.
+/// Lock of the descriptors that notify peers of this process's death.
 pub const NOTICES: u8 = 14;
-/// The processes that have met this one.
+/// Lock of the list of processes that have met this one.
 pub const PEERS: u8 = 15;
-/// What is to be closed.
+/// Lock of the queue of descriptors to close.
 pub const CLOSING: u8 = 16;
-/// What is kept for calls that go on.
+/// Lock of the closed descriptors that are kept for calls in progress.
 pub const KEPT: u8 = 17;
-/// VIs that are left when the program has given its places back.
+/// Lock of the list of VIs that their connections have left while the program still has loans.
 pub const LENT: u8 = 18;
-/// What is used by threads that have no word for it ([`crate::hazard`]).
+/// Lock of the uses that found no free hazard word ([`crate::hazard`]).
 pub const USED: u8 = 19;
-/// Ends of rests that a program is about to get.
+/// Lock of the list of keeper sockets that a program is about to get.
 pub const AT_HAND: u8 = 20;
-/// Connections that have been closed, for which something is still to be done.
+/// Lock of the closed connections that still have work to do.
 pub const LINGERING: u8 = 21;
-/// Reports of the agent that watches packet filters.
+/// Lock of the reports by the agent that watches packet filters.
 pub const FILTERS: u8 = 22;
 
-/// The calling thread has got a lock for which it would have waited.
+/// Records that the calling thread has taken a lock for which it would have waited.
 #[inline(always)]
 pub(crate) fn taken_on(state: &State, rank: u8) {
     if cfg!(debug_assertions) && rank != NONE {
@@ -63,7 +63,7 @@ pub(crate) fn taken_on(state: &State, rank: u8) {
     }
 }
 
-/// The calling thread has got a lock for which it would not have waited, or one of several of a rank.
+/// Records that the calling thread has taken a lock without waiting, or one of several locks of a rank.
 #[inline(always)]
 pub(crate) fn added_on(state: &State, rank: u8) {
     if cfg!(debug_assertions) && rank != NONE {
@@ -71,13 +71,13 @@ pub(crate) fn added_on(state: &State, rank: u8) {
     }
 }
 
-/// The calling thread has got a lock for which it would have waited for so many nanoseconds.
+/// Records that the calling thread has taken a lock for which it would have waited `ns` nanoseconds.
 #[inline(always)]
 pub(crate) fn taken_within_on(state: &State, rank: u8, ns: u64) {
     if ns == 0 { added_on(state, rank) } else { taken_on(state, rank) }
 }
 
-/// The calling thread has given a lock back.
+/// Records that the calling thread has released a lock.
 #[inline(always)]
 pub(crate) fn given_back(rank: u8) {
     if cfg!(debug_assertions) && rank != NONE {

@@ -1,17 +1,17 @@
-//! Thread records: which threads live.
+//! Robust-list entries (records), which tell which threads live.
 //!
-//! A thread that takes one of Sovia's locks has a record, in a table that every thread which may wait for the
-//! lock can see, and the lock holds the record's number and generation. The kernel marks the record when the
-//! thread ends (`robust_list`), so whether a lock's owner lives is one load. It is exact in
-//! every PID namespace, and whatever thread gets the id next.
+//! A thread that takes one of Sovia's locks has an entry in a table. Every thread that may wait for the lock can
+//! read this table. The lock holds the number and the generation of its owner's entry. The kernel marks the entry
+//! when the thread ends (`robust_list`), so one load tells whether a lock's owner lives. The answer is exact in
+//! every PID namespace, even after another thread has got the same id.
 //!
-//! There are two tables. `LOCAL` lies in this process's memory, for locks in this process's memory: a
-//! forked child's copy of it begins without the other threads of its parent. The other lies in memory
-//! that related processes share ([`share`]), for locks that lie there.
+//! There are two tables. `LOCAL` lies in this process's memory, and is for locks there. A forked child's copy
+//! begins without the entries of its parent's other threads. The other table lies in memory that related
+//! processes share, and is for locks there ([`share`]).
 //!
-//! A thread for which there is no record (the table is full, glibc's list is not where it is expected,
-//! or a signal handler has interrupted glibc in a change of it) is known by its thread id, as the kernel
-//! calls it, and lives as long as that exists.
+//! Some threads have no entry, because the table is full or glibc's list is not at the expected place. A thread
+//! in a signal handler that has interrupted glibc in a change of the list has none at that moment. Such a thread
+//! is known by its kernel thread id, and counts as alive while a thread with this id exists.
 
 use crate::robust_list::{self, Entry, Linked, OWNER_DIED, TID};
 use crate::shim::{AtomicU32, AtomicUsize, Ordering, fence};
@@ -21,31 +21,31 @@ use core::cell::Cell;
 use core::sync::atomic::AtomicPtr;
 use sovia_sys::call;
 
-/// Set in a word that names a thread by its id.
+/// Set in an owner word that names a thread by its thread id.
 const BY_ID: u32 = 1 << 30;
 const SLOT_BITS: u32 = 14;
 const SLOT: u32 = (1 << SLOT_BITS) - 1;
 const GENERATION: u32 = 0xffff;
 
-/// Records in a table that processes share.
+/// Number of entries in a table that processes share.
 pub const SHARED: usize = 1 << 13;
 const OWN: usize = 1 << 11;
 const _: () = assert!(SHARED <= 1 << SLOT_BITS && OWN <= 1 << SLOT_BITS);
 
-/// A table of records. All-zero memory is an empty one.
+/// Table of robust-list entries. All-zero memory is an empty table.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Table<const N: usize> {
-    /// Where the search for a free record begins.
+    /// Index at which the search for a free entry begins, modulo the table's length.
     next: AtomicU32,
     entries: [Entry; N],
 }
 
 #[cfg(not(loom))]
 sovia_sys::tables! {
-    /// The records for locks in this process's memory.
+    /// Entries for locks in this process's memory.
     static LOCAL: Table<OWN> = Table::new();
-    /// Words that the threads with those records use without a lock.
+    /// Hazard words of the threads with these entries.
     static USED: [Words; OWN] = [const { Words::new() }; OWN];
 }
 #[cfg(loom)]
@@ -56,21 +56,22 @@ loom::lazy_static! {
 loom::lazy_static! {
     static ref USED: [Words; 4] = core::array::from_fn(|_| Words::new());
 }
-/// The records for locks in memory that processes share.
+/// The table for locks in memory that processes share; null before [`share`].
 static FAMILY: AtomicPtr<Table<SHARED>> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Finds out how glibc keeps its threads. Once, early, by the thread that runs the constructors.
+/// Finds the place where glibc keeps its robust lists. The thread that runs the constructors calls this once,
+/// early.
 pub fn start() {
     robust_list::discover();
 }
 
-/// Keeps the table that all processes of a family have at the same address.
+/// Sets the table for shared locks. All processes of a family must map `table` at the same address.
 pub fn share(table: &'static Table<SHARED>) {
     FAMILY.store(core::ptr::from_ref(table).cast_mut(), Ordering::Release);
 }
 
 fn family() -> Option<&'static Table<SHARED>> {
-    // SAFETY: null, or the table that `share` was given for good.
+    // SAFETY: the pointer is null, or comes from the `'static` reference that `share` got.
     unsafe { FAMILY.load(Ordering::Acquire).as_ref() }
 }
 
@@ -85,7 +86,7 @@ impl<const N: usize> Table<N> {
         Table { next: AtomicU32::new(0), entries: core::array::from_fn(|_| Entry::new()) }
     }
 
-    /// Takes a record for the calling thread; if there is one.
+    /// Takes a free entry for the calling thread, whose thread id is `id`.
     fn register(&'static self, id: i32) -> Registered {
         let id = id as u32 as u64 & TID;
         for _ in 0..N {
@@ -97,9 +98,9 @@ impl<const N: usize> Table<N> {
             }
             let generation = next_generation((seen >> 32) as u32);
             let taken = u64::from(generation) << 32 | id;
-            // SYNC: what the record's last owner did before it ended is visible to the one that takes
-            // over its locks by the kernel's own ordering; here the two halves change together, so that
-            // words with the old generation are void from the moment at which the record is taken.
+            // SYNC: one exchange changes both halves of the word, so owner words of the old generation are void
+            // from this moment. The kernel's own ordering at a thread's end publishes the stores of the entry's
+            // last owner to the thread that takes over its locks.
             let claim = || {
                 entry
                     .word
@@ -116,15 +117,16 @@ impl<const N: usize> Table<N> {
         Registered::Full
     }
 
-    /// Makes this table, all zero, say what `old` says of this process's threads: its memory is about to
-    /// take the place of `old`'s, and threads' lists lead there.
+    /// Copies the entries of this process's living threads from `old`. This table must be all zero. Its memory
+    /// will replace `old`'s memory, into which the threads' robust lists lead.
     #[cfg(not(loom))]
     pub fn take_over(&self, old: &Table<N>) {
         self.next.store(old.next.load(Ordering::Relaxed), Ordering::Relaxed);
         self.catch_up(old);
     }
 
-    /// The same a moment after it has: for threads that have just come into `old`.
+    /// Copies entries again, a moment after the replacement, for threads that have entered `old` since
+    /// [`Table::take_over`].
     #[cfg(not(loom))]
     pub fn catch_up(&self, old: &Table<N>) {
         for (new, old) in self.entries.iter().zip(&old.entries) {
@@ -139,41 +141,45 @@ impl<const N: usize> Table<N> {
         }
     }
 
-    /// Whether the thread of that record lives.
+    /// Returns true if the thread with this owner word lives.
     fn lives(&self, word: u32) -> bool {
         let Some(entry) = self.entries.get((word & SLOT) as usize) else { return false };
-        // SYNC: pairs with the kernel's exchange at the thread's end: what that thread wrote under its
-        // locks is visible to the one that takes them over.
+        // SYNC: pairs with the kernel's exchange of the word when the thread ends. The stores that this thread
+        // made under its locks are then visible to the thread that takes over the locks.
         let seen = entry.word.load(Ordering::Acquire);
         is_owned(seen) && (seen >> 32) as u32 == word >> SLOT_BITS & GENERATION
     }
 
-    /// Whether the thread of that record, which has ended, was outside the lock at `place`, for certain.
+    /// Returns true if the thread `word`, which has ended, was certainly outside the lock at address `place`.
     fn ended_outside(&self, word: u32, place: usize) -> bool {
         let Some(entry) = self.entries.get((word & SLOT) as usize) else { return false };
-        // SYNC: pairs with the next owner's store, which comes after it has taken the record.
+        // SYNC: pairs with the store in `begin_inside` by the entry's next owner. If this load returns a value of
+        // that owner, the check of the generation below fails.
         let inside = entry.inside.load(Ordering::Acquire);
         let seen = entry.word.load(Ordering::Acquire);
         inside != place && (seen >> 32) as u32 == word >> SLOT_BITS & GENERATION
     }
 
-    /// Whether the record names the lock at `place`, which favours its owner, as held by it.
+    /// Returns true if the entry of `word` says that its owner holds the lock at `place` by bias.
     fn is_inside(&self, word: u32, place: usize) -> bool {
         let entry = self.entries.get((word & SLOT) as usize);
-        // SYNC: pairs with the store by which the thread leaves, and with that of the record's next owner.
+        // SYNC: pairs with the store by which the owner leaves the lock, and with the store of the entry's next
+        // owner.
         entry.is_some_and(|entry| entry.inside.load(Ordering::Acquire) == place)
     }
 
-    /// The word in which the calling thread names such a lock from now on: of the record that it has just got.
+    /// Clears and returns the word in which the calling thread names the lock that it holds by bias. The thread
+    /// has just taken the entry of `word`.
     fn begin_inside(&self, word: u32) -> *const AtomicUsize {
         let inside = &self.entries[(word & SLOT) as usize].inside;
-        // SYNC: a thread that sees this sees the record taken: what its last owner stored belongs to another life.
+        // SYNC: a thread that reads this 0 also sees the new generation. So it does not credit the new owner with
+        // a value that the last owner stored.
         inside.store(0, Ordering::Release);
         core::ptr::from_ref(inside)
     }
 }
 
-/// What the kernel does when the calling thread ends.
+/// Marks the calling thread's entry, as the kernel does when a thread ends.
 #[cfg(loom)]
 pub fn ends() {
     crate::state::current(|state| {
@@ -184,13 +190,13 @@ pub fn ends() {
     });
 }
 
-/// Whether a record is some living thread's.
+/// Returns true if the word `seen` of an entry names a living thread.
 fn is_owned(seen: u64) -> bool {
     seen & OWNER_DIED == 0 && seen & TID != 0
 }
 
 fn next_generation(generation: u32) -> u32 {
-    // Never 0, so that no word is 0, which stands for no owner.
+    // Never 0, so that no owner word is 0, which means "no owner".
     match (generation + 1) & GENERATION {
         0 => 1,
         next => next,
@@ -201,12 +207,12 @@ fn word(slot: u32, generation: u32) -> u32 {
     generation << SLOT_BITS | slot
 }
 
-/// The calling thread, by its id.
+/// Returns the owner word that names the calling thread by its thread id.
 fn by_id(state: &State) -> u32 {
     BY_ID | thread_id(state) as u32 & (BY_ID - 1)
 }
 
-/// The calling thread's id, cached.
+/// Returns the calling thread's id, which is cached after the first call.
 pub(crate) fn thread_id(state: &State) -> i32 {
     match state.tid.get() {
         0 => {
@@ -218,8 +224,9 @@ pub(crate) fn thread_id(state: &State) -> i32 {
     }
 }
 
-/// Enters the calling thread into a table; the word by which it is known from now on. In a handler that
-/// has interrupted glibc, or just this, it is known by its id for once. `own` is called with the word of a record.
+/// Takes an entry of `table` for the calling thread, and returns the thread's owner word from now on. Calls `own`
+/// with the word if the thread has got an entry. In a signal handler that has interrupted glibc or this function,
+/// returns the thread id's word and caches nothing.
 #[inline(always)]
 fn enter<const N: usize>(
     table: &'static Table<N>,
@@ -241,24 +248,24 @@ fn enter<const N: usize>(
     if word & BY_ID == 0 {
         own(word);
     }
-    // SYNC: with the fence before `lives` is asked: a thread that finds this word in a lock finds the record
-    // taken. Here, once for each thread, so that taking a lock needs no fence for it.
+    // SYNC: pairs with the Acquire fence before `lives`. A thread that finds this word in a lock also finds the
+    // entry taken. The fence is executed here, once per thread, so that taking a lock needs none.
     fence(Ordering::Release);
     cache.set(word);
     state.registering.set(0);
     word
 }
 
-/// What has come of [`Table::register`].
+/// Result of [`Table::register`].
 enum Registered {
     As(u32),
-    /// There is no record to be had.
+    /// The table has no free entry, or the place of the robust list is unknown.
     Full,
-    /// In a moment there may be one.
+    /// The list cannot be changed at this moment. A later call may succeed.
     NotNow,
 }
 
-/// The word by which the calling thread owns locks in memory of this process.
+/// Returns the owner word of the calling thread for locks in this process's memory.
 #[inline(always)]
 pub(crate) fn local(state: &State) -> u32 {
     match state.local.get() {
@@ -271,25 +278,25 @@ pub(crate) fn local(state: &State) -> u32 {
 #[inline(never)]
 fn enter_local(state: &State) -> u32 {
     enter(&LOCAL, state, &state.local, |word| {
-        // The thread that had the record before has ended.
+        // The thread that had the entry before has ended, so its hazards are void.
         USED[(word & SLOT) as usize].clear();
         state.noted.set(0);
         state.local_inside.set(LOCAL.begin_inside(word));
     })
 }
 
-/// The calling thread's words for what it uses; if it has a record.
+/// Returns the hazard words of the calling thread; `None` if the thread has no entry.
 #[inline(always)]
 pub(crate) fn words(state: &State) -> Option<&'static Words> {
     let me = local(state);
     if me & BY_ID != 0 { None } else { USED.get((me & SLOT) as usize) }
 }
 
-/// Calls `each` with every living thread that has words: the word by which it is known, and those.
+/// Calls `each` with the owner word and the hazard words of every living thread that has an entry.
 pub(crate) fn each_words(mut each: impl FnMut(u32, &Words)) {
     let ever = LOCAL.next.load(Ordering::Relaxed) as usize;
     for (slot, (entry, words)) in LOCAL.entries.iter().zip(USED.iter()).enumerate().take(ever) {
-        // SYNC: pairs with the kernel's exchange at the thread's end.
+        // SYNC: pairs with the kernel's exchange of the word when the thread ends.
         let seen = entry.word.load(Ordering::Acquire);
         if is_owned(seen) {
             each(word(slot as u32, (seen >> 32) as u32), words);
@@ -297,7 +304,7 @@ pub(crate) fn each_words(mut each: impl FnMut(u32, &Words)) {
     }
 }
 
-/// The word by which the calling thread owns locks in memory that processes share.
+/// Returns the owner word of the calling thread for locks in memory that processes share.
 #[inline(always)]
 pub(crate) fn shared(state: &State) -> u32 {
     match state.family.get() {
@@ -317,50 +324,52 @@ fn enter_shared(state: &State) -> u32 {
     }
 }
 
-/// Whether the thread that owns a lock in memory of this process lives.
+/// Returns true if the thread `owner`, which owns a lock in this process's memory, lives.
 pub(crate) fn local_lives(owner: u32) -> bool {
     if owner & BY_ID != 0 { id_lives(owner) } else { LOCAL.lives(owner) }
 }
 
-/// Whether the thread that owns a lock in memory that processes share lives.
+/// Returns true if the thread `owner`, which owns a lock in memory that processes share, lives.
 pub(crate) fn shared_lives(owner: u32) -> bool {
     if owner & BY_ID != 0 {
         return id_lives(owner);
     }
-    // Without the table nothing is known, and nothing could have been written.
+    // Without the table nothing is known about the owner, and this process has written no such word.
     family().is_none_or(|table| table.lives(owner))
 }
 
-/// The calling thread's word for locks in memory of this process that favour it; if it has a record.
+/// Returns the word in which the calling thread names a lock that it holds by bias. For locks in this process's
+/// memory. Returns `None` if the thread has no entry.
 #[inline(always)]
 pub(crate) fn local_inside(state: &State) -> Option<&'static AtomicUsize> {
-    // SAFETY: null, or a word of the table's, which stays for good.
+    // SAFETY: the pointer is null, or points into `LOCAL`, which is never freed.
     unsafe { state.local_inside.get().as_ref() }
 }
 
-/// The same for locks in memory that processes share.
+/// Like [`local_inside`], for locks in memory that processes share.
 #[inline(always)]
 pub(crate) fn shared_inside(state: &State) -> Option<&'static AtomicUsize> {
-    // SAFETY: null, or a word of the table that `share` was given for good.
+    // SAFETY: the pointer is null, or points into the `'static` table that `share` got.
     unsafe { state.family_inside.get().as_ref() }
 }
 
-/// Whether the record of a thread of this process names the lock at `place`; true if it lives after the look.
+/// Returns true if the entry of `owner`, a thread of this process, names the lock at `place`. The answer holds
+/// only if the thread is found alive after this call.
 pub(crate) fn is_inside_local(owner: u32, place: usize) -> bool {
     LOCAL.is_inside(owner, place)
 }
 
-/// The same of a record in memory that processes share.
+/// Like [`is_inside_local`], for an entry in memory that processes share.
 pub(crate) fn is_inside_shared(owner: u32, place: usize) -> bool {
     family().is_some_and(|table| table.is_inside(owner, place))
 }
 
-/// Whether a thread of this process that has ended was outside the lock at `place`, for certain.
+/// Returns true if `owner`, a thread of this process that has ended, was certainly outside the lock at `place`.
 pub(crate) fn ended_outside_local(owner: u32, place: usize) -> bool {
     owner & BY_ID == 0 && LOCAL.ended_outside(owner, place)
 }
 
-/// The same of a thread in memory that processes share.
+/// Like [`ended_outside_local`], for an entry in memory that processes share.
 pub(crate) fn ended_outside_shared(owner: u32, place: usize) -> bool {
     owner & BY_ID == 0 && family().is_some_and(|table| table.ended_outside(owner, place))
 }
@@ -369,8 +378,8 @@ fn id_lives(owner: u32) -> bool {
     call::task_exists((owner & (BY_ID - 1)) as i32)
 }
 
-/// In a forked child, which has one thread: the records of its parent's others are void, and this
-/// thread's own get its new id.
+/// Corrects the entries in a forked child, which has one thread. Marks the entries of the parent's other threads
+/// as ended, and puts this thread's new id into its own entry.
 pub(crate) fn forked(state: &State) {
     state.family.set(0);
     state.family_inside.set(core::ptr::null());
@@ -385,7 +394,7 @@ pub(crate) fn forked(state: &State) {
         }
         let generation = (seen >> 32) as u32;
         if word(slot as u32, generation) == mine {
-            // libc has emptied the list for the child.
+            // libc has emptied the child's robust list, so the entry is linked again.
             let taken = u64::from(generation) << 32 | id;
             let renamed = || {
                 entry.word.store(taken, Ordering::Release);

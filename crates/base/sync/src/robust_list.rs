@@ -1,14 +1,15 @@
-//! The kernel's word of a thread's end.
+//! Reports of the kernel that a thread has ended.
 //!
-//! Each thread has registered with the kernel a list, glibc's, of the robust mutexes that it holds. When the
-//! thread ends in whatever way (it returns, is killed, leaves by a bare system call, its process execs),
-//! the kernel goes through the list and stores FUTEX_OWNER_DIED in the word of each entry that holds
-//! the thread's id. Sovia links one entry of its own for each thread into that list, and it stays there
+//! For each thread, glibc registers a list with the kernel, which contains the robust mutexes that the thread
+//! holds. At the thread's end the kernel goes through this list. The kernel stores FUTEX_OWNER_DIED in the word
+//! of each entry that holds the thread's id. This happens at every kind of end: a return, a signal, a bare system
+//! call, an exec of the process. Sovia links one entry of its own into each thread's list. The entry stays there
 //! as long as the thread lives.
 //!
-//! An entry has the layout of a `pthread_mutex_t`, since glibc links and unlinks its mutexes beside it: the
-//! word at 0, the pointers back and forth at 24 and 32. Both lead to the `forth` of the neighbour, and
-//! in the thread's own block the pointer back lies before the list's head.
+//! An entry has the layout of a `pthread_mutex_t`, because glibc links and unlinks its own mutexes beside the
+//! entry. The mutex word is at offset 0, and the pointers back and forward are at 24 and 32. Both pointers lead
+//! to the `forth` field of the neighbour. In the thread's own block, the pointer back lies before the list's
+//! head.
 
 use crate::shim::{AtomicU64, AtomicUsize as Shared};
 #[cfg(not(loom))]
@@ -16,35 +17,36 @@ use core::sync::atomic::compiler_fence;
 use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use sovia_sys::call;
 
-/// An entry of the list, in a cache line of its own: its thread writes there often.
+/// Entry of the list, in a cache line of its own because its thread writes there often.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Entry {
-    /// The word that the kernel marks, with the thread's id (low half), and the entry's generation.
+    /// The word that the kernel marks. The low half holds the thread's id, and the high half holds the
+    /// generation.
     pub(crate) word: AtomicU64,
     _mutex: [AtomicUsize; 2],
     back: AtomicUsize,
     forth: AtomicUsize,
-    /// The lock that favours the thread and that it has taken as such, by its place; 0 for none
-    /// ([`crate::biased`]). Only the thread itself writes here.
+    /// Address of the lock that the thread holds by bias; 0 for none ([`crate::biased`]). Only the thread itself
+    /// writes here.
     pub(crate) inside: Shared,
 }
 
-/// What of the word's low half is a thread's id.
+/// Mask of the thread id in the low half of the word.
 pub(crate) const TID: u64 = 0x3fff_ffff;
 /// The kernel's mark: the thread has ended.
 pub(crate) const OWNER_DIED: u64 = 0x4000_0000;
 
 const _: () = assert!(core::mem::offset_of!(Entry, forth) == 32);
 const _: () = assert!(core::mem::offset_of!(Entry, back) == 24);
-/// A `pthread_mutex_t` ends there.
+/// The end of a `pthread_mutex_t`.
 #[cfg(not(loom))]
 const _: () = assert!(core::mem::offset_of!(Entry, inside) == 40);
 
-/// From a word of the list to the mutex' own: what glibc tells the kernel.
+/// Offset from a list pointer to its mutex word, as glibc gives it to the kernel.
 const WORD_OFFSET: isize = -32;
 
-/// `struct robust_list_head`.
+/// The kernel's `struct robust_list_head`.
 #[repr(C)]
 struct Head {
     list: usize,
@@ -52,17 +54,18 @@ struct Head {
     pending: usize,
 }
 
-/// Where the head lies, from the thread pointer on; 0 if that is not known.
+/// Offset of the list head from the thread pointer; 0 if unknown.
 static HEAD: AtomicIsize = AtomicIsize::new(0);
-/// Whether [`discover`] has looked.
+/// Set after [`discover`] has searched for the lists.
 static LOOKED: AtomicBool = AtomicBool::new(false);
-/// Whether the thread's id lies 16 bytes before the head, as in every glibc so far.
+/// Not 0 if the thread's id lies 16 bytes before the head, as in every glibc so far.
 static TID_KNOWN: AtomicIsize = AtomicIsize::new(0);
 
 #[cfg(target_arch = "x86_64")]
 fn thread_pointer() -> usize {
     let pointer: usize;
-    // SAFETY: the first word of a thread's block is its own address (the x86-64 ABI).
+    // SAFETY: the first word of a thread's control block holds the block's own address (x86-64 ABI), and `fs`
+    // points to this block.
     unsafe {
         core::arch::asm!("mov {}, qword ptr fs:[0]", out(reg) pointer, options(pure, nomem, nostack, preserves_flags));
     }
@@ -72,7 +75,7 @@ fn thread_pointer() -> usize {
 #[cfg(target_arch = "aarch64")]
 fn thread_pointer() -> usize {
     let pointer: usize;
-    // SAFETY: reads the register.
+    // SAFETY: reading `tpidr_el0` has no side effects and touches no memory.
     unsafe {
         core::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(pure, nomem, nostack, preserves_flags));
     }
@@ -84,11 +87,11 @@ fn thread_pointer() -> usize {
     0
 }
 
-/// How far from the thread pointer glibc's block can lie.
+/// Largest distance of glibc's thread block from the thread pointer.
 const NEAR: isize = 16 << 10;
 
-/// Finds out where glibc has its lists. To be called once, early; before it, and where they are not as
-/// expected, threads are known by their ids.
+/// Finds the place of glibc's lists. Called once, early. Before this call, and if the lists are not at the
+/// expected place, threads are known by their thread ids.
 pub(crate) fn discover() {
     find_lists();
     LOOKED.store(true, Ordering::Release);
@@ -104,8 +107,8 @@ fn find_lists() {
         return;
     }
     let head = head as *const Head;
-    // SAFETY: the kernel says that the calling thread's list begins here, and that it is so long; the
-    // word 16 bytes before lies in the same block of glibc's.
+    // SAFETY: the kernel reports that the calling thread's list begins here and has this length. The word 16
+    // bytes before it lies in the same block, which glibc allocates.
     let (offset, id) = unsafe { ((*head).offset, head.byte_sub(16).cast::<i32>().read()) };
     if offset == WORD_OFFSET {
         TID_KNOWN.store(isize::from(id == call::gettid()), Ordering::Relaxed);
@@ -113,30 +116,32 @@ fn find_lists() {
     }
 }
 
-/// Loom has no threads of the kernel's: its tests mark records themselves.
+/// Calls `claim` only, because the kernel has no lists of loom's threads. The loom tests mark entries themselves.
 #[cfg(loom)]
 pub(crate) fn link(_: &Entry, claim: impl FnOnce() -> bool) -> Linked {
     if claim() { Linked::Yes } else { Linked::Taken }
 }
 
-/// The calling thread's list; `None` where it is not known.
+/// Returns the calling thread's list; `None` if its place is unknown.
 fn head() -> Option<*mut Head> {
     let from = HEAD.load(Ordering::Acquire);
     if from == 0 {
         return None;
     }
     let head = thread_pointer().wrapping_add_signed(from) as *mut Head;
-    // SAFETY: a thread of glibc's has its list at the same place of its block as the first thread.
+    // SAFETY: glibc puts each thread's list at the same offset from the thread pointer as the first thread's
+    // list.
     let offset = unsafe { (*head).offset };
     (offset == WORD_OFFSET).then_some(head)
 }
 
-/// The calling thread's id, without a system call where glibc's is known.
+/// Returns the calling thread's id, without a system call if the place of glibc's copy is known.
 pub(crate) fn thread_id() -> i32 {
     if TID_KNOWN.load(Ordering::Relaxed) != 0
         && let Some(head) = head()
     {
-        // SAFETY: as in `discover`.
+        // SAFETY: `find_lists` found the id 16 bytes before the head, in the block that glibc allocates for each
+        // thread.
         let id = unsafe { head.byte_sub(16).cast::<i32>().read() };
         if id > 0 {
             return id;
@@ -146,7 +151,7 @@ pub(crate) fn thread_id() -> i32 {
 }
 
 impl Entry {
-    /// Has the neighbours that `old` has, unless the entry has got some in the meantime.
+    /// Copies the links of `old`, unless this entry has got links in the meantime.
     #[cfg(not(loom))]
     pub(crate) fn relink_as(&self, old: &Entry) {
         for (new, old) in [(&self.back, &old.back), (&self.forth, &old.forth)] {
@@ -178,22 +183,23 @@ impl Entry {
     }
 }
 
-/// What has come of [`link`].
+/// Result of [`link`].
 #[cfg_attr(loom, allow(dead_code, reason = "loom's threads are not the kernel's"))]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Linked {
-    /// The entry is the calling thread's.
+    /// The entry belongs to the calling thread.
     Yes,
-    /// Another thread was faster.
+    /// Another thread has taken the entry first.
     Taken,
-    /// glibc is just changing the list: the caller has interrupted it in a signal handler. Or nothing has looked yet
-    /// where the lists are.
+    /// The caller is a signal handler that has interrupted glibc in a change of the list. Or [`discover`] has not
+    /// run yet.
     NotNow,
-    /// The list is not known.
+    /// The place of the list is unknown.
     Unknown,
 }
 
-/// Has `claim` put the calling thread's id into the entry's word, and links the entry.
+/// Calls `claim`, which puts the calling thread's id into the entry's word, and links the entry if `claim`
+/// returns true.
 #[cfg(not(loom))]
 pub(crate) fn link(entry: &'static Entry, claim: impl FnOnce() -> bool) -> Linked {
     let looked = LOOKED.load(Ordering::Acquire);
@@ -201,16 +207,16 @@ pub(crate) fn link(entry: &'static Entry, claim: impl FnOnce() -> bool) -> Linke
         return if looked { Linked::Unknown } else { Linked::NotNow };
     };
     let node = entry.forth.as_ptr() as usize;
-    // SAFETY: the calling thread's own list, which only this thread changes. Pointers in it lead to the
-    // `forth` of an entry or to the head, and 8 bytes before each of those is its pointer back; the
-    // lowest bit marks another kind of mutex.
+    // SAFETY: only the calling thread changes its own list. Each pointer in the list leads to the `forth` of an
+    // entry or to the head, and the pointer back lies 8 bytes before. The lowest bit only marks another kind of
+    // mutex, and is masked.
     unsafe {
         let pending = &raw mut (*head).pending;
         let list = &raw mut (*head).list;
         if pending.read_volatile() != 0 {
             return Linked::NotNow;
         }
-        // From here on the kernel looks at the entry as well, though it is in no list yet.
+        // From here on the kernel also examines this entry, which is in no list yet.
         pending.write_volatile(node);
         compiler_fence(Ordering::SeqCst);
         let claimed = claim();
@@ -228,11 +234,12 @@ pub(crate) fn link(entry: &'static Entry, claim: impl FnOnce() -> bool) -> Linke
     }
 }
 
-/// In a child that the kernel has made without libc's knowledge: the list is its parent's. Empties it
-/// and tells the kernel of it.
+/// Empties the calling thread's list and registers it with the kernel. For a child that the kernel has made
+/// without libc's knowledge, whose list is still its parent's.
 pub(crate) fn begin_anew() {
     let Some(head) = head() else { return };
-    // SAFETY: the calling thread's own list, as in `link`; an empty one leads to itself.
+    // SAFETY: only the calling thread changes its own list, whose head `head` returns. An empty list leads to
+    // itself.
     unsafe {
         let list = &raw mut (*head).list;
         list.write_volatile(list as usize);

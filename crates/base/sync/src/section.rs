@@ -1,29 +1,29 @@
-//! Sections: what a thread must not be interrupted in by the program's signal handlers.
+//! Critical sections, in which the program's signal handlers must not run.
 //!
-//! A thread is in a section from before it takes one of Sovia's locks until it has given it back;
-//! sections nest. A signal handler of the program would find Sovia's state half changed there, so what
-//! delivers signals asks [`is_inside`], keeps the signal, and calls [`pend`]; the thread calls what
-//! [`on_leave`] was given when it leaves its outermost section. A thread that sleeps for a lock is
-//! outside meanwhile, unless it holds another one.
+//! A thread enters a critical section before it takes one of Sovia's locks, and leaves the section after it has
+//! released the lock. Sections nest. In a section, a signal handler of the program would find Sovia's state half
+//! changed. So the code that delivers signals asks [`is_inside`], keeps the signal and calls [`pend`]. When the
+//! thread leaves its outermost section, it calls the function that [`on_leave`] got. A thread that sleeps for a
+//! lock is outside during the sleep, unless it holds another lock.
 
 use crate::state::{self, State};
 use core::sync::atomic::{AtomicUsize, Ordering, compiler_fence};
 
 static ON_LEAVE: AtomicUsize = AtomicUsize::new(0);
 
-/// Has `function` called by each thread that leaves its outermost section after a [`pend`] in it. Said
+/// Registers `function`, which each thread calls when it leaves its outermost section after a [`pend`]. Called
 /// once, at the start.
 pub fn on_leave(function: fn()) {
     ON_LEAVE.store(function as usize, Ordering::Release);
 }
 
-/// The calling thread begins a section.
+/// Begins a section of the calling thread.
 #[inline(always)]
 pub fn enter() {
     state::current(enter_on);
 }
 
-/// The calling thread ends a section.
+/// Ends a section of the calling thread.
 #[inline(always)]
 pub fn leave() {
     state::current(leave_on);
@@ -32,7 +32,7 @@ pub fn leave() {
 #[inline(always)]
 pub(crate) fn enter_on(state: &State) {
     state.depth.set(state.depth.get() + 1);
-    // A handler that runs after this sees the depth before anything that the section changes.
+    // A handler that runs after this point sees the depth before anything that the section changes.
     compiler_fence(Ordering::SeqCst);
 }
 
@@ -41,14 +41,15 @@ pub(crate) fn leave_on(state: &State) {
     compiler_fence(Ordering::SeqCst);
     let depth = state.depth.get();
     state.depth.set(depth.saturating_sub(1));
-    // A handler that runs before this has seen the section and is seen now; a later one sees none.
+    // A handler before this point has seen the section, and its `pend` is seen below. A later handler sees no
+    // section.
     compiler_fence(Ordering::SeqCst);
     if state.pending.get() != 0 && depth == 1 {
         settle(state);
     }
 }
 
-/// Does what was put off until the thread is outside.
+/// Calls the function of [`on_leave`], which was deferred until the thread is outside.
 #[cold]
 #[inline(never)]
 fn settle(state: &State) {
@@ -56,38 +57,38 @@ fn settle(state: &State) {
     compiler_fence(Ordering::SeqCst);
     let function = ON_LEAVE.load(Ordering::Acquire);
     if function != 0 {
-        // SAFETY: only `on_leave` stores here, and only functions of this type.
+        // SAFETY: only `on_leave` stores here, and it stores only values of type `fn()`.
         let function = unsafe { core::mem::transmute::<usize, fn()>(function) };
         function();
     }
 }
 
-/// How many sections the calling thread is inside of.
+/// Returns the number of sections that the calling thread is in.
 #[inline(always)]
 pub fn depth() -> u32 {
     state::current(|state| state.depth.get())
 }
 
-/// Whether the calling thread is inside a section.
+/// Returns true if the calling thread is in a section.
 #[inline(always)]
 pub fn is_inside() -> bool {
     depth() != 0
 }
 
-/// Has the calling thread call what [`on_leave`] was given when it leaves its outermost section. From a
+/// Makes the calling thread call the function of [`on_leave`] when it leaves its outermost section. Called from a
 /// signal handler.
 pub fn pend() {
     state::current(|state| state.pending.set(1));
 }
 
-/// A section that ends with its scope.
+/// A section that ends when this value is dropped.
 #[derive(Debug)]
 pub struct Inside {
-    /// It belongs to the thread that made it.
+    /// Makes this type neither `Send` nor `Sync`: the section belongs to the thread that made it.
     _here: core::marker::PhantomData<*mut ()>,
 }
 
-/// Begins a section that ends with the result's scope.
+/// Begins a section that ends when the returned value is dropped.
 #[inline(always)]
 #[must_use]
 pub fn inside() -> Inside {
@@ -121,7 +122,7 @@ mod tests {
             assert_eq!(depth(), 2);
         }
         assert_eq!((depth(), CALLS.load(Ordering::Relaxed)), (1, 0));
-        // Another thread's sections are its own.
+        // Each thread has its own sections.
         std::thread::spawn(|| drop(inside())).join().unwrap();
         assert_eq!(CALLS.load(Ordering::Relaxed), 0);
         drop(outer);

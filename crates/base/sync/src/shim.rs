@@ -1,4 +1,4 @@
-//! The one place that chooses between the machine's atomics and futexes and loom's.
+//! Chooses between the processor's atomics and futexes and those of loom. No other module does.
 
 #[cfg(not(loom))]
 pub(crate) use core::{
@@ -11,10 +11,11 @@ pub(crate) use loom::{
     sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
 };
 
-/// Tries before a thread sleeps on a lock. Loom lets other threads run first at each of them, so none would sleep.
+/// Number of tries before a thread sleeps on a lock. Under loom every try lets other threads run, so a thread
+/// would never sleep.
 pub(crate) const SPINS: u32 = if cfg!(loom) { 0 } else { 200 };
 
-/// Sleeps while the word holds `expected`, for so many nanoseconds at most.
+/// Sleeps while the word holds `expected`, at most `ns` nanoseconds.
 #[cfg(not(loom))]
 pub(crate) fn sleep_on(word: &AtomicU32, expected: u32, ns: u64) {
     let _ = sovia_sys::futex::wait(word, expected, Some(ns));
@@ -30,11 +31,11 @@ pub(crate) fn sleep_on(word: &AtomicU32, expected: u32, _: u64) {
 
 #[cfg(loom)]
 std::thread_local! {
-    /// Whether sleeps end only when the sleeper is woken, in the model that this thread runs.
+    /// Set in a model whose sleeps end only by a wake-up. Belongs to the thread that runs the model.
     pub static ENDLESS: core::cell::Cell<bool> = const { core::cell::Cell::new(false) };
 }
 
-/// Wakes so many sleepers.
+/// Wakes up to `sleepers` sleeping threads.
 #[cfg(not(loom))]
 pub(crate) fn wake_some(word: &AtomicU32, sleepers: u32) {
     sovia_sys::futex::wake(word, sleepers);
@@ -43,13 +44,13 @@ pub(crate) fn wake_some(word: &AtomicU32, sleepers: u32) {
 #[cfg(loom)]
 pub(crate) fn wake_some(_: &AtomicU32, _: u32) {}
 
-/// Nanoseconds of a clock that only runs forward.
+/// Returns nanoseconds of a monotonic clock.
 #[cfg(not(loom))]
 pub(crate) fn now_ns() -> u64 {
     sovia_sys::clock::now_ns()
 }
 
-/// Time passes with each look at it.
+/// Returns the latest time, so under loom every limited wait has expired.
 #[cfg(loom)]
 pub(crate) fn now_ns() -> u64 {
     u64::MAX

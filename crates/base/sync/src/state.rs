@@ -1,41 +1,40 @@
-//! The calling thread's words, in one place: a lock finds all it needs by one look-up.
+//! The calling thread's words, in one place, so that a lock finds all of them by one look-up.
 //!
-//! The words lie in the initial-exec part of thread-local storage: the linker puts them at a constant
-//! distance from the thread pointer, so a look-up is two instructions without a call, allocates
-//! nothing in a new thread, and may be made in a signal handler.
+//! The words lie in the initial-exec part of thread-local storage, at a constant distance from the thread
+//! pointer. So a look-up takes two instructions and no call. A look-up allocates nothing in a new thread, and a
+//! signal handler may make one.
 
 use crate::shim::AtomicUsize;
 use core::cell::Cell;
 
-/// One thread's words. A signal handler of the same thread may find each of them between any two
-/// instructions.
+/// Words of one thread. A signal handler of the same thread may read them between any two instructions.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct State {
-    /// The word by which it owns locks in memory of this process; 0 before the first.
+    /// The thread's owner word for locks in this process's memory; 0 before the first lock.
     pub(crate) local: Cell<u32>,
-    /// The word by which it owns locks in memory that processes share.
+    /// The thread's owner word for locks in memory that processes share; 0 before the first lock.
     pub(crate) family: Cell<u32>,
-    /// How many sections it is inside of.
+    /// Number of critical sections that the thread is in.
     pub(crate) depth: Cell<u32>,
-    /// Something is to be done when it has left the last of them.
+    /// Not 0 if the thread must call the function of `section::on_leave` when it leaves its last section.
     pub(crate) pending: Cell<u32>,
-    /// Its id; 0 before it was asked for.
+    /// The thread's id; 0 before the first use.
     pub(crate) tid: Cell<i32>,
-    /// How many children that have borrowed its memory (vfork) run on it, one inside the other.
+    /// Number of nested children that run on the thread's memory (vfork).
     pub(crate) lent: Cell<u32>,
-    /// It is entering a record into the table.
+    /// Not 0 while the thread takes an entry of a table.
     pub(crate) registering: Cell<u32>,
-    /// How often in a row it was refused what it is in the middle of.
+    /// Number of consecutive refusals ([`crate::thread::count_refusal`]).
     pub(crate) refusals: Cell<u32>,
-    /// Which of its words for what it uses are taken, a bit for each ([`crate::hazard`]).
+    /// Bits of the thread's hazard words that are taken ([`crate::hazard`]).
     pub(crate) noted: Cell<u32>,
-    /// The ranks of the locks that it holds, a bit for each, in a debug build ([`crate::rank`]).
+    /// Bits of the ranks of the locks that the thread holds, in a debug build ([`crate::rank`]).
     pub(crate) ranks: Cell<u32>,
-    /// The word in which its record in this process's memory says which lock it has taken as the one that
-    /// the lock favours ([`crate::biased`]); null before there is a record.
+    /// The word of the thread's entry in this process's memory that names the lock held by bias
+    /// ([`crate::biased`]). Null before the thread has an entry.
     pub(crate) local_inside: Cell<*const AtomicUsize>,
-    /// The same in memory that processes share.
+    /// Like `local_inside`, for the entry in memory that processes share.
     pub(crate) family_inside: Cell<*const AtomicUsize>,
 }
 
@@ -67,14 +66,14 @@ core::arch::global_asm!(
 
 const _: () = assert!(size_of::<State>() == 64);
 
-/// The calling thread's words. All zero in a new thread. The reference stays with the thread, as a `State` may be touched
-/// by no other, and so do the words.
+/// Returns the calling thread's words, which are all zero in a new thread. The reference never leaves the thread,
+/// because `State` is not `Sync`. So the words outlive the reference.
 #[cfg(all(not(loom), not(miri), target_arch = "x86_64"))]
 #[inline(always)]
 pub(crate) fn here() -> &'static State {
     let state: *const State;
-    // SAFETY: reads the thread pointer and the linker's constant for the symbol above, which no
-    // instruction of the thread ever changes.
+    // SAFETY: the instructions only read the thread pointer and the linker's constant for the symbol above.
+    // Neither changes while the thread runs.
     unsafe {
         core::arch::asm!(
             "mov {state}, qword ptr fs:[0]",
@@ -83,18 +82,18 @@ pub(crate) fn here() -> &'static State {
             options(pure, nomem, nostack),
         );
     }
-    // SAFETY: 64 bytes of the calling thread's own, aligned; all-zero bytes are a valid State.
+    // SAFETY: these 64 aligned bytes belong to the calling thread, and all-zero bytes are a valid State.
     unsafe { &*state }
 }
 
-/// The calling thread's words. All zero in a new thread. The reference stays with the thread, as a `State` may be touched
-/// by no other, and so do the words.
+/// Returns the calling thread's words, which are all zero in a new thread. The reference never leaves the thread,
+/// because `State` is not `Sync`. So the words outlive the reference.
 #[cfg(all(not(loom), not(miri), target_arch = "aarch64"))]
 #[inline(always)]
 pub(crate) fn here() -> &'static State {
     let state: *const State;
-    // SAFETY: reads the thread pointer and the linker's constant for the symbol above, which no
-    // instruction of the thread ever changes.
+    // SAFETY: the instructions only read the thread pointer and the linker's constant for the symbol above.
+    // Neither changes while the thread runs.
     unsafe {
         core::arch::asm!(
             "mrs {state}, tpidr_el0",
@@ -106,7 +105,7 @@ pub(crate) fn here() -> &'static State {
             options(pure, nomem, nostack, preserves_flags),
         );
     }
-    // SAFETY: 64 bytes of the calling thread's own, aligned; all-zero bytes are a valid State.
+    // SAFETY: these 64 aligned bytes belong to the calling thread, and all-zero bytes are a valid State.
     unsafe { &*state }
 }
 
@@ -139,9 +138,9 @@ mod fallback {
         static STATE: State = NEW;
     }
 
-    /// The calling thread's words. All zero in a new thread.
+    /// Returns the calling thread's words, which are all zero in a new thread.
     pub(crate) fn here() -> &'static State {
-        // SAFETY: what has no destructor lies there until the thread has ended.
+        // SAFETY: `State` has no destructor, so the thread-local value stays valid until the thread has ended.
         STATE.with(|state| unsafe { &*core::ptr::from_ref(state) })
     }
 }

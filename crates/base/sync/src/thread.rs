@@ -1,22 +1,22 @@
-//! What identifies the calling thread.
+//! Identity of the calling thread.
 
 use crate::state::State;
 use crate::{record, robust_list, state};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_sys::call;
 
-/// Increased where the threads of the library are gone: in a forked child, and after [`none_left`].
+/// Number of events that ended the library's threads: each fork, in the child, and each [`none_left`].
 static GENERATION: AtomicU32 = AtomicU32::new(1);
 
-/// To be called in a child that libc has forked, before it uses any lock.
+/// Adapts this crate to a child that libc has forked. Call this in the child, before it uses any lock.
 pub fn forked() {
     born(robust_list::thread_id());
 }
 
-/// To be called in a child that the kernel has made, with a copy of the memory, without libc's knowledge.
+/// Adapts this crate to a child that the kernel has made without libc's knowledge, with a copy of the memory.
 pub fn forked_without_libc() {
     robust_list::begin_anew();
-    // What libc believes to be this thread's id is its parent's.
+    // libc still has the parent's id for this thread.
     born(call::gettid());
 }
 
@@ -29,42 +29,42 @@ fn born(id: i32) {
     });
 }
 
-/// Another number in a forked child than in its parent, and after [`none_left`].
+/// Returns a number that changes in a forked child and after [`none_left`].
 #[inline]
 pub fn generation() -> u32 {
     GENERATION.load(Ordering::SeqCst)
 }
 
-/// The library's threads in this process have ended, or the last of them is about to.
+/// Records that the library's threads in this process have ended, or that the last one is about to end.
 pub fn none_left() {
     GENERATION.fetch_add(1, Ordering::SeqCst);
 }
 
-/// The calling thread's id, cached.
+/// Returns the calling thread's id, which is cached after the first call.
 #[inline]
 pub fn thread_id() -> i32 {
     state::current(record::thread_id)
 }
 
-/// The offset, in the block `sovia_thread_state` of thread-local storage, of the number of children that run on the
-/// thread's memory while it waits for them (vfork, and vfork again in such a child). The hook that makes such a child counts
-/// it up before and down after.
+/// Offset of a counter in the block `sovia_thread_state` of thread-local storage. The counter is the number of
+/// children that run on the thread's memory while the thread waits for them (vfork, also nested). The hook that
+/// makes such a child increments it before the call and decrements it afterwards.
 pub const LENT: usize = core::mem::offset_of!(State, lent);
 
-/// Whether the caller is such a child.
+/// Returns true if the caller is a child that runs on its parent's memory (vfork).
 #[inline(always)]
 pub fn is_lent() -> bool {
     state::current(|state| state.lent.get() != 0)
 }
 
-/// Whether the last thing of which [`count_refusal`] was told was refused.
+/// Returns true if the last call of [`count_refusal`] reported a refusal.
 #[inline(always)]
 pub fn is_refused() -> bool {
     state::current(|state| state.refusals.get() != 0)
 }
 
-/// Counts the refusals of something that the calling thread is in the middle of: `refused` says whether
-/// this is one more in a row, and the result is how many there were before.
+/// Counts consecutive refusals of an operation of the calling thread. `refused`: the operation was refused once
+/// more; if false, the count restarts. Returns the number of refusals before this call.
 #[inline(always)]
 pub fn count_refusal(refused: bool) -> u32 {
     state::current(|state| {

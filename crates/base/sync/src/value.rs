@@ -1,4 +1,4 @@
-//! Values behind robust locks: a thread that dies inside does not keep the others out.
+//! Values behind robust locks. A thread that dies while it holds a value does not lock out other threads.
 
 use crate::lock::{Acquired, RobustLock};
 use crate::owners::Local;
@@ -6,20 +6,21 @@ use crate::rank;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-/// A value behind a robust lock, with the lock's place in the order of locks ([`rank`]).
+/// A value behind a robust lock, which has a rank in the order of locks ([`rank`]).
 #[derive(Debug)]
 pub struct RobustBox<T, const RANK: u8 = { rank::NONE }> {
     lock: RobustLock<Local, RANK>,
-    /// Whether a thread is inside [`RobustBox::with`], or has left that by a jump or its death. For assertions.
+    /// Set while a thread is inside [`RobustBox::with`], or after a thread has left `with` by a jump or by its
+    /// death. Used only by an assertion.
     inside: AtomicBool,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached through `with` only, which holds the lock.
+// SAFETY: threads reach the value only through `with`, which holds the lock, and `T` is `Send`.
 unsafe impl<T: Send, const RANK: u8> Sync for RobustBox<T, RANK> {}
 
 impl<T, const RANK: u8> RobustBox<T, RANK> {
-    /// A value that no thread holds.
+    /// Returns a box that no thread holds.
     #[cfg(not(loom))]
     pub const fn new(value: T) -> Self {
         RobustBox {
@@ -29,7 +30,7 @@ impl<T, const RANK: u8> RobustBox<T, RANK> {
         }
     }
 
-    /// A value that no thread holds.
+    /// Returns a box that no thread holds.
     #[cfg(loom)]
     pub fn new(value: T) -> Self {
         RobustBox {
@@ -39,29 +40,30 @@ impl<T, const RANK: u8> RobustBox<T, RANK> {
         }
     }
 
-    /// Takes the lock for the time of a fork, so that the child gets a whole value.
+    /// Takes the lock for the time of a fork, so that the child gets a complete value.
     pub fn hold(&self) {
         self.lock.hold();
         self.inside.store(false, Ordering::Relaxed);
     }
 
-    /// After the fork, in both.
+    /// Releases the lock after a fork, in parent and child.
     pub fn release(&self) {
         self.lock.release();
     }
 
-    /// Calls `f` with the value, under the lock. Also for the thread that [holds](RobustBox::hold) it.
+    /// Calls `f` with the value, under the lock. The thread that [holds](RobustBox::hold) the value may call
+    /// this, too.
     ///
-    /// `f` does not ask for the same value again: with debug assertions that panics. A thread that has left `f` by a jump
-    /// out of a signal handler gets the value anew.
+    /// `f` must not ask for the same value again: builds with debug assertions panic. A thread that has left `f`
+    /// by a jump out of a signal handler may ask again.
     pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         let held = self.lock.guard();
         let is_again =
             held.acquired() == Acquired::Reentered && self.inside.load(Ordering::Relaxed);
         debug_assert!(!is_again, "a value that is asked for inside itself");
         self.inside.store(true, Ordering::Relaxed);
-        // SAFETY: the lock is held. What this thread had before is in use no more: it holds the lock for a fork, or has
-        // left `f`.
+        // SAFETY: this thread holds the lock. An earlier reference of this thread is out of use. Either the
+        // thread holds the lock for a fork, or it has left the earlier `f` by a jump.
         let result = f(unsafe { &mut *self.value.get() });
         self.inside.store(false, Ordering::Relaxed);
         result

@@ -1,19 +1,19 @@
-//! The words of a thread's record in which it writes down what it uses ([`crate::hazard`]).
+//! Hazard words of a thread, in which the thread names the objects that it uses ([`crate::hazard`]).
 
 use crate::shim::{AtomicUsize, Ordering};
 
-/// Words for what is looked up: things that a thread uses at once without a lock.
+/// Number of words for look-ups, whose objects a thread uses for a short time without a lock.
 const USES: u32 = if cfg!(loom) { 1 } else { 6 };
-/// Words for what is waited for, by a call and by those of signal handlers that interrupt it.
+/// Number of words for waits, of a call and of the signal handlers that interrupt the call.
 const WAITS: u32 = if cfg!(loom) { 1 } else { 18 };
 const WORDS: usize = (USES + WAITS) as usize;
 pub(crate) const FOR_USES: u32 = (1 << USES) - 1;
 pub(crate) const FOR_WAITS: u32 = ((1 << WAITS) - 1) << USES;
 
-/// Nothing is written down.
+/// Value of a word that names no object.
 pub(crate) const NOTHING: usize = 0;
 
-/// A thread's words.
+/// The hazard words of one thread.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Words([AtomicUsize; WORDS]);
@@ -29,19 +29,19 @@ impl Words {
         Words(core::array::from_fn(|_| AtomicUsize::new(NOTHING)))
     }
 
-    /// Whether one of them names `place`: its thread uses what lies there.
+    /// Returns true if one of the words names `place`: the thread uses the object there.
     pub(crate) fn names(&self, place: usize) -> bool {
-        // SYNC: pairs with the store that ends a use: what its thread did before is over.
+        // SYNC: pairs with the Release store that ends a use, so the user's earlier accesses are complete.
         self.0.iter().any(|word| word.load(Ordering::Acquire) == place)
     }
 
-    /// The word of a bit in [`FOR_USES`] or [`FOR_WAITS`].
+    /// Returns the word with the bit number `bit` in [`FOR_USES`] or [`FOR_WAITS`].
     #[inline(always)]
     pub(crate) fn at(&self, bit: u32) -> &AtomicUsize {
         &self.0[bit as usize]
     }
 
-    /// For the record's next owner.
+    /// Clears the words for the entry's next owner.
     pub(crate) fn clear(&self) {
         self.0.iter().for_each(|word| word.store(NOTHING, Ordering::Relaxed));
     }

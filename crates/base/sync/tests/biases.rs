@@ -1,4 +1,4 @@
-//! A lock in memory that processes share, which favours a thread of one of them.
+//! A lock in memory that processes share, with a bias to a thread of one of them.
 
 #![cfg(not(loom))]
 
@@ -11,15 +11,15 @@ use std::sync::Mutex;
 struct Shared {
     threads: record::Table<{ record::SHARED }>,
     lock: BiasedLock<Family>,
-    /// Two counts that are equal whenever the lock is free, unless their thread has died.
+    /// Two counters, which are equal whenever the lock is free, unless the last owner has died.
     counts: [AtomicU32; 2],
     step: AtomicU32,
 }
 
-/// More often than it takes to be favoured, and again after the favour has been taken away.
+/// Number of acquisitions that is enough for a bias, also after a revocation.
 const OFTEN: u32 = 5000;
 
-/// Memory that children share with this process, and one test at a time.
+/// Runs `test` with memory that children share with this process. Runs one test at a time.
 fn with_shared(test: impl FnOnce(&'static Shared) + Send) {
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap();
@@ -31,10 +31,10 @@ fn with_shared(test: impl FnOnce(&'static Shared) + Send) {
     let mapping = sovia_sys::Mapping::for_family(size_of::<Shared>()).unwrap();
     let at = mapping.base() as usize;
     std::mem::forget(mapping);
-    // SAFETY: zeroed memory that stays for good, of which each field may be all zero.
+    // SAFETY: the mapping is never unmapped, and all-zero memory is valid for each field.
     let shared = unsafe { &*(at as *const Shared) };
     record::share(&shared.threads);
-    // A thread that has no record in another test's table.
+    // A new thread, which has no entry in the table of another test.
     std::thread::scope(|s| {
         s.spawn(|| test(shared));
     });
@@ -46,7 +46,8 @@ fn await_step(s: &Shared, step: u32) {
     }
 }
 
-/// Counts once, under the lock; how that was come by. Every other time the favoured thread takes it in place.
+/// Increments the counters once under the lock, and returns how the lock was taken. Every other time, a biased
+/// thread takes the lock by [`BiasedLock::lock_biased`].
 fn count(s: &Shared) -> Acquired {
     let in_place = s.counts[0].load(Ordering::Relaxed).is_multiple_of(2) && s.lock.lock_biased();
     let acquired = if in_place { Acquired::Clean } else { s.lock.lock() };
@@ -81,7 +82,7 @@ fn a_bias_is_taken_away_by_another_process() {
             let _ = s.lock.lock();
         });
         await_step(s, 1);
-        // It is inside.
+        // The child is inside.
         assert_eq!(s.lock.lock_within(5_000_000), None);
         assert!(!s.lock.try_lock());
         s.step.store(2, Ordering::Release);
@@ -117,7 +118,7 @@ fn a_forked_child_is_not_the_biased_thread_that_it_is_a_copy_of() {
     });
 }
 
-/// Wherever it is killed: no other thread comes in beside it, and what it has left half done is found.
+/// Kills the biased thread at any point. No second thread enters, and the next owner finds the unfinished work.
 #[test]
 fn a_biased_thread_is_killed_anywhere() {
     with_shared(|s| {
@@ -135,7 +136,7 @@ fn a_biased_thread_is_killed_anywhere() {
                     count(s);
                 }
             }
-            // SAFETY: a child of this test's.
+            // SAFETY: `child` is a child of this test that the test has not reaped yet.
             unsafe { libc::kill(child, libc::SIGKILL) };
             found += u32::from(count(s) == Acquired::FromTheDead);
             reap(child);

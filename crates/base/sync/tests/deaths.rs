@@ -1,4 +1,4 @@
-//! Owners that end in every way, and threads that get their ids.
+//! Owners that end in every way, and threads that get the ids of dead owners.
 
 #![cfg(not(loom))]
 
@@ -13,7 +13,7 @@ struct Shared {
     step: AtomicU32,
 }
 
-/// Memory that children share with this process.
+/// Returns memory that children share with this process.
 fn shared() -> &'static Shared {
     static AT: OnceLock<usize> = OnceLock::new();
     let at = *AT.get_or_init(|| {
@@ -21,18 +21,19 @@ fn shared() -> &'static Shared {
         let mapping = sovia_sys::Mapping::for_family(size_of::<Shared>()).unwrap();
         let at = mapping.base() as usize;
         std::mem::forget(mapping);
-        // SAFETY: zeroed memory that stays for good, of which each field may be all zero.
+        // SAFETY: the mapping is never unmapped, and all-zero memory is valid for each field.
         record::share(unsafe { &(*(at as *const Shared)).threads });
         at
     });
-    // SAFETY: as above.
+    // SAFETY: `at` is the base of a mapping of this size that is never unmapped. All-zero memory is valid for
+    // each field.
     unsafe { &*(at as *const Shared) }
 }
 
-/// The same, of which libc knows nothing.
+/// Like [`fork`], but without libc's knowledge.
 #[expect(clippy::disallowed_methods, reason = "a test is no part of the engine")]
 fn fork_past_libc(f: impl FnOnce()) -> i32 {
-    // SAFETY: a plain fork by clone, in which the child uses locks and system calls only.
+    // SAFETY: this is a plain fork by clone. The child only uses locks and system calls.
     match unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) } {
         0 => {
             f();
@@ -42,7 +43,7 @@ fn fork_past_libc(f: impl FnOnce()) -> i32 {
     }
 }
 
-/// One after the other: they share a lock.
+/// One test for all kinds of death, because they share a lock.
 #[test]
 fn locks_are_taken_over_from_the_dead_alone() {
     let s = shared();
@@ -61,13 +62,13 @@ fn locks_are_taken_over_from_the_dead_alone() {
         while s.step.load(Ordering::Acquire) != 1 {
             std::thread::yield_now();
         }
-        // It lives.
+        // The thread lives.
         assert_eq!(s.lock.lock_within(5_000_000), None);
         thread.thread().unpark();
     });
     taken_over();
 
-    // A child that leaves, one that is killed, one that becomes another program.
+    // A child that exits, a child that is killed, and a child that executes another program.
     reap(fork(|| assert_eq!(s.lock.lock(), Acquired::Clean)));
     taken_over();
     let pid = fork(|| {
@@ -81,27 +82,27 @@ fn locks_are_taken_over_from_the_dead_alone() {
         std::thread::yield_now();
     }
     assert_eq!(s.lock.lock_within(5_000_000), None);
-    // SAFETY: a child of this test's.
+    // SAFETY: `pid` is a child of this test that the test has not reaped yet.
     unsafe { libc::kill(pid, libc::SIGKILL) };
-    // While it is a zombie still.
+    // The dead child is still a zombie.
     taken_over();
     reap(pid);
     let pid = fork(|| {
         let _ = s.lock.lock();
         let path = c"/bin/sleep";
         let arguments = [path.as_ptr(), c"100".as_ptr(), std::ptr::null()];
-        // SAFETY: C strings, and the list ends with null.
+        // SAFETY: the arguments are C strings, and null ends the list.
         unsafe { libc::execv(path.as_ptr(), arguments.as_ptr()) };
     });
     while !s.lock.is_locked() {
         std::thread::yield_now();
     }
     taken_over();
-    // SAFETY: a child of this test's.
+    // SAFETY: `pid` is a child of this test that the test has not reaped yet.
     unsafe { libc::kill(pid, libc::SIGKILL) };
     reap(pid);
 
-    // A child that the kernel has made behind libc's back.
+    // A child that the kernel has made without libc's knowledge.
     let pid = fork_past_libc(|| {
         thread::forked_without_libc();
         assert_eq!(s.lock.lock(), Acquired::Clean);
@@ -110,7 +111,7 @@ fn locks_are_taken_over_from_the_dead_alone() {
     taken_over();
 }
 
-/// The same id again, in a PID namespace of its own each time: the first process there is number 1.
+/// Two owners have the same id 1, each as the first process of its own PID namespace.
 #[test]
 fn an_owner_in_another_pid_namespace_is_itself() {
     static LOCK: OnceLock<&'static Second> = OnceLock::new();
@@ -123,13 +124,13 @@ fn an_owner_in_another_pid_namespace_is_itself() {
         let mapping = sovia_sys::Mapping::for_family(size_of::<Second>()).unwrap();
         let at = mapping.base().cast::<Second>();
         std::mem::forget(mapping);
-        // SAFETY: zeroed memory that stays for good.
+        // SAFETY: the mapping is never unmapped, and all-zero memory is valid for each field.
         unsafe { &*at }
     });
-    // SAFETY: a number only; the child is not in the new namespace, its children are.
+    // The child itself stays in the old namespace. Only the children of the child are in the new namespace.
     let init = |f: &dyn Fn()| {
         fork(|| {
-            // SAFETY: a number only.
+            // SAFETY: `unshare` takes a number and touches no memory.
             if unsafe { libc::unshare(libc::CLONE_NEWPID) } != 0 {
                 s.step.store(u32::MAX, Ordering::Release);
                 return;
@@ -153,10 +154,11 @@ fn an_owner_in_another_pid_namespace_is_itself() {
         eprintln!("skipped: no right to make PID namespaces");
         return;
     }
-    // Here a process 1 lives, but it is another; there, this process is called nothing at all.
+    // A process 1 also lives in this namespace, but is not the owner. The new namespace has no id for this
+    // process.
     assert_eq!(s.lock.lock_within(10_000_000), None);
     let other = init(&|| {
-        // The other's 1 is not this 1.
+        // The owner's id 1 belongs to another namespace than this process's id 1.
         assert_eq!(s.lock.lock_within(10_000_000), None);
         s.step.store(2, Ordering::Release);
         assert_eq!(s.lock.lock(), Acquired::FromTheDead);

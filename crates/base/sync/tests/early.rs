@@ -1,14 +1,14 @@
-//! A thread that takes a lock before anything has looked where glibc keeps its threads' lists.
+//! A thread that takes a lock before `record::start` has found the place of glibc's robust lists.
 
 #![cfg(all(not(loom), not(miri)))]
 
 use sovia_sync::{RobustLock, record};
 use sovia_sys::call;
 
-/// Whether the kernel would mark anything at the calling thread's end: its list leads to more than its own head.
+/// Returns true if the kernel would mark an entry at the calling thread's end: the list has more than its head.
 fn has_record() -> bool {
     let (head, _) = call::robust_list().expect("glibc's list");
-    // SAFETY: the calling thread's own list begins there with a pointer, by the kernel's word.
+    // SAFETY: the kernel reports that the calling thread's list begins at `head` with a pointer.
     let first = unsafe { (head as *const usize).read() };
     first != head
 }

@@ -1,17 +1,17 @@
-//! What threads agree by, from single words up.
+//! Layers of this crate's modules.
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
-    // The machine's atomics, and a thread's words.
+    // The processor's atomics, and words of one thread.
     &["shim"],
     &["state"],
     &["fences", "rank", "robust_list", "section", "words"],
-    // Which threads live, and locks that know it.
+    // Which threads live, and locks that depend on this.
     &["record"],
     &["owners"],
     &["lock"],
     &["biased", "value"],
-    // What is used without a lock.
+    // Objects that threads use without a lock.
     &["hazard"],
     &["presence", "thread"],
     &["once"],

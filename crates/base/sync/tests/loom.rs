@@ -1,4 +1,4 @@
-//! The crate's own types, compiled with loom's atomics, in every interleaving.
+//! Tests of the crate's own types with loom's atomics, in every interleaving.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --profile loom -p sovia-sync --test loom`
 
@@ -9,15 +9,15 @@ use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use loom::thread;
 use sovia_sync::{Acquired, BiasedLock, RobustBox, RobustLock, hazard, record};
 
-/// A value that two threads must not touch at the same time: loom fails the test if they do.
+/// A value that two threads must not access at the same time. Loom fails the test if they do.
 struct Guarded<L> {
     lock: L,
     value: loom::cell::UnsafeCell<u32>,
 }
 
-// SAFETY: the value is touched under the lock only, which is what the tests find out.
+// SAFETY: threads access the value only under the lock. The tests check that the lock excludes.
 unsafe impl<L: Sync> Sync for Guarded<L> {}
-// SAFETY: it is a number.
+// SAFETY: the value is a number, which any thread may own.
 unsafe impl<L: Send> Send for Guarded<L> {}
 
 impl<L> Guarded<L> {
@@ -25,9 +25,9 @@ impl<L> Guarded<L> {
         Arc::new(Guarded { lock, value: loom::cell::UnsafeCell::new(0) })
     }
 
-    /// For a thread that holds the lock.
+    /// Increments the value. The calling thread holds the lock.
     fn add_one(&self) {
-        // SAFETY: the lock is held.
+        // SAFETY: the calling thread holds the lock, so no other thread accesses the value.
         self.value.with_mut(|value| unsafe { *value += 1 });
     }
 }
@@ -40,7 +40,7 @@ impl Guarded<RobustLock> {
     }
 }
 
-/// A lock that favours a thread from its second time on.
+/// A lock that becomes biased to a thread at its second acquisition.
 impl Guarded<BiasedLock> {
     fn add(&self) -> Acquired {
         let acquired = self.lock.lock();
@@ -53,7 +53,7 @@ impl Guarded<BiasedLock> {
         self.lock.unlock();
     }
 
-    /// The same by the way that only the favoured thread has, where it is that.
+    /// Like `add_and_leave`, but uses `lock_biased` if the calling thread has the bias.
     fn add_as_biased(&self) {
         if self.lock.lock_biased() {
             self.add_one();
@@ -79,13 +79,13 @@ fn a_lock_excludes_and_hands_on_what_was_written() {
         shared.lock.unlock();
         other.join().unwrap();
         assert!(shared.lock.try_lock());
-        // SAFETY: the lock is held.
+        // SAFETY: the calling thread holds the lock, so no other thread accesses the value.
         assert_eq!(shared.value.with(|value| unsafe { *value }), 2);
         shared.lock.unlock();
     });
 }
 
-/// No thread sleeps on with the lock free. Fails without the fence on either side.
+/// No thread continues to sleep after the lock has become free. The test fails if either side omits its fence.
 #[test]
 fn a_thread_that_sleeps_for_a_lock_is_woken() {
     sovia_sync::ENDLESS.set(true);
@@ -95,7 +95,8 @@ fn a_thread_that_sleeps_for_a_lock_is_woken() {
             assert_eq!(shared.add(), Acquired::Clean);
             shared.lock.unlock();
         };
-        // What is made at its first use orders the threads that use it; the machine's statics do not.
+        // Use the lock once before the threads start: loom creates some statics at their first use, and this
+        // creation orders threads. The processor's statics order no threads.
         add(&shared);
         let other = {
             let shared = shared.clone();
@@ -115,7 +116,7 @@ fn a_dead_owners_lock_is_taken_over_by_one() {
             let shared = shared.clone();
             thread::spawn(move || {
                 let _ = shared.add();
-                // The kernel marks the record of a thread that ends.
+                // The kernel marks the entry of a thread that ends.
                 record::ends();
             })
         };
@@ -129,20 +130,21 @@ fn a_dead_owners_lock_is_taken_over_by_one() {
         };
         let heir = heir.join().unwrap();
         owner.join().unwrap();
-        // The heir had the lock, before the owner or after it. If before, the next thread finds it left by the dead.
+        // The heir had the lock before or after the owner. In the first case, the next thread takes the lock from
+        // the dead.
         if heir == Acquired::Clean {
             assert_eq!(shared.lock.lock(), Acquired::FromTheDead);
             shared.lock.unlock();
         }
         assert!(!shared.lock.is_locked());
         assert!(shared.lock.try_lock());
-        // SAFETY: the lock is held.
+        // SAFETY: the calling thread holds the lock, so no other thread accesses the value.
         assert_eq!(shared.value.with(|value| unsafe { *value }), 2);
         shared.lock.unlock();
     });
 }
 
-/// The record of a dead owner may be another thread's at once: that one is not the owner.
+/// Another thread may get a dead owner's entry at once. This thread does not count as the owner.
 #[test]
 fn a_record_that_is_another_threads_owns_nothing() {
     loom::model(|| {
@@ -159,7 +161,7 @@ fn a_record_that_is_another_threads_owns_nothing() {
         let next = {
             let (shared, done) = (shared.clone(), done.clone());
             thread::spawn(move || {
-                // Takes the dead thread's record, and lives.
+                // Takes the dead thread's entry, and lives.
                 let other = RobustLock::<sovia_sync::Local>::new();
                 assert_eq!(other.lock(), Acquired::Clean);
                 other.unlock();
@@ -195,23 +197,24 @@ fn a_box_gives_its_value_to_one_at_a_time() {
     });
 }
 
-/// Something that can be found by a word, and is freed once.
+/// An object that threads find by a word, and that a thread frees once.
 struct Findable {
     word: AtomicUsize,
-    /// Written to when it is freed: loom fails the test if another thread reads it at the same time.
+    /// Written when the object is freed. Loom fails the test if another thread reads it at the same time.
     memory: loom::cell::UnsafeCell<u32>,
 }
 
-// SAFETY: what the tests find out.
+// SAFETY: a thread writes `memory` only after it has found no user. The tests check this.
 unsafe impl Sync for Findable {}
-// SAFETY: numbers.
+// SAFETY: all fields are numbers, which any thread may own.
 unsafe impl Send for Findable {}
 
 const PLACE: usize = 64;
 
 impl Findable {
     fn new() -> Arc<Findable> {
-        // What is made at its first use orders the threads that use it; the machine's statics do not.
+        // Use a hazard once before the threads start: loom creates some statics at their first use, and this
+        // creation orders threads. The processor's statics order no threads.
         drop(hazard::publish(2 * PLACE));
         assert!(hazard::settle() && !hazard::is_used(2 * PLACE));
         let word = AtomicUsize::new(PLACE);
@@ -219,14 +222,14 @@ impl Findable {
     }
 
     fn read(&self) {
-        // SAFETY: not freed yet, which is what loom checks.
+        // SAFETY: the object is not freed while a hazard names it. Loom checks this.
         assert_eq!(self.memory.with(|memory| unsafe { *memory }), 7);
     }
 
     fn free_unless_used(&self) -> bool {
         let free = hazard::settle() && !hazard::is_used(PLACE);
         if free {
-            // SAFETY: no thread finds it or uses it any more, which is what loom checks.
+            // SAFETY: no thread finds or uses the object any more. Loom checks this.
             self.memory.with_mut(|memory| unsafe { *memory = 0 });
         }
         free
@@ -290,7 +293,7 @@ fn bounded(model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// Fails without either look at the favour, and without either fence.
+/// Fails if the lock omits either check of the bias, or either fence.
 #[test]
 fn a_biased_thread_and_another_exclude_each_other() {
     bounded(|| {
@@ -307,7 +310,7 @@ fn a_biased_thread_and_another_exclude_each_other() {
         shared.add_as_biased();
         other.join().unwrap();
         assert!(shared.lock.try_lock());
-        // SAFETY: the lock is held.
+        // SAFETY: the calling thread holds the lock, so no other thread accesses the value.
         assert_eq!(shared.value.with(|value| unsafe { *value }), 5);
         shared.lock.unlock();
     });
@@ -351,12 +354,12 @@ fn what_a_biased_thread_has_died_in_is_taken_over_by_one() {
         };
         let heir = heir.join().unwrap();
         owner.join().unwrap();
-        // Before the owner, between its times, or after its end.
+        // The heir had the lock before the owner, between the owner's acquisitions, or after the owner's end.
         let acquired = shared.lock.lock();
         assert_eq!(acquired == Acquired::FromTheDead, heir == Acquired::Clean);
         shared.lock.unlock();
         assert_eq!(shared.lock.lock(), Acquired::Clean);
-        // SAFETY: the lock is held.
+        // SAFETY: the calling thread holds the lock, so no other thread accesses the value.
         assert_eq!(shared.value.with(|value| unsafe { *value }), 3);
         shared.lock.unlock();
     });

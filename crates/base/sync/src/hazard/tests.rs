@@ -1,7 +1,7 @@
 use super::*;
 use std::sync::mpsc;
 
-/// A thread that does something, and ends when it is told.
+/// Starts a thread that calls `does`, and ends after a message on the returned channel.
 fn user(does: impl FnOnce() + Send + 'static) -> (mpsc::Sender<()>, std::thread::JoinHandle<()>) {
     let (go, may_go) = mpsc::channel::<()>();
     let (ready, is_ready) = mpsc::channel();
@@ -53,7 +53,7 @@ fn the_threads_that_use_something_are_known() {
     let theirs = *users.iter().find(|&&user| user != User::me()).unwrap();
     go.send(()).unwrap();
     other.join().unwrap();
-    // The kernel marks the record when the thread ends, a moment after it can be joined.
+    // The kernel marks the entry when the thread ends, which may be a moment after the join.
     while theirs.lives() {
         std::thread::yield_now();
     }
@@ -84,7 +84,7 @@ fn a_wait_that_was_left_is_forgotten_by_the_next_one_that_is_no_handlers() {
     let handlers = Waits::begin(false);
     assert!(used(1001) && used(1002));
     drop(handlers);
-    // As many as find no words.
+    // More objects than the thread has hazard words.
     leave(1003..1043);
     assert!((1001..1043).all(used));
     let next = Waits::begin(true);
@@ -105,7 +105,7 @@ fn a_thread_that_has_ended_uses_nothing() {
     assert!((2001..2042).all(used));
     go.send(()).unwrap();
     thread.join().unwrap();
-    // The kernel marks the record when the thread ends, a moment after it can be joined.
+    // The kernel marks the entry when the thread ends, which may be a moment after the join.
     while (2001..2042).any(used) {
         std::thread::yield_now();
     }

@@ -1,23 +1,23 @@
-//! A lock that favours a thread, and threads that take the favour away ([`sovia_sync::BiasedLock`]).
+//! A lock with a bias, and threads that revoke the bias ([`sovia_sync::BiasedLock`]).
 
 use crate::membarrier::machine::{Machine, Step, explore};
 
-/// The lock below: its owner, 0 for none.
+/// Owner of the inner lock; 0 for none.
 const OWNER: usize = 0;
-/// The favoured thread.
+/// The biased thread; 0 for none.
 const BIASED: usize = 1;
-/// Whether thread 1 or 2 says that it is inside.
+/// Index before the words that say which thread is inside. Word `INSIDE + N` is 1 while thread N says so.
 const INSIDE: usize = 1;
-/// What is left out of the protocol; never changed.
+/// The part of the protocol that the run omits. Never changes during a run.
 const LEFT_OUT: usize = 4;
-/// In what names the favoured thread: the favour is being taken away.
+/// Set in `BIASED` while a thread revokes the bias.
 const ENDING: u8 = 8;
 
 const NOTHING: u8 = 0;
 const KERNELS_FENCE: u8 = 1;
-/// The thread that takes a favour away says at once that none is favoured.
+/// If omitted, the revoking thread clears the bias at once, without `ENDING`.
 const TWO_STEPS: u8 = 2;
-/// Threads say that they are inside in one word of the lock's.
+/// If omitted, all threads say in one word of the lock that they are inside.
 const WORDS_OF_THEIR_OWN: u8 = 3;
 
 fn lacks(machine: &Machine, what: u8) -> bool {
@@ -32,12 +32,12 @@ fn word_of(machine: &Machine, thread: u8) -> usize {
     if lacks(machine, WORDS_OF_THEIR_OWN) { INSIDE + 1 } else { INSIDE + usize::from(thread) }
 }
 
-/// Where a thread is that has what the lock guards: as the favoured one, and as others.
+/// Position of a thread that holds the lock by bias. `AS_OWNER`: position of a thread that holds the inner lock.
 const AS_BIASED: u8 = 20;
 const AS_OWNER: u8 = 21;
 
-/// Takes the lock a few times. `own`: how often still; the favoured thread that it takes the favour from; whether it
-/// becomes the favoured one.
+/// Takes the lock a few times. `own`: number of remaining acquisitions; the thread whose bias this one revokes; 1
+/// if the lock becomes biased to this thread.
 fn user(machine: &mut Machine, me: usize) -> Step {
     let [left, other, _] = machine.threads[me].own;
     let mine = name(me);
@@ -52,7 +52,7 @@ fn user(machine: &mut Machine, me: usize) -> Step {
             machine.release(me, own_word, 1);
             Step::Next(2)
         }
-        // Without a fence.
+        // This path has no fence.
         2 if machine.load(me, BIASED) == mine => Step::Next(AS_BIASED),
         2 => {
             machine.release(me, own_word, 0);
@@ -62,7 +62,7 @@ fn user(machine: &mut Machine, me: usize) -> Step {
             machine.release(me, own_word, 0);
             Step::Next(0)
         }
-        // As others: the lock below, of a living thread or a dead one.
+        // Without a bias: take the inner lock if no thread owns it, or if its owner is dead.
         5 => {
             let owner = machine.load(me, OWNER);
             let is_dead = owner != 0 && machine.threads[usize::from(owner) - 1].is_dead;
@@ -103,7 +103,7 @@ fn user(machine: &mut Machine, me: usize) -> Step {
             machine.store(me, BIASED, 0);
             Step::Next(AS_OWNER)
         }
-        // From its next time on it is favoured.
+        // From its next acquisition on, the thread has the bias.
         AS_OWNER => {
             if machine.threads[me].own[2] == 1 {
                 machine.release(me, BIASED, mine);
@@ -122,7 +122,8 @@ fn excludes(machine: &Machine) -> bool {
     machine.threads.iter().filter(|thread| !thread.is_dead && has_it(thread.at)).count() <= 1
 }
 
-/// `times`: how often each thread takes the lock; the first `leaning` of them become favoured.
+/// Explores the protocol. `times`: number of acquisitions of each thread. The lock becomes biased to each of the
+/// first `leaning` threads.
 fn run(left_out: u8, times: &[u8], leaning: usize, mortal: &[usize]) -> Result<usize, String> {
     let mut start = Machine::new(times.len());
     start.memory[LEFT_OUT] = left_out;

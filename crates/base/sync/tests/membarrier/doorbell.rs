@@ -1,4 +1,5 @@
-//! A ringer that leaves its fence to the sleepers, and takes it back (`via_shm::quiet`).
+//! A notifying thread that leaves its fence to the sleeping threads, and resumes its own fences
+//! (`via_shm::quiet`).
 
 use crate::membarrier::machine::{Machine, Step, explore};
 
@@ -7,12 +8,12 @@ const ANNOUNCED: usize = 1;
 const RUNG: usize = 2;
 const FENCING: usize = 3;
 const WORD: usize = 4;
-/// What is left out of the protocol; never changed.
+/// The step of the protocol that the run omits. Never changes during a run.
 const LEFT_OUT: usize = 5;
 
 const BY_RINGER: u8 = 0;
 const BY_SLEEPER: u8 = 1;
-/// What the ringer publishes.
+/// Number of messages that the notifying thread publishes.
 const MESSAGES: u8 = 4;
 
 const NOTHING: u8 = 0;
@@ -23,7 +24,8 @@ fn lacks(machine: &Machine, what: u8) -> bool {
     machine.memory[LEFT_OUT] == what
 }
 
-/// `own`: messages published; whether the fence is left to sleepers; announced sleeps that are being rung for.
+/// Program of the notifying thread. `own`: number of published messages; 1 if sleeping threads execute the fence;
+/// the announced sleep that the thread is about to end.
 fn ringer(machine: &mut Machine, me: usize) -> Step {
     const IS_LEFT: usize = 1;
     let finds_sleeper = |machine: &Machine| machine.load(me, ANNOUNCED) != machine.load(me, RUNG);
@@ -48,7 +50,7 @@ fn ringer(machine: &mut Machine, me: usize) -> Step {
             }
             Step::Next(0)
         }
-        // Without a fence.
+        // This path has no fence.
         4 if finds_sleeper(machine) => Step::Next(5),
         4 => Step::Next(0),
         5 => {
@@ -71,7 +73,7 @@ fn ringer(machine: &mut Machine, me: usize) -> Step {
     }
 }
 
-/// `own`: messages received; the word before the sleep.
+/// Program of the sleeping thread. `own`: number of received messages; value of `WORD` before the sleep.
 fn sleeper(machine: &mut Machine, me: usize) -> Step {
     let [received, before, _] = machine.threads[me].own;
     let receives = |machine: &mut Machine, otherwise| {
@@ -99,7 +101,7 @@ fn sleeper(machine: &mut Machine, me: usize) -> Step {
             Step::Next(5)
         }
         5 => receives(machine, 6),
-        // The kernel's look at the word.
+        // The kernel compares the word before the sleep.
         _ if machine.memory[WORD] == before => Step::Waits,
         _ => Step::Next(0),
     }

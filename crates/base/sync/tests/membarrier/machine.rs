@@ -1,37 +1,39 @@
-//! A machine of a few words and threads, whose stores wait in buffers, and every way in which it can run.
+//! A model of a machine with a few words and threads. Stores wait in buffers, and the model tries every
+//! execution.
 //!
-//! Loom knows no fence that one thread puts into another. Here a store becomes visible at any later time, and may
-//! overtake stores to other words before it unless it is a release; loads are made in their order. The kernel's fence
-//! empties the buffers of all others. A thread that is marked mortal may stop for good between any two steps.
+//! Loom has no fence that one thread executes in another thread. Here a store becomes visible at any later time.
+//! A store that is no release may overtake earlier stores to other words. A thread executes its loads in order.
+//! The kernel's fence empties the buffers of all other threads. A mortal thread may stop for ever between any two
+//! steps.
 
 use std::collections::HashSet;
 
-/// The machine's words.
+/// Number of words in the machine's memory.
 pub(crate) const WORDS: usize = 7;
 
-/// What a step of a program has come to.
+/// Result of one step of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// It goes on at that place.
+    /// The thread continues at this position of the program.
     Next(u8),
-    /// It can only wait here; nothing has been changed.
+    /// The thread can only wait here. The step has changed nothing.
     Waits,
-    /// The program is over.
+    /// The program has ended.
     Done,
 }
 
-/// A program: what the thread of that number does where it stands.
+/// Program of a thread. Executes the next step of the thread with this number.
 pub(crate) type Program = fn(&mut Machine, usize) -> Step;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Thread {
-    /// Where it stands in its program.
+    /// The thread's position in its program.
     pub(crate) at: u8,
-    /// What it keeps for itself.
+    /// The thread's private variables.
     pub(crate) own: [u8; 3],
     pub(crate) is_dead: bool,
     pub(crate) is_done: bool,
-    /// Word, value, and whether all stores before come first.
+    /// Buffered stores: word, value, and whether the store must follow all earlier stores.
     buffer: Vec<(usize, u8, bool)>,
 }
 
@@ -65,12 +67,12 @@ impl Machine {
         }
     }
 
-    /// The kernel's fence. The caller has fenced itself in a step before.
+    /// Executes the kernel's fence. The caller has executed its own fence in an earlier step.
     pub(crate) fn fence_others(&mut self, me: usize) {
         (0..self.threads.len()).filter(|&other| other != me).for_each(|other| self.fence(other));
     }
 
-    /// An atomic change, with a full fence; what was there before.
+    /// Changes a word by an atomic operation with a full fence. Returns the word's old value.
     pub(crate) fn change(&mut self, me: usize, word: usize, change: impl FnOnce(u8) -> u8) -> u8 {
         self.fence(me);
         let before = self.memory[word];
@@ -91,10 +93,11 @@ impl Machine {
     }
 }
 
-/// Every way in which the programs can run. `mortal`: threads that may die. `holds`: what is true at any time.
+/// Tries every execution of the programs and returns the number of states. `mortal`: threads that may die.
+/// `holds`: the invariant of every state.
 ///
 /// # Errors
-/// A state that must not be, or one in which a living thread waits for ever.
+/// A state that violates `holds`, or in which a living thread waits for ever.
 pub(crate) fn explore(
     start: Machine,
     programs: &[Program],
@@ -123,7 +126,7 @@ pub(crate) fn explore(
             if mortal.contains(&me) {
                 let mut after = state.clone();
                 after.threads[me].is_dead = true;
-                // Before the kernel says so.
+                // A dead thread's stores become visible before the kernel reports the death.
                 after.fence(me);
                 next.push(after);
             }

@@ -1,5 +1,5 @@
-//! What two threads agree by of which one leaves its fence to the kernel, in every interleaving: each protocol holds, and
-//! fails once the kernel's fence, or another of its parts, is left out.
+//! Protocols in which one of two threads leaves its fence to the kernel, in every interleaving. Each protocol is
+//! correct, and fails once the kernel's fence or another part of the protocol is omitted.
 
 #![cfg(not(loom))]
 
