@@ -1,11 +1,10 @@
-//! Copies between the program's memory and ours.
+//! Copies between the program's memory and Sovia's memory.
 //!
-//! The instructions that touch the program's memory are listed in a table of the library's own (a
-//! section, `sovia_fixups`): where a listed instruction faults, the handler of [`crate::chain`] goes on
-//! at its landing, which reports the fault. So an address that is good costs nothing, and a bad one is
-//! an error as it is for the kernel.
+//! A table of the library (the section `sovia_fixups`) lists the instructions that access the program's memory.
+//! If a listed instruction faults, the handler of [`crate::chain`] continues at the instruction's landing, which
+//! reports the fault. So a good address costs nothing, and a bad address is an error, as in the kernel.
 //!
-//! Until the handler is in its place ([`crate::chain::guards`]) a bad address kills, as anywhere.
+//! Before the handler is installed ([`crate::chain::guards`]), a bad address kills the process.
 
 mod words;
 
@@ -15,10 +14,10 @@ use core::mem::MaybeUninit;
 use libc::ucontext_t;
 use sovia_sys::{UserSlice, UserSliceMut};
 
-/// Bytes at the beginning of the address space that are never mapped.
+/// Number of bytes at the beginning of the address space that are never mapped.
 const FIRST_PAGE: usize = 4096;
 
-/// The program has passed an address that it may not use in this way.
+/// Error: the program has passed an address that it must not use in this way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BadAddress;
 
@@ -42,7 +41,7 @@ mod machine {
         "jb 7f",
         "cmp rdx, 2048",
         "ja 6f",
-        // The last 16 bytes overlap with what is copied before them.
+        // The last 16 bytes overlap with earlier bytes of the copy.
         "12:",
         "movups xmm4, [rsi + rdx - 16]",
         "lea r8, [rdi + rdx - 16]",
@@ -74,8 +73,9 @@ mod machine {
         "movups [r8], xmm4",
         "xor eax, eax",
         "ret",
-        // Many. AMD's Zen 3 moves 2 bytes a nanosecond, and not 60, where the target lies 1 to 31 bytes behind the
-        // source in its page: each load then waits for a store that only looks as if it were to the same place.
+        // More than 2048 bytes. AMD's Zen 3 moves 2 bytes per nanosecond instead of 60 if the target lies 1 to 31
+        // bytes after the source within the page. Then each load waits for a store that only seems to have the
+        // same address.
         "6:",
         "lea eax, [edi - 1]",
         "sub eax, esi",
@@ -86,7 +86,7 @@ mod machine {
         "rep movsb",
         "xor eax, eax",
         "ret",
-        // Fewer than 16.
+        // Fewer than 16 bytes.
         "7:",
         "cmp rdx, 8",
         "jb 8f",
@@ -140,7 +140,7 @@ mod machine {
         "add x4, x0, x2",
         "cmp x2, #16",
         "b.lo 7f",
-        // The last 16 bytes overlap with what is copied before them.
+        // The last 16 bytes overlap with earlier bytes of the copy.
         "ldur q4, [x3, #-16]",
         "3:",
         "subs x2, x2, #64",
@@ -165,7 +165,7 @@ mod machine {
         "stur q4, [x4, #-16]",
         "mov w0, wzr",
         "ret",
-        // Fewer than 16.
+        // Fewer than 16 bytes.
         "7:",
         "tbz x2, #3, 8f",
         "ldr x5, [x1]",
@@ -212,25 +212,25 @@ mod machine {
     );
 
     unsafe extern "C" {
-        /// 0 if all was copied.
+        /// Copies `len` bytes. Returns 0 if all bytes were copied.
         pub(super) fn sovia_copy(to: *mut u8, from: *const u8, len: usize) -> u32;
 
         static __start_sovia_fixups: [i32; 0];
         static __stop_sovia_fixups: [i32; 0];
     }
 
-    /// Goes on at the landing if the instruction that was interrupted is one of the table's.
+    /// Continues at the landing if the table lists the interrupted instruction. Returns false if not.
     pub(super) fn resume(context: &mut ucontext_t) -> bool {
         #[cfg(target_arch = "x86_64")]
         let at = &mut context.uc_mcontext.gregs[libc::REG_RIP as usize];
         #[cfg(target_arch = "aarch64")]
         let at = &mut context.uc_mcontext.pc;
-        // Keeps the object with the table in the link: a linker defines the table's two symbols only where the
+        // Keeps the object with the table in the link. A linker defines the table's two symbols only if the
         // section exists.
         core::hint::black_box(sovia_copy as *const ());
-        // SAFETY: the two symbols are where the table begins and ends; it is never written. An entry
-        // is three distances, each from its own place: first instruction, the one after the last,
-        // landing.
+        // SAFETY: the two symbols are the beginning and end of the table, which no code writes. An entry has
+        // three distances, each relative to its own address: the first instruction, the instruction after the
+        // last one, and the landing.
         unsafe {
             let mut entry = &raw const __start_sovia_fixups as *const i32;
             let end = &raw const __stop_sovia_fixups as *const i32;
@@ -250,13 +250,13 @@ mod machine {
     }
 }
 
-/// Copies without a guard: a bad address kills.
+/// Copies without a table, so a bad address kills the process.
 #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
 mod machine {
     use libc::ucontext_t;
 
     pub(super) unsafe fn sovia_copy(to: *mut u8, from: *const u8, len: usize) -> u32 {
-        // SAFETY: the caller's contract.
+        // SAFETY: by contract both ranges are valid and do not overlap.
         unsafe { core::ptr::copy_nonoverlapping(from, to, len) };
         0
     }
@@ -266,92 +266,98 @@ mod machine {
     }
 }
 
-/// Goes on behind a copy that met a bad address; false if something else faulted.
+/// Resumes after a copy that met a bad address. Returns false if another instruction faulted.
 pub(crate) fn resume(context: &mut ucontext_t) -> bool {
     machine::resume(context)
 }
 
-/// Copies `len` bytes. If it fails, some may have been copied.
+/// Copies `len` bytes. After an error, some bytes may have been copied.
 ///
 /// # Safety
-/// The two ranges do not overlap. Of each it holds that the bytes are valid, or that they are none of
-/// this library's: they may be unmapped, but nothing here may rely on what lies there.
+/// The two ranges must not overlap. Each range must be valid, or must not belong to this library. A range of the
+/// second kind may be unmapped, and no code here may rely on its content.
 ///
 /// # Errors
-/// [`BadAddress`] if a part of either cannot be accessed.
+/// [`BadAddress`] if a part of either range cannot be accessed.
 #[inline(always)]
 pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) -> Result<(), BadAddress> {
-    // Nothing is ever mapped in the first page: that is an error also where no handler is in its place,
-    // as in programs that use libsovia.
+    // No memory is ever mapped in the first page. This check works even without the handler, as in programs that
+    // use libsovia.
     if (to as usize).min(from as usize) < FIRST_PAGE && len != 0 {
         return Err(BadAddress);
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: by contract each range is valid or belongs to the program. The table lists the instructions of
+    // `sovia_copy`, so a fault returns an error.
     match unsafe { machine::sovia_copy(to, from, len) } {
         0 => Ok(()),
         _ => Err(BadAddress),
     }
 }
 
-/// Copies what lies there to the beginning of `to`, as far as that has room. If it fails, some may have been copied.
+/// Copies the first bytes of `from` to the beginning of `to`, as many as fit. After an error, some bytes may have
+/// been copied.
 ///
 /// # Errors
-/// [`BadAddress`] if a part of it cannot be read.
+/// [`BadAddress`] if a part of `from` cannot be read.
 #[inline]
 pub fn read(from: UserSlice<'_>, to: &mut [u8]) -> Result<(), BadAddress> {
-    // SAFETY: as many bytes as `to` has, and nothing else refers to those; the source by the contract of `UserSlice::new`.
+    // SAFETY: `to` is borrowed for writing and has as many bytes. By the contract of `UserSlice::new`, the source
+    // is valid or belongs to the program.
     unsafe { copy(to.as_mut_ptr(), from.as_ptr(), from.len().min(to.len())) }
 }
 
-/// Copies the first of `from` there, as far as there is room. If it fails, some may have been copied.
+/// Copies the first bytes of `from` to the beginning of `to`, as many as fit. After an error, some bytes may have
+/// been copied.
 ///
 /// # Errors
-/// [`BadAddress`] if a part of it cannot be written.
+/// [`BadAddress`] if a part of `to` cannot be written.
 #[inline]
 pub fn write(to: UserSliceMut<'_>, from: &[u8]) -> Result<(), BadAddress> {
-    // SAFETY: as many bytes as `from` has, which nothing writes to; the target by the contract of `UserSliceMut::new`.
+    // SAFETY: `from` is borrowed and has as many bytes. By the contract of `UserSliceMut::new`, the target is
+    // valid or belongs to the program.
     unsafe { copy(to.as_mut_ptr(), from.as_ptr(), from.len().min(to.len())) }
 }
 
-/// Copies `len` bytes between memory that is there, for what must be fast at every alignment: of two addresses that lie
-/// badly to each other, glibc's memcpy makes the processor copy at a twentieth of its speed (see the code above).
+/// Copies `len` bytes between valid ranges, fast at every alignment. For some pairs of addresses, glibc's memcpy
+/// makes a processor copy at a twentieth of its speed (see `sovia_copy`).
 ///
 /// # Safety
-/// The two ranges do not overlap, and are valid.
+/// The two ranges must be valid and must not overlap.
 #[inline(always)]
 pub unsafe fn copy_valid(to: *mut u8, from: *const u8, len: usize) {
-    // SAFETY: the caller's contract.
+    // SAFETY: by contract the two ranges are valid and do not overlap.
     let failed = unsafe { machine::sovia_copy(to, from, len) };
     debug_assert_eq!(failed, 0, "memory that is said to be there");
 }
 
-/// A copy of what the program's pointer points to, however it is aligned.
+/// Copies the value at a program's pointer, which may have any alignment.
 ///
 /// # Safety
-/// Every pattern of bits is a `T`. The memory is the program's, as for [`copy`].
+/// Every bit pattern must be a valid `T`. The memory must belong to the program, as for [`copy`].
 ///
 /// # Errors
-/// [`BadAddress`] if it cannot be read.
+/// [`BadAddress`] if the value cannot be read.
 #[inline]
 pub unsafe fn load<T: Copy>(from: *const T) -> Result<T, BadAddress> {
     let mut value = MaybeUninit::<T>::uninit();
-    // SAFETY: the target is a local of that size; the source by the caller's contract.
+    // SAFETY: the target is a local of this size. By contract the source belongs to the program, and all bits are
+    // a valid `T`.
     unsafe {
         copy(value.as_mut_ptr().cast(), from.cast(), size_of::<T>())?;
         Ok(value.assume_init())
     }
 }
 
-/// Stores a value where the program's pointer points to, however it is aligned.
+/// Stores a value at a program's pointer, which may have any alignment.
 ///
 /// # Safety
-/// `T` has no padding. The memory is the program's, as for [`copy`].
+/// `T` must have no padding. The memory must belong to the program, as for [`copy`].
 ///
 /// # Errors
-/// [`BadAddress`] if it cannot be written.
+/// [`BadAddress`] if the value cannot be written.
 #[inline]
 pub unsafe fn store<T: Copy>(to: *mut T, value: T) -> Result<(), BadAddress> {
-    // SAFETY: the source is a local of that size; the target by the caller's contract.
+    // SAFETY: the source is a local of this size. By contract the target belongs to the program.
     unsafe { copy(to.cast(), (&raw const value).cast(), size_of::<T>()) }
 }
 
@@ -365,7 +371,7 @@ mod tests {
         for len in (0..300).chain([2047, 2048, 2049, 4999]) {
             for shift in [0, 1] {
                 let mut to = vec![0xeeu8; 5010];
-                // SAFETY: both are live and long enough.
+                // SAFETY: both ranges are live and long enough.
                 unsafe {
                     copy(to.as_mut_ptr().add(3), from.as_ptr().add(shift), len - shift.min(len))
                 }
@@ -390,7 +396,7 @@ mod tests {
             let (source, target) = (start(&from) + at, start(&to) + at + behind);
             from[source..source + LEN].copy_from_slice(&bytes);
             to.fill(0xee);
-            // SAFETY: both are live and long enough.
+            // SAFETY: both ranges are live and long enough.
             unsafe { copy_valid(to.as_mut_ptr().add(target), from.as_ptr().add(source), LEN) };
             assert_eq!(to[target..target + LEN], bytes, "{at}, {behind}");
             assert_eq!([to[target - 1], to[target + LEN]], [0xee; 2], "{at}, {behind}");

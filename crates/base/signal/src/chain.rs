@@ -1,15 +1,16 @@
-//! The handler that stands before every handler of the program.
+//! The signal handler that runs before every handler of the program.
 //!
-//! The kernel is given `trampoline` for each signal that the program handles; what the program asked
-//! for is in a table here, from which its own questions are answered. The trampoline
+//! The kernel gets `trampoline` for each signal that the program handles. A table here keeps the program's
+//! dispositions, and answers the program's questions about them. The trampoline does one of the following:
 //!
-//! - resumes a copy that met a bad address ([`crate::access`]);
-//! - puts a signal off that arrives in a critical section ([`sovia_sync::section`]): it queues the signal
-//!   again, with its details, and returns with all signals blocked. The end of the section puts the
-//!   mask back;
-//! - otherwise calls the program's handler, on the stack and with the mask that the kernel chose for it.
+//! - It resumes a copy that met a bad address ([`crate::access`]).
+//! - It defers a signal that arrives in a critical section ([`sovia_sync::section`]). The trampoline queues the
+//!   signal again, with the signal's details, and returns with all signals blocked. The end of the section
+//!   restores the mask.
+//! - Otherwise it calls the program's handler, on the stack and with the mask that the kernel chose for this
+//!   handler.
 //!
-//! Signals that the kernel raises for an instruction are never put off.
+//! Signals that the kernel raises for an instruction are never deferred.
 
 mod mask;
 mod place;
@@ -35,25 +36,26 @@ use trampoline::trampoline;
 pub type Sigaction =
     unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
 
-/// libc's `sigaction`, once the chain is in use; 0 before.
+/// libc's `sigaction`; 0 before [`start`].
 static INSTALL: AtomicUsize = AtomicUsize::new(0);
-/// Whether the handler for faults is in its place.
+/// Set after the handler for faults has been installed.
 static GUARDED: AtomicBool = AtomicBool::new(false);
 
-/// Whether signals reach their handlers in sections as well.
+/// Set if handlers run at once, even in sections.
 static AT_ONCE: AtomicBool = AtomicBool::new(false);
 
-/// SIGSETXID of glibc: a thread that changes its credentials waits for all others to handle it.
+/// glibc's SIGSETXID. A thread that changes its credentials waits until all other threads have handled this
+/// signal.
 const SIGSETXID: c_int = 33;
 
-/// What libc adds to the flags that the kernel gets, and shows.
+/// Flag that libc adds for the kernel and also shows to the program; 0 on processors without it.
 const SA_RESTORER: c_int = if cfg!(target_arch = "x86_64") { 0x0400_0000 } else { 0 };
 
 const fn bit(signal: c_int) -> u64 {
     1 << (signal - 1)
 }
 
-/// Signals that the kernel raises for an instruction: blocked, they kill.
+/// Signals that the kernel raises for an instruction. Blocked, they kill the process.
 const FAULTS: u64 = bit(SIGSEGV)
     | bit(SIGBUS)
     | bit(libc::SIGFPE)
@@ -61,10 +63,11 @@ const FAULTS: u64 = bit(SIGSEGV)
     | bit(libc::SIGTRAP)
     | bit(libc::SIGSYS);
 
-/// Faults of memory: these must reach us whatever the program blocks.
+/// Faults of memory, which must reach the trampoline whatever the program blocks.
 pub const MEMORY_FAULTS: u64 = bit(SIGSEGV) | bit(SIGBUS);
 
-/// The flags that the kernel keeps, since 5.11 (UAPI_SA_FLAGS): it clears the others, by which programs ask for them.
+/// Flags that the kernel keeps since Linux 5.11 (UAPI_SA_FLAGS). The kernel clears all other flags. A program can
+/// read the flags back, and so find out which ones the kernel supports.
 const KNOWN: c_int = libc::SA_NOCLDSTOP
     | libc::SA_NOCLDWAIT
     | libc::SA_SIGINFO
@@ -76,25 +79,25 @@ const KNOWN: c_int = libc::SA_NOCLDSTOP
     | SA_RESTORER;
 const SA_EXPOSE_TAGBITS: c_int = 0x800;
 
-/// What the kernel takes out of every mask.
+/// Signals that the kernel removes from every mask.
 const NEVER_BLOCKED: u64 = bit(libc::SIGKILL) | bit(libc::SIGSTOP);
 
-/// What is blocked from when a signal is put off until it is let in.
+/// Signals that stay blocked from the deferral of a signal until the end of the section.
 const HELD_BACK: u64 = !(FAULTS | bit(SIGSETXID));
 
-/// Has the chain used: `install` is libc's own `sigaction`.
+/// Starts the use of this handler. `install` is libc's own `sigaction`.
 pub fn start(install: Sigaction) {
     section::on_leave(let_in);
     INSTALL.store(install as usize, Ordering::Release);
 }
 
-/// From now on every signal's handler runs at once, in a section as well: putting it off takes system
-/// calls, and the process makes none but its program's.
+/// Makes all handlers run at once from now on, even in a section. For a process that must make no system call
+/// except the program's own, because deferring a signal takes system calls.
 pub fn put_nothing_off() {
     AT_ONCE.store(true, Ordering::SeqCst);
 }
 
-/// Whether [`start`] has been called.
+/// Returns true after a call of [`start`].
 pub fn is_started() -> bool {
     INSTALL.load(Ordering::Acquire) != 0
 }
@@ -104,13 +107,13 @@ fn install(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction
     if address == 0 {
         return -1;
     }
-    // SAFETY: the address was stored by `start`, from a function of that type; both pointers are null
-    // or to live structures, by this module's own calls.
+    // SAFETY: only `start` stores here, and it stores a function of this type. The callers in this module pass
+    // null or pointers to live structures.
     unsafe { core::mem::transmute::<usize, Sigaction>(address)(signal, new, old) }
 }
 
-/// Whether bad addresses are reported instead of killing the program: puts the handler for faults in
-/// its place if it is not there yet.
+/// Returns true if bad addresses are reported instead of killing the program. Installs the handler for faults if
+/// needed.
 #[inline]
 pub fn guards() -> bool {
     GUARDED.load(Ordering::Acquire) || guard()
@@ -134,7 +137,7 @@ fn guard() -> bool {
         slot.show(&Action::of(&before));
         let mut action = Action::of(&before);
         if !action.is_handler() {
-            // A stack that overflows has its signal handled elsewhere, if the program has such a place.
+            // After an overflow of the stack, the handler needs the program's alternate stack, if there is one.
             action.flags = libc::SA_ONSTACK | libc::SA_RESTART;
         }
         slot.set(&action);
@@ -147,39 +150,40 @@ fn guard() -> bool {
     true
 }
 
-/// Whether it is in its place.
+/// Returns true if the handler for faults is installed.
 #[inline]
 pub fn is_guarding() -> bool {
     GUARDED.load(Ordering::Acquire)
 }
 
-/// What the kernel is told for a handler of the program.
+/// Returns the disposition that the kernel gets for a handler of the program.
 fn kernels(action: &Action) -> libc::sigaction {
     let mut given = unset();
     given.sa_sigaction = trampoline as *const () as usize;
-    // The trampoline resets by itself: a signal that is put off has not been handled yet.
+    // The trampoline itself resets the handler (SA_RESETHAND), because a deferred signal has not been handled
+    // yet.
     given.sa_flags = (action.flags & !libc::SA_RESETHAND) | libc::SA_SIGINFO;
-    // SAFETY: a signal mask begins with its first 64 signals, and has room for them.
+    // SAFETY: `sa_mask` begins with the mask of the first 64 signals, and is large enough for it.
     unsafe { (&raw mut given.sa_mask).cast::<u64>().write(action.mask & !MEMORY_FAULTS) };
     given
 }
 
-/// What the kernel leaves of a handler that it resets.
+/// Returns the disposition that the kernel leaves after it has reset a handler (SA_RESETHAND).
 fn used_up(action: &Action) -> libc::sigaction {
     let mut left = unset();
     left.sa_flags = action.flags;
-    // SAFETY: as above.
+    // SAFETY: `sa_mask` begins with the mask of the first 64 signals, and is large enough for it.
     unsafe { (&raw mut left.sa_mask).cast::<u64>().write(action.mask) };
     left
 }
 
 fn unset() -> libc::sigaction {
-    // SAFETY: plain data, for which all zero is the default disposition.
+    // SAFETY: `sigaction` is plain data, and all-zero bytes are the default disposition.
     unsafe { core::mem::zeroed() }
 }
 
-/// `sigaction` for the program: true if it succeeded, else libc has set `errno`. A child that only
-/// borrows this process's memory says so by `borrowed`: its dispositions are its own.
+/// Does `sigaction` for the program. Returns true on success; otherwise libc has set `errno`. `borrowed`: the
+/// caller is a child that borrows this process's memory (vfork) and has its own dispositions.
 pub fn change(
     signal: c_int,
     new: Option<&libc::sigaction>,
@@ -191,7 +195,7 @@ pub fn change(
         let old = old.map_or(core::ptr::null_mut(), core::ptr::from_mut);
         return install(signal, new, old) == 0;
     }
-    // Read first: it may lie nowhere.
+    // Read the program's structure before a change begins, because the access may fault.
     let new = new.copied();
     let before = match new {
         None => table::undisturbed(|| now(signal)).unwrap_or_else(|| {
@@ -211,7 +215,7 @@ pub fn change(
     true
 }
 
-/// What the program is told of a signal's disposition.
+/// Returns a signal's disposition as the program sees it.
 fn now(signal: c_int) -> Option<libc::sigaction> {
     let mut kernel = unset();
     let done = install(signal, core::ptr::null(), &raw mut kernel) == 0;
@@ -223,13 +227,14 @@ fn as_shown(signal: c_int, mut kernel: libc::sigaction) -> libc::sigaction {
     kernel
 }
 
-/// Gives the kernel a disposition; the one before.
+/// Gives a disposition to the kernel, and returns the one before.
 fn put(signal: c_int, new: &libc::sigaction) -> Option<libc::sigaction> {
     let mut before = unset();
     (install(signal, new, &raw mut before) == 0).then_some(before)
 }
 
-/// Does what the program asks for, by the trampoline if that is a handler; what it is told of the disposition before.
+/// Sets the program's disposition. If this is a handler, the kernel gets the trampoline. Returns the disposition
+/// before, as the program sees it.
 fn put_through(signal: c_int, new: &libc::sigaction) -> Option<libc::sigaction> {
     let _change = table::Change::begin();
     let slot = slot(signal);
@@ -237,7 +242,7 @@ fn put_through(signal: c_int, new: &libc::sigaction) -> Option<libc::sigaction> 
     let guarded = bit(signal) & MEMORY_FAULTS != 0 && slot.is_ours();
     let before = if action.is_handler() {
         let last = slot.get();
-        // What is told depends on whether a handler that is called once has been called.
+        // Ask before `set`, because the answer depends on whether a one-time handler has been called.
         let before = now(signal)?;
         slot.set(&action);
         if put(signal, &kernels(&action)).is_none() {
@@ -246,12 +251,12 @@ fn put_through(signal: c_int, new: &libc::sigaction) -> Option<libc::sigaction> 
         }
         before
     } else if guarded && GUARDED.load(Ordering::Acquire) {
-        // The handler for faults stays, and does as the kernel would.
+        // The handler for faults stays installed, and acts as the kernel would.
         let before = now(signal)?;
         slot.set(&action);
         before
     } else {
-        // The last handler stays in the table: a thread may be on its way to it.
+        // The table keeps the last handler, because a thread may be about to call it.
         as_shown(signal, put(signal, new)?)
     };
     let shown = Action {
@@ -264,19 +269,19 @@ fn put_through(signal: c_int, new: &libc::sigaction) -> Option<libc::sigaction> 
     Some(before)
 }
 
-/// The disposition that is shown to the program, in the place of the kernel's.
+/// Replaces the kernel's disposition by the one that the program sees.
 pub fn shown(signal: c_int, kernel: &mut libc::sigaction) {
     if (1..SIGNALS as c_int).contains(&signal) {
         slot(signal).answer(kernel, trampoline as *const () as usize);
     }
 }
 
-/// What the trampoline is to do.
+/// Instructions for the trampoline.
 #[repr(C)]
 struct Next {
-    /// The address of the program's handler; 0: none is to run.
+    /// Address of the program's handler; 0 if no handler must run.
     handler: usize,
-    /// For [`end`]; 0 for an outermost handler.
+    /// Argument for [`end`]; 0 for an outermost handler.
     outer: usize,
 }
 
@@ -284,13 +289,13 @@ impl Next {
     const NONE: Next = Next { handler: 0, outer: 0 };
 }
 
-/// Before a handler of the program's.
+/// Handles a signal before the program's handler, and returns this handler if it must run now.
 ///
 /// # Safety
-/// For the trampoline: the arguments are what the kernel hands to a handler.
+/// Only for the trampoline: the arguments must be those that the kernel passes to a handler.
 unsafe extern "C" fn begin(signal: c_int, info: *mut siginfo_t, context: *mut c_void) -> Next {
     let state = state();
-    // SAFETY: the kernel's own pointers, by the contract.
+    // SAFETY: by contract the kernel has passed these pointers, and they are valid until the handler returns.
     let (info, context) = unsafe { (&mut *info, &mut *context.cast::<ucontext_t>()) };
     let code = info.si_code;
     if code > 0 && bit(signal) & FAULTS != 0 {
@@ -307,19 +312,20 @@ unsafe extern "C" fn begin(signal: c_int, info: *mut siginfo_t, context: *mut c_
     Next { handler: action.handler, outer: place::enter(state, context) }
 }
 
-/// After a handler of the program's that has returned.
+/// Finishes after the program's handler has returned.
 ///
 /// # Safety
-/// For the trampoline: `context` is what the kernel hands to a handler.
+/// Only for the trampoline: `context` must be the pointer that the kernel passes to a handler.
 unsafe extern "C" fn end(context: *mut c_void, outer: usize) {
-    // SAFETY: the kernel's own pointer, by the contract.
+    // SAFETY: by contract the kernel has passed this pointer, and it is valid until the handler returns.
     let context = unsafe { &mut *context.cast::<ucontext_t>() };
     place::leave(context, outer);
     interrupt::land(context);
 }
 
-/// While an outermost handler is unwound: a personality routine, as the unwinder calls it for the trampoline's
-/// frame. It asks the unwinder for nothing: a program may have brought its own.
+/// Records that an outermost handler is being unwound. The unwinder calls this personality routine for the
+/// trampoline's frame. The routine calls no function of the unwinder, because a program may have brought its own
+/// unwinder.
 extern "C" fn unwound(
     _version: c_int,
     actions: c_int,
@@ -327,7 +333,8 @@ extern "C" fn unwound(
     _exception: *mut c_void,
     _context: *mut c_void,
 ) -> c_int {
-    /// Of `actions`: the frame goes, where else the unwinder only looks which function catches the exception.
+    /// Flag of `actions`: the unwinder removes the frame. Without it, the unwinder only searches for the function
+    /// that catches the exception.
     const CLEANUP_PHASE: c_int = 2;
     const CONTINUE_UNWIND: c_int = 8;
     if actions & CLEANUP_PHASE != 0 {
@@ -336,15 +343,16 @@ extern "C" fn unwound(
     CONTINUE_UNWIND
 }
 
-/// Queues a signal again that has interrupted a section, and has the section go on with all signals
-/// blocked.
+/// Defers a signal that has interrupted a section. Queues the signal again, and makes the section continue with
+/// all signals blocked.
 #[cold]
 fn put_off(state: &State, signal: c_int, info: &mut siginfo_t, context: &mut ucontext_t) {
-    // Another signal may have come before this, in the middle of the handler: what follows is the last word.
+    // Other signals may have interrupted this handler so far. This call blocks them, so the stores below are
+    // final.
     set_mask(HELD_BACK);
     let mask = (&raw mut context.uc_sigmask).cast::<u64>();
-    // SAFETY: the kernel's frame holds the mask's first 64 signals there. Where several handlers have
-    // been begun at once, the frame that the section itself was interrupted at comes last.
+    // SAFETY: the kernel's frame holds the mask of the first 64 signals there. If the kernel starts several
+    // handlers at once, the handler that interrupted the section itself runs last, so its mask stays stored.
     unsafe {
         state.mask.store(mask.read(), Ordering::Relaxed);
         mask.write(HELD_BACK);
@@ -352,19 +360,20 @@ fn put_off(state: &State, signal: c_int, info: &mut siginfo_t, context: &mut uco
     section::pend();
     compiler_fence(Ordering::SeqCst);
     if !requeue(signal, info) {
-        // No room for its details (RLIMIT_SIGPENDING): they are kept here. One with this code, and to the sender's own thread
-        // alone, needs none.
+        // The kernel has no room for the details (RLIMIT_SIGPENDING), so keep them here. A signal with code
+        // SI_USER to the sender's own thread needs no room.
         state.details.keep(info);
-        // SAFETY: all zeros are a `siginfo_t`.
+        // SAFETY: all-zero bytes are a valid `siginfo_t`.
         let mut bare: siginfo_t = unsafe { core::mem::zeroed() };
         (bare.si_signo, bare.si_code) = (signal, libc::SI_USER);
         requeue(signal, &raw mut bare);
     }
 }
 
-/// Puts the details of a signal into their place that the kernel had no room for when it was put off.
+/// Restores the details of a deferred signal, if the kernel had no room for them.
 fn restore_details(state: &State, info: &mut siginfo_t) {
-    // SAFETY: of a signal that comes from a process; for another one it is some number.
+    // SAFETY: `si_pid` reads a number inside the structure. For a signal without a sender, the number has another
+    // meaning.
     let is_bare = info.si_code == libc::SI_USER && unsafe { info.si_pid() } == 0;
     if let Some(details) = state.details.take(info.si_signo)
         && is_bare
@@ -373,15 +382,15 @@ fn restore_details(state: &State, info: &mut siginfo_t) {
     }
 }
 
-/// Puts the signal mask back when the outermost section has ended, upon which the kernel delivers what
-/// was put off. All signals but faults have been blocked since then.
+/// Restores the signal mask after the outermost section has ended. The kernel then delivers the deferred signals.
+/// Since the first deferral, all signals except [`FAULTS`] and [`SIGSETXID`] were blocked.
 fn let_in() {
     set_mask(state().mask.load(Ordering::Relaxed));
 }
 
-/// Sends a signal to this thread as it came; false if the kernel has no room for it.
+/// Sends a signal with its details to this thread again. Returns false if the kernel has no room for the signal.
 fn requeue(signal: c_int, info: *mut siginfo_t) -> bool {
-    // SAFETY: system calls on numbers and on the kernel's own structure, which stays untouched.
+    // SAFETY: the system calls take numbers and the kernel's own structure, which they only read.
     unsafe {
         let (Ok(process), Ok(thread)) =
             (syscalls::syscall!(Sysno::getpid), syscalls::syscall!(Sysno::gettid))
@@ -392,13 +401,13 @@ fn requeue(signal: c_int, info: *mut siginfo_t) -> bool {
     }
 }
 
-/// The program's action for a signal that has come; `None` if it has no handler (any more), and what the kernel would do
-/// has been done.
+/// Returns the program's action for a signal that has arrived. Returns `None` if there is no handler, or no
+/// longer one. In this case the function has already done what the kernel would do.
 fn next_action(signal: c_int, info: *mut siginfo_t, code: c_int) -> Option<Action> {
     let slot = slot(signal);
     let (action, version) = slot.get_with_version();
     let once = action.flags & libc::SA_RESETHAND != 0;
-    // The handler for faults stays, and does as the kernel would.
+    // The handler for faults stays installed, and acts as the kernel would.
     let stays = bit(signal) & MEMORY_FAULTS != 0 && GUARDED.load(Ordering::Acquire);
     if !action.is_handler() || once && !slot.use_up(version) {
         if action.handler == SIG_IGN && !(code > 0 && bit(signal) & FAULTS != 0) {
@@ -408,7 +417,7 @@ fn next_action(signal: c_int, info: *mut siginfo_t, code: c_int) -> Option<Actio
         return None;
     }
     if once && !stays {
-        // Another thread may have set another one since.
+        // Another thread may have set another handler since.
         let _change = table::Change::begin();
         if slot.is_still(version) {
             slot.take(false);
@@ -418,11 +427,11 @@ fn next_action(signal: c_int, info: *mut siginfo_t, code: c_int) -> Option<Actio
     Some(action)
 }
 
-/// Does what the kernel does where there is no handler.
+/// Does what the kernel does for a signal without a handler.
 #[cold]
 fn default(signal: c_int, info: *mut siginfo_t, code: c_int, version: u32) {
     {
-        // Where another thread has set another handler since, it is that one's.
+        // Leave the disposition alone if another thread has set another handler since.
         let _change = table::Change::begin();
         if slot(signal).is_still(version) {
             let _ = install(signal, &unset(), core::ptr::null_mut());
@@ -431,5 +440,5 @@ fn default(signal: c_int, info: *mut siginfo_t, code: c_int, version: u32) {
     if !(code > 0 && bit(signal) & FAULTS != 0) {
         requeue(signal, info);
     }
-    // A fault comes again by itself, and the kernel finds no handler.
+    // A fault repeats when the thread continues, and then the kernel finds no handler.
 }

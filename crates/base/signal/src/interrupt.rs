@@ -1,25 +1,29 @@
-//! System calls that sleep, and the handlers of the program that interrupt them.
+//! Sleeping system calls, and the program's handlers that interrupt them.
 //!
-//! The kernel has a call that sleeps fail with `EINTR` when a handler runs, or makes it anew if the handler
-//! was installed with `SA_RESTART` and nothing has been moved yet. A call of Sovia's is more than one system
-//! call: it looks, spins, and sleeps in the end. A handler that runs before the sleep must count as well. So
-//! handlers are counted, and the system call is made only if none has begun since a [`Moment`]. Between the
-//! look at the count and the system call nothing can slip in: a handler that interrupts the thread there
-//! has it go on behind the system call, as if that had been interrupted. So does one after which the kernel
-//! would make the system call anew: the caller decides what is made anew.
+//! When a handler runs, the kernel makes a sleeping system call fail with `EINTR`. The kernel restarts the call
+//! if the handler was installed with `SA_RESTART` and no data has moved yet. A call of Sovia takes several steps:
+//! it checks, spins, and finally sleeps in a system call. A handler that runs before the sleep must also
+//! interrupt the call. So Sovia counts handlers, and makes the system call only if no handler has begun since a
+//! [`Moment`].
 //!
-//! ppoll and its relatives replace the signal mask before they look (ppoll(2)). A handler of a signal that such a mask blocks has run
-//! before the call, in the kernel's eyes, and does not interrupt it.
+//! No handler is missed between the check of the count and the system call. A handler that interrupts the thread
+//! there makes the thread continue after the system call, as if the system call had been interrupted. A handler
+//! after which the kernel would restart the system call does the same, because Sovia's caller decides what to
+//! restart.
+//!
+//! ppoll and similar calls replace the signal mask before they check for events (ppoll(2)). To the kernel, a
+//! handler of a signal that such a mask blocks has run before the call. So the handler does not interrupt the
+//! call.
 
 use crate::thread::{State, state};
 use core::sync::atomic::{AtomicU32, Ordering};
 use libc::{sigset_t, ucontext_t};
 use sovia_sys::call::{Errno, Prepared, Result};
 
-/// A moment of the calling thread.
+/// The calling thread's handler counts at the beginning of a call.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment {
-    /// Signals that the mask of the call blocks.
+    /// Signals that the call's mask blocks.
     blocked: u64,
     handlers: u32,
     kept_out: u32,
@@ -27,16 +31,17 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// This one, at which a call begins.
+    /// Returns the present moment, at which a call without a signal mask begins.
     #[inline]
     pub fn now() -> Moment {
         Moment::under(None)
     }
 
-    /// Likewise, of a call with that signal mask. A call in a handler has another one, and [`Moment::make`] sets it again.
+    /// Like [`Moment::now`], for a call with this signal mask. A call in a handler has its own mask, so
+    /// [`Moment::make`] sets the mask again.
     #[inline]
     pub fn under(mask: Option<&sigset_t>) -> Moment {
-        // SAFETY: a signal mask begins with its first 64 signals.
+        // SAFETY: a `sigset_t` begins with the mask of the first 64 signals.
         let blocked =
             mask.map_or(0, |mask| unsafe { core::ptr::from_ref(mask).cast::<u64>().read() });
         state().blocked_by_call.store(blocked, Ordering::Relaxed);
@@ -54,40 +59,42 @@ impl Moment {
         }
     }
 
-    /// Whether a handler has begun on this thread since then.
+    /// Returns true if a handler has interrupted this thread since this moment. Handlers that the call's mask
+    /// blocks do not count.
     pub fn is_interrupted(&self) -> bool {
         Moment::current().handlers != self.expected()
     }
 
-    /// Whether one has that was installed without `SA_RESTART`.
+    /// Returns true if a handler without `SA_RESTART` has interrupted this thread since this moment.
     pub fn is_not_to_restart(&self) -> bool {
         Moment::current().interruptions != self.interruptions
     }
 
-    /// The count of handlers if none has interrupted.
+    /// Returns the count of handlers that is expected if no handler has interrupted the call.
     fn expected(&self) -> u32 {
         let kept_out = Moment::current().kept_out.wrapping_sub(self.kept_out);
         self.handlers.wrapping_add(kept_out)
     }
 
-    /// Makes a system call, unless a handler has begun since then.
+    /// Makes a system call, unless a handler has interrupted this thread since this moment.
     ///
     /// # Errors
-    /// `EINTR` if one has, or does during the call; otherwise the kernel's.
+    /// `EINTR` if a handler interrupts the thread before or during the call; otherwise the errors of the call.
     pub fn make(&self, call: Prepared) -> Result<usize> {
         let (number, arguments) = call.parts();
         loop {
-            // A handler that comes after this and has a call of its own has this go on behind the system call.
+            // Set the mask again, because a handler's own call may have replaced it. A handler that runs after
+            // `since` is read makes `code::make` return EINTR without a system call, and the loop tries again.
             state().blocked_by_call.store(self.blocked, Ordering::Relaxed);
             let since = self.expected();
             let handlers = state().handlers.as_ptr();
             let call = Call { number, arguments, handlers, since: since as usize };
-            // SAFETY: the system call may be made: that is what a prepared one is. The count is the calling
-            // thread's own.
+            // SAFETY: a [`Prepared`] call has valid arguments while its function runs. `handlers` points to the
+            // calling thread's own count.
             let result = unsafe { code::make(&call) };
             if result == -libc::EINTR as isize && !self.is_interrupted() && self.expected() != since
             {
-                // Such a handler had it go on behind the call.
+                // A handler that the call's mask blocks has prevented the system call, so try again.
                 continue;
             }
             return usize::try_from(result).map_err(|_| Errno::new(-result as i32));
@@ -95,7 +102,7 @@ impl Moment {
     }
 }
 
-/// What `sovia_interruptible` is given.
+/// Argument of `sovia_interruptible`, which reads the fields at fixed offsets.
 #[derive(Debug)]
 #[repr(C)]
 struct Call {
@@ -105,7 +112,7 @@ struct Call {
     since: usize,
 }
 
-/// A handler of the program begins, for the signal with that bit of a mask.
+/// Counts a handler of the program that begins. `signal`: the bit of its signal in a mask.
 pub(crate) fn count(state: &State, signal: u64, restarts: bool) {
     let one_more = |count: &AtomicU32| {
         count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
@@ -118,8 +125,8 @@ pub(crate) fn count(state: &State, signal: u64, restarts: bool) {
     }
 }
 
-/// A handler of the program has returned: a thread that was about to make a system call, or was in one
-/// that the kernel would make anew, goes on behind it.
+/// Moves a thread past its system call after a handler of the program has returned. Applies if the thread was
+/// about to make the call, or if the kernel would restart the call.
 pub(crate) fn land(context: &mut ucontext_t) {
     code::land(context);
 }
@@ -161,10 +168,10 @@ mod machine {
         ".popsection",
     );
 
-    /// Where a place in the code is kept.
+    /// Type of an instruction's address in a context.
     pub(super) type Place = i64;
 
-    /// The instruction that the thread goes on at.
+    /// Returns the address at which the thread continues.
     pub(super) fn instruction(context: &mut ucontext_t) -> &mut Place {
         &mut context.uc_mcontext.gregs[libc::REG_RIP as usize]
     }
@@ -209,10 +216,10 @@ mod machine {
         ".popsection",
     );
 
-    /// Where a place in the code is kept.
+    /// Type of an instruction's address in a context.
     pub(super) type Place = u64;
 
-    /// The instruction that the thread goes on at.
+    /// Returns the address at which the thread continues.
     pub(super) fn instruction(context: &mut ucontext_t) -> &mut Place {
         &mut context.uc_mcontext.pc
     }
@@ -232,14 +239,15 @@ mod code {
     }
 
     pub(super) unsafe fn make(call: &Call) -> isize {
-        // SAFETY: the caller's; a thread that is cancelled in the system call unwinds through here, past no cleanup.
+        // SAFETY: by contract the system call has valid arguments. A thread that is cancelled in the call unwinds
+        // through this frame, which has no cleanup.
         unsafe { sovia_interruptible(call) }
     }
 
     pub(super) fn land(context: &mut ucontext_t) {
         let at = machine::instruction(context);
         let place = |label: *const [u8; 0]| label as usize as machine::Place;
-        // The kernel has the instruction before the system call's end made anew: that is the call's.
+        // The range includes the call's own instruction, to which the kernel returns when it restarts the call.
         let between =
             place(&raw const sovia_interruptible_look)..=place(&raw const sovia_interruptible_call);
         if between.contains(at) {
@@ -248,7 +256,7 @@ mod code {
     }
 }
 
-/// Where there is no such code, a handler that comes just before the system call does not interrupt it.
+/// For processors without this code: a handler that runs just before the system call does not interrupt it.
 #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
 mod code {
     use super::Call;
@@ -257,13 +265,13 @@ mod code {
 
     pub(super) unsafe fn make(call: &Call) -> isize {
         compiler_fence(Ordering::SeqCst);
-        // SAFETY: the count is the calling thread's own.
+        // SAFETY: `handlers` points to the calling thread's own count.
         if unsafe { call.handlers.read_volatile() } as usize != call.since {
             return -libc::EINTR as isize;
         }
         let [a, b, c, d, e, f] = call.arguments;
         let number = syscalls::Sysno::from(call.number as i32);
-        // SAFETY: the caller's.
+        // SAFETY: by contract the system call has valid arguments.
         match unsafe { syscalls::syscall!(number, a, b, c, d, e, f) } {
             Ok(result) => result as isize,
             Err(errno) => -errno.into_raw() as isize,
@@ -283,7 +291,7 @@ mod tests {
     }
 
     fn mask_of(signal: i32) -> sigset_t {
-        // SAFETY: plain data.
+        // SAFETY: all-zero bytes are a valid sigset_t, and `mask` is live.
         unsafe {
             let mut mask: sigset_t = core::mem::zeroed();
             libc::sigaddset(&raw mut mask, signal);
@@ -291,7 +299,7 @@ mod tests {
         }
     }
 
-    /// Sleeps until the word changes, which it does not.
+    /// Sleeps until the word changes, but no thread changes it.
     fn sleep(since: &Moment) -> Result<()> {
         futex::wait_by(|call| since.make(call), &AtomicU32::new(7), 7, None)
     }
@@ -349,24 +357,24 @@ mod tests {
         assert_eq!(wait(), Err(Errno::EINTR));
     }
 
-    /// Single steps through the look and the call, with a handler at each: the thread never sleeps.
+    /// Executes the check and the call step by step, with a handler at each step. The thread never sleeps.
     #[test]
     #[expect(clippy::disallowed_methods, reason = "a test is no part of the engine")]
     #[cfg(target_arch = "x86_64")]
     fn a_handler_between_the_look_and_the_call_interrupts_it() {
         extern "C" fn step(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-            // SAFETY: the kernel's own context of this signal.
+            // SAFETY: the kernel passes this context to the handler, and it is valid until the handler returns.
             let context = unsafe { &mut *context.cast::<ucontext_t>() };
             let flags = &mut context.uc_mcontext.gregs[libc::REG_EFL as usize];
             *flags |= 0x100;
             let before = context.uc_mcontext.gregs[libc::REG_RIP as usize];
             land(context);
             if before != context.uc_mcontext.gregs[libc::REG_RIP as usize] {
-                // It has landed: no more steps.
+                // The thread is at the landing, so end the single steps.
                 context.uc_mcontext.gregs[libc::REG_EFL as usize] &= !0x100;
             }
         }
-        // SAFETY: a handler that only writes to its own context, for a signal that this test alone raises.
+        // SAFETY: the handler writes only to its own context, and only this test raises the signal.
         unsafe {
             let mut action: libc::sigaction = core::mem::zeroed();
             action.sa_sigaction = step as *const () as usize;

@@ -1,14 +1,14 @@
-//! Signals and faults, as far as they meet Sovia's own code.
+//! Signals and faults that concern Sovia's own code.
 //!
-//! - [`access`]: copies between the program's memory and ours that report a bad address instead of
-//!   killing the program.
-//! - [`chain`]: the handler that stands before every handler of the program. A signal that arrives in a
-//!   section ([`sovia_sync::section`]) is queued again and delivered when the section ends, so a handler
-//!   may make any call, and may leave by `siglongjmp`, and no lock is ever left behind.
-//! - [`interrupt`]: system calls that sleep, and that no handler of the program slips past.
-//! - [`thread`]: what belongs to the calling thread, readable in a handler.
+//! - [`access`]: copies between the program's memory and Sovia's memory. The copies report a bad address instead
+//!   of killing the program.
+//! - [`chain`]: the signal handler that runs before every handler of the program. This handler defers a signal
+//!   that arrives in a critical section ([`sovia_sync::section`]) until the section ends. So a program's handler
+//!   may make any call, and may leave by `siglongjmp`, without leaving a lock behind.
+//! - [`interrupt`]: sleeping system calls that a handler of the program always interrupts.
+//! - [`thread`]: data of the calling thread, which a handler may read.
 //!
-//! Nothing here allocates, takes a lock of libc's or calls a function that Sovia interposes.
+//! No function here allocates, takes a lock of libc or calls a function that Sovia interposes.
 
 pub mod access;
 pub mod chain;

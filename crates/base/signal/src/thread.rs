@@ -1,43 +1,45 @@
-//! What belongs to the calling thread.
+//! Signal data of the calling thread.
 //!
-//! It lies at a fixed distance from the thread pointer (the initial-exec model), so reading it neither
-//! allocates nor calls the loader: a signal handler may do it anywhere, and it costs two loads.
+//! The data lies at a fixed distance from the thread pointer (the initial-exec model). So an access takes two
+//! loads, and neither allocates nor calls the loader. A signal handler may make it anywhere.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 use libc::siginfo_t;
 
-/// A thread's part in signals. All fields are read and written by their own thread only: by its code
-/// and by handlers that interrupt that code.
+/// Signal data of one thread. Only this thread accesses the fields, in its own code and in handlers that
+/// interrupt this code.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct State {
-    /// The signal mask to put back when the section ends that a signal was put off in.
+    /// The signal mask to restore at the end of the section in which a signal was deferred.
     pub(crate) mask: AtomicU64,
-    /// Handlers of the program that have begun on this thread.
+    /// Number of the program's handlers that have begun on this thread.
     pub(crate) handlers: AtomicU32,
-    /// Those among them that were installed without SA_RESTART.
+    /// Number of those handlers that were installed without SA_RESTART, and are not counted in `kept_out`.
     pub(crate) interruptions: AtomicU32,
-    /// Where the stack was when the outermost handler began; 0 outside.
+    /// Address of the outermost handler's context, with a mark if it lies on the alternate stack; 0 outside of
+    /// handlers.
     pub(crate) handler_stack: AtomicUsize,
-    /// The alternate stack on which handlers run, if they do: its lowest address and its length.
+    /// Lowest address of the alternate stack, while handlers run there. The length follows; 0 if no handler runs
+    /// there.
     pub(crate) alternate: AtomicUsize,
     pub(crate) alternate_len: AtomicUsize,
-    /// The handler that `swapcontext` has gone on from elsewhere, and that has not ended since; 0: none.
+    /// The handler that has switched to another context by `swapcontext` and has not ended since; 0 for none.
     pub(crate) away: AtomicUsize,
-    /// SIGSEGV and SIGBUS as far as the program believes that this thread blocks them.
+    /// Memory faults (SIGSEGV and SIGBUS) that the program believes to be blocked on this thread.
     pub(crate) believed: AtomicU32,
-    /// Of `handlers`, those whose signals the mask of the call in progress blocks.
+    /// Number of `handlers` whose signals were blocked by the mask of the call in progress.
     pub(crate) kept_out: AtomicU32,
-    /// Bits of the first 64 signals in that mask; 0: the call has none.
+    /// The first 64 signals in the mask of the call in progress; 0 if the call has no mask.
     pub(crate) blocked_by_call: AtomicU64,
-    /// Those of the signal that was put off last.
+    /// Details of a deferred signal for which the kernel had no room.
     pub(crate) details: Details,
 }
 
 const _: () = assert!(size_of::<State>() == 192);
 
-/// Details of a signal, while the kernel has no room for them.
+/// Details of one signal, while the kernel has no room for them.
 #[derive(Debug)]
 #[repr(transparent)]
 pub(crate) struct Details(UnsafeCell<siginfo_t>);
@@ -45,20 +47,21 @@ pub(crate) struct Details(UnsafeCell<siginfo_t>);
 impl Details {
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     const fn none() -> Details {
-        // SAFETY: all zeros are a `siginfo_t`.
+        // SAFETY: all-zero bytes are a valid `siginfo_t`.
         Details(UnsafeCell::new(unsafe { core::mem::zeroed() }))
     }
 
-    /// Keeps a copy. For a thread that has all signals blocked.
+    /// Keeps a copy of the details. The calling thread has all signals blocked.
     pub(crate) fn keep(&self, info: &siginfo_t) {
-        // SAFETY: the thread's own, and no handler interrupts this.
+        // SAFETY: only this thread accesses the details, and no handler interrupts this write.
         unsafe { self.0.get().write(*info) };
     }
 
-    /// Returns the details that are kept, once, if they are of that signal. No handler that interrupts this changes those.
+    /// Returns the kept details, once, if they belong to this signal.
     pub(crate) fn take(&self, signal: i32) -> Option<siginfo_t> {
         let kept = self.0.get();
-        // SAFETY: the thread's own. What is kept is of a signal that is blocked in its own handler.
+        // SAFETY: only this thread accesses the details. A `siginfo_t` is plain data, for which all bytes are
+        // valid.
         unsafe {
             if (*kept).si_signo != signal {
                 return None;
@@ -83,13 +86,13 @@ core::arch::global_asm!(
     ".popsection",
 );
 
-/// The calling thread's state.
+/// Returns the calling thread's data.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
 pub fn state() -> &'static State {
     let at: *const State;
-    // SAFETY: computes the address of the calling thread's zeroed block, which is as large and as
-    // aligned as a `State` and lives as long as the thread.
+    // SAFETY: the instructions compute the address of the calling thread's zeroed block. The block has the size
+    // and alignment of a `State` and lives as long as the thread.
     unsafe {
         core::arch::asm!(
             "mov {at}, qword ptr fs:[0]",
@@ -101,7 +104,7 @@ pub fn state() -> &'static State {
     }
 }
 
-/// The calling thread's state.
+/// Returns the calling thread's data.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 #[inline]
 pub fn state() -> &'static State {
@@ -122,7 +125,7 @@ pub fn state() -> &'static State {
             }
         };
     }
-    // SAFETY: the state lives as long as the thread, and references to it do not leave the thread's
-    // own calls.
+    // SAFETY: `State` has no destructor, so the value lives as long as the thread. Callers use the reference only
+    // in calls of this thread.
     STATE.with(|state| unsafe { &*core::ptr::from_ref(state) })
 }

@@ -1,4 +1,4 @@
-//! Bad addresses are errors, and what the program has installed for faults stays in use.
+//! Bad addresses are errors, and the program's handlers for faults stay in use.
 
 use sovia_signal::access::{self, BadAddress, Fault};
 use sovia_signal::chain;
@@ -6,7 +6,7 @@ use sovia_sync::section;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
-/// Dispositions belong to the process.
+/// Lets one test run at a time, because dispositions belong to the process.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 #[expect(clippy::disallowed_methods, reason = "a test is no part of the engine")]
@@ -15,9 +15,9 @@ fn guards() -> bool {
     chain::guards()
 }
 
-/// Two pages, the second of which cannot be accessed.
+/// Maps two pages. The second page is inaccessible.
 fn pages() -> *mut u8 {
-    // SAFETY: a new mapping, a page of which is made inaccessible.
+    // SAFETY: the mapping is new, and `mprotect` changes only its second page.
     unsafe {
         let prot = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -36,29 +36,29 @@ fn bad_addresses_are_reported_by_every_way_to_copy() {
     let bad = [8 as *mut u8, base.wrapping_add(4096), 0xdead_0000_0000_0000usize as *mut u8];
     for len in [1, 3, 4, 8, 16, 40, 64, 100, 2048, 4000] {
         for bad in bad {
-            // SAFETY: one range is live; the other is no memory of this process.
+            // SAFETY: one range is live. The other is no memory of this process.
             unsafe {
                 assert_eq!(access::copy(bad, bytes.as_ptr(), len), Err(BadAddress));
                 assert_eq!(access::copy(bytes.as_mut_ptr(), bad, len), Err(BadAddress));
             }
         }
-        // SAFETY: the first range is partly inaccessible, the second live.
+        // SAFETY: the first range is partly inaccessible, and the second is live.
         unsafe {
             assert_eq!(access::copy(base.add(4096 - len), bytes.as_ptr(), len), Ok(()));
             assert_eq!(access::copy(base.add(4097 - len), bytes.as_ptr(), len), Err(BadAddress));
         }
     }
     let mut fault = Fault::none();
-    // SAFETY: a live word.
+    // SAFETY: `bytes` is live and longer than a word.
     let word: u64 = unsafe { access::load_word(bytes.as_ptr().cast(), &mut fault) };
     assert_eq!((word, fault.check()), (0x0101_0101_0101_0101, Ok(())));
     for bad in bad {
         let mut fault = Fault::none();
-        // SAFETY: no memory of this process.
+        // SAFETY: the address is no memory of this process, so no reference points there.
         let _: u8 = unsafe { access::load_word(bad.cast_const(), &mut fault) };
         assert_eq!(fault.check(), Err(BadAddress));
         let mut fault = Fault::none();
-        // SAFETY: as above.
+        // SAFETY: the address is no memory of this process, so no reference points there.
         unsafe { access::store_word(bad.cast::<u32>(), 1, &mut fault) };
         assert_eq!(fault.check(), Err(BadAddress));
     }
@@ -68,7 +68,7 @@ static SEEN: AtomicU32 = AtomicU32::new(0);
 static VALUE: AtomicI32 = AtomicI32::new(0);
 
 extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: a signal that was queued with a value.
+    // SAFETY: `queue` sends this signal with a value, so the kernel passes valid details.
     VALUE.store(unsafe { (*info).si_value().sival_ptr } as usize as i32, Ordering::Relaxed);
     assert!(!section::is_inside(), "a handler never interrupts a section");
     SEEN.fetch_add(1, Ordering::Relaxed);
@@ -76,7 +76,7 @@ extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void
 
 #[expect(clippy::disallowed_methods, reason = "a test is no part of the engine")]
 fn handle(signal: i32, flags: i32) {
-    // SAFETY: plain data.
+    // SAFETY: `sigaction` is plain data, for which all-zero bytes are valid.
     let mut action: libc::sigaction = unsafe { core::mem::zeroed() };
     action.sa_sigaction = on_signal as *const () as usize;
     action.sa_flags = libc::SA_SIGINFO | flags;
@@ -87,7 +87,7 @@ fn handle(signal: i32, flags: i32) {
 
 fn queue(signal: i32, value: usize) {
     let value = libc::sigval { sival_ptr: value as *mut libc::c_void };
-    // SAFETY: a signal to this thread, which handles it.
+    // SAFETY: the signal goes to this thread, which has a handler for it.
     unsafe { libc::pthread_sigqueue(libc::pthread_self(), signal, value) };
 }
 
@@ -109,13 +109,13 @@ fn a_signal_in_a_section_is_handled_at_its_end() {
     }
 }
 
-/// Sets RLIMIT_SIGPENDING to 0. A timer has the room for its own signal from the beginning.
+/// Sets RLIMIT_SIGPENDING to 0. The kernel reserves room for a timer's own signal when the timer is made.
 #[test]
 fn a_timers_signal_in_a_section_is_handled_where_no_more_may_be_pending() {
     let _one = ONE_AT_A_TIME.lock();
     let signal = libc::SIGRTMIN() + 4;
     handle(signal, 0);
-    // SAFETY: calls on live locals; the timer's signal goes to this thread.
+    // SAFETY: the calls take live locals, and the timer's signal goes to this thread.
     unsafe {
         let mut event: libc::sigevent = core::mem::zeroed();
         (event.sigev_notify, event.sigev_signo) = (libc::SIGEV_THREAD_ID, signal);
@@ -132,7 +132,7 @@ fn a_timers_signal_in_a_section_is_handled_where_no_more_may_be_pending() {
         let mut soon: libc::itimerspec = core::mem::zeroed();
         soon.it_value.tv_nsec = 1_000_000;
         libc::timer_settime(timer, 0, &raw const soon, core::ptr::null_mut());
-        // Once it has been put off all signals are blocked.
+        // After the signal was deferred, all signals are blocked.
         let mut mask: libc::sigset_t = core::mem::zeroed();
         while libc::sigismember(&raw const mask, libc::SIGUSR1) != 1 {
             libc::pthread_sigmask(libc::SIG_BLOCK, core::ptr::null(), &raw mut mask);
@@ -153,7 +153,7 @@ fn several_signals_at_once_wait_for_the_same_end() {
     for signal in signals {
         handle(signal, 0);
     }
-    // SAFETY: signal masks of live locals.
+    // SAFETY: the calls take signal masks that are live locals.
     unsafe {
         let mut set: libc::sigset_t = core::mem::zeroed();
         for signal in signals {
@@ -164,7 +164,7 @@ fn several_signals_at_once_wait_for_the_same_end() {
         for signal in signals {
             queue(signal, 1);
         }
-        // All come at once, each in the middle of the other's beginning.
+        // All signals arrive at once, each at the beginning of the handler of another.
         libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, core::ptr::null_mut());
         assert_eq!(SEEN.load(Ordering::Relaxed), 0);
         drop(section);
@@ -179,7 +179,7 @@ fn several_signals_at_once_wait_for_the_same_end() {
 fn the_program_is_shown_what_it_asked_for() {
     let _one = ONE_AT_A_TIME.lock();
     handle(libc::SIGUSR2, libc::SA_RESTART | libc::SA_RESETHAND);
-    // SAFETY: plain data.
+    // SAFETY: `sigaction` is plain data, for which all-zero bytes are valid.
     let mut seen: libc::sigaction = unsafe { core::mem::zeroed() };
     assert!(chain::change(libc::SIGUSR2, None, Some(&mut seen), false));
     assert_eq!(seen.sa_sigaction, on_signal as *const () as usize);
@@ -197,7 +197,8 @@ static REACHED: AtomicU32 = AtomicU32::new(0);
 /// Makes the page accessible.
 extern "C" fn on_fault(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     REACHED.fetch_add(1, Ordering::Relaxed);
-    // SAFETY: the signal of a fault in one of this test's pages.
+    // SAFETY: the fault lies in a page of this test, so the kernel passes its address and `mprotect` changes only
+    // this page.
     unsafe {
         let page = ((*info).si_addr() as usize & !4095) as *mut libc::c_void;
         assert_eq!(libc::mprotect(page, 4096, libc::PROT_READ | libc::PROT_WRITE), 0);
@@ -209,7 +210,7 @@ fn bad_addresses_are_reported_after_a_handler_for_one_fault() {
     let _one = ONE_AT_A_TIME.lock();
     assert!(guards());
     let (first, second) = (pages(), pages());
-    // SAFETY: plain data, and a page that the handler makes accessible.
+    // SAFETY: `sigaction` is plain data, and the handler makes the page accessible.
     unsafe {
         let mut action: libc::sigaction = core::mem::zeroed();
         action.sa_sigaction = on_fault as *const () as usize;
@@ -219,10 +220,10 @@ fn bad_addresses_are_reported_after_a_handler_for_one_fault() {
     }
     assert_eq!(REACHED.load(Ordering::Relaxed), 1);
     let bytes = [1u8; 16];
-    // SAFETY: one range is live; the other is inaccessible.
+    // SAFETY: one range is live, and the other is inaccessible.
     let copied = unsafe { access::copy(second.add(4096), bytes.as_ptr(), bytes.len()) };
     assert_eq!(copied, Err(BadAddress));
-    // SAFETY: plain data.
+    // SAFETY: `sigaction` is plain data, for which all-zero bytes are valid.
     let mut seen: libc::sigaction = unsafe { core::mem::zeroed() };
     assert!(chain::change(libc::SIGSEGV, None, Some(&mut seen), false));
     assert_eq!(seen.sa_sigaction, libc::SIG_DFL);

@@ -1,4 +1,4 @@
-//! The handler before every handler, from its parts up.
+//! Layers of this crate's modules.
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[&["access", "thread"], &["interrupt"], &["chain"]];

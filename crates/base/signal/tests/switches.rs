@@ -1,4 +1,4 @@
-//! A thread that goes on elsewhere from a handler by `swapcontext` is in that handler until this one has ended.
+//! A thread that leaves a handler by `swapcontext` counts as in the handler until the handler has ended.
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -8,7 +8,7 @@ use sovia_signal::chain;
 
 const STACK: usize = 256 << 10;
 
-/// The thread's contexts: of the test, of what is interrupted, of what the handler switches to.
+/// The thread's contexts: the test, the interrupted code, and the code to which the handler switches.
 #[derive(Clone, Copy)]
 enum Which {
     Test,
@@ -18,14 +18,14 @@ enum Which {
 
 struct Shared<T>(UnsafeCell<T>);
 
-// SAFETY: one thread uses it.
+// SAFETY: only one thread at a time uses the value.
 unsafe impl<T> Sync for Shared<T> {}
 
 static CONTEXTS: Shared<MaybeUninit<[ucontext_t; 3]>> =
     Shared(UnsafeCell::new(MaybeUninit::uninit()));
 static STACKS: Shared<[[u8; STACK]; 3]> = Shared(UnsafeCell::new([[0; STACK]; 3]));
 
-/// Where the thread has been in a handler, and where not, in order: one bit each, below a first one.
+/// Results of `is_in_handler` at each point, in order: one bit each, after a first bit that is 1.
 static SEEN: AtomicUsize = AtomicUsize::new(1);
 
 fn look() {
@@ -37,15 +37,15 @@ fn context(which: Which) -> *mut ucontext_t {
     CONTEXTS.0.get().cast::<ucontext_t>().wrapping_add(which as usize)
 }
 
-/// What the hook does, and then libc.
+/// Does what the hook does, and then calls libc.
 fn switch(from: Which, to: Which) {
     chain::switches();
-    // SAFETY: both are contexts of this thread; what `to` was left at is still there.
+    // SAFETY: both contexts belong to this thread, and the stack that `to` uses still exists.
     unsafe { libc::swapcontext(context(from), context(to)) };
 }
 
 fn begin(which: Which, stack: usize, main: extern "C" fn()) {
-    // SAFETY: a context of its own, on a stack that no other one uses.
+    // SAFETY: the context is separate, and no other context uses its stack.
     unsafe {
         libc::getcontext(context(which));
         (*context(which)).uc_stack.ss_sp = STACKS.0.get().cast::<u8>().add(stack * STACK).cast();
@@ -62,7 +62,7 @@ extern "C" fn handler(_signal: c_int) {
 }
 
 extern "C" fn is_interrupted() {
-    // SAFETY: a signal that has a handler.
+    // SAFETY: `raise` takes a number, and the signal has a handler.
     unsafe { libc::raise(SIGUSR1) };
     look();
 }
@@ -86,14 +86,14 @@ extern "C" fn goes_back(_signal: c_int) {
 #[expect(clippy::disallowed_methods, reason = "a test is no part of the engine")]
 fn handle(handler: extern "C" fn(c_int)) {
     chain::start(libc::sigaction);
-    // SAFETY: plain data.
+    // SAFETY: `sigaction` is plain data, for which all-zero bytes are valid.
     let mut action: libc::sigaction = unsafe { core::mem::zeroed() };
     action.sa_sigaction = handler as *const () as usize;
     action.sa_flags = libc::SA_NODEFER;
     assert!(chain::change(SIGUSR1, Some(&action), None, false));
 }
 
-/// On stacks of these numbers, the higher of which lies higher in memory.
+/// Runs a test on the stacks with these numbers. A higher number means a higher address.
 fn run(interrupted: usize, other: usize, main: extern "C" fn()) -> usize {
     SEEN.store(1, Ordering::Relaxed);
     handle(handler);
@@ -103,16 +103,16 @@ fn run(interrupted: usize, other: usize, main: extern "C" fn()) -> usize {
     SEEN.load(Ordering::Relaxed)
 }
 
-/// One test, for contexts and dispositions are the process's; each part in a thread of its own.
+/// One test, because contexts and dispositions belong to the process. Each part runs in a separate thread.
 #[test]
 fn a_handler_that_switches_is_left_when_it_returns() {
     let run = |interrupted, other, main| {
         std::thread::spawn(move || run(interrupted, other, main)).join().unwrap()
     };
     for (interrupted, other) in [(0, 1), (1, 0), (2, 1), (0, 2)] {
-        // In the handler, elsewhere, in the handler again; not after it.
+        // The thread is in the handler, elsewhere, in the handler again, and then after the handler.
         assert_eq!(run(interrupted, other, goes_on), 0b1_1110, "{interrupted}, {other}");
-        // Two handlers are left unfinished, and one of them returns.
+        // Two handlers are unfinished, and one of them returns.
         assert_eq!(run(interrupted, other, goes_on_in_a_handler), 0b1_1111);
     }
 }

@@ -1,22 +1,22 @@
-//! Words of the program's memory, in the middle of other work.
+//! Access to single words of the program's memory, between other work.
 //!
-//! Faults are gathered in a flag that is looked at once, after the last word: so a word costs what a
-//! plain access costs.
+//! Each access records a fault in a flag, and the caller checks this flag once, after the last word. So a word
+//! costs as much as a plain access.
 
 use super::BadAddress;
 
-/// Whether one of several accesses has met a bad address.
+/// Set after one of several accesses has met a bad address.
 #[derive(Debug, Default)]
 pub struct Fault(u32);
 
 impl Fault {
-    /// None yet.
+    /// Returns the state without a fault.
     #[inline(always)]
     pub fn none() -> Fault {
         Fault(0)
     }
 
-    /// What has become of all accesses.
+    /// Returns the result of all accesses.
     ///
     /// # Errors
     /// [`BadAddress`] if one of them failed.
@@ -26,15 +26,15 @@ impl Fault {
     }
 }
 
-/// Whole numbers that are accessed by one instruction.
+/// Integers that one instruction can access.
 pub trait Word: Copy {
-    /// Loads one.
+    /// Loads a word.
     ///
     /// # Safety
     /// See [`load_word`].
     unsafe fn load(from: *const Self, fault: &mut Fault) -> Self;
 
-    /// Stores one.
+    /// Stores a word.
     ///
     /// # Safety
     /// See [`store_word`].
@@ -48,8 +48,8 @@ macro_rules! word {
             #[inline(always)]
             unsafe fn load(from: *const $type, fault: &mut Fault) -> $type {
                 let value: $type;
-                // SAFETY: the instruction is in the table of those that may fault, and its landing
-                // sets the flag; the value is then whatever the register held.
+                // SAFETY: the table lists the instruction, so after a fault the thread continues at the landing,
+                // which sets the flag. The value is then whatever the register held.
                 unsafe {
                     core::arch::asm!(
                         concat!("2: mov {value", $modifier, "}, ", $size, " ptr [{from}]"),
@@ -75,7 +75,8 @@ macro_rules! word {
 
             #[inline(always)]
             unsafe fn store(to: *mut $type, value: $type, fault: &mut Fault) {
-                // SAFETY: as above; the flag is set if nothing was stored.
+                // SAFETY: the table lists the instruction, so after a fault the thread continues at the landing,
+                // which sets the flag. Then nothing was stored.
                 unsafe {
                     core::arch::asm!(
                         concat!("2: mov ", $size, " ptr [{to}], {value", $modifier, "}"),
@@ -116,8 +117,8 @@ macro_rules! word {
             #[inline(always)]
             unsafe fn load(from: *const $type, fault: &mut Fault) -> $type {
                 let value: $type;
-                // SAFETY: the table lists the instruction, so a fault in it goes on at the landing, which
-                // sets the flag. The value is then whatever the register held.
+                // SAFETY: the table lists the instruction, so after a fault the thread continues at the landing,
+                // which sets the flag. The value is then whatever the register held.
                 unsafe {
                     core::arch::asm!(
                         concat!("2: ", $load, " {value:", $modifier, "}, [{from}]"),
@@ -143,8 +144,8 @@ macro_rules! word {
 
             #[inline(always)]
             unsafe fn store(to: *mut $type, value: $type, fault: &mut Fault) {
-                // SAFETY: the table lists the instruction, so a fault in it goes on at the landing, which
-                // sets the flag. Nothing was stored then.
+                // SAFETY: the table lists the instruction, so after a fault the thread continues at the landing,
+                // which sets the flag. Then nothing was stored.
                 unsafe {
                     core::arch::asm!(
                         concat!("2: ", $store, " {value:", $modifier, "}, [{to}]"),
@@ -183,12 +184,12 @@ macro_rules! word {
     ($($type:ty)*) => {
         $(impl Word for $type {
             unsafe fn load(from: *const $type, _: &mut Fault) -> $type {
-                // SAFETY: the caller's contract.
+                // SAFETY: by contract the memory belongs to the program, and no reference of Rust points there.
                 unsafe { from.read_unaligned() }
             }
 
             unsafe fn store(to: *mut $type, value: $type, _: &mut Fault) {
-                // SAFETY: the caller's contract.
+                // SAFETY: by contract the memory belongs to the program, and no reference of Rust points there.
                 unsafe { to.write_unaligned(value) }
             }
         })*
@@ -198,22 +199,22 @@ macro_rules! word {
 #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
 word!(u8 u16 u32 u64);
 
-/// Loads a word, however it is aligned; anything if that fails.
+/// Loads a word of any alignment. Returns an arbitrary value after a fault.
 ///
 /// # Safety
-/// The memory is the program's: it may be unmapped, but no reference of Rust's may be relied on there.
+/// The memory must belong to the program, and no reference of Rust may point there. Unmapped memory is allowed.
 #[inline(always)]
 pub unsafe fn load_word<W: Word>(from: *const W, fault: &mut Fault) -> W {
-    // SAFETY: the caller's contract.
+    // SAFETY: by contract the memory belongs to the program, and no reference of Rust points there.
     unsafe { W::load(from, fault) }
 }
 
-/// Stores a word, however it is aligned; nothing if that fails.
+/// Stores a word of any alignment. Stores nothing after a fault.
 ///
 /// # Safety
-/// As for [`load_word`].
+/// The contract of [`load_word`].
 #[inline(always)]
 pub unsafe fn store_word<W: Word>(to: *mut W, value: W, fault: &mut Fault) {
-    // SAFETY: the caller's contract.
+    // SAFETY: by contract the memory belongs to the program, and no reference of Rust points there.
     unsafe { W::store(to, value, fault) }
 }

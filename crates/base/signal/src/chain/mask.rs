@@ -1,4 +1,4 @@
-//! The calling thread's signal mask: the kernel's, and what the program believes of it.
+//! Signal mask of the calling thread: the kernel's mask, and the mask that the program believes to be set.
 
 use super::MEMORY_FAULTS;
 use crate::thread::state;
@@ -13,22 +13,23 @@ pub(crate) fn set_mask(mask: u64) {
     kernel_mask(libc::SIG_SETMASK, Some(mask), None);
 }
 
-/// The kernel's signal mask of the calling thread, past everything that is noted here.
+/// Changes or reads the kernel's signal mask of the calling thread, without a change of the records here.
 pub fn kernel_mask(how: c_int, new: Option<u64>, old: Option<&mut u64>) {
     let new = new.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
     let old = old.map_or(core::ptr::null_mut(), core::ptr::from_mut);
-    // SAFETY: a system call that reads and writes eight bytes, or nothing, of live locals.
+    // SAFETY: the system call reads and writes eight bytes of live locals, or nothing.
     let _ = unsafe { syscalls::syscall!(Sysno::rt_sigprocmask, how, new, old, size_of::<u64>()) };
 }
 
-/// What the kernel is told of such a change of the program's: no more than that faults of memory are never blocked. They
-/// are unblocked, where the kernel has blocked one for its handler, and that has been left.
+/// Returns the part of a program's change of the mask that the kernel must get. Faults of memory are never
+/// blocked. An unblocking passes unchanged, because the kernel may have blocked a fault for a handler that was
+/// left since.
 pub fn passed_on(how: c_int, set: u64) -> u64 {
     if how == libc::SIG_UNBLOCK { set } else { set & !MEMORY_FAULTS }
 }
 
-/// Notes what the program has asked for; `set` is its argument. The mask that it is shown is then
-/// [`believed`]'s.
+/// Records the change of the mask that the program has asked for. `set` is the program's argument. The program
+/// then sees the kernel's mask with the signals of [`believed`].
 pub fn believe(how: c_int, set: u64) {
     let believed = &state().believed;
     let faults = (set & MEMORY_FAULTS) as u32;
@@ -41,7 +42,8 @@ pub fn believe(how: c_int, set: u64) {
     believed.store(now, Ordering::Relaxed);
 }
 
-/// The signals that the program believes blocked on this thread beyond those that are.
+/// Returns the signals that the program believes to be blocked on this thread, although the kernel does not block
+/// them.
 pub fn believed() -> u64 {
     u64::from(state().believed.load(Ordering::Relaxed))
 }

@@ -1,30 +1,31 @@
-//! Where on its stack a thread runs a handler of the program, if it does.
+//! Finds out whether a thread runs a handler of the program, by the position of its stack.
 //!
-//! Noted is the outermost handler: a thread is in a handler wherever its stack is deeper than that one's, or is the
-//! alternate stack on which a handler runs. That does not tell by itself when a handler has been left: soon the
-//! thread may be as deep again. So each way to leave one says so:
+//! Each thread records its outermost handler. A thread is in a handler while its stack is deeper than this
+//! handler's, or lies on the alternate stack on which a handler runs. This alone does not show that a handler has
+//! been left, because the thread's stack may soon be as deep again. So each way to leave a handler is reported:
 //!
-//! - it returns: [`leave`];
-//! - it is unwound, by `pthread_exit`, cancellation or an exception: [`unwound`];
-//! - `longjmp` or `setcontext` goes on elsewhere, and never comes back: [`goes_on_at`];
-//! - `swapcontext` may come back, so that one has not been left: [`switches`]. What the handler has interrupted is
-//!   not finished either, wherever the thread goes on meanwhile. So the thread counts as in a handler until this one
-//!   ends.
+//! - The handler returns: [`leave`].
+//! - `pthread_exit`, cancellation or an exception unwinds the handler: [`unwound`].
+//! - `longjmp` or `setcontext` continues elsewhere and never comes back: [`goes_on_at`].
+//! - `swapcontext` may come back, so the handler has not been left: [`switches`]. The code that the handler has
+//!   interrupted is not finished either, wherever the thread continues. So the thread counts as in a handler
+//!   until this handler ends.
 //!
-//! To be in a handler costs connections that do not meet; to have left one wrongly may cost what an interrupted call
-//! still uses.
+//! If a thread wrongly counts as in a handler, its connections are not accelerated. If it wrongly counts as
+//! outside, an object that an interrupted call still uses may be freed.
 
 use crate::thread::{State, state};
 use core::sync::atomic::Ordering;
 use libc::ucontext_t;
 
-/// In the note of where the outermost handler began: it began on the alternate stack.
+/// Set in the recorded address of the outermost handler if the handler began on the alternate stack.
 const ON_ALTERNATE: usize = 1;
 
-/// Switches have left more than one handler unfinished, and which of them end is not followed: no address of a handler.
+/// Value of `away` after switches out of several unfinished handlers. This module does not track which of them
+/// end. No handler has this address.
 const SEVERAL: usize = 1;
 
-/// A handler begins: notes where; what was noted before, 0 outside of handlers.
+/// Records that a handler begins. Returns the record before, which is 0 outside of handlers.
 pub(super) fn enter(state: &State, context: &ucontext_t) -> usize {
     let here = core::ptr::from_ref(context) as usize;
     goes_on_at(stack_of(context));
@@ -43,14 +44,14 @@ pub(super) fn enter(state: &State, context: &ucontext_t) -> usize {
     outer
 }
 
-/// The handler that began with this context has returned: what [`enter`] said is noted again.
+/// Records that the handler with this context has returned. `outer` is the result of [`enter`].
 pub(super) fn leave(context: &ucontext_t, outer: usize) {
     let state = state();
     state.handler_stack.store(outer, Ordering::Relaxed);
     ends(state, core::ptr::from_ref(context) as usize);
 }
 
-/// The outermost handler is being unwound, and does not return.
+/// Records that the outermost handler is being unwound and will not return.
 pub(super) fn unwound() {
     let state = state();
     let began = state.handler_stack.load(Ordering::Relaxed);
@@ -64,14 +65,15 @@ fn ends(state: &State, handler: usize) {
     }
 }
 
-/// Whether the calling thread runs a handler of the program: not after it has left one, as far as what it has left by or
-/// its stack shows.
+/// Returns true if the calling thread runs a handler of the program. Returns false if the thread has left the
+/// handler, as far as its stack and the reports show this.
 pub fn is_in_handler() -> bool {
     let place = 0u8;
     goes_on_at((&raw const place) as usize)
 }
 
-/// The calling thread goes on where its stack is at an address; whether it runs a handler there.
+/// Records that the calling thread continues with its stack at this address. Returns true if it runs a handler
+/// there.
 pub fn goes_on_at(stack: usize) -> bool {
     let state = state();
     if state.away.load(Ordering::Relaxed) != 0 {
@@ -90,7 +92,7 @@ pub fn goes_on_at(stack: usize) -> bool {
     inside
 }
 
-/// The calling thread is about to go on in another context, and may be switched back to this one.
+/// Records that the calling thread is about to switch to another context, and may come back to this one.
 pub fn switches() {
     let state = state();
     if !is_in_handler() {
@@ -105,7 +107,7 @@ pub fn switches() {
     }
 }
 
-/// Where the stack is in a context.
+/// Returns the stack pointer in a context.
 pub fn stack_of(context: &ucontext_t) -> usize {
     #[cfg(target_arch = "x86_64")]
     let stack = context.uc_mcontext.gregs[libc::REG_RSP as usize] as usize;

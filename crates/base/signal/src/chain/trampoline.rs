@@ -1,21 +1,23 @@
-//! Where the kernel enters: before the program's handler, and after it.
+//! The code that the kernel calls for a signal, and that calls the program's handler.
 //!
-//! A handler may be left by unwinding: `pthread_exit` and cancellation do that, and a C++ exception thrown for a fault.
-//! Rust's own functions let nothing unwind through them where a panic aborts, so none of them stands
-//! between the kernel's frame and the handler. This one has no variables to drop, and says how its frame is unwound.
+//! A handler may be left by unwinding, through `pthread_exit`, cancellation, or a C++ exception thrown for a
+//! fault. Where a panic aborts, nothing can unwind through Rust functions. So no Rust function is between the
+//! kernel's frame and the handler. The function here has no variables to drop, and describes how to unwind its
+//! frame.
 //!
-//! While an outermost handler is unwound, [`unwound`] is told. One within another is called from a part with unwind
-//! tables of its own, which call nothing: the thread stays in the outer handler, or what it leaves by says more.
+//! The unwinder calls [`unwound`] when it unwinds an outermost handler. A handler within another handler is
+//! called from a part with separate unwind tables, which call nothing. In this case the thread stays in the outer
+//! handler, or leaves it by a way that this library sees.
 
 use super::{begin, end, unwound};
 use core::ffi::{c_int, c_void};
 use libc::siginfo_t;
 
-/// Begins with every signal for which the program has a handler: [`begin`] says which, or none; what it says for
-/// [`end`] lies in this frame.
+/// Receives every signal for which the program has a handler. [`begin`] returns the handler to call, or none. The
+/// argument for [`end`] is kept in this frame.
 ///
 /// # Safety
-/// To be installed as a handler with SA_SIGINFO only.
+/// The kernel must call this, as a handler that is installed with SA_SIGINFO.
 #[unsafe(naked)]
 pub(super) unsafe extern "C" fn trampoline(
     signal: c_int,
