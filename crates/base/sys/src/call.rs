@@ -1,25 +1,26 @@
 //! Raw system calls with typed errors.
 //!
-//! Functions that take plain numbers are safe: the kernel checks descriptors. Those that take
-//! memory take slices, or are `unsafe` and say what the caller owes.
+//! Functions that take plain numbers are safe, because the kernel checks descriptors. Functions that take memory
+//! take slices, or are `unsafe` and state their contract.
 
 pub use syscalls::{Errno, Sysno};
 
-/// What a system call gives back.
+/// Result of a system call.
 pub type Result<T> = core::result::Result<T, Errno>;
 
-/// Returns what an error means, for a message to a user: "No such device". `Errno` itself prints "-19 ENODEV (No such device)".
+/// Returns the meaning of an error for a message to a user, such as "No such device". `Errno` itself prints "-19
+/// ENODEV (No such device)".
 pub fn described(errno: Errno) -> &'static str {
     errno.description().unwrap_or("unknown error")
 }
 
-/// A descriptor number as the kernel knows it; it may or may not be open.
+/// Descriptor number as the kernel knows it. The descriptor may or may not be open.
 pub type RawFd = i32;
 
 macro_rules! sys {
     ($name:ident $(, $arg:expr)* $(,)?) => {
-        // SAFETY: the callers in this module and in those below it pass only pointers that they derive from live
-        // references (or, in `unsafe fn`s, that their own contract covers), with true lengths.
+        // SAFETY: the callers in this module and its submodules pass pointers with true lengths. The pointers
+        // come from live references, or from the arguments of an `unsafe fn`, whose contract makes them valid.
         unsafe { syscalls::syscall!(Sysno::$name $(, $arg)*) }
     };
 }
@@ -62,8 +63,8 @@ pub use tcp::{
     tcp_bytes_written, tcp_has_closed_unanswered, tcp_state,
 };
 
-/// A system call with its arguments. A function of this crate has made it out of references that live as long
-/// as the function runs, and the function that it is given to makes the call before it returns.
+/// A system call with its arguments. A function of this crate makes it from references that live as long as that
+/// function runs. The function passes this value to another function, which makes the call before it returns.
 #[derive(Debug)]
 pub struct Prepared {
     number: Sysno,
@@ -75,17 +76,18 @@ impl Prepared {
         Prepared { number, arguments }
     }
 
-    /// Makes it.
+    /// Makes the call.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Those of the system call.
     pub fn make(self) -> Result<usize> {
         let [a, b, c, d, e, f] = self.arguments;
-        // SAFETY: every pointer among the arguments is to what the function lives by that has made this.
+        // SAFETY: every pointer among the arguments comes from a reference that outlives the call: see
+        // [`Prepared`].
         unsafe { syscalls::syscall!(self.number, a, b, c, d, e, f) }
     }
 
-    /// Its number and its arguments.
+    /// Returns the call's number and its arguments.
     pub fn parts(self) -> (usize, [usize; 6]) {
         (self.number.id() as usize, self.arguments)
     }
@@ -96,14 +98,14 @@ pub fn getrandom(buf: &mut [u8]) -> Result<usize> {
     sys!(getrandom, buf.as_mut_ptr(), buf.len(), 0usize)
 }
 
-/// A soft resource limit, or `None` where it is unlimited.
+/// Returns a soft resource limit; `None` if there is no limit.
 pub fn soft_limit(resource: u32) -> Option<u64> {
     let mut limits = [0u64; 2];
     sys!(prlimit64, 0usize, resource, 0usize, limits.as_mut_ptr()).ok()?;
     (limits[0] != u64::MAX).then_some(limits[0])
 }
 
-/// The soft and the hard limit of descriptors.
+/// Returns the soft and the hard limit of descriptors.
 pub fn descriptor_limits() -> (u64, u64) {
     let mut limits = [0u64; 2];
     match sys!(prlimit64, 0usize, libc::RLIMIT_NOFILE, 0usize, limits.as_mut_ptr()) {
@@ -112,7 +114,7 @@ pub fn descriptor_limits() -> (u64, u64) {
     }
 }
 
-/// Takes as many descriptors as the kernel allows; for a process of Sovia's own.
+/// Raises this process's limit of descriptors to the hard limit. Only for Sovia's own processes.
 pub fn raise_descriptor_limit() {
     let (_, hard) = descriptor_limits();
     let limits = [hard, hard];

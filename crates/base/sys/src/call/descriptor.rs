@@ -1,4 +1,4 @@
-//! Descriptors, whatever they are of.
+//! Operations on descriptors of any kind.
 
 use super::{RawFd, Result, Sysno};
 
@@ -7,10 +7,10 @@ pub fn close(fd: RawFd) -> Result<()> {
     sys!(close, fd).map(drop)
 }
 
-/// Closes a range of descriptors, `last` included.
+/// Closes all descriptors from `first` to `last`, both included.
 pub fn close_range(first: RawFd, last: RawFd) {
     if first <= last && sys!(close_range, first, last, 0usize).is_err() {
-        // Before Linux 5.9, or under a filter.
+        // The kernel is older than Linux 5.9, or a seccomp filter refuses the call.
         let limit = super::soft_limit(libc::RLIMIT_NOFILE).unwrap_or(1 << 20) as RawFd;
         (first..=last.min(limit)).for_each(|fd| {
             let _ = close(fd);
@@ -18,32 +18,32 @@ pub fn close_range(first: RawFd, last: RawFd) {
     }
 }
 
-/// `fcntl` with a plain argument.
+/// Calls `fcntl` with a plain argument.
 pub fn fcntl(fd: RawFd, command: i32, argument: usize) -> Result<usize> {
     sys!(fcntl, fd, command, argument)
 }
 
-/// Whether `fd` is in non-blocking mode; a closed descriptor counts as blocking.
+/// Returns true if `fd` is in non-blocking mode. A closed descriptor counts as blocking.
 pub fn is_nonblocking(fd: RawFd) -> bool {
     fcntl(fd, libc::F_GETFL, 0).is_ok_and(|f| f as i32 & libc::O_NONBLOCK != 0)
 }
 
-/// Makes `to` a descriptor of what `fd` is, keeping `to`'s number (`dup3` without flags).
+/// Makes `to` a duplicate of `fd` (`dup3` without flags). `to` keeps its number.
 pub fn dup_onto(fd: RawFd, to: RawFd) -> Result<()> {
     sys!(dup3, fd, to, 0usize).map(drop)
 }
 
-/// Like [`dup_onto`], and `to` is closed at exec.
+/// Like [`dup_onto`], but the kernel closes `to` at exec.
 pub fn dup_cloexec_onto(fd: RawFd, to: RawFd) -> Result<()> {
     sys!(dup3, fd, to, libc::O_CLOEXEC).map(drop)
 }
 
-/// An event counter, used as a doorbell.
+/// Makes an event counter, which serves as a doorbell.
 pub fn eventfd(flags: i32) -> Result<RawFd> {
     sys!(eventfd2, 0usize, flags).map(|n| n as RawFd)
 }
 
-/// A pipe, close-on-exec and non-blocking: the end to read from, then the end to write to.
+/// Makes a close-on-exec and non-blocking pipe. Returns the end for reading, then the end for writing.
 pub fn pipe() -> Result<[RawFd; 2]> {
     let mut fds = [0i32; 2];
     sys!(pipe2, fds.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK)?;

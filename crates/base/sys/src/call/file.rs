@@ -1,13 +1,13 @@
-//! Files: their bytes, their size, and what kind they are.
+//! Operations on files: their bytes, size and kind.
 
 use super::{RawFd, Result, Sysno};
 
-/// Reads into `buf`; returns the bytes read.
+/// Reads into `buf` and returns the number of bytes read.
 pub fn read(fd: RawFd, buf: &mut [u8]) -> Result<usize> {
     sys!(read, fd, buf.as_mut_ptr(), buf.len())
 }
 
-/// Writes from `buf`; returns the bytes written.
+/// Writes from `buf` and returns the number of bytes written.
 pub fn write(fd: RawFd, buf: &[u8]) -> Result<usize> {
     sys!(write, fd, buf.as_ptr(), buf.len())
 }
@@ -17,12 +17,12 @@ pub fn pread(fd: RawFd, buf: &mut [u8], offset: i64) -> Result<usize> {
     sys!(pread64, fd, buf.as_mut_ptr(), buf.len(), offset)
 }
 
-/// Writes two pieces, one after the other, from `offset` on.
+/// Writes two slices one after the other, at `offset`.
 pub fn pwrite_both(fd: RawFd, first: &[u8], second: &[u8], offset: i64) -> Result<usize> {
     let piece =
         |buf: &[u8]| libc::iovec { iov_base: buf.as_ptr().cast_mut().cast(), iov_len: buf.len() };
     let pieces = [piece(first), piece(second)];
-    // On 64-bit machines the offset is the fourth argument alone.
+    // On 64-bit machines the fourth argument holds the whole offset.
     sys!(pwritev, fd, pieces.as_ptr(), pieces.len(), offset, 0usize)
 }
 
@@ -36,7 +36,7 @@ pub fn open(path: &core::ffi::CStr, flags: i32, mode: u32) -> Result<RawFd> {
     sys!(openat, libc::AT_FDCWD, path.as_ptr(), flags, mode).map(|n| n as RawFd)
 }
 
-/// Anonymous memory as a file; `name` only shows in `/proc`.
+/// Creates a memory file. `name` appears only in `/proc`.
 pub fn memfd_create(name: &core::ffi::CStr, flags: u32) -> Result<RawFd> {
     sys!(memfd_create, name.as_ptr(), flags).map(|n| n as RawFd)
 }
@@ -46,32 +46,32 @@ pub fn ftruncate(fd: RawFd, len: u64) -> Result<()> {
     sys!(ftruncate, fd, len).map(drop)
 }
 
-/// A file's size in bytes.
+/// Returns a file's size in bytes.
 pub fn file_size(fd: RawFd) -> Result<u64> {
-    // SAFETY: an all-zero stat is a valid value of a plain C struct.
+    // SAFETY: all-zero bytes are a valid stat, which is a plain C struct.
     let mut st: libc::stat = unsafe { core::mem::zeroed() };
     sys!(fstat, fd, &raw mut st)?;
     Ok(st.st_size as u64)
 }
 
-/// Which file a descriptor is of: device and inode.
+/// Returns device and inode of the descriptor's file.
 pub fn file_id(fd: RawFd) -> Result<(u64, u64)> {
-    // SAFETY: an all-zero stat is a valid value of a plain C struct.
+    // SAFETY: all-zero bytes are a valid stat, which is a plain C struct.
     let mut st: libc::stat = unsafe { core::mem::zeroed() };
     sys!(fstat, fd, &raw mut st)?;
     Ok((st.st_dev as u64, st.st_ino as u64))
 }
 
-/// What the kernel says of the file that a path leads to.
+/// Returns the status of the file that a path leads to.
 pub(super) fn stat(path: &core::ffi::CStr) -> Result<libc::stat> {
     stat_with(path, 0)
 }
 
-/// Result of fstatat for a path, with its flags.
+/// Returns the result of fstatat for a path, with these flags.
 fn stat_with(path: &core::ffi::CStr, flags: i32) -> Result<libc::stat> {
-    // SAFETY: an all-zero stat is a valid value of a plain C struct.
+    // SAFETY: all-zero bytes are a valid stat, which is a plain C struct.
     let mut st: libc::stat = unsafe { core::mem::zeroed() };
-    // SAFETY: a path with its end, and a structure of the kernel's layout, both live for the call.
+    // SAFETY: the path ends with a zero, the structure has the kernel's layout, and both outlive the call.
     unsafe { syscalls::syscall!(FSTATAT, libc::AT_FDCWD, path.as_ptr(), &raw mut st, flags) }?;
     Ok(st)
 }
@@ -81,7 +81,7 @@ const FSTATAT: super::Sysno = super::Sysno::newfstatat;
 #[cfg(not(target_arch = "x86_64"))]
 const FSTATAT: super::Sysno = super::Sysno::fstatat;
 
-/// Returns true if a path names something, which may be a link to anywhere: nothing that the path leads to is asked.
+/// Returns true if a path names an entry, which may be a symbolic link. Does not follow the link.
 pub fn is_there(path: &core::ffi::CStr) -> bool {
     stat_with(path, libc::AT_SYMLINK_NOFOLLOW | libc::AT_NO_AUTOMOUNT).is_ok()
 }
@@ -91,8 +91,8 @@ pub fn exists(path: &core::ffi::CStr) -> bool {
     stat(path).is_ok()
 }
 
-/// Which executable file a path leads to, device and inode, and whether a process that executes it gets no other user or
-/// group by that.
+/// Returns device and inode of the executable file that a path leads to. Also returns whether a process that
+/// executes the file keeps its user, group and capabilities.
 pub fn program_at(path: &core::ffi::CStr) -> Result<((u64, u64), bool)> {
     let st = stat(path)?;
     if st.st_mode & libc::S_IFMT != libc::S_IFREG || st.st_mode & 0o111 == 0 {
@@ -105,18 +105,19 @@ pub fn program_at(path: &core::ffi::CStr) -> Result<((u64, u64), bool)> {
     Ok(((st.st_dev as u64, st.st_ino as u64), is_plain))
 }
 
-/// The kind of file system that a descriptor's file lies on (`statfs.f_type`).
+/// Returns the type of the descriptor's file system (`statfs.f_type`).
 pub fn file_system(fd: RawFd) -> Result<i64> {
-    // SAFETY: an all-zero statfs is a valid value of a plain C struct.
+    // SAFETY: all-zero bytes are a valid statfs, which is a plain C struct.
     let mut st: libc::statfs = unsafe { core::mem::zeroed() };
     sys!(fstatfs, fd, &raw mut st)?;
     Ok(st.f_type)
 }
 
-/// Whether a descriptor is a block device or a regular file: what `sendfile` reads from. Files that are made
-/// while they are read, as those of /proc, cannot be sent, or some of them: these are none.
+/// Returns true if the descriptor is a block device or a regular file, from which `sendfile` can read. Returns
+/// false for files whose content the kernel makes at each read, such as in /proc. `sendfile` refuses some of
+/// those.
 pub fn is_plain_file(fd: RawFd) -> Result<bool> {
-    // SAFETY: an all-zero stat is a valid value of a plain C struct.
+    // SAFETY: all-zero bytes are a valid stat, which is a plain C struct.
     let mut st: libc::stat = unsafe { core::mem::zeroed() };
     sys!(fstat, fd, &raw mut st)?;
     Ok(match st.st_mode & libc::S_IFMT {
@@ -125,17 +126,17 @@ pub fn is_plain_file(fd: RawFd) -> Result<bool> {
     })
 }
 
-/// Whether a file is of a file system whose files say themselves how they are read.
+/// Returns true if the file lies on a file system whose files the kernel fills at each read.
 fn is_made_when_read(fd: RawFd) -> Result<bool> {
     const TRACEFS: u64 = 0x7472_6163;
     const DEBUGFS: u64 = 0x6462_6720;
-    // SAFETY: an all-zero statfs is a valid value of a plain C struct.
+    // SAFETY: all-zero bytes are a valid statfs, which is a plain C struct.
     let mut fs: libc::statfs = unsafe { core::mem::zeroed() };
     sys!(fstatfs, fd, &raw mut fs)?;
     Ok([libc::PROC_SUPER_MAGIC as u64, TRACEFS, DEBUGFS].contains(&(fs.f_type as u64)))
 }
 
-/// The target of a symbolic link; its length.
+/// Reads the target of a symbolic link into `out`, and returns its length.
 pub(crate) fn read_link_at(path: &core::ffi::CStr, out: &mut [u8]) -> Result<usize> {
     sys!(readlinkat, libc::AT_FDCWD, path.as_ptr(), out.as_mut_ptr(), out.len())
 }

@@ -1,13 +1,13 @@
-//! A TCP socket's keep-alive, and one question of it on demand.
+//! Keep-alive options of a TCP socket, and a single probe on demand.
 
 use super::{RawFd, Result, getsockopt, setsockopt};
 
-/// Longest idle time and interval, and most questions, that the kernel takes (`MAX_TCP_KEEPIDLE`, `MAX_TCP_KEEPINTVL`,
-/// `MAX_TCP_KEEPCNT`).
+/// Largest idle time and interval in seconds, and largest number of probes, that the kernel accepts
+/// (`MAX_TCP_KEEPIDLE`, `MAX_TCP_KEEPINTVL`, `MAX_TCP_KEEPCNT`).
 const SECONDS_MAX: u32 = 32767;
 const COUNT_MAX: u32 = 127;
 
-/// What a socket's options say of keep-alive, and of how long it bears silence.
+/// A socket's options for keep-alive, and for the time it waits for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keepalive {
     /// SO_KEEPALIVE.
@@ -22,21 +22,22 @@ pub struct Keepalive {
     pub user_timeout: u32,
 }
 
-/// For how long a TCP socket has received nothing.
+/// Time and probes since a TCP socket has last received something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Silence {
-    /// Milliseconds, also of acknowledgements without bytes.
+    /// Milliseconds since the last segment, counting acknowledgements without bytes.
     pub milliseconds: u32,
-    /// Questions whether the other host is there that have not been answered.
+    /// Number of keep-alive probes without an answer.
     pub unanswered: u32,
 }
 
 impl Silence {
-    /// That of a connection that is open in both directions, and has nothing on its way.
+    /// Returns the silence of a connection that is open in both directions and has no unacknowledged bytes;
+    /// `None` otherwise.
     pub fn of(fd: RawFd) -> Option<Silence> {
         const ESTABLISHED: u8 = 1;
-        // Words of struct tcp_info: the state is its first byte and `tcpi_probes` its fourth; at byte 24 `tcpi_unacked`, at 52 and 56
-        // `tcpi_last_data_recv` and `tcpi_last_ack_recv`.
+        // Words of struct tcp_info. The state is byte 0, `tcpi_probes` is byte 3. `tcpi_unacked` is at byte 24,
+        // `tcpi_last_data_recv` at 52 and `tcpi_last_ack_recv` at 56.
         let info = getsockopt::<[u32; 15]>(fd, libc::IPPROTO_TCP, libc::TCP_INFO).ok()?;
         let [state, _, _, unanswered] = info[0].to_ne_bytes();
         (state == ESTABLISHED && info[6] == 0).then_some(Silence {
@@ -47,10 +48,10 @@ impl Silence {
 }
 
 impl Keepalive {
-    /// That of a socket.
+    /// Returns the keep-alive options of a socket.
     ///
     /// # Errors
-    /// As of getsockopt.
+    /// Those of getsockopt.
     pub fn of(fd: RawFd) -> Result<Keepalive> {
         let tcp = |name| getsockopt::<u32>(fd, libc::IPPROTO_TCP, name);
         Ok(Keepalive {
@@ -62,12 +63,12 @@ impl Keepalive {
         })
     }
 
-    /// Has the kernel ask once whether the other host is there, on a socket that has been silent for more than a second. Its options
-    /// are others from here on, by which it asks again only after nine hours, and breaks nothing before it has asked 127 times:
-    /// until they are put back ([`Keepalive::put_back`]).
+    /// Makes the kernel send one probe to the other host, on a socket that has been silent for more than a
+    /// second. Replaces the socket's options: the kernel probes again only after nine hours, and needs 127 lost
+    /// probes to end the connection. The caller must restore the options ([`Keepalive::put_back`]).
     ///
     /// # Errors
-    /// As of setsockopt.
+    /// Those of setsockopt.
     pub fn ask_once(fd: RawFd) -> Result<()> {
         Keepalive {
             on: true,
@@ -77,18 +78,19 @@ impl Keepalive {
             user_timeout: 0,
         }
         .put_back(fd)?;
-        // Last: the kernel looks now whether it has been idle for so long.
+        // Set this last: the kernel now compares the idle time with this value.
         setsockopt(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, &1u32)
     }
 
-    /// Gives a socket these options.
+    /// Sets the options of a socket to these values.
     ///
     /// # Errors
-    /// As of setsockopt.
+    /// Those of setsockopt.
     pub fn put_back(&self, fd: RawFd) -> Result<()> {
         let tcp = |name, value: u32| setsockopt(fd, libc::IPPROTO_TCP, name, &value);
         let on = || setsockopt(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, &i32::from(self.on));
-        // What asks less is changed first, so that the kernel never asks, nor breaks, by a mixture of both.
+        // Switch keep-alive off first and on last. So the kernel never probes or ends the connection by a mixture
+        // of old and new options.
         if !self.on {
             on()?;
         }
@@ -124,7 +126,7 @@ mod tests {
         };
         while silence() < 1500 {}
         Keepalive::ask_once(fd).unwrap();
-        // The answer ends the silence.
+        // The answer to the probe ends the silence.
         while silence() > 1400 {}
         own.put_back(fd).unwrap();
         assert_eq!(Keepalive::of(fd), Ok(own));

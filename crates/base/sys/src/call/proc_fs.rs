@@ -1,33 +1,34 @@
-//! What /proc lists, and its paths, written without allocating.
+//! Lists and paths of /proc, without allocation.
 //!
-//! What it has of "self" is what it has of the process's first thread. Where that has ended, it is asked for the calling one; not
-//! always, since a profile of AppArmor's may allow the first path and not the other.
+//! /proc shows for "self" the data of the process's first thread. If this thread has ended, the functions here
+//! use the path of the calling thread. In other cases the functions do not, because an AppArmor profile may allow
+//! only `/proc/self`.
 
 use super::file::stat;
 use super::task::{getpid, is_without_first_thread};
 use super::{Errno, RawFd, Result, Sysno, close, open, read};
 
-/// The target of the symbolic link that `/proc` has for a descriptor; its length.
+/// Reads the target of a descriptor's symbolic link in `/proc`, and returns its length.
 pub fn read_link(fd: RawFd, out: &mut [u8]) -> Result<usize> {
     by_path(OWN, fd, |path| sys!(readlinkat, libc::AT_FDCWD, path, out.as_mut_ptr(), out.len()))
 }
 
-/// Opens the file of a descriptor anew, by its path.
+/// Opens the descriptor's file again, by its path in /proc.
 pub fn reopen(fd: RawFd, flags: i32) -> Result<RawFd> {
     by_path(OWN, fd, |path| sys!(openat, libc::AT_FDCWD, path, flags, 0)).map(|n| n as RawFd)
 }
 
-/// Opens what `/proc` says about a descriptor.
+/// Opens the `fdinfo` file of a descriptor.
 pub fn open_info(fd: RawFd) -> Result<RawFd> {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
     by_path(OWN_INFO, fd, |path| sys!(openat, libc::AT_FDCWD, path, flags)).map(|n| n as RawFd)
 }
 
-/// Calls `look` with the lines of a text, one after the other, until it finds something.
+/// Calls `look` with each line of a text until `look` finds something.
 ///
 /// # Errors
 /// Those of reading; `EINVAL` for a line of more than 8 KiB.
-#[inline(never)] // Not in its callers' frames: the buffer is large.
+#[inline(never)] // Keeps the large buffer out of the callers' stack frames.
 pub fn find_line<T>(file: RawFd, mut look: impl FnMut(&[u8]) -> Option<T>) -> Result<Option<T>> {
     let mut buffer = [0u8; 8192];
     let mut held = 0;
@@ -52,15 +53,15 @@ pub fn find_line<T>(file: RawFd, mut look: impl FnMut(&[u8]) -> Option<T>) -> Re
     }
 }
 
-/// A folder of a process, and the same of a thread.
+/// Folder of the process, and the same folder of the calling thread.
 type Own = [&'static core::ffi::CStr; 2];
 
-/// Directories of the descriptors.
+/// Folders of the descriptors.
 const OWN: Own = [c"/proc/self/fd", c"/proc/thread-self/fd"];
-/// Directories of what /proc says about each.
+/// Folders of the `fdinfo` files.
 const OWN_INFO: Own = [c"/proc/self/fdinfo", c"/proc/thread-self/fdinfo"];
 
-/// Makes a call with the path that a folder has for a descriptor, which ends with a zero.
+/// Calls `call` with the path of a descriptor in this folder. The path ends with a zero.
 fn by_path(
     own: Own,
     fd: RawFd,
@@ -80,21 +81,21 @@ fn by_path(
     }
 }
 
-/// Where /proc says what memory the calling process has.
+/// Returns the path of the calling process's list of mappings.
 pub fn own_maps() -> &'static core::ffi::CStr {
     if is_without_first_thread(getpid()) { c"/proc/thread-self/maps" } else { c"/proc/self/maps" }
 }
 
-/// Calls `each` with every open descriptor of the calling process; false if /proc cannot say.
+/// Calls `each` with every open descriptor of the calling process. Returns false if /proc cannot list them.
 pub fn each_descriptor(each: impl FnMut(RawFd)) -> bool {
     let from = usize::from(is_without_first_thread(getpid()));
     each_number(OWN[from], true, each)
 }
 
-/// A path below /proc, with a null at its end.
+/// A path below /proc, which ends with a zero.
 type Path = [u8; 48];
 
-/// A folder that /proc has of a process: its descriptors, or its threads. And where the path ends.
+/// Returns the path of a process's folder in /proc, such as its descriptors or threads, and the path's length.
 fn folder_of(pid: i32, folder: &[u8]) -> (Path, usize) {
     let (mut path, mut at): (Path, usize) = ([0; 48], 0);
     put(&mut path, &mut at, b"/proc/");
@@ -103,7 +104,7 @@ fn folder_of(pid: i32, folder: &[u8]) -> (Path, usize) {
     (path, at)
 }
 
-/// Where a process's threads are.
+/// Returns the path of the folder that lists a process's threads.
 pub(super) fn threads_of(pid: i32) -> Path {
     folder_of(pid, b"/task").0
 }
@@ -115,46 +116,47 @@ fn descriptor_of(pid: i32, fd: RawFd) -> Path {
     path
 }
 
-/// Calls `each` with every open descriptor of another process; false if /proc cannot say, or this process may not look.
+/// Calls `each` with every open descriptor of process `pid`. Returns false if /proc cannot list them, or if this
+/// process must not look.
 pub fn each_descriptor_of(pid: i32, each: impl FnMut(RawFd)) -> bool {
     let (path, _) = folder_of(pid, b"/fd");
     core::ffi::CStr::from_bytes_until_nul(&path)
         .is_ok_and(|path| each_number(path, pid == getpid(), each))
 }
 
-/// What a descriptor of another process is, as /proc names it.
+/// Reads the name that /proc gives to the object of another process's descriptor, and returns the name's length.
 pub fn read_link_of(pid: i32, fd: RawFd, out: &mut [u8]) -> Result<usize> {
     let path = descriptor_of(pid, fd);
     sys!(readlinkat, libc::AT_FDCWD, path.as_ptr(), out.as_mut_ptr(), out.len())
 }
 
-/// Device and inode of the file that a descriptor of another process is of. The file is not opened: to close it would give
-/// back the record locks that this process may have on it.
+/// Returns device and inode of the file of another process's descriptor. Does not open the file: a close would
+/// release the record locks that this process may have on the file.
 pub fn file_id_of(pid: i32, fd: RawFd) -> Result<(u64, u64)> {
     let path = descriptor_of(pid, fd);
     let path = core::ffi::CStr::from_bytes_until_nul(&path).map_err(|_| Errno::ENAMETOOLONG)?;
     stat(path).map(|st| (st.st_dev, st.st_ino))
 }
 
-/// Opens the file anew that a descriptor of another process is of.
+/// Opens the file of another process's descriptor again.
 pub fn open_of(pid: i32, fd: RawFd, flags: i32) -> Result<RawFd> {
     let path = descriptor_of(pid, fd);
     sys!(openat, libc::AT_FDCWD, path.as_ptr(), flags | libc::O_CLOEXEC).map(|fd| fd as RawFd)
 }
 
-/// Calls `each` with every thread of the calling process; false if /proc cannot say.
+/// Calls `each` with every thread of the calling process. Returns false if /proc cannot list them.
 pub fn each_thread(each: impl FnMut(i32)) -> bool {
     each_number(c"/proc/self/task", false, each)
 }
 
-/// Calls `each` with every thread of another process; false if /proc cannot say.
+/// Calls `each` with every thread of process `pid`. Returns false if /proc cannot list them.
 pub fn each_thread_of(pid: i32, each: impl FnMut(i32)) -> bool {
     core::ffi::CStr::from_bytes_until_nul(&threads_of(pid))
         .is_ok_and(|path| each_number(path, false, each))
 }
 
-/// Calls `each` with every entry of a directory whose name is a number. Where these are the calling process's descriptors, that by
-/// which the directory is read is left out.
+/// Calls `each` with every entry of a directory whose name is a number. `own_descriptors`: the entries are the
+/// calling process's descriptors. Then the descriptor that reads the directory is left out.
 fn each_number(path: &core::ffi::CStr, own_descriptors: bool, mut each: impl FnMut(i32)) -> bool {
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
     let Ok(directory) = open(path, flags, 0) else { return false };
@@ -170,7 +172,7 @@ fn each_number(path: &core::ffi::CStr, own_descriptors: bool, mut each: impl FnM
             }
         };
         let mut rest = &entries[..n];
-        // Of each: inode and offset (8 bytes each), length of the whole (2), kind (1), name.
+        // Each entry has inode and offset (8 bytes each), the entry's length (2), the kind (1) and the name.
         while let [_, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, low, high, _, name @ ..] = rest {
             let mut number = 0;
             let mut digits = name.iter().take_while(|c| c.is_ascii_digit()).peekable();

@@ -1,4 +1,4 @@
-//! Sockets of any kind: what is sent and received, options, names.
+//! Sockets of any kind: messages, options and addresses.
 
 use super::{Errno, RawFd, Result, Sysno};
 use crate::{UserSlice, UserSliceMut};
@@ -15,10 +15,10 @@ pub fn send<'a>(fd: RawFd, buf: impl Into<UserSlice<'a>>, flags: i32) -> Result<
     sys!(sendto, fd, buf.as_ptr(), buf.len(), flags, 0usize, 0usize)
 }
 
-/// How many parts [`send_parts`] sends together.
+/// Number of parts that [`send_parts`] sends in one call.
 const PARTS: usize = 64;
 
-/// Sends as [`send`] does, the first parts together (`sendmsg`).
+/// Like [`send`], for a message in several parts. Sends only the first 64 parts, in one `sendmsg`.
 pub fn send_parts<'a>(
     fd: RawFd,
     parts: impl IntoIterator<Item = UserSlice<'a>>,
@@ -30,17 +30,17 @@ pub fn send_parts<'a>(
         *place = libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() };
         count += 1;
     }
-    // SAFETY: an all-zero msghdr is a valid empty one.
+    // SAFETY: all-zero bytes are a valid empty msghdr.
     let mut msg: libc::msghdr = unsafe { core::mem::zeroed() };
     (msg.msg_iov, msg.msg_iovlen) = (list.as_mut_ptr(), count as _);
-    // SAFETY: the list, and the parts that it names, live through the call; the kernel reads them.
+    // SAFETY: the list and its parts outlive the call, and the kernel only reads them.
     unsafe { sendmsg(fd, &raw const msg, flags) }
 }
 
 /// `recvmsg`, for scattered buffers and ancillary data.
 ///
 /// # Safety
-/// Every pointer in `msg` must be valid for what the kernel does with it.
+/// Every pointer in `msg` must be valid for the kernel's accesses.
 pub unsafe fn recvmsg(fd: RawFd, msg: *mut libc::msghdr, flags: i32) -> Result<usize> {
     sys!(recvmsg, fd, msg, flags)
 }
@@ -48,15 +48,15 @@ pub unsafe fn recvmsg(fd: RawFd, msg: *mut libc::msghdr, flags: i32) -> Result<u
 /// `sendmsg`, for gathered buffers and ancillary data.
 ///
 /// # Safety
-/// Every pointer in `msg` must be valid for what the kernel does with it.
+/// Every pointer in `msg` must be valid for the kernel's accesses.
 pub unsafe fn sendmsg(fd: RawFd, msg: *const libc::msghdr, flags: i32) -> Result<usize> {
     sys!(sendmsg, fd, msg, flags)
 }
 
-/// `sendmmsg`: the number of messages that the kernel has taken.
+/// Calls `sendmmsg` and returns the number of messages that the kernel has accepted.
 ///
 /// # Safety
-/// There must be `count` messages, and every pointer in them must be valid for what the kernel does with it.
+/// `messages` must point to `count` messages, and every pointer in them must be valid for the kernel's accesses.
 pub unsafe fn sendmmsg(
     fd: RawFd,
     messages: *mut libc::mmsghdr,
@@ -66,10 +66,10 @@ pub unsafe fn sendmmsg(
     sys!(sendmmsg, fd, messages, count, flags)
 }
 
-/// `recvmmsg`, without a time limit: the number of messages that have come.
+/// Calls `recvmmsg` without a time limit, and returns the number of received messages.
 ///
 /// # Safety
-/// There must be `count` messages, and every pointer in them must be valid for what the kernel does with it.
+/// `messages` must point to `count` messages, and every pointer in them must be valid for the kernel's accesses.
 pub unsafe fn recvmmsg(
     fd: RawFd,
     messages: *mut libc::mmsghdr,
@@ -79,7 +79,7 @@ pub unsafe fn recvmmsg(
     sys!(recvmmsg, fd, messages, count, flags, 0usize)
 }
 
-/// Sends to an address, the bytes of a `sockaddr`; to that of the connection if it is empty.
+/// Sends to `address`, the bytes of a `sockaddr`. If `address` is empty, sends to the connected peer.
 pub fn send_to(fd: RawFd, buf: &[u8], flags: i32, address: &[u8]) -> Result<usize> {
     let at = if address.is_empty() { core::ptr::null() } else { address.as_ptr() };
     sys!(sendto, fd, buf.as_ptr(), buf.len(), flags, at, address.len())
@@ -95,21 +95,21 @@ pub fn connect(fd: RawFd, address: &[u8]) -> Result<()> {
     sys!(connect, fd, address.as_ptr(), address.len()).map(drop)
 }
 
-/// A socket; `kind` may carry `SOCK_CLOEXEC` and `SOCK_NONBLOCK`.
+/// Makes a socket. `kind` may carry `SOCK_CLOEXEC` and `SOCK_NONBLOCK`.
 pub fn socket(domain: i32, kind: i32, protocol: i32) -> Result<RawFd> {
     sys!(socket, domain, kind, protocol).map(|n| n as RawFd)
 }
 
-/// Two connected sockets, by their numbers.
+/// Makes two connected sockets.
 pub fn socketpair(domain: i32, kind: i32) -> Result<[RawFd; 2]> {
     let mut fds = [0; 2];
     sys!(socketpair, domain, kind, 0usize, fds.as_mut_ptr())?;
     Ok(fds)
 }
 
-/// Whether a Unix socket is connected to one without a name.
+/// Returns true if a Unix socket is connected to a socket without a name.
 pub fn has_nameless_peer(fd: RawFd) -> bool {
-    // SAFETY: an all-zero address is a valid value of a plain struct.
+    // SAFETY: all-zero bytes are a valid sockaddr_un, which is a plain C struct.
     let mut address: libc::sockaddr_un = unsafe { core::mem::zeroed() };
     let mut len = size_of::<libc::sockaddr_un>() as u32;
     sys!(getpeername, fd, &raw mut address, &raw mut len).is_ok()
@@ -121,13 +121,14 @@ pub fn shutdown(fd: RawFd, how: i32) -> Result<()> {
     sys!(shutdown, fd, how).map(drop)
 }
 
-/// Takes a stream socket's connection away.
+/// Ends a stream socket's connection, by a connect to no address.
 pub fn disconnect(fd: RawFd) -> Result<()> {
     let nowhere = libc::sockaddr { sa_family: libc::AF_UNSPEC as u16, sa_data: [0; 14] };
     sys!(connect, fd, &raw const nowhere, size_of::<libc::sockaddr>()).map(drop)
 }
 
-/// The process at the other end of a Unix socket, or the one that has made both ends.
+/// Returns the process at the other end of a Unix socket. For a pair of sockets, returns the process that has
+/// made it.
 pub fn peer_of(fd: RawFd) -> Option<i32> {
     let [pid, _, _] = getsockopt::<[i32; 3]>(fd, libc::SOL_SOCKET, libc::SO_PEERCRED).ok()?;
     (pid > 0).then_some(pid)
@@ -146,24 +147,24 @@ pub fn setsockopt<T: Copy>(fd: RawFd, level: i32, name: i32, value: &T) -> Resul
     sys!(setsockopt, fd, level, name, core::ptr::from_ref(value), size_of::<T>()).map(drop)
 }
 
-/// A timeout option of a socket (`SO_RCVTIMEO`, `SO_SNDTIMEO`) in nanoseconds; 0 for none.
+/// Returns a timeout option of a socket (`SO_RCVTIMEO`, `SO_SNDTIMEO`) in nanoseconds; 0 for none.
 pub fn timeout_ns(fd: RawFd, option: i32) -> Result<u64> {
     let [seconds, micros] = getsockopt::<[i64; 2]>(fd, libc::SOL_SOCKET, option)?;
     Ok(seconds.max(0) as u64 * 1_000_000_000 + micros.max(0) as u64 * 1000)
 }
 
-/// Whether a filter decides what a socket receives.
+/// Returns true if a packet filter decides which data the socket receives.
 pub fn has_filter(fd: RawFd) -> bool {
     const SO_GET_FILTER: i32 = 26;
-    // The length that comes back is the number of the filter's instructions.
+    // The kernel returns the number of the filter's instructions as the length.
     let mut len = 0u32;
     let asked =
         sys!(getsockopt, fd, libc::SOL_SOCKET, SO_GET_FILTER, 0usize, &raw mut len).map(drop);
-    // One that has no such instructions is not told of.
+    // For a filter without such instructions (eBPF), the kernel returns EACCES and no length.
     len != 0 || asked == Err(Errno::EACCES)
 }
 
-/// The address of a TCP socket, or of its peer.
+/// Returns the address of a TCP socket or of its peer.
 ///
 /// # Errors
 /// `ENOTCONN`, or `EAFNOSUPPORT` for another family.
@@ -189,15 +190,15 @@ pub fn socket_name(fd: RawFd, peer: bool) -> Result<core::net::SocketAddr> {
     Ok(SocketAddr::new(ip, port))
 }
 
-/// Returns true if the next byte is an urgent one (`SIOCATMARK`).
+/// Returns true if the next byte is urgent data (`SIOCATMARK`).
 pub fn is_at_mark(fd: RawFd) -> bool {
-    // linux/sockios.h; the crate libc has it not.
+    // From linux/sockios.h. The crate libc lacks it.
     const SIOCATMARK: usize = 0x8905;
     let mut mark: i32 = 0;
     sys!(ioctl, fd, SIOCATMARK, &raw mut mark).is_ok() && mark != 0
 }
 
-/// The number of bytes that a read would give at once (`FIONREAD`).
+/// Returns the number of bytes that a read can return at once (`FIONREAD`).
 pub fn bytes_unread(fd: RawFd) -> Result<usize> {
     let mut n: i32 = 0;
     sys!(ioctl, fd, libc::FIONREAD, &raw mut n)?;

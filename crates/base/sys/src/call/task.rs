@@ -1,77 +1,76 @@
-//! Threads and processes: this one, and whether others live.
+//! This thread and process, and checks whether other threads and processes live.
 
 use super::file::stat;
 use super::proc_fs::{put, put_number, threads_of};
 use super::{Errno, RawFd, Result, Sysno, close, read};
 
-/// A new pidfd-free identity: this process's id, fresh from the kernel.
+/// Returns this process's id, asked from the kernel at each call.
 pub fn getpid() -> i32 {
     sys!(getpid).map_or(0, |n| n as i32)
 }
 
-/// This thread's id.
+/// Returns this thread's id.
 pub fn gettid() -> i32 {
     sys!(gettid).map_or(0, |n| n as i32)
 }
 
-/// The effective user id.
+/// Returns the effective user id.
 pub fn geteuid() -> u32 {
     sys!(geteuid).map_or(u32::MAX, |n| n as u32)
 }
 
-/// The user that the calling thread was started as, or has become for good.
+/// Returns the real user id of the calling thread.
 pub fn getuid() -> u32 {
     sys!(getuid).map_or(u32::MAX, |n| n as u32)
 }
 
-/// The group as which the calling thread acts.
+/// Returns the effective group id of the calling thread.
 pub fn getegid() -> u32 {
     sys!(getegid).map_or(u32::MAX, |n| n as u32)
 }
 
-/// How often the calling thread has touched memory that was not there; `None` if the kernel does not say.
+/// Returns the number of page faults of the calling thread; `None` if the kernel does not report it.
 pub fn faults_of_thread() -> Option<i64> {
-    // SAFETY: a plain struct of numbers, for which zeros are values.
+    // SAFETY: all-zero bytes are a valid rusage, which consists of numbers.
     let mut usage: libc::rusage = unsafe { core::mem::zeroed() };
     sys!(getrusage, libc::RUSAGE_THREAD, &raw mut usage).ok()?;
     Some(usage.ru_minflt + usage.ru_majflt)
 }
 
-/// A descriptor of this process, which becomes readable when the process has ended.
+/// Opens a pidfd of this process, which becomes readable when the process has ended.
 pub fn pidfd_of_self() -> Result<RawFd> {
     sys!(pidfd_open, getpid(), 0usize).map(|n| n as RawFd)
 }
 
-/// Address and length of the calling thread's list of robust mutexes, as libc has registered it.
+/// Returns address and length of the calling thread's list of robust mutexes, as libc has registered it.
 pub fn robust_list() -> Option<(usize, usize)> {
     let (mut head, mut len) = (0usize, 0usize);
     sys!(get_robust_list, 0usize, &raw mut head, &raw mut len).ok()?;
     (head != 0).then_some((head, len))
 }
 
-/// Tells the kernel of another one.
+/// Registers another list of robust mutexes for the calling thread.
 ///
 /// # Safety
-/// The list must be one that the kernel may follow, and write to, at the calling thread's end.
+/// The kernel must be able to follow the list, and to write to it, when the calling thread ends.
 pub unsafe fn set_robust_list(head: usize, len: usize) {
     let _ = sys!(set_robust_list, head, len);
 }
 
-/// Whether a thread of this process has that id.
+/// Returns true if a thread of this process has this id.
 pub fn is_own_thread(id: i32) -> bool {
     id > 0 && sys!(tgkill, getpid(), id, 0).is_ok()
 }
 
-/// Whether a process has a thread of that id, dead ones that nothing has noticed yet included.
+/// Returns true if a process has a thread with this id. Dead threads count until the kernel has removed them.
 pub fn is_thread_of(process: i32, id: i32) -> bool {
     sys!(tgkill, process, id, 0usize) != Err(Errno::ESRCH)
 }
 
-/// Whether a thread or process with that id still runs. One that has died and waits for its parent
-/// to notice does not.
+/// Returns true if a thread or process with this id still runs. A zombie does not run.
 ///
-/// Asked without a descriptor wherever that is possible: threads of ours ask at any time, and must
-/// not take the number that the program's next descriptor gets.
+/// Opens no descriptor if possible. Sovia's threads call this at any time, and must not take the number that the
+/// program's next descriptor would get.
 pub fn task_exists(id: i32) -> bool {
     if id <= 0 || sys!(tkill, id, 0) == Err(Errno::ESRCH) {
         return false;
@@ -80,32 +79,33 @@ pub fn task_exists(id: i32) -> bool {
         // A thread that has died has no memory any more.
         Err(Errno::ESRCH) => false,
         Err(Errno::EFAULT) => true,
-        // We may not look, which is decided after it has been found; or no process may ask at all.
-        // (Of this thread: the process's first one may have ended.)
+        // The kernel found the task but refuses access, or refuses this call to every process. The call on this
+        // thread tells these cases apart. The call names this thread, because the process's first thread may have
+        // ended.
         _ => memory_of(gettid()) == Err(Errno::EFAULT) || is_no_zombie(id),
     }
 }
 
-/// Whether a process with that id still runs: that of its first thread, which may have ended before the others.
+/// Returns true if the process with this id still runs, even after its first thread has ended.
 pub fn process_exists(id: i32) -> bool {
     task_exists(id) || is_without_first_thread(id)
 }
 
-/// Whether a process goes on of which the first thread has ended. What /proc has of a process is what it has of that thread, so of
-/// such a process it has no descriptors and no memory.
+/// Returns true if a process still runs after its first thread has ended. /proc shows for a process the data of
+/// its first thread, so it shows no descriptors and no memory of such a process.
 pub fn is_without_first_thread(id: i32) -> bool {
-    /// Links of a folder, and of the first thread.
+    /// Number of links of a `task` folder with only the first thread.
     const OF_ONE: libc::nlink_t = 3;
     if id <= 0 || memory_of(id) != Err(Errno::ESRCH) {
         return false;
     }
     let path = threads_of(id);
     let path = core::ffi::CStr::from_bytes_until_nul(&path);
-    // Each thread counts as a link, until its end has been noticed.
+    // The kernel counts each thread as a link until the thread is removed.
     path.is_ok_and(|path| stat(path).is_ok_and(|st| st.st_nlink > OF_ONE))
 }
 
-/// Fails, with EFAULT where there is memory that we may read.
+/// Tries to read at address 0. Always fails, with EFAULT if the task has memory that this process may read.
 fn memory_of(id: i32) -> Result<usize> {
     let mut byte = 0u8;
     let local = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
@@ -113,37 +113,38 @@ fn memory_of(id: i32) -> Result<usize> {
     sys!(process_vm_readv, id, &raw const local, 1usize, &raw const remote, 1usize, 0usize)
 }
 
-/// Whether a task is stopped, by a signal or by a debugger. False where that cannot be told.
+/// Returns true if a signal or a debugger has stopped the task. Returns false if the state is unknown.
 pub fn is_stopped(id: i32) -> bool {
     matches!(state_of(id), Some(b'T' | b't'))
 }
 
-/// Whether a thread waits for something in the kernel, or is stopped. True where that cannot be told.
+/// Returns true if a thread sleeps in the kernel or is stopped. Also returns true if the state is unknown.
 pub fn is_asleep(id: i32) -> bool {
     !matches!(state_of(id), Some(b'R' | b'Z' | b'X'))
 }
 
-/// Without /proc a zombie looks alive.
+/// Returns true if the task is no zombie. Also returns true if /proc does not show the state.
 #[cold]
 fn is_no_zombie(id: i32) -> bool {
     !matches!(state_of(id), Some(b'Z' | b'X'))
 }
 
-/// Whether a thread is past its last instruction and not yet gone. False where that cannot be told.
+/// Returns true if a thread has executed its last instruction and still exists. Returns false if the state is
+/// unknown.
 pub fn is_exiting(id: i32) -> bool {
-    /// PF_EXITING of include/linux/sched.h.
+    /// `PF_EXITING` of include/linux/sched.h.
     const EXITING: u32 = 4;
     let flags = with_stat(id, |words| words.nth(6)?.parse::<u32>().ok());
     flags.is_some_and(|flags| flags & EXITING != 0)
 }
 
-/// The state that /proc gives.
+/// Returns the task's state as /proc shows it.
 fn state_of(id: i32) -> Option<u8> {
     with_stat(id, |words| words.next()?.bytes().next())
 }
 
-/// Returns what `take` reads of the words behind a task's name in its `stat` of /proc (proc_pid_stat(5)): the state is the first, the
-/// flags are the seventh.
+/// Calls `take` with the words after a task's name in /proc/ID/stat (proc_pid_stat(5)). The first word is the
+/// state, and the seventh holds the flags.
 fn with_stat<T>(
     id: i32,
     take: impl FnOnce(&mut core::str::SplitAsciiWhitespace<'_>) -> Option<T>,
@@ -158,7 +159,7 @@ fn with_stat<T>(
     let mut stat = [0u8; 128];
     let n = read(fd as RawFd, &mut stat).unwrap_or(0);
     let _ = close(fd as RawFd);
-    // The name is in brackets, and may itself hold brackets.
+    // The name is in brackets, and may itself contain brackets.
     let name_ends = stat[..n].iter().rposition(|&c| c == b')')?;
     let words = core::str::from_utf8(&stat[name_ends + 1..n]).ok()?;
     take(&mut words.split_ascii_whitespace())
@@ -169,7 +170,7 @@ pub fn sched_yield() {
     let _ = sys!(sched_yield);
 }
 
-/// The processors this thread may run on, counted.
+/// Returns the number of processors on which this thread may run.
 pub fn cpus_allowed() -> u32 {
     let mut mask = [0u64; 16];
     match sys!(sched_getaffinity, 0usize, size_of_val(&mask), mask.as_mut_ptr()) {
@@ -178,20 +179,20 @@ pub fn cpus_allowed() -> u32 {
     }
 }
 
-/// Has this thread run on that processor alone from now on.
+/// Restricts this thread to one processor from now on.
 ///
 /// # Errors
-/// `EINVAL`: there is no such processor, or the thread may not run there.
+/// `EINVAL` if the processor does not exist, or if the thread must not run there.
 pub fn run_on(processor: u32) -> Result<()> {
     let mut mask = [0u64; 16];
     *mask.get_mut(processor as usize / 64).ok_or(Errno::EINVAL)? = 1 << (processor % 64);
     sys!(sched_setaffinity, 0usize, size_of_val(&mask), mask.as_ptr()).map(drop)
 }
 
-/// The processor this thread runs on just now.
+/// Returns the processor on which this thread runs at this moment.
 pub fn current_cpu() -> u32 {
-    // SAFETY: sched_getcpu reads no memory of ours; it is served by the vDSO or rseq, and is
-    // not one of the calls that Sovia interposes.
+    // SAFETY: sched_getcpu reads none of this process's memory through pointers. The vDSO or rseq serves it, and
+    // Sovia does not interpose it.
     (unsafe { libc::sched_getcpu() }) as u32
 }
 
@@ -200,8 +201,8 @@ pub fn raise(signal: i32) {
     let _ = sys!(tgkill, getpid(), gettid(), signal);
 }
 
-/// Takes the exit status of a child that ends at once: whether it is 0. (True where the program's own wait
-/// has been faster.)
+/// Waits for a child that ends soon, and returns true if its exit status is 0. Also returns true if the program's
+/// own wait has taken the status first.
 pub fn reap(pid: i32) -> bool {
     let mut status = 0;
     while sys!(wait4, pid, &raw mut status, libc::__WALL, 0usize) == Err(Errno::EINTR) {}
@@ -213,7 +214,7 @@ pub fn exit_now() -> ! {
     exit_with(0)
 }
 
-/// Likewise, with that status.
+/// Like [`exit_now`], with this exit status.
 pub fn exit_with(status: i32) -> ! {
     loop {
         let _ = sys!(exit_group, status);
@@ -234,7 +235,7 @@ mod tests {
         assert!(task_exists(id) && is_no_zombie(id) && !is_exiting(id));
         child.kill().unwrap();
         let patience = std::time::Instant::now();
-        // It loses its memory first, and is a zombie a little later.
+        // The child loses its memory first, and becomes a zombie a little later.
         while (task_exists(id) || is_no_zombie(id)) && patience.elapsed().as_secs() < 20 {
             sched_yield();
         }
@@ -259,16 +260,17 @@ mod tests {
 
     #[test]
     fn a_process_outlives_its_first_thread() {
-        // SAFETY: the child makes a thread, which sleeps, and ends its first one; it touches no lock that another thread had.
+        // SAFETY: the child makes a thread, which sleeps, and ends its first thread. The child takes no lock that
+        // another thread had.
         let child = unsafe { libc::fork() };
         if child == 0 {
             extern "C" fn sleep(_: *mut libc::c_void) -> *mut libc::c_void {
-                // SAFETY: takes a number.
+                // SAFETY: `sleep` takes only a number.
                 unsafe { libc::sleep(1000) };
                 core::ptr::null_mut()
             }
             let mut thread = 0;
-            // SAFETY: there is room for a thread's name, and the function takes nothing.
+            // SAFETY: `thread` has room for the thread's id, and `sleep` ignores its argument.
             unsafe {
                 let attributes = core::ptr::null();
                 libc::pthread_create(&raw mut thread, attributes, sleep, core::ptr::null_mut());
@@ -282,7 +284,7 @@ mod tests {
         }
         assert!(is_zombie() && !task_exists(child));
         assert!(process_exists(child) && is_without_first_thread(child));
-        // SAFETY: takes numbers. The process is a child of this one.
+        // SAFETY: `kill` takes only numbers, and `child` is a child of this process.
         unsafe { libc::kill(child, libc::SIGKILL) };
         while process_exists(child) && patience.elapsed().as_secs() < 20 {
             sched_yield();

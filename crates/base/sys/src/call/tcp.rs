@@ -1,24 +1,25 @@
-//! What the kernel says of a TCP connection.
+//! State and counters of a TCP connection, as the kernel reports them.
 
 use super::{Errno, RawFd, Result, Sysno, bytes_unread, getsockopt};
 
-/// Whether it is a TCP socket.
+/// Returns true if `fd` is a TCP socket.
 pub fn is_tcp(fd: RawFd) -> bool {
     getsockopt::<i32>(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL) == Ok(libc::IPPROTO_TCP)
 }
 
-/// The state of a TCP socket, as `tcpi_state` numbers it.
+/// State of a TCP socket, with the numbers of `tcpi_state`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpState(u8);
 
 impl TcpState {
-    /// Whether both directions are open.
+    /// Returns true if both directions are open.
     pub fn is_open(self) -> bool {
         const ESTABLISHED: u8 = 1;
         self.0 == ESTABLISHED
     }
 
-    /// Whether the socket has been connected: not one that listens, or whose connect is under way.
+    /// Returns true if the socket has been connected. False for a listening socket, or while a connect is in
+    /// progress.
     fn is_connected(self) -> bool {
         const SYN_SENT: u8 = 2;
         const SYN_RECV: u8 = 3;
@@ -27,13 +28,14 @@ impl TcpState {
         !matches!(self.0, SYN_SENT | SYN_RECV | LISTEN | NEW_SYN_RECV)
     }
 
-    /// Whether the socket is connected no more: both ends have ended, or it was reset.
+    /// Returns true if the socket is no longer connected: both ends have finished, or a reset has ended the
+    /// connection.
     pub fn is_closed(self) -> bool {
         const CLOSE: u8 = 7;
         self.0 == CLOSE
     }
 
-    /// Whether this end has sent its FIN, or is about to.
+    /// Returns true if this end has sent its FIN or is about to send it.
     pub fn has_ended(self) -> bool {
         const FIN_WAIT_1: u8 = 4;
         const FIN_WAIT_2: u8 = 5;
@@ -44,7 +46,7 @@ impl TcpState {
             || matches!(self.0, FIN_WAIT_1 | FIN_WAIT_2 | TIME_WAIT | LAST_ACK | CLOSING)
     }
 
-    /// Whether the peer's FIN, or a reset, has arrived.
+    /// Returns true if the peer's FIN or a reset has arrived.
     pub fn peer_has_ended(self) -> bool {
         const TIME_WAIT: u8 = 6;
         const CLOSE: u8 = 7;
@@ -55,28 +57,29 @@ impl TcpState {
     }
 }
 
-/// The state of a TCP socket; `None` if it is none.
+/// Returns the state of a TCP socket; `None` for another kind of socket.
 pub fn tcp_state(fd: RawFd) -> Option<TcpState> {
     getsockopt::<u8>(fd, libc::IPPROTO_TCP, libc::TCP_INFO).ok().map(TcpState)
 }
 
-/// Whether a TCP socket is closed, and something that it had sent had not been answered: bytes, or questions whether the other host is
-/// there. Then this host's kernel may have closed it for that.
+/// Returns true if a TCP socket is closed and had sent something without an answer: bytes, or keep-alive probes.
+/// In this case this host's kernel may have closed the socket for the missing answer.
 pub fn tcp_has_closed_unanswered(fd: RawFd) -> bool {
-    // `tcpi_state`, `tcpi_ca_state`, `tcpi_retransmits`, `tcpi_probes`, `tcpi_backoff`.
+    // The bytes are `tcpi_state`, `tcpi_ca_state`, `tcpi_retransmits`, `tcpi_probes` and `tcpi_backoff`.
     let info = getsockopt::<[u8; 5]>(fd, libc::IPPROTO_TCP, libc::TCP_INFO);
     info.is_ok_and(|[state, _, unanswered @ ..]| {
         TcpState(state).is_closed() && unanswered != [0; 3]
     })
 }
 
-/// Bytes that the program has read of a connected TCP socket so far: those that have come in order
-/// (`tcpi_bytes_received`, among which a FIN counts as one) without those that are unread.
+/// Returns the number of bytes that the program has read from a connected TCP socket. Subtracts the unread bytes
+/// from the bytes that have arrived in order (`tcpi_bytes_received`, which counts a FIN as one byte).
 ///
 /// # Errors
-/// `ENOTCONN` if it is closed, or was never connected: the kernel does not say then whether a FIN has come.
+/// `ENOTCONN` if the socket is closed or was never connected. The kernel then does not report whether a FIN has
+/// arrived.
 pub fn tcp_bytes_read(fd: RawFd) -> Result<u64> {
-    // The counter lies at byte 128 of struct tcp_info; the state is its first byte.
+    // The counter lies at byte 128 of struct tcp_info. The state is the first byte.
     let received = || {
         let info = getsockopt::<[u64; 17]>(fd, libc::IPPROTO_TCP, libc::TCP_INFO)?;
         let state = TcpState(info[0] as u8);
@@ -89,11 +92,11 @@ pub fn tcp_bytes_read(fd: RawFd) -> Result<u64> {
     settled(received, unread, u64::saturating_sub)
 }
 
-/// Bytes that have been written to a connected TCP socket so far, from some beginning that is always the same:
-/// those that the peer has acknowledged (`tcpi_bytes_acked`), and those on their way.
+/// Returns the number of bytes written to a connected TCP socket, plus a constant for each socket. Adds the bytes
+/// that the peer has acknowledged (`tcpi_bytes_acked`) and the bytes in the send queue.
 ///
 /// # Errors
-/// What the socket's calls say; it may be none.
+/// Those of the socket's calls. `fd` may be no TCP socket.
 pub fn tcp_bytes_written(fd: RawFd) -> Result<u64> {
     // The counter lies at byte 120 of struct tcp_info.
     let acknowledged =
@@ -102,18 +105,18 @@ pub fn tcp_bytes_written(fd: RawFd) -> Result<u64> {
     settled(acknowledged, on_their_way, u64::saturating_add)
 }
 
-/// Bytes that the program has written to a connected TCP socket so far. `connects`: the socket has called connect, and
-/// its SYN counts among what the peer has acknowledged (`tcp_ack`; the socket that accept returns begins behind it,
-/// `tcp_create_openreq_child`).
+/// Returns the number of bytes that the program has written to a connected TCP socket. `connects`: the socket has
+/// called connect, so the acknowledged bytes include its SYN (`tcp_ack`). The counter of an accepted socket
+/// begins after the SYN (`tcp_create_openreq_child`).
 ///
 /// # Errors
-/// As for [`tcp_bytes_written`].
+/// Those of [`tcp_bytes_written`].
 pub fn tcp_bytes_sent(fd: RawFd, connects: bool) -> Result<u64> {
     tcp_bytes_written(fd).map(|n| n.saturating_sub(u64::from(connects)))
 }
 
-/// Two counters of one socket put together, of which bytes may go from the one to the other meanwhile: then `first` has
-/// changed, and both are asked again.
+/// Combines two counters of one socket. Bytes may move from one counter to the other between the two calls. Then
+/// `first` has changed, and the function reads both again.
 fn settled(
     first: impl Fn() -> Result<u64>,
     second: impl Fn() -> Result<u64>,
@@ -129,7 +132,7 @@ fn settled(
     }
 }
 
-/// The bytes of a TCP socket that have been written and not been sent even once (`SIOCOUTQNSD`).
+/// Returns the number of bytes that were written to a TCP socket and never sent (`SIOCOUTQNSD`).
 pub fn bytes_unsent(fd: RawFd) -> Result<usize> {
     const SIOCOUTQNSD: usize = 0x894b;
     let mut n: i32 = 0;
@@ -137,8 +140,8 @@ pub fn bytes_unsent(fd: RawFd) -> Result<usize> {
     Ok(n.max(0) as usize)
 }
 
-/// The bytes of a TCP socket that have been written and not been acknowledged (`SIOCOUTQ`); what a Unix socket's other end has
-/// not taken, in memory of the kernel's.
+/// Returns the number of bytes that were written to a TCP socket and not acknowledged (`SIOCOUTQ`). For a Unix
+/// socket, returns the kernel memory of the messages that the other end has not received.
 pub fn bytes_in_queue(fd: RawFd) -> Result<usize> {
     let mut n: i32 = 0;
     sys!(ioctl, fd, libc::TIOCOUTQ, &raw mut n)?;
