@@ -1,36 +1,36 @@
-//! Fetching cache lines from other processors before they are needed.
+//! Hints that fetch cache lines from other processors before they are needed.
 //!
-//! A line that another processor has written last takes 50 to 200 ns to come; several that are asked
-//! for at the same time come at the same time. These are hints: they change nothing, whatever the
-//! address, and where there is no instruction for one it is nothing.
+//! A line that another processor has written last takes 50 to 200 ns to arrive. Several requested lines arrive at
+//! the same time. The hints change no data and never fault, whatever the address. On a processor without such an
+//! instruction they do nothing.
 //!
-//! Lines to be written are better left alone until they are, but for those whose reader is known to
-//! be done with them: from others they are taken away, and asked back (measured: a tenth to a third
-//! fewer requests a second).
+//! A program should not request lines for writing early, unless the reader has finished with them. Otherwise it
+//! takes the lines from readers, which then request them again (measured: a tenth to a third fewer requests per
+//! second).
 
-/// Bytes of a line.
+/// Number of bytes in a cache line.
 pub const LINE: usize = 64;
 
-/// The line at `place` will be read soon.
+/// Fetches the line at `place`, which this thread will soon read.
 #[inline(always)]
 pub fn will_read(place: *const u8) {
     #[cfg(target_arch = "x86_64")]
     {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a hint that accesses nothing; every x86-64 has it.
+        // SAFETY: the hint accesses no data, and every x86-64 processor has this instruction.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) }
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = place;
 }
 
-/// The line at `place` will be written soon, and no other thread looks at it until then.
+/// Fetches the line at `place` for writing. No other thread should read the line before this thread writes it.
 #[inline(always)]
 pub fn will_write(place: *const u8) {
-    // By its name: the compiler makes a hint for reading of its own hint for writing, unless it may
-    // rely on a processor that has the instruction. Others pass over it.
+    // Use the instruction by name. For its own hint for writing, the compiler emits a hint for reading, unless it may
+    // rely on a processor with this instruction. Other processors ignore the instruction.
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint that accesses nothing.
+    // SAFETY: the hint accesses no data.
     unsafe {
         core::arch::asm!(
             "prefetchw byte ptr [{}]",
@@ -39,7 +39,7 @@ pub fn will_write(place: *const u8) {
         );
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: likewise.
+    // SAFETY: the hint accesses no data.
     unsafe {
         core::arch::asm!(
             "prfm pstl1keep, [{}]",
@@ -51,14 +51,14 @@ pub fn will_write(place: *const u8) {
     let _ = place;
 }
 
-/// For a thread that looks at a line again and again until another processor has written it: the next look is made
-/// after this one. Otherwise the processor makes looks of the future beforehand, finds that the line has been taken
-/// from it, and must throw away all that it has begun since: just when the news have come. Takes 1 to 2 ns; the
-/// processor's own hint for such loops takes 30 on some, for the good of the other thread of its core.
+/// Orders the next read of a line after this one, in a loop that waits until another processor has written the
+/// line. Without this, the processor executes later reads in advance. When the other processor takes the line,
+/// this processor must discard all this work, just when the new value arrives. Takes 1 to 2 ns. On some
+/// processors the usual hint for such loops takes 30 ns, for the benefit of the core's other thread.
 #[inline(always)]
 pub fn look_in_turn() {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: no memory is accessed; every x86-64 has it.
+    // SAFETY: the instruction accesses no memory, and every x86-64 processor has it.
     unsafe {
         core::arch::x86_64::_mm_lfence();
     }

@@ -1,14 +1,14 @@
-//! What memory is, as the kernel says it of this process's mappings.
+//! Kinds of this process's memory, as the kernel's list of mappings shows them.
 
 use crate::call::{self, Errno, Result, Sysno};
 use crate::fd::Fd;
 use core::ops::{ControlFlow, Range};
 
-/// `PROCMAP_QUERY` of Linux 6.11: 13 words.
+/// Words in the argument of `PROCMAP_QUERY` (Linux 6.11).
 const QUERY_WORDS: usize = 13;
 const IOCTL_QUERY: u32 = 3 << 30 | (QUERY_WORDS as u32 * 8) << 16 | (b'f' as u32) << 8 | 17;
 const QUERY_COVERING_OR_NEXT: u64 = 0x10;
-/// Words of the query, and a flag of the mapping's.
+/// Indexes of words in the query, and a flag of the mapping.
 const FLAGS: usize = 1;
 const ADDRESS: usize = 2;
 const START: usize = 3;
@@ -17,32 +17,32 @@ const MAPPING_FLAGS: usize = 5;
 const INODE: usize = 8;
 const SHARED: u64 = 0x08;
 
-/// The list of mappings, open.
+/// The open list of this process's mappings.
 #[derive(Debug)]
 pub struct Maps(Fd);
 
-/// A mapping, as far as it matters here.
+/// The relevant properties of a mapping.
 struct Mapped {
     range: Range<usize>,
-    /// Of this process alone, and of no file.
+    /// Set if only this process has the memory, and no file is behind it.
     private: bool,
 }
 
 impl Maps {
-    /// Opens it.
+    /// Opens the list.
     ///
     /// # Errors
-    /// Without /proc.
+    /// Those of `open`, if /proc is missing.
     pub fn open() -> Result<Maps> {
         let flags = libc::O_RDONLY | libc::O_CLOEXEC;
         Fd::make(|| call::open(call::own_maps(), flags, 0)).map(Maps)
     }
 
-    /// The mappings that a range lies in, from the first one's beginning to the last one's end, if all
-    /// of it is mapped, private and of no file: only calls of this process's own change what lies
-    /// there.
+    /// Returns the range of all mappings that `range` lies in, from the first one's start to the last one's end.
+    /// Returns `None` unless all of `range` is mapped, private and of no file. Only this process's own calls
+    /// change such mappings.
     pub fn private_around(&self, range: &Range<usize>) -> Option<Range<usize>> {
-        // An older kernel cannot be asked.
+        // An older kernel has no such query, so read the text.
         self.asked(range).or_else(|_| in_text(range)).unwrap_or(None)
     }
 
@@ -56,13 +56,14 @@ impl Maps {
         }
     }
 
-    /// The mapping at an address, or the next; about a microsecond.
+    /// Returns the mapping at an address, or else the next one. Takes about a microsecond.
     fn query(&self, at: usize) -> Result<Option<Mapped>> {
         let mut words = [0u64; QUERY_WORDS];
         words[0] = size_of_val(&words) as u64;
         words[FLAGS] = QUERY_COVERING_OR_NEXT;
         words[ADDRESS] = at as u64;
-        // SAFETY: the structure lives and says its own length; it asks for no names.
+        // SAFETY: the structure outlives the call and holds its own length. The query requests no names, so the
+        // kernel writes nowhere else.
         let asked =
             unsafe { syscalls::syscall!(Sysno::ioctl, self.0.raw(), IOCTL_QUERY, &raw mut words) };
         match asked {
@@ -77,11 +78,11 @@ impl Maps {
     }
 }
 
-/// Mappings that are found one after the other, in order.
+/// Collects consecutive mappings, in the order of their addresses.
 struct Around {
     wanted: Range<usize>,
     first: Option<usize>,
-    /// Up to here everything is as it should be.
+    /// End of the mappings that have been found and are private.
     next: usize,
 }
 
@@ -90,7 +91,7 @@ impl Around {
         Around { wanted: range.clone(), first: None, next: range.start }
     }
 
-    /// The next mapping, of those that end behind what has been found; the result, if there is one.
+    /// Adds the next mapping, which must end after `next`. Returns the result once it is known.
     fn add(&mut self, mapped: &Mapped) -> ControlFlow<Option<Range<usize>>> {
         if mapped.range.start > self.next || !mapped.private {
             return ControlFlow::Break(None);
@@ -104,8 +105,8 @@ impl Around {
     }
 }
 
-/// From the text, which is as long as there are mappings. Opened afresh, as several threads may read
-/// it.
+/// Finds the mappings in the text, whose length grows with the number of mappings. Opens the file again, because
+/// several threads may read it.
 fn in_text(range: &Range<usize>) -> Result<Option<Range<usize>>> {
     let maps = Maps::open()?;
     let mut around = Around::new(range);
@@ -119,7 +120,7 @@ fn in_text(range: &Range<usize>) -> Result<Option<Range<usize>>> {
     found?.unwrap_or(Ok(None))
 }
 
-/// `7f00-7f01 rw-p 00000000 00:00 0 …`.
+/// Parses a line such as `7f00-7f01 rw-p 00000000 00:00 0 …`.
 fn parse(line: &[u8]) -> Option<Mapped> {
     let line = core::str::from_utf8(line.get(..line.len().min(100))?).ok()?;
     let mut words = line.split_ascii_whitespace();
@@ -158,7 +159,7 @@ mod tests {
             (usize::MAX - 8192..usize::MAX - 4096, false),
         ];
         for (range, private) in cases {
-            // How far it reaches depends on what the tests beside this one map next to it.
+            // The range found may be longer, because other tests map memory next to this memory.
             let around = [Ok(maps.private_around(&range)), in_text(&range)];
             for around in around.map(Result::unwrap) {
                 assert_eq!(around.is_some(), private, "{range:x?}");
@@ -176,12 +177,12 @@ mod tests {
         let whole = of(&mapping);
         let protect = |page: usize| {
             let at = whole.start + page * 4096;
-            // SAFETY: takes access from a page of a mapping that no other code uses.
+            // SAFETY: the page belongs to a mapping that no other code uses.
             let taken =
                 unsafe { syscalls::syscall!(Sysno::mprotect, at, 4096usize, libc::PROT_NONE) };
             assert!(taken.is_ok());
         };
-        // Another mapping, between two of the others.
+        // The change of access splits the memory into several mappings.
         [2, 10].into_iter().for_each(protect);
         let wanted = whole.start + 9 * 4096 + 1..whole.start + 10 * 4096 + 1;
         let around = whole.start + 3 * 4096..whole.start + 11 * 4096;

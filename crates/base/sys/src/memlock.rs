@@ -1,8 +1,8 @@
-//! `mlockall` in a process that has mapped far more than it uses.
+//! `mlockall` in a process that has mapped far more memory than it uses.
 //!
-//! The kernel fills what it locks with pages. For a segment, sparse on 20 GB, that would be the end
-//! of the machine's memory; and a program with a limit for locked memory would be told that it has
-//! mapped too much. So mappings of ours are left out: they are not the program's.
+//! The kernel populates the memory that it locks. For a sparse segment of 20 GB, this could use up all of the
+//! machine's memory. A program with a limit for locked memory would get an error. So this crate's mappings are
+//! left out, because they do not belong to the program.
 
 use crate::call::{self, Errno, Result, Sysno};
 use crate::fd::Fd;
@@ -12,31 +12,31 @@ const CURRENT: i32 = libc::MCL_CURRENT;
 const FUTURE: i32 = libc::MCL_FUTURE;
 const ONFAULT: i32 = libc::MCL_ONFAULT;
 
-/// `mlockall` for everything but mappings of ours.
+/// Calls `mlockall` for all memory except this crate's mappings.
 ///
 /// # Errors
 /// Those of `mlockall`.
 pub fn lock_all(flags: i32) -> Result<()> {
     if flags & CURRENT == 0 || flags & !(CURRENT | FUTURE | ONFAULT) != 0 {
-        // New mappings of ours take the lock off by themselves.
+        // This crate's new mappings unlock themselves.
         return mlockall(flags);
     }
-    // This fills nothing, so that there is time to leave ours out.
+    // With ONFAULT this populates nothing, so this crate's mappings can still be unlocked.
     match mlockall(flags | ONFAULT) {
         Ok(()) => {
             mapping::each(|base, len| {
-                // SAFETY: a locked range is unlocked; its bytes stay what they are.
+                // SAFETY: unlocking a range changes none of its bytes.
                 let _ = unsafe { syscalls::syscall!(Sysno::munlock, base, len) };
             });
             if flags & ONFAULT != 0 {
                 return Ok(());
             }
             if flags & FUTURE != 0 {
-                // What is mapped later is filled.
+                // Later mappings must be populated, so set the flags for them without ONFAULT.
                 mlockall(FUTURE)?;
             }
         }
-        // Is it too much without ours as well?
+        // Check whether the limit is too low even without this crate's mappings.
         Err(Errno::ENOMEM) => {
             let mut bytes = 0u64;
             each_region(|_, len| bytes += len as u64).map_err(|_| Errno::ENOMEM)?;
@@ -49,22 +49,22 @@ pub fn lock_all(flags: i32) -> Result<()> {
         }
         Err(e) => return Err(e),
     }
-    // As with the kernel's own, what cannot be locked is passed over. Without /proc everything is
-    // locked, but filled only when it is touched.
+    // Ranges that cannot be locked are skipped, as in the kernel. Without /proc, the kernel locks everything but
+    // populates it only at the first access.
     let _ = each_region(|base, len| {
         let how = u32::from(flags & ONFAULT != 0);
-        // SAFETY: locking a range changes no byte of it.
+        // SAFETY: locking a range changes none of its bytes.
         let _ = unsafe { syscalls::syscall!(Sysno::mlock2, base, len, how) };
     });
     Ok(())
 }
 
 fn mlockall(flags: i32) -> Result<()> {
-    // SAFETY: takes a number, and changes no byte of memory.
+    // SAFETY: the call takes a number and changes no byte of memory.
     unsafe { syscalls::syscall!(Sysno::mlockall, flags) }.map(drop)
 }
 
-/// The program's own memory, as far as it can be used at all.
+/// Calls `each` with the address and length of each range of the program's own memory that can be accessed.
 fn each_region(mut each: impl FnMut(usize, usize)) -> Result<()> {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
     let maps = Fd::make(|| call::open(call::own_maps(), flags, 0))?;
@@ -84,7 +84,7 @@ fn each_region(mut each: impl FnMut(usize, usize)) -> Result<()> {
             from += end + 1;
         }
         if from == 0 && held == buffer.len() {
-            // No line is that long.
+            // The kernel writes no line of this length.
             return Err(Errno::ENOMEM);
         }
         buffer.copy_within(from..held, 0);
@@ -92,7 +92,7 @@ fn each_region(mut each: impl FnMut(usize, usize)) -> Result<()> {
     }
 }
 
-/// `7f00-7f01 rw-p ...`: the range, unless it cannot be touched.
+/// Parses a line such as `7f00-7f01 rw-p ...`. Returns the range, or `None` if the memory cannot be accessed.
 fn usable(line: &[u8]) -> Option<(usize, usize)> {
     let line = core::str::from_utf8(line.get(..line.len().min(60))?).ok()?;
     let (range, rest) = line.split_once(' ')?;

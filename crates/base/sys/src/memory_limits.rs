@@ -1,23 +1,23 @@
-//! How much memory this process may have, as far as the kernel says.
+//! Limits of this process's memory, as the kernel reports them.
 //!
-//! What is asked for often is read with system calls and a small buffer on the stack: the readers may be in
-//! the middle of anything.
+//! Functions for frequent questions use system calls and a small buffer on the stack, because callers may be in
+//! the middle of any operation.
 
 use crate::Fd;
 use crate::call;
 use core::ffi::CStr;
 
-/// Longest path of a control group that is looked at, with its file.
+/// Length of the longest path of a control group's file that is read.
 const PATH_MAX: usize = 512;
 
-/// The first bytes of a file.
+/// Reads the first bytes of a file.
 fn read<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     let file = Fd::keep(call::open(path, libc::O_RDONLY | libc::O_CLOEXEC, 0).ok()?);
     let n = call::read(file.raw(), buffer).ok()?;
     buffer.get(..n)
 }
 
-/// The first decimal number in some text.
+/// Returns the first decimal number in a text.
 fn number(text: &[u8]) -> Option<u64> {
     let from = text.iter().position(u8::is_ascii_digit)?;
     let digits = text[from..].iter().take_while(|byte| byte.is_ascii_digit());
@@ -26,13 +26,13 @@ fn number(text: &[u8]) -> Option<u64> {
     )
 }
 
-/// The number of a line of /proc/meminfo, in bytes.
+/// Returns the number in a line of /proc/meminfo, in bytes.
 fn meminfo(text: &[u8], name: &[u8]) -> Option<u64> {
     let line = text.split(|&byte| byte == b'\n').find(|line| line.starts_with(name))?;
     Some(number(line)? << 10)
 }
 
-/// The host's memory, and what of it is available without taking anything from others (bytes).
+/// Returns the host's total memory and its available memory, in bytes.
 #[inline(never)]
 pub fn host() -> Option<(u64, u64)> {
     let mut buffer = [0; 256];
@@ -40,21 +40,21 @@ pub fn host() -> Option<(u64, u64)> {
     Some((meminfo(text, b"MemTotal:")?, meminfo(text, b"MemAvailable:")?))
 }
 
-/// What the kernel lets all TCP sockets of a host hold (the third number of tcp_mem, in bytes).
+/// Returns the number of bytes that all TCP sockets of a host may hold (the third number of tcp_mem).
 #[inline(never)]
 pub fn tcp() -> Option<u64> {
     Some(largest_of(c"/proc/sys/net/ipv4/tcp_mem")?.saturating_mul(page_size()))
 }
 
-/// Bytes that the kernel lets a TCP socket send ahead, and hold unread, if its program sets no sizes. They are the third numbers
-/// of tcp_wmem and tcp_rmem in this network namespace.
+/// Returns how many bytes a TCP socket may send ahead, and may hold unread, if its program sets no sizes. The
+/// values are the third numbers of tcp_wmem and tcp_rmem in this network namespace.
 #[inline(never)]
 pub fn tcp_buffers() -> Option<(u64, u64)> {
     let sends = largest_of(c"/proc/sys/net/ipv4/tcp_wmem")?;
     Some((sends, largest_of(c"/proc/sys/net/ipv4/tcp_rmem")?))
 }
 
-/// The last of the three numbers in a file.
+/// Returns the last of the three numbers in a file.
 fn largest_of(path: &CStr) -> Option<u64> {
     let mut buffer = [0; 96];
     let text = read(path, &mut buffer)?;
@@ -62,12 +62,12 @@ fn largest_of(path: &CStr) -> Option<u64> {
 }
 
 fn page_size() -> u64 {
-    // SAFETY: takes a number.
+    // SAFETY: `sysconf` takes only a number.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
-/// The smallest limit of the control groups that this process is in (bytes); `None` if there is none, or
-/// it cannot be read. Allocates, for it may be asked on a small stack.
+/// Returns the smallest limit of this process's control groups, in bytes. Returns `None` if there is no limit, or
+/// if it cannot be read. Allocates its buffers, because the stack may be small.
 #[inline(never)]
 pub fn control_group() -> Option<u64> {
     let mut buffer = vec![0; 4096];
@@ -75,7 +75,7 @@ pub fn control_group() -> Option<u64> {
     text.split(|&byte| byte == b'\n').filter_map(smallest_of).min()
 }
 
-/// The smallest limit along one line of /proc/self/cgroup: `0::/PATH`, or `NUMBER:CONTROLLERS:/PATH`.
+/// Returns the smallest limit along one line of /proc/self/cgroup: `0::/PATH`, or `NUMBER:CONTROLLERS:/PATH`.
 #[inline(never)]
 fn smallest_of(line: &[u8]) -> Option<u64> {
     let mut fields = line.splitn(3, |&byte| byte == b':');
@@ -93,7 +93,7 @@ fn smallest_of(line: &[u8]) -> Option<u64> {
         if let Some(limit) = limit_in(root, path, file) {
             smallest = Some(limit.min(smallest.unwrap_or(u64::MAX)));
         }
-        // The group above.
+        // Continue with the parent group.
         match path.iter().rposition(|&byte| byte == b'/') {
             Some(end) => path = &path[..end],
             None => return smallest,
@@ -110,7 +110,7 @@ fn limit_in(root: &[u8], path: &[u8], file: &[u8]) -> Option<u64> {
         end += part.len();
     }
     let mut buffer = [0; 32];
-    // "max" has no digits.
+    // The text "max" has no digits, so there is no number.
     number(read(CStr::from_bytes_until_nul(&name).ok()?, &mut buffer)?)
 }
 

@@ -1,33 +1,35 @@
-//! The memory of other processes, by `process_vm_readv` and `process_vm_writev`.
+//! Access to the memory of other processes (`process_vm_readv`).
 
 use crate::call::{Errno, Result, Sysno};
 
-/// A part of a process's memory; laid out as the kernel's `struct iovec`.
+/// A piece of a process's memory, with the layout of `struct iovec`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Piece {
-    /// Its address in the process whose memory it is.
+    /// Address in the process that owns the memory.
     pub address: usize,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub len: usize,
 }
 
-/// Pieces that one call takes of each side.
+/// Largest number of pieces in each list of one call.
 pub const PIECES_MAX: usize = 1024;
 
-/// Copies from the memory of process `pid` to this process's, as many bytes as the shorter list has; how many bytes were
-/// copied, which is fewer where an address of either side is bad.
+/// Copies from the memory of process `pid` to this process's memory, and returns the number of bytes copied. The
+/// shorter list limits the number. An address that is bad in either process ends the copy early.
 ///
 /// # Safety
-/// The pieces of `to` are memory of this process's that may be overwritten.
+/// This process must be free to overwrite the pieces of `to`: no reference to them is in use.
 ///
 /// # Errors
-/// `ESRCH` where there is no such process, `EPERM` where this one may not trace it, `EFAULT` for a bad address.
+/// `ESRCH` if there is no such process, `EPERM` if this process must not trace it, `EFAULT` if the first address
+/// is bad. `EINVAL` if a list has more than [`PIECES_MAX`] pieces.
 pub unsafe fn read(pid: i32, to: &[Piece], from: &[Piece]) -> Result<usize> {
     if to.len() > PIECES_MAX || from.len() > PIECES_MAX {
         return Err(Errno::EINVAL);
     }
-    // SAFETY: the lists live as long as the call; what they name of this process is the caller's to vouch for.
+    // SAFETY: the lists outlive the call. By contract the kernel may overwrite the pieces of `to`. The call only
+    // reads from the other process.
     unsafe {
         syscalls::syscall!(
             Sysno::process_vm_readv,
@@ -53,7 +55,7 @@ mod tests {
         let piece = |bytes: &[u8]| Piece { address: bytes.as_ptr().addr(), len: bytes.len() };
         let from = [piece(&one), piece(&two)];
         let to = out.each_mut().map(|part| Piece { address: part.as_mut_ptr().addr(), len: 5 });
-        // SAFETY: `to` names `out`.
+        // SAFETY: `to` consists of the parts of `out`, to which no reference is in use.
         assert_eq!(unsafe { read(getpid(), &to, &from) }, Ok(10));
         assert_eq!(out, [*b"abcde", *b"fghij"]);
     }
@@ -62,7 +64,7 @@ mod tests {
     fn bad_addresses_and_processes_are_errors() {
         let mut out = [0u8; 8];
         let to = [Piece { address: out.as_mut_ptr().addr(), len: 8 }];
-        // SAFETY: `to` names `out`.
+        // SAFETY: `to` is `out`, to which no reference is in use.
         unsafe {
             assert_eq!(read(getpid(), &to, &[Piece { address: 8, len: 8 }]), Err(Errno::EFAULT));
             assert_eq!(read(i32::MAX, &to, &to), Err(Errno::ESRCH));

@@ -1,8 +1,9 @@
-//! Memory of the program that calls.
+//! Memory that a program passes to a call.
 //!
-//! The memory may be unmapped, and other threads of the program may use it at the same time. The kernel takes such memory too, and
-//! returns `EFAULT` where there is none. So no reference is made to it. The bytes are copied (`sovia_signal::access`), or
-//! the kernel is given the address. Slices of Rust become one by `into`.
+//! The memory may be unmapped, and other threads of the program may use it at the same time. The kernel accepts
+//! such memory in system calls, and returns `EFAULT` if it is unmapped. So this library makes no reference to the
+//! memory. Instead, the library copies the bytes (`sovia_signal::access`), or passes the address to the kernel.
+//! `into` converts slices of Rust.
 
 use core::marker::PhantomData;
 
@@ -17,44 +18,44 @@ macro_rules! user_slice {
         }
 
         impl<'a> $name<'a> {
-            /// The `len` bytes at `at`.
+            /// Makes a slice of the `len` bytes at `at`.
             ///
             /// # Safety
-            /// For as long as this is used they are none of this library's: unmapped, or the program's. Or they are valid, and
-            /// no reference to them is used.
+            /// While this value is used, one of two conditions must hold. The bytes do not belong to this
+            /// library, and may be unmapped. Or the bytes are valid, and no reference to the bytes is used.
             #[inline]
             pub const unsafe fn new(at: $pointer, len: usize) -> $name<'a> {
                 $name { at, len, of: PhantomData }
             }
 
-            /// No bytes.
+            /// Returns an empty slice.
             #[inline]
             pub const fn empty() -> $name<'a> {
                 $name { at: core::ptr::dangling::<u8>().cast_mut(), len: 0, of: PhantomData }
             }
 
-            /// Their number.
+            /// Returns the number of bytes.
             #[inline]
             pub const fn len(self) -> usize {
                 self.len
             }
 
-            /// Whether there are none.
+            /// Returns true if there are no bytes.
             #[inline]
             pub const fn is_empty(self) -> bool {
                 self.len == 0
             }
 
-            /// The address of the first.
+            /// Returns the address of the first byte.
             #[inline]
             pub const fn $address(self) -> $pointer {
                 self.at
             }
 
-            /// The first `n` of them.
+            /// Returns the first `n` bytes.
             ///
             /// # Panics
-            /// If there are fewer.
+            /// If there are fewer than `n` bytes.
             #[inline]
             #[must_use]
             pub fn first(self, n: usize) -> $name<'a> {
@@ -62,10 +63,10 @@ macro_rules! user_slice {
                 $name { len: n, ..self }
             }
 
-            /// Those behind the first `n`.
+            /// Returns the bytes after the first `n`.
             ///
             /// # Panics
-            /// If there are fewer than `n`.
+            /// If there are fewer than `n` bytes.
             #[inline]
             #[must_use]
             pub fn skip(self, n: usize) -> $name<'a> {
@@ -83,11 +84,11 @@ macro_rules! user_slice {
 }
 
 user_slice! {
-    /// Bytes that are copied from, as a program's call names them.
+    /// Bytes that a program's call passes for reading.
     UserSlice, *const u8, &'a [u8], as_ptr
 }
 user_slice! {
-    /// Bytes that are copied to, as a program's call names them.
+    /// Bytes that a program's call passes for writing.
     UserSliceMut, *mut u8, &'a mut [u8], as_mut_ptr
 }
 

@@ -4,8 +4,8 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 const PAGE: usize = 4096;
 const PAGES: usize = 16;
 
-/// Where a test has its memory: far from where the kernel puts that of the tests beside it, which
-/// must not get what is given back here.
+/// Returns addresses for one test, far from those that the kernel gives to other tests. So no other test gets
+/// memory that this test unmaps.
 fn place() -> Range<usize> {
     static NEXT: AtomicUsize = AtomicUsize::new(0x2000_0000_0000);
     let start = NEXT.fetch_add(1 << 30, Ordering::Relaxed);
@@ -16,7 +16,7 @@ fn map(at: &Range<usize>, flags: i32) {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
     let len = at.len();
-    // SAFETY: these addresses are the test's alone.
+    // SAFETY: only this test uses these addresses.
     let got = unsafe {
         syscalls::syscall!(Sysno::mmap, at.start, len, access, flags, usize::MAX, 0usize)
     };
@@ -24,18 +24,18 @@ fn map(at: &Range<usize>, flags: i32) {
 }
 
 fn advise(at: &Range<usize>, advice: i32) {
-    // SAFETY: these addresses are the test's alone.
+    // SAFETY: only this test uses these addresses.
     let advised = unsafe { syscalls::syscall!(Sysno::madvise, at.start, at.len(), advice) };
     assert_eq!(advised, Ok(0));
 }
 
 fn unmap(at: &Range<usize>) {
-    // SAFETY: these addresses are the test's alone.
+    // SAFETY: only this test uses these addresses.
     let unmapped = unsafe { syscalls::syscall!(Sysno::munmap, at.start, at.len()) };
     assert_eq!(unmapped, Ok(0));
 }
 
-/// Watched memory, or nothing where the kernel forbids it.
+/// Returns watched memory, or `None` if the kernel forbids userfaultfd.
 fn watched() -> Option<(Userfault, Range<usize>)> {
     let userfault = Userfault::new().ok()?;
     let place = place();
@@ -46,7 +46,7 @@ fn watched() -> Option<(Userfault, Range<usize>)> {
     Some((userfault, place))
 }
 
-/// All events of what another thread does. That thread waits until they have been read.
+/// Runs `take` in another thread and returns all its events. That thread waits until this one has read them.
 fn told(userfault: &Userfault, take: impl FnOnce() + Send) -> Vec<Event> {
     let events = std::thread::scope(|scope| {
         let taker = scope.spawn(take);
@@ -81,7 +81,7 @@ fn whatever_takes_memory_away_is_told() {
     let elsewhere = place.start + (1 << 29);
     let moved = told(&userfault, || {
         let (flags, from) = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED, page(7));
-        // SAFETY: both places are the test's alone.
+        // SAFETY: only this test uses both ranges.
         let moved =
             unsafe { syscalls::syscall!(Sysno::mremap, from.start, PAGE, PAGE, flags, elsewhere) };
         assert_eq!(moved, Ok(elsewhere));
@@ -97,16 +97,16 @@ fn whatever_takes_memory_away_is_told() {
 fn no_fault_is_delivered() {
     let Some((userfault, place)) = watched() else { return };
     let mut bytes = [7u8; 100];
-    // Pages that were never touched, by the kernel and by us.
+    // Pages that neither this test nor the kernel has touched yet.
     let from = std::fs::File::open("/dev/zero").unwrap();
     let to = place.start as *mut u8;
     use std::os::fd::AsRawFd;
-    // SAFETY: the first page of the test's memory.
+    // SAFETY: this is the first page of the test's own memory.
     let page = unsafe { core::slice::from_raw_parts_mut(to, PAGE) };
     assert_eq!(call::read(from.as_raw_fd(), page), Ok(PAGE));
-    // SAFETY: within the second and third.
+    // SAFETY: the bytes lie within the test's second and third page.
     unsafe { to.add(2 * PAGE - 50).copy_from(bytes.as_ptr(), 100) };
-    // SAFETY: as above.
+    // SAFETY: the bytes lie within the test's second and third page.
     unsafe { to.add(2 * PAGE - 50).copy_to(bytes.as_mut_ptr(), 100) };
     assert_eq!(bytes, [7; 100]);
     assert_eq!(userfault.read(), Err(Errno::EAGAIN));

@@ -1,15 +1,15 @@
-//! How a process ends the sharing of its mappings with others, while they stay where they are.
+//! Ends the sharing of a process's mappings with other processes. The mappings keep their addresses.
 
 use super::places::{PLACES, Sharing};
 use super::{Mapping, seal_for_reading};
 use crate::call::{RawFd, Result, Sysno};
 use core::sync::atomic::Ordering;
 
-/// Ends the sharing of memory with processes that have a file of it: from here on each mapping of
-/// such a file ([`Mapping::shared`]) is private memory, all zero, at the same address. Threads that
-/// are still looking at it see zeros.
+/// Ends the sharing of memory with processes that have a file of this memory. Replaces each mapping of such a
+/// file ([`Mapping::shared`]) by zeroed private memory at the same address. Threads that still read the mapping
+/// see zeros.
 ///
-/// False if a mapping could not be replaced.
+/// Returns false if a mapping could not be replaced.
 pub fn leave_files() -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
     let mut all = true;
@@ -19,8 +19,8 @@ pub fn leave_files() -> bool {
         }
         let (base, len) = (place.base.load(Ordering::Acquire), place.len.load(Ordering::Acquire));
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: the range is one of this crate's mappings, which `hold` keeps from being unmapped;
-        // what is mapped over it has the same size and access, and any bytes are valid there.
+        // SAFETY: the range is one of this crate's mappings, and no thread unmaps it before `settle`. The new
+        // mapping has the same size and access, and any bytes are valid there.
         let replaced = unsafe {
             syscalls::syscall!(Sysno::mmap, base, len, access, flags, usize::MAX, 0usize)
         };
@@ -30,16 +30,22 @@ pub fn leave_files() -> bool {
     all
 }
 
-/// Ends the sharing of memory with forked relatives: each mapping [`Mapping::for_family`] is replaced,
-/// at the same address and at one moment, by zeroed memory that only children forked from now on
-/// will share. `fill` gets the old bytes, the new ones and their number, and puts into the new ones
-/// what is to be there at that moment; `settle` gets the same a moment after, when the new bytes are in
-/// place, so that it sees what other threads have changed in the old ones meanwhile. Both are told first
-/// where the mapping is; the old bytes are to be looked at through the pointer that they get. `file` is told where the
-/// mapping is and how long, and gives a memory file of that length ([`super::unsealed_memory`]) for the new memory to lie in, where
-/// others are to read it: it is sealed as [`super::shown_memory`] seals.
+/// Ends the sharing of memory with forked relatives. Atomically replaces each mapping of [`Mapping::for_family`]
+/// by new memory at the same address. Only children forked from now on share the new memory, which begins as
+/// zeros.
 ///
-/// False if a mapping could not be replaced.
+/// All callbacks get the mapping's address first:
+///
+/// - `file` also gets the length, and may return a memory file of that length ([`super::unsealed_memory`]), in
+///   which other processes can read the new memory. The file is then sealed as by [`super::shown_memory`].
+/// - `fill` also gets the old bytes, the new bytes and their number, and writes the first contents of the new
+///   memory.
+/// - `settle` also gets the old bytes and their number, just after the replacement. So it sees what other threads
+///   have changed in the old bytes meanwhile.
+///
+/// `fill` and `settle` must read the old bytes through their pointer, not at the mapping's address.
+///
+/// Returns false if a mapping could not be replaced.
 pub fn leave_family(
     mut file: impl FnMut(usize, usize) -> Option<RawFd>,
     mut fill: impl FnMut(usize, *const u8, *mut u8, usize),
@@ -78,8 +84,8 @@ fn replace(
     };
     // SAFETY: the range is the mapping just made.
     let _ = unsafe { syscalls::syscall!(Sysno::munlock, new.base, len) };
-    // Shared memory is mapped a second time by moving none of it.
-    // SAFETY: the range is one of this crate's mappings, which `hold` keeps from being unmapped.
+    // An old size of 0 makes mremap add a second mapping of shared memory, and keep the first.
+    // SAFETY: the range is one of this crate's mappings, and no thread unmaps it before `settle`.
     let alias = unsafe {
         syscalls::syscall!(Sysno::mremap, base, 0usize, len, libc::MREMAP_MAYMOVE, 0usize)
     }?;
@@ -87,8 +93,8 @@ fn replace(
     fill(base, alias.base, new.base, len);
     let new = core::mem::ManuallyDrop::new(new);
     let how = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-    // SAFETY: the new mapping is moved over one of this crate's mappings, which `hold` keeps from being
-    // unmapped; it has the same size and access, and all-zero bytes are valid there.
+    // SAFETY: the new mapping moves over one of this crate's mappings, and no thread unmaps that one before
+    // `settle`. Both have the same size and access, and any bytes are valid there.
     unsafe { syscalls::syscall!(Sysno::mremap, new.base, len, len, how, base) }?;
     settle(base, alias.base, len);
     Ok(())

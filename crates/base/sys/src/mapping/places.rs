@@ -1,33 +1,33 @@
-//! Where this crate's mappings are, and with which processes each is shared.
+//! Table of this crate's mappings, and with which processes each is shared.
 
 use crate::call::{self, Result};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// A mapping of ours.
+/// Entry of the table: one mapping of this crate.
 pub(super) struct Place {
-    /// Its address; 0 for a free place.
+    /// Address of the mapping; 0 for a free entry.
     pub(super) base: AtomicUsize,
     pub(super) len: AtomicUsize,
     /// A [`Sharing`] as a number.
     sharing: AtomicUsize,
 }
 
-/// With which processes a mapping is shared.
+/// Processes that share a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sharing {
-    /// With none, or with all for good.
+    /// No process, or a fixed group of processes.
     Settled = 0,
-    /// With a process that has the file.
+    /// Processes that have the file.
     File = 1,
-    /// With forked children.
+    /// Forked children.
     Family = 2,
-    /// Its pages are just being replaced.
+    /// A thread is replacing the mapping's pages.
     Replaced = 3,
 }
 
 crate::tables! {
-    /// Places of mappings. Sparse ones are much larger than what they use, and a call that would fill all of the program's
-    /// memory must leave them out.
+    /// Entries of the mappings. Some mappings are sparse and much larger than their used memory. So a call that
+    /// populates all of the program's memory must leave them out.
     pub(super) static PLACES: [Place; 2048] = [const {
         Place { base: AtomicUsize::new(0), len: AtomicUsize::new(0), sharing: AtomicUsize::new(0) }
     }; 2048];
@@ -48,7 +48,8 @@ pub(super) fn place_of(base: usize) -> Option<&'static Place> {
 }
 
 impl Place {
-    /// Whether it is of that kind; if so, it is not unmapped until [`Place::settle`].
+    /// Returns true if the mapping has this kind of sharing. In this case no thread unmaps it until
+    /// [`Place::settle`].
     pub(super) fn hold(&self, sharing: Sharing) -> bool {
         let (from, to) = (sharing as usize, Sharing::Replaced as usize);
         self.sharing.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
@@ -58,7 +59,7 @@ impl Place {
         self.sharing.store(sharing as usize, Ordering::Release);
     }
 
-    /// Waits until its pages are not being replaced, and keeps them from being replaced from here on.
+    /// Waits until no thread replaces the mapping's pages, and prevents later replacements.
     fn await_settled(&self) {
         let is_settled = || {
             [Sharing::Settled, Sharing::File, Sharing::Family].into_iter().any(|sharing| {
@@ -80,7 +81,7 @@ pub(super) fn forget(base: usize) {
     }
 }
 
-/// The parts of an address range that lie in no mapping of ours.
+/// Calls `each` with the address and the length of each part of the range that lies in no mapping of this crate.
 pub(crate) fn outside(from: usize, to: usize, mut each: impl FnMut(usize, usize)) {
     let mut at = from;
     while at < to {
@@ -101,7 +102,7 @@ pub(crate) fn outside(from: usize, to: usize, mut each: impl FnMut(usize, usize)
     }
 }
 
-/// Every mapping of ours.
+/// Calls `each` with the address and the length of every mapping of this crate.
 pub(crate) fn each(mut each: impl FnMut(usize, usize)) {
     for place in &PLACES {
         let len = place.len.load(Ordering::Acquire);
