@@ -1,14 +1,15 @@
-//! Accepting connections where descriptors may run out.
+//! Accepts connections even when descriptors run out.
 
 use crate::{Errno, Fd, Result, call, clock};
 
-/// Nanoseconds until the next try where not even a spare descriptor helps.
+/// Nanoseconds until the next try, if even the spare descriptor does not help.
 const PAUSE_NS: u64 = 100_000_000;
 
 /// Accepts connections from a listener that epoll watches for edges (`EPOLLET`).
 ///
-/// An edge comes once, so accepting goes on until nothing waits, or is due again ([`Arrivals::due`]). Without a descriptor the kernel
-/// leaves a connection in the queue, where its peer would wait. A spare one is given up then, to accept that connection and close it.
+/// epoll reports an edge once. So accepting continues until no connection waits, or resumes at [`Arrivals::due`].
+/// Without a free descriptor, the kernel leaves a connection in the queue, where its peer waits. Then this type
+/// gives up a spare descriptor, accepts the connection and closes it.
 #[derive(Debug)]
 pub struct Arrivals {
     spare: Option<Fd>,
@@ -27,7 +28,8 @@ fn spare() -> Option<Fd> {
 }
 
 impl Arrivals {
-    /// Accepts up to `most` connections. `accept` never blocks: it fails with `EAGAIN` where nothing waits.
+    /// Accepts up to `most` connections. `accept` must never block, and must fail with `EAGAIN` if no connection
+    /// waits.
     pub fn take<T>(&mut self, most: usize, mut accept: impl FnMut() -> Result<T>) -> Vec<T> {
         let mut taken = Vec::new();
         (self.due, self.lacked) = (Some(0), None);
@@ -38,7 +40,7 @@ impl Arrivals {
             {
                 self.lacked = Some(*error);
                 self.spare = None;
-                // The peer finds out at once.
+                // Close the connection, so that the peer learns at once.
                 next = accept().and_then(|turned_away| {
                     drop(turned_away);
                     Err(Errno::ECONNABORTED)
@@ -55,24 +57,25 @@ impl Arrivals {
                     self.due = Some(clock::now_ns() + PAUSE_NS);
                     break;
                 }
-                // Its peer has closed it meanwhile.
+                // The peer has closed the connection meanwhile.
                 Err(_) => {}
             }
         }
         taken
     }
 
-    /// Returns when to accept again though no edge comes, in nanoseconds of the monotonic clock; 0 for at once.
+    /// Returns the time of the next try without an edge, in nanoseconds of the monotonic clock; 0 for at once.
+    /// `None` if no try is due.
     pub fn due(&self) -> Option<u64> {
         self.due
     }
 
-    /// Returns how many nanoseconds that is from now.
+    /// Returns the nanoseconds from now until [`due`](Self::due).
     pub fn pause(&self) -> Option<u64> {
         self.due.map(|due| due.saturating_sub(clock::now_ns()))
     }
 
-    /// Returns the error for which the last [`take`](Self::take) turned connections away, or left them waiting.
+    /// Returns the error for which the last [`take`](Self::take) refused connections or left them in the queue.
     pub fn lacked(&self) -> Option<Errno> {
         self.lacked
     }
@@ -86,7 +89,7 @@ fn is_lack(error: Errno) -> bool {
 mod tests {
     use super::*;
 
-    /// Takes from a kernel that gives these answers in turn, and then nothing.
+    /// Runs `take` against a kernel that gives these answers in turn, and then `EAGAIN`.
     fn taking(arrivals: &mut Arrivals, most: usize, answers: &[Result<u32>]) -> (Vec<u32>, usize) {
         let mut asked = 0;
         let taken = arrivals.take(most, || {
@@ -131,7 +134,7 @@ mod tests {
 
     #[test]
     fn an_empty_queue_without_a_descriptor_is_no_reason_to_try_again() {
-        // The kernel looks for a number before it looks at the queue.
+        // The kernel looks for a free number before it looks at the queue.
         let mut arrivals = Arrivals::default();
         assert_eq!(taking(&mut arrivals, 9, &[Err(Errno::EMFILE)]), (vec![], 2));
         assert_eq!(arrivals.due(), None);

@@ -1,4 +1,5 @@
-//! Programs that the kernel runs over a packet, by `bpf(2)`: run by hand, or by a network device for each packet that comes.
+//! BPF programs, which the kernel runs over a packet (`bpf(2)`). This process runs a program by a call, or a
+//! network device runs the program for each arriving packet.
 
 mod device;
 
@@ -11,13 +12,13 @@ use crate::fd::Fd;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Instruction {
-    /// What is done.
+    /// Operation of the instruction.
     pub code: u8,
-    /// The register that is written in the lower four bits, the one that is read in the upper ones.
+    /// Destination register in the lower four bits, source register in the upper four.
     pub registers: u8,
-    /// Of a jump, in instructions, or of an access, in bytes.
+    /// Offset of a jump (in instructions) or of an access (in bytes).
     pub offset: i16,
-    /// A constant.
+    /// Constant operand.
     pub constant: i32,
 }
 
@@ -29,10 +30,10 @@ const PROG_LOAD: usize = 5;
 const PROG_TEST_RUN: usize = 10;
 const SCHED_CLS: u32 = 3;
 const XDP: u32 = 6;
-/// The program reads the beginning of a packet only, so that packets may come in several pieces.
+/// Flag for a program that reads only the beginning of a packet, so a packet may consist of several fragments.
 const XDP_HAS_FRAGS: u32 = 1 << 5;
 
-/// The part of `union bpf_attr` that loading takes.
+/// The part of `union bpf_attr` for loading.
 #[repr(C)]
 struct Load {
     kind: u32,
@@ -46,7 +47,7 @@ struct Load {
     flags: u32,
 }
 
-/// The part that running takes.
+/// The part of `union bpf_attr` for running.
 #[repr(C)]
 struct Run {
     program: u32,
@@ -59,7 +60,7 @@ struct Run {
     duration: u32,
 }
 
-/// The part that a query takes.
+/// The part of `union bpf_attr` for a query.
 #[repr(C)]
 struct Query {
     target: u32,
@@ -70,11 +71,11 @@ struct Query {
     count: u32,
 }
 
-/// Returns how many programs the kernel runs over each packet of a control group's sockets, inherited ones included.
-/// `group`: the group's folder.
+/// Returns the number of programs that the kernel runs over packets of a control group's sockets, including
+/// inherited programs. `group`: a descriptor of the group's folder.
 ///
 /// # Errors
-/// `EPERM` without `CAP_NET_ADMIN`, `EINVAL` where the kernel has no such programs.
+/// `EPERM` without `CAP_NET_ADMIN`, `EINVAL` if the kernel does not support such programs.
 pub fn programs_of_group(group: RawFd) -> Result<u32> {
     const EFFECTIVE: u32 = 1;
     const INGRESS: u32 = 0;
@@ -82,7 +83,8 @@ pub fn programs_of_group(group: RawFd) -> Result<u32> {
     Ok(count(group as u32, INGRESS, EFFECTIVE)? + count(group as u32, EGRESS, EFFECTIVE)?)
 }
 
-/// Returns how many programs (tcx) the kernel runs over packets of a device in the calling thread's network namespace.
+/// Returns the number of programs (tcx) that the kernel runs over packets of a device. The device is in the
+/// calling thread's network namespace.
 ///
 /// # Errors
 /// `EPERM` without `CAP_NET_ADMIN`, `EINVAL` before Linux 6.6.
@@ -92,13 +94,13 @@ pub fn programs_at_device(index: i32) -> Result<u32> {
     Ok(count(index as u32, INGRESS, 0)? + count(index as u32, EGRESS, 0)?)
 }
 
-/// Counts programs that are attached in one way.
+/// Returns the number of programs that are attached in one way.
 fn count(target: u32, attach_type: u32, query_flags: u32) -> Result<u32> {
     const PROG_QUERY: usize = 16;
     let mut query =
         Query { target, attach_type, query_flags, attach_flags: 0, programs: 0, count: 0 };
     match bpf(PROG_QUERY, &mut query) {
-        // The kernel has no list of programs at that target.
+        // ENOENT: the kernel has no list of programs for that target.
         Ok(_) | Err(Errno::ENOENT) => Ok(query.count),
         Err(error) => Err(error),
     }
@@ -106,8 +108,8 @@ fn count(target: u32, attach_type: u32, query_flags: u32) -> Result<u32> {
 
 fn bpf<T>(command: usize, attributes: &mut T) -> Result<usize> {
     let attributes = core::ptr::from_mut(attributes);
-    // SAFETY: the attributes live through the call, are as long as said, and point to memory that does too: each caller
-    // has borrowed it.
+    // SAFETY: the attributes outlive the call and have the stated length. Each caller has borrowed the memory
+    // that they point to for the time of the call.
     unsafe { syscalls::syscall!(Sysno::bpf, command, attributes, size_of::<T>()) }
 }
 
@@ -115,18 +117,18 @@ impl Program {
     /// Loads a program that classifies packets (`BPF_PROG_TYPE_SCHED_CLS`).
     ///
     /// # Errors
-    /// `EPERM` without `CAP_BPF` and `CAP_NET_ADMIN`, `EACCES` or `EINVAL` where the kernel finds that it is not sound.
+    /// `EPERM` without `CAP_BPF` and `CAP_NET_ADMIN`; `EACCES` or `EINVAL` if the kernel rejects the program.
     pub fn load(code: &[Instruction]) -> Result<Program> {
         Program::load_as(SCHED_CLS, 0, code)
     }
 
-    /// Loads a program that decides what becomes of a packet that a network device has received (`BPF_PROG_TYPE_XDP`), by the
-    /// packet's first bytes.
+    /// Loads a program that decides about a packet that a network device has received (`BPF_PROG_TYPE_XDP`). The
+    /// program reads the packet's first bytes.
     ///
     /// # Errors
-    /// As [`load`](Program::load).
+    /// Those of [`load`](Program::load).
     pub fn load_for_device(code: &[Instruction]) -> Result<Program> {
-        // Linux before 5.18 knows no packets in pieces.
+        // Linux before 5.18 does not know packets in fragments.
         Program::load_as(XDP, XDP_HAS_FRAGS, code).or_else(|_| Program::load_as(XDP, 0, code))
     }
 
@@ -145,10 +147,11 @@ impl Program {
         bpf(PROG_LOAD, &mut attributes).map(|fd| Program(Fd::adopt(fd as RawFd)))
     }
 
-    /// Runs it over a packet in the network namespace of the calling thread: its result, and the packet as it has left it.
+    /// Runs the program over a packet in the calling thread's network namespace. Returns the program's result and
+    /// the packet as the program has changed it.
     ///
     /// # Errors
-    /// What the kernel refuses it with.
+    /// Those of `bpf`; `EBADMSG` if the program has changed the packet's length.
     pub fn run<const N: usize>(&self, packet: &[u8; N]) -> Result<(u32, [u8; N])> {
         let mut out = [0; N];
         let mut attributes = Run {

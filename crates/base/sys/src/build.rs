@@ -1,40 +1,42 @@
-//! Which build this code is of: the number that the linker gives each library or program, by what is in it.
+//! The build id of this code: a number that the linker computes from the content of a library or program.
 
 use core::slice;
 use libc::{Elf64_Ehdr, Elf64_Phdr, PT_NOTE};
 
-/// Of a note: the lengths of its name and its text, and its kind. Either is followed by bytes up to a multiple of four.
+/// Number of bytes in a note's header: the lengths of name and text, and the kind. Name and text are padded to
+/// multiples of four bytes.
 const HEAD: usize = 12;
 const KIND: u32 = 3;
 const NAME: &[u8] = b"GNU\0";
 
 unsafe extern "C" {
-    /// The linker's: the beginning of the library or the program that has this code, where it lies in memory.
+    /// The linker's symbol for the beginning of the library or program with this code, in memory.
     #[link_name = "__ehdr_start"]
     static HEADER: Elf64_Ehdr;
 }
 
-/// The number; `None` for what was linked without one (`--build-id`).
+/// Returns the build id; `None` if the linker made none (`--build-id`).
 pub fn number() -> Option<&'static [u8]> {
-    // SAFETY: the linker's symbol, in a segment that is readable and stays as long as this code does.
+    // SAFETY: the linker defines the symbol in a readable segment, which stays mapped as long as this code.
     let (header, base) = unsafe { (&HEADER, &raw const HEADER) };
     let base = base.cast::<u8>();
-    // SAFETY: the table follows the header at that place, in the same segment.
+    // SAFETY: the table of segments lies at this offset from the header, in the same segment.
     let segments = unsafe {
         let first = base.add(header.e_phoff as usize).cast::<Elf64_Phdr>();
         slice::from_raw_parts(first, usize::from(header.e_phnum))
     };
-    // Addresses count from where the first segment is to lie.
+    // The header's addresses are relative to the address for which the first segment was linked.
     let from = segments.iter().find(|segment| segment.p_type == libc::PT_LOAD)?.p_vaddr;
     segments.iter().filter(|segment| segment.p_type == PT_NOTE).find_map(|segment| {
         let at = segment.p_vaddr.checked_sub(from)? as usize;
-        // SAFETY: notes lie in a segment of this library, which the table describes.
+        // SAFETY: the table of segments gives address and length of the notes, which lie in a segment of this
+        // library.
         let notes = unsafe { slice::from_raw_parts(base.add(at), segment.p_memsz as usize) };
         among(notes)
     })
 }
 
-/// The number among notes.
+/// Returns the build id among notes.
 fn among(mut notes: &[u8]) -> Option<&[u8]> {
     while notes.len() >= HEAD {
         let word = |at: usize| {
@@ -74,7 +76,7 @@ mod tests {
         let all = [other.clone(), note(NAME, 1, b"x"), number.clone(), other.clone()].concat();
         assert_eq!(among(&all), Some(&[1, 2, 3, 4, 5][..]));
         assert_eq!((among(&other), among(&[])), (None, None));
-        // One that is cut off, or says that it is longer than there is room for.
+        // A note that is cut off, and a note that claims to be longer than the bytes there.
         assert_eq!(among(&number[..number.len() - 4]), None);
         assert_eq!(among(&[0xff; 40]), None);
     }

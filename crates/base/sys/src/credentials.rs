@@ -1,18 +1,19 @@
-//! The present credentials of the calling thread.
+//! Present credentials of the calling thread.
 
 use crate::call::{Errno, Result, Sysno};
 
 macro_rules! sys {
     ($name:ident $(, $arg:expr)* $(,)?) => {
-        // SAFETY: takes plain numbers, and pointers to live locals of the sizes that the call writes.
+        // SAFETY: the callers pass numbers and pointers to live locals, whose sizes match what the call reads and
+        // writes.
         unsafe { syscalls::syscall!(Sysno::$name $(, $arg)*) }
     };
 }
 
-/// The version of the capability calls with 64 capabilities.
+/// Version of the capability calls that has 64 capabilities.
 pub const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
 
-/// Real, effective and saved user id.
+/// Returns real, effective and saved user id.
 pub fn users() -> [u32; 3] {
     let mut ids = [u32::MAX; 3];
     let [real, effective, saved] = &mut ids;
@@ -20,7 +21,7 @@ pub fn users() -> [u32; 3] {
     ids
 }
 
-/// Real, effective and saved group id.
+/// Returns real, effective and saved group id.
 pub fn group_ids() -> [u32; 3] {
     let mut ids = [u32::MAX; 3];
     let [real, effective, saved] = &mut ids;
@@ -28,18 +29,18 @@ pub fn group_ids() -> [u32; 3] {
     ids
 }
 
-/// The user id for files.
+/// Returns the user id for file access.
 pub fn file_user() -> u32 {
-    // An id that cannot be set changes nothing, and the present one is the result.
+    // The kernel refuses an invalid id and returns the present one.
     sys!(setfsuid, u32::MAX).map_or(u32::MAX, |id| id as u32)
 }
 
-/// The group id for files.
+/// Returns the group id for file access.
 pub fn file_group() -> u32 {
     sys!(setfsgid, u32::MAX).map_or(u32::MAX, |id| id as u32)
 }
 
-/// The supplementary groups; how many. `EINVAL` if there are more than `out` has room for.
+/// Writes the supplementary groups to `out` and returns their number. Fails with `EINVAL` if `out` is too short.
 pub fn groups(out: &mut [u32]) -> Result<usize> {
     if out.is_empty() {
         return Err(Errno::EINVAL);
@@ -47,7 +48,7 @@ pub fn groups(out: &mut [u32]) -> Result<usize> {
     sys!(getgroups, out.len(), out.as_mut_ptr())
 }
 
-/// The capability sets, as version 3 of `capset` takes them.
+/// Returns the capability sets, in the layout of version 3 of `capset`.
 pub fn capabilities() -> Result<[u32; 6]> {
     let header = [CAPABILITY_VERSION_3, 0];
     let mut data = [0u32; 6];
@@ -55,15 +56,16 @@ pub fn capabilities() -> Result<[u32; 6]> {
     Ok(data)
 }
 
-/// Gives up every capability of the calling thread but these, for good unless it becomes another program.
+/// Gives up all capabilities of the calling thread except `kept`. The thread cannot regain them, except by an
+/// exec.
 ///
 /// # Errors
-/// What the kernel says; not for want of a privilege.
+/// Those of the kernel. The call needs no privilege.
 pub fn keep_capabilities(kept: &[u32]) -> Result<()> {
     let header = [CAPABILITY_VERSION_3, 0];
     let mut data = capabilities()?;
     for (i, word) in data.iter_mut().enumerate() {
-        // Effective, permitted, inheritable of the first 32, then of the others.
+        // The words are effective, permitted and inheritable for the first 32 capabilities, then for the others.
         let (half, is_inheritable) = (i as u32 / 3, i % 3 == 2);
         let mask =
             kept.iter().filter(|&&it| it / 32 == half).fold(0, |mask, it| mask | 1 << (it % 32));
@@ -72,21 +74,22 @@ pub fn keep_capabilities(kept: &[u32]) -> Result<()> {
     sys!(capset, header.as_ptr(), data.as_ptr()).map(drop)
 }
 
-/// The calling thread, which is to be the only one of its process, becomes another user for good, with that group and no other.
+/// Changes the calling thread's user for good, with group `gid` and no other. The calling thread must be the only
+/// one of its process.
 ///
 /// # Errors
-/// What the kernel says: it takes `CAP_SETUID` and `CAP_SETGID`.
+/// Those of the kernel. The call needs `CAP_SETUID` and `CAP_SETGID`.
 pub fn become_user(uid: u32, gid: u32) -> Result<()> {
     sys!(setgroups, 0usize, 0usize)?;
     sys!(setresgid, gid, gid, gid)?;
     sys!(setresuid, uid, uid, uid).map(drop)
 }
 
-/// Puts the capabilities of the calling thread to use, or sets them aside: it has them still, and the kernel grants nothing by
-/// them.
+/// Makes the calling thread's permitted capabilities effective, or makes none effective. The thread keeps the
+/// permitted capabilities in both cases.
 ///
 /// # Errors
-/// What the kernel says; not for want of a privilege.
+/// Those of the kernel. The call needs no privilege.
 pub fn use_capabilities(are_used: bool) -> Result<()> {
     let header = [CAPABILITY_VERSION_3, 0];
     let mut data = capabilities()?;
@@ -96,33 +99,33 @@ pub fn use_capabilities(are_used: bool) -> Result<()> {
     sys!(capset, header.as_ptr(), data.as_ptr()).map(drop)
 }
 
-/// Takes every capability out of the calling thread's bounding set, so that no program that it becomes has one; as far as the
-/// kernel lets it, which takes `CAP_SETPCAP`.
+/// Removes every capability from the calling thread's bounding set, so that no program it executes gets one.
+/// Without `CAP_SETPCAP` the call has no effect.
 pub fn drop_bounding_set() {
-    // The kernel refuses the first number that is no capability.
+    // The kernel refuses the first number that names no capability.
     let mut capability = 0;
     while capability < 64 && prctl(libc::PR_CAPBSET_DROP, capability).is_ok() {
         capability += 1;
     }
 }
 
-/// Copies words of this process's memory, at an address that may be a bad one; whether it could.
+/// Copies words of this process's memory from an address that may be bad. Returns true if all words were copied.
 pub fn read_own(address: usize, out: &mut [u32]) -> bool {
     let len = size_of_val(out);
     let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: len };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: len };
-    // Of this thread: the process's first one may have ended.
+    // Use the thread's id, because the process's first thread may have ended.
     let pid = crate::call::gettid();
     sys!(process_vm_readv, pid, &raw const local, 1usize, &raw const remote, 1usize, 0usize)
         == Ok(len)
 }
 
-/// A `prctl` that asks for something, with one argument.
+/// Calls `prctl` with one argument.
 pub fn prctl(option: i32, argument: u64) -> Result<usize> {
     sys!(prctl, option, argument, 0usize, 0usize, 0usize)
 }
 
-/// Whether a capability is in the ambient set.
+/// Returns true if a capability is in the ambient set.
 pub fn is_ambient(capability: u64) -> Result<bool> {
     let set =
         sys!(prctl, libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_IS_SET, capability, 0usize, 0usize)?;
@@ -137,7 +140,7 @@ mod tests {
     fn credentials_are_what_libc_says() {
         let mut ids = [[0u32; 3]; 2];
         let [[ru, eu, su], [rg, eg, sg]] = &mut ids;
-        // SAFETY: live locals.
+        // SAFETY: the pointers come from references to live locals.
         unsafe {
             libc::getresuid(ru, eu, su);
             libc::getresgid(rg, eg, sg);
@@ -145,7 +148,7 @@ mod tests {
         assert_eq!([users(), group_ids()], ids);
         assert_eq!((file_user(), file_group()), (ids[0][1], ids[1][1]));
         let mut groups_of_libc = [0; 256];
-        // SAFETY: a live array of that length.
+        // SAFETY: the array has 256 elements, as the call says.
         let n = unsafe { libc::getgroups(256, groups_of_libc.as_mut_ptr()) } as usize;
         let mut ours = [0; 256];
         assert_eq!(groups(&mut ours), Ok(n));

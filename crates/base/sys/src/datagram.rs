@@ -1,18 +1,18 @@
-//! Datagrams over abstract Unix names, with descriptors and proven credentials.
+//! Datagrams over abstract Unix names, with descriptors, and with credentials that the kernel checks.
 
 use crate::call::{self, Errno, RawFd, Result, Sysno};
 use crate::fd::Fd;
 
-/// The option by which a Unix socket takes no descriptors; since Linux 6.16.
+/// Socket option by which a Unix socket refuses descriptors, since Linux 6.16.
 pub const SO_PASSRIGHTS: i32 = 83;
 
-/// Descriptors that one datagram may carry here.
+/// Largest number of descriptors in one datagram of this crate.
 pub const FDS_MAX: usize = 12;
-/// Room for as many descriptors as the kernel lets a process send, and the sender's credentials. What
-/// did not fit, the kernel would close in the receiving call, however long that takes.
+/// Size of the control buffer, with room for the kernel's largest number of descriptors and for the sender's
+/// credentials. The kernel would close descriptors without room inside the receiving call, which may take long.
 const CONTROL_LEN: usize = 1152;
 
-/// An abstract name: at most 107 bytes after the leading zero.
+/// An abstract name, of at most 107 bytes after the leading zero.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Name {
     len: u8,
@@ -26,14 +26,14 @@ impl core::fmt::Debug for Name {
 }
 
 impl Name {
-    /// A name from its bytes; `None` if it is empty or too long.
+    /// Makes a name from its bytes; `None` if there are none or too many.
     pub fn new(name: &[u8]) -> Option<Name> {
         let mut bytes = [0; 107];
         bytes.get_mut(..name.len())?.copy_from_slice(name);
         (!name.is_empty()).then_some(Name { len: name.len() as u8, bytes })
     }
 
-    /// The bytes after the leading zero.
+    /// Returns the bytes after the leading zero.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len as usize]
     }
@@ -55,14 +55,14 @@ impl Name {
         }
         let mut bytes = [0; 107];
         for (to, from) in bytes[..n].iter_mut().zip(&address.sun_path[1..]) {
-            // The type of the bytes is another one on aarch64.
+            // The C type of these bytes is unsigned on aarch64.
             *to = from.to_ne_bytes()[0];
         }
         (n > 0).then_some(Name { len: n as u8, bytes })
     }
 }
 
-/// The address of a socket in the file system: at most 107 bytes.
+/// Makes the address of a socket in the file system, from a path of at most 107 bytes.
 pub(crate) fn file_address(path: &[u8]) -> Result<(libc::sockaddr_un, u32)> {
     let mut sun_path: [libc::c_char; 108] = [0; 108];
     if path.is_empty() || path.len() >= sun_path.len() || path.contains(&0) {
@@ -75,57 +75,57 @@ pub(crate) fn file_address(path: &[u8]) -> Result<(libc::sockaddr_un, u32)> {
     Ok((address, 3 + path.len() as u32))
 }
 
-/// A received datagram's envelope. Descriptors are closed with it unless taken.
+/// A received datagram without its payload. Dropping it closes all descriptors that the caller has not taken.
 #[derive(Debug)]
 pub struct Received {
-    /// Payload bytes put into the buffer.
+    /// Number of payload bytes written to the buffer.
     pub len: usize,
-    /// Whether payload or control data did not fit and was cut.
+    /// Set if the kernel cut off payload or control data that did not fit.
     pub truncated: bool,
-    /// The name that the sender's socket is bound to.
+    /// Name that the sender's socket is bound to.
     pub sender: Option<Name>,
-    /// Process and user id of the sender, vouched for by the kernel.
+    /// Process id and user id of the sender, checked by the kernel.
     pub credentials: Option<(i32, u32)>,
-    /// Descriptors that came along.
+    /// Descriptors that the datagram carried.
     pub fds: Vec<Fd>,
 }
 
-/// The two ends of a pair of sockets, for two processes that each make a [`Datagram`] of one.
+/// Makes a pair of sockets, for two processes that each make a [`Datagram`] of one end.
 ///
 /// # Errors
 /// Those of `socketpair`.
 pub fn pair() -> Result<[Fd; 2]> {
     let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     let ends = call::socketpair(libc::AF_UNIX, kind)?.map(Fd::adopt);
-    // Before anything is sent: what is says its sender's credentials from the beginning.
+    // Set before the first message, so that every message carries its sender's credentials.
     for end in &ends {
         call::setsockopt(end.raw(), libc::SOL_SOCKET, libc::SO_PASSCRED, &1i32)?;
     }
     Ok(ends)
 }
 
-/// A datagram socket of the abstract Unix name space.
+/// A datagram socket in the abstract Unix name space.
 #[derive(Debug)]
 pub struct Datagram(Fd);
 
 impl Datagram {
-    /// A socket bound to `name`, or to a fresh name of the kernel's choosing.
+    /// Binds a new socket to `name`, or to a new name that the kernel chooses.
     ///
     /// # Errors
-    /// `EADDRINUSE` where another socket holds the name, `EMFILE` where only the program's own descriptor
-    /// numbers are left.
+    /// `EADDRINUSE` if another socket has the name. `EMFILE` if only descriptor numbers are free that the program
+    /// needs.
     pub fn bind(name: Option<&Name>) -> Result<Datagram> {
         let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         let fd = Fd::make(|| call::socket(libc::AF_UNIX, kind, 0))?;
         if !fd.is_high() {
-            // The program needs the numbers below for itself.
+            // The program needs the lower numbers for itself.
             return Err(Errno::EMFILE);
         }
         let socket = Datagram(fd);
         call::setsockopt(socket.0.raw(), libc::SOL_SOCKET, libc::SO_PASSCRED, &1i32)?;
         let (address, len) = match name {
             Some(name) => name.to_sockaddr(),
-            // A bare family asks for autobind.
+            // An address of only the family requests a name from the kernel (autobind).
             None => (
                 libc::sockaddr_un {
                     sun_family: libc::AF_UNIX as libc::sa_family_t,
@@ -134,15 +134,17 @@ impl Datagram {
                 2,
             ),
         };
-        // SAFETY: the address outlives the call and `len` lies within it.
+        // SAFETY: the address outlives the call, and `len` is at most its size.
         unsafe { syscalls::syscall!(Sysno::bind, socket.0.raw(), &raw const address, len) }?;
         Ok(socket)
     }
 
-    /// One end of a pair that another process has made and sent; what comes says its sender's credentials.
+    /// Makes a datagram socket of one end of a pair that another process has made and sent. Received messages
+    /// will carry their senders' credentials.
     ///
     /// # Errors
-    /// `ENOTSOCK` and the like where it is none of the kind, `EMFILE` as for [`bind`](Self::bind).
+    /// `EPROTOTYPE` if `fd` is another kind of socket. `ENOTSOCK` if it is no socket. `EMFILE` as for
+    /// [`bind`](Self::bind).
     pub fn of_pair(fd: Fd) -> Result<Datagram> {
         let word = |name| call::getsockopt::<i32>(fd.raw(), libc::SOL_SOCKET, name);
         if word(libc::SO_DOMAIN)? != libc::AF_UNIX || word(libc::SO_TYPE)? != libc::SOCK_DGRAM {
@@ -155,15 +157,16 @@ impl Datagram {
         Ok(Datagram(fd))
     }
 
-    /// The descriptor, to wait on.
+    /// Returns the descriptor, to wait on.
     pub fn raw(&self) -> RawFd {
         self.0.raw()
     }
 
-    /// Sends to where a received datagram came from: the name that its sender's socket has, or the other end of a pair.
+    /// Replies to the source of a received datagram: to the name of its sender's socket, or to the other end of a
+    /// pair.
     ///
     /// # Errors
-    /// As for [`send_to`](Self::send_to); `ENOTCONN` where the sender's socket has no name.
+    /// Those of [`send_to`](Self::send_to); `ENOTCONN` if the sender's socket has no name.
     pub fn answer(&self, sender: Option<Name>, payload: &[u8], fds: &[RawFd]) -> Result<()> {
         send_message(self.0.raw(), sender.as_ref(), payload, fds)
     }
@@ -171,32 +174,33 @@ impl Datagram {
     /// Sends to the other end of a pair.
     ///
     /// # Errors
-    /// `ECONNREFUSED` when that is gone, `EAGAIN` where its queue is full.
+    /// `ECONNREFUSED` if the other end is closed, `EAGAIN` if its queue is full.
     pub fn send(&self, payload: &[u8], fds: &[RawFd]) -> Result<()> {
         send_message(self.0.raw(), None, payload, fds)
     }
 
-    /// Sends `payload` and up to [`FDS_MAX`] descriptors to `to`; never blocks.
+    /// Sends `payload` and up to [`FDS_MAX`] descriptors to `to`. Never blocks.
     ///
     /// # Errors
-    /// `ECONNREFUSED` where no socket is bound to the name, `EAGAIN` where its queue is full.
+    /// `ECONNREFUSED` if no socket is bound to the name, `EAGAIN` if the socket's queue is full.
     pub fn send_to(&self, to: &Name, payload: &[u8], fds: &[RawFd]) -> Result<()> {
         send_message(self.0.raw(), Some(to), payload, fds)
     }
 
-    /// Takes the next datagram; never blocks.
+    /// Receives the next datagram. Never blocks.
     ///
     /// # Errors
-    /// `EAGAIN` when there is none.
+    /// `EAGAIN` if there is none.
     pub fn receive(&self, buf: &mut [u8]) -> Result<Received> {
         receive_message(self.0.raw(), buf)
     }
 }
 
 impl Drop for Datagram {
-    /// What lies unread in the socket is closed with it: descriptors that any process may have sent.
+    /// Lets the disposer close the socket if messages are unread. The kernel then also closes the messages'
+    /// descriptors, which may take long.
     fn drop(&mut self) {
-        // Nothing is added from here on.
+        // From here on no message is added.
         let _ = call::shutdown(self.0.raw(), libc::SHUT_RD);
         let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
         if call::recv(self.0.raw(), &mut [0], flags) != Err(Errno::EAGAIN) {
@@ -205,13 +209,14 @@ impl Drop for Datagram {
     }
 }
 
-/// Bytes of control data that a message of ours has at most: the program's stack may be small.
+/// Limit of the control data in a message that this process sends. Small, because the program's stack may be
+/// small.
 const OWN_CONTROL_LEN: usize = 128;
 
 #[repr(align(16))]
 struct OwnControl(#[expect(dead_code, reason = "the kernel reads it")] [u8; OWN_CONTROL_LEN]);
 
-// SAFETY: CMSG_SPACE only computes.
+// SAFETY: CMSG_SPACE only computes a number.
 const _: () = assert!(
     unsafe {
         libc::CMSG_SPACE(4 * FDS_MAX as u32) + libc::CMSG_SPACE(size_of::<libc::ucred>() as u32)
@@ -219,8 +224,8 @@ const _: () = assert!(
         <= OWN_CONTROL_LEN
 );
 
-/// What a message says of its sender, where the kernel would name another user: it names the one that the process was started
-/// as, not the one as which it acts, and which its sockets belong to.
+/// Returns the credentials that a message must carry explicitly; `None` if the kernel's default is right. By
+/// default the kernel names the real user. The sockets of this process belong to the effective user.
 fn own_credentials() -> Option<libc::ucred> {
     let (uid, acts_as) = (call::getuid(), call::geteuid());
     (uid != acts_as).then(|| libc::ucred {
@@ -230,7 +235,7 @@ fn own_credentials() -> Option<libc::ucred> {
     })
 }
 
-/// Sends one message with up to [`FDS_MAX`] descriptors, to a name or along a connection.
+/// Sends one message with up to [`FDS_MAX`] descriptors, to a name or to the connected socket.
 pub(crate) fn send_message(
     fd: RawFd,
     to: Option<&Name>,
@@ -244,7 +249,7 @@ pub(crate) fn send_message(
     let mut iov =
         libc::iovec { iov_base: payload.as_ptr().cast_mut().cast(), iov_len: payload.len() };
     let mut control = OwnControl([0; OWN_CONTROL_LEN]);
-    // SAFETY: an all-zero msghdr is a valid empty one.
+    // SAFETY: all-zero bytes are a valid empty msghdr.
     let mut msg: libc::msghdr = unsafe { core::mem::zeroed() };
     if let Some((address, len)) = &mut to {
         msg.msg_name = core::ptr::from_mut(address).cast();
@@ -253,14 +258,14 @@ pub(crate) fn send_message(
     msg.msg_iov = &raw mut iov;
     msg.msg_iovlen = 1;
     let mut put = |kind, data: *const u8, len: usize| {
-        // SAFETY: CMSG_SPACE and CMSG_LEN only compute.
+        // SAFETY: CMSG_SPACE and CMSG_LEN only compute numbers.
         let (space, cmsg_len) =
             unsafe { (libc::CMSG_SPACE(len as u32) as usize, libc::CMSG_LEN(len as u32) as usize) };
         let at = msg.msg_controllen as usize;
         msg.msg_control = (&raw mut control).cast();
         msg.msg_controllen = (at + space) as _;
-        // SAFETY: the control buffer is aligned (`OwnControl`), a header's space is a multiple of that, and the buffer is
-        // large enough for both kinds; the caller's data is `len` bytes.
+        // SAFETY: the control buffer is aligned (`OwnControl`), and each header's space is a multiple of the
+        // alignment. An assertion above proves that both kinds fit. `data` points to `len` bytes.
         unsafe {
             let header = msg.msg_control.cast::<u8>().add(at).cast::<libc::cmsghdr>();
             (*header).cmsg_level = libc::SOL_SOCKET;
@@ -275,21 +280,21 @@ pub(crate) fn send_message(
     if let Some(own) = own_credentials() {
         put(libc::SCM_CREDENTIALS, (&raw const own).cast(), size_of_val(&own));
     }
-    // SAFETY: every pointer in `msg` refers to a local that outlives the call.
+    // SAFETY: every pointer in `msg` refers to a local variable that outlives the call.
     unsafe { call::sendmsg(fd, &raw const msg, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) }.map(drop)
 }
 
-/// Takes the next message of a Unix socket, or bytes of one that does not keep messages apart, with the descriptors that have
-/// come with it; never blocks.
+/// Receives the next message of a Unix socket, with its descriptors. From a stream socket, receives the next
+/// bytes. Never blocks.
 ///
 /// # Errors
-/// `EAGAIN` when there is none.
+/// `EAGAIN` if there is none.
 pub fn receive_message(fd: RawFd, buf: &mut [u8]) -> Result<Received> {
-    // SAFETY: all-zero values of plain C structs.
+    // SAFETY: all-zero bytes are a valid sockaddr_un.
     let mut address: libc::sockaddr_un = unsafe { core::mem::zeroed() };
     let mut iov = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
     let mut control = Control([0; CONTROL_LEN]);
-    // SAFETY: as above.
+    // SAFETY: all-zero bytes are a valid msghdr.
     let mut msg: libc::msghdr = unsafe { core::mem::zeroed() };
     msg.msg_name = (&raw mut address).cast();
     msg.msg_namelen = size_of::<libc::sockaddr_un>() as u32;
@@ -298,7 +303,7 @@ pub fn receive_message(fd: RawFd, buf: &mut [u8]) -> Result<Received> {
     msg.msg_control = (&raw mut control).cast();
     msg.msg_controllen = CONTROL_LEN as _;
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
-    // SAFETY: every pointer in `msg` refers to a local that outlives the call.
+    // SAFETY: every pointer in `msg` refers to a local variable that outlives the call.
     let len = unsafe { call::recvmsg(fd, &raw mut msg, flags) }?;
     let mut received = Received {
         len,
@@ -307,8 +312,8 @@ pub fn receive_message(fd: RawFd, buf: &mut [u8]) -> Result<Received> {
         credentials: None,
         fds: Vec::new(),
     };
-    // SAFETY: the kernel wrote well-formed control messages of `msg_controllen` bytes into
-    // the aligned buffer; the walk stays within them.
+    // SAFETY: the kernel has written well-formed control messages of `msg_controllen` bytes into the aligned
+    // buffer, and the loop stays within them.
     unsafe {
         let mut header = libc::CMSG_FIRSTHDR(&raw const msg);
         while !header.is_null() {

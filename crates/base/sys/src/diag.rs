@@ -1,24 +1,24 @@
-//! The owner of the other end of a local TCP connection: `NETLINK_SOCK_DIAG`.
+//! Finds the owner of the other end of a local TCP connection (`NETLINK_SOCK_DIAG`).
 //!
-//! The kernel is asked for the socket with the mirrored addresses. Its answer, the owner's user
-//! id and the socket's cookie, is what a peer's claim is compared with before anything is
-//! switched.
+//! This process asks the kernel for the socket with the same addresses in reverse order. The answer holds the
+//! owner's user id and the socket's cookie. A connection changes its path only after the peer's claim has matched
+//! this answer.
 
 use crate::call::{self, Errno, Result};
 use crate::fd::Fd;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// What the kernel says of a socket.
+/// The kernel's data about a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
     /// User id of the socket's creator.
     pub uid: u32,
-    /// The kernel's cookie: unique among all sockets since boot.
+    /// The kernel's cookie, unique among all sockets since boot.
     pub cookie: u64,
-    /// Set while a process has a descriptor of the socket: from accept until the last close, behind which its bytes are
-    /// sent.
+    /// Set while a process has a descriptor of the socket, from accept until the last close. After the last close
+    /// the kernel still sends the remaining bytes.
     pub is_held: bool,
-    /// Whether neither side has ended its direction.
+    /// Set while neither end has closed its direction.
     pub is_established: bool,
 }
 
@@ -29,7 +29,7 @@ const REQUEST_LEN: usize = 16 + 56;
 const ESTABLISHED: u8 = 1;
 const LISTEN: u8 = 10;
 
-/// The cookie of a socket of our own (`SO_COOKIE`).
+/// Returns the cookie of a socket of this process (`SO_COOKIE`).
 pub fn cookie(fd: i32) -> Result<u64> {
     call::getsockopt(fd, libc::SOL_SOCKET, libc::SO_COOKIE)
 }
@@ -37,16 +37,17 @@ pub fn cookie(fd: i32) -> Result<u64> {
 /// Looks up the TCP socket whose local address is `local` and whose peer is `peer`.
 ///
 /// # Errors
-/// `ENOENT` where there is none; whatever refuses netlink where it is forbidden.
+/// `ENOENT` if there is no such socket; the error of a system call if netlink is forbidden.
 pub fn tcp_owner(local: SocketAddr, peer: SocketAddr) -> Result<Owner> {
     let request = request(local, peer)?;
     by_kept(|netlink| ask(netlink, &request))
 }
 
-/// Has `ask` ask by the socket that is kept, or else by a new one, which is kept then.
+/// Calls `ask` with the kept netlink socket. If there is no such socket or `ask` fails, calls `ask` with a new
+/// socket. Keeps the new socket after a success.
 fn by_kept<T>(ask: impl Fn(i32) -> Result<T>) -> Result<T> {
-    // One that is kept spares making it, but may be of a network namespace that this process has left:
-    // its "no" is asked for again.
+    // A kept socket saves making one. But it may belong to a network namespace that this process has left. So ask
+    // a new socket again if the kept one finds nothing.
     if let Some(Ok(answer)) = kept::with(&ask) {
         return Ok(answer);
     }
@@ -58,20 +59,20 @@ fn by_kept<T>(ask: impl Fn(i32) -> Result<T>) -> Result<T> {
     answer
 }
 
-/// The same, and the kernel is asked for the network namespace that the calling thread is in now.
+/// Like [`tcp_owner`], but always asks in the calling thread's present network namespace.
 ///
 /// # Errors
-/// As for [`tcp_owner`].
+/// Those of [`tcp_owner`].
 pub fn tcp_owner_here(local: SocketAddr, peer: SocketAddr) -> Result<Owner> {
     ask(open()?.raw(), &request(local, peer)?)
 }
 
-/// Whether a socket listens where connections to `local` arrive: at that address, or at every one.
+/// Returns true if a socket listens for connections to `local`, at this address or at all addresses.
 ///
 /// # Errors
-/// Whatever refuses netlink where it is forbidden.
+/// The error of a system call if netlink is forbidden.
 pub fn is_listened_at(local: SocketAddr) -> Result<bool> {
-    // Nothing connects from port 0, so no connection is found in the place of the listener.
+    // No connection comes from port 0, so the kernel finds no connection instead of the listener.
     let nowhere = match local.ip() {
         IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
@@ -85,10 +86,10 @@ pub fn is_listened_at(local: SocketAddr) -> Result<bool> {
     }
 }
 
-/// The inode of the socket at the other end of a Unix socket, which is connected to it.
+/// Returns the inode of the socket that a Unix socket is connected to.
 ///
 /// # Errors
-/// `ENOTCONN` where there is none; whatever refuses netlink where it is forbidden.
+/// `ENOTCONN` if there is none; the error of a system call if netlink is forbidden.
 pub fn unix_peer(fd: i32) -> Result<u64> {
     const LEN: usize = 16 + 24;
     const SHOW_PEER: u32 = 4;
@@ -106,16 +107,16 @@ pub fn unix_peer(fd: i32) -> Result<u64> {
     if u16_at(answer, 4) != Some(SOCK_DIAG_BY_FAMILY) {
         return Err(Errno::ENOTCONN);
     }
-    // Behind `struct unix_diag_msg` (16 bytes).
+    // The attributes follow `struct unix_diag_msg` (16 bytes).
     let peer = attribute(answer, 16 + 16, PEER).ok_or(Errno::ENOTCONN)?;
     u32_at(peer, 0).map(u64::from).ok_or(Errno::EBADMSG)
 }
 
-/// Returns the kernel's counts of bytes that a program has sent and received by the TCP socket with that local address and peer.
-/// Linux has them since 4.19.
+/// Returns the numbers of bytes that a program has sent and received on the TCP socket with these addresses. The
+/// kernel counts them since Linux 4.19.
 ///
 /// # Errors
-/// Errors of [`tcp_owner`]; `EBADMSG` if the kernel is older.
+/// Those of [`tcp_owner`]; `EBADMSG` if the kernel is older.
 pub fn tcp_bytes(local: SocketAddr, peer: SocketAddr) -> Result<(u64, u64)> {
     let mut request = request(local, peer)?;
     request[16 + 2] = 1 << (INFO - 1);
@@ -126,7 +127,7 @@ pub fn tcp_bytes(local: SocketAddr, peer: SocketAddr) -> Result<(u64, u64)> {
 const INFO: u16 = 2;
 
 fn ask_for_bytes(netlink: i32, request: &[u8; REQUEST_LEN]) -> Result<(u64, u64)> {
-    // Places in `struct tcp_info`.
+    // Offsets in `struct tcp_info`.
     const RECEIVED: usize = 128;
     const NOT_SENT: usize = 144;
     const SENT: usize = 200;
@@ -136,7 +137,7 @@ fn ask_for_bytes(netlink: i32, request: &[u8; REQUEST_LEN]) -> Result<(u64, u64)
     if let (_, LISTEN) = parse(answer)? {
         return Err(Errno::ENOENT);
     }
-    // Behind `struct inet_diag_msg` (72 bytes).
+    // The attributes follow `struct inet_diag_msg` (72 bytes).
     let info = attribute(answer, 16 + 72, INFO).ok_or(Errno::EBADMSG)?;
     let count = |at: usize| {
         let bytes = info.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
@@ -147,7 +148,8 @@ fn ask_for_bytes(netlink: i32, request: &[u8; REQUEST_LEN]) -> Result<(u64, u64)
     Ok((sent, count(RECEIVED)?))
 }
 
-/// Returns the value of an attribute (length, type, value) of that type among those that begin at `at`.
+/// Returns the value of the attribute (length, type, value) of type `kind`, among the attributes from offset `at`
+/// on.
 fn attribute(answer: &[u8], mut at: usize, kind: u16) -> Option<&[u8]> {
     while let (Some(len @ 4..), Some(found)) = (u16_at(answer, at), u16_at(answer, at + 2)) {
         let len = usize::from(len);
@@ -166,7 +168,7 @@ fn open() -> Result<Fd> {
 
 fn ask(netlink: i32, request: &[u8; REQUEST_LEN]) -> Result<Owner> {
     let mut answer = [0u8; 512];
-    // For an end that is gone the kernel names the listener at its address.
+    // If the end no longer exists, the kernel returns the listener at its address.
     match parse(exchange(netlink, request, &mut answer)?)? {
         (_, LISTEN) => Err(Errno::ENOENT),
         (owner, _) => Ok(owner),
@@ -179,7 +181,7 @@ fn exchange<'a>(netlink: i32, request: &[u8], answer: &'a mut [u8; 512]) -> Resu
     Ok(&answer[..len.min(answer.len())])
 }
 
-/// A netlink socket that is kept open.
+/// A netlink socket that stays open.
 mod kept {
     use super::cookie;
     use crate::call;
@@ -188,28 +190,28 @@ mod kept {
     use core::sync::atomic::{AtomicBool, Ordering};
 
     struct Kept {
-        /// Whether a thread is using it. The child of a fork in between finds it so for ever, and does
-        /// without.
+        /// Set while a thread uses the socket. If a fork happens meanwhile, the flag stays set in the child,
+        /// which then keeps no socket.
         used: AtomicBool,
-        /// The socket, its cookie, and the process that made it.
+        /// The socket, its cookie, and the id of the process that made the socket.
         socket: UnsafeCell<Option<(Fd, u64, i32)>>,
     }
 
-    // SAFETY: the socket is touched only by the thread that has set `used`.
+    // SAFETY: only the thread that has set `used` accesses the socket.
     unsafe impl Sync for Kept {}
 
     static KEPT: Kept = Kept { used: AtomicBool::new(false), socket: UnsafeCell::new(None) };
 
-    /// Calls `f` with the socket, if there is one that no other thread is using just now.
+    /// Calls `f` with the kept socket. Returns `None` if there is none or if another thread uses it.
     pub(super) fn with<T>(f: impl FnOnce(i32) -> T) -> Option<T> {
-        // SYNC: what the last user left is seen with its Release store.
+        // SYNC: pairs with the Release store of the last user, so that user's changes are visible.
         if KEPT.used.swap(true, Ordering::Acquire) {
             return None;
         }
-        // SAFETY: `used` has been set, by this thread.
+        // SAFETY: this thread has set `used`, so no other thread accesses the socket.
         let socket = unsafe { &*KEPT.socket.get() };
-        // Not a relative's, which would take our answers, nor one that the program has closed behind
-        // our back and whose number means something else now.
+        // Use only a socket of this process: a forked relative would read this process's answers. The cookie
+        // shows whether the program has closed the socket and reused its number.
         let ours = socket
             .as_ref()
             .filter(|(fd, made, owner)| *owner == call::getpid() && cookie(fd.raw()) == Ok(*made));
@@ -218,14 +220,14 @@ mod kept {
         result
     }
 
-    /// Keeps a socket in place of the one that was kept.
+    /// Keeps this socket and drops the one that was kept before.
     pub(super) fn keep(socket: Fd) {
         let Ok(made) = cookie(socket.raw()) else { return };
         if !KEPT.used.swap(true, Ordering::Acquire) {
-            // SAFETY: `used` has been set, by this thread.
+            // SAFETY: this thread has set `used`, so no other thread accesses the socket.
             let before = unsafe { (*KEPT.socket.get()).replace((socket, made, call::getpid())) };
             KEPT.used.store(false, Ordering::Release);
-            // Closed only if its number still means that socket.
+            // Close the old socket only if its number still names this socket.
             if let Some((fd, made, _)) = before
                 && cookie(fd.raw()) != Ok(made)
             {
@@ -235,7 +237,7 @@ mod kept {
     }
 }
 
-/// Writes the header of a request (`struct nlmsghdr`); what comes after it.
+/// Writes the header of a request (`struct nlmsghdr`), and returns the bytes after it.
 fn begin(request: &mut [u8]) -> &mut [u8] {
     let len = request.len() as u32;
     let (header, body) = request.split_at_mut(16);
@@ -277,8 +279,9 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// `struct nlmsghdr` (16 bytes), then `struct inet_diag_msg`: 4 bytes of state, the socket's
-/// identity (48 bytes, the cookie last), and expires, rqueue, wqueue, uid, inode. Returns the state as well.
+/// Parses an answer, and returns the owner and the socket's state. The answer is a `struct nlmsghdr` (16 bytes)
+/// and a `struct inet_diag_msg`. The latter has 4 bytes that begin with family and state, then the socket's
+/// identity (48 bytes, the cookie last). The fields expires, rqueue, wqueue, uid and inode follow.
 fn parse(answer: &[u8]) -> Result<(Owner, u8)> {
     match u16_at(answer, 4) {
         Some(SOCK_DIAG_BY_FAMILY) => {
@@ -359,19 +362,19 @@ mod tests {
             assert_eq!(owner.cookie, cookie(client.as_raw_fd()).unwrap());
             assert_eq!(owner.uid, call::geteuid());
             assert!(owner.is_held && owner.is_established);
-            // Its bytes wait for a reader that does not come: the socket stays without its owner.
+            // The socket's bytes wait for a reader, so the socket outlives its owner's close.
             client.set_nonblocking(true).unwrap();
             while std::io::Write::write(&mut &client, &[0; 65536]).is_ok() {}
             drop(client);
             let (local, peer) = (server.peer_addr().unwrap(), server.local_addr().unwrap());
-            // A child that another test has forked may hold it for a moment.
+            // A child that another test has forked may have a copy of the descriptor for a moment.
             while tcp_owner(local, peer).unwrap().is_held {
                 call::sched_yield();
             }
             assert!(!tcp_owner(local, peer).unwrap().is_established);
             let listening = listener.local_addr().unwrap();
             assert_eq!(is_listened_at(listening), Ok(true));
-            // The listener is none of its connections' ends.
+            // The listener is not an end of one of its connections.
             let nobody = SocketAddr::new(listening.ip(), 1);
             assert_eq!(tcp_owner(listening, nobody), Err(Errno::ENOENT));
             assert_eq!(is_listened_at(local), Ok(false));

@@ -3,11 +3,12 @@
 use crate::call::{self, RawFd, Result};
 use crate::{Errno, Fd};
 
-/// The bits that EPOLLONESHOT leaves of an entry after its events were reported (`EP_PRIVATE_BITS` of fs/eventpoll.c).
+/// The bits that stay in an entry with EPOLLONESHOT after its events were reported (`EP_PRIVATE_BITS` of
+/// fs/eventpoll.c).
 const LEFT_BY_ONESHOT: u32 =
     (libc::EPOLLWAKEUP | libc::EPOLLONESHOT | libc::EPOLLET | libc::EPOLLEXCLUSIVE) as u32;
 
-/// An entry as it stands in its instance.
+/// An entry of an epoll instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
     events: u32,
@@ -16,7 +17,8 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Returns true if the instance would report its events: EPOLLONESHOT has not disabled it.
+    /// Returns true if the instance would report the entry's events. After a report, EPOLLONESHOT disables the
+    /// entry.
     pub fn is_armed(&self) -> bool {
         self.events & !LEFT_BY_ONESHOT != 0
     }
@@ -25,16 +27,16 @@ impl Entry {
 /// Returns the entry of a descriptor.
 ///
 /// # Errors
-/// `ENOENT` if the instance has no entry of it, without /proc, or where that names no inode (before Linux 4.13); others of opening and
-/// reading.
+/// `ENOENT` if the instance has no such entry, if /proc is missing, or if the kernel shows no inode (before Linux
+/// 4.13). Other errors come from opening and reading.
 pub fn of(epfd: RawFd, fd: RawFd) -> Result<Entry> {
     let (_, inode) = call::file_id(fd)?;
     let file = Fd::make(|| call::open_info(epfd))?;
     call::find_line(file.raw(), |line| parse(line, fd, inode))?.ok_or(Errno::ENOENT)
 }
 
-/// Returns what an entry's line says, if the entry is the descriptor's:
-/// `tfd:        5 events: 40000019 data:                5  pos:0 ino:1a2b sdev:8`.
+/// Parses the line of an entry. Returns the entry if it belongs to this descriptor and inode. An example: `tfd:
+/// 5 events: 40000019 data:                5  pos:0 ino:1a2b sdev:8`.
 fn parse(line: &[u8], fd: RawFd, inode: u64) -> Option<Entry> {
     let mut words =
         core::str::from_utf8(line).ok()?.split([' ', ':']).filter(|word| !word.is_empty());
@@ -61,7 +63,7 @@ mod tests {
     #[test]
     fn an_entry_is_armed_until_its_event_is_reported_once() {
         let epoll = Fd::adopt(poll::epoll_create().unwrap());
-        // So many that one read does not return all.
+        // Enough entries that one read does not return all of them.
         let sockets: Vec<UdpSocket> = (0..100).map(|_| socket()).collect();
         for (data, socket) in (0..).zip(&sockets) {
             let events =

@@ -1,20 +1,20 @@
-//! Private descriptors: owned, close-on-exec, and out of the program's way.
+//! Private descriptors, which are owned, close-on-exec, and outside the numbers that the program uses.
 
 use crate::call::{self, RawFd, Result};
 use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
-/// The number from which private descriptors are taken. Programs expect the lowest free numbers
-/// for themselves, some close everything above a small one, and a very high number would make
-/// the kernel's descriptor table (copied at each fork) large.
+/// The lowest number for private descriptors; 0 before the first use. Programs expect the lowest free numbers for
+/// themselves, and some close everything above a small number. A very high number would make the kernel's
+/// descriptor table large, and each fork copies this table.
 static PRIVATE_BASE: AtomicI32 = AtomicI32::new(0);
 static OBSERVER: AtomicUsize = AtomicUsize::new(0);
 static DISPOSER: AtomicUsize = AtomicUsize::new(0);
 
-/// A function called for each private descriptor, so that the program's own calls leave it alone: with
-/// `true` when it has been made, with `false` before it is closed.
+/// Function that is called for each private descriptor, so that the program's own calls leave it alone. The
+/// argument is `true` after the descriptor was made, and `false` before it is closed.
 pub type Observer = fn(RawFd, bool);
 
-/// Sets the observer; once, before any private descriptor is made.
+/// Sets the observer. Called once, before the first private descriptor is made.
 pub fn observe(observer: Observer) {
     OBSERVER.store(observer as usize, Ordering::Release);
 }
@@ -22,40 +22,40 @@ pub fn observe(observer: Observer) {
 fn tell(fd: RawFd, made: bool) {
     let observer = OBSERVER.load(Ordering::Acquire);
     if observer != 0 {
-        // SAFETY: only `observe` stores here, and only functions of this type.
+        // SAFETY: only `observe` stores here, and it stores only values of type `Observer`.
         let observer = unsafe { core::mem::transmute::<usize, Observer>(observer) };
         observer(fd, made);
     }
 }
 
-/// A function that closes descriptors which other processes have sent. That may take as long as the sender
-/// likes (a socket that lingers, a file of a slow file system), so the caller does not do it itself.
+/// Function that closes descriptors from other processes. The sender can make the close take long, by a lingering
+/// socket or a file of a slow file system. So the thread that drops such a descriptor does not close it.
 pub type Disposer = fn(Fd);
 
-/// Sets the disposer; without one, the thread that drops such a descriptor closes it.
+/// Sets the disposer. Without a disposer, the thread that drops such a descriptor closes it.
 pub fn dispose_by(disposer: Disposer) {
     DISPOSER.store(disposer as usize, Ordering::Release);
 }
 
-/// A program that can have fewer numbers than this has counted those that it needs.
+/// Smallest limit of descriptors with which Sovia takes private numbers. A program with a lower limit has
+/// probably counted the numbers that it needs.
 const COUNTED: u64 = 1024;
-/// The numbers below which private descriptors begin, whatever the limit is.
+/// Limit of the number at which private descriptors begin.
 const BASE_MAX: u64 = 4096;
 
-/// Whether there can be private descriptors without taking numbers that the program needs. They are
-/// taken from the last quarter of the numbers that the program's limit allows it; the limit itself
-/// is the program's, and never changed.
+/// Returns true if private descriptors take no numbers that the program needs. Private descriptors use the last
+/// quarter of the numbers below the program's limit. Sovia never changes this limit.
 pub fn can_be_spared() -> bool {
     private_numbers() != 0
 }
 
-/// How many numbers there are for private descriptors.
+/// Returns how many numbers are available for private descriptors.
 pub fn private_numbers() -> usize {
     let (soft, _) = call::descriptor_limits();
     if soft < COUNTED { 0 } else { soft.saturating_sub(private_base() as u64) as usize }
 }
 
-/// The first of the numbers for private descriptors, given the program's limit.
+/// Returns the first number for private descriptors if the program's soft limit is `soft`.
 fn base_for(soft: u64) -> RawFd {
     let numbers = soft.min(BASE_MAX);
     (numbers - numbers / 4).max(3) as RawFd
@@ -71,21 +71,21 @@ fn private_base() -> RawFd {
     base
 }
 
-/// A duplicate at or above the private base.
+/// Duplicates `fd` to a number at or above the private base.
 fn duplicate_high(fd: RawFd) -> Result<RawFd> {
     call::fcntl(fd, libc::F_DUPFD_CLOEXEC, private_base() as usize).map(|n| n as RawFd)
 }
 
-/// Has the kernel make room for private descriptors. In a process of several threads it takes more than ten
-/// milliseconds to enlarge the table of descriptors, so this is for a process of one. (A forked child begins with a
-/// table that holds what is open.)
+/// Makes the kernel enlarge the descriptor table for private descriptors. Call this while the process has one
+/// thread: with several threads the kernel needs more than ten milliseconds. A forked child begins with a table
+/// that is large enough for all open descriptors.
 pub fn make_room() {
     let (soft, _) = call::descriptor_limits();
     if soft < COUNTED {
         return;
     }
     if let Ok(event) = call::eventfd(libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) {
-        // The program may raise its limit yet: the private base is not decided here.
+        // The program may still raise its limit, so this does not set the private base.
         let base = base_for(soft) as usize;
         if let Ok(high) = call::fcntl(event, libc::F_DUPFD_CLOEXEC, base) {
             let _ = call::close(high as RawFd);
@@ -94,9 +94,8 @@ pub fn make_room() {
     }
 }
 
-/// Puts a new event counter, which no other process has, in the place of a private descriptor: its
-/// owner keeps the number, and has nothing by it any more. False if none can be had; then the
-/// descriptor is closed.
+/// Replaces a private descriptor by a new eventfd that no other process has. The owner keeps the number, but can
+/// no longer reach the old object. Returns false if no eventfd can be made. Then the descriptor is closed.
 pub fn sever(fd: RawFd) -> bool {
     let severed = call::eventfd(libc::EFD_CLOEXEC | libc::EFD_NONBLOCK).and_then(|event| {
         let result = call::dup_cloexec_onto(event, fd);
@@ -109,16 +108,16 @@ pub fn sever(fd: RawFd) -> bool {
     severed.is_ok()
 }
 
-/// An owned private descriptor; closed on drop.
+/// An owned private descriptor, closed when dropped.
 #[derive(Debug)]
 pub struct Fd {
     raw: RawFd,
-    /// Closing it may take long.
+    /// Set if closing the descriptor may take long.
     foreign: bool,
 }
 
 impl Fd {
-    /// Takes over a descriptor that the caller owns, and moves it up and out of the way.
+    /// Takes over a descriptor that the caller owns, and moves it to a private number if one is free.
     pub fn adopt(fd: RawFd) -> Fd {
         let owned = match duplicate_high(fd) {
             Ok(high) => {
@@ -131,7 +130,7 @@ impl Fd {
         owned
     }
 
-    /// What `make` makes, moved out of the program's way.
+    /// Calls `make` and moves the new descriptor to a private number.
     ///
     /// # Errors
     /// Those of `make`.
@@ -139,7 +138,7 @@ impl Fd {
         make().map(Fd::adopt)
     }
 
-    /// One more number for what `fd` is, which stays: the first free one from `first` on.
+    /// Duplicates `fd` to the first free number at or above `first`. `fd` stays open.
     ///
     /// # Errors
     /// Those of `fcntl`.
@@ -150,7 +149,7 @@ impl Fd {
         Ok(owned)
     }
 
-    /// Takes over a descriptor that this process has had since it became another program, and leaves it at its number.
+    /// Takes over a descriptor that this process has kept across an exec. Leaves the descriptor at its number.
     pub fn inherit(fd: RawFd) -> Fd {
         let owned = Fd { raw: fd, foreign: false };
         owned.outlasts_exec(false);
@@ -158,13 +157,13 @@ impl Fd {
         owned
     }
 
-    /// Whether a program that this process becomes is to have it.
+    /// Sets whether the descriptor stays open when this process executes another program.
     pub fn outlasts_exec(&self, outlasts: bool) {
         let flags = if outlasts { 0 } else { libc::FD_CLOEXEC };
         let _ = call::fcntl(self.raw, libc::F_SETFD, flags as usize);
     }
 
-    /// Two connected sockets, which stay at their numbers.
+    /// Makes two connected sockets, which stay at their numbers.
     ///
     /// # Errors
     /// Those of `socketpair`.
@@ -179,44 +178,44 @@ impl Fd {
         owned
     }
 
-    /// It is known what it is: something that is closed at once.
+    /// Marks a descriptor from another process as safe to close at once, after the caller has checked its kind.
     pub fn vouch(&mut self) {
         self.foreign = false;
     }
 
-    /// One whose closing may take long.
+    /// Marks a descriptor whose closing may take long.
     #[must_use]
     pub fn suspected(mut self) -> Fd {
         self.foreign = true;
         self
     }
 
-    /// Marks a descriptor that holds what another process has sent.
+    /// Marks a descriptor, such as a socket, that holds descriptors from other processes.
     pub(crate) fn suspect(&mut self) {
         self.foreign = true;
     }
 
-    /// Takes over a descriptor and leaves it at its number; for a short use.
+    /// Takes over a descriptor and leaves it at its number, for a short use.
     pub fn keep(fd: RawFd) -> Fd {
         Fd { raw: fd, foreign: false }
     }
 
-    /// Takes over a private descriptor that [`Fd::into_raw`] gave up.
+    /// Takes over a private descriptor from [`Fd::into_raw`].
     pub fn own(fd: RawFd) -> Fd {
         Fd { raw: fd, foreign: false }
     }
 
-    /// Whether there was room out of the program's way.
+    /// Returns true if the descriptor has a private number.
     pub fn is_high(&self) -> bool {
         self.raw >= private_base()
     }
 
-    /// The number, still owned by `self`.
+    /// Returns the number, which `self` still owns.
     pub fn raw(&self) -> RawFd {
         self.raw
     }
 
-    /// Gives the number up without closing it.
+    /// Gives up the descriptor without closing it, and returns its number.
     pub fn into_raw(self) -> RawFd {
         let raw = self.raw;
         core::mem::forget(self);
@@ -228,7 +227,7 @@ impl From<Fd> for std::os::fd::OwnedFd {
     fn from(fd: Fd) -> Self {
         tell(fd.raw, false);
         let raw = fd.into_raw();
-        // SAFETY: the number was owned, and is given up.
+        // SAFETY: `fd` owned the number, and `into_raw` has given up this ownership.
         unsafe { std::os::fd::FromRawFd::from_raw_fd(raw) }
     }
 }
@@ -237,7 +236,7 @@ impl Drop for Fd {
     fn drop(&mut self) {
         let disposer = DISPOSER.load(Ordering::Acquire);
         if self.foreign && disposer != 0 {
-            // SAFETY: only `dispose_by` stores here, and only functions of this type.
+            // SAFETY: only `dispose_by` stores here, and it stores only values of type `Disposer`.
             let disposer = unsafe { core::mem::transmute::<usize, Disposer>(disposer) };
             return disposer(Fd { raw: self.raw, foreign: false });
         }

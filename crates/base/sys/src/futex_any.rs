@@ -1,14 +1,14 @@
-//! Sleeping on several words at once (`futex_waitv`, Linux 5.16).
+//! Sleeps on several words at once (`futex_waitv`, Linux 5.16).
 
 use crate::call::{Errno, Result, Sysno};
 use crate::clock;
 use core::marker::PhantomData;
 use core::sync::atomic::AtomicU32;
 
-/// How many words the kernel takes at most.
+/// Largest number of words that the kernel accepts.
 pub const WORDS_MAX: usize = 128;
 
-/// `struct futex_waitv`.
+/// The kernel's `struct futex_waitv`.
 #[derive(Debug)]
 #[repr(C)]
 struct Word {
@@ -18,7 +18,7 @@ struct Word {
     reserved: u32,
 }
 
-/// Words to sleep on, each with the value that it is expected to have.
+/// Words to sleep on, each with its expected value.
 #[derive(Debug, Default)]
 pub struct AnyOf<'a> {
     words: Vec<Word>,
@@ -28,29 +28,30 @@ pub struct AnyOf<'a> {
 impl<'a> AnyOf<'a> {
     /// Adds a word.
     pub fn push(&mut self, word: &'a AtomicU32, expected: u32) {
-        /// `FUTEX2_SIZE_U32`, and not private: other processes wake by the same page.
+        /// `FUTEX2_SIZE_U32` without the flag for private words, because other processes wake this process
+        /// through shared pages.
         const SHARED_32: u32 = 2;
         let address = word.as_ptr() as u64;
         self.words.push(Word { expected: expected.into(), address, flags: SHARED_32, reserved: 0 });
     }
 
-    /// How many words there are.
+    /// Returns the number of words.
     pub fn len(&self) -> usize {
         self.words.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no words.
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 
-    /// Sleeps while every word holds what is expected of it, until a thread wakes one of them or
-    /// `timeout_ns` from now have passed.
+    /// Sleeps while every word holds its expected value, until a thread wakes one of them or `timeout_ns` have
+    /// passed.
     ///
     /// # Errors
-    /// `EAGAIN` if a word had changed already, `ETIMEDOUT`, `EINTR` for a signal; `ENOSYS` from a kernel
-    /// that has no such call (and what a filter says that does not know it), `EINVAL` for more than
-    /// [`WORDS_MAX`] words or none.
+    /// `EAGAIN` if a word had already changed, `ETIMEDOUT`, or `EINTR` for a signal. `EINVAL` if there are no
+    /// words or more than [`WORDS_MAX`]. `ENOSYS` if the kernel lacks the call, or the error of a seccomp filter
+    /// that does not know it.
     pub fn wait(&self, timeout_ns: u64) -> Result<()> {
         let until = clock::now_ns().saturating_add(timeout_ns);
         let until = libc::timespec {
@@ -59,8 +60,8 @@ impl<'a> AnyOf<'a> {
         };
         let (words, count) = (self.words.as_ptr(), self.words.len());
         let (until, clock) = (core::ptr::from_ref(&until), libc::CLOCK_MONOTONIC);
-        // SAFETY: the kernel reads `count` entries and the timespec, which outlive the call, and the
-        // words, which are borrowed for as long as `self` is there.
+        // SAFETY: the kernel reads `count` entries and the timespec, which outlive the call. The kernel also
+        // reads the words, which stay borrowed while `self` exists.
         match unsafe { syscalls::syscall!(Sysno::futex_waitv, words, count, 0, until, clock) } {
             Ok(_) => Ok(()),
             Err(errno) => Err(Errno::new(errno.into_raw())),
@@ -80,7 +81,7 @@ mod tests {
         let mut any = AnyOf::default();
         words.iter().for_each(|word| any.push(word, 7));
         match any.wait(1_000_000) {
-            // The kernel is too old, or a filter does not know the call.
+            // The kernel is too old, or a seccomp filter does not know the call.
             Err(Errno::ENOSYS | Errno::EPERM) => return,
             result => assert_eq!(result, Err(Errno::ETIMEDOUT)),
         }

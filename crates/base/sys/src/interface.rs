@@ -1,28 +1,28 @@
-//! Network devices of the calling thread's network namespace: their numbers, addresses and sizes, and news of them.
+//! Network devices of the calling thread's network namespace: their indexes, addresses, sizes and events.
 
 use crate::call::{Errno, RawFd, Result, Sysno};
 use crate::netlink::{self, Events};
 use core::net::Ipv4Addr;
 
-/// What may change of a device.
+/// Properties of a device that may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct State {
-    /// Its Ethernet address.
+    /// The device's Ethernet address.
     pub mac: [u8; 6],
-    /// Bytes of the longest payload of a frame.
+    /// Number of bytes in the longest payload of a frame.
     pub mtu: usize,
-    /// Whether it is up.
+    /// Set while the device is up.
     pub is_up: bool,
 }
 
-/// `struct ifreq`: a name, and a value whose type depends on the request.
+/// The kernel's `struct ifreq`: a name, and a value whose type depends on the request.
 #[repr(C, align(8))]
 struct Request {
     name: [u8; 16],
     value: [u8; 24],
 }
 
-/// `struct ifconf`.
+/// The kernel's `struct ifconf`.
 #[repr(C)]
 struct List {
     bytes: i32,
@@ -39,7 +39,7 @@ const ETHTOOL: usize = 0x8946;
 /// `ARPHRD_ETHER`.
 const ETHERNET: u16 = 1;
 
-/// Asks the kernel of devices, and hears of changes to any of them.
+/// Asks the kernel about devices, and receives events about changes of devices.
 #[derive(Debug)]
 pub struct Interfaces(Events);
 
@@ -52,30 +52,30 @@ impl Interfaces {
         Events::join(libc::NETLINK_ROUTE, netlink::LINKS).map(Interfaces)
     }
 
-    /// The descriptor, readable when something has changed.
+    /// Returns the descriptor, which is readable after a change.
     pub fn raw(&self) -> RawFd {
         self.0.raw()
     }
 
-    /// Takes all events, and returns true if anything may have changed since the last call.
+    /// Takes all events. Returns true if a device may have changed since the last call.
     pub fn take_events(&self) -> bool {
         self.0.take()
     }
 
-    /// The number of the device of that name. The number stays with the device, the name may not.
+    /// Returns the index of the device with this name. The index stays with the device, but the name may change.
     ///
     /// # Errors
-    /// `ENODEV` if there is none.
+    /// `ENODEV` if there is no such device.
     pub fn find(&self, name: &str) -> Result<u32> {
         let name = name_of(name.as_bytes()).ok_or(Errno::ENODEV)?;
         let [a, b, c, d, ..] = self.ask(GET_INDEX, name, [0; 24])?.value;
         Ok(u32::from_ne_bytes([a, b, c, d]))
     }
 
-    /// How the device with that number is.
+    /// Returns the state of the device with this index.
     ///
     /// # Errors
-    /// `ENODEV` if there is none any more, `EMEDIUMTYPE` if it is none of Ethernet's.
+    /// `ENODEV` if the device no longer exists, `EMEDIUMTYPE` if it is no Ethernet device.
     pub fn state(&self, index: u32) -> Result<State> {
         let mut value = [0; 24];
         value[..4].copy_from_slice(&index.to_ne_bytes());
@@ -93,12 +93,14 @@ impl Interfaces {
         Ok(State { mac, mtu, is_up })
     }
 
-    /// Receive queues among which the device with that number divides what comes; one where it does not say.
+    /// Returns the number of receive queues of the device with this index; 1 if the driver does not report the
+    /// number.
     ///
     /// # Errors
-    /// `ENODEV` if there is none any more.
+    /// `ENODEV` if the device no longer exists.
     pub fn receive_queues(&self, index: u32) -> Result<u32> {
-        /// `ETHTOOL_GCHANNELS`, and where `struct ethtool_channels` has those that receive, and those that do both.
+        /// `ETHTOOL_GCHANNELS`. The constants below are the indexes of `rx_count` and `combined_count` in `struct
+        /// ethtool_channels`.
         const GET_CHANNELS: u32 = 0x3c;
         const RECEIVE: usize = 5;
         const COMBINED: usize = 8;
@@ -117,7 +119,7 @@ impl Interfaces {
         }
     }
 
-    /// The IPv4 addresses of devices that are up, in the devices' order.
+    /// Returns the IPv4 addresses of devices that are up, in the order of the devices.
     ///
     /// # Errors
     /// Those of the request.
@@ -127,8 +129,8 @@ impl Interfaces {
         entries.resize_with(MOST, || Request { name: [0; 16], value: [0; 24] });
         let mut list =
             List { bytes: (MOST * size_of::<Request>()) as i32, at: entries.as_mut_ptr() };
-        // SAFETY: the request reads and writes one `struct ifconf`, which has this layout, and as many bytes of the entries as it
-        // says.
+        // SAFETY: the request reads and writes one `struct ifconf`, which has this layout. The kernel writes at
+        // most as many bytes of entries as the structure says, and `entries` has that many.
         unsafe { syscalls::syscall!(Sysno::ioctl, self.0.raw(), GET_LIST, &raw mut list) }?;
         entries.truncate(usize::try_from(list.bytes).unwrap_or(0) / size_of::<Request>());
         let inet = (libc::AF_INET as u16).to_ne_bytes();
@@ -149,14 +151,15 @@ impl Interfaces {
 
     fn ask(&self, what: usize, name: [u8; 16], value: [u8; 24]) -> Result<Request> {
         let mut request = Request { name, value };
-        // SAFETY: each of these requests reads and writes one `struct ifreq`, which has this size and alignment. In that of
-        // ETHTOOL is the address of a `struct ethtool_channels`, which lives in the caller's frame.
+        // SAFETY: each of these requests reads and writes one `struct ifreq`, which has this size and alignment.
+        // For ETHTOOL, the value holds the address of a `struct ethtool_channels`, which lives in the caller's
+        // frame.
         unsafe { syscalls::syscall!(Sysno::ioctl, self.0.raw(), what, &raw mut request) }?;
         Ok(request)
     }
 }
 
-/// A name, with the zero behind it.
+/// Returns the name with a zero after it; `None` if the name is too long.
 fn name_of(name: &[u8]) -> Option<[u8; 16]> {
     let mut bytes = [0; 16];
     bytes[..15].get_mut(..name.len())?.copy_from_slice(name);

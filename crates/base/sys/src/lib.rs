@@ -1,8 +1,7 @@
-//! The bottom of Sovia: system calls, shared mappings and sleeping.
+//! The lowest layer of Sovia: system calls, shared mappings and sleeping.
 //!
-//! Everything here goes straight to the kernel, never through libc's symbols: those are what
-//! Sovia interposes, and the library must not meet itself. All `unsafe` that talks to the kernel
-//! lives in this crate; what leaves it are functions that are safe to call.
+//! All code here calls the kernel directly and not libc's symbols, because Sovia interposes those symbols. Most
+//! system calls are in this crate, and most of its functions for them are safe.
 
 pub mod arrivals;
 pub mod bpf;

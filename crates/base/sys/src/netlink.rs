@@ -3,11 +3,11 @@
 use crate::call::{self, Errno, RawFd, Result};
 use crate::fd::Fd;
 
-/// Groups of `NETLINK_ROUTE`: devices, and queueing disciplines with their filters.
+/// Group of `NETLINK_ROUTE` for devices.
 pub const LINKS: u32 = 1;
-/// See [`LINKS`].
+/// Group of `NETLINK_ROUTE` for queueing disciplines and their filters.
 pub const TRAFFIC_CONTROL: u32 = 1 << 3;
-/// Group of `NETLINK_NETFILTER`: changes of nftables' rule set.
+/// Group of `NETLINK_NETFILTER` for changes of nftables' rule set.
 pub const NFTABLES: u32 = 1 << 6;
 
 /// A netlink socket that receives the events of some groups.
@@ -15,10 +15,10 @@ pub const NFTABLES: u32 = 1 << 6;
 pub struct Events(Fd);
 
 impl Events {
-    /// Joins groups of a protocol, a mask, in the network namespace of the calling thread.
+    /// Joins groups of a protocol in the calling thread's network namespace. `groups` is a mask.
     ///
     /// # Errors
-    /// Those of `socket` and `bind`: `EPERM` for groups of `NETLINK_NETFILTER` without `CAP_NET_ADMIN`.
+    /// Those of `socket` and `bind`, such as `EPERM` for groups of `NETLINK_NETFILTER` without `CAP_NET_ADMIN`.
     pub fn join(protocol: i32, groups: u32) -> Result<Events> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         let socket = Fd::make(|| call::socket(libc::AF_NETLINK, kind, protocol))?;
@@ -29,20 +29,20 @@ impl Events {
         Ok(Events(socket))
     }
 
-    /// The descriptor, readable after an event.
+    /// Returns the descriptor, which is readable after an event.
     pub fn raw(&self) -> RawFd {
         self.0.raw()
     }
 
-    /// Takes all events, and returns true if there may have been any since the last call.
+    /// Takes all events. Returns true if there may have been events since the last call.
     pub fn take(&self) -> bool {
         let mut any = false;
         loop {
-            // A message that is cut still reports an event.
+            // A truncated message still reports an event.
             match call::recv(self.0.raw(), &mut [0; 64], libc::MSG_DONTWAIT) {
                 Err(Errno::EAGAIN) => return any,
                 Err(Errno::EINTR) => {}
-                // After so many events the kernel has dropped some.
+                // ENOBUFS: there were so many events that the kernel has dropped some.
                 Ok(_) | Err(Errno::ENOBUFS) => any = true,
                 Err(_) => return true,
             }

@@ -1,4 +1,4 @@
-//! Waiting for kernel descriptors.
+//! Waits for events of kernel descriptors.
 
 use crate::call::{Prepared, RawFd, Result, Sysno};
 use crate::clock::timespec;
@@ -6,8 +6,8 @@ use crate::clock::timespec;
 /// One entry of a poll set.
 pub use libc::pollfd as PollFd;
 
-/// `ppoll`: waits up to `timeout_ns` (for ever if `None`); `mask` is the signal mask to wait
-/// under.
+/// Calls `ppoll`: waits up to `timeout_ns`, or without a limit if it is `None`. `mask` is the signal mask during
+/// the wait.
 ///
 /// # Errors
 /// `EINTR` for a signal, `EINVAL` for too many entries.
@@ -19,10 +19,10 @@ pub fn ppoll(
     ppoll_by(Prepared::make, fds, timeout_ns, mask)
 }
 
-/// [`ppoll`], by the system call `make`.
+/// Like [`ppoll`], but `make` makes the system call.
 ///
 /// # Errors
-/// As there, and what `make` says.
+/// Those of [`ppoll`] and of `make`.
 pub fn ppoll_by(
     make: impl FnOnce(Prepared) -> Result<usize>,
     fds: &mut [PollFd],
@@ -32,15 +32,15 @@ pub fn ppoll_by(
     let mut ts = timeout_ns.map(timespec);
     let ts = ts.as_mut().map_or(core::ptr::null_mut(), core::ptr::from_mut) as usize;
     let mask = mask.map_or(core::ptr::null(), core::ptr::from_ref) as usize;
-    // All three point to live values or are null.
+    // All three pointers are null or point to live values.
     let arguments = [fds.as_mut_ptr() as usize, fds.len(), ts, mask, SIGSET, 0];
     make(Prepared::new(Sysno::ppoll, arguments))
 }
 
-/// Bytes of the kernel's `sigset_t`.
+/// Number of bytes in the kernel's `sigset_t`.
 const SIGSET: usize = 8;
 
-/// The events that hold for one descriptor at this moment.
+/// Returns the events that hold for a descriptor at this moment.
 pub fn probe(fd: RawFd, events: i16) -> i16 {
     let mut fds = [PollFd { fd, events, revents: 0 }];
     match ppoll(&mut fds, Some(0), None) {
@@ -49,28 +49,28 @@ pub fn probe(fd: RawFd, events: i16) -> i16 {
     }
 }
 
-/// Waits until one of the events holds for a descriptor, or a signal has come.
+/// Waits until one of the events holds for a descriptor, or a signal arrives.
 pub fn wait(fd: RawFd, events: i16) {
     let _ = ppoll(&mut [PollFd { fd, events, revents: 0 }], None, None);
 }
 
-/// A new epoll instance.
+/// Makes an epoll instance.
 pub fn epoll_create() -> Result<RawFd> {
-    // SAFETY: takes a flag word only.
+    // SAFETY: the call takes only a flag word.
     unsafe { syscalls::syscall!(Sysno::epoll_create1, libc::EPOLL_CLOEXEC) }.map(|n| n as RawFd)
 }
 
-/// Adds, changes or removes a descriptor's interest.
+/// Adds, changes or removes a descriptor's entry in an epoll instance.
 pub fn epoll_ctl(epfd: RawFd, op: i32, fd: RawFd, events: u32, data: u64) -> Result<()> {
     let mut event = libc::epoll_event { events, u64: data };
     // SAFETY: the event outlives the call.
     unsafe { syscalls::syscall!(Sysno::epoll_ctl, epfd, op, fd, &raw mut event) }.map(drop)
 }
 
-/// `epoll_pwait2`: like [`ppoll`] for an epoll instance.
+/// Calls `epoll_pwait2`, which is like [`ppoll`] for an epoll instance.
 ///
 /// # Errors
-/// `EINTR` for a signal; others for what is no such instance.
+/// `EINTR` for a signal; other errors if `epfd` is no epoll instance.
 pub fn epoll_wait(
     epfd: RawFd,
     events: &mut [libc::epoll_event],
@@ -80,10 +80,10 @@ pub fn epoll_wait(
     epoll_wait_by(Prepared::make, epfd, events, timeout_ns, mask)
 }
 
-/// [`epoll_wait`], by the system call `make`.
+/// Like [`epoll_wait`], but `make` makes the system call.
 ///
 /// # Errors
-/// As there, and what `make` says.
+/// Those of [`epoll_wait`] and of `make`.
 pub fn epoll_wait_by(
     make: impl FnOnce(Prepared) -> Result<usize>,
     epfd: RawFd,
@@ -94,7 +94,7 @@ pub fn epoll_wait_by(
     let ts = timeout_ns.map(timespec);
     let ts = ts.as_ref().map_or(core::ptr::null(), core::ptr::from_ref) as usize;
     let mask = mask.map_or(core::ptr::null(), core::ptr::from_ref) as usize;
-    // All pointers are live or null.
+    // All pointers are null or point to live values.
     let arguments = [epfd as usize, events.as_mut_ptr() as usize, events.len(), ts, mask, SIGSET];
     make(Prepared::new(Sysno::epoll_pwait2, arguments))
 }

@@ -1,12 +1,12 @@
-//! Record locks: the kernel holds them for a process as long as that lives.
+//! Record locks, which the kernel holds for a process as long as the process lives.
 //!
-//! They are the process's, not a descriptor's: children do not inherit them, exec and death give them
-//! back, and so does closing any descriptor of the file.
+//! A record lock belongs to the process and not to a descriptor. Children do not inherit the lock. The kernel
+//! releases it at exec, at death, and when the process closes any descriptor of the file.
 
 use crate::call::{RawFd, Result, Sysno};
 
 fn lock_of(kind: i32, byte: u64) -> libc::flock {
-    // SAFETY: an all-zero flock is a valid value of a plain C struct.
+    // SAFETY: all-zero bytes are a valid flock, which is a plain C struct.
     let mut lock: libc::flock = unsafe { core::mem::zeroed() };
     lock.l_type = kind as libc::c_short;
     lock.l_whence = libc::SEEK_SET as libc::c_short;
@@ -16,38 +16,38 @@ fn lock_of(kind: i32, byte: u64) -> libc::flock {
 }
 
 fn ask(fd: RawFd, command: i32, lock: &mut libc::flock) -> Result<()> {
-    // SAFETY: the structure is live and writable for the call.
+    // SAFETY: `lock` is borrowed for writing and outlives the call.
     unsafe { syscalls::syscall!(Sysno::fcntl, fd, command, core::ptr::from_mut(lock)) }.map(drop)
 }
 
-/// Takes the lock on a byte.
+/// Takes the lock on a byte without waiting.
 ///
 /// # Errors
-/// `EAGAIN` if another process holds it; those of a descriptor that is gone.
+/// `EAGAIN` if another process holds the lock; other errors if the descriptor is invalid.
 pub fn take(fd: RawFd, byte: u64) -> Result<()> {
     ask(fd, libc::F_SETLK, &mut lock_of(libc::F_WRLCK, byte))
 }
 
-/// The same, and waits for it.
+/// Like [`take`], but waits for the lock.
 ///
 /// # Errors
-/// `EINTR` for a signal; those of a descriptor that is gone.
+/// `EINTR` for a signal; other errors if the descriptor is invalid.
 pub fn wait(fd: RawFd, byte: u64) -> Result<()> {
     ask(fd, libc::F_SETLKW, &mut lock_of(libc::F_WRLCK, byte))
 }
 
-/// Gives the lock on a byte back.
+/// Releases the lock on a byte.
 ///
 /// # Errors
-/// Those of a descriptor that is gone.
+/// Those of `fcntl`, if the descriptor is invalid.
 pub fn give_back(fd: RawFd, byte: u64) -> Result<()> {
     ask(fd, libc::F_SETLK, &mut lock_of(libc::F_UNLCK, byte))
 }
 
-/// Whether another process holds the lock on a byte.
+/// Returns true if another process holds the lock on a byte.
 ///
 /// # Errors
-/// Those of a descriptor that is gone.
+/// Those of `fcntl`, if the descriptor is invalid.
 pub fn is_held(fd: RawFd, byte: u64) -> Result<bool> {
     let mut lock = lock_of(libc::F_WRLCK, byte);
     ask(fd, libc::F_GETLK, &mut lock)?;

@@ -1,7 +1,7 @@
-//! Connections over abstract Unix names that keep messages apart: `SOCK_SEQPACKET`.
+//! Connections over abstract Unix names that preserve message boundaries (`SOCK_SEQPACKET`).
 //!
-//! Unlike datagrams they end with their process, and both ends know from the kernel which process
-//! the other is.
+//! Unlike datagram sockets, a connection ends with its process, and the kernel tells each end the other end's
+//! process.
 
 use crate::call::{self, RawFd, Result, Sysno};
 use crate::datagram::{self, Name, Received};
@@ -10,7 +10,7 @@ use crate::fd::Fd;
 const KIND: i32 = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
 const BACKLOG: i32 = 128;
 
-/// Waits for connections at a name.
+/// A socket that accepts connections at a name.
 #[derive(Debug)]
 pub struct Listener(Fd);
 
@@ -31,82 +31,82 @@ impl From<Packets> for Fd {
 pub struct Packets(Fd);
 
 impl Listener {
-    /// A listener at `name`.
+    /// Makes a listener at `name`.
     ///
     /// # Errors
-    /// `EADDRINUSE` where another socket holds the name.
+    /// `EADDRINUSE` if another socket has the name.
     pub fn bind(name: &Name) -> Result<Listener> {
         Listener::at(name.to_sockaddr())
     }
 
-    /// A listener that is found by a file's path, from other network namespaces, too.
+    /// Makes a listener at a file's path, which other network namespaces can also reach.
     ///
     /// # Errors
-    /// `EADDRINUSE` where there is a file, whatever refuses to make one.
+    /// `EADDRINUSE` if the file exists; others if it cannot be made.
     pub fn bind_file(path: &[u8]) -> Result<Listener> {
         Listener::at(datagram::file_address(path)?)
     }
 
-    /// A listener that another process has handed over.
+    /// Makes a listener of a socket that another process has sent.
     pub fn of(socket: Fd) -> Listener {
         Listener(socket)
     }
 
     fn at((address, len): (libc::sockaddr_un, u32)) -> Result<Listener> {
         let socket = Fd::adopt(call::socket(libc::AF_UNIX, KIND, 0)?);
-        // SAFETY: the address outlives the call and `len` lies within it.
+        // SAFETY: the address outlives the call, and `len` is at most its size.
         unsafe { syscalls::syscall!(Sysno::bind, socket.raw(), &raw const address, len) }?;
-        // SAFETY: takes plain numbers.
+        // SAFETY: the call takes only numbers.
         unsafe { syscalls::syscall!(Sysno::listen, socket.raw(), BACKLOG) }?;
         Ok(Listener(socket))
     }
 
-    /// The descriptor, to wait on.
+    /// Returns the descriptor, to wait on.
     pub fn raw(&self) -> RawFd {
         self.0.raw()
     }
 
     /// Refuses every connection from now on, in every process that holds the listener.
     pub fn shutdown(&self) {
-        // A listener can be shut down.
+        // Shutting down a listening socket cannot fail.
         let _ = call::shutdown(self.raw(), libc::SHUT_RDWR);
     }
 
-    /// The next connection; never blocks.
+    /// Accepts the next connection. Never blocks.
     ///
     /// # Errors
-    /// `EAGAIN` when there is none.
+    /// `EAGAIN` if no connection waits.
     pub fn accept(&self) -> Result<Packets> {
         let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // SAFETY: no address is asked for; the rest are plain numbers.
+        // SAFETY: the address pointers are null, and the other arguments are numbers.
         let fd = unsafe { syscalls::syscall!(Sysno::accept4, self.raw(), 0usize, 0usize, flags) }?;
         Ok(Packets(Fd::adopt(fd as RawFd)))
     }
 }
 
 impl Packets {
-    /// Connects to the listener at `name`; never blocks.
+    /// Connects to the listener at `name`. Never blocks.
     ///
     /// # Errors
-    /// `ECONNREFUSED` where there is none, `EAGAIN` where too many wait to be accepted.
+    /// `ECONNREFUSED` if there is no listener, `EAGAIN` if its queue is full.
     pub fn connect(name: &Name) -> Result<Packets> {
         Packets::to(name.to_sockaddr())
     }
 
-    /// The same, to one that is found by a file's path.
+    /// Like [`Packets::connect`], for a listener at a file's path.
     ///
     /// # Errors
-    /// `ENOENT` and `ECONNREFUSED` where there is none, `EAGAIN` where too many wait to be accepted.
+    /// `ENOENT` or `ECONNREFUSED` if there is no listener, `EAGAIN` if its queue is full.
     pub fn connect_file(path: &[u8]) -> Result<Packets> {
         Packets::to(datagram::file_address(path)?)
     }
 
-    /// One end of a connection that another process has handed over.
+    /// Makes one end of a connection from a socket that another process has sent.
     pub fn of(socket: Fd) -> Packets {
         Packets(socket)
     }
 
-    /// Two ends of a connection.
+    /// Makes both ends of a connection.
     ///
     /// # Errors
     /// Those of `socketpair`.
@@ -117,44 +117,44 @@ impl Packets {
 
     fn to((address, len): (libc::sockaddr_un, u32)) -> Result<Packets> {
         let socket = Fd::adopt(call::socket(libc::AF_UNIX, KIND, 0)?);
-        // SAFETY: the address outlives the call and `len` lies within it.
+        // SAFETY: the address outlives the call, and `len` is at most its size.
         unsafe { syscalls::syscall!(Sysno::connect, socket.raw(), &raw const address, len) }?;
         Ok(Packets(socket))
     }
 
-    /// The descriptor, to wait on.
+    /// Returns the descriptor, to wait on.
     pub fn raw(&self) -> RawFd {
         self.0.raw()
     }
 
-    /// Process and user id of the other end when it connected, or began to listen. The process
-    /// is 0 where it cannot be seen from here.
+    /// Returns process id and user id of the other end, as of its connect or listen. The process id is 0 if this
+    /// PID namespace does not show the process.
     pub fn peer(&self) -> Result<(i32, u32)> {
         let [pid, uid, _gid] =
             call::getsockopt::<[u32; 3]>(self.raw(), libc::SOL_SOCKET, libc::SO_PEERCRED)?;
         Ok((pid as i32, uid))
     }
 
-    /// A handle on the other end's process; see [`crate::process`].
+    /// Opens a pidfd of the other end's process; see [`crate::process`].
     pub fn peer_process(&self) -> Result<Fd> {
         const SO_PEERPIDFD: i32 = 77;
         match call::getsockopt::<i32>(self.raw(), libc::SOL_SOCKET, SO_PEERPIDFD) {
             Ok(fd) => Ok(Fd::adopt(fd)),
-            // Before Linux 6.5. The number may have been given to another process since: a caller
-            // that needs to be sure also watches the connection.
+            // The kernel is older than Linux 6.5. Another process may have got the id since, so a caller that
+            // must be sure also watches the connection.
             Err(_) => crate::process::open(self.peer()?.0),
         }
     }
 
-    /// Sends one message with up to [`datagram::FDS_MAX`] descriptors; never blocks.
+    /// Sends one message with up to [`datagram::FDS_MAX`] descriptors. Never blocks.
     ///
     /// # Errors
-    /// `EPIPE` or `ECONNRESET` when the other end is gone, `EAGAIN` when it does not read.
+    /// `EPIPE` or `ECONNRESET` if the other end is closed, `EAGAIN` if the queue is full.
     pub fn send(&self, payload: &[u8], fds: &[RawFd]) -> Result<()> {
         datagram::send_message(self.raw(), None, payload, fds)
     }
 
-    /// What the other end has not taken yet, in bytes of the kernel's memory.
+    /// Returns the kernel memory, in bytes, of the messages that the other end has not received.
     ///
     /// # Errors
     /// Those of `ioctl`.
@@ -164,14 +164,14 @@ impl Packets {
 
     /// Ends the connection for both ends, also for a thread that waits on it.
     pub fn shutdown(&self) {
-        // An end that is over already is what was wanted.
+        // An error means that the connection has already ended.
         let _ = call::shutdown(self.raw(), libc::SHUT_RDWR);
     }
 
-    /// Takes the next message; an empty one says that the other end is gone. Never blocks.
+    /// Receives the next message. An empty message means that the other end is closed. Never blocks.
     ///
     /// # Errors
-    /// `EAGAIN` when there is none, `ECONNRESET` when the other end is gone.
+    /// `EAGAIN` if there is no message, `ECONNRESET` if the other end is closed.
     pub fn receive(&self, buf: &mut [u8]) -> Result<Received> {
         datagram::receive_message(self.raw(), buf)
     }
@@ -200,7 +200,7 @@ mod tests {
         let mut buf = [0; 16];
         assert_eq!(b.receive(&mut buf).unwrap().len, 3);
         assert_eq!(b.receive(&mut buf).unwrap().fds.len(), 1);
-        // A child that another test has forked may hold the other end for a moment.
+        // A child that another test has forked may have a copy of the other end for a moment.
         let end = loop {
             match b.receive(&mut buf) {
                 Err(Errno::EAGAIN) => call::sched_yield(),

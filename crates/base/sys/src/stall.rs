@@ -1,44 +1,44 @@
-//! Stalls at hand-overs, in a build made to find what depends on patience.
+//! Stalls of threads at hand-overs, in a build that searches for code that depends on timing.
 //!
-//! A thread may stand still for a minute at any instruction. That is rare, so a build with
-//! `--cfg sovia_stall` makes it happen: at the points where one thread hands something over to another
-//! ([`point`]), a schedule lets the thread sleep now and then. `SOVIA_STALL=SEED,COUNT,MILLISECONDS` sets
-//! the schedule of each process: at most COUNT stalls of at most MILLISECONDS each, at points that follow
-//! from SEED, from the program's name and from its first argument. `SOVIA_STALL_LOG=FILE` has each stall
-//! appended to a file. In any other build, a point is nothing.
+//! The kernel may suspend a thread for a minute at any instruction. Such a pause is rare, so a build with `--cfg
+//! sovia_stall` causes pauses. Where one thread hands something over to another ([`point`]), a schedule suspends
+//! the thread now and then. `SOVIA_STALL=SEED,COUNT,MILLISECONDS` sets the schedule of each process: at most
+//! COUNT stalls of at most MILLISECONDS each. The points follow from SEED, from the program's name and from its
+//! first argument. With `SOVIA_STALL_LOG=FILE`, each stall is appended to a file. In every other build, a point
+//! does nothing.
 
-/// What the thread is about to do, or has just done.
+/// Last or next action of the thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum At {
-    /// It has taken a lock.
+    /// The thread has taken a lock.
     Locked,
-    /// It is about to give a lock back.
+    /// The thread is about to release a lock.
     Unlocking,
-    /// It has given a lock back.
+    /// The thread has released a lock.
     Unlocked,
-    /// It is about to make something visible to another thread.
+    /// The thread is about to publish something to another thread.
     Publishing,
-    /// It has made it visible, and is about to look for sleepers.
+    /// The thread has published something, and is about to check for sleeping threads.
     Published,
-    /// It has seen sleepers, and is about to wake them.
+    /// The thread has found sleeping threads, and is about to wake them.
     Waking,
-    /// It has announced its sleep, and is about to look once more.
+    /// The thread has announced its sleep, and is about to check once more.
     Sleeping,
-    /// It has looked up what another thread may give back.
+    /// The thread has looked up an object that another thread may free.
     LookedUp,
-    /// It has taken a place, and is about to say so.
+    /// The thread has chosen a slot, and is about to announce this.
     Taking,
-    /// It is about to give a place back.
+    /// The thread is about to free a slot.
     GivingBack,
-    /// It is about to unmap memory.
+    /// The thread is about to unmap memory.
     Unmapping,
 }
 
-/// How many kinds of points there are.
+/// Number of kinds of points.
 pub const KINDS: usize = At::Unmapping as usize + 1;
 
-/// A point at which the calling thread may stall.
+/// Marks a point at which the calling thread may stall.
 #[cfg(not(sovia_stall))]
 #[inline(always)]
 pub fn point(_: At) {}

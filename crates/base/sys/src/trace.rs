@@ -1,17 +1,15 @@
-//! Whether one process could trace another, by the kernel's own rule (`PTRACE_MODE_READ`).
+//! Proves that one process could trace another, by the kernel's own rule (`PTRACE_MODE_READ`).
 //!
-//! The rule compares user and group ids, capabilities, user namespaces and the dumpable flag, and
-//! asks the security modules (Landlock, SELinux, AppArmor). It is not rebuilt here: the kernel is
-//! asked. `readlink` of `/proc/PID/fd/N` succeeds only for a process that passes the rule for `PID`,
-//! so a [`Challenge`] is a memory file with a random name:
+//! The rule compares user and group ids, capabilities, user namespaces and the dumpable flag. The rule also asks
+//! the security modules (Landlock, SELinux, AppArmor). This module does not copy the rule but asks the kernel.
+//! `readlink` of `/proc/PID/fd/N` succeeds only for a process that passes the rule for `PID`. So a [`Challenge`]
+//! is a memory file with a random name:
 //!
-//! - a process that knows the name could trace the process that holds the file;
-//! - a process that reads the name has thereby asked whether it could trace the holder, and knows
-//!   that the number `PID` belonged to the holder when it asked, because no other process has a file
-//!   of that name.
+//! - A process that knows the name could trace the file's owner.
+//! - A process that reads the name learns that it could trace the owner. The name also shows that the number
+//!   `PID` then belonged to the owner, because no other process has a file with this name.
 //!
-//! Where /proc is missing, hidden or belongs to another PID namespace, nothing can be read, and so
-//! nothing is proven.
+//! If /proc is missing, hidden or of another PID namespace, no process can read the name, and nothing is proven.
 
 use crate::call::{self, RawFd, Result, put, put_number};
 use crate::fd::Fd;
@@ -23,7 +21,7 @@ pub type Secret = [u8; 16];
 const PREFIX: &[u8] = b"/memfd:sovia-proof-";
 const DIGITS: usize = 2 * size_of::<Secret>();
 
-/// A file of this process's whose name only those processes can read that could trace it.
+/// A file of this process. Only processes that could trace this process can read the file's name.
 #[derive(Debug)]
 pub struct Challenge {
     file: Fd,
@@ -31,10 +29,10 @@ pub struct Challenge {
 }
 
 impl Challenge {
-    /// A file with a new random name.
+    /// Makes a file with a new random name.
     ///
     /// # Errors
-    /// What `getrandom` and `memfd_create` say.
+    /// Those of `getrandom` and `memfd_create`.
     pub fn new() -> Result<Challenge> {
         let mut secret = Secret::default();
         if call::getrandom(&mut secret)? != secret.len() {
@@ -42,7 +40,7 @@ impl Challenge {
         }
         let mut name = [0u8; PREFIX.len() + DIGITS];
         let mut at = 0;
-        // The kernel puts "/memfd:" before it.
+        // The kernel puts "/memfd:" before the name.
         put(&mut name, &mut at, &PREFIX[b"/memfd:".len()..]);
         for byte in secret {
             put(&mut name, &mut at, &[digit(byte >> 4), digit(byte & 15)]);
@@ -52,26 +50,26 @@ impl Challenge {
         Ok(Challenge { file, secret })
     }
 
-    /// The descriptor number, at which others look for the name.
+    /// Returns the descriptor's number, under which other processes look for the name.
     pub fn place(&self) -> RawFd {
         self.file.raw()
     }
 
-    /// Returns true if there was room for the descriptor out of the program's way.
+    /// Returns true if the descriptor has a private number, which the program does not need.
     pub fn is_high(&self) -> bool {
         self.file.is_high()
     }
 
-    /// Whether that is the random part of the name: its sender could trace this process.
+    /// Returns true if `shown` is the random part of the name. Then the process that sent `shown` could trace
+    /// this process.
     pub fn is_met_by(&self, shown: &Secret) -> bool {
-        // Without a branch for each byte, so that the time taken tells nothing of the place of a
-        // difference.
+        // The loop has no branch for each byte, so its duration does not reveal the position of a difference.
         self.secret.iter().zip(shown).fold(0, |seen, (a, b)| seen | (a ^ b)) == 0
     }
 }
 
-/// The random part of the name of a process's challenge. `None` if the caller may not trace that
-/// process, cannot ask, or there is no challenge at that place.
+/// Reads the random part of the challenge's name from another process. Returns `None` if the caller must not
+/// trace that process, cannot ask, or finds no challenge at that number.
 pub fn read_challenge(pid: i32, place: RawFd) -> Option<Secret> {
     if pid <= 0 || place < 0 {
         return None;
@@ -88,7 +86,7 @@ pub fn read_challenge(pid: i32, place: RawFd) -> Option<Secret> {
     found
 }
 
-/// The same, by one thread of that process or by the first one.
+/// Reads the name through `/proc/PID`, or through one thread of that process.
 fn shown_to(pid: i32, thread: Option<i32>, place: RawFd) -> Option<Secret> {
     let mut path = [0u8; 64];
     let mut at = 0;
@@ -119,16 +117,15 @@ fn value(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).map(|value| value as u8)
 }
 
-/// Whether a user id that the kernel reports to this process can stand for several users.
+/// Returns true if a user id that the kernel reports to this process may stand for several users.
 ///
-/// The kernel reports every user that has no number in the caller's user namespace as the overflow
-/// id. There that id does not tell one user from another. Where every user has a number it is a user
-/// like others.
+/// The kernel reports the overflow id for every user without an id in the caller's user namespace. If there are
+/// such users, this id does not distinguish them. If every user has an id, the overflow id names one user.
 pub fn is_ambiguous(uid: u32) -> bool {
     uid == overflow_uid() && !all_users_have_numbers()
 }
 
-/// The overflow id, read once: an administrator sets it at boot if at all.
+/// Returns the overflow id, which is read once: an administrator sets it at boot, if ever.
 fn overflow_uid() -> u32 {
     const DEFAULT: u32 = 65534;
     static READ: AtomicU32 = AtomicU32::new(u32::MAX);
@@ -144,7 +141,7 @@ fn overflow_uid() -> u32 {
     uid
 }
 
-/// Whether this user namespace maps every user id: the initial one does.
+/// Returns true if this user namespace maps every user id, as the initial namespace does.
 fn all_users_have_numbers() -> bool {
     let mut text = [0u8; 256];
     let Some(text) = read_file(c"/proc/self/uid_map", &mut text) else { return false };
@@ -190,19 +187,19 @@ mod tests {
         }
     }
 
-    /// A process that is not dumpable can be traced by root alone.
+    /// Only root can trace a process that is not dumpable.
     #[test]
     #[expect(clippy::disallowed_methods, reason = "a test is no part of the engine")]
     fn a_process_that_may_not_be_traced_is_not_read() {
-        // SAFETY: asks for a number.
+        // SAFETY: `geteuid` only returns a number.
         if unsafe { libc::geteuid() } != 0 {
             println!("SKIPPED: only root can become another user");
             return;
         }
         let challenge = Challenge::new().unwrap();
         let (pid, place) = (call::getpid(), challenge.place());
-        // In a child, whose user changes; it may only make system calls.
-        // SAFETY: plain calls on numbers; the child leaves without returning.
+        // The user changes in a child, which may only make system calls.
+        // SAFETY: the calls take only numbers and a live local, and the child exits without returning.
         unsafe {
             match libc::fork() {
                 0 => {

@@ -1,4 +1,4 @@
-//! TUN devices: a network device of the kernel's whose IP packets a process reads and writes.
+//! TUN devices: network devices of the kernel, whose IP packets a process reads and writes.
 
 use crate::call::{self, Errno, RawFd, Result, Sysno};
 use crate::fd::Fd;
@@ -11,30 +11,30 @@ const SET_ADDRESS: usize = 0x8916;
 const SET_NETMASK: usize = 0x891c;
 const SET_MTU: usize = 0x8922;
 const GET_INDEX: usize = 0x8933;
-/// `IFF_TUN`: IP packets, not Ethernet's frames.
+/// `IFF_TUN`: IP packets instead of Ethernet frames.
 const TUN: u16 = 0x0001;
-/// `IFF_NO_PI`: nothing before the packet.
+/// `IFF_NO_PI`: no header before the packet.
 const NO_INFORMATION: u16 = 0x1000;
-/// `IFF_TUN_EXCL`: an error if a device of that name exists.
+/// `IFF_TUN_EXCL`: an error if a device with that name exists.
 const EXCLUSIVE: u16 = 0x8000;
-/// Bytes of a device's name, without the zero behind it.
+/// Number of bytes in a device's longest name, without the zero after it.
 pub const NAME_MAX: usize = 15;
 
-/// A TUN device, which ends with it.
+/// A TUN device, which is removed when this value is dropped.
 #[derive(Debug)]
 pub struct Tun {
     queue: Fd,
     name: [u8; NAME_MAX + 1],
 }
 
-/// `struct ifreq`: a name, and a value whose type depends on the request.
+/// The kernel's `struct ifreq`: a name, and a value whose type depends on the request.
 #[repr(C, align(8))]
 struct Request {
     name: [u8; NAME_MAX + 1],
     value: [u8; 24],
 }
 
-/// `struct in6_ifreq`.
+/// The kernel's `struct in6_ifreq`.
 #[repr(C)]
 struct RequestV6 {
     address: [u8; 16],
@@ -42,19 +42,20 @@ struct RequestV6 {
     index: i32,
 }
 
-/// The way to the kernel's TUN devices, opened.
+/// Opens the kernel's file for making TUN devices.
 ///
 /// # Errors
-/// Those of `open`: `ENOENT` and `ENODEV` where the kernel has none, `EACCES`.
+/// Those of `open`, such as `ENOENT` and `ENODEV` if the kernel does not support TUN, or `EACCES`.
 pub fn open() -> Result<Fd> {
     Fd::make(|| call::open(c"/dev/net/tun", libc::O_RDWR | libc::O_CLOEXEC, 0))
 }
 
 impl Tun {
-    /// Makes a device in the calling thread's network namespace. It stays there, whichever thread uses it.
+    /// Makes a device in the calling thread's network namespace. The device stays there, whichever thread uses
+    /// it.
     ///
     /// # Errors
-    /// `EPERM` without `CAP_NET_ADMIN`, `EBUSY` if a device has that name, `EINVAL` for a name that no device can have.
+    /// `EPERM` without `CAP_NET_ADMIN`, `EBUSY` if a device has this name, `EINVAL` for an invalid name.
     pub fn make(way: Fd, name: &str) -> Result<Tun> {
         let mut bytes = [0; NAME_MAX + 1];
         let room = bytes[..NAME_MAX].get_mut(..name.len()).ok_or(Errno::EINVAL)?;
@@ -67,19 +68,20 @@ impl Tun {
         Ok(Tun { queue: way, name: bytes })
     }
 
-    /// Sets the bytes of the longest packet. From the device's network namespace.
+    /// Sets the length of the longest packet in bytes. Call this in the device's network namespace.
     ///
     /// # Errors
-    /// `EINVAL` for fewer or more than the kernel takes.
+    /// `EINVAL` if the kernel accepts no such length.
     pub fn set_mtu(&self, bytes: u32) -> Result<()> {
         let socket = socket(libc::AF_INET)?;
         ask(socket.raw(), SET_MTU, self.name, &bytes.to_ne_bytes()).map(drop)
     }
 
-    /// Gives it an address; a further one of IPv4 replaces the first. From the device's network namespace.
+    /// Gives the device an address. A second IPv4 address replaces the first. Call this in the device's network
+    /// namespace.
     ///
     /// # Errors
-    /// Those of the kernel's; `EAFNOSUPPORT` where it has no IPv6.
+    /// Those of the kernel; `EAFNOSUPPORT` if the kernel has no IPv6.
     pub fn set_address(&self, address: IpAddr, prefix: u8) -> Result<()> {
         match address {
             IpAddr::V4(address) => self.set_v4(address, prefix),
@@ -109,15 +111,15 @@ impl Tun {
             prefix: prefix.into(),
             index: i32::from_ne_bytes([a, b, c, d]),
         };
-        // SAFETY: on a socket of IPv6 the request reads one `struct in6_ifreq`, which lives in this frame.
+        // SAFETY: on an IPv6 socket the request reads one `struct in6_ifreq`, which lives in this frame.
         unsafe { syscalls::syscall!(Sysno::ioctl, socket.raw(), SET_ADDRESS, &raw const request) }
             .map(drop)
     }
 
-    /// Has packets go. From the device's network namespace.
+    /// Sets the device up, so that it passes packets. Call this in the device's network namespace.
     ///
     /// # Errors
-    /// Those of the kernel's.
+    /// Those of the kernel.
     pub fn set_up(&self) -> Result<()> {
         let socket = socket(libc::AF_INET)?;
         let [a, b, ..] = ask(socket.raw(), GET_FLAGS, self.name, &[])?.value;
@@ -125,18 +127,20 @@ impl Tun {
         ask(socket.raw(), SET_FLAGS, self.name, &flags.to_ne_bytes()).map(drop)
     }
 
-    /// Waits for a packet that the kernel sends by the device, and copies it; its length. What does not fit is cut off.
+    /// Waits for a packet that the kernel sends through the device, copies it into `buffer` and returns its
+    /// length. Bytes that do not fit are cut off.
     ///
     /// # Errors
-    /// `EBADFD` when the device is gone.
+    /// `EBADFD` if the device no longer exists.
     pub fn receive(&self, buffer: &mut [u8]) -> Result<usize> {
         call::read(self.queue.raw(), buffer)
     }
 
-    /// Gives the kernel a packet, which it takes as one that the device has received.
+    /// Passes a packet to the kernel, as if the device had received the packet.
     ///
     /// # Errors
-    /// `EIO` while the device is not up, `EINVAL` for what is no IP packet, `EBADFD` when the device is gone.
+    /// `EIO` while the device is down, `EINVAL` if the packet is no IP packet, `EBADFD` if the device no longer
+    /// exists.
     pub fn send(&self, packet: &[u8]) -> Result<()> {
         call::write(self.queue.raw(), packet).map(drop)
     }
@@ -149,8 +153,8 @@ fn socket(domain: i32) -> Result<Fd> {
 fn ask(fd: RawFd, what: usize, name: [u8; NAME_MAX + 1], value: &[u8]) -> Result<Request> {
     let mut request = Request { name, value: [0; 24] };
     request.value[..value.len()].copy_from_slice(value);
-    // SAFETY: each of these requests reads and writes one `struct ifreq`, which has this size and alignment and lives in this
-    // frame; none of their values is an address.
+    // SAFETY: each of these requests reads and writes one `struct ifreq`, which has this size and alignment and
+    // lives in this frame. None of the values is an address.
     unsafe { syscalls::syscall!(Sysno::ioctl, fd, what, &raw mut request) }?;
     Ok(request)
 }
@@ -162,7 +166,7 @@ mod tests {
     #[test]
     fn name_that_no_device_can_have_is_refused() {
         for name in ["", "sixteen-letters!", "a/b", "lane%d", "a\0b"] {
-            // Another descriptor: the name is looked at first.
+            // The descriptor is of the wrong kind, but `make` checks the name first.
             let way = Fd::make(|| call::eventfd(0)).unwrap();
             assert_eq!(Tun::make(way, name).err(), Some(Errno::EINVAL), "{name:?}");
         }

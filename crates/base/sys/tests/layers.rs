@@ -1,14 +1,14 @@
-//! System calls and what is built of them.
+//! Layers of this crate's modules.
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
-    // Macros, and addresses of memory.
+    // Macros, and memory addresses.
     &["tables", "user_memory"],
-    // The calls, and what needs none.
+    // The system calls, and modules that need none.
     &["build", "cache", "call", "clock"],
-    // Descriptors, sleeps, time, by the calls.
+    // Descriptors, sleeping and time, on top of the calls.
     &["credentials", "fd", "futex", "futex_any", "poll", "record_lock", "stall"],
-    // What owns descriptors and memory.
+    // Modules that own descriptors and memory.
     &[
         "arrivals",
         "bpf",

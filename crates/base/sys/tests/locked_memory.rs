@@ -1,4 +1,5 @@
-//! A program that locks what it will map: in a process of its own, for it concerns all of it.
+//! A program that locks its future mappings. The lock concerns the whole process, so the test needs its own
+//! process.
 
 use sovia_sys::Mapping;
 use std::fs;
@@ -11,7 +12,7 @@ fn kilobytes(of: &str) -> usize {
     line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// A sparse mapping is neither filled nor locked, and can be used.
+/// A sparse mapping is usable, and the kernel neither populates nor locks it.
 #[test]
 fn a_mapping_stays_sparse() {
     for (flags, name) in [
@@ -27,7 +28,7 @@ fn a_mapping_stays_sparse() {
         let (resident, locked) = (kilobytes("VmRSS"), kilobytes("VmLck"));
         let mapping = Mapping::for_family(HUGE).expect("address space");
         for at in (0..HUGE).step_by(HUGE / 16) {
-            // SAFETY: the place lies in the mapping, which no other code uses.
+            // SAFETY: the address lies in the mapping, which no other code uses.
             unsafe { mapping.base().add(at).write_volatile(7) };
         }
         assert!(kilobytes("VmRSS") < resident + 4096, "{name} fills it");

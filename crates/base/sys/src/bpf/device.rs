@@ -1,4 +1,4 @@
-//! Programs that a network device runs, and the sockets that they give packets to.
+//! Programs that a network device runs, and the sockets to which they pass packets.
 
 use super::{Program, bpf};
 use crate::call::{RawFd, Result};
@@ -12,27 +12,27 @@ const XSKMAP: u32 = 17;
 /// `BPF_XDP`.
 const XDP: u32 = 37;
 
-/// A map from numbers of receive queues to `AF_XDP` sockets, for programs.
+/// Map from the numbers of receive queues to `AF_XDP` sockets, for use by programs.
 #[derive(Debug)]
 pub struct SocketMap(Fd);
 
-/// Who runs a program.
+/// Place at which the kernel runs a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// The device's driver, before the kernel makes a packet of what has come (`XDP_FLAGS_DRV_MODE`).
+    /// In the device's driver, before the kernel makes a packet from the received frame (`XDP_FLAGS_DRV_MODE`).
     Native,
-    /// The kernel, on any device (`XDP_FLAGS_SKB_MODE`).
+    /// In the kernel's common code, for any device (`XDP_FLAGS_SKB_MODE`).
     Generic,
 }
 
-/// A program on a device, until it is dropped or the device has gone. A process that ends drops it; a forked child holds it as
-/// well.
+/// A program attached to a device, until this value is dropped or the device is removed. The end of the process
+/// drops the program. But a forked child holds the program, too.
 #[derive(Debug)]
 pub struct Attached {
     _link: Fd,
 }
 
-/// The part of `union bpf_attr` that making a map takes.
+/// The part of `union bpf_attr` for making a map.
 #[repr(C)]
 struct Create {
     kind: u32,
@@ -42,7 +42,7 @@ struct Create {
     flags: u32,
 }
 
-/// The part that changing an entry takes.
+/// The part of `union bpf_attr` for changing an entry.
 #[repr(C)]
 struct Update {
     map: u32,
@@ -52,7 +52,7 @@ struct Update {
     flags: u64,
 }
 
-/// The part that attaching takes.
+/// The part of `union bpf_attr` for attaching a program.
 #[repr(C)]
 struct Attach {
     program: u32,
@@ -62,7 +62,7 @@ struct Attach {
 }
 
 impl SocketMap {
-    /// A map for the queues with numbers below `queues`.
+    /// Makes a map for the queues with numbers below `queues`.
     ///
     /// # Errors
     /// `EPERM` without `CAP_BPF` and `CAP_NET_ADMIN`.
@@ -72,15 +72,16 @@ impl SocketMap {
         bpf(MAP_CREATE, &mut attributes).map(|fd| SocketMap(Fd::adopt(fd as RawFd)))
     }
 
-    /// The descriptor by which a program's instruction names the map.
+    /// Returns the descriptor by which a program's instruction names the map.
     pub fn raw(&self) -> RawFd {
         self.0.raw()
     }
 
-    /// Has the packets of a queue go to a socket, which is bound to that queue. The entry ends with the socket.
+    /// Directs the packets of a queue to a socket, which must be bound to that queue. The entry ends with the
+    /// socket.
     ///
     /// # Errors
-    /// `E2BIG` for a number that is too large, `EOPNOTSUPP` for a socket of another kind.
+    /// `E2BIG` if the number is too large, `EOPNOTSUPP` for another kind of socket.
     pub fn set(&self, queue: u32, socket: RawFd) -> Result<()> {
         let mut attributes = Update {
             map: self.0.raw() as u32,
@@ -94,12 +95,12 @@ impl SocketMap {
 }
 
 impl Attached {
-    /// Has the device with that number, in the network namespace of the calling thread, run the program for each packet that
-    /// comes.
+    /// Makes a device run the program for each arriving packet. `device`: the device's index in the calling
+    /// thread's network namespace.
     ///
     /// # Errors
-    /// `EBUSY` or `EEXIST` where the device runs a program already; `EOPNOTSUPP` and others where the driver has no native mode,
-    /// or not with the device's settings; `ENODEV`.
+    /// `EBUSY` or `EEXIST` if the device runs a program already; `ENODEV` if there is no such device.
+    /// `EOPNOTSUPP` and others if the driver has no native mode, or none with the device's settings.
     pub fn new(program: &Program, device: u32, mode: Mode) -> Result<Attached> {
         let flags = match mode {
             Mode::Generic => 1 << 1,

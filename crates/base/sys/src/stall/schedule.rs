@@ -1,4 +1,4 @@
-//! Which points stall, and for how long.
+//! Schedule of the stalls: at which points, and for how long.
 
 use super::{At, KINDS};
 use crate::call::{self, Sysno};
@@ -6,28 +6,28 @@ use core::ffi::CStr;
 use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-/// The process whose schedule this is: a forked child has its own.
+/// The process that owns this schedule. A forked child makes its own.
 static OWNER: AtomicI32 = AtomicI32::new(0);
-/// The owner before that.
+/// The owner before the present one.
 static BEFORE: AtomicI32 = AtomicI32::new(0);
 static STARTING: AtomicBool = AtomicBool::new(false);
 static LEFT: AtomicU32 = AtomicU32::new(0);
 static LONGEST_MS: AtomicU64 = AtomicU64::new(0);
 static DICE: AtomicU64 = AtomicU64::new(0);
-/// How many forks lie between the first process and this one, as far as each process in between came to a point.
+/// Number of forks between the first process and this one. Counts only processes that reached a point.
 static CHILD: AtomicU64 = AtomicU64::new(0);
 
-/// One kind of point.
+/// State of one kind of point.
 struct Kind {
     passed: AtomicU64,
-    /// The pass at which the next stall is.
+    /// The number of the pass at which the next stall happens.
     next: AtomicU64,
 }
 
 static POINTS: [Kind; KINDS] =
     [const { Kind { passed: AtomicU64::new(0), next: AtomicU64::new(u64::MAX) } }; KINDS];
 
-/// A point at which the calling thread may stall.
+/// Marks a point at which the calling thread may stall.
 #[inline]
 pub fn point(at: At) {
     if OWNER.load(Ordering::Relaxed) != call::getpid() {
@@ -40,7 +40,8 @@ pub fn point(at: At) {
     }
 }
 
-/// A number of the schedule: each differs, and the order in which they are drawn is the threads'.
+/// Returns the schedule's next pseudorandom number. The timing of the threads decides which thread gets which
+/// number.
 fn roll() -> u64 {
     let state = DICE.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
     let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -48,7 +49,7 @@ fn roll() -> u64 {
     mixed ^ mixed >> 31
 }
 
-/// How many passes until the next stall: of every order of magnitude as often.
+/// Returns the number of passes until the next stall. Every order of magnitude is equally likely.
 fn gap() -> u64 {
     let span = 1u64 << (roll() % 15);
     1 + roll() % span
@@ -61,7 +62,7 @@ fn start() {
     }
     let (me, before) = (call::getpid(), OWNER.load(Ordering::Relaxed));
     if me == BEFORE.load(Ordering::Relaxed) {
-        // A child by vfork had the memory for a moment.
+        // A child made by vfork had this memory for a moment.
         OWNER.store(me, Ordering::Release);
     } else if before != me {
         BEFORE.store(before, Ordering::Relaxed);
@@ -72,7 +73,7 @@ fn start() {
         LEFT.store(count as u32, Ordering::Relaxed);
         for kind in &POINTS {
             kind.passed.store(0, Ordering::Relaxed);
-            // A run stalls at some kinds only, so that frequent ones leave something to the others.
+            // In each run only some kinds stall, so that frequent kinds do not use up all stalls.
             let first = if count > 0 && roll().is_multiple_of(2) { gap() - 1 } else { u64::MAX };
             kind.next.store(first, Ordering::Relaxed);
         }
@@ -97,24 +98,24 @@ fn stall(at: At, kind: &Kind, passed: u64) {
         tv_nsec: (ms % 1000 * 1_000_000) as _,
     };
     let at = &raw mut left;
-    // SAFETY: the kernel reads and writes the one timespec, which outlives the call. A signal's
-    // handler runs within the stall, which then goes on.
+    // SAFETY: the kernel reads and writes only this timespec, which outlives the call. A signal handler may run
+    // during the stall, which then continues.
     while unsafe { syscalls::syscall!(Sysno::nanosleep, at, at) } == Err(call::Errno::EINTR) {}
 }
 
 fn setting() -> Option<(u64, u64, u64)> {
-    // SAFETY: the name is a C string; the value is read before the program could change it.
+    // SAFETY: the name is a C string. This function reads the value before the program can change it.
     let value = unsafe { libc::getenv(c"SOVIA_STALL".as_ptr()) };
     if value.is_null() {
         return None;
     }
-    // SAFETY: getenv gave it, so it is a C string.
+    // SAFETY: `getenv` returns null or a C string, and the pointer is not null.
     let value = unsafe { CStr::from_ptr(value) }.to_str().ok()?;
     let mut numbers = value.split(',').map(|number| number.trim().parse().ok());
     Some((numbers.next()??, numbers.next()??, numbers.next()??))
 }
 
-/// The same for each run of a program in a role: the name of its file, and its first argument.
+/// Returns a hash of the program's file name and first argument, which is equal in each run of the same command.
 fn program() -> u64 {
     let mut line = [0; 512];
     let Ok(fd) = call::open(c"/proc/self/cmdline", libc::O_RDONLY | libc::O_CLOEXEC, 0) else {
@@ -130,7 +131,7 @@ fn program() -> u64 {
     })
 }
 
-/// A line of text without an allocation.
+/// A line of text, without an allocation.
 struct Line([u8; 128], usize);
 
 impl Write for Line {
@@ -143,12 +144,12 @@ impl Write for Line {
 }
 
 fn log(at: At, passed: u64, ms: u64) {
-    // SAFETY: as in `setting`.
+    // SAFETY: the name is a C string. This function reads the value before the program can change it.
     let path = unsafe { libc::getenv(c"SOVIA_STALL_LOG".as_ptr()) };
     if path.is_null() {
         return;
     }
-    // SAFETY: getenv gave it, so it is a C string.
+    // SAFETY: `getenv` returns null or a C string, and the pointer is not null.
     let path = unsafe { CStr::from_ptr(path) };
     let mut line = Line([0; 128], 0);
     let (process, thread) = (call::getpid(), call::gettid());
