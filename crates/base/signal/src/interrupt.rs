@@ -83,10 +83,12 @@ impl Moment {
     pub fn make(&self, call: Prepared) -> Result<usize> {
         let (number, arguments) = call.parts();
         loop {
-            // Set the mask again, because a handler's own call may have replaced it. A handler that runs after
-            // `since` is read makes `code::make` return EINTR without a system call, and the loop tries again.
+            // Set the mask again, because a handler's own call may have replaced it: before `since` is read, and after
+            // it for handlers that run in between. A handler that runs after `since` is read makes `code::make` return
+            // EINTR without a system call, and the loop tries again.
             state().blocked_by_call.store(self.blocked, Ordering::Relaxed);
             let since = self.expected();
+            state().blocked_by_call.store(self.blocked, Ordering::Relaxed);
             let handlers = state().handlers.as_ptr();
             let call = Call { number, arguments, handlers, since: since as usize };
             // SAFETY: a [`Prepared`] call has valid arguments while its function runs. `handlers` points to the
