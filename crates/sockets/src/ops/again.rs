@@ -1,12 +1,13 @@
-//! Lets a connection meet again that is back on TCP.
+//! Prepares a connection that fell back to TCP for another rendezvous.
 //!
-//! Its peer's process may have become another program, or have sent its end to another process, which runs under Sovia as
-//! well. Or packet filters have taken it back, and may let it go again. Or another process has the other end than the one that was
-//! asked.
+//! Another rendezvous may succeed in three cases. The peer's process has executed another program, or sent its end to
+//! another process, and that one runs under Sovia. Packet filters had moved the connection to TCP, and may now allow a
+//! VI. Another process than the one asked has the other end.
 //!
-//! The connection begins a new life on record, as one that a program inherits does: what it has carried is the kernel's to
-//! tell. Entries of epoll instances go on with it. Nothing else is to know of the life before. So it does that only where no
-//! other thread or process may be in the middle of anything with it: otherwise it stays on TCP.
+//! The connection's record begins a new generation, like the record of a connection that a program inherits. The kernel
+//! reports how many bytes TCP has carried. Entries of epoll instances move to the new generation. Everything else of
+//! the earlier generation is lost. So this happens only if no other thread or process can be in the middle of an
+//! operation on the connection. Otherwise the connection stays on TCP.
 
 use super::close::last_here;
 use crate::conn::{Phase, flag};
@@ -17,8 +18,8 @@ use sovia_signal::chain;
 use sovia_sync::section;
 use sovia_sys::call;
 
-/// What has happened to one that does not meet again. (That the process is no more which took it back says nothing of which
-/// process has its end now.)
+/// Flags that rule out another rendezvous. The death of a peer process is not among them: another process may have the
+/// other end now.
 const OVER: u32 = flag::SHUT_WR
     | flag::SHUT_RD
     | flag::EOF
@@ -31,7 +32,7 @@ const OVER: u32 = flag::SHUT_WR
     | flag::RETURNING
     | flag::REFLECTED;
 
-/// Makes the kernel's call on a connection that is on TCP for good, unless it meets again.
+/// Makes the kernel's call on a connection that stays on TCP, and then may prepare another rendezvous.
 #[inline]
 pub(super) fn on_tcp<R>(fd: i32, at: Ref, kernel: impl FnOnce() -> R) -> R {
     let result = kernel();
@@ -41,7 +42,7 @@ pub(super) fn on_tcp<R>(fd: i32, at: Ref, kernel: impl FnOnce() -> R) -> R {
     result
 }
 
-/// A call has come by. Each look costs system calls, so it is taken after 1, 2, 4 and so on.
+/// Counts a call, and checks the connection at the 1st, 2nd, 4th, 8th call and so on: each check costs system calls.
 #[cold]
 #[inline(never)]
 fn come_by(fd: i32, at: Ref) {
@@ -51,7 +52,7 @@ fn come_by(fd: i32, at: Ref) {
     }
 }
 
-/// Whether the calling thread alone has anything to do with the connection.
+/// Returns true if no other thread or process uses the connection.
 fn is_free(fd: i32, at: Ref) -> bool {
     !chain::is_in_handler()
         && !process::is_borrowed()
@@ -68,7 +69,7 @@ fn is_free(fd: i32, at: Ref) -> bool {
         && thread::is_single()
 }
 
-/// Whether nothing is left of its life on the VI that has to be known.
+/// Returns true if no state of the connection's time on the VI is needed any more.
 fn is_whole(at: Ref) -> bool {
     let conn = at.conn;
     conn.phase() == Phase::Plain
@@ -80,10 +81,10 @@ fn is_whole(at: Ref) -> bool {
 }
 
 fn begin_anew(fd: i32, at: Ref) {
-    // No handler of the program finds the descriptor on no record.
+    // Defers signals: a handler of the program must not find the descriptor without a record.
     let _inside = section::inside();
     let role = at.conn.role();
-    // The new life counts what becomes of it.
+    // Statistics count the connection's outcome once. The new generation counts it.
     at.conn.count_once();
     kernel_sockets::leave(fd);
     table::remove(fd);
@@ -93,7 +94,7 @@ fn begin_anew(fd: i32, at: Ref) {
         here.conn.has_carried();
     }
     if table::release(at.index) {
-        // The number is the new life's.
+        // The descriptor now belongs to the new generation.
         last_here(-1, at);
     }
 }

@@ -1,12 +1,12 @@
-//! What each family of libc calls does with a descriptor that is ours.
+//! Socket calls: one module for each family of libc calls.
 //!
-//! The preload library decodes a call's arguments and comes here for descriptors that
-//! [`crate::table`] knows; `kernel` is always the real call.
+//! The preload library decodes a call's arguments, and calls these functions for descriptors that [`crate::table`]
+//! knows. A parameter `kernel` always makes the program's own call in the kernel.
 //!
-//! - `receive`, `send`: the calls that move bytes; `transfer`: what those have in common;
-//! - `again`: connections whose peer has taken them back to TCP, and that may meet again;
-//! - `close`: how descriptors come, are copied and go; `option`: options, modes and errors of a socket;
-//! - `keep`: connections that calls are still under way on, when their descriptors are gone.
+//! - `receive`, `send`: calls that move bytes. `transfer`: code that both use.
+//! - `again`: connections that fell back to TCP, and may try a rendezvous again.
+//! - `close`: opens, copies and closes descriptors. `option`: options, modes and errors of a socket.
+//! - `keep`: connections whose descriptors are closed while calls on them go on.
 
 mod again;
 mod close;
@@ -30,7 +30,7 @@ pub use send::{send, send_file, send_parts};
 pub use transfer::Flags;
 pub(crate) use transfer::deadline;
 
-/// `mlockall`. What the library has mapped is far more than is used, and none of the program's.
+/// `mlockall`. Locks only the program's mappings: Sovia has mapped far more memory than it uses.
 pub fn lock_all(flags: i32) -> crate::Outcome {
     sovia_sys::memlock::lock_all(flags).map(|()| 0).map_err(crate::errno)
 }

@@ -1,4 +1,4 @@
-//! What the calls that move bytes have in common: how they behave, and the kernel's call under a path that stays.
+//! Code that all calls that move bytes share: their flags, and the kernel's call while the path is held.
 
 use crate::conn::Conn;
 use crate::fallback::{self, Cause};
@@ -9,7 +9,7 @@ use sovia_signal::chain;
 use sovia_sync::presence::{Presence, Present};
 use sovia_sys::clock;
 
-/// How a call behaves.
+/// Flags of a send or receive.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Flags {
     /// MSG_DONTWAIT.
@@ -20,18 +20,19 @@ pub struct Flags {
     pub wait_all: bool,
     /// MSG_NOSIGNAL.
     pub no_signal: bool,
-    /// A receive of no bytes waits until there are some, as recv does and read does not.
+    /// Set if a receive of no bytes waits until there are bytes: recv does, read does not.
     pub empty_waits: bool,
 }
 
-/// The calling thread is inside a kernel call from here on, so that the path is not switched under it.
+/// Marks the calling thread as inside a kernel call, until the result is dropped. Meanwhile no thread switches the
+/// path.
 #[inline]
 fn pin(pins: &Presence) -> Present<'_> {
     pins.enter(!chain::is_in_handler())
 }
 
-/// Makes the kernel's call and counts its bytes, with the direction's path held where it is. The call comes back if it
-/// is not the one to make, because the path has been switched meanwhile.
+/// Makes the kernel's call and counts its bytes, while no thread can switch the direction's path. Returns `kernel` as
+/// the error if the path has been switched before, so that `is_to_be_made` returns false.
 #[inline]
 pub(super) fn make<K: FnOnce() -> Outcome>(
     kernel: K,
@@ -50,14 +51,14 @@ pub(super) fn make<K: FnOnce() -> Outcome>(
     Ok(result)
 }
 
-/// It has met its peer, and must go back to TCP. That takes its time: the peer has its part in it.
+/// Moves an attached connection back to TCP. May wait for the peer, which has a part in the fallback.
 #[cold]
 #[inline(never)]
 pub(super) fn back(fd: i32, at: Ref) {
     fallback::now(fd, at, Cause::Call);
 }
 
-/// When a call that begins now gives up, by a timeout of the connection (0: never).
+/// Returns the time at which a call that begins now gives up. `timeout` is in nanoseconds; 0 means never.
 pub(crate) fn deadline(timeout: &AtomicU64) -> Option<u64> {
     match timeout.load(Ordering::Relaxed) {
         0 => None,
@@ -65,7 +66,8 @@ pub(crate) fn deadline(timeout: &AtomicU64) -> Option<u64> {
     }
 }
 
-/// An error that comes after bytes is the next call's, but for one that is this call's own.
+/// Keeps an error that follows bytes, for the next call to return. EFAULT is not kept: it concerns only this call's
+/// memory.
 pub(super) fn keep_error(conn: &Conn, error: Errno) {
     if error != libc::EFAULT {
         conn.keep_error(error);

@@ -1,7 +1,7 @@
-//! The calls that receive: read, readv, recv, recvfrom, recvmsg.
+//! Calls that receive: read, readv, recv, recvfrom, recvmsg.
 //!
-//! A message that is one packet first, then what else can be had at once, then a wait; the kernel's call where the
-//! connection is on TCP. What becomes of a call's parts: `parts`; what a keeper has: `rest`.
+//! A call first tries to receive one packet on the fast path, then what has already arrived, and then waits. On TCP it
+//! makes the kernel's call. `parts` fills the program's buffers. `rest` receives from a keeper.
 
 mod parts;
 mod rest;
@@ -19,7 +19,7 @@ use sovia_proto::path::Rx;
 use sovia_signal::interrupt::Moment;
 use sovia_sys::{UserSliceMut, call};
 
-/// read and recv: fills `out`. `kernel` makes the program's own call, for a connection on TCP.
+/// `read` and `recv`: fills `out`. `kernel` makes the program's own call, for a connection on TCP.
 #[inline(always)]
 pub fn receive(
     fd: i32,
@@ -35,7 +35,7 @@ pub fn receive(
     receive_generally(fd, at, &[out], flags, kernel)
 }
 
-/// readv, recvmsg and their like: fills `parts` one after the other, as [`receive`] does with one.
+/// `readv`, `recvmsg` and similar calls: fills `parts` in order, like [`receive`].
 #[inline]
 pub fn receive_parts(
     fd: i32,
@@ -44,7 +44,7 @@ pub fn receive_parts(
     flags: Flags,
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
-    // Apart, for the call has a list of parts on its stack already.
+    // Not inlined: the caller's stack frame already has the list of parts.
     #[inline(never)]
     fn apart(fd: i32, at: Ref, out: UserSliceMut<'_>, flags: Flags) -> Option<Outcome> {
         receive_at_once(fd, at, out, flags)
@@ -58,7 +58,8 @@ pub fn receive_parts(
     receive_generally(fd, at, parts, flags, kernel)
 }
 
-/// Receives a packet, or finds none, where there is nothing else to find out.
+/// Fast path: receives one packet, or finds that there is none, if no other work is pending. Returns `None` if the
+/// general path must decide.
 #[inline(always)]
 fn receive_at_once(fd: i32, at: Ref, out: UserSliceMut<'_>, flags: Flags) -> Option<Outcome> {
     if out.is_empty() || flags.peek || flags.wait_all {
@@ -78,8 +79,7 @@ fn receive_at_once(fd: i32, at: Ref, out: UserSliceMut<'_>, flags: Flags) -> Opt
     }
 }
 
-/// Receives whatever there is to find out. Apart: in the frame of a call that has found its way there is no place for any
-/// other.
+/// The general path of a receive. Not inlined, to keep the fast path's stack frame small.
 #[inline(never)]
 fn receive_generally(
     fd: i32,
@@ -122,7 +122,7 @@ fn receive_generally(
         if let Some(result) = rest::receive(fd, at, parts, flags) {
             return result;
         }
-        // While it has its VI still no thread sleeps in the kernel's call: a relay would read beside it.
+        // While the connection has its VI, no thread may sleep in the kernel's call: a relay would read the same bytes.
         if !conn.is_attached() {
             return kernel();
         }
@@ -130,7 +130,7 @@ fn receive_generally(
     if conn.is_interrupted() {
         return Err(libc::EINTR);
     }
-    // The common case: one part, something there.
+    // The common case: one part, and bytes have arrived.
     if let [part] = parts
         && !part.is_empty()
         && !flags.peek
@@ -161,7 +161,8 @@ fn receive_generally(
     result
 }
 
-/// A candidate has received. Grants the VI if it has been given one: the program reads.
+/// Records that a connection that is not yet accelerated has received bytes. If the connection now has a VI, grants the
+/// VI to the peer, because the program reads.
 #[inline]
 fn received(fd: i32, at: Ref) {
     if meeting::received(fd, at) {
@@ -198,7 +199,7 @@ fn receive_slowly(
             }
             let fd = keep::descriptor(fd, at);
             if wanted == 0 && core::mem::replace(&mut has_looked, true) {
-                // Whatever ends the wait, the kernel has then received all that was asked for. The next call has an error.
+                // A receive of no bytes is complete when the wait ends for any reason. An error goes to the next call.
                 return stream::readable(guard, fd).then_some(Ok(0));
             }
             let got =
@@ -208,13 +209,13 @@ fn receive_slowly(
                 Got::End => Some(Ok(0)),
                 Got::Failed(e) => {
                     if done > 0 {
-                        // The call returns what it has; the next one returns the error.
+                        // This call returns the bytes received, and the next call returns the error.
                         keep_error(guard.conn, e);
                     }
                     Some(Err(e))
                 }
                 Got::Nothing => {
-                    // The thread that takes the connection back may have ended.
+                    // The thread that had begun the fallback may have ended.
                     fallback::go_on_under(guard, fd);
                     None
                 }
@@ -248,7 +249,7 @@ fn receive_slowly(
                 if !flags.wait_all || !patient || n == wanted {
                     return Ok(n);
                 }
-                // To wait for more without taking what is there is left to the kernel.
+                // Only the kernel can wait for more bytes without consuming the ones that have arrived.
                 back(fd, at);
                 return kernel();
             }
@@ -265,7 +266,7 @@ fn receive_slowly(
     }
 }
 
-/// A receive whose connection has gone back to TCP, and whose descriptor is no more.
+/// Receives by the kernel's call, after a fallback to TCP in which the call's own descriptor was closed.
 fn receive_plainly(fd: i32, parts: &[UserSliceMut<'_>], flags: Flags) -> Outcome {
     let part = parts.iter().find(|part| !part.is_empty()).copied().unwrap_or_default();
     let mut how = 0;

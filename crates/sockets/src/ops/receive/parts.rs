@@ -1,4 +1,4 @@
-//! The parts of the program's memory that a receive fills, one after the other.
+//! The program's buffers that a receive fills, in order.
 
 use crate::ops::transfer::keep_error;
 use crate::stream::{self, Got};
@@ -16,7 +16,7 @@ pub(super) fn scatter(
         return stream::receive(guard, fd, UserSliceMut::empty());
     }
     if skip == 0 && parts.len() > 1 && !parts.iter().all(|part| is_there(*part)) {
-        // Perhaps a part is needed that is not there: then nothing is consumed, as in the kernel.
+        // A part that is needed may not be writable. Then the call must consume nothing, as in the kernel.
         match peek(guard, fd, parts) {
             Got::Bytes(_) => {}
             other => return other,
@@ -47,13 +47,13 @@ pub(super) fn scatter(
     Got::Bytes(done)
 }
 
-/// Whether the program's part can be written, as far as its ends show.
+/// Returns true if the first and the last byte of the part are writable.
 fn is_there(part: UserSliceMut<'_>) -> bool {
     let mut fault = Fault::none();
     let Some(last) = part.len().checked_sub(1) else { return true };
     for byte in [0, last] {
         let at = part.as_mut_ptr().wrapping_add(byte);
-        // SAFETY: the program's byte is put back as it was.
+        // SAFETY: `access` reports an unmapped address as a fault, and the store writes back the value just read.
         unsafe {
             let was: u8 = access::load_word(at.cast_const(), &mut fault);
             access::store_word(at, was, &mut fault);

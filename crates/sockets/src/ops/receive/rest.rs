@@ -1,4 +1,4 @@
-//! Receiving the rest of a stream from its keeper ([`crate::rest`]).
+//! Receives the rest of a stream from its keeper ([`crate::rest`]).
 
 use crate::ops::Flags;
 use crate::ops::transfer::keep_error;
@@ -8,11 +8,11 @@ use crate::{Outcome, errno};
 use sovia_sys::poll::{PollFd, ppoll};
 use sovia_sys::{UserSliceMut, call};
 
-/// How long a call that must not wait waits for the keeper.
+/// Time in nanoseconds that a non-blocking call waits for the keeper.
 const FEEDING_NS: u64 = 20_000_000;
 
-/// What a connection on TCP has to receive before anything that the kernel has; `None` if there is nothing of the kind.
-/// `fd` is the program's descriptor.
+/// Receives bytes that come before those in the kernel socket. Returns `None` if there are none. `fd` is the program's
+/// descriptor.
 pub(super) fn receive(
     fd: i32,
     at: Ref,
@@ -35,13 +35,13 @@ fn receive_from_keeper(
     for part in parts.iter().filter(|part| !part.is_empty()) {
         let mut filled = 0;
         while filled < part.len() {
-            // For the first bytes, and for all of them if all are wanted, it may wait.
+            // The call may wait for its first byte, and with MSG_WAITALL for every byte.
             let waits = done == 0 || flags.wait_all;
             match receive_some(fd, at, part.skip(filled), flags, waits) {
                 Some(Ok(n)) if flags.peek => return Some(Ok(n)),
                 Some(Ok(n)) => (filled, done) = (filled + n, done + n),
                 Some(Err(error)) if done > 0 => {
-                    // The socket's own error, which it gives once: the next call's.
+                    // The socket reports its error only once, so the next call must return the error.
                     if !matches!(error, libc::EAGAIN | libc::EINTR) {
                         keep_error(at.conn, error);
                     }
@@ -55,7 +55,7 @@ fn receive_from_keeper(
     (done > 0).then_some(Ok(done))
 }
 
-/// One receive of what there is, with a wait for it if the keeper has not come to it.
+/// Receives once from the keeper's socket, and waits if the keeper has written nothing yet.
 fn receive_some(
     fd: i32,
     at: Ref,
@@ -72,10 +72,10 @@ fn receive_some(
             Err(e) => return Some(Err(e)),
         };
         match call::recv(end.raw(), part, libc::MSG_DONTWAIT | peeks) {
-            // The rest has ended; what comes then is the kernel's to say.
+            // The rest has ended. The kernel socket has the bytes that follow.
             Ok(0) => return None,
-            // The bytes are there, and the keeper is about to put them into the socket. The program may have been told of
-            // them for the last time.
+            // The keeper has the bytes, and is about to write them to the socket. The program may have received its
+            // last notification of these bytes, so EAGAIN would make it wait for ever.
             Err(call::Errno::EAGAIN) if waits || !has_waited => {
                 let mut fds = [PollFd { fd: end.raw(), events: libc::POLLIN, revents: 0 }];
                 if let Err(e) = ppoll(&mut fds, (!waits).then_some(FEEDING_NS), None) {

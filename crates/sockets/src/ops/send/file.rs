@@ -8,7 +8,7 @@ use crate::{Outcome, wait};
 use sovia_signal::interrupt::Moment;
 use sovia_sys::{UserSlice, call};
 
-/// sendfile to a connection: on a VI the file is read, and sent as bytes.
+/// `sendfile` to a connection. For a VI, reads the file and sends its bytes.
 pub fn send_file(
     fd: i32,
     at: Ref,
@@ -18,19 +18,19 @@ pub fn send_file(
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
     if count == 0 {
-        // Of nothing, the kernel does not even ask the socket.
+        // With a count of 0, the kernel does not look at the socket.
         return kernel();
     }
     wait::cancellation_point();
     let since = Moment::now();
-    // The path may be switched before the kernel is asked; then the VI takes the file.
+    // Another thread may switch the path before the kernel's call. Then the file goes over the VI.
     let asked = send_off_vi(fd, at, || count, Flags::default(), kernel)
         .or_else(|kernel| send_on_tcp(fd, at, count, kernel));
     let kernel = match asked {
         Ok(result) => return result,
         Err(kernel) => kernel,
     };
-    // Which other files can be sent is the kernel's to know.
+    // The kernel knows which files other than plain ones it can send.
     if !call::is_plain_file(from).map_err(crate::errno)? {
         back(fd, at);
         return kernel();
@@ -80,7 +80,7 @@ fn send_piece(fd: i32, at: Ref, piece: UserSlice<'_>, begun: Begun) -> Outcome {
     send_begun(fd, at, &[piece], Flags::default(), begun, || Err(libc::EAGAIN))
 }
 
-/// Bytes that were read and could not be sent are to be read again.
+/// Moves the file's position back by `n` bytes that could not be sent. `moved`: the read has advanced the position.
 fn put_back(from: i32, moved: bool, n: usize) {
     if moved {
         let _ = call::seek(from, -(n as i64), libc::SEEK_CUR);

@@ -1,6 +1,8 @@
-//! A long send of a candidate. The kernel would take it in one call that lasts until the peer has read nearly all of it: the
-//! ends could not meet meanwhile, though most of the stream were still to come. So it goes to TCP in pieces, between which
-//! they may.
+//! A long send on a connection that is not yet accelerated.
+//!
+//! The kernel would execute the send in one call, which lasts until the peer has read nearly all bytes. No rendezvous
+//! could take place during this call. So the send goes to TCP in pieces, and a rendezvous may take place between two
+//! pieces.
 
 use super::on_tcp::raw_send;
 use super::parts::rest_of;
@@ -15,12 +17,12 @@ use sovia_signal::interrupt::Moment;
 use sovia_sys::poll::{self, PollFd};
 use sovia_sys::{UserSlice, call, clock};
 
-/// A send of more bytes is long; and the bytes of a piece.
+/// Number of bytes above which a send is long. Also the size of a piece.
 pub(super) const LONG: usize = 256 << 10;
-/// Nanoseconds after which a wait looks whether its number is still the connection's.
+/// Time in nanoseconds after which a waiting thread checks that the descriptor still belongs to the connection.
 const LOOK_NS: u64 = 50_000_000;
 
-/// Sends all of `parts`, or as many bytes as the kernel would.
+/// Sends all of `parts`, or as many bytes as the kernel's call would send.
 pub(super) fn send_long(
     fd: i32,
     at: Ref,
@@ -37,21 +39,22 @@ pub(super) fn send_long(
     conn.end_waiting();
     drop(waits);
     keep::leave();
-    // It has been given its VI, or stays on TCP for good.
+    // The connection now has a VI, or stays on TCP.
     sent.unwrap_or_else(|| send_slowly(fd, at, parts, flags, call.begun, call.done))
 }
 
 struct Call {
     fd: i32,
     at: Ref,
-    /// Bytes that have been sent.
+    /// Number of bytes sent so far.
     done: usize,
     began: u64,
     begun: Begun,
 }
 
 impl Call {
-    /// Sends all, or as much as the kernel would; `None` if the connection is no candidate any more.
+    /// Sends all bytes, or as many as the kernel's call would send. Returns `None` once the connection has a VI or
+    /// stays on TCP for good.
     fn send(&mut self, parts: &[UserSlice<'_>], flags: Flags) -> Option<Outcome> {
         while let Some(rest) = rest_of(parts, self.done) {
             if table::refers(self.fd, self.at) {
@@ -80,10 +83,11 @@ impl Call {
         Some(Ok(self.done))
     }
 
-    /// Gives TCP as much of a piece as it has room for. `None` if the connection is no candidate any more.
+    /// Gives TCP as much of a piece as it has room for. Returns `None` once the connection has a VI or stays on TCP for
+    /// good. `partly`: the call has already sent bytes.
     fn send_piece(&self, piece: UserSlice<'_>, flags: Flags, partly: bool) -> Option<Outcome> {
         let conn = self.at.conn;
-        // A thread that closes the number meanwhile waits for the lock, and keeps another one.
+        // A thread that closes the descriptor meanwhile waits for this lock, and keeps a private descriptor open.
         let _lock = conn.lock();
         let is_candidate =
             conn.phase() == Phase::Candidate && conn.is_generation(self.at.generation);
@@ -91,8 +95,8 @@ impl Call {
             .then(|| raw_send(conn, keep::descriptor(self.fd, self.at), [piece], flags, partly))
     }
 
-    /// What a descriptor of the connection says. Another thread may close the number meanwhile, and it may be another
-    /// file's then.
+    /// Calls `ask` with a descriptor of the connection. Calls it again if the descriptor has changed meanwhile: another
+    /// thread may close the number, and the number may then belong to another file.
     fn of_connection<T>(&self, ask: impl Fn(i32) -> T) -> T {
         loop {
             let fd = keep::descriptor(self.fd, self.at);
@@ -103,7 +107,7 @@ impl Call {
         }
     }
 
-    /// Waits until TCP has room, or an error to tell.
+    /// Waits until TCP has room or reports an error.
     fn wait_for_room(&mut self, partly: bool) -> Result<(), Errno> {
         if self.of_connection(call::is_nonblocking) {
             return Err(libc::EAGAIN);
@@ -111,7 +115,7 @@ impl Call {
         let timeout = self.of_connection(|fd| call::timeout_ns(fd, libc::SO_SNDTIMEO));
         let until = timeout.ok().filter(|&ns| ns != 0).map(|ns| self.began.saturating_add(ns));
         let left = until.map(|until| until.saturating_sub(clock::now_ns()));
-        // The kernel looks the number up again at each event: it may be closed, and another file's, by then.
+        // The kernel resolves the number again at each event. By then the number may belong to another file.
         let pause = left.map_or(LOOK_NS, |left| left.min(LOOK_NS));
         let fd = keep::descriptor(self.fd, self.at);
         let mut one = [PollFd { fd, events: libc::POLLOUT, revents: 0 }];
@@ -121,7 +125,7 @@ impl Call {
         match waited.map_err(errno) {
             Ok(0) if until.is_some_and(|until| clock::now_ns() >= until) => Err(libc::EAGAIN),
             Ok(_) => Ok(()),
-            // The kernel makes a call anew that has sent nothing.
+            // The kernel restarts a call that has sent nothing.
             Err(libc::EINTR)
                 if !partly && until.is_none() && !self.begun.since.is_not_to_restart() =>
             {
@@ -133,8 +137,8 @@ impl Call {
     }
 }
 
-/// Whether the kernel has an error or an end to tell, which the program's next call, or its poll, is to find: a piece more
-/// would take it.
+/// Returns true if the kernel has an error or an end to report. The next piece would consume the report, which belongs
+/// to the program's next call or poll.
 fn has_ended(events: i16) -> bool {
     events & (libc::POLLERR | libc::POLLHUP) != 0
 }

@@ -1,11 +1,11 @@
-//! The calls that send: write, writev, send, sendto, sendmsg, sendfile.
+//! Calls that send: write, writev, send, sendto, sendmsg, sendfile.
 //!
-//! A message that is one packet first, then what else there is room for at once.
+//! A call first tries to send one packet on the fast path, then as much as has room at once. Then it waits.
 //!
-//! - `parts`: the parts of the program's memory, and a short write of several as one packet;
-//! - `on_tcp`: the kernel's call, where a connection is on TCP;
-//! - `long`: the pieces of a send during which the ends may meet;
-//! - `rest`: what there was no room for at once;
+//! - `parts`: the buffers of a call, and a short write of several buffers as one packet.
+//! - `on_tcp`: the kernel's call, for a connection on TCP.
+//! - `long`: a send in pieces, between which a rendezvous may take place.
+//! - `rest`: the bytes that had no room at once.
 //! - `file`: sendfile.
 
 mod file;
@@ -31,7 +31,7 @@ use rest::{leave_if_full, send_slowly};
 use sovia_signal::interrupt::Moment;
 use sovia_sys::UserSlice;
 
-/// write and send: takes `bytes`. `kernel` makes the program's own call, for a connection on TCP.
+/// `write` and `send`: sends `bytes`. `kernel` makes the program's own call, for a connection on TCP.
 #[inline(always)]
 pub fn send(
     fd: i32,
@@ -47,16 +47,16 @@ pub fn send(
     send_generally(fd, at, &[bytes], flags, kernel)
 }
 
-/// The program's call of which this is the sending.
+/// The program's call that a send belongs to.
 #[derive(Clone, Copy)]
 struct Begun {
-    /// Since when handlers interrupt it.
+    /// Time since which a signal handler interrupts the call.
     since: Moment,
-    /// It has moved bytes before these: then every handler ends it.
+    /// Set if the call has already sent bytes. Then every handler ends the call.
     has_sent: bool,
 }
 
-/// writev, sendmsg and their like: takes `parts` one after the other, as [`send`] does with one.
+/// `writev`, `sendmsg` and similar calls: sends `parts` in order, like [`send`].
 #[inline]
 pub fn send_parts(
     fd: i32,
@@ -65,7 +65,7 @@ pub fn send_parts(
     flags: Flags,
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
-    // Apart, for the call has a list of parts on its stack already.
+    // Not inlined: the caller's stack frame already has the list of parts.
     #[inline(never)]
     fn apart(at: Ref, bytes: UserSlice<'_>) -> bool {
         is_sent_at_once(at, bytes)
@@ -80,7 +80,8 @@ pub fn send_parts(
     }
 }
 
-/// Sends `bytes` as one packet, where there is nothing else to find out; false otherwise.
+/// Fast path: sends `bytes` as one packet if the calling thread has the lock's bias and no other work is pending.
+/// Returns false otherwise.
 #[inline(always)]
 fn is_sent_at_once(at: Ref, bytes: UserSlice<'_>) -> bool {
     let Some(mut guard) = at.biased() else { return false };
@@ -89,7 +90,7 @@ fn is_sent_at_once(at: Ref, bytes: UserSlice<'_>) -> bool {
     is_sent
 }
 
-/// Sends whatever there is to find out. Apart: in the frame of a call that has found its way there is no place for any other.
+/// The general path of a send. Not inlined, to keep the fast path's stack frame small.
 #[inline(never)]
 fn send_generally(
     fd: i32,
@@ -102,7 +103,7 @@ fn send_generally(
     send_begun(fd, at, parts, flags, begun, kernel)
 }
 
-/// As [`send_generally`], for a call that has begun.
+/// Like [`send_generally`], for a call that has begun earlier.
 fn send_begun(
     fd: i32,
     at: Ref,
@@ -158,7 +159,7 @@ fn send_begun(
             }
         }
     }
-    // A short gathered write goes as one packet.
+    // A short write of several buffers goes as one packet.
     let total = length(parts);
     if parts.len() > 1 && (1..=SHORT).contains(&total) {
         return send_short(fd, at, parts, flags, begun, kernel);
@@ -166,8 +167,8 @@ fn send_begun(
     send_or_kernel(fd, at, parts, flags, begun, kernel)
 }
 
-/// Where every send of `total` bytes begins. On a connection that has no VI the kernel's call is made; it comes back
-/// where there is one.
+/// First step of every send of `total` bytes. On a connection without a VI, makes the kernel's call and returns its
+/// result. On a connection with a VI, returns `kernel` as the error.
 #[inline]
 fn send_off_vi<K: FnOnce() -> Outcome>(
     fd: i32,
@@ -190,7 +191,8 @@ fn send_off_vi<K: FnOnce() -> Outcome>(
     }
     let kernel = match phase {
         Phase::Attached => {
-            // A forked child that only sends must learn that its peer has died, and answer one that goes back to TCP.
+            // A forked child that only sends needs its progress thread: to notice a dead peer, and to answer a peer
+            // that revokes.
             kernel_sockets::ensure_for_a_look();
             kernel
         }
@@ -200,7 +202,7 @@ fn send_off_vi<K: FnOnce() -> Outcome>(
             let sent = make(kernel, &conn.tx_pins, is_on_tcp, Some(&conn.tx_tcp));
             if let Ok(sent) = &sent {
                 if conn.phase() == Phase::Attached {
-                    // Another thread has given it its VI meanwhile.
+                    // Another thread has given the connection a VI during the kernel's call.
                     watch_room_after(fd, at, sent, total());
                 }
                 if matches!(sent, Ok(1..)) && conn.phase() == Phase::Candidate {
@@ -217,7 +219,8 @@ fn send_off_vi<K: FnOnce() -> Outcome>(
     if conn.is_interrupted() { Ok(Err(libc::EINTR)) } else { Err(kernel) }
 }
 
-/// A candidate is about to send: it may have been given a VI.
+/// Call this before a send of a connection that is not yet accelerated. If the rendezvous has just given the connection
+/// a VI that it cannot keep, starts the fallback to TCP.
 #[inline]
 fn before_send(fd: i32, at: Ref) {
     if meeting::before_send(fd, at) {

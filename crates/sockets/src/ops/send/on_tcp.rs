@@ -1,4 +1,4 @@
-//! Sends that the kernel's call makes, because the connection is on TCP.
+//! Sends by the kernel's call, on a connection whose path is TCP.
 
 use crate::conn::{Conn, Phase, flag};
 use crate::ops::transfer::{Flags, keep_error, make};
@@ -8,7 +8,7 @@ use crate::{Errno, Outcome, kernel_sockets};
 use core::sync::atomic::Ordering;
 use sovia_sys::{UserSlice, call};
 
-/// The kernel's own call serves a connection that is on TCP all through. It comes back if there is a VI to send on.
+/// Makes the kernel's own call if the connection's path is TCP. Returns `kernel` as the error if the path is the VI.
 pub(super) fn send_on_tcp<K: FnOnce() -> Outcome>(
     fd: i32,
     at: Ref,
@@ -26,8 +26,8 @@ pub(super) fn send_on_tcp<K: FnOnce() -> Outcome>(
     }
 }
 
-/// The kernel's call on an attached connection that is on TCP now. It comes back if another thread has switched the
-/// path between the look and the call.
+/// Makes the kernel's call on an attached connection whose path is TCP. Returns `kernel` as the error if another thread
+/// has switched the path since the caller looked.
 pub(super) fn send_tcp<K: FnOnce() -> Outcome>(
     fd: i32,
     at: Ref,
@@ -46,7 +46,7 @@ pub(super) fn send_tcp<K: FnOnce() -> Outcome>(
     Ok(result)
 }
 
-/// TCP has had no room for all of `total`: the program is to hear of it when it has.
+/// If TCP had no room for all `total` bytes, asks the progress thread to report room to the program.
 pub(super) fn watch_room_after(fd: i32, at: Ref, sent: &Outcome, total: usize) {
     let had_room = match sent {
         Ok(n) => *n >= total,
@@ -60,15 +60,15 @@ pub(super) fn watch_room_after(fd: i32, at: Ref, sent: &Outcome, total: usize) {
     }
 }
 
-/// A descriptor of the connection: the number of a call's may be another one's by now.
+/// Returns a descriptor of the connection. By now the call's own number `fd` may belong to another file.
 pub(super) fn number_of(fd: i32, at: Ref) -> Option<i32> {
     if table::refers(fd, at) { Some(fd) } else { table::descriptor_of(at.conn) }
 }
 
-/// Sends the rest of a send whose connection has gone back to TCP in the middle. `partly`: the call has sent something, so an
-/// error is the next call's.
+/// Sends `parts` by the kernel's call, after the connection has fallen back to TCP during a send. `partly`: the call
+/// has sent bytes, so an error belongs to the next call.
 ///
-/// All parts go by one call: a peer that resets the connection answers what it gets first.
+/// One system call sends all parts: a peer that resets the connection resets it at the first bytes it gets.
 pub(super) fn send_plainly<'a>(
     conn: &Conn,
     fd: i32,
@@ -85,7 +85,8 @@ pub(super) fn send_plainly<'a>(
     sent.inspect_err(|&error| keep_kernels_error(conn, error, partly))
 }
 
-/// Asks the kernel for its verdict on such a send whose path has ended. Never blocks. Otherwise as [`send_plainly`].
+/// Like [`send_plainly`], but never blocks, and counts the bytes on TCP. The kernel's result tells a send how its ended
+/// path stands.
 pub(super) fn raw_send<'a>(
     conn: &Conn,
     fd: i32,
@@ -98,8 +99,9 @@ pub(super) fn raw_send<'a>(
     Ok(n)
 }
 
-/// Keeps an error that the kernel reports once, to a call that has sent something: the next one returns it. Each call gets the EPIPE of
-/// a half that the program has shut itself. On a connection that is not attached nothing would take a kept EPIPE.
+/// Keeps an error that the kernel reports only once, if the call has sent bytes. The next call returns the error. EPIPE
+/// is not kept if the program has shut this half itself, because the kernel reports it at each call. EPIPE is not kept
+/// for a connection without a VI either, because no call would return it.
 fn keep_kernels_error(conn: &Conn, error: Errno, partly: bool) {
     let is_reported_again = match error {
         libc::EAGAIN | libc::EINTR => true,

@@ -1,5 +1,4 @@
-//! The parts of the program's memory that a send takes, one after the other, and a short write of several parts, which
-//! goes as one packet.
+//! The buffers that a send reads in order. A short write of several buffers goes as one packet.
 
 use super::rest::send_slowly;
 use super::{Begun, is_sent_at_once, send_generally, send_or_kernel};
@@ -11,10 +10,10 @@ use crate::{Errno, Outcome};
 use sovia_signal::access::{self, BadAddress};
 use sovia_sys::{UserSlice, UserSliceMut};
 
-/// A write of several parts that have no more bytes than this goes as one packet.
+/// Largest number of bytes for which a write of several parts goes as one packet.
 pub(super) const SHORT: usize = 4096;
 
-/// Sends parts that fit into an entry of the queue together, on a connection that has a VI.
+/// Joins parts that fit into one ring entry and sends them as one packet, on a connection with a VI.
 #[inline(never)]
 pub(super) fn send_joined(
     fd: i32,
@@ -26,7 +25,7 @@ pub(super) fn send_joined(
     let mut joined = [0u8; INLINE_MAX];
     let total = length(parts);
     if join(parts, (&mut joined).into()).is_err() {
-        // What the connection has to say comes before what the memory has.
+        // An error of the connection has precedence over EFAULT.
         return send_generally(fd, at, parts, flags, kernel);
     }
     let bytes = joined[..total].into();
@@ -36,7 +35,7 @@ pub(super) fn send_joined(
     send_generally(fd, at, &[bytes], flags, kernel)
 }
 
-/// Sends a few parts that need a place in the pool, as one packet.
+/// Sends a few parts that need pool space, as one packet.
 #[inline(never)]
 pub(super) fn send_short(
     fd: i32,
@@ -59,8 +58,8 @@ pub(super) fn send_short(
     }
 }
 
-/// Gathers the parts where the packet lies. `None` if there is no place for one now, or the packet is not
-/// to be sent at once.
+/// Copies the parts straight into the pool and sends them. Returns `None` if the pool has no room now, or if the packet
+/// must not be sent at once.
 #[inline(never)]
 fn send_in_place(fd: i32, at: Ref, parts: &[UserSlice<'_>], total: usize) -> Option<Outcome> {
     let mut guard = at.attached()?;
@@ -68,7 +67,8 @@ fn send_in_place(fd: i32, at: Ref, parts: &[UserSlice<'_>], total: usize) -> Opt
         return None;
     }
     let stream::Place::Here(memory) = stream::lend(&mut guard, total as u32) else { return None };
-    // SAFETY: a lent place has as many bytes, and no other thread uses it while the lock is held.
+    // SAFETY: the pool slot that `lend` returned has `total` bytes. No other thread uses the slot while this thread
+    // holds the connection's lock.
     let place = unsafe { UserSliceMut::new(memory.as_ptr(), total) };
     let put = match join(parts, place) {
         Ok(()) => stream::commit(&mut guard, fd, place.into(), total),
@@ -84,11 +84,12 @@ fn send_in_place(fd: i32, at: Ref, parts: &[UserSlice<'_>], total: usize) -> Opt
     }
 }
 
-/// Copies the program's parts to memory of ours, one after the other; as many bytes as that has room for.
+/// Copies the program's parts, in order, to `out` until `out` is full.
 fn join(parts: &[UserSlice<'_>], mut out: UserSliceMut<'_>) -> Result<(), Errno> {
     for part in parts {
         let n = part.len().min(out.len());
-        // SAFETY: both have as many bytes. The target is lent to no other call, so the program does not name it.
+        // SAFETY: both ranges have at least `n` bytes. No other call has `out`, so the program's part does not overlap
+        // it.
         unsafe { access::copy(out.as_mut_ptr(), part.as_ptr(), n) }
             .map_err(|BadAddress| libc::EFAULT)?;
         out = out.skip(n);
@@ -96,11 +97,11 @@ fn join(parts: &[UserSlice<'_>], mut out: UserSliceMut<'_>) -> Result<(), Errno>
     Ok(())
 }
 
-/// Bytes of a send that the kernel copies before it takes any of them.
+/// Number of bytes that the kernel copies before it sends any byte.
 const COPIED_AT_ONCE: usize = 32 << 10;
 const PAGE: usize = 4096;
 
-/// Returns false if a part is not there that the kernel would copy before it takes any byte.
+/// Returns false if a part is not readable that the kernel would copy before it sends any byte.
 pub(super) fn are_there(parts: &[UserSlice<'_>]) -> bool {
     let [_, _, ..] = parts else { return true };
     let mut left = COPIED_AT_ONCE;
@@ -108,7 +109,7 @@ pub(super) fn are_there(parts: &[UserSlice<'_>]) -> bool {
         let copied = part.len().min(left);
         left -= copied;
         let is_there = |at| {
-            // SAFETY: within the part. A byte that cannot be read is an error.
+            // SAFETY: the address lies within the part, and `access::load` reports an unreadable byte as an error.
             unsafe { access::load::<u8>(part.as_ptr().wrapping_add(at)).is_ok() }
         };
         (0..copied).step_by(PAGE).chain(copied.checked_sub(1)).all(is_there)
@@ -119,7 +120,7 @@ pub(super) fn length(parts: &[UserSlice<'_>]) -> usize {
     parts.iter().map(|part| part.len()).sum()
 }
 
-/// Returns what is left of all parts where so many bytes have been sent.
+/// Returns the unsent remainder of each part, after `done` bytes.
 pub(super) fn all_of<'a>(
     parts: &[UserSlice<'a>],
     mut done: usize,
@@ -131,7 +132,7 @@ pub(super) fn all_of<'a>(
     })
 }
 
-/// Returns what is left of the first part that has not been sent.
+/// Returns the unsent remainder of the first part that is not completely sent.
 pub(super) fn rest_of<'a>(parts: &[UserSlice<'a>], done: usize) -> Option<UserSlice<'a>> {
     all_of(parts, done).next()
 }

@@ -1,4 +1,4 @@
-//! The rest of a send, for which there was no room at once: it waits for room, or goes to TCP.
+//! The rest of a send, which had no room at once: waits for room, or sends on TCP.
 
 use super::Begun;
 use super::on_tcp::{number_of, raw_send, send_plainly};
@@ -13,7 +13,7 @@ use crate::{Outcome, fallback, kernel_sockets};
 use sovia_proto::path::Tx;
 use sovia_sys::UserSlice;
 
-/// Sends the rest, waiting for room.
+/// Sends the bytes from `done` on, and waits for room.
 pub(super) fn send_slowly(
     fd: i32,
     at: Ref,
@@ -44,7 +44,7 @@ fn send_rest(
         let mut is_full = false;
         let attempt = |guard: &mut crate::conn::Guard<'_>| {
             let fd = keep::descriptor(fd, at);
-            // As many parts as there is room for: nothing that another thread sends comes in between.
+            // Sends as many parts as have room, so that no other thread's bytes come in between.
             let mut sent = 0;
             let put = loop {
                 if done + sent == 0 && !are_there(parts) {
@@ -66,7 +66,7 @@ fn send_rest(
                 Put::Bytes(n) => Some(Ok(n)),
                 Put::Failed(e) => {
                     if done > 0 {
-                        // The call returns how much it has sent; the next one returns the error.
+                        // This call returns the number of bytes sent, and the next call returns the error.
                         keep_error(guard.conn, e);
                     }
                     Some(Err(e))
@@ -120,8 +120,8 @@ fn send_rest(
     Ok(done)
 }
 
-/// If the program has the kernel watch for how long the peer leaves no room: as soon as there is none, TCP has the
-/// next bytes.
+/// Moves the sending direction to TCP if the program has set TCP_USER_TIMEOUT and the VI is full. The kernel applies
+/// this timeout to bytes on TCP while the peer leaves no room.
 #[cold]
 #[inline(never)]
 pub(super) fn leave_if_full(fd: i32, at: Ref) {
