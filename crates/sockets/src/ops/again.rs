@@ -6,8 +6,8 @@
 //!
 //! The connection's record begins a new generation, like the record of a connection that a program inherits. The kernel
 //! reports how many bytes TCP has carried. Entries of epoll instances move to the new generation. Everything else of
-//! the earlier generation is lost. So this happens only if no other thread or process can be in the middle of an
-//! operation on the connection. Otherwise the connection stays on TCP.
+//! the earlier generation is lost. So this happens only if no other thread or process can be using the connection.
+//! Otherwise the connection stays on TCP.
 
 use super::close::last_here;
 use crate::conn::{Phase, flag};
@@ -42,7 +42,7 @@ pub(super) fn on_tcp<R>(fd: i32, at: Ref, kernel: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Counts a call, and checks the connection at the 1st, 2nd, 4th, 8th call and so on: each check costs system calls.
+/// Counts a call. Checks the connection only at calls 1, 2, 4, 8 and so on, because a check costs system calls.
 #[cold]
 #[inline(never)]
 fn come_by(fd: i32, at: Ref) {

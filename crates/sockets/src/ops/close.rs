@@ -1,4 +1,4 @@
-//! Descriptors come and go: dup, close, shutdown, exec.
+//! Opens, copies and closes descriptors: dup, close, shutdown, exec.
 
 use super::keep;
 use crate::conn::{Guard, Phase, Role, Stage, flag};
@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering;
 use sovia_control::Reason;
 use sovia_sys::call;
 
-/// `fd` is about to be closed, or replaced by another descriptor. The caller closes it afterwards.
+/// Releases `fd`, which is about to be closed or replaced by another descriptor. The caller closes `fd` afterwards.
 pub fn close(fd: i32) {
     if process::is_borrowed() {
         return;
@@ -23,9 +23,10 @@ pub fn close(fd: i32) {
     if let Some(at) = table::conn(fd) {
         let is_others = || family::is_shared(at.conn) || !at.conn.is_the_familys();
         if table::references(at.index) == 1 && is_others() && sets::has_entry(at) {
-            // Other processes hold it still, so the kernel's instance keeps the entry, and it alone reports events from here on.
+            // Other processes still hold the connection, so the kernel's epoll instance keeps the entry. From now on
+            // only the kernel's instance reports its events.
             fallback::now(fd, at, Cause::Set);
-            // One of them may have taken it back, and this process not have come to its sets since.
+            // Another process may have moved the connection back to TCP, and this process's sets may not know yet.
             fallback::settle_in_sets(at);
             at.conn.again.store(0, Ordering::Relaxed);
         }
@@ -38,11 +39,12 @@ pub fn close(fd: i32) {
     }
 }
 
-/// `connect` is about to dissolve the association of `fd` (AF_UNSPEC): what is unread goes, and the kernel resets its peer. From
-/// here on the library knows nothing of the number. A connection that is held or watched elsewhere goes back to TCP instead.
+/// Called before `connect` dissolves the association of `fd` (AF_UNSPEC). Unread bytes are lost, and the kernel resets
+/// the peer. Removes the number's entry, so that the kernel alone serves the number. A connection that another process
+/// holds, or that a poll or epoll set watches, goes back to TCP instead.
 pub fn disconnect(fd: i32, at: Ref) {
     let conn = at.conn;
-    // A poll is notified when the connection goes back.
+    // A fallback notifies a poll.
     let is_polled = || at.attached().is_some_and(|guard| guard.own.watchers != 0);
     let is_watched = sets::has_entry(at) || is_polled();
     let is_elsewhere = family::is_shared(conn) || !conn.is_the_familys() || is_watched;
@@ -52,7 +54,8 @@ pub fn disconnect(fd: i32, at: Ref) {
         || conn.waiting_here() != 0
         || table::references(at.index) != 1
     {
-        // For all that have it: where the peer has ended, a relay or a keeper would keep it for the next association.
+        // Drops the bytes for all holders. If the peer has ended, a relay or a keeper would keep the bytes for the next
+        // association.
         drop_unread(fd, at);
         fallback::now(fd, at, Cause::Call);
         return;
@@ -63,15 +66,15 @@ pub fn disconnect(fd: i32, at: Ref) {
     kernel_sockets::leave(fd);
     let (level, name) = (libc::SOL_SOCKET, libc::SO_LINGER);
     let before = call::getsockopt::<[i32; 2]>(fd, level, name).unwrap_or_default();
-    // Without a FIN on the VI the peer waits for the end of TCP.
+    // Without a FIN on the VI, the peer waits for the end of TCP.
     let _ = call::setsockopt(fd, level, name, &[1i32, 0]);
     let_go(fd);
-    // The kernel takes a time with the flag alone.
+    // The kernel stores the time only together with the flag.
     let _ = call::setsockopt(fd, level, name, &[1, before[1]]);
     let _ = call::setsockopt(fd, level, name, &before);
 }
 
-/// Drops the bytes that have come on a VI.
+/// Drops the unread bytes of a VI.
 fn drop_unread(fd: i32, at: Ref) {
     let Some(mut guard) = at.attached() else { return };
     let mut left = stream::unread(&mut guard, fd).unwrap_or(0);
@@ -96,23 +99,24 @@ fn let_go(fd: i32) {
     }
 }
 
-/// The process leaves a connection to a relay. `swap` puts the relay's socket in the place of its descriptors;
-/// `kernel_socket` is one more, which it keeps. Calls of other threads that are under way go on with the socket.
+/// Leaves a connection to a relay. `swap` puts the relay's socket in the place of the connection's descriptors.
+/// `kernel_socket` is one more descriptor, which the process keeps. Calls of other threads that are in progress
+/// continue on the socket.
 pub(crate) fn leave_to_relay(
     descriptors: &[i32],
     kernel_socket: i32,
     at: Ref,
     swap: impl FnOnce(&mut Guard<'_>),
 ) {
-    // Closed meanwhile: the relay ends it.
+    // Another thread has closed the connection meanwhile. Then the relay ends the connection.
     let Some(mut guard) = at.attached() else { return };
     at.conn.set(flag::RELAYED);
-    // Under the lock, until the process has it no more: no other thread asks the kernel socket's number for what the
-    // relay's socket cannot know.
+    // The lock is held until this process no longer holds the connection. Otherwise another thread could ask the number
+    // of the kernel socket for something that the relay's socket does not know.
     swap(&mut guard);
     at.conn.let_go();
     let _ = leave_vi(guard, kernel_socket, at, false);
-    // The sets' own entries go with the connection; what they watch stays.
+    // The sets drop their own entries of the connection. The entries in the kernel's instances stay.
     sets::detached(at);
     for &fd in descriptors {
         table::remove(fd);
@@ -121,21 +125,23 @@ pub(crate) fn leave_to_relay(
     sets::conn_closed(at);
 }
 
-/// The process's last descriptor of a connection goes.
+/// Called when this process closes its last descriptor of a connection.
 pub(super) fn last_here(fd: i32, at: Ref) {
     let conn = at.conn;
     sets::conn_closed(at);
     let is_meeting = match conn.phase() {
         Phase::Candidate => true,
-        // A relative has decided that it stays on TCP.
+        // A forked relative has decided that the connection stays on TCP.
         Phase::Plain => conn.approach.stage() != Stage::Idle,
         Phase::Attached | Phase::Free => false,
     };
-    // No thread of this process takes a step again: it holds the connection no more when it could.
+    // No thread of this process takes another step of the rendezvous. By the time a thread could, this process no
+    // longer holds the connection.
     let steps = is_meeting.then(|| meeting::Steps::hold(at)).flatten();
     let reason = steps.as_ref().map_or(Reason::ShortLived, |steps| steps.forget(at));
-    // Under the lock until the end of its life: another thread attaches the connection before, or finds that the process holds it
-    // no more. Of two processes that let go at the same time, the second one alone is the last.
+    // The lock is held until the generation ends. Another thread attaches the connection before that, or finds that
+    // this process no longer holds the connection. If two processes let go at the same time, only the second one is the
+    // last.
     let locked = conn.lock();
     let is_candidate = conn.phase() == Phase::Candidate;
     let locked =
@@ -149,7 +155,7 @@ pub(super) fn last_here(fd: i32, at: Ref) {
             if is_candidate {
                 meeting::ended(at, 0);
             } else if let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed)) {
-                // A relative may have taken it off its VI.
+                // A forked relative may have moved the connection off its VI.
                 pair.reclaim(conn.vi.load(Ordering::Relaxed));
             }
             if last {
@@ -167,8 +173,8 @@ pub(super) fn last_here(fd: i32, at: Ref) {
     }
 }
 
-/// The process leaves the VI of a connection that it holds no more; `last`: no relative holds it either. Returns true if the
-/// connection's life has ended by that.
+/// Leaves the VI of a connection that this process no longer holds. `last`: no forked relative holds the connection
+/// either. Returns true if this ended the connection's generation.
 fn leave_vi(mut guard: Guard<'_>, fd: i32, at: Ref, last: bool) -> bool {
     let conn = at.conn;
     let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed)) else {
@@ -179,15 +185,15 @@ fn leave_vi(mut guard: Guard<'_>, fd: i32, at: Ref, last: bool) -> bool {
         conn.count_stay(Reason::ShortLived);
     }
     meeting::ended(at, guard.past.messages_sent);
-    // A relative that holds it still may never send again.
+    // A forked relative that still holds the connection may never send again, so the combined bytes are sent now.
     stream::combine::tell(&mut guard);
     let vi = conn.vi.load(Ordering::Relaxed);
     if last || members::is_known() {
         pair.leaving(vi);
     }
     if last {
-        // With unread bytes, or if the program asked for it, TCP ends by a reset: the kernel socket
-        // does, and the VI has no FIN.
+        // With unread bytes, or if the program asked for a reset, TCP ends by a reset. The kernel socket sends the
+        // reset, and the VI gets no FIN.
         let unread = !conn.has(flag::EOF) && stream::unread(&mut guard, fd).is_ok_and(|n| n > 0);
         if unread {
             let abort = [1i32, 0];
@@ -205,7 +211,7 @@ fn leave_vi(mut guard: Guard<'_>, fd: i32, at: Ref, last: bool) -> bool {
     if !last {
         stream::handled::leave(&mut guard);
         if conn.waiting_here() != 0 {
-            // Threads of this process that still wait for it find that they have it no more.
+            // Threads of this process that still wait for the connection find that the process no longer holds it.
             stream::wake_all(&guard);
         }
     }
@@ -213,12 +219,12 @@ fn leave_vi(mut guard: Guard<'_>, fd: i32, at: Ref, last: bool) -> bool {
     let used = stream::backlog::used(&guard);
     let how = if last { How::Ended { used } } else { How::Vacated };
     if last && conn.is_awaited() {
-        // Threads that still wait for it find that it has ended, whatever becomes of the VI. One that comes to wait
-        // from here on takes the lock first.
+        // Threads that still wait for the connection find that it has ended, whatever happens to the VI. A thread that
+        // begins to wait later takes the lock first.
         stream::wake_all(&guard);
     }
-    // Under the lock: no other thread uses the VI after this. A program that still reads or writes in a
-    // place of its pool must not find it in its next life.
+    // Under the lock, so no other thread uses the VI after this. A lent pool slot that a program still uses must not
+    // serve the VI's next generation.
     if last || members::is_known() {
         pair::lent::leave(&pair, conn.pair.load(Ordering::Relaxed), at, vi, loans, how);
     }
@@ -226,7 +232,7 @@ fn leave_vi(mut guard: Guard<'_>, fd: i32, at: Ref, last: bool) -> bool {
     has_ended
 }
 
-/// `to` has become a second descriptor of what `from` is.
+/// Makes `to` a second descriptor of the object that `from` refers to.
 pub fn dup(from: i32, to: i32) {
     match table::get(from) {
         Entry::Conn(at) if at.conn.is_generation(at.generation) => table::refer(to, at),
@@ -234,7 +240,7 @@ pub fn dup(from: i32, to: i32) {
             sets::duplicated(index);
             table::enter_epoll(to, index);
         }
-        // Options may be set by either number.
+        // The program may set options through either number.
         _ if table::is_noted_tcp(from) => table::note_shared(),
         _ => {}
     }
@@ -244,7 +250,8 @@ pub fn dup(from: i32, to: i32) {
 pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) -> Outcome {
     let conn = at.conn;
     if conn.phase() == Phase::Candidate {
-        // What is left of it is not worth a meeting, in which the ends would have to tell each other of this.
+        // The few bytes still to come do not justify a rendezvous. In a rendezvous the ends would have to report this
+        // shutdown.
         meeting::shut(at);
     }
     if how != libc::SHUT_RD {
@@ -254,8 +261,8 @@ pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) ->
         return kernel();
     }
     let result = {
-        // The kernel socket is shut under the lock: a send that finds the flag asks the kernel, and must
-        // find it shut there as well.
+        // Shuts the kernel socket under the lock. A send that finds the flag asks the kernel, and must find the kernel
+        // socket shut as well.
         let Some(mut guard) = at.attached() else { return kernel() };
         if stream::unanswered::settle(&mut guard) {
             drop(guard);
@@ -263,7 +270,7 @@ pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) ->
             return kernel();
         }
         stream::ending::has_gone_by_now(&mut guard, fd);
-        // The kernel refuses it for a connection that is over, and the peer is not told of it.
+        // The kernel refuses a shutdown of a connection that has ended, and the peer is not notified.
         let is_refused = call::tcp_state(fd).is_none_or(call::TcpState::is_closed);
         if !is_refused {
             if how == libc::SHUT_WR || how == libc::SHUT_RDWR {
@@ -275,7 +282,7 @@ pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) ->
             }
         }
         let result = match stream::failover::holds_shutdown(&guard) && how != libc::SHUT_RD {
-            // What goes on TCP first is not there yet.
+            // The bytes that must precede the FIN are not on TCP yet.
             true if how == libc::SHUT_RDWR => {
                 call::shutdown(fd, libc::SHUT_RD).map(|()| 0).map_err(crate::errno)
             }
@@ -285,30 +292,30 @@ pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) ->
         if conn.is_shut() {
             stream::shut(&mut guard);
         }
-        // The kernel may not be done with a connection that counts as reset.
+        // The kernel may still serve a connection that counts as reset.
         if conn.has(flag::RESET) { Err(libc::ENOTCONN) } else { result }
     };
     stream::listeners::tell_own(conn);
     result
 }
 
-/// The process is about to become another program, which holds none of this. (What it inherits
-/// has gone back to TCP.)
+/// Called before the process executes another program, which holds no connection. (The connections that the program
+/// inherits are back on TCP.)
 pub fn leaving() {
     members::leave_by_exec();
 }
 
-/// It has not become one.
+/// Called after exec has failed.
 pub fn staying() {
     members::rejoin();
 }
 
-/// A new stream socket: connected, or on its way.
+/// Records a new stream socket that is connected or is connecting.
 pub fn opened(fd: i32, role: Role, server: Server) {
     if process::is_confined() || process::is_borrowed() {
         return;
     }
-    // From here on the program's memory is looked at.
+    // From now on Sovia reads the program's memory.
     sovia_signal::chain::guards();
     let is_fresh = match (role, server) {
         (Role::Connector, _) => table::is_fresh_tcp(fd),
@@ -320,13 +327,13 @@ pub fn opened(fd: i32, role: Role, server: Server) {
     table::enter_conn(fd, role, meeting::history::place_of(server), is_fresh);
 }
 
-/// Drops what the table holds of `fd`, which is a number that the kernel has just handed out: the
-/// number's last owner has been closed past every hook.
+/// Drops the table's entry of `fd`, a number that the kernel has just handed out. The number's last descriptor was
+/// closed without a hook.
 pub fn forget(fd: i32) {
     match table::remove(fd) {
         Entry::Conn(at) => {
             if table::release(at.index) && at.conn.is_generation(at.generation) {
-                // Its kernel socket is gone already; the number means something else now.
+                // The kernel socket is already closed, and the number means something else now.
                 last_here(-1, at);
             }
         }
@@ -335,8 +342,8 @@ pub fn forget(fd: i32) {
     }
 }
 
-/// In a relative that serves one purpose: closes every descriptor but those and the library's own. It does
-/// not count among the holders of other connections then.
+/// Closes every descriptor except `keep` and the library's own. For a forked relative that serves one purpose. The
+/// relative then does not count among the holders of other connections.
 pub fn keep_only(keep: &[i32]) {
     let mut others = Vec::new();
     table::for_each_conn(|fd, _| {
@@ -359,11 +366,11 @@ pub fn keep_only(keep: &[i32]) {
     call::close_range(from, i32::MAX);
 }
 
-/// `fd` has come on `channel` from another process, or from this one by a way round. If it is a connection that this
-/// process has on a VI already, it is one more descriptor of that.
+/// Records that `fd` has arrived on `channel`, from this process or another one. If this process already has the
+/// connection on a VI, `fd` becomes one more descriptor of this connection.
 pub fn received(channel: i32, fd: i32) {
     match table::conn_of_socket(fd) {
-        // One that may get a VI is one more descriptor of that, too.
+        // Also if the connection is not yet accelerated.
         Some((_, at)) if at.is_attached_here() || at.conn.phase() == Phase::Candidate => {
             table::refer(fd, at);
         }
@@ -373,7 +380,7 @@ pub fn received(channel: i32, fd: i32) {
     }
 }
 
-/// Records a TCP socket that has not been connected yet; false if it is none.
+/// Records a TCP socket that is not connected yet. Returns false for any other descriptor.
 pub fn opening(fd: i32) -> bool {
     if process::is_confined() {
         return false;

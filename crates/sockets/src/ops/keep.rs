@@ -1,10 +1,10 @@
-//! A descriptor is closed while other threads are blocked in calls on it.
+//! Keeps a descriptor alive if the program closes it while other threads are blocked in calls on it.
 //!
-//! In the kernel such a call has the open file for as long as it lasts: it goes on, and the
-//! connection ends when it returns. So the thread that closes the last descriptor keeps a private one for the
-//! threads that wait, which it knows ([`hazard::users`]). Each of them goes on with the private one, and the
-//! last to leave its call closes it. A thread that ends in its call leaves it, too. One that a signal handler
-//! has taken out of its call by `longjmp` leaves it when it waits the next time.
+//! In the kernel such a call holds the open file until the call returns, and then the connection ends. So the thread
+//! that closes the last descriptor keeps a private one for the waiting threads. [`hazard::users`] finds these threads.
+//! Each waiting thread continues on the private descriptor, and the last one to leave its call closes the descriptor. A
+//! thread that ends during its call counts as having left. A thread that a signal handler has taken out of its call by
+//! `longjmp` leaves when it next waits.
 
 use super::close::last_here;
 use crate::conn::{Conn, Phase, flag};
@@ -21,33 +21,33 @@ use sovia_sys::{Fd, call};
 struct Kept {
     at: Ref,
     fd: Fd,
-    /// Threads whose calls go on.
+    /// Threads whose calls continue on `fd`.
     users: Vec<User>,
 }
 
 per_engine! {
     static KEPT: RobustBox<Vec<Kept>, { rank::KEPT }> = RobustBox::new(Vec::new());
-    /// How many there are.
+    /// Number of entries in `KEPT`.
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    /// Whether a descriptor has ever been closed under a call.
+    /// Set once a descriptor has been closed during a call.
     static EVER: AtomicBool = AtomicBool::new(false);
 }
-/// How often the progress thread looks for threads that have died in the middle of a call.
+/// Time in nanoseconds between two checks for threads that have died during a call, by the progress thread.
 const LOOK_NS: u64 = 100_000_000;
 
-/// The other threads of this process that wait for a connection.
+/// Returns the other threads of this process that wait for a connection.
 fn waiting(conn: &Conn) -> Vec<User> {
     if !hazard::settle() {
         return Vec::new();
     }
     let mut users = hazard::users(conn.place());
-    // The caller's own wait has been left by `longjmp`, or it is in a handler that has interrupted it: then
-    // that fails for want of a descriptor.
+    // The calling thread may be among the users if a handler has interrupted its wait, or left it by `longjmp`. Such a
+    // wait fails, because it has no descriptor.
     users.retain(|&user| user != User::me());
     users
 }
 
-/// `fd` is about to be closed. True if that is all done because calls on it go on.
+/// Handles the close of `fd` while calls on it go on. Returns true if nothing is left to do for the close.
 pub(super) fn close(fd: i32) -> bool {
     let Entry::Conn(at) = table::get(fd) else { return false };
     let conn = at.conn;
@@ -64,7 +64,7 @@ pub(super) fn close(fd: i32) -> bool {
             // Another thread has closed the other number meanwhile.
             last_here(fd, at);
         } else {
-            // A thread that has looked at the number under the lock has done with it.
+            // Waits for a thread that has looked at the number under the lock.
             drop(conn.lock());
         }
         return true;
@@ -77,8 +77,8 @@ pub(super) fn close(fd: i32) -> bool {
     table::remove(fd);
     table::release(at.index);
     let unused = KEPT.with(|kept| {
-        // SYNC: before the threads are looked for: one that has just left its wait, and is not found, or one
-        // that leaves it later, and sees that something is kept.
+        // SYNC: pairs with the load in `leave`. The count rises before `waiting` looks for threads. A thread that
+        // `waiting` does not find has already left its wait. A thread that leaves its wait later sees the count.
         COUNT.fetch_add(1, Ordering::SeqCst);
         let one = Kept { at, fd: copy, users: waiting(conn) };
         if one.users.is_empty() {
@@ -91,13 +91,13 @@ pub(super) fn close(fd: i32) -> bool {
         over(one);
     } else {
         listeners::tell_own(conn);
-        // The progress thread sees to waiting threads that die.
+        // The progress thread detects waiting threads that die.
         kernel_sockets::nudge();
     }
     true
 }
 
-/// The descriptor by which a blocked call reaches its connection now. Under the connection's lock.
+/// Returns the descriptor by which a blocked call now reaches its connection. Call it under the connection's lock.
 #[inline]
 pub(crate) fn descriptor(fd: i32, at: Ref) -> i32 {
     if EVER.load(Ordering::Relaxed) { look(fd, at) } else { fd }
@@ -111,17 +111,17 @@ fn look(fd: i32, at: Ref) -> i32 {
     let me = User::me();
     let kept = KEPT.with(|kept| {
         let one = kept.iter_mut().find(|one| one.at.same(at))?;
-        // It may have come to its wait a moment after the others had been looked for.
+        // This thread may have begun its wait just after the closing thread had looked for waiting threads.
         if !one.users.contains(&me) {
             one.users.push(me);
         }
         Some(one.fd.raw())
     });
-    // Or by another number that it still has.
+    // The connection may still have another number.
     kept.or_else(|| table::descriptor_of(at.conn)).unwrap_or(-1)
 }
 
-/// The calling thread's call is over: it may have gone on without its descriptor.
+/// Called when the calling thread's call is over. The call may have used a private descriptor.
 #[inline]
 pub(crate) fn leave() {
     if COUNT.load(Ordering::SeqCst) != 0 {
@@ -132,21 +132,21 @@ pub(crate) fn leave() {
 #[cold]
 fn leave_all() {
     if chain::is_in_handler() {
-        // The call that the handler has interrupted may go on by the same.
+        // The interrupted call may still use the same private descriptor.
         return;
     }
     let me = User::me();
     finish(|user| user != me);
 }
 
-/// Closes what was kept for threads that have died.
+/// Closes the descriptors that were kept for threads that have died.
 pub(crate) fn collect() {
     if COUNT.load(Ordering::Relaxed) != 0 {
         finish(User::lives);
     }
 }
 
-/// Leaves of the threads those that `stays`, and closes what no thread uses any more.
+/// Removes the threads for which `stays` returns false, and closes descriptors that no thread uses any more.
 fn finish(stays: impl Fn(User) -> bool) {
     let unused = KEPT.with(|kept| {
         kept.iter_mut().for_each(|one| one.users.retain(|&user| stays(user)));
@@ -163,29 +163,29 @@ fn over(one: Kept) {
     COUNT.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// How long until threads that have died are to be looked for; `None` if nothing is kept.
+/// Returns the time in nanoseconds until the next check for dead threads. `None` if no descriptor is kept.
 pub(crate) fn pause() -> Option<u64> {
     (COUNT.load(Ordering::Relaxed) != 0).then_some(LOOK_NS)
 }
 
-/// Calls `each` for every connection that is kept, with its private descriptor.
+/// Calls `each` for every kept connection, with its private descriptor.
 pub(crate) fn each(mut each: impl FnMut(i32, Ref)) {
     if COUNT.load(Ordering::Relaxed) != 0 {
         KEPT.with(|kept| kept.iter().for_each(|one| each(one.fd.raw(), one.at)));
     }
 }
 
-/// Around fork: see [`crate::fork`].
+/// Takes the locks before a fork ([`crate::fork`]).
 pub(crate) fn hold() {
     KEPT.hold();
 }
 
-/// After fork, in both.
+/// Releases the locks after a fork, in parent and child.
 pub(crate) fn release() {
     KEPT.release();
 }
 
-/// In a forked child: the calls have stayed with the parent.
+/// Drops the kept descriptors in a forked child: the calls have stayed in the parent.
 pub(crate) fn forked() {
     COUNT.store(0, Ordering::Relaxed);
     drop(KEPT.with(core::mem::take));

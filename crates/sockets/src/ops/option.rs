@@ -6,7 +6,7 @@ use crate::{Errno, Outcome, keepalive, kernel_sockets, options, rest, stream};
 use core::sync::atomic::Ordering;
 use sovia_sys::{call, clock};
 
-/// The program has switched non-blocking mode.
+/// Records that the program has switched non-blocking mode.
 pub fn nonblocking(at: Ref, on: bool) {
     if on {
         at.conn.set(flag::NONBLOCK);
@@ -23,7 +23,7 @@ pub fn fionread(fd: i32, at: Ref, kernel: impl FnOnce() -> Outcome) -> Outcome {
     if at.conn.phase() != Phase::Attached {
         return kernel();
     }
-    // A program may make no other call until there are bytes.
+    // A program may make no other call until bytes have arrived, so the progress thread must run.
     kernel_sockets::ensure_for_a_look();
     match at.attached() {
         Some(mut guard) => stream::receivable(&mut guard, fd),
@@ -31,10 +31,11 @@ pub fn fionread(fd: i32, at: Ref, kernel: impl FnOnce() -> Outcome) -> Outcome {
     }
 }
 
-/// What `recvmsg` tells beside the bytes that it has received, if the program has asked for that (TCP_INQ): how many
-/// are left, and one more once the peer's end has come.
+/// Returns the value that `recvmsg` reports beside the bytes, if the program has set TCP_INQ. The value is the number
+/// of bytes left, plus one once the peer's end has come.
 ///
-/// What an epoll set has told is known here: its edge does not come again for a program that reads up to 0.
+/// A peer's end that an epoll set has reported counts here. Its edge does not come again for a program that reads until
+/// the value is 0.
 pub fn left(fd: i32, at: Ref) -> Option<i32> {
     const MAY_HAVE_ENDED: u32 = flag::KERNEL_SOCKET | flag::ENDED | flag::DEAD;
     let conn = at.conn;
@@ -43,7 +44,7 @@ pub fn left(fd: i32, at: Ref) -> Option<i32> {
     }
     let mut guard = at.attached()?;
     let left = stream::receivable(&mut guard, fd).ok()?;
-    // The program's own shutdown is no end of the peer's.
+    // The program's own shutdown does not count as the peer's end.
     let has_ended = stream::is_ending(&mut guard)
         || stream::ending::shows_end(&mut guard, fd)
         || conn.has(MAY_HAVE_ENDED)
@@ -52,13 +53,13 @@ pub fn left(fd: i32, at: Ref) -> Option<i32> {
     Some(left.saturating_add(usize::from(has_ended)).min(i32::MAX as usize) as i32)
 }
 
-/// Whether `recvmsg` with room for control messages tells when the bytes came, which the kernel alone can.
+/// Returns true if `recvmsg` with room for control messages reports arrival times. Only the kernel knows these times.
 pub fn tells_times(at: Ref) -> bool {
     at.conn.tells_times.load(Ordering::Relaxed) != 0
 }
 
-/// Returns for how many milliseconds, at most, the connection has not sent over its VI, and not received. `None` where it never
-/// has: then the kernel knows (TCP_INFO).
+/// Returns how long the connection has sent nothing over its VI, and received nothing, in milliseconds at most. `None`
+/// if it never has: then the kernel knows the time (TCP_INFO).
 pub fn silence(at: Ref) -> [Option<u32>; 2] {
     let Some(mut guard) = at.attached() else { return [None; 2] };
     let now = clock::now_ns();
@@ -70,7 +71,7 @@ pub fn silence(at: Ref) -> [Option<u32>; 2] {
         .map(|silence| silence.map(|ns| u32::try_from(ns / 1_000_000).unwrap_or(u32::MAX)))
 }
 
-/// `SO_ERROR`, as far as the kernel does not know of it.
+/// Returns the part of `SO_ERROR` that the kernel does not know.
 pub fn socket_error(fd: i32, at: Ref) -> Option<Errno> {
     if at.conn.phase() != Phase::Attached {
         return at.conn.take_error();
@@ -79,7 +80,7 @@ pub fn socket_error(fd: i32, at: Ref) -> Option<Errno> {
     stream::ending::socket_error(&mut guard, fd)
 }
 
-/// The error that is pending, wherever it is; it is taken.
+/// Takes and returns the pending error, from the connection or from the kernel.
 pub fn pending_error(fd: i32, at: Ref) -> Option<Errno> {
     const ENDS: u32 = flag::ENDED | flag::DEAD | flag::ERROR;
     if at.conn.phase() == Phase::Attached && !at.conn.has(ENDS) {
@@ -91,24 +92,24 @@ pub fn pending_error(fd: i32, at: Ref) -> Option<Errno> {
     })
 }
 
-/// An error that the next call is to return, as the kernel's recvmmsg keeps one for it.
+/// Keeps an error for the next call to return, like the kernel's recvmmsg.
 pub fn keep_error(at: Ref, error: Errno) {
     if error != libc::EAGAIN && at.conn.phase() == Phase::Attached {
         at.conn.keep_error(error);
     }
 }
 
-/// Makes the program's call that asks for a socket option, or sets one, so that it meets the program's own options.
+/// Makes the program's call that reads or sets a socket option, while the option has the program's own value.
 pub fn on_own_options<T>(fd: i32, at: Ref, level: i32, name: i32, kernel: impl FnOnce() -> T) -> T {
     keepalive::steady(fd, at, (level, name), kernel)
 }
 
-/// The program has set a socket option: what Sovia keeps of it is read again.
+/// Reads again the options that Sovia has stored, after the program has set a socket option.
 pub fn note_option(fd: i32, at: Ref, level: i32, name: i32) {
     if !options::leaves_fresh(level, name) {
         at.conn.approach.fresh.store(0, Ordering::Release);
     }
-    // A thread that gives the connection its VI, and has read the old value, does so under the lock.
+    // A thread that attaches the connection may have read the old value, and does so under the lock. Wait for it.
     drop(at.conn.lock());
     if at.conn.phase() != Phase::Attached {
         return;

@@ -122,7 +122,7 @@ fn receive_generally(
         if let Some(result) = rest::receive(fd, at, parts, flags) {
             return result;
         }
-        // While the connection has its VI, no thread may sleep in the kernel's call: a relay would read the same bytes.
+        // No thread may sleep in the kernel's call while the connection has its VI: a relay would read the same bytes.
         if !conn.is_attached() {
             return kernel();
         }

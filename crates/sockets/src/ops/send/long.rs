@@ -95,8 +95,8 @@ impl Call {
             .then(|| raw_send(conn, keep::descriptor(self.fd, self.at), [piece], flags, partly))
     }
 
-    /// Calls `ask` with a descriptor of the connection. Calls it again if the descriptor has changed meanwhile: another
-    /// thread may close the number, and the number may then belong to another file.
+    /// Calls `ask` with a descriptor of the connection. Calls `ask` again if another thread has closed the number
+    /// meanwhile: the number may then belong to another file.
     fn of_connection<T>(&self, ask: impl Fn(i32) -> T) -> T {
         loop {
             let fd = keep::descriptor(self.fd, self.at);

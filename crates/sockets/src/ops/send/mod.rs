@@ -80,8 +80,8 @@ pub fn send_parts(
     }
 }
 
-/// Fast path: sends `bytes` as one packet if the calling thread has the lock's bias and no other work is pending.
-/// Returns false otherwise.
+/// Fast path: sends `bytes` as one packet. Returns false if the lock is not biased to the calling thread, or if other
+/// work is pending.
 #[inline(always)]
 fn is_sent_at_once(at: Ref, bytes: UserSlice<'_>) -> bool {
     let Some(mut guard) = at.biased() else { return false };
@@ -191,7 +191,7 @@ fn send_off_vi<K: FnOnce() -> Outcome>(
     }
     let kernel = match phase {
         Phase::Attached => {
-            // A forked child that only sends needs its progress thread: to notice a dead peer, and to answer a peer
+            // A forked child that only sends needs its progress thread, which notices a dead peer and answers a peer
             // that revokes.
             kernel_sockets::ensure_for_a_look();
             kernel
