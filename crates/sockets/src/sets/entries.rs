@@ -1,4 +1,4 @@
-//! What a set holds: connections by descriptor and by VI, and those that may be ready.
+//! Contents of a set: connections by descriptor and by VI, and the queue of entries that may be ready.
 
 use super::COPIED;
 use super::order::Order;
@@ -20,55 +20,55 @@ pub(crate) struct Inner {
     pub(crate) entries: Vec<Entry>,
     pub(super) free: Vec<u32>,
     pub(crate) ready: VecDeque<u32>,
-    /// How many of `ready`, from the front, have not been visited since they were last collected.
+    /// Number of entries at the front of `ready` that have not been visited since the last collection.
     pub(super) unvisited: usize,
-    /// How often the ready ones have been collected.
+    /// Number of collections so far.
     pub(crate) collections: u64,
-    /// Entries whose marks [`Inner::drain`] has taken, each with the time of its mark; empty otherwise.
+    /// Entries whose marks [`Inner::drain`] has taken, each with the time of its mark. Empty between calls.
     marked: Vec<(u64, u32)>,
     pub(crate) lanes: Vec<Lane>,
-    /// When the kernel's instance was last looked at.
+    /// Time of the last look at the kernel's instance.
     pub(crate) looked: u64,
-    /// Calls since then.
+    /// Number of calls since then.
     pub(crate) rounds: u32,
     /// Order of events of both sources.
     pub(crate) order: Order,
-    /// Whose turn it is to be first, where `out` may hold one kind only.
+    /// Alternates, and gives the first places of `out` to the kernel's events if `out` may hold only one kind.
     pub(crate) kernel_first: bool,
     pub(crate) door: u32,
     pub(super) door_added: bool,
-    /// Connections seen to be back on TCP in both directions.
+    /// Connections that are back on TCP in both directions.
     pub(super) settled: Vec<Ref>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Entry {
-    /// Which it is, in this process and in those forked from it.
+    /// Number of the entry, in this process and its forked children.
     pub(super) number: u64,
-    /// By which the program knows it. It may be closed while the connection has others.
+    /// The number by which the program knows the entry. The program may close it while the connection has others.
     pub(super) fd: i32,
     pub(super) at: Ref,
-    /// By which the kernel is asked.
+    /// Descriptor by which Sovia asks the kernel.
     through: i32,
     pub(crate) events: u32,
     pub(crate) data: u64,
-    /// In the set, as the program knows it.
+    /// Set while the program has the entry in the set.
     pub(crate) registered: bool,
-    /// Kept here and not in the kernel's instance.
+    /// Set while the entry is kept here and not in the kernel's instance.
     pub(super) attached: bool,
-    /// Not disabled by EPOLLONESHOT.
+    /// Cleared while EPOLLONESHOT has disabled the entry.
     pub(crate) armed: bool,
     pub(super) queued: bool,
     /// Next entry of the same connection.
     pub(super) next: u32,
-    /// The collection that has reported it last.
+    /// Number of the last collection that reported the entry.
     pub(super) collected: u64,
-    /// Set once the connection has had another entry beside this one.
+    /// Set once the connection has had another entry in the same set.
     pub(super) has_twin: bool,
 }
 
 impl Entry {
-    /// The events that hold for the connection now and that the program wants, or cannot refuse.
+    /// Returns the events that hold for the connection now, and that the program wants or cannot refuse.
     pub(super) fn mask(&mut self) -> u32 {
         let always = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
         let kernel_socket = self.kernel_socket();
@@ -80,7 +80,7 @@ impl Entry {
         mask & (self.events | always)
     }
 
-    /// A descriptor of the connection in this process.
+    /// Returns a descriptor of the connection in this process.
     #[inline]
     pub(super) fn kernel_socket(&mut self) -> i32 {
         if !table::refers(self.through, self.at)
@@ -91,15 +91,15 @@ impl Entry {
         self.through
     }
 
-    /// Gives the entry to the kernel's instance `epfd`, as a relative has left it that has a copy of it.
+    /// Gives the entry to the kernel's instance `epfd`, in the state that a forked relative has given its copy.
     pub(super) fn go_over(&mut self, epfd: i32) {
-        // Held until the kernel has it: a relative that changes it finds it there.
+        // The lock is held until the kernel has the entry. A relative that changes the entry then finds it there.
         let mut locked = self.at.conn.lock();
         let fate = locked.copies.fate(self.number);
         if fate != Some(Fate::Over) {
             self.change_as(fate);
             self.give_to_kernel(epfd);
-            // Not before: this process may be killed, and a relative that has a copy gives it once more.
+            // Recorded only now: if this process is killed before, a relative gives its copy to the kernel again.
             locked.copies.record(self.number, Fate::Over);
         }
     }
@@ -110,7 +110,7 @@ impl Entry {
         }
     }
 
-    /// Makes of a copy what relatives have made of the entry since the fork.
+    /// Applies the changes that relatives have made to the entry since the fork.
     pub(super) fn catch_up(&mut self) {
         let conn = self.at.conn;
         let fate = conn.lock().copies.fate(self.number);
@@ -123,13 +123,13 @@ impl Entry {
         }
     }
 
-    /// Makes it a new entry, which no other process has a copy of.
+    /// Gives the entry a new number, so that no other process has a copy of it.
     fn renew(&mut self) {
         self.number = family::number_set_entry();
     }
 
-    /// Records what has become of the entry, for copies of relatives: that is as it says now, or that it is removed. False if a
-    /// relative has given it to the kernel before.
+    /// Records the entry's state, or its removal, for the copies of relatives. Returns false if a relative has already
+    /// given the entry to the kernel.
     #[inline]
     pub(super) fn tell_copies(&mut self) -> bool {
         self.number >= COPIED.load(Ordering::Acquire) || self.record()
@@ -155,21 +155,22 @@ impl Entry {
             locked.copies.record(self.number, now);
         }
         if !self.registered {
-            // An entry that is added in its place is another one.
+            // An entry that is added in this place later is another one.
             self.renew();
         }
         is_here
     }
 
     /// Registers the connection in the kernel's instance `epfd`. If the program has closed the entry's number, this
-    /// adds a number that is open for this call alone. The connection's other numbers have entries of their own, and the kernel
-    /// keeps this one until the last of them is closed.
+    /// adds a number that is open only during this call. The connection's other numbers have entries of their own. The
+    /// kernel keeps this entry until the last of them is closed.
     fn give_to_kernel(&mut self, epfd: i32) {
         let fd = self.kernel_socket();
         let (events, data) = if self.armed {
             (self.events, self.data)
         } else {
-            // The kernel adds no entry that is disabled. This one reports an end once, and [`super::is_own`] knows it.
+            // The kernel cannot add a disabled entry. This one reports an end once, and [`super::is_own`] recognises
+            // it.
             (libc::EPOLLONESHOT as u32, DISABLED)
         };
         let add = |fd| poll::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, fd, events, data);
@@ -181,20 +182,20 @@ impl Entry {
         while let Ok(copy) = Fd::duplicate(fd, first)
             && add(copy.raw()) == Err(call::Errno::EEXIST)
         {
-            // Another entry has been registered by that number.
+            // Another entry is registered by that number.
             first = copy.raw() + 1;
         }
     }
 }
 
-/// What connects a set with one pair of processes.
+/// Connects a set with one pair of processes.
 #[derive(Debug)]
 pub(crate) struct Lane {
     pub(crate) pair: Arc<Pair>,
     pub(super) ready_list: u32,
-    /// For each VI the first entry of the connection on it.
+    /// First entry of the connection on each VI.
     pub(super) entries: Vec<u32>,
-    /// Whether the instance is told of a stranger's rings.
+    /// Set while the instance is notified of the rings of another user's process.
     pub(super) listens: bool,
 }
 
@@ -227,13 +228,13 @@ pub(super) fn unlink(inner: &mut Inner, index: u32) {
 }
 
 impl Inner {
-    /// The kernel's instance is about to be looked at.
+    /// Records that the caller is about to look at the kernel's instance.
     pub(crate) fn looks_at_kernel(&mut self, now: u64) {
         (self.rounds, self.looked) = (0, now);
     }
 
     pub(crate) fn find(&self, fd: i32, at: Ref) -> Option<u32> {
-        // The VI's chain is short; the list is the way for those not attached.
+        // A VI's chain is short. Entries that are not attached are found in the list.
         if at.conn.phase() == Phase::Attached {
             let vi = at.conn.vi.load(Ordering::Relaxed) as usize;
             for lane in &self.lanes {
@@ -302,7 +303,7 @@ impl Inner {
         }
     }
 
-    /// Queues an entry that comes from the kernel's instance, in the turn that it had there.
+    /// Queues an entry that comes from the kernel's instance, at the turn that it had there.
     pub(super) fn enqueue_in_turn(&mut self, i: u32) {
         let entry = &mut self.entries[i as usize];
         if !entry.queued {
@@ -314,9 +315,9 @@ impl Inner {
         }
     }
 
-    /// Queues the other entries of a ready entry's connection that want events of `mask` too, before all others; how many. The peer may
-    /// be about to mark them, and the kernel marks all entries of a socket at once. An edge is left to its mark, or it would be
-    /// reported twice.
+    /// Queues, before all others, the other entries of a ready entry's connection that want events of `mask`. Returns
+    /// their number. The peer may be about to mark them, and the kernel marks all entries of a socket at once.
+    /// Edge-triggered entries wait for their marks: otherwise an edge would be reported twice.
     #[cold]
     pub(super) fn enqueue_twins(&mut self, of: u32, mask: u32) -> usize {
         let at = self.entries[of as usize].at;
@@ -338,8 +339,8 @@ impl Inner {
         count
     }
 
-    /// Has the entries that wait for a VI looked at, whatever the ready list's marks say. An edge may have
-    /// been told already: it is told again only if the segment is `suspect`.
+    /// Queues the entries that wait for a VI, without regard to the ready list's marks. An edge may have been reported
+    /// already, so it is queued again only if the segment is `suspect`.
     pub(super) fn untold(&mut self, pair: &Pair, vi: u32, suspect: bool) {
         let edge = libc::EPOLLET as u32;
         for l in 0..self.lanes.len() {
@@ -358,7 +359,7 @@ impl Inner {
         }
     }
 
-    /// Takes the peers' marks. Connections become ready in the order in which these were made, as in the kernel's list.
+    /// Takes the peers' marks. Entries become ready in the order of the marks, as in the kernel's list.
     #[inline]
     pub(super) fn drain(&mut self) {
         for lane in &self.lanes {
@@ -373,7 +374,8 @@ impl Inner {
                         self.marked.push((lane.pair.marked(vi), i));
                     }
                     if entry.attached {
-                        // All of them come at the same time.
+                        // Prefetches: the connections of all marked entries are used next, so their cache lines can
+                        // come at the same time.
                         entry.at.conn.fetch_next();
                     }
                     i = entry.next;

@@ -1,9 +1,8 @@
 //! The program's epoll instances, and the connections in them.
 //!
-//! An attached connection is kept here instead of in the kernel's instance. Its readiness comes from
-//! memory: each pair of processes gets a ready list ([`crate::pair::ReadyList`]) in which the peer marks the VIs
-//! that have news, and only those are looked at. What the program's calls do with a set is
-//! [`crate::epoll`].
+//! An attached connection is kept here instead of in the kernel's instance, and its readiness comes from memory. In
+//! each pair of processes, a set has a ready list ([`crate::pair::ReadyList`]). The peer marks the VIs with events
+//! there, and the set looks only at marked VIs. [`crate::epoll`] has the program's calls on a set.
 
 mod entries;
 mod order;
@@ -23,39 +22,40 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use entries::{Entry, unlink};
 use sovia_sys::{call, epoll_entry, poll};
 
-/// Epoll instances that are followed; in more, connections stay on TCP.
+/// Number of epoll instances that can be followed. Connections in further instances stay on TCP.
 const SETS: usize = 4096;
 per_engine! {
-    /// Instances that are waited on themselves.
+    /// Number of instances that are themselves waited on.
     static NESTED: AtomicU32 = AtomicU32::new(0);
-    /// The first number of an entry that no fork has copied.
+    /// Lowest entry number that no fork has copied.
     static COPIED: AtomicU64 = AtomicU64::new(0);
 }
 per_engine_tables! {
     static TABLE: [AtomicPtr<Set>; SETS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; SETS];
 }
 
-/// The set at that index, whether it follows an instance or not.
+/// Returns the set at `index`, also if it follows no instance.
 #[inline]
 fn place(index: u32) -> Option<&'static Set> {
-    // SAFETY: null, or a leaked box: sets are used again, never freed.
+    // SAFETY: the pointer is null or comes from a leaked box. Sets are reused and never freed.
     unsafe { TABLE.get(index as usize)?.load(Ordering::Acquire).as_ref() }
 }
 
-/// The instance with that index.
+/// Returns the set at `index` if it follows an instance.
 #[inline]
 pub(crate) fn get(index: u32) -> Option<&'static Set> {
     place(index).filter(|set| set.is_open())
 }
 
-/// The set at that index, made if there is none.
+/// Returns the set at `index`, and makes the set if there is none.
 fn place_for(index: u32) -> Option<&'static Set> {
     let slot = TABLE.get(index as usize)?;
     if slot.load(Ordering::Acquire).is_null() {
         let null = core::ptr::null_mut();
         let new = Box::into_raw(Box::new(Set::new()));
         if slot.compare_exchange(null, new, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            // SAFETY: it was made a moment ago and no other thread has seen it.
+            // SAFETY: `new` comes from `Box::into_raw` above. The failed exchange did not publish it, so no other
+            // thread has it.
             drop(unsafe { Box::from_raw(new) });
         }
     }
@@ -67,7 +67,7 @@ pub fn created(epfd: i32) {
     if process::is_confined() || process::is_borrowed() {
         return;
     }
-    // From here on the program's memory is looked at.
+    // From now on Sovia reads the program's memory.
     sovia_signal::chain::guards();
     let opened = (0..SETS as u32)
         .find(|&index| place_for(index).is_some_and(|set| set.open(epfd, pair::door_for(index))));
@@ -77,14 +77,14 @@ pub fn created(epfd: i32) {
     }
 }
 
-/// One more descriptor of an instance.
+/// Counts one more descriptor of an instance.
 pub(crate) fn duplicated(index: u32) {
     if let Some(set) = get(index) {
         set.references.fetch_add(1, Ordering::AcqRel);
     }
 }
 
-/// A descriptor of an instance is closed, and no more in the table.
+/// Called after a descriptor of an instance has left the table, because it is closed.
 pub(crate) fn closed(index: u32, fd: i32) {
     let Some(set) = get(index) else { return };
     if set.references.fetch_sub(1, Ordering::AcqRel) != 1 {
@@ -101,30 +101,30 @@ pub(crate) fn closed(index: u32, fd: i32) {
     if set.nested.swap(false, Ordering::AcqRel) {
         NESTED.fetch_sub(1, Ordering::AcqRel);
     }
-    // In the end: from then on the set may follow another instance.
+    // Last: from now on the set may follow another instance.
     set.close();
 }
 
-/// Around fork: no set is being changed.
+/// Locks all sets before a fork.
 pub(crate) fn hold() {
     places().for_each(|set| set.inner.hold());
 }
 
-/// Before fork, when no set is being changed if that can be had: a child gets copies of all entries.
+/// Called before a fork, if possible while no set is being changed: the child gets copies of all entries.
 pub(crate) fn copying() {
     COPIED.store(family::number_set_entry(), Ordering::Release);
 }
 
-/// After fork, in both.
+/// Unlocks all sets after a fork, in parent and child.
 pub(crate) fn release() {
     places().for_each(|set| set.inner.release());
 }
 
-/// In a forked child.
+/// Prepares the sets in a forked child.
 pub(crate) fn forked() {
     copying();
     for (index, set) in (0..).zip(places()) {
-        // The threads that sleep have stayed with the parent.
+        // The sleeping threads have stayed in the parent.
         set.asleep.store(0, Ordering::Relaxed);
         shared::forked(index);
     }
@@ -143,13 +143,14 @@ fn each_in_use(mut f: impl FnMut(u32, &'static Set)) {
     });
 }
 
-/// All sets, also those that follow no instance.
+/// Returns all sets, also those that follow no instance.
 fn places() -> impl Iterator<Item = &'static Set> {
-    // Filled from the front, and never emptied.
+    // The table is filled from the front and never emptied.
     (0..SETS as u32).map_while(place)
 }
 
-/// Returns true if a connection in some instance is on its VI. A relative that begins to use the instance needs this process then.
+/// Returns true if a connection in any instance is on its VI. A forked relative that begins to use the instance then
+/// needs this process.
 pub(crate) fn any_has_attached() -> bool {
     let mut any = false;
     each_in_use(|_, _| any = true);
@@ -165,7 +166,7 @@ pub(crate) fn each_with_index(mut f: impl FnMut(u32, &'static Set)) {
     }
 }
 
-/// A pair is about to be unmapped.
+/// Removes a pair that is about to be unmapped from all sets.
 pub(crate) fn forget_pair(pair: *const Pair) {
     each(|set| {
         set.with(|inner| {
@@ -181,15 +182,15 @@ pub(crate) fn forget_pair(pair: *const Pair) {
     });
 }
 
-/// Takes this process's doorbells out of its instances: it gets new ones. Only where nothing of ours is
-/// in any set.
+/// Removes this process's doorbells from its instances, because the process gets new doorbells. Call it only while no
+/// set has an attached connection.
 pub(crate) fn leave_doors() {
     let pid = call::getpid();
     each(|set| {
         if set.owner() == pid {
             set.drop_door();
         } else {
-            // In an instance that a relative has made lies the relative's.
+            // An instance that a forked relative has made contains that relative's doorbell.
             set.with(|inner| {
                 inner.door_added = false;
                 inner.lanes.iter_mut().for_each(|lane| lane.listens = false);
@@ -198,8 +199,8 @@ pub(crate) fn leave_doors() {
     });
 }
 
-/// This process is about to become another program, which may have its instances. Takes the library's own entries out of those in
-/// which nothing is attached, and which no other process uses.
+/// Called before this process executes another program, which may inherit its instances. Removes the library's own
+/// entries from instances without attached connections that no other process uses.
 pub(crate) fn leave_by_exec() {
     let pid = call::getpid();
     each_with_index(|index, set| {
@@ -215,7 +216,8 @@ fn outlasts_exec(fd: i32) -> bool {
     call::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags & libc::FD_CLOEXEC as usize == 0)
 }
 
-/// Nothing filters what the kernel's instances report from now on: gives entries that EPOLLONESHOT has disabled their own user data.
+/// Gives entries that EPOLLONESHOT has disabled their own user data. From now on no code filters what the kernel's
+/// instances report.
 pub(crate) fn leave_to_program() {
     each(leave_disabled);
 }
@@ -237,8 +239,8 @@ fn leave_disabled(set: &Set) {
     });
 }
 
-/// A connection has been given its VI: takes it out of the kernel's instances. False if one cannot
-/// do without the kernel; then it must go back.
+/// Takes a connection that has just got its VI out of the kernel's instances. Returns false if an instance needs the
+/// kernel: then the connection must go back to TCP.
 pub(crate) fn attached(at: Ref) -> bool {
     let mut everywhere = true;
     each_with_index(|index, set| {
@@ -247,12 +249,13 @@ pub(crate) fn attached(at: Ref) -> bool {
                 let entry = &inner.entries[i];
                 if entry.registered && !entry.attached && entry.at.same(at) {
                     let fd = entry.fd;
-                    // The kernel takes nothing out by a number that is closed.
+                    // The kernel cannot delete an entry whose number is closed.
                     let is_closed = !table::refers(fd, at);
-                    // It may have come to be waited on since the ends asked to meet.
+                    // The instance may have become nested since the rendezvous began.
                     let nested =
                         set.nested.load(Ordering::Acquire) || shared::is_shared_by_users(index);
-                    // Last: a thread that waits in the kernel's instance may take the event of a one-shot entry until it is deleted there.
+                    // The delete comes last. Until then, a thread in the kernel's instance may take the event of a
+                    // one-shot entry.
                     if !nested
                         && !is_closed
                         && set.take_in(inner, i as u32)
@@ -261,7 +264,8 @@ pub(crate) fn attached(at: Ref) -> bool {
                         inner.entries[i].armed = armed;
                         set.moved.fetch_add(1, Ordering::AcqRel);
                         let _ = poll::epoll_ctl(set.epfd(), libc::EPOLL_CTL_DEL, fd, 0, 0);
-                        // Looks once more: events that the kernel's instance had not told went with its entry.
+                        // Queues the entry: events that the kernel's instance had not yet reported are lost with its
+                        // entry.
                         inner.enqueue_in_turn(i as u32);
                         set.wake_sleeper(inner);
                     } else {
@@ -274,7 +278,7 @@ pub(crate) fn attached(at: Ref) -> bool {
     everywhere
 }
 
-/// Returns true unless EPOLLONESHOT has disabled an entry in the kernel's instance; `None` without /proc.
+/// Returns false if EPOLLONESHOT has disabled an entry in the kernel's instance. `None` without /proc.
 fn is_armed(set: &Set, entry: &Entry) -> Option<bool> {
     let oneshot = libc::EPOLLONESHOT as u32;
     if entry.events & oneshot == 0 {
@@ -284,8 +288,8 @@ fn is_armed(set: &Set, entry: &Entry) -> Option<bool> {
     Some(entry.is_armed() && entry.data != set::DISABLED)
 }
 
-/// A connection is back on TCP: puts it where the program believes it to be, unless a relative has, by its copy
-/// of an entry.
+/// Moves the entries of a connection that is back on TCP to the kernel's instances. Skips an entry whose copy a forked
+/// relative has moved already.
 pub(crate) fn detached(at: Ref) {
     let mut others = false;
     each_with_index(|index, set| {
@@ -307,13 +311,13 @@ pub(crate) fn detached(at: Ref) {
         });
     });
     if others {
-        // The relatives' progress threads have the same doorbell, and give the kernel what it is to watch now.
+        // The relatives' progress threads have the same doorbell, and give the entries to the kernel.
         kernel_sockets::nudge();
     }
 }
 
-/// Gives the kernel the entries of connections that have left their VIs. A relative that has taken one back may have
-/// been killed before it had notified the set.
+/// Gives the kernel the entries of connections that have left their VIs. The relative that did the fallback may have
+/// been killed before it notified the set.
 pub(crate) fn look_for_gone() {
     let mut gone: Vec<Ref> = Vec::new();
     each_in_use(|_, set| {
@@ -325,13 +329,13 @@ pub(crate) fn look_for_gone() {
     gone.into_iter().for_each(detached);
 }
 
-/// There are news on a VI that may have been missed: a process writes nonsense into the segment.
+/// Queues the entries of a VI whose events may have been missed. A process may write invalid values into the segment.
 pub(crate) fn untold(pair: &Pair, vi: u32) {
     let suspect = pair.suspect.load(Ordering::Relaxed);
     each_in_use(|_, set| set.with(|inner| inner.untold(pair, vi, suspect)));
 }
 
-/// The last descriptor of a connection in this process is closed.
+/// Removes the entries of a connection whose last descriptor in this process is closed.
 pub(crate) fn conn_closed(at: Ref) {
     each(|set| {
         if set.is_empty() {
@@ -359,7 +363,7 @@ pub(crate) fn has_entry(at: Ref) -> bool {
     any_of(at, |entry| entry.registered)
 }
 
-/// Returns true while an entry of a connection has not gone over to the kernel's instance.
+/// Returns true while an entry of a connection has not moved to the kernel's instance.
 pub(crate) fn has_attached(at: Ref) -> bool {
     any_of(at, |entry| entry.attached)
 }
@@ -372,7 +376,8 @@ fn any_of(at: Ref, holds: impl Fn(&Entry) -> bool) -> bool {
     found
 }
 
-/// Makes entries of a connection that is on TCP entries of its next life on record. They stay in the kernel's instances.
+/// Moves entries of a connection on TCP to the next generation of its record. The entries stay in the kernel's
+/// instances.
 pub(crate) fn follow(old: Ref, new: Ref) {
     each(|set| {
         set.with(|inner| {
@@ -383,7 +388,7 @@ pub(crate) fn follow(old: Ref, new: Ref) {
     });
 }
 
-/// Whether a connection is in an instance that is itself waited on: then it stays on TCP.
+/// Returns true if a connection is in an instance that is itself waited on. Such a connection stays on TCP.
 pub(crate) fn is_nested(at: Ref) -> bool {
     let mut found = false;
     if NESTED.load(Ordering::Acquire) != 0 {

@@ -1,4 +1,4 @@
-//! What holds for a connection at a moment.
+//! Returns which epoll events hold for a connection.
 
 use crate::Errno;
 use crate::conn::{Guard, flag};
@@ -7,7 +7,7 @@ use crate::stream::state::EVENTS;
 use crate::table::Ref;
 use sovia_sys::{call, poll};
 
-/// What the kernel refuses about EPOLLEXCLUSIVE.
+/// Checks the kernel's rules for EPOLLEXCLUSIVE.
 pub(super) fn check_exclusive(op: i32, events: u32, before: u32) -> Result<(), Errno> {
     const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
     const ALLOWED: u32 = EXCLUSIVE
@@ -28,29 +28,29 @@ pub(super) fn check_exclusive(op: i32, events: u32, before: u32) -> Result<(), E
 const IN: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
 const OUT: u32 = (libc::EPOLLOUT | libc::EPOLLWRNORM) as u32;
 
-/// The events that hold for an attached connection, of those that matter for `interest`.
+/// Returns the events that hold for an attached connection, as far as they matter for `interest`.
 #[inline]
 pub(crate) fn readiness(at: Ref, fd: i32, interest: u32) -> u32 {
     at.attached().map_or(0, |mut guard| readiness_under(&mut guard, at, fd, interest))
 }
 
-/// Likewise, for the holder of the connection's lock.
+/// Like [`readiness`], for the holder of the connection's lock.
 #[inline]
 pub(crate) fn readiness_under(guard: &mut Guard<'_>, at: Ref, fd: i32, interest: u32) -> u32 {
     let ended = at.conn.has(EVENTS);
     let mask = moment(guard, fd, interest);
-    // What the progress thread has noted meanwhile belongs to the same moment.
+    // The progress thread may have recorded an end meanwhile. Its events belong to the same moment.
     if !ended && at.conn.has(EVENTS) { moment(guard, fd, interest) } else { mask }
 }
 
 fn moment(guard: &mut Guard<'_>, fd: i32, interest: u32) -> u32 {
     let mut mask = 0;
-    // First: a connection that has ended is ready for everything.
+    // First, because a connection that has ended is ready for everything.
     if guard.conn.has(EVENTS) {
-        // The kernel socket knows about ends and errors what the VI does not.
+        // The kernel socket knows ends and errors that the VI does not know.
         mask |= stream::ending::events(guard, fd) as u16 as u32;
     }
-    // What the kernel alone knows: urgent data, bands. It is asked only for an entry that wants them.
+    // Only the kernel knows urgent data and bands. It is asked only for an entry that wants them.
     const REST: u32 = (libc::EPOLLPRI | libc::EPOLLRDBAND | libc::EPOLLMSG) as u32;
     if interest & REST != 0 {
         mask |= poll::probe(fd, (interest & REST) as i16) as u16 as u32 & interest & REST;
@@ -61,7 +61,8 @@ fn moment(guard: &mut Guard<'_>, fd: i32, interest: u32) -> u32 {
         if interest & IN != 0 {
             mask |= IN;
         }
-        // The kernel socket's FIN comes a moment after the VI's. A program may have shut the kernel socket before it had a VI.
+        // The kernel socket's FIN comes a moment after the VI's. A program may have shut the kernel socket before the
+        // connection had a VI.
         if (interest & END != 0 || has_shut)
             && (stream::is_ending(guard) || stream::ending::shows_end(guard, fd))
         {

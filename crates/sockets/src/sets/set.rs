@@ -1,4 +1,4 @@
-//! One epoll instance: how connections come into it, and how its ready ones are found.
+//! One epoll instance: adds connections, and collects the ready ones.
 
 use super::NESTED;
 use super::entries::{Entry, Inner, Lane, NONE};
@@ -14,10 +14,10 @@ use sovia_sync::{RobustBox, rank};
 use sovia_sys::{call, poll};
 use std::sync::Arc;
 
-/// User data of the doorbell in the kernel's instance: no pointer, and unlikely as a number.
+/// User data of the doorbell's entry in the kernel's instance. The value is no valid pointer, and an unlikely number.
 const DOOR: u64 = 0xd5_0b1a_d00b_e115;
 
-/// User data of an entry that EPOLLONESHOT has disabled, while the kernel keeps it.
+/// User data of an entry that EPOLLONESHOT has disabled, while the kernel keeps the entry.
 pub(super) const DISABLED: u64 = DOOR + 1;
 
 /// Returns true for the user data of an event that the program has not asked for.
@@ -26,33 +26,34 @@ pub(crate) fn is_own(data: u64) -> bool {
     data == DOOR || data == DISABLED
 }
 
-/// One epoll instance, and after its end another one.
+/// One epoll instance. After the end of the instance, the set may follow another one.
 #[derive(Debug)]
 pub(crate) struct Set {
     /// Changes with each instance. Odd while the set follows one.
     generation: AtomicU32,
-    /// A descriptor of the instance in this process: another one if that is closed.
+    /// A descriptor of the instance in this process. Replaced by another one if the program closes it.
     pub(super) epfd: AtomicI32,
-    /// Attached connections in the set.
+    /// Number of attached connections in the set.
     pub(crate) attached: AtomicU32,
-    /// Descriptors of the instance in this process.
+    /// Number of descriptors of the instance in this process.
     pub(super) references: AtomicU32,
-    /// The process that made it.
+    /// Id of the process that made the instance.
     owner: AtomicI32,
-    /// Threads asleep in the kernel's instance, also those that began while nothing of ours was in the set.
+    /// Number of threads asleep in the kernel's instance. Includes those that began to sleep while the set had no
+    /// attached connection.
     pub(crate) asleep: AtomicU32,
-    /// Another instance, poll or select waits for this one. The kernel knows nothing of readiness
-    /// in memory, so nothing in it is accelerated.
+    /// Set once another instance, poll or select waits for this one. The kernel does not see readiness in memory, so no
+    /// connection in the instance is accelerated.
     pub(crate) nested: AtomicBool,
-    /// Whether connections are seen to be back on TCP.
+    /// Set while `settled` has connections that are back on TCP.
     pub(super) any_settled: AtomicBool,
-    /// Counts entries that have gone over to the kernel's instance, and that have come from there.
+    /// Counts entries that have moved to the kernel's instance or from there.
     pub(crate) moved: AtomicU32,
     pub(super) inner: RobustBox<Inner, { rank::SET }>,
 }
 
 impl Set {
-    /// A set that follows no instance.
+    /// Returns a set that follows no instance.
     pub(super) fn new() -> Set {
         Set {
             generation: AtomicU32::new(0),
@@ -68,7 +69,7 @@ impl Set {
         }
     }
 
-    /// Number of the instance among those that the set has followed.
+    /// Returns the number of the instance among those that the set has followed.
     pub(crate) fn generation(&self) -> u32 {
         self.generation.load(Ordering::Acquire)
     }
@@ -79,12 +80,12 @@ impl Set {
         self.generation() & 1 != 0
     }
 
-    /// The process that made the instance.
+    /// Returns the process that made the instance.
     pub(super) fn owner(&self) -> i32 {
         self.owner.load(Ordering::Relaxed)
     }
 
-    /// Begins to follow an instance, with that doorbell. Returns false if the set follows one.
+    /// Begins to follow an instance, with doorbell `door`. Returns false if the set already follows an instance.
     pub(super) fn open(&self, epfd: i32, door: u32) -> bool {
         !self.is_open()
             && self.with(|inner| {
@@ -100,12 +101,12 @@ impl Set {
             })
     }
 
-    /// Follows the instance no more. Threads may still be inside a call on it, so the set itself stays.
+    /// Stops following the instance. Threads may still be inside a call on it, so the set itself stays.
     pub(super) fn close(&self) {
-        // In a forked child the ready lists are the parent's still.
+        // In a forked child the ready lists still belong to the parent.
         let ours = self.owner() == call::getpid();
         self.with(|inner| {
-            // With the memory of all entries.
+            // `take` also frees the memory of all entries.
             for lane in core::mem::take(inner).lanes {
                 if ours {
                     lane.pair.give_ready_list(lane.ready_list);
@@ -117,7 +118,7 @@ impl Set {
         });
     }
 
-    /// Like [`Set::with`], for the instance of that generation. Fails with EBADF if it has been closed.
+    /// Like [`Set::with`], for the instance of `generation`. Fails with EBADF if this instance has been closed.
     pub(crate) fn with_generation<R>(
         &self,
         generation: u32,
@@ -139,8 +140,8 @@ impl Set {
         self.with(|inner| inner.entries.is_empty())
     }
 
-    /// Starts to keep an entry here instead of in the kernel. Returns false if there is no ready list to be had. From now on marks
-    /// of the peer queue the entry; what was there before does not.
+    /// Starts to keep an entry here instead of in the kernel. Returns false if the pair has no free ready list. From
+    /// now on marks of the peer queue the entry. Events before this call do not.
     pub(crate) fn take_in(&self, inner: &mut Inner, i: u32) -> bool {
         let at = inner.entries[i as usize].at;
         let Some(pair) = pair::share(at.conn.pair.load(Ordering::Relaxed)) else { return false };
@@ -174,7 +175,8 @@ impl Set {
             twin.has_twin = true;
             inner.entries[i as usize].has_twin = true;
         }
-        // SYNC: with the count in `KernelSleep::begin`.
+        // SYNC: pairs with the increment and load in `KernelSleep::begin`. Either this thread finds the other one
+        // asleep, or that thread finds the connection.
         self.attached.fetch_add(1, Ordering::SeqCst);
         {
             if let Some(mut guard) = at.attached() {
@@ -184,8 +186,8 @@ impl Set {
         true
     }
 
-    /// Looks at an entry that is added or changed, as the kernel does. One that is ready is reported after those that became
-    /// ready before. Any other is queued once its peer marks it.
+    /// Checks an entry after it was added or changed, as the kernel does. A ready entry is queued after the entries
+    /// that became ready before. Any other entry is queued once the peer marks it.
     fn look(&self, inner: &mut Inner, i: u32) {
         let entry = &mut inner.entries[i as usize];
         let conn = entry.at.conn;
@@ -211,7 +213,7 @@ impl Set {
             check_exclusive(op, events, before)?;
         }
         if op != libc::EPOLL_CTL_ADD && found.is_some_and(|i| !inner.entries[i as usize].attached) {
-            // The connection attached a moment ago, and the kernel's instance still has the entry.
+            // The connection was attached a moment ago, and the kernel's instance still has the entry.
             let _ = poll::epoll_ctl(self.epfd(), libc::EPOLL_CTL_DEL, fd, 0, 0);
         }
         let i = match (op, found) {
@@ -244,8 +246,8 @@ impl Set {
         Ok(0)
     }
 
-    /// Takes the calling thread out of the count of sleeping threads. Returns true if that was the last one. A child
-    /// forked in a handler during the sleep counts none.
+    /// Removes the calling thread from the count of sleeping threads. Returns true if it was the last one. In a child
+    /// forked by a handler during the sleep, the count is already 0.
     pub(crate) fn count_awake(&self) -> bool {
         let sub = |n: u32| n.checked_sub(1);
         self.asleep.fetch_update(Ordering::SeqCst, Ordering::SeqCst, sub) == Ok(1)
@@ -259,9 +261,9 @@ impl Set {
         }
     }
 
-    /// Announces the threads that still sleep in the set, and wakes one of them if there is an event. A thread calls
-    /// this that has changed the set or taken its doorbell's event. A ring wakes one thread, and a peer that has
-    /// rung does not ring again until a sleep is announced.
+    /// Announces the threads that still sleep in the set, and wakes one of them if there is an event. Call it after a
+    /// change of the set, or after taking the doorbell's event. A ring wakes one thread, and a peer that has rung does
+    /// not ring again until a sleep is announced.
     pub(crate) fn wake_sleeper(&self, inner: &Inner) {
         if self.asleep.load(Ordering::SeqCst) == 0 {
             return;
@@ -274,7 +276,7 @@ impl Set {
         }
     }
 
-    /// Begins to use an instance that the process has inherited: its entries are copies.
+    /// Begins to use an instance that the process has inherited. The entries here are copies.
     pub(crate) fn catch_up(&self) {
         self.with(|inner| {
             inner.entries.iter_mut().filter(|entry| entry.attached).for_each(Entry::catch_up);
@@ -287,8 +289,8 @@ impl Set {
         });
     }
 
-    /// From now on the instance itself is waited for, from outside. Returns the connections that are kept here,
-    /// which must go back to TCP ([`Set::nested`]).
+    /// Marks the instance as waited on from outside. Returns the attached connections, which must go back to TCP
+    /// ([`Set::nested`]).
     pub(crate) fn nest(&self) -> Vec<(i32, Ref)> {
         if !self.nested.swap(true, Ordering::AcqRel) {
             NESTED.fetch_add(1, Ordering::AcqRel);
@@ -303,12 +305,12 @@ impl Set {
         })
     }
 
-    /// Takes the doorbell out of the kernel's instance: nothing of ours is in the set.
+    /// Takes the doorbell out of the kernel's instance. Call it while the set has no attached connection.
     pub(crate) fn drop_door(&self) {
         self.with(|inner| self.leave_door(inner));
     }
 
-    /// Takes the doorbell out if nothing of ours is in the set.
+    /// Takes the doorbell out of the kernel's instance if the set has no attached connection.
     pub(super) fn drop_idle_door(&self) {
         self.with(|inner| {
             if self.attached.load(Ordering::Acquire) == 0 {
@@ -330,8 +332,8 @@ impl Set {
         }
     }
 
-    /// Has connections that are back on TCP settled, each of which takes the lock again. Whether there were any that
-    /// have moved.
+    /// Calls `settle` for each connection that is back on TCP. `settle` takes the set's lock again. Returns true if an
+    /// entry has moved to or from the kernel's instance meanwhile.
     pub(crate) fn settle(&self, settle: impl Fn(Ref)) -> bool {
         if !self.any_settled.load(Ordering::Relaxed) {
             return false;
@@ -345,7 +347,7 @@ impl Set {
         self.moved.load(Ordering::Acquire) != before
     }
 
-    /// Puts ready events into `out`; how many.
+    /// Writes ready events into `out` and returns their number.
     pub(crate) fn collect(&self, inner: &mut Inner, out: &mut [epoll_event]) -> usize {
         inner.drain();
         inner.unvisited = inner.ready.len();
@@ -353,7 +355,8 @@ impl Set {
         self.visit(inner, out, inner.collections)
     }
 
-    /// Goes on where [`Set::collect`] had no more room. What collection `number` or a later one has reported waits for the next.
+    /// Continues a [`Set::collect`] whose `out` was full. Skips entries that collection `number` or a later one has
+    /// reported.
     pub(crate) fn visit(&self, inner: &mut Inner, out: &mut [epoll_event], number: u64) -> usize {
         let mut n = 0;
         while inner.unvisited > 0 && n < out.len() {
@@ -370,7 +373,7 @@ impl Set {
             }
             let at = entry.at;
             if at.conn.has(flag::LEFT_TO_SETS) || !at.is_attached_here() {
-                // By a relative, perhaps.
+                // A forked relative may have done the fallback.
                 entry.queued = false;
                 inner.settled.push(at);
                 self.any_settled.store(true, Ordering::Relaxed);
@@ -378,7 +381,7 @@ impl Set {
             }
             let mask = entry.mask();
             if at.conn.is_going_back() || !at.is_attached_here() {
-                // Perhaps since a moment ago, when it was looked at above.
+                // The fallback may have begun after the check above.
                 inner.settled.push(at);
                 self.any_settled.store(true, Ordering::Relaxed);
             }
@@ -389,7 +392,7 @@ impl Set {
             if entry.events & libc::EPOLLONESHOT as u32 != 0 {
                 entry.armed = false;
                 if !entry.tell_copies() {
-                    // A relative has given it to the kernel, which reports the event.
+                    // A forked relative has given the entry to the kernel, which reports the event.
                     entry.queued = false;
                     continue;
                 }
@@ -401,7 +404,7 @@ impl Set {
             if entry.events & (libc::EPOLLONESHOT | libc::EPOLLET) as u32 != 0 {
                 entry.queued = false;
             } else {
-                // Level-triggered: to be looked at again, after the others.
+                // Level-triggered: the next collection looks at the entry again, after the others.
                 inner.ready.push_back(i);
             }
             if has_twin {

@@ -1,20 +1,19 @@
-//! Which processes use an epoll instance that forked processes share.
+//! Records which processes use an epoll instance that forked processes share.
 //!
-//! The kernel's instance is one for all of them: what one process adds or removes, the others see. What
-//! is kept in memory each process keeps for itself. So once a second process uses an instance, by
-//! waiting in it or changing it, all of its connections are the kernel's, as in an instance that is
-//! itself waited on. A child that only inherits one, as most do, changes nothing.
+//! All relatives have the same kernel instance: an entry that one process adds or removes changes for all. But each
+//! process keeps its own entries in memory. So once a second process waits in an instance or changes it, all its
+//! connections go back to TCP. A child that only inherits an instance, as most do, changes nothing.
 
 use crate::per_engine::per_engine_tables;
 use crate::{family, members};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Here and in the family's memory.
+/// Users of one instance, as this process records them.
 #[derive(Debug)]
 struct Users {
-    /// The place of its users' bits in the family's memory, plus one; 0: it has none.
+    /// Index of the users' bits in the family's memory, plus one. 0 if the instance has no bits.
     place: AtomicU32,
-    /// Whether this process is counted among them.
+    /// Set while this process is counted among the users.
     counted: AtomicBool,
 }
 
@@ -23,7 +22,7 @@ per_engine_tables! {
         [const { Users { place: AtomicU32::new(0), counted: AtomicBool::new(false) } }; super::SETS];
 }
 
-/// A new instance: this process is its only user.
+/// Records a new instance, whose only user is this process.
 pub(super) fn begin(index: u32) {
     let users = &USERS[index as usize];
     let take = |from: fn(&AtomicU64, u64) -> bool| {
@@ -34,14 +33,14 @@ pub(super) fn begin(index: u32) {
         })
     };
     let free = take(|_, seen| seen == 0);
-    // What the dead have left is free as well.
+    // Bits of dead processes are free as well.
     let dead = |bits: &AtomicU64, seen| !members::has_me(seen) && !members::others_live(bits);
     let place = free.or_else(|| take(dead));
     users.place.store(place.map_or(0, |place| place as u32 + 1), Ordering::Release);
     users.counted.store(true, Ordering::Release);
 }
 
-/// This process has closed its last descriptor of an instance.
+/// Called after this process has closed its last descriptor of an instance.
 pub(super) fn end(index: u32) {
     let users = &USERS[index as usize];
     if users.counted.swap(false, Ordering::AcqRel)
@@ -58,8 +57,9 @@ fn bits(users: &Users) -> Option<&'static AtomicU64> {
     family::set_users(place)
 }
 
-/// This process uses an instance. Whether another one does, too: two loads of lines that hardly
-/// anything writes, unless one has. `first` is called when a forked process begins to use it.
+/// Records that this process uses an instance. Returns true if another process uses it too. Costs two loads of rarely
+/// written cache lines, unless another process has used the instance. `first` is called when a forked process begins to
+/// use it.
 #[inline]
 pub(crate) fn is_shared(index: u32, first: impl FnOnce()) -> bool {
     let users = &USERS[index as usize % super::SETS];
@@ -72,20 +72,20 @@ pub(crate) fn is_shared(index: u32, first: impl FnOnce()) -> bool {
     bits.load(Ordering::Acquire) != members::only_me() && members::others_live(bits)
 }
 
-/// Whether this process and another one use an instance.
+/// Returns true if this process and another one use an instance.
 pub(crate) fn is_shared_by_users(index: u32) -> bool {
     let users = &USERS[index as usize % super::SETS];
     users.counted.load(Ordering::Relaxed) && bits(users).is_some_and(members::others_live)
 }
 
-/// Whether other processes use an instance and this one, which has inherited it, does not: what is the kernel's in it
-/// is theirs to say. They know what has been changed since the fork.
+/// Returns true if other processes use an instance that this process has inherited and does not use. Then the others
+/// decide which entries the kernel gets: they know the changes since the fork.
 pub(super) fn is_others(index: u32) -> bool {
     let users = &USERS[index as usize % super::SETS];
     !users.counted.load(Ordering::Relaxed) && bits(users).is_some_and(members::others_live)
 }
 
-/// In a forked child: it has not used the instance yet.
+/// Resets the count in a forked child, which has not used the instance yet.
 pub(super) fn forked(index: u32) {
     let users = &USERS[index as usize];
     if users.counted.load(Ordering::Relaxed) {
