@@ -1,9 +1,9 @@
 //! epoll over kernel descriptors and VIs at once.
 //!
-//! The program's epoll instance is a real one, and everything but attached connections is in it
-//! as the program asked. An attached connection is kept by Sovia instead (`sets`), so changing
-//! its interest costs no system call. To sleep, the set's doorbell is in the kernel's instance,
-//! edge-triggered, so that a ring needs no read to take it back.
+//! The program's epoll instance is a real one, and contains everything except attached connections. Sovia keeps the
+//! attached connections itself (`sets`), so a change of their events costs no system call. The kernel's instance
+//! contains the set's doorbell, which wakes a sleeping thread. The doorbell is edge-triggered, so no read is needed
+//! after a ring.
 
 mod wait;
 
@@ -19,7 +19,7 @@ use core::sync::atomic::Ordering;
 /// An epoll event as the program sees it.
 pub use libc::epoll_event as Event;
 
-/// Whether `epoll_wait` on that instance needs us at all.
+/// Returns true if `epoll_wait` on the instance needs Sovia, because attached connections are in the set.
 #[inline]
 pub fn is_ours(index: u32) -> bool {
     let Some(set) = sets::get(index) else { return false };
@@ -27,7 +27,7 @@ pub fn is_ours(index: u32) -> bool {
     set.attached.load(Ordering::Acquire) != 0
 }
 
-/// `epoll_ctl` for an instance that is followed; `kernel` makes the real call.
+/// `epoll_ctl` for an instance that is followed. `kernel` makes the real call.
 pub fn control(
     index: u32,
     op: i32,
@@ -47,7 +47,7 @@ pub fn control(
             return kernel();
         }
         table::Entry::Private => return Err(libc::EBADF),
-        // A stream may join before it connects.
+        // A stream socket may join before it connects.
         table::Entry::Foreign if op == libc::EPOLL_CTL_ADD && ops::opening(fd) => {
             match table::conn(fd) {
                 Some(at) => at,
@@ -61,20 +61,20 @@ pub fn control(
         fallback::now(fd, at, Cause::Set);
     }
     if at.conn.phase() == Phase::Plain {
-        // The kernel's instance is to tell of it, and would not of a VI.
+        // The kernel's instance must report this connection, and could not report a VI. So no rendezvous follows.
         at.conn.again.store(0, Ordering::Relaxed);
         if set.attached.load(Ordering::Acquire) != 0 {
-            // A relative may have taken it back that did not know of an entry here.
+            // A forked relative without knowledge of an entry here may have moved the connection back.
             fallback::settle_in_sets(at);
         }
         return kernel();
     }
-    // The lock is held across the phase's test and the kernel's call, so that the connection
-    // cannot be attached in between and be in both places, or in none.
+    // The lock is held during the test of the phase and during the kernel's call. So no thread can attach the
+    // connection in between, which would put the entry in both places or in none.
     let mut kernel = Some(kernel);
     let result = set.with_generation(generation, |inner| match at.conn.phase() {
-        // The descriptor is a relay's socket by now, or about to be it; or the kernel tells of it though it must
-        // stay on its VI.
+        // The descriptor is a relay's socket by now, or is about to be one. Or the kernel reports the connection
+        // although it must stay on its VI.
         Phase::Attached if at.conn.has(flag::RELAYED | flag::LEFT_TO_SETS) || nested => {
             match kernel.take() {
                 Some(kernel) => kernel(),
@@ -99,11 +99,12 @@ pub fn control(
         }
     });
     if at.conn.phase() == Phase::Attached {
-        // A relative that waits in the instance needs this process's thread, which gives the kernel what is in there.
+        // A relative that waits in the instance needs this process's progress thread, which gives the entries to the
+        // kernel.
         kernel_sockets::ensure_for_a_look();
     }
     match (result.flatten(), kernel) {
-        // No ready list left for it here: the kernel's instance serves it.
+        // The pair has no free ready list, so the kernel's instance serves the connection.
         (Err(libc::ENOSPC), Some(kernel)) => {
             fallback::now(fd, at, Cause::Call);
             kernel()
@@ -112,24 +113,24 @@ pub fn control(
     }
 }
 
-/// The caller uses the instance. If another process does so, too, everything in it is the kernel's.
+/// Records that the caller uses the instance. If another process uses it too, all entries move to the kernel.
 #[inline]
 fn share(index: u32, set: &Set) {
     if sets::is_shared(index, || set.catch_up()) && !set.nested.load(Ordering::Acquire) {
         make_nested(set);
-        // What it has in the instance it has to give to the kernel as well.
+        // The other process must give its entries in the instance to the kernel as well.
         kernel_sockets::nudge();
     }
 }
 
-/// Gives the kernel what this process has in instances that a relative has begun to use. For the thread that watches
-/// kernel sockets: the program's may not come to its instance for long.
+/// Gives the kernel this process's entries in instances that a forked relative has begun to use. Called by the progress
+/// thread, because the program may not use its instance for a long time.
 pub(crate) fn leave_shared() {
     sets::each_with_index(|index, set| {
         let is_used = set.attached.load(Ordering::Acquire) != 0;
         let is_nested = set.nested.load(Ordering::Acquire);
         if is_used && !is_nested && sets::is_shared_by_users(index) {
-            // Without waiting for what others have to do: they may wait for this thread.
+            // Does not wait for the other processes: they may wait for this thread.
             for (fd, at) in set.nest() {
                 fallback::soon(fd, at, Cause::Set);
             }
@@ -139,14 +140,14 @@ pub(crate) fn leave_shared() {
     });
 }
 
-/// The instance is itself waited on by poll or select.
+/// Called when poll or select waits for the instance.
 pub fn polled(index: u32) {
     if let Some(set) = sets::get(index) {
         make_nested(set);
     }
 }
 
-/// From now on the instance itself is waited for, from outside: everything in it is the kernel's.
+/// Marks the instance as waited on from outside, and moves all its connections back to TCP.
 fn make_nested(set: &Set) {
     for (fd, at) in set.nest() {
         fallback::now(fd, at, Cause::Set);

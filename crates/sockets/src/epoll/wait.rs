@@ -1,4 +1,4 @@
-//! epoll_wait: the VIs' events first, the kernel's often enough, then spin, then sleep.
+//! epoll_wait: collects the VIs' events, and often enough the kernel's. Then it spins, and then it sleeps.
 
 use super::Event;
 use crate::pair::{ReadyList, bells};
@@ -13,12 +13,12 @@ use sovia_signal::interrupt::Moment;
 use sovia_sys::{clock, poll};
 use std::sync::Arc;
 
-/// The kernel's instance is looked at this often, in nanoseconds, however much the VIs have.
+/// Longest interval in nanoseconds between two looks at the kernel's instance, even if the VIs always have events.
 const KERNEL_NS: u64 = 10_000;
-/// And at least every so many calls.
+/// Largest number of calls between two looks at the kernel's instance.
 const KERNEL_EVERY: u32 = 32;
 
-/// `epoll_wait` and its relatives. `timeout` in nanoseconds, `None` for ever.
+/// `epoll_wait` and its variants. `timeout` is in nanoseconds; `None` waits for ever.
 pub fn wait(
     index: u32,
     out: &mut [Event],
@@ -35,17 +35,18 @@ pub fn wait(
     result
 }
 
-/// A sleep in the program's own call, on an instance in which nothing is ours.
+/// A sleep in the program's own call, on an instance without attached connections.
 #[derive(Debug)]
 #[must_use = "its end must be counted"]
 pub struct KernelSleep(&'static Set);
 
 impl KernelSleep {
-    /// Counts the calling thread among those that sleep in an instance. `None` if the instance has connections of
-    /// ours: the call is [`wait`] then.
+    /// Counts the calling thread as sleeping in an instance. Returns `None` if the instance has attached connections:
+    /// then the program's call must become [`wait`].
     pub fn begin(index: u32) -> Option<KernelSleep> {
         let set = get(index)?;
-        // SYNC: with `Set::take_in`: either it finds this thread asleep, or this thread finds the connection.
+        // SYNC: pairs with `Set::take_in`. Either `take_in` finds this thread asleep, or this thread finds the
+        // connection.
         set.asleep.fetch_add(1, Ordering::SeqCst);
         let sleep = KernelSleep(set);
         if set.attached.load(Ordering::SeqCst) == 0 {
@@ -55,28 +56,28 @@ impl KernelSleep {
         None
     }
 
-    /// The thread is awake. Not by `drop`: a cancelled thread leaves the call without it.
+    /// Ends the sleep. Not done by `drop`, because a cancelled thread leaves the call without it.
     pub fn end(self) {
         self.0.count_awake();
     }
 }
 
-/// Notes the order of events that the program's own call has reported, on an instance in which nothing is ours.
+/// Remembers the order of events that the program's own call has reported, on an instance without attached connections.
 pub fn note_order(index: u32, events: &mut [Event]) {
     if let Some(set) = get(index) {
         set.with(|inner| inner.order.arrange(events, 0));
     }
 }
 
-/// Wakes another thread that sleeps in an instance, if there is an event for it. The calling thread has taken an event
-/// of the library's own ([`filter`]), which had woken that thread otherwise.
+/// Wakes another thread that sleeps in the instance, if there is an event. Call it after taking an event of the
+/// library's own ([`filter`]), which could have woken the other thread.
 pub fn pass_on(index: u32) {
     if let Some(set) = get(index) {
         set.with(|inner| set.wake_sleeper(inner));
     }
 }
 
-/// [`wait`] in `set`. `has_rung` is set once an event of the library's own has been taken.
+/// Implements [`wait`] for `set`. Sets `has_rung` once an event of the library's own has been taken.
 fn wait_in(
     set: &Set,
     out: &mut [Event],
@@ -90,7 +91,7 @@ fn wait_in(
     let since = Moment::under(mask);
     let mut deadline = None;
     let mut inside = None;
-    // Asked for again where time has passed: it costs as much as taking what there is.
+    // Read again only after time has passed: a look at the clock costs as much as a collection.
     let mut now = clock::now_ns();
     let mut again = false;
     loop {
@@ -107,14 +108,15 @@ fn wait_in(
                     inner.looks_at_kernel(now);
                     inner.kernel_first = !inner.kernel_first;
                 }
-                // Neither kind may starve the other: half the places for the kernel's, in turn.
+                // Neither source may starve the other: at every second look, half the places are for the kernel's
+                // events.
                 let places = if due && inner.kernel_first { out.len() / 2 } else { out.len() };
                 let n = set.collect(inner, &mut out[..places]);
                 if n == out.len() {
-                    // There was no place left for anything else.
+                    // The VIs' events have filled all places, so the next look at the kernel comes earlier.
                     inner.rounds += KERNEL_EVERY / 4;
                 }
-                // Early where nothing has to wait for it.
+                // Earlier than due, if no event of a VI has to wait for the look.
                 let early = !due && n == 0 && unseen >= KERNEL_NS / 2;
                 if early {
                     inner.looks_at_kernel(now);
@@ -130,7 +132,7 @@ fn wait_in(
             })?;
         set.settle(fallback::settle_in_sets);
         if n > 0 || look {
-            // Either source may report what the other one has reported of a connection that has just moved.
+            // Both sources may report an event of a connection that has just moved.
             let merge_if_moved = |events: &mut [Event], n| {
                 let has_moved = set.moved.load(Ordering::Acquire) != moved;
                 if has_moved { merge(events, n) } else { events.len() }
@@ -143,7 +145,7 @@ fn wait_in(
                 n = merge_if_moved(&mut out[..n + more], n);
             }
             if vis == places && n < out.len() {
-                // The kernel's instance has left places. Another thread may have collected meanwhile.
+                // The kernel's instance has left places free. Another thread may have collected meanwhile.
                 let rest = &mut out[n..];
                 let visit = |inner: &mut _| set.visit(inner, rest, number);
                 let more = set.with_generation(generation, visit).unwrap_or(0);
@@ -157,7 +159,7 @@ fn wait_in(
             if n == 0 {
                 n = collect(out)?;
                 if set.settle(fallback::settle_in_sets) && n == 0 {
-                    // Now the kernel tells of them.
+                    // The kernel now reports these connections.
                     continue;
                 }
             }
@@ -199,15 +201,16 @@ fn wait_in(
     }
 }
 
-/// What came of waiting once.
+/// Result of one wait.
 enum Waited {
-    /// There is news of a VI, after a time not worth asking for.
+    /// A VI has an event, after so short a time that the clock need not be read.
     Moment,
-    /// So many events of the kernel's instance. If none: news, or the end of a sleep.
+    /// Number of events from the kernel's instance. If 0: a VI has an event, or a sleep has ended.
     Long(usize),
 }
 
-/// Takes the events from `n` on that are about what one before is about as well into that; how many are left.
+/// Merges each event from position `n` on into an earlier event with the same user data. Returns the number of events
+/// left.
 fn merge(events: &mut [Event], n: usize) -> usize {
     let mut end = n;
     for i in n..events.len() {
@@ -224,7 +227,7 @@ fn merge(events: &mut [Event], n: usize) -> usize {
 }
 
 impl Set {
-    /// Asks the kernel's instance for what it has now; the doorbell's event is taken out and noted in `has_rung`.
+    /// Collects the kernel's events without waiting. Removes the doorbell's event and records it in `has_rung`.
     fn kernel(
         &self,
         out: &mut [Event],
@@ -236,14 +239,15 @@ impl Set {
             let n = poll::epoll_wait(self.epfd(), out, Some(0), mask).map_err(errno)?;
             let kept = filter(&mut out[..n], before);
             *has_rung |= kept < n;
-            // The doorbell may have had the only place. It is an edge: the next look finds what else there is.
+            // The doorbell may have taken the only place. Its event is an edge, so the next look finds the other
+            // events.
             if kept > 0 || n < out.len() {
                 return Ok(kept);
             }
         }
     }
 
-    /// Waits once. `inside` is where it is noted that the thread waits in system calls, `has_rung` that an event of the
+    /// Waits once. `inside` records that the thread waits in system calls. `has_rung` records that an event of the
     /// library's own has been taken.
     fn spin_or_sleep(
         &self,
@@ -255,8 +259,8 @@ impl Set {
         has_rung: &mut bool,
     ) -> Result<Waited, Errno> {
         combine::before_waiting();
-        // A few are remembered, which is all but always all. They stay where they are though another
-        // thread closes the instance meanwhile.
+        // Remembers up to 16 ready lists, which are nearly always all. They stay mapped even if another thread closes
+        // the instance.
         let waits = crate::wait::begin();
         let mut ready_lists: [Option<NonNull<ReadyList>>; 16] = [None; 16];
         let (count, worth) = self.with(|inner| {
@@ -267,7 +271,7 @@ impl Set {
             (inner.lanes.len(), inner.lanes.iter().any(|lane| lane.pair.worth_spinning()))
         });
         let ready_lists = &ready_lists[..count.min(16)];
-        // SAFETY: a ready list lies in its pair's segment, which stays mapped while `waits` names the pair.
+        // SAFETY: a ready list lies in its pair's segment. The segment stays mapped while `waits` names the pair.
         let has_news = |ready_list: &NonNull<ReadyList>| unsafe { ready_list.as_ref() }.has_news();
         let news = || ready_lists.iter().flatten().any(has_news);
         let mut spin = Spin::begin(worth);
@@ -309,7 +313,7 @@ impl Set {
             })
         };
         self.with(|inner| {
-            // Under the lock: a thread that begins to sleep announces that before this or after.
+            // Under the lock: another thread that begins to sleep announces its sleep before this or after this.
             if self.count_awake() {
                 for lane in &inner.lanes {
                     lane.ready_list().awake();
@@ -321,8 +325,8 @@ impl Set {
     }
 }
 
-/// Takes the library's own events out of what the kernel reported; how many are left. If none is, the first place gets back what was
-/// there `before`: a program may use it in its next `epoll_ctl`.
+/// Removes the library's own events from the kernel's report. Returns the number of events left. If none is left,
+/// restores the first place to `before`: a program may use it in its next `epoll_ctl`.
 pub fn filter(events: &mut [Event], before: Option<Event>) -> usize {
     let mut kept = 0;
     for i in 0..events.len() {

@@ -1,4 +1,4 @@
-//! `pthread_cancel`: ends a thread in the library's calls as it does in the kernel's.
+//! `pthread_cancel`: ends a thread in the library's calls, as in the kernel's.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,43 +8,46 @@ unsafe extern "C" {
     fn pthread_testcancel();
 }
 
-/// Whether the program cancels threads.
+/// Set once the program has cancelled a thread.
 static CANCELS: AtomicBool = AtomicBool::new(false);
 
-/// The program is about to cancel a thread: from now on calls look whether theirs is to end.
+/// Called before the program cancels a thread. From now on calls check whether their thread must end.
 pub fn cancelling() {
     CANCELS.store(true, Ordering::Relaxed);
 }
 
-/// The calling thread is Sovia's from here on: that the program has cancelled it, before it was forked perhaps,
-/// does not end it.
+/// Makes the calling thread one of Sovia's. A cancellation by the program, also one before a fork, does not end the
+/// thread.
 pub(crate) fn ignore_cancellation() {
     const DISABLE: i32 = 1;
-    // SAFETY: takes a number; what was chosen before is not asked for.
+    // SAFETY: the function takes a number and accepts a null pointer for the old state.
     unsafe { pthread_setcancelstate(DISABLE, core::ptr::null_mut()) };
 }
 
-/// Where a call begins that POSIX lets `pthread_cancel` end, though it need not wait. In no section.
+/// Ends the thread if the program has cancelled it. For calls that POSIX lets `pthread_cancel` end even if they need
+/// not wait. Call it outside critical sections.
 #[inline]
 pub(crate) fn cancellation_point() {
     if CANCELS.load(Ordering::Relaxed) {
-        // SAFETY: takes nothing; the thread holds nothing of the library's.
+        // SAFETY: the function takes no argument. The thread holds none of the library's locks or memory, so it may end
+        // here.
         unsafe { pthread_testcancel() };
     }
 }
 
-/// Sleeps so that `pthread_cancel` ends the thread, as it would in the kernel's call. What the
-/// sleeper had announced stays announced then: others look once too often for it, no more.
+/// Sleeps such that `pthread_cancel` ends the thread, as it would in the kernel's call. Then the sleep stays announced,
+/// which only costs peers one unnecessary wake-up.
 pub(crate) fn cancellable<T>(sleep: impl FnOnce() -> T) -> T {
     const ASYNCHRONOUS: i32 = 1;
     let mut old = 0;
-    // SAFETY: in between runs one system call only, which holds no lock and no memory.
+    // SAFETY: `old` is a valid pointer. While cancellation is asynchronous, the thread makes one system call, and holds
+    // no lock and no memory.
     unsafe {
         pthread_testcancel();
         pthread_setcanceltype(ASYNCHRONOUS, &raw mut old);
     }
     let result = sleep();
-    // SAFETY: puts the program's own choice back.
+    // SAFETY: `old` is the type that `pthread_setcanceltype` has returned, and a null pointer is allowed.
     unsafe { pthread_setcanceltype(old, core::ptr::null_mut()) };
     result
 }

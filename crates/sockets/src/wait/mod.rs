@@ -1,7 +1,7 @@
-//! Waiting for one connection: spin for a while, then sleep.
+//! Waits for one connection: spins for a while, then sleeps.
 //!
-//! A peer that answers within microseconds is worth spinning for (a sleep and a wake cost a
-//! hundred hand-overs); one that does not is not. How long a thread spins, `spin` decides.
+//! Spinning pays if the peer answers within microseconds: a sleep and a wake-up cost as much as a hundred hand-overs.
+//! `spin` decides how long a thread spins.
 
 mod cancel;
 mod spin;
@@ -21,52 +21,52 @@ use sovia_signal::interrupt::Moment;
 use sovia_sync::hazard::Waits;
 use sovia_sys::{call, clock, futex};
 
-/// Which direction is waited for.
+/// Direction to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want {
-    /// Something to receive.
+    /// Bytes to receive.
     Receive,
     /// Room to send.
     Send,
 }
 
-/// Why a wait ended without what it waited for.
+/// Reason why a wait ended without a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// The deadline, a signal, or a closed descriptor: for the program.
+    /// The deadline, a signal, or a closed descriptor. The program gets this error.
     Failed(Errno),
-    /// The connection has gone back to TCP meanwhile: the kernel's call is the one to make.
+    /// The connection fell back to TCP meanwhile. The caller makes the kernel's call.
     Plain,
 }
 
-/// How often a spin looks at TCP while a direction is there, in nanoseconds.
+/// Interval in nanoseconds at which a spin checks TCP, while the direction's bytes come on TCP.
 const TCP_NS: u64 = 8_000;
 
-/// Finds of something with which nothing could be done, in a row: then a wait sleeps. What was found
-/// is none of ours, or nonsense that a process has written.
+/// Number of finds in a row without use, after which a wait sleeps. The find was meant for another thread, or a process
+/// has written invalid values.
 pub(crate) const FRUITLESS: u32 = 64;
 
-/// A call of the program's that may have to wait.
+/// A program's call that may have to wait.
 #[derive(Debug)]
 pub struct Call {
     fd: i32,
     at: Ref,
-    /// When it gives up, as [`clock::now_ns`] tells it; `None`: never.
+    /// Time at which the call gives up, in [`clock::now_ns`]; `None`: never.
     pub(crate) deadline: Option<u64>,
-    /// Since when handlers interrupt it.
+    /// Time since which a signal handler interrupts the call.
     since: Moment,
-    /// Whether every handler ends it: it has moved bytes, or is one that the kernel never makes anew.
+    /// Set if every handler ends the call: the call has moved bytes, or the kernel never restarts it.
     pub(crate) ends_at_handler: bool,
 }
 
 impl Call {
-    /// It begins to wait. `since` is from before it has looked or moved anything: a handler that has run since then ends it, as it ends
-    /// a call that the kernel is in.
+    /// Begins a call. Take `since` before the call looks at or moves anything. A handler that has run after `since`
+    /// ends the call, as in the kernel.
     pub fn begin(fd: i32, at: Ref, deadline: Option<u64>, since: Moment) -> Call {
         Call { fd, at, deadline, since, ends_at_handler: false }
     }
 
-    /// Whether the kernel would make the call anew after its interruption, instead of failing it.
+    /// Returns true if the kernel would restart the interrupted call instead of failing it.
     fn is_made_anew(&self) -> bool {
         !self.ends_at_handler
             && self.deadline.is_none()
@@ -75,11 +75,11 @@ impl Call {
     }
 }
 
-/// Tries `attempt` until it gives something, waiting in between.
+/// Tries `attempt` until it returns a value, and waits between tries.
 ///
 /// # Errors
-/// [`Ended`]: `EAGAIN` at the deadline, `EINTR` for a signal, `EBADF` if the connection was closed,
-/// or that it is none of ours any more.
+/// [`Ended`]: `EAGAIN` at the deadline, `EINTR` for a signal, `EBADF` if the connection was closed. [`Ended::Plain`] if
+/// the connection fell back to TCP.
 pub fn until<T>(
     call: &mut Call,
     want: Want,
@@ -88,14 +88,14 @@ pub fn until<T>(
     let conn = call.at.conn;
     let waits = begin();
     waits.keep(conn.place());
-    // After that: what closes the descriptor finds each thread that counts.
+    // After `keep`: a thread that closes the descriptor then finds each thread that counts here.
     conn.begin_waiting();
     let result = loop {
         match attempt_until(call, want, &waits, &mut attempt) {
             Err(Ended::Failed(libc::EINTR)) if call.is_made_anew() => {
                 call.since = Moment::now();
                 if !table::refers(call.fd, call.at) {
-                    // The handler has closed it.
+                    // The handler has closed the descriptor.
                     break Err(Ended::Failed(libc::EBADF));
                 }
             }
@@ -107,8 +107,8 @@ pub fn until<T>(
     result
 }
 
-/// The calling thread is to wait, and uses nothing yet ([`pair::keep`]). What waits that a signal handler
-/// has left by `longjmp` used, it uses no more.
+/// Begins a wait that uses nothing yet ([`pair::keep`]). Ends the uses of waits that a signal handler has left by
+/// `longjmp`.
 #[inline]
 pub(crate) fn begin() -> Waits {
     Waits::begin(!chain::is_in_handler())
@@ -142,12 +142,12 @@ fn attempt_until<T>(
     }
 }
 
-/// What a wait looks at.
+/// Objects that a wait looks at.
 struct Around<'w> {
     watch: &'w Watch<'w>,
-    /// What rings for it.
+    /// Futex word on which the wait sleeps.
     bell: &'w Bell,
-    /// Whether spinning may help.
+    /// Set if spinning may help.
     worth: bool,
 }
 
@@ -165,7 +165,7 @@ fn wait_once<T>(
     let word = bell.word();
     let before = word.load(Ordering::SeqCst);
     let found = match want {
-        // Bytes on TCP show in no word of memory.
+        // Bytes on TCP change no word in memory.
         Want::Receive if !watch.is_on_vi() => {
             let mut looked = Ok(None);
             let found = spin.run(
@@ -184,7 +184,7 @@ fn wait_once<T>(
         }
         Want::Receive => spin.run(|| watch.changed(), u64::MAX / 2, || false),
         Want::Send => {
-            // Room shows only in the peer's words: look again after a short spin.
+            // Room changes only the peer's words, so the spin is short.
             let mut left = 200;
             spin.run(
                 || {
@@ -223,7 +223,8 @@ fn wait_once<T>(
     result
 }
 
-/// Takes the lock of a connection that is still the one that is meant, on its VI and in this process.
+/// Takes the lock of a connection. Fails if the connection's generation has ended, or if the connection has no VI in
+/// this process.
 #[inline]
 fn attached(at: Ref) -> Result<Guard<'static>, Ended> {
     let locked = at.conn.lock();
@@ -236,7 +237,7 @@ fn attached(at: Ref) -> Result<Guard<'static>, Ended> {
 /// Tries `attempt` once.
 ///
 /// # Errors
-/// As for [`until`]; `EAGAIN` if it gives nothing.
+/// Like [`until`]; `EAGAIN` if `attempt` returns no value.
 pub fn look<T>(at: Ref, mut attempt: impl FnMut(&mut Guard<'_>) -> Option<T>) -> Result<T, Ended> {
     if let Some(value) = once(at, &mut attempt)? {
         return Ok(value);
@@ -254,8 +255,8 @@ fn once<T>(
 }
 
 fn sleep(word: &AtomicU32, before: u32, of: &Call) -> Result<(), Errno> {
-    // A sleep with an end is interrupted by every handler, also by one that Sovia does not know of. One
-    // without an end goes on after a handler with SA_RESTART.
+    // Every handler interrupts a sleep with an end, also a handler unknown to Sovia. A sleep without an end continues
+    // after a handler with SA_RESTART.
     const FAR_NS: u64 = 3_600_000_000_000;
     let left = match of.deadline {
         None => of.ends_at_handler.then_some(FAR_NS),
@@ -276,7 +277,7 @@ fn sleep(word: &AtomicU32, before: u32, of: &Call) -> Result<(), Errno> {
     }
 }
 
-/// Nanoseconds of the monotonic clock.
+/// Returns the monotonic clock in nanoseconds.
 pub fn now_ns() -> u64 {
     clock::now_ns()
 }

@@ -1,47 +1,47 @@
-//! Spinning before a sleep, and whether it pays.
+//! Spins before a sleep, and learns whether spinning pays.
 //!
-//! Each thread keeps a budget: a wait that turned out short puts it to its maximum, a long one halves it, so an idle
-//! thread spins for a microsecond or two and then sleeps without using the processor. Where other threads wait for
-//! the processor it sleeps at once: one of them may be the one that it waits for.
+//! Each thread keeps a budget. A short wait sets the budget to its maximum, and a long wait halves it. So an idle
+//! thread spins for a microsecond or two, then sleeps. If other threads wait for the processor, the thread sleeps at
+//! once: it may be waiting for one of them.
 
 use crate::config;
 use core::cell::Cell;
 use core::ops::RangeInclusive;
 use sovia_sys::{cache, call, clock};
 
-/// Spins without looking at the clock.
+/// Number of spin rounds before the first look at the clock.
 const FIRST: u32 = 64;
-/// Never spin less than this, in nanoseconds, unless spinning is off.
+/// Shortest spin in nanoseconds, unless spinning is off.
 const LEAST_NS: u64 = 2_000;
 
-/// A spin asks this often whether another thread wants the processor, in nanoseconds.
+/// Interval in nanoseconds at which a spin checks whether another thread wants the processor.
 const ASK_NS: u64 = 8_000;
-/// None does if the spinner has the processor again after so long.
+/// No other thread wants the processor if the spinning thread has it back within this time, in nanoseconds.
 const ALONE_NS: u64 = 4_000;
-/// For so long a thread that has met others does not spin for more than a moment; twice as long each time that
-/// it meets them again, but no longer than that.
+/// Time in nanoseconds for which a thread spins only briefly after it has met other threads. Doubles at each further
+/// meeting, up to the end of the range.
 const CROWDED_NS: RangeInclusive<u64> = 2_000_000..=32_000_000;
 
 thread_local! {
     static BUDGET: Cell<u64> = const { Cell::new(u64::MAX) };
-    /// Until when others are taken to want the thread's processor, and for how long the next time.
+    /// Time until which other threads are assumed to want the processor, and the duration to use the next time.
     static CROWDED: Cell<(u64, u64)> = const { Cell::new((0, *CROWDED_NS.start())) };
 }
 
-/// A spin's budget, and what it learns.
+/// One spin: its maximum budget and its start.
 pub(crate) struct Spin {
     max: u64,
     start: u64,
 }
 
 impl Spin {
-    /// A wait begins. `worth` says whether spinning can help at all.
+    /// Begins a wait. `worth`: spinning may help.
     pub(crate) fn begin(worth: bool) -> Spin {
         Spin { max: if worth { config::spin_max_ns() } else { 0 }, start: 0 }
     }
 
-    /// Spins until `found`, or until the budget is used up; true if found.
-    /// `also` is called about every `also_ns`, for what only a system call can tell.
+    /// Spins until `found` returns true or the budget is used up. Returns true if found. Calls `also` about every
+    /// `also_ns`, for conditions that need a system call.
     #[inline]
     pub(crate) fn run(
         &mut self,
@@ -52,7 +52,7 @@ impl Spin {
         self.first(&mut found) || self.rest(found, also_ns, also)
     }
 
-    /// The beginning of a spin: a moment in which nothing is asked for, not even the time.
+    /// First part of a spin, without any system call and without a look at the clock.
     #[inline]
     pub(crate) fn first(&self, mut found: impl FnMut() -> bool) -> bool {
         if self.max == 0 {
@@ -67,7 +67,7 @@ impl Spin {
         false
     }
 
-    /// What follows the beginning, if that has found nothing.
+    /// Second part of a spin, after [`Spin::first`] has found nothing.
     #[inline]
     pub(crate) fn rest(
         &mut self,
@@ -111,7 +111,7 @@ impl Spin {
         }
     }
 
-    /// The wait is over, after a sleep if the spin had failed.
+    /// Updates the budget after the wait is over, including any sleep.
     pub(crate) fn learn(&self) {
         if self.max == 0 || self.start == 0 {
             return;
@@ -122,8 +122,8 @@ impl Spin {
     }
 }
 
-/// Whether other threads want the processor of the calling one, which offers it to them. Twice: one that has run
-/// and sleeps again is none.
+/// Offers the processor to other threads. Returns true if other threads ran at two offers in a row. A thread that runs
+/// once and sleeps again does not count.
 #[cold]
 fn is_crowded() -> bool {
     let crowded = (0..2).all(|_| {
@@ -144,7 +144,7 @@ fn is_crowded() -> bool {
 mod tests {
     use super::Spin;
 
-    /// A spin whose budget lasts long enough for one look at what only a system call can tell.
+    /// Returns a spin whose budget suffices for one call of `also`.
     fn spin() -> Spin {
         Spin { max: 100_000, start: 0 }
     }
