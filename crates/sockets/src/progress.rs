@@ -1,10 +1,10 @@
 //! The progress thread: watches the kernel sockets.
 //!
-//! A thread that waits for a VI sleeps on memory, where the kernel's news of the kernel socket (the
-//! peer's end, its death, bytes on TCP) does not reach it. One thread for each process, which
-//! sleeps in epoll until an kernel socket has an event, passes such news on. It watches for the deaths of peers
-//! as well ([`deaths`]), of which an kernel socket does not always tell. It also answers a peer that
-//! wants a direction back on TCP while the program computes ([`crate::fallback`]).
+//! A thread that waits for a VI sleeps on memory. Events of the kernel socket (the peer's end, its death, bytes on TCP)
+//! do not reach such a thread. So each process has one progress thread. This thread sleeps in epoll until a kernel
+//! socket has an event, and passes the event on. It also watches for deaths of peers ([`deaths`]), which a kernel
+//! socket does not always report. And it answers a peer that revokes a direction while the program computes
+//! ([`crate::fallback`]).
 
 mod deaths;
 mod review;
@@ -26,37 +26,38 @@ use sovia_sync::hazard::User;
 use sovia_sys::{call, clock, poll, process};
 
 per_engine! {
-    /// Counted up by each round: a thread that sees it change knows that the progress thread is alive.
+    /// Incremented in each round. A thread that sees a change knows that the progress thread runs.
     static ROUNDS: AtomicU32 = AtomicU32::new(0);
 }
 
-/// Events of an kernel socket that tell of the peer's end.
+/// Events of a kernel socket that report the peer's end.
 const ENDS: u32 = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
 
-/// Event of the agent that watches packet filters, among those of kernel sockets.
+/// Epoll token of the agent that watches packet filters, among the tokens of kernel sockets.
 const FILTERS: u64 = deaths::DEATH - 1;
 
-/// How long the thread waits until it looks again whether it is alone, where that may be.
+/// Time in nanoseconds between two checks whether the program's threads have all ended.
 const ALONE_NS: u64 = 20_000_000;
 
-/// From now on the thread that watches the kernel sockets does what is here.
+/// Makes the progress thread run this module's code from now on.
 pub(crate) fn start() {
     kernel_sockets::served_by(run);
     kernel_sockets::served_by_callers(by_caller);
 }
 
-/// Ends the thread before a fork, so that a program of one thread has one, also by the kernel's count. The next call of the program
-/// that looks or is about to sleep starts it again.
+/// Ends the thread before a fork, so that a single-threaded program counts as such for the kernel too. The program's
+/// next call that looks or is about to sleep starts the thread again.
 ///
-/// The thread stays where the program has more threads, and where it has work that would have to wait. It also stays while an
-/// epoll instance has connections on their VIs. A child may use the instance, and then needs [`epoll::leave_shared`] here,
-/// while the program may sleep in a call that does not look.
+/// The thread stays if the program has more threads, or if the thread has pending work. The thread also stays while an
+/// epoll instance has connections on their VIs. A child may use the instance, and then needs [`epoll::leave_shared`]
+/// here. Meanwhile the program may sleep in a call that does not look.
 pub(crate) fn end_for_fork() {
     let is_only = thread::count() == 1 && thread::all_end_when_told() && kernel_sockets::is_here();
     if !is_only || work().is_some() || sets::any_has_attached() || !thread::is_single() {
         return;
     }
-    // A handler that jumps away, or waits, would find neither a thread nor that it is missing.
+    // Signals are deferred. A handler that left by `longjmp` here, or waited, would have no progress thread, and no
+    // call would notice that.
     process::without_signals(|| {
         kernel_sockets::keep_instance();
         if thread::stop_soon(kernel_sockets::ring) {
@@ -68,7 +69,7 @@ pub(crate) fn end_for_fork() {
     });
 }
 
-/// Returns how long until the thread goes on with something that it has begun; `None` if it has begun nothing.
+/// Returns the time in nanoseconds until the thread continues pending work. `None` if no work is pending.
 fn work() -> Option<u64> {
     let begun = answer::pause().or_else(keep::pause).or_else(pair::pause);
     let pauses = [combine::pause(), linger::pause(), deaths::pause(), fallback::pause()];
@@ -76,19 +77,19 @@ fn work() -> Option<u64> {
 }
 
 per_engine! {
-    /// The thread that does a round in the place of the progress thread; 0 for none.
+    /// Thread that does a round in place of the progress thread; 0 for none.
     static ROUND_OF: AtomicU32 = AtomicU32::new(0);
     /// Time of the next look at all connections in such a round.
     static AUDIT_AT: AtomicU64 = AtomicU64::new(0);
 }
 
 per_engine_tables! {
-    /// For which life of a connection, by its index, a round has seen which end of its kernel socket.
+    /// Generation and end that a round has already reported, by the connection's index.
     static SEEN: [AtomicU32; CONNS] = [const { AtomicU32::new(0) }; CONNS];
 }
 
-/// Does a round of the thread's work in the calling thread, which is about to sleep or has found nothing. One thread at a time
-/// does, and no handler interrupts it.
+/// Does a round of the progress thread's work in a calling thread that is about to sleep or has found nothing. Only one
+/// thread at a time does a round, and no handler interrupts it.
 fn by_caller() {
     let me = User::me().word();
     let taken = ROUND_OF.load(Ordering::Relaxed);
@@ -102,7 +103,7 @@ fn by_caller() {
     }
 }
 
-/// The kernel is asked by no descriptor but the connections': the process may have no room for another one.
+/// Asks the kernel only through the connections' descriptors: the process may have no room for another descriptor.
 fn round_of_caller() {
     let mut all = Vec::new();
     table::for_each_conn(|fd, at| {
@@ -113,7 +114,7 @@ fn round_of_caller() {
     for (fd, at) in all {
         // Each look asks the kernel itself.
         at.conn.set(flag::KERNEL_SOCKET);
-        // The thread of a relative may have seen the end, and have notified no thread here.
+        // A forked relative's progress thread may have seen the end, and notified no thread of this process.
         if let Some(events) = end_seen_first(fd, at) {
             kernel_socket_event(kernel_sockets::token(at.index, at.generation, fd), events);
         }
@@ -133,7 +134,7 @@ fn round_of_caller() {
     serve();
 }
 
-/// Forgets peers that have died.
+/// Removes peers that have died.
 fn collect_pairs() {
     if pair::collect(sets::forget_pair) {
         meeting::withdraw_from_dead();
@@ -141,30 +142,30 @@ fn collect_pairs() {
     }
 }
 
-/// Looks at what no event reports. False if there are no connections.
+/// Checks for changes that no event reports. Returns false if there are no connections.
 fn look_from_time_to_time(now: u64) -> bool {
     kept::look_at_switch();
     keepalive::look(now);
     audit_all(now)
 }
 
-/// Goes on with what has been begun, as the end of a round.
+/// Continues pending work at the end of a round.
 fn serve() {
     combine::serve();
     linger::serve();
     if fallback::go_on_coming() {
         epoll::leave_shared();
     }
-    // The ringer wants a path changed, or bytes have waited for room on TCP.
+    // The peer that rang wants a path changed, or bytes have waited for room on TCP.
     answer::serve();
 }
 
-/// Returns the events of an kernel socket's end, once for each end: to report one again would be an edge too many.
+/// Returns the events of a kernel socket's end, once for each end. A second report would be a false edge.
 fn end_seen_first(fd: i32, at: Ref) -> Option<u32> {
     let state = call::tcp_state(fd).filter(|state| state.peer_has_ended())?;
     let hangs_up = if state.is_closed() { libc::EPOLLHUP } else { 0 };
     let events = (libc::EPOLLRDHUP | hangs_up) as u32;
-    // Neither event needs more than the lower sixteen bits.
+    // Both events fit in the lower sixteen bits.
     let seen = at.generation << 16 | events & 0xffff;
     (SEEN.get(at.index as usize)?.swap(seen, Ordering::Relaxed) != seen).then_some(events)
 }
@@ -182,7 +183,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
     if kernel_sockets::keeps_instance() {
         return core::ptr::null_mut();
     }
-    // A connection that has come since finds the thread missing, or is found here.
+    // A connection made meanwhile finds that the thread is missing, or this check finds the connection.
     if !thread::must_end() && (has_pairs() || linger::pause().is_some()) {
         kernel_sockets::restart();
     }
@@ -195,9 +196,9 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
 pub(crate) enum After {
     /// Another round.
     Another,
-    /// The end of the thread: nothing is left to watch, or the thread was told to end.
+    /// The end of the thread: nothing is left to watch, or another thread has stopped it.
     Idle,
-    /// The end of the thread, without a trace: the process ends, or the program has closed the epoll instance.
+    /// The end of the thread without cleanup: the process ends, or the program has closed the epoll instance.
     Gone,
 }
 
@@ -208,14 +209,14 @@ pub(crate) struct Rounds {
     watching: i32,
     /// Time of the next look at all connections; `None` while there are no connections.
     audit: Option<u64>,
-    /// Connection to the agent that watches packet filters, which the instance has.
+    /// Identifies the connection to the agent that watches packet filters, as added to the instance.
     filters: u32,
     /// Count of peers whose deaths the instance reports ([`peers::added`]).
     watched: Option<u32>,
 }
 
 impl Rounds {
-    /// Begins rounds over an epoll instance. The thread is started for a connection, so a look is due.
+    /// Begins rounds over an epoll instance. The thread is started for a connection, so an audit is scheduled.
     pub(crate) fn begin(watching: i32) -> Rounds {
         Rounds {
             watching,
@@ -225,7 +226,7 @@ impl Rounds {
         }
     }
 
-    /// Waits for events, for at most `longest` nanoseconds if that is given, and serves them.
+    /// Waits for events, for at most `longest` nanoseconds if given, and serves them.
     pub(crate) fn next(&mut self, longest: Option<u64>) -> After {
         if thread::must_end() {
             return After::Idle;
@@ -245,12 +246,13 @@ impl Rounds {
         let n = match poll::epoll_wait(self.watching, &mut events, timeout, None) {
             Ok(n) => n,
             Err(call::Errno::EINTR) => 0,
-            // The program has closed our descriptor behind our back.
+            // The program has closed the library's epoll descriptor.
             Err(_) => return After::Gone,
         };
         let ends = events[..n].iter().any(|event| event.events & ENDS != 0);
         let death = events[..n].iter().any(|event| event.u64 == deaths::DEATH);
-        // Each peer is asked for by system calls, and most ends are of connections whose peers live on.
+        // Checks for dead peers only if one may have died. The check costs system calls for each peer, and most
+        // connections end while their peers live.
         if death || n == 0 || ends && peers::any_has_died() {
             collect_pairs();
         }
@@ -281,7 +283,7 @@ impl Rounds {
         let now = clock::now_ns();
         let due = self.audit.is_some_and(|at| at <= now);
         if (due || thread::may_be_alone()) && thread::are_alone() {
-            // The process ends with its program's last thread, as it would without those of the library that are left.
+            // The process ends with its program's last thread, as it would without the library's threads.
             thread::end();
             handler::nudge_all();
             return After::Gone;
@@ -290,15 +292,15 @@ impl Rounds {
             kernel_sockets::may_stop_audits();
             let goes_on = look_from_time_to_time(now) || kept::is_off();
             self.audit = goes_on.then_some(now + audit::PERIOD_NS);
-            // (A pair that was left while this thread used it is its own to unmap.)
+            // (This thread itself must unmap a pair that was left while the thread used it.)
             let is_done =
                 !has_pairs() && pair::pause().or_else(linger::pause).is_none() && !kept::is_off();
             if pause == left && thread::count() == 1 && is_done {
-                // There is nothing to watch, for now.
+                // Nothing is left to watch for now.
                 return After::Idle;
             }
         } else if self.audit.is_none() {
-            // A new connection has had the thread nudged.
+            // A new connection has woken the thread.
             self.audit = Some(now + audit::PERIOD_NS);
         }
         serve();
@@ -308,11 +310,11 @@ impl Rounds {
 
 #[cfg(test)]
 per_engine! {
-    /// The rounds of an engine whose thread leaves them to the caller of [`round`].
+    /// Rounds of an engine whose progress thread leaves them to the caller of [`round`].
     static BY_HAND: std::sync::Mutex<Option<Rounds>> = std::sync::Mutex::new(None);
 }
 
-/// From now on the thread ends at once, and [`round`] does its work.
+/// Makes the progress thread end at once. From now on [`round`] does its work.
 #[cfg(test)]
 pub(crate) fn start_by_hand() {
     extern "C" fn end(_: *mut libc::c_void) -> *mut libc::c_void {
@@ -331,7 +333,7 @@ pub(crate) fn round() {
     }
 }
 
-/// A thread of the program's leaves: the library's may be alone then.
+/// Called when a thread of the program leaves. Afterwards the library's threads may be the only ones.
 pub(crate) fn leaving() {
     thread::leaving();
     if thread::count() != 0 {
@@ -339,19 +341,19 @@ pub(crate) fn leaving() {
     }
 }
 
-/// Whether there is another process to share connections with.
+/// Returns true if this process shares a segment with another process.
 fn has_pairs() -> bool {
     let mut any = false;
     pair::each(|_, _| any = true);
     any
 }
 
-/// Looks at every connection of this process. False if there are none.
+/// Audits every connection of this process. Returns false if there are none.
 fn audit_all(now: u64) -> bool {
     let mut any = false;
     let mut untold = false;
     sets::look_for_gone();
-    // One whose relative has other doorbells is not rung.
+    // A forked relative with other doorbells does not ring this process.
     epoll::leave_shared();
     let mut stalled = Vec::new();
     let mut falling_back = Vec::new();
@@ -374,7 +376,8 @@ fn audit_all(now: u64) -> bool {
                 if found == Finding::Corrupt || pair.suspect.load(Ordering::Relaxed) {
                     listeners::tell_own(conn);
                 } else {
-                    // An edge-triggered set has been told, or is about to be: twice is an edge too many.
+                    // An edge-triggered set has been notified, or is about to be. A second notification would be a
+                    // false edge.
                     listeners::wake_own(conn);
                 }
                 untold = true;
@@ -393,7 +396,7 @@ fn audit_all(now: u64) -> bool {
         });
     }
     deaths::look_again();
-    // After the connections: what one leaves that ends meanwhile is found in the next look.
+    // After the connections: memory of a connection that ends meanwhile is returned at the next audit.
     pair::each(|_, pair| any |= pair.give_back());
     any
 }
@@ -401,8 +404,8 @@ fn audit_all(now: u64) -> bool {
 fn kernel_socket_event(token: u64, events: u32) {
     let Some(conn) = kernel_sockets::conn_of(token) else { return };
     let has = |wanted: i32| events & wanted as u32 != 0;
-    // Bytes and room on TCP are events only for a direction on that path. For another one a report would be
-    // a false edge.
+    // Bytes and room on TCP are events only for a direction on TCP. For a direction on the VI, a report would be a
+    // false edge.
     let bytes = has(libc::EPOLLIN) && conn.rx() != Rx::Vi;
     let room = has(libc::EPOLLOUT) && conn.tx() != Tx::Vi;
     if events & ENDS == 0 {
@@ -415,7 +418,7 @@ fn kernel_socket_event(token: u64, events: u32) {
         return;
     }
     conn.set(flag::KERNEL_SOCKET | flag::ENDED);
-    // The connection may have ended since, and its place have another one.
+    // The connection may have ended meanwhile, and its slot may have another connection.
     let Some(mut guard) = conn.attached().filter(|_| kernel_sockets::conn_of(token).is_some())
     else {
         return;
@@ -423,18 +426,18 @@ fn kernel_socket_event(token: u64, events: u32) {
     if conn.has(flag::REFLECTED) {
         reflected::kernel_socket_ended(&guard);
     }
-    // The library itself has shut the half that hangs up, if it has reset the connection.
+    // After a reset, the library itself has shut the half that hangs up.
     let has_reset = conn.has(flag::RESET);
     let hangs_up = has(libc::EPOLLHUP) && !has_reset && !conn.has(flag::SHUT_WR);
     let is_orderly = !has(libc::EPOLLERR) && !hangs_up;
-    // An orderly end that was reported before, or that the VI reports, would be an edge too many. A half that the program has shut
-    // itself is none.
+    // An orderly end that was reported before, or that the VI reports, is not reported again: that would be a false
+    // edge. A half that the program itself has shut is not the peer's end.
     let is_reported = !conn.has(flag::SHUT_RD) && replace(&mut guard.own.is_end_reported, true);
     let is_old = is_orderly && (is_reported || !has_reset && ending::is_announced(&guard));
-    // After a reset neither bytes nor room come.
+    // After a reset, neither bytes nor room come.
     let is_over = is_old && has_reset;
-    // An kernel socket that has ended shows its end with every later event. Bytes or room beside it are owed to a call that
-    // has found none.
+    // A kernel socket that has ended shows its end with every later event. A call that found no bytes or no room must
+    // still be notified of these.
     if (bytes || room) && !is_over || !is_old {
         listeners::tell_all(&guard);
     } else {

@@ -1,8 +1,8 @@
-//! Threads of the library's own, which the program does not notice.
+//! Threads of the library, which the program does not notice.
 //!
-//! They must keep no process alive that would have ended without them, and must not be there when the
-//! kernel asks for a process of one thread. So they are on record here, can be stopped
-//! ([`stop`]), and end when they find themselves alone ([`are_alone`]).
+//! They must not keep a process alive that would have ended without them. They must not exist when the kernel expects a
+//! process with one thread. So this module records them. The library can stop them ([`stop`]), and they end when they
+//! find that the program's threads have ended ([`are_alone`]).
 
 use crate::per_engine::Inherited;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering, fence};
@@ -11,43 +11,44 @@ use sovia_sync::hazard::User;
 use sovia_sync::thread;
 use sovia_sys::{call, process};
 
-/// What a thread of the library runs.
+/// Function that a thread of the library runs.
 pub(crate) type Main = extern "C" fn(*mut libc::c_void) -> *mut libc::c_void;
 
-/// Stack of a thread, in bytes. The program's thread-local storage comes out of it: for a program that
-/// has more than the first leaves room for, the next is taken.
+/// Stack sizes of a thread, in bytes. The program's thread-local storage is part of the stack. If the first size is too
+/// small for it, the next one is tried.
 const STACKS: [usize; 3] = [256 << 10, 2 << 20, 16 << 20];
 
-/// A thread's place on record.
+/// Record of a thread.
 struct Place {
-    /// Its id; 0 for a free place, `TAKEN` for a thread that has not begun.
+    /// Id of the thread; 0 for a free record, `TAKEN` for a thread that has not begun.
     id: AtomicI32,
-    /// What it runs, and with what.
+    /// The function that the thread runs, and its argument.
     main: AtomicUsize,
     argument: AtomicUsize,
     engine: Inherited,
-    /// Whether it ends when it is told to.
+    /// Set if the thread ends when told.
     is_told: AtomicBool,
-    /// The id of the last one that has left the place, and how it is known: the kernel lists it for a while.
+    /// Id and robust-list entry of the last thread that has left this record. The kernel lists such a thread for a
+    /// while.
     last: AtomicI32,
     last_user: AtomicU32,
 }
 
 impl Place {
-    /// Whether a thread has it.
+    /// Returns true if thread `id` has this record.
     fn is_of(&self, id: i32) -> bool {
         self.id.load(Ordering::Acquire) == id
     }
 
-    /// Whether a thread has left it that the kernel has not ended yet.
+    /// Returns true if thread `id` has left this record and the kernel has not ended it yet.
     fn was_of(&self, id: i32) -> bool {
-        // A thread that the program has started may have the id of one that has ended.
+        // A thread of the program may have the id of a thread that has ended.
         self.last.load(Ordering::Acquire) == id
             && (User::from_word(self.last_user.load(Ordering::Relaxed)).lives()
                 || call::is_exiting(id))
     }
 
-    /// The thread that has it, if one does, once that has begun.
+    /// Returns the id of the record's thread, after the thread has begun; 0 if the record is free.
     fn begun(&self) -> i32 {
         loop {
             match self.id.load(Ordering::SeqCst) {
@@ -58,7 +59,8 @@ impl Place {
     }
 }
 
-/// Number of the library's own threads in a process. In the unit tests it has many engines, each with threads of its own.
+/// Number of the library's own threads in a process. A process of the unit tests has many engines, each with its own
+/// threads.
 const THREADS: usize = if cfg!(test) { 256 } else { 16 };
 
 static RUNNING: [Place; THREADS] = [const {
@@ -74,43 +76,43 @@ static RUNNING: [Place; THREADS] = [const {
 }; THREADS];
 const TAKEN: i32 = -1;
 
-/// When a thread ends.
+/// Determines when a thread ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ends {
-    /// When it is nudged and finds that it [`must_end`], or soon by itself.
+    /// The thread ends after a nudge, when it finds that it [`must_end`], or soon by itself.
     WhenTold,
-    /// When its work is done, which may take as long as another process likes, or with the process.
+    /// The thread ends with its work, which may take as long as another process likes, or with the process.
     ByItself,
 }
 
-/// A thread that is asleep in so many looks in a row is held up by another process. A lock of the kernel may have it sleep as well, for
-/// less.
+/// Number of looks in a row after which a sleeping thread counts as held up by another process. A lock of the kernel
+/// may also make it sleep, but for a shorter time.
 const HELD_UP: u32 = 2000;
 
-/// The kernel, or libc, has refused a thread.
+/// Set if the kernel or libc has refused to start a thread.
 static REFUSED: AtomicBool = AtomicBool::new(false);
-/// One has been started, here or in a process of which this one is a copy.
+/// Set once a thread has been started, here or in a process that this one is a copy of.
 static BEEN: AtomicBool = AtomicBool::new(false);
-/// None is to go on, and none to be started.
+/// Set while all threads must end and none may be started.
 static STOPPED: AtomicBool = AtomicBool::new(false);
-/// A thread of the program's has left in a way after which the library's may be alone.
+/// Set once a thread of the program has left in a way after which only the library's threads may remain.
 static LEFT: AtomicBool = AtomicBool::new(false);
 
-/// Starts a thread that the program does not notice. False if it cannot be had.
+/// Starts a thread that the program does not notice. Returns false if no thread can be started.
 ///
-/// Not within a handler of the program: it may have interrupted malloc, which a new thread takes.
+/// Does nothing in a handler of the program: a new thread needs malloc, which the handler may have interrupted.
 pub(crate) fn start(main: Main, argument: *mut libc::c_void, ends: Ends) -> bool {
     if sovia_signal::chain::is_in_handler() {
         return false;
     }
-    // The program's handlers never run on the thread, nor here: one may wait until the thread has its place.
+    // The program's handlers do not run on the new thread, nor here: a handler might wait for the thread's record.
     process::without_signals(|| start_in_place(main, argument, ends))
 }
 
 fn start_in_place(main: Main, argument: *mut libc::c_void, ends: Ends) -> bool {
     let own = call::getpid();
     let takes = |place: &Place| {
-        // The last one is known by its place until the kernel has ended it.
+        // The last thread keeps its record until the kernel has ended it.
         let last = place.last.load(Ordering::Acquire);
         let is_left = last == 0 || !call::is_thread_of(own, last);
         let (order, failed) = (Ordering::SeqCst, Ordering::Relaxed);
@@ -118,7 +120,7 @@ fn start_in_place(main: Main, argument: *mut libc::c_void, ends: Ends) -> bool {
     };
     let Some(free) = RUNNING.iter().position(takes) else { return false };
     let place = &RUNNING[free];
-    // A thread that stops them waits for this place, or is seen here.
+    // A thread in `stop` waits for this record, or this load sees its flag.
     if STOPPED.load(Ordering::SeqCst) {
         place.id.store(0, Ordering::Release);
         return false;
@@ -136,14 +138,15 @@ fn start_in_place(main: Main, argument: *mut libc::c_void, ends: Ends) -> bool {
     started
 }
 
-/// Whether the last thread that was wanted could not be had.
+/// Returns true if the last attempt to start a thread failed.
 pub(crate) fn is_refused() -> bool {
     REFUSED.load(Ordering::Relaxed)
 }
 
 fn create(place: usize) -> bool {
     let argument = place as *mut libc::c_void;
-    // SAFETY: plain pthread calls on local, initialised objects.
+    // SAFETY: `attributes` and `thread` are local, and `pthread_attr_init` initialises `attributes` first. The argument
+    // of `begin` is an index, not a pointer.
     unsafe {
         let mut attributes: libc::pthread_attr_t = core::mem::zeroed();
         let mut thread: libc::pthread_t = core::mem::zeroed();
@@ -161,7 +164,7 @@ fn create(place: usize) -> bool {
 extern "C" fn begin(place: *mut libc::c_void) -> *mut libc::c_void {
     let place = &RUNNING[place as usize];
     let argument = place.argument.load(Ordering::Relaxed) as *mut libc::c_void;
-    // SAFETY: `start` has stored a function of this type.
+    // SAFETY: `start_in_place` has stored a function of this type before it created the thread.
     let main = unsafe { core::mem::transmute::<usize, Main>(place.main.load(Ordering::Relaxed)) };
     place.id.store(thread::thread_id(), Ordering::Release);
     place.engine.take();
@@ -172,17 +175,17 @@ extern "C" fn begin(place: *mut libc::c_void) -> *mut libc::c_void {
     result
 }
 
-/// Whether libc may have learnt that the process has several threads by one of these.
+/// Returns true if libc may have learnt from one of these threads that the process has several.
 pub(crate) fn have_been() -> bool {
     BEEN.load(Ordering::Relaxed)
 }
 
-/// How many there are.
+/// Returns the number of the library's threads.
 pub(crate) fn count() -> usize {
     RUNNING.iter().filter(|place| place.id.load(Ordering::Acquire) != 0).count()
 }
 
-/// In a forked child: they have stayed with the parent.
+/// Clears the records in a forked child: the threads have stayed in the parent.
 pub(crate) fn forked() {
     for place in &RUNNING {
         place.id.store(0, Ordering::Relaxed);
@@ -192,22 +195,22 @@ pub(crate) fn forked() {
     LEFT.store(false, Ordering::Relaxed);
 }
 
-/// Returns true if none goes on for as long as another process likes.
+/// Returns true if no thread continues for as long as another process likes.
 pub(crate) fn all_end_when_told() -> bool {
     let is_running = |place: &&Place| place.id.load(Ordering::Acquire) != 0;
     RUNNING.iter().filter(is_running).all(|place| place.is_told.load(Ordering::Relaxed))
 }
 
-/// Whether the library's threads are to end.
+/// Returns true if the library's threads must end.
 pub(crate) fn must_end() -> bool {
     STOPPED.load(Ordering::Acquire)
 }
 
-/// Has them end, by `nudge`, and returns when the kernel knows none of them any more. None is started until
-/// [`resume`]. False, and nothing has changed, if there is one that ends when it likes, and that sleeps.
+/// Makes all threads end, wakes them by `nudge`, and returns once the kernel lists none of them. No thread is started
+/// until [`resume`]. Returns false without a change if a thread that ends by itself sleeps.
 pub(crate) fn stop(nudge: impl Fn()) -> bool {
     STOPPED.store(true, Ordering::SeqCst);
-    // Before they are nudged: one that leaves its place is known to the kernel for a while.
+    // Before the nudge: the kernel still lists a thread for a while after it has left its record.
     let running = RUNNING.each_ref().map(Place::begun);
     let leaving = RUNNING.each_ref().map(|place| place.last.load(Ordering::Acquire));
     let own = call::getpid();
@@ -215,7 +218,7 @@ pub(crate) fn stop(nudge: impl Fn()) -> bool {
         let is_told = place.is_told.load(Ordering::Relaxed);
         let mut asleep = 0;
         while id != 0 && !is_told && call::is_thread_of(own, id) {
-            // On its way out nothing holds it up.
+            // A thread that has left its record is not held up any more.
             let is_asleep = call::is_asleep(id) && place.is_of(id);
             asleep = if is_asleep { asleep + 1 } else { 0 };
             if asleep == HELD_UP {
@@ -239,7 +242,7 @@ pub(crate) fn stop(nudge: impl Fn()) -> bool {
     true
 }
 
-/// Does the same for threads that end when told, unless one of them is held up.
+/// Like [`stop`], but for threads that end when told. Returns false without a change if one of them is held up.
 pub(crate) fn stop_soon(nudge: impl Fn()) -> bool {
     STOPPED.store(true, Ordering::SeqCst);
     let running = RUNNING.each_ref().map(Place::begun);
@@ -253,7 +256,7 @@ pub(crate) fn stop_soon(nudge: impl Fn()) -> bool {
         }
         call::sched_yield();
         looks += 1;
-        // A thread may wait for another process, for as long as that likes. Most have ended long before that is asked.
+        // A thread may wait for another process for any time. Most threads have ended long before this check.
         let may_be_held_up = looks > HELD_UP && call::is_asleep(id);
         asleep = if may_be_held_up { asleep + 1 } else { 0 };
         (asleep < HELD_UP).then_some(true)
@@ -273,37 +276,36 @@ pub(crate) fn stop_soon(nudge: impl Fn()) -> bool {
     true
 }
 
-/// They have ended, or the last of them is about to: each that is asked for is started again.
+/// Records that the threads have ended, or that the last one is about to. Each is started again when it is needed.
 pub(crate) fn ended() {
     thread::none_left();
-    // SYNC: with the one in `meeting::attach`: a thread that has ended is seen there, or the connection is
-    // seen by the thread.
+    // SYNC: pairs with the fence in `kernel_sockets::watch_new`. Either `watch_new` sees that the thread has ended, or
+    // the thread sees the new connection.
     fence(Ordering::SeqCst);
 }
 
-/// The process is to end: each that ends when told does so once it is nudged, and none is started.
+/// Begins the end of the process: no thread is started, and each thread that ends when told ends at its next nudge.
 pub(crate) fn end() {
     STOPPED.store(true, Ordering::SeqCst);
 }
 
-/// They may be started again.
+/// Allows the threads to be started again.
 pub(crate) fn resume() {
     STOPPED.store(false, Ordering::SeqCst);
 }
 
-/// The calling thread of the program's is about to leave past libc's notice, or is the first to leave
-/// before its process does.
+/// Called before a thread of the program leaves without libc's notice, or leaves first and the process continues.
 pub(crate) fn leaving() {
     LEFT.store(true, Ordering::SeqCst);
 }
 
-/// Whether to look from time to time if the program's threads have all gone.
+/// Returns true if the threads must check from time to time whether the program's threads have all gone.
 pub(crate) fn may_be_alone() -> bool {
     LEFT.load(Ordering::Acquire)
 }
 
-/// How many threads of the process, besides the one called `but`, no place calls its own. `None` where the
-/// kernel does not list them.
+/// Returns the number of threads of the process, except `but`, for which `is_own` returns false with every record.
+/// `None` if the kernel does not list the threads.
 fn others(but: i32, is_own: impl Fn(&Place, i32) -> bool) -> Option<usize> {
     let (mut others, own) = (0, call::getpid());
     let listed = call::each_thread(|id| {
@@ -314,41 +316,42 @@ fn others(but: i32, is_own: impl Fn(&Place, i32) -> bool) -> Option<usize> {
     listed.then_some(others)
 }
 
-/// How many of the library's threads are about to begin.
+/// Returns the number of the library's threads that are about to begin.
 fn starting() -> usize {
     RUNNING.iter().filter(|place| place.id.load(Ordering::Acquire) == TAKEN).count()
 }
 
-/// Counts the threads besides the calling one that neither have a place nor have just left one.
+/// Counts the threads besides the calling one that neither have a record nor have just left one.
 fn others_of_the_program() -> Option<usize> {
     others(call::gettid(), |place, id| place.is_of(id) || place.was_of(id))
 }
 
-/// Whether the program has no thread but the calling one. Waits for threads of the library that are about to begin.
+/// Returns true if the calling thread is the program's only thread. Waits for threads of the library that are about to
+/// begin.
 pub(crate) fn is_single() -> bool {
     loop {
         let running = RUNNING.each_ref().map(Place::begun);
         let others = others_of_the_program();
-        // Threads that have begun or left meanwhile may have been listed without a place.
+        // A thread that has begun or ended meanwhile may have been listed without a record.
         if RUNNING.each_ref().map(Place::begun) == running {
             return others == Some(0);
         }
     }
 }
 
-/// Answers the same without waiting, as in a handler: what it has interrupted may be what another thread waits for. A wrong yes
-/// may come in a program of several threads while one of the library begins.
+/// Like [`is_single`], but never waits, for signal handlers: another thread may wait for the code that the handler has
+/// interrupted. May return true wrongly in a program with several threads, while a thread of the library begins.
 pub(crate) fn may_be_single() -> bool {
     others_of_the_program().is_some_and(|others| others <= starting())
 }
 
-/// Whether the process has no threads but the library's. False while its first thread is there.
+/// Returns true if the process has only the library's threads. Returns false while its first thread exists.
 pub(crate) fn are_alone() -> bool {
     let own = call::getpid();
     if call::task_exists(own) {
         return false;
     }
     LEFT.store(true, Ordering::Relaxed);
-    // The first thread is listed as long as any is there.
+    // The kernel lists the first thread as long as any thread exists.
     others(own, Place::is_of) == Some(0) && starting() == 0
 }

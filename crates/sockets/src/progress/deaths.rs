@@ -1,4 +1,4 @@
-//! Peers that die without their kernel sockets' saying so.
+//! Detects deaths of peers that their kernel sockets do not report.
 
 use crate::conn::{Conn, flag};
 use crate::pair::{self, Pair};
@@ -9,21 +9,22 @@ use crate::{family, meeting, table};
 use core::sync::atomic::{AtomicBool, Ordering};
 use sovia_sys::clock;
 
-/// The event of a descriptor that tells of a peer's death, among those of kernel sockets and the doorbell.
+/// Epoll token of a descriptor that reports a peer's death, among the tokens of kernel sockets and the doorbell.
 pub(super) const DEATH: u64 = u64::MAX - 1;
 
-/// A process that dies closes its descriptors one after the other: its sockets may be open still when
-/// it has let go of the segment. What they would say comes first, so they are looked at this often.
+/// Interval in nanoseconds between looks at the sockets of a dying process. A process that dies closes its descriptors
+/// one after the other. So a socket may still be open after the process has left the segment. The socket's own events
+/// must come first.
 const CLOSING_NS: u64 = 2_000_000;
-/// One that has let go of the segment and holds a socket for longer is another program now, which knows
-/// nothing of the VI.
+/// Time in nanoseconds after which such a socket counts as closed. A process that has left the segment but holds a
+/// socket for longer has executed another program. That program cannot use the VI.
 const CLOSED_NS: u64 = 1_000_000_000;
 per_engine! {
-    /// Some peer is closing its sockets.
+    /// Set while a peer is closing its sockets.
     static CLOSING: AtomicBool = AtomicBool::new(false);
 }
 
-/// How long until sockets are to be looked at that are being closed; `None` if none are.
+/// Returns the time in nanoseconds until the next look at sockets that are being closed. `None` if there are none.
 pub(super) fn pause() -> Option<u64> {
     CLOSING.load(Ordering::Relaxed).then_some(CLOSING_NS)
 }
@@ -35,7 +36,7 @@ pub(super) fn go_on() {
     }
 }
 
-/// Has the epoll instance report the deaths of peers that have been added.
+/// Makes the epoll instance report the deaths of peers that were added.
 pub(super) fn watch(epoll: i32, seen: &mut Option<u32>) {
     let added = peers::added();
     if *seen != Some(added) {
@@ -44,8 +45,8 @@ pub(super) fn watch(epoll: i32, seen: &mut Option<u32>) {
     }
 }
 
-/// Looks which peers have died, and at the connections of those that have: relatives of theirs may hold
-/// some, and those tell of their deaths only when the last of them has died.
+/// Checks which peers have died, and checks their connections. Forked relatives of a dead peer may hold some
+/// connections, and those connections end only with the last relative.
 pub(super) fn look_around() {
     let now = clock::now_ns();
     peers::look(now, |process| {
@@ -60,14 +61,14 @@ pub(super) fn look_around() {
     CLOSING.store(closing, Ordering::Relaxed);
 }
 
-/// Looks again where peers have died.
+/// Repeats [`look_around`] if any peer has died.
 pub(super) fn look_again() {
     if peers::any_has_died() {
         look_around();
     }
 }
 
-/// Whether connections are left that are being closed.
+/// Returns true if connections are left that are being closed.
 fn look_at_pair(pair: &Pair, now: u64) -> bool {
     let (closing, closed) = match peers::life(pair.peer) {
         Life::Alive => return false,
@@ -77,8 +78,8 @@ fn look_at_pair(pair: &Pair, now: u64) -> bool {
     let mut left = false;
     pair.each_conn(|conn| {
         let Some(conn) = family::conn(conn) else { return };
-        // First: its record may be another connection's by the time that the kernel has answered, on another pair
-        // with this one's index.
+        // Read first: when the kernel answers, the record may belong to another connection, on another pair with the
+        // same index.
         let generation = conn.generation();
         if !conn.is_attached() || conn.has(flag::DEAD) {
             return;
@@ -92,7 +93,7 @@ fn look_at_pair(pair: &Pair, now: u64) -> bool {
     left
 }
 
-/// The connection's writer has had no room for a while.
+/// Checks a connection whose sender has had no room for a while.
 pub(super) fn look_at_stalled(conn: &Conn) {
     let generation = conn.generation();
     if conn.has(flag::REFLECTED) {
@@ -104,7 +105,8 @@ pub(super) fn look_at_stalled(conn: &Conn) {
     }
 }
 
-/// No process holds the other end of a connection any more, if it is the one of that generation still, on such a pair.
+/// Records that no process holds the other end of a connection. Does nothing if the record has another generation, or
+/// if `is_pair` rejects its pair.
 fn note(conn: &Conn, generation: u32, is_pair: impl Fn(&Pair) -> bool) {
     if let Some(mut guard) = conn.attached()
         && conn.is_generation(generation)
@@ -114,7 +116,8 @@ fn note(conn: &Conn, generation: u32, is_pair: impl Fn(&Pair) -> bool) {
     }
 }
 
-/// Whether any process holds the other end of a connection. Where this process has no descriptor of it, one does.
+/// Returns true if any process holds the other end of a connection. Also true if this process has no descriptor to ask
+/// the kernel with.
 fn peer_is_held(conn: &Conn) -> bool {
     table::descriptor_of(conn).is_none_or(|fd| meeting::peer_is_held(conn, fd))
 }

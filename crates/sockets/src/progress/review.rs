@@ -1,4 +1,5 @@
-//! Connections that go back to TCP for as long as something keeps them there, or may leave again.
+//! Moves connections back to TCP while a rule or a packet filter keeps them there. Lets them leave TCP again
+//! afterwards.
 
 use crate::conn::Phase;
 use crate::fallback::{self, Cause};
@@ -6,7 +7,7 @@ use crate::table::{self, Ref};
 use crate::{epoll, kept, meeting};
 use core::sync::atomic::Ordering;
 
-/// Looks at all connections of this process if what keeps them has changed.
+/// Checks all connections of this process if a reason to stay on TCP has changed.
 pub(super) fn after_change() {
     if !kept::take_change() {
         return;
@@ -21,11 +22,11 @@ pub(super) fn after_change() {
                     fallback::soon(fd, at, Cause::Kept(reason));
                 }
             }
-            // The next transfers find out whether it may have a VI now.
+            // The next transfers check whether the connection may have a VI now.
             Phase::Candidate if conn.approach.kept_for().is_some() => {
                 conn.approach.note_message(conn.transfers.load(Ordering::Relaxed));
             }
-            // The next call lets one meet again that has gone back.
+            // The next call lets a connection that fell back try a rendezvous again.
             Phase::Plain => {
                 let seen = conn.again.load(Ordering::Relaxed);
                 if seen != 0 {
