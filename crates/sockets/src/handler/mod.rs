@@ -1,14 +1,13 @@
 //! The thread that handles messages for the program (SOVIA_HANDLER, ICS section 4.1 and figure 4).
 //!
-//! One for each process, started with the first connection that asks for it. In each pair it has a
-//! ready list, which is its completion queue: the peer marks there the VIs on which something has arrived.
-//! It sleeps in the kernel, as a thread that waits for a completion queue does, so a message costs two
-//! wake-ups: the thread's, and the program's. For SOVIA_NOTIFY it is the NIC's thread, which has
-//! another one, [`notify`], call back.
+//! Each process has one, started with the first connection that asks for it. In each pair, the thread has a ready list
+//! as its completion queue. The peer marks the VIs with messages there. The thread sleeps in the kernel, like a thread
+//! that waits for a completion queue. So a message costs two wake-ups: this thread's and the program's. With
+//! SOVIA_NOTIFY, this thread is the NIC's thread, and makes another thread ([`notify`]) call back.
 //!
-//! A forked child has no part in the pairs that its parent has made. Their connections go on being handled by the parent as long as
-//! that holds them and no child receives on them or waits for them. For connections of its own it starts its own
-//! threads.
+//! A forked child does not use the pairs that its parent has made. The parent continues to handle a connection as long
+//! as it holds the connection, and no child receives or waits on it. A child starts its own threads for connections of
+//! its own.
 
 mod notify;
 
@@ -24,45 +23,45 @@ use sovia_sync::{RobustBox, rank};
 use sovia_sys::{call, poll};
 use std::sync::Arc;
 
-/// The doorbell that wakes the thread.
+/// Index of the doorbell that wakes the thread.
 const DOORBELL: u32 = DOORBELLS as u32 - 1;
-/// How long the thread waits for a connection's lock before it sees to others. Its holder may be
-/// taking the connection back to TCP, for as long as the peer does not read.
+/// Time in nanoseconds that the thread waits for a connection's lock before it serves others. The lock's holder may be
+/// moving the connection back to TCP, which lasts until the peer reads.
 const LOCK_NS: u64 = 1_000_000;
 
 per_engine! {
     static THREAD: OncePerProcess = OncePerProcess::new();
-    /// The pairs that the thread waits for.
+    /// Pairs that the thread serves.
     static LANES: RobustBox<Vec<Lane>, { rank::LANES }> = RobustBox::new(Vec::new());
-    /// Changes when those do.
+    /// Incremented when `LANES` changes.
     static CHANGES: AtomicU32 = AtomicU32::new(0);
 }
 
-/// What connects the thread with one pair of processes.
+/// Connects the thread with one pair of processes.
 #[derive(Debug, Clone)]
 struct Lane {
     pair: Arc<Pair>,
     ready_list: u32,
 }
 
-/// How a thread of this process is to handle the messages of a connection.
+/// Settings of a connection whose messages a thread of this process handles.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Handles {
     /// The thread's ready list in the connection's pair.
     pub(crate) ready_list: u32,
-    /// Flags of the connection that say how.
+    /// Connection flags that select the kind of handling.
     pub(crate) flags: u32,
 }
 
-/// Has a thread ready for a connection of that pair; `None` if its calls handle its messages, because
-/// that is what is chosen, or no thread can be had.
+/// Starts the thread for a connection of pair `pair`, if needed. Returns `None` if the program's calls handle the
+/// messages: the settings say so, or no thread can be started.
 pub(crate) fn ready(handling: Handling, pair: u32) -> Option<Handles> {
     let flags = match handling {
         Handling::Single => return None,
         Handling::Handler => 0,
         Handling::Notify => flag::NOTIFIED,
     };
-    // A relative that would take over must be able to tell when this process has gone.
+    // A forked relative that would take over must be able to notice this process's death.
     if !members::is_known() || !THREAD.ensure(spawn) {
         return None;
     }
@@ -72,11 +71,11 @@ pub(crate) fn ready(handling: Handling, pair: u32) -> Option<Handles> {
     Some(Handles { ready_list: ready_list(pair)?, flags })
 }
 
-/// The thread's ready list in a pair.
+/// Returns the thread's ready list in a pair.
 fn ready_list(index: u32) -> Option<u32> {
     let pair = pair::share(index)?;
     if !pair.is_own() {
-        // Its ready lists are its maker's.
+        // A relative has made this pair and owns its ready lists.
         return None;
     }
     LANES.with(|lanes| {
@@ -87,13 +86,13 @@ fn ready_list(index: u32) -> Option<u32> {
         let ready_list = pair.take_ready_list(DOORBELL)?;
         lanes.push(Lane { pair, ready_list });
         CHANGES.fetch_add(1, Ordering::Release);
-        // A handler's thread that sleeps has not announced that in this pair.
+        // A sleeping handler thread has not announced its sleep in this pair.
         nudge();
         Some(ready_list)
     })
 }
 
-/// Wakes the handlers' threads.
+/// Wakes the handler threads.
 pub(crate) fn nudge_all() {
     nudge();
     notify::nudge();
@@ -109,7 +108,7 @@ fn spawn() -> bool {
     let Some(epoll) = pair::epoll_of_door(DOORBELL, 0) else { return false };
     let started = thread::start(run, epoll.raw() as usize as *mut libc::c_void, Ends::WhenTold);
     if started {
-        // The thread's.
+        // The thread owns the descriptor from now on.
         let _ = epoll.into_raw();
     }
     started
@@ -125,7 +124,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
     let epoll = argument as usize as i32;
     let mut lanes: Vec<Lane> = Vec::new();
     let mut changes = None;
-    // Connections whose locks others held.
+    // Connections whose locks other threads held.
     let mut later: Vec<u32> = Vec::new();
     while !thread::must_end() {
         let now = CHANGES.load(Ordering::Acquire);
@@ -152,13 +151,13 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
             let mut events = [libc::epoll_event { events: 0, u64: 0 }; 8];
             match poll::epoll_wait(epoll, &mut events, pause, None).map_err(errno) {
                 Ok(n) => {
-                    // They are taken: of another user's rings there is room for some 270.
+                    // Takes the notifications from another user's processes: their socket has room for only about 270.
                     for event in &events[..n] {
                         bells::heard(event.u64);
                     }
                 }
                 Err(libc::EINTR) => {}
-                // The program has closed our descriptor behind our back.
+                // The program has closed the library's epoll descriptor.
                 Err(_) => return core::ptr::null_mut(),
             }
         }
@@ -170,7 +169,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
     core::ptr::null_mut()
 }
 
-/// Something has arrived on a connection.
+/// Handles a message that has arrived on a connection, or passes it to the notifying thread.
 fn arrived(index: u32, later: &mut Vec<u32>) {
     let Some(conn) = family::conn(index) else { return };
     if conn.has(flag::NOTIFIED) {
@@ -180,7 +179,7 @@ fn arrived(index: u32, later: &mut Vec<u32>) {
     }
 }
 
-/// Handles what has arrived on a connection; false if others hold its lock for long.
+/// Queues the messages that have arrived on a connection. Returns false if other threads hold its lock for long.
 fn handle(conn: &Conn) -> bool {
     match conn.lock_within(LOCK_NS) {
         Some(locked) => {
@@ -193,21 +192,21 @@ fn handle(conn: &Conn) -> bool {
     }
 }
 
-/// Around fork: see [`crate::fork`].
+/// Takes the locks before a fork ([`crate::fork`]).
 pub(crate) fn hold() {
     THREAD.hold();
     notify::hold();
     LANES.hold();
 }
 
-/// After fork, in both.
+/// Releases the locks after a fork, in parent and child.
 pub(crate) fn release() {
     LANES.release();
     notify::release();
     THREAD.release();
 }
 
-/// The process has left all pairs.
+/// Called after the process has left all pairs.
 pub(crate) fn begin_anew() {
     let any = LANES.with(|lanes| !core::mem::take(lanes).is_empty());
     if any {
@@ -216,7 +215,7 @@ pub(crate) fn begin_anew() {
     }
 }
 
-/// In a forked child, which begins without threads and pairs of its own.
+/// Resets the state in a forked child, which begins without threads and pairs of its own.
 pub(crate) fn forked() {
     LANES.with(Vec::clear);
     notify::forked();

@@ -1,8 +1,8 @@
 //! The thread that calls back for each message that has arrived (SOVIA_NOTIFY).
 //!
-//! VIA's `VipRecvNotify` has the NIC call a function of the program's, in a thread of the NIC's library:
-//! the thread that finds a descriptor done hands the call on. So a message costs three wake-ups, one more
-//! than SOVIA_HANDLER's, which is what made it the slowest in the papers as well (ICS figure 5).
+//! VIA's `VipRecvNotify` makes the NIC call a function of the program, in a thread of the NIC's library. The thread
+//! that finds a completed descriptor passes the call on. So a message costs three wake-ups, one more than with
+//! SOVIA_HANDLER. In the papers too, SOVIA_NOTIFY was the slowest for this reason (ICS figure 5).
 
 use super::handle;
 use crate::conn::flag;
@@ -17,18 +17,18 @@ use std::collections::VecDeque;
 
 per_engine! {
     static THREAD: OncePerProcess = OncePerProcess::new();
-    /// Connections with a call on its way.
+    /// Connections with a pending call.
     static CALLS: RobustBox<VecDeque<u32>, { rank::CALLS }> = RobustBox::new(VecDeque::new());
-    /// Changes with each call, for the thread to sleep on.
+    /// Incremented with each call. The thread sleeps on this word.
     static GIVEN: AtomicU32 = AtomicU32::new(0);
 }
 
-/// Has the thread ready. False if it cannot be had.
+/// Starts the thread if needed. Returns false if no thread can be started.
 pub(super) fn ensure() -> bool {
     THREAD.ensure(|| thread::start(run, core::ptr::null_mut(), Ends::WhenTold))
 }
 
-/// Has the thread call back for a connection, once however much arrives until it does.
+/// Makes the thread call back for a connection. Messages that arrive before the call need no further call.
 pub(super) fn call(index: u32) {
     let Some(conn) = family::conn(index) else { return };
     if conn.set(flag::CALLED) & flag::CALLED == 0 {
@@ -52,7 +52,7 @@ extern "C" fn run(_: *mut libc::c_void) -> *mut libc::c_void {
         let mut waits = false;
         while let Some(index) = CALLS.with(VecDeque::pop_front) {
             let Some(conn) = family::conn(index) else { continue };
-            // Before the look: what comes after it is called for again.
+            // Cleared before `handle`: a message that arrives after the look needs another call.
             conn.clear(flag::CALLED);
             if !handle(conn) {
                 call(index);
@@ -68,19 +68,19 @@ extern "C" fn run(_: *mut libc::c_void) -> *mut libc::c_void {
     }
 }
 
-/// Around fork: see [`crate::fork`].
+/// Takes the locks before a fork ([`crate::fork`]).
 pub(super) fn hold() {
     THREAD.hold();
     CALLS.hold();
 }
 
-/// After fork, in both.
+/// Releases the locks after a fork, in parent and child.
 pub(super) fn release() {
     CALLS.release();
     THREAD.release();
 }
 
-/// In a forked child, whose parent calls back for what both have.
+/// Drops pending calls in a forked child: the parent calls back for shared connections.
 pub(super) fn forked() {
     CALLS.with(VecDeque::clear);
 }

@@ -1,4 +1,4 @@
-//! The descriptors of one call, apart: accelerated connections, and what the kernel is asked.
+//! Splits the descriptors of one call into accelerated connections and those that the kernel serves.
 
 use super::{By, attached};
 use crate::table::{self, Ref};
@@ -6,24 +6,26 @@ use crate::{Outcome, errno, sets};
 use smallvec::SmallVec;
 use sovia_sys::poll::{self, PollFd};
 
-/// Accelerated connections, and descriptors, whose lists need no memory of the heap. A call may have little stack.
+/// Number of accelerated connections, and of descriptors, whose lists need no heap memory. Small, because a call may
+/// have little stack.
 pub(super) const FEW_OURS: usize = 3;
 const FEW: usize = 8;
 
-/// Instead of a descriptor of the kernel's list: the connection is ours.
+/// Replaces a descriptor in the kernel's list: Sovia serves the connection.
 const OURS: i32 = -1;
-/// Likewise: the kernel reports what the call does not, and would at once again.
+/// Replaces a descriptor in the kernel's list: the kernel has an event for it that the call does not report. The kernel
+/// would report the event again at once.
 const UNREPORTED: i32 = -2;
 
-/// The program's list, and what becomes of it.
+/// The program's list, and its division.
 pub(super) struct Lists<'p> {
     fds: &'p mut [PollFd],
     by: By,
-    /// How often the kernel has been asked, or the call has waited without it.
+    /// Number of times that the kernel has been asked, or that the call has waited without the kernel.
     asked: u32,
-    /// Accelerated connections, by their places in the list.
+    /// Accelerated connections, with their positions in the program's list.
     ours: SmallVec<[(usize, Ref); FEW_OURS]>,
-    /// List that the kernel gets: the same without ours.
+    /// The list for the kernel, without the accelerated connections.
     kernel: SmallVec<[PollFd; FEW]>,
 }
 
@@ -31,7 +33,7 @@ impl<'p> Lists<'p> {
     pub(super) fn new(fds: &'p mut [PollFd], by: By, has_waited: bool) -> Lists<'p> {
         let ours: SmallVec<[_; FEW_OURS]> =
             fds.iter().enumerate().filter_map(|(i, p)| Some((i, attached(p.fd)?))).collect();
-        // The program may not have cleared what the last call has reported.
+        // The program may not have cleared the results of its last call.
         let mut kernel: SmallVec<[_; FEW]> =
             fds.iter().map(|p| PollFd { revents: 0, ..*p }).collect();
         for &(i, _) in &ours {
@@ -40,13 +42,13 @@ impl<'p> Lists<'p> {
         Lists { fds, by, asked: u32::from(has_waited), ours, kernel }
     }
 
-    /// The accelerated connections; some may have left their VIs since.
+    /// Returns the accelerated connections. Some may have left their VIs meanwhile.
     pub(super) fn ours(&self) -> impl ExactSizeIterator<Item = Ref> + '_ {
         self.ours.iter().map(|&(_, at)| at)
     }
 
-    /// Gives the kernel those of ours that have gone back to TCP, or to a relay, or whose numbers the program has closed. Each look takes
-    /// a number for what it names then.
+    /// Gives the kernel the connections that are back on TCP, are at a relay, or whose numbers the program has closed.
+    /// Each look uses the file that a number means at that moment.
     fn settle(&mut self) {
         for &(i, at) in &self.ours {
             crate::fallback::settle(at);
@@ -56,12 +58,13 @@ impl<'p> Lists<'p> {
         }
     }
 
-    /// Whether the kernel has nothing to tell.
+    /// Returns true if the kernel serves none of the descriptors.
     pub(super) fn are_all_ours(&self) -> bool {
         self.kernel.iter().all(|p| p.fd < 0)
     }
 
-    /// Whether one of ours has left since the last [`look`](Self::look): the kernel is not asked for it.
+    /// Returns true if a connection has left its VI since the last [`look`](Self::look), so that the kernel must be
+    /// asked.
     pub(super) fn any_has_left(&self) -> bool {
         self.ours.iter().any(|&(i, at)| self.has_left(i, at))
     }
@@ -70,7 +73,7 @@ impl<'p> Lists<'p> {
         self.kernel[i].fd == OURS && (!at.is_attached_here() || !table::refers(self.fds[i].fd, at))
     }
 
-    /// Sets `revents` of ours, after what has left has been given to the kernel; how many have any.
+    /// Sets `revents` of the accelerated connections, after `settle`. Returns the number of connections with events.
     pub(super) fn look(&mut self) -> usize {
         self.settle();
         let mut n = 0;
@@ -89,8 +92,8 @@ impl<'p> Lists<'p> {
         poll::ppoll(self.kernel(), Some(0), mask).map_err(errno)
     }
 
-    /// Likewise under the thread's own mask: the call lets no signal in. One that comes by itself does not interrupt a look: nothing was
-    /// ready then.
+    /// Like [`Self::ask_kernel`], with the thread's own signal mask, so that the call lets no further signal in. A
+    /// signal does not interrupt this look: it means that no descriptor was ready.
     pub(super) fn ask_kernel_under_own_mask(&mut self) -> Outcome {
         match self.ask_kernel(None) {
             Err(libc::EINTR) => Ok(0),
@@ -98,7 +101,8 @@ impl<'p> Lists<'p> {
         }
     }
 
-    /// Reports `n` of ours that have just been found, and what the kernel's have become ready before them.
+    /// Reports the `n` connections that have just been found ready. Also reports descriptors that the kernel found
+    /// ready before them.
     pub(super) fn report(&mut self, n: usize) -> Outcome {
         if !self.are_all_ours() {
             self.ask_kernel_under_own_mask()?;
@@ -106,14 +110,14 @@ impl<'p> Lists<'p> {
         Ok(n + self.merge())
     }
 
-    /// Has `ask` ask the kernel for one descriptor more, in the place of one that it is not asked for. The kernel might refuse a
-    /// longer list than the program has. Beside the answer: whether that is ready.
+    /// Asks the kernel by `ask` for one more descriptor. It replaces an unused entry, because the kernel might refuse a
+    /// list longer than the program's. Returns the kernel's answer, and true if this descriptor is ready.
     pub(super) fn ask_kernel_with(
         &mut self,
         one_more: PollFd,
         ask: impl FnOnce(&mut [PollFd]) -> Outcome,
     ) -> (Outcome, bool) {
-        // Without one all of them have left their VIs, and no peer rings.
+        // Without an unused entry, all connections have left their VIs, and no peer rings.
         let place = self.kernel.iter().position(|p| p.fd < 0);
         let instead = place.map(|i| (i, core::mem::replace(&mut self.kernel[i], one_more)));
         let outcome = ask(self.kernel());
@@ -122,13 +126,13 @@ impl<'p> Lists<'p> {
         (outcome, is_ready)
     }
 
-    /// List for a question that the kernel is about to be asked.
+    /// Returns the list for a question to the kernel.
     pub(super) fn kernel(&mut self) -> &mut [PollFd] {
         self.asked = self.asked.saturating_add(1);
         &mut self.kernel
     }
 
-    /// Takes the kernel's answers over; how many there are.
+    /// Copies the kernel's results to the program's list. Returns the number of descriptors with events.
     pub(super) fn merge(&mut self) -> usize {
         let mut n = 0;
         for (i, (to, from)) in self.fds.iter_mut().zip(&mut self.kernel).enumerate() {
@@ -138,7 +142,7 @@ impl<'p> Lists<'p> {
                     && self.by == By::Select
                     && (self.asked > 1 || self.ours.iter().any(|&(ours, _)| ours == i))
                 {
-                    // Closed since the call began.
+                    // Closed after the call began.
                     to.revents = to.events;
                 }
                 n += usize::from(to.revents != 0);

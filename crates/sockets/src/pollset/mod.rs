@@ -1,9 +1,8 @@
 //! poll and select over kernel descriptors and VIs at once.
 //!
-//! Nothing is registered between two calls, so each call looks at all its descriptors, as the
-//! kernel does. To sleep, a call borrows one of the process's sleepers: a ready list with an epoll
-//! instance of its own in which a doorbell lies, edge-triggered, and which the kernel's poll can
-//! wait on beside the program's descriptors.
+//! Nothing is registered between two calls, so each call looks at all its descriptors, as the kernel does. To sleep, a
+//! call borrows one of the process's sleepers. A sleeper is a ready list with an epoll instance of its own, which
+//! contains a doorbell, edge-triggered. The kernel's poll waits for this instance beside the program's descriptors.
 
 mod lists;
 mod sleeper;
@@ -26,29 +25,30 @@ use sovia_sync::presence::Present;
 use sovia_sys::clock;
 use sovia_sys::poll::PollFd;
 
-/// While spinning the kernel is asked this often.
+/// Interval in nanoseconds at which a spin asks the kernel.
 const KERNEL_NS: u64 = 8_000;
 
-/// Connections that go on to receive from TCP while the kernel waits for their bytes. Another thread may give them their VIs
-/// meanwhile, and the kernel would not report what comes there.
+/// Connections that must continue to receive on TCP while the kernel waits for their bytes. Otherwise another thread
+/// could attach them meanwhile, and the kernel would not report bytes on the VI.
 #[derive(Debug, Default)]
 pub struct OnTcp {
     readers: SmallVec<[Present<'static>; lists::FEW_OURS]>,
 }
 
 impl OnTcp {
-    /// Keeps a connection there if it has no VI and those events tell of its bytes.
+    /// Keeps a connection on TCP if it is not yet accelerated and `events` include its bytes.
     fn keep(&mut self, at: Ref, events: i16) {
         let is_wanted = events & (libc::POLLIN | libc::POLLRDNORM) != 0;
         if is_wanted && at.conn.phase() == Phase::Candidate {
-            // A list may have a connection twice. What a thread leaves by `longjmp`, its next receive finds.
+            // A list may contain a connection twice. If a thread leaves by `longjmp`, its next receive repairs the
+            // count.
             self.readers.push(at.conn.rx_pins.enter(false));
         }
     }
 }
 
-/// Returns what lets the kernel wait for the descriptors; `None` if one of them is an attached connection. An epoll instance
-/// among them is waited on from outside from here on.
+/// Prepares the kernel's wait for the descriptors. Returns `None` if one of them is an attached connection. An epoll
+/// instance among them counts as waited on from outside from now on.
 pub fn for_kernel(fds: &[PollFd]) -> Option<OnTcp> {
     let mut on_tcp = OnTcp::default();
     let mut ours = false;
@@ -58,7 +58,7 @@ pub fn for_kernel(fds: &[PollFd]) -> Option<OnTcp> {
             table::Entry::Epoll(index) => epoll::polled(index),
             table::Entry::Conn(_) => {
                 if let Some(at) = table::conn(p.fd) {
-                    // In this order: one that has its VI by now is seen to have it.
+                    // In this order: a connection that has just got its VI is then seen as attached.
                     on_tcp.keep(at, p.events);
                     ours |= at.is_attached_here();
                 }
@@ -72,18 +72,19 @@ fn attached(fd: i32) -> Option<Ref> {
     table::conn(fd).filter(|at| at.conn.is_attached_here())
 }
 
-/// A call that waits for descriptors, and with that what it reports.
+/// The call that waits for descriptors. It determines the reported events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
-    /// Ends, errors and closed descriptors, whatever is asked for (poll(2)).
+    /// poll(2): always reports ends, errors and closed descriptors.
     Poll,
-    /// Ends and errors only of the sets that show them (select(2), "Correspondence between select() and poll()"). A descriptor that is
-    /// closed while the call waits shows in every set that has it. POLLNVAL is left to one that was closed before.
+    /// select(2), "Correspondence between select() and poll()": reports ends and errors only in the sets that show
+    /// them. A descriptor that is closed during the wait shows in every set that has it. POLLNVAL means that it was
+    /// closed before the call.
     Select,
 }
 
 impl By {
-    /// Returns what may be reported for the events that the program asks for.
+    /// Returns the events that may be reported if the program asks for `events`.
     pub fn reports(self, events: i16) -> i16 {
         let ends = match self {
             By::Poll => libc::POLLERR | libc::POLLHUP,
@@ -95,7 +96,7 @@ impl By {
     }
 }
 
-/// `ppoll`, and `pselect` by a list. `timeout` in nanoseconds, `None` for ever.
+/// `ppoll`, and `pselect` by a list. `timeout` is in nanoseconds; `None` waits for ever.
 pub fn wait(
     fds: &mut [PollFd],
     by: By,
@@ -113,7 +114,7 @@ pub fn wait(
     {
         return result;
     }
-    // Before it is found which are attached, as in `for_kernel`.
+    // Before the list of attached connections is made, as in `for_kernel`.
     let mut on_tcp = OnTcp::default();
     for p in fds.iter() {
         if let Some(at) = table::conn(p.fd) {
@@ -155,7 +156,7 @@ pub fn wait(
             }
             let mut n = lists.merge();
             if n == 0 && !only_ours {
-                // A false alarm must not starve the descriptors of the kernel. Some of them may be ready.
+                // A false alarm must not starve the kernel's descriptors: some may be ready.
                 lists.ask_kernel_under_own_mask()?;
                 n = lists.merge();
             }
@@ -182,11 +183,11 @@ pub fn wait(
     }
 }
 
-/// Spins for as long as it pays. Returns true if it has found something. The kernel part of that is in the lists. The stack that it
-/// takes is free while the caller sleeps.
+/// Spins while spinning pays. Returns true if an event was found. Events from the kernel are then in the lists. Not
+/// inlined: its stack frame is free again while the caller sleeps.
 #[inline(never)]
 fn spin(lists: &mut Lists<'_>, mask: Option<&libc::sigset_t>) -> Result<(Spin, bool), Errno> {
-    // A mask may let a signal come, also where no descriptor is the kernel's.
+    // With a mask a signal may come in, even if the kernel serves no descriptor.
     let asks = mask.is_some() || !lists.are_all_ours();
     let waits = wait::begin();
     let mut watches: SmallVec<[Watch<'_>; lists::FEW_OURS]> = SmallVec::new();
@@ -219,9 +220,9 @@ fn spin(lists: &mut Lists<'_>, mask: Option<&libc::sigset_t>) -> Result<(Spin, b
     from_kernel.map(|_| (spin, found))
 }
 
-/// A call about one connection and one direction sleeps as a receive or a send would, on the
-/// direction's own word: no sleeper, no doorbell, one system call. `None` if it is not such a call, or
-/// no more: then `has_waited` says so.
+/// Waits for one connection and one direction. The call sleeps like a receive or a send, on the direction's futex word,
+/// with one system call. Returns `None` if the call is not of this kind, or is not any more. Sets `has_waited` if it
+/// has waited.
 fn wait_for_one(
     one: &mut PollFd,
     by: By,
@@ -253,7 +254,7 @@ fn wait_for_one(
     });
     keep::leave();
     match result {
-        // Closed by another thread: it is no such call any more.
+        // Another thread has closed the descriptor.
         Ok(0) => None,
         Err(Ended::Failed(libc::EAGAIN)) if !table::refers(fd, at) => None,
         Ok(mask) => {
@@ -265,7 +266,7 @@ fn wait_for_one(
             Some(Ok(0))
         }
         Err(Ended::Failed(libc::EINTR)) => Some(Err(libc::EINTR)),
-        // Back on TCP, or closed meanwhile by another thread.
+        // The connection fell back to TCP, or another thread has closed the descriptor.
         Err(_) => None,
     }
 }

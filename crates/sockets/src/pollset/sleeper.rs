@@ -1,4 +1,4 @@
-//! The process's sleepers: each lets one call at a time sleep in the kernel's poll for VIs as well.
+//! The process's sleepers. Each lets one call at a time sleep for VIs in the kernel's poll.
 
 use super::lists::Lists;
 use crate::pair::{self, Pair};
@@ -13,23 +13,23 @@ use sovia_sys::poll::{self, PollFd};
 use sovia_sys::{call, clock};
 use std::sync::Arc;
 
-/// Calls that can sleep at once with a sleeper; more sleep in short steps.
+/// Number of calls that can sleep with a sleeper at once. Further calls sleep in short steps.
 const SLEEPERS: usize = 16;
-/// No thread's.
+/// Value of `used` in a free sleeper.
 const FREE: u32 = 0;
-/// The length of such a step, in nanoseconds.
+/// Length of a short step, in nanoseconds.
 const STEP_NS: u64 = 1_000_000;
 
 struct Sleeper {
-    /// The thread that sleeps by it, as [`User::word`] says it, or [`FREE`].
+    /// The thread that sleeps with it, as a [`User::word`], or [`FREE`].
     used: AtomicU32,
     epfd: AtomicI32,
-    /// The process that the instance belongs to.
+    /// Process that the epoll instance belongs to.
     owner: AtomicI32,
     lanes: UnsafeCell<Vec<(Arc<Pair>, u32)>>,
 }
 
-// SAFETY: only the thread that has set `used` touches `lanes`.
+// SAFETY: only the thread that has set `used` accesses `lanes`.
 unsafe impl Sync for Sleeper {}
 
 per_engine! {
@@ -43,17 +43,17 @@ per_engine! {
     }; SLEEPERS];
 }
 
-/// How a call sleeps.
+/// Conditions of a sleep.
 pub(super) struct Terms<'a> {
-    /// When it gives up.
+    /// Time at which the call gives up.
     pub(super) until: Option<u64>,
     pub(super) mask: Option<&'a libc::sigset_t>,
-    /// Since when handlers interrupt it.
+    /// Time since which a signal handler interrupts the call.
     pub(super) since: Moment,
 }
 
 impl Terms<'_> {
-    /// ppoll, for no longer than `longest`.
+    /// Calls ppoll, for at most `longest` nanoseconds.
     fn ppoll(&self, fds: &mut [PollFd], longest: Option<u64>) -> Outcome {
         let left = self.until.map(|until| until.saturating_sub(clock::now_ns()));
         let timeout = left.into_iter().chain(longest).min();
@@ -61,7 +61,7 @@ impl Terms<'_> {
     }
 }
 
-/// Sleeps until something may have happened, or the time has run out.
+/// Sleeps until an event may have happened, or until the deadline.
 pub(super) fn sleep(lists: &mut Lists<'_>, terms: &Terms<'_>) -> Result<(), Errno> {
     let Some((number, sleeper)) = take() else { return step(lists, terms) };
     let result = sleeper.sleep(number, lists, terms);
@@ -69,8 +69,8 @@ pub(super) fn sleep(lists: &mut Lists<'_>, terms: &Terms<'_>) -> Result<(), Errn
     result
 }
 
-/// A sleeper for the calling thread, if there is one. One that a thread has left by `longjmp`, or in which it has ended, is
-/// free as well.
+/// Takes a sleeper for the calling thread, if one is free. A sleeper whose thread has left by `longjmp`, or has ended,
+/// is also free.
 fn take() -> Option<(usize, &'static Sleeper)> {
     let me = User::me();
     let is_outermost = !chain::is_in_handler();
@@ -85,18 +85,18 @@ fn take() -> Option<(usize, &'static Sleeper)> {
                     .is_ok()
         })
     };
-    // Whether a thread lives takes a system call or two.
+    // Second, because a check whether a thread lives takes one or two system calls.
     take(&is_free).or_else(|| take(&|user| !User::from_word(user).lives()))
 }
 
 impl Sleeper {
     fn sleep(&self, number: usize, lists: &mut Lists<'_>, terms: &Terms<'_>) -> Result<(), Errno> {
         let door = pair::door_for(number as u32);
-        // SAFETY: `used` is set, by us.
+        // SAFETY: this thread has set `used`, so no other thread accesses `lanes`.
         let lanes = unsafe { &mut *self.lanes.get() };
         let pid = call::getpid();
         if self.owner.load(Ordering::Relaxed) != pid {
-            // A relative's: its instance knows the relative's doorbell.
+            // A forked relative used the sleeper before. Its instance contains the relative's doorbell.
             lanes.clear();
             self.epfd.store(-1, Ordering::Relaxed);
             self.owner.store(pid, Ordering::Relaxed);
@@ -117,7 +117,7 @@ impl Sleeper {
             ready_list.going_to_sleep();
         }
         let result = if lists.any_has_left() || lists.look() > 0 {
-            // The caller looks, and asks the kernel.
+            // The caller looks again, and asks the kernel.
             Ok(())
         } else {
             crate::stats::slept();
@@ -135,10 +135,10 @@ impl Sleeper {
         for (pair, ready_list) in lanes.iter() {
             pair.ready_list(*ready_list).awake();
         }
-        // Senders need not mark for a call that is over.
+        // Peers need not mark VIs for a call that is over.
         for at in lists.ours() {
             if let Some(mut guard) = at.attached() {
-                // In another pair the same number is another ready list's.
+                // In another pair, the same number means another ready list.
                 let pair = pair::of(&guard).map_or(core::ptr::null(), core::ptr::from_ref);
                 for (known, ready_list) in lanes.iter() {
                     if Arc::as_ptr(known) == pair {
@@ -151,7 +151,8 @@ impl Sleeper {
     }
 }
 
-/// Has the peers of all connections ring `door`, by a ready list in the segment of each pair; false if a segment has none left.
+/// Makes the peers of all connections ring `door`, by a ready list in the segment of each pair. Returns false if a
+/// segment has no free ready list.
 fn watch_all(lists: &Lists<'_>, lanes: &mut Vec<(Arc<Pair>, u32)>, door: u32) -> bool {
     for at in lists.ours() {
         let Some(pair) = pair::share(at.conn.pair.load(Ordering::Relaxed)) else { continue };
@@ -172,24 +173,24 @@ fn watch_all(lists: &Lists<'_>, lanes: &mut Vec<(Arc<Pair>, u32)>, door: u32) ->
     true
 }
 
-/// Without a sleeper: a short sleep, then another look.
+/// Sleeps for a short time without a sleeper.
 fn step(lists: &mut Lists<'_>, terms: &Terms<'_>) -> Result<(), Errno> {
     wait::cancellable(|| terms.ppoll(lists.kernel(), Some(STEP_NS))).map(|_| ())
 }
 
-/// The process has left all pairs: sleepers begin anew.
+/// Clears all sleepers after the process has left all pairs.
 pub(crate) fn begin_anew() {
     for sleeper in POOL.iter() {
         let me = User::me().word();
         if sleeper.used.compare_exchange(FREE, me, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            // SAFETY: `used` is set, by us.
+            // SAFETY: this thread has set `used`, so no other thread accesses `lanes`.
             unsafe { &mut *sleeper.lanes.get() }.clear();
             sleeper.used.store(FREE, Ordering::Release);
         }
     }
 }
 
-/// In a forked child: calls of the parent's other threads do not sleep here.
+/// Frees all sleepers in a forked child: the parent's other threads do not sleep here.
 pub(crate) fn forked() {
     for sleeper in POOL.iter() {
         sleeper.used.store(FREE, Ordering::Release);
