@@ -1,4 +1,4 @@
-//! Lends the next message received: where it lies, or a copy of it.
+//! Lends the next received message, in place or as a copy.
 
 use super::{Kind, Loan, MAX, give_back};
 use crate::conn::{Guard, INLINE_MAX, Phase, flag};
@@ -10,11 +10,10 @@ use crate::{Errno, errno, family, process};
 use sovia_signal::interrupt::Moment;
 use sovia_sys::{UserSliceMut, call};
 
-/// Waits for bytes, and lends them where they lie; 0 at the end of the stream. How many there are is
-/// not known before: at most [`MAX`].
+/// Waits for bytes and lends them in place. The loan is empty at the end of the stream, and has at most [`MAX`] bytes.
 ///
 /// # Errors
-/// What `recv` would say.
+/// The errors of `recv`.
 pub fn borrow(fd: i32, flags: Flags) -> Result<Loan, Errno> {
     let result = borrow_any(fd, flags);
     keep::leave();
@@ -55,7 +54,7 @@ fn borrow_any(fd: i32, flags: Flags) -> Result<Loan, Errno> {
     }
 }
 
-/// `None` if the VI is not where to look.
+/// Borrows from the VI. Returns `None` if the bytes do not come from the VI.
 fn borrow_here(fd: i32, at: Ref, flags: Flags) -> Result<Option<Loan>, Errno> {
     let (conn, since) = (at.conn, Moment::now());
     let attempt = |guard: &mut Guard<'_>| {
@@ -108,10 +107,10 @@ fn borrow_here(fd: i32, at: Ref, flags: Flags) -> Result<Option<Loan>, Errno> {
 }
 
 impl Loan {
-    /// The private memory of a loan, to receive into.
+    /// Returns the private memory of a loan, to receive into.
     fn room(&mut self) -> UserSliceMut<'_> {
         debug_assert!(matches!(self.kind, Kind::Private | Kind::Received));
-        // SAFETY: the loan's own memory, `len` bytes long.
+        // SAFETY: the memory belongs to the loan and has `len` bytes.
         unsafe { UserSliceMut::new(self.memory(), self.len) }
     }
 }

@@ -1,4 +1,4 @@
-//! Lends buffers to be sent, and sends them: places in the pool, or private memory.
+//! Lends buffers for sending, and sends them. A buffer is a pool slot or private memory.
 
 use super::{Kind, Loan, MAX, give_back};
 use crate::conn::{Guard, Phase, flag};
@@ -11,10 +11,10 @@ use core::sync::atomic::Ordering;
 use sovia_signal::interrupt::Moment;
 use sovia_sys::{UserSlice, call, clock, diag};
 
-/// Lends a buffer of `len` bytes (1 to [`MAX`]), to be sent to `fd` with [`commit`].
+/// Lends a buffer of `len` bytes (1 to [`MAX`]). [`commit`] sends the buffer to `fd`.
 ///
 /// # Errors
-/// `EINVAL` for no bytes, `EMSGSIZE` for too many, `EBADF` and `ENOTSOCK` for what is no socket.
+/// `EINVAL` for 0 bytes, `EMSGSIZE` for too many, `EBADF` and `ENOTSOCK` if `fd` is not a socket.
 pub fn lend(fd: i32, len: usize) -> Result<Loan, Errno> {
     match len {
         0 => return Err(libc::EINVAL),
@@ -32,11 +32,11 @@ pub fn lend(fd: i32, len: usize) -> Result<Loan, Errno> {
     Ok(Loan { cookie: diag::cookie(fd).map_err(errno)?, ..Loan::private(len) })
 }
 
-/// How long a sender waits for a place while its receiver does nothing.
+/// Time in nanoseconds that a sender waits for a pool slot while its receiver does nothing.
 const STALL_NS: u64 = 5_000_000;
 
-/// A place in the pool. A sender that is faster than its receiver waits for one: a copy would cost both
-/// of them more. But it waits once only for a receiver that does something else.
+/// Lends a slot of the pool. A sender that is faster than its receiver waits for a slot, because a copy would cost both
+/// ends more. After a wait in vain, it waits again only once the receiver has made progress.
 fn lend_here(fd: i32, at: Ref, len: usize) -> Option<Loan> {
     let (conn, since) = (at.conn, Moment::now());
     let attempt = |guard: &mut Guard<'_>| match stream::lend(guard, len as u32) {
@@ -64,7 +64,7 @@ fn lend_here(fd: i32, at: Ref, len: usize) -> Option<Loan> {
     })
 }
 
-/// What became of an attempt to send from a place.
+/// Result of an attempt to send a lent pool slot.
 enum Sent {
     Bytes(usize),
     /// The stream is not on the VI.
@@ -72,13 +72,12 @@ enum Sent {
     Failed(Errno),
 }
 
-/// Sends the first `n` bytes of a lent buffer as one send, and takes the buffer back. In
-/// non-blocking mode, if there is not room for all of them, the buffer stays lent, and the same call
-/// goes on where this one stopped.
+/// Sends the first `n` bytes of a lent buffer as one send, and takes the buffer back. In non-blocking mode, if the
+/// bytes do not all have room, the buffer stays lent. The same call then continues at the first unsent byte.
 ///
 /// # Errors
-/// `EINVAL` for a buffer that is spent, was not lent to be sent, or has fewer bytes; `EAGAIN`: see above;
-/// what `send` would say, and then the buffer is taken back.
+/// `EINVAL` for a buffer that is spent, is too short, or was not lent for sending. `EAGAIN` if bytes are left over.
+/// Otherwise the errors of `send`; then the buffer is taken back.
 pub fn commit(fd: i32, loan: &mut Loan, n: usize, flags: Flags) -> Outcome {
     let sendable = matches!(loan.kind, Kind::Place | Kind::Private);
     if !sendable || n > loan.len || n < loan.done || !loan.is_ours() {
@@ -105,18 +104,18 @@ fn commit_rest(fd: i32, loan: &mut Loan, n: usize, flags: Flags) -> Result<(), E
     while loan.done < n && loan.cookie == 0 {
         let Some(at) = at else { return Err(libc::EBADF) };
         if at.index != loan.index || !at.conn.is_generation(loan.generation) {
-            // Lent by another stream, which is closed, or is still there.
+            // The buffer belongs to another stream, which may be closed.
             return Err(libc::EBADF);
         }
         match commit_place(fd, at, loan, n, flags, since)? {
             Sent::Bytes(sent) => {
                 loan.done += sent;
                 if loan.done == n {
-                    // Its place went with the last bytes.
+                    // The pool slot was freed with the last bytes.
                     loan.kind = Kind::Spent;
                 }
             }
-            // The stream has left the VI, which is not given up under the buffer.
+            // The stream has left the VI. The VI is not freed while the buffer is lent.
             Sent::Plain => loan.cookie = diag::cookie(fd).map_err(errno)?,
             Sent::Failed(e) => return Err(e),
         }
@@ -188,12 +187,12 @@ fn commit_place(
 }
 
 impl Loan {
-    /// Bytes not sent yet of the first `n`.
+    /// Returns the unsent bytes of the first `n`.
     fn rest(&self, n: usize) -> UserSlice<'_> {
         let n = n.min(self.len);
         let from = self.done.min(n);
-        // SAFETY: the loan's memory, which is mapped or allocated until it is given back. What lies in the segment the
-        // peer could write to: these are bytes for it, and nothing is decided by them.
+        // SAFETY: the loan's memory stays mapped or allocated until the loan is given back. The peer can write to
+        // memory in the segment, but no decision here depends on these bytes.
         unsafe { UserSlice::new(self.memory().add(from), n - from) }
     }
 }

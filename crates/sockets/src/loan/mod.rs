@@ -1,12 +1,11 @@
 //! Buffers that are lent to the program, so that bytes need not be copied.
 //!
-//! To send, a program is lent a place in the pool, writes its message there and commits it. To
-//! receive, it borrows the next message where it lies. Where that cannot be (on TCP, beyond the
-//! window, for what several processes share), the buffer is private memory and the bytes are copied,
-//! which the program does not notice.
+//! To send, a program borrows a pool slot, writes its message there and commits it. To receive, it borrows the next
+//! message in place. The buffer is private memory, and the bytes are copied, on TCP, beyond the window, or on a shared
+//! connection. The program does not notice.
 //!
-//! A place outlives the call, and may outlive the connection: a VI is not given up before all places
-//! of its pools have come back.
+//! A lent slot outlives the call, and may outlive the connection. A VI is freed only after all slots of its pools have
+//! come back.
 
 mod borrow;
 mod lend;
@@ -20,49 +19,49 @@ use crate::table::Ref;
 use crate::{family, process, stream};
 use core::sync::atomic::Ordering;
 
-/// Bytes that one buffer may have.
+/// Largest number of bytes in one buffer.
 pub const MAX: usize = PACKET_MAX;
 
-/// What a loan's memory is.
+/// Kind of a loan's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 enum Kind {
-    /// None: given back, sent, or never had.
+    /// No memory: the loan was given back, was sent, or never had any.
     Spent = 0,
-    /// A place in the pool to write into.
+    /// A pool slot to write into.
     Place,
     /// A message in the pool.
     Message,
-    /// Memory of this library's, to send from.
+    /// Memory of this library, to send from.
     Private,
-    /// Memory of this library's, received into.
+    /// Memory of this library, with received bytes.
     Received,
     /// The loan itself.
     Small,
 }
 
-/// A buffer that is lent. It is as good as a pointer: not to be copied.
+/// A lent buffer. Like a pointer, it must not be copied.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Loan {
     kind: Kind,
-    /// The process that it was lent to.
+    /// Process that the buffer was lent to.
     owner: i32,
     memory: *mut u8,
     len: usize,
-    /// Bytes that have been sent already.
+    /// Number of bytes already sent.
     done: usize,
     index: u32,
     generation: u32,
-    /// The socket that it is to be sent to, where that goes by the kernel; else 0.
+    /// Cookie of the socket to send to, if the kernel sends the bytes; else 0.
     cookie: u64,
     small: [u8; INLINE_MAX],
 }
 
-// SAFETY: a loan owns what it points to, which any thread may use; the connection's lock is taken
-// to give it back.
+// SAFETY: only the loan refers to its memory, and any thread may use the memory. `give_back` takes the connection's
+// lock.
 unsafe impl Send for Loan {}
-// SAFETY: through a shared reference bytes are read only.
+// SAFETY: no method writes to the memory through a shared reference.
 unsafe impl Sync for Loan {}
 
 impl Default for Loan {
@@ -82,7 +81,7 @@ impl Default for Loan {
 }
 
 impl Loan {
-    /// Where its bytes are, which stays while it is not moved; null if it is spent.
+    /// Returns the address of the bytes, which is valid until the loan moves; null if the loan is spent.
     pub fn memory(&self) -> *mut u8 {
         match self.kind {
             Kind::Spent => core::ptr::null_mut(),
@@ -91,32 +90,32 @@ impl Loan {
         }
     }
 
-    /// Bytes that it has.
+    /// Returns the number of bytes.
     pub fn len(&self) -> usize {
         if self.kind == Kind::Spent { 0 } else { self.len }
     }
 
-    /// Whether it has none.
+    /// Returns true if the loan has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether it lies in the segment, where nothing needs to be copied.
+    /// Returns true if the buffer lies in the segment, so that no bytes are copied.
     pub fn is_in_place(&self) -> bool {
         matches!(self.kind, Kind::Place | Kind::Message)
     }
 
-    /// Whether its bytes lie in the loan itself.
+    /// Returns true if the bytes lie in the loan itself.
     pub fn is_small(&self) -> bool {
         self.kind == Kind::Small
     }
 
-    /// Whether it was lent to this process, and not to one that it was forked from.
+    /// Returns true if the buffer was lent to this process, and not to its parent before a fork.
     pub fn is_ours(&self) -> bool {
         self.owner == process::owner()
     }
 
-    /// Whether it has been sent or given back.
+    /// Returns true if the buffer has been sent or given back.
     pub fn is_spent(&self) -> bool {
         self.kind == Kind::Spent
     }
@@ -146,7 +145,7 @@ impl Loan {
         }
     }
 
-    /// Whether the connection still has the VI in whose pool the loan lies. Under its lock.
+    /// Returns true if the connection still has the VI with the lent slot. Call it under the connection's lock.
     fn is_current(&self, at: Ref) -> bool {
         let conn = at.conn;
         conn.is_generation(self.generation)
@@ -155,26 +154,27 @@ impl Loan {
     }
 }
 
-/// The connection that a loan is of, whatever has become of it.
+/// Returns the loan's connection, also if its generation has ended.
 fn lender(loan: &Loan) -> Option<Ref> {
     let conn = family::conn(loan.index)?;
     Some(Ref { index: loan.index, generation: loan.generation, conn })
 }
 
-/// Takes a buffer back, read or unsent. Any thread may; nothing happens to one that is spent.
+/// Takes back a buffer that the program has read, or does not send. Any thread may call it. Does nothing for a spent
+/// loan.
 pub fn give_back(loan: &mut Loan) {
     match core::mem::replace(&mut loan.kind, Kind::Spent) {
         Kind::Spent | Kind::Small => {}
         kind @ (Kind::Private | Kind::Received) => {
             let len = if kind == Kind::Private { loan.len } else { MAX };
             let memory = core::ptr::slice_from_raw_parts_mut(loan.memory, len);
-            // SAFETY: `Loan::private` made it of a box of that length; what is received into is as
-            // long as any.
+            // SAFETY: `Loan::private` made the memory from a box of this length. A buffer for receiving always has
+            // `MAX` bytes.
             drop(unsafe { Box::from_raw(memory) });
         }
         kind @ (Kind::Place | Kind::Message) => {
             if !loan.is_ours() {
-                // A forked child's copy: the place is its parent's.
+                // In a forked child the loan is a copy, and the pool slot belongs to the parent.
                 return;
             }
             let Some(at) = lender(loan) else { return };

@@ -1,9 +1,8 @@
-//! Which descriptors are Sovia's business.
+//! The table of descriptors that Sovia serves.
 //!
-//! One word for each descriptor number: what it is, and an index. A look-up is one load; a
-//! descriptor without an entry goes to libc untouched. The words of low numbers are part of the
-//! library's own data; those of higher numbers are mapped, a chunk at a time, when the first of them is
-//! entered.
+//! Each descriptor number has one word, with a kind and an index. A look-up is one load, and descriptors without an
+//! entry go to libc unchanged. The words of low numbers lie in a static. The words of higher numbers are mapped in
+//! chunks, when the first number of a chunk is entered.
 
 mod private;
 mod slots;
@@ -32,12 +31,12 @@ use sovia_sys::diag;
 use sovia_sys::stall::{At, point};
 use word::{CONN, EPOLL, KIND, conn_at_once, decode};
 
-/// What a descriptor is.
+/// Kind of a descriptor.
 #[derive(Debug, Clone, Copy)]
 pub enum Entry {
-    /// Nothing of ours.
+    /// A descriptor that Sovia does not serve.
     Foreign,
-    /// A stream socket on record.
+    /// A stream socket with a record.
     Conn(Ref),
     /// An epoll instance, by its index in [`crate::epoll`].
     Epoll(u32),
@@ -45,7 +44,7 @@ pub enum Entry {
     Private,
 }
 
-/// A connection as a descriptor refers to it.
+/// A connection, as a descriptor refers to it.
 #[derive(Debug, Clone, Copy)]
 pub struct Ref {
     /// Slot number.
@@ -57,36 +56,38 @@ pub struct Ref {
 }
 
 impl Ref {
-    /// Takes the lock of the connection if it still lives the life that is meant, on a VI and in this process.
+    /// Takes the connection's lock. Returns `None` if the generation has ended, or if the connection has no VI in this
+    /// process.
     #[inline]
     pub fn attached(self) -> Option<Guard<'static>> {
         self.conn.attached().filter(|_| self.conn.is_generation(self.generation))
     }
 
-    /// The same, if the lock favours the calling thread, which is under no lock.
+    /// Like [`Ref::attached`], but returns `None` unless the lock is biased to the calling thread. The thread must hold
+    /// no lock.
     #[inline(always)]
     pub(crate) fn biased(self) -> Option<Biased<'static>> {
         self.conn.biased(self.generation)
     }
 
-    /// Whether the connection still lives that life, on a VI and in this process.
+    /// Returns true while the connection's generation lasts and it has a VI in this process.
     pub(crate) fn is_attached_here(self) -> bool {
         self.conn.is_attached_here() && self.conn.is_generation(self.generation)
     }
 
-    /// Returns true while this process holds the connection, in the life that is meant.
+    /// Returns true while this process holds the connection, in this generation.
     pub(crate) fn is_here(self) -> bool {
         self.conn.is_here() && self.conn.is_generation(self.generation)
     }
 
-    /// Whether both mean the same connection in the same life.
+    /// Returns true if both mean the same generation of the same connection.
     pub fn same(self, other: Ref) -> bool {
         self.word() == other.word()
     }
 }
 
 per_engine_tables! {
-    /// Descriptors of this process for each connection.
+    /// Number of this process's descriptors for each connection.
     static REFS: [AtomicU32; CONNS] = [const { AtomicU32::new(0) }; CONNS];
 }
 
@@ -94,7 +95,7 @@ fn refs(index: u32) -> Option<&'static AtomicU32> {
     REFS.get(index as usize)
 }
 
-/// What `fd` is.
+/// Returns the entry of `fd`.
 #[inline]
 pub fn get(fd: i32) -> Entry {
     let word = FIRST.get(fd as u32 as usize).map(|slot| slot.load(Ordering::Acquire));
@@ -119,7 +120,7 @@ fn get_rare(fd: i32) -> Entry {
     }
 }
 
-/// The connection behind `fd`, if it is one.
+/// Returns the connection behind `fd`, if there is one.
 #[inline(always)]
 pub fn conn(fd: i32) -> Option<Ref> {
     let word = FIRST.get(fd as u32 as usize).map(|slot| slot.load(Ordering::Acquire));
@@ -142,20 +143,20 @@ fn conn_rare(fd: i32) -> Option<Ref> {
     }
 }
 
-/// Whether `fd` means that connection.
+/// Returns true if `fd` refers to this connection.
 #[inline]
 pub fn refers(fd: i32, to: Ref) -> bool {
     slot(fd).is_some_and(|slot| slot.load(Ordering::Acquire) == to.word())
 }
 
-/// Whether nothing is known of `fd`.
+/// Returns true if the table has nothing about `fd`.
 #[inline]
 pub fn is_blank(fd: i32) -> bool {
     slot(fd).is_none_or(|slot| slot.load(Ordering::Acquire) == 0)
 }
 
-/// Records a new stream socket. `place`: where the lengths of connections like this one are counted, if that is
-/// known. `is_fresh`: the socket, or its listener, is a fresh one.
+/// Records a new stream socket. `place`: index of the counters for the lengths of similar connections, if known.
+/// `is_fresh`: the socket, or its listener, is fresh (see `tcp`).
 pub fn enter_conn(fd: i32, role: Role, place: Option<u32>, is_fresh: bool) {
     if slot_to_enter(fd).is_none() || !members::is_known() {
         return;
@@ -167,13 +168,13 @@ pub fn enter_conn(fd: i32, role: Role, place: Option<u32>, is_fresh: bool) {
     let generation = conn.open(index, role);
     conn.approach.told.store(place.map_or(0, |place| place + 1), Ordering::Relaxed);
     conn.approach.fresh.store(u32::from(is_fresh), Ordering::Relaxed);
-    // Without one (0) it never meets.
+    // A socket without a cookie (0) never begins a rendezvous.
     conn.cookie.store(diag::cookie(fd).unwrap_or(0), Ordering::Relaxed);
     refer(fd, Ref { index, generation, conn });
     stats::recorded();
 }
 
-/// Makes `fd` refer to a connection (`dup`, or a new one).
+/// Makes `fd` refer to a connection, for `dup` or for a new connection.
 pub fn refer(fd: i32, to: Ref) {
     if let (Some(slot), Some(refs)) = (slot_to_enter(fd), refs(to.index)) {
         refs.fetch_add(1, Ordering::AcqRel);
@@ -191,7 +192,7 @@ pub fn enter_epoll(fd: i32, index: u32) {
     }
 }
 
-/// Removes the entry of `fd`; returns what it was.
+/// Removes the entry of `fd` and returns it.
 pub fn remove(fd: i32) -> Entry {
     match slot(fd) {
         Some(slot) => {
@@ -202,12 +203,12 @@ pub fn remove(fd: i32) -> Entry {
     }
 }
 
-/// One descriptor fewer for a connection; true if this process has none left.
+/// Removes one reference to a connection from the count. Returns true if this process has none left.
 pub fn release(index: u32) -> bool {
     refs(index).is_some_and(|refs| refs.fetch_sub(1, Ordering::AcqRel) == 1)
 }
 
-/// Descriptors that this process has for a connection.
+/// Returns the number of descriptors that this process has for a connection.
 pub fn references(index: u32) -> u32 {
     refs(index).map_or(0, |refs| refs.load(Ordering::Acquire))
 }
@@ -226,7 +227,7 @@ pub fn for_each_conn(mut each: impl FnMut(i32, Ref)) {
     });
 }
 
-/// Calls `each` for every descriptor of an epoll instance that is followed.
+/// Calls `each` for every descriptor of a followed epoll instance.
 pub(crate) fn for_each_epoll(mut each: impl FnMut(i32, u32)) {
     for_each_word(|fd, slot| {
         if let Entry::Epoll(index) = decode(slot.load(Ordering::Acquire)) {
@@ -235,7 +236,7 @@ pub(crate) fn for_each_epoll(mut each: impl FnMut(i32, u32)) {
     });
 }
 
-/// A descriptor that this process has for a connection.
+/// Returns a descriptor that this process has for a connection.
 pub fn descriptor_of(conn: &Conn) -> Option<i32> {
     let mut found = None;
     for_each_conn(|fd, at| {

@@ -7,15 +7,15 @@ use crate::process;
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_sys::fd;
 
-/// From here on private descriptors are in the table.
+/// From now on the table records private descriptors.
 pub fn start() {
     fd::observe(observe);
 }
 
-/// Marks a private descriptor as such, or unmarks it.
+/// Adds a private descriptor to the table, or removes it.
 fn observe(fd: i32, made: bool) {
     if process::is_borrowed() {
-        // A number of another table of descriptors.
+        // In a child of vfork with a descriptor table of its own, the number means nothing here.
     } else if made {
         enter_private(fd);
     } else if let Some(slot) = slot(fd) {
@@ -32,7 +32,7 @@ fn observe(fd: i32, made: bool) {
 fn enter_private(fd: i32) {
     if let Some(slot) = slot_to_enter(fd) {
         let word = PRIVATE | u64::from(FORKS.load(Ordering::Relaxed));
-        // Before it is there: a child that is forked in between closes no more than are counted.
+        // Counted before it is entered, so that a child forked in between does not close more than are counted.
         COUNT.fetch_add(1, Ordering::Relaxed);
         if slot.swap(word, Ordering::AcqRel) & KIND == PRIVATE {
             COUNT.fetch_sub(1, Ordering::Relaxed);
@@ -40,24 +40,24 @@ fn enter_private(fd: i32) {
     }
 }
 
-/// Whether so many more private descriptors find numbers, unless the program has taken those.
+/// Returns true if `more` further private descriptors have free numbers, unless the program has taken these.
 pub(crate) fn has_room_for(more: usize) -> bool {
     COUNT.load(Ordering::Relaxed) as usize + more <= fd::private_numbers()
 }
 
 per_engine! {
-    /// Private descriptors in the table.
+    /// Number of private descriptors in the table.
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    /// Counts the forks between this process and the first of its family.
+    /// Number of forks between this process and the first process of its family.
     static FORKS: AtomicU32 = AtomicU32::new(0);
 }
 
-/// In a forked child: distinguishes what it has from its parent from what it makes itself.
+/// Called in a forked child, to distinguish inherited descriptors from the child's own.
 pub(crate) fn forked() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Calls `each` for every descriptor of the library's that this process has from its parent.
+/// Calls `each` for every descriptor of the library that this process has inherited from its parent.
 pub(crate) fn for_each_inherited(mut each: impl FnMut(i32)) {
     let forks = u64::from(FORKS.load(Ordering::Relaxed));
     if forks == 0 {

@@ -1,38 +1,38 @@
-//! Where the words of the table lie: those of low numbers in a static, those of higher ones in chunks that are mapped.
+//! Memory of the table's words. Low numbers lie in a static, higher numbers in mapped chunks.
 
 use crate::per_engine::{per_engine, per_engine_tables};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use sovia_sys::Mapping;
 
-/// Descriptor numbers that are looked at; sockets above stay on TCP.
+/// Number of descriptor numbers in the table. Sockets with higher numbers stay on TCP.
 pub const FDS: usize = 1 << 20;
 
-/// Numbers whose words are in a chunk.
+/// Number of words in a chunk.
 const CHUNK: usize = 4096;
 
 type Chunk = [AtomicU64; CHUNK];
 
-/// Numbers whose words are in one page.
+/// Number of words in a page.
 const PAGE: usize = 4096 / size_of::<AtomicU64>();
-/// Pages of the table.
+/// Number of pages of the table.
 const PAGES: usize = FDS / PAGE;
 
 per_engine_tables! {
-    /// The words of the numbers below [`CHUNK`].
+    /// Words of the numbers below [`CHUNK`].
     pub(super) static FIRST: Chunk = [const { AtomicU64::new(0) }; CHUNK];
-    /// Those of the others; null where none has been entered.
+    /// Words of the higher numbers; null for a chunk without entries.
     static CHUNKS: [AtomicPtr<Chunk>; FDS / CHUNK] =
         [const { AtomicPtr::new(core::ptr::null_mut()) }; FDS / CHUNK];
 }
 per_engine! {
-    /// A bit for each page: whether a word in it may have been entered. The others are not looked at: to look at
-    /// memory that nothing has touched has the kernel make it.
+    /// A bit for each page, set once a word in the page may have been entered. Other pages are not read, because the
+    /// first read of a page makes the kernel allocate it.
     static TOUCHED: [AtomicU64; PAGES / 64] = [const { AtomicU64::new(0) }; PAGES / 64];
-    /// Whether nothing is entered in this process.
+    /// Set once nothing may be entered in this process.
     static IS_CLOSED: AtomicBool = AtomicBool::new(false);
 }
 
-/// From now on nothing is entered: every descriptor is the kernel's alone.
+/// Stops all further entries. From now on the kernel alone serves new descriptors.
 pub fn close() {
     IS_CLOSED.store(true, Ordering::Relaxed);
 }
@@ -45,16 +45,16 @@ pub(super) fn slot(fd: i32) -> Option<&'static AtomicU64> {
     }
 }
 
-/// The word of a number above the first chunk's; `None` where that chunk has not been mapped.
+/// Returns the word of a number above the first chunk; `None` if its chunk is not mapped.
 #[inline]
 fn slot_above(fd: i32) -> Option<&'static AtomicU64> {
     let number = fd as u32 as usize;
     let chunk = CHUNKS.get(number / CHUNK)?.load(Ordering::Acquire);
-    // SAFETY: null, or a chunk that `slot_to_enter` mapped for good; zero is a valid word.
+    // SAFETY: the pointer is null or a chunk that `slot_to_enter` has mapped for good. A chunk of zeros is valid.
     unsafe { chunk.as_ref() }.map(|chunk| &chunk[number % CHUNK])
 }
 
-/// The word of `fd`, whose chunk is mapped if it has not been.
+/// Returns the word of `fd`, and maps its chunk first if needed.
 pub(super) fn slot_to_enter(fd: i32) -> Option<&'static AtomicU64> {
     if IS_CLOSED.load(Ordering::Relaxed) {
         return None;
@@ -62,7 +62,8 @@ pub(super) fn slot_to_enter(fd: i32) -> Option<&'static AtomicU64> {
     let page = fd as u32 as usize / PAGE;
     let (touched, bit) = (TOUCHED.get(page / 64)?, 1 << (page % 64));
     if touched.load(Ordering::Relaxed) & bit == 0 {
-        // SYNC: a thread that has seen the word which the caller enters sees this, too.
+        // SYNC: pairs with the Acquire load in `for_each_word`. A thread that has seen the word that the caller enters
+        // also sees this bit.
         touched.fetch_or(bit, Ordering::Release);
     }
     if let Some(slot) = slot(fd) {
@@ -76,7 +77,7 @@ pub(super) fn slot_to_enter(fd: i32) -> Option<&'static AtomicU64> {
         .compare_exchange(core::ptr::null_mut(), base, Ordering::AcqRel, Ordering::Acquire)
         .is_ok()
     {
-        // It lasts as long as the process.
+        // The mapping lasts as long as the process.
         core::mem::forget(mapping);
     }
     slot(fd)

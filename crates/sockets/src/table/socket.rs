@@ -1,4 +1,4 @@
-//! Which descriptors are the socket of a connection, whatever the table says of them: the kernel is asked.
+//! Asks the kernel which descriptors are the socket of a connection, independently of the table.
 
 use super::slots::{FDS, slot};
 use super::word::decode;
@@ -8,16 +8,16 @@ use crate::per_engine::per_engine;
 use core::sync::atomic::{AtomicBool, Ordering};
 use sovia_sys::call;
 
-/// Whether a descriptor is a connection's socket. Asks the kernel. Another one is it when the program has
-/// closed that by a system call of its own and opened another, which has got the number, in the same way;
-/// or in a child that has descriptors of its own.
+/// Returns true if a descriptor is a connection's socket. Asks the kernel. The table may be wrong if the program has
+/// closed and reopened the number by its own system calls. It may also be wrong in a child with a descriptor table of
+/// its own.
 pub(crate) fn is_socket_of(fd: i32, conn: &Conn) -> bool {
     let cookie = conn.cookie.load(Ordering::Relaxed);
     cookie != 0 && sovia_sys::diag::cookie(fd) == Ok(cookie)
 }
 
-/// The connection of this process whose socket `fd` is as well, by whatever way that has come to it, and another
-/// descriptor of it. Asks the kernel.
+/// Returns the connection of this process whose socket `fd` is, and another descriptor of this connection. Asks the
+/// kernel.
 pub(crate) fn conn_of_socket(fd: i32) -> Option<(i32, Ref)> {
     let cookie = sovia_sys::diag::cookie(fd).ok()?;
     let mut found = None;
@@ -30,31 +30,32 @@ pub(crate) fn conn_of_socket(fd: i32) -> Option<(i32, Ref)> {
     found
 }
 
-/// In a child that runs on this process's memory, with descriptors of its own: a number means what it
-/// means here only while it is the same socket there.
+/// Like [`get`](super::get), in a child that runs on this process's memory with a descriptor table of its own. An entry
+/// is valid there only if the number still is the same socket.
 #[cold]
 #[inline(never)]
 pub(super) fn get_elsewhere(fd: i32) -> Entry {
     match slot(fd).map(|slot| decode(slot.load(Ordering::Acquire))) {
         Some(Entry::Conn(at)) if is_socket_of(fd, at.conn) => Entry::Conn(at),
-        // The child needs those until it becomes a program: to hand over what is unread.
+        // The child needs private descriptors until it executes a program: they pass unread bytes on.
         Some(Entry::Private) => Entry::Private,
         _ => Entry::Foreign,
     }
 }
 
 per_engine! {
-    /// Whether a child on this process's memory has given a connection another number.
+    /// Set once a child on this process's memory has given a connection another number.
     static HAS_ALIASES: AtomicBool = AtomicBool::new(false);
 }
 
-/// Notes that a child on this process's memory has given a connection another number. The table does not have it.
+/// Records that a child on this process's memory has given a connection another number. The table does not contain this
+/// number.
 pub fn note_alias() {
     HAS_ALIASES.store(true, Ordering::Relaxed);
 }
 
-/// Calls `each` for every descriptor that may be the socket of a connection of this process. The caller is a child on this
-/// process's memory, with descriptors of its own. [`is_socket_of`] asks the kernel whether it is.
+/// Calls `each` for every descriptor that may be the socket of a connection of this process. The caller is a child on
+/// this process's memory with a descriptor table of its own. [`is_socket_of`] asks the kernel to be certain.
 pub(crate) fn for_each_conn_elsewhere(mut each: impl FnMut(i32, Ref)) {
     if !HAS_ALIASES.load(Ordering::Relaxed) {
         return for_each_conn(each);
@@ -85,9 +86,9 @@ pub(crate) fn for_each_conn_elsewhere(mut each: impl FnMut(i32, Ref)) {
     }
 }
 
-/// No descriptor has this number, or a higher one.
+/// Returns a number that no open descriptor reaches.
 fn highest() -> i32 {
     let limit = sovia_sys::call::soft_limit(libc::RLIMIT_NOFILE).unwrap_or(FDS as u64);
-    // Descriptors above a lowered limit may exist still, but they are few: look at 64 Ki at least.
+    // Descriptors above a lowered limit may still exist, but they are few. So at least 64 Ki numbers are checked.
     (limit.max(1 << 16) as usize).min(FDS) as i32
 }

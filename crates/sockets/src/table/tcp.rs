@@ -1,8 +1,8 @@
-//! TCP sockets without a connection, noted so that the kernel need not be asked of them.
+//! TCP sockets without a connection, recorded to save a question to the kernel.
 //!
-//! One that this process has made is *fresh* for as long as no other program can have come to it, and none of the
-//! options has been set that a VI must know of: then its connection has the options that the kernel begins with, and
-//! what comes for it this process receives.
+//! A socket that this process has made is *fresh* under two conditions. No other program can have got it, and no option
+//! that matters to a VI has been set. Then its connection has the kernel's default options, and this process receives
+//! its bytes.
 
 use super::slots::FIRST;
 use super::word::{KIND, TCP};
@@ -10,12 +10,12 @@ use crate::per_engine::per_engine;
 use crate::process;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// In the word of a TCP socket: it is fresh, if the count in the lower half is the present one.
+/// Bit in a TCP socket's word. The socket is fresh if the count in the lower half is the current one.
 const FRESH: u64 = 1 << 55;
 
 per_engine! {
-    /// How often other processes may have come to sockets of this one: at a fork, at the start of another program, and
-    /// when descriptors are duplicated or sent.
+    /// Number of times that other processes may have got sockets of this one. They may at a fork, at an exec, and when
+    /// descriptors are duplicated or sent.
     static SHARED: AtomicU32 = AtomicU32::new(0);
 }
 
@@ -23,7 +23,7 @@ fn fresh_word() -> u64 {
     TCP | FRESH | u64::from(SHARED.load(Ordering::Relaxed))
 }
 
-/// Notes that `fd` is a TCP socket, which has no connection yet or listens: the kernel need not be asked then.
+/// Records that `fd` is a TCP socket without a connection, or a listener.
 pub fn note_tcp(fd: i32) {
     if !process::is_borrowed()
         && let Some(slot) = FIRST.get(fd as u32 as usize)
@@ -32,14 +32,14 @@ pub fn note_tcp(fd: i32) {
     }
 }
 
-/// Notes a TCP socket that this process has just made.
+/// Records a TCP socket that this process has just made.
 pub fn note_new_tcp(fd: i32) {
     if process::is_borrowed() {
         return;
     }
     if let Some(slot) = FIRST.get(fd as u32 as usize) {
         let before = slot.load(Ordering::Relaxed);
-        // The number's last owner may have been closed past every hook.
+        // The number's last descriptor may have been closed without a hook.
         if before == 0 || before & KIND == TCP {
             let _ =
                 slot.compare_exchange(before, fresh_word(), Ordering::AcqRel, Ordering::Relaxed);
@@ -47,16 +47,16 @@ pub fn note_new_tcp(fd: i32) {
     }
 }
 
-/// The number is about to be closed: that is forgotten.
+/// Removes the record of a TCP socket that is about to be closed.
 #[inline]
 pub fn forget_tcp(fd: i32) {
     replace(fd, 0);
 }
 
-/// An option of the socket has been set that a VI must know of.
+/// Records that an option that matters to a VI has been set on the socket.
 pub fn note_option_of_tcp(fd: i32) {
     if process::is_borrowed() {
-        // The socket is the parent's as well.
+        // The parent has the same socket.
         note_shared();
     } else {
         replace(fd, TCP);
@@ -73,23 +73,24 @@ fn replace(fd: i32, word: u64) {
     }
 }
 
-/// Other processes may have come to sockets of this one: none is fresh that has been made so far.
+/// Records that other processes may have got sockets of this one. No socket made so far is fresh any more.
 pub fn note_shared() {
     SHARED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Whether `fd` is a TCP socket. Asks the kernel where that has not been noted.
+/// Returns true if `fd` is a TCP socket. Asks the kernel if the table has no record.
 pub fn is_tcp(fd: i32) -> bool {
     is_noted_tcp(fd) || sovia_sys::call::is_tcp(fd)
 }
 
-/// Whether that has been noted, and no call that Sovia sees has given the number to another descriptor since.
+/// Returns true if the table records `fd` as a TCP socket. No call that Sovia sees has given the number to another
+/// descriptor since.
 pub fn is_noted_tcp(fd: i32) -> bool {
     let slot = FIRST.get(fd as u32 as usize);
     slot.is_some_and(|slot| slot.load(Ordering::Acquire) & KIND == TCP) && !process::is_elsewhere()
 }
 
-/// Whether `fd` is a fresh TCP socket.
+/// Returns true if `fd` is a fresh TCP socket.
 pub(crate) fn is_fresh_tcp(fd: i32) -> bool {
     let slot = FIRST.get(fd as u32 as usize);
     slot.is_some_and(|slot| slot.load(Ordering::Acquire) == fresh_word())
@@ -104,7 +105,7 @@ mod tests {
     #[test]
     fn a_socket_is_fresh_until_another_process_may_have_it_or_an_option_is_set() {
         process::own();
-        // A number that no other test has.
+        // No other test has this number.
         let fd = FIRST.len() as i32 - 7;
         note_tcp(fd);
         assert!(is_noted_tcp(fd) && !is_fresh_tcp(fd));

@@ -1,4 +1,4 @@
-//! The words of the table: what the word of a descriptor number says.
+//! Encodes and decodes the words of the table.
 
 use super::{Entry, Ref};
 use crate::conn::Conn;
@@ -8,7 +8,7 @@ pub(super) const KIND: u64 = 0xff << 56;
 pub(super) const CONN: u64 = 1 << 56;
 pub(super) const EPOLL: u64 = 2 << 56;
 pub(super) const PRIVATE: u64 = 3 << 56;
-/// A TCP socket without a connection; what it is else is the kernel's to know.
+/// A TCP socket without a connection. The kernel knows everything else about it.
 pub(super) const TCP: u64 = 4 << 56;
 
 impl Ref {
@@ -35,8 +35,8 @@ pub(super) fn decode(word: u64) -> Entry {
     }
 }
 
-/// A connection among the family's first by a low number, in few instructions, which are a part of every
-/// call. `None` for all else.
+/// Returns the connection of a word if it lies in the family's first chunk. Every call uses this function, so it is
+/// short. `None` for all other words.
 #[inline(always)]
 pub(super) fn conn_at_once(word: u64) -> Option<Ref> {
     if word & KIND == CONN && process::is_at_home() {
