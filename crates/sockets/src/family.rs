@@ -1,16 +1,15 @@
-//! Connections of a family of processes: one that was exec'ed, and all that it forked.
+//! Connections of a family: a process that was started by exec, and all processes forked from it.
 //!
-//! Forked processes share their sockets, so what Sovia knows of a socket must be shared as well:
-//! it lies in mappings that are at the same address in each of them, out of the reach of any peer.
-//! They are made when they are needed: the first with the first connection that is recorded, further
-//! ones as there are more. A process that is forked before has memory of its own, and shares no
-//! socket that is recorded. One that is forked later shares the mappings that there were at the fork;
-//! what it maps after that belongs to it, and to the children it forks then.
+//! Forked processes share their sockets, so Sovia's data on a socket must be shared as well. It lies in mappings at the
+//! same address in each process of the family, and no peer can reach it. The first mapping is made with the first
+//! recorded connection, and further ones when needed. A process that was forked before has its own memory, and shares
+//! no recorded socket. A process forked later shares the mappings that existed at the fork. Mappings that it makes
+//! later belong to it and to its later children.
 //!
-//! They lie in files, which other processes can read (`files`).
+//! The mappings lie in files, which other processes can read (`files`).
 //!
-//! A slot is taken by setting its bit, which lies in the slot's own chunk; the generation tells a
-//! slot's lives apart.
+//! A slot is taken by setting its bit, which lies in the slot's own chunk. The generation distinguishes successive uses
+//! of a slot.
 
 mod files;
 
@@ -27,24 +26,24 @@ use sovia_control::{StatsPage, board};
 use sovia_sync::record;
 use sovia_sys::{Fd, process};
 
-/// Connections of a chunk.
+/// Number of connections in a chunk.
 const CHUNK: usize = 1 << 9;
 const WORDS: usize = CHUNK / 64;
-/// Epoll instances whose users are known.
+/// Number of epoll instances whose users are recorded.
 const SET_USERS: usize = 4096;
 
 #[repr(C, align(4096))]
 struct Header {
     used: [AtomicU64; WORDS],
     _gap: [AtomicU64; GAP],
-    /// What lies where in the chunk, for readers.
+    /// Schema: position of each word in the chunk, for readers of the statistics page.
     legend: files::Words,
 }
 
-/// Words between the bits and the legend.
+/// Number of words between the bits and the schema.
 const GAP: usize = board::AT / 8 - WORDS;
 
-/// A mapping: slots, and which of them are taken.
+/// A mapping: slots, and a bit for each taken slot.
 #[repr(C)]
 struct Chunk {
     header: Header,
@@ -55,28 +54,28 @@ struct Chunk {
 #[repr(C)]
 struct First {
     chunk: Chunk,
-    /// For each epoll instance that is followed, the processes that use it.
+    /// Processes that use each followed epoll instance.
     set_users: [AtomicU64; SET_USERS],
-    /// How many entries epoll sets have had.
+    /// Number of entries that epoll sets have had.
     set_entries: AtomicU64,
-    /// Bytes that the family's connections use of segments ([`backlog`]).
+    /// Number of bytes that the family's connections use in segments ([`backlog`]).
     backlog: AtomicU64,
-    /// The family's threads, of which some hold locks in chunks.
+    /// Robust-list entries of the family's threads, which may hold locks in chunks.
     threads: record::Table<{ record::SHARED }>,
     /// Connections that have been sent to other processes.
     passed: PassedOn,
-    /// The PID namespace of the process that made this; 0: it is not known.
+    /// PID namespace of the process that made this mapping; 0: unknown.
     namespace: AtomicU64,
-    /// What the family's processes have counted.
+    /// Counters of all processes of the family.
     totals: Totals,
-    /// The family's processes.
+    /// The processes of the family.
     members: Members,
 }
 
 /// Offset of that list in the first file, in bytes.
 pub(crate) const MEMBERS_AT: u64 = offset_of!(First, members) as u64;
 
-/// Counters, with as much room as readers ask for.
+/// Counters, with as much room as readers expect.
 #[repr(C, align(4096))]
 struct Totals {
     page: StatsPage,
@@ -85,76 +84,76 @@ struct Totals {
 const _: () = assert!(size_of::<Totals>() == StatsPage::SIZE);
 
 per_engine! {
-    /// The chunks after the first, which [`members::LIST`] finds.
+    /// The chunks after the first one. [`members::LIST`] leads to the first one.
     static FURTHER: [AtomicPtr<Chunk>; CONNS / CHUNK - 1] =
         [const { AtomicPtr::new(core::ptr::null_mut()) }; CONNS / CHUNK - 1];
 }
 
-/// Notes in `word` in which PID namespace this process is.
+/// Stores this process's PID namespace in `word`.
 fn note_namespace(word: &AtomicU64) {
     word.store(process::pid_namespace().unwrap_or(0), Ordering::Relaxed);
 }
 
-/// The PID namespace in which the family has begun.
+/// Returns the PID namespace in which the family began.
 pub(crate) fn namespace() -> Option<u64> {
     let namespace = first_mapping()?.namespace.load(Ordering::Relaxed);
     (namespace != 0).then_some(namespace)
 }
 
-/// Connections that the family's processes have sent to other processes.
+/// Returns the connections that the family's processes have sent to other processes.
 pub(crate) fn passed_on() -> Option<&'static PassedOn> {
     first_mapping().map(|first| &first.passed)
 }
 
-/// Where that lies in the file.
+/// Offset of these connections in the first file.
 pub(crate) const PASSED_ON_AT: u64 = offset_of!(First, passed) as u64;
 
-/// Where the record of a connection lies in that file, if it does.
+/// Returns the offset of a connection's record in the first file, if it lies there.
 pub(crate) fn place_in_file(index: u32) -> Option<usize> {
     let index = index as usize;
     (index < CHUNK).then(|| offset_of!(First, chunk.conns) + index * size_of::<Conn>())
 }
 
-/// The first chunk. Its list of members and its slots are found by one word, so that a child forked
-/// at any time has both or neither.
+/// Returns the first chunk. One word leads to the list of processes and to the slots. So a child forked at any time has
+/// both or neither.
 #[inline(always)]
 fn first() -> Option<&'static Chunk> {
     first_mapping().map(|first| &first.chunk)
 }
 
-/// The first mapping, which has the list of members.
+/// Returns the first mapping, which has the list of processes.
 #[inline(always)]
 fn first_mapping() -> Option<&'static First> {
     let list = members::LIST.load(Ordering::Acquire);
-    // SAFETY: null, or the list in a mapping that `map` made for good.
+    // SAFETY: the pointer is null, or leads to the list in a mapping that `map` has made and never unmaps.
     (!list.is_null())
         .then(|| unsafe { &*list.byte_sub(offset_of!(First, members)).cast::<First>() })
 }
 
-/// The chunk at that place, if there is one.
+/// Returns the chunk with number `at`, if it exists.
 fn chunk(at: usize) -> Option<&'static Chunk> {
     if at == 0 {
         return first();
     }
-    // SAFETY: null, or a chunk that `map` made for good.
+    // SAFETY: the pointer is null, or leads to a chunk that `map` has made and never unmaps.
     unsafe { FURTHER.get(at - 1)?.load(Ordering::Acquire).as_ref() }
 }
 
-/// Makes a chunk's memory, unless another thread is earlier. `None` if there is no room for it.
+/// Makes a chunk's memory, unless another thread is earlier. Returns `None` if there is no memory.
 #[cold]
 fn map(at: usize) -> Option<&'static Chunk> {
     let (mapping, file) = files::map(at)?;
     let base: *mut Chunk = mapping.base().cast();
-    // SYNC: AcqRel publishes what `join` has stored; `first` and `chunk` load with Acquire.
+    // SYNC: AcqRel publishes the words that `join` has stored; `first` and `chunk` load with Acquire.
     let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
     if at == 0 {
         members::found();
     }
-    // SAFETY: a mapping as long as a Chunk, all zero, which is a valid one.
+    // SAFETY: the mapping is as long as a Chunk. It contains zeros, which are a valid header.
     let header = unsafe { &(*base).header };
     files::describe(&header.legend, at);
     let is_ours = if at == 0 {
-        // SAFETY: a mapping as long as a First, all zero, which is a valid one.
+        // SAFETY: the mapping is as long as a First. It contains zeros, which are a valid First.
         let first = unsafe { &*base.cast::<First>() };
         first.totals.page.begin();
         members::join(&first.members);
@@ -165,7 +164,7 @@ fn map(at: usize) -> Option<&'static Chunk> {
         FURTHER.get(at - 1)?.compare_exchange(none, base, success, failure).is_ok()
     };
     if is_ours {
-        // They last as long as the process.
+        // The mapping lasts as long as the process.
         core::mem::forget(mapping);
         if let Some(file) = file {
             files::keep(at, file, first().map(|chunk| &chunk.header.legend));
@@ -184,8 +183,8 @@ fn map(at: usize) -> Option<&'static Chunk> {
     chunk(at)
 }
 
-/// Locks in the family's memory are known to be held by threads of the family: said when there is such
-/// memory, and in a forked child, whose parent may have been about to.
+/// Records that threads of the family may hold locks in the family's memory. Called when this memory is made. Also
+/// called in a forked child, whose parent may have been about to call it.
 pub(crate) fn share_threads() {
     if let Some(first) = first_mapping()
         && per_engine::keeps_threads()
@@ -194,12 +193,12 @@ pub(crate) fn share_threads() {
     }
 }
 
-/// The chunks that there are, with their places.
+/// Returns the existing chunks with their numbers.
 fn chunks() -> impl Iterator<Item = (usize, &'static Chunk)> {
     (0..CONNS / CHUNK).filter_map(|at| Some((at, chunk(at)?)))
 }
 
-/// The users of the epoll instance that has that place ([`crate::sets`]).
+/// Returns the users of the epoll instance with index `place` ([`crate::sets`]).
 #[inline]
 pub(crate) fn set_users(place: u32) -> Option<&'static AtomicU64> {
     if first().is_none() {
@@ -209,23 +208,23 @@ pub(crate) fn set_users(place: u32) -> Option<&'static AtomicU64> {
     first_mapping()?.set_users.get(place as usize)
 }
 
-/// A number for a new entry of an epoll set, which a forked child's copy of the entry has as well; never 0.
+/// Returns a number for a new entry of an epoll set. A forked child's copy of the entry has the same number. Never 0.
 pub(crate) fn number_set_entry() -> u64 {
     first_mapping().map_or(1, |first| first.set_entries.fetch_add(1, Ordering::Relaxed) + 2)
 }
 
-/// Those of all places.
+/// Returns the users of all epoll instances.
 pub(crate) fn each_set_users() -> impl Iterator<Item = &'static AtomicU64> {
     first_mapping().into_iter().flat_map(|first| &first.set_users)
 }
 
-/// The slot with that number, if it is one of the first chunk's.
+/// Returns the slot with this number if it lies in the first chunk.
 #[inline(always)]
 pub(crate) fn conn_among_first(index: u32) -> Option<&'static Conn> {
     first()?.conns.get(index as usize)
 }
 
-/// The slot with that number.
+/// Returns the slot with this number.
 #[inline]
 pub fn conn(index: u32) -> Option<&'static Conn> {
     let index = index as usize;
@@ -236,7 +235,7 @@ pub fn conn(index: u32) -> Option<&'static Conn> {
     }
 }
 
-/// Calls `each` for every connection of the family's.
+/// Calls `each` for every connection of the family.
 pub(crate) fn each_conn(mut each: impl FnMut(&Conn)) {
     for (_, chunk) in chunks() {
         chunk.conns.iter().filter(|conn| conn.phase() != Phase::Free).for_each(&mut each);
@@ -251,14 +250,14 @@ pub fn take() -> Option<(u32, &'static Conn)> {
     })
 }
 
-/// Frees the slots of connections whose every holder has died without a close.
+/// Frees the slots of connections whose holders have all died without a close.
 #[cold]
 pub(crate) fn sweep() {
     for (at, chunk) in chunks() {
         for (i, conn) in chunk.conns.iter().enumerate() {
             let generation = conn.generation();
             let used = chunk.header.used[i / 64].load(Ordering::Acquire) >> (i % 64) & 1;
-            // One without any holder is being opened just now.
+            // A connection without a holder is just being opened.
             let holders = conn.holders.load(Ordering::Acquire);
             if used != 0 && holders != 0 && !members::has_me(holders) && !is_shared(conn) {
                 reap((at * CHUNK + i) as u32, conn, generation);
@@ -267,8 +266,8 @@ pub(crate) fn sweep() {
     }
 }
 
-/// Ends the life of a connection whose holders have all died without a close, and frees the slot. While a process is leaving
-/// the connection nothing happens: that process is the last, and ends the life itself.
+/// Ends the generation of a connection whose holders have all died without a close, and frees the slot. Does nothing
+/// while a process is leaving the connection. That process is the last one, and ends the generation itself.
 fn reap(index: u32, conn: &Conn, generation: u32) {
     let Some(_locked) = conn.lock_if_free() else { return };
     if conn.phase() != Phase::Free && conn.end(generation) {
@@ -276,7 +275,7 @@ fn reap(index: u32, conn: &Conn, generation: u32) {
     }
 }
 
-/// The first free slot, in a new chunk if all others are full.
+/// Takes the first free slot. Makes a new chunk if all others are full.
 fn search() -> Option<(u32, &'static Conn)> {
     (0..CONNS / CHUNK).find_map(|at| {
         let chunk = chunk(at).or_else(|| map(at))?;
@@ -304,34 +303,34 @@ fn take_in(chunk: &Chunk) -> Option<usize> {
     None
 }
 
-/// Gives a slot back. Its generation must have been changed before.
+/// Frees a slot. The caller has changed its generation before.
 pub fn give_back(index: u32) {
     if let Some((word, bit)) = used(index) {
         word.fetch_and(!bit, Ordering::AcqRel);
     }
 }
 
-/// Returns the word and the bit that say whether a slot is taken.
+/// Returns the word and the bit that show whether a slot is taken.
 fn used(index: u32) -> Option<(&'static AtomicU64, u64)> {
     let (at, i) = (index as usize / CHUNK, index as usize % CHUNK);
     Some((&chunk(at)?.header.used[i / 64], 1 << (i % 64)))
 }
 
-/// A connection that this process has taken off the record before it leaves the family's memory.
+/// A connection that this process has stopped recording before it leaves the family's memory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Retired {
     /// Its slot.
     pub(crate) index: u32,
     pub(crate) generation: u32,
-    /// Whether no relative holds it: then its slot there is free.
+    /// Set if no relative holds the connection. Then its slot in the family's memory becomes free.
     pub(crate) is_last: bool,
 }
 
-/// Gives this process memory of its own in the place of what it shares with its relatives. Slots of
-/// `retired` connections, on which calls of other threads may be under way, say that those are on TCP,
-/// and are not used again; all others are free.
+/// Gives this process its own memory in place of the memory that it shares with its relatives. Calls of other threads
+/// may still use `retired` connections. So the new slots of these connections say that they are on TCP, and are not
+/// reused. All other slots are free.
 ///
-/// False if there is no memory to be had.
+/// Returns false if there is no memory.
 pub(crate) fn leave(retired: &[Retired]) -> bool {
     let place_of = |base: usize| {
         chunks().find(|(_, chunk)| core::ptr::from_ref(*chunk).addr() == base).map(|(at, _)| at)
@@ -383,7 +382,7 @@ pub(crate) fn leave(retired: &[Retired]) -> bool {
         {
             first.threads.catch_up(before);
         }
-        // No thread of this process looks at the slots there any more.
+        // No thread of this process reads the old slots any more.
         for one in retired.iter().filter(|one| one.is_last) {
             if let Some(conn) = conn(one.index).and_then(|conn| old.counterpart(conn))
                 && let Some((word, bit)) = used(one.index)
@@ -402,44 +401,43 @@ pub(crate) fn leave(retired: &[Retired]) -> bool {
     left
 }
 
-/// In a forked child.
+/// Called in a forked child.
 pub(crate) fn born() {
     if first().is_none() {
         files::forget();
     }
 }
 
-/// Memory of the layout of one of the family's mappings, elsewhere.
+/// Memory at another address, with the layout of one of the family's mappings.
 struct Memory {
-    /// Where the mapping is.
+    /// Address of the family's mapping.
     base: usize,
     at: *const u8,
     len: usize,
 }
 
 impl Memory {
-    /// What is here in the place of `one`, if that is in the family's mapping.
+    /// Returns the object here that corresponds to `one`, if `one` lies in the family's mapping.
     fn counterpart<T>(&self, one: &T) -> Option<&T> {
         let offset = core::ptr::from_ref(one).addr().checked_sub(self.base)?;
         if offset + size_of::<T>() > self.len {
             return None;
         }
-        // SAFETY: within memory as long as the mapping and laid out alike: that mapped a second time, or
-        // zeroed memory that will take its place. What lies there consists of atomics, or belongs to the
-        // holder of a lock whose state is not copied; all-zero bytes are valid. It stays mapped for as
-        // long as `self` is used.
+        // SAFETY: the offset lies within memory that is as long as the mapping and has its layout. The memory is a
+        // second mapping of it, or zeroed memory that will replace it. It contains atomics, and data of a lock's holder
+        // whose state is not copied; zeros are valid. It stays mapped while `self` is used.
         Some(unsafe { &*self.at.add(offset).cast::<T>() })
     }
 }
 
-/// Before fork: a place for the child; `None` if there is nothing that it could share.
+/// Reserves a process slot for a child before fork. Returns `None` if there is nothing that the child could share.
 pub fn expect_child() -> Option<usize> {
     let child = members::expect()?;
     if child.is_known {
         for users in each_set_users().filter(|users| users.load(Ordering::Relaxed) != 0) {
             members::strike(users, child.place);
         }
-        // What its last owner held, it holds no more.
+        // The slot's last process no longer holds its connections.
         for (at, chunk) in chunks() {
             for (w, word) in chunk.header.used.iter().enumerate() {
                 let mut bits = word.load(Ordering::Acquire);
@@ -450,7 +448,7 @@ pub fn expect_child() -> Option<usize> {
                     conn.forget_waiting(child.place);
                     let generation = conn.generation();
                     let (before, after) = members::strike(&conn.holders, child.place);
-                    // No process would ever find that it has no holder any more.
+                    // Otherwise no process would ever notice that the connection has no holder.
                     if before != after && after.is_empty() {
                         reap((at * CHUNK + i) as u32, conn, generation);
                     }
@@ -461,7 +459,7 @@ pub fn expect_child() -> Option<usize> {
     Some(child.place)
 }
 
-/// Whether living processes other than this one hold a connection. Strikes the dead ones out.
+/// Returns true if other living processes hold a connection. Removes dead processes from its holders.
 pub fn is_shared(conn: &Conn) -> bool {
     !is_known() || members::others_live(&conn.holders)
 }

@@ -1,9 +1,9 @@
-//! Forks: the child has a copy of everything, and nothing in it is half done.
+//! Forks: the child has a copy of everything, in a consistent state.
 //!
-//! The same steps are made around every call of libc's that makes a process with a copy of this one's
-//! memory: by handlers of pthread_atfork, and by the hooks of `_Fork`, `clone` and `syscall`, for which
-//! libc runs no handlers ([`before`]). A child that no call of libc's has made joins when it is found to
-//! be one ([`crate::process`]).
+//! The same steps surround each libc call that makes a process with a copy of this process's memory. Handlers of
+//! pthread_atfork run them for `fork`. The hooks of `_Fork`, `clone` and `syscall`, for which libc runs no handlers,
+//! run them by [`before`]. A child that no libc call has made joins the family when it is detected
+//! ([`crate::process`]).
 
 use crate::conn::unnamed;
 use crate::{
@@ -15,22 +15,22 @@ use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use sovia_sync::{hazard, section, thread};
 
 fn errno() -> i32 {
-    // SAFETY: glibc's pointer to this thread's errno.
+    // SAFETY: glibc returns a valid pointer to this thread's errno.
     unsafe { *libc::__errno_location() }
 }
 
 fn set_errno(e: i32) {
-    // SAFETY: as above.
+    // SAFETY: glibc returns a valid pointer to this thread's errno, which only this thread accesses.
     unsafe { *libc::__errno_location() = e };
 }
 
-/// The program's `errno` while a fork is under way.
+/// The program's `errno` during a fork.
 static ERRNO: AtomicI32 = AtomicI32::new(0);
-/// Whether the fork that is under way has all locks.
+/// Set if the fork in progress has taken all locks.
 static WHOLE: AtomicBool = AtomicBool::new(false);
 
-/// Runs as the last before the kernel is asked, and [`parent`] as the first after it: handlers that
-/// the program registers later run around these.
+/// Runs last before the kernel's call, and [`parent`] runs first after it. Handlers that the program registers later
+/// run around both.
 extern "C" fn prepare() {
     let before = errno();
     let whole = forking();
@@ -40,7 +40,7 @@ extern "C" fn prepare() {
 }
 
 extern "C" fn parent() {
-    // Nothing tells these handlers whether there is a child, but a failure leaves its number.
+    // libc does not tell these handlers whether there is a child, but a failed fork sets errno.
     let whole = WHOLE.load(Ordering::Relaxed);
     match errno() {
         0 => {
@@ -62,19 +62,19 @@ extern "C" fn child() {
     set_errno(ERRNO.load(Ordering::Relaxed));
 }
 
-/// Whether the process has several threads only because the library has some.
+/// Returns true if the process has several threads only because the library has some.
 pub fn is_threaded_by_us() -> bool {
     crate::thread::have_been() && crate::thread::may_be_single()
 }
 
-/// Before a call that makes a child which runs on this process's memory and does not end at once. It has no thread of its own
-/// that watches kernel sockets.
+/// Called before a call that makes a child on this process's memory, which does not end at once. The child has no
+/// progress thread of its own.
 pub fn sharing_memory() {
     kernel_sockets::ensure();
     inheritance::shares_memory();
 }
 
-/// What has been prepared for a child.
+/// The preparations for a child.
 #[derive(Debug, Clone, Copy)]
 #[must_use]
 pub struct Prepared {
@@ -82,14 +82,14 @@ pub struct Prepared {
     errno: i32,
 }
 
-/// Before a call that makes a child with a copy of this memory, and for which libc runs no handlers.
+/// Prepares for a call that makes a child with a copy of this memory, but runs no handlers of libc.
 pub fn before() -> Prepared {
     let errno = errno();
     Prepared { whole: forking(), errno }
 }
 
 impl Prepared {
-    /// After it, in the parent; `made`: there is a child.
+    /// Called after the call in the parent. `made`: there is a child.
     pub fn in_parent(self, made: bool) {
         let after = errno();
         if !made {
@@ -99,7 +99,7 @@ impl Prepared {
         set_errno(if made { self.errno } else { after });
     }
 
-    /// After it, in the child; `libc`: libc knows of the child.
+    /// Called after the call in the child. `libc`: libc knows of the child.
     pub fn in_child(self, libc: bool) {
         if libc {
             thread::forked();
@@ -111,20 +111,20 @@ impl Prepared {
     }
 }
 
-/// Before fork. The child will hold every connection that this process holds: counted in advance, so
-/// that neither can be the last by mistake. And no thread is in the middle of changing what the child
-/// will get a copy of; but where the caller itself is in the middle of it (a signal handler has
-/// interrupted it), that goes on in the child as well, and the answer is false.
+/// Prepares for a fork. Counts the child in advance as a holder of every connection of this process. So neither process
+/// takes itself for the last holder. Also waits until no other thread is changing data that the child gets a copy of.
+/// Returns false if a signal handler forks while the calling thread itself changes such data. The child then continues
+/// this change as well.
 fn forking() -> bool {
     table::note_shared();
     let whole = !section::is_inside();
     if whole {
-        // The thread that would do it later stays with the parent, which may end.
+        // The thread that would send the combined bytes later stays in the parent, which may end.
         stream::combine::before_waiting();
         if !process::is_confined() {
             progress::end_for_fork();
         }
-        // A handler that forks would wait for what this thread holds, and not every part of that is a lock.
+        // A handler that forks would wait for data of this thread, and not all of the data has a lock.
         section::enter();
         credentials::hold();
         meeting::hold();
@@ -144,14 +144,14 @@ fn forking() -> bool {
     }
     sets::copying();
     if process::is_confined() {
-        // Nothing is held, and asking whose place is free takes system calls.
+        // No lock is held, and the search for a free slot needs system calls.
         return whole;
     }
     share_with_child();
     whole
 }
 
-/// Adds a child that is about to be made to the holders of all connections that this process has.
+/// Adds a coming child to the holders of all connections of this process.
 fn share_with_child() {
     let Some(child) = family::expect_child() else { return };
     if !hold_for(child) {
@@ -159,20 +159,22 @@ fn share_with_child() {
     }
 }
 
-/// Adds the process with that place to the holders of all connections that this process has. False if one has no room.
+/// Adds the process with slot `place` to the holders of all connections of this process. Returns false if a connection
+/// has no room for its name.
 fn hold_for(place: usize) -> bool {
     let mut is_named = true;
     table::for_each_conn(|_, at| {
         is_named &= members::add(&at.conn.holders, place);
         if !at.conn.is_generation(at.generation) {
-            // The slot is another connection's by now: the parent of a copy that an inline call has made goes on.
+            // The slot belongs to another connection by now: the parent continues after an inline system call has
+            // copied it.
             members::strike(&at.conn.holders, place);
         }
     });
     is_named
 }
 
-/// After fork, in both.
+/// Releases all locks after a fork, in parent and child.
 fn fork_done(whole: bool) {
     if !whole {
         return;
@@ -194,7 +196,7 @@ fn fork_done(whole: bool) {
     section::leave();
 }
 
-/// After fork, in the child.
+/// Called after a fork, in the child.
 fn born(whole: bool) {
     if process::is_confined() {
         process::own_quietly();
@@ -225,8 +227,8 @@ fn born(whole: bool) {
     }
 }
 
-/// This process is a copy that an inline system call has made, and its parent does not know. It joins,
-/// and holds what its parent holds: what the parent has closed meanwhile is over.
+/// Makes this process join the family. An inline system call has made it as a copy, without its parent's knowledge. It
+/// holds the connections of its parent. Connections that the parent has closed meanwhile are over.
 fn adopt() {
     let before = errno();
     thread::forked_without_libc();
@@ -235,9 +237,9 @@ fn adopt() {
     set_errno(before);
 }
 
-/// From now on forks are prepared for.
+/// Prepares for forks from now on.
 pub(crate) fn start() {
     process::adopt_by(adopt);
-    // SAFETY: plain functions without captured state; registered once.
+    // SAFETY: the three functions have no captured state, and they are registered once.
     unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
 }

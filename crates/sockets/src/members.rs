@@ -1,9 +1,9 @@
-//! The processes of a family: which of them live, and which place is whose.
+//! The processes of a family: which of them live, and which process slot each has.
 //!
-//! Each has a place, by which it is named among the holders of a connection ([`Holders`], [`crate::family`]). As long as a
-//! process lives it holds a record lock on its place's byte of a memory file that the family has in
-//! common. The kernel gives the lock back when the process ends or becomes another program, does not pass
-//! it to children, and says in every PID namespace whether it is held.
+//! A process slot names its process among the holders of a connection ([`Holders`], [`crate::family`]). While a process
+//! lives, it holds a record lock on its slot's byte of a memory file of the family. The kernel releases the lock when
+//! the process ends or executes another program. Children do not inherit it. The kernel says in every PID namespace
+//! whether the lock is held.
 
 use crate::per_engine::per_engine;
 use core::mem::offset_of;
@@ -12,106 +12,107 @@ use sovia_control::board::{Holders, PLACES};
 use sovia_control::inheritance::{FILES_FROM, Passed};
 use sovia_sys::{Fd, call, fd, record_lock};
 
-/// Processes that a family can tell apart. More share the last place, which never empties: what
-/// one of those holds, another may hold as well, so it is never the last, and the end of the
-/// kernel's socket tells the peer what it cannot. What it opens itself stays on TCP.
+/// Number of process slots. Further processes share the last slot, which never empties: whatever one of these processes
+/// holds, another may hold as well. So such a process is never the last holder, and the end of the kernel socket
+/// notifies the peer instead. Connections that such a process opens stay on TCP.
 pub(crate) const MEMBERS: usize = PLACES as usize;
 const SHARED: usize = MEMBERS - 1;
-/// Places with a living process that the search for a free one passes by before it takes a place that no process has had.
+/// Number of used slots that a search for a free slot checks before it takes one that no process has had.
 const PASSED_BY: usize = 8;
-/// Counters of waiting threads that a connection has. Processes use them by their places, and a child never uses its parent's.
-/// A child that was forked in the middle of a wait leaves that wait, too: it counts out what it has not counted in.
+/// Number of counters of waiting threads in a connection. Processes use them by their slots, and a child never uses its
+/// parent's. A child that was forked during a wait also leaves this wait, and counts down without having counted up.
 pub(crate) const COUNTERS: usize = 64;
-/// A place taken for a child that fork is about to make.
+/// Process id of a slot that is reserved for a child of a coming fork.
 const EXPECTED: i32 = -1;
 per_engine! {
-    /// This process's place.
+    /// Slot of this process.
     static PLACE: AtomicU32 = AtomicU32::new(0);
-    /// Which process in that place this one is.
+    /// Number of this process among the successive processes of its slot.
     static LIFE: AtomicU32 = AtomicU32::new(0);
-    /// The place of the child that is being forked.
+    /// Slot of the child that is being forked.
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    /// The file with the locks; 0: there is none.
+    /// File with the locks; 0: none.
     static LOCKS: AtomicI32 = AtomicI32::new(0);
-    /// Which file that is: the program may close the number past every hook, and use it again.
+    /// Inode of this file. The program may close the descriptor without a hook, and reuse its number.
     static LOCKS_ID: AtomicU64 = AtomicU64::new(0);
-    /// Another descriptor of it, for the program that this process becomes; 0: there is none. It is kept once it is
-    /// there: with any descriptor of the file that this process closes, its lock goes.
+    /// Another descriptor of the file, for the program that this process executes; 0: none. It stays open, because the
+    /// close of any descriptor of the file releases this process's lock.
     static LOCKS_TO_LEAVE: AtomicI32 = AtomicI32::new(0);
 }
 
-/// A place.
+/// A process slot.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Place {
-    /// The process's id, as it calls itself; 0 for a free place.
+    /// Process id in the process's own PID namespace; 0 for a free slot.
     pid: AtomicI32,
-    /// Counts the processes that have been here.
+    /// Number of processes that have had this slot.
     life: AtomicU32,
 }
 
-/// The family's processes.
+/// The processes of the family.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Members {
-    /// One above the highest place that a process has had. The shared one does not count: to search up to it takes a system call
-    /// for each place.
+    /// One above the highest slot that a process has had. The shared slot does not count, because a search up to it
+    /// needs a system call for each slot.
     top: AtomicU32,
     _rest: u32,
     places: [Place; MEMBERS],
 }
 
 impl Members {
-    /// A process has that place, or is about to.
+    /// Records that a process has this slot, or is about to have it.
     fn has(&self, place: usize) {
         if place != SHARED {
             self.top.fetch_max(place as u32 + 1, Ordering::AcqRel);
         }
     }
 
-    /// The places that processes have had.
+    /// Returns the slots that processes have had.
     fn used(&self) -> &[Place] {
         &self.places[..(self.top.load(Ordering::Acquire) as usize).min(MEMBERS)]
     }
 }
 
-/// Returns the offset of a place's process id in a family's list, in bytes.
+/// Returns the offset of a slot's process id in a family's list, in bytes.
 pub(crate) const fn pid_at(place: u32) -> u64 {
     (offset_of!(Members, places) + place as usize * size_of::<Place>() + offset_of!(Place, pid))
         as u64
 }
 
 per_engine! {
-    /// The family's list, which all of its processes have at the same address; null until a connection is
-    /// recorded. [`crate::family`] makes it.
+    /// The family's list, at the same address in all its processes. Null until a connection is recorded.
+    /// [`crate::family`] makes it.
     pub(crate) static LIST: AtomicPtr<Members> = AtomicPtr::new(core::ptr::null_mut());
 }
 
 fn members() -> Option<&'static Members> {
-    // SAFETY: null, or a list in a mapping that is never unmapped.
+    // SAFETY: the pointer is null, or leads to a list in a mapping that is never unmapped.
     unsafe { LIST.load(Ordering::Acquire).as_ref() }
 }
 
-/// This process alone, as a word of holders.
+/// Returns the word of holders that contains only this process.
 #[inline]
 pub(crate) fn only_me() -> u64 {
     with(Holders::NONE, place()).word()
 }
 
-/// These and the process with that place. The shared one has no name.
+/// Returns `holders` plus the process with slot `place`. Processes in the shared slot are not named.
 fn with(holders: Holders, place: usize) -> Holders {
     if place == SHARED { holders.with_more() } else { holders.with(place as u32) }
 }
 
-/// Returns true if this process is one of the holders in a word. One in the shared place may be.
+/// Returns true if this process is one of the holders in a word. For a process in the shared slot, returns true if it
+/// may be one.
 #[inline]
 pub(crate) fn has_me(holders: u64) -> bool {
     let (holders, place) = (Holders::from_word(holders), place());
     if place == SHARED { holders.may_be_more() } else { holders.names(place as u32) }
 }
 
-/// Adds the process with that place to the holders in `word`. False if there is no room for its name: then the word says that
-/// there may be more.
+/// Adds the process with slot `place` to the holders in `word`. Returns false if there is no room for its name. Then
+/// the word says that there may be more holders.
 pub(crate) fn add(word: &AtomicU64, place: usize) -> bool {
     let (_, now) = update(word, |holders| with(holders, place));
     place == SHARED || now.names(place as u32)
@@ -122,17 +123,17 @@ pub(crate) fn add_me(word: &AtomicU64) {
     add(word, place());
 }
 
-/// Strikes the process with that place out. Returns the holders before and after.
+/// Removes the process with slot `place`. Returns the holders before and after.
 pub(crate) fn strike(word: &AtomicU64, place: usize) -> (Holders, Holders) {
     update(word, |holders| holders.without(place as u32))
 }
 
-/// Strikes this process out.
+/// Removes this process.
 pub(crate) fn strike_me(word: &AtomicU64) {
     strike(word, place());
 }
 
-/// A word that stays as it is is not written to.
+/// Changes `word`. Does not write to it if the value stays the same.
 fn update(word: &AtomicU64, change: impl Fn(Holders) -> Holders) -> (Holders, Holders) {
     let changed = |seen| {
         let now = change(Holders::from_word(seen)).word();
@@ -144,28 +145,28 @@ fn update(word: &AtomicU64, change: impl Fn(Holders) -> Holders) -> (Holders, Ho
     }
 }
 
-/// This process's place.
+/// Returns the slot of this process.
 #[inline]
 pub(crate) fn place() -> usize {
     PLACE.load(Ordering::Relaxed) as usize % MEMBERS
 }
 
-/// Whether this process can be told apart from all others of the family.
+/// Returns true if this process has a slot of its own.
 pub(crate) fn is_known() -> bool {
     place() != SHARED
 }
 
-/// Makes the file with the locks, for a list that is new.
+/// Makes the file with the locks, for a new list.
 pub(crate) fn found() {
     if !fd::can_be_spared() {
-        // The program needs every number that its limit leaves it. Without the file relatives are told
-        // apart by their ids, and connections stay on TCP as it is.
+        // The program needs every descriptor that its limit allows. Without the file, processes are distinguished by
+        // their ids, and connections stay on TCP.
         return;
     }
     let made = Fd::make(|| call::memfd_create(c"sovia-family", libc::MFD_CLOEXEC));
-    // One with a low number might be the program's next victim.
+    // The program might close a descriptor with a low number by mistake.
     let Some(file) = made.ok().filter(Fd::is_high) else { return };
-    // Another thread may be making the list as well, and has been earlier.
+    // Another thread may also be making the list, and may be earlier.
     let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
     let id = call::file_id(file.raw()).map_or(0, |(_, inode)| inode);
     if LOCKS.compare_exchange(0, file.raw(), success, failure).is_ok() {
@@ -174,13 +175,13 @@ pub(crate) fn found() {
     }
 }
 
-/// Publishes that this process lives, and takes the lock of its place.
+/// Publishes that this process lives, and takes the lock of its slot.
 pub(crate) fn join(list: &Members) {
     let place = place();
     let life = list.places[place].life.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
     LIFE.store(life, Ordering::Relaxed);
     hold_place(place);
-    // SYNC: a process that finds this one here finds its lock held.
+    // SYNC: Release comes after the lock. A process that loads this id with Acquire finds the lock held.
     list.places[place].pid.store(call::getpid(), Ordering::Release);
     list.has(place);
 }
@@ -192,22 +193,22 @@ fn hold_place(place: usize) {
     }
 }
 
-/// [`join`]s the list if there is one.
+/// Calls [`join`] if there is a list.
 pub(crate) fn rejoin() {
     if let Some(members) = members() {
         join(members);
     }
 }
 
-/// This process's image is about to be replaced. Without a file with locks it has to say that it holds nothing any
-/// more; with one the kernel gives its lock back in that moment, and not if there is no exec.
+/// Called before exec. Without a file with locks, this process must record that it holds nothing any more. With the
+/// file, the kernel releases the lock at exec, and only if exec succeeds.
 pub(crate) fn leave_by_exec() {
     if LOCKS.load(Ordering::Acquire) == 0 {
         leave();
     }
 }
 
-/// Says that this process holds nothing any more.
+/// Records that this process holds nothing any more.
 pub(crate) fn leave() {
     if let Some(members) = members() {
         let place = place();
@@ -217,7 +218,7 @@ pub(crate) fn leave() {
     }
 }
 
-/// One of the family's processes. Its place may be another's once it has died.
+/// A process of the family. Another process may have its slot after its death.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Member {
@@ -226,7 +227,7 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// As a word, which is 0 for a process without a family.
+    /// Returns a word for the process. 0 means a process without a family.
     pub(crate) fn word(self) -> u64 {
         u64::from(self.life) << 32 | u64::from(self.place)
     }
@@ -236,12 +237,12 @@ impl Member {
     }
 }
 
-/// This process.
+/// Returns this process.
 pub(crate) fn me() -> Member {
     Member { place: place() as u32, life: LIFE.load(Ordering::Relaxed) }
 }
 
-/// Whether a process of the family still is, and has not become another program.
+/// Returns true if a process of the family lives and has not executed another program.
 pub(crate) fn lives(member: Member) -> bool {
     let place = member.place as usize % MEMBERS;
     members().is_some_and(|members| {
@@ -256,7 +257,7 @@ fn is_alive(members: &Members, place: usize) -> bool {
         EXPECTED => true,
         _ if place == SHARED || place == self::place() => true,
         pid => match LOCKS.load(Ordering::Acquire) {
-            // Without the file: the process by that id, which is right in one PID namespace.
+            // Without the file, checks the process id, which is only right in one PID namespace.
             0 => call::process_exists(pid),
             fd => {
                 record_lock::is_held(fd, place as u64).unwrap_or_else(|_| call::process_exists(pid))
@@ -265,17 +266,17 @@ fn is_alive(members: &Members, place: usize) -> bool {
     }
 }
 
-/// A descriptor of the file with the family's locks, for the program that this process is about to become. (That
-/// process closes the others as it does.)
+/// A descriptor of the file with the family's locks, for the program that this process is about to execute. (The exec
+/// closes the other descriptors.)
 #[derive(Debug)]
 pub(crate) struct LocksToLeave {
     fd: Option<Fd>,
-    /// In a child on this process's memory, with descriptors of its own.
+    /// Set in a child that runs on this process's memory with its own descriptor table.
     is_borrowed: bool,
 }
 
 impl LocksToLeave {
-    /// `None` if there are no locks.
+    /// Returns `None` if there are no locks.
     pub(crate) fn new(is_borrowed: bool) -> Option<LocksToLeave> {
         let is_it = |fd: &i32| {
             let id = LOCKS_ID.load(Ordering::Acquire);
@@ -291,7 +292,7 @@ impl LocksToLeave {
         Some(LocksToLeave { fd: Some(fd), is_borrowed })
     }
 
-    /// What the program is told of it.
+    /// Returns the data that the program gets about the file.
     pub(crate) fn passed(&self) -> Passed {
         let fd = self.fd.as_ref().map_or(-1, Fd::raw);
         Passed { fd, inode: LOCKS_ID.load(Ordering::Acquire) }
@@ -299,7 +300,7 @@ impl LocksToLeave {
 }
 
 impl Drop for LocksToLeave {
-    /// The process has not become another program.
+    /// Keeps the descriptor, because the exec has failed.
     fn drop(&mut self) {
         if let Some(fd) = self.fd.take()
             && !self.is_borrowed
@@ -310,7 +311,8 @@ impl Drop for LocksToLeave {
     }
 }
 
-/// Whether one of `holders` may live: of this process's family, which a copy of it may ask that is none of the family.
+/// Returns true if one of `holders`, which belong to this process's family, may live. A copy of this process that is
+/// outside the family may also call it.
 pub(crate) fn any_lives(holders: u64) -> bool {
     let (Some(members), Some(locks)) = (members(), locks()) else { return holders != 0 };
     let pid_of = |place: u32| {
@@ -319,8 +321,8 @@ pub(crate) fn any_lives(holders: u64) -> bool {
     any_may_live(Holders::from_word(holders), locks, pid_of)
 }
 
-/// Answers the same for another family. `pid_of` reads its list, and `locks` is the file with its locks. What
-/// cannot be found out counts as living: the processes that are not named, and those whose locks cannot be asked for.
+/// Like [`any_lives`], for another family. `pid_of` reads its list, and `locks` is the file with its locks. A process
+/// counts as living if it is not named, or if its lock cannot be checked.
 pub(crate) fn any_may_live(
     holders: Holders,
     locks: i32,
@@ -333,27 +335,27 @@ pub(crate) fn any_may_live(
     holders.may_be_more() || holders.places().any(may_live)
 }
 
-/// The file with the locks that tell which processes live.
+/// Returns the file whose locks show which processes live.
 pub(crate) fn locks() -> Option<i32> {
     Some(LOCKS.load(Ordering::Acquire)).filter(|&fd| fd != 0)
 }
 
-/// Which file that is: its inode.
+/// Returns the inode of this file.
 pub(crate) fn locks_id() -> u64 {
     LOCKS_ID.load(Ordering::Acquire)
 }
 
-/// Whether it can be told of each of `holders` whether it lives.
+/// Returns true if each of `holders` can be checked for life.
 pub(crate) fn are_told_apart(holders: u64) -> bool {
     locks().is_some() && !Holders::from_word(holders).may_be_more()
 }
 
-/// Whether living processes other than this one are among a connection's holders. Strikes the dead
-/// ones out. Those that are not named count as living.
+/// Returns true if a connection's holders include living processes other than this one. Removes dead processes.
+/// Processes that are not named count as living.
 pub(crate) fn others_live(word: &AtomicU64) -> bool {
     let seen = word.load(Ordering::Acquire);
     if seen == only_me() {
-        // At once for nearly every connection.
+        // The usual case, decided at once.
         return false;
     }
     let me = place();
@@ -362,7 +364,7 @@ pub(crate) fn others_live(word: &AtomicU64) -> bool {
         return false;
     }
     if holders.may_be_more() {
-        // Whether those live that are not named, nothing tells.
+        // Nothing shows whether the processes without a name live.
         return true;
     }
     let Some(members) = members() else { return false };
@@ -377,28 +379,28 @@ pub(crate) fn others_live(word: &AtomicU64) -> bool {
     alive
 }
 
-/// Returns true if the family has had processes with more places than that, or in the shared one.
+/// Returns true if the family has had a process in slot `places` or above, or in the shared slot.
 pub(crate) fn have_been(places: usize) -> bool {
     let has_shared = |members: &Members| members.places[SHARED].pid.load(Ordering::Acquire) != 0;
     members().is_some_and(|members| members.used().len() > places || has_shared(members))
 }
 
-/// The place that a child which is about to be forked will have.
+/// The process slot of a child that is about to be forked.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Expected {
     pub(crate) place: usize,
-    /// Whether it is no other process's.
+    /// Set if no other process has this slot.
     pub(crate) is_known: bool,
 }
 
-/// Before fork: takes a place for the child. `None` if there is no family.
+/// Reserves a slot for the child before a fork. Returns `None` if there is no family.
 pub(crate) fn expect() -> Option<Expected> {
     let members = members()?;
     RELATIVES.store(true, Ordering::Relaxed);
     let place = free_place(members).unwrap_or(SHARED);
     let is_known = place != SHARED;
     if is_known {
-        // The process that had the place is known to be gone, even if the child dies before it joins.
+        // Marks the slot's earlier process as gone, even if the child dies before it joins.
         members.places[place].life.fetch_add(1, Ordering::AcqRel);
         members.has(place);
     } else {
@@ -409,8 +411,8 @@ pub(crate) fn expect() -> Option<Expected> {
     Some(Expected { place, is_known })
 }
 
-/// Takes a place without a living process. It looks first at the place that was taken last, and behind it: most of those before
-/// are taken still. To find out is a system call for each.
+/// Takes a slot without a living process. Searches from the slot that was taken last, because most slots before it are
+/// still taken. Each check costs a system call.
 fn free_place(members: &Members) -> Option<usize> {
     let top = members.used().len();
     let take = |place: usize| {
@@ -425,12 +427,12 @@ fn free_place(members: &Members) -> Option<usize> {
     let used = (first..first + top).map(|place| place % top.max(1));
     let fresh = top..SHARED;
     used.clone().take(PASSED_BY).find(|&place| take(place)).or_else(|| {
-        // All of them, where there is no fresh one.
+        // All used slots, if there is no fresh one.
         fresh.chain(used).find(|&place| take(place))
     })
 }
 
-/// Fork has failed: no process will come to that place.
+/// Frees the child's slot after a failed fork.
 pub(crate) fn expect_nobody() {
     let place = NEXT.load(Ordering::Relaxed) as usize % MEMBERS;
     if let Some(members) = members()
@@ -442,24 +444,24 @@ pub(crate) fn expect_nobody() {
 }
 
 per_engine! {
-    /// Whether this process may share the family's memory with another one.
+    /// Set while this process may share the family's memory with another one.
     static RELATIVES: AtomicBool = AtomicBool::new(false);
 }
 
-/// Whether it may.
+/// Returns true if this process may have relatives.
 pub(crate) fn has_relatives() -> bool {
     RELATIVES.load(Ordering::Relaxed)
 }
 
-/// The family's memory is this process's alone from here on: it is the first of a new family. `list` is
-/// what the family's list is going to be.
+/// Makes this process the first one of a new family, because the family's memory is now its own. `list` will be the
+/// family's list.
 pub(crate) fn begin_anew(list: &Members) {
     PLACE.store(0, Ordering::Relaxed);
     RELATIVES.store(false, Ordering::Relaxed);
     for locks in [&LOCKS_TO_LEAVE, &LOCKS] {
         let locks = locks.swap(0, Ordering::AcqRel);
         if locks != 0 {
-            // With it goes the lock on the old place.
+            // This close releases the lock on the old slot.
             drop(Fd::keep(locks));
         }
     }
@@ -467,15 +469,15 @@ pub(crate) fn begin_anew(list: &Members) {
     join(list);
 }
 
-/// Where the family's list lies.
+/// Returns the family's list.
 pub(crate) fn list() -> Option<&'static Members> {
     members()
 }
 
-/// In the child.
+/// Called in the child.
 pub(crate) fn born() {
     if members().is_none() {
-        // There is nothing to share yet; a thread of the parent may have been about to make it.
+        // There is nothing to share yet. A thread of the parent may have been about to make the list.
         LOCKS.store(0, Ordering::Release);
         LOCKS_TO_LEAVE.store(0, Ordering::Release);
     }

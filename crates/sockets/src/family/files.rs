@@ -1,8 +1,8 @@
-//! The files in which the family's memory lies, so that other processes can read it ([`sovia_control::board`]).
+//! Files that contain the family's memory, so that other processes can read it ([`sovia_control::board`]).
 //!
-//! The first one has another use as well: a program that one of the processes becomes, or one that gets a connection in a
-//! message, finds in it which processes hold that ([`crate::inheritance`]). A process that has changed its user, or what
-//! else `credentials` leaves everything for, has files for readers alone.
+//! The first file has another use. A program may inherit a connection by exec, or receive it in a message. The file
+//! shows this program which processes hold the connection ([`crate::inheritance`]). A process that has left everything
+//! because of a change in `credentials` has files for readers only.
 
 use super::{CHUNK, CONNS, Chunk, First, Header, MEMBERS_AT};
 use crate::conn::{Conn, FIELDS};
@@ -15,25 +15,25 @@ use sovia_control::board::{self, File, LEGEND_WORDS, Legend, Shape};
 use sovia_sys::mapping::{sealed_memory, shown_memory, unsealed_memory};
 use sovia_sys::{Errno, Fd, Mapping, build, call, fd};
 
-/// The legend's words, in the first page of a chunk.
+/// Words of the schema, in the first page of a chunk.
 pub(super) type Words = [AtomicU64; LEGEND_WORDS];
 
 const _: () =
     assert!(offset_of!(Header, legend) == board::AT && size_of::<Header>() == board::HEAD);
 
 per_engine! {
-    /// The file of each chunk; 0: it lies in none.
+    /// File of each chunk; 0: none.
     static FILES: [AtomicI32; CONNS / CHUNK] = [const { AtomicI32::new(0) }; CONNS / CHUNK];
-    /// Whether the first of them is for inheritance, too.
+    /// Set while the first file also serves inheritance.
     static IS_INHERITED: AtomicBool = AtomicBool::new(false);
 }
-/// Whether the kernel lets a file be sealed against others' writes.
+/// Set if the kernel supports the seal against other processes' writes.
 static IS_SEALED: AtomicBool = AtomicBool::new(false);
 
-/// How long the file of the first mapping is.
+/// Length of the first mapping's file, in bytes.
 pub(crate) const LEN: u64 = size_of::<First>().next_multiple_of(4096) as u64;
 
-/// The file with the family's list of processes and its first connections, if it may be inherited.
+/// Returns the file with the family's list of processes and its first connections, if programs may inherit it.
 pub(crate) fn inherited() -> Option<i32> {
     if !IS_INHERITED.load(Ordering::Acquire) {
         return None;
@@ -41,12 +41,12 @@ pub(crate) fn inherited() -> Option<i32> {
     Some(FILES[0].load(Ordering::Acquire)).filter(|&fd| fd != 0)
 }
 
-/// Whether the family's memory lies in a file, which programs that are not of the family may have opened.
+/// Returns true if the family's memory lies in a file, which processes outside the family may have opened.
 pub(crate) fn is_in_a_file() -> bool {
     FILES[0].load(Ordering::Acquire) != 0
 }
 
-/// Memory for the chunk at that place, in a file if there can be one.
+/// Makes memory for chunk `at`, in a file if possible.
 pub(super) fn map(at: usize) -> Option<(Mapping, Option<Fd>)> {
     let len = len_of(at);
     let made = fd::can_be_spared().then(|| if at == 0 { first() } else { further(len) });
@@ -63,7 +63,7 @@ fn first() -> Option<(Mapping, Fd)> {
             IS_SEALED.store(true, Ordering::Relaxed);
             file.is_high().then_some((mapping, file))
         }
-        // The kernel has no such seal.
+        // The kernel does not have this seal.
         Err(Errno::EINVAL) => {
             let file = sealed_memory(NAME, LEN).ok().filter(Fd::is_high)?;
             Some((Mapping::for_family_in(file.raw(), LEN as usize).ok()?, file))
@@ -83,7 +83,7 @@ fn len_of(at: usize) -> u64 {
     if at == 0 { LEN } else { size_of::<Chunk>() as u64 }
 }
 
-/// Says in a chunk, before other processes can see it, where what lies in it.
+/// Writes a chunk's schema, before other processes can see the chunk.
 pub(super) fn describe(words: &Words, at: usize) {
     let shape = Shape {
         number: at as u32,
@@ -99,7 +99,8 @@ pub(super) fn describe(words: &Words, at: usize) {
     Legend::write(words, &shape, members::locks_id(), library(&mut room), FIELDS);
 }
 
-/// The version and, since two builds of one version may differ, how the linker's number of this build begins.
+/// Returns the version, and the first digits of the linker's build number, because two builds of one version may
+/// differ.
 fn library(room: &mut [u8; 32]) -> &str {
     const VERSION: &str = env!("CARGO_PKG_VERSION");
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
@@ -117,23 +118,23 @@ fn library(room: &mut [u8; 32]) -> &str {
     core::str::from_utf8(&room[..len]).unwrap_or(VERSION)
 }
 
-/// The chunk at that place lies in that file from now on, and `first` says so to readers.
+/// Records that chunk `at` lies in `file`, and adds the file to the schema in `first` for readers.
 pub(super) fn keep(at: usize, file: Fd, first: Option<&Words>) {
     let inode = call::file_id(file.raw()).map_or(0, |(_, inode)| inode);
     if let Some(words) = first.filter(|_| at != 0) {
-        // Where there is no room for more, its connections are not shown.
+        // If the schema has no room, readers do not see the chunk's connections.
         let _ = Legend::add_file(words, File { fd: file.raw(), inode });
     }
     stats::show(file.raw());
     FILES[at].store(file.into_raw(), Ordering::Release);
 }
 
-/// Programs may inherit by the first file.
+/// Allows programs to inherit the first file.
 pub(super) fn let_inherit() {
     IS_INHERITED.store(true, Ordering::Release);
 }
 
-/// A file for new memory in the place of a chunk's, which shares nothing with what was there.
+/// Returns a file for new memory in place of a chunk's memory. The new memory shares nothing with the old memory.
 pub(super) fn renew(at: usize) -> Option<Fd> {
     if !IS_SEALED.load(Ordering::Relaxed) || FILES[at].load(Ordering::Relaxed) == 0 {
         return None;
@@ -141,7 +142,7 @@ pub(super) fn renew(at: usize) -> Option<Fd> {
     unsealed_memory(c"sovia-board", len_of(at)).ok().filter(Fd::is_high)
 }
 
-/// This process's memory lies in none of its files any more.
+/// Closes the files, because this process's memory lies in none of them any more.
 pub(super) fn leave() {
     IS_INHERITED.store(false, Ordering::Release);
     for file in FILES.iter() {
@@ -152,7 +153,7 @@ pub(super) fn leave() {
     }
 }
 
-/// In a forked child that has no memory in common with its parent.
+/// Forgets the files in a forked child that shares no memory with its parent.
 pub(super) fn forget() {
     // A thread of the parent may have been about to make the memory.
     IS_INHERITED.store(false, Ordering::Release);
