@@ -1,22 +1,22 @@
-//! Closes what strangers have sent.
+//! Closes descriptors that unknown processes have sent.
 //!
-//! Any process may send descriptors to the meeting point, and closing one may take as long as its sender
-//! likes: a socket lingers, a file's server does not answer. A thread of its own, there only while
-//! there is something to close, waits for that instead of the program.
+//! Any process may send descriptors to the rendezvous socket. Their close may take as long as the sender likes: a
+//! socket lingers, or a file's server does not answer. So a separate thread waits for the close instead of the program.
+//! The thread exists only while there are descriptors to close.
 
 use crate::per_engine::per_engine;
 use crate::thread::{self, Ends};
 use sovia_sync::{RobustBox, rank};
 use sovia_sys::{Fd, call};
 
-/// With so many descriptors to be closed, no more messages are received at the meeting point.
+/// Number of descriptors to close at which the rendezvous socket receives no more messages.
 const MOST: usize = 64;
 
 struct Queue {
     waiting: Vec<Fd>,
-    /// The process whose thread is at work; 0 for none.
+    /// Process whose thread is running; 0: none.
     owner: i32,
-    /// The process that does without the thread; 0 for none.
+    /// Process that must do without the thread; 0: none.
     paused: i32,
 }
 
@@ -25,7 +25,7 @@ per_engine! {
         RobustBox::new(Queue { waiting: Vec::new(), owner: 0, paused: 0 });
 }
 
-/// From here on, what strangers have sent is closed by the thread.
+/// Makes the thread close descriptors of unknown processes from now on.
 pub(crate) fn start() {
     sovia_sys::fd::dispose_by(close);
 }
@@ -37,7 +37,7 @@ fn close(fd: Fd) {
     });
 }
 
-/// Whether there is so much to close already that no more must be taken in.
+/// Returns true if too many descriptors wait for their close to accept more.
 pub(crate) fn is_busy() -> bool {
     QUEUE.with(|queue| {
         if !queue.waiting.is_empty() {
@@ -47,12 +47,12 @@ pub(crate) fn is_busy() -> bool {
     })
 }
 
-/// The thread begins with nothing more, and is not started, until [`go_on`].
+/// Stops the thread from beginning another close, and from being started, until [`go_on`].
 pub(crate) fn pause() {
     QUEUE.with(|queue| queue.paused = call::getpid());
 }
 
-/// After [`pause`].
+/// Ends a [`pause`].
 pub(crate) fn go_on() {
     QUEUE.with(|queue| {
         queue.paused = 0;
@@ -62,20 +62,20 @@ pub(crate) fn go_on() {
     });
 }
 
-/// Around fork: see [`crate::fork`].
+/// Takes the lock before a fork ([`crate::fork`]).
 pub(crate) fn hold() {
     QUEUE.hold();
 }
 
-/// After fork, in both.
+/// Releases the lock after a fork, in parent and child.
 pub(crate) fn release() {
     QUEUE.release();
 }
 
 impl Queue {
-    /// Has a thread at work. If none can be had, what waits goes on waiting.
+    /// Starts the thread if needed. If no thread can be started, the descriptors stay in the queue.
     fn work(&mut self) {
-        // The thread of a forked child's parent has stayed there.
+        // In a forked child, the parent's thread does not exist.
         let pid = call::getpid();
         if self.owner != pid
             && self.paused != pid
@@ -95,7 +95,7 @@ extern "C" fn run(_: *mut libc::c_void) -> *mut libc::c_void {
         }
         next
     }) {
-        // If this is its last descriptor, no other process can have it linger any more.
+        // If this is the last descriptor of the socket, no other process can make the close linger any more.
         let off = [0i32, 0];
         let _ = call::setsockopt(fd.raw(), libc::SOL_SOCKET, libc::SO_LINGER, &off);
         drop(fd);

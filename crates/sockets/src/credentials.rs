@@ -1,21 +1,20 @@
-//! The process changes its user, its groups, its capabilities or its namespaces.
+//! Prepares for a change of the process's user, groups, capabilities or namespaces.
 //!
-//! What it shares was shared because each side could trace the other ([`crate::meeting`]). After the
-//! change that may not hold any more: a worker that has given up its privileges must not keep a
-//! writable byte of the process that forked it, nor a process that drops its rights one of its peers'.
-//! So before the change everything is left, by code that is still trusted:
+//! The process shares memory because each side could trace the other ([`crate::meeting`]). After the change this may no
+//! longer hold. A worker that has given up its privileges must not be able to write memory of the process that forked
+//! it. A process that drops its rights must not be able to write a peer's memory. So before the change the process
+//! leaves everything shared, while its code is still trusted:
 //!
-//! - every accelerated connection goes back to TCP, for all processes that hold it;
-//! - meetings are forgotten, and what was asked for is withdrawn;
-//! - segments are replaced by private memory at the same addresses: a thread that still looks at one
-//!   finds zeros, and no fault;
-//! - the peers' doorbells, this process's own, which others have, and everything that it has inherited
-//!   from its parent are replaced by descriptors that no other process has;
-//! - the family's memory is replaced by new memory that only children forked later will share.
+//! - Every accelerated connection goes back to TCP, for all processes that hold it.
+//! - Rendezvous are forgotten, and requests are withdrawn.
+//! - Private memory replaces the segments at the same addresses. A thread that still reads a segment finds zeros, and
+//!   gets no fault.
+//! - New descriptors, which no other process has, replace all doorbells and the library's descriptors from the parent.
+//! - New memory replaces the family's memory. Only children forked later share it.
 //!
-//! The library's own threads end before the change, and start again with the next accelerated connection.
-//! After it the process begins anew, under another name (`pair::me`): connections opened later
-//! are accelerated with peers that the kernel's rule allows.
+//! The library's own threads end before the change, and start again with the next accelerated connection. After the
+//! change the process begins anew, under another name (`pair::me`). Connections opened later are accelerated with peers
+//! that the kernel's rule allows.
 
 use crate::fallback::{self, Cause};
 use crate::family::Retired;
@@ -32,22 +31,22 @@ use sovia_sync::fences;
 use sovia_sys::{call, clock, fd, mapping};
 
 thread_local! {
-    /// Whether this thread is inside: a signal handler of it may change the user as well.
+    /// Set while this thread is in a change. A signal handler on this thread may also change the user.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Leaves everything that is shared, and calls `change`, which changes the process's user or rights.
+/// Leaves all shared memory and descriptors, then calls `change`, which changes the process's user or rights.
 pub fn change<T>(change: impl FnOnce() -> T) -> T {
     leave_for(Cause::Credentials, change)
 }
 
-/// Leaves everything that is shared, and calls `limit`, which limits this process's address space.
+/// Leaves all shared memory and descriptors, then calls `limit`, which limits this process's address space.
 pub fn limit_memory<T>(limit: impl FnOnce() -> T) -> T {
     leave_for(Cause::AddressSpace, limit)
 }
 
 fn leave_for<T>(cause: Cause, change: impl FnOnce() -> T) -> T {
-    // A child of vfork runs on its parent's memory, which is its parent's to leave.
+    // A child of vfork runs on its parent's memory, and must not leave it for the parent.
     if process::is_elsewhere() || INSIDE.replace(true) {
         return change();
     }
@@ -63,23 +62,21 @@ fn leave_for<T>(cause: Cause, change: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Leaves everything that is shared, and calls `confine`, which is to put the process under a filter of
-/// system calls.
+/// Leaves all shared memory and descriptors, then calls `confine`, which puts the process under a seccomp filter.
 ///
-/// Only the program knows what its filter lets through: perhaps no more than read, write and exit. So
-/// from then on every descriptor is the kernel's alone, no thread of the library's runs, and no hook makes
-/// a system call but the program's own. If the kernel refuses the filter it stays like that: the program
-/// is about to try another one.
+/// Only the program knows which calls its filter allows, perhaps only read, write and exit. So from then on the kernel
+/// alone serves every descriptor. No thread of the library runs, and no hook makes a system call except the program's
+/// own. This holds even if the kernel refuses the filter, because the program is about to try another one.
 pub fn confine<T>(confine: impl FnOnce() -> T) -> T {
     leave_for_good(Cause::Filter, confine)
 }
 
-/// A call by which the calling thread gets a table of descriptors of its own. `without` makes it without
-/// that, `with` as it is.
+/// A call by which the calling thread gets its own table of descriptors. `with` makes the call as it is, `without`
+/// without the request for a table.
 ///
-/// If no other thread of the program's has the table, it is the thread's own but for the library's threads,
-/// which go on watching what is in it. Otherwise a number means one thing in one thread and another in the
-/// next from then on, so everything is left, as by [`confine`].
+/// If no other thread of the program has the table, only the library's threads share it. They must continue to watch
+/// its descriptors. So `without` is called. Otherwise a number will mean different files in different threads, so the
+/// process leaves everything, like [`confine`].
 pub fn own_descriptors<T>(without: impl FnOnce() -> T, with: impl FnOnce() -> T) -> T {
     if process::is_confined() || process::is_elsewhere() {
         with()
@@ -91,12 +88,12 @@ pub fn own_descriptors<T>(without: impl FnOnce() -> T, with: impl FnOnce() -> T)
 }
 
 fn leave_for_good<T>(cause: Cause, confine: impl FnOnce() -> T) -> T {
-    // A child of vfork is about to become another program, and its parent stays as it is.
+    // A child of vfork is about to execute another program, and its parent does not change.
     if process::is_confined() || process::is_elsewhere() || INSIDE.replace(true) {
         return confine();
     }
     process::begin_change();
-    // Before anything is left: nothing new comes in its place.
+    // First, so that nothing new is shared while the process leaves.
     process::confine();
     let attached = attached();
     leave(cause);
@@ -107,7 +104,7 @@ fn leave_for_good<T>(cause: Cause, confine: impl FnOnce() -> T) -> T {
     });
     chain::put_nothing_off();
     fences::without_kernel();
-    // The closer finishes now what others have sent: no thread of the library does it later.
+    // The closer now closes the descriptors from other processes: no thread of the library does so later.
     thread::resume();
     closer::go_on();
     thread::stop(nudge);
@@ -118,8 +115,8 @@ fn leave_for_good<T>(cause: Cause, confine: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Returns true if the library's threads have been stopped. They are not while one is held up that closes what others have sent; libc
-/// changes its user with the program's other threads. The closer pauses from here on.
+/// Returns true if the library's threads have been stopped. They are not stopped while the closer's thread is held up.
+/// Then libc changes its user together with the program's threads. The closer pauses from here on.
 fn leave(cause: Cause) -> bool {
     closer::pause();
     meeting::leave_all();
@@ -128,15 +125,15 @@ fn leave(cause: Cause) -> bool {
     table::for_each_conn(|fd, at| connections.push((fd, at)));
     fallback::give(&connections, cause);
     if process::is_confined() {
-        // While the entries are on record.
+        // While the entries are recorded.
         sets::leave_to_program();
     }
-    // Not before: the other end of a connection may be this process's.
+    // Not earlier: this process may hold the other end of a connection too.
     let stopped = thread::stop(nudge);
     if stopped {
         thread::ended();
     }
-    // Where the family's memory is a file, programs that are not of the family may have opened it.
+    // If the family's memory is a file, processes outside the family may have opened it.
     let is_shared = members::has_relatives() || family::is_in_a_file();
     let retired = if is_shared { drop_all(cause.reason()) } else { Vec::new() };
     sets::leave_doors();
@@ -159,13 +156,13 @@ fn leave(cause: Cause) -> bool {
     stopped
 }
 
-/// Wakes the library's threads that end when they are told to.
+/// Wakes the library's threads that end when told.
 fn nudge() {
     kernel_sockets::ring();
     handler::nudge_all();
 }
 
-/// The accelerated connections of this process.
+/// Returns the accelerated connections of this process.
 fn attached() -> Vec<(i32, Ref)> {
     let mut attached: Vec<(i32, Ref)> = Vec::new();
     let mut note = |fd: i32, at: Ref| {
@@ -178,7 +175,7 @@ fn attached() -> Vec<(i32, Ref)> {
     attached
 }
 
-/// Takes every accelerated connection of this process back to TCP.
+/// Moves every accelerated connection of this process back to TCP.
 fn fallback_all(cause: Cause) {
     loop {
         let attached = attached();
@@ -189,15 +186,15 @@ fn fallback_all(cause: Cause) {
     }
 }
 
-/// Has threads that wait in calls of Sovia's leave them: the filter may be for all threads. One that has
-/// left such a wait by `longjmp` is counted still, and not waited for any longer.
+/// Makes threads leave their waits in Sovia's calls, because the filter may apply to all threads. A thread that has
+/// left such a wait by `longjmp` still counts, so the wait here has a limit.
 fn await_waiting(connections: &[(i32, Ref)]) {
     const LONGEST_NS: u64 = 1_000_000_000;
     let begun = clock::now_ns();
     let is_awaited = || connections.iter().any(|(_, at)| at.conn.is_awaited());
     while (process::has_waiting() || is_awaited()) && clock::now_ns() - begun < LONGEST_NS {
         if chain::is_in_handler() {
-            // It may have interrupted such a wait itself.
+            // The handler may have interrupted such a wait.
             return;
         }
         pair::ring_own();
@@ -205,9 +202,9 @@ fn await_waiting(connections: &[(i32, Ref)]) {
     }
 }
 
-/// Takes every connection off the record, in this process. One that a relative holds as well stays on TCP there, too.
+/// Stops recording every connection in this process. A connection that a relative also holds stays on TCP there.
 fn drop_all(reason: Reason) -> Vec<Retired> {
-    // A relative may have taken one back, and this process not have come to its sets since.
+    // A relative may have moved a connection back to TCP, and this process's sets may not know yet.
     sets::look_for_gone();
     let mut all: Vec<(i32, Ref)> = Vec::new();
     table::for_each_conn(|fd, at| all.push((fd, at)));
@@ -216,12 +213,12 @@ fn drop_all(reason: Reason) -> Vec<Retired> {
         let conn = at.conn;
         if !retired.iter().any(|one| one.index == at.index) {
             sets::conn_closed(at);
-            // It has the socket still, which the family does not know from here on.
+            // The process still has the socket, which the family no longer knows.
             conn.spread();
             if conn.stay_plain() {
                 conn.count_stay(reason);
             }
-            // Of two processes that let go at the same time, the second one alone is the last.
+            // If two processes let go at the same time, only the second one is the last.
             let locked = conn.lock();
             conn.let_go();
             let is_last = !family::is_shared(conn);
@@ -234,15 +231,15 @@ fn drop_all(reason: Reason) -> Vec<Retired> {
     retired
 }
 
-/// Around fork: no change is under way, but for that of a thread which forks in the middle of it, for a
-/// relay.
+/// Called before a fork: waits until no change is in progress. A thread that forks a relay during its own change does
+/// not wait.
 pub(crate) fn hold() {
     if !INSIDE.get() {
         process::begin_change();
     }
 }
 
-/// After fork, in both.
+/// Called after a fork, in parent and child.
 pub(crate) fn release() {
     if !INSIDE.get() {
         process::end_change();

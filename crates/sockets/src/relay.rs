@@ -1,14 +1,13 @@
-//! The relay: keeps a stream alive whose peer cannot put it back on TCP.
+//! The relay: keeps a stream alive if its peer cannot put it back on TCP.
 //!
-//! A grandchild of this process, so that the program's wait calls never see it, keeps the
-//! connection with its VI. The program's descriptors become one end of a Unix stream socket, and
-//! the relay moves bytes between the other end and the connection until both directions have ended.
-//! The program then cannot ask for the connection's addresses any more: the price of losing
-//! nothing.
+//! The relay is a grandchild of this process, so that the program's wait calls never see it. It keeps the connection
+//! with its VI. The program's descriptors become one end of a Unix stream socket. The relay moves bytes between the
+//! other end and the connection until both directions have ended. The program loses no byte, but it cannot ask for the
+//! connection's addresses any more.
 //!
-//! A stream that is cut off must not look as if it were whole. The kernel tells a Unix socket `ECONNRESET` when its
-//! peer closes with bytes unread. So the relay leaves a byte unread for as long as the connection has not ended. A reset,
-//! like the death of the relay itself, reaches the program behind the last byte.
+//! A stream that is cut off must not look complete. A Unix socket reports `ECONNRESET` when its peer closes with bytes
+//! unread. So the relay leaves a byte unread until the connection has ended. A reset, like the relay's own death, then
+//! reaches the program after the last byte.
 
 use crate::conn::{Guard, flag};
 use crate::ops::{self, Flags};
@@ -23,18 +22,18 @@ use sovia_sys::{Fd, UserSliceMut, call};
 use std::collections::VecDeque;
 use std::hash::DefaultHasher;
 
-/// Between two looks whether a call of the program's is over.
+/// Interval in nanoseconds between checks whether a call of the program is over.
 const LOOK_NS: u64 = 10_000_000;
-/// Between two looks at connections whose peers are stopped.
+/// Interval in nanoseconds between looks at connections whose peers are stopped.
 const HELD_NS: u64 = 50_000_000;
-/// Bytes moved at a time.
+/// Number of bytes moved at a time.
 const PIECE: usize = 64 << 10;
 
-/// Puts a relay in the place of every descriptor of the connection. False if none can be had.
+/// Replaces every descriptor of the connection with a relay's socket. Returns false if no relay can be started.
 ///
-/// Other threads may be in calls on it meanwhile. Once the
-/// process has left the connection they go on with the relay's socket, which has the descriptors' numbers.
-/// The relay does not begin before. For the thread that hands the connection over, in a section.
+/// Other threads may be in calls on the connection meanwhile. Once this process has left the connection, they continue
+/// on the relay's socket, which has the descriptors' numbers. Only then does the relay begin. The caller is the thread
+/// that hands the connection over, in a critical section.
 pub(crate) fn take_over(fd: i32, at: Ref) -> bool {
     let pair = Fd::pair(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC);
     let Ok((ours, theirs)) = pair else { return false };
@@ -47,7 +46,7 @@ pub(crate) fn take_over(fd: i32, at: Ref) -> bool {
     };
     let nonblocking = at.conn.has(flag::NONBLOCK);
     if at.conn.has(flag::SHUT_WR | flag::PEER_GONE | flag::RESET) {
-        // Sending has failed, and goes on to do so.
+        // Sending has failed, and must continue to fail.
         let _ = call::shutdown(theirs.raw(), libc::SHUT_WR);
     }
     let kept = [fd, socket.fd.raw(), socket.arrivals.raw(), begins.raw()];
@@ -73,28 +72,30 @@ pub(crate) fn take_over(fd: i32, at: Ref) -> bool {
             let _ = call::dup_onto(theirs.raw(), fd);
             let _ = call::fcntl(fd, libc::F_SETFD, cloexec);
         }
-        // After that: it may be the last of what is on the VI, and calls go to the kernel from there on.
+        // Afterwards: these bytes may be the last on the VI, and then calls go to the kernel.
         put_first(&socket.fd, guard, kernel_socket.raw());
     });
     let _ = call::write(begin.raw(), &[0]);
     true
 }
 
-/// Starts a grandchild of this process, which the program's wait calls do not find, for `life`. It has no descriptors
-/// but `keep`, and holds no other connection. False if it cannot be had. In a section.
+/// Starts a grandchild of this process, which the program's wait calls do not find, to run `life`. It has no
+/// descriptors except `keep`, and holds no other connection. Returns false if it cannot be started. Call it in a
+/// critical section.
 fn start_orphan(keep: &[i32], life: impl FnOnce()) -> bool {
-    // SAFETY: libc's fork, so that its locks and ours are whole in the child; the child only starts another one and
-    // leaves without running the program's exit handlers.
+    // SAFETY: libc's fork takes libc's and Sovia's locks, so the child finds them in a consistent state. The child only
+    // forks again, and exits without the program's exit handlers.
     match unsafe { libc::fork() } {
         -1 => false,
         0 => {
             wait::ignore_cancellation();
             section::leave();
             process::become_relay();
-            // Here: it is over when this process has been reaped.
+            // Here in the child: this is done by the time that the parent has reaped this process.
             ops::keep_only(keep);
-            // SAFETY: as above. The grandchild has a place of its own in the family before this process, whose
-            // place it would have to wait for, has gone: no process finds the connection without a holder.
+            // SAFETY: libc's fork takes libc's and Sovia's locks, and the grandchild exits without the program's exit
+            // handlers. The grandchild has its own process slot before this process ends, so the connection always has
+            // a holder.
             match unsafe { libc::fork() } {
                 0 => {
                     life();
@@ -107,17 +108,17 @@ fn start_orphan(keep: &[i32], life: impl FnOnce()) -> bool {
     }
 }
 
-/// Which connections [`accompany`] was last called for, and by which process.
+/// Hash of the connections that [`accompany`] was last called for, and of the calling process.
 static ACCOMPANIED: AtomicU64 = AtomicU64::new(0);
 
-/// Leaves connections that are going back to a process of their own, since this one is about to become another
-/// program, and their peers are stopped. It holds them until they are back.
+/// Starts a process that holds `connections` until their fallback is over. This process is about to execute another
+/// program, and the peers of these connections are stopped.
 pub(crate) fn accompany(connections: &[(i32, Ref)]) -> bool {
     let mut named = DefaultHasher::new();
     call::getpid().hash(&mut named);
     connections.iter().for_each(|(_, at)| (at.index, at.generation).hash(&mut named));
     if ACCOMPANIED.swap(named.finish(), Ordering::Relaxed) == named.finish() {
-        // The last exec has failed.
+        // The last exec has failed, and its process still holds the connections.
         return true;
     }
     let _inside = section::inside();
@@ -131,22 +132,22 @@ pub(crate) fn accompany(connections: &[(i32, Ref)]) -> bool {
     })
 }
 
-/// Whether a connection that has been held needs nothing more. If the peer has died over it, what is unread is out of
-/// the new program's reach, and that must not look as if nothing were missing.
+/// Returns true if a held connection needs nothing more. If the peer died during the fallback, the new program cannot
+/// reach the unread bytes. Then the connection is reset, so that the stream does not look complete.
 fn is_settled(fd: i32, at: Ref) -> bool {
     let is_cut = at.is_attached_here() && !family::is_shared(at.conn);
     !is_cut || call::disconnect(fd) != Err(call::Errno::EBUSY)
 }
 
-/// Puts what comes next into the relay's socket: what the program has been told is there must not be missing until
-/// the relay runs. `fd`: a descriptor of the connection.
+/// Puts the next bytes into the relay's socket. The program may have been notified of these bytes, so they must be
+/// there before the relay runs. `fd`: a descriptor of the connection.
 fn put_first(socket: &Fd, guard: &mut Guard<'_>, fd: i32) {
     if !guard.conn.rx_pins.is_empty() {
-        // What comes next on TCP is that call's.
+        // A thread is in the kernel's receive, and the next bytes on TCP belong to its call.
         return;
     }
     let mut piece = vec![0u8; PIECE];
-    // Only then: at the end, a look would take the error that is the program's.
+    // Only if bytes are unread: at the end of the stream, a look would take the program's error.
     while stream::unread(guard, fd).is_ok_and(|n| n > 0)
         && let Got::Bytes(n @ 1..) = stream::peek(guard, fd, (&mut piece[..]).into())
     {
@@ -164,43 +165,45 @@ fn put_first(socket: &Fd, guard: &mut Guard<'_>, fd: i32) {
     }
 }
 
-/// Until the process has left the connection, or has ended.
+/// Waits until the process has left the connection or has ended.
 fn await_leave(begins: &Fd) {
     let mut fds = [PollFd { fd: begins.raw(), events: libc::POLLIN, revents: 0 }];
     while ppoll(&mut fds, None, None) == Err(call::Errno::EINTR) {}
 }
 
-/// The relay's life.
+/// Runs the relay.
 fn run(fd: i32, at: Ref, socket: &mut Socket) {
     fallback::goes_on_in_relay(at);
-    // If this process is killed, the peer is not to take that for the end of the stream.
+    // If this process is killed, the peer must not take its death for the end of the stream.
     let linger = call::getsockopt::<[i32; 2]>(fd, libc::SOL_SOCKET, libc::SO_LINGER);
     let _ = call::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, &[1i32, 0]);
     if !both_ways(fd, at, socket) {
-        // What waits here is lost. To the peer that must not look like the end of the stream.
+        // The bytes that wait here are lost. The peer must not take this for the end of the stream.
         let _ = call::disconnect(fd);
         return;
     }
     let _ = call::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, &linger.unwrap_or([0, 0]));
-    // As a program would, and TCP may have no room yet for all that it has sent: with this process it would be lost.
+    // Closes the connection as a program would. TCP may have no room yet for all sent bytes. They would be lost with
+    // this process, so it waits.
     ops::close(fd);
     let _ = call::close(fd);
     linger::await_all();
 }
 
-/// The relay's end of the socket that the program has.
+/// The relay's end of the program's socket.
 struct Socket {
     fd: Fd,
-    /// An epoll instance, edge-triggered: `fd` itself is always readable.
+    /// An epoll instance, edge-triggered, because `fd` itself is always readable.
     arrivals: Fd,
-    /// Bytes at the head of the queue that have been taken before, and lie there for what a close tells the program then.
+    /// Number of bytes at the head of the queue that were already taken. They stay unread, so that a close reports
+    /// `ECONNRESET` to the program.
     stale: usize,
-    /// Whether one such byte is to lie there.
+    /// Set while one such byte must stay there.
     leaves_one: bool,
 }
 
 impl Socket {
-    /// `theirs`: the program's end, which the program does not have yet.
+    /// Returns the relay's end. `theirs` is the program's end, which the program does not have yet.
     fn new(fd: Fd, theirs: &Fd) -> Option<Socket> {
         let arrivals = Fd::make(poll::epoll_create).ok()?;
         let events = (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
@@ -209,13 +212,13 @@ impl Socket {
         Some(Socket { fd, arrivals, stale, leaves_one: true })
     }
 
-    /// Takes the edge that was given for what has arrived.
+    /// Takes the edge that was reported for the bytes that have arrived.
     fn take_edge(&self) {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }];
         let _ = poll::epoll_wait(self.arrivals.raw(), &mut events, Some(0), None);
     }
 
-    /// Looks at what the program has written; how many bytes, with those that are stale.
+    /// Looks at the bytes that the program has written. Returns their number, including stale bytes.
     fn look(&self, piece: &mut [u8]) -> Result<usize, Errno> {
         match call::recv(self.fd.raw(), piece, libc::MSG_PEEK | libc::MSG_DONTWAIT) {
             Ok(found) => Ok(found),
@@ -224,10 +227,10 @@ impl Socket {
         }
     }
 
-    /// Receives what the program has written, as far as there is room in `piece`, without waiting.
+    /// Receives bytes that the program has written, up to the length of `piece`, without waiting.
     fn receive(&mut self, piece: &mut [u8]) -> Outcome {
         let fd = self.fd.raw();
-        // In this order: what comes before the end is found.
+        // The end is checked first, so that bytes before the end are found.
         let has_ended = poll::probe(fd, libc::POLLRDHUP) & (libc::POLLRDHUP | libc::POLLHUP) != 0;
         let found = self.look(&mut *piece)?;
         if found <= self.stale {
@@ -239,7 +242,7 @@ impl Socket {
                 Some(Err(error)) => Err(crate::errno(error)),
             };
         }
-        // The last byte stays behind.
+        // The last byte stays in the queue.
         let (n, stale) = (found - self.stale, usize::from(self.leaves_one));
         if found > stale {
             call::recv(fd, &mut piece[..found - stale], libc::MSG_DONTWAIT)
@@ -250,11 +253,11 @@ impl Socket {
         Ok(n)
     }
 
-    /// Takes the urgent byte that comes next (MSG_OOB), if the program has written nothing before it. Unix sockets have such bytes since
+    /// Takes an urgent byte (MSG_OOB) if the program has written nothing before it. Unix sockets have such bytes since
     /// Linux 5.15.
     fn receive_urgent(&mut self) -> Option<u8> {
         let fd = self.fd.raw();
-        // Without a stale byte a look passes over the mark, which stays where the byte was.
+        // Without a stale byte, a look would pass over the mark, which stays where the byte was.
         let is_next = match self.stale {
             0 => call::is_at_mark(fd),
             stale => self.look(&mut [0; 2]) == Ok(stale),
@@ -268,7 +271,7 @@ impl Socket {
         Some(byte[0])
     }
 
-    /// Takes the byte that has stayed behind: it keeps a mark from being passed.
+    /// Takes the stale byte, which keeps a mark from being passed.
     fn take_stale(&mut self) {
         while self.stale > 0
             && let Ok(n @ 1..) = call::recv(self.fd.raw(), &mut [0; 1], libc::MSG_DONTWAIT)
@@ -277,14 +280,14 @@ impl Socket {
         }
     }
 
-    /// Tells the program that nothing more comes, and that all has come.
+    /// Tells the program that all bytes have come.
     fn end(&mut self) {
         self.leaves_one = false;
         self.take_stale();
         let _ = call::shutdown(self.fd.raw(), libc::SHUT_WR);
     }
 
-    /// Refuses what the program has written and writes from here on, as a connection that has failed does.
+    /// Refuses the bytes that the program has written and will write, like a failed connection.
     fn refuse(&self) {
         let fd = self.fd.raw();
         let _ = call::shutdown(fd, libc::SHUT_RD);
@@ -300,7 +303,7 @@ impl Socket {
         }
     }
 
-    /// Returns true if the program has closed its end. One that has only shut its receiving half goes on.
+    /// Returns true if the program has closed its end. A program that has only shut its receiving half continues.
     fn is_closed(&self) -> bool {
         poll::probe(self.fd.raw(), 0) & libc::POLLHUP != 0
     }
@@ -310,18 +313,18 @@ impl Socket {
 #[derive(Default)]
 struct Flow {
     waiting: VecDeque<u8>,
-    /// The source has ended; what waits is the last.
+    /// Set once the source has ended. The waiting bytes are the last.
     ended: bool,
-    /// The end has been passed on to the sink.
+    /// Set once the end has been passed on to the sink.
     told: bool,
-    /// The source has failed: what waits is the last that came, and more is missing.
+    /// Set once the source has failed: bytes are missing after the waiting ones.
     cut: bool,
-    /// The sink takes nothing any more: what comes is thrown away.
+    /// Set once the sink takes no more bytes. Further bytes are dropped.
     discards: bool,
 }
 
-/// As much as TCP's buffers would take: a program that writes before it reads must not hang here
-/// either.
+/// Limit of waiting bytes: as much as TCP's buffers would hold. A program that writes before it reads must not hang
+/// here either.
 const WAITING_MAX: usize = 8 << 20;
 
 impl Flow {
@@ -329,7 +332,7 @@ impl Flow {
         !self.ended && self.waiting.len() < WAITING_MAX
     }
 
-    /// Puts what `source` gives behind the rest.
+    /// Appends the bytes that `source` has given.
     fn take(&mut self, result: Outcome, piece: &[u8]) {
         match result {
             Ok(0) => self.ended = true,
@@ -343,7 +346,7 @@ impl Flow {
     /// Gives the first bytes to `sink`.
     ///
     /// # Errors
-    /// Why that has failed.
+    /// The error of `sink`.
     fn give(&mut self, sink: impl FnOnce(&[u8]) -> Outcome) -> Result<(), Errno> {
         let (first, _) = self.waiting.as_slices();
         if first.is_empty() {
@@ -357,18 +360,18 @@ impl Flow {
         Ok(())
     }
 
-    /// Takes nothing more and gives nothing more.
+    /// Stops the flow in both directions.
     fn stop(&mut self) {
         self.waiting.clear();
         (self.ended, self.told) = (true, true);
     }
 
-    /// Whether all that came has been given to the sink, and more is missing.
+    /// Returns true if the sink has all bytes that came, and more are missing.
     fn is_cut(&self) -> bool {
         self.cut && self.ended && self.waiting.is_empty()
     }
 
-    /// Whether the end is to be passed on to the sink now.
+    /// Returns true once, when the end must be passed on to the sink.
     fn ends(&mut self) -> bool {
         let now = self.ended && !self.cut && self.waiting.is_empty() && !self.told;
         self.told |= now;
@@ -376,19 +379,19 @@ impl Flow {
     }
 }
 
-/// Moves bytes in both directions until both have ended. False if one of them has failed before.
+/// Moves bytes in both directions until both have ended. Returns false if one has failed before.
 fn both_ways(fd: i32, at: Ref, socket: &mut Socket) -> bool {
     let mut piece = vec![0u8; PIECE];
     let piece = &mut piece[..];
     let (mut inbound, mut outbound) = (Flow::default(), Flow::default());
-    // The program may have written something that has not been taken.
+    // The program may have written bytes that the relay has not taken.
     let mut may_take = true;
-    // A byte that the program has sent as urgent, behind all that waits.
+    // A byte that the program has sent as urgent, after all waiting bytes.
     let mut urgent = None;
     let mut has_failed = false;
     while !(inbound.told && outbound.told) {
-        // A thread of the program's may be in the kernel's receive since before the connection had a VI. What
-        // comes next is that call's.
+        // A thread of the program may be in the kernel's receive since before the connection had a VI. The next bytes
+        // on TCP belong to its call.
         let is_free = at.conn.rx_pins.is_empty();
         let entry = |fd: i32, events: i16| PollFd {
             fd: if events == 0 { -1 } else { fd },
@@ -456,7 +459,8 @@ fn both_ways(fd: i32, at: Ref, socket: &mut Socket) -> bool {
             _ => Ok(()),
         });
         if let Err(error) = taken {
-            // The program may read what came before the failure. The kernel has reported the error here, once.
+            // The program may still read the bytes that came before the failure. The kernel has reported the error
+            // once, to the relay.
             (has_failed, inbound.cut) = (true, inbound.cut || error != libc::EPIPE);
             outbound.stop();
             socket.refuse();
