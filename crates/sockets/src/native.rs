@@ -1,9 +1,8 @@
-//! What programs written for Sovia ask of the engine, beyond what libc has calls for.
+//! Functions that programs written for Sovia need beyond libc's calls.
 //!
-//! There is one engine in a process that runs under `sovia run`, whichever interfaces it uses: the
-//! preloaded library's. It lends the functions of this module to `libsovia` and the Rust crate
-//! through a [`Table`] that it exports as [`SYMBOL`]. They then leave libc's calls to libc's names,
-//! which are the preloaded library's, and their own copy of this crate sleeps.
+//! A process under `sovia run` has one engine for all its interfaces: the preloaded library's. The preloaded library
+//! exports this module's functions to `libsovia` and the Rust crate, in a [`Table`] under the name [`SYMBOL`]. Both
+//! then call libc's names, which reach the preloaded library, and do not start their own copy of this crate.
 
 use crate::conn::{Phase, flag};
 use crate::engine;
@@ -19,27 +18,27 @@ use sovia_control::{Reason, Traffic};
 use sovia_proto::configuration::Configuration;
 use sovia_proto::path::{Rx, Tx};
 
-/// Where a stream runs.
+/// Carrier of a stream's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum State {
     /// A kernel socket that Sovia does not follow.
     Kernel = 0,
-    /// On TCP; its ends have not met yet.
+    /// TCP. The connection may still get a VI.
     Meeting = 1,
-    /// On a VI.
+    /// A VI.
     Via = 2,
-    /// On TCP for good.
+    /// TCP for good.
     Tcp = 3,
 }
 
-/// What is known of a stream. Counts are of what went over the VI since it has one.
+/// Data on a stream. The counts cover the bytes on the VI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Info {
     /// A [`State`].
     pub state: u32,
-    /// A [`Reason`] plus one where the state is [`State::Tcp`]; else 0.
+    /// A [`Reason`] plus one if the state is [`State::Tcp`]; else 0.
     pub reason: u32,
     /// 1 if bytes sent now go over the VI.
     pub sends: u32,
@@ -47,7 +46,7 @@ pub struct Info {
     pub receives: u32,
     /// Bytes sent.
     pub bytes_sent: u64,
-    /// Messages sent: packets, and pieces gathered beyond the window.
+    /// Messages sent: packets, and pieces coalesced beyond the window.
     pub messages_sent: u64,
     /// Bytes received.
     pub bytes_received: u64,
@@ -64,21 +63,21 @@ impl Info {
         bytes_received: 0,
     };
 
-    /// Whether the stream has a VI.
+    /// Returns true if the stream has a VI.
     pub fn is_accelerated(&self) -> bool {
         self.state == State::Via as u32
     }
 
-    /// Why it is on TCP for good, if it is and the reason is known.
+    /// Returns the reason why the stream stays on TCP, if it does and the reason is known.
     pub fn reason(&self) -> Option<Reason> {
         Reason::of(self.reason.checked_sub(1)?)
     }
 }
 
-/// What is known of the stream behind a descriptor.
+/// Returns data on the stream behind a descriptor.
 pub fn info(fd: i32) -> Info {
     let Some(at) = table::conn(fd) else { return Info::NONE };
-    // The peer may have taken both directions back since the last call.
+    // The peer may have revoked both directions since the last call.
     fallback::settle(at);
     let conn = at.conn;
     let stay = conn.stay.load(Ordering::Relaxed);
@@ -108,14 +107,14 @@ pub fn info(fd: i32) -> Info {
     info
 }
 
-/// Takes the stream behind a descriptor to TCP for good; nothing if it is there.
+/// Moves the stream behind a descriptor to TCP for good. Does nothing if it is already there.
 pub fn to_tcp(fd: i32) {
     if let Some(at) = table::conn(fd) {
         fallback::now(fd, at, Cause::Call);
     }
 }
 
-/// Changed with the table's layout, or what a function in it means.
+/// Version of the table. Changes with the table's layout or with the meaning of a function.
 pub const VERSION: u32 = 2;
 
 /// The functions of this module, for libraries in the process that have another copy of it.
@@ -126,13 +125,13 @@ pub struct Table {
     pub info: extern "C" fn(i32, &mut Info),
     /// See [`to_tcp`].
     pub to_tcp: extern "C" fn(i32),
-    /// See [`protocol::choose_for`]; text and its length, an errno, or 0.
+    /// See [`protocol::choose_for`]. Takes a text and its length. Returns an errno, or 0.
     pub choose: unsafe extern "C" fn(i32, *const u8, usize) -> i32,
-    /// See [`loan::lend`]; an errno, or 0.
+    /// See [`loan::lend`]. Returns an errno, or 0.
     pub lend: extern "C" fn(i32, usize, &mut Loan) -> i32,
-    /// See [`loan::commit`]; with flags of `send`. The count, or minus an errno.
+    /// See [`loan::commit`]. Takes flags of `send`. Returns the count, or minus an errno.
     pub commit: extern "C" fn(i32, &mut Loan, usize, i32) -> isize,
-    /// See [`loan::borrow`]; an errno, or 0.
+    /// See [`loan::borrow`]. Returns an errno, or 0.
     pub borrow: extern "C" fn(i32, i32, &mut Loan) -> i32,
     /// See [`loan::give_back`].
     pub give_back: extern "C" fn(&mut Loan),
@@ -140,18 +139,18 @@ pub struct Table {
     pub is_ours: extern "C" fn(&Loan) -> bool,
 }
 
-/// As [`protocol::choose_for`], with the configuration's text form.
+/// Like [`protocol::choose_for`], but takes the configuration as text.
 fn choose_text(fd: i32, text: &[u8]) -> Result<(), Errno> {
     let text = core::str::from_utf8(text).map_err(|_| libc::EINVAL)?;
     protocol::choose_for(fd, &Configuration::of_socket(text).map_err(|_| libc::EINVAL)?)
 }
 
 unsafe extern "C" fn choose(fd: i32, text: *const u8, len: usize) -> i32 {
-    // SAFETY: the caller vouches for the text.
+    // SAFETY: the caller, `choose_here` in another copy of this crate, passes pointer and length of a live slice.
     choose_text(fd, unsafe { core::slice::from_raw_parts(text, len) }).err().unwrap_or(0)
 }
 
-/// Flags of a call on a loan: MSG_DONTWAIT and MSG_NOSIGNAL.
+/// Returns the flags of a call on a loan: MSG_DONTWAIT and MSG_NOSIGNAL.
 fn flags(how: i32) -> Flags {
     Flags {
         dont_wait: how & libc::MSG_DONTWAIT != 0,
@@ -202,57 +201,58 @@ extern "C" fn take_to_tcp(fd: i32) {
     to_tcp(fd);
 }
 
-/// This copy's own functions.
+/// Functions of this copy of the crate.
 pub static TABLE: Table =
     Table { info: info_of, to_tcp: take_to_tcp, choose, lend, commit, borrow, give_back, is_ours };
 
-/// The name under which the preloaded library exports a [`Lender`].
+/// Name under which the preloaded library exports a [`Lender`].
 pub const SYMBOL: &CStr = c"sovia_native";
 
-/// Given [`VERSION`], returns the table; null for another version.
+/// Returns the table if the argument is [`VERSION`]; null for another version.
 pub type Lender = extern "C" fn(u32) -> *const Table;
 
-/// The name under which the preloaded library exports an [`Aside`].
+/// Name under which the preloaded library exports an [`Aside`].
 pub const ASIDE_SYMBOL: &CStr = c"sovia_stands_aside";
 
-/// Whether the system's rules have had the preloaded library leave the program alone: 1 or 0. What asks for Sovia by itself is served
-/// by its own copy then, as where no library is preloaded.
+/// Returns 1 if the system's rules make the preloaded library leave the program alone, else 0. If 1, a library that the
+/// program itself has chosen starts its own engine, as without preloading.
 pub type Aside = extern "C" fn() -> u32;
 
-/// What a preloaded library exports.
+/// The [`Lender`] that a preloaded library exports.
 pub extern "C" fn lend_table(version: u32) -> *const Table {
     if version == VERSION { &raw const TABLE } else { core::ptr::null() }
 }
 
-/// 0: not looked yet; [`OWN`]; [`STRANGE`]; else the address of a table.
+/// 0: not searched yet; [`OWN`]; [`STRANGE`]; otherwise the address of a table.
 static ENGINE: AtomicUsize = AtomicUsize::new(0);
 const OWN: usize = 1;
 const STRANGE: usize = 2;
 
-/// Whose engine serves this process.
+/// Engine that serves this process.
 #[derive(Debug, Clone, Copy)]
 pub enum Engine {
-    /// This copy's.
+    /// The engine of this copy of the crate.
     Own,
-    /// The preloaded library's: libc's names reach it.
+    /// The preloaded library's engine, reached by libc's names.
     Preloaded(&'static Table),
-    /// The preloaded library's, of a version with another table.
+    /// The preloaded library's engine, in a version with another table.
     Strange,
 }
 
-/// Whose engine serves this process. The first call looks, and starts this copy's if it is that.
+/// Returns the engine that serves this process. The first call searches for it, and starts this copy's engine if there
+/// is no other.
 #[inline]
 pub fn engine() -> Engine {
     match ENGINE.load(Ordering::Acquire) {
         OWN => Engine::Own,
         0 => look(),
         STRANGE => Engine::Strange,
-        // SAFETY: the preloaded library's table, which stays as long as the process.
+        // SAFETY: `look` has stored the address of the preloaded library's table, which lasts as long as the process.
         address => Engine::Preloaded(unsafe { &*(address as *const Table) }),
     }
 }
 
-/// Whether this copy's engine is at work already; looks at one word.
+/// Returns true if this copy's engine is already running. Reads one word.
 #[inline]
 pub fn is_own() -> bool {
     ENGINE.load(Ordering::Relaxed) == OWN
@@ -262,15 +262,15 @@ pub fn is_own() -> bool {
 fn look() -> Engine {
     static START: std::sync::Once = std::sync::Once::new();
     START.call_once(|| {
-        // SAFETY: a C string and a pseudo handle that glibc defines.
+        // SAFETY: the arguments are a C string and a pseudo handle that glibc defines.
         let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, SYMBOL.as_ptr()) };
         let engine = if found.is_null() || preloaded_stands_aside() {
             engine::start();
-            // SAFETY: a plain function; what it does may be left undone.
+            // SAFETY: `finish` is a plain function without captured state.
             unsafe { libc::atexit(finish) };
             OWN
         } else {
-            // SAFETY: only a preloaded library of Sovia's exports a function of that name.
+            // SAFETY: only Sovia's preloaded library exports this name, with a function of this type.
             let lender = unsafe { core::mem::transmute::<*mut libc::c_void, Lender>(found) };
             match lender(VERSION) as usize {
                 0 => STRANGE,
@@ -283,13 +283,13 @@ fn look() -> Engine {
 }
 
 fn preloaded_stands_aside() -> bool {
-    // SAFETY: a C string and a pseudo handle that glibc defines.
+    // SAFETY: the arguments are a C string and a pseudo handle that glibc defines.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, ASIDE_SYMBOL.as_ptr()) };
     if found.is_null() {
-        // Of a version without it.
+        // An older version does not export the name.
         return false;
     }
-    // SAFETY: only a preloaded library of Sovia's exports a function of that name.
+    // SAFETY: only Sovia's preloaded library exports this name, with a function of this type.
     let aside = unsafe { core::mem::transmute::<*mut libc::c_void, Aside>(found) };
     aside() != 0
 }
@@ -298,7 +298,7 @@ extern "C" fn finish() {
     engine::finish();
 }
 
-/// [`info`], from whichever engine serves the process.
+/// Calls [`info`] of the engine that serves the process.
 pub fn info_here(fd: i32) -> Info {
     let mut out = Info::NONE;
     match engine() {
@@ -309,10 +309,10 @@ pub fn info_here(fd: i32) -> Info {
     out
 }
 
-/// [`to_tcp`], from whichever engine serves the process.
+/// Calls [`to_tcp`] of the engine that serves the process.
 ///
 /// # Errors
-/// `ENOTSUP` where that is one of another version.
+/// `ENOTSUP` if the engine has another version.
 pub fn to_tcp_here(fd: i32) -> Result<(), Errno> {
     match engine() {
         Engine::Own => to_tcp(fd),
@@ -322,20 +322,20 @@ pub fn to_tcp_here(fd: i32) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Chooses a connection's protocol, in whichever engine serves the process.
+/// Chooses a connection's protocol, in the engine that serves the process.
 ///
 /// # Errors
-/// What [`protocol::choose_for`] says; `EINVAL` for a text that is no configuration; `ENOTSUP` where
-/// the engine is one of another version.
+/// The errors of [`protocol::choose_for`]. `EINVAL` if the text is not a configuration. `ENOTSUP` if the engine has
+/// another version.
 pub fn choose_here(fd: i32, text: &[u8]) -> Result<(), Errno> {
-    // SAFETY: the text is a live slice.
+    // SAFETY: pointer and length come from a live slice.
     match unsafe { (table_here()?.choose)(fd, text.as_ptr(), text.len()) } {
         0 => Ok(()),
         e => Err(e),
     }
 }
 
-/// The functions of whichever engine serves the process.
+/// Returns the functions of the engine that serves the process.
 fn table_here() -> Result<&'static Table, Errno> {
     match engine() {
         Engine::Own => Ok(&TABLE),
@@ -344,10 +344,10 @@ fn table_here() -> Result<&'static Table, Errno> {
     }
 }
 
-/// [`loan::lend`], from whichever engine serves the process.
+/// Calls [`loan::lend`] of the engine that serves the process.
 ///
 /// # Errors
-/// What that says; `ENOTSUP` where that is one of another version.
+/// The errors of [`loan::lend`]. `ENOTSUP` if the engine has another version.
 pub fn lend_here(fd: i32, len: usize) -> Result<Loan, Errno> {
     let mut loan = Loan::default();
     match (table_here()?.lend)(fd, len, &mut loan) {
@@ -356,19 +356,19 @@ pub fn lend_here(fd: i32, len: usize) -> Result<Loan, Errno> {
     }
 }
 
-/// [`loan::commit`], likewise, with flags of `send`.
+/// Calls [`loan::commit`] of the engine that serves the process, with flags of `send`.
 ///
 /// # Errors
-/// As [`lend_here`].
+/// The errors of [`loan::commit`]. `ENOTSUP` if the engine has another version.
 pub fn commit_here(fd: i32, loan: &mut Loan, n: usize, how: i32) -> Outcome {
     let sent = (table_here()?.commit)(fd, loan, n, how);
     usize::try_from(sent).map_err(|_| -sent as i32)
 }
 
-/// [`loan::borrow`], likewise, with flags of `recv`.
+/// Calls [`loan::borrow`] of the engine that serves the process, with flags of `recv`.
 ///
 /// # Errors
-/// As [`lend_here`].
+/// The errors of [`loan::borrow`]. `ENOTSUP` if the engine has another version.
 pub fn borrow_here(fd: i32, how: i32) -> Result<Loan, Errno> {
     let mut loan = Loan::default();
     match (table_here()?.borrow)(fd, how, &mut loan) {
@@ -377,12 +377,12 @@ pub fn borrow_here(fd: i32, how: i32) -> Result<Loan, Errno> {
     }
 }
 
-/// [`Loan::is_ours`], likewise: an engine knows when the process was forked.
+/// Calls [`Loan::is_ours`] of the engine that serves the process, which knows of forks.
 pub fn is_ours_here(loan: &Loan) -> bool {
     table_here().is_ok_and(|table| (table.is_ours)(loan))
 }
 
-/// [`loan::give_back`], likewise.
+/// Calls [`loan::give_back`] of the engine that serves the process.
 pub fn give_back_here(loan: &mut Loan) {
     if let Ok(table) = table_here() {
         (table.give_back)(loan);

@@ -1,17 +1,17 @@
-//! Descriptors of readiness, for event loops that know the kernel's only.
+//! Eventfds that report a VI's readiness, for event loops that know only kernel descriptors.
 //!
-//! News on a VI are in memory, so no descriptor of the kernel tells of them. A stream that joins an
-//! event loop which is not Sovia's gets one: an eventfd ([`Notice`]), which the reactor writes to
-//! when the stream may have become readable or writable, or has ended. The reactor is a thread that
-//! waits in an epoll set of Sovia's ([`crate::epoll`]), edge-triggered, in which those streams are.
+//! Events of a VI are in memory, so no kernel descriptor reports them. A stream that joins another event loop than
+//! Sovia's gets an eventfd ([`Notice`]). The reactor writes to this eventfd when the stream may have become readable or
+//! writable, or has ended. The reactor is a thread that waits in an epoll set of Sovia ([`crate::epoll`]). The set
+//! contains those streams, edge-triggered.
 //!
-//! **No missed wake-up.** An eventfd is registered edge-triggered by its loop and never read: each
-//! write is an edge, whatever was written before. The set tells each arrival after it has been
-//! published ([`crate::pair::ReadyList`]), so a loop that has read to `EAGAIN` hears of what came after that
-//! `EAGAIN`. What came before the stream joined is told by one write at the join.
+//! **No missed wake-up.** The event loop registers the eventfd edge-triggered and never reads it. So each write is an
+//! edge, whatever was written before. The set reports each arrival after its publication ([`crate::pair::ReadyList`]).
+//! So a loop that has read to `EAGAIN` is notified of everything that comes later. One write at the join reports
+//! earlier arrivals.
 //!
-//! It costs a hop: the peer wakes this thread, and this thread the loop. A loop that waits by
-//! [`crate::epoll`] itself has no such thing.
+//! The cost is one more hop: the peer wakes this thread, and this thread wakes the loop. A loop that waits by
+//! [`crate::epoll`] itself does not need this thread.
 
 use crate::per_engine::per_engine;
 use crate::table::{self, Entry};
@@ -21,20 +21,20 @@ use sovia_sync::{RobustBox, rank};
 use sovia_sys::{Fd, call, poll};
 use std::sync::Arc;
 
-/// Everything an edge can tell of.
+/// All events that an edge can report.
 const EVENTS: u32 = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
 
 /// A stream's eventfd.
 #[derive(Debug)]
 pub struct Notice {
     event: Fd,
-    /// The stream's descriptor, as it joined the set.
+    /// The stream's descriptor when it joined the set.
     fd: i32,
     token: u64,
 }
 
 struct Reactor {
-    /// The process whose thread is at work; 0 for none.
+    /// Process whose thread is running; 0: none.
     owner: i32,
     epfd: i32,
     index: u32,
@@ -47,10 +47,10 @@ per_engine! {
         RobustBox::new(Reactor { owner: 0, epfd: -1, index: 0, tokens: 0, notices: Vec::new() });
 }
 
-/// Gives the stream behind `fd` an eventfd. It is to be let go ([`forget`]) before `fd` is closed.
+/// Creates an eventfd for the stream behind `fd`. Call [`forget`] before `fd` is closed.
 ///
 /// # Errors
-/// What the kernel says if there is no descriptor or thread to be had.
+/// The kernel's error if no descriptor or thread can be made.
 pub fn watch(fd: i32) -> Result<Arc<Notice>, Errno> {
     REACTOR.with(|reactor| {
         reactor.start()?;
@@ -67,14 +67,14 @@ pub fn watch(fd: i32) -> Result<Arc<Notice>, Errno> {
     })
 }
 
-/// No more news of a stream are reported.
+/// Stops the reports for a stream.
 pub fn forget(notice: &Notice) {
     REACTOR.with(|reactor| {
         let place = reactor.notices.binary_search_by_key(&notice.token, |(token, _)| *token);
         if let Ok(place) = place {
             reactor.notices.remove(place);
             if reactor.owner == call::getpid() {
-                // It may have left by itself, with its connection.
+                // The entry may have left the set with its connection.
                 let _ = reactor.control(libc::EPOLL_CTL_DEL, notice.fd, None);
             }
         }
@@ -82,14 +82,14 @@ pub fn forget(notice: &Notice) {
 }
 
 impl Notice {
-    /// The eventfd: to be registered edge-triggered, and never read.
+    /// Returns the eventfd. Register it edge-triggered, and never read it.
     pub fn raw(&self) -> i32 {
         self.event.raw()
     }
 
     /// Makes an edge.
     pub fn tell(&self) {
-        // Full only after 2^64 edges.
+        // The counter is full only after 2^64 edges.
         let _ = call::write(self.event.raw(), &1u64.to_ne_bytes());
     }
 }
@@ -100,7 +100,7 @@ impl Reactor {
         if self.owner == pid {
             return Ok(());
         }
-        // In a forked child: the thread has stayed with the parent, and its loops with it.
+        // In a forked child: the thread has stayed in the parent, together with its loops.
         self.notices.clear();
         let epfd = Fd::make(poll::epoll_create).map_err(errno)?;
         epoll::created(epfd.raw());
@@ -127,7 +127,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
         let n = match epoll::wait(index, &mut events, None, None) {
             Ok(n) => n,
             Err(libc::EINTR) => 0,
-            // The program has closed our descriptor behind our back.
+            // The program has closed the library's epoll descriptor.
             Err(_) => return core::ptr::null_mut(),
         };
         REACTOR.with(|reactor| {
@@ -142,12 +142,12 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
     }
 }
 
-/// Around fork: see [`crate::fork`].
+/// Takes the lock before a fork ([`crate::fork`]).
 pub(crate) fn hold() {
     REACTOR.hold();
 }
 
-/// After fork, in both.
+/// Releases the lock after a fork, in parent and child.
 pub(crate) fn release() {
     REACTOR.release();
 }
