@@ -1,13 +1,13 @@
-//! What tells peers of this process's death, and what tells this process of a peer's.
+//! Descriptors that report a process's death: this process's death to its peers, and a peer's death to this process.
 //!
-//! The kernel's socket ends when the last process that holds it has gone, and the kernel socket tells of that;
-//! but its FIN may stand behind bytes that this end does not read, or may have come before, when the
-//! peer closed one half. So each process hands its peers two descriptors beside its doorbells:
+//! The kernel socket ends when the last process that holds it has gone, and reports this by FIN. But the FIN may lie
+//! behind bytes that this end does not read. Or the FIN came earlier, when the peer closed one half. So each process
+//! gives its peers two descriptors beside its doorbells:
 //!
-//! - a pidfd of itself, which becomes readable when the process has ended;
-//! - the reading end of a pipe that nothing is ever written to. Its writing end is inherited by forked
-//!   children and closed by exec, so it hangs up when no process is left that could use the segment. A stranger gets an end of
-//!   a pair of sockets instead ([`crate::pair::bells`]): who holds a pipe can keep all that close it waiting.
+//! - A pidfd of itself, which becomes readable when the process has ended.
+//! - The reading end of a pipe without any data. Forked children inherit its writing end, and exec closes it. So the
+//!   pipe hangs up when no process is left that could use the segment. Another user's process gets one end of a pair of
+//!   sockets instead ([`crate::pair::bells`]). The holder of a pipe could block every process that closes the pipe.
 //!
 //! The progress thread watches both.
 
@@ -17,35 +17,35 @@ use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use sovia_sync::{RobustBox, rank};
 use sovia_sys::{Fd, call, clock, poll};
 
-/// Descriptors that tell of a process's death.
+/// Number of descriptors that report a process's death.
 pub(crate) const NOTICES: usize = 2;
 
 per_engine! {
-    /// This process's own: the pidfd, the pipe's reading end. The writing end stays open until the process
-    /// ends or leaves its peers.
+    /// This process's own descriptors: the pidfd and the pipe's reading end. The writing end stays open until the
+    /// process ends or leaves its peers.
     static OWN: RobustBox<Option<[Fd; NOTICES]>, { rank::NOTICES }> = RobustBox::new(None);
-    /// The number of the writing end, if this process has made it; 0 otherwise.
+    /// Descriptor of the writing end, if this process has made it; otherwise 0.
     static WRITER: AtomicI32 = AtomicI32::new(0);
     static PEERS: RobustBox<Vec<Peer>, { rank::PEERS }> = RobustBox::new(Vec::new());
-    /// Counts the peers that have been added.
+    /// Number of peers that have been added.
     static ADDED: AtomicU32 = AtomicU32::new(0);
 }
 
-/// How much of a peer is left.
+/// State of a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Life {
     /// The process lives, as far as is known.
     Alive,
-    /// The process has died. Forked children of it may hold its connections.
+    /// The process has died. Its forked children may hold its connections.
     ProcessDied,
-    /// No process is left that has the segment, since that time (nanoseconds of the monotonic clock).
+    /// All processes with the segment have died, since this time (nanoseconds of the monotonic clock).
     AllDied(u64),
 }
 
 struct Peer {
     process: Process,
     notices: [Fd; NOTICES],
-    /// As it was last found.
+    /// State at the last look.
     life: Life,
     /// Set once a progress thread watches the notices.
     is_watched: bool,
@@ -65,7 +65,7 @@ impl Peer {
     }
 }
 
-/// The descriptors that tell of this process's death, to be handed to a peer.
+/// Returns the descriptors that report this process's death, to pass on to a peer.
 pub(crate) fn notices() -> Option<[i32; NOTICES]> {
     OWN.with(|own| {
         if own.is_none() {
@@ -91,7 +91,7 @@ fn make() -> Option<[Fd; NOTICES]> {
     Some(notices)
 }
 
-/// Whether that is a handle on a process: it can be watched, and closed without waiting.
+/// Returns true if `fd` is a pidfd. A pidfd can be watched, and closed without waiting.
 pub(crate) fn is_process(fd: i32) -> bool {
     let mut target = [0u8; 64];
     let n = call::read_link(fd, &mut target).unwrap_or(0);
@@ -99,7 +99,7 @@ pub(crate) fn is_process(fd: i32) -> bool {
     target.starts_with(b"anon_inode:[pidfd]") || target.starts_with(b"pidfd:[")
 }
 
-/// Whether it is the reading end of a pipe.
+/// Returns true if `fd` is the reading end of a pipe.
 pub(crate) fn is_end_of_pipe(fd: i32) -> bool {
     let mut target = [0u8; 64];
     let n = call::read_link(fd, &mut target).unwrap_or(0);
@@ -107,7 +107,7 @@ pub(crate) fn is_end_of_pipe(fd: i32) -> bool {
     target[..n].starts_with(b"pipe:[") && flags() & libc::O_ACCMODE == libc::O_RDONLY
 }
 
-/// Keeps the descriptors that tell of a peer's death. False if they are not all.
+/// Keeps the descriptors that report a peer's death. Returns false if `fds` is not complete.
 pub(crate) fn keep(process: Process, fds: Vec<Fd>) -> bool {
     let Ok(notices) = <[Fd; NOTICES]>::try_from(fds) else { return false };
     if !notices.iter().all(Fd::is_high) {
@@ -122,13 +122,13 @@ pub(crate) fn keep(process: Process, fds: Vec<Fd>) -> bool {
     true
 }
 
-/// How many peers have been added: [`watch`] has something to do once this has changed.
+/// Returns the number of peers that have been added. Call [`watch`] again once it has changed.
 pub(crate) fn added() -> u32 {
     ADDED.load(Ordering::Acquire)
 }
 
-/// Has an epoll instance of this process's tell of all peers' deaths by that token. One that has not been asked before is new:
-/// what an earlier one watched, or the parent's, it does not watch.
+/// Makes an epoll instance of this process report all peers' deaths with `token`. `is_new`: the instance watches no
+/// peer yet, even if an earlier instance, or the parent's, did.
 pub(crate) fn watch(epoll: i32, token: u64, is_new: bool) {
     let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
     PEERS.with(|peers| {
@@ -141,7 +141,7 @@ pub(crate) fn watch(epoll: i32, token: u64, is_new: bool) {
     });
 }
 
-/// Looks which peers have died, and forgets those of which nothing is left and that are not `in_use`.
+/// Checks which peers have died. Removes peers whose processes have all died and that are not `in_use`.
 pub(crate) fn look(now: u64, in_use: impl Fn(Process) -> bool) {
     PEERS.with(|peers| {
         peers.iter_mut().for_each(|peer| peer.look(now));
@@ -149,7 +149,7 @@ pub(crate) fn look(now: u64, in_use: impl Fn(Process) -> bool) {
     });
 }
 
-/// How much of a peer was left when it was last looked at.
+/// Returns the state of a peer at the last look.
 pub(crate) fn life(process: Process) -> Life {
     PEERS.with(|peers| {
         let peer = peers.iter().find(|peer| peer.process == process);
@@ -157,7 +157,7 @@ pub(crate) fn life(process: Process) -> Life {
     })
 }
 
-/// How much of a peer is left at this moment; `None` if nothing tells of it.
+/// Looks at a peer and returns its state. `None` if the peer is unknown.
 pub(crate) fn life_now(process: Process) -> Option<Life> {
     PEERS.with(|peers| {
         let peer = peers.iter_mut().find(|peer| peer.process == process)?;
@@ -166,13 +166,13 @@ pub(crate) fn life_now(process: Process) -> Option<Life> {
     })
 }
 
-/// Whether any peer was found to have died when they were last looked at.
+/// Returns true if any peer had died at the last look.
 pub(crate) fn any_has_died() -> bool {
     PEERS.with(|peers| peers.iter().any(|peer| peer.life != Life::Alive))
 }
 
-/// This process leaves its peers: it has nothing of theirs any more, and nothing of its own tells them
-/// that it lives.
+/// Leaves all peers. This process drops their descriptors, and no descriptor of its own shows them any more that it
+/// lives.
 pub(crate) fn leave_all() {
     drop(OWN.with(Option::take));
     let writer = WRITER.swap(0, Ordering::Relaxed);
@@ -182,20 +182,20 @@ pub(crate) fn leave_all() {
     drop(PEERS.with(core::mem::take));
 }
 
-/// Around fork: see [`crate::fork`].
+/// Takes the locks before a fork ([`crate::fork`]).
 pub(crate) fn hold() {
     OWN.hold();
     PEERS.hold();
 }
 
-/// After fork, in both.
+/// Releases the locks after a fork, in parent and child.
 pub(crate) fn release() {
     PEERS.release();
     OWN.release();
 }
 
-/// In a forked child: it is another process, which makes notices of its own. The writing end of its
-/// parent's pipe stays open: the peers of pairs from before the fork are to know that the child lives.
+/// Called in a forked child, which makes descriptors of its own. The writing end of its parent's pipe stays open. It
+/// shows the peers of pairs from before the fork that the child lives.
 pub(crate) fn forked() {
     drop(OWN.with(Option::take));
     WRITER.store(0, Ordering::Relaxed);

@@ -1,14 +1,13 @@
-//! State of which each engine has its own.
+//! State that each engine has a copy of.
 //!
-//! A program has one engine, and what is declared with [`per_engine!`] are plain statics in it: nothing is looked up.
-//! In this crate's unit tests there may be several, one beside the other in a process: [`Engine`]. A thread
-//! belongs to one of them, and the statics are that one's. Threads that the engine starts belong to the engine of the
-//! thread that starts them.
+//! A program has one engine, and the statics declared with [`per_engine!`] are plain statics in it. A process of this
+//! crate's unit tests may have several engines ([`Engine`]). Each thread belongs to one of them, and sees its copies of
+//! the statics. Threads that an engine starts belong to the engine of the thread that starts them.
 //!
-//! What is not declared so is of the process or of a thread, whichever engine they belong to: its identity, the
-//! library's threads, what a thread is inside of.
+//! Other statics belong to the process or to a thread, in any engine. Examples are the process's identity and a
+//! thread's critical sections.
 
-/// Declares statics of which each engine has its own.
+/// Declares statics that each engine has a copy of.
 macro_rules! per_engine {
     ($($(#[$attribute:meta])* $visibility:vis static $name:ident: $type:ty = $value:expr;)+) => {
         $(
@@ -24,7 +23,7 @@ macro_rules! per_engine {
 }
 pub(crate) use per_engine;
 
-/// Declares [`sovia_sys::tables`], one of each for every engine.
+/// Like [`sovia_sys::tables`], with a copy for each engine.
 macro_rules! per_engine_tables {
     ($($(#[$attribute:meta])* $visibility:vis static $name:ident: $type:ty = $value:expr;)+) => {
         #[cfg(not(test))]
@@ -38,7 +37,7 @@ pub(crate) use per_engine_tables;
 #[cfg(test)]
 pub(crate) use several::{Engine, PerEngine};
 
-/// The engine of a thread, for one that it starts.
+/// Passes a thread's engine to a thread that it starts.
 #[derive(Debug)]
 pub(crate) struct Inherited {
     #[cfg(test)]
@@ -53,21 +52,21 @@ impl Inherited {
         }
     }
 
-    /// In the thread that starts the other one.
+    /// Called in the thread that starts the other one.
     pub(crate) fn leave(&self) {
         #[cfg(test)]
         Engine::current().leave_in(&self.engine);
     }
 
-    /// In the other one: it belongs to the same engine from here on.
+    /// Called in the new thread, which from now on belongs to the same engine.
     pub(crate) fn take(&self) {
         #[cfg(test)]
         Engine::left_in(&self.engine).enter();
     }
 }
 
-/// Whether the process's threads are on record in the calling thread's engine. They are in one alone: that in which a
-/// thread asks first.
+/// Returns true if the calling thread's engine keeps the record of the process's threads. Only the engine whose thread
+/// calls this first keeps it.
 pub(crate) fn keeps_threads() -> bool {
     #[cfg(not(test))]
     return true;
@@ -82,12 +81,12 @@ mod several {
     use core::ops::Deref;
     use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-    /// Statics that one can have.
+    /// Largest number of statics that an engine can have.
     const STATICS: usize = 256;
 
     type Statics = [AtomicPtr<()>; STATICS];
 
-    /// An engine of several. Its state lasts as long as the process.
+    /// One of several engines. Its state lasts as long as the process.
     #[derive(Clone, Copy)]
     pub(crate) struct Engine(&'static Statics);
 
@@ -97,7 +96,7 @@ mod several {
         }
     }
 
-    /// That of threads which belong to no other one.
+    /// Engine of threads that belong to no other engine.
     static FIRST: Statics = [const { AtomicPtr::new(core::ptr::null_mut()) }; STATICS];
 
     thread_local! {
@@ -105,18 +104,18 @@ mod several {
     }
 
     impl Engine {
-        /// One in which nothing has happened.
+        /// Returns a new engine with initial state.
         pub(crate) fn new() -> Engine {
             let slots = [const { AtomicPtr::new(core::ptr::null_mut()) }; STATICS];
             Engine(Box::leak(Box::new(slots)))
         }
 
-        /// That of the calling thread.
+        /// Returns the engine of the calling thread.
         pub(crate) fn current() -> Engine {
             CURRENT.get()
         }
 
-        /// Leaves word of it for another thread.
+        /// Stores this engine for another thread.
         pub(super) fn leave_in(self, place: &AtomicPtr<()>) {
             place.store(self.as_ptr(), Ordering::Release);
         }
@@ -125,19 +124,19 @@ mod several {
             core::ptr::from_ref(self.0).cast_mut().cast()
         }
 
-        /// The engine of which word was left.
+        /// Returns the engine that `leave_in` has stored.
         pub(super) fn left_in(place: &AtomicPtr<()>) -> Engine {
-            // SAFETY: null, or what `leave_in` has stored.
+            // SAFETY: the pointer is null or comes from `leave_in`, which stores a reference to a static.
             let found = unsafe { place.load(Ordering::Acquire).cast::<Statics>().as_ref() };
             found.map_or(Engine(&FIRST), Engine)
         }
 
-        /// The calling thread belongs to it from here on.
+        /// Makes the calling thread belong to this engine.
         pub(crate) fn enter(self) {
             CURRENT.set(self);
         }
 
-        /// Calls `f` on the calling thread as one that belongs to it.
+        /// Calls `f` while the calling thread belongs to this engine.
         pub(crate) fn run<R>(self, f: impl FnOnce() -> R) -> R {
             let before = CURRENT.replace(self);
             let result = f();
@@ -154,9 +153,9 @@ mod several {
         asked.is_ok() || asked == Err(me)
     }
 
-    /// A static of which each engine has its own.
+    /// A static that each engine has a copy of.
     pub(crate) struct PerEngine<T: 'static> {
-        /// Its number among them, from 1; 0 until it is used.
+        /// Number of this static, from 1; 0 until it is used.
         number: AtomicUsize,
         value: fn() -> T,
     }
@@ -177,7 +176,7 @@ mod several {
                         Ordering::AcqRel,
                         Ordering::Acquire,
                     );
-                    // If another thread has numbered it meanwhile, this number is given to none.
+                    // Another thread has numbered this static meanwhile. The new number stays unused.
                     set.err().unwrap_or(number)
                 }
                 number => number,
@@ -186,9 +185,9 @@ mod several {
 
         fn of(&self, engine: Engine) -> &'static T {
             let slot = &engine.0[self.number() - 1];
-            // SYNC: Acquire finds what was behind the pointer when it was published.
+            // SYNC: Acquire pairs with the AcqRel exchange below, which publishes the value behind the pointer.
             let found = slot.load(Ordering::Acquire).cast::<T>();
-            // SAFETY: the slot is this static's alone: null, or what is leaked below.
+            // SAFETY: only this static uses the slot, which is null or has a leaked box of a `T`.
             if let Some(value) = unsafe { found.as_ref() } {
                 return value;
             }
@@ -197,12 +196,12 @@ mod several {
             let published =
                 slot.compare_exchange(none, made.cast(), Ordering::AcqRel, Ordering::Acquire);
             match published {
-                // SAFETY: just made, and never freed.
+                // SAFETY: `made` comes from the box above, which is never freed after its publication.
                 Ok(_) => unsafe { &*made },
                 Err(other) => {
-                    // SAFETY: no other thread has seen it.
+                    // SAFETY: `made` comes from the box above. The failed exchange did not publish it.
                     drop(unsafe { Box::from_raw(made) });
-                    // SAFETY: as above.
+                    // SAFETY: only this static uses the slot, so `other` is a leaked box of a `T`.
                     unsafe { &*other.cast::<T>() }
                 }
             }

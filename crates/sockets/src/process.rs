@@ -1,26 +1,27 @@
-//! This process, and how it is told from children that run on its memory or on a copy of it.
+//! This process, and how the library distinguishes it from children on its memory or on a copy of it.
 //!
-//! A child that libc forks, or that one of libc's calls makes ([`crate::fork`]), is told at once. Others:
+//! The library knows at once of a child that libc forks, or that a libc call makes ([`crate::fork`]). It detects other
+//! children as follows:
 //!
-//! - A child of vfork runs on this memory, on its parent's thread, which waits: the thread is marked as
+//! - A child of vfork runs on this memory, on its parent's thread, while the parent waits. The thread is marked as
 //!   *lent* ([`sovia_sync::thread`]).
-//! - A child of clone with CLONE_VM runs on this memory as well, and goes on. Once there has been one,
-//!   the kernel is asked for the caller's process.
-//! - A child that an inline system call makes has a copy of this memory and knows nothing of it. A page
-//!   that the kernel wipes in such copies shows it (`is_elsewhere`).
+//! - A child of clone with CLONE_VM also runs on this memory, and continues. Once there has been such a child, the
+//!   library asks the kernel for the caller's process id.
+//! - A child made by an inline system call has a copy of this memory, without notice to the library. The kernel wipes
+//!   one page in such a copy (`is_elsewhere`).
 
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering, fence};
 use sovia_sync::thread;
 use sovia_sys::{call, mapping};
 
-/// The process whose tables these are.
+/// Process that owns these tables.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 
-/// A page of its own.
+/// A memory page of its own.
 #[repr(align(4096))]
 struct Page {
-    /// [`HERE`] in the process that has marked it, [`SHARED_HERE`] once children have run on its memory; 0 in
-    /// an unknown copy.
+    /// [`HERE`] in the process that has marked the page. [`SHARED_HERE`] once children have run on its memory. 0 in an
+    /// unknown copy.
     here: AtomicU32,
     _rest: [AtomicU32; 1023],
 }
@@ -32,114 +33,115 @@ sovia_sys::tables! {
     static PAGE: Page = Page { here: AtomicU32::new(0), _rest: [const { AtomicU32::new(0) }; 1023] };
 }
 
-/// Whether the kernel wipes the page.
+/// Set if the kernel wipes the page in copies.
 static WIPED: AtomicBool = AtomicBool::new(false);
 
-/// Whether there has been a child that shares this memory for longer than its parent waits.
+/// Set once there has been a child that shares this memory longer than its parent waits.
 static SHARED: AtomicBool = AtomicBool::new(false);
 
-/// What a process does that finds itself to be an unknown copy.
+/// Function that a process runs when it finds that it is an unknown copy.
 static ADOPT: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether a thread is just changing this process's credentials: meanwhile nothing new is shared.
+/// Set while a thread changes this process's credentials. Meanwhile nothing new is shared.
 static CHANGING: AtomicBool = AtomicBool::new(false);
 
-/// A change of this process's credentials begins, once no other one is under way.
+/// Begins a change of this process's credentials, after any other change has ended.
 pub(crate) fn begin_change() {
     while CHANGING.swap(true, Ordering::SeqCst) {
         call::sched_yield();
     }
 }
 
-/// It is over.
+/// Ends the change.
 pub(crate) fn end_change() {
     CHANGING.store(false, Ordering::SeqCst);
 }
 
-/// Whether one is under way.
+/// Returns true while a change is in progress.
 pub(crate) fn is_changing() -> bool {
     CHANGING.load(Ordering::SeqCst)
 }
 
-/// Whether the program has put this process under a filter of system calls.
+/// Set once the program has put this process under a seccomp filter, or is about to.
 static CONFINED: AtomicBool = AtomicBool::new(false);
 
-/// Whether the program has put this process under a filter of system calls: only the program knows
-/// what that lets through. From then on Sovia makes none of its own.
+/// Returns true if the program has put this process under a seccomp filter, or is about to. Only the program knows
+/// which calls the filter allows. From then on Sovia makes no system calls of its own.
 #[inline]
 pub fn is_confined() -> bool {
     CONFINED.load(Ordering::Relaxed)
 }
 
-/// In the place of an error: the call is libc's to make. The process has come under a filter of system calls
-/// while it waited.
+/// Returned instead of an error if the process has come under a seccomp filter during a wait. The caller then makes
+/// libc's call.
 pub const PLAIN: crate::Errno = crate::Errno::MAX;
 
-/// Threads that wait for several descriptors, in a call that makes system calls of Sovia's own.
+/// Number of threads that wait for several descriptors, in a call that makes system calls of Sovia.
 static WAITING: AtomicU32 = AtomicU32::new(0);
 
-/// Counts the calling thread among those until this is dropped.
+/// Counts the calling thread in `WAITING` until it is dropped.
 pub(crate) struct Waiting(());
 
-/// The calling thread begins to wait for several descriptors.
+/// Counts the calling thread as waiting for several descriptors.
 ///
 /// # Errors
-/// [`PLAIN`] if the process is, or is just being put, under a filter.
+/// [`PLAIN`] if the process is under a seccomp filter, or is about to be.
 pub(crate) fn begin_waiting() -> Result<Waiting, crate::Errno> {
     let waiting = Waiting(());
     WAITING.fetch_add(1, Ordering::SeqCst);
-    // SYNC: with `confine` and `has_waiting`: this thread sees the filter coming, or the thread that
-    // sets it up sees this one and waits for it.
+    // SYNC: pairs with `confine` and `has_waiting`. Either this thread sees `CONFINED`, or the thread that sets the
+    // filter up sees this thread and waits for it.
     fence(Ordering::SeqCst);
     if is_confined() { Err(PLAIN) } else { Ok(waiting) }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        // In a forked child the count has begun anew.
+        // In a forked child the count has begun again at 0.
         let less = |count: u32| Some(count.saturating_sub(1));
         let _ = WAITING.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
     }
 }
 
-/// Whether a thread does.
+/// Returns true if a thread waits for several descriptors.
 pub(crate) fn has_waiting() -> bool {
     WAITING.load(Ordering::SeqCst) != 0
 }
 
-/// It is about to do so.
+/// Records that the program is about to put this process under a seccomp filter.
 pub(crate) fn confine() {
     CONFINED.store(true, Ordering::SeqCst);
 }
 
-/// This process has been forked for a relay, by one that is about to leave everything: it leaves nothing itself.
+/// Prepares this forked process to become a relay. Its parent is about to leave everything shared, but the relay leaves
+/// nothing itself.
 pub(crate) fn become_relay() {
     CONFINED.store(false, Ordering::SeqCst);
     end_change();
 }
 
-/// Whether the caller is a child that runs on this process's memory: it may use what is known, but has
-/// descriptors of its own.
+/// Returns true if the caller is a child that runs on this process's memory. The child may use the data there, but has
+/// its own descriptors.
 #[inline]
 pub fn is_borrowed() -> bool {
     thread::is_lent()
         || SHARED.load(Ordering::Relaxed) && OWNER.load(Ordering::Relaxed) != call::getpid()
 }
 
-/// Whether the caller is the process whose tables these are, for certain. Two loads of lines that nothing
-/// writes.
+/// Returns true if the caller certainly is the process that owns these tables. Costs two loads of cache lines that are
+/// almost never written.
 #[inline(always)]
 pub(crate) fn is_at_home() -> bool {
     PAGE.here.load(Ordering::Relaxed) == HERE && !thread::is_lent()
 }
 
-/// Whether the caller is another process than the one whose tables these are.
+/// Returns true if the caller is not the process that owns these tables.
 #[inline]
 pub(crate) fn is_elsewhere() -> bool {
     !is_at_home() && find_out()
 }
 
-/// The same, found out. An unknown copy becomes a process of the family first.
+/// The slow path of [`is_elsewhere`]. An unknown copy first becomes a process of the family.
 #[cold]
 #[inline(never)]
 fn find_out() -> bool {
@@ -158,34 +160,35 @@ fn find_out() -> bool {
     is_borrowed()
 }
 
-/// Has `function` make an unknown copy of a process one of the family. Said once, at the start.
+/// Sets the function by which an unknown copy joins the family. Called once, at the start.
 pub(crate) fn adopt_by(function: fn()) {
     ADOPT.store(function as usize, Ordering::Release);
 }
 
-/// A child is about to be made that shares this memory and does not end at once.
+/// Called before a call that makes a child that shares this memory and does not end at once.
 pub fn shares_memory() {
     SHARED.store(true, Ordering::Relaxed);
     PAGE.here.store(SHARED_HERE, Ordering::Relaxed);
 }
 
-/// Whether there has been one.
+/// Returns true once there has been such a child.
 pub(crate) fn has_shared() -> bool {
     SHARED.load(Ordering::Relaxed)
 }
 
-/// This process's id, as it was noted at its start: no system call.
+/// Returns this process's id as stored at its start, without a system call.
 #[inline]
 pub fn owner() -> i32 {
     OWNER.load(Ordering::Relaxed)
 }
 
-/// Notes that the tables are this process's: at its start, and in a forked child.
+/// Makes this process the owner of the tables, at its start and in a forked child.
 pub(crate) fn own() {
     own_as(call::getpid());
 }
 
-/// The same in a forked child under a filter, whose only thread has its id: no system call.
+/// Like [`own`], in a forked child under a seccomp filter, without a system call. The child's only thread has the
+/// process's id.
 pub(crate) fn own_quietly() {
     own_as(thread::thread_id());
 }
@@ -197,13 +200,13 @@ fn own_as(id: i32) {
     PAGE.here.store(HERE, Ordering::Relaxed);
 }
 
-/// At the start of the process.
+/// Called at the start of the process.
 pub(crate) fn start() {
     WIPED.store(mapping::wipe_in_copies(&raw const PAGE as usize, 4096), Ordering::Relaxed);
     own();
 }
 
-/// Ends the process with that status, at once.
+/// Ends the process at once, with exit status `status`.
 pub fn exit(status: i32) -> ! {
     call::exit_with(status)
 }
