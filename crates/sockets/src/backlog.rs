@@ -1,54 +1,54 @@
-//! How much memory of segments may hold what peers have not read yet.
+//! Limits the memory of segments that may hold unread bytes.
 //!
-//! Each direction of a connection has a little for nothing. What goes beyond is counted here, for all
-//! processes of the family together, by the end that sends, and is given back when the peer has read it.
-//! At the limit connections accept no more than that little, as TCP's sockets do where tcp_mem is used up.
+//! Each direction of a connection has a small free allowance. The sending end counts the bytes beyond it here, for all
+//! processes of the family together. It subtracts them when the peer has read them. At the limit, connections accept
+//! only their free allowance, like TCP's sockets when tcp_mem is used up.
 //!
-//! The limit is what SOVIA_MEMORY says (in MiB), or else the smaller of what the kernel would let TCP
-//! hold and an eighth of the smallest memory limit that can be read: of the host, or of a control group. And
-//! whatever the limit is, an eighth of the host's memory stays available.
+//! SOVIA_MEMORY sets the limit (in MiB). Otherwise the limit is the smaller of two amounts. One is the memory that the
+//! kernel would let TCP hold. The other is an eighth of the smallest readable memory limit, of the host or of a control
+//! group. With any limit, an eighth of the host's memory stays available.
 //!
-//! A single connection is bounded as well, by what the kernel lets a socket hold ([`of_a_connection`]).
+//! A single connection is also limited, by the amount that the kernel lets a socket hold ([`of_a_connection`]).
 
 use crate::per_engine::per_engine;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use sovia_sys::memory_limits;
 
 per_engine! {
-    /// Bytes in use beyond what is for nothing; in the family's memory.
+    /// Number of bytes in use beyond the free allowances, in the family's memory.
     static USED: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
-    /// What may be in use; 0: not known yet.
+    /// Limit of these bytes; 0: not known yet.
     static LIMIT: AtomicU64 = AtomicU64::new(0);
-    /// Bytes that a connection's end may send ahead, and hold unread, if its program has set no sizes; 0: not known yet.
+    /// Default numbers of bytes that a connection's end may send ahead, and may hold unread; 0: not known yet.
     static BUFFERS: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
 }
-/// After how many bytes more it is asked what the host has left.
+/// Number of further bytes after which the host's available memory is checked again.
 const ASK: u64 = 16 << 20;
-/// Of what there is, this part may be used, and this part is left to others.
+/// One part of this many may be used, and one part must stay available.
 const PART: u64 = 8;
 
-/// From now on bytes are counted there.
+/// Counts bytes in `used` from now on.
 pub(crate) fn count_in(used: &'static AtomicU64) {
     USED.store(core::ptr::from_ref(used).cast_mut(), Ordering::Release);
 }
 
 fn used() -> Option<&'static AtomicU64> {
-    // SAFETY: null, or what `count_in` was given.
+    // SAFETY: the pointer is null or comes from `count_in`, which takes a static reference.
     unsafe { USED.load(Ordering::Acquire).as_ref() }
 }
 
-/// The user has said how much may be used, in bytes.
+/// Sets the limit that the user has chosen, in bytes.
 pub(crate) fn choose(limit: u64) {
     LIMIT.store(limit.max(1), Ordering::Relaxed);
 }
 
-/// The kernel gives a socket no less, about (`SOCK_MIN_SNDBUF`, `SOCK_MIN_RCVBUF`).
+/// The kernel's smallest socket buffers are about as large (`SOCK_MIN_SNDBUF`, `SOCK_MIN_RCVBUF`).
 const LEAST: u32 = 4 << 10;
 
-/// What may be in use before the limit is known.
+/// Limit in bytes before the real limit is known.
 const PROVISIONAL: u64 = 16 << 20;
 
-/// What may be in use.
+/// Returns the limit in bytes.
 pub(crate) fn limit() -> u64 {
     match LIMIT.load(Ordering::Relaxed) {
         0 => PROVISIONAL,
@@ -56,7 +56,7 @@ pub(crate) fn limit() -> u64 {
     }
 }
 
-/// Bytes that the end of a connection may send ahead, and hold unread, if its program has set no sizes.
+/// Returns the default numbers of bytes that a connection's end may send ahead, and may hold unread.
 pub(crate) fn of_a_connection() -> (u32, u32) {
     let known = |bytes: &AtomicU32| match bytes.load(Ordering::Relaxed) {
         0 => u32::MAX,
@@ -66,14 +66,14 @@ pub(crate) fn of_a_connection() -> (u32, u32) {
     (sends, holds)
 }
 
-/// Notes how many bytes the kernel lets a socket send ahead, and hold unread.
+/// Stores the numbers of bytes that the kernel lets a socket send ahead, and hold unread.
 pub(crate) fn note_buffers(sends: u64, holds: u64) {
     for (place, bytes) in BUFFERS.iter().zip([sends, holds]) {
         place.store(u32::try_from(bytes).unwrap_or(u32::MAX).max(LEAST), Ordering::Relaxed);
     }
 }
 
-/// Finds the limits out, unless they are known. Apart, like what it calls: the program's stack may be small.
+/// Finds the limits, unless they are known. Not inlined, because the program's stack may be small.
 #[inline(never)]
 pub(crate) fn find_limits() {
     if BUFFERS[0].load(Ordering::Relaxed) == 0
@@ -87,12 +87,12 @@ pub(crate) fn find_limits() {
     let total = memory_limits::host().map(|(total, _)| total);
     let smallest = [total, memory_limits::control_group()].into_iter().flatten().min();
     let limits = [smallest.map(|bytes| bytes / PART), memory_limits::tcp()];
-    // Where nothing can be read, as much as TCP would have on a small host.
+    // If no limit can be read, as much as TCP would have on a small host.
     let limit = limits.into_iter().flatten().min().unwrap_or(64 << 20).max(1);
     LIMIT.store(limit, Ordering::Relaxed);
 }
 
-/// Whether so many bytes more may be used; they count from here on.
+/// Counts `bytes` more, and returns true if the limit allows them.
 #[cold]
 #[inline(never)]
 pub(crate) fn take(bytes: u64) -> bool {
@@ -111,7 +111,7 @@ fn host_has_enough() -> bool {
     memory_limits::host().is_none_or(|(total, available)| available >= total / PART)
 }
 
-/// So many bytes are not used any more.
+/// Subtracts `bytes` that are no longer in use.
 pub(crate) fn give_back(bytes: u64) {
     if let Some(used) = used()
         && bytes != 0

@@ -1,16 +1,16 @@
-//! What the user decided, read once from the environment. Where that says nothing, and /etc/ld.so.preload has brought the library, the
-//! rules are those of the system, /etc/sovia/rules.
+//! The user's settings, read once from the environment. If the environment has none, and /etc/ld.so.preload has
+//! loaded the library, the system's rules in /etc/sovia/rules apply.
 //!
 //! | variable | meaning | default |
 //! |---|---|---|
 //! | `SOVIA_RULES` | which connections may be accelerated ([`sovia_control::Rules`]) | all |
-//! | `SOVIA_STATS` | file to count into, made by `sovia run -v` | none |
-//! | `SOVIA_SPIN` | longest spin before sleep, in microseconds; 0: sleep at once | 50 |
-//! | `SOVIA_MEET` | transfers of an end before it looks for its peer | as earlier connections suggest |
-//! | `SOVIA_PROTOCOL` | what of the papers' table 4 is done ([`crate::protocol`]) | `auto` |
-//! | `SOVIA_MEMORY` | MiB of shared memory that may hold what peers have not read | by the kernel's limits |
+//! | `SOVIA_STATS` | file for counters, made by `sovia run -v` | none |
+//! | `SOVIA_SPIN` | longest spin before a sleep, in microseconds; 0: sleep at once | 50 |
+//! | `SOVIA_MEET` | number of an end's transfers before it begins a rendezvous | from earlier connections |
+//! | `SOVIA_PROTOCOL` | settings from the papers' table 4 ([`crate::protocol`]) | `auto` |
+//! | `SOVIA_MEMORY` | MiB of shared memory that may hold unread bytes | from the kernel's limits |
 //! | `SOVIA_FILTERS` | path of the agent that watches packet filters | `/run/sovia/filters` |
-//! | `SOVIA_IO_URING` | `allow`: io_uring is let through | refused |
+//! | `SOVIA_IO_URING` | `allow`: programs may use io_uring | refused |
 
 use crate::per_engine::per_engine;
 use core::ffi::CStr;
@@ -23,7 +23,7 @@ use sovia_sys::{Errno, call, small_file};
 
 per_engine! {
     static SPIN_US: AtomicU32 = AtomicU32::new(50);
-    /// 0: nothing was said.
+    /// 0: the user has set nothing. Otherwise the number plus one.
     static MEET_AFTER: AtomicU32 = AtomicU32::new(0);
     static IO_URING: AtomicBool = AtomicBool::new(false);
 }
@@ -31,11 +31,11 @@ static CPUS: AtomicU32 = AtomicU32::new(1);
 per_engine! {
     static RULES: AtomicPtr<Rules> = AtomicPtr::new(core::ptr::null_mut());
 }
-/// Where the agent is found, if the user has said so: a string that stays.
+/// Path of the agent, if the user has chosen one. The string is never freed.
 static AGENT: AtomicPtr<libc::c_char> = AtomicPtr::new(core::ptr::null_mut());
-/// Path of the agent that watches packet filters, if the user has chosen another one: a string that stays.
+/// Path of the agent that watches packet filters, if the user has chosen one. The string is never freed.
 static FILTER_AGENT: AtomicPtr<libc::c_char> = AtomicPtr::new(core::ptr::null_mut());
-/// Whether libc reads and writes by streams that go past the hooks.
+/// Set if libc's streams read and write without the hooks.
 static HAS_STRANGE_STREAMS: AtomicBool = AtomicBool::new(false);
 static PROGRAM: AtomicPtr<libc::c_char> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -44,8 +44,8 @@ unsafe extern "C" {
 }
 
 fn variable(name: &CStr) -> Option<&'static CStr> {
-    // SAFETY: called before the program's code runs, so no thread changes the environment; the
-    // strings in it stay where they are.
+    // SAFETY: called before the program's code runs, so no thread changes the environment. The environment's strings
+    // are not freed.
     unsafe {
         let value = libc::getenv(name.as_ptr());
         (!value.is_null()).then(|| CStr::from_ptr(value))
@@ -56,8 +56,8 @@ fn number(name: &CStr) -> Option<u32> {
     variable(name)?.to_str().ok()?.parse().ok()
 }
 
-/// Takes the rules of the system, for a program that its environment says nothing about. Returns whether they leave it any
-/// connection: a file that cannot be read or understood leaves none, no file leaves all.
+/// Takes the system's rules, for a program without settings in its environment. Returns true if the rules allow the
+/// program any connection. A file that cannot be read or parsed allows none, and no file allows all.
 pub fn follow_system() -> bool {
     learn_program();
     if variable(c"SOVIA_RULES").is_some() {
@@ -73,15 +73,15 @@ pub fn follow_system() -> bool {
     true
 }
 
-/// Remembers the program's name. A copy: programs write their titles over it, as Redis does.
+/// Stores a copy of the program's name: programs such as Redis overwrite the original with a title.
 fn learn_program() {
     if !PROGRAM.load(Ordering::Relaxed).is_null() {
         return;
     }
-    // SAFETY: glibc sets it before any constructor runs.
+    // SAFETY: glibc sets this variable before any constructor runs.
     let name = unsafe { program_invocation_short_name };
     if !name.is_null() {
-        // SAFETY: a string, which no code of the program's has changed so far.
+        // SAFETY: the pointer leads to a C string, which no code of the program has changed yet.
         let copy = unsafe { CStr::from_ptr(name) }.to_owned();
         PROGRAM.store(copy.into_raw(), Ordering::Relaxed);
     }
@@ -103,13 +103,13 @@ pub fn load() {
     if variable(c"SOVIA_IO_URING").is_some_and(|v| v == c"allow") {
         IO_URING.store(true, Ordering::Relaxed);
     }
-    // `sovia run` has checked this too; a hand-made bad one changes nothing.
+    // `sovia run` has checked this text. An invalid text set by hand changes nothing.
     if let Some(text) = variable(c"SOVIA_PROTOCOL").and_then(|text| text.to_str().ok())
         && let Ok(configuration) = Configuration::of_socket(text)
     {
         crate::protocol::choose(&configuration);
     }
-    // `sovia run` has checked the rules; a hand-made bad one accelerates nothing.
+    // `sovia run` has checked the rules. Invalid rules set by hand accelerate nothing.
     if let Some(text) = variable(c"SOVIA_RULES") {
         let rules = text
             .to_str()
@@ -121,7 +121,7 @@ pub fn load() {
         }
     }
     if let Some(path) = variable(c"SOVIA_AGENT") {
-        // A copy: programs write their titles over the environment.
+        // A copy, because programs overwrite the environment with their titles.
         AGENT.store(path.to_owned().into_raw(), Ordering::Release);
     }
     if let Some(path) = variable(c"SOVIA_FILTERS") {
@@ -132,69 +132,71 @@ pub fn load() {
     }
 }
 
-/// Longest spin in nanoseconds.
+/// Returns the longest spin in nanoseconds.
 pub fn spin_max_ns() -> u64 {
     u64::from(SPIN_US.load(Ordering::Relaxed)) * 1000
 }
 
-/// Transfers of an end before it looks for its peer, if the user has said how many.
+/// Returns the number of an end's transfers before it begins a rendezvous, if the user has set it.
 pub fn meet_after() -> Option<u32> {
     MEET_AFTER.load(Ordering::Relaxed).checked_sub(1)
 }
 
-/// Says in the place of the user how many.
+/// Sets this number in a test.
 #[cfg(test)]
 pub(crate) fn meet_after_transfers(n: u32) {
     MEET_AFTER.store(n + 1, Ordering::Relaxed);
 }
 
-/// Whether io_uring may be used.
+/// Returns true if the program may use io_uring.
 pub fn io_uring_allowed() -> bool {
     IO_URING.load(Ordering::Relaxed)
 }
 
-/// Lets rings through: no connection is on record that they could pass by.
+/// Allows io_uring. No connection has a record, so io_uring cannot bypass any.
 pub(crate) fn allow_io_uring() {
     IO_URING.store(true, Ordering::Relaxed);
 }
 
-/// Processors that this process may use.
+/// Returns the number of processors that this process may use.
 pub fn cpus() -> u32 {
     CPUS.load(Ordering::Relaxed)
 }
 
-/// Whether the rules let a connection be accelerated.
+/// Returns true if the rules allow a connection to be accelerated.
 pub fn allows(end: End, local: SocketAddr, peer: SocketAddr) -> bool {
     rules().is_none_or(|rules| rules.allows(program(), end, local, peer))
 }
 
-/// Streams of this libc read and write past the hooks: no connection of this process is accelerated.
+/// Records that this libc's streams read and write without the hooks. Then no connection of this process is
+/// accelerated.
 pub fn has_strange_streams() {
     HAS_STRANGE_STREAMS.store(true, Ordering::Relaxed);
 }
 
-/// Why no connection of this process may be accelerated, if so, whatever the rules say.
+/// Returns the reason why no connection of this process may be accelerated, independently of the rules. `None` if there
+/// is no such reason.
 pub(crate) fn keeps_on_tcp() -> Option<Reason> {
     HAS_STRANGE_STREAMS.load(Ordering::Relaxed).then_some(Reason::UnknownLibc)
 }
 
-/// The NIC in software by which a connection is to be accelerated, if the rules name one.
+/// Returns the NIC in software that must carry the accelerated connection, if the rules name one.
 pub(crate) fn nic(end: End, local: SocketAddr, peer: SocketAddr) -> Option<&'static NicName> {
     rules()?.nic(program(), end, local, peer)
 }
 
-/// Whether the rules let a connection share memory with a process of that user, whom this process cannot tell from others
-/// by the kernel's rule for tracing.
+/// Returns true if the rules let a connection share memory with a process of user `uid`. The kernel's rule for tracing
+/// does not identify such a process.
 pub(crate) fn trusts(end: End, local: SocketAddr, peer: SocketAddr, uid: Option<u32>) -> bool {
     rules().is_some_and(|rules| rules.trusts(program(), end, local, peer, uid))
 }
 
-/// Whether the rules let a connection share memory with a process of some user beside this one's.
+/// Returns true if the rules let a connection share memory with a process of any other user.
 pub(crate) fn trusts_some(end: End, local: SocketAddr, peer: SocketAddr) -> bool {
     rules().is_some_and(|rules| rules.trusts_some(program(), end, local, peer))
 }
 
-/// Where the agent of this host is found, unless the user wants none.
+/// Returns the path of this host's agent, unless the user wants no agent.
 pub(crate) fn agent() -> Option<&'static CStr> {
     const PATH: &CStr = c"/run/sovia/agent";
     const { assert!(matches!(PATH.to_str(), Ok(path) if path.len() == sovia_proto::agent::PATH.len())) };
@@ -204,7 +206,7 @@ pub(crate) fn agent() -> Option<&'static CStr> {
 /// Returns the path that the user has chosen, if any.
 fn chosen(path: &AtomicPtr<libc::c_char>) -> Option<&'static CStr> {
     let path = path.load(Ordering::Acquire);
-    // SAFETY: null, or a C string that is never freed.
+    // SAFETY: the pointer is null or leads to a C string that is never freed.
     (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) })
 }
 
@@ -227,22 +229,22 @@ pub(crate) fn filter_agent() -> &'static CStr {
     chosen(&FILTER_AGENT).unwrap_or(PATH)
 }
 
-/// Whether any rule names one.
+/// Returns true if any rule names a NIC in software.
 pub(crate) fn names_nics() -> bool {
     rules().is_some_and(|rules| rules.have(Effect::Nic))
 }
 
 fn rules() -> Option<&'static Rules> {
-    // SAFETY: null, or a leaked box.
+    // SAFETY: the pointer is null or comes from a leaked box.
     unsafe { RULES.load(Ordering::Acquire).as_ref() }
 }
 
-/// The program's short name.
+/// Returns the program's short name.
 fn program() -> &'static [u8] {
     let name = PROGRAM.load(Ordering::Relaxed);
     if name.is_null() {
         return &[];
     }
-    // SAFETY: a leaked C string.
+    // SAFETY: the pointer comes from a leaked C string.
     unsafe { CStr::from_ptr(name) }.to_bytes()
 }

@@ -1,14 +1,12 @@
-//! The registered memory that packets are sent from, where a configuration asks for that (SOVIA_REG,
-//! SOVIA_COPY and SOVIA_HYBRID, ICS section 4.1).
+//! Registered memory for packets, if the settings require it (SOVIA_REG, SOVIA_COPY and SOVIA_HYBRID, ICS section 4.1).
 //!
-//! The NIC in shared memory reads a program's bytes in the call that sends them, so it needs no
-//! registration, and by default there is none. With these configurations it reads registered memory
-//! only: a program's buffer that is registered for one send, or one of this process's own buffers,
-//! registered for good, into which bytes are copied first.
+//! The NIC in shared memory reads a program's bytes in the call that sends them. So it needs no registration, and by
+//! default there is none. With these settings it reads only registered memory. This memory is a program's buffer that
+//! is registered for one send. Or it is a buffer of this process, registered for good, into which bytes are copied
+//! first.
 //!
-//! Both tables have a fixed size and no lock to wait for, so a signal handler may send in the middle of
-//! a send that it has interrupted. When all places are taken there is no registration to be had, and
-//! packets go as they would by default.
+//! Both tables have a fixed size and no lock to wait for. So a signal handler may send during a send that it has
+//! interrupted. When a table is full, nothing is registered, and packets go as by default.
 
 use crate::per_engine::{per_engine, per_engine_tables};
 use core::cell::UnsafeCell;
@@ -18,16 +16,16 @@ use sovia_signal::access;
 use sovia_sync::thread;
 use sovia_sys::UserSlice;
 
-/// Regions that can be registered at a time.
+/// Number of regions that can be registered at once.
 const REGIONS: usize = 64;
-/// Bytes of one of this process's own buffers: the longest packet has room.
+/// Size in bytes of one of this process's buffers. The longest packet fits.
 pub(crate) const BUFFER: usize = 64 << 10;
-/// Buffers that sends can be copied to at a time.
+/// Number of buffers to which sends can copy at once.
 const BUFFERS: usize = 16;
 
-/// A place for a region.
+/// Table entry for a region.
 struct Place {
-    /// Changes when the place is taken, and when it is given back; odd while taken.
+    /// Changes when the entry is taken and when it is freed. Odd while taken.
     generation: AtomicU32,
     base: AtomicUsize,
     len: AtomicUsize,
@@ -39,7 +37,7 @@ per_engine! {
     }; REGIONS];
 }
 
-/// A registered slice, for as long as this lives: its memory handle.
+/// A registered slice, until it is dropped. Serves as its memory handle.
 #[derive(Debug)]
 pub(crate) struct Region<'b> {
     place: usize,
@@ -47,9 +45,9 @@ pub(crate) struct Region<'b> {
     bytes: PhantomData<UserSlice<'b>>,
 }
 
-/// Registers a slice; `None` while all places are taken.
+/// Registers a slice. Returns `None` while all entries are taken.
 pub(crate) fn register(bytes: UserSlice<'_>) -> Option<Region<'_>> {
-    // Threads begin at places of their own, so that they do not meet.
+    // Threads begin at different entries, to avoid contention.
     let first = thread::thread_id() as usize;
     for step in 0..REGIONS {
         let place = (first + step) % REGIONS;
@@ -70,7 +68,7 @@ pub(crate) fn register(bytes: UserSlice<'_>) -> Option<Region<'_>> {
 }
 
 impl Region<'_> {
-    /// The bytes at that address, for the NIC to read, if all of them lie in the region.
+    /// Returns `bytes`, for the NIC to read, if they all lie in the region.
     pub(crate) fn read<'a>(&self, bytes: UserSlice<'a>) -> Option<UserSlice<'a>> {
         let place = &TABLE[self.place];
         let offset = bytes.as_ptr().addr().checked_sub(place.base.load(Ordering::Relaxed))?;
@@ -89,25 +87,25 @@ impl Drop for Region<'_> {
 /// A buffer that is registered for good.
 struct Buffer(UnsafeCell<[u8; BUFFER]>);
 
-// SAFETY: it is touched only by the thread that has put its id into the buffer's place among `USERS`.
+// SAFETY: only the thread whose id is in the buffer's entry of `USERS` accesses the buffer.
 unsafe impl Sync for Buffer {}
 
 per_engine! {
-    /// For each buffer 0, or the thread that has it. Beside each other: a forked child looks at all.
+    /// Thread that uses each buffer, or 0. The words lie beside each other, because a forked child reads them all.
     static USERS: [AtomicU32; BUFFERS] = [const { AtomicU32::new(0) }; BUFFERS];
 }
 per_engine_tables! {
     static OWN: [Buffer; BUFFERS] = [const { Buffer(UnsafeCell::new([0; BUFFER])) }; BUFFERS];
 }
 
-/// Bytes copied to a registered buffer, for as long as this lives.
+/// Bytes in a registered buffer, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Copied {
     buffer: usize,
     len: usize,
 }
 
-/// Copies bytes to a registered buffer; `None` if they are too many, or all buffers are taken.
+/// Copies bytes to a registered buffer. Returns `None` if they do not fit, or if all buffers are taken.
 pub(crate) fn copy(bytes: UserSlice<'_>) -> Option<Copied> {
     let me = thread::thread_id() as u32;
     for step in 0..BUFFERS {
@@ -115,11 +113,11 @@ pub(crate) fn copy(bytes: UserSlice<'_>) -> Option<Copied> {
         let (user, Buffer(memory)) = (&USERS[buffer], &OWN[buffer]);
         if user.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             let copied = Copied { buffer, len: bytes.len() };
-            // SAFETY: the buffer is this call's until `copied` is dropped, and nothing else refers
-            // to its memory meanwhile.
+            // SAFETY: the exchange gives the buffer to this call until `copied` is dropped. Nothing else refers to its
+            // memory meanwhile.
             let memory = unsafe { &mut *memory.get() };
             let memory = memory.get_mut(..bytes.len())?;
-            // What the program does not have is found out by the NIC.
+            // If the program's memory is not readable, the NIC reports the error.
             access::read(bytes, memory).ok()?;
             return Some(copied);
         }
@@ -128,9 +126,9 @@ pub(crate) fn copy(bytes: UserSlice<'_>) -> Option<Copied> {
 }
 
 impl Copied {
-    /// The copy, for the NIC to read.
+    /// Returns the copy, for the NIC to read.
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: the buffer is this value's, and written to only before it was made.
+        // SAFETY: the buffer belongs to this value, and was only written before this value was made.
         let memory = unsafe { &*OWN[self.buffer].0.get() };
         &memory[..self.len]
     }
@@ -142,7 +140,7 @@ impl Drop for Copied {
     }
 }
 
-/// In a forked child: the sends of the parent's other threads are not going on here.
+/// Frees all entries in a forked child: the sends of the parent's other threads do not continue here.
 pub(crate) fn forked() {
     for place in TABLE.iter() {
         let generation = place.generation.load(Ordering::Relaxed);
@@ -176,7 +174,7 @@ mod tests {
         }
     }
 
-    /// As a signal handler finds it that has interrupted as many sends.
+    /// Simulates a signal handler that has interrupted this many sends.
     #[test]
     fn when_all_places_are_taken_there_is_none() {
         let all = [1u8; 8];

@@ -1,32 +1,33 @@
-//! What two processes say to each other when they first meet.
+//! Messages of a first rendezvous between two processes.
 //!
-//! Fixed size, versioned; the receiver checks everything in it.
+//! They have a fixed size and a version. The receiver checks every field.
 
 pub(crate) use sovia_proto::meeting::{LINK as LINK_LEN, Link, Process};
 use sovia_sys::trace::Secret;
 
 const MAGIC: [u8; 8] = *b"SOVIAMT\0";
-/// Changed whenever two builds could not share a segment. The suite `hostile` has it a second time.
+/// Changes whenever two builds could not share a segment. The test suite `hostile` has a copy of this number.
 const VERSION: u32 = 5;
-/// Bytes of a message.
+/// Length of a message in bytes.
 pub(crate) const LEN: usize = SHOWN_AT + size_of::<Secret>();
 const SHOWN_AT: usize = 32 + LINK_LEN;
 
-/// The steps of a first meeting.
+/// Steps of a first rendezvous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Step {
-    /// Acceptor to connector's rendezvous name: I have the other end.
+    /// Acceptor to connector's datagram name: reports that the acceptor has the other end.
     Hello = 1,
-    /// Connector to acceptor: here is the segment, and my doorbells.
+    /// Connector to acceptor: passes the segment and the connector's doorbells.
     Offer = 2,
-    /// Acceptor to connector: my doorbells.
+    /// Acceptor to connector: passes the acceptor's doorbells.
     Accept = 3,
-    /// Connector to acceptor: show that you could trace me, by the challenge at this place.
+    /// Connector to acceptor: asks the acceptor to read the connector's challenge, to show that it could trace the
+    /// connector.
     Ask = 4,
-    /// Acceptor to connector: what your challenge says; and here is mine.
+    /// Acceptor to connector: returns the content of the connector's challenge, and names the acceptor's challenge.
     Show = 5,
-    /// Acceptor to connector's rendezvous name: several processes have the other end, and it stays on TCP.
+    /// Acceptor to connector's datagram name: several processes have the other end, so the connection stays on TCP.
     Stay = 6,
 }
 
@@ -36,23 +37,23 @@ pub(crate) struct Message {
     pub(crate) step: Step,
     pub(crate) from: Process,
     pub(crate) link: Link,
-    /// The speaker's descriptor that is the receiver's challenge, in an Ask or a Show.
+    /// Descriptor number of the sender, which is the receiver's challenge. In an Ask or a Show.
     pub(crate) place: i32,
-    /// What the receiver's challenge says, in a Show or an Offer.
+    /// Content of the receiver's challenge. In a Show or an Offer.
     pub(crate) shown: Secret,
 }
 
-/// Why a message is not one.
+/// Reason why bytes are not a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Junk {
-    /// Not ours at all, or cut.
+    /// Not a message of Sovia, or cut short.
     Shape,
-    /// Of another version.
+    /// Another version.
     Version,
 }
 
 impl Message {
-    /// A message that shows and asks for nothing.
+    /// Returns a message without a challenge and without an answer.
     pub(crate) fn new(step: Step, from: Process, link: Link) -> Message {
         Message { step, from, link, place: -1, shown: Secret::default() }
     }

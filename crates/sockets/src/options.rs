@@ -1,9 +1,9 @@
-//! Socket options and the VI: under which of them a connection may be on one.
+//! Socket options that decide if a connection may be on a VI.
 //!
-//! The kernel's socket keeps every option. Most say nothing about the bytes, or something that a VI keeps to.
-//! The others ask something of the kernel that it can do only for bytes that pass through it. What is set on a connection on
-//! record, and the list below does not name, is taken to be such a one. Of what was set before, on the socket or its listener,
-//! those with a harmless value in the list are looked at.
+//! The kernel socket keeps every option. Most options do not concern the bytes, or a VI can apply them. The kernel can
+//! apply the other options only to bytes that pass through it. An option set on a recorded connection counts as one of
+//! these if the list below does not name it. Options set earlier, on the socket or its listener, are checked only if
+//! the list has a harmless value for them.
 
 use crate::conn::{Conn, flag};
 use core::sync::atomic::Ordering;
@@ -26,10 +26,10 @@ const TCP_FASTOPEN_NO_COOKIE: i32 = 34;
 pub const TCP_INQ: i32 = 36;
 const TCP_TX_DELAY: i32 = 37;
 
-/// Whether a connection with the option, whatever its value, may be on a VI.
+/// Returns true if a connection with this option, with any value, may be on a VI.
 fn says_nothing_of_bytes(level: i32, name: i32) -> bool {
     match level {
-        // Kept to: see `Conn::tells_times`.
+        // A VI applies it: see `Conn::tells_times`.
         _ if tells_times(level, name) => true,
         libc::SOL_SOCKET => matches!(
             name,
@@ -84,9 +84,9 @@ fn says_nothing_of_bytes(level: i32, name: i32) -> bool {
                 | TCP_FASTOPEN_NO_COOKIE
                 | libc::TCP_NOTSENT_LOWAT
                 | libc::TCP_SAVE_SYN
-                // Kept to: see `flag::UNTIL_FULL`.
+                // A VI applies it: see `flag::UNTIL_FULL`.
                 | libc::TCP_USER_TIMEOUT
-                // Likewise: `flag::TELLS_LEFT`.
+                // A VI applies it: see `flag::TELLS_LEFT`.
                 | TCP_INQ
         ),
         libc::IPPROTO_IP | libc::IPPROTO_IPV6 => true,
@@ -94,7 +94,7 @@ fn says_nothing_of_bytes(level: i32, name: i32) -> bool {
     }
 }
 
-/// Whether a socket with the option set is to a VI as one that has just been made.
+/// Returns true if a socket with this option set is, for a VI, like a new socket.
 pub fn leaves_fresh(level: i32, name: i32) -> bool {
     match level {
         libc::SOL_SOCKET => matches!(
@@ -116,29 +116,29 @@ pub fn leaves_fresh(level: i32, name: i32) -> bool {
     }
 }
 
-/// Options with a value under which a connection may be on a VI. A listener's connections, and those that an
-/// exec has left, come with what was chosen before: so their sockets are asked.
+/// Options with the values under which a connection may be on a VI. A connection has options from its listener, or from
+/// before an exec, so the kernel is asked.
 const HARMLESS: &[(i32, i32, &[i32])] = &[
-    // The kernel alone judges readiness from a number of bytes on. A socket that a listener of MPTCP accepts begins with 0, which
-    // means 1.
+    // Only the kernel can apply a minimum number of bytes for readiness. A socket accepted by an MPTCP listener begins
+    // with 0, which means 1.
     (libc::SOL_SOCKET, libc::SO_RCVLOWAT, &[0, 1]),
     (libc::SOL_SOCKET, libc::SO_PEEK_OFF, &[-1]),
-    // The times at which bytes go, which poll tells of.
+    // Times at which bytes are sent, which poll reports.
     (libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &[0]),
     (libc::SOL_SOCKET, SO_TIMESTAMPING_NEW, &[0]),
-    // How fast bytes go.
+    // Rate at which bytes are sent.
     (libc::SOL_SOCKET, SO_MAX_PACING_RATE, &[-1]),
     (libc::IPPROTO_TCP, TCP_TX_DELAY, &[0]),
-    // A socket that is being taken over from another kernel.
+    // A socket that is being moved from another kernel.
     (libc::IPPROTO_TCP, libc::TCP_REPAIR, &[0]),
 ];
 
-/// Whether the socket has one of those values. One that this kernel does not have has no other.
+/// Returns true if the socket has one of those values. An option that this kernel does not have counts as such.
 fn has(fd: i32, &(level, name, values): &(i32, i32, &[i32])) -> bool {
     call::getsockopt::<i32>(fd, level, name).map_or(true, |has| values.contains(&has))
 }
 
-/// An option has been set: whether the connection must be on TCP from now on.
+/// Returns true if the connection must be on TCP after this option has been set.
 pub fn wants_kernel(fd: i32, level: i32, name: i32) -> bool {
     if says_nothing_of_bytes(level, name) {
         return false;
@@ -147,12 +147,12 @@ pub fn wants_kernel(fd: i32, level: i32, name: i32) -> bool {
     known.is_none_or(|option| !has(fd, option))
 }
 
-/// Whether none of a socket's options keeps it on TCP.
+/// Returns true if none of a socket's options keeps it on TCP.
 pub(crate) fn allow_vi(fd: i32) -> bool {
     HARMLESS.iter().all(|option| has(fd, option)) && !call::has_filter(fd)
 }
 
-/// Notes whether the kernel is to say when the peer has taken nothing for too long; after how many milliseconds, or 0.
+/// Stores whether TCP_USER_TIMEOUT is set. Returns the timeout in milliseconds, or 0.
 pub(crate) fn note_user_timeout(fd: i32, conn: &Conn) -> u32 {
     let timeout = call::getsockopt::<u32>(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT);
     let timeout = timeout.unwrap_or(0);
@@ -164,7 +164,7 @@ pub(crate) fn note_user_timeout(fd: i32, conn: &Conn) -> u32 {
     timeout
 }
 
-/// Whether an option asks `recvmsg` to tell when bytes came.
+/// Returns true if an option makes `recvmsg` report arrival times.
 pub(crate) fn tells_times(level: i32, name: i32) -> bool {
     level == libc::SOL_SOCKET && TIMES.contains(&name)
 }
@@ -172,14 +172,14 @@ pub(crate) fn tells_times(level: i32, name: i32) -> bool {
 const TIMES: [i32; 4] =
     [libc::SO_TIMESTAMP, libc::SO_TIMESTAMPNS, SO_TIMESTAMP_NEW, SO_TIMESTAMPNS_NEW];
 
-/// Notes whether `recvmsg` is to tell when bytes came.
+/// Stores whether `recvmsg` must report arrival times.
 pub(crate) fn note_times(fd: i32, conn: &Conn) {
     let is_set =
         |&name: &i32| call::getsockopt::<i32>(fd, libc::SOL_SOCKET, name).unwrap_or(0) != 0;
     conn.tells_times.store(u32::from(TIMES.iter().any(is_set)), Ordering::Relaxed);
 }
 
-/// Whether an option says how many bytes may lie unsent or unread.
+/// Returns true if an option limits the number of unsent or unread bytes.
 pub(crate) fn bounds(level: i32, name: i32) -> bool {
     match level {
         libc::SOL_SOCKET => matches!(
@@ -195,14 +195,14 @@ pub(crate) fn bounds(level: i32, name: i32) -> bool {
     }
 }
 
-/// Notes how many bytes may lie unsent or unread, where the program has said so (SO_BUF_LOCK, from Linux 5.14 on).
+/// Stores how many bytes may be unsent or unread, if the program has set this (SO_BUF_LOCK, since Linux 5.14).
 pub(crate) fn note_bounds(fd: i32, conn: &Conn) {
     const SENDS: u32 = 1;
     const RECEIVES: u32 = 2;
     let get = |level, name| call::getsockopt::<u32>(fd, level, name).unwrap_or(0);
     let set = get(libc::SOL_SOCKET, SO_BUF_LOCK);
     let size = |which, name| if set & which != 0 { get(libc::SOL_SOCKET, name) } else { 0 };
-    // 0 and u32::MAX: the host's own, which is no bound unless its owner has set one.
+    // 0 and u32::MAX mean the host's default, which is no limit unless its owner has set one.
     let unsent = match get(libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT) {
         u32::MAX => 0,
         unsent => unsent,
@@ -210,11 +210,11 @@ pub(crate) fn note_bounds(fd: i32, conn: &Conn) {
     let sends = size(SENDS, libc::SO_SNDBUF);
     let sends = if sends == 0 || unsent != 0 && unsent < sends { unsent } else { sends };
     conn.sends_ahead.store(sends, Ordering::Relaxed);
-    // Half of it is for the kernel's own use.
+    // The kernel uses half of the size for itself.
     conn.holds.store(size(RECEIVES, libc::SO_RCVBUF) / 2, Ordering::Relaxed);
 }
 
-/// Notes whether `recvmsg` is to tell how many bytes are left.
+/// Stores whether `recvmsg` must report the number of bytes left.
 pub(crate) fn note_inq(fd: i32, conn: &Conn) {
     if call::getsockopt::<i32>(fd, libc::IPPROTO_TCP, TCP_INQ).unwrap_or(0) == 0 {
         conn.clear(flag::TELLS_LEFT);

@@ -1,16 +1,18 @@
 //! Connections that a family's processes have sent to other processes.
 //!
-//! A process that receives one finds here what it was in the family, and so which processes of that may have it still
-//! ([`crate::inheritance`]). The last few are on record: a message is received soon.
+//! A process that receives a connection finds here the connection's slot in the family. The slot shows which processes
+//! may still hold the connection ([`crate::inheritance`]). Only the last few connections are recorded, because messages
+//! are received soon.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Connections on record.
+/// Number of recorded connections.
 const ENTRIES: usize = 64;
-/// Words of the header: how the family's records are laid out; the inode of the file with its locks; how many
-/// connections have been sent; whether one of the family has looked at a message with a connection that it did not take.
+/// Number of words in the header. Words 0 to 2: layout of the family's records, inode of the file with its locks,
+/// number of connections sent. Word 3 is set once a process of the family has looked at a message with a connection but
+/// not taken it.
 const HEADER: usize = 4;
-/// Words of an entry: the socket's cookie; place and generation; role; the inode of the socket that it is sent to.
+/// Number of words in an entry: the socket's cookie, slot and generation, role, and inode of the destination socket.
 const EACH: usize = 4;
 const WORDS: usize = HEADER + EACH * ENTRIES;
 
@@ -24,32 +26,32 @@ pub(crate) struct PassedOn {
 /// A connection that has been sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sent {
-    /// Its place in the records of the family.
+    /// Its slot in the family's records.
     pub(crate) index: u32,
-    /// Its life in that place.
+    /// Its generation in that slot.
     pub(crate) generation: u32,
-    /// Whether `connect` opened it.
+    /// Set if `connect` opened it.
     pub(crate) is_connector: bool,
-    /// The socket that it is sent to: its inode.
+    /// Inode of the socket that it is sent to.
     pub(crate) to: u64,
 }
 
-/// How long the record is, in bytes.
+/// Length of the record in bytes.
 pub(crate) const LEN: usize = WORDS * 8;
 
 impl PassedOn {
-    /// Says whose record it is.
+    /// Writes the header, which identifies the family.
     pub(crate) fn begin(&self, layout: u64, locks: u64) {
         self.words[0].store(layout, Ordering::Relaxed);
         self.words[1].store(locks, Ordering::Release);
     }
 
-    /// The socket with that cookie is about to be sent.
+    /// Records that the socket with this cookie is about to be sent.
     pub(crate) fn add(&self, cookie: u64, sent: Sent) {
         self.strike(cookie);
         let n = self.words[2].fetch_add(1, Ordering::AcqRel) as usize % ENTRIES;
         let entry = &self.words[HEADER + n * EACH..][..EACH];
-        // Without a cookie no process believes the rest.
+        // Without a cookie, readers ignore the entry.
         entry[0].store(0, Ordering::Release);
         let place = u64::from(sent.index) << 32 | u64::from(sent.generation);
         entry[1].store(place, Ordering::Release);
@@ -58,7 +60,8 @@ impl PassedOn {
         entry[0].store(cookie, Ordering::Release);
     }
 
-    /// The socket with that cookie has come to one of the family. True if this call has struck it.
+    /// Records that a process of the family has received the socket `cookie`. Returns true if this call removed the
+    /// entry.
     pub(crate) fn strike(&self, cookie: u64) -> bool {
         let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
         let strike = |entry: &[AtomicU64]| {
@@ -67,45 +70,46 @@ impl PassedOn {
         self.words[HEADER..].chunks_exact(EACH).map(strike).fold(false, |any, one| any | one)
     }
 
-    /// One of the family has looked at a message with a connection, which another one of them may take.
+    /// Records that a process of the family has looked at a message with a connection. Another process of the family
+    /// may take this connection.
     pub(crate) fn note_look(&self) {
         self.words[3].store(1, Ordering::Release);
     }
 
-    /// What it says now.
+    /// Returns a copy of the record.
     pub(crate) fn read(&self) -> Copy {
         Copy(core::array::from_fn(|n| self.words[n].load(Ordering::Acquire)))
     }
 }
 
-/// What such a record has said.
+/// A copy of such a record.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Copy([u64; WORDS]);
 
 impl Copy {
-    /// Of the bytes of a file.
+    /// Decodes the bytes of a file.
     pub(crate) fn of(bytes: &[u8; LEN]) -> Copy {
         let word =
             |n: usize| bytes[n * 8..].first_chunk().map_or(0, |word| u64::from_ne_bytes(*word));
         Copy(core::array::from_fn(word))
     }
 
-    /// How the family's records are laid out.
+    /// Returns the layout of the family's records.
     pub(crate) fn layout(&self) -> u64 {
         self.0[0]
     }
 
-    /// The inode of the file with the family's locks.
+    /// Returns the inode of the file with the family's locks.
     pub(crate) fn locks(&self) -> u64 {
         self.0[1]
     }
 
-    /// Whether one of the family has looked at a message with a connection that it did not take.
+    /// Returns true if a process of the family has looked at a message with a connection but not taken it.
     pub(crate) fn has_looked(&self) -> bool {
         self.0[3] != 0
     }
 
-    /// What the socket with that cookie was in the family, if it is among the last that have been sent.
+    /// Returns the entry of the socket with this cookie, if it is among the last ones sent.
     pub(crate) fn find(&self, cookie: u64) -> Option<Sent> {
         let mut entries = self.0[HEADER..].chunks_exact(EACH);
         let entry = entries.find(|entry| entry[0] == cookie && cookie != 0)?;
@@ -130,7 +134,7 @@ mod tests {
         assert_eq!(record.read().find(0), None);
         let sent = |n: u32| Sent { index: n, generation: !n, is_connector: n < 50, to: 5 };
         (1..100).for_each(|n| record.add(u64::from(n), sent(n)));
-        // SAFETY: words without padding, which no other thread has.
+        // SAFETY: the record consists of `LEN` bytes of words without padding, and no other thread has it.
         let bytes = unsafe { &*core::ptr::from_ref(&*record).cast::<[u8; LEN]>() };
         let copy = Copy::of(bytes);
         assert_eq!(copy, record.read());

@@ -1,10 +1,9 @@
-//! What of the papers' table 4 connections do: chosen for the process, or for one of them.
+//! Settings from the papers' table 4, for the process or for one connection.
 //!
-//! Unless told otherwise, messages are handled by the calling thread (SINGLE), and the NIC reads the
-//! program's bytes in the call that sends them (AUTO): on a segment that both ends reach a handler's
-//! thread, a registration and another copy only add to that. Everything else of table 4 can be had, but
-//! the three-way handshake ([`Configuration::of_socket`]). A window that does not fit the ring with its
-//! acknowledgements is made smaller.
+//! By default the calling thread handles messages (SINGLE). The NIC reads the program's bytes in the call that sends
+//! them (AUTO). On a shared segment, a handler thread, a registration or another copy would only add costs. All other
+//! settings of table 4 can be chosen, except the three-way handshake ([`Configuration::of_socket`]). A window that does
+//! not fit the ring together with its acknowledgements is reduced.
 
 use crate::Errno;
 use crate::conn::{Choice, Conn, Phase, Protocol, translated};
@@ -14,19 +13,19 @@ use sovia_proto::configuration::{Configuration, SOCKETS};
 use sovia_proto::flow::Parameters;
 
 per_engine! {
-    /// The process's.
+    /// Setting of the process.
     static PROCESS: Choice = Choice::nothing();
 }
 
-/// Makes a configuration that of all connections to come.
+/// Sets the configuration of all future connections.
 pub fn choose(configuration: &Configuration) {
     PROCESS.set(configuration);
 }
 
-/// Makes a configuration that of the connection behind `fd`.
+/// Sets the configuration of the connection behind `fd`.
 ///
 /// # Errors
-/// `ENOTCONN` if that is none, or on TCP for good; `EISCONN` if it has its VI already.
+/// `ENOTCONN` if `fd` is no connection, or is on TCP for good; `EISCONN` if it already has its VI.
 pub fn choose_for(fd: i32, configuration: &Configuration) -> Result<(), Errno> {
     let at = table::conn(fd).ok_or(libc::ENOTCONN)?;
     let _guard = at.conn.lock();
@@ -38,7 +37,7 @@ pub fn choose_for(fd: i32, configuration: &Configuration) -> Result<(), Errno> {
     Ok(())
 }
 
-/// What a connection is to do that is just given its VI.
+/// Returns the configuration of a connection that is just getting its VI.
 pub(crate) fn of(conn: &Conn) -> (Parameters, Protocol) {
     conn.choice.get().or_else(|| PROCESS.get()).unwrap_or_else(|| translated(&SOCKETS))
 }
