@@ -9,7 +9,7 @@ use crate::{
 use sovia_sync::record;
 use sovia_sys::fd;
 
-/// Takes over in a new process: after exec, before the program's own code.
+/// Starts the engine in a new process: after exec, before the program's own code.
 pub fn start() {
     start_alone();
     fallback::helped_by(Processes {
@@ -20,13 +20,14 @@ pub fn start() {
     });
 }
 
-/// In the place of [`start`]: every descriptor is the kernel's alone, and every call the program's own.
+/// Used instead of [`start`] if Sovia must leave the program alone. The kernel alone serves every descriptor, and no
+/// call is changed.
 pub fn stay_out() {
     table::close();
     config::allow_io_uring();
 }
 
-/// All of it but what makes further processes.
+/// Starts everything except the code that makes further processes.
 fn start_alone() {
     record::start();
     stream::start();
@@ -40,12 +41,12 @@ fn start_alone() {
     inheritance::take(|fd, role| ops::opened(fd, role, Server::Unknown));
 }
 
-/// A thread of the program's is about to leave otherwise than by returning from its function.
+/// Called before a thread of the program leaves without returning from its function.
 pub fn thread_leaves() {
     progress::leaving();
 }
 
-/// The program ends: what its open connections have counted goes to the statistics.
+/// Called when the program ends: adds the counts of its open connections to the statistics.
 pub fn finish() {
     table::for_each_conn(|_, at| {
         if at.conn.phase() == Phase::Attached

@@ -1,8 +1,9 @@
 //! Packet filters that connections respect (`--respect-filters`).
 //!
-//! The agent (`sovia agent --filters`) reports which packets between programs of this network namespace a filter may stop, at
-//! once and after each change. Without its report nothing is known to pass. The thread that watches the kernel's sockets
-//! waits for reports once a connection is accelerated ([`watch`]); before that a look takes them ([`refusal`]).
+//! The agent (`sovia agent --filters`) reports which packets between programs of this network namespace a filter may
+//! stop. It reports once, and after each change. Without its report, every connection counts as filtered. Once a
+//! connection is accelerated, the progress thread waits for reports ([`watch`]). Before that, each check takes them
+//! ([`refusal`]).
 
 use crate::per_engine::per_engine;
 use crate::{agents, config};
@@ -18,7 +19,7 @@ const RETRY_NS: u64 = 50_000_000;
 
 /// This process's connection to the agent.
 struct Watch {
-    /// The process that has connected. A forked child has a copy, and connects anew.
+    /// Process that has connected. A forked child has a copy, and connects again.
     owner: i32,
     packets: Option<Packets>,
     /// The last report.
@@ -30,11 +31,12 @@ struct Watch {
 per_engine! {
     static WATCH: RobustBox<Watch, { rank::FILTERS }> =
         RobustBox::new(Watch { owner: 0, packets: None, stopped: None, tried: 0 });
-    /// Counted up with each connection to the agent.
+    /// Incremented with each connection to the agent.
     static CONNECTED: AtomicU32 = AtomicU32::new(0);
 }
 
-/// Returns why a connection between these ports may not be accelerated now, if so, and whether the agent has reported a change.
+/// Returns the reason why a connection between these ports may not be accelerated now, if any. Also returns true if the
+/// agent has reported a change.
 pub(crate) fn refusal(local: u16, peer: u16) -> (Option<Reason>, bool) {
     WATCH.with(|watch| {
         let has_changed = watch.receive_or_connect();
@@ -46,8 +48,8 @@ pub(crate) fn refusal(local: u16, peer: u16) -> (Option<Reason>, bool) {
     })
 }
 
-/// Has an epoll instance report the agent's messages as `token`. `seen`: which connection to the agent the instance has.
-/// Returns true where nothing is known of connections that came along from a parent.
+/// Makes an epoll instance report the agent's messages as `token`. `seen` identifies the agent's connection that the
+/// instance already has. Returns true if the filters for connections inherited from a parent are unknown here.
 pub(crate) fn watch(epoll: i32, seen: &mut u32, token: u64) -> bool {
     let connected = CONNECTED.load(Ordering::Acquire);
     if *seen == connected {
@@ -57,9 +59,9 @@ pub(crate) fn watch(epoll: i32, seen: &mut u32, token: u64) -> bool {
     WATCH.with(|watch| {
         let was_parents = watch.leave_parents();
         if let Some(packets) = &watch.packets {
-            // An edge: a copy of the process may keep the socket open after this one has closed it.
+            // Edge-triggered: a copy of the process may keep the socket open after this process has closed it.
             let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
-            // The instance has the socket already where this thread has been started again.
+            // The instance may already have the socket if this thread was started again.
             let _ = poll::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, packets.raw(), events, token);
         }
         was_parents
@@ -71,13 +73,13 @@ pub(crate) fn receive() -> bool {
     WATCH.with(|watch| watch.leave_parents() | watch.receive())
 }
 
-/// Leaves the agent: this process changes its user or its rights.
+/// Closes the connection to the agent, because this process changes its user or its rights.
 pub(crate) fn leave() {
     WATCH.with(Watch::forget);
 }
 
-/// In a forked child: the socket is the parent's. Returns true where there was one: nothing is known here of the connections that
-/// came along.
+/// Drops the parent's socket in a forked child. Returns true if there was one: then the filters for inherited
+/// connections are unknown here.
 pub(crate) fn forked() -> bool {
     let was_parents = WATCH.with(|watch| watch.packets.is_some());
     if was_parents {
@@ -86,12 +88,12 @@ pub(crate) fn forked() -> bool {
     was_parents
 }
 
-/// Around fork: nothing is in the middle of a change.
+/// Takes the lock before a fork.
 pub(crate) fn hold() {
     WATCH.hold();
 }
 
-/// After fork, in both.
+/// Releases the lock after a fork, in parent and child.
 pub(crate) fn release() {
     WATCH.release();
 }
@@ -101,7 +103,7 @@ impl Watch {
         (self.packets, self.stopped) = (None, None);
     }
 
-    /// Forgets the connection of the process that has forked this one. Returns true if there was one.
+    /// Drops the connection of the process that has forked this one. Returns true if there was one.
     fn leave_parents(&mut self) -> bool {
         let process = call::getpid();
         let is_parents = self.owner != process && self.packets.is_some();
@@ -141,7 +143,7 @@ impl Watch {
             has_changed = true;
             match flows {
                 Some(flows) => self.stopped = Some(flows),
-                // The agent has ended, or is of another version.
+                // The agent has ended, or has another version.
                 None => self.forget(),
             }
         }

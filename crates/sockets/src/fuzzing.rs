@@ -1,5 +1,4 @@
-//! The door for `fuzz/`: what a fuzz target needs and no program may have. Only builds with `--cfg fuzzing`
-//! have it.
+//! Interface for `fuzz/`, which no program may use. Only builds with `--cfg fuzzing` contain it.
 
 use crate::message::{LINK_LEN, Link, Message, Process, Step};
 use crate::pair::{DOORBELLS, Segment, SideIndex};
@@ -12,11 +11,11 @@ use sovia_sys::{Fd, call, clock};
 /// A connection as one of its ends names it.
 #[derive(Debug, Clone, Copy)]
 pub struct Connection {
-    /// The address of the end that called `connect`.
+    /// Address of the end that called `connect`.
     pub connector: SocketAddr,
-    /// The address of the other end.
+    /// Address of the other end.
     pub acceptor: SocketAddr,
-    /// The kernel's cookie of the speaker's end.
+    /// Kernel's cookie of the end that sends the message.
     pub cookie: u64,
 }
 
@@ -25,29 +24,29 @@ impl Connection {
         Link { connector: self.connector, acceptor: self.acceptor, cookie: self.cookie }
     }
 
-    /// The form in which a segment's table of requests has it.
+    /// Returns the connection's form in a segment's table of requests.
     pub fn discriminator(self) -> [u8; LINK_LEN] {
         self.link().encode()
     }
 }
 
-/// The steps of a first meeting, in their numbers' order.
+/// Steps of a first rendezvous, in the order of their numbers.
 const STEPS: [Step; 5] = [Step::Hello, Step::Offer, Step::Accept, Step::Ask, Step::Show];
 
-/// What a message says beside its step and its connection.
+/// Content of a message besides its step and its connection.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Words {
-    /// The speaker's process.
+    /// Process that sends the message.
     pub pid: i32,
-    /// The speaker's nonce.
+    /// Nonce of this process.
     pub nonce: u64,
-    /// Where the receiver's challenge lies.
+    /// Descriptor number of the receiver's challenge.
     pub place: i32,
-    /// What the receiver's challenge says.
+    /// Content of the receiver's challenge.
     pub shown: Secret,
 }
 
-/// A well-formed message of a first meeting; `step` counts from 1.
+/// Returns a well-formed message of a first rendezvous. `step` counts from 1.
 pub fn message(step: usize, connection: Connection, words: Words) -> Vec<u8> {
     let from = Process { pid: words.pid, nonce: words.nonce };
     let step = STEPS[(step - 1) % STEPS.len()];
@@ -55,8 +54,8 @@ pub fn message(step: usize, connection: Connection, words: Words) -> Vec<u8> {
     Message { place: words.place, shown: words.shown, ..message }.encode().to_vec()
 }
 
-/// What a message of a first meeting says, encoded again; with its number of the step and its words.
-/// `None` if it is none.
+/// Decodes a message of a first rendezvous, and encodes it again. Also returns its step and its words. `None` if it is
+/// not valid.
 pub fn read_message(bytes: &[u8]) -> Option<(Vec<u8>, usize, Words)> {
     let message = Message::decode(bytes).ok()?;
     let step = STEPS.iter().position(|&step| step == message.step)? + 1;
@@ -65,13 +64,13 @@ pub fn read_message(bytes: &[u8]) -> Option<(Vec<u8>, usize, Words)> {
     Some((message.encode().to_vec(), step, words))
 }
 
-/// What a discriminator of a request says, encoded again. `None` if it names no connection.
+/// Decodes a request's discriminator, and encodes it again. `None` if it names no connection.
 pub fn read_discriminator(bytes: &[u8; LINK_LEN]) -> Option<[u8; LINK_LEN]> {
     Link::decode(bytes).map(|link| link.encode())
 }
 
-/// Pairs this process with a peer that is this process under another name, as a meeting would: with a
-/// segment and the peer's doorbells. Returns the pair's index. `server`: where the peer accepts connections.
+/// Pairs this process with a peer that is this process under another name. Like a rendezvous, uses a segment and the
+/// peer's doorbells. Returns the pair's index. `server`: address at which the peer accepts connections.
 pub fn pair_with(
     nonce: u64,
     segment: Segment,
@@ -86,21 +85,21 @@ pub fn pair_with(
     pair::get(index)?.keep_doors(doors?).then_some(index)
 }
 
-/// What the progress thread does about once a second: compares what this end has written with what is there, and
-/// gives back memory that is not needed.
+/// Audits a connection, like the progress thread about once a second. Compares the words that this end has written with
+/// the segment, and returns unneeded memory.
 pub fn audit(at: Ref) {
     at.conn.lock().seen.at = 0;
     stream::audit::look(at.conn, clock::now_ns());
 }
 
-/// What the next owner of a lock does whose last owner has died.
+/// Repairs a connection, like the next owner of a lock whose last owner has died.
 pub fn repair(at: Ref) {
     if let Some(mut guard) = at.conn.attached() {
         stream::repair(&mut guard);
     }
 }
 
-/// Forgets every meeting, every pair and every peer. No connection may be attached.
+/// Forgets every rendezvous, every pair and every peer. No connection may be attached.
 pub fn forget_peers() {
     meeting::leave_all();
     pair::leave_all(sets::forget_pair);

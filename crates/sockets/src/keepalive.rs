@@ -1,11 +1,13 @@
-//! Kernel sockets are kept alive on the way: a connection whose bytes are carried between hosts has a TCP connection that is silent, and
-//! a firewall or an address translator with state forgets silent ones, though the program talks all the time.
+//! Keeps kernel sockets alive in firewalls and address translators. A NIC carries a connection's bytes between hosts.
+//! So its TCP connection is silent, even if the program talks all the time. A firewall or an address translator with
+//! state forgets silent connections.
 //!
-//! One that has been silent for [`ASK_EVERY_MS`] is asked once by the kernel's keep-alive whether the other host is there: a segment and
-//! its answer, which the other end's kernel socket sees as well. Keep-alive that stays switched on would end a connection that TCP would have
-//! kept, where the network is away for long. So it is switched on for that one question, with options by which nothing can come of it;
-//! the program's own are put by, and put back at the next look, a second later, or when the program asks for one of them or changes one.
-//! An kernel socket that the program itself has watched more often is left alone.
+//! A kernel socket that has been silent for [`ASK_EVERY_MS`] sends one keep-alive probe. The probe and its answer also
+//! keep the other end's kernel socket from being silent. Permanent keep-alive would end a connection that TCP would
+//! have kept during a long network failure. So keep-alive is switched on for one probe only, with options under which
+//! the probe has no other effect. The program's own options are saved. They are restored at the next look, a second
+//! later, or when the program reads or changes one of them. A kernel socket for which the program itself has set more
+//! frequent probes is left alone.
 
 use crate::conn::{Conn, Guard, Locked, Phase, flag};
 use crate::per_engine::per_engine;
@@ -13,29 +15,29 @@ use crate::table::{self, Ref};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use sovia_sys::call::{Keepalive, Silence};
 
-/// How long an kernel socket is silent before it is asked. Azure's load balancers forget a connection after four minutes, others that are
-/// known after 350 seconds and more: two questions fall into the least of that, so that one may be lost.
+/// Time of silence after which a kernel socket sends a probe. Azure's load balancers forget a connection after four
+/// minutes, other known ones after at least 350 seconds. Two probes fit into four minutes, so that one may be lost.
 const ASK_EVERY_MS: u32 = 100_000;
-/// Between two looks at all kernel sockets (nanoseconds).
+/// Interval between two looks at all kernel sockets, in nanoseconds.
 const LOOK_EVERY_NS: u64 = 10_000_000_000;
-/// The kernel ends a connection that has left 127 questions unanswered. Whatever forgets silent connections has forgotten one long before
-/// this.
+/// Largest number of unanswered probes. The kernel ends a connection with 127 unanswered probes. Any firewall has
+/// forgotten a connection long before this number.
 const UNANSWERED_MAX: u32 = 100;
 
 per_engine! {
-    /// When the kernel sockets are looked at next.
+    /// Time of the next look at the kernel sockets.
     static LOOK_AT: AtomicU64 = AtomicU64::new(0);
-    /// Some have had their options put by.
+    /// Set while options of a kernel socket are saved.
     static SOME_ASK: AtomicBool = AtomicBool::new(false);
 }
 
-/// Looks at the kernel sockets, by the thread that watches them, about once a second.
+/// Looks at the kernel sockets. The progress thread calls it about once a second.
 pub(crate) fn look(now: u64) {
     let is_due = LOOK_AT.load(Ordering::Relaxed) <= now;
     if !is_due && !SOME_ASK.load(Ordering::Relaxed) {
         return;
     }
-    // Those that a process has had asked which has died are found at the next time that is due.
+    // Options saved by a process that has died meanwhile are restored at the next look that is due.
     SOME_ASK.store(false, Ordering::Relaxed);
     each(&mut put_back);
     if is_due {
@@ -51,7 +53,7 @@ pub(crate) fn look(now: u64) {
 /// Calls `each` for the kernel sockets of connections between hosts.
 fn each(each: &mut dyn FnMut(&Guard<'_>, i32)) {
     table::for_each_conn(|fd, at| {
-        // Where a thread has the lock it is at work on it.
+        // If a thread has the lock, the connection is in use.
         if may_ask(at.conn)
             && let Some(guard) = at.conn.try_lock().and_then(Locked::attached)
             && at.conn.is_generation(at.generation)
@@ -65,7 +67,7 @@ fn may_ask(conn: &Conn) -> bool {
     conn.phase() == Phase::Attached && conn.has(flag::REFLECTED)
 }
 
-/// Has the kernel ask whether the other host is there, if that is due. Whether it is to be looked at again.
+/// Makes the kernel send a probe to the other host, if one is due. Returns true if the options must be restored later.
 fn ask(guard: &Guard<'_>, fd: i32) -> bool {
     if guard.conn.has(flag::FALLING_BACK | flag::CORRUPT) {
         return false;
@@ -74,15 +76,15 @@ fn ask(guard: &Guard<'_>, fd: i32) -> bool {
     if !is_due(silence, own) || !table::is_socket_of(fd, guard.conn) {
         return false;
     }
-    // First: a process that dies here leaves options that another one finds.
+    // First: if this process dies here, another process finds the saved options.
     guard.conn.put_by.put(own);
-    // Where it has failed halfway they are put back all the same.
+    // After a failure halfway, the options are restored all the same.
     let _ = Keepalive::ask_once(fd);
     true
 }
 
 fn is_due(silence: Silence, own: Keepalive) -> bool {
-    // The program's own questions, of which one that is unanswered counts as one of these.
+    // The program has keep-alive on. The kernel counts an unanswered probe of this module towards the program's limit.
     let bears = if own.on {
         own.idle.saturating_mul(1000) > ASK_EVERY_MS && own.count > 1 && silence.unanswered == 0
     } else {
@@ -91,7 +93,7 @@ fn is_due(silence: Silence, own: Keepalive) -> bool {
     bears && silence.milliseconds >= ASK_EVERY_MS.saturating_mul(silence.unanswered + 1)
 }
 
-/// The socket has the program's own options again.
+/// Restores the program's own options of the socket.
 fn put_back(guard: &Guard<'_>, fd: i32) {
     if guard.conn.put_by.is_some()
         && table::is_socket_of(fd, guard.conn)
@@ -101,7 +103,7 @@ fn put_back(guard: &Guard<'_>, fd: i32) {
     }
 }
 
-/// The kernel's socket is about to be all there is of the connection.
+/// Restores the options before the kernel socket becomes all that is left of the connection.
 pub(crate) fn leave(guard: &Guard<'_>) {
     if guard.conn.put_by.is_some()
         && let Some(fd) = table::descriptor_of(guard.conn)
@@ -110,7 +112,7 @@ pub(crate) fn leave(guard: &Guard<'_>) {
     }
 }
 
-/// Makes a call of the program's about an option, before or after a question, and not in the middle of one.
+/// Makes the program's call about an option, while no probe is in progress on this connection.
 pub(crate) fn steady<T>(fd: i32, at: Ref, option: (i32, i32), call: impl FnOnce() -> T) -> T {
     let is_of_keepalive = matches!(
         option,

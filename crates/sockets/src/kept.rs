@@ -1,7 +1,9 @@
-//! Connections that are kept on TCP for now: by packet filters that they respect ([`filters`]), or by `sovia off`.
+//! Connections that stay on TCP for now, because of packet filters that they respect ([`filters`]) or because of `sovia
+//! off`.
 //!
-//! `sovia off` makes a file, for all users or for one. Each process looks for both files before a connection is accelerated,
-//! and once a second while it has accelerated connections. Whatever keeps a connection may end: then it is accelerated again.
+//! `sovia off` makes a file, for all users or for one. Each process looks for both files before it accelerates a
+//! connection, and once a second while it has accelerated connections. When the reason ends, the connection may be
+//! accelerated again.
 
 use crate::per_engine::per_engine;
 use crate::{config, filters, kernel_sockets};
@@ -10,19 +12,19 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use sovia_control::{End, Reason, env};
 use sovia_sys::{call, clock};
 
-/// Nanoseconds between two looks at the files.
+/// Shortest time between two looks for the files, in nanoseconds.
 const PERIOD_NS: u64 = 100_000_000;
 
 per_engine! {
-    /// Set while everything is off, by the last look.
+    /// Set while everything is switched off, according to the last look.
     static OFF: AtomicBool = AtomicBool::new(false);
     /// Time of that look.
     static LOOKED: AtomicU64 = AtomicU64::new(0);
-    /// Set after a change, until the connections have been looked at.
+    /// Set after a change, until the connections have been checked.
     static CHANGED: AtomicBool = AtomicBool::new(false);
 }
 
-/// Returns why a connection may not be accelerated now, if so.
+/// Returns the reason why a connection may not be accelerated now, if any.
 pub(crate) fn refusal(end: End, local: SocketAddr, peer: SocketAddr) -> Option<Reason> {
     if is_off() {
         return Some(Reason::SwitchedOff);
@@ -31,7 +33,7 @@ pub(crate) fn refusal(end: End, local: SocketAddr, peer: SocketAddr) -> Option<R
         return None;
     }
     if !is_local(local, peer) {
-        // Its packets may pass filters of other network namespaces.
+        // The connection's packets may pass filters of other network namespaces.
         return Some(Reason::PeerNotLocal);
     }
     let (refusal, has_changed) = filters::refusal(local.port(), peer.port());
@@ -41,7 +43,7 @@ pub(crate) fn refusal(end: End, local: SocketAddr, peer: SocketAddr) -> Option<R
     refusal
 }
 
-/// Returns true if a reason to keep connections may hold: without one there is no need for their addresses.
+/// Returns true if there may be a reason to keep connections on TCP. Without one, their addresses are not needed.
 pub(crate) fn may_refuse() -> bool {
     is_off() || config::respects_any_filters()
 }
@@ -51,12 +53,12 @@ pub(crate) fn is_off() -> bool {
     OFF.load(Ordering::Relaxed)
 }
 
-/// Returns true if two addresses are of one network namespace for certain.
+/// Returns true if two addresses certainly belong to one network namespace.
 pub(crate) fn is_local(local: SocketAddr, peer: SocketAddr) -> bool {
     peer.ip().is_loopback() || peer.ip() == local.ip()
 }
 
-/// Looks whether `sovia off` has switched this process off, unless it has just done so.
+/// Checks if `sovia off` has switched this process off, unless it has just checked.
 pub(crate) fn look_at_switch() {
     let now = clock::now_ns();
     if now.saturating_sub(LOOKED.load(Ordering::Relaxed)) < PERIOD_NS {
@@ -70,18 +72,18 @@ pub(crate) fn look_at_switch() {
     }
 }
 
-/// Has the thread that watches the kernel's sockets look at all connections.
+/// Makes the progress thread check all connections.
 pub(crate) fn look_again() {
     note_change();
     kernel_sockets::nudge();
 }
 
-/// Has it do so in its next round.
+/// Makes the progress thread do so in its next round.
 fn note_change() {
     CHANGED.store(true, Ordering::Release);
 }
 
-/// Has an epoll instance report what packet filters let pass from now on, as [`filters::watch`] does.
+/// Makes an epoll instance report changes of packet filters, like [`filters::watch`].
 pub(crate) fn watch(epoll: i32, seen: &mut u32, token: u64) {
     if filters::watch(epoll, seen, token) {
         note_change();
@@ -95,14 +97,14 @@ pub(crate) fn receive() {
     }
 }
 
-/// In a forked child: of the connections that came along nothing is known here.
+/// Called in a forked child, where the filters for inherited connections are unknown.
 pub(crate) fn forked() {
     if filters::forked() {
         note_change();
     }
 }
 
-/// Returns true once for each change: all connections need a look.
+/// Returns true once for each change. Then all connections need a check.
 pub(crate) fn take_change() -> bool {
     CHANGED.load(Ordering::Relaxed) && CHANGED.swap(false, Ordering::AcqRel)
 }

@@ -1,39 +1,36 @@
 //! Sockets over Virtual Interfaces.
 //!
-//! Every connection is, and stays, the kernel TCP connection that the program asked for: its
-//! kernel socket. This crate watches stream sockets from their first byte, finds out whether the other
-//! end runs under Sovia on the same host ([`meeting`]), and if so moves the bytes of either
-//! direction onto a VI ([`stream`]). The program's descriptor numbers, names, listeners and
-//! errors stay the kernel's.
+//! Every connection is, and stays, the kernel TCP connection that the program asked for: its kernel socket. This crate
+//! watches stream sockets from their first byte. It finds out if the other end runs under Sovia on the same host
+//! ([`meeting`]). If so, it moves the bytes of either direction onto a VI ([`stream`]). The kernel keeps the program's
+//! descriptor numbers, names, listeners and errors.
 //!
-//! From the top down; each module imports only modules of lines below its own, or to its right, which
-//! `tests/layers.rs` sees to:
-//! - [`native`]: what programs written for Sovia ask beyond libc's calls; `engine`: start and end;
-//! - `fork`; `progress`: the thread that watches kernel sockets; `relay`: keeps a stream whose peer has left;
-//!   `keeper`: holds what is unread of one that several processes may read;
-//! - [`pollset`]: poll and select; [`reactor`]: readiness for other event loops;
-//! - [`epoll`]: its calls; [`loan`]: places in the pools, lent to the program;
-//! - [`ops`]: what each family of libc calls does with a descriptor that is ours;
-//! - [`fallback`]: back to TCP;
-//! - [`meeting`]: how the two ends find each other, and a connection gets its VI;
-//! - `sets`: what is in epoll instances; `handler`: threads that handle messages; [`wait`]: for one
-//!   connection;
-//! - [`stream`]: sending and receiving on the two paths;
-//! - `kernel_sockets`: what is asked of the thread that watches them; [`pair`]: the other process, and the
-//!   segment shared with it;
-//! - [`config`], [`protocol`]: what is chosen; `rest`: where a keeper has what is unread;
-//! - [`table`]: which descriptors are ours; [`family`]: connections, in memory that forked processes
-//!   share; [`conn`]: one of them;
-//! - `closer`: closes what strangers send to the meeting point; `peers`: what tells of deaths;
-//! - what stands alone: `members` (which of the family live), [`process`], [`stats`], `memory`
-//!   (registered for sends), `message` (at meetings), `passed_on` (connections that have been sent to other processes),
-//!   `thread`.
+//! The modules, from the highest layer to the lowest. A module imports only modules of lower lines, or to its right in
+//! its own line. `tests/layers.rs` checks this order.
+//! - [`native`]: calls of programs written for Sovia, beyond libc's; `engine`: start and end.
+//! - `fork`; `progress`: watches kernel sockets; `relay`: keeps a stream whose peer has left; `keeper`: holds unread
+//!   bytes for several processes.
+//! - [`pollset`]: poll and select; [`reactor`]: readiness for other event loops.
+//! - [`epoll`]: its calls; [`loan`]: pool slots, lent to the program.
+//! - [`ops`]: one module for each family of libc calls.
+//! - [`fallback`]: back to TCP.
+//! - [`meeting`]: how the two ends find each other, and a connection gets its VI.
+//! - `sets`: connections in epoll instances; `handler`: threads that handle messages; [`wait`]: waits for one
+//!   connection.
+//! - [`stream`]: sends and receives on the two paths.
+//! - `kernel_sockets`: requests to the thread that watches them; [`pair`]: the other process, and the segment shared
+//!   with it.
+//! - [`config`], [`protocol`]: settings; `rest`: the socket from which a keeper's unread bytes come.
+//! - [`table`]: descriptors that Sovia serves; [`family`]: connections, in memory that forked processes share;
+//!   [`conn`]: one connection.
+//! - `closer`: closes descriptors from unknown processes; `peers`: reports deaths.
+//! - Modules that import no other: `members` (processes of the family), [`process`], [`stats`], `thread`. Also `memory`
+//!   (registered for sends), `message` (of a rendezvous), `passed_on` (connections sent to other processes).
 //!
-//! Nothing here calls a libc function that Sovia interposes; system calls go straight to the
-//! kernel (`sovia-sys`).
+//! This crate calls no libc function that Sovia interposes. Its system calls go straight to the kernel (`sovia-sys`).
 
-// Modules that name `sovia_sys` find system calls and locks there: the locks have moved to `sovia_sync`,
-// which passes the rest on.
+// Makes `sovia_sys` name `sovia_sync`, which has the locks and exports the system calls again. Modules that name
+// `sovia_sys` then find both.
 extern crate sovia_sync as sovia_sys;
 
 mod agents;
@@ -86,17 +83,17 @@ pub mod wait;
 
 pub use engine::{finish, start, stay_out, thread_leaves};
 
-/// An errno value: what the program will find in `errno`.
+/// An errno value, as the program will find it in `errno`.
 pub type Errno = i32;
 
-/// The result of a call in the program's terms.
+/// Result of a call, as the program will see it.
 pub type Outcome = Result<usize, Errno>;
 
 pub(crate) fn errno(e: sovia_sys::Errno) -> Errno {
     e.into_raw()
 }
 
-/// This process's id, fresh from the kernel.
+/// Returns this process's id. Asks the kernel.
 pub fn process_id() -> i32 {
     sovia_sys::call::getpid()
 }

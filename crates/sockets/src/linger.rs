@@ -1,8 +1,8 @@
-//! Connections that the program has closed while something is still to be done for them on TCP ([`Rest`]): the kernel
-//! lingers over what it has been given, and the thread that watches kernel sockets over what it had no room for.
+//! Connections that the program has closed while work on TCP is left ([`Rest`]). The kernel lingers over the bytes that
+//! it has. The progress thread puts on TCP the bytes that had no room.
 //!
-//! Each has a private descriptor, so the peer sees no end before all is there. With the process it ends as well, and the peer
-//! then finds that something is missing.
+//! Each connection has a private descriptor, so the peer does not see the end too early. The descriptor ends with the
+//! process, and then the peer notices that bytes are missing.
 
 use crate::per_engine::per_engine;
 use crate::{kernel_sockets, stream};
@@ -18,7 +18,8 @@ per_engine! {
     static COUNT: AtomicU32 = AtomicU32::new(0);
 }
 
-/// The program's descriptor `fd` is about to be closed. Where none can be had in its place the peer is told of a reset.
+/// Keeps a connection whose descriptor `fd` is about to be closed. If no private descriptor can be made, resets the
+/// connection.
 #[cold]
 pub(crate) fn over(fd: i32, mut rest: Rest) {
     let copy = || call::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0).map(|n| n as i32);
@@ -34,7 +35,7 @@ pub(crate) fn over(fd: i32, mut rest: Rest) {
     kernel_sockets::nudge();
 }
 
-/// Goes on with them: the thread that watches kernel sockets.
+/// Continues the work of all these connections. Called by the progress thread.
 pub(crate) fn serve() {
     if COUNT.load(Ordering::SeqCst) != 0 {
         LINGERING.with(|all| {
@@ -52,22 +53,22 @@ pub(crate) fn await_all() {
     }
 }
 
-/// How long until they are to be looked at again; `None` if there are none.
+/// Returns the time in nanoseconds until the next look at them. `None` if there are none.
 pub(crate) fn pause() -> Option<u64> {
     (COUNT.load(Ordering::Relaxed) != 0).then_some(DRAIN_NS)
 }
 
-/// Around fork: see [`crate::fork`].
+/// Takes the lock before a fork ([`crate::fork`]).
 pub(crate) fn hold() {
     LINGERING.hold();
 }
 
-/// After fork, in both.
+/// Releases the lock after a fork, in parent and child.
 pub(crate) fn release() {
     LINGERING.release();
 }
 
-/// In a forked child: they have stayed with the parent.
+/// Drops the connections in a forked child: they have stayed in the parent.
 pub(crate) fn forked() {
     COUNT.store(0, Ordering::Relaxed);
     drop(LINGERING.with(core::mem::take));
