@@ -1,8 +1,8 @@
 //! Limits the memory of segments that may hold unread bytes.
 //!
-//! Each direction of a connection has a small free allowance. The sending end counts the bytes beyond it here, for all
-//! processes of the family together. It subtracts them when the peer has read them. At the limit, connections accept
-//! only their free allowance, like TCP's sockets when tcp_mem is used up.
+//! Each direction of a connection has a small free allowance. The sending end counts further bytes here, for all
+//! processes of the family together. When the peer has read these bytes, the sending end subtracts them. At the limit,
+//! connections accept only their free allowance, like TCP's sockets when tcp_mem is used up.
 //!
 //! SOVIA_MEMORY sets the limit (in MiB). Otherwise the limit is the smaller of two amounts. One is the memory that the
 //! kernel would let TCP hold. The other is an eighth of the smallest readable memory limit, of the host or of a control

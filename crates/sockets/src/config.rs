@@ -185,8 +185,8 @@ pub(crate) fn nic(end: End, local: SocketAddr, peer: SocketAddr) -> Option<&'sta
     rules()?.nic(program(), end, local, peer)
 }
 
-/// Returns true if the rules let a connection share memory with a process of user `uid`. The kernel's rule for tracing
-/// does not identify such a process.
+/// Returns true if the rules let a connection share memory with a process of user `uid`. Such a process is trusted by
+/// this rule only, not by the kernel's rule for tracing.
 pub(crate) fn trusts(end: End, local: SocketAddr, peer: SocketAddr, uid: Option<u32>) -> bool {
     rules().is_some_and(|rules| rules.trusts(program(), end, local, peer, uid))
 }

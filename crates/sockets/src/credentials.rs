@@ -10,7 +10,7 @@
 //! - Private memory replaces the segments at the same addresses. A thread that still reads a segment finds zeros, and
 //!   gets no fault.
 //! - New descriptors, which no other process has, replace all doorbells and the library's descriptors from the parent.
-//! - New memory replaces the family's memory. Only children forked later share it.
+//! - New memory replaces the family's memory. Only children forked later share the new memory.
 //!
 //! The library's own threads end before the change, and start again with the next accelerated connection. After the
 //! change the process begins anew, under another name (`pair::me`). Connections opened later are accelerated with peers
@@ -66,7 +66,7 @@ fn leave_for<T>(cause: Cause, change: impl FnOnce() -> T) -> T {
 ///
 /// Only the program knows which calls its filter allows, perhaps only read, write and exit. So from then on the kernel
 /// alone serves every descriptor. No thread of the library runs, and no hook makes a system call except the program's
-/// own. This holds even if the kernel refuses the filter, because the program is about to try another one.
+/// own. Sovia keeps to this even if the kernel refuses the filter, because the program is about to try another one.
 pub fn confine<T>(confine: impl FnOnce() -> T) -> T {
     leave_for_good(Cause::Filter, confine)
 }
@@ -74,9 +74,9 @@ pub fn confine<T>(confine: impl FnOnce() -> T) -> T {
 /// A call by which the calling thread gets its own table of descriptors. `with` makes the call as it is, `without`
 /// without the request for a table.
 ///
-/// If no other thread of the program has the table, only the library's threads share it. They must continue to watch
-/// its descriptors. So `without` is called. Otherwise a number will mean different files in different threads, so the
-/// process leaves everything, like [`confine`].
+/// If no other thread of the program has the table, only the library's threads share it. The library's threads must
+/// continue to watch the table's descriptors. So `without` is called. Otherwise a number will mean different files in
+/// different threads, so the process leaves everything, like [`confine`].
 pub fn own_descriptors<T>(without: impl FnOnce() -> T, with: impl FnOnce() -> T) -> T {
     if process::is_confined() || process::is_elsewhere() {
         with()
@@ -115,8 +115,8 @@ fn leave_for_good<T>(cause: Cause, confine: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Returns true if the library's threads have been stopped. They are not stopped while the closer's thread is held up.
-/// Then libc changes its user together with the program's threads. The closer pauses from here on.
+/// Returns true if the library's threads have been stopped. The threads are not stopped while the closer's thread is
+/// held up. Then libc changes its user together with the program's threads. The closer pauses from here on.
 fn leave(cause: Cause) -> bool {
     closer::pause();
     meeting::leave_all();

@@ -1,10 +1,10 @@
 //! Connections of a family: a process that was started by exec, and all processes forked from it.
 //!
-//! Forked processes share their sockets, so Sovia's data on a socket must be shared as well. It lies in mappings at the
-//! same address in each process of the family, and no peer can reach it. The first mapping is made with the first
-//! recorded connection, and further ones when needed. A process that was forked before has its own memory, and shares
-//! no recorded socket. A process forked later shares the mappings that existed at the fork. Mappings that it makes
-//! later belong to it and to its later children.
+//! Forked processes share their sockets, so Sovia's data on a socket must be shared as well. The data lies in mappings
+//! at the same address in each process of the family. No peer can reach these mappings. The first mapping is made with
+//! the first recorded connection, and further ones when needed. A process that was forked before has its own memory,
+//! and shares no recorded socket. A process forked later shares the mappings that existed at the fork. Mappings that it
+//! makes later belong to it and to its later children.
 //!
 //! The mappings lie in files, which other processes can read (`files`).
 //!
@@ -149,11 +149,11 @@ fn map(at: usize) -> Option<&'static Chunk> {
     if at == 0 {
         members::found();
     }
-    // SAFETY: the mapping is as long as a Chunk. It contains zeros, which are a valid header.
+    // SAFETY: the mapping is as long as a Chunk, and contains zeros, which are a valid header.
     let header = unsafe { &(*base).header };
     files::describe(&header.legend, at);
     let is_ours = if at == 0 {
-        // SAFETY: the mapping is as long as a First. It contains zeros, which are a valid First.
+        // SAFETY: the mapping is as long as a First, and contains zeros, which are a valid First.
         let first = unsafe { &*base.cast::<First>() };
         first.totals.page.begin();
         members::join(&first.members);
@@ -183,8 +183,8 @@ fn map(at: usize) -> Option<&'static Chunk> {
     chunk(at)
 }
 
-/// Records that threads of the family may hold locks in the family's memory. Called when this memory is made. Also
-/// called in a forked child, whose parent may have been about to call it.
+/// Records that threads of the family may hold locks in the family's memory. Called when this memory is made, and in a
+/// forked child: the parent may have been about to make the call.
 pub(crate) fn share_threads() {
     if let Some(first) = first_mapping()
         && per_engine::keeps_threads()
@@ -423,9 +423,9 @@ impl Memory {
         if offset + size_of::<T>() > self.len {
             return None;
         }
-        // SAFETY: the offset lies within memory that is as long as the mapping and has its layout. The memory is a
-        // second mapping of it, or zeroed memory that will replace it. It contains atomics, and data of a lock's holder
-        // whose state is not copied; zeros are valid. It stays mapped while `self` is used.
+        // SAFETY: the offset lies within memory that is as long as the mapping and has its layout. This memory is a
+        // second mapping of the same pages, or zeroed memory that will replace them. It contains atomics, and data of a
+        // lock's holder whose state is not copied; zeros are valid. The memory stays mapped while `self` is used.
         Some(unsafe { &*self.at.add(offset).cast::<T>() })
     }
 }

@@ -1,9 +1,9 @@
 //! Packet filters that connections respect (`--respect-filters`).
 //!
 //! The agent (`sovia agent --filters`) reports which packets between programs of this network namespace a filter may
-//! stop. It reports once, and after each change. Without its report, every connection counts as filtered. Once a
-//! connection is accelerated, the progress thread waits for reports ([`watch`]). Before that, each check takes them
-//! ([`refusal`]).
+//! stop. The agent reports once, and after each change. Without its report, every connection counts as filtered. Once a
+//! connection is accelerated, the progress thread waits for reports ([`watch`]). Before that, each check takes the
+//! reports ([`refusal`]).
 
 use crate::per_engine::per_engine;
 use crate::{agents, config};

@@ -1,9 +1,8 @@
 //! Forks: the child has a copy of everything, in a consistent state.
 //!
 //! The same steps surround each libc call that makes a process with a copy of this process's memory. Handlers of
-//! pthread_atfork run them for `fork`. The hooks of `_Fork`, `clone` and `syscall`, for which libc runs no handlers,
-//! run them by [`before`]. A child that no libc call has made joins the family when it is detected
-//! ([`crate::process`]).
+//! pthread_atfork run these steps for `fork`. For `_Fork`, `clone` and `syscall`, libc runs no handlers, so their hooks
+//! call [`before`]. A child that no libc call has made joins the family when it is detected ([`crate::process`]).
 
 use crate::conn::unnamed;
 use crate::{
@@ -167,7 +166,7 @@ fn hold_for(place: usize) -> bool {
         is_named &= members::add(&at.conn.holders, place);
         if !at.conn.is_generation(at.generation) {
             // The slot belongs to another connection by now: the parent continues after an inline system call has
-            // copied it.
+            // copied its memory.
             members::strike(&at.conn.holders, place);
         }
     });
@@ -227,8 +226,9 @@ fn born(whole: bool) {
     }
 }
 
-/// Makes this process join the family. An inline system call has made it as a copy, without its parent's knowledge. It
-/// holds the connections of its parent. Connections that the parent has closed meanwhile are over.
+/// Makes this process join the family. An inline system call has made this process as a copy, and its parent's library
+/// does not know. The copy holds the connections of its parent. Connections that the parent has closed meanwhile are
+/// over.
 fn adopt() {
     let before = errno();
     thread::forked_without_libc();

@@ -5,9 +5,9 @@
 //! A kernel socket that has been silent for [`ASK_EVERY_MS`] sends one keep-alive probe. The probe and its answer also
 //! keep the other end's kernel socket from being silent. Permanent keep-alive would end a connection that TCP would
 //! have kept during a long network failure. So keep-alive is switched on for one probe only, with options under which
-//! the probe has no other effect. The program's own options are saved. They are restored at the next look, a second
-//! later, or when the program reads or changes one of them. A kernel socket for which the program itself has set more
-//! frequent probes is left alone.
+//! the probe has no other effect. The program's own options are saved. The next look, a second later, restores them. So
+//! does a call of the program that reads or changes one of them. A kernel socket for which the program itself has set
+//! more frequent probes is left alone.
 
 use crate::conn::{Conn, Guard, Locked, Phase, flag};
 use crate::per_engine::per_engine;

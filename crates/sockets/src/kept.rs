@@ -58,7 +58,7 @@ pub(crate) fn is_local(local: SocketAddr, peer: SocketAddr) -> bool {
     peer.ip().is_loopback() || peer.ip() == local.ip()
 }
 
-/// Checks if `sovia off` has switched this process off, unless it has just checked.
+/// Checks if `sovia off` has switched this process off. Does nothing if the last check was less than `PERIOD_NS` ago.
 pub(crate) fn look_at_switch() {
     let now = clock::now_ns();
     if now.saturating_sub(LOOKED.load(Ordering::Relaxed)) < PERIOD_NS {

@@ -319,7 +319,7 @@ pub(crate) fn leave(fd: i32) {
 }
 
 per_engine! {
-    /// Set while the thread audits the connections from time to time. Cleared while there are none.
+    /// Set while the thread audits the connections from time to time. Cleared while there are no connections.
     static AUDITS: AtomicBool = AtomicBool::new(false);
 }
 

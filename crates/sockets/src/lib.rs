@@ -1,9 +1,9 @@
 //! Sockets over Virtual Interfaces.
 //!
 //! Every connection is, and stays, the kernel TCP connection that the program asked for: its kernel socket. This crate
-//! watches stream sockets from their first byte. It finds out if the other end runs under Sovia on the same host
-//! ([`meeting`]). If so, it moves the bytes of either direction onto a VI ([`stream`]). The kernel keeps the program's
-//! descriptor numbers, names, listeners and errors.
+//! watches stream sockets from their first byte. A rendezvous ([`meeting`]) finds out if the other end runs under Sovia
+//! on the same host. If so, this crate moves the bytes of either direction onto a VI ([`stream`]). The kernel keeps the
+//! program's descriptor numbers, names, listeners and errors.
 //!
 //! The modules, from the highest layer to the lowest. A module imports only modules of lower lines, or to its right in
 //! its own line. `tests/layers.rs` checks this order.

@@ -45,7 +45,7 @@ pub(crate) fn serve() {
     }
 }
 
-/// Waits until there are none, in a process that has nothing else to do.
+/// Waits until no such connection is left, in a process that has nothing else to do.
 pub(crate) fn await_all() {
     while COUNT.load(Ordering::SeqCst) != 0 {
         let _ = ppoll(&mut [], Some(DRAIN_NS), None);
@@ -53,7 +53,7 @@ pub(crate) fn await_all() {
     }
 }
 
-/// Returns the time in nanoseconds until the next look at them. `None` if there are none.
+/// Returns the time in nanoseconds until the next look at these connections. `None` if there are none.
 pub(crate) fn pause() -> Option<u64> {
     (COUNT.load(Ordering::Relaxed) != 0).then_some(DRAIN_NS)
 }

@@ -2,8 +2,8 @@
 //!
 //! A process slot names its process among the holders of a connection ([`Holders`], [`crate::family`]). While a process
 //! lives, it holds a record lock on its slot's byte of a memory file of the family. The kernel releases the lock when
-//! the process ends or executes another program. Children do not inherit it. The kernel says in every PID namespace
-//! whether the lock is held.
+//! the process ends or executes another program. Children do not inherit the lock. The kernel says in every PID
+//! namespace whether the lock is held.
 
 use crate::per_engine::per_engine;
 use core::mem::offset_of;
@@ -35,8 +35,8 @@ per_engine! {
     static LOCKS: AtomicI32 = AtomicI32::new(0);
     /// Inode of this file. The program may close the descriptor without a hook, and reuse its number.
     static LOCKS_ID: AtomicU64 = AtomicU64::new(0);
-    /// Another descriptor of the file, for the program that this process executes; 0: none. It stays open, because the
-    /// close of any descriptor of the file releases this process's lock.
+    /// Another descriptor of the file, for the program that this process executes; 0: none. The descriptor stays open,
+    /// because the close of any descriptor of the file releases this process's lock.
     static LOCKS_TO_LEAVE: AtomicI32 = AtomicI32::new(0);
 }
 

@@ -1,9 +1,9 @@
 //! Registered memory for packets, if the settings require it (SOVIA_REG, SOVIA_COPY and SOVIA_HYBRID, ICS section 4.1).
 //!
-//! The NIC in shared memory reads a program's bytes in the call that sends them. So it needs no registration, and by
-//! default there is none. With these settings it reads only registered memory. This memory is a program's buffer that
-//! is registered for one send. Or it is a buffer of this process, registered for good, into which bytes are copied
-//! first.
+//! The NIC in shared memory reads a program's bytes in the call that sends them. So the NIC needs no registration, and
+//! by default there is none. With these settings the NIC reads only registered memory: a program's buffer that is
+//! registered for one send, or a copy of its bytes. Copies lie in buffers of this process, which are registered for
+//! good.
 //!
 //! Both tables have a fixed size and no lock to wait for. So a signal handler may send during a send that it has
 //! interrupted. When a table is full, nothing is registered, and packets go as by default.

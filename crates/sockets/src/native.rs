@@ -107,7 +107,7 @@ pub fn info(fd: i32) -> Info {
     info
 }
 
-/// Moves the stream behind a descriptor to TCP for good. Does nothing if it is already there.
+/// Moves the stream behind a descriptor to TCP for good. Does nothing if the stream is already on TCP.
 pub fn to_tcp(fd: i32) {
     if let Some(at) = table::conn(fd) {
         fallback::now(fd, at, Cause::Call);
@@ -239,8 +239,8 @@ pub enum Engine {
     Strange,
 }
 
-/// Returns the engine that serves this process. The first call searches for it, and starts this copy's engine if there
-/// is no other.
+/// Returns the engine that serves this process. The first call searches for the engine, and starts this copy's engine
+/// if there is no other.
 #[inline]
 pub fn engine() -> Engine {
     match ENGINE.load(Ordering::Acquire) {

@@ -171,7 +171,7 @@ pub(crate) fn any_has_died() -> bool {
     PEERS.with(|peers| peers.iter().any(|peer| peer.life != Life::Alive))
 }
 
-/// Leaves all peers. This process drops their descriptors, and no descriptor of its own shows them any more that it
+/// Leaves all peers. This process closes the peers' descriptors. It also closes its own, which showed the peers that it
 /// lives.
 pub(crate) fn leave_all() {
     drop(OWN.with(Option::take));
@@ -194,8 +194,8 @@ pub(crate) fn release() {
     OWN.release();
 }
 
-/// Called in a forked child, which makes descriptors of its own. The writing end of its parent's pipe stays open. It
-/// shows the peers of pairs from before the fork that the child lives.
+/// Called in a forked child, which makes descriptors of its own. The writing end of its parent's pipe stays open. The
+/// open end shows the peers of pairs from before the fork that the child lives.
 pub(crate) fn forked() {
     drop(OWN.with(Option::take));
     WRITER.store(0, Ordering::Relaxed);

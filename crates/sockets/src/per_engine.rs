@@ -66,7 +66,7 @@ impl Inherited {
 }
 
 /// Returns true if the calling thread's engine keeps the record of the process's threads. Only the engine whose thread
-/// calls this first keeps it.
+/// is the first to call this function keeps the record.
 pub(crate) fn keeps_threads() -> bool {
     #[cfg(not(test))]
     return true;

@@ -1,7 +1,7 @@
 //! This process, and how the library distinguishes it from children on its memory or on a copy of it.
 //!
-//! The library knows at once of a child that libc forks, or that a libc call makes ([`crate::fork`]). It detects other
-//! children as follows:
+//! The library knows at once of a child that libc forks, or that a libc call makes ([`crate::fork`]). The library
+//! detects other children as follows:
 //!
 //! - A child of vfork runs on this memory, on its parent's thread, while the parent waits. The thread is marked as
 //!   *lent* ([`sovia_sync::thread`]).

@@ -2,9 +2,9 @@
 //!
 //! A thread that waits for a VI sleeps on memory. Events of the kernel socket (the peer's end, its death, bytes on TCP)
 //! do not reach such a thread. So each process has one progress thread. This thread sleeps in epoll until a kernel
-//! socket has an event, and passes the event on. It also watches for deaths of peers ([`deaths`]), which a kernel
-//! socket does not always report. And it answers a peer that revokes a direction while the program computes
-//! ([`crate::fallback`]).
+//! socket has an event, and passes the event on. The progress thread also watches for deaths of peers ([`deaths`]),
+//! which a kernel socket does not always report. And it answers a peer that revokes a direction while the program
+//! computes ([`crate::fallback`]).
 
 mod deaths;
 mod review;
@@ -348,7 +348,7 @@ fn has_pairs() -> bool {
     any
 }
 
-/// Audits every connection of this process. Returns false if there are none.
+/// Audits every connection of this process. Returns false if the process has no connection.
 fn audit_all(now: u64) -> bool {
     let mut any = false;
     let mut untold = false;

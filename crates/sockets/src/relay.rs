@@ -1,9 +1,9 @@
 //! The relay: keeps a stream alive if its peer cannot put it back on TCP.
 //!
-//! The relay is a grandchild of this process, so that the program's wait calls never see it. It keeps the connection
-//! with its VI. The program's descriptors become one end of a Unix stream socket. The relay moves bytes between the
-//! other end and the connection until both directions have ended. The program loses no byte, but it cannot ask for the
-//! connection's addresses any more.
+//! The relay is a grandchild of this process, so that the program's wait calls never see it. The relay keeps the
+//! connection with its VI. The program's descriptors become one end of a Unix stream socket. The relay moves bytes
+//! between the other end and the connection until both directions have ended. The program loses no byte, but it cannot
+//! ask for the connection's addresses any more.
 //!
 //! A stream that is cut off must not look complete. A Unix socket reports `ECONNRESET` when its peer closes with bytes
 //! unread. So the relay leaves a byte unread until the connection has ended. A reset, like the relay's own death, then
@@ -79,9 +79,9 @@ pub(crate) fn take_over(fd: i32, at: Ref) -> bool {
     true
 }
 
-/// Starts a grandchild of this process, which the program's wait calls do not find, to run `life`. It has no
-/// descriptors except `keep`, and holds no other connection. Returns false if it cannot be started. Call it in a
-/// critical section.
+/// Starts a grandchild of this process, which the program's wait calls do not find, to run `life`. The grandchild has
+/// no descriptors except `keep`, and holds no other connection. Returns false if the grandchild cannot be started. Call
+/// this function in a critical section.
 fn start_orphan(keep: &[i32], life: impl FnOnce()) -> bool {
     // SAFETY: libc's fork takes libc's and Sovia's locks, so the child finds them in a consistent state. The child only
     // forks again, and exits without the program's exit handlers.
@@ -183,8 +183,8 @@ fn run(fd: i32, at: Ref, socket: &mut Socket) {
         return;
     }
     let _ = call::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, &linger.unwrap_or([0, 0]));
-    // Closes the connection as a program would. TCP may have no room yet for all sent bytes. They would be lost with
-    // this process, so it waits.
+    // Closes the connection as a program would. TCP may have no room yet for all sent bytes. These bytes would be lost
+    // with this process, so the relay waits.
     ops::close(fd);
     let _ = call::close(fd);
     linger::await_all();
@@ -195,8 +195,8 @@ struct Socket {
     fd: Fd,
     /// An epoll instance, edge-triggered, because `fd` itself is always readable.
     arrivals: Fd,
-    /// Number of bytes at the head of the queue that were already taken. They stay unread, so that a close reports
-    /// `ECONNRESET` to the program.
+    /// Number of bytes at the head of the queue that were already taken. These bytes stay unread, so that a close
+    /// reports `ECONNRESET` to the program.
     stale: usize,
     /// Set while one such byte must stay there.
     leaves_one: bool,

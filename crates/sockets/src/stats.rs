@@ -58,8 +58,8 @@ fn page() -> Option<&'static StatsPage> {
     unsafe { StatsPage::from_ptr(base, StatsPage::SIZE) }.ok()
 }
 
-/// Sends a file of records to `sovia run`, which collects the counters of the run. It reads in the file the counts that
-/// a killed process has not added to the page.
+/// Sends a file of records to `sovia run`, which collects the counters of the run. `sovia run` reads in the file the
+/// counts that a killed process has not added to the page.
 pub(crate) fn show(file: i32) {
     let Some(name) = page().and_then(StatsPage::collector) else { return };
     let name = name.split(|&byte| byte == 0).next().and_then(Name::new);

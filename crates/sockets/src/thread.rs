@@ -1,8 +1,8 @@
 //! Threads of the library, which the program does not notice.
 //!
-//! They must not keep a process alive that would have ended without them. They must not exist when the kernel expects a
-//! process with one thread. So this module records them. The library can stop them ([`stop`]), and they end when they
-//! find that the program's threads have ended ([`are_alone`]).
+//! These threads must not keep a process alive that would have ended without them. They must not exist when the kernel
+//! expects a process with one thread. So this module records the threads. The library can stop them ([`stop`]), and
+//! they end when they find that the program's threads have ended ([`are_alone`]).
 
 use crate::per_engine::Inherited;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering, fence};

@@ -73,8 +73,8 @@ pub fn control(
     // connection in between, which would put the entry in both places or in none.
     let mut kernel = Some(kernel);
     let result = set.with_generation(generation, |inner| match at.conn.phase() {
-        // The descriptor is a relay's socket by now, or is about to be one. Or the kernel reports the connection
-        // although it must stay on its VI.
+        // The descriptor is a relay's socket by now, or is about to be one. Or the kernel reports the connection, which
+        // must stay on its VI.
         Phase::Attached if at.conn.has(flag::RELAYED | flag::LEFT_TO_SETS) || nested => {
             match kernel.take() {
                 Some(kernel) => kernel(),

@@ -259,8 +259,8 @@ impl Set {
         has_rung: &mut bool,
     ) -> Result<Waited, Errno> {
         combine::before_waiting();
-        // Remembers up to 16 ready lists, which are nearly always all. They stay mapped even if another thread closes
-        // the instance.
+        // Remembers up to 16 ready lists, which are nearly always all. The lists stay mapped even if another thread
+        // closes the instance.
         let waits = crate::wait::begin();
         let mut ready_lists: [Option<NonNull<ReadyList>>; 16] = [None; 16];
         let (count, worth) = self.with(|inner| {

@@ -1,9 +1,9 @@
 //! The thread that handles messages for the program (SOVIA_HANDLER, ICS section 4.1 and figure 4).
 //!
-//! Each process has one, started with the first connection that asks for it. In each pair, the thread has a ready list
-//! as its completion queue. The peer marks the VIs with messages there. The thread sleeps in the kernel, like a thread
-//! that waits for a completion queue. So a message costs two wake-ups: this thread's and the program's. With
-//! SOVIA_NOTIFY, this thread is the NIC's thread, and makes another thread ([`notify`]) call back.
+//! Each process has one such thread, started with the first connection that asks for it. In each pair, the thread has a
+//! ready list as its completion queue. The peer marks the VIs with messages there. The thread sleeps in the kernel,
+//! like a thread that waits for a completion queue. So a message costs two wake-ups: this thread's and the program's.
+//! With SOVIA_NOTIFY, this thread is the NIC's thread, and makes another thread ([`notify`]) call back.
 //!
 //! A forked child does not use the pairs that its parent has made. The parent continues to handle a connection as long
 //! as it holds the connection, and no child receives or waits on it. A child starts its own threads for connections of

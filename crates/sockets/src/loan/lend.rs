@@ -36,7 +36,7 @@ pub fn lend(fd: i32, len: usize) -> Result<Loan, Errno> {
 const STALL_NS: u64 = 5_000_000;
 
 /// Lends a slot of the pool. A sender that is faster than its receiver waits for a slot, because a copy would cost both
-/// ends more. After a wait in vain, it waits again only once the receiver has made progress.
+/// ends more. After a wait in vain, the sender waits again only once the receiver has made progress.
 fn lend_here(fd: i32, at: Ref, len: usize) -> Option<Loan> {
     let (conn, since) = (at.conn, Moment::now());
     let attempt = |guard: &mut Guard<'_>| match stream::lend(guard, len as u32) {

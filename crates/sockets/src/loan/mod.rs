@@ -1,8 +1,8 @@
 //! Buffers that are lent to the program, so that bytes need not be copied.
 //!
-//! To send, a program borrows a pool slot, writes its message there and commits it. To receive, it borrows the next
-//! message in place. The buffer is private memory, and the bytes are copied, on TCP, beyond the window, or on a shared
-//! connection. The program does not notice.
+//! To send, a program borrows a pool slot, writes its message there and commits it. To receive, the program borrows the
+//! next message in place. The buffer is private memory, and the bytes are copied, on TCP, beyond the window, or on a
+//! shared connection. The program does not notice.
 //!
 //! A lent slot outlives the call, and may outlive the connection. A VI is freed only after all slots of its pools have
 //! come back.
@@ -40,7 +40,7 @@ enum Kind {
     Small,
 }
 
-/// A lent buffer. Like a pointer, it must not be copied.
+/// A lent buffer. Like a pointer, a loan must not be copied.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Loan {

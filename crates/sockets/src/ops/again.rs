@@ -84,7 +84,7 @@ fn begin_anew(fd: i32, at: Ref) {
     // Defers signals: a handler of the program must not find the descriptor without a record.
     let _inside = section::inside();
     let role = at.conn.role();
-    // Statistics count the connection's outcome once. The new generation counts it.
+    // Marks the old generation as counted: the statistics count only the outcome of the new one.
     at.conn.count_once();
     kernel_sockets::leave(fd);
     table::remove(fd);

@@ -109,7 +109,7 @@ pub fn note_option(fd: i32, at: Ref, level: i32, name: i32) {
     if !options::leaves_fresh(level, name) {
         at.conn.approach.fresh.store(0, Ordering::Release);
     }
-    // A thread that attaches the connection may have read the old value, and does so under the lock. Wait for it.
+    // A thread that attaches the connection may have read the old value under the lock. Wait for such a thread.
     drop(at.conn.lock());
     if at.conn.phase() != Phase::Attached {
         return;

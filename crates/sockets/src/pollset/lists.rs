@@ -93,7 +93,7 @@ impl<'p> Lists<'p> {
     }
 
     /// Like [`Self::ask_kernel`], with the thread's own signal mask, so that the call lets no further signal in. A
-    /// signal does not interrupt this look: it means that no descriptor was ready.
+    /// signal that comes nevertheless does not interrupt the look: EINTR means that no descriptor was ready.
     pub(super) fn ask_kernel_under_own_mask(&mut self) -> Outcome {
         match self.ask_kernel(None) {
             Err(libc::EINTR) => Ok(0),
@@ -110,8 +110,9 @@ impl<'p> Lists<'p> {
         Ok(n + self.merge())
     }
 
-    /// Asks the kernel by `ask` for one more descriptor. It replaces an unused entry, because the kernel might refuse a
-    /// list longer than the program's. Returns the kernel's answer, and true if this descriptor is ready.
+    /// Asks the kernel by `ask` for one more descriptor. This descriptor replaces an unused entry, because the kernel
+    /// might refuse a list longer than the program's. Returns the kernel's answer, and true if this descriptor is
+    /// ready.
     pub(super) fn ask_kernel_with(
         &mut self,
         one_more: PollFd,

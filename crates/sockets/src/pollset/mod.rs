@@ -78,8 +78,8 @@ pub enum By {
     /// poll(2): always reports ends, errors and closed descriptors.
     Poll,
     /// select(2), "Correspondence between select() and poll()": reports ends and errors only in the sets that show
-    /// them. A descriptor that is closed during the wait shows in every set that has it. POLLNVAL means that it was
-    /// closed before the call.
+    /// them. A descriptor that is closed during the wait shows in every set that has it. POLLNVAL means that the
+    /// descriptor was closed before the call.
     Select,
 }
 
@@ -221,8 +221,8 @@ fn spin(lists: &mut Lists<'_>, mask: Option<&libc::sigset_t>) -> Result<(Spin, b
 }
 
 /// Waits for one connection and one direction. The call sleeps like a receive or a send, on the direction's futex word,
-/// with one system call. Returns `None` if the call is not of this kind, or is not any more. Sets `has_waited` if it
-/// has waited.
+/// with one system call. Returns `None` if the call is not of this kind, or is not any more. Sets `has_waited` if the
+/// call has waited.
 fn wait_for_one(
     one: &mut PollFd,
     by: By,

@@ -21,7 +21,7 @@ const FREE: u32 = 0;
 const STEP_NS: u64 = 1_000_000;
 
 struct Sleeper {
-    /// The thread that sleeps with it, as a [`User::word`], or [`FREE`].
+    /// Thread that sleeps with this sleeper, as a [`User::word`], or [`FREE`].
     used: AtomicU32,
     epfd: AtomicI32,
     /// Process that the epoll instance belongs to.

@@ -24,7 +24,7 @@ per_engine! {
     static CLOSING: AtomicBool = AtomicBool::new(false);
 }
 
-/// Returns the time in nanoseconds until the next look at sockets that are being closed. `None` if there are none.
+/// Returns the time in nanoseconds until the next look at sockets that are being closed. `None` if no socket is.
 pub(super) fn pause() -> Option<u64> {
     CLOSING.load(Ordering::Relaxed).then_some(CLOSING_NS)
 }

@@ -45,7 +45,8 @@ pub(crate) struct Inner {
 pub(crate) struct Entry {
     /// Number of the entry, in this process and its forked children.
     pub(super) number: u64,
-    /// The number by which the program knows the entry. The program may close it while the connection has others.
+    /// The number by which the program knows the entry. The program may close this number while the connection has
+    /// others.
     pub(super) fd: i32,
     pub(super) at: Ref,
     /// Descriptor by which Sovia asks the kernel.
@@ -316,7 +317,7 @@ impl Inner {
     }
 
     /// Queues, before all others, the other entries of a ready entry's connection that want events of `mask`. Returns
-    /// their number. The peer may be about to mark them, and the kernel marks all entries of a socket at once.
+    /// their number. The peer may be about to mark these entries, and the kernel marks all entries of a socket at once.
     /// Edge-triggered entries wait for their marks: otherwise an edge would be reported twice.
     #[cold]
     pub(super) fn enqueue_twins(&mut self, of: u32, mask: u32) -> usize {

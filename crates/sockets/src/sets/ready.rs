@@ -50,7 +50,7 @@ fn moment(guard: &mut Guard<'_>, fd: i32, interest: u32) -> u32 {
         // The kernel socket knows ends and errors that the VI does not know.
         mask |= stream::ending::events(guard, fd) as u16 as u32;
     }
-    // Only the kernel knows urgent data and bands. It is asked only for an entry that wants them.
+    // Only the kernel knows urgent data and bands. The kernel is asked only for an entry that wants these events.
     const REST: u32 = (libc::EPOLLPRI | libc::EPOLLRDBAND | libc::EPOLLMSG) as u32;
     if interest & REST != 0 {
         mask |= poll::probe(fd, (interest & REST) as i16) as u16 as u32 & interest & REST;

@@ -69,7 +69,7 @@ impl Set {
         }
     }
 
-    /// Returns the number of the instance among those that the set has followed.
+    /// Returns a number that identifies the followed instance among all instances that the set has followed.
     pub(crate) fn generation(&self) -> u32 {
         self.generation.load(Ordering::Acquire)
     }
@@ -246,8 +246,8 @@ impl Set {
         Ok(0)
     }
 
-    /// Removes the calling thread from the count of sleeping threads. Returns true if it was the last one. In a child
-    /// forked by a handler during the sleep, the count is already 0.
+    /// Removes the calling thread from the count of sleeping threads. Returns true if no other thread sleeps. In a
+    /// child forked by a handler during the sleep, the count is already 0.
     pub(crate) fn count_awake(&self) -> bool {
         let sub = |n: u32| n.checked_sub(1);
         self.asleep.fetch_update(Ordering::SeqCst, Ordering::SeqCst, sub) == Ok(1)

@@ -9,8 +9,8 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use sovia_sys::call;
 
 /// Returns true if a descriptor is a connection's socket. Asks the kernel. The table may be wrong if the program has
-/// closed and reopened the number by its own system calls. It may also be wrong in a child with a descriptor table of
-/// its own.
+/// closed and reopened the number by its own system calls. The table may also be wrong in a child with a descriptor
+/// table of its own.
 pub(crate) fn is_socket_of(fd: i32, conn: &Conn) -> bool {
     let cookie = conn.cookie.load(Ordering::Relaxed);
     cookie != 0 && sovia_sys::diag::cookie(fd) == Ok(cookie)

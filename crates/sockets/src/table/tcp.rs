@@ -14,8 +14,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 const FRESH: u64 = 1 << 55;
 
 per_engine! {
-    /// Number of times that other processes may have got sockets of this one. They may at a fork, at an exec, and when
-    /// descriptors are duplicated or sent.
+    /// Number of times that other processes may have got sockets of this one. This happens at a fork, at an exec, and
+    /// when descriptors are duplicated or sent.
     static SHARED: AtomicU32 = AtomicU32::new(0);
 }
 

@@ -8,7 +8,7 @@ pub(super) const KIND: u64 = 0xff << 56;
 pub(super) const CONN: u64 = 1 << 56;
 pub(super) const EPOLL: u64 = 2 << 56;
 pub(super) const PRIVATE: u64 = 3 << 56;
-/// A TCP socket without a connection. The kernel knows everything else about it.
+/// A TCP socket without a connection. The kernel knows everything else about the socket.
 pub(super) const TCP: u64 = 4 << 56;
 
 impl Ref {

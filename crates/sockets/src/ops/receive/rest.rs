@@ -11,8 +11,8 @@ use sovia_sys::{UserSliceMut, call};
 /// Time in nanoseconds that a non-blocking call waits for the keeper.
 const FEEDING_NS: u64 = 20_000_000;
 
-/// Receives bytes that come before those in the kernel socket. Returns `None` if there are none. `fd` is the program's
-/// descriptor.
+/// Receives bytes that come before those in the kernel socket. Returns `None` if there are no such bytes. `fd` is the
+/// program's descriptor.
 pub(super) fn receive(
     fd: i32,
     at: Ref,

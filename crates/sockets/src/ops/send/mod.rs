@@ -1,6 +1,7 @@
 //! Calls that send: write, writev, send, sendto, sendmsg, sendfile.
 //!
-//! A call first tries to send one packet on the fast path, then as much as has room at once. Then it waits.
+//! A call first tries to send one packet on the fast path, then as much as has room at once. Then the call waits for
+//! room.
 //!
 //! - `parts`: the buffers of a call, and a short write of several buffers as one packet.
 //! - `on_tcp`: the kernel's call, for a connection on TCP.
