@@ -44,8 +44,9 @@ unsafe extern "C" {
 }
 
 fn variable(name: &CStr) -> Option<&'static CStr> {
-    // SAFETY: called before the program's code runs, so no thread changes the environment. The environment's strings
-    // are not freed.
+    // SAFETY: the preloaded library calls this before the program's code runs, so no thread changes the environment. In
+    // libsovia and the Rust crate, the program's first call of Sovia leads here, and no thread may change the
+    // environment during this call. The environment's strings are not freed.
     unsafe {
         let value = libc::getenv(name.as_ptr());
         (!value.is_null()).then(|| CStr::from_ptr(value))
@@ -81,7 +82,7 @@ fn learn_program() {
     // SAFETY: glibc sets this variable before any constructor runs.
     let name = unsafe { program_invocation_short_name };
     if !name.is_null() {
-        // SAFETY: the pointer leads to a C string, which no code of the program has changed yet.
+        // SAFETY: glibc points this variable to a C string of the program's arguments, which stays mapped.
         let copy = unsafe { CStr::from_ptr(name) }.to_owned();
         PROGRAM.store(copy.into_raw(), Ordering::Relaxed);
     }

@@ -146,7 +146,8 @@ fn choose_text(fd: i32, text: &[u8]) -> Result<(), Errno> {
 }
 
 unsafe extern "C" fn choose(fd: i32, text: *const u8, len: usize) -> i32 {
-    // SAFETY: the caller, `choose_here` in another copy of this crate, passes pointer and length of a live slice.
+    // SAFETY: the caller is `choose_here`, in this copy of the crate or another one. It passes pointer and length of a
+    // live slice.
     choose_text(fd, unsafe { core::slice::from_raw_parts(text, len) }).err().unwrap_or(0)
 }
 

@@ -166,7 +166,7 @@ pub(crate) fn life_now(process: Process) -> Option<Life> {
     })
 }
 
-/// Returns true if any peer had died at the last look.
+/// Returns true if the last look found a dead peer.
 pub(crate) fn any_has_died() -> bool {
     PEERS.with(|peers| peers.iter().any(|peer| peer.life != Life::Alive))
 }

@@ -353,7 +353,7 @@ fn audit_all(now: u64) -> bool {
     let mut any = false;
     let mut untold = false;
     sets::look_for_gone();
-    // A forked relative with other doorbells does not ring this process.
+    // Checked here too, because a forked relative with other doorbells cannot ring this process.
     epoll::leave_shared();
     let mut stalled = Vec::new();
     let mut falling_back = Vec::new();

@@ -72,7 +72,7 @@ fn attached(fd: i32) -> Option<Ref> {
     table::conn(fd).filter(|at| at.conn.is_attached_here())
 }
 
-/// The call that waits for descriptors. It determines the reported events.
+/// Call that waits for descriptors. The two calls report different events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
     /// poll(2): always reports ends, errors and closed descriptors.

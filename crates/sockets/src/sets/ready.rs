@@ -1,4 +1,4 @@
-//! Returns which epoll events hold for a connection.
+//! Finds the epoll events that hold for a connection.
 
 use crate::Errno;
 use crate::conn::{Guard, flag};

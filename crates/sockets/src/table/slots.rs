@@ -62,8 +62,8 @@ pub(super) fn slot_to_enter(fd: i32) -> Option<&'static AtomicU64> {
     let page = fd as u32 as usize / PAGE;
     let (touched, bit) = (TOUCHED.get(page / 64)?, 1 << (page % 64));
     if touched.load(Ordering::Relaxed) & bit == 0 {
-        // SYNC: pairs with the Acquire load in `for_each_word`. A thread that has seen the word that the caller enters
-        // also sees this bit.
+        // SYNC: comes before the caller's Release store of the word. A thread that has loaded the word with Acquire
+        // then finds this bit in `for_each_word`.
         touched.fetch_or(bit, Ordering::Release);
     }
     if let Some(slot) = slot(fd) {
