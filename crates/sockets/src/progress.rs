@@ -56,8 +56,8 @@ pub(crate) fn end_for_fork() {
     if !is_only || work().is_some() || sets::any_has_attached() || !thread::is_single() {
         return;
     }
-    // Signals are deferred. A handler that left by `longjmp` here, or waited, would have no progress thread, and no
-    // call would notice that.
+    // Signals are deferred. If a handler left this block by `longjmp`, or waited in it, the process would lack its
+    // progress thread without any call noticing.
     process::without_signals(|| {
         kernel_sockets::keep_instance();
         if thread::stop_soon(kernel_sockets::ring) {

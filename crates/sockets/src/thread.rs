@@ -195,7 +195,7 @@ pub(crate) fn forked() {
     LEFT.store(false, Ordering::Relaxed);
 }
 
-/// Returns true if no thread continues for as long as another process likes.
+/// Returns true if every running thread ends when told.
 pub(crate) fn all_end_when_told() -> bool {
     let is_running = |place: &&Place| place.id.load(Ordering::Acquire) != 0;
     RUNNING.iter().filter(is_running).all(|place| place.is_told.load(Ordering::Relaxed))

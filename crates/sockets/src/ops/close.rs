@@ -370,7 +370,7 @@ pub fn keep_only(keep: &[i32]) {
 /// connection on a VI, `fd` becomes one more descriptor of this connection.
 pub fn received(channel: i32, fd: i32) {
     match table::conn_of_socket(fd) {
-        // Also if the connection is not yet accelerated.
+        // A connection that is not yet accelerated also gets one more descriptor.
         Some((_, at)) if at.is_attached_here() || at.conn.phase() == Phase::Candidate => {
             table::refer(fd, at);
         }

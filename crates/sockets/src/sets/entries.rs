@@ -29,7 +29,7 @@ pub(crate) struct Inner {
     pub(crate) lanes: Vec<Lane>,
     /// Time of the last look at the kernel's instance.
     pub(crate) looked: u64,
-    /// Number of calls since then.
+    /// Number of rounds of `epoll_wait` since then.
     pub(crate) rounds: u32,
     /// Order of events of both sources.
     pub(crate) order: Order,

@@ -38,7 +38,7 @@ pub enum Entry {
     Foreign,
     /// A stream socket with a record.
     Conn(Ref),
-    /// An epoll instance, by its index in [`crate::epoll`].
+    /// An epoll instance, by its index in `sets`.
     Epoll(u32),
     /// A descriptor of the library itself.
     Private,
