@@ -8,7 +8,7 @@
 
 mod words;
 
-pub use words::{Fault, load_word, store_word};
+pub use words::{Fault, load_word, probe_byte, store_word};
 
 use core::mem::MaybeUninit;
 use libc::ucontext_t;

@@ -64,6 +64,40 @@ fn bad_addresses_are_reported_by_every_way_to_copy() {
     }
 }
 
+/// A program's thread may write to a byte of a buffer while another thread receives into the bytes before it.
+#[test]
+fn probed_bytes_keep_the_stores_of_other_threads() {
+    let _one = ONE_AT_A_TIME.lock();
+    assert!(guards());
+    let base = pages();
+    // SAFETY: the page is live, and both threads access the byte as an atomic.
+    let byte = unsafe { core::sync::atomic::AtomicU8::from_ptr(base.add(7)) };
+    let is_over = core::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let mut fault = Fault::none();
+                // SAFETY: the page belongs to this test.
+                unsafe { access::probe_byte(byte.as_ptr(), &mut fault) };
+                assert_eq!(fault.check(), Ok(()));
+            }
+        });
+        for n in 0..200_000u32 {
+            byte.store(n as u8, Ordering::Relaxed);
+            assert_eq!(byte.load(Ordering::Relaxed), n as u8, "store {n} is lost");
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    // SAFETY: the range is one page of the mapping.
+    assert_eq!(unsafe { libc::mprotect(base.cast(), 4096, libc::PROT_READ) }, 0);
+    for bad in [base, base.wrapping_add(4096), 8 as *mut u8] {
+        let mut fault = Fault::none();
+        // SAFETY: no reference points to the address.
+        unsafe { access::probe_byte(bad, &mut fault) };
+        assert_eq!(fault.check(), Err(BadAddress));
+    }
+}
+
 static SEEN: AtomicU32 = AtomicU32::new(0);
 static VALUE: AtomicI32 = AtomicI32::new(0);
 

@@ -218,3 +218,60 @@ pub unsafe fn store_word<W: Word>(to: *mut W, value: W, fault: &mut Fault) {
     // SAFETY: by contract the memory belongs to the program, and no reference of Rust points there.
     unsafe { W::store(to, value, fault) }
 }
+
+/// Finds out whether a byte is writable. The byte keeps its value, and no store of another thread gets lost.
+///
+/// # Safety
+/// The contract of [`load_word`].
+#[inline]
+pub unsafe fn probe_byte(at: *mut u8, fault: &mut Fault) {
+    // SAFETY: the table lists the instruction, so after a fault the thread continues at the landing, which sets the
+    // flag. By contract the memory belongs to the program.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    unsafe {
+        core::arch::asm!(
+            "2: lock or byte ptr [{at}], 0",
+            "3:",
+            ".pushsection .text.sovia_landings,\"ax\",@progbits",
+            "4: mov {fault:e}, 1",
+            "jmp 3b",
+            ".popsection",
+            ".pushsection sovia_fixups,\"aR\",@progbits",
+            ".balign 4",
+            ".long 2b - .",
+            ".long 3b - .",
+            ".long 4b - .",
+            ".popsection",
+            at = in(reg) at,
+            fault = inout(reg) fault.0,
+            options(nostack),
+        );
+    }
+    // SAFETY: as on x86-64, for the two instructions between the labels 2 and 3.
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    unsafe {
+        core::arch::asm!(
+            "2: ldxrb {value:w}, [{at}]",
+            "stxrb {failed:w}, {value:w}, [{at}]",
+            "cbnz {failed:w}, 2b",
+            "3:",
+            ".pushsection .text.sovia_landings,\"ax\",@progbits",
+            "4: mov {fault:w}, #1",
+            "b 3b",
+            ".popsection",
+            ".pushsection sovia_fixups,\"aR\",@progbits",
+            ".balign 4",
+            ".long 2b - .",
+            ".long 3b - .",
+            ".long 4b - .",
+            ".popsection",
+            at = in(reg) at,
+            value = out(reg) _,
+            failed = out(reg) _,
+            fault = inout(reg) fault.0,
+            options(nostack),
+        );
+    }
+    #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
+    let _ = (at, fault);
+}

@@ -47,17 +47,14 @@ pub(super) fn scatter(
     Got::Bytes(done)
 }
 
-/// Returns true if the first and the last byte of the part are writable.
+/// Returns true if the first and the last byte of the part are writable. Both keep their values: another thread may write to
+/// bytes of the buffer that this call does not fill.
 fn is_there(part: UserSliceMut<'_>) -> bool {
     let mut fault = Fault::none();
     let Some(last) = part.len().checked_sub(1) else { return true };
     for byte in [0, last] {
-        let at = part.as_mut_ptr().wrapping_add(byte);
-        // SAFETY: `access` reports an unmapped address as a fault, and the store writes back the value just read.
-        unsafe {
-            let was: u8 = access::load_word(at.cast_const(), &mut fault);
-            access::store_word(at, was, &mut fault);
-        }
+        // SAFETY: `access` reports an unmapped address as a fault.
+        unsafe { access::probe_byte(part.as_mut_ptr().wrapping_add(byte), &mut fault) };
     }
     fault.check().is_ok()
 }
