@@ -141,16 +141,14 @@ impl Drop for Left {
 /// Returns the descriptors of connections that a program inherits from this process.
 pub(crate) fn inherited() -> Descriptors {
     let mut inherited = Descriptors::new();
-    let look = |fd, at: Ref| {
-        if outlasts_exec(fd) {
-            inherited.push((fd, at));
-        }
-    };
     if process::is_borrowed() {
-        table::for_each_conn_elsewhere(look);
-        inherited.retain(|(fd, at)| table::is_socket_of(*fd, at.conn));
+        table::for_each_conn_elsewhere(|fd, at| {
+            if outlasts_exec(fd) && table::is_socket_of(fd, at.conn) {
+                inherited.push((fd, at));
+            }
+        });
     } else {
-        table::for_each_conn(look);
+        table::for_each_conn_if(outlasts_exec, |fd, at| inherited.push((fd, at)));
     }
     inherited
 }

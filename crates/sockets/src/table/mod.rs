@@ -214,10 +214,17 @@ pub fn references(index: u32) -> u32 {
 }
 
 /// Calls `each` for every descriptor of a connection. Makes no system call.
-pub fn for_each_conn(mut each: impl FnMut(i32, Ref)) {
+pub fn for_each_conn(each: impl FnMut(i32, Ref)) {
+    for_each_conn_if(|_| true, each);
+}
+
+/// Like [`for_each_conn`], but only for descriptors for which `is_wanted` returns true. The records of other connections are
+/// not read: in a forked child, each record that is read is a page fault.
+pub(crate) fn for_each_conn_if(is_wanted: impl Fn(i32) -> bool, mut each: impl FnMut(i32, Ref)) {
     for_each_word(|fd, slot| {
         let word = slot.load(Ordering::Acquire);
         if word & KIND == CONN
+            && is_wanted(fd)
             && let Entry::Conn(r) = decode(word)
             && r.conn.is_generation(r.generation)
             && r.conn.phase() != Phase::Free
