@@ -1,13 +1,13 @@
-//! A trunk: the frames of a link between two agents in messages of a VI, over any provider.
+//! Carries a link's frames between two agents in the messages of a VI, over any provider.
 //!
-//! Agents that have NICs of one kind send each other their frames by a VI of these, where others use UDP. The link above
-//! (`sovia_link`) stays as it is: what was on its way when a VI breaks is sent again by another way. So a trunk need not be reliable,
-//! only fast; and none of its failures concerns a byte of a program.
+//! Two agents whose NICs are of the same kind exchange frames by a VI of these NICs. Other agents use UDP. The link
+//! above (`sovia_link`) is the same in both cases. When a VI breaks, the link sends the lost frames again by another
+//! route. So a trunk must be fast, but need not be reliable: its failures lose no byte of a program.
 //!
-//! - `message`: frames in a message;
-//! - `trunk`: one VI, with SOVIA's window and delayed acknowledgements (ICS section 4.2) that no message comes without a
-//!   receive;
-//! - [`Trunks`]: all of an agent, with one completion queue.
+//! - `message`: packs frames into a message and unpacks them.
+//! - `trunk`: one VI. SOVIA's window and delayed acknowledgements (ICS section 4.2) ensure that each message meets a
+//!   posted receive.
+//! - [`Trunks`]: all trunks of an agent, with one completion queue.
 //!
 //! ```
 //! use sovia_trunk::{News, Trunks};

@@ -1,40 +1,43 @@
-//! What is in a message of a trunk: frames one behind the other, then how long they are.
+//! Layout of a trunk's message: the frames one after the other, followed by their lengths.
 //!
-//! Frames come in runs: of as many bytes each, but for the last one of a run, which may have fewer. So a link that is handed a run takes
-//! what it would take from a port that joins frames. Behind the frames stand, for each run, in little-endian words of 32 bits:
+//! Frames form runs. All frames of a run have the same length, except the last frame, which may be shorter. A port
+//! that joins frames delivers the same runs, so the link handles both alike. After the frames, the message has two
+//! little-endian words of 32 bits for each run:
 //!
 //! | word | |
 //! |---|---|
 //! | 0 | bytes of a frame, at least one |
 //! | 1 | bytes of the run, at least as many |
 //!
-//! and in the last word of the message the number of runs, with [`ASKS`] if the other end is to answer at once. A message without a
-//! frame that asks for nothing is none: what is acknowledged alone has no bytes at all.
+//! The message's last word is the number of runs. [`ASKS`] is added if the other end must answer at once. A message
+//! without frames and without [`ASKS`] is invalid: an acknowledgement that travels alone has no bytes at all.
 
-/// Runs that a message may have.
+/// Maximum number of runs in a message.
 const RUNS: usize = 16;
-/// Bytes of a run's length, and of the last word.
+/// Bytes of one run's two length words, and of the message's last word.
 const RUN: usize = 8;
 const LAST: usize = 4;
-/// In the last word: the other end is to acknowledge this message at once.
+/// Flag in the last word: the other end must acknowledge this message at once.
 const ASKS: u32 = 1 << 16;
 
-/// Bytes of the longest frame that a message of so many bytes has room for.
+/// Returns the length of the longest frame that fits into a message of `message` bytes.
 pub(crate) const fn longest_frame(message: usize) -> usize {
     message - RUN - LAST
 }
 
-/// A message that is being filled.
+/// State of an outgoing message while frames are added.
 #[derive(Debug, Default)]
 pub(crate) struct Filling {
-    /// Bytes of frames.
+    /// Bytes of frames so far.
     len: usize,
     runs: Vec<(usize, usize)>,
 }
 
 impl Filling {
-    /// Puts frames of at most `longest` bytes into the message, as long as `next` writes some to the room that it is given and there is
-    /// room for another one. Whether that was the end of the room.
+    /// Appends frames from `next` to the message in `bytes`.
+    ///
+    /// `next` writes a frame of at most `longest` bytes and returns its length; `None` if there are no more frames.
+    /// Returns true if the message is full, false if `next` has returned `None`.
     pub(crate) fn fill(
         &mut self,
         bytes: &mut [u8],
@@ -56,7 +59,7 @@ impl Filling {
         self.len += len;
         match self.runs.last_mut() {
             _ if len == 0 => {}
-            // A run goes on until a frame is shorter than those before.
+            // A run ends with the first frame that is shorter than the frames before it.
             Some((frame, run)) if len <= *frame && *run % *frame == 0 => *run += len,
             _ => self.runs.push((len, len)),
         }
@@ -66,7 +69,7 @@ impl Filling {
         self.len == 0
     }
 
-    /// Writes the lengths behind the frames; the length of the message.
+    /// Writes the lengths after the frames and returns the message's length.
     pub(crate) fn end(self, bytes: &mut [u8], asks: bool) -> usize {
         let count = self.runs.len() as u32 | if asks { ASKS } else { 0 };
         let lengths = self.runs.iter().flat_map(|&(frame, run)| [frame as u32, run as u32]);
@@ -79,7 +82,7 @@ impl Filling {
     }
 }
 
-/// A message that came.
+/// A received message, already checked.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Message<'a> {
     frames: &'a [u8],
@@ -87,7 +90,7 @@ pub(crate) struct Message<'a> {
     pub(crate) asks: bool,
 }
 
-/// No trunk sends such a message.
+/// Error for bytes that are not a valid message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
@@ -96,7 +99,7 @@ fn word(bytes: &[u8]) -> usize {
 }
 
 impl<'a> Message<'a> {
-    /// Everything in it is checked here.
+    /// Parses a message and checks all of its lengths.
     pub(crate) fn parse(bytes: &'a [u8]) -> Result<Message<'a>, Malformed> {
         let (rest, last) = bytes.split_last_chunk::<LAST>().ok_or(Malformed)?;
         let last = u32::from_le_bytes(*last);
@@ -121,7 +124,7 @@ impl<'a> Message<'a> {
         self.runs.chunks_exact(RUN).map(|run| (word(&run[..4]), word(&run[4..])))
     }
 
-    /// The runs: their bytes, and how many of them a frame has.
+    /// Returns each run's bytes and the length of a frame in it.
     pub(crate) fn runs(&self) -> impl Iterator<Item = (&'a [u8], usize)> + 'a {
         let (frames, mut at) = (self.frames, 0);
         self.lengths().map(move |(frame, run)| {
@@ -137,7 +140,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The messages into which those frames go, in rooms of so many bytes.
+    /// Packs `frames` into messages of at most `room` bytes.
     fn messages(frames: &[Vec<u8>], room: usize, longest: usize) -> Vec<Vec<u8>> {
         let mut left = frames.iter();
         let mut messages = Vec::new();

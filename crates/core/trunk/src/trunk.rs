@@ -1,4 +1,4 @@
-//! One trunk: a VI with its buffers, and how many messages the other end has receives for.
+//! One trunk: a VI with its buffers, and the flow control that limits unacknowledged messages.
 
 use crate::message::{Filling, Message, longest_frame};
 use sovia_proto::flow::{Flow, Parameters};
@@ -7,57 +7,57 @@ use std::sync::Arc;
 use via::error::{ConnectError, CreateViError, PostError, RegisterError};
 use via::{Attach, Completion, NetAddress, Nic, Slots, Vi, ViAttributes, ViState};
 
-/// Messages that may be unacknowledged, and those after which an acknowledgement goes alone: half a megabyte may be on its way, which
-/// a path of a hundred gigabits a second holds in 40 µs.
+/// Flow control: at most 16 unacknowledged messages, and an acknowledgement alone after 8 messages. Half a megabyte
+/// may be on its way. A path of 100 gigabits per second carries it in 40 µs.
 const FLOW: Parameters = Parameters { window: 16, threshold: 8 };
-/// Bytes of a message: what VIA asks of every NIC.
+/// Bytes of a message. VIA requires every NIC to transfer that many.
 pub(crate) const LONGEST: usize = 32 << 10;
-/// Bytes of the longest frame that a trunk carries.
+/// Length in bytes of the longest frame that a trunk carries.
 pub const FRAME_MAX: usize = longest_frame(LONGEST);
 const RECEIVES: usize = FLOW.receives() as usize;
 const SENDS: usize = FLOW.window as usize;
-/// Acknowledgements that may go alone before the NIC is done with the first.
+/// Number of acknowledgement descriptors, posted before the NIC has completed the first of them.
 const ACKS: usize = 4;
-/// Entries of a completion queue that the work of one trunk may have.
+/// Maximum number of completion queue entries that one trunk's descriptors use.
 pub(crate) const ENTRIES: u32 = (RECEIVES + SENDS + ACKS) as u32;
 
-/// Why there can be no trunk.
+/// Reason why a trunk could not be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MakeError {
-    /// The NIC gives no VI.
+    /// The NIC cannot create a VI.
     #[error(transparent)]
     Vi(#[from] CreateViError),
-    /// The NIC registers no more memory.
+    /// The NIC cannot register more memory.
     #[error(transparent)]
     Memory(#[from] RegisterError),
-    /// The NIC takes no descriptor.
+    /// The NIC refuses a descriptor.
     #[error(transparent)]
     Post(#[from] PostError),
-    /// The completion queue cannot be had, or cannot be as long as trunks need it.
+    /// The NIC cannot create the completion queue, or cannot make the queue long enough.
     #[error(transparent)]
     Queue(#[from] via::error::CqError),
-    /// The NIC does not begin to connect.
+    /// The NIC cannot start a connection request.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// As many trunks to that peer are ending as may at a time.
+    /// Too many earlier trunks to this peer are still ending.
     #[error(
         "earlier connections of the two NICs have not ended: the other NIC may still read their memory"
     )]
     Ending,
 }
 
-/// How far a trunk is.
+/// State of a trunk's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     Connecting,
     Up,
-    /// Nothing more comes or goes by it.
+    /// The trunk has failed or ended. Neither end can send or receive by it.
     Down,
 }
 
 /// A VI with its buffers.
 pub(crate) struct Trunk<N: Nic> {
-    // Before its memory: a VI that is dropped touches that no more.
+    // Declared before the buffers, so that it is dropped first. After that, the NIC no longer accesses the buffers.
     vi: N::Vi,
     receives: Slots<N>,
     sends: Slots<N>,
@@ -66,18 +66,19 @@ pub(crate) struct Trunk<N: Nic> {
     free_acks: Vec<usize>,
     flow: Flow,
     pub(crate) state: State,
-    /// What the other end is told of what it has sent goes alone, as soon as it can.
+    /// Set while an acknowledgement is due. The acknowledgement travels alone if no message is sent first.
     owes: bool,
-    /// The next message asks for an answer.
+    /// Set until the next message is sent, which then asks the other end for an answer.
     asks: bool,
-    /// An answer has been asked for. It has come when so many messages more have been acknowledged: those before the question, and that.
+    /// Set while an answer is outstanding: number of messages that the other end must still acknowledge, up to the
+    /// one that asked.
     asked: Option<u16>,
-    /// Why it is down, if the VI does not know.
+    /// Reason why the trunk is down, if the VI does not know the reason.
     reason: Option<String>,
 }
 
 impl<N: Nic> Trunk<N> {
-    /// A trunk that is being connected to the one which the agent at `remote` makes for `local`.
+    /// Starts to connect a trunk to the trunk that the agent at `remote` makes for `local`.
     pub(crate) fn connect(
         nic: &Arc<N>,
         cq: &N::Cq,
@@ -111,7 +112,7 @@ impl<N: Nic> Trunk<N> {
         self.vi.post_recv(self.receives.prepare(slot, LONGEST, None))
     }
 
-    /// Looks whether the connection is there; true once, when it is.
+    /// Checks a pending connection. Returns true once, when the connection has been made.
     pub(crate) fn has_connected(&mut self) -> bool {
         if self.state != State::Connecting {
             return false;
@@ -126,7 +127,7 @@ impl<N: Nic> Trunk<N> {
         self.state == State::Up
     }
 
-    /// Why nothing more comes or goes by it, for people.
+    /// Returns a text for users: the reason why the trunk is down.
     pub(crate) fn why(&mut self) -> String {
         let cause = || self.vi.cause().map(|cause| cause.to_string());
         self.reason.take().or_else(cause).unwrap_or_else(|| match self.vi.state() {
@@ -135,7 +136,7 @@ impl<N: Nic> Trunk<N> {
         })
     }
 
-    /// Takes a send that is done.
+    /// Takes one completed send and frees its buffer.
     pub(crate) fn sent(&mut self) {
         let Some(done) = self.vi.send_done().completion() else { return };
         if done.result().is_err() {
@@ -148,7 +149,8 @@ impl<N: Nic> Trunk<N> {
         }
     }
 
-    /// Takes a receive that is done, into `buffer`, which has room for the longest message: the bytes of a message, if it has brought one.
+    /// Takes one completed receive. Copies a message into `buffer`, which must hold [`LONGEST`] bytes, and returns
+    /// the message's length. Returns `None` if no message came.
     pub(crate) fn received(&mut self, buffer: &mut [u8]) -> Option<usize> {
         let done = self.vi.recv_done().completion()?;
         let taken = self.take(&done, buffer);
@@ -158,7 +160,10 @@ impl<N: Nic> Trunk<N> {
         taken.flatten()
     }
 
-    /// The bytes of a message, or none where something was acknowledged alone. `None` if nothing more can come.
+    /// Copies the received message into `buffer` and posts its receive again.
+    ///
+    /// Returns the message's length, or `Some(None)` for an acknowledgement alone. Returns `None` if the trunk has
+    /// failed.
     fn take(&mut self, done: &Completion, buffer: &mut [u8]) -> Option<Option<usize>> {
         let len = done.result().ok()? as usize;
         let slot = self.receives.slot_of(done.descriptor)?;
@@ -172,23 +177,24 @@ impl<N: Nic> Trunk<N> {
         if is_data {
             self.receives.read(slot, buffer.get_mut(..len)?);
         }
-        // The receive is there again before the other end is told that it is.
+        // Post the receive before the acknowledgement: the other end may send as soon as it gets the acknowledgement.
         self.post_receive(slot).ok()?;
         self.asked = self.asked.map(|left| left.saturating_sub(immediate.acks));
         Some(is_data.then_some(len))
     }
 
-    /// A message has been taken, and asks for an answer or does not.
+    /// Records that the caller has processed `message`. An acknowledgement becomes due if the flow control or the
+    /// message requires one.
     pub(crate) fn consumed(&mut self, message: &Message<'_>) {
         self.owes |= self.flow.consumed() || message.asks;
     }
 
-    /// Has the other end answer, if it is there.
+    /// Requests an answer from the other end with the next message.
     pub(crate) fn ask(&mut self) {
         (self.asks, self.asked) = (true, None);
     }
 
-    /// Whether the other end has answered; true once.
+    /// Returns true once, after the other end has answered a request.
     pub(crate) fn has_answered(&mut self) -> bool {
         self.asked.take_if(|left| *left == 0).is_some()
     }
@@ -197,8 +203,10 @@ impl<N: Nic> Trunk<N> {
         self.state == State::Up && self.flow.can_send() && !self.free_sends.is_empty()
     }
 
-    /// Sends frames of at most `longest` bytes as long as `next` writes some to the room that it is given; `buffer` has room for a
-    /// message. Whether there were some, and whether there is room for more.
+    /// Sends frames from `next` until `next` returns `None` or no more messages can be sent.
+    ///
+    /// `next` writes a frame of at most `longest` bytes. `buffer` must hold [`LONGEST`] bytes. Returns two flags:
+    /// true if a frame was sent, and true if more messages can be sent.
     pub(crate) fn transmit(
         &mut self,
         longest: usize,
@@ -236,7 +244,7 @@ impl<N: Nic> Trunk<N> {
         }
     }
 
-    /// Sends what goes alone: a question, or what the other end is owed.
+    /// Sends what no message of frames has carried yet: a request for an answer, and a due acknowledgement.
     pub(crate) fn tell(&mut self, buffer: &mut [u8]) {
         if self.asks && self.has_room() {
             self.send(Filling::default(), buffer);

@@ -1,4 +1,4 @@
-//! An agent's trunks, with one NIC and one completion queue.
+//! All trunks of an agent, with one NIC and one completion queue.
 
 use crate::message::Message;
 use crate::trunk::{ENTRIES, LONGEST, MakeError, State, Trunk};
@@ -9,51 +9,53 @@ use std::thread::Builder;
 use via::cq::Watch;
 use via::{CompletionQueue, NetAddress, Nic, WorkQueueKind};
 
-/// The agent at the other end, by the owner's number.
+/// Number of the agent at the other end. The owner of the trunks chooses the number.
 pub type PeerId = usize;
 
-/// Completions that are taken before something else has its turn.
+/// Maximum number of completions that one call of [`Trunks::look`] takes.
 const TURN: usize = 256;
 
-/// What has become of a trunk.
+/// Change in a trunk's state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum News {
-    /// Both ends are there: frames can be sent.
+    /// Both ends are connected, so frames can be sent.
     Up,
-    /// It is none any more, and why, for people.
+    /// The trunk has ended. The text gives the reason, for users.
     Down(String),
-    /// The other end has answered ([`Trunks::ask`]).
+    /// The other end has answered a request of [`Trunks::ask`].
     Answered,
 }
 
-/// What has become of frames.
+/// Result of [`Trunks::transmit`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transmitted {
-    /// There were some.
+    /// True if a frame was sent.
     pub any: bool,
-    /// There is room for more.
+    /// True if more messages can be sent.
     pub has_room: bool,
 }
 
-/// All trunks of an agent. Each is to a peer, and a peer has one.
+/// All trunks of an agent: at most one for each peer.
 pub struct Trunks<N: Nic> {
-    // Before the NIC and the queue that its VIs are attached to.
+    // Declared before the queue and the NIC, to which the trunks' VIs are attached. So the trunks are dropped first.
     trunks: BTreeMap<PeerId, (u64, Trunk<N>)>,
-    /// Which peer's a VI is; those of trunks that are none any more are not there.
+    /// Peer of each VI, by the VI's number. VIs of ended trunks have no entry.
     peers: BTreeMap<u64, PeerId>,
     cq: N::Cq,
     nic: Arc<N>,
     endings: Endings,
     news: VecDeque<(PeerId, News)>,
-    /// The last VI's name.
+    /// Number of the newest VI.
     last: u64,
     buffer: Vec<u8>,
-    /// The completion queue signals when it has something.
+    /// Set while a signal is registered with the completion queue.
     is_armed: Arc<AtomicBool>,
 }
 
-/// Destroys a trunk, in a thread of its own: the NIC waits until nothing moves in its memory any more, and what the other host has
-/// to say to that may take as long as it likes. Where there can be no thread, at once.
+/// Destroys a trunk in a thread of its own.
+///
+/// The NIC waits until no transfer uses the trunk's memory. The other host can delay the NIC as long as it likes. If
+/// no thread can be started, the trunk is destroyed in the calling thread.
 fn destroy<N: Nic + 'static>(trunk: Trunk<N>, ending: Ending) {
     let end = move || {
         drop(trunk);
@@ -62,23 +64,24 @@ fn destroy<N: Nic + 'static>(trunk: Trunk<N>, ending: Ending) {
     let _ = Builder::new().name("trunk-end".into()).spawn(end);
 }
 
-/// Trunks to one peer that may be ending at a time: each has a thread and memory, and ends when the peer's NIC likes.
+/// Maximum number of trunks to one peer that end at the same time. Each uses a thread and memory, and the peer's NIC
+/// decides when it ends.
 const ENDING: usize = 4;
 
-/// A trunk that is ending, of its peer's.
+/// Held while a trunk to a peer is ending. Its reference count gives the number of such trunks.
 type Ending = Arc<()>;
 
-/// How many trunks are ending, by peer.
+/// Trunks that are ending, by peer.
 #[derive(Debug, Default)]
 struct Endings(BTreeMap<PeerId, Ending>);
 
 impl Endings {
-    /// A trunk to a peer is ending, until what this returns is dropped.
+    /// Counts a trunk to `peer` as ending until the caller drops the result.
     fn begin(&mut self, peer: PeerId) -> Ending {
         self.0.entry(peer).or_default().clone()
     }
 
-    /// Whether no other trunk to a peer should be made: it would have to end as well.
+    /// Returns true if so many trunks to `peer` are ending that the agent must not make another one.
     fn are_too_many(&self, peer: PeerId) -> bool {
         self.0.get(&peer).is_some_and(|ending| Arc::strong_count(ending) > ENDING)
     }
@@ -91,10 +94,10 @@ impl<N: Nic> core::fmt::Debug for Trunks<N> {
 }
 
 impl<N: Nic + 'static> Trunks<N> {
-    /// None yet.
+    /// Creates an empty set of trunks.
     ///
     /// # Errors
-    /// The NIC gives no completion queue.
+    /// The NIC cannot create a completion queue.
     pub fn new(nic: Arc<N>) -> Result<Trunks<N>, MakeError> {
         Ok(Trunks {
             trunks: BTreeMap::new(),
@@ -109,16 +112,17 @@ impl<N: Nic + 'static> Trunks<N> {
         })
     }
 
-    /// The NIC's address, by which others connect to it.
+    /// Returns the NIC's address, to which other agents connect.
     pub fn host(&self) -> &[u8] {
         &self.nic.attributes().local_address
     }
 
-    /// Begins a trunk to a peer, in place of the one that there is. It comes up when the agent whose NIC is at `host` has done the same
-    /// with the same discriminator.
+    /// Begins a trunk to a peer. Ends an earlier trunk to the same peer.
+    ///
+    /// The trunk comes up when the agent whose NIC has the address `host` makes one with the same discriminator.
     ///
     /// # Errors
-    /// [`MakeError`]; [`MakeError::Ending`] may pass.
+    /// [`MakeError`]. After [`MakeError::Ending`], a later try may succeed.
     pub fn connect(
         &mut self,
         peer: PeerId,
@@ -151,13 +155,16 @@ impl<N: Nic + 'static> Trunks<N> {
         }
     }
 
-    /// Whether some trunk is being connected: nothing but a look tells when it is.
+    /// Returns true while a trunk is being connected. The completion queue does not report the connection, so the
+    /// owner must call [`Trunks::look`].
     pub fn is_connecting(&self) -> bool {
         self.trunks.values().any(|(_, trunk)| trunk.state == State::Connecting)
     }
 
-    /// Hands frames that have come to `take`, with the peer and the bytes of a frame: of several frames together each has as many,
-    /// but for the last one, which may have fewer. Up to a turn; false if nothing has come.
+    /// Takes completions and passes received frames to `take`: the peer, a run's bytes, and the length of a frame.
+    ///
+    /// All frames of a run have this length, except the last one, which may be shorter. A call takes a bounded number
+    /// of completions. Returns false if there was nothing to do.
     pub fn look(&mut self, take: &mut dyn FnMut(PeerId, &[u8], usize)) -> bool {
         let mut busy = self.look_for_connections();
         for _ in 0..TURN {
@@ -212,12 +219,13 @@ impl<N: Nic + 'static> Trunks<N> {
         }
     }
 
-    /// What has happened since it was asked last.
+    /// Returns the oldest event that has not been returned yet.
     pub fn news(&mut self) -> Option<(PeerId, News)> {
         self.news.pop_front()
     }
 
-    /// Has the other end of a trunk answer: [`News::Answered`] tells that it has, and with that everything that was sent before.
+    /// Asks the peer's agent for an answer. [`News::Answered`] reports the answer. The answer also confirms that all
+    /// earlier messages have arrived.
     pub fn ask(&mut self, peer: PeerId) {
         if let Some((_, trunk)) = self.trunks.get_mut(&peer) {
             trunk.ask();
@@ -225,8 +233,10 @@ impl<N: Nic + 'static> Trunks<N> {
         }
     }
 
-    /// Sends a peer the frames of at most `longest` bytes ([`FRAME_MAX`](crate::FRAME_MAX) at most) that `next` writes to the room that it is given, until it gives no length or
-    /// there is no room. A frame of length 0 is none.
+    /// Sends frames to a peer until `next` returns `None` or no more messages can be sent.
+    ///
+    /// `next` writes a frame into the given buffer and returns its length. A frame has at most `longest` bytes, and
+    /// `longest` is at most [`FRAME_MAX`](crate::FRAME_MAX). Frames of length 0 are not sent.
     pub fn transmit(
         &mut self,
         peer: PeerId,
@@ -240,18 +250,20 @@ impl<N: Nic + 'static> Trunks<N> {
         Transmitted { any, has_room }
     }
 
-    /// As [`CompletionQueue::watch`], for all trunks.
+    /// Like [`CompletionQueue::watch`], for all trunks.
     pub fn watch(&self) -> Option<Watch> {
         self.cq.watch()
     }
 
-    /// As [`CompletionQueue::awake`].
+    /// Like [`CompletionQueue::awake`], for all trunks.
     pub fn awake(&self, ready: [bool; 3]) {
         self.cq.awake(ready);
     }
 
-    /// Has `wake` run, once, when something has come, or now if it has; unless an earlier call's is still to run. It may wake a thread,
-    /// and must not wait.
+    /// Registers `wake`: it runs once, when a completion arrives, or now if one is waiting.
+    ///
+    /// The call does nothing while an earlier `wake` is still registered. `wake` may wake a thread, but must not
+    /// block.
     pub fn wake_by(&self, wake: impl FnOnce() + Send + 'static) {
         if !self.is_armed.swap(true, Ordering::AcqRel) {
             let is_armed = self.is_armed.clone();

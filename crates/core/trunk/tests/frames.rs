@@ -1,4 +1,4 @@
-//! Frames go between two agents' trunks, and what ends a trunk ends nothing else.
+//! Tests that frames travel between the trunks of two agents, and that a trunk's failure affects nothing else.
 
 use sovia_trunk::{News, PeerId, Trunks};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use via_sim::{Config, Network, SimNic};
 const LONGEST: usize = 1472;
 const PEER: PeerId = 3;
 
-/// Two agents, whose NICs take a step when the test says so.
+/// Two agents on a simulated network. The test decides when the network runs.
 struct Agents {
     network: Network,
     ends: [Trunks<SimNic>; 2],
@@ -39,7 +39,7 @@ impl Agents {
         self.network.run();
     }
 
-    /// The frames that have come to an end.
+    /// Returns the frames that have arrived at an end.
     fn look(&mut self, end: usize) -> Vec<Vec<u8>> {
         let mut came = Vec::new();
         while self.ends[end].look(&mut |peer, run, frame| {
@@ -50,7 +50,7 @@ impl Agents {
         came
     }
 
-    /// Sends what there is of those frames, as far as there is room; the others stay.
+    /// Sends as many frames as possible and removes them from `frames`. Returns true if more can be sent.
     fn send(&mut self, end: usize, frames: &mut Vec<Vec<u8>>) -> bool {
         let mut left = core::mem::take(frames).into_iter();
         let sent = self.ends[end].transmit(PEER, LONGEST, &mut |room| {
@@ -102,7 +102,7 @@ fn end_that_is_asked_answers_though_nothing_else_is_to_be_said() {
 fn trunk_of_an_agent_that_has_gone_is_down_and_another_one_comes_up() {
     let mut agents = Agents::connected();
     agents.ends[1].end(PEER);
-    // A thread of its own ends it.
+    // A thread of its own ends the trunk, so the test polls for the event.
     let news = loop {
         agents.network.run();
         agents.look(0);
@@ -126,7 +126,7 @@ fn trunk_of_an_agent_that_has_gone_is_down_and_another_one_comes_up() {
     assert_eq!(agents.look(1), expected);
 }
 
-/// What a program that is no agent sends by a VI which it has got connected.
+/// Sends `message` to an agent's trunk from a VI that is not a trunk. Returns the event that the agent reports.
 fn hear(message: &[u8], immediate: Option<u32>) -> Option<(PeerId, News)> {
     let network = Network::new(1, Config::default());
     let nic = network.nic("hostile");

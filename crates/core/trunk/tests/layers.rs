@@ -1,6 +1,6 @@
-//! What a message is like, then one trunk, then all of an agent.
+//! Tests the order of the modules: messages, one trunk, all trunks of an agent.
 
-/// The modules at the crate's root, lowest layer first.
+/// Modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[&["message"], &["trunk"], &["trunks"]];
 
 #[test]
