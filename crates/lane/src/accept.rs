@@ -1,4 +1,4 @@
-//! The threads that wait for peers which have packets for this end.
+//! The threads that accept connections from peers that send packets to this lane.
 
 use crate::counters::count;
 use crate::device::Device;
@@ -21,8 +21,8 @@ pub(crate) fn run<N: Nic + 'static, D: Device>(shared: &Shared<N, D>) {
     }
 }
 
-/// Accepts a peer's request. What the requester says of itself decides no more than whose source addresses its packets may
-/// have: packets are sent to the places of the configuration alone.
+/// Accepts a peer's request. Its address only decides which source addresses the peer's packets may have. Packets to
+/// a peer are sent to the address in the configuration.
 fn admit<N: Nic + 'static, D: Device>(shared: &Shared<N, D>, request: N::Connection) {
     let from = request.remote_address().clone();
     let found = shared.peers.iter().position(|peer| peer.address.host == from.host);
@@ -39,7 +39,7 @@ fn admit<N: Nic + 'static, D: Device>(shared: &Shared<N, D>, request: N::Connect
         Ok(receiver) => Arc::new(receiver),
         Err(why) => return shared.absent(at, why.to_string()),
     };
-    // Packets may come before the acceptance returns.
+    // Add the receiver first: packets may arrive before `accept` returns.
     shared.add(id, Link::Receiver(receiver.clone()));
     if let Err(refused) = request.accept(&receiver.vi) {
         shared.remove(id);
@@ -47,7 +47,7 @@ fn admit<N: Nic + 'static, D: Device>(shared: &Shared<N, D>, request: N::Connect
         return shared.absent(at, format!("the peer's request does not fit: {refused}"));
     }
     receiver.begin();
-    // A peer requests anew when it has been started again; the older connection is of no more use to it. Another thread may
+    // A restarted peer requests a new connection, so only the newest connection is kept. Another acceptor thread may
     // have accepted a newer one meanwhile.
     let mut current = lock(&shared.peers[at].receiver);
     let older = match *current {

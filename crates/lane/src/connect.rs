@@ -1,4 +1,4 @@
-//! The thread that requests a connection to a peer, and ends when there is one or none.
+//! The thread that requests one connection to a peer. It ends when the request has succeeded or failed.
 
 use crate::counters::count_all;
 use crate::device::Device;
@@ -25,7 +25,7 @@ enum Why {
     Thread,
 }
 
-/// Starts it.
+/// Starts the thread that connects to the peer with index `at`.
 pub(crate) fn begin<N: Nic + 'static, D: Device>(shared: &Arc<Shared<N, D>>, at: usize) {
     let own = shared.clone();
     let work = move || match connect(&own, at) {
@@ -43,7 +43,7 @@ fn connect<N: Nic + 'static, D: Device>(
 ) -> Result<Arc<Sender<N>>, Why> {
     let id = next_id(&shared.last_id);
     let link = Arc::new(Sender::new(&shared.nic, &shared.cq, id, at, shared.mtu)?);
-    // What the other end tells may come before the request returns.
+    // Add the sender first: the peer's counts may arrive before the request returns.
     shared.add(id, Link::Sender(link.clone()));
     let local = NetAddress::new(&shared.nic.attributes().local_address, DISCRIMINATOR);
     let asked = link.vi.connect_request(&local, &shared.peers[at].address, None);
@@ -63,7 +63,8 @@ fn connected<N: Nic + 'static, D: Device>(shared: &Shared<N, D>, link: &Arc<Send
     lock(&peer.way).connected(link.clone());
     *lock(&peer.absence) = None;
     shared.tell(Event::There(peer.name.clone()));
-    // It may have gone already, while it was not yet the peer's.
+    // The link may have broken before it was stored as the peer's link. The earlier call of `lost` then left the
+    // peer's state unchanged.
     if shared.find(link.id).is_none() {
         return shared.lost(link);
     }

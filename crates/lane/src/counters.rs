@@ -1,11 +1,11 @@
-//! What has become of packets.
+//! Counters of packets, by result.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident: $text:literal),+ $(,)?) => {
-        /// How many packets, since the lane was started.
+        /// Numbers of packets since the start of the lane.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
         pub struct Counters {
             $($(#[$doc])* pub $name: u64,)+
@@ -22,7 +22,7 @@ macro_rules! counters {
             }
         }
 
-        /// `12 packets sent, 3 received`, and for each reason to drop some how many.
+        /// Writes `12 packets sent, 3 received`, then each other counter that is not 0.
         impl fmt::Display for Counters {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 let mut between = "";
@@ -40,34 +40,34 @@ macro_rules! counters {
 counters! {
     /// Sent to peers.
     sent: "packets sent",
-    /// Received from peers, and given to the device.
+    /// Received from peers and given to the device.
     received: "received",
-    /// To more than one station.
+    /// Dropped: addressed to more than one station.
     for_many: "multicasts and broadcasts dropped",
-    /// To an address that no peer has.
+    /// Dropped: no peer has the destination address.
     no_peer: "dropped because no peer has their address",
-    /// To a peer for which too many waited.
+    /// Dropped: too many packets waited for the peer.
     no_room: "dropped because too many packets waited for the peer",
-    /// To a peer that could not be reached, or was gone.
+    /// Dropped: the peer could not be reached, or its connection ended.
     unreachable: "dropped because the peer had no connection",
-    /// Of the device's, that are none, or longer than the lane takes.
+    /// Dropped: the device supplied an invalid packet or one longer than the MTU.
     odd: "dropped because the device sent them invalid or too long",
-    /// Of a peer's, that are none.
+    /// Dropped: a peer sent an invalid packet.
     malformed: "dropped because a peer sent them invalid",
-    /// Of a peer's, from an address that is not the peer's.
+    /// Dropped: a peer sent a packet with a source address that the peer does not have.
     foreign: "dropped because the peer does not have their source address",
-    /// Of a peer's, that the device has not taken.
+    /// Dropped: the device refused a packet from a peer.
     refused: "refused by the device",
-    /// Requests for connections of stations that are no peers, or that broke the rules.
+    /// Connection requests refused: from stations that are not peers, or with parameters that do not fit.
     strangers: "requests from stations that are not peers",
 }
 
-/// Counts one more.
+/// Adds one to a counter.
 pub(crate) fn count(counter: &AtomicU64) {
     count_all(counter, 1);
 }
 
-/// Counts so many more.
+/// Adds `many` to a counter.
 pub(crate) fn count_all(counter: &AtomicU64, many: usize) {
     counter.fetch_add(many as u64, Ordering::Relaxed);
 }

@@ -1,44 +1,44 @@
-//! How many messages a peer has receives for.
+//! Credit: the number of messages for which a peer has posted receives.
 //!
-//! The end that receives counts the receives that it has posted since the beginning, and tells the count in messages without
-//! bytes, as their immediate data: first when the VI is connected, then whenever [`STEP`] of them have been used and posted
-//! again. The end that sends has sent at most as many messages as it was told. Both counts go round at 2^32.
+//! The receiver counts all receives that it has posted since the beginning. The count travels as immediate data of a
+//! message without bytes. The receiver sends one after the VI is connected, then one after each [`STEP`] receives
+//! used and posted again. The sender sends at most as many messages as the last count says. Both counts wrap at 2^32.
 //!
-//! The messages that tell need receives, too: at the end that sends. It learns a count by taking the message, so no more than
-//! one for each step of what it was allowed, and the first, can be under way: fewer than [`TOLD_MAX`].
+//! The sender needs posted receives for the counts. The receiver sends one count for each step of the allowance, plus
+//! the first one. So fewer than [`TOLD_MAX`] counts are on their way at a time.
 
-/// Receives that are posted at a time.
+/// Number of receives for packets posted at a time.
 pub(crate) const RECEIVES: usize = 512;
-/// Receives that are used up before the other end is told of new ones.
+/// Number of receives used up before the receiver sends a new count.
 const STEP: u32 = 64;
-/// Receives for what is told.
+/// Number of receives for counts that the sender posts.
 pub(crate) const TOLD_MAX: usize = 16;
 
 const _: () = assert!(RECEIVES / (STEP as usize) + 1 < TOLD_MAX);
 
-/// At the end that sends.
+/// The sender's side: messages sent, and messages allowed by the peer's last count.
 #[derive(Debug, Default)]
 pub(crate) struct Allowance {
     sent: u32,
     allowed: u32,
 }
 
-/// A count that an honest peer cannot have told.
+/// Error for a count that a correct peer cannot have sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Impossible;
 
 impl Allowance {
-    /// Whether there is a receive for another message.
+    /// Returns true if the peer has a receive for another message.
     pub(crate) fn is_there(&self) -> bool {
         self.sent != self.allowed
     }
 
-    /// A message has been sent.
+    /// Records that a message has been sent.
     pub(crate) fn use_one(&mut self) {
         self.sent = self.sent.wrapping_add(1);
     }
 
-    /// The peer tells its count.
+    /// Applies a count received from the peer.
     pub(crate) fn told(&mut self, count: u32) -> Result<(), Impossible> {
         let more = count.wrapping_sub(self.allowed);
         let ahead = count.wrapping_sub(self.sent);
@@ -50,7 +50,7 @@ impl Allowance {
     }
 }
 
-/// At the end that receives.
+/// The receiver's side: receives posted, and the count last sent to the peer.
 #[derive(Debug)]
 pub(crate) struct Posted {
     count: u32,
@@ -58,22 +58,22 @@ pub(crate) struct Posted {
 }
 
 impl Posted {
-    /// So many receives are posted, and nothing has been told.
+    /// Begins with `receives` posted receives, before the first count is sent.
     pub(crate) fn new(receives: usize) -> Posted {
         Posted { count: receives as u32, told: 0 }
     }
 
-    /// A receive has been used and posted again.
+    /// Records that a receive has been used and posted again.
     pub(crate) fn again(&mut self) {
         self.count = self.count.wrapping_add(1);
     }
 
-    /// The count, if it is to be told now.
+    /// Returns the count if the receiver must send it now.
     pub(crate) fn due(&self) -> Option<u32> {
         (self.count.wrapping_sub(self.told) >= STEP).then_some(self.count)
     }
 
-    /// That count has been told.
+    /// Records that `count` has been sent.
     pub(crate) fn tell(&mut self, count: u32) {
         self.told = count;
     }
@@ -92,7 +92,7 @@ mod tests {
         Hear,
     }
 
-    /// Two ends with the messages between them, from any count on.
+    /// Both ends and the messages between them. The counts can begin anywhere.
     struct Ends {
         allowance: Allowance,
         posted: Posted,
@@ -145,7 +145,7 @@ mod tests {
     }
 
     proptest! {
-        /// Each message meets a receive, and no order of events stops the flow.
+        /// Each message meets a receive, and the flow never stops, in any order of events.
         #[test]
         fn every_message_meets_a_receive(
             start: u32,
@@ -159,7 +159,7 @@ mod tests {
                     }
                 }
             }
-            // When all that is under way has come, there is leave to send.
+            // After all messages on their way have arrived, the sender may send again.
             while ends.turn(Turn::Receive) || ends.turn(Turn::Hear) {}
             prop_assert!(ends.turn(Turn::Send));
         }

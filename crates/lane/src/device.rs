@@ -1,20 +1,20 @@
-//! Where a lane's packets come from, and where they go.
+//! Source and destination of a lane's IP packets.
 
 use sovia_sys::Result;
 use sovia_sys::tun::Tun;
 
-/// A device whose packets a lane carries.
+/// Device whose packets a lane carries.
 pub trait Device: Send + Sync + 'static {
-    /// Waits for a packet that is to be sent, and copies it; its length.
+    /// Waits for an outgoing packet, copies it into `buffer` and returns its length.
     ///
     /// # Errors
-    /// The device is gone for good: the lane ends.
+    /// An error other than `EINTR` and `EAGAIN` ends the lane: the device is gone.
     fn receive(&self, buffer: &mut [u8]) -> Result<usize>;
 
-    /// Hands over a packet that has come.
+    /// Delivers a packet received from a peer.
     ///
     /// # Errors
-    /// It is not taken, and the lane drops it.
+    /// The device refused the packet. The lane drops it.
     fn send(&self, packet: &[u8]) -> Result<()>;
 }
 

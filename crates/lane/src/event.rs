@@ -1,46 +1,46 @@
-//! What a lane tells of itself, as it happens.
+//! Events that a lane reports to its owner.
 
 use sovia_sys::Errno;
 use via::NetAddress;
 use via::error::ConnectError;
 
-/// Something that its owner may want to know. Its text is for people.
+/// Event of a lane. Its text is for users.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Event {
-    /// Packets can be sent to that peer.
+    /// Packets can be sent to this peer.
     #[error("{0} is connected")]
     There(String),
-    /// No connection to that peer has come about; told once for each reason, until one has.
+    /// A connection to this peer could not be made. Reported again only for another reason, or after a connection.
     #[error("cannot connect to {peer}: {why}; packets for this peer are dropped")]
     NotThere {
-        /// What the peer is called.
+        /// The peer's name in the configuration.
         peer: String,
-        /// Why not.
+        /// Reason of the failure.
         why: String,
     },
-    /// The connection to that peer has ended.
+    /// The connection to this peer has ended.
     #[error("{peer} is gone: {why}")]
     Gone {
-        /// What the peer is called.
+        /// The peer's name in the configuration.
         peer: String,
-        /// Why.
+        /// Reason of the end.
         why: String,
     },
-    /// That station, which is no peer, requests a connection; told once for each lane.
+    /// A station that is not a peer has requested a connection. Reported once for each lane.
     #[error("refused a connection request from {0}, which is not a peer")]
     Stranger(NetAddress),
-    /// The lane does not go on.
+    /// The lane has stopped.
     #[error("{0}")]
     Over(Failure),
 }
 
-/// Why a lane does not go on.
+/// Reason why a lane has stopped.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The device is gone.
     #[error("the device is gone: {}", sovia_sys::described(*.0))]
     Device(Errno),
-    /// No peer can connect any more.
+    /// The NIC cannot accept connections any more.
     #[error("cannot accept peers any more: {0}")]
     Waiting(ConnectError),
 }

@@ -1,10 +1,11 @@
-//! The door for `fuzz/`: what a device hands over and what a peer tells. Only builds with `--cfg fuzzing` have it.
+//! Entry points for `fuzz/`: packets from a device and counts from a peer. Only builds with `--cfg fuzzing` have
+//! them.
 
 use crate::credit::{Allowance, RECEIVES};
 use crate::packet::addresses;
 use core::net::IpAddr;
 
-/// Takes bytes apart as a packet. What is one is as long as it says, and of one version.
+/// Parses bytes as a packet. A valid packet has one IP version, and its addresses are those of the header.
 pub fn packet(bytes: &[u8]) {
     let version = bytes.first().map(|byte| byte >> 4);
     if let Ok(found) = addresses(bytes) {
@@ -24,8 +25,9 @@ pub fn packet(bytes: &[u8]) {
     }
 }
 
-/// A peer tells counts, and messages are sent for as long as they allow it. None is sent for which the peer cannot have a receive, by what
-/// it has told. A step is a count, or nothing: a message.
+/// Runs a sender against the counts of a peer. A step is a count, or `None` to send a message.
+///
+/// The sender must never send a message for which the peer's counts promise no receive.
 pub fn credit(steps: impl Iterator<Item = Option<u32>>) {
     let (mut allowance, mut sent, mut most) = (Allowance::default(), 0u64, 0u64);
     for step in steps {

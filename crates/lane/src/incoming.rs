@@ -1,4 +1,4 @@
-//! The thread that takes what comes from peers.
+//! The thread that takes completions: packets and counts from peers.
 
 use crate::counters::count;
 use crate::device::Device;
@@ -12,7 +12,7 @@ pub(crate) fn run<N: Nic + 'static, D: Device>(shared: &Shared<N, D>) {
     loop {
         let Ok(entry) = shared.cq.wait(None) else { continue };
         match shared.find(entry.context) {
-            // Of an end that is of no more use.
+            // Completion of a link that has been removed.
             None => {}
             Some(Link::Sender(sender)) => match sender.hear() {
                 Heard::Receives => shared.send_waiting(sender.peer),
@@ -28,7 +28,7 @@ pub(crate) fn run<N: Nic + 'static, D: Device>(shared: &Shared<N, D>) {
     }
 }
 
-/// A message has come: the device gets it if it is a packet from that peer.
+/// Passes a message to the device if it is a packet from this peer.
 fn packet<N: Nic, D: Device>(shared: &Shared<N, D>, from: usize, packet: &[u8]) {
     let counts = &shared.counts;
     let Ok(addresses) = addresses(packet) else { return count(&counts.malformed) };
@@ -41,7 +41,7 @@ fn packet<N: Nic, D: Device>(shared: &Shared<N, D>, from: usize, packet: &[u8]) 
     }
 }
 
-/// A peer sends no more by that end.
+/// Removes a receiver whose connection has ended.
 fn ended<N: Nic + 'static, D: Device>(shared: &Shared<N, D>, receiver: &Receiver<N>) {
     let mut current = lock(&shared.peers[receiver.peer].receiver);
     if *current == Some(receiver.id) {

@@ -1,4 +1,4 @@
-//! A lane: what it is made of, and its threads.
+//! A lane: its configuration, and the start of its threads.
 
 use crate::counters::{Counters, Counts};
 use crate::credit::{RECEIVES, TOLD_MAX};
@@ -15,46 +15,46 @@ use std::sync::{Arc, Mutex};
 use via::error::CqError;
 use via::{NetAddress, Nic, Vi};
 
-/// The shortest MTU: what every station of IPv6 must take.
+/// Smallest MTU. Every IPv6 node accepts packets of this length.
 pub const MTU_MIN: usize = 1280;
-/// The longest MTU: what a packet of IPv4 can say.
+/// Largest MTU. IPv4 cannot express a longer packet.
 pub const MTU_MAX: usize = 65535;
-/// Peers of a lane.
+/// Maximum number of peers.
 pub const PEERS_MAX: usize = 48;
-/// Threads that wait for peers: while one has a request, another waits for the next.
+/// Number of threads that accept connections. While one admits a peer, another waits for the next request.
 const ACCEPTORS: usize = 2;
-/// Entries of the completion queue for a peer: of its two ends, and of those that they replace.
+/// Completion queue entries for one peer: for its two links, and for the two older ones that they replace.
 const ENTRIES: usize = 2 * (RECEIVES + TOLD_MAX);
 
-/// What a lane is to be.
+/// Configuration of a lane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Bytes of the longest packet; of all peers' lanes the same.
+    /// Length in bytes of the longest packet. All peers' lanes must have the same MTU.
     pub mtu: usize,
-    /// Its peers.
+    /// The lane's peers.
     pub peers: Vec<PeerConfig>,
 }
 
-/// A peer.
+/// Configuration of a peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerConfig {
-    /// What people call it.
+    /// Name of the peer in messages for users.
     pub name: String,
-    /// Its NIC's address, as VIA knows it.
+    /// Address of the peer's NIC, as VIA's host address.
     pub host: Box<[u8]>,
-    /// The addresses for which packets go to it, and from which it may send some.
+    /// Addresses of the peer: destinations of packets for it, and permitted sources of packets from it.
     pub networks: Vec<IpNet>,
 }
 
-/// Why a lane cannot be started.
+/// Reason why a lane could not be started.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StartError {
     /// The MTU is out of range.
     #[error("cannot use an MTU of {mtu} bytes: expected {MTU_MIN} to {longest}")]
     Mtu {
-        /// What was asked for.
+        /// The requested MTU.
         mtu: usize,
-        /// The longest with that NIC.
+        /// The largest MTU possible with this NIC.
         longest: usize,
     },
     /// There are too many peers.
@@ -63,19 +63,19 @@ pub enum StartError {
     /// Two peers have the same network.
     #[error(transparent)]
     Overlap(#[from] Overlap),
-    /// Two peers are at the same place.
+    /// Two peers have the same NIC address.
     #[error("{0} and {1} are at the same place: give the networks to one peer")]
     SamePlace(String, String),
-    /// The NIC has no completion queue for it.
+    /// The NIC cannot create a completion queue of the necessary length.
     #[error("the NIC cannot serve this many peers: {0}")]
     Cq(#[from] CqError),
-    /// No thread can be started.
+    /// A thread could not be started.
     #[error("cannot start a thread for the lane")]
     Thread,
 }
 
 impl Config {
-    /// Whether there can be such a lane, as far as can be said without its NIC.
+    /// Checks the parts of the configuration that do not depend on the NIC.
     ///
     /// # Errors
     /// [`StartError`]
@@ -104,13 +104,13 @@ impl Config {
     }
 }
 
-/// A lane that is up. It stays until [`Lane::down`], or the end of the process.
+/// A running lane. It runs until [`Lane::down`] or the end of the process.
 pub struct Lane<N: Nic, D> {
     shared: Arc<Shared<N, D>>,
 }
 
 impl<N: Nic + 'static, D: Device> Lane<N, D> {
-    /// Starts a lane between a NIC and a device. `report` is called by its threads.
+    /// Starts a lane between a NIC and a device. The lane's threads call `report` with its events.
     ///
     /// # Errors
     /// [`StartError`]
@@ -141,7 +141,7 @@ impl<N: Nic + 'static, D: Device> Lane<N, D> {
             report: Box::new(report),
             stranger_told: AtomicBool::new(false),
         });
-        // Peers are awaited before packets are taken.
+        // Start to accept connections before the device's packets are taken.
         for _ in 0..ACCEPTORS {
             start(&shared, "lane-accept", |shared| accept::run(shared))?;
         }
@@ -150,12 +150,12 @@ impl<N: Nic + 'static, D: Device> Lane<N, D> {
         Ok(Lane { shared })
     }
 
-    /// What has become of packets so far.
+    /// Returns the packet counters.
     pub fn counters(&self) -> Counters {
         self.shared.counts.read()
     }
 
-    /// Ends all connections, so that peers know. Its threads end with the process.
+    /// Ends all connections, so that the peers notice at once. The lane's threads run until the end of the process.
     pub fn down(&self) {
         let links: Vec<Link<N>> = lock(&self.shared.links).values().cloned().collect();
         for link in links {

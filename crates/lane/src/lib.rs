@@ -1,29 +1,36 @@
-//! LAN emulation: an IP network whose packets travel in messages of Virtual Interfaces.
+//! LAN emulation: an IP network whose packets travel in the messages of Virtual Interfaces.
 //!
-//! A [`Lane`] takes IP packets from a device, as a rule a TUN device, and sends each as one message to the lane of the peer that
-//! has its destination address; what comes from peers it gives to the device. It is what the papers call TCP over VIA by a LANE
-//! driver: any program that speaks IP runs over it, and pays for the kernel's TCP and IP as it would on any other device.
+//! A [`Lane`] takes IP packets from a device, usually a TUN device. Each packet becomes one message to the lane of
+//! the peer that has the destination address. The lane gives packets from peers to the device. The papers call this
+//! method TCP over VIA by a LANE driver. Any program that uses IP can run over a lane, with the usual cost of the
+//! kernel's TCP and IP.
 //!
-//! - `packet`: the addresses of a packet, checked; `routes`: which peer has an address;
-//! - `credit`: how many messages a peer has receives for; `peer`: what becomes of a packet, by the state of the way to its peer;
-//! - `link`: a VI with its memory, at the end that sends or at the one that receives;
-//! - `device`: where packets come from; `counters`: what has become of them; `event`: what a lane tells;
-//! - `shared`: what the threads have in common; `outgoing`, `incoming`, `connect`, `accept`: what each thread does; `lane`: all of it.
+//! - `packet`: finds and checks the addresses of a packet. `routes`: finds the peer that has an address.
+//! - `credit`: the number of receives that a peer has posted. `peer`: decides whether a packet is sent, queued or
+//!   dropped.
+//! - `link`: a VI with its memory, for the sender and for the receiver.
+//! - `device`: source of packets. `counters`: packets by result. `event`: reports to the owner.
+//! - `shared`: data of all threads. `outgoing`, `incoming`, `connect`, `accept`: one thread each. `lane`: starts
+//!   them.
 //!
 //! # Connections
 //!
-//! A VI carries packets in one direction: the end that has packets for a peer requests it, at the first of them, at the place
-//! that it has been told. So packets for an address go to that place alone, whatever another station says of itself. VIs are
-//! reliable, as those of the papers' cLAN were: the NIC finds out that a peer is gone, and nothing here measures time. A reliable
-//! VI breaks if a message meets no posted receive, so the end that receives tells the other one how many it has posted
-//! (`credit`). Packets beyond that wait, up to [`WAITING_MAX`] for a peer; those beyond are dropped, as by any other device.
+//! A VI carries packets in one direction. A lane requests a VI when it has the first packet for a peer. The VI
+//! connects to the NIC address in the configuration. So no other station can attract packets by claiming a peer's
+//! address. VIs are reliable, like those of the papers' cLAN. So the NIC finds out that a peer is gone, and the lane
+//! has no timers. A reliable VI breaks if a message meets no posted receive. So the receiver tells the sender how
+//! many receives it has posted (`credit`). Up to [`WAITING_MAX`] further packets for a peer wait in a queue. The lane
+//! drops packets beyond that, like any other device.
 //!
-//! A peer that is gone is forgotten with the packets that wait for it. The next packet requests a connection anew.
+//! When a peer is gone, the lane drops the packets that wait for the peer. The next packet requests a new connection.
 //!
 //! # What is not carried
 //!
-//! Multicasts and broadcasts, since no peer has such an address; packets for addresses that no peer has; from a peer, packets
-//! whose source is not one of that peer's addresses. They are dropped and counted ([`Counters`]).
+//! The lane drops these packets, and counts them ([`Counters`]):
+//!
+//! - multicasts and broadcasts, because no peer has such an address,
+//! - packets for an address that no peer has,
+//! - packets from a peer whose source address is not one of the peer's addresses.
 
 #![forbid(unsafe_code)]
 

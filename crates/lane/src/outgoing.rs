@@ -1,4 +1,4 @@
-//! The thread that takes packets from the device and sends them. It waits for no peer.
+//! The thread that takes packets from the device and sends them. It never waits for a peer.
 
 use crate::connect;
 use crate::counters::count;
@@ -12,7 +12,7 @@ use sovia_sys::Errno;
 use std::sync::Arc;
 use via::Nic;
 
-/// Bytes of the longest packet that there can be.
+/// Length in bytes of the longest possible packet.
 const PACKET_MAX: usize = 1 << 16;
 
 pub(crate) fn run<N: Nic + 'static, D: Device>(shared: &Arc<Shared<N, D>>) {
@@ -38,7 +38,7 @@ fn packet<N: Nic + 'static, D: Device>(shared: &Arc<Shared<N, D>>, packet: &[u8]
     let Some(at) = shared.routes.find(addresses.destination) else {
         return count(&counts.no_peer);
     };
-    // The peer's lock is kept while a packet is sent: packets stay in order.
+    // Hold the peer's lock while the packet is sent, to keep the packets in order.
     let mut way = lock(&shared.peers[at].way);
     let mut step = way.packet(packet);
     if let Step::Send(link) = &step {
@@ -60,7 +60,7 @@ fn packet<N: Nic + 'static, D: Device>(shared: &Arc<Shared<N, D>>, packet: &[u8]
         Step::Wait => {}
         Step::Drop => count(&counts.no_room),
         Step::Connect => connect::begin(shared, at),
-        // Another thread has connected meanwhile: this one packet is lost.
+        // Another thread has connected meanwhile. This one packet is dropped.
         Step::Send(_) => count(&counts.unreachable),
     }
 }

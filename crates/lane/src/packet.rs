@@ -1,19 +1,19 @@
-//! The addresses of an IP packet, checked.
+//! Finds and checks the addresses of an IP packet.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Where a packet comes from, and where it goes.
+/// Source and destination address of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Addresses {
     pub(crate) source: IpAddr,
     pub(crate) destination: IpAddr,
 }
 
-/// The bytes are no IP packet, or not all of one, or more than one.
+/// Error for bytes that are not exactly one IP packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
-/// The addresses of a packet that is these bytes and no more.
+/// Returns the addresses of a packet. `packet` must be exactly as long as its header says.
 pub(crate) fn addresses(packet: &[u8]) -> Result<Addresses, Malformed> {
     match packet.first().map(|byte| byte >> 4) {
         Some(4) => v4(packet),
@@ -47,7 +47,7 @@ fn v6(packet: &[u8]) -> Result<Addresses, Malformed> {
     Ok(Addresses { source: at(8).into(), destination: at(24).into() })
 }
 
-/// Whether a packet to that address is for more than one station.
+/// Returns true if `destination` is a multicast or broadcast address.
 pub(crate) fn is_for_many(destination: IpAddr) -> bool {
     destination.is_multicast() || destination == IpAddr::V4(Ipv4Addr::BROADCAST)
 }
@@ -57,7 +57,7 @@ pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A packet with that payload.
+    /// Makes a packet with these addresses and this payload.
     pub(crate) fn packet(source: IpAddr, destination: IpAddr, payload: &[u8]) -> Vec<u8> {
         let mut bytes = match (source, destination) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {

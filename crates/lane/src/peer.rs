@@ -1,31 +1,31 @@
-//! What becomes of packets for a peer, by the state of the way to it. Without I/O: the caller does what is said.
+//! Decides whether a packet for a peer is sent, queued or dropped. Does no I/O: the caller carries out each [`Step`].
 
 use std::collections::VecDeque;
 
-/// Packets for a peer that wait at most: for a connection, or for receives at the other end.
+/// Maximum number of packets that wait for one peer: for a connection, or for receives at the other end.
 pub const WAITING_MAX: usize = 512;
 
-/// A peer, as the end that sends has it. `L` is a connection, with which packets can be sent.
+/// The sender's state for a peer. `L` is a connection that can send packets.
 #[derive(Debug)]
 pub(crate) struct Peer<L> {
     link: Option<L>,
-    /// A thread requests a connection.
+    /// Set while a thread requests a connection.
     is_connecting: bool,
     waiting: VecDeque<Vec<u8>>,
-    /// Buffers for packets that will wait.
+    /// Unused buffers for packets that will wait.
     spare: Vec<Vec<u8>>,
 }
 
-/// What the caller is to do with a packet.
+/// The caller's next step for a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step<L> {
-    /// Send it by this connection now.
+    /// Send the packet on this connection now.
     Send(L),
-    /// Nothing: it waits.
+    /// Do nothing: the packet waits.
     Wait,
-    /// Request a connection: it waits for that.
+    /// Request a connection: the packet waits for it.
     Connect,
-    /// Drop it: too many wait.
+    /// Drop the packet: too many packets wait.
     Drop,
 }
 
@@ -36,7 +36,7 @@ impl<L> Default for Peer<L> {
 }
 
 impl<L: Clone + PartialEq> Peer<L> {
-    /// There is a packet for the peer.
+    /// Returns the next step for a packet. Queues the packet if it must wait.
     pub(crate) fn packet(&mut self, packet: &[u8]) -> Step<L> {
         match &self.link {
             Some(link) if self.waiting.is_empty() => return Step::Send(link.clone()),
@@ -50,7 +50,7 @@ impl<L: Clone + PartialEq> Peer<L> {
         }
     }
 
-    /// The packet cannot be sent now: it waits, or is to be dropped.
+    /// Queues a packet that cannot be sent now. Returns [`Step::Drop`] if the queue is full.
     pub(crate) fn wait(&mut self, packet: &[u8]) -> Step<L> {
         if self.waiting.len() == WAITING_MAX {
             return Step::Drop;
@@ -62,31 +62,32 @@ impl<L: Clone + PartialEq> Peer<L> {
         Step::Wait
     }
 
-    /// The oldest packet that waits for the connection that there is, and that connection.
+    /// Returns the current connection and the oldest packet that waits for it.
     pub(crate) fn next(&self) -> Option<(L, &[u8])> {
         Some((self.link.clone()?, self.waiting.front()?))
     }
 
-    /// The oldest packet that waits needs to wait no more.
+    /// Removes the oldest waiting packet after the caller has sent or dropped it.
     pub(crate) fn done_with_next(&mut self) {
         if let Some(buffer) = self.waiting.pop_front() {
             self.spare.push(buffer);
         }
     }
 
-    /// The connection that was requested has come about.
+    /// Stores the requested connection.
     pub(crate) fn connected(&mut self, link: L) {
         self.is_connecting = false;
         self.link = Some(link);
     }
 
-    /// The connection that was requested has not; how many packets are dropped with it.
+    /// Records that the requested connection failed. Returns the number of packets dropped.
     pub(crate) fn not_connected(&mut self) -> usize {
         self.is_connecting = false;
         self.drop_all()
     }
 
-    /// A connection has broken; how many packets are dropped with it. `None` if it is not the one that there is.
+    /// Records that `link` has broken. Returns the number of packets dropped, or `None` if `link` is not the current
+    /// connection.
     pub(crate) fn broken(&mut self, link: &L) -> Option<usize> {
         if self.link.as_ref() != Some(link) {
             return None;
@@ -95,7 +96,7 @@ impl<L: Clone + PartialEq> Peer<L> {
         Some(self.drop_all())
     }
 
-    /// Memory of a peer that is gone is given back.
+    /// Drops all waiting packets and frees the spare buffers. Returns the number of packets dropped.
     fn drop_all(&mut self) -> usize {
         self.spare = Vec::new();
         core::mem::take(&mut self.waiting).len()
@@ -114,7 +115,7 @@ mod tests {
         assert_eq!(peer.next(), None, "there is no connection");
         peer.connected(7);
         assert_eq!(peer.next(), Some((7, &b"one"[..])));
-        // In order: the third waits behind the second.
+        // The third packet waits behind the second, so the packets stay in order.
         assert_eq!(peer.packet(b"three"), Step::Wait);
         for packet in [&b"one"[..], b"two", b"three"] {
             assert_eq!(peer.next(), Some((7, packet)));

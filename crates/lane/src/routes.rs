@@ -1,16 +1,16 @@
-//! Which peer has an address.
+//! Finds the peer that has an address.
 
 use core::net::IpAddr;
 use ipnet::IpNet;
 
-/// The networks of all peers.
+/// Networks of all peers.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Routes {
-    /// The longest prefix first.
+    /// Sorted by prefix length, longest prefix first.
     networks: Vec<(IpNet, usize)>,
 }
 
-/// Two peers are said to have the same network.
+/// Error for a network that is given to two peers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "two peers have the network {0}; a peer may have a part of another peer's network, but not the whole network"
@@ -18,7 +18,7 @@ pub(crate) struct Routes {
 pub struct Overlap(pub IpNet);
 
 impl Routes {
-    /// That peer has that network, less those parts of it that other peers have.
+    /// Gives a network to a peer. Longer prefixes within the network may belong to other peers.
     pub(crate) fn add(&mut self, network: IpNet, peer: usize) -> Result<(), Overlap> {
         let network = network.trunc();
         if let Some((_, other)) = self.networks.iter().find(|(known, _)| *known == network) {
@@ -30,7 +30,7 @@ impl Routes {
         Ok(())
     }
 
-    /// The peer that has an address.
+    /// Returns the peer that has an address.
     #[inline]
     pub(crate) fn find(&self, address: IpAddr) -> Option<usize> {
         let found = self.networks.iter().find(|(network, _)| network.contains(&address));

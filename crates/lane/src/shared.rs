@@ -1,4 +1,4 @@
-//! What a lane's threads have in common.
+//! Data that all threads of a lane share.
 
 use crate::counters::{Counts, count, count_all};
 use crate::device::Device;
@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use via::{NetAddress, Nic};
 
-/// Where a lane is told about.
+/// Callback that receives a lane's events.
 pub(crate) type Report = Box<dyn Fn(Event) + Send + Sync>;
 
 pub(crate) struct Shared<N: Nic, D> {
@@ -21,7 +21,7 @@ pub(crate) struct Shared<N: Nic, D> {
     pub(crate) mtu: usize,
     pub(crate) routes: Routes,
     pub(crate) peers: Vec<PeerPlace<N>>,
-    /// All ends, also those that are about to be connected.
+    /// All links, including those that are being connected.
     pub(crate) links: Mutex<HashMap<LinkId, Link<N>>>,
     pub(crate) last_id: AtomicU64,
     pub(crate) counts: Counts,
@@ -29,16 +29,16 @@ pub(crate) struct Shared<N: Nic, D> {
     pub(crate) stranger_told: AtomicBool,
 }
 
-/// A peer, and what this end has of it.
+/// A peer, with its connections in both directions.
 pub(crate) struct PeerPlace<N: Nic> {
-    /// What people call it.
+    /// Name of the peer in messages for users.
     pub(crate) name: String,
-    /// Where it waits for connections.
+    /// Address to which this lane requests connections.
     pub(crate) address: NetAddress,
     pub(crate) way: Mutex<Peer<Arc<Sender<N>>>>,
-    /// The end by which it sends.
+    /// Link by which the peer sends to this lane.
     pub(crate) receiver: Mutex<Option<LinkId>>,
-    /// Why it is not there, as last told.
+    /// Reason last reported for a failed connection.
     pub(crate) absence: Mutex<Option<String>>,
 }
 
@@ -59,14 +59,14 @@ impl<N: Nic + 'static, D: Device> Shared<N, D> {
         lock(&self.links).get(&id).cloned()
     }
 
-    /// Lets go of an end. It is disconnected with its last user.
+    /// Removes a link. Its VI is disconnected when the last user drops the link.
     pub(crate) fn remove(&self, id: LinkId) {
-        // Its memory is given back without the lock.
+        // Free the link's memory after the lock is released.
         let removed = lock(&self.links).remove(&id);
         drop(removed);
     }
 
-    /// Sends packets that wait for a peer, as many as can be sent.
+    /// Sends as many packets that wait for a peer as its credit allows.
     pub(crate) fn send_waiting(&self, at: usize) {
         let mut way = lock(&self.peers[at].way);
         while let Some((link, packet)) = way.next() {
@@ -83,7 +83,7 @@ impl<N: Nic + 'static, D: Device> Shared<N, D> {
         }
     }
 
-    /// The end by which packets were sent to a peer is of no more use.
+    /// Removes a broken link and drops the packets that wait for it.
     pub(crate) fn lost(&self, link: &Arc<Sender<N>>) {
         let peer = &self.peers[link.peer];
         let broken = lock(&peer.way).broken(link);
@@ -93,7 +93,7 @@ impl<N: Nic + 'static, D: Device> Shared<N, D> {
         self.tell(Event::Gone { peer: peer.name.clone(), why: link.why() });
     }
 
-    /// Why no connection has come about is told once, until one has.
+    /// Reports why a connection could not be made. Reports the same reason only once until a connection is made.
     pub(crate) fn absent(&self, at: usize, why: String) {
         let peer = &self.peers[at];
         let known = lock(&peer.absence).replace(why.clone());

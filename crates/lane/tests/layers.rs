@@ -1,11 +1,11 @@
-//! The lane, from its pure parts up.
+//! Tests the order of the lane's modules.
 
-/// The modules at the crate's root, lowest layer first.
+/// Modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
     &["counters", "credit", "device", "event", "packet", "peer", "routes"],
     &["link"],
     &["shared"],
-    // The way in for a fuzzer, in builds that are made for one.
+    // `fuzzing` exists only in builds for a fuzzer.
     &["accept", "connect", "fuzzing", "incoming"],
     &["outgoing"],
     &["lane"],

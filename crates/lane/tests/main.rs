@@ -1,4 +1,4 @@
-//! The integration tests of this package, in one program.
+//! Integration tests of this package, in one program.
 
 mod lanes;
 mod layers;

@@ -1,4 +1,4 @@
-//! A VI with its memory: at the end that sends packets, and at the end that receives them.
+//! A link: a VI with its memory, for the sender and for the receiver of packets.
 
 mod receiver;
 mod sender;
@@ -11,17 +11,17 @@ use std::sync::Arc;
 use via::error::{CreateViError, PostError, RegisterError};
 use via::{Attach, Nic, ViAttributes};
 
-/// Under what discriminator a lane waits for peers at its NIC.
+/// Discriminator by which a lane accepts connections at its NIC.
 pub(crate) const DISCRIMINATOR: &[u8] = b"sovia-lane";
 
-/// Names an end among all of a lane's.
+/// Number of a link, unique within a lane.
 pub(crate) type LinkId = u64;
 
-/// Either end.
+/// A link of either kind.
 pub(crate) enum Link<N: Nic> {
-    /// This one sends.
+    /// Sends packets.
     Sender(Arc<Sender<N>>),
-    /// This one receives.
+    /// Receives packets.
     Receiver(Arc<Receiver<N>>),
 }
 
@@ -34,7 +34,7 @@ impl<N: Nic> Clone for Link<N> {
     }
 }
 
-/// Why there can be no end.
+/// Reason why a link could not be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum MakeError {
     #[error(transparent)]
@@ -45,17 +45,17 @@ pub(crate) enum MakeError {
     Post(#[from] PostError),
 }
 
-/// What every lane's VIs are like: both ends must have the same MTU.
+/// Returns the attributes of a lane's VIs. A connection fails if the ends' MTUs differ.
 pub(crate) fn attributes(mtu: usize) -> ViAttributes {
     ViAttributes { max_transfer_size: mtu as u32, ..ViAttributes::default() }
 }
 
-/// A VI whose receives are told of in a completion queue.
+/// Creates a VI whose receives complete in `cq`.
 fn make_vi<N: Nic>(nic: &N, cq: &N::Cq, id: LinkId, mtu: usize) -> Result<N::Vi, CreateViError> {
     nic.create_vi_with(attributes(mtu), Attach { send: None, recv: Some(cq), context: id })
 }
 
-/// A name that no end has had.
+/// Returns a number that no link has had.
 pub(crate) fn next_id(last: &AtomicU64) -> LinkId {
     last.fetch_add(1, Ordering::Relaxed) + 1
 }

@@ -1,14 +1,14 @@
-//! The end of a VI that receives packets.
+//! The receiver's end of a VI.
 
 use super::{LinkId, MakeError, make_vi};
 use crate::credit::{Posted, RECEIVES, TOLD_MAX};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use via::{Done, Nic, Slots, Vi};
 
-/// The end of a VI that receives.
+/// End of a VI that receives packets and sends counts.
 pub(crate) struct Receiver<N: Nic> {
     pub(crate) id: LinkId,
-    /// Which peer is at the other end.
+    /// Index of the peer at the other end.
     pub(crate) peer: usize,
     pub(crate) vi: N::Vi,
     packets: Slots<N>,
@@ -19,26 +19,26 @@ pub(crate) struct Receiver<N: Nic> {
 #[derive(Debug)]
 struct State {
     posted: Posted,
-    /// Packets so far.
+    /// Packets received so far.
     received: usize,
-    /// What has been told so far, and how much of it is done.
+    /// Counts sent so far, and how many of these sends are complete.
     told: usize,
     done: usize,
 }
 
-/// What has come.
+/// Result of [`Receiver::receive`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Received {
-    /// A message of so many bytes, which are copied.
+    /// A message of this many bytes has been copied.
     Message(usize),
-    /// Nothing yet.
+    /// No message is waiting.
     Nothing,
-    /// The connection is gone.
+    /// The connection has broken.
     Broken,
 }
 
 impl<N: Nic> Receiver<N> {
-    /// An end that can be connected: all its receives are posted.
+    /// Creates an unconnected receiver with all its receives posted.
     pub(crate) fn new(
         nic: &Arc<N>,
         cq: &N::Cq,
@@ -60,12 +60,12 @@ impl<N: Nic> Receiver<N> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells the other end how many receives are posted, when it is connected.
+    /// Sends the first count. Call this when the VI is connected.
     pub(crate) fn begin(&self) {
         self.tell(&mut self.state());
     }
 
-    /// Takes the oldest message, and posts its receive again. `buffer` has room for the longest.
+    /// Takes the oldest message and posts its receive again. `buffer` must hold `mtu` bytes.
     pub(crate) fn receive(&self, mtu: usize, buffer: &mut [u8]) -> Received {
         let mut state = self.state();
         let came = match self.vi.recv_done() {
@@ -90,12 +90,12 @@ impl<N: Nic> Receiver<N> {
         while let Done::Completion(_) = self.vi.send_done() {
             state.done += 1;
         }
-        // An honest peer has taken what it was told before it could use so many receives.
+        // Impossible with a correct peer: it takes a count before it can use the receives of so many steps.
         if state.told - state.done == TOLD_MAX {
             return;
         }
         let slot = state.told % TOLD_MAX;
-        // Where it cannot be posted, the connection is gone, and its receives tell of that.
+        // If the post fails, the connection is gone. The receives then complete with an error.
         if self.vi.post_send(self.told.prepare(slot, 0, Some(count))).is_ok() {
             state.told += 1;
             state.posted.tell(count);

@@ -1,17 +1,17 @@
-//! The end of a VI that sends packets.
+//! The sender's end of a VI.
 
 use super::{LinkId, MakeError, make_vi};
 use crate::credit::{Allowance, RECEIVES, TOLD_MAX};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use via::{Done, Nic, Slots, Vi};
 
-/// Sends at a time: as many as the other end has receives for.
+/// Maximum number of posted sends: as many as the other end has receives for.
 const SENDS: usize = RECEIVES;
 
-/// The end of a VI that sends.
+/// End of a VI that sends packets and receives counts.
 pub(crate) struct Sender<N: Nic> {
     pub(crate) id: LinkId,
-    /// Which peer is at the other end.
+    /// Index of the peer at the other end.
     pub(crate) peer: usize,
     pub(crate) vi: N::Vi,
     packets: Slots<N>,
@@ -22,41 +22,41 @@ pub(crate) struct Sender<N: Nic> {
 #[derive(Debug, Default)]
 struct State {
     allowance: Allowance,
-    /// Sends so far, and how many of them are done.
+    /// Packets posted so far, and how many of these sends are complete.
     sent: usize,
     done: usize,
-    /// What has been told so far.
+    /// Counts received so far.
     heard: usize,
-    /// What the other end has done wrong.
+    /// Protocol error of the other end, if there was one.
     fault: Option<&'static str>,
 }
 
-/// What has become of a packet.
+/// Result of [`Sender::send`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// It is on its way.
+    /// The packet is posted.
     Yes,
-    /// The other end has no receive for it yet.
+    /// The other end has no receive for the packet yet.
     NotYet,
-    /// The NIC is not done with older ones, though the other end says that it has them.
+    /// All sends are posted and not complete, although the other end has reported receives.
     Full,
-    /// The connection is gone.
+    /// The connection has broken.
     Broken,
 }
 
-/// What has come from the other end.
+/// Result of [`Sender::hear`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Heard {
-    /// It has more receives.
+    /// The other end has posted more receives.
     Receives,
-    /// Nothing yet.
+    /// No count is waiting.
     Nothing,
-    /// The connection is gone, or the other end has broken the rules.
+    /// The connection has broken, or the other end has sent an invalid count.
     Broken,
 }
 
 impl<N: Nic> Sender<N> {
-    /// An end that can be connected.
+    /// Creates an unconnected sender with the receives for counts posted.
     pub(crate) fn new(
         nic: &Arc<N>,
         cq: &N::Cq,
@@ -77,7 +77,7 @@ impl<N: Nic> Sender<N> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a packet, if that can be now.
+    /// Sends a packet if the credit and the send queue allow it.
     pub(crate) fn send(&self, packet: &[u8]) -> Sent {
         let mut state = self.state();
         while let Done::Completion(done) = self.vi.send_done() {
@@ -102,14 +102,14 @@ impl<N: Nic> Sender<N> {
         Sent::Yes
     }
 
-    /// Why no more packets can be sent.
+    /// Returns the reason why no more packets can be sent.
     pub(crate) fn why(&self) -> String {
         let fault = self.state().fault.map(str::to_owned);
         let cause = || self.vi.cause().map(|cause| cause.to_string());
         fault.or_else(cause).unwrap_or_else(|| "the connection has ended".to_owned())
     }
 
-    /// Takes the oldest of what the other end has told.
+    /// Takes the oldest count received from the other end, and applies it.
     pub(crate) fn hear(&self) -> Heard {
         let mut state = self.state();
         let told = match self.vi.recv_done() {

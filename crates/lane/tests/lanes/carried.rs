@@ -1,4 +1,4 @@
-//! What lanes carry.
+//! Tests of the packets that lanes carry.
 
 use crate::lanes::common::{Host, Station, numbered, over_each, packet};
 use via::Vi;
@@ -43,7 +43,7 @@ fn longest_packets_arrive() {
     });
 }
 
-/// Many times as many packets as there are receives: all that are said to be sent come, in order.
+/// Sends many times as many packets as there are receives. All packets counted as sent arrive in order.
 #[test]
 fn what_is_sent_arrives_in_order() {
     over_each(|places| {
@@ -72,7 +72,7 @@ fn what_is_sent_arrives_in_order() {
     });
 }
 
-/// The first packets wait for the connection, and those beyond what the peer has receives for wait for that.
+/// The first packets wait for the connection. Packets beyond the peer's receives wait for more receives.
 #[test]
 fn packets_wait_until_the_peer_has_receives_for_them() {
     over_each(|[own, peer]| {
@@ -86,7 +86,7 @@ fn packets_wait_until_the_peer_has_receives_for_them() {
             host.send(packet.clone());
         }
         assert_eq!(host.lane.counters().sent, 0);
-        // Leave for three, and then for the others.
+        // First allow three packets, then the others.
         station.send(&vi, b"", Some(3));
         for (slot, packet) in expected.iter().enumerate().take(3) {
             assert_eq!(station.received(&vi, slot), *packet);

@@ -1,4 +1,4 @@
-//! Lanes and stations on the NICs of one process.
+//! Lanes and stations on NICs of one process, for the tests.
 
 use core::net::IpAddr;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -15,10 +15,10 @@ use via::{
     ViAttributes,
 };
 
-/// A watchdog.
+/// Time after which a test gives up waiting.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(60);
 
-/// Waits until something holds.
+/// Waits until `holds` returns true. Panics after [`WATCHDOG`].
 #[track_caller]
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + WATCHDOG;
@@ -28,7 +28,7 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// The places of two NICs that no other test has.
+/// Names of two NICs that no other test uses.
 pub(crate) type Places = [String; 2];
 
 fn in_shared_memory() -> Places {
@@ -42,13 +42,13 @@ fn by_udp() -> Places {
     sockets.map(|socket| format!("udp:{}", socket.local_addr().unwrap()))
 }
 
-/// Runs a case over each provider.
+/// Runs a test case over each provider.
 pub(crate) fn over_each(case: impl Fn(&Places)) {
     case(&in_shared_memory());
     case(&by_udp());
 }
 
-/// A device that is two queues: of packets that are to be sent, and of those that have come.
+/// Device made of two queues: of outgoing packets and of received packets.
 pub(crate) struct Queues {
     out: Mutex<Receiver<Vec<u8>>>,
     come: Mutex<Sender<Vec<u8>>>,
@@ -68,7 +68,7 @@ impl Device for Queues {
     }
 }
 
-/// A lane, with the other ends of its queues.
+/// A lane, with the test's ends of its device's queues.
 pub(crate) struct Host {
     pub(crate) lane: Lane<AnyNic, Queues>,
     pub(crate) out: Option<Sender<Vec<u8>>>,
@@ -77,7 +77,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// A lane at the first place, whose peer is at the second, and has these networks.
+    /// Starts a lane on the NIC `own`, with a peer on the NIC `peer` that has these networks.
     pub(crate) fn start(own: &str, peer: &str, networks: &[&str], mtu: usize) -> Host {
         let (out, outgoing) = channel();
         let (incoming, come) = channel();
@@ -97,7 +97,7 @@ impl Host {
         Host { lane, out: Some(out), come, events }
     }
 
-    /// Two lanes that are each other's peers.
+    /// Starts two lanes that are each other's peers.
     fn pair(places: &Places, mtu: usize) -> [Host; 2] {
         let [a, b] = places;
         [
@@ -106,11 +106,11 @@ impl Host {
         ]
     }
 
-    /// Two such lanes that have met: a packet has been sent in each direction.
+    /// Starts two such lanes and connects them by a packet in each direction.
     pub(crate) fn pair_that_has_met(places: &Places, mtu: usize) -> [Host; 2] {
         let hosts = Host::pair(places, mtu);
         for (from, host) in hosts.iter().enumerate() {
-            // While the other lane does not wait for peers yet, packets for it are dropped.
+            // Until the other lane accepts connections, packets for it are dropped.
             let mut sent = 0;
             until("they meet", || {
                 if host.lane.counters().unreachable == sent {
@@ -135,7 +135,7 @@ impl Host {
         packet.unwrap_or_else(|_| panic!("no packet comes: {}", self.lane.counters()))
     }
 
-    /// The next event's text.
+    /// Returns the next event's text.
     #[track_caller]
     pub(crate) fn event(&self) -> String {
         self.events.recv_timeout(WATCHDOG).expect("an event comes").to_string()
@@ -147,7 +147,7 @@ impl Host {
     }
 }
 
-/// A packet of no known protocol with that payload.
+/// Makes a packet with this payload and an unused protocol number.
 pub(crate) fn packet(source: &str, destination: &str, payload: &[u8]) -> Vec<u8> {
     let [source, destination] = [source, destination].map(|text| text.parse::<IpAddr>().unwrap());
     let octets = |ip: IpAddr| match ip {
@@ -167,7 +167,7 @@ pub(crate) fn packet(source: &str, destination: &str, payload: &[u8]) -> Vec<u8>
     bytes
 }
 
-/// A packet from the second lane of a pair to the first, or the other way round.
+/// Makes a numbered packet from one lane of a pair to the other. `from` is the sender's index.
 pub(crate) fn numbered(from: usize, number: u32, len: usize) -> Vec<u8> {
     let addresses = ["10.0.0.1", "10.0.0.2"];
     let mut payload = number.to_be_bytes().to_vec();
@@ -175,14 +175,14 @@ pub(crate) fn numbered(from: usize, number: u32, len: usize) -> Vec<u8> {
     packet(addresses[from], addresses[1 - from], &payload)
 }
 
-/// A station that does as it likes, by VIs of its own.
+/// A peer without a lane: the test controls its VIs directly.
 pub(crate) struct Station {
     nic: AnyNic,
     memory: Memory,
     handle: MemHandle,
 }
 
-/// Receives and sends of a station.
+/// Number of descriptors of a station.
 const SLOTS: usize = 600;
 const SLOT: usize = 2048;
 
@@ -203,7 +203,7 @@ impl Station {
         NetAddress::new(&self.nic.attributes().local_address, b"sovia-lane")
     }
 
-    /// Requests a connection to the lane at a place, which may be about to wait again.
+    /// Requests a connection to a lane. Tries again while the lane is not waiting for a request.
     pub(crate) fn connect(&self, vi: &AnyVi, lane: &str) -> Result<ViAttributes, ConnectError> {
         let lane = NetAddress::new(&AnyNic::host_of(lane).unwrap(), b"sovia-lane");
         let deadline = Instant::now() + WATCHDOG;
@@ -215,7 +215,7 @@ impl Station {
         }
     }
 
-    /// Accepts a connection of the lane's.
+    /// Accepts a connection that the lane requests.
     pub(crate) fn accept(&self, vi: &AnyVi) {
         let request = self.nic.connect_wait(&self.own(), Some(WATCHDOG)).unwrap();
         request.accept(vi).unwrap();
@@ -232,21 +232,23 @@ impl Station {
         vi.post_recv(self.descriptor(slot, len, None)).unwrap();
     }
 
-    /// Sends these bytes and waits until the NIC is done with them.
+    /// Sends these bytes and waits until the NIC has completed the send.
     #[track_caller]
     pub(crate) fn send(&self, vi: &AnyVi, bytes: &[u8], immediate: Option<u32>) {
         assert!(self.try_send(vi, bytes, immediate), "it is sent");
     }
 
-    /// The same; whether it was sent.
+    /// Sends these bytes, and returns true if the send succeeded.
     pub(crate) fn try_send(&self, vi: &AnyVi, bytes: &[u8], immediate: Option<u32>) -> bool {
         self.memory.write(SLOTS * 64 + (SLOTS - 1) * SLOT, bytes);
         vi.post_send(self.descriptor(SLOTS - 1, bytes.len(), immediate)).is_ok()
             && vi.send_wait(Some(WATCHDOG)).is_ok_and(|done| done.result().is_ok())
     }
 
-    /// Waits for a request of the lane's for the VI, while packets have the lane ask: until the station waits, they are
-    /// dropped, and the next one asks anew. Returns with one packet waiting for the VI.
+    /// Accepts the lane's connection for `vi`, while the host sends copies of `packet`.
+    ///
+    /// Until the station waits for a request, the lane drops each packet, and the next packet causes another request.
+    /// On return, one packet waits for the VI.
     pub(crate) fn accept_of(&self, vi: &AnyVi, host: &Host, packet: &[u8]) {
         std::thread::scope(|scope| {
             let accepted = scope.spawn(|| self.accept(vi));
@@ -262,7 +264,7 @@ impl Station {
         });
     }
 
-    /// The bytes of the next message to that slot.
+    /// Returns the bytes of the next message, which the receive in `slot` takes.
     pub(crate) fn received(&self, vi: &AnyVi, slot: usize) -> Vec<u8> {
         let done = vi.recv_wait(Some(WATCHDOG)).unwrap();
         let mut bytes = vec![0; done.result().unwrap() as usize];
@@ -270,7 +272,7 @@ impl Station {
         bytes
     }
 
-    /// What the lane tells first: the receives that it has posted.
+    /// Returns the first count from the lane: the number of receives that the lane has posted.
     pub(crate) fn told(&self, vi: &AnyVi) -> u32 {
         let done = vi.recv_wait(Some(WATCHDOG)).unwrap();
         assert_eq!(done.result(), Ok(0));

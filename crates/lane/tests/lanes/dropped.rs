@@ -1,4 +1,4 @@
-//! What lanes do not carry, and count.
+//! Tests of the packets that lanes drop and count.
 
 use crate::lanes::common::{Host, numbered, over_each, packet};
 
@@ -32,12 +32,12 @@ fn what_is_no_packet_or_too_long_is_dropped() {
     });
 }
 
-/// Whose lane is not up: said once, though each packet asks for it.
+/// A peer without a lane is reported once, although each packet requests a connection.
 #[test]
 fn absent_peer_is_told_once() {
     over_each(|[own, peer]| {
         let host = Host::start(own, peer, &["10.0.0.2/32"], 1500);
-        // A NIC that answers, at which no lane waits.
+        // Open the peer's NIC without a lane, so that the NIC answers the requests.
         let _nic = sovia_nic::AnyNic::open_at(peer).unwrap();
         for number in 0..5 {
             host.send(numbered(0, number, 100));
@@ -58,7 +58,7 @@ fn lanes_with_two_mtus_say_so() {
         let a =
             (Host::start(a, b, &["10.0.0.2/32"], 9000), Host::start(b, a, &["10.0.0.1/32"], 1500))
                 .0;
-        // Until the other one waits for peers, there is another reason.
+        // Until the other lane accepts connections, the reason is another one.
         let mut sent = 0;
         loop {
             a.send(numbered(0, 1, 100));

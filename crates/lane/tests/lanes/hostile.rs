@@ -1,4 +1,4 @@
-//! What a peer that breaks the rules can do, and a station that is none.
+//! Tests the limits of a peer that breaks the protocol, and of a station that is not a peer.
 
 use crate::lanes::common::{Host, Station, numbered, over_each, packet};
 use via::error::ConnectError;
@@ -31,7 +31,7 @@ fn only_packets_from_the_peers_addresses_are_taken() {
     });
 }
 
-/// The lane's receives are used up: its VI breaks, as the peer's does, and the lane serves the next one.
+/// The station uses up the lane's receives. Its VI breaks, and the lane serves the station's next VI.
 #[test]
 fn peer_that_sends_more_than_it_may_breaks_its_connection_alone() {
     over_each(|[own, peer]| {
@@ -41,9 +41,9 @@ fn peer_that_sends_more_than_it_may_breaks_its_connection_alone() {
             let vi = station.vi(4096);
             assert_eq!(station.connect(&vi, own), Err(ConnectError::MaxTransferSize));
             let vi = station.vi(1500);
-            // No receive for what the lane tells.
+            // Post no receive for the lane's counts.
             station.connect(&vi, own).unwrap();
-            // A send may end in error.
+            // A send may fail when the connection breaks.
             let sent = (0..100_000).take_while(|_| {
                 vi.state() == ViState::Connected
                     && station.try_send(&vi, &numbered(1, 0, 100), None)

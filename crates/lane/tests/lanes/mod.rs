@@ -1,5 +1,5 @@
-//! Lanes between NICs of one process, with devices that are queues: what is carried, what is dropped, and what hostile peers
-//! can do. Each case runs over shared memory and over UDP.
+//! Tests of lanes between NICs of one process. The devices are queues. The tests cover packets that are carried,
+//! packets that are dropped, and hostile peers. Each case runs over shared memory and over UDP.
 
 mod carried;
 mod common;

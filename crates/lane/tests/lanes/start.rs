@@ -1,4 +1,4 @@
-//! Lanes that cannot be started, and one whose device goes.
+//! Tests of lanes that cannot start, and of a lane whose device disappears.
 
 use crate::lanes::common::{Host, over_each};
 use sovia_lane::{Config, PEERS_MAX, PeerConfig, StartError};
