@@ -1,8 +1,8 @@
 //! A NIC of any provider.
 //!
-//! [`AnyNic`], [`AnyVi`], [`AnyCq`] and [`AnyConnection`] are enums with a variant for each provider, and
-//! providers themselves: whatever is written against the traits of [`via`] works on them. Each provider is a
-//! feature of this crate; a further one is a further variant.
+//! [`AnyNic`], [`AnyVi`], [`AnyCq`] and [`AnyConnection`] are enums with a variant for each provider. These enums
+//! implement the traits of [`via`], so code written for the traits works with any provider. Each provider is a
+//! feature of this crate.
 
 #![forbid(unsafe_code)]
 
@@ -30,21 +30,21 @@ use via_sim::SimNic;
 #[cfg(feature = "verbs")]
 use via_verbs::VerbsNic;
 
-/// Why a NIC is not opened.
+/// Reason why a NIC could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// There is no such provider in this build.
+    /// This build has no such provider.
     #[error("{0}: no such provider; this build has: {there}", there = providers())]
     Provider(String),
-    /// The provider does not have such a name.
+    /// The name is invalid for the provider.
     #[error("{0}")]
     Name(String),
-    /// The system has too little of something.
+    /// A system call failed, or a resource is missing.
     #[error("{0}")]
     System(String),
 }
 
-/// The providers whose NICs have names.
+/// Name of each provider that [`AnyNic::open`] accepts, and true if this build has it.
 const PROVIDERS: &[(bool, &str)] = &[
     (cfg!(feature = "shm"), "shm"),
     (cfg!(feature = "eth"), "eth"),
@@ -52,7 +52,7 @@ const PROVIDERS: &[(bool, &str)] = &[
     (cfg!(feature = "verbs"), "verbs"),
 ];
 
-/// Their names, or that there is none.
+/// Returns the names of this build's providers, or "none".
 fn providers() -> String {
     let there: Vec<&str> =
         PROVIDERS.iter().filter(|(is_there, _)| *is_there).map(|(_, name)| *name).collect();
@@ -77,7 +77,7 @@ pub enum AnyNic {
     /// In shared memory.
     #[cfg(feature = "shm")]
     Shm(ShmNic),
-    /// Between hosts.
+    /// Over UDP or Ethernet.
     #[cfg(feature = "eth")]
     Eth(EthNic),
     /// On libfabric.
@@ -86,7 +86,7 @@ pub enum AnyNic {
     /// On a simulated network.
     #[cfg(feature = "sim")]
     Sim(SimNic),
-    /// On a NIC for RDMA.
+    /// On an RDMA NIC.
     #[cfg(feature = "verbs")]
     Verbs(VerbsNic),
 }
@@ -97,7 +97,7 @@ pub enum AnyVi {
     /// In shared memory.
     #[cfg(feature = "shm")]
     Shm(<ShmNic as Nic>::Vi),
-    /// Between hosts.
+    /// Over UDP or Ethernet.
     #[cfg(feature = "eth")]
     Eth(<EthNic as Nic>::Vi),
     /// On libfabric.
@@ -106,7 +106,7 @@ pub enum AnyVi {
     /// On a simulated network.
     #[cfg(feature = "sim")]
     Sim(<SimNic as Nic>::Vi),
-    /// On a NIC for RDMA.
+    /// On an RDMA NIC.
     #[cfg(feature = "verbs")]
     Verbs(<VerbsNic as Nic>::Vi),
 }
@@ -117,7 +117,7 @@ pub enum AnyCq {
     /// In shared memory.
     #[cfg(feature = "shm")]
     Shm(<ShmNic as Nic>::Cq),
-    /// Between hosts.
+    /// Over UDP or Ethernet.
     #[cfg(feature = "eth")]
     Eth(<EthNic as Nic>::Cq),
     /// On libfabric.
@@ -126,18 +126,18 @@ pub enum AnyCq {
     /// On a simulated network.
     #[cfg(feature = "sim")]
     Sim(<SimNic as Nic>::Cq),
-    /// On a NIC for RDMA.
+    /// On an RDMA NIC.
     #[cfg(feature = "verbs")]
     Verbs(<VerbsNic as Nic>::Cq),
 }
 
-/// A request for a connection of any provider.
+/// A connection request of any provider.
 #[derive(Debug)]
 pub enum AnyConnection {
     /// In shared memory.
     #[cfg(feature = "shm")]
     Shm(<ShmNic as Nic>::Connection),
-    /// Between hosts.
+    /// Over UDP or Ethernet.
     #[cfg(feature = "eth")]
     Eth(<EthNic as Nic>::Connection),
     /// On libfabric.
@@ -146,13 +146,15 @@ pub enum AnyConnection {
     /// On a simulated network.
     #[cfg(feature = "sim")]
     Sim(<SimNic as Nic>::Connection),
-    /// On a NIC for RDMA.
+    /// On an RDMA NIC.
     #[cfg(feature = "verbs")]
     Verbs(<VerbsNic as Nic>::Connection),
 }
 
-/// `$body`, with `$own` for what the provider has, and with `$make!(AnyVi)` for the provider's variant of another
-/// enum, or `$make!(AnyVi, vi)` for a pattern of it.
+/// Evaluates `$body` for the variant of `$any`, with `$own` bound to the provider's object.
+///
+/// In `$body`, `$make!(AnyVi)` is the same provider's variant of another enum. `$make!(AnyVi, vi)` is a pattern for
+/// it.
 macro_rules! own {
     ($any:expr, $enum:ident, |$own:ident, $make:ident| $body:expr) => {
         match $any {
@@ -225,7 +227,7 @@ macro_rules! own {
     };
 }
 
-/// Methods that the provider's own does.
+/// Defines methods that call the provider's method of the same name.
 macro_rules! pass_on {
     ($any:ident: $(fn $name:ident(&self $(, $argument:ident: $type:ty)*) $(-> $result:ty)?;)+) => {
         $(
@@ -238,9 +240,13 @@ macro_rules! pass_on {
 }
 
 impl AnyNic {
-    /// Opens the NIC of that name of a provider: of `shm`, any name; of `eth`, a place (`udp:10.0.0.1:7000`, `eth:eth0`), whose
-    /// port all NICs there share that this process opens; of `ofi`, a provider of libfabric's, and where
-    /// (`tcp;ofi_rxm@10.0.0.1:7000`, `shm`); of `verbs`, a NIC for RDMA (`rxe0`, `10.0.0.1:7473`, `mlx5_0@10.0.0.1`).
+    /// Opens a NIC of a provider by name:
+    ///
+    /// - `shm`: any name.
+    /// - `eth`: a place such as `udp:10.0.0.1:7000` or `eth:eth0`. All NICs that this process opens there share one
+    ///   port.
+    /// - `ofi`: a libfabric provider with an optional address, such as `tcp;ofi_rxm@10.0.0.1:7000` or `shm`.
+    /// - `verbs`: an RDMA NIC, such as `rxe0`, `10.0.0.1:7473` or `mlx5_0@10.0.0.1`.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -287,8 +293,8 @@ impl AnyNic {
 }
 
 impl AnyNic {
-    /// Opens the NIC that a text names with its provider: `shm:NAME`, `udp:10.0.0.1:7000`, `eth:eth0`, `xdp:eth0`,
-    /// `agent:lan0`, `ofi:tcp;ofi_rxm@10.0.0.1`, `verbs:mlx5_0`.
+    /// Opens the NIC that a text names together with its provider: `shm:NAME`, `udp:10.0.0.1:7000`, `eth:eth0`,
+    /// `xdp:eth0`, `agent:lan0`, `ofi:tcp;ofi_rxm@10.0.0.1`, `verbs:mlx5_0`.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -305,8 +311,10 @@ impl AnyNic {
         }
     }
 
-    /// The host part of the addresses of the NIC that a text names to its peers: `shm:NAME`, `udp:10.0.0.1:7000`,
-    /// `mac:02:00:00:00:00:01`, `ofi:tcp;ofi_rxm@10.0.0.1:7000`, `verbs:10.0.0.1:7473`. It need not be open.
+    /// Returns the host part of a remote NIC's address. The NIC need not be open.
+    ///
+    /// `place` is the text that names the NIC to its peers: `shm:NAME`, `udp:10.0.0.1:7000`, `mac:02:00:00:00:00:01`,
+    /// `ofi:tcp;ofi_rxm@10.0.0.1:7000`, `verbs:10.0.0.1:7473`.
     ///
     /// ```
     /// use sovia_nic::AnyNic;
@@ -358,7 +366,7 @@ impl AnyNic {
     }
 }
 
-/// The provider's own queue, if it is one of that provider.
+/// Returns the provider's own queue. Fails if `cq` belongs to another provider.
 fn queue<'q, Q>(
     cq: Option<&'q AnyCq>,
     own: impl Fn(&'q AnyCq) -> Option<&'q Q>,
@@ -497,8 +505,7 @@ impl CompletionQueue for AnyCq {
 mod tests {
     use super::*;
 
-    /// What a provider offers reaches the layers above libvipl's NIC: here the memory by which combined
-    /// bytes survive their writer.
+    /// The bequest of the shm provider is available through [`AnyNic`].
     #[test]
     fn a_bequest_reaches_the_layer_above() {
         let name = format!("provider-{}", std::process::id());
