@@ -1,30 +1,30 @@
-//! Messages to the far NIC that travel together: one message of the channel carries as many as there are.
+//! Bundles of messages to the remote NIC: one message of the channel carries several of them.
 
 use crate::wire::Message;
 use sovia_link::Channel;
 use sovia_reflect::Malformed;
 
-/// A bundle that has so many bytes is closed.
+/// Number of bytes from which a bundle takes no further message.
 const FULL: usize = 16 << 10;
 
-/// Messages that the channel has not been given.
+/// Messages that the channel does not have yet.
 #[derive(Debug, Default)]
 pub(crate) struct Bundle {
     bytes: Vec<u8>,
 }
 
 impl Bundle {
-    /// Whether there is room for a message.
+    /// Returns true if there is room for a message. Sends a full bundle first.
     pub(crate) fn has_room(&mut self, channel: &mut Channel) -> bool {
         self.bytes.len() < FULL || self.send(channel)
     }
 
-    /// Appends a message; to be asked for room before.
+    /// Appends a message. Call [`Bundle::has_room`] first.
     pub(crate) fn put(&mut self, message: &Message<'_>) {
         self.put_by(|bytes| message.encode(bytes));
     }
 
-    /// Appends the message that `encode` appends to what it is given; to be asked for room before.
+    /// Appends the message that `encode` writes. Call [`Bundle::has_room`] first.
     pub(crate) fn put_by(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
         let at = self.bytes.len();
         self.bytes.extend_from_slice(&[0; 4]);
@@ -33,17 +33,17 @@ impl Bundle {
         self.bytes[at..at + 4].copy_from_slice(&len.to_le_bytes());
     }
 
-    /// Whether nothing waits for the channel.
+    /// Returns true if no message waits for the channel.
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// How many bytes wait for the channel.
+    /// Returns the number of bytes that wait for the channel.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Gives the channel what there is; false if that has no room.
+    /// Passes the bundle to the channel. Returns false if the channel has no room.
     pub(crate) fn send(&mut self, channel: &mut Channel) -> bool {
         if !self.is_empty() {
             return channel.send_from(&mut self.bytes).is_ok();
@@ -52,7 +52,7 @@ impl Bundle {
     }
 }
 
-/// The messages of a bundle that has come.
+/// Iterator over the messages of a received bundle.
 pub(crate) struct Messages<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Iterator for Messages<'a> {

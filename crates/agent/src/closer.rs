@@ -1,5 +1,5 @@
-//! Closes what programs have sent that they should not have. A descriptor can be one whose closing takes as long as its sender
-//! likes (a socket that lingers), so a thread of its own waits for that instead of the agent.
+//! Closes descriptors that programs should not have sent. Closing can take as long as the sender likes, for example
+//! with a lingering socket. So a thread of its own closes them, and the agent does not wait.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Sender, channel};
@@ -9,16 +9,16 @@ use std::thread::Builder;
 use sovia_sys::seqpacket::Packets;
 use sovia_sys::{Fd, call};
 
-/// With so many descriptors of a user's to be closed no more of its programs are taken in.
+/// Number of a user's unclosed descriptors from which the agent accepts no more programs of this user.
 const MOST: usize = 64;
 
 static QUEUE: OnceLock<Sender<(Fd, u32)>> = OnceLock::new();
 static WAITING: Mutex<Option<Waiting>> = Mutex::new(None);
 
-/// What waits to be closed.
+/// Descriptors that wait to be closed.
 #[derive(Debug, Default)]
 struct Waiting {
-    /// Whose descriptors come just now.
+    /// The user to whom descriptors received now belong.
     user: u32,
     of: HashMap<u32, usize>,
 }
@@ -28,10 +28,10 @@ fn waiting<R>(work: impl FnOnce(&mut Waiting) -> R) -> R {
     work(waiting.get_or_insert_default())
 }
 
-/// Starts the thread.
+/// Starts the thread that closes descriptors.
 ///
 /// # Errors
-/// The system has none.
+/// The system cannot start a thread.
 pub(crate) fn start() -> std::io::Result<()> {
     let (give, given) = channel::<(Fd, u32)>();
     let close = move || {
@@ -51,7 +51,7 @@ pub(crate) fn start() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Descriptors that come from now on are that user's.
+/// Assigns descriptors received from now on to `user`.
 pub(crate) fn now_of(user: u32) {
     waiting(|it| it.user = user);
 }
@@ -62,21 +62,22 @@ fn dispose(fd: Fd) {
             *it.of.entry(it.user).or_default() += 1;
             it.user
         });
-        // The thread lives as long as the process.
+        // This cannot fail: the thread lives as long as the process.
         let _ = queue.send((fd, user));
     }
 }
 
-/// Whether there is so much of a user's to close that no more of its programs must be taken in.
+/// Returns true if so many descriptors of `user` wait that the agent must not accept more of the user's programs.
 pub(crate) fn is_busy(user: u32) -> bool {
     waiting(|it| it.of.get(&user).is_some_and(|&count| count >= MOST))
 }
 
-/// Empties a socket of a user's program, to which nothing can be sent any more: what lay there would be closed with it.
+/// Shuts down a program's socket and takes all messages from it. Otherwise their descriptors would be closed with the
+/// socket, in the calling thread.
 pub(crate) fn take_leave(packets: &Packets, uid: u32) {
     now_of(uid);
     packets.shutdown();
-    // A message without bytes is told from the end by its sender's credentials.
+    // With credentials, a message without bytes differs from the end of the stream.
     let _ = call::setsockopt(packets.raw(), libc::SOL_SOCKET, libc::SO_PASSCRED, &1i32);
     let mut bytes = [0; 1];
     while packets.receive(&mut bytes).is_ok_and(|received| received.credentials.is_some()) {}

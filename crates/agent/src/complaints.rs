@@ -1,15 +1,16 @@
-//! What is said to the agent's owner of programs, which come and go as often as they like.
+//! Reports to the agent's owner about programs. Programs can cause a report at any rate, so repeated reports are
+//! limited.
 
 use core::fmt::Display;
 use std::collections::HashMap;
 
-/// How often something has been to say of a user's programs.
+/// Number of occurrences of each report, by user and text.
 #[derive(Debug, Default)]
 pub(crate) struct Complaints(HashMap<(u32, String), u64>);
 
 impl Complaints {
-    /// Says it, or does not if it has been said: the first time, and whenever it has been twice as often as when it was last said. So a
-    /// program fills no log.
+    /// Prints a report the first time, and then whenever its number of occurrences has doubled. So no program can
+    /// fill the log.
     pub(crate) fn say(&mut self, uid: u32, what: impl Display) {
         if let Some(line) = self.line(uid, what) {
             eprintln!("sovia-agent: {line}");

@@ -1,4 +1,4 @@
-//! One VI of a program's, from its request to its end.
+//! One VI of a program, from its request to its end.
 
 use crate::hosts::PeerId;
 use crate::numbers::{Numbers, Reader};
@@ -11,51 +11,53 @@ use sovia_reflect::{Reflection, Told};
 use sovia_sys::diag;
 use via_shm::request::{Pending, Used};
 
-/// Bytes that a VI's last use may leave in memory, in each range of the segment.
+/// Bytes that a finished VI may leave allocated in each range of the segment.
 const KEPT: usize = 4 << 10;
 
-/// Something that a far NIC has been sent, and not acknowledged.
+/// Data sent to a remote NIC that the remote NIC has not acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Waits {
-    /// Since when (nanoseconds).
+    /// Start of the wait, in nanoseconds.
     pub(crate) since: u64,
-    /// The number of the channel's part before which it is.
+    /// Number of the channel's first part after the data.
     pub(crate) until: u64,
 }
 
 /// A VI that a program has requested.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    /// The program's number.
+    /// Number of the program in this NIC.
     pub(crate) program: u64,
-    /// The far NIC that may speak for the far program.
+    /// The remote NIC that may offer the other end.
     pub(crate) peer: PeerId,
-    /// The request. Its VI may be requested for another connection once it is withdrawn.
+    /// The program's request. The program may withdraw the request, and request the same VI for another connection.
     pub(crate) request: Pending,
     pub(crate) link: Link,
     pub(crate) is_connector: bool,
-    /// The sequence numbers of the program's socket.
+    /// Sequence numbers of the program's socket.
     pub(crate) numbers: Numbers,
-    /// The VI's number at the far NIC, and the VI, once both ends have asked for it.
+    /// The remote NIC's number of the connection, and the reflection. Set when both ends have requested the
+    /// connection.
     pub(crate) joined: Option<(Id, Reflection)>,
-    /// The program has left it, or no process of the program's holds the connection any more.
+    /// Set when the program has left the VI, or no process of the program holds the connection.
     pub(crate) is_left: bool,
-    /// The far NIC has nothing of it any more, and is sent nothing.
+    /// Set when the remote NIC no longer has the connection. From then on, this NIC sends nothing about the
+    /// connection.
     pub(crate) is_alone: bool,
-    /// What the far NIC has not acknowledged of what it has been sent, where TCP_USER_TIMEOUT asks.
+    /// Data that the remote NIC has not acknowledged. Used only if the program has set TCP_USER_TIMEOUT.
     pub(crate) waits: Option<Waits>,
-    /// Since when the far program's TCP is known to have ended, while this program may hold its socket still.
+    /// Time when the remote program's TCP was found to have ended. This program may still hold its socket.
     pub(crate) asked_at: Option<u64>,
 }
 
-/// The doorbell of the program's thread that watches anchors.
+/// Doorbell of the program's progress thread.
 const PROGRESS: u32 = 0;
 
-/// A connection by its addresses, and whether the end that is meant has connected.
+/// One end of a connection: the connector's address, the acceptor's address, and true for the connector's end.
 pub(crate) type Key = (SocketAddr, SocketAddr, bool);
 
 impl Connection {
-    /// What a program requests a VI for; `number` is the program's.
+    /// Finds the program's request for `vi`. `number` is the program's number in this NIC.
     pub(crate) fn requested(program: &Program, number: u64, vi: u32) -> Option<Connection> {
         let mut found = None;
         program.segment.pending(NIC, |request, discriminator| {
@@ -79,17 +81,17 @@ impl Connection {
         })
     }
 
-    /// What the other end of it is asked for by.
+    /// Returns the key of the connection's other end.
     pub(crate) fn other_end(&self) -> Key {
         (self.link.connector, self.link.acceptor, !self.is_connector)
     }
 
-    /// The program's own end.
+    /// Returns the key of the program's own end.
     pub(crate) fn own_end(&self) -> Key {
         (self.link.connector, self.link.acceptor, self.is_connector)
     }
 
-    /// The addresses of the program's socket, its own first.
+    /// Returns the addresses of the program's socket, its own address first.
     fn addresses(&self) -> (SocketAddr, SocketAddr) {
         match self.is_connector {
             true => (self.link.connector, self.link.acceptor),
@@ -97,35 +99,37 @@ impl Connection {
         }
     }
 
-    /// Whether the kernel has the socket that the program says to hold, made by that user.
+    /// Returns true if the kernel has the socket that the program claims, and the socket belongs to user `uid`.
     pub(crate) fn is_vouched_for(&self, uid: u32) -> bool {
         let (own, peer) = self.addresses();
         diag::tcp_owner(own, peer)
             .is_ok_and(|owner| owner.cookie == self.link.cookie && owner.uid == uid)
     }
 
-    /// Learns the sequence numbers of the program's socket, which must be that user's; whether that could be.
+    /// Reads the sequence numbers of the program's socket. Returns false if this failed, or if the socket does not
+    /// belong to user `uid`.
     pub(crate) fn learn_numbers(&mut self, reader: &Reader, uid: u32) -> bool {
         let (own, peer) = self.addresses();
         let numbers = reader.read(own, peer, self.is_connector);
         self.numbers = numbers.unwrap_or_default();
-        // The same socket before and after: they are not those of another one that has its addresses now.
+        // The caller has checked the same before. So the numbers are not those of a newer socket with the same
+        // addresses.
         numbers.is_some() && self.is_vouched_for(uid)
     }
 
-    /// The address of the far program's socket.
+    /// Returns the address of the remote program's socket.
     pub(crate) fn far_address(&self) -> SocketAddr {
         self.addresses().1
     }
 
-    /// Whether these are the numbers of the other end of this very connection.
+    /// Returns true if `far` are the sequence numbers of the other end of this connection.
     pub(crate) fn fits(&self, far: Numbers) -> bool {
         let (connector, acceptor) =
             if self.is_connector { (self.numbers, far) } else { (far, self.numbers) };
         Numbers::are_of_one(connector, acceptor)
     }
 
-    /// Whether any process holds the program's socket. Where the kernel does not say, one does.
+    /// Returns true if a process holds the program's socket, or if the kernel does not tell.
     pub(crate) fn is_held(&self) -> bool {
         let (own, peer) = self.addresses();
         match diag::tcp_owner(own, peer) {
@@ -134,28 +138,30 @@ impl Connection {
         }
     }
 
-    /// The VI's number in the program's segment.
+    /// Returns the VI's number in the program's segment.
     pub(crate) fn vi(&self) -> u32 {
         self.request.vi
     }
 
-    /// Whether the program asks for the VI still, or has it.
+    /// Returns true while the program requests or has the VI.
     pub(crate) fn is_wanted(&self, program: &Program) -> bool {
         self.joined.is_some() || program.segment.requested(NIC, self.vi()) == Some(self.request)
     }
 
-    /// Whether the program has requested the VI for another connection since.
+    /// Returns true if the program has since requested the VI for another connection.
     pub(crate) fn is_replaced(&self, program: &Program) -> bool {
         program.segment.requested(NIC, self.vi()).is_some_and(|request| request != self.request)
     }
 
-    /// The far NIC has the other end: the program's request is accepted. False if the program has withdrawn it.
+    /// Accepts the program's request after the remote NIC has offered the other end. Returns false if the program has
+    /// withdrawn the request.
     pub(crate) fn join(&mut self, program: &Program, far: Id) -> bool {
         if !self.is_wanted(program) {
             return false;
         }
         let reflection = Reflection::new(program.segment.clone(), self.vi(), PROGRAM);
-        // First: what the program says once it has the VI must be heard.
+        // Watch these words before the request is accepted. From then on, the program's events must reach the ready
+        // list.
         program.segment.direction(self.vi(), PROGRAM).bell.watch(READY_LIST);
         program.segment.direction(self.vi(), NIC).room.watch(READY_LIST);
         if !program.segment.accept(NIC, self.request) {
@@ -165,14 +171,16 @@ impl Connection {
         true
     }
 
-    /// Looks whether the program has left the VI; before what it has published is looked at for the last time.
+    /// Checks if the program has left the VI. Call this before the program's words are collected, so that the last
+    /// ones are sent.
     pub(crate) fn look_for_leaving(&mut self, program: &Program) {
         if !self.is_left && program.segment.peer_left(NIC, self.vi()) {
             self.leave(false);
         }
     }
 
-    /// The program publishes nothing any more.
+    /// Records that the program publishes nothing more. `has_died` is true if the program did not leave the VI
+    /// itself.
     pub(crate) fn leave(&mut self, has_died: bool) {
         self.is_left = true;
         if let Some((_, reflection)) = &mut self.joined {
@@ -180,7 +188,7 @@ impl Connection {
         }
     }
 
-    /// Whether nothing is left to be sent or to be received.
+    /// Returns true if there is nothing left to send or to receive.
     pub(crate) fn is_over(&self) -> bool {
         self.joined.as_ref().is_some_and(|(_, reflection)| {
             let told = reflection.has_ended() || self.is_alone;
@@ -189,14 +197,14 @@ impl Connection {
         })
     }
 
-    /// The NIC is done with the VI.
+    /// Leaves the VI's slot in the segment. The NIC does not use the VI afterwards.
     pub(crate) fn give_back(&self, program: &Program) {
         if self.joined.is_some() {
             program.segment.leave(NIC, self.vi(), Used::Much, KEPT);
         }
     }
 
-    /// Wakes those of the program that are to look at the VI.
+    /// Notifies the program's threads that `told` selects.
     pub(crate) fn wake(&self, program: &Program, told: Told) {
         if let Some((_, reflection)) = &self.joined {
             reflection.tell(told, |ready_lists| program.notify(self.vi(), ready_lists));
@@ -206,10 +214,10 @@ impl Connection {
         }
     }
 
-    /// The VI is broken: the program's connection ends with an error. `how`: [`word::BROKEN`] or [`word::TIMED_OUT`].
+    /// Breaks the VI: the program's connection ends with an error. `how` is [`word::BROKEN`] or [`word::TIMED_OUT`].
     pub(crate) fn break_off(&mut self, program: &Program, how: u64) {
         self.is_alone = true;
-        // One that has come to its end has all that the peer had published.
+        // After the end, the program already has everything that the peer published, so there is no error to report.
         if let Some((_, reflection)) = &self.joined
             && !reflection.has_come_to_end()
         {
@@ -227,11 +235,11 @@ mod tests {
     use via_shm::Segment;
     use via_shm::layout::DOORBELLS;
 
-    /// A program, and its own view of the segment.
+    /// Makes a program's segment, and the NIC's view of the program.
     fn program() -> (Segment, Program) {
         let (segment, file) = Segment::create().unwrap();
         let doorbell = || Fd::make(|| call::eventfd(libc::EFD_NONBLOCK)).unwrap();
-        // What tells of its death is never looked at here.
+        // This test never reads the notices, so any descriptors will do.
         let handed = core::iter::once(file).chain((0..DOORBELLS + 2).map(|_| doorbell()));
         (segment, Program::of(handed.collect(), 0).unwrap())
     }
@@ -243,7 +251,7 @@ mod tests {
         segment.request_connection(PROGRAM, &link.of_role(true)).unwrap()
     }
 
-    /// Else two connections of a program's would get each other's bytes.
+    /// Otherwise two connections of a program would receive each other's bytes.
     #[test]
     fn a_request_that_has_replaced_another_on_its_vi_is_not_taken_for_that() {
         let (segment, program) = program();

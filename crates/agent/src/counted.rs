@@ -1,8 +1,8 @@
-//! What an agent tells its owner of frames.
+//! Text with the frame counters of an agent.
 
 use sovia_port::Counters;
 
-/// What has become of the frames of a port; `nobodys` of those that came had no known sender or no known receiver.
+/// Returns a text with a port's counters. `strangers` counts received frames without a known sender or receiver.
 pub(crate) fn told(counters: &Counters, strangers: u64) -> String {
     let Counters { sent, received, unsendable, missed, malformed, foreign, .. } = counters;
     let nobodys = strangers + foreign;

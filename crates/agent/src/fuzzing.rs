@@ -1,15 +1,16 @@
-//! The door for `fuzz/`: what agents of other hosts, and any station between, can say. Only builds with `--cfg fuzzing` have it.
+//! Entry points for `fuzz/`: data from agents of other hosts, and from attackers on the path. Only builds with `--cfg
+//! fuzzing` have them.
 
 use crate::bundle::Messages;
 use crate::hosts::fuzzing as hosts;
 use crate::wire::Message;
 
-/// Takes bytes apart as terms of a conversation: what can be is encoded as it was.
+/// Decodes bytes as terms of the agents' connection. Valid terms must encode to the same bytes.
 pub fn terms(bytes: &[u8]) {
     hosts::terms(bytes);
 }
 
-/// Takes bytes apart as a bundle of messages of a NIC's. Calls `about` with what is said about VIs.
+/// Decodes bytes as a bundle of a NIC's messages. Calls `about` with the bytes of each event of a VI.
 pub fn bundle(bytes: &[u8], mut about: impl FnMut(&[u8])) {
     for message in Messages(bytes) {
         let Ok(message) = message else { continue };
@@ -22,8 +23,9 @@ pub fn bundle(bytes: &[u8], mut about: impl FnMut(&[u8])) {
     }
 }
 
-/// Has two agents say `said` to each other, in turn, over a way that does `change` to the bytes of each. What either hears is what the
-/// other one has said, from the beginning on, with nothing left out.
+/// Lets two agents send the messages `said` in turn, while `change` alters the bytes on the way.
+///
+/// Each agent must receive a prefix of the other's messages, unchanged and without gaps.
 pub fn conversation(said: &[&[u8]], change: impl FnMut(&mut Vec<u8>)) {
     hosts::conversation(said, change);
 }

@@ -1,28 +1,34 @@
-//! What `sovia agent` does: it vouches for two programs of a host that have the two ends of one connection and cannot see
-//! each other (`vouch`), or is a NIC in software, in a process of its own, or a switch, which shares a port.
+//! The processes that `sovia agent` runs: a NIC in software, a switch that shares a port, or a helper for programs
+//! that cannot see each other. The helper confirms to two programs of a host that they hold the two ends of one
+//! connection (`vouch`).
 //!
-//! **The NIC** stands between the programs of its host and the NICs of other hosts. With each program it shares a segment, whose
-//! other side a process of the same host would have ([`via_shm`]); what either program publishes there is
-//! reflected in the segment of the other ([`sovia_reflect`]). Each two NICs speak over a channel that loses and reorders
-//! nothing ([`sovia_link`]), whatever happens to its frames.
+//! **The NIC** connects the programs of its host with the NICs of other hosts. The NIC shares a segment with each
+//! program. In this segment, the NIC takes the side that a peer process on the same host would have ([`via_shm`]).
+//! The two NICs of a connection copy what each program publishes to the segment of the other program
+//! ([`sovia_reflect`]). Between two NICs there is a reliable and ordered channel ([`sovia_link`]), even if the
+//! network loses frames.
 //!
-//! - `program`: a program, its segment, and how it introduces itself;
-//! - `connection`: one VI, from its request to its end; `wire`: what the NICs say to each other, and `bundle`: of which
-//!   several travel together;
-//! - `hosts`: how agents of different hosts know each other, by keys; `numbers`: how they know that two sockets are the ends of one
-//!   connection; `privilege`: what a NIC gives up before it hears a frame;
-//! - `orders`: what its owner asks of it, by signals; `counted`: what it tells of frames;
-//! - `port`: where frames go: UDP, or, for tests within a host, a Unix datagram socket;
-//! - `nic`: what is done when something comes; `closer`: closes what programs should not have sent; `complaints`: what is said of them.
+//! - `program`: a program, its segment, and its introduction.
+//! - `connection`: one VI, from its request to its end. `wire`: messages between NICs. `bundle`: several messages in
+//!   one.
+//! - `hosts`: agents of different hosts authenticate each other by keys.
+//! - `numbers`: sequence numbers that prove that two sockets are the ends of one connection.
+//! - `privilege`: gives up privileges before the NIC receives the first frame.
+//! - `orders`: signals from the owner. `counted`: a report about frames for the owner.
+//! - `port`: carries frames, by UDP or, in tests within a host, by a Unix datagram socket.
+//! - `nic`: reacts to events. `closer`: closes descriptors that programs should not have sent. `complaints`: reports
+//!   about programs.
 //!
-//! **Packet filters** that accelerated connections bypass are watched for programs that respect them ([`filters`]).
+//! **Packet filters** that accelerated connections would bypass are watched on behalf of programs that respect them
+//! ([`filters`]).
 //!
-//! **The switch** (`switch`) owns a device, and passes frames between it and the NICs of native VIs in programs of this host.
+//! **The switch** (`switch`) owns a device. The switch passes frames between the device and the NICs of native VIs in
+//! programs of this host.
 //!
-//! **What outlives what.** What a program has put on a VI lies in the segment, so it arrives though the program is
-//! killed at once: the NIC reads it there, and tells the far end only then that nothing more comes. A fork, an exec
-//! and a passed descriptor concern the program alone, as with a peer of its own host. If a NIC dies, its
-//! programs' connections go on on TCP, with what their own segments have (`sovia_proto::failover`).
+//! **Deaths.** Bytes that a program has put on a VI are in the segment. They arrive even if the program is killed at
+//! once. The NIC first reads them from the segment, and only then reports the end to the remote NIC. A fork, an exec
+//! or a passed descriptor concerns only the program, as with a peer on the same host. If a NIC dies, its programs'
+//! connections continue on TCP, with the data in their own segments (`sovia_proto::failover`).
 
 #![forbid(unsafe_code)]
 
@@ -57,30 +63,30 @@ pub use sovia_proto::agent::PATH;
 use std::path::PathBuf;
 pub use vouch::{Error as VouchError, Voucher, speak};
 
-/// A NIC's configuration.
+/// Configuration of a NIC.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// By what name programs find it.
+    /// Name by which programs find the NIC.
     pub name: String,
-    /// Where other NICs are.
+    /// Location of the other NICs.
     pub way: Way,
-    /// What limits its frames, where a network carries them; within a host nothing does.
+    /// Congestion control of frames on a network. Within a host, a fixed window is used instead.
     pub control: Control,
-    /// What happens to its frames that go by the port.
+    /// Faults that tests inject into frames on the port.
     pub faults: Faults,
-    /// What carries frames to agents of other hosts that have the like.
+    /// NIC that carries frames to agents with a NIC of the same kind.
     pub fabric: Fabric,
 }
 
-/// A NIC by which frames go to agents of other hosts that have one of its kind.
+/// Choice of the NIC that carries frames to agents with a NIC of the same kind.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Fabric {
-    /// The NIC for RDMA at the address at which the agent listens, if there is one.
+    /// The RDMA NIC at the address at which the agent listens, if there is one.
     #[default]
     Auto,
-    /// None: frames go by UDP.
+    /// No NIC: frames are sent by UDP.
     None,
-    /// That one, as [`sovia_nic::AnyNic::open_at`] names it, or without its address for the one at which the agent listens.
+    /// A NIC with a name for [`sovia_nic::AnyNic::open_at`]. Without an address, the NIC at the agent's own address.
     Nic(String),
 }
 
@@ -96,74 +102,75 @@ impl core::str::FromStr for Fabric {
     }
 }
 
-/// A switch's configuration.
+/// Configuration of a switch.
 #[derive(Debug, Clone)]
 pub struct SwitchConfig {
-    /// By what name programs find it.
+    /// Name by which programs find the switch.
     pub name: String,
-    /// What its port is on.
+    /// Device or address of the switch's port.
     pub place: Place,
-    /// The users whose programs it serves.
+    /// Users whose programs the switch serves.
     pub users: Vec<u32>,
-    /// The user and the group that it becomes when its port is open, if it is root.
+    /// User and group that the switch changes to after it has opened its port, if it runs as root.
     pub user: Option<(u32, u32)>,
 }
 
-/// Where other NICs are.
+/// Location of the other NICs.
 #[derive(Debug, Clone)]
 pub enum Way {
-    /// On this host, for tests: frames are Unix datagrams, and any process that may use its file is believed to be it.
+    /// On this host, for tests: frames are Unix datagrams. Any process that may use the other port's file counts as
+    /// the other NIC.
     Local {
-        /// The file name of this NIC's port.
+        /// File name of this NIC's port.
         port: PathBuf,
-        /// The file name of the other NIC's port.
+        /// File name of the other NIC's port.
         peer: PathBuf,
     },
-    /// On other hosts: the agents know each other by their keys, and frames are UDP datagrams.
+    /// On other hosts: agents authenticate each other by keys, and frames are UDP datagrams.
     Network(HostsConfig),
 }
 
-/// Why a NIC cannot serve.
+/// Reason why a NIC or a switch cannot serve.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Its name cannot be had.
+    /// The name is in use, or cannot be bound.
     #[error("cannot accept programs as the NIC {0:?}: {why}", why = sovia_sys::described(*.1))]
     Name(String, sovia_sys::Errno),
-    /// Its port cannot be opened.
+    /// The port cannot be opened.
     #[error("cannot open the port {0:?}: {1}")]
     Local(PathBuf, std::io::Error),
-    /// The other agent's connections cannot be accepted.
+    /// Connections of other agents cannot be accepted.
     #[error("cannot listen at {0}: {1}")]
     Listen(core::net::SocketAddr, std::io::Error),
-    /// Its UDP port cannot be opened.
+    /// The UDP port cannot be opened.
     #[error("cannot receive frames at {0}: {1}")]
     Network(core::net::SocketAddr, sovia_port::OpenError),
     /// The NIC that carries frames cannot be opened.
     #[error("cannot use the NIC {0}: {1}")]
     Fabric(String, String),
-    /// The kernel shows it no sequence numbers.
+    /// The kernel does not let the agent read sequence numbers.
     #[error(
         "cannot read the sequence numbers that prove that two sockets are the ends of one connection: {}. \
          The agent needs CAP_BPF and CAP_NET_ADMIN, and Linux 5.8 or later", sovia_sys::described(*.0))]
     Numbers(sovia_sys::Errno),
-    /// It cannot do without privileges that it has.
+    /// The agent cannot give up a privilege.
     #[error("cannot give up the privileges that the agent needed to start: {}", sovia_sys::described(*.0))]
     Privileges(sovia_sys::Errno),
-    /// A switch has a port of its own.
+    /// The switch needs a port of its own.
     #[error(
         "cannot share {0}: expected a port of this agent, as udp:ADDRESS:PORT, eth:DEVICE or xdp:DEVICE"
     )]
     Place(Place),
-    /// The port of a switch cannot be opened.
+    /// The switch's port cannot be opened.
     #[error("cannot use {0}: {1}")]
     Port(Place, sovia_port::OpenError),
-    /// The frames of a switch's port are longer than programs' rings can hold.
+    /// The frames of the switch's port are too long for programs' rings.
     #[error("cannot share {0}: the frames of this port, up to {1} bytes, are too long")]
     FrameMax(Place, usize),
-    /// The port of a switch works no more.
+    /// The switch's port has failed.
     #[error("cannot go on with {0}: the device is gone")]
     Gone(Place),
-    /// The kernel refuses what every NIC needs.
+    /// The kernel refuses a call that every NIC needs.
     #[error("cannot wait for events: {}", sovia_sys::described(*.0))]
     Kernel(sovia_sys::Errno),
 }
@@ -173,18 +180,18 @@ pub enum Error {
 pub struct Nic(nic::Nic);
 
 impl Nic {
-    /// Opens it: from here on programs and frames that come are not lost.
+    /// Opens a NIC. Programs and frames that arrive from now on wait until [`Nic::serve`] is called.
     ///
     /// # Errors
-    /// [`Error`] says what is missing.
+    /// [`Error`]: the reason why the NIC cannot serve.
     pub fn open(config: &Config) -> Result<Nic, Error> {
         nic::Nic::open(config).map(Nic)
     }
 
-    /// Serves until its owner orders it to end: other agents are told that it does.
+    /// Serves until the owner orders the NIC to end. Then notifies the other agents.
     ///
     /// # Errors
-    /// The kernel does not let it.
+    /// The kernel refuses to wait for events.
     pub fn serve(mut self, orders: Option<&Orders>) -> Result<(), Error> {
         self.0.serve(orders)
     }
@@ -195,24 +202,25 @@ impl Nic {
 pub struct Switch(switch::Switch);
 
 impl Switch {
-    /// Opens it, and gives up all privileges: the calling thread is the only one of its process. From here on programs that come
-    /// are not lost.
+    /// Opens a switch and gives up all privileges. The calling thread must be the only one of its process. Programs
+    /// that connect from now on wait until [`Switch::serve`] is called.
     ///
     /// # Errors
-    /// [`Error`] says what is missing.
+    /// [`Error`]: the reason why the switch cannot serve.
     pub fn open(config: &SwitchConfig) -> Result<Switch, Error> {
         switch::Switch::open(config).map(Switch)
     }
 
-    /// The address at which others reach its programs.
+    /// Returns the address at which other hosts reach the switch's programs.
     pub fn own(&self) -> Address {
         self.0.own()
     }
 
-    /// Serves until its owner orders it to end: its programs' peers are told as when those end.
+    /// Serves until the owner orders the switch to end. Then notifies the peers of its programs, as if the programs
+    /// had ended.
     ///
     /// # Errors
-    /// Its port is gone, or the kernel does not let it.
+    /// The port is gone, or the kernel refuses to wait for events.
     pub fn serve(mut self, orders: Option<&Orders>) -> Result<(), Error> {
         self.0.serve(orders)
     }

@@ -1,64 +1,67 @@
-//! The sequence numbers with which the two directions of a connection began, which only its two ends know.
+//! Initial sequence numbers of a connection's two directions, which only its two ends know.
 //!
-//! The kernel draws them when a connection is made, and shows them to no program. A program of a few instructions that the
-//! kernel runs for the agent reads where a socket is now in either direction, and how many bytes have gone (`struct
-//! bpf_tcp_sock`, since Linux 5.1); their difference is where it began, however much is under way. It changes nothing, and a
-//! socket that it looks at can be closed at any time.
+//! The kernel chooses the numbers when a connection is made, and shows them to no program. So the agent loads a short
+//! BPF program. For each direction of a socket, it reads the current sequence number and the number of bytes
+//! transferred (`struct bpf_tcp_sock`, since Linux 5.1). Their difference is the initial number, even while bytes are
+//! on their way. The BPF program changes nothing, and does not delay the closing of a socket.
 
 use core::net::{IpAddr, SocketAddr};
 use sovia_sys::bpf::{Instruction, Program};
 
-/// A packet's length; what is asked and answered lies in it.
+/// Length of the packet that carries the question and the answer.
 const PACKET: usize = 128;
-/// Where it says which addresses these are: 4 or 6.
+/// Position of the address family: 4 or 6.
 const FAMILY: usize = 15;
-/// The addresses, as `struct bpf_sock_tuple` has them.
+/// Position and lengths of the addresses, laid out as in `struct bpf_sock_tuple`.
 const TUPLE: usize = 16;
 const TUPLE_V4: usize = 12;
 const TUPLE_V6: usize = 36;
-/// The answer.
+/// Positions of the answer's fields.
 const STATE: usize = 64;
 const RECEIVED_TO: usize = 68;
 const ACKNOWLEDGED_TO: usize = 72;
 const RECEIVED: usize = 80;
 const ACKNOWLEDGED: usize = 88;
 
-/// The first sequence number after the one that opens a direction.
+/// The first sequence number after the SYN, for each direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Numbers {
-    /// Of what the socket receives.
+    /// First number of the bytes that the socket receives.
     pub(crate) received: u32,
-    /// Of what it sends.
+    /// First number of the bytes that the socket sends.
     pub(crate) sent: u32,
 }
 
 impl Numbers {
-    /// Whether they are those of the two ends of one connection.
+    /// Returns true if the numbers belong to the two ends of one connection.
     pub(crate) fn are_of_one(connector: Numbers, acceptor: Numbers) -> bool {
         connector.sent == acceptor.received && connector.received == acceptor.sent
     }
 }
 
-/// Reads sockets' numbers.
+/// Reads the numbers of sockets.
 #[derive(Debug)]
 pub(crate) struct Reader(Program);
 
 impl Reader {
+    /// Loads the BPF program.
+    ///
     /// # Errors
     /// `EPERM` without `CAP_BPF` and `CAP_NET_ADMIN`.
     pub(crate) fn new() -> sovia_sys::Result<Reader> {
         Program::load(&code()).map(Reader)
     }
 
-    /// Whether numbers can be read now.
+    /// Checks that the kernel lets this process read numbers now.
     ///
     /// # Errors
-    /// What the kernel says to the try.
+    /// The kernel's error.
     pub(crate) fn check(&self) -> sovia_sys::Result<()> {
         self.0.run(&[0; PACKET]).map(drop)
     }
 
-    /// The numbers of the open connection whose socket has these addresses in the calling thread's network namespace.
+    /// Returns the numbers of the established connection with these addresses, in the calling thread's network
+    /// namespace.
     pub(crate) fn read(
         &self,
         local: SocketAddr,
@@ -66,7 +69,7 @@ impl Reader {
         is_connector: bool,
     ) -> Option<Numbers> {
         let packet = packet(local, peer)?;
-        // The socket goes on meanwhile: until two readings agree.
+        // The kernel may update the socket during a reading. So read until two readings agree.
         let once = || {
             let (found, answer) = self.0.run(&packet).ok()?;
             (found == 1).then(|| numbers(&answer, is_connector)).flatten()
@@ -110,9 +113,9 @@ fn packet(local: SocketAddr, peer: SocketAddr) -> Option<[u8; PACKET]> {
 fn numbers(answer: &[u8; PACKET], is_connector: bool) -> Option<Numbers> {
     const ESTABLISHED: u32 = 1;
     let word = |at: usize| u32::from_ne_bytes([0, 1, 2, 3].map(|i| answer[at + i]));
-    // A number counts modulo 2^32, so the lower half of a count does.
+    // Sequence numbers count modulo 2^32, so the lower half of a byte count is enough.
     let low = |at: usize| if cfg!(target_endian = "little") { word(at) } else { word(at + 4) };
-    // The connector's first byte, the one that opens its direction, has been acknowledged as well.
+    // The kernel counts the connector's acknowledged SYN as a byte.
     let opening = u32::from(is_connector);
     (word(STATE) == ESTABLISHED).then(|| Numbers {
         received: word(RECEIVED_TO).wrapping_sub(low(RECEIVED)),
@@ -120,7 +123,7 @@ fn numbers(answer: &[u8; PACKET], is_connector: bool) -> Option<Numbers> {
     })
 }
 
-/// The program. Its result is 1 if there is such a socket.
+/// Returns the BPF program. Its result is 1 if the socket exists and has numbers.
 fn code() -> Vec<Instruction> {
     const LOAD_BYTE: u8 = 0x71;
     const LOAD: u8 = 0x61;
@@ -134,14 +137,14 @@ fn code() -> Vec<Instruction> {
     const IF_GREATER: u8 = 0x2d;
     const CALL: u8 = 0x85;
     const EXIT: u8 = 0x95;
-    // Of `struct __sk_buff`.
+    // Offsets in `struct __sk_buff`.
     const DATA: i16 = 76;
     const DATA_END: i16 = 80;
-    // The kernel's functions.
+    // Numbers of the kernel's helper functions.
     const SK_LOOKUP_TCP: i32 = 84;
     const SK_RELEASE: i32 = 86;
     const TCP_SOCK: i32 = 96;
-    // Of `struct bpf_sock`, and of `struct bpf_tcp_sock`.
+    // Offsets in `struct bpf_sock`, then in `struct bpf_tcp_sock`.
     const SOCK_STATE: i16 = 72;
     const RCV_NXT: i16 = 16;
     const SND_UNA: i16 = 24;
@@ -162,7 +165,7 @@ fn code() -> Vec<Instruction> {
         instruction(LOAD, 3, 1, DATA_END, 0),
         instruction(MOVE, 2, 7, 0, 0),
         instruction(ADD, 2, 0, 0, PACKET as i32),
-        // To the end unless the packet is whole.
+        // Jump to the end if the packet is too short.
         instruction(IF_GREATER, 2, 3, 28, 0),
         instruction(LOAD_BYTE, 4, 7, FAMILY as i16, 0),
         instruction(SET, 3, 0, 0, TUPLE_V6 as i32),
@@ -171,18 +174,18 @@ fn code() -> Vec<Instruction> {
         instruction(MOVE, 1, 6, 0, 0),
         instruction(MOVE, 2, 7, 0, 0),
         instruction(ADD, 2, 0, 0, TUPLE as i32),
-        // The network namespace is the caller's.
+        // Search in the caller's network namespace.
         instruction(SET, 4, 0, 0, -1),
         instruction(SET, 5, 0, 0, 0),
         instruction(CALL, 0, 0, 0, SK_LOOKUP_TCP),
-        // To the end where there is no socket.
+        // Jump to the end if there is no socket.
         instruction(IF_EQUAL, 0, 0, 17, 0),
         instruction(MOVE, 9, 0, 0, 0),
         instruction(LOAD, 1, 9, SOCK_STATE, 0),
         instruction(STORE, 7, 1, STATE as i16, 0),
         instruction(MOVE, 1, 9, 0, 0),
         instruction(CALL, 0, 0, 0, TCP_SOCK),
-        // To the release where it is none with numbers.
+        // Jump to the release if the socket has no `struct bpf_tcp_sock`.
         instruction(IF_EQUAL, 0, 0, 8 + 1, 0),
     ];
     for (load, store, from, to) in [
@@ -246,7 +249,7 @@ mod tests {
             }
             let free = SocketAddr::new(listener.local_addr().unwrap().ip(), 1);
             assert_eq!(reader.read(free, free, true), None);
-            // One that listens is no connection.
+            // A listening socket is not a connection.
             let nowhere = SocketAddr::new(free.ip(), 9);
             assert_eq!(reader.read(listener.local_addr().unwrap(), nowhere, false), None);
         }

@@ -1,39 +1,39 @@
-//! What an agent's owner asks of it, by signals.
+//! Orders from the agent's owner, by signals.
 
 use crate::Error;
 use sovia_sys::signals::Signals;
 use std::os::fd::RawFd;
 
-/// What is asked.
+/// An order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// To end, in order: `SIGTERM` or `SIGINT`.
+    /// End in an orderly way: `SIGTERM` or `SIGINT`.
     End,
-    /// To tell what has become of frames: `SIGUSR1`.
+    /// Report the frame counters: `SIGUSR1`.
     Tell,
 }
 
-/// The orders that come to this process.
+/// The orders to this process.
 #[derive(Debug)]
 pub struct Orders(Signals);
 
 impl Orders {
-    /// From now on these signals are orders. To be called while the process has one thread.
+    /// Turns these signals into orders from now on. Call this while the process has one thread.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel refuses to redirect the signals.
     pub fn take() -> Result<Orders, Error> {
         Signals::take(&[libc::SIGTERM, libc::SIGINT, libc::SIGUSR1])
             .map(Orders)
             .map_err(Error::Kernel)
     }
 
-    /// The descriptor, which is readable while there is an order.
+    /// Returns a descriptor that is readable while an order waits.
     pub(crate) fn raw(&self) -> RawFd {
         self.0.raw()
     }
 
-    /// The next one.
+    /// Returns the next order.
     pub(crate) fn next(&self) -> Option<Order> {
         self.0.next().map(|signal| if signal == libc::SIGUSR1 { Order::Tell } else { Order::End })
     }

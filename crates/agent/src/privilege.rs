@@ -1,28 +1,28 @@
-//! What a NIC gives up before it hears a frame: it needs privileges to open what it needs, and none to serve.
+//! Gives up the privileges that a NIC needs to start, before the NIC receives the first frame.
 
 use crate::numbers::Reader;
 use sovia_sys::{Errno, Result, call, credentials};
 
-/// What the kernel asks of a process that runs such a program, before Linux 5.19.
+/// Capability that Linux before 5.19 requires to run the BPF program.
 const CAP_BPF: u32 = 39;
 
-/// What is left of a NIC's privileges.
+/// Privileges that a NIC keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Left {
     /// None.
     None,
-    /// `CAP_BPF`: this kernel does not let it read sequence numbers without.
+    /// `CAP_BPF`: this kernel requires it to read sequence numbers.
     Bpf,
-    /// All that root has: its programs are root's, and the kernel lets no process trace one that has more privileges than itself.
+    /// All of root's. The NIC serves root's programs, and the kernel lets no process trace one with more privileges.
     Root,
 }
 
-/// Gives up all privileges with which sequence numbers can be read still, and every way to get some.
+/// Gives up all privileges that are not needed to read sequence numbers, and every way to gain new ones.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel refuses a step.
 pub(crate) fn give_up(reader: &Reader) -> Result<Left> {
-    // No program that it could become has more than itself.
+    // No program that this process executes gets more privileges.
     credentials::prctl(libc::PR_SET_NO_NEW_PRIVS, 1)?;
     if call::geteuid() == 0 {
         return Ok(Left::Root);
@@ -42,8 +42,8 @@ pub(crate) fn give_up(reader: &Reader) -> Result<Left> {
         }
         Err(error) => return Err(error),
     };
-    // One whose user or capabilities have changed when it began is hidden from other processes of its user: but those are the
-    // ones that it serves, and they are to show and to see that each could trace the other.
+    // The kernel hides a process from other processes of its user after a change of its user or capabilities. But the
+    // NIC and each of its programs must prove that they could trace each other.
     credentials::prctl(libc::PR_SET_DUMPABLE, 1)?;
     Ok(left)
 }

@@ -1,4 +1,4 @@
-//! A program of this host: the segment that it shares with the NIC, and what it has handed over with it.
+//! A program of this host: the segment that the program and the NIC share, and the program's descriptors.
 
 use crate::closer::{self, take_leave};
 use sovia_proto::meeting::{INTRODUCTION, Introduction, NIC_NAME, Process};
@@ -17,23 +17,24 @@ use via_shm::segment::SideIndex;
 
 use crate::wire::Id;
 
-/// The program's side of a segment that it shares with a NIC: it has made it.
+/// The program's side of the segment. The program creates the segment.
 pub(crate) const PROGRAM: SideIndex = 0;
-/// The NIC's side.
+/// The NIC's side of the segment.
 pub(crate) const NIC: SideIndex = 1;
-/// The NIC's ready list in each segment, and the doorbell that rings it.
+/// Number of the NIC's ready list in each segment, and of the doorbell for this list.
 pub(crate) const READY_LIST: u32 = 0;
-/// What tells of a process's death: a pidfd, and a pipe that hangs up with the last process that has the segment.
+/// Number of descriptors that report deaths: a pidfd, and a pipe that hangs up with the last process that has the
+/// segment.
 const NOTICES: usize = 2;
-/// Descriptors that a program hands over: the segment, its doorbells, its notices.
+/// Number of descriptors that a program sends: the segment, its doorbells, its notices.
 const HANDED: usize = 1 + DOORBELLS + NOTICES;
 
-/// How much of a program is left.
+/// State of a program's processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Life {
-    /// The process lives.
+    /// The process is alive.
     Alive,
-    /// The process has died. Forked children of it may hold its connections.
+    /// The process has died. Its forked children may hold its connections.
     ProcessDied,
     /// No process is left that has the segment.
     AllDied,
@@ -46,14 +47,14 @@ pub(crate) struct Program {
     doors: [Fd; DOORBELLS],
     pub(crate) notices: [Fd; NOTICES],
     pub(crate) uid: u32,
-    /// Its VIs that are requested or connected.
+    /// Requested or connected VIs, with the numbers of their connections.
     pub(crate) vis: HashMap<u32, Id>,
-    /// When all of it was first found dead (nanoseconds of the monotonic clock).
+    /// Time when all processes were first found dead, in nanoseconds of the monotonic clock.
     pub(crate) died_at: Option<u64>,
 }
 
 impl Program {
-    /// The program that has handed over these descriptors.
+    /// Makes a program from its descriptors. Returns `None` if they are not the expected ones.
     pub(crate) fn of(fds: Vec<Fd>, uid: u32) -> Option<Program> {
         let [segment, a, b, c, d, e, f, process, all] = <[Fd; HANDED]>::try_from(fds).ok()?;
         let doors = [a, b, c, d, e, f];
@@ -63,7 +64,7 @@ impl Program {
         let segment = Arc::new(Segment::attach(&segment).ok()?);
         let notices = [process, all];
         let program = Program { segment, doors, notices, uid, vis: HashMap::new(), died_at: None };
-        // Before the program is answered: from then on it may request VIs.
+        // Reset the list before the program gets an answer. From then on, the program may request VIs.
         program.ready_list().reset(READY_LIST);
         Some(program)
     }
@@ -73,7 +74,8 @@ impl Program {
         self.segment.ready_list(NIC, READY_LIST)
     }
 
-    /// Marks a VI in ready lists of the program (a bitmap), and rings the doorbells of those that sleep.
+    /// Sets a VI's bit in the program's ready lists that the bitmap `ready_lists` names. Rings the doorbell of each
+    /// list whose owner sleeps.
     pub(crate) fn notify(&self, vi: u32, mut ready_lists: u32) {
         while ready_lists != 0 {
             let index = ready_lists.trailing_zeros();
@@ -86,11 +88,11 @@ impl Program {
 
     /// Rings one of the program's doorbells.
     pub(crate) fn ring(&self, door: u32) {
-        // A counter that is full has rung.
+        // If the eventfd's counter is full, the doorbell has already rung.
         let _ = call::write(self.doors[door as usize % DOORBELLS].raw(), &1u64.to_ne_bytes());
     }
 
-    /// How much of it is left.
+    /// Returns the state of the program's processes.
     pub(crate) fn life(&self) -> Life {
         let [process, all] = &self.notices;
         if poll::probe(all.raw(), 0) & libc::POLLHUP != 0 {
@@ -103,7 +105,7 @@ impl Program {
     }
 }
 
-/// Why a program that has come is not served.
+/// Reason why the NIC does not serve a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refused {
     /// The program disconnected.
@@ -118,29 +120,29 @@ pub(crate) enum Refused {
     /// The program and the NIC may not read each other's memory.
     #[error("the kernel does not let the program and the agent trace each other")]
     NotTraceable,
-    /// The descriptors are not those that a program hands over.
+    /// The descriptors are not the expected ones.
     #[error("the program did not send the expected file descriptors")]
     Descriptors,
 }
 
-/// A program of this user's that has come, and has not been taken in.
+/// A program of this user that has connected, but has not been accepted.
 #[derive(Debug)]
 pub(crate) struct Stranger {
     packets: Packets,
-    /// What it is to read to show that it could trace the NIC.
+    /// Secret that the program must read, to prove that it could trace the NIC.
     challenge: Option<Challenge>,
 }
 
-/// How far a stranger has come.
+/// Progress of a program's introduction.
 #[derive(Debug)]
 pub(crate) enum Heard {
-    /// It has more to say.
+    /// The program must send another message.
     More,
-    /// It is taken in.
+    /// The program has been accepted.
     Program(Box<Program>),
 }
 
-/// Where programs of this host come to, and what they are given.
+/// Socket at which programs of this host connect, and the descriptors that they get.
 #[derive(Debug)]
 pub(crate) struct Entrance {
     listener: Listener,
@@ -152,14 +154,14 @@ pub(crate) struct Entrance {
 }
 
 impl Entrance {
-    /// The entrance of the NIC of that name.
+    /// Opens the socket of the NIC `name`.
     pub(crate) fn open(name: &str) -> sovia_sys::Result<Entrance> {
         let name = Name::new(format!("{NIC_NAME}{name}").as_bytes()).ok_or(Errno::ENAMETOOLONG)?;
         let listener = Listener::bind(&name)?;
         let door = || Fd::make(|| call::eventfd(libc::EFD_CLOEXEC | libc::EFD_NONBLOCK));
         let doors = (0..DOORBELLS).map(|_| door()).collect::<sovia_sys::Result<Vec<Fd>>>()?;
         let [reading, writing] = call::pipe()?;
-        // Closed by the kernel when the NIC ends.
+        // The kernel closes the writing end when the NIC ends.
         Fd::adopt(writing).into_raw();
         let notices = vec![Fd::make(call::pidfd_of_self)?, Fd::adopt(reading)];
         let mut nonce = [0; 8];
@@ -168,13 +170,13 @@ impl Entrance {
         Ok(Entrance { listener, arrivals: Arrivals::default(), doors, notices, me })
     }
 
-    /// The descriptor that tells of programs that come.
+    /// Returns the descriptor that becomes readable when a program connects.
     pub(crate) fn raw(&self) -> i32 {
         self.listener.raw()
     }
 
-    /// Returns up to `most` programs that have come. One of another user is sent away before it says anything: what it says, and does
-    /// not say, costs nothing then.
+    /// Returns up to `most` programs that have connected. A program of another user is refused before the NIC reads
+    /// its messages, so such messages cost the NIC nothing.
     pub(crate) fn accept(&mut self, most: usize) -> Vec<Result<Stranger, Refused>> {
         let come = self.arrivals.take(most, || self.listener.accept());
         let admit = |packets: Packets| match packets.peer() {
@@ -195,7 +197,7 @@ impl Entrance {
         self.arrivals.due()
     }
 
-    /// Hears what a stranger says next, and answers it.
+    /// Reads the program's next message and answers it.
     pub(crate) fn hear(&self, stranger: &mut Stranger) -> Result<Heard, Refused> {
         let packets = &stranger.packets;
         closer::now_of(call::geteuid());
@@ -231,7 +233,7 @@ impl Entrance {
 }
 
 impl Stranger {
-    /// The descriptor that is readable when it has sent something.
+    /// Returns the descriptor that becomes readable when the program has sent a message.
     pub(crate) fn raw(&self) -> i32 {
         self.packets.raw()
     }
@@ -250,7 +252,8 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
 
-    /// A connection whose kernel holds bytes that its peer never reads: the last process that closes it waits for an hour.
+    /// Makes a connection with unsent bytes that its peer never reads. The last process to close it waits for an
+    /// hour.
     fn lingering() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -263,7 +266,7 @@ mod tests {
         (stream, peer)
     }
 
-    /// Else any program could stop all that the NIC carries.
+    /// Otherwise any program could stop the whole NIC.
     #[test]
     fn no_program_has_the_nic_wait_for_what_it_hands_over() {
         closer::start().unwrap();
@@ -282,7 +285,7 @@ mod tests {
                 assert!(matches!(entrance.hear(&mut stranger), Err(Refused::Introduction)));
             }
         }
-        // What is left goes on without its peers.
+        // Let the closer thread finish: without the peers, closing does not wait.
         drop(peers);
     }
 }

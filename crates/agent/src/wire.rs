@@ -1,38 +1,38 @@
-//! What two NICs say to each other, as bytes: which connections their programs ask for, and what is said about one VI.
-//! A message of the channel is a bundle of these, each behind its length (u32, little-endian).
+//! Encoding of the messages between two NICs: their programs' requests for connections, and events of one VI. A
+//! message of the channel is a bundle of these messages. Each is preceded by its length (u32, little-endian).
 //!
-//! | kind | fields, little-endian | |
+//! | kind | fields, little-endian | meaning |
 //! |---|---|---|
-//! | 1 `Offer` | id u64, link and role (96 bytes), numbers received u32 and sent u32 | a program of the speaker's asks for this connection |
-//! | 2 `Withdraw` | id u64 | it does not any more |
-//! | 3 `About` | id u64, bytes | about the VI that has that id at the hearer |
-//! | 4 `Broken` | id u64 | that VI is broken |
-//! | 5 `Here` | 0 u64 | nothing: its frames find out whether the hearer is there |
+//! | 1 `Offer` | id u64, link and role (96 bytes), numbers received u32 and sent u32 | a program of the sender requests this connection |
+//! | 2 `Withdraw` | id u64 | the program no longer requests it |
+//! | 3 `About` | id u64, bytes | an event of the receiver's VI `id` |
+//! | 4 `Broken` | id u64 | the receiver's VI `id` is broken |
+//! | 5 `Here` | 0 u64 | nothing: its frames show if the receiver is alive |
 
 use crate::numbers::Numbers;
 use sovia_proto::meeting::{LINK, Link};
 use sovia_reflect::Malformed;
 
-/// A VI, by the number that one NIC has given it.
+/// Number that a NIC has given to one of its VIs.
 pub(crate) type Id = u64;
 
 /// One message.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Message<'a> {
-    /// The speaker's VI of that id is for that connection, whose connector its program is, or is not; the program's socket
-    /// has these sequence numbers.
+    /// The sender's VI with this id is for this connection. The flag is true if the sender's program is the
+    /// connector. The numbers are those of the program's socket.
     Offer(Id, Link, bool, Numbers),
-    /// The speaker's VI of that id is none any more.
+    /// The sender's VI with this id no longer exists.
     Withdraw(Id),
-    /// About the hearer's VI of that id.
+    /// An event of the receiver's VI with this id.
     About(Id, &'a [u8]),
-    /// The hearer's VI of that id is broken.
+    /// The receiver's VI with this id is broken.
     Broken(Id),
-    /// The speaker is there; its frames find out whether the hearer is.
+    /// The sender is alive. The frames of this message show if the receiver is.
     Here,
 }
 
-/// Appends the beginning of a [`Message::About`]: what it says is to follow.
+/// Appends the beginning of a [`Message::About`]. The caller appends the rest.
 pub(crate) fn begin_about(id: Id, out: &mut Vec<u8>) {
     Message::About(id, &[]).encode(out);
 }
@@ -61,7 +61,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// The message that `bytes` are.
+    /// Decodes a message. `bytes` must be exactly one message.
     pub(crate) fn decode(bytes: &'a [u8]) -> Result<Message<'a>, Malformed> {
         let cut = Malformed("a truncated message");
         let (kind, rest) = bytes.split_first().ok_or(cut)?;

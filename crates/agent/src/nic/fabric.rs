@@ -1,8 +1,9 @@
-//! A NIC that carries frames to agents which have one of its kind: for RDMA, or one of libfabric's providers.
+//! The NIC that carries frames to agents with a NIC of the same kind: an RDMA NIC, or a NIC of a libfabric provider.
 //!
-//! Two agents tell each other in their conversation what NIC each has, and connect a VI between the two, a *trunk*
-//! ([`sovia_trunk`]). While it is there frames go by it, and by the port else. A trunk that breaks takes no frame with it that the channel does
-//! not send again; it is connected again, after waits that double.
+//! Two agents tell each other on their TCP connection which NIC each has. Then they connect a VI between the two
+//! NICs, a *trunk* ([`sovia_trunk`]). Frames use the trunk while it is up, and the port otherwise. If a trunk breaks,
+//! the channel sends the lost frames again. The agents then connect the trunk again, with a delay that doubles after
+//! each try.
 
 use super::route::{Carrier, Route};
 use super::{FABRIC_WATCHED, Nic};
@@ -17,62 +18,62 @@ use sovia_trunk::{News, Trunks};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-/// Nothing but a look tells when a VI is connected (nanoseconds).
+/// Interval at which a VI that is being connected is polled, in nanoseconds. No event reports the connection.
 const LOOK_NS: u64 = 10_000_000;
-/// A trunk by which nothing is answered for so long, though frames go by another way, is connected again (nanoseconds): its NIC may have
-/// lost what the VI waits for. What it costs to do so too soon is speed, for a moment.
+/// Time without an answer after which a trunk is connected again, in nanoseconds. Meanwhile, frames use the port. The
+/// NIC may have lost something for which the VI waits. A reconnection without need only costs some speed.
 const SILENCE_NS: u64 = 2_000_000_000;
-/// What VIs are connected for.
+/// Prefix of the trunks' discriminators.
 const PURPOSE: &[u8] = b"sovi";
 
-/// The NIC, and the trunks by it.
+/// The NIC, and its trunks.
 #[derive(Debug)]
 pub(super) struct Fabric {
     trunks: Trunks<AnyNic>,
-    /// As the owner has called it.
+    /// Name that the owner has given.
     name: String,
-    /// What is written when something has come while the agent sleeps, of a NIC that cannot be watched.
+    /// Eventfd written when a completion arrives while the agent sleeps. Used if the NIC has no descriptors to watch.
     bell: Arc<Fd>,
-    /// The NIC's descriptors that are watched.
+    /// Descriptors of the NIC in the epoll set; -1 for none.
     watched: [RawFd; 3],
-    /// The agent sees to the NIC's network while it sleeps.
+    /// Set while the agent sleeps and watches the NIC's descriptors.
     is_watching: bool,
-    /// The kernel has refused to watch them.
+    /// Set after the kernel has refused to watch the NIC's descriptors.
     is_refused: bool,
-    /// To agents that have told of a NIC of this one's kind.
+    /// State for each agent with a NIC of the same kind, by peer.
     ways: Vec<Option<Way>>,
 }
 
-/// How far the trunk to an agent is.
+/// State of the trunk to an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Stage {
-    /// There is none, until the next try is due.
+    /// No trunk, until the next try is due.
     #[default]
     Down,
     Connecting,
     Up,
 }
 
-/// The way to an agent that has a NIC of the same kind.
+/// An agent with a NIC of the same kind, and the trunk to this agent.
 #[derive(Debug)]
 struct Way {
-    /// The address of its NIC, and under which discriminator both connect.
+    /// Address of the other agent's NIC, and the discriminator under which both agents connect.
     host: Vec<u8>,
     discriminator: Vec<u8>,
     stage: Stage,
     retry: Retry,
-    /// Since when an answer is awaited by the trunk (nanoseconds).
+    /// Time when this NIC asked for an answer on the trunk, in nanoseconds. Set until the answer arrives.
     asked_at: Option<u64>,
-    /// Why there was no trunk when that was told last.
+    /// Last reported reason why there is no trunk.
     told: String,
 }
 
-/// The provider's name in a NIC's.
+/// Returns the provider in a NIC's name.
 fn provider_of(name: &str) -> &str {
     name.split_once(':').map_or("", |(provider, _)| provider)
 }
 
-/// The NIC that is meant by a name without an address: the one at that of the agent.
+/// Completes a name without an address with the agent's own address.
 fn at(name: &str, own: IpAddr) -> String {
     match name {
         "verbs" => format!("verbs:{own}"),
@@ -82,29 +83,30 @@ fn at(name: &str, own: IpAddr) -> String {
     }
 }
 
-/// What is said of a NIC to other agents: the provider's name, zero, the NIC's address.
+/// Encodes the description of a NIC for other agents: the provider's name, a zero byte, the NIC's address.
 fn introduction(name: &str, host: &[u8]) -> Vec<u8> {
     [provider_of(name).as_bytes(), &[0], host].concat()
 }
 
-/// The address in what is said of a NIC, if that is of the same provider.
+/// Returns the NIC's address from another agent's description, if `name` has the same provider.
 fn host_in<'a>(said: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let rest = said.strip_prefix(provider_of(name).as_bytes())?;
     rest.strip_prefix(&[0]).filter(|host| !host.is_empty())
 }
 
-/// Under which discriminator two agents connect the VI for a channel: no other station knows its epochs.
+/// Returns the discriminator for the trunk of a channel. No other station knows the channel's epochs.
 fn discriminator(channel: Channel) -> Vec<u8> {
     let [own, other] = channel.epochs;
     let words = [channel.number, own.min(other), own.max(other)].map(u32::to_be_bytes);
     [PURPOSE, &words.concat()].concat()
 }
 
-/// Where the kernel lists NICs for RDMA.
+/// Folder in which the kernel lists RDMA NICs.
 const RDMA: &str = "/sys/class/infiniband";
 
 impl Fabric {
-    /// Opens the NIC that the owner wants, for an agent that listens at `own`; none where that is what there is.
+    /// Opens the NIC that the owner wants, for an agent that listens at `own`. Returns `None` if the owner wants
+    /// none, or if there is none to choose.
     pub(super) fn wanted(
         wanted: &Wanted,
         own: IpAddr,
@@ -123,7 +125,7 @@ impl Fabric {
         }
     }
 
-    /// Opens the NIC of that name.
+    /// Opens the NIC of this name.
     fn open(name: &str, peers: usize) -> Result<Fabric, Error> {
         let failed = |error: String| Error::Fabric(name.to_owned(), error);
         let nic = AnyNic::open_at(name).map_err(|error| failed(error.to_string()))?;
@@ -143,26 +145,26 @@ impl Fabric {
         })
     }
 
-    /// What other agents are told of it.
+    /// Returns the description of this NIC for other agents.
     pub(super) fn introduction(&self) -> Vec<u8> {
         introduction(&self.name, self.trunks.host())
     }
 
-    /// The descriptor that tells, edge by edge, when something has come since [`Fabric::arm`].
+    /// Returns the eventfd to watch, edge-triggered: it reports completions since [`Fabric::arm`].
     pub(super) fn raw(&self) -> RawFd {
         self.bell.raw()
     }
 
-    /// Has the bell written when something comes.
+    /// Requests a write to the eventfd when a completion arrives.
     fn arm(&self) {
         let bell = self.bell.clone();
         self.trunks.wake_by(move || {
-            // Its count is never taken. Where it is full the descriptor is readable still, and tells of no news: that takes 2^64 of them.
+            // Nothing reads the counter. A write to a full counter would report nothing, but that takes 2^64 writes.
             let _ = call::write(bell.raw(), &1_u64.to_ne_bytes());
         });
     }
 
-    /// Has the kernel watch the NIC's descriptors; false if it does not.
+    /// Adds the NIC's descriptors to the epoll set. Returns false if the kernel refuses.
     fn watch(&mut self, epoll: &Fd, descriptors: [RawFd; 3]) -> bool {
         let events = libc::EPOLLIN as u32;
         for (n, fd) in descriptors.into_iter().enumerate().filter(|(_, fd)| *fd >= 0) {
@@ -176,16 +178,16 @@ impl Fabric {
         true
     }
 
-    /// Has the kernel watch none of them.
+    /// Removes the NIC's descriptors from the epoll set.
     fn watch_no_more(&mut self, epoll: &Fd) {
         for fd in self.watched.iter_mut().filter(|fd| **fd >= 0) {
-            // It cannot fail for a descriptor that is watched.
+            // This cannot fail for a descriptor in the set.
             let _ = poll::epoll_ctl(epoll.raw(), libc::EPOLL_CTL_DEL, *fd, 0, 0);
             *fd = -1;
         }
     }
 
-    /// When there is something to do though nothing comes (nanoseconds of the monotonic clock).
+    /// Returns when the next timer is due, in nanoseconds of the monotonic clock.
     pub(super) fn deadline(&self, now: u64) -> Option<u64> {
         let look = self.trunks.is_connecting().then_some(now + LOOK_NS);
         let is_down = |way: &&Way| way.stage == Stage::Down;
@@ -194,23 +196,24 @@ impl Fabric {
         due.chain(look).chain(asked.map(|at| at + SILENCE_NS)).min()
     }
 
-    /// Whether frames to a peer can go by a trunk.
+    /// Returns true if frames to `peer` can use a trunk.
     fn is_up(&self, peer: PeerId) -> bool {
         self.ways[peer].as_ref().is_some_and(|way| way.stage == Stage::Up)
     }
 
-    /// The peer has begun anew, or is none any more.
+    /// Drops the trunk to a peer that has restarted or is gone.
     fn forget(&mut self, peer: PeerId) {
         self.trunks.end(peer);
         self.ways[peer] = None;
     }
 
-    /// The peer has a NIC of this one's kind at `host`, and both know that channel.
+    /// Stores the address of the peer's NIC, and the channel that both agents use. The next call of `connect_due`
+    /// connects.
     fn met(&mut self, peer: PeerId, host: &[u8], channel: Channel) {
         let (host, discriminator) = (host.to_vec(), discriminator(channel));
         let same = |way: &Way| way.host == host && way.discriminator == discriminator;
         if self.ways[peer].as_ref().is_some_and(same) {
-            // A new conversation between two that have not been apart.
+            // Keep the trunk: the two agents have a new TCP connection, but still the same channel.
             return;
         }
         self.trunks.end(peer);
@@ -219,7 +222,7 @@ impl Fabric {
         self.ways[peer] = Some(Way { host, discriminator, stage, retry, asked_at, told });
     }
 
-    /// Connects where that is due.
+    /// Starts the connections that are due. Returns the tries that failed at once.
     fn connect_due(&mut self, now: u64) -> Vec<(PeerId, News)> {
         let mut failed = Vec::new();
         for (peer, way) in self.ways.iter_mut().enumerate() {
@@ -236,7 +239,7 @@ impl Fabric {
         failed
     }
 
-    /// Ends the trunks by which nothing is answered.
+    /// Ends the trunks on which no answer has arrived in time.
     fn end_silent(&mut self, now: u64) -> Vec<(PeerId, News)> {
         let is_silent = |way: &Way| way.asked_at.is_some_and(|at| at + SILENCE_NS <= now);
         let all = self.ways.iter().enumerate();
@@ -249,7 +252,8 @@ impl Fabric {
 }
 
 impl Nic {
-    /// The agent is going to sleep for `pause`, and to see to the NIC's network meanwhile: how long it may (nanoseconds).
+    /// Prepares for a sleep of up to `pause` nanoseconds. Returns how long the agent may sleep before the NIC needs
+    /// attention.
     pub(super) fn sleeps(&mut self, pause: Option<u64>) -> Option<u64> {
         let Some(fabric) = &mut self.fabric else { return pause };
         if pause == Some(0) {
@@ -257,7 +261,7 @@ impl Nic {
         }
         let watch = if fabric.is_refused { None } else { fabric.trunks.watch() };
         let Some(watch) = watch else {
-            // Whatever the descriptors tell is another thread's.
+            // A thread of the NIC watches the descriptors instead.
             fabric.watch_no_more(&self.epoll);
             fabric.arm();
             return pause;
@@ -282,7 +286,7 @@ impl Nic {
         pause.into_iter().chain(left).min()
     }
 
-    /// The agent is awake, by those events.
+    /// Passes the events of the sleep to the NIC.
     pub(super) fn is_awake(&mut self, events: &[libc::epoll_event]) {
         let Some(fabric) = &mut self.fabric else { return };
         if core::mem::take(&mut fabric.is_watching) {
@@ -291,7 +295,7 @@ impl Nic {
         }
     }
 
-    /// A peer has told what NIC it has that carries frames.
+    /// Handles a peer's message that describes its NIC.
     pub(super) fn meet_fabric(&mut self, peer: PeerId, said: &[u8]) {
         let name = self.name_of(peer);
         let (Some(fabric), Some(hosts)) = (&mut self.fabric, &self.hosts) else { return };
@@ -309,7 +313,7 @@ impl Nic {
         }
     }
 
-    /// Which way frames to a peer go that can be spoken to.
+    /// Returns the best route to a peer that has a TCP connection to this agent.
     pub(super) fn best_route(&self, peer: PeerId) -> Route {
         match &self.fabric {
             Some(fabric) if fabric.is_up(peer) => Route::Trunk,
@@ -317,14 +321,14 @@ impl Nic {
         }
     }
 
-    /// A peer is another one than before, or none: nothing goes by the trunk to it.
+    /// Drops the trunk to a peer that has restarted or is gone.
     pub(super) fn forget_trunk(&mut self, peer: PeerId) {
         if let Some(fabric) = &mut self.fabric {
             fabric.forget(peer);
         }
     }
 
-    /// Takes frames that have come by trunks; false if none has.
+    /// Receives frames from trunks and handles the trunks' events. Returns false if there was nothing to do.
     pub(super) fn receive_by_trunks(&mut self, now: Time) -> bool {
         let (Some(fabric), peers) = (&mut self.fabric, &mut self.peers) else { return false };
         let busy = fabric.trunks.look(&mut |peer, bytes, frame| {
@@ -371,7 +375,7 @@ impl Nic {
         state.route = route;
     }
 
-    /// Has the peer answer by the trunk, where frames that went by it are not acknowledged.
+    /// Requests an answer from the peer on the trunk, after frames on the trunk were not acknowledged.
     pub(super) fn ask_by_trunk(&mut self, peer: PeerId) {
         let Some(fabric) = &mut self.fabric else { return };
         fabric.trunks.ask(peer);
@@ -380,7 +384,7 @@ impl Nic {
         }
     }
 
-    /// Sends what the channel to a peer has to send by the trunk.
+    /// Sends the channel's frames to a peer on the trunk.
     pub(super) fn transmit_by_trunk(&mut self, peer: PeerId) -> Sent {
         let nothing = Sent { any: false, has_room: true };
         let Some(fabric) = &mut self.fabric else { return nothing };

@@ -1,4 +1,4 @@
-//! Frames from far NICs and to them, and far NICs that begin anew. Each has its turn.
+//! Sends and receives frames, gives each peer its turn, and handles remote NICs that restart.
 
 use super::route::{Carrier, Route};
 use super::{Nic, channel};
@@ -14,17 +14,16 @@ use sovia_sys::clock;
 use std::collections::HashMap;
 
 impl Nic {
-    /// The far NIC of this host has died, or is another one than before.
+    /// Begins a new channel to the remote NIC on this host, which has died or restarted.
     fn begin_anew(&mut self, peer: PeerId) {
         match channel(self.port.frame_max(), self.control) {
             Ok(channel) => self.begin_with(peer, Some(channel)),
-            // It has worked before.
+            // Not expected: the same call succeeded at the start.
             Err(error) => eprintln!("sovia-agent: {error}"),
         }
     }
 
-    /// A far NIC has gone, or is another one, which knows nothing of what this one has sent: it will hear this channel, if any.
-    /// Its connections are given up.
+    /// Replaces the channel to a remote NIC that has ended or restarted. Breaks the connections with its programs.
     pub(super) fn begin_with(&mut self, peer: PeerId, channel: Option<Channel>) {
         self.forget_trunk(peer);
         self.peers[peer].begin(channel);
@@ -48,14 +47,14 @@ impl Nic {
                 self.name_of(peer)
             );
         }
-        // Those that their programs have left before are over: no program says anything of them any more.
+        // These connections are over if their programs have already left them. No further event would end them.
         ended.into_iter().for_each(|id| self.end_if_over(id));
         for (id, link, is_connector, numbers) in offered {
             self.peers[peer].say(Message::Offer(id, link, is_connector, numbers));
         }
     }
 
-    /// A far NIC, for people.
+    /// Returns a text that names a remote NIC, for users.
     pub(super) fn name_of(&self, peer: PeerId) -> String {
         match &self.hosts {
             Some(hosts) => format!("the agent at {}", hosts.peers().all()[peer].address),
@@ -63,7 +62,7 @@ impl Nic {
         }
     }
 
-    /// Takes frames from the port, and does what far NICs say by them. False if nothing has come.
+    /// Receives frames from the port and the trunks, and handles their messages. Returns false if nothing arrived.
     pub(super) fn receive(&mut self) -> bool {
         let peers = &mut self.peers;
         let now = Time::from_nanos(clock::now_ns());
@@ -84,11 +83,11 @@ impl Nic {
         busy
     }
 
-    /// Does what a far NIC has said by frames that have come. False if that is nothing.
+    /// Handles the messages from one remote NIC. Returns false if there were none.
     fn receive_from(&mut self, peer: PeerId) -> bool {
         while let Some(event) = self.peers[peer].channel.as_mut().and_then(|it| it.poll_event()) {
             match event {
-                // Agents of two hosts learn it from their conversation.
+                // Agents of two hosts learn of a restart from their TCP connection.
                 Event::Broken(_) if self.hosts.is_none() => self.begin_anew(peer),
                 Event::Passed(_) => self.peers[peer].port_passes(),
                 _ => {}
@@ -115,7 +114,7 @@ impl Nic {
         any
     }
 
-    /// Tells the owner what has become of frames.
+    /// Reports the frame counters to the owner.
     pub(super) fn tell_owner(&mut self) {
         if let Some(told) = self.port.told() {
             eprintln!("sovia-agent: {told}");
@@ -132,14 +131,14 @@ impl Nic {
         }
     }
 
-    /// Tells once that a far NIC says what no NIC says.
+    /// Reports once that a remote NIC sends invalid messages.
     fn nonsense(&mut self, peer: PeerId, what: &str) {
         if !core::mem::replace(&mut self.peers[peer].has_said_nonsense, true) {
             eprintln!("sovia-agent: {} sent {what}", self.name_of(peer));
         }
     }
 
-    /// Sends what channels have to send, as far as there is room. False if that is nothing.
+    /// Sends the frames of all channels, as far as there is room. Returns false if there were none.
     pub(super) fn transmit(&mut self) -> bool {
         let (count, mut any) = (self.peers.len(), false);
         for turn in 0..count {
@@ -151,10 +150,10 @@ impl Nic {
             let way = self.peers[peer].way();
             let sent = self.transmit_to(peer, way);
             any |= sent.any;
-            // Without room it has its turn again when there is some.
+            // If there was no room, the peer gets its next turn when there is.
             self.peers[peer].is_due |= sent.any || !sent.has_room;
             if !sent.has_room && way == Carrier::Port {
-                // All peers share the port: the next one begins then.
+                // All peers share the port. Next time, the following peer begins.
                 self.first = (peer + 1) % count;
                 self.watch_for_room(true);
                 return any;
@@ -167,7 +166,7 @@ impl Nic {
     fn transmit_to(&mut self, peer: PeerId, way: Carrier) -> Sent {
         let (state, nothing) = (&mut self.peers[peer], Sent { any: false, has_room: true });
         let Some(channel) = state.channel.as_mut().filter(|_| state.is_met) else { return nothing };
-        // Where there is no room it goes when there is some.
+        // If the channel has no room, the bundle is sent later.
         state.bundle.send(channel);
         match way {
             Carrier::Trunk => return self.transmit_by_trunk(peer),

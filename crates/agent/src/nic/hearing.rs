@@ -1,4 +1,5 @@
-//! What a far NIC says about connections. It can say something about those alone that are between it and this one.
+//! Handles a remote NIC's messages about connections. A remote NIC can only affect connections that it shares with
+//! this NIC.
 
 use super::Nic;
 use crate::hosts::PeerId;
@@ -24,7 +25,7 @@ impl Nic {
                         self.join(id, far);
                     }
                     None => self.peers[peer].offers.add(key, far, numbers),
-                    // Another connection's with the same addresses.
+                    // The offer is for another connection with the same addresses.
                     _ => {}
                 }
             }
@@ -43,7 +44,7 @@ impl Nic {
                         }
                     }
                 }
-                // Its program may have left it before.
+                // The program may have left the VI before.
                 self.end_if_over(id);
             }
             Message::About(id, bytes) => self.hear_about(peer, id, bytes, told),
@@ -55,7 +56,7 @@ impl Nic {
                     && let Some(program) = self.programs.get(&connection.program)
                 {
                     connection.break_off(program, word::BROKEN);
-                    // Its program may have left it before.
+                    // The program may have left the VI before.
                     self.end_if_over(id);
                 }
             }
@@ -63,7 +64,7 @@ impl Nic {
     }
 
     fn hear_about(&mut self, peer: PeerId, id: Id, bytes: &[u8], told: &mut HashMap<Id, Told>) {
-        // What comes to one that is no more, or has been broken off, had been sent before its end was known there.
+        // The remote NIC sent this message before it learned of the connection's end.
         let Some(connection) = self.connections.get_mut(&id) else { return };
         if connection.peer != peer || connection.is_alone {
             return;
@@ -82,11 +83,11 @@ impl Nic {
                 self.peers[peer].say(Message::Broken(far));
             }
         }
-        // An answer that it is owed, perhaps.
+        // Send this connection's words in the next turn: the remote NIC may expect an answer.
         self.peers[peer].untold.insert(id);
     }
 
-    /// Wakes those of a program that are to look at a VI.
+    /// Notifies the program's threads that `told` selects.
     pub(super) fn wake(&self, id: Id, told: Told) {
         if let Some(connection) = self.connections.get(&id)
             && let Some(program) = self.programs.get(&connection.program)

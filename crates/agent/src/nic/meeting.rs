@@ -1,4 +1,4 @@
-//! Agents of other hosts, as they come and go.
+//! Handles agents of other hosts that appear and disappear.
 
 use super::route::{Carrier, Route};
 use super::{Nic, channel_config};
@@ -8,11 +8,11 @@ use crate::wire::{Id, Message};
 use sovia_link::{Channel, Time};
 use sovia_proto::word;
 
-/// Turns in which frames are taken that may be of a NIC that ends.
+/// Number of turns in which the last frames of an ending NIC are received.
 const LAST_TURNS: u32 = 16;
 
 impl Nic {
-    /// Does what there is to do about other agents.
+    /// Handles the events of the TCP connections with other agents.
     pub(super) fn meet(&mut self, now: u64) {
         let Some(hosts) = &mut self.hosts else { return };
         let at = Time::from_nanos(now);
@@ -38,7 +38,7 @@ impl Nic {
                 Event::Room => self.peers[peer].is_due = true,
                 Event::Lost => self.lose(peer, now),
                 Event::Parted => {
-                    // What it has sent to programs that hear no more of it has come, or is lost.
+                    // Frames that the ending NIC sent to programs have arrived by now, or are lost.
                     let _ = (0..LAST_TURNS).all(|_| self.receive());
                     self.give_up(peer);
                 }
@@ -46,8 +46,9 @@ impl Nic {
         }
     }
 
-    /// This NIC ends. It has sent what it can, and far NICs are told, so that connections with programs of theirs go on on TCP at once;
-    /// those of this host learn it from the end of the process.
+    /// Ends this NIC in an orderly way. Sends what the channels have room for and notifies the remote NICs. So
+    /// connections with their programs continue on TCP at once. Programs of this host learn of the end from the end
+    /// of the process.
     pub(super) fn part(&mut self) {
         self.visit_programs();
         self.tell_rest();
@@ -55,8 +56,8 @@ impl Nic {
         self.hosts.iter_mut().for_each(Hosts::part);
     }
 
-    /// The conversation with a peer is over. What is on its way to it stays until there is another one, or it has been silent
-    /// for too long.
+    /// Records that the TCP connection with a peer has ended. Unsent messages wait for the next TCP connection, until
+    /// `Peer::is_given_up`.
     fn lose(&mut self, peer: PeerId, now: u64) {
         self.peers[peer].lose(now);
         let of = |(&id, it): (&Id, &Connection)| (it.peer == peer).then_some(id);
@@ -64,8 +65,8 @@ impl Nic {
         all.into_iter().for_each(|id| self.look_for_abandoned(id));
     }
 
-    /// A peer has ended, or has not been there for as long as TCP itself waits for an answer. Its programs' connections go on on TCP,
-    /// whose way may be another one.
+    /// Gives up a peer that has ended, or that was silent as long as TCP waits for an answer. Its programs'
+    /// connections continue on TCP, which may use another path.
     pub(super) fn give_up(&mut self, peer: PeerId) {
         if let Some(hosts) = &mut self.hosts {
             hosts.give_up(peer);
@@ -73,9 +74,11 @@ impl Nic {
         self.begin_with(peer, None);
     }
 
-    /// A connection ends when the kernel has ended its program's TCP: that would have ended it without a NIC, too. Where the peer
-    /// cannot be spoken to a reset does so as well. One that the program itself has ended waits for the peer, which is to have what was
-    /// sent.
+    /// Breaks a connection whose TCP connection the kernel has ended: without a NIC, the connection would have ended
+    /// too.
+    ///
+    /// While the peer cannot be reached, a reset of the TCP connection also breaks the connection. If the program
+    /// itself has ended the connection, the NIC keeps the VI. So the peer still gets the data.
     pub(super) fn look_for_abandoned(&mut self, id: Id) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let Some((far, reflection)) = &connection.joined else { return };
@@ -89,8 +92,8 @@ impl Nic {
         if let Some(program) = self.programs.get(&connection.program) {
             connection.break_off(program, word::BROKEN);
         }
-        // The far program's TCP may know nothing of it. Should the network be there again, that one is told what TCP would have
-        // told it as soon as it wrote; else it would wait for an end that no process has.
+        // The remote program's TCP may not know of the end. This message reports the end when the network is back, as
+        // TCP would do by a reset. Otherwise the remote program would wait for ever.
         self.peers[connection.peer].say(Message::Broken(far));
         self.end_if_over(id);
     }

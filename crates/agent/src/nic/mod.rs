@@ -1,12 +1,12 @@
-//! The NIC: what it does when programs, frames and time come.
+//! The NIC in software: its event loop for programs, frames and timers.
 //!
-//! - `programs`: programs that come, what they mark, and their deaths;
-//! - `requests`: VIs that both ends of a connection ask for, until they end;
-//! - `peer`: what there is of each far NIC; `offers`: what it offers; `unsaid`: what it is to be told;
-//! - `user_timeout`: connections of which too much time has passed without an answer;
-//! - `telling`: messages to a far NIC; `frames`: frames from it and to it; `hearing`: what it says by them; `route`: which
-//!   way frames go;
-//! - `fabric`: a NIC that carries frames to agents which have one of its kind;
+//! - `programs`: programs that connect, the VIs that they mark, and their deaths.
+//! - `requests`: requested VIs, from the join of both ends to the end.
+//! - `peer`: state of each remote NIC. `offers`: a remote NIC's offers. `unsaid`: messages that wait for room.
+//! - `user_timeout`: ends connections that have waited too long for an acknowledgement.
+//! - `telling`: messages to a remote NIC. `hearing`: messages from a remote NIC. `frames`: frames in both directions.
+//! - `route`: chooses what carries the frames.
+//! - `fabric`: a NIC that carries frames to agents with a NIC of the same kind.
 //! - `meeting`: agents of other hosts.
 
 mod fabric;
@@ -41,28 +41,29 @@ use sovia_sys::{Fd, call, clock, poll};
 use std::collections::{HashMap, VecDeque};
 use user_timeout::Impatient;
 
-/// Frames to a far NIC that may be on their way: of Ethernet's usual length 6 MB, which a path of a gigabit a second holds in
-/// 48 ms; and where nothing but this limits them.
+/// Frames to a remote NIC that may be on their way, with and without congestion control. With frames of Ethernet's
+/// usual length, `WINDOW` is 6 MB. A path of one gigabit per second carries 6 MB in 48 ms.
 const WINDOW: usize = 4096;
 const WINDOW_FIXED: usize = 2048;
-/// Bytes of messages from a far NIC that may wait for this one: they are taken at once.
+/// Bytes of a remote NIC's messages that may wait in the channel. The NIC takes messages at once.
 const RECEIVE_BUFFER: usize = 4 << 20;
-/// A process that dies closes its descriptors one after the other: how long until its sockets are looked at again,
-/// and how long one may be open before it counts as another program's (nanoseconds).
+/// Times for the sockets of a dying process, in nanoseconds. The process closes its descriptors one after another.
+/// `CLOSING_NS` is the interval of checks. A socket that is open after `CLOSED_NS` counts as another program's.
 const CLOSING_NS: u64 = 2_000_000;
 const CLOSED_NS: u64 = 1_000_000_000;
 
-/// How often it is asked whether a process holds a socket still that has been asked about (nanoseconds).
+/// Interval at which the NIC checks if a process still holds a socket, in nanoseconds.
 const ASK_NS: u64 = 1_000_000_000;
 
-/// While VIs are connected a far NIC of this host is spoken to this often (nanoseconds), so that its death is found out.
+/// Interval of messages to the remote NIC on this host while VIs are connected, in nanoseconds. Sending such a
+/// message fails if the remote NIC has died.
 const HERE_NS: u64 = 1_000_000_000;
 
-/// Programs that are greeted before others have their turn, and programs that may have come and not introduced themselves.
+/// Maximum number of programs accepted in one turn, and of programs that have not introduced themselves.
 const NEWCOMERS: usize = 32;
 const STRANGERS: usize = 128;
 
-/// The epoll instance's tokens.
+/// Tokens of the epoll instance.
 const ENTRANCE: u64 = 0;
 const DOOR: u64 = 1;
 const PORT: u64 = 2;
@@ -78,40 +79,40 @@ const FABRIC_WATCHED: [u64; 3] = [8, 9, 10];
 pub(crate) struct Nic {
     entrance: Entrance,
     port: Port,
-    /// The agents of other hosts, unless the far NIC is on this one.
+    /// Agents of other hosts. `None` if the remote NIC is on this host.
     hosts: Option<Hosts>,
-    /// What carries frames to agents that have one of its kind.
+    /// NIC that carries frames to agents with a NIC of the same kind.
     fabric: Option<Fabric>,
-    /// What reads the sequence numbers of programs' sockets, where they are asked for.
+    /// Reads sequence numbers of programs' sockets. Used only between hosts.
     reader: Option<Reader>,
-    /// The far NICs. One of this host is the only one.
+    /// Remote NICs. There is only one if the remote NIC is on this host.
     peers: Vec<Peer>,
-    /// The one that has its turn to send first.
+    /// Peer that sends first in the next turn.
     first: PeerId,
-    /// What limits what is sent to each.
+    /// Congestion control of the channels.
     control: Control,
     epoll: Fd,
-    /// Programs that have come and not introduced themselves.
+    /// Programs that have connected and not introduced themselves.
     strangers: VecDeque<Stranger>,
     complaints: Complaints,
     programs: HashMap<u64, Program>,
     connections: HashMap<Id, Connection>,
-    /// Some program is dying.
+    /// Set while a program is dying.
     is_closing: bool,
-    /// Some socket has been asked about that may be closing.
+    /// Set while a socket may be closing after a check.
     is_asking: bool,
-    /// When the sockets that have been asked about are looked at again.
+    /// Time of the next check of sockets that are still held.
     asks_again: Option<u64>,
-    /// When a far NIC of this host was last spoken to for that alone.
+    /// Time when a message to a remote NIC on this host was last due, in nanoseconds.
     was_here: u64,
     next: u64,
     watches_for_room: bool,
-    /// There is an order of its owner's.
+    /// Set when an order of the owner waits.
     is_ordered: bool,
     impatient: Impatient,
 }
 
-/// What channels are like whose frames have up to `mtu` bytes.
+/// Returns the configuration of channels with frames of up to `mtu` bytes.
 fn channel_config(
     mtu: usize,
     control: Control,
@@ -133,7 +134,7 @@ fn channel_config(
     }
 }
 
-/// A fresh end of a channel whose other end is greeted.
+/// Makes a new end of a channel, which first greets its other end.
 fn channel(mtu: usize, control: Control) -> Result<Channel, Error> {
     let mut seed = [0; 8];
     sovia_sys::call::getrandom(&mut seed).map_err(Error::Kernel)?;
@@ -141,7 +142,7 @@ fn channel(mtu: usize, control: Control) -> Result<Channel, Error> {
     Ok(Channel::new(channel_config(mtu, control, checksums), 0, u64::from_ne_bytes(seed)))
 }
 
-/// The way to other NICs, and what is needed where these are on other hosts.
+/// Opens the port to other NICs. For NICs on other hosts, also opens the TCP listener and loads the BPF program.
 fn way(config: &Config) -> Result<(Port, Option<(Hosts, Reader)>), Error> {
     match &config.way {
         Way::Local { port, peer } => {
@@ -166,7 +167,7 @@ impl Nic {
     pub(crate) fn open(config: &Config) -> Result<Nic, Error> {
         let entrance = Entrance::open(&config.name)
             .map_err(|error| Error::Name(config.name.clone(), error))?;
-        // Each program and each peer takes some.
+        // Each program and each peer uses several descriptors.
         call::raise_descriptor_limit();
         let (port, others) = way(config)?;
         let (hosts, reader) = others.unzip();
@@ -209,7 +210,7 @@ impl Nic {
             is_ordered: false,
             impatient: Impatient::default(),
         };
-        // Without the privileges that have been given up.
+        // Start this thread after the privileges have been given up, so that the thread has none.
         closer::start().map_err(|_| Error::Kernel(sovia_sys::Errno::EAGAIN))?;
         if let Some(hosts) = &mut nic.hosts
             && let Some(fabric) = Fabric::wanted(&config.fabric, hosts.own().ip(), nic.peers.len())?
@@ -231,7 +232,7 @@ impl Nic {
                 .map_err(Error::Kernel)?;
         }
         if let Some(hosts) = &nic.hosts {
-            // There is something to do for as long as it is readable.
+            // Level-triggered: while the descriptor is readable, there is something to do.
             let (fd, events) = (hosts.raw(), libc::EPOLLIN as u32);
             poll::epoll_ctl(nic.epoll.raw(), libc::EPOLL_CTL_ADD, fd, events, HOSTS)
                 .map_err(Error::Kernel)?;
@@ -240,7 +241,8 @@ impl Nic {
         Ok(nic)
     }
 
-    /// Watches the port for room, or no longer: where one descriptor is for both, the kernel tells of room after each frame.
+    /// Starts or stops watching the port for room. Does nothing if a separate descriptor reports room. With one
+    /// descriptor for both, the kernel reports room after each frame. So the NIC watches for room only when needed.
     fn watch_for_room(&mut self, wanted: bool) {
         let [hears, sends] = self.port.descriptors();
         if self.watches_for_room == wanted || sends != hears {
@@ -248,7 +250,7 @@ impl Nic {
         }
         self.watches_for_room = wanted;
         let events = libc::EPOLLIN | libc::EPOLLET | if wanted { libc::EPOLLOUT } else { 0 };
-        // It cannot fail for a descriptor that is watched.
+        // This cannot fail for a descriptor in the set.
         let _ = poll::epoll_ctl(self.epoll.raw(), libc::EPOLL_CTL_MOD, hears, events as u32, PORT);
     }
 
@@ -258,10 +260,10 @@ impl Nic {
             .map_err(Error::Kernel)
     }
 
-    /// Serves until it is ordered to end.
+    /// Serves until the owner orders the NIC to end.
     ///
     /// # Errors
-    /// The kernel refuses to wait.
+    /// The kernel refuses to wait for events.
     pub(crate) fn serve(&mut self, orders: Option<&Orders>) -> Result<(), Error> {
         if let Some(orders) = orders {
             self.watch(orders.raw(), ORDERS)?;
@@ -280,7 +282,7 @@ impl Nic {
             self.tell_rest();
             busy |= self.transmit();
             if busy {
-                // Others are not to wait until this host has nothing to say any more.
+                // Check for events now: a host that always has something to send must not delay them.
                 self.look_at_events(Some(0)).ok();
                 continue;
             }
@@ -294,7 +296,7 @@ impl Nic {
         }
     }
 
-    /// Does what its owner asks; whether it is to end.
+    /// Carries out the owner's orders. Returns true if the NIC must end.
     fn obey(&mut self, orders: &Orders) -> bool {
         while let Some(order) = orders.next() {
             self.tell_owner();
@@ -309,7 +311,7 @@ impl Nic {
         false
     }
 
-    /// How long there is nothing to do unless something comes.
+    /// Returns how long the NIC may sleep without events, in nanoseconds.
     fn pause(&self) -> Option<u64> {
         let now = clock::now_ns();
         let entrance = self.entrance.due().map(|due| due.saturating_sub(now));
@@ -336,14 +338,14 @@ impl Nic {
             .min()
     }
 
-    /// Whether VIs are connected to those of far NICs.
+    /// Returns true if a VI is connected to a VI of a remote NIC.
     fn has_connected(&self) -> bool {
         self.connections
             .values()
             .any(|connection| connection.joined.is_some() && !connection.is_alone)
     }
 
-    /// Whether nothing but its silence tells that the other NIC has gone.
+    /// Returns true if the death of the other NIC shows only in its silence.
     fn asks_whether_it_is_there(&self) -> bool {
         self.hosts.is_none() && self.has_connected()
     }

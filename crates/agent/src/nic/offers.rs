@@ -1,14 +1,14 @@
-//! Connections that a far NIC has offered, and no program of this host has asked for yet.
+//! Connections that a remote NIC has offered, and that no program of this host has requested yet.
 
 use crate::connection::Key;
 use crate::numbers::Numbers;
 use crate::wire::Id;
 use std::collections::HashMap;
 
-/// As many as a far NIC may have offered: what is more it offers in vain, and those connections stay on TCP.
+/// Maximum number of offers of one remote NIC. Further offers are ignored, and their connections stay on TCP.
 const LIMIT: usize = 1 << 14;
 
-/// What one far NIC has offered. Each step costs the same however many there are.
+/// Offers of one remote NIC. Each operation takes constant time.
 #[derive(Debug, Default)]
 pub(super) struct Offers {
     of_connections: HashMap<Key, (Id, Numbers)>,
@@ -16,7 +16,8 @@ pub(super) struct Offers {
 }
 
 impl Offers {
-    /// An offer has come. A later one for the same end of a connection replaces an earlier one, and so does one of the same id.
+    /// Adds an offer. Replaces an earlier offer for the same end of a connection, and an earlier offer with the same
+    /// id.
     pub(super) fn add(&mut self, key: Key, far: Id, numbers: Numbers) {
         if self.of_connections.len() >= LIMIT && !self.of_connections.contains_key(&key) {
             return;
@@ -28,14 +29,14 @@ impl Offers {
         self.of_ids.insert(far, key);
     }
 
-    /// The far NIC's program does not ask for it any more.
+    /// Removes an offer that the remote NIC has withdrawn.
     pub(super) fn withdraw(&mut self, far: Id) {
         if let Some(key) = self.of_ids.remove(&far) {
             self.of_connections.remove(&key);
         }
     }
 
-    /// Takes the offer for that end of a connection out.
+    /// Removes and returns the offer for this end of a connection.
     pub(super) fn take(&mut self, key: &Key) -> Option<(Id, Numbers)> {
         let (far, numbers) = self.of_connections.remove(key)?;
         self.of_ids.remove(&far);
@@ -74,7 +75,7 @@ mod tests {
         offers.withdraw(11);
         assert_eq!(offers.take(&key(1)), Some((14, numbers(4))));
         assert_eq!(offers.take(&key(2)), None);
-        // The same id for another connection.
+        // Offer another connection with the same id.
         offers.add(key(5), 13, numbers(5));
         check(&offers);
         assert_eq!(offers.take(&key(3)), None);

@@ -1,5 +1,5 @@
-//! What a NIC has of each far NIC: the channel to it, and what concerns the connections between the two. Nothing of it is shared, so
-//! one that has died, stands still or floods concerns its own connections alone.
+//! State of a NIC for each remote NIC: the channel, and the connections between the two NICs. Remote NICs share no
+//! state. So a remote NIC that has died, has stopped or floods this NIC affects only its own connections.
 
 use super::offers::Offers;
 use super::route::{Carrier, Route};
@@ -11,52 +11,53 @@ use sovia_link::channel::Counters;
 use sovia_link::{Channel, Time};
 use std::collections::{BTreeSet, HashMap};
 
-/// How long what is to be said to a peer waits for a conversation (nanoseconds): as long as Linux's TCP sends data again without any
-/// answer (tcp(7), `tcp_retries2`).
+/// Time that messages to a peer wait for a TCP connection to its agent, in nanoseconds. Linux's TCP retransmits
+/// without an answer for the same time (tcp(7), `tcp_retries2`).
 const PATIENCE_NS: u64 = 924_600_000_000;
 
-/// A far NIC.
+/// A remote NIC.
 #[derive(Debug, Default)]
 pub(super) struct Peer {
-    /// The channel to it, from when it was first met until it is known to have died.
+    /// Channel to the remote NIC, from their first contact until its death is known.
     pub(super) channel: Option<Box<Channel>>,
-    /// It can be spoken to.
+    /// Set while the NIC can send to the remote NIC.
     pub(super) is_met: bool,
-    /// Since when it cannot, though it is not known to have died (nanoseconds).
+    /// Time when contact was lost, in nanoseconds. Set until contact is made again, or the remote NIC is known to
+    /// have died.
     lost_at: Option<u64>,
-    /// When it last acknowledged something (nanoseconds).
+    /// Time of the last acknowledgement, in nanoseconds.
     pub(super) progressed_at: u64,
-    /// Bytes of the longest frame to it.
+    /// Length in bytes of the longest frame to the remote NIC.
     pub(super) frame_max: usize,
     pub(super) route: Route,
-    /// By which way its last frame came.
+    /// Carrier of the last frame from the remote NIC.
     heard_by: Option<Carrier>,
-    /// A frame has come by another way than the trunk, by which this NIC's go.
+    /// Set when a frame came by another carrier while this NIC sends on the trunk.
     pub(super) came_by_another_way: bool,
-    /// Own requests that no program of its has asked for yet.
+    /// Requests of this host's programs, for which the remote NIC has not offered the other end yet.
     pub(super) requests: HashMap<Key, Id>,
-    /// Its requests that no program of this host has asked for yet.
+    /// Offers of the remote NIC, for which no program of this host has requested the other end yet.
     pub(super) offers: Offers,
-    /// The connections that both have asked for, by its numbers of them.
+    /// Connections that both ends have requested: own ids, by the remote NIC's ids.
     pub(super) joined: HashMap<Id, Id>,
-    /// Connections of which it may not have been sent everything.
+    /// Connections for which the remote NIC may not have been sent everything.
     pub(super) untold: BTreeSet<Id>,
-    /// The one of them that has its turn first, or the next one behind.
+    /// Smallest id in `untold` that may begin the next turn.
     pub(super) next_told: Id,
-    /// Messages about connections that are to be sent, in order, when there is room.
+    /// Messages about connections that wait for room, in order.
     pub(super) unsaid: Unsaid,
-    /// Messages that go together.
+    /// Messages to be sent together.
     pub(super) bundle: Bundle,
-    /// There may be something to be heard from it or to be sent to it.
+    /// Set when there may be something to receive or to send.
     pub(super) is_due: bool,
-    /// It has said something that is no message.
+    /// Set after the remote NIC has sent an invalid message.
     pub(super) has_said_nonsense: bool,
 }
 
 impl Peer {
-    /// Says something to it, as soon as there is room.
+    /// Sends a message as soon as there is room.
     pub(super) fn say(&mut self, message: Message<'static>) {
-        // One that is not there is told what it is to know when it is.
+        // Without a channel, drop the message: the remote NIC is sent all open offers when it appears.
         let Some(channel) = &mut self.channel else { return };
         self.is_due = true;
         if self.unsaid.is_empty() && self.bundle.has_room(channel) {
@@ -66,7 +67,8 @@ impl Peer {
         }
     }
 
-    /// Begins anew, by a channel to a NIC that knows nothing of what the earlier one has been sent; or to none.
+    /// Begins a new channel to a remote NIC that has restarted, or none. Keeps this host's requests and the frame
+    /// length.
     pub(super) fn begin(&mut self, channel: Option<Channel>) {
         *self = Peer {
             is_met: channel.is_some(),
@@ -78,24 +80,25 @@ impl Peer {
         };
     }
 
-    /// It can be spoken to again, by the channel that there was before and by that way.
+    /// Continues with the same channel on `route`, after contact was lost.
     pub(super) fn go_on(&mut self, route: Route) {
         (self.is_met, self.is_due, self.route) = (true, true, route);
         self.lost_at = None;
     }
 
-    /// A probe of the port has been answered.
+    /// Returns to the port after the peer has answered a probe.
     pub(super) fn port_passes(&mut self) {
         if let Route::Conversation { .. } = self.route {
             self.route = Route::Port;
         }
     }
 
-    /// By which way a frame goes to it now: acknowledgements alone by the one by which it sends, if this NIC has that.
+    /// Returns the carrier of the next frame. An acknowledgement alone uses the carrier of the peer's last frame,
+    /// except a trunk.
     pub(super) fn way(&self) -> Carrier {
         let own = self.route.way();
         let is_idle = self.channel.as_ref().is_some_and(|channel| channel.is_idle());
-        // The channel gets the bundle when a frame is made.
+        // The bundle moves to the channel only when a frame is made.
         let acknowledges_only = is_idle && self.bundle.is_empty();
         match self.heard_by.filter(|_| acknowledges_only) {
             Some(Carrier::Trunk) | None => own,
@@ -103,29 +106,29 @@ impl Peer {
         }
     }
 
-    /// It cannot be spoken to for now.
+    /// Records that contact with the remote NIC is lost.
     pub(super) fn lose(&mut self, now: u64) {
         (self.is_met, self.lost_at) = (false, Some(now));
     }
 
-    /// Since when it cannot be spoken to, if it cannot (nanoseconds).
+    /// Returns the time when contact was lost, in nanoseconds.
     pub(super) fn lost_at(&self) -> Option<u64> {
         self.lost_at
     }
 
-    /// When it is given up unless there is a conversation before: never, while nothing is to be said to it. A program that only
-    /// waits does so for ever, as over TCP.
+    /// Returns the time when the peer is given up if contact is not made before. Never gives up a peer while nothing
+    /// waits to be sent: as on TCP, a program that only waits does so for ever.
     fn given_up_at(&self) -> Option<u64> {
         let waits = self.channel.as_ref().is_some_and(|channel| !channel.is_idle());
         self.lost_at.filter(|_| waits || !self.untold.is_empty()).map(|at| at + PATIENCE_NS)
     }
 
-    /// Whether what is to be said to it has waited for too long.
+    /// Returns true if data for the peer has waited too long.
     pub(super) fn is_given_up(&self, now: u64) -> bool {
         self.given_up_at().is_some_and(|at| at <= now)
     }
 
-    /// When there is something to do though nothing comes (nanoseconds of the monotonic clock).
+    /// Returns when the next timer is due, in nanoseconds of the monotonic clock.
     pub(super) fn deadline(&self) -> Option<u64> {
         let channel = self.channel.as_deref()?;
         if !self.is_met {
@@ -135,7 +138,7 @@ impl Peer {
         timer.into_iter().chain(self.route.probe_deadline()).min()
     }
 
-    /// Has the channel's timers go off that are due.
+    /// Runs the channel's timers that are due.
     pub(super) fn look_at_timers(&mut self, now: u64) {
         let Some(channel) = self.channel.as_deref_mut().filter(|_| self.is_met) else { return };
         if channel.poll_timeout().is_some_and(|at| at.nanos() <= now) {
@@ -144,7 +147,7 @@ impl Peer {
         }
     }
 
-    /// Takes frames that have come from it, each of `segment` bytes but for the last one, which may have less.
+    /// Passes received frames to the channel. Each has `segment` bytes, except the last, which may be shorter.
     pub(super) fn handle_frames(&mut self, now: Time, by: Carrier, bytes: &[u8], segment: usize) {
         if let Some(channel) = &mut self.channel {
             self.is_due = true;
@@ -153,7 +156,7 @@ impl Peer {
             let of_its = is_its(channel.counters());
             channel.handle_frames(now, bytes, segment);
             if is_its(channel.counters()) != of_its {
-                // A stranger's frame says nothing of a way.
+                // Ignore frames of other stations: they do not show which carrier the peer uses.
                 self.heard_by = Some(by);
             }
             if channel.first_part() != before {
@@ -203,11 +206,11 @@ mod tests {
         frame_of(b, &mut frame);
         a.handle_frames(now, Carrier::Conversation, &frame, frame.len());
         assert_eq!((a.way(), a.route), (Carrier::Conversation, Route::Port));
-        // What no peer has sent, by another way.
+        // A frame that the peer has not sent, by another carrier.
         let stranger = vec![0; frame.len()];
         a.handle_frames(now, Carrier::Port, &stranger, stranger.len());
         assert_eq!(a.way(), Carrier::Conversation);
-        // What is its own goes where its own is acknowledged, also while it waits for the channel.
+        // A message of its own makes `a` use its own route, even while the message is still in the bundle.
         a.say(Message::Broken(1));
         assert_eq!(a.way(), Carrier::Port);
         a.bundle = Bundle::default();
@@ -224,7 +227,7 @@ mod tests {
         assert_eq!(a.way(), Carrier::Port, "it has no trunk");
     }
 
-    /// docs/reference/hosts.md says how large it is.
+    /// docs/reference/hosts.md gives this size.
     #[test]
     fn peer_that_is_not_there_takes_little_memory() {
         let bytes = size_of::<Peer>() + size_of::<crate::hosts::Known>();
@@ -232,7 +235,7 @@ mod tests {
         assert!(bytes <= 768, "{bytes}");
         assert!(size_of::<Channel>() <= 4096, "{}", size_of::<Channel>());
         let peer = Peer::default();
-        // None of its collections has memory of its own yet.
+        // The collections have allocated no memory yet.
         assert_eq!(peer.requests.capacity() + peer.joined.capacity(), 0);
         assert!(peer.channel.is_none());
     }

@@ -1,4 +1,4 @@
-//! Programs of this host: how they come, what they mark in their segments, and how they die.
+//! Programs of this host: how they connect, which VIs they mark, and how they die.
 
 use super::{ASK_NS, CLOSED_NS, NEWCOMERS, NOTICE, Nic, STRANGER, STRANGERS};
 use crate::connection::Connection;
@@ -7,7 +7,7 @@ use crate::wire::{Id, Message};
 use sovia_sys::call;
 
 impl Nic {
-    /// Programs that come, so many before others have their turn.
+    /// Accepts a bounded number of new programs.
     pub(super) fn greet(&mut self) {
         for come in self.entrance.accept(NEWCOMERS) {
             match come {
@@ -19,7 +19,7 @@ impl Nic {
                 Err(refused) => self.complain(&refused),
             }
         }
-        // One that says nothing makes room for others.
+        // Drop the oldest program that has not introduced itself, to make room for others.
         while self.strangers.len() > STRANGERS {
             self.strangers.pop_front();
         }
@@ -63,14 +63,14 @@ impl Nic {
         }
     }
 
-    /// Looks where programs have marked VIs. False if nowhere.
+    /// Handles all VIs that programs have marked in their ready lists. Returns false if there were none.
     pub(super) fn visit_programs(&mut self) -> bool {
         let mut marked = Vec::new();
         for (&id, program) in &self.programs {
             program.ready_list().drain(|vi| marked.push((id, vi)));
         }
         for &(id, vi) in &marked {
-            // A dead program goes with the last of its connections: with that of a mark before, perhaps.
+            // An earlier mark may have ended the last connection of a dead program, and so the program.
             let Some(program) = self.programs.get(&id) else { continue };
             match program.vis.get(&vi) {
                 Some(&connection) => self.visit(connection),
@@ -80,7 +80,7 @@ impl Nic {
         !marked.is_empty()
     }
 
-    /// A VI of a program's that has news.
+    /// Handles a marked VI that has a connection.
     pub(super) fn visit(&mut self, id: Id) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let Some(program) = self.programs.get(&connection.program) else { return };
@@ -93,19 +93,19 @@ impl Nic {
         self.tell(id);
     }
 
-    /// A program may have requested a VI.
+    /// Handles a marked VI without a connection: the program may have requested it.
     pub(super) fn look_for_request(&mut self, program_id: u64, vi: u32) {
         let Some(program) = self.programs.get_mut(&program_id) else { return };
         let Some(mut connection) = Connection::requested(program, program_id, vi) else { return };
         let far = connection.far_address().ip();
-        // No agent may speak for what is nowhere in the networks of any.
+        // Refuse an address that is in no agent's networks: no agent may offer the other end.
         let peer = self.hosts.as_ref().map_or(Some(0), |it| it.peers().for_address(far));
         let is_known = |connection: &mut Connection| {
             connection.is_vouched_for(program.uid)
                 && self.reader.as_ref().is_none_or(|it| connection.learn_numbers(it, program.uid))
         };
         let Some(peer) = peer.filter(|_| is_known(&mut connection)) else {
-            // Its program goes on on TCP.
+            // The program continues on TCP.
             return;
         };
         connection.peer = peer;
@@ -124,7 +124,8 @@ impl Nic {
         }
     }
 
-    /// The far program's TCP has ended: a forked child may have held this program's socket last, and died.
+    /// Begins to check if a process holds the program's socket. The remote program's TCP has ended. A forked child
+    /// may have been the last to hold the socket, and died.
     pub(super) fn ask(&mut self, id: Id, now: u64) {
         if let Some(connection) = self.connections.get_mut(&id)
             && connection.asked_at.is_none()
@@ -134,8 +135,10 @@ impl Nic {
         }
     }
 
-    /// Looks at the sockets that have been asked about. One that is closing is open for a moment still; one that is not is looked at from
-    /// time to time, until its holder is gone or has left: the kernel tells of that no more, where the socket has been closed half.
+    /// Checks the sockets whose remote end has ended on TCP.
+    ///
+    /// A socket that is being closed stays open for a moment. A socket that a process holds is checked at intervals,
+    /// until the process has died or has left the VI. After a half-close, the kernel no longer reports the end.
     pub(super) fn look_for_closed(&mut self, now: u64) {
         self.is_asking = false;
         self.asks_again = None;
@@ -146,7 +149,7 @@ impl Nic {
                 continue;
             }
             if !connection.is_held() {
-                // A program that closes leaves the VI before the kernel closes the socket.
+                // A program that closes a connection leaves the VI before the kernel closes the socket.
                 closed.push(id);
             } else {
                 self.is_asking |= now.saturating_sub(since) < CLOSED_NS;
@@ -159,7 +162,7 @@ impl Nic {
         }
     }
 
-    /// No process holds a program's socket any more: its part of the VI ends, if the program has not left that.
+    /// Ends the program's part of a VI whose socket no process holds, unless the program has left the VI.
     fn end_unless_left(&mut self, id: Id) {
         if let Some(connection) = self.connections.get_mut(&id)
             && let Some(program) = self.programs.get(&connection.program)
@@ -171,7 +174,7 @@ impl Nic {
         }
     }
 
-    /// Some program has died: its connections that no process holds any more end.
+    /// Ends the connections of dead programs that no process holds any more.
     pub(super) fn look_for_deaths(&mut self, now: u64) {
         self.is_closing = false;
         let mut ended = Vec::new();

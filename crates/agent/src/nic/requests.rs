@@ -1,4 +1,4 @@
-//! VIs that programs have requested: joined when both ends have asked, and forgotten when nothing is left to be done.
+//! Requested VIs: joined when both ends have requested them, and forgotten when nothing is left to do.
 
 use super::Nic;
 use crate::connection::Connection;
@@ -6,14 +6,14 @@ use crate::numbers::Numbers;
 use crate::wire::{Id, Message};
 
 impl Nic {
-    /// Whether a far program's socket with these sequence numbers is the other end of a connection. Addresses alone prove nothing:
-    /// another network may have the same.
+    /// Returns true if a remote socket with these sequence numbers is the other end of connection `id`. Addresses
+    /// alone prove nothing, because another network may use the same addresses.
     pub(super) fn is_other_end(&self, id: Id, numbers: Numbers) -> bool {
         let fits = |connection: &Connection| connection.fits(numbers);
         self.reader.is_none() || self.connections.get(&id).is_some_and(fits)
     }
 
-    /// Both ends of a connection have asked for it.
+    /// Joins the two ends after both have requested the connection.
     pub(super) fn join(&mut self, id: Id, far: Id) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let program = &self.programs[&connection.program];
@@ -25,11 +25,12 @@ impl Nic {
         }
     }
 
-    /// A request is none any more. Its VI may have been requested for another connection since.
+    /// Removes a request that the program has withdrawn. The program may have since requested the VI for another
+    /// connection.
     pub(super) fn withdraw(&mut self, id: Id) {
         if let Some(connection) = self.forget(id) {
             let peer = &mut self.peers[connection.peer];
-            // Another request for the same addresses is another connection's.
+            // Another request with the same addresses belongs to another connection. Keep it.
             if peer.requests.get(&connection.own_end()) == Some(&id) {
                 peer.requests.remove(&connection.own_end());
             }
@@ -42,7 +43,7 @@ impl Nic {
         }
     }
 
-    /// Nothing is left to be done about a connection.
+    /// Removes a connection for which nothing is left to do.
     pub(super) fn forget(&mut self, id: Id) -> Option<Connection> {
         let connection = self.connections.remove(&id)?;
         let peer = &mut self.peers[connection.peer];

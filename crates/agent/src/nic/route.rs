@@ -1,12 +1,15 @@
-//! Which way frames go to another host: by a trunk between NICs that both agents have, by UDP, or, where that does not pass, in the
-//! agents' conversation.
+//! Chooses what carries the frames to another host: a trunk, UDP, or the TCP connection between the agents (the
+//! *conversation*).
 //!
-//! A firewall may let TCP pass and not UDP, a path may take short frames only, and either may begin at any time. What has been sent
-//! again several times in vain goes by the conversation from then on, which TCP carries, so a connection goes on wherever
-//! TCP would have. A probe of the longest frame's length is sent by UDP now and then; when the far NIC has answered one, frames
-//! go by UDP again. A trunk on which nothing is acknowledged is left in the same way, until the far NIC has answered on it. Each NIC decides that for what it sends
-//! and the far one acknowledges. Acknowledgements alone, which nothing acknowledges, go by the way by which the far NIC's frames come: of a way that
-//! passes in one direction only that NIC hears nothing, and leaves it.
+//! A firewall may block UDP but not TCP. A path may carry only short frames. Both can change at any time. When frames
+//! have been sent again several times in vain, frames use the conversation. So a connection continues wherever TCP
+//! would. Now and then, the NIC sends a probe of the maximum frame length by UDP. When the remote NIC has answered a
+//! probe, frames use UDP again. In the same way, the NIC leaves a trunk without acknowledgements until the remote NIC
+//! answers on the trunk.
+//!
+//! Each NIC decides for the frames that it sends. An acknowledgement alone is not acknowledged itself, so it uses the
+//! carrier on which the remote NIC's frames arrive. If a carrier works in one direction only, the remote NIC gets no
+//! acknowledgements on it, and leaves the carrier.
 
 use super::Nic;
 use crate::hosts::PeerId;
@@ -14,13 +17,14 @@ use crate::port::Sent;
 use sovia_link::Time;
 use sovia_sys::clock;
 
-/// A frame that has been sent again so often in a row, with waits that double from a millisecond on, does not pass.
+/// Number of retransmissions in a row after which a carrier counts as blocked. Their delays double from one
+/// millisecond on.
 const TRIES: u32 = 5;
-/// Until the first probe but one, and between two at most (nanoseconds).
+/// Delay between the first and second probe, and the maximum between two probes, in nanoseconds.
 const PROBE_NS: u64 = 250_000_000;
 const PROBES_NS: u64 = 60_000_000_000;
 
-/// What a frame goes or comes by.
+/// Carrier of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Carrier {
     Port,
@@ -28,7 +32,7 @@ pub(super) enum Carrier {
     Conversation,
 }
 
-/// Which way frames go.
+/// Route of the frames to a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Route {
     /// By the port.
@@ -36,16 +40,16 @@ pub(super) enum Route {
     Port,
     /// By a trunk.
     Trunk,
-    /// In the agents' conversation.
+    /// In the TCP connection between the agents.
     Conversation {
-        /// When the port is probed next, and how long to wait then.
+        /// Time of the next probe of the port, and the delay after it.
         probe_at: u64,
         wait: u64,
     },
 }
 
 impl Route {
-    /// In the conversation, with a first probe of the port at once.
+    /// Returns the route by the agents' TCP connection, with a first probe of the port at once.
     pub(super) fn conversation(now: u64) -> Route {
         Route::Conversation { probe_at: now, wait: PROBE_NS }
     }
@@ -58,7 +62,7 @@ impl Route {
         }
     }
 
-    /// When the port is probed next (nanoseconds).
+    /// Returns when the port is probed next, in nanoseconds.
     pub(super) fn probe_deadline(&self) -> Option<u64> {
         match self {
             Route::Conversation { probe_at, .. } => Some(*probe_at),
@@ -68,7 +72,7 @@ impl Route {
 }
 
 impl Nic {
-    /// Looks whether frames pass to a peer, once timers have gone off.
+    /// Changes the route if frames no longer reach a peer. Call this after timers have run.
     pub(super) fn look_for_passage(&mut self, number: PeerId, now: u64) {
         let peer = &mut self.peers[number];
         let is_far = self.hosts.is_some() && peer.is_met;
@@ -87,8 +91,10 @@ impl Nic {
         }
     }
 
-    /// Frames go by another way than the trunk until the peer has answered there: this NIC's own are not acknowledged, or the peer has left the
-    /// trunk. A NIC that has nothing to send but acknowledgements, which nothing acknowledges, would not find out by itself.
+    /// Stops using the trunk until the peer has answered on it.
+    ///
+    /// Called if frames on the trunk are not acknowledged, or if the peer has left the trunk. A NIC that sends only
+    /// acknowledgements could not find out by itself that the trunk is blocked.
     pub(super) fn doubt_trunk(&mut self, number: PeerId, route: Route) {
         let peer = &mut self.peers[number];
         if peer.route == Route::Trunk {
@@ -103,14 +109,14 @@ impl Nic {
         peer.route = Route::Conversation { probe_at: now + wait, wait: (2 * wait).min(PROBES_NS) };
         let (Some(channel), len) = (&mut peer.channel, peer.frame_max) else { return };
         let mut left = true;
-        // The port has no mind of its own: it does not hear of what does not pass.
+        // Ignore the result: the port does not notice that a probe is lost on the way.
         let _ = self.port.transmit(number, &mut |room| {
             let room = room.get_mut(..len).filter(|_| core::mem::take(&mut left))?;
             channel.probe_into(now, room).then_some(len)
         });
     }
 
-    /// Sends what the channel to a peer has to send in the conversation.
+    /// Sends the channel's frames to a peer on the agents' TCP connection.
     pub(super) fn transmit_in_conversation(&mut self, number: PeerId) -> Sent {
         let nothing = Sent { any: false, has_room: true };
         let Some(hosts) = &mut self.hosts else { return nothing };

@@ -1,4 +1,4 @@
-//! Sends messages to far NICs, as far as their channels have room.
+//! Sends messages about connections to remote NICs, as far as their channels have room.
 
 use super::Nic;
 use crate::bundle::Bundle;
@@ -10,16 +10,16 @@ use sovia_link::Channel;
 use sovia_proto::word;
 use sovia_reflect::Sink;
 
-/// Bytes that a connection may have told in its turn, about: others wait for as long.
+/// Bytes of messages that one connection may send in its turn, approximately.
 const TURN: usize = 128 << 10;
 
-/// Wraps a message about a VI, and puts it to the others.
+/// Sink that wraps messages about one VI and appends them to the bundle.
 struct About<'a> {
     bundle: &'a mut Bundle,
     channel: &'a mut Channel,
-    /// Something else goes first.
+    /// Set if other messages must be sent first.
     waits: bool,
-    /// What it may have told still.
+    /// Bytes that this connection may still send in its turn.
     left: usize,
     far: Id,
 }
@@ -41,19 +41,20 @@ impl Sink for About<'_> {
 }
 
 impl Nic {
-    /// Tells the far NIC what a program has published on a VI.
+    /// Sends the remote NIC what a program has published on a VI.
     pub(super) fn tell(&mut self, id: Id) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let Some(program) = self.programs.get(&connection.program) else { return };
-        // First: then what the program published before it left is among what is sent.
+        // Check this first: everything that the program published before it left the VI is then sent.
         connection.look_for_leaving(program);
-        // Before that is told as an end like any other: the far program's TCP may never hear of it.
+        // Do this before the end is sent like an ordinary end. The remote program must see a broken connection,
+        // because its TCP may never learn of the end.
         self.look_for_abandoned(id);
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let Some(program) = self.programs.get(&connection.program) else { return };
         let Some((far, reflection)) = &mut connection.joined else { return };
         let peer = &mut self.peers[connection.peer];
-        // Where it has gone the connection has been broken off, and there is no NIC to be told.
+        // Without a channel, the connection is already broken off, and there is no NIC to notify.
         let Some(channel) = &mut peer.channel else { return self.end_if_over(id) };
         let waits = !peer.unsaid.is_empty();
         let before = reflection.sent();
@@ -91,7 +92,7 @@ impl Nic {
         }
     }
 
-    /// Goes on where there was no room in the channel.
+    /// Continues where channels had no room.
     pub(super) fn tell_rest(&mut self) {
         for peer in 0..self.peers.len() {
             if self.peers[peer].is_due {
@@ -111,7 +112,7 @@ impl Nic {
                 peer.bundle.put(&message);
             }
         }
-        // The first one is the one behind that which was the last to find room: else those with small numbers would have all of it.
+        // Begin after the connection that last had room. Otherwise connections with small ids would use all the room.
         let first = self.peers[number].next_told;
         for mut ids in [first..Id::MAX, 0..first] {
             while let Some(id) = self.next_untold(number, &ids) {
@@ -122,7 +123,7 @@ impl Nic {
         }
     }
 
-    /// The next connection of which a peer has not been sent everything, if there is room.
+    /// Returns the next connection in `ids` with something to send to a peer, if there is room.
     fn next_untold(&mut self, peer: PeerId, ids: &Range<Id>) -> Option<Id> {
         let peer = &mut self.peers[peer];
         let channel = peer.channel.as_deref_mut().filter(|_| !peer.untold.is_empty())?;

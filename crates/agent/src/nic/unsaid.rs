@@ -3,14 +3,14 @@
 use crate::wire::{Id, Message};
 use std::collections::{HashSet, VecDeque};
 
-/// Messages to one far NIC, in order. There are never more than the connections that it knows of, or is to know of: one that
-/// has come and gone meanwhile is never spoken of.
+/// Messages to one remote NIC, in order. An offer that is withdrawn while it waits is never sent. So the queue grows
+/// only with connections that the remote NIC knows or must learn of.
 #[derive(Debug, Default)]
 pub(super) struct Unsaid {
     messages: VecDeque<Message<'static>>,
-    /// Own connections that are offered by one of them.
+    /// Connections whose offer is in `messages`.
     offered: HashSet<Id>,
-    /// Those whose offer is none any more, though it is among them.
+    /// Connections whose offer in `messages` has been withdrawn.
     void: HashSet<Id>,
 }
 
@@ -24,7 +24,7 @@ impl Unsaid {
         match message {
             Message::Withdraw(id) if self.offered.remove(&id) => {
                 self.void.insert(id);
-                // Offers that are void are not many more than those that are not.
+                // Remove withdrawn offers before they outnumber the other messages.
                 if self.void.len() > 64 && 2 * self.void.len() > self.messages.len() {
                     self.forget_void();
                 }
@@ -38,7 +38,7 @@ impl Unsaid {
         self.messages.push_back(message);
     }
 
-    /// The next message.
+    /// Removes and returns the next message.
     pub(super) fn pop(&mut self) -> Option<Message<'static>> {
         loop {
             let message = self.messages.pop_front()?;
@@ -91,13 +91,13 @@ mod tests {
         unsaid.push(offer(2));
         unsaid.push(Message::Withdraw(1));
         assert_eq!(unsaid.pop(), Some(offer(2)));
-        // It has been said by now: this one is no longer void.
+        // The offer has been sent, so its withdrawal must be sent too.
         unsaid.push(Message::Withdraw(2));
         assert_eq!(unsaid.pop(), Some(Message::Withdraw(2)));
         assert_eq!(unsaid.pop(), None);
     }
 
-    /// As with a far NIC that stands still, while programs go on connecting.
+    /// Models a stopped remote NIC while programs continue to connect.
     #[test]
     fn however_many_come_and_go_few_are_kept() {
         let mut unsaid = Unsaid::default();

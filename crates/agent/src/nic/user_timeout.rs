@@ -1,14 +1,16 @@
-//! TCP_USER_TIMEOUT: a connection whose program has set it ends when what the program has sent has not been acknowledged for so
-//! long.
+//! TCP_USER_TIMEOUT: ends a connection if data of its program has not been acknowledged for the time that the program
+//! has set.
 //!
-//! The kernel counts from when it has sent the oldest byte that is not acknowledged. So does a NIC, but that one channel carries
-//! all connections to a far NIC: for as long as that acknowledges anything, what is behind it in the channel is on its way. What the
-//! far NIC has acknowledged lies in the far program's segment, whether that program reads it or not; where it does not, the
-//! library has the kernel judge (`UNTIL_FULL` in `crates/sockets`).
+//! The kernel counts from the time when it sent the oldest unacknowledged byte. A NIC does the same, with one
+//! difference. One channel carries all connections to a remote NIC. While the remote NIC acknowledges anything, later
+//! data in the channel counts as on its way. Acknowledged data is in the remote program's segment, whether or not the
+//! program reads it. If the program does not read, the library leaves the decision to the kernel (`UNTIL_FULL` in
+//! `crates/sockets`).
 //!
-//! An agent that has stood still itself has asked no other agent meanwhile. So an end takes, as in the kernel, that frames have been sent
-//! again and not answered, with everything heard that has come. Where the agents' conversation has ended the time counts from then:
-//! whatever has ended that may not be on the connection's way.
+//! An agent that was itself stopped has sent nothing meanwhile. So, as in the kernel, a connection ends only if
+//! retransmitted frames got no answer. All received frames must have been processed, too. If the agents' TCP
+//! connection has ended, the time counts from that end. The cause of that end may not affect the connection's own
+//! path.
 
 use super::Nic;
 use crate::connection::Waits;
@@ -18,18 +20,18 @@ use sovia_proto::word;
 use sovia_sys::clock;
 use std::collections::BTreeSet;
 
-/// Connections that wait for an answer, and whose program does not wait for ever.
+/// Connections that wait for an acknowledgement and have a timeout.
 #[derive(Debug, Default)]
 pub(super) struct Impatient {
     all: BTreeSet<Id>,
-    /// Before that none of them has waited for too long (nanoseconds).
+    /// Earliest possible timeout, in nanoseconds.
     due: u64,
-    /// How often something has been heard since then.
+    /// Number of turns since then in which something was received.
     heard: u32,
 }
 
 impl Impatient {
-    /// When to look whether one has.
+    /// Returns when to check for timeouts.
     pub(super) fn due(&self) -> Option<u64> {
         (!self.all.is_empty()).then_some(self.due)
     }
@@ -41,13 +43,13 @@ impl Impatient {
 }
 
 const NS_PER_MS: u64 = 1_000_000;
-/// So often frames must have been sent again in vain.
+/// Number of retransmissions in vain after which a connection may time out.
 const TRIES: u32 = 2;
-/// What had come when the time was over has been heard after so many turns, though more comes all the time.
+/// Number of turns after which all frames from before the timeout have been processed, even if more keep arriving.
 const TURNS: u32 = 1024;
 
 impl Nic {
-    /// Some of what a program has sent has just been told to the far NIC, or waits for room.
+    /// Starts the wait for an acknowledgement. Call this when a program's data has been sent, or waits for room.
     pub(super) fn await_answer(&mut self, id: Id) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let Some((_, reflection)) = &connection.joined else { return };
@@ -61,7 +63,8 @@ impl Nic {
         self.impatient.add(id, since.saturating_add(timeout));
     }
 
-    /// Ends connections that have waited for too long, after each turn in which something may have been heard.
+    /// Ends connections that have waited too long. Call this after each turn in which something may have been
+    /// received.
     pub(super) fn look_for_timeouts(&mut self, now: u64, has_heard: bool) {
         if self.impatient.due().is_none_or(|due| due > now) {
             return;
@@ -83,12 +86,12 @@ impl Nic {
         }
     }
 
-    /// When a connection has waited for too long, if it waits.
+    /// Returns when a connection times out, if it waits for an acknowledgement.
     fn timeout_of(&self, id: Id, now: u64) -> Option<u64> {
         let connection = self.connections.get(&id)?;
         let (waits, (_, reflection)) = (connection.waits?, connection.joined.as_ref()?);
         let timeout = reflection.user_timeout().saturating_mul(NS_PER_MS);
-        // What a program has sent that has left is to arrive.
+        // Data of a program that has left the VI must still arrive.
         if timeout == 0 || connection.is_left || connection.is_alone {
             return None;
         }
@@ -104,7 +107,7 @@ impl Nic {
         if !peer.is_met || channel.tries() >= TRIES {
             return Some(due);
         }
-        // Not before the next try.
+        // The connection does not time out before the next retransmission.
         Some(due.max(channel.poll_timeout().map_or(now, Time::nanos).max(now) + 1))
     }
 
@@ -115,7 +118,7 @@ impl Nic {
         if let Some(program) = self.programs.get(&connection.program) {
             connection.break_off(program, word::TIMED_OUT);
         }
-        // When it can be told: its program's TCP may not hear of the end.
+        // The message is sent when the peer can be reached. The remote program's TCP may not learn of the end.
         self.peers[connection.peer].say(Message::Broken(far));
         self.end_if_over(id);
     }
