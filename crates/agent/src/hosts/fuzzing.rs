@@ -1,4 +1,4 @@
-//! What `fuzz/` asks of conversations ([`crate::fuzzing`]).
+//! Entry points for `fuzz/` to the agents' TCP connection ([`crate::fuzzing`]).
 
 use super::key::SecretKey;
 use super::secure::Secure;

@@ -1,4 +1,4 @@
-//! The keys by which agents of different hosts know each other: X25519, written as base64, as WireGuard's are.
+//! Keys by which agents of different hosts authenticate each other: X25519, in base64 like WireGuard's keys.
 
 use base64ct::{Base64, Encoding};
 use core::fmt;
@@ -12,21 +12,21 @@ use std::path::Path;
 /// Bytes of a key.
 const LEN: usize = 32;
 
-/// The key that an agent keeps to itself.
+/// Secret key of an agent.
 #[derive(Clone)]
 pub struct SecretKey([u8; LEN]);
 
-/// The key by which other agents know an agent.
+/// Public key of an agent.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicKey([u8; LEN]);
 
-/// Why a key is none, or cannot be had.
+/// Reason why a key is invalid or cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// The file cannot be read or made.
+    /// The file cannot be read or created.
     #[error(transparent)]
     File(#[from] io::Error),
-    /// Others may read the file.
+    /// Other users may read the file.
     #[error("users other than the owner may read this file (mode {0:o}); run chmod 600")]
     Readable(u32),
     /// The text is not 32 bytes in base64.
@@ -43,7 +43,7 @@ fn decode(text: &str) -> Result<[u8; LEN], KeyError> {
 }
 
 impl SecretKey {
-    /// A new key, drawn at random.
+    /// Returns a new random key.
     ///
     /// # Errors
     /// The kernel has no random bytes.
@@ -55,7 +55,7 @@ impl SecretKey {
         }
     }
 
-    /// The key in a file, which its owner alone may read.
+    /// Reads the key from a file. No user but the file's owner may have access to it.
     ///
     /// # Errors
     /// [`KeyError`]
@@ -70,30 +70,30 @@ impl SecretKey {
         decode(&text).map(SecretKey)
     }
 
-    /// Writes the key to a file that is not there yet; makes its folder if that is not there either.
+    /// Writes the key to a new file. Creates the file's folder if necessary.
     ///
     /// # Errors
-    /// [`KeyError::File`]: there is no file of this key then.
+    /// [`KeyError::File`]: no file with this key exists then.
     pub fn write_new(&self, path: &Path) -> Result<(), KeyError> {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder)?;
         }
         let mut options = std::fs::OpenOptions::new();
         let mut file = options.write(true).create_new(true).mode(0o600).open(path)?;
-        // In one piece, and on the disk before the public key is given to others.
+        // Write the text in one call and sync it before anyone uses the public key.
         let text = format!("{}\n", Base64::encode_string(&self.0));
         let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
         written.inspect_err(|_| {
-            // What is cut short is no key, and would be in the way of the next one.
+            // A truncated key is useless, and its file would block the next attempt.
             let _ = std::fs::remove_file(path);
         })?;
         Ok(())
     }
 
-    /// The key by which others know the agent that has this one.
+    /// Returns the public key that belongs to this key.
     pub fn public(&self) -> PublicKey {
         let mut public = [0; LEN];
-        // Snow has this choice built in.
+        // This always succeeds: snow has X25519 built in.
         if let Some(mut x25519) = DefaultResolver.resolve_dh(&DHChoice::Curve25519) {
             x25519.set(&self.0);
             public.copy_from_slice(x25519.pubkey());
@@ -106,7 +106,7 @@ impl SecretKey {
     }
 }
 
-/// Nothing of the key.
+/// Prints nothing of the key.
 impl fmt::Debug for SecretKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SecretKey")

@@ -1,19 +1,22 @@
-//! How agents of different hosts know each other: a TCP connection between each two, on which each shows that it has its key,
-//! and on which they agree on a channel for the frames of their NICs.
+//! TCP connections (*conversations*) between agents of different hosts. On each, both agents prove their keys. Then
+//! they agree on a channel for the frames of their NICs.
 //!
-//! The connection stays for as long as both are there and the network joins them. It carries frames, too, where UDP does not. When
-//! it ends the agents try to have another one. Where both then have the channel of the last one still, that goes on, and the programs
-//! notice nothing: a network may be away for long, as for TCP, and an agent may stand still. That the other agent has died is
-//! known from two things alone: it has said so in the conversation, as an agent does whose owner ends it; or an agent that has shown the
-//! same key does not have the channel. Nothing else is proof: any
-//! station on the way can refuse a connection, or accept one and end it, and a process may listen there in its place for a while.
+//! The two agents keep the conversation while both run and the network connects them. The conversation also carries
+//! frames if UDP cannot. When the conversation ends, the agents try to begin another. If both still have the channel
+//! of the last one, the channel continues, and the programs notice nothing. So a network may fail for as long as TCP
+//! allows, and an agent may be stopped.
 //!
-//! Of two agents the one with the smaller public key connects, with waits that double while the other one is not there. The other
-//! one knocks when it starts: it connects once, shows its key, and is connected to at once. So neither has to be started first, and
-//! neither waits for the other's next try.
+//! Only two events prove that the other agent has died. Either the agent reports its end in the conversation, as it
+//! does when its owner ends it. Or an agent with the same key no longer has the channel. Nothing else is proof: any
+//! station on the path can refuse a connection, or accept and end it. A foreign process may also listen at the
+//! address for a while.
 //!
-//! - `key`: the keys; `peers`: which agents are known; `secure`: what is said, sealed; `terms`: what is said first;
-//! - `talk`: one conversation; `retry`: when one is tried.
+//! Of two agents, the one with the smaller public key connects. The delay between its tries doubles while the other
+//! agent does not answer. The other agent *knocks* when it starts: it connects once and proves its key. The first
+//! agent then connects at once. So the agents may start in any order, and neither waits for the other's next try.
+//!
+//! - `key`: keys. `peers`: known agents. `secure`: encryption and authentication. `terms`: the first message.
+//! - `talk`: one conversation. `retry`: times of the tries.
 
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
@@ -42,94 +45,95 @@ use std::sync::Arc;
 use talk::{Admitted, Over, Talk};
 use terms::Terms;
 
-/// Conversations that any process may have begun which can connect, beside one for each agent that is known; one more ends the oldest.
+/// Maximum number of accepted conversations with unknown agents, in addition to one for each known agent. A further
+/// one ends the oldest.
 const GUESTS: usize = 32;
-/// Guests that are let in before something else has its turn.
+/// Maximum number of connections accepted in one turn.
 const TURN: usize = 32;
-/// How often it is told why a stranger has been refused.
+/// Maximum number of reports about refused agents.
 const TOLD: u32 = 64;
 
-/// Which agents know each other.
+/// Address and key of an agent, and the agents that it knows.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where this agent hears others, and where frames come: a TCP port and a UDP port.
+    /// Address and port at which this agent accepts TCP connections and receives frames by UDP.
     pub listen: SocketAddr,
-    /// Its key.
+    /// Secret key of this agent.
     pub key: SecretKey,
-    /// The agents that it knows.
+    /// Agents that this agent knows.
     pub peers: Peers,
 }
 
-/// A channel between two NICs, by what its frames bear.
+/// Channel between two NICs, as identified in its frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Channel {
     pub(crate) number: u32,
-    /// This agent's epoch, and the other's.
+    /// Epoch of this agent, and of the other one.
     pub(crate) epochs: [u32; 2],
 }
 
 impl Channel {
-    /// The same channel, as the other agent has it.
+    /// Returns the same channel as the other agent sees it.
     fn mirrored(self) -> Channel {
         let [own, other] = self.epochs;
         Channel { epochs: [other, own], ..self }
     }
 }
 
-/// What two agents have agreed on.
+/// Result of the exchange of terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Agreed {
     pub(crate) channel: Channel,
-    /// Both have it still, from an earlier conversation.
+    /// True if both agents still have the channel from an earlier conversation.
     pub(crate) is_held: bool,
-    /// Bytes of a frame of a new one.
+    /// Length in bytes of the longest frame on a new channel.
     pub(crate) frame_max: usize,
 }
 
-/// What has happened.
+/// Event of a conversation.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// The other agent is there: with the channel that goes on, or with a new one, and then it is another agent than before.
+    /// A conversation with the other agent has begun. With a new channel, the other agent is new or has restarted.
     Met(Agreed),
-    /// The other agent has a NIC that carries frames, of which this is said.
+    /// The other agent has a NIC that carries frames. The bytes describe the NIC.
     Fabric(Vec<u8>),
-    /// A frame has come in the conversation.
+    /// A frame has arrived in the conversation.
     Frame(Vec<u8>),
     /// The conversation may have room for frames.
     Room,
-    /// The conversation is over. The other agent may be there still.
+    /// The conversation has ended. The other agent may still run.
     Lost,
-    /// The other agent has said that it ends. The channel to it is none any more.
+    /// The other agent has reported that it ends. Its channel no longer exists.
     Parted,
 }
 
-/// A conversation by its number, and the token by which it is watched.
+/// Number of a conversation, and its token in the epoll set.
 type Number = u64;
-/// The listener's token.
+/// Token of the listener.
 const LISTENER: Number = 0;
 
-/// An agent that is known, and the conversation with it.
+/// A known agent, and the conversation with it.
 #[derive(Debug)]
 pub(crate) struct Known {
-    /// Bytes of the longest frame that the way to it takes, as far as is known.
+    /// Length in bytes of the longest frame that the path is known to carry.
     frame_max: usize,
-    /// Whether this agent connects, and the other one knocks.
+    /// True if this agent connects and the other one knocks.
     connects: bool,
-    /// The next try, while there is no conversation; one that knocks makes one only.
+    /// Next try while there is no conversation. An agent that knocks tries only once.
     retry: Option<Retry>,
-    /// The conversation with it, once both have agreed.
+    /// Conversation with the agent, once both have agreed.
     current: Option<Number>,
-    /// What has come in before that one was agreed on has a smaller number.
+    /// Conversations with a smaller number began before the current one was agreed on.
     since: Number,
-    /// The try that is under way.
+    /// Try in progress.
     trying: Option<Number>,
-    /// The channel to it, for as long as it is not known to have died.
+    /// Channel to the agent. Kept until the agent is known to have died.
     held: Option<Channel>,
-    /// What was told last of why there is no conversation.
+    /// Last reported reason why there is no conversation.
     told: String,
 }
 
-/// An agent's conversations with others.
+/// Conversations of an agent with other agents.
 #[derive(Debug)]
 pub(crate) struct Hosts {
     config: Config,
@@ -138,20 +142,20 @@ pub(crate) struct Hosts {
     arrivals: Arrivals,
     epoll: Fd,
     known: Vec<Known>,
-    /// All conversations. Those whose other end is not known yet are guests.
+    /// All conversations. Guests are those whose other end is not known yet.
     talks: BTreeMap<Number, Talk>,
     guests: BTreeSet<Number>,
-    /// Those that have something to be read still.
+    /// Conversations with unread data.
     unread: BTreeSet<Number>,
     next: Number,
-    /// What is said of this agent's NIC that carries frames, if it has one.
+    /// Description of this agent's NIC that carries frames, if it has one.
     fabric: Option<Arc<[u8]>>,
-    /// Why a stranger was refused last, and how often that was told.
+    /// Last reported reason for a refusal, and the number of such reports.
     told: (String, u32),
 }
 
 impl Hosts {
-    /// Listens. Frames that come from a peer may have as many bytes as is said for it.
+    /// Listens for other agents. `frame_max` gives the length of the longest frame for each peer.
     pub(crate) fn open(config: Config, frame_max: &[usize]) -> io::Result<Hosts> {
         let listener = TcpListener::bind(config.listen)?;
         listener.set_nonblocking(true)?;
@@ -187,13 +191,14 @@ impl Hosts {
         })
     }
 
-    /// This agent has a NIC that carries frames of at most that many bytes: `what` is said of it to agents that have one as well.
+    /// Sets this agent's NIC that carries frames, with frames of at most `frame_max` bytes. Agents that also have one
+    /// are sent the description `what`.
     pub(crate) fn has_fabric(&mut self, what: &[u8], frame_max: usize) {
         self.known.iter_mut().for_each(|known| known.frame_max = known.frame_max.min(frame_max));
         self.fabric = Some(what.into());
     }
 
-    /// Where this agent listens.
+    /// Returns the address at which this agent listens.
     pub(crate) fn own(&self) -> SocketAddr {
         self.config.listen
     }
@@ -202,12 +207,12 @@ impl Hosts {
         &self.config.peers
     }
 
-    /// The descriptor that is readable while there is something to do.
+    /// Returns the descriptor that is readable while there is something to do.
     pub(crate) fn raw(&self) -> RawFd {
         self.epoll.raw()
     }
 
-    /// When there is something to do though nothing comes (nanoseconds of the monotonic clock).
+    /// Returns when the next timer is due, in nanoseconds of the monotonic clock.
     pub(crate) fn deadline(&self) -> Option<u64> {
         if !self.unread.is_empty() {
             return Some(0);
@@ -215,7 +220,7 @@ impl Hosts {
         self.known.iter().filter_map(Known::due).chain(self.arrivals.due()).min()
     }
 
-    /// Does what there is to do, up to a turn, and tells what has happened, to each peer in its order.
+    /// Does a bounded amount of work. Returns the events, in order for each peer.
     pub(crate) fn step(&mut self, now: u64) -> Vec<(PeerId, Event)> {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
         let count = poll::epoll_wait(self.epoll.raw(), &mut events, Some(0), None).unwrap_or(0);
@@ -232,40 +237,40 @@ impl Hosts {
                 self.hear(number, &mut happened);
             }
         }
-        // Those that have come are heard before others are tried.
+        // Handle conversations that have begun before new ones are tried.
         self.try_due(now);
         happened
     }
 
-    /// The channel to a peer, for as long as it is not known to have died.
+    /// Returns the channel to a peer, until the peer is known to have died.
     pub(crate) fn channel(&self, peer: PeerId) -> Option<Channel> {
         self.known[peer].held
     }
 
-    /// The channel to a peer is none any more on this side.
+    /// Forgets the channel to a peer.
     pub(crate) fn give_up(&mut self, peer: PeerId) {
         self.known[peer].held = None;
     }
 
-    /// This agent ends, and says so to all others.
+    /// Ends this agent, and reports the end to all other agents.
     pub(crate) fn part(&mut self) {
         core::mem::take(&mut self.talks).into_values().for_each(Talk::part);
     }
 
-    /// Whether the conversation with a peer takes a frame now.
+    /// Returns true if the conversation with a peer can take a frame now.
     pub(crate) fn has_room(&mut self, peer: PeerId) -> bool {
         self.current(peer).is_some_and(Talk::has_room)
     }
 
-    /// Sends a frame in the conversation; asked for room before.
+    /// Sends a frame in the conversation. Call [`Hosts::has_room`] first.
     pub(crate) fn send(&mut self, peer: PeerId, frame: &[u8]) {
         if let Some(talk) = self.current(peer) {
             talk.say_frame(frame);
         }
     }
 
-    /// Hands to the kernel what there is to be sent to a peer, as far as it has room. That there is some again, or that the
-    /// conversation is over, the next step finds out.
+    /// Passes unsent data for a peer to the kernel, as far as the kernel has room. The next [`Hosts::step`] reports
+    /// new room, or the end of the conversation.
     pub(crate) fn flush(&mut self, peer: PeerId) {
         if let Some(talk) = self.current(peer) {
             let _ = talk.write();
@@ -276,7 +281,7 @@ impl Hosts {
         self.talks.get_mut(&self.known[peer].current?)
     }
 
-    /// Tries to connect where that is due.
+    /// Starts the tries that are due.
     fn try_due(&mut self, now: u64) {
         for peer in 0..self.known.len() {
             let known = &mut self.known[peer];
@@ -285,9 +290,9 @@ impl Hosts {
                 continue;
             }
             match &mut known.retry {
-                // With connections that depend on it, the other agent is tried until it is there.
+                // While connections depend on the other agent, try until it answers.
                 Some(retry) if known.connects || known.held.is_some() => retry.tried(now),
-                // One that has not been heard by the other agent is not needed: that one connects when it starts.
+                // An unanswered knock need not be repeated: the other agent connects when it starts.
                 retry => *retry = None,
             }
             match self.connect(peer) {
@@ -337,14 +342,14 @@ impl Hosts {
         Ok(number)
     }
 
-    /// Something has come in a conversation, or it has room.
+    /// Handles data or new room in a conversation.
     fn hear(&mut self, number: Number, happened: &mut Vec<(PeerId, Event)>) {
         let (peers, known, has_fabric) = (&self.config.peers, &self.known, self.fabric.is_some());
         let Some(talk) = self.talks.get_mut(&number) else { return };
         let heard = talk.step(&mut |key, is_first| {
             let peer = peers.of_key(&key)?;
             let known = &known[peer];
-            // A knock is answered by a connection, and not here.
+            // This agent answers a knock with a connection of its own, so it sends no terms here.
             let is_knock_of_peer = known.connects && !is_first;
             let own = match is_knock_of_peer {
                 true => None,
@@ -359,7 +364,7 @@ impl Hosts {
         let (agreed, has_spoken) = (talk.agreed(), talk.has_spoken());
         let (said_held, has_parted) = (talk.said_held(), talk.has_parted());
         let frames = core::mem::take(&mut talk.frames);
-        // The owner is told once both have agreed.
+        // The owner gets this description only after both agents have agreed.
         let fabric = if agreed.is_some() { talk.fabric.take() } else { None };
         if let Err(over) = heard {
             return self.end(number, &over, frames, happened);
@@ -374,7 +379,7 @@ impl Hosts {
             return;
         }
         if agreed.is_some() && known.current != Some(number) && said_held != known.held {
-            // What has happened since makes it untrue, and the other agent may go by it.
+            // This agent's terms have become untrue meanwhile, and the other agent may rely on them.
             return self.end(number, &Over::Hangup, frames, happened);
         }
         if known.connects == is_first
@@ -400,7 +405,7 @@ impl Hosts {
                 self.known[peer].held = None;
                 happened.push((peer, Event::Parted));
             }
-            // What it has sent before is of no channel any more.
+            // Drop the frames before: their channel no longer exists.
             return self.end(number, &Over::Goodbye, Vec::new(), happened);
         }
         if self.known[peer].current == Some(number) {
@@ -410,12 +415,13 @@ impl Hosts {
         }
     }
 
-    /// A peer that does not connect has said that it is there, and that it has no conversation.
+    /// Handles a knock: the peer, which does not connect itself, runs and has no conversation.
     fn knocked(&mut self, peer: PeerId, knock: Number, happened: &mut Vec<(PeerId, Event)>) {
         let known = &mut self.known[peer];
         if known.current.is_some() && knock < known.since {
-            // It had none when it began to knock. Both have connected at once, as after each outage, and it has what it wants, or is
-            // about to. If it has died since, that conversation ends as any does.
+            // The peer began this knock before the current conversation was agreed on. After an outage, both agents
+            // connect at once. The peer has the conversation that it wants, or soon will. If the peer has died since,
+            // the current conversation ends like any other.
             return;
         }
         known.retry = Some(Retry::at_once());
@@ -423,13 +429,13 @@ impl Hosts {
             happened.push((peer, Event::Lost));
             return self.forget(current);
         }
-        // One that is under way may be of the time before it was there.
+        // A try in progress may have begun before the peer started.
         if let Some(trying) = known.trying.take() {
             self.forget(trying);
         }
     }
 
-    /// A conversation is over.
+    /// Handles the end of a conversation.
     fn end(
         &mut self,
         number: Number,
@@ -437,7 +443,7 @@ impl Hosts {
         frames: Vec<Vec<u8>>,
         happened: &mut Vec<(PeerId, Event)>,
     ) {
-        // An agent that does not know this one's key ends the connection without an answer.
+        // An agent that does not know this agent's key closes the connection without an answer.
         let has_answered = self.talks.get(&number).is_some_and(Talk::has_answered);
         self.forget(number);
         let holds = |known: &Known| [known.current, known.trying].contains(&Some(number));
@@ -455,7 +461,7 @@ impl Hosts {
         } else {
             known.trying = None;
             if !known.connects && has_answered && matches!(over, Over::Hangup) {
-                // A knock that has been heard.
+                // The knock has succeeded.
                 return;
             }
         }
@@ -468,7 +474,7 @@ impl Hosts {
         self.unread.remove(&number);
     }
 
-    /// Tells once why there is no conversation with a peer.
+    /// Reports why there is no conversation with a peer, once for each reason.
     fn tell(&mut self, peer: PeerId, over: &Over) {
         let (text, known) = (over.to_string(), &mut self.known[peer]);
         if text != known.told {
@@ -478,7 +484,7 @@ impl Hosts {
         }
     }
 
-    /// Tells why there is no conversation with one that has come, if that is of an agent.
+    /// Reports why an unknown agent was refused. Reports nothing about connections of other programs.
     fn refuse(&mut self, over: &Over) {
         let text = over.to_string();
         let (told, times) = &mut self.told;
@@ -492,7 +498,7 @@ impl Hosts {
 }
 
 impl Known {
-    /// When a try is due, if none is under way and there is no conversation.
+    /// Returns when the next try is due. Returns `None` during a try or a conversation.
     fn due(&self) -> Option<u64> {
         let is_idle = self.current.is_none() && self.trying.is_none();
         self.retry.filter(|_| is_idle).map(|retry| retry.due())

@@ -1,44 +1,45 @@
-//! When an agent tries to connect to another one: at once, then after waits that double.
+//! Times at which an agent tries to connect to another: at once, then after delays that double.
 
-/// The first wait, and the longest (nanoseconds).
+/// First and longest delay, in nanoseconds.
 const FIRST_NS: u64 = 1_000_000_000;
 const LONGEST_NS: u64 = 32_000_000_000;
 
-/// When the next try is due.
+/// Time of the next try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Retry {
     due: u64,
     wait: u64,
-    /// When there could be a next try at the soonest.
+    /// Earliest time of the next try after a success.
     soonest: u64,
 }
 
 impl Retry {
-    /// At once.
+    /// Makes a retry that is due at once.
     pub(crate) fn at_once() -> Retry {
         Retry { due: 0, wait: FIRST_NS, soonest: 0 }
     }
 
-    /// When it is due (nanoseconds of the monotonic clock).
+    /// Returns when the next try is due, in nanoseconds of the monotonic clock.
     pub(crate) fn due(&self) -> u64 {
         self.due
     }
 
-    /// Whether it is due. One that nearly is goes along: agents that try to reach many hosts which are not there so wake for
-    /// all of them together.
+    /// Returns true if a try is due, or nearly due. So an agent that tries to reach many hosts in vain wakes once for
+    /// several of them.
     pub(crate) fn is_due(&self, now: u64) -> bool {
         self.due <= now.saturating_add(self.wait / 16)
     }
 
-    /// A try is made.
+    /// Records a try and sets the time of the next one.
     pub(crate) fn tried(&mut self, now: u64) {
         self.due = now.saturating_add(self.wait);
         self.soonest = now.saturating_add(FIRST_NS);
         self.wait = (2 * self.wait).min(LONGEST_NS);
     }
 
-    /// The last try has led to a conversation. When that is over the next one is due at once, unless the last one has just been
-    /// made: agents that have the same key by mistake would else replace each other without end.
+    /// Records that the last try has succeeded. When that conversation ends, the next try is due at once, but not
+    /// within `FIRST_NS` of the last try. Otherwise agents that have the same key by mistake would replace each other
+    /// without end.
     pub(crate) fn succeeded(&mut self) {
         (self.due, self.wait) = (self.soonest, FIRST_NS);
     }

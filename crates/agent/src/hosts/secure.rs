@@ -1,26 +1,29 @@
-//! A conversation of two agents over a byte stream: each shows that it has its key, and no other process can
-//! read or change what they say. Noise's pattern IK (Noise Protocol Framework, revision 34, section 7.5), each message
-//! behind its length (u16, big-endian). A state machine: bytes go in, bytes and messages come out.
+//! Secure conversation of two agents over a byte stream: both are authenticated, and no other process can read or
+//! change their messages.
+//!
+//! Uses Noise's pattern IK (Noise Protocol Framework, revision 34, section 7.5). Each message follows its length
+//! (u16, big-endian). This is a state machine without I/O: bytes go in, bytes and messages come out.
 
 use super::key::{PublicKey, SecretKey};
 use snow::{Builder, HandshakeState, TransportState};
 use std::sync::Arc;
 
-/// Agents of different versions do not understand each other at all.
+/// Agents with different prologues cannot complete the handshake. A new version changes the prologue.
 const PROLOGUE: &[u8] = b"sovia agent 1";
 const PATTERN: &str = "Noise_IK_25519_ChaChaPoly_BLAKE2s";
-/// The longest message, sealed, and what sealing adds; the longest one of a greeting.
+/// Length of the longest sealed message, the bytes that sealing adds, and the length of the longest handshake
+/// message.
 const MESSAGE_MAX: usize = 65535;
 const SEAL: usize = 16;
 const GREETING_MAX: usize = 512;
 
-/// Why a conversation has ended.
+/// Reason why a conversation has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Ended {
-    /// What came was not of this conversation, or of no agent.
+    /// The received bytes do not belong to this conversation, or do not come from an agent.
     #[error("no Sovia agent answers there, or its key differs from the expected one")]
     Nonsense,
-    /// It is an agent whose key is not expected.
+    /// The other end is an agent with an unexpected key.
     #[error("the agent there has the key {0}, which no --peer of this agent has")]
     Unexpected(PublicKey),
 }
@@ -28,16 +31,16 @@ pub(super) enum Ended {
 enum State {
     Greeting(Box<HandshakeState>),
     Open(Box<TransportState>),
-    /// Nothing can be said or heard any more.
+    /// The conversation has failed. Nothing can be sent or received.
     Over,
 }
 
 /// One side of a conversation.
 pub(super) struct Secure {
     state: State,
-    /// The keys of which the other side has to have one.
+    /// Keys that the other side may have.
     known: Arc<[PublicKey]>,
-    /// The one that it has shown.
+    /// Key that the other side has proved.
     peer: Option<PublicKey>,
     inbound: Vec<u8>,
     outbound: Vec<u8>,
@@ -50,7 +53,7 @@ impl core::fmt::Debug for Secure {
 }
 
 impl Secure {
-    /// The side that speaks first, to one that has to have the key `peer`.
+    /// Makes the side that sends first, to an agent with the key `peer`.
     pub(super) fn first(own: &SecretKey, peer: PublicKey) -> Result<Secure, snow::Error> {
         let mut state = builder(own)?.remote_public_key(peer.bytes())?.build_initiator()?;
         let mut message = [0; GREETING_MAX];
@@ -60,7 +63,7 @@ impl Secure {
         Ok(side)
     }
 
-    /// The side that answers, if the other one has one of the keys `known`.
+    /// Makes the side that answers, if the other side has one of the keys `known`.
     pub(super) fn second(own: &SecretKey, known: Arc<[PublicKey]>) -> Result<Secure, snow::Error> {
         Ok(Secure::greeting(builder(own)?.build_responder()?, known))
     }
@@ -71,29 +74,29 @@ impl Secure {
         Secure { state, known, peer: None, inbound, outbound }
     }
 
-    /// The key that the other side has shown. Until the first message it may be one that repeats what the owner of that key has
-    /// said to this side before.
+    /// Returns the other side's key. Until the first message arrives, an attacker may be replaying an earlier
+    /// handshake.
     pub(super) fn peer(&self) -> Option<PublicKey> {
         self.peer
     }
 
-    /// Whether the other side has shown its key, and messages can be said. What the first side says is the first
-    /// thing that shows the second one that it is there now.
+    /// Returns true if the other side has shown its key and messages can be sent. To the second side, only the first
+    /// message proves that the handshake was not a replay.
     pub(super) fn is_open(&self) -> bool {
         matches!(self.state, State::Open(_))
     }
 
-    /// Bytes to be sent; those that have been are to be drained.
+    /// Returns the bytes to be sent. The caller removes the bytes that it has sent.
     pub(super) fn outbound(&mut self) -> &mut Vec<u8> {
         &mut self.outbound
     }
 
-    /// Bytes have come.
+    /// Adds received bytes.
     pub(super) fn received(&mut self, bytes: &[u8]) {
         self.inbound.extend_from_slice(bytes);
     }
 
-    /// The next message that has come whole, if there is one. To be asked until there is none.
+    /// Returns the next complete message. Call this until it returns `None`.
     pub(super) fn next(&mut self) -> Result<Option<Vec<u8>>, Ended> {
         loop {
             let Some((len, rest)) = self.inbound.split_first_chunk() else { return Ok(None) };
@@ -117,7 +120,7 @@ impl Secure {
         }
     }
 
-    /// A message of the greeting has come: it is answered, or the conversation is open.
+    /// Handles a received handshake message: answers it, or opens the conversation.
     fn greeted(&mut self) -> Result<(), Ended> {
         let State::Greeting(state) = &mut self.state else { return Ok(()) };
         let key = state.get_remote_static().and_then(|key| key.try_into().ok());
@@ -131,7 +134,7 @@ impl Secure {
             let len = state.write_message(&[], &mut message).map_err(|_| Ended::Nonsense)?;
             append(&mut self.outbound, &message[..len]);
         }
-        // A greeting is used up by what it becomes.
+        // Opening the conversation consumes the handshake state.
         if let State::Greeting(state) = core::mem::replace(&mut self.state, State::Over) {
             let open = state.into_transport_mode().map_err(|_| Ended::Nonsense)?;
             self.state = State::Open(Box::new(open));
@@ -139,7 +142,7 @@ impl Secure {
         Ok(())
     }
 
-    /// Says something, once the conversation is open; what is longer than a message may be is not said.
+    /// Sends a message in an open conversation. Drops a message that is too long.
     pub(super) fn say(&mut self, message: &[u8]) {
         let State::Open(state) = &mut self.state else { return };
         let len = message.len() + SEAL;
@@ -178,7 +181,7 @@ mod tests {
         ]
     }
 
-    /// Has them exchange what they have to say, and gives what each has heard.
+    /// Lets the two sides exchange their messages. Returns the messages that each has received.
     fn exchange(sides: &mut [Secure; 2]) -> [Result<Vec<Vec<u8>>, Ended>; 2] {
         let mut heard = [Ok(Vec::new()), Ok(Vec::new())];
         for turn in 0..8 {
@@ -243,7 +246,7 @@ mod tests {
         assert!(!sides.iter().any(Secure::is_open));
     }
 
-    /// What one side has said once says nothing to a later conversation.
+    /// A replayed handshake is of no use in a later conversation.
     #[test]
     fn greeting_that_is_repeated_opens_a_conversation_in_which_nothing_can_be_said() {
         let [a, b, _] = keys();
@@ -270,7 +273,7 @@ mod tests {
             let at = at.index(bytes.len());
             bytes[at] ^= change;
             sides[1].received(&bytes);
-            // A changed length waits for more, or is refused.
+            // With a changed length, the receiver waits for more bytes or refuses the message.
             prop_assert!(!matches!(sides[1].next(), Ok(Some(_))));
         }
 

@@ -1,4 +1,4 @@
-//! One conversation: a TCP connection to what may be another agent, and what has come in it.
+//! One conversation: the TCP connection to a possible agent, and the data received on it.
 
 use super::key::PublicKey;
 use super::peers::PeerId;
@@ -11,28 +11,28 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 
-/// A conversation in which the other host answers nothing for so long is over, as long as TCP itself is asked to try. That decides
-/// only when the next one is tried: the connections that the agents carry wait for it.
+/// Time without an answer after which TCP ends a conversation. The time only decides when the next conversation is
+/// tried: the programs' connections wait for the next one.
 const SILENCE: Duration = Duration::from_secs(30);
 const ASK_EVERY: Duration = Duration::from_secs(5);
 const ASK_TIMES: u32 = 5;
-/// Bytes that are read at once, and how often before other conversations have their turn.
+/// Bytes of one read, and the number of reads in one turn.
 const READ: usize = 16 << 10;
 const TURN: usize = 16;
-/// Bytes to be sent from which on no more frames are taken.
+/// Number of unsent bytes from which a conversation takes no more frames.
 const OUTBOUND: usize = 256 << 10;
 
-/// What a message of the conversation is: its first byte.
+/// Kinds of messages in a conversation, in their first byte.
 const TERMS: u8 = 0;
 const FRAME: u8 = 1;
-/// The agent ends, and its channel with it. The last message.
+/// The agent ends, and so does its channel. No message follows.
 const GOODBYE: u8 = 2;
-/// What NIC the agent has that carries frames, behind the terms of two agents that each have one.
+/// Description of the agent's NIC that carries frames. Sent after the terms if both agents have one.
 const FABRIC: u8 = 3;
-/// Bytes that what is said of a NIC may have.
+/// Maximum length in bytes of a NIC's description.
 const FABRIC_MAX: usize = 256;
 
-/// Why a conversation is over.
+/// Reason why a conversation has ended.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Over {
     #[error("{0}")]
@@ -47,33 +47,33 @@ pub(super) enum Over {
     Terms(#[from] BadTerms),
 }
 
-/// What an agent says to one that has shown its key.
+/// An agent that has proved a known key, and the terms for it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Admitted {
     pub(super) peer: PeerId,
-    /// Nothing, if it has come to say no more than that it is there.
+    /// Terms to send. `None` for an agent that has only knocked.
     pub(super) own: Option<Terms>,
 }
 
-/// A TCP connection to what may be another agent.
+/// A TCP connection to a possible agent.
 #[derive(Debug)]
 pub(super) struct Talk {
     stream: TcpStream,
     secure: Secure,
-    /// Whether this agent has connected.
+    /// True if this agent has connected.
     pub(super) is_first: bool,
-    /// The other agent, once it has shown its key.
+    /// The other agent, once it has proved its key.
     admitted: Option<Admitted>,
     theirs: Option<Terms>,
-    /// What is said of this agent's NIC, until it has been said.
+    /// Description of this agent's NIC, until it is sent.
     own_fabric: Option<Arc<[u8]>>,
-    /// What the other agent has said of its NIC.
+    /// Description of the other agent's NIC.
     pub(super) fabric: Option<Vec<u8>>,
-    /// The other agent has said that it ends.
+    /// Set after the other agent has reported that it ends.
     has_parted: bool,
-    /// Frames that have come.
+    /// Received frames.
     pub(super) frames: Vec<Vec<u8>>,
-    /// There may be more to be read, of which the kernel does not tell again.
+    /// Set if there may be more to read. The kernel does not report this data again.
     pub(super) has_more: bool,
 }
 
@@ -108,27 +108,27 @@ impl Talk {
         &self.stream
     }
 
-    /// The other agent, once it has shown its key.
+    /// Returns the other agent, once it has proved its key.
     pub(super) fn peer(&self) -> Option<PeerId> {
         self.admitted.map(|it| it.peer)
     }
 
-    /// Whether the other side has shown its key.
+    /// Returns true if the other side has proved its key.
     pub(super) fn has_answered(&self) -> bool {
         self.secure.peer().is_some()
     }
 
-    /// Whether the other agent has said its terms, as a station that repeats what it has heard cannot.
+    /// Returns true if the other agent has sent its terms. A station that replays an earlier handshake cannot do so.
     pub(super) fn has_spoken(&self) -> bool {
         self.theirs.is_some()
     }
 
-    /// Whether the other agent has said that it ends.
+    /// Returns true if the other agent has reported that it ends.
     pub(super) fn has_parted(&self) -> bool {
         self.has_parted
     }
 
-    /// What both have agreed on.
+    /// Returns the result, once both agents have sent their terms.
     pub(super) fn agreed(&self) -> Option<Agreed> {
         let (own, theirs) = (self.admitted?.own?, self.theirs?);
         let held = own.held.filter(|held| theirs.held == Some(held.mirrored()));
@@ -143,30 +143,30 @@ impl Talk {
         })
     }
 
-    /// The channel that this agent has said to have still.
+    /// Returns the channel that this agent has claimed to still have.
     pub(super) fn said_held(&self) -> Option<Channel> {
         self.admitted?.own?.held
     }
 
-    /// Whether a frame is taken now.
+    /// Returns true if the conversation takes a frame now.
     pub(super) fn has_room(&mut self) -> bool {
         self.secure.outbound().len() < OUTBOUND
     }
 
-    /// Says a frame; asked for room before.
+    /// Sends a frame. Call [`Talk::has_room`] first.
     pub(super) fn say_frame(&mut self, frame: &[u8]) {
         self.say(FRAME, frame);
     }
 
-    /// Says that this agent ends, if it has spoken. Where the kernel has no room for that the other one learns it as if this one had been
-    /// killed.
+    /// Reports that this agent ends, if it has sent terms. If the kernel has no room for the message, the other agent
+    /// only sees that the connection is lost.
     pub(super) fn part(mut self) {
         if self.admitted.is_none_or(|it| it.own.is_none()) {
             return;
         }
         self.say(GOODBYE, &[]);
         let _ = self.write().map(|()| self.stream.shutdown(Shutdown::Write));
-        // With something unread the kernel would reset the connection, and forget what it has not sent.
+        // Read all data: with unread data, the kernel would reset the connection and drop unsent data.
         let mut bytes = [0; READ];
         while self.stream.read(&mut bytes).is_ok_and(|len| len > 0) {}
     }
@@ -178,7 +178,7 @@ impl Talk {
         self.secure.say(&message);
     }
 
-    /// Reads and writes what there is, up to a turn; `admit` is asked once what to say to an agent that has shown that key.
+    /// Reads and writes, up to a limit. Once the other side has proved its key, `admit` returns the terms for it.
     pub(super) fn step(
         &mut self,
         admit: &mut dyn FnMut(PublicKey, bool) -> Option<Admitted>,
@@ -198,7 +198,7 @@ impl Talk {
         if self.has_parted { Ok(()) } else { self.write() }
     }
 
-    /// Whether both agents have a NIC of which they tell each other.
+    /// Returns true if both agents have a NIC that carries frames.
     fn tells_of_fabrics(&self) -> bool {
         let own = self.admitted.and_then(|it| it.own);
         [own, self.theirs].into_iter().all(|terms| terms.is_some_and(|it| it.has_fabric))
@@ -218,7 +218,7 @@ impl Talk {
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // There is none, or a connection that is being made.
+                // No data has arrived, or the connection is not complete yet.
                 Err(error)
                     if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) =>
                 {
@@ -231,7 +231,7 @@ impl Talk {
         Ok(())
     }
 
-    /// Hands to the kernel what there is to be said, as far as it has room.
+    /// Passes unsent data to the kernel, as far as the kernel has room.
     pub(super) fn write(&mut self) -> Result<(), Over> {
         let outbound = self.secure.outbound();
         while !outbound.is_empty() {

@@ -1,45 +1,46 @@
-//! Terms that two agents exchange first in their secure conversation, before frames go between their NICs.
+//! Terms that two agents exchange first in their secure conversation, before frames travel between their NICs.
 //!
 //! | offset | length | field, big-endian |
 //! |---|---|---|
-//! | 0 | 2 | version of what the NICs say: 2 |
-//! | 2 | 2 | 1: the speaker has a NIC of which it tells an agent that says the same; else 0 |
-//! | 4 | 4 | bytes of the longest frame that the speaker takes |
-//! | 8 | 4 | the number of the channel; the one counts that the agent says which has connected |
-//! | 12 | 4 | the speaker's epoch in that channel, not zero |
-//! | 16 | 4 | the number of the channel to the hearer that the speaker still has from an earlier conversation |
-//! | 20 | 4 | the speaker's epoch in it; zero: it has none |
-//! | 24 | 4 | the hearer's epoch in it; zero: it has none |
+//! | 0 | 2 | version of the NICs' messages: 2 |
+//! | 2 | 2 | 1 if the sender has a NIC that carries frames; else 0 |
+//! | 4 | 4 | bytes of the longest frame that the sender accepts |
+//! | 8 | 4 | number of the new channel; the value from the agent that has connected counts |
+//! | 12 | 4 | sender's epoch in the new channel, not zero |
+//! | 16 | 4 | number of the channel that the sender still has from an earlier conversation |
+//! | 20 | 4 | sender's epoch in that channel; zero: there is none |
+//! | 24 | 4 | receiver's epoch in that channel; zero: there is none |
 //!
-//! Number and epochs are drawn at random for each conversation, and are in each frame (docs/reference/wire.md). Another station does
-//! not know them, so neither NIC takes a frame of that station for a frame of the peer. A channel that both agents still have
-//! goes on, and nothing that was on its way is lost. Otherwise the old channel is forgotten, and the new one begins.
+//! Each agent chooses its number and its epoch at random for each conversation. Each frame contains number and epochs
+//! (docs/reference/wire.md). Another station does not know them, so neither NIC accepts frames from that station. If
+//! both agents still have the old channel, the channel continues, and nothing that was on its way is lost. Otherwise
+//! both forget the old channel and begin the new one.
 
 use super::Channel;
 
-/// The version of the messages of [`crate::wire`] and of `sovia-reflect`.
+/// Version of the messages of [`crate::wire`] and of `sovia-reflect`.
 const VERSION: u16 = 2;
-/// The shortest frames with which a NIC works.
+/// Smallest maximum frame length with which a NIC works.
 const FRAME_LEAST: u32 = 512;
-/// Bytes of terms.
+/// Bytes of encoded terms.
 const LEN: usize = 28;
 
-/// One agent's part of what a channel is like.
+/// Terms of one agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Terms {
     pub(super) frame_max: u32,
     pub(super) channel: u32,
     pub(super) epoch: u32,
-    /// The channel that it still has.
+    /// Channel that the agent still has.
     pub(super) held: Option<Channel>,
-    /// It has a NIC that carries frames to its like.
+    /// Set if the agent has a NIC that carries frames.
     pub(super) has_fabric: bool,
 }
 
-/// Why terms are of no use.
+/// Reason why terms are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BadTerms {
-    /// The two agents are of different versions of Sovia.
+    /// The two agents have different versions.
     #[error(
         "that agent speaks version {0}, and this agent version {VERSION}: replace the older one"
     )]
@@ -50,7 +51,7 @@ pub(super) enum BadTerms {
 }
 
 impl Terms {
-    /// For a new conversation.
+    /// Makes terms for a new conversation, with random numbers. Returns `None` if the kernel has no random bytes.
     pub(super) fn draw(frame_max: usize, held: Option<Channel>, has_fabric: bool) -> Option<Terms> {
         let frame_max = u32::try_from(frame_max).unwrap_or(u32::MAX);
         let mut bytes = [0; 8];

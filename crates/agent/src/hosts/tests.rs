@@ -1,23 +1,23 @@
-//! Agents that know each other, over TCP on the loopback. The clock is the test's: what happens without it having moved has not
-//! waited for any time.
+//! Tests of agents that know each other, over TCP on the loopback device. The test controls the clock: events that
+//! occur while the clock stands still depend on no delay.
 
 use super::*;
 use std::time::{Duration, Instant};
 
-/// A place on the loopback that nothing listens at. It stays this process's by its address, which no other test uses.
+/// Returns free addresses on the loopback device. No other test or process uses these addresses.
 fn places<const N: usize>(test: u8) -> [SocketAddr; N] {
     let [a, b, ..] = std::process::id().to_le_bytes();
     core::array::from_fn(|i| SocketAddr::from(([127, a | 1, b, test], 40_000 + i as u16)))
 }
 
-/// Keys in their order: of two agents the earlier one connects.
+/// Returns sorted keys: of two agents, the earlier one connects.
 fn keys<const N: usize>() -> [SecretKey; N] {
     let mut keys = [(); N].map(|()| SecretKey::generate().unwrap());
     keys.sort_by_key(SecretKey::public);
     keys
 }
 
-/// An agent that knows all others.
+/// Makes agent `own`, which knows all the others.
 fn agent(keys: &[SecretKey], places: &[SocketAddr], own: usize) -> Hosts {
     let others = (0..keys.len()).filter(|&other| other != own).map(|other| Named {
         origin: format!("peer {other}"),
@@ -32,7 +32,7 @@ fn agent(keys: &[SecretKey], places: &[SocketAddr], own: usize) -> Hosts {
     Hosts::open(Config { listen, key, peers }, &vec![1472; keys.len() - 1]).unwrap()
 }
 
-/// Steps all agents at that time until it holds of what has happened to each of them.
+/// Steps all agents at time `now` until `holds` returns true for the events of each agent.
 fn until(
     agents: &mut [&mut Hosts],
     now: u64,
@@ -67,7 +67,7 @@ fn agents_that_know_each_other_meet_and_agree() {
     let happened = until(&mut all, 0, |all| all.iter().all(|events| met(events).len() >= 2));
     for (own, events) in happened.iter().enumerate() {
         for (peer, agreed) in met(events) {
-            // Peers are counted without the agent itself.
+            // An agent's peers are numbered without the agent itself.
             let other = peer + usize::from(peer >= own);
             let theirs = met(&happened[other]);
             let theirs = theirs.iter().find(|(peer, _)| peer + usize::from(*peer >= other) == own);
@@ -92,7 +92,7 @@ fn agents_that_know_each_other_meet_and_agree() {
 fn agent_that_starts_later_is_connected_to_at_once() {
     let (keys, places) = (keys::<2>(), places::<2>(2));
     let mut first = agent(&keys, &places, 0);
-    // The first try finds nobody, and the next one is due after a time that does not pass here.
+    // The first try fails. The next one is due at a time that never comes in this test.
     let nobody = |first: &Hosts| first.known[0].trying.is_none() && first.known[0].due() > Some(0);
     let watchdog = Instant::now() + Duration::from_secs(60);
     while !nobody(&first) {
@@ -133,7 +133,7 @@ fn agent_that_ends_is_missed_and_one_that_comes_again_is_met_again() {
     }
 }
 
-/// What it says is heard once, whichever of the two has connected; and before that it has had nothing to say.
+/// The other agent reports the end once, whichever of the two has connected.
 #[test]
 fn agent_that_ends_in_order_says_so() {
     let (keys, places) = (keys::<2>(), places::<2>(10));
@@ -153,7 +153,7 @@ fn agent_that_ends_in_order_says_so() {
 /// A time at which the next try is due.
 const NEXT: u64 = 10_000_000_000;
 
-/// Ends the conversation of an agent as the network may, without a word to it.
+/// Cuts an agent's conversation without a last message, as a network may do.
 fn cut(agent: &mut Hosts) {
     let number = agent.known[0].current.unwrap();
     agent.talks[&number].stream().shutdown(std::net::Shutdown::Both).unwrap();
@@ -188,7 +188,7 @@ fn channel_does_not_go_on_with_an_agent_that_has_begun_anew() {
         let mut agents = [0, 1].map(|own| Some(agent(&keys, &places, own)));
         let [first, second] = &mut agents;
         meeting(&mut [first.as_mut().unwrap(), second.as_mut().unwrap()], 0);
-        // It is there again before the other one has found out that it was not.
+        // The agent restarts before the other one has noticed its end.
         drop(agents[again].take());
         agents[again] = Some(agent(&keys, &places, again));
         let [first, second] = &mut agents;
@@ -201,7 +201,7 @@ fn channel_does_not_go_on_with_an_agent_that_has_begun_anew() {
     }
 }
 
-/// It has another key, and listens where the other one did. A key and a place are two things.
+/// The other agent has another key, and listens at the same address. A key and an address are independent.
 #[test]
 fn agent_whose_place_another_one_has_taken_is_not_taken_for_dead() {
     let (keys, places) = (keys::<3>(), places::<2>(9));
@@ -216,7 +216,7 @@ fn agent_whose_place_another_one_has_taken_is_not_taken_for_dead() {
         let mut other = agent(&others, &places, 1 - stays);
         let stays = agents[stays].as_mut().unwrap();
         let watchdog = Instant::now() + Duration::from_secs(60);
-        // Until it has heard the other one, and why that does not do.
+        // Wait until the agent has contacted the other one and reported the refusal.
         while stays.known[0].told.is_empty() || stays.known[0].trying.is_some() {
             assert!(Instant::now() < watchdog);
             for agent in [&mut *stays, &mut other] {
@@ -227,7 +227,7 @@ fn agent_whose_place_another_one_has_taken_is_not_taken_for_dead() {
     }
 }
 
-/// What stands between two agents: it passes on what comes, or it does not.
+/// A station between two agents. The test decides which connections the station forwards.
 struct Middle {
     listener: TcpListener,
     to: SocketAddr,
@@ -240,7 +240,7 @@ impl Middle {
         Middle { listener, to }
     }
 
-    /// The connections that have come since.
+    /// Returns the connections that have arrived since the last call.
     fn guests(&self) -> impl Iterator<Item = TcpStream> {
         core::iter::from_fn(|| self.listener.accept().ok().map(|(guest, _)| guest))
     }
@@ -263,7 +263,7 @@ impl Middle {
 #[test]
 fn station_on_the_way_that_ends_each_connection_ends_no_channel() {
     let (keys, [first, second, way]) = (keys::<2>(), places::<3>(10));
-    // The first one connects to the second one by what stands between them.
+    // The first agent connects to the second one through the station.
     let mut first = agent(&keys, &[first, way], 0);
     let mut second = agent(&keys, &[first.config.listen, second], 1);
     let mut middle = Some(Middle::at(way, second.config.listen));
@@ -283,7 +283,7 @@ fn station_on_the_way_that_ends_each_connection_ends_no_channel() {
         if deed == "refuses" {
             middle = None;
         }
-        // Several tries of each come to nothing.
+        // Several tries of each agent fail.
         while first.next < tries + 5 {
             assert!(Instant::now() < watchdog, "{deed}");
             now += NEXT;
@@ -304,13 +304,13 @@ fn station_on_the_way_that_ends_each_connection_ends_no_channel() {
     }
 }
 
-/// After an outage both connect at once, one of them to knock. On a path that takes its time that knock is heard to its end
-/// only when they have met.
+/// After an outage, both agents connect at once, and one of these connections is a knock. On a slow path, the knock
+/// may be complete only after the agents have met.
 #[test]
 fn knock_that_has_been_overtaken_ends_no_conversation() {
     let (keys, places) = (keys::<2>(), places::<3>(8));
     let mut first = agent(&keys, &places[..2], 0);
-    // One with the second one's key, that knocks, and is not heard to the end yet.
+    // An agent with the second agent's key, whose knock is not complete yet.
     let mut slow = agent(&keys, &[places[0], places[2]], 1);
     slow.step(0);
     let watchdog = Instant::now() + Duration::from_secs(60);
@@ -333,7 +333,7 @@ fn knock_that_has_been_overtaken_ends_no_conversation() {
 fn agent_whose_key_is_not_known_is_never_met() {
     let (keys, places) = (keys::<3>(), places::<3>(4));
     let [a, b, stranger] = [0, 1, 2];
-    // The stranger is at the place of the second one, and knows the first one's key.
+    // The unknown agent listens at the second agent's address, and knows the first agent's key.
     let mut first = agent(&keys[..2], &places[..2], a);
     let impostor = [keys[a].clone(), keys[stranger].clone()];
     let mut second = agent(&impostor, &places[..2], b);

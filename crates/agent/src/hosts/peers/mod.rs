@@ -1,6 +1,6 @@
-//! Which other agents an agent knows: their keys, where they listen, and for which addresses each may speak.
+//! Agents that an agent knows: their keys, their addresses, and the networks for which each may offer connections.
 //!
-//! - `text`: how they are written, at the command line and in a file.
+//! - `text`: syntax of peers on the command line and in a file.
 
 mod text;
 
@@ -11,63 +11,63 @@ use core::net::{IpAddr, SocketAddr};
 use ipnet::IpNet;
 use std::collections::HashMap;
 
-/// A peer by its place in [`Peers`].
+/// Index of a peer in [`Peers`].
 pub(crate) type PeerId = usize;
 
 /// Another agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
-    /// The key by which it is known.
+    /// Public key of the agent.
     pub key: PublicKey,
-    /// Where it listens.
+    /// Address at which the agent listens.
     pub address: SocketAddr,
-    /// The addresses for which it may speak: those of its programs' sockets.
+    /// Networks of the agent: it may offer connections of sockets with these addresses.
     pub networks: Vec<IpNet>,
 }
 
-/// A peer, and where it is written, for people: an argument, or a line of a file.
+/// A peer, and the place where the user has specified it: an argument, or a line of a file.
 #[derive(Debug, Clone)]
 pub struct Named {
-    /// Where it is written.
+    /// Place of the specification, for messages.
     pub origin: String,
     /// The peer.
     pub peer: Peer,
 }
 
-/// The agents that an agent knows. No two of them have the same key, place or network.
+/// Agents that an agent knows. No two of them have the same key, address or network.
 #[derive(Debug, Clone)]
 pub struct Peers {
     all: Vec<Peer>,
     keys: HashMap<PublicKey, PeerId>,
-    /// The longest prefix first.
+    /// Sorted by prefix length, longest prefix first.
     routes: Vec<(IpNet, PeerId)>,
 }
 
-/// Why an agent cannot know these peers.
+/// Reason why an agent cannot have these peers.
 #[derive(Debug, thiserror::Error)]
 pub enum Conflict {
-    /// There are none.
+    /// There are no peers.
     #[error("no peer given; use --peer KEY@IP:PORT or --peers FILE")]
     Nobody,
-    /// One is the agent itself.
+    /// A peer has the agent's own key.
     #[error("{0}: this is the agent's own key; each agent needs a key of its own")]
     Own(String),
-    /// One has an address of another kind than the agent listens at.
+    /// A peer's address family differs from the agent's own.
     #[error("{0}: {1} is not of the same address family as --listen")]
     Family(String, SocketAddr),
-    /// Two have the same key.
+    /// Two peers have the same key.
     #[error("{0} and {1} have the same key; each agent needs a key of its own")]
     Key(String, String),
-    /// Two are at the same place.
+    /// Two peers have the same address.
     #[error("{0} and {1} are both at {2}; each agent needs an address and port of its own")]
     Place(String, String, SocketAddr),
-    /// Two claim the same network.
+    /// Two peers have the same network.
     #[error("{0} and {1} both have the network {2}; a network can belong to one agent only")]
     Network(String, String, IpNet),
 }
 
 impl Peers {
-    /// Checks that an agent that has that key and listens there can know all of these.
+    /// Checks the peers of an agent that has the key `own` and listens at `listen`.
     ///
     /// # Errors
     /// [`Conflict`]
@@ -113,17 +113,18 @@ impl Peers {
         Ok(Peers { all: named.into_iter().map(|it| it.peer).collect(), keys, routes })
     }
 
-    /// All of them, by their numbers.
+    /// Returns all peers, in the order of their numbers.
     pub(crate) fn all(&self) -> &[Peer] {
         &self.all
     }
 
-    /// The peer that has a key.
+    /// Returns the peer that has a key.
     pub(super) fn of_key(&self, key: &PublicKey) -> Option<PeerId> {
         self.keys.get(key).copied()
     }
 
-    /// The peer that may speak for a program with that address: of several networks that have it, the smallest one's.
+    /// Returns the peer whose programs may have this address. If several networks contain the address, the smallest
+    /// one counts.
     pub(crate) fn for_address(&self, address: IpAddr) -> Option<PeerId> {
         let address = address.to_canonical();
         let found = self.routes.iter().find(|(network, _)| network.contains(&address));

@@ -1,4 +1,4 @@
-//! How peers are written: `KEY@IP:PORT,NETWORK,...` at the command line, and `KEY IP:PORT NETWORK ...` in a line of a file.
+//! Syntax of peers: `KEY@IP:PORT,NETWORK,...` on the command line, and `KEY IP:PORT NETWORK ...` in a line of a file.
 
 use super::super::key::{KeyError, PublicKey};
 use super::{Named, Peer};
@@ -8,33 +8,33 @@ use ipnet::IpNet;
 use std::io;
 use std::path::Path;
 
-/// Bytes of a file of peers, at most.
+/// Maximum length in bytes of a file of peers.
 const FILE_MAX: u64 = 1 << 20;
 
-/// Why a text is no peer.
+/// Reason why a text is not a valid peer.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
-    /// There is no key, or nothing behind it.
+    /// The key is missing, or the text after the key.
     #[error("expected {0}")]
     Form(&'static str),
-    /// What should be a key is none.
+    /// The key is invalid.
     #[error("`{0}`: {1}")]
     Key(String, KeyError),
-    /// What should be a place is none.
+    /// The address is invalid.
     #[error("`{0}` is not the address of an agent: expected IP:PORT, such as 10.0.0.2:7471")]
     Place(String),
-    /// What should be a network is none.
+    /// A network is invalid.
     #[error("`{0}` is not a network: expected an address, or a prefix such as 10.0.0.0/24")]
     Network(String),
     /// The file cannot be read.
     #[error("{0}")]
     File(#[from] io::Error),
-    /// A line of the file is no peer.
+    /// A line of the file is invalid.
     #[error("line {0}: {1}")]
     Line(usize, Box<PeerError>),
 }
 
-/// A peer without networks may speak for the address at which it listens.
+/// Parses a peer. A peer without networks gets the address at which it listens.
 fn peer<'a>(
     key: &str,
     place: &str,
@@ -70,7 +70,7 @@ impl FromStr for Peer {
     }
 }
 
-/// The peers in a file: one a line; what follows `#` is a comment.
+/// Reads peers from a file: one for each line. A comment begins with `#`.
 ///
 /// # Errors
 /// [`PeerError::File`] or [`PeerError::Line`]
@@ -88,7 +88,7 @@ pub fn read(path: &Path) -> Result<Vec<Named>, PeerError> {
     Ok(lines(&text)?.into_iter().map(named).collect())
 }
 
-/// The peers in the text of a file, each with its line.
+/// Parses the text of a file. Returns the peers with their line numbers.
 fn lines(text: &str) -> Result<Vec<(usize, Peer)>, PeerError> {
     let mut peers = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
