@@ -1,5 +1,5 @@
-//! A way to another NIC of this host, for tests: Unix datagrams, which may be lost, doubled, reordered and corrupt as a seed
-//! says.
+//! A port to another NIC of this host, for tests: Unix datagrams. A seed decides which are lost, duplicated,
+//! reordered and corrupted.
 
 use super::{Sent, TURN, Unheard};
 use rand_chacha::ChaCha8Rng;
@@ -10,26 +10,26 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
-/// Bytes that a frame has at most.
+/// Maximum length of a frame in bytes.
 pub(super) const MTU: usize = 9000;
 
-/// What happens to frames, each in so many of a million.
+/// Rates of the faults, in frames of a million.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Faults {
     /// Lost.
     pub lost: u32,
     /// Sent twice.
     pub duplicated: u32,
-    /// Sent after the next one.
+    /// Sent after the next frame.
     pub delayed: u32,
-    /// With one bit changed.
+    /// Sent with one bit changed.
     pub corrupted: u32,
-    /// What all of that follows from.
+    /// Seed of the random decisions.
     pub seed: u64,
 }
 
 impl Faults {
-    /// The same for a port of the network; `None` if nothing happens.
+    /// Returns the same faults for a port of a network; `None` if there are none.
     pub(super) fn of_network(&self) -> Option<sovia_port::impair::Faults> {
         let Faults { lost, duplicated, delayed, corrupted, seed } = *self;
         let faults = sovia_port::impair::Faults {
@@ -44,25 +44,25 @@ impl Faults {
     }
 }
 
-/// One end of the way to another NIC.
+/// One end of the connection to another NIC.
 #[derive(Debug)]
 pub(crate) struct Local {
-    /// Where frames come to.
+    /// Receives frames.
     hears: UnixDatagram,
-    /// Connected to the far NIC's port, so that the kernel tells when there is room.
+    /// Connected to the remote NIC's port, so that the kernel reports room there.
     sends: UnixDatagram,
     is_connected: bool,
     peer: PathBuf,
     faults: Faults,
     dice: ChaCha8Rng,
-    /// A frame that is sent after the next one.
+    /// A frame to be sent after the next one.
     held: Option<Vec<u8>>,
-    /// A frame for which the far NIC had no room.
+    /// A frame for which the remote NIC had no room.
     waiting: Option<Vec<u8>>,
 }
 
 impl Local {
-    /// The port at `own`, to the NIC at `peer`. What a NIC that is no more has left at `own` is replaced.
+    /// Opens the port `own` to the NIC at `peer`. Replaces the file of a NIC that no longer exists.
     pub(crate) fn open(own: &Path, peer: &Path, faults: Faults) -> io::Result<Local> {
         let sends = UnixDatagram::unbound()?;
         sends.set_nonblocking(true)?;
@@ -85,20 +85,20 @@ impl Local {
         })
     }
 
-    /// The descriptors that tell when something comes, and when there is room.
+    /// Returns the descriptors that report received frames and room.
     pub(super) fn descriptors(&self) -> [RawFd; 2] {
         [self.hears.as_raw_fd(), self.sends.as_raw_fd()]
     }
 
-    /// Whether something that happens to so many of a million frames happens to this one.
+    /// Returns true with a probability of `of_a_million` in a million.
     fn happens(&mut self, of_a_million: u32) -> bool {
         of_a_million > 0 && self.dice.next_u32() % 1_000_000 < of_a_million
     }
 
-    /// Sends frames. One for which the far NIC has no room goes first when there is some.
+    /// Sends frames, first a frame for which there was no room.
     ///
     /// # Errors
-    /// [`Unheard`] if there is no NIC at the other end of the way.
+    /// [`Unheard`] if there is no NIC at the other end.
     pub(super) fn transmit(
         &mut self,
         next: &mut dyn FnMut(&mut [u8]) -> Option<usize>,
@@ -123,7 +123,7 @@ impl Local {
         Ok(Sent { any, has_room: true })
     }
 
-    /// Sends a frame; false if the far NIC has no room.
+    /// Sends a frame, or applies a fault to it. Returns false if the remote NIC has no room.
     fn send(&mut self, frame: &[u8]) -> Result<bool, Unheard> {
         let Faults { lost, duplicated, delayed, corrupted, .. } = self.faults;
         if self.happens(lost) {
@@ -149,7 +149,7 @@ impl Local {
         Ok(sent)
     }
 
-    /// Hands a frame to the kernel; false if the far NIC has no room.
+    /// Passes a frame to the kernel. Returns false if the remote NIC has no room.
     fn put(&mut self, frame: &[u8]) -> Result<bool, Unheard> {
         if !self.is_connected {
             self.sends.connect(&self.peer).map_err(|_| Unheard)?;
@@ -163,12 +163,12 @@ impl Local {
                 self.is_connected = false;
                 Err(Unheard)
             }
-            // A frame that the kernel does not take for another reason is lost.
+            // A frame that the kernel refuses for another reason is lost.
             Ok(_) | Err(_) => Ok(true),
         }
     }
 
-    /// Hands frames that have come to `take`; false if there are none.
+    /// Passes received frames to `take`. Returns false if there were none.
     pub(super) fn receive(&mut self, take: &mut dyn FnMut(&[u8])) -> bool {
         let mut frame = [0; MTU];
         let mut any = false;

@@ -1,4 +1,4 @@
-//! Where the frames of a NIC go: to another NIC of this host, by Unix datagrams, or to those of other hosts, by UDP.
+//! Ports for a NIC's frames: Unix datagrams to another NIC of this host, or UDP to NICs of other hosts.
 
 mod local;
 mod network;
@@ -9,26 +9,26 @@ pub(crate) use network::Network;
 use sovia_link::wire::Checksum;
 use std::os::fd::RawFd;
 
-/// A peer by its number; a port within this host has one, the first.
+/// Number of a peer. A port within this host has only peer 0.
 type PeerId = usize;
 
-/// No NIC is bound to the other end of the way, or none is any more.
+/// Error: no NIC is bound to the other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unheard;
 
-/// What has become of frames.
+/// Result of sending frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sent {
-    /// There were some.
+    /// True if a frame was sent.
     pub(crate) any: bool,
-    /// There is room for more.
+    /// True if there is room for more.
     pub(crate) has_room: bool,
 }
 
-/// Frames that are sent before something else has its turn.
+/// Maximum number of frames sent in one turn.
 const TURN: usize = 256;
 
-/// One end of the way to another NIC.
+/// A port to other NICs.
 #[derive(Debug)]
 pub(crate) enum Port {
     /// Within this host.
@@ -38,7 +38,7 @@ pub(crate) enum Port {
 }
 
 impl Port {
-    /// Bytes of the longest frame.
+    /// Returns the length of the longest frame, in bytes.
     pub(crate) fn frame_max(&self) -> usize {
         match self {
             Port::Local(_) => local::MTU,
@@ -54,7 +54,7 @@ impl Port {
         }
     }
 
-    /// The descriptors that tell when something comes, and when there is room.
+    /// Returns the descriptors that report received frames and room.
     pub(crate) fn descriptors(&self) -> [RawFd; 2] {
         match self {
             Port::Local(port) => port.descriptors(),
@@ -62,11 +62,11 @@ impl Port {
         }
     }
 
-    /// Sends a peer the frames that `next` writes to the room that it is given, until it gives no length, there is no room, or
-    /// others have their turn.
+    /// Sends frames to a peer, up to a limit for each turn. `next` writes a frame into the given buffer and returns
+    /// its length; `None` ends the call.
     ///
     /// # Errors
-    /// [`Unheard`] if there is no NIC at the other end of the way, as far as is known.
+    /// [`Unheard`] if there is no NIC at the other end, as far as the port knows.
     pub(crate) fn transmit(
         &mut self,
         peer: PeerId,
@@ -78,7 +78,7 @@ impl Port {
         }
     }
 
-    /// What has become of frames, for the owner; nothing of those within a host, where tests alone are.
+    /// Returns a text with the frame counters for the owner; `None` within a host, which is only for tests.
     pub(crate) fn told(&mut self) -> Option<String> {
         match self {
             Port::Local(_) => None,
@@ -86,8 +86,9 @@ impl Port {
         }
     }
 
-    /// Hands frames that have come from peers to `take`, up to a turn; false if nothing has come.
-    /// Frames that the network has joined come together, each of the length that is told but for the last one, which may be shorter.
+    /// Passes received frames to `take`, up to a limit for each turn. Returns false if there were none.
+    ///
+    /// The network may join several frames. All have the given length, except the last, which may be shorter.
     pub(crate) fn receive(&mut self, take: &mut dyn FnMut(PeerId, &[u8], usize)) -> bool {
         match self {
             Port::Local(port) => port.receive(&mut |frame| take(0, frame, frame.len())),

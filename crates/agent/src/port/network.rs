@@ -1,4 +1,4 @@
-//! A way to the NICs of other hosts: UDP.
+//! A port to the NICs of other hosts: UDP.
 
 use super::{PeerId, Sent, TURN};
 use crate::counted::told;
@@ -10,18 +10,18 @@ use sovia_port::{Address, OpenError, Port};
 use std::collections::HashMap;
 use std::os::fd::RawFd;
 
-/// A UDP socket, and where the other NICs have theirs.
+/// A UDP socket, and the UDP addresses of the other NICs.
 pub(crate) struct Network {
     port: Box<dyn Port + Send>,
     peers: Vec<Address>,
     numbers: HashMap<Address, PeerId>,
-    /// Bytes of the longest frame that the way to each of them takes.
+    /// Length in bytes of the longest frame on the path to each peer.
     frame_max: Vec<usize>,
-    /// Frames that have come from addresses that none of them has.
+    /// Received frames from addresses that no peer has.
     strangers: u64,
-    /// Faults damage frames behind UDP's checksum.
+    /// Set if faults corrupt frames that UDP's checksum has already protected.
     has_faults: bool,
-    /// The peer from which a frame has come last.
+    /// Peer that sent the last received frame.
     last: Option<PeerId>,
 }
 
@@ -32,7 +32,7 @@ impl core::fmt::Debug for Network {
 }
 
 impl Network {
-    /// The port at `own`, to the NICs at `peers`.
+    /// Opens the port `own` to the NICs at `peers`.
     ///
     /// # Errors
     /// [`OpenError`]
@@ -42,7 +42,7 @@ impl Network {
         faults: super::Faults,
     ) -> Result<Network, OpenError> {
         let mut port = Udp::open(own)?;
-        // Where there is no route yet the usual length will do.
+        // Without a route to the peer, use the usual length.
         let usual = port.frame_max();
         let longest = |peer: &SocketAddr| Udp::frame_max_to(peer).unwrap_or(usual);
         let frame_max: Vec<usize> = peers.iter().map(longest).collect();
@@ -59,7 +59,7 @@ impl Network {
         Ok(Network { port, peers, numbers, frame_max, strangers, has_faults, last })
     }
 
-    /// Bytes of the longest frame that the way to each peer takes, as far as the routes of this host say.
+    /// Returns the length in bytes of the longest frame to each peer, as far as this host's routes tell.
     pub(crate) fn frame_max_to_each(&self) -> &[usize] {
         &self.frame_max
     }
@@ -68,7 +68,7 @@ impl Network {
         self.port.frame_max()
     }
 
-    /// UDP has a checksum of its own, which finds what is corrupt, as TCP's does.
+    /// Returns the checksums. UDP's own checksum finds corrupt frames, as TCP's does.
     pub(super) fn checksums(&self) -> (Checksum, Checksum) {
         (Checksum::Link, if self.has_faults { Checksum::Crc } else { Checksum::Link })
     }
@@ -90,7 +90,7 @@ impl Network {
             let Some(room) = self.port.slot() else { break };
             let Some(len) = next(room) else { break };
             any = true;
-            // One that is too long, since the MTU has changed, is lost.
+            // A frame that is too long after a change of the MTU is lost.
             if len > 0 {
                 let _ = self.port.commit(len, &self.peers[peer]);
             }
@@ -98,8 +98,9 @@ impl Network {
         Sent { any, has_room: self.flush() }
     }
 
-    /// Hands all frames to the kernel; false if it has no room for some, which stay. A device that is down or gone loses
-    /// frames, as any network may: they are sent again.
+    /// Passes all frames to the kernel. Returns false if the kernel has no room for some: they stay in the port.
+    ///
+    /// If the device is down or gone, frames are lost, as on any network. The channel sends them again.
     fn flush(&mut self) -> bool {
         match self.port.flush() {
             Ok(left) => left == 0,
@@ -110,7 +111,7 @@ impl Network {
         }
     }
 
-    /// A frame from an address that no peer has is dropped here, for the price of a look into a table.
+    /// Passes received frames to `take`. Drops a frame from an unknown address after one look-up.
     pub(super) fn receive(&mut self, take: &mut dyn FnMut(PeerId, &[u8], usize)) -> bool {
         let (numbers, peers) = (&self.numbers, &self.peers);
         let (strangers, last) = (&mut self.strangers, &mut self.last);

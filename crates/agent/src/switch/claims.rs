@@ -1,37 +1,38 @@
-//! Which program is asked at which discriminator.
+//! Decides which program gets the requests for a discriminator.
 //!
-//! The first program that listens there has it, and no program of another user gets it until that one leaves. A program that takes one
-//! request after the other listens anew for each. In between, a program of the same user may take its turn: two of them may
-//! deal with one discriminator as the threads of a program may.
+//! The first program that listens at a discriminator has it. No program of another user gets it until the first
+//! program leaves. A program that takes one request after another listens again for each. Between two requests,
+//! another program of the same user may take its turn. So two programs of a user can share a discriminator, like the
+//! threads of one program.
 
 use std::collections::{HashMap, VecDeque};
 
-/// Discriminators at which one program may listen, or have listened.
+/// Maximum number of discriminators at which one program may listen, now or earlier.
 const OF_ONE: usize = 1 << 14;
 
-/// Programs, by the discriminators at which they listen, the first one first.
+/// Claims of programs, by discriminator. The oldest claim of each is first.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     at: HashMap<Box<[u8]>, VecDeque<Claim>>,
-    /// At how many each listens.
+    /// Number of claims of each program.
     of: HashMap<u16, usize>,
 }
 
-/// A program at a discriminator.
+/// A program's claim to a discriminator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Claim {
     program: u16,
     user: u32,
-    /// It listens now.
+    /// Set while the program listens.
     listens: bool,
 }
 
-/// A program listens at more discriminators than it may.
+/// Error for a program that claims too many discriminators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TooMany;
 
 impl Claims {
-    /// A program listens there from now on, or does not just now.
+    /// Records that a program listens at a discriminator, or pauses.
     ///
     /// # Errors
     /// [`TooMany`].
@@ -57,7 +58,7 @@ impl Claims {
         if *count > OF_ONE { Err(TooMany) } else { Ok(()) }
     }
 
-    /// It does not listen there any more.
+    /// Removes a program's claim to a discriminator.
     pub(super) fn leave(&mut self, program: u16, at: &[u8]) {
         let Some(claims) = self.at.get_mut(at) else { return };
         let before = claims.len();
@@ -72,7 +73,7 @@ impl Claims {
         }
     }
 
-    /// It listens nowhere any more.
+    /// Removes all claims of a program.
     pub(super) fn forget(&mut self, program: u16) {
         if self.of.remove(&program).is_some_and(|count| count > 0) {
             self.at.retain(|_, claims| {
@@ -82,7 +83,7 @@ impl Claims {
         }
     }
 
-    /// The claim that counts there.
+    /// Returns the claim that counts at a discriminator.
     fn first(&self, at: &[u8]) -> Option<Claim> {
         let claims = self.at.get(at)?;
         let first = claims.front()?;
@@ -90,12 +91,12 @@ impl Claims {
         Some(*listening.unwrap_or(first))
     }
 
-    /// The program that is asked there.
+    /// Returns the program that gets the requests for a discriminator.
     pub(super) fn holder(&self, at: &[u8]) -> Option<u16> {
         self.first(at).map(|claim| claim.program)
     }
 
-    /// Whether a program may name it as its own.
+    /// Returns true if a program may use the discriminator in its own addresses.
     pub(super) fn may_name(&self, (program, user): (u16, u32), at: &[u8]) -> bool {
         self.first(at)
             .is_none_or(|claim| claim.program == program || !claim.listens && claim.user == user)
@@ -140,7 +141,7 @@ mod tests {
         assert!(claims.may_name(TWO, b"x") && !claims.may_name(STRANGER, b"x"));
         claims.listen(ONE, b"x", true).unwrap();
         assert!(!claims.may_name(TWO, b"x"));
-        // It has never listened there.
+        // The program has never listened there.
         claims.listen(TWO, b"y", false).unwrap();
         assert_eq!(claims.holder(b"y"), None);
     }

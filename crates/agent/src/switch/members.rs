@@ -1,4 +1,4 @@
-//! The programs that an agent serves: how they come, what they say, what they are sent.
+//! The programs that an agent serves: their acceptance, their messages, and the frames for them.
 
 use super::program::{Ended, Lost, Program};
 use super::table::{Table, Way, depends_on_listeners};
@@ -13,18 +13,18 @@ use sovia_sys::seqpacket::{Listener, Packets};
 use sovia_sys::{Errno, Fd, call, poll, trace};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Programs that are served at a time, in all.
+/// Maximum number of programs.
 const PROGRAMS: usize = 512;
-/// Messages that are taken from a program before others have their turn; and where everything is to be heard that it has said:
-/// a socket holds fewer.
+/// Maximum number of messages received from a program in one turn. `EVERYTHING` is used if all of them must be
+/// received: a socket holds fewer.
 const TURN: usize = 16;
 const EVERYTHING: usize = 1 << 10;
-/// Programs that come are taken in so many at a time.
+/// Maximum number of programs accepted in one turn.
 const NEWCOMERS: usize = 16;
-/// Frames of the agent's own that wait for the port. More are lost, as any may be.
+/// Maximum number of the agent's own frames that wait for the port. Further ones are dropped, as any frame may be.
 const SAID: usize = 1 << 15;
 
-/// Tokens of the epoll instance; others are programs'.
+/// Tokens of the epoll instance. Smaller tokens are the numbers of programs.
 pub(super) const PORT: u64 = 1 << 16;
 pub(super) const NEWS: u64 = PORT + 1;
 const ENTRANCE: u64 = PORT + 2;
@@ -36,29 +36,29 @@ pub(super) struct Members {
     listener: Listener,
     arrivals: Arrivals,
     pub(super) epoll: Fd,
-    /// Users that are served.
+    /// Users whose programs are served.
     users: Vec<u32>,
     pub(super) own: Address,
     pub(super) checksum: Checksum,
     geometry: Geometry,
     table: Table,
     programs: BTreeMap<u16, Program>,
-    /// What users' programs have lost that have gone.
+    /// Dropped frames of programs that have ended, by user.
     lost: BTreeMap<u32, Lost>,
-    /// What the agent says by itself.
+    /// Frames of the agent itself that wait to be sent.
     said: VecDeque<(Address, Word)>,
-    /// The port may have changed.
+    /// Set when the port's state may have changed.
     pub(super) has_news: bool,
-    /// There is an order of the agent's owner.
+    /// Set when an order of the agent's owner waits.
     pub(super) is_ordered: bool,
     complaints: Complaints,
 }
 
 impl Members {
-    /// Programs of these users can come to that socket.
+    /// Accepts programs of these users at a socket.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error of a system call.
     pub(super) fn open(
         listener: Listener,
         users: Vec<u32>,
@@ -85,18 +85,18 @@ impl Members {
         Ok(members)
     }
 
-    /// Has the epoll instance tell of a descriptor.
+    /// Adds a descriptor to the epoll set.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error of a system call.
     pub(super) fn watch(&self, fd: i32, events: i32, token: u64) -> sovia_sys::Result<()> {
         poll::epoll_ctl(self.epoll.raw(), libc::EPOLL_CTL_ADD, fd, events as u32, token)
     }
 
-    /// Hears what has come, or waits for something for as long as that.
+    /// Receives the waiting messages, or waits up to `pause` nanoseconds for some.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error of a system call.
     pub(super) fn hear(&mut self, pause: Option<u64>) -> sovia_sys::Result<()> {
         self.hear_of_each(pause, TURN)
     }
@@ -123,7 +123,7 @@ impl Members {
         Ok(())
     }
 
-    /// Takes in programs that have come.
+    /// Accepts new programs.
     fn greet(&mut self) {
         for packets in self.arrivals.take(NEWCOMERS, || self.listener.accept()) {
             let uid = packets.peer().map_or(u32::MAX, |(_, uid)| uid);
@@ -136,14 +136,14 @@ impl Members {
                 continue;
             };
             if let Some(why) = refused {
-                // One that does not hear it finds out by the end of the connection.
+                // If this message is lost, the program sees the end of the connection.
                 let _ = packets.send(&FromAgent::Refused(why).encode(), &[]);
                 take_leave(&packets, uid);
             }
         }
     }
 
-    /// Whether one more program of a user is served: each user has an equal share of the places.
+    /// Returns true if the agent can serve another program of a user. Each user has an equal share of the places.
     fn has_place_for(&self, uid: u32) -> bool {
         let share = (PROGRAMS / self.users.len().max(1)).max(1);
         let count = self.programs.values().filter(|program| program.uid == uid).count();
@@ -166,13 +166,14 @@ impl Members {
         }
     }
 
-    /// A number for a program: it is the beginning of names that no station is to guess.
+    /// Chooses a random number for a program. Names of ends begin with this number, and no other station may guess
+    /// them.
     fn number(&mut self, uid: u32) -> Option<u16> {
         loop {
             let mut bytes = [0; 2];
             call::getrandom(&mut bytes).ok()?;
             let number = u16::from_ne_bytes(bytes);
-            // There are many more numbers than programs.
+            // The loop ends soon: there are many more numbers than programs.
             if self.table.add(number, uid) {
                 return Some(number);
             }
@@ -207,13 +208,14 @@ impl Members {
         }
     }
 
-    /// A program is served no more, once it has had its say. Its peers are told.
+    /// Ends the service of a program and notifies its peers. If the program has disconnected and frames remain in its
+    /// ring, the agent passes these frames on first.
     fn end(&mut self, number: u16, why: Ended) {
         if why == Ended::Gone
             && let Some(program) = self.programs.get_mut(&number)
             && program.has_last_words(self.geometry.count())
         {
-            // Its socket tells of its end for as long as it is watched.
+            // Stop watching the socket: it would report the end again and again.
             let (epoll, socket) = (self.epoll.raw(), program.raw());
             let _ = poll::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, socket, 0, 0);
             return;
@@ -228,7 +230,7 @@ impl Members {
         }
     }
 
-    /// Each user, how many programs it has here, and what has become of frames of its programs so far.
+    /// Returns for each user the number of programs, and the dropped frames of all the user's programs so far.
     pub(super) fn users(&self) -> BTreeMap<u32, (usize, Lost)> {
         let gone = self.lost.iter().map(|(&user, &lost)| (user, (0, lost)));
         let mut users: BTreeMap<_, _> = gone.collect();
@@ -240,7 +242,7 @@ impl Members {
         users
     }
 
-    /// All programs are served no more. Their peers are told.
+    /// Ends the service of all programs and notifies their peers.
     pub(super) fn end_all(&mut self) {
         for number in core::mem::take(&mut self.programs).into_keys() {
             for (to, word) in self.table.remove(number) {
@@ -249,18 +251,18 @@ impl Members {
         }
     }
 
-    /// The number of the next program, at that one or behind it.
+    /// Returns the first program with a number from `number` on, or else the first of all.
     pub(super) fn next_from(&self, number: u16) -> Option<u16> {
         let behind = self.programs.range(number..).next();
         behind.or_else(|| self.programs.iter().next()).map(|(number, _)| *number)
     }
 
-    /// How many there are.
+    /// Returns the number of programs.
     pub(super) fn count(&self) -> usize {
         self.programs.len()
     }
 
-    /// Something of a program's; one that turns out to be at its end is served no more.
+    /// Applies `work` to a program. Ends the program's service if `work` fails.
     pub(super) fn with<R>(
         &mut self,
         number: u16,
@@ -275,7 +277,8 @@ impl Members {
         }
     }
 
-    /// Whether a program may send that; if not, it is counted, and told where it waits for an answer.
+    /// Checks that the program may send this frame. Counts a refusal and reports it to a program that waits for a
+    /// reply.
     pub(super) fn may_send(&mut self, number: u16, passing: &Passing) -> bool {
         let Err(forged) = self.table.may_send(number, passing) else { return true };
         self.with(number, |program| {
@@ -289,22 +292,25 @@ impl Members {
         false
     }
 
-    /// Hears where programs listen, where it depends on that what becomes of a frame; whether it does. A program may have said so
-    /// before the frame's sender knew it, and may not have been heard.
+    /// Receives the programs' messages if the treatment of a frame depends on where programs listen. Returns true in
+    /// that case.
+    ///
+    /// A program's message that it listens may still be unread, although the frame's sender already knows.
     pub(super) fn hear_for(&mut self, passing: &Passing) -> bool {
         let depends = depends_on_listeners(passing);
         if depends {
-            // What the kernel refuses here it refuses in the next wait as well.
+            // Ignore an error: the next wait for events reports it again.
             let _ = self.hear_of_each(Some(0), EVERYTHING);
         }
         depends
     }
 
-    /// Gives a frame that has come from an address to the program that it is for; false if there was none.
+    /// Passes a frame from an address to the program that must receive it. Returns false if there is no such program.
     pub(super) fn arrive(&mut self, from: Address, passing: &Passing, frame: &[u8]) -> bool {
         match self.table.way(from, passing) {
             Way::To(number) => {
-                // Programs of this agent, which can send more than any network brings, leave others half of the ring.
+                // Programs of this agent can send more than any network delivers. Their frames leave half of the ring
+                // free for others.
                 let spared = if from == self.own { self.geometry.count() / 2 } else { 0 };
                 self.with(number, |program| program.tell(&from, frame, spared));
                 return true;
@@ -321,8 +327,8 @@ impl Members {
         }
     }
 
-    /// The next thing that the agent says to an address that is not its own, as a frame; what it says to its own programs is
-    /// given to them.
+    /// Returns the address and the frame of the agent's next own message to another address. Delivers messages to
+    /// this agent's programs directly.
     pub(super) fn next_said(&mut self, frame: &mut Vec<u8>) -> Option<Address> {
         while let Some((to, word)) = self.said.pop_front() {
             word.emit_for(frame, self.checksum);
@@ -336,20 +342,21 @@ impl Members {
         None
     }
 
-    /// Rings programs that sleep and have frames.
+    /// Notifies programs that sleep and have frames.
     pub(super) fn ring(&mut self) {
         self.programs.values_mut().for_each(Program::ring);
     }
 
-    /// Announces to all programs that the agent is about to sleep; false if one of them has sent something that could be taken
-    /// now.
+    /// Announces to all programs that the agent is about to sleep. Returns false if one of them has sent a frame that
+    /// can be taken now.
     pub(super) fn announce_sleep(&self) -> bool {
-        // All of them, in any case: each looks at its own announcement.
+        // Announce the sleep to every program, even after one was found busy: each program sees only its own
+        // announcement.
         let busy = self.programs.values().filter(|program| !program.hears.announce_sleep());
         busy.filter(|program| !program.waits_for_port).count() == 0
     }
 
-    /// It is awake again.
+    /// Announces to all programs that the agent is awake.
     pub(super) fn is_awake(&self) {
         self.programs.values().for_each(|program| program.hears.is_awake());
     }

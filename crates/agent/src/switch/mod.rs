@@ -1,22 +1,23 @@
-//! A switch: the agent owns a port, and serves it to many programs, each of which has a NIC of its own behind it.
+//! A switch: the agent owns a port and serves it to many programs. Each program has a NIC of its own on this port.
 //!
-//! The transport stays in the programs; what passes here are frames. A program has a pair of rings in memory that it shares with
-//! the agent alone (`sovia_port::agent`), and gives its connections' ends names that begin with a number of the agent's choosing: so
-//! the agent knows by a frame's header which program may send it, and which is to get it. What has no end yet, a request for a
-//! connection, goes to the program that listens at its discriminator.
+//! The transport remains in the programs. Only frames pass the agent. A program shares a pair of rings in memory with
+//! the agent alone (`sovia_port::agent`). The names of its connections' ends begin with a number that the agent
+//! chooses. So a frame's header shows which program may send it, and which program must receive it. A connection
+//! request names no end yet. The agent passes it to the program that listens at the request's discriminator.
 //!
-//! - `table`: where frames go, and which a program may send; `claims`: which program listens where; `requests`: what is remembered of
-//!   requests. No clock, no call of the kernel's;
-//! - `program`: a program, its rings, its share; `members`: all of them, and what they say beside frames;
-//! - `privilege`: what the agent gives up;
-//! - here: the port, and whose turn it is.
+//! - `table`: destinations of frames, and frames that a program may send. `claims`: which program listens where.
+//!   `requests`: requests seen so far. These three modules use no clock and make no system call.
+//! - `program`: one program, its rings and its share. `members`: all programs, and their messages besides frames.
+//! - `privilege`: gives up privileges.
+//! - This module: the port, and the order of turns.
 //!
-//! **Turns.** Each round takes so many bytes from each program (deficit round robin), and a batch of frames from the port. A
-//! program whose next frame finds no room in the port waits with it, and the next round begins with that program. A program that leaves
-//! no room in its own ring loses the frames that are for it, and no other's wait for that.
+//! **Turns.** Each round takes a number of bytes from each program (deficit round robin). Then it takes a batch of
+//! frames from the port. If a program's next frame finds no room in the port, the next round begins with that
+//! program. If a program leaves no room in its own ring, the agent drops frames for this program. So other programs'
+//! frames never wait.
 //!
-//! **Sleep.** Where nothing has come for a while the agent announces in each program's ring that it sleeps, and waits in epoll; while
-//! it is busy no ring costs a system call.
+//! **Sleep.** After an idle time, the agent announces in each program's ring that it sleeps, and waits in epoll.
+//! While the agent is busy, no ring costs a system call.
 
 mod claims;
 mod members;
@@ -36,15 +37,15 @@ use sovia_port::{Address, Descriptors, Opened, Place, Port, Use};
 use sovia_sys::seqpacket::Listener;
 use sovia_sys::{Errno, call, clock, poll};
 
-/// While the agent is busy it hears what is said beside frames each so many rounds.
+/// Number of rounds between two checks for messages besides frames, while the agent is busy.
 const ROUNDS: u32 = 64;
-/// What a frame costs its program more for which a program has to be looked for, or an answer to be made.
+/// Extra cost in bytes of a frame for which the agent must first read messages or send an answer.
 const RARE: usize = 4 << 10;
-/// How long the agent looks before it sleeps (nanoseconds), and with how many processors. With fewer it would look in a program's
-/// place that is about to send.
+/// Time for which the agent polls before it sleeps, in nanoseconds, and the number of processors that polling
+/// requires. With fewer, the agent would take the processor of a program that is about to send.
 const SPIN_NS: u64 = 20_000;
 const PROCESSORS: u32 = 3;
-/// Between two looks whether a port that does not work works again (nanoseconds).
+/// Interval of checks of a port that has failed, in nanoseconds.
 const FAILED_NS: u64 = 100_000_000;
 
 /// A switch that programs can find.
@@ -52,15 +53,15 @@ pub(crate) struct Switch {
     place: Place,
     port: Box<dyn Port + Send>,
     members: Members,
-    /// The program that has the first turn.
+    /// Program that has the first turn in the next round.
     first: u16,
-    /// Frames that have come, and are no frames or for no program.
+    /// Received frames that are invalid or for no program.
     strangers: u64,
-    /// The port has refused to work, and has not been asked since.
+    /// Set while the port does not work.
     has_failed: bool,
-    /// The port had no room for all frames.
+    /// Set if the port had no room for all frames.
     is_full: bool,
-    /// What the port's descriptor is watched for.
+    /// Events for which the port's descriptor is watched.
     watched: i32,
     frame: Vec<u8>,
     spin_ns: u64,
@@ -73,6 +74,8 @@ impl core::fmt::Debug for Switch {
 }
 
 impl Switch {
+    /// Opens the port, and gives up all privileges.
+    ///
     /// # Errors
     /// [`Error`].
     pub(crate) fn open(config: &SwitchConfig) -> Result<Switch, Error> {
@@ -81,14 +84,14 @@ impl Switch {
         if matches!(config.place, Place::Agent(_)) {
             return Err(Error::Place(config.place.clone()));
         }
-        // Each program takes some.
+        // Each program uses several descriptors.
         call::raise_descriptor_limit();
         let refused = |why| Error::Port(config.place.clone(), why);
         let opened = config.place.open(Use::Switch);
         let Opened { port, own, link_checks, .. } = opened.map_err(refused)?;
         let geometry = Geometry::of(port.frame_max());
         let geometry = geometry.ok_or(Error::FrameMax(config.place.clone(), port.frame_max()))?;
-        // While it has its privileges: programs believe root, and their own user.
+        // Bind the name before the privileges are given up: programs trust only root and their own user.
         let listener = Listener::bind(&name).map_err(unnamed)?;
         privilege::give_up(config.user).map_err(Error::Privileges)?;
         closer::start().map_err(|_| Error::Kernel(Errno::EAGAIN))?;
@@ -122,10 +125,10 @@ impl Switch {
         self.members.own
     }
 
-    /// Serves until it is ordered to end.
+    /// Serves until the owner orders the switch to end.
     ///
     /// # Errors
-    /// The port is gone, or the kernel refuses to wait.
+    /// The port is gone, or the kernel refuses to wait for events.
     pub(crate) fn serve(&mut self, orders: Option<&Orders>) -> Result<(), Error> {
         if let Some(orders) = orders {
             let watched = self.members.watch(orders.raw(), libc::EPOLLIN, ORDERS);
@@ -143,7 +146,7 @@ impl Switch {
         }
     }
 
-    /// Does what its owner asks; whether it is to end.
+    /// Carries out the owner's orders. Returns true if the switch must end.
     fn obey(&mut self, orders: &Orders) -> bool {
         while let Some(order) = orders.next() {
             self.tell_owner();
@@ -158,7 +161,7 @@ impl Switch {
         false
     }
 
-    /// Tells the owner what has become of frames.
+    /// Reports the frame counters to the owner.
     fn tell_owner(&mut self) {
         eprintln!("sovia-agent: {}: {}", self.place, told(&self.port.counters(), self.strangers));
         for (user, (programs, lost)) in self.members.users() {
@@ -166,13 +169,13 @@ impl Switch {
         }
     }
 
-    /// The switch ends: programs' peers are told, as far as the port has room.
+    /// Ends the switch. Notifies the programs' peers, as far as the port has room.
     fn part(&mut self) {
         self.members.end_all();
         while self.port.flush() == Ok(0) && self.say() {}
     }
 
-    /// Rounds, until there has been nothing to do for a while.
+    /// Runs rounds until there has been nothing to do for the polling time.
     fn rounds(&mut self) -> Result<(), Error> {
         let (mut count, mut idle_since) = (0u32, None);
         loop {
@@ -196,7 +199,7 @@ impl Switch {
         }
     }
 
-    /// Sleeps until something comes.
+    /// Sleeps until an event arrives.
     fn sleep(&mut self) -> Result<(), Error> {
         self.watch_port();
         let pause = match self.members.announce_sleep() {
@@ -208,7 +211,7 @@ impl Switch {
         heard
     }
 
-    /// Hears what is said beside frames.
+    /// Receives messages besides frames.
     fn hear(&mut self, pause: Option<u64>) -> Result<(), Error> {
         self.members.hear(pause).map_err(Error::Kernel)?;
         if core::mem::take(&mut self.members.has_news) || self.has_failed {
@@ -217,7 +220,7 @@ impl Switch {
         Ok(())
     }
 
-    /// Asks whether the port works.
+    /// Checks if the port works.
     fn ask(&mut self) -> Result<(), Error> {
         let health = self.port.check();
         self.has_failed = health.is_err();
@@ -227,7 +230,7 @@ impl Switch {
         }
     }
 
-    /// What the port has been asked to do has come to that.
+    /// Returns the result of an operation of the port. After an error, checks the port and returns `None`.
     fn came<T>(&mut self, result: Result<T, sovia_port::Error>) -> Result<Option<T>, Error> {
         match result {
             Ok(value) => Ok(Some(value)),
@@ -235,8 +238,8 @@ impl Switch {
         }
     }
 
-    /// Watches the port for what is wanted of it: frames, and room where frames wait for that. One that does not work may be
-    /// readable for ever.
+    /// Watches the port for frames, and for room if frames wait for it. A failed port is not watched, because its
+    /// descriptor may stay readable for ever.
     fn watch_port(&mut self) {
         let Descriptors { frames, room, .. } = self.port.descriptors();
         let for_room = if self.is_full && room == frames { libc::EPOLLOUT } else { 0 };
@@ -253,7 +256,7 @@ impl Switch {
         }
     }
 
-    /// Each program has its turn, and the port; whether anything has come of it.
+    /// Gives each program and the port a turn. Returns false if there was nothing to do.
     fn round(&mut self) -> Result<bool, Error> {
         let (mut busy, mut next) = (false, self.first);
         for _ in 0..self.members.count() {
@@ -271,7 +274,7 @@ impl Switch {
         Ok(busy)
     }
 
-    /// A program's turn; whether it has sent something.
+    /// Gives a program its turn. Returns true if it has sent a frame.
     fn turn(&mut self, number: u16) -> bool {
         let mut busy = false;
         let mut frame = core::mem::take(&mut self.frame);
@@ -281,7 +284,7 @@ impl Switch {
         });
         while let Some(Some(to)) = next {
             let Some(more) = self.pass_on(number, to, &frame) else {
-                // It waits for the port, and comes first then.
+                // This frame waits for room in the port. The next round begins with this program.
                 self.first = number;
                 self.members.with(number, |program| {
                     program.waits_for_port = true;
@@ -299,7 +302,7 @@ impl Switch {
         busy
     }
 
-    /// Passes a program's frame on, or drops it, and says what it has cost more than others; `None` if there is no room for it.
+    /// Passes a program's frame on, or drops it. Returns its extra cost; `None` if the port has no room.
     fn pass_on(&mut self, number: u16, to: Address, frame: &[u8]) -> Option<usize> {
         let Ok((passing, frame)) = Passing::of(frame, self.members.checksum) else {
             self.count(number, |lost| lost.malformed += 1);
@@ -343,14 +346,14 @@ impl Switch {
         });
     }
 
-    /// Gives frames that have come to the programs that they are for; whether there were some.
+    /// Passes received frames to their programs. Returns false if there were none.
     fn receive(&mut self) -> Result<bool, Error> {
         if self.has_failed {
             return Ok(false);
         }
         let (members, strangers) = (&mut self.members, &mut self.strangers);
         let received = self.port.receive(&mut |from, frame| {
-            // One from the own address has not been sent from here: no port brings its own frames.
+            // A frame from the switch's own address is forged: no port delivers its own frames.
             let arrives = *from != members.own
                 && Passing::of(frame, members.checksum).is_ok_and(|(passing, frame)| {
                     members.hear_for(&passing);
@@ -361,7 +364,7 @@ impl Switch {
         Ok(self.came(received)?.is_some_and(|count| count > 0))
     }
 
-    /// Says what the agent has to say by itself; whether there was something.
+    /// Sends the agent's own messages. Returns false if there were none.
     fn say(&mut self) -> bool {
         let mut busy = false;
         let mut frame = core::mem::take(&mut self.frame);
@@ -370,7 +373,7 @@ impl Switch {
             busy = true;
             if let Some(room) = self.port.slot().and_then(|room| room.get_mut(..frame.len())) {
                 room.copy_from_slice(&frame);
-                // As any frame it may be lost.
+                // This frame may be lost like any other.
                 let _ = self.port.commit(frame.len(), &to);
             }
         }

@@ -1,11 +1,12 @@
-//! What the agent gives up before it hears a frame or a program: everything. Its port is open by then.
+//! Gives up all privileges before the agent receives a frame or accepts a program. Its port is open by then.
 
 use sovia_sys::{Errno, Result, call, credentials};
 
-/// Gives up all privileges, and every way to get some. Of root's the agent becomes that user, with that group.
+/// Gives up all privileges, and every way to gain new ones. If the agent runs as root, it becomes the given user and
+/// group.
 ///
 /// # Errors
-/// What the kernel says; `EPERM` if something is left.
+/// The error of a system call; `EPERM` if a privilege remains.
 pub(super) fn give_up(user: Option<(u32, u32)>) -> Result<()> {
     credentials::prctl(libc::PR_SET_NO_NEW_PRIVS, 1)?;
     credentials::drop_bounding_set();

@@ -1,4 +1,4 @@
-//! A program: its rings, its socket, its share.
+//! A program of the switch: its rings, its socket, and its share of the port.
 
 use crate::closer::{self, take_leave};
 use core::fmt;
@@ -9,12 +9,12 @@ use sovia_port::agent::said::{FromAgent, SAID_MAX, Welcome};
 use sovia_sys::Errno;
 use sovia_sys::seqpacket::Packets;
 
-/// What a program may send in its turn, in bytes. What is longer waits until several turns together allow it.
+/// Bytes that a program may send in its turn. A longer frame waits until several turns together allow it.
 const QUANTUM: usize = 16 << 10;
-/// What a frame costs beside its bytes.
+/// Cost of a frame in addition to its bytes.
 const EACH: usize = 64;
-/// What a program may have saved up in all: the longest frame's cost, and a turn. One whose next frame is there when its turn begins,
-/// and is not when it is to be taken, would save up as much as it likes.
+/// Maximum credit of a program: the cost of the longest frame, and one turn. Otherwise a program could save any
+/// credit: it shows a frame before each turn and removes the frame during the turn.
 const MOST: usize = ring::FRAME_MAX as usize + EACH + QUANTUM;
 
 /// A program that the agent serves.
@@ -24,27 +24,27 @@ pub(super) struct Program {
     pub(super) uid: u32,
     pub(super) hears: Consumer,
     tells: Producer,
-    /// What it may send still.
+    /// Bytes that the program may still send.
     credit: usize,
-    /// Its next frame waits for room in the port.
+    /// Set while the program's next frame waits for room in the port.
     pub(super) waits_for_port: bool,
-    /// Frames have been put in its ring since it was last rung, if it slept.
+    /// Set when frames have been put in the ring since the program was last notified.
     is_to_ring: bool,
-    /// The program has gone: frames of its that are passed on still, at most.
+    /// Maximum number of frames still passed on after the program has disconnected.
     last: Option<u32>,
     pub(super) lost: Lost,
 }
 
-/// Frames that were dropped, of one program or of several.
+/// Dropped frames of one or more programs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Lost {
-    /// The program was not allowed to send them.
+    /// The program was not allowed to send the frame.
     pub(super) forged: u64,
-    /// They were none.
+    /// The frame was invalid.
     pub(super) malformed: u64,
-    /// The port does not work, or does not take them.
+    /// The port does not work, or refused the frame.
     pub(super) unsendable: u64,
-    /// The program had left no room for them.
+    /// The program left no room in its ring.
     pub(super) untaken: u64,
 }
 
@@ -68,7 +68,7 @@ impl fmt::Display for Lost {
     }
 }
 
-/// Why a program is served no more.
+/// Reason why the agent no longer serves a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Ended {
     #[error("the program has disconnected")]
@@ -88,10 +88,10 @@ impl From<Broken> for Ended {
 }
 
 impl Program {
-    /// Serves the program at the other end of that socket: it is told its terms, and has the memory.
+    /// Serves the program at the other end of a socket: sends the terms and the shared memory.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The error of a system call.
     pub(super) fn serve(
         packets: Packets,
         uid: u32,
@@ -121,12 +121,12 @@ impl Program {
         Ok(program)
     }
 
-    /// The socket's descriptor.
+    /// Returns the socket's descriptor.
     pub(super) fn raw(&self) -> i32 {
         self.packets.raw()
     }
 
-    /// Takes its next message; `None` if there is none.
+    /// Receives the program's next message; `None` if there is none.
     ///
     /// # Errors
     /// [`Ended`].
@@ -144,19 +144,19 @@ impl Program {
         }
     }
 
-    /// Its turn begins.
+    /// Begins the program's turn and adds to its credit.
     pub(super) fn begin_turn(&mut self) {
         let has_waited = core::mem::take(&mut self.waits_for_port);
         self.credit = match self.hears.is_empty() {
-            // One that has nothing to send saves nothing up.
+            // A program with nothing to send saves no credit.
             true => 0,
-            // Nor does one whose last turn goes on, since the port had no room for all of it.
+            // This turn continues the last one, which ended because the port had no room.
             false if has_waited => self.credit,
             false => (self.credit + QUANTUM).min(MOST),
         };
     }
 
-    /// Its next frame, copied, and where that is to go, if its turn allows it.
+    /// Copies the program's next frame and returns its destination, if the credit allows the frame.
     ///
     /// # Errors
     /// [`Ended::Broken`].
@@ -165,10 +165,10 @@ impl Program {
         Ok(to.filter(|_| frame.len() + EACH <= self.credit))
     }
 
-    /// Its next frame, of that many bytes, has been dealt with, at some cost beyond that of others.
+    /// Removes the program's next frame, of `len` bytes. `more` is its extra cost.
     ///
     /// # Errors
-    /// [`Ended::Gone`]: it was the last one of a program that has gone.
+    /// [`Ended::Gone`]: this was the last frame of a program that has disconnected.
     pub(super) fn done(&mut self, len: usize, more: usize) -> Result<(), Ended> {
         self.credit = self.credit.saturating_sub(len + EACH + more);
         self.hears.advance();
@@ -181,14 +181,16 @@ impl Program {
         }
     }
 
-    /// The program has gone. What it had sent before lies in its ring of `slots` slots, as it would lie in the kernel had it gone by
-    /// a socket: its last words to its peers. False if there are none any more. Another process may have that memory and go on
-    /// writing to it, so no more frames than the ring holds are taken from here on.
+    /// Returns true if frames of a program that has disconnected must still be passed on.
+    ///
+    /// The frames in its ring of `slots` slots are the program's last messages to its peers. With a socket, the
+    /// kernel would deliver them, too. Another process may have the memory and continue to write. So the agent takes
+    /// no more frames than the ring can hold.
     pub(super) fn has_last_words(&mut self, slots: u32) -> bool {
         *self.last.get_or_insert(slots) > 0 && !self.hears.is_empty()
     }
 
-    /// Puts a frame in its ring, where that has so many slots free and one more.
+    /// Puts a frame in the program's ring, if more than `spared` slots are free. Counts a dropped frame.
     ///
     /// # Errors
     /// [`Ended::Broken`].
@@ -201,10 +203,10 @@ impl Program {
         Ok(())
     }
 
-    /// Rings it if it sleeps and there are frames for it.
+    /// Notifies the program if it sleeps and has frames.
     pub(super) fn ring(&mut self) {
         if core::mem::take(&mut self.is_to_ring) && self.tells.is_to_ring() {
-            // Where there is no room it has not taken earlier ones, and will look.
+            // If the socket is full, the program has unread notifications, and will look at its ring.
             let _ = self.packets.send(&FromAgent::Bell.encode(), &[]);
         }
     }
@@ -223,10 +225,10 @@ mod tests {
     use std::os::fd::OwnedFd;
     use std::os::unix::fs::FileExt;
 
-    /// Where the first slot of what a program sends begins (`sovia_port::agent::ring`).
+    /// Position of the program's first outgoing slot (`sovia_port::agent::ring`).
     const SLOT: u64 = 4096;
 
-    /// A program, and the memory that it shares with the agent, as a file.
+    /// Makes a program, and the memory that it shares with the agent, as a file.
     fn served() -> (Program, Packets, File) {
         let own = Address::Mac([2, 0, 0, 0, 0, 1]);
         let (theirs, packets) = Packets::pair().unwrap();
@@ -236,14 +238,14 @@ mod tests {
         (program, theirs, File::from(OwnedFd::from(memory)))
     }
 
-    /// Else it could send all of that in one turn, and every other program would wait.
+    /// Otherwise the program could send all its credit in one turn, while every other program waits.
     #[test]
     fn program_whose_frame_vanishes_in_its_turn_saves_up_no_more_than_a_frame_and_a_turn() {
         let (mut program, _theirs, memory) = served();
         let mut frame = Vec::new();
         for _ in 0..100 {
             memory.write_all_at(&1u64.to_le_bytes(), SLOT).unwrap();
-            // An address, as it is there.
+            // The bytes of a valid address.
             memory.write_all_at(&1u64.to_le_bytes(), SLOT + 8).unwrap();
             program.begin_turn();
             memory.write_all_at(&0u64.to_le_bytes(), SLOT).unwrap();

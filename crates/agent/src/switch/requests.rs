@@ -1,32 +1,34 @@
-//! Requests for connections that have come, and what is known of connections' far ends.
+//! Received connection requests, and the remote ends of connections that programs have requested.
 //!
-//! What follows a request names it, and says no more of which program it is for; a late duplicate of one that has been refused
-//! is not to be taken for another one. So requests are remembered for as long as there is room: of each program so many,
-//! and so many that none was there for. What is forgotten first has been settled.
+//! A message that follows a request names only the request, not the program. A late duplicate of a refused request
+//! must not count as a new request. So the switch remembers requests, up to a limit for each program and a limit for
+//! refused ones. The switch forgets settled requests first.
 
 use sovia_link::wire::{Answer, EndId, Meeting, Word};
 use sovia_port::Address;
 use std::collections::{HashMap, VecDeque};
 
-/// Requests that are remembered of each program, and of those without one; far ends that are remembered of each program.
+/// Maximum number of requests remembered for each program, and of refused ones. The first also limits the remote ends
+/// remembered for each program.
 const OF_ONE: usize = 1 << 13;
 const REFUSED: usize = 1 << 14;
-/// Requests that are looked at for one that can be forgotten.
+/// Maximum number of requests checked to find one that can be forgotten.
 const LOOKS: usize = 64;
 
-/// A request: its sender, and its name.
+/// A request: its sender and its name.
 type Key = (Address, EndId);
 
-/// What has become of a request.
+/// State of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Request {
-    /// No program was there for it.
+    /// No program took it.
     Refused,
-    /// That program has it. Whether a connection has come of it, once that is known.
+    /// This program has it. The flag is true if a connection was made, false if not; `None` while the request is
+    /// open.
     Of(u16, Option<bool>),
 }
 
-/// The requests, and the far ends of connections that programs have asked for.
+/// The requests, and the remote ends of connections that programs have requested.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     known: HashMap<Key, Request>,
@@ -40,13 +42,13 @@ impl Requests {
         self.known.get(&key).copied()
     }
 
-    /// A program has a request; false if that has so many open ones that this one cannot be remembered.
+    /// Records that a program has a request. Returns false if the program has too many open requests.
     pub(super) fn add(&mut self, key: Key, program: u16) -> bool {
         let of = self.of.entry(program).or_default();
         if of.len() >= OF_ONE {
             let is_open = |key| matches!(self.known.get(key), Some(Request::Of(_, None)));
             let Some(at) = of.iter().take(LOOKS).position(|key| !is_open(key)) else {
-                // Others are looked at next time.
+                // Check others next time.
                 of.rotate_left(LOOKS);
                 return false;
             };
@@ -57,7 +59,7 @@ impl Requests {
         true
     }
 
-    /// No program is there for a request.
+    /// Records that no program took a request.
     pub(super) fn refuse(&mut self, key: Key) {
         if self.refused.len() >= REFUSED {
             self.refused.pop_front().map(|old| self.known.remove(&old));
@@ -66,17 +68,17 @@ impl Requests {
         self.known.insert(key, Request::Refused);
     }
 
-    /// What has come of a request is known; the program that has it.
+    /// Records a request's result. Returns the program that has the request.
     pub(super) fn settle(&mut self, key: Key, connected: bool) -> Option<u16> {
         let Some(Request::Of(program, settled)) = self.known.get_mut(&key) else { return None };
         *settled = Some(connected);
         Some(*program)
     }
 
-    /// A request of a program's has been accepted by that end.
+    /// Records that the remote end `far` has accepted a program's request.
     pub(super) fn accepted(&mut self, program: u16, far: Key) {
         let ends = self.far.entry(program).or_default();
-        // An answer that is repeated.
+        // The answer is a duplicate.
         if ends.iter().rev().take(LOOKS).any(|it| *it == far) {
             return;
         }
@@ -86,8 +88,8 @@ impl Requests {
         ends.push_back(far);
     }
 
-    /// A program is gone. What others are to be told who may wait for it: some of it is about connections that have ended, and
-    /// is ignored.
+    /// Removes a program. Returns the messages for remote ends that may wait for it. Remote ends ignore messages
+    /// about connections that have already ended.
     pub(super) fn forget(&mut self, program: u16) -> Vec<(Address, Word)> {
         let mut words = Vec::new();
         for key in self.of.remove(&program).into_iter().flatten() {
@@ -141,7 +143,7 @@ mod tests {
         }
         assert!(!requests.add(key(OF_ONE), 7), "all are open");
         assert!(requests.add(key(OF_ONE), 8), "another program has room of its own");
-        // Behind those that were looked at.
+        // This request is not among the first ones checked.
         requests.settle(key(LOOKS + 3), false);
         assert!(requests.add(key(OF_ONE + 1), 7));
         assert_eq!(requests.find(key(LOOKS + 3)), None);

@@ -1,4 +1,4 @@
-//! Where frames go, and which frames a program may send. No memory of another process's, no call of the kernel's.
+//! Decides where frames go, and which frames a program may send. Reads no shared memory and makes no system call.
 
 use super::claims::{Claims, TooMany};
 use super::requests::{Request, Requests};
@@ -6,42 +6,42 @@ use sovia_link::wire::{Answer, EndId, Meeting, Passing, Word};
 use sovia_port::Address;
 use std::collections::HashMap;
 
-/// What is known of programs.
+/// State of all programs.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// The port's address, as VIA has it.
+    /// The port's host address, as VIA defines it.
     host: Vec<u8>,
-    /// The programs, and their users.
+    /// Programs and their users.
     programs: HashMap<u16, u32>,
     claims: Claims,
     requests: Requests,
 }
 
-/// A program may not send that.
+/// Error for a frame that the program may not send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Forged {
-    /// The program's request for a connection that is to be rejected: it would wait for an answer.
+    /// The program's connection request that must be rejected, because the program waits for an answer.
     pub(super) request: Option<EndId>,
 }
 
-/// Where a frame goes.
+/// Destination of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Way {
-    /// To that program.
+    /// To this program.
     To(u16),
-    /// Nowhere; its sender is told that, if the frame is whole.
+    /// Nowhere. The sender gets this answer if the frame is not corrupt.
     Answer(Word),
     /// Nowhere.
     Nowhere,
 }
 
-/// Whether it depends on where programs listen which of them a frame is for, or who may send it.
+/// Returns true if the destination of a frame, or its permission, depends on where programs listen.
 pub(super) fn depends_on_listeners(frame: &Passing) -> bool {
     let Passing::Meeting(meeting) = frame else { return false };
     matches!(meeting, Meeting::Request(_) | Meeting::Poke { .. } | Meeting::Poked { .. })
 }
 
-/// Which program may give an end that name.
+/// Returns the number of the program that may give an end this name.
 fn owner(end: EndId) -> u16 {
     (end.0 >> 48) as u16
 }
@@ -52,7 +52,7 @@ impl Table {
         Table { host, programs, claims, requests }
     }
 
-    /// A user's program that may give names to ends which begin so; false if another one may, or none.
+    /// Adds a program whose ends' names begin with this number. Returns false if the number is in use or reserved.
     pub(super) fn add(&mut self, program: u16, user: u32) -> bool {
         let is_free = program != owner(EndId::NONE) && !self.programs.contains_key(&program);
         if is_free {
@@ -61,14 +61,14 @@ impl Table {
         is_free
     }
 
-    /// A program is gone. What others are to be told.
+    /// Removes a program. Returns the messages for other stations.
     pub(super) fn remove(&mut self, program: u16) -> Vec<(Address, Word)> {
         self.programs.remove(&program);
         self.claims.forget(program);
         self.requests.forget(program)
     }
 
-    /// A program listens there, or does not just now.
+    /// Records that a program listens at a discriminator, or pauses.
     ///
     /// # Errors
     /// [`TooMany`].
@@ -79,12 +79,12 @@ impl Table {
         }
     }
 
-    /// It does not any more.
+    /// Removes a program's claim to a discriminator.
     pub(super) fn leave(&mut self, program: u16, at: &[u8]) {
         self.claims.leave(program, at);
     }
 
-    /// Looks whether a program may send a frame.
+    /// Checks that a program may send a frame.
     ///
     /// # Errors
     /// [`Forged`].
@@ -100,11 +100,12 @@ impl Table {
         let mut rejected = None;
         let may = match frame {
             Passing::Ends { from, .. } => is_own(*from),
-            // A program that knows an end's name has it from that end.
+            // A program can know an end's name only from that end.
             Passing::Gone { .. } => true,
             Passing::Meeting(meeting) => match meeting {
                 Meeting::Request(request) => {
-                    // To the program itself that listens there it is no other's name.
+                    // A request from the listener's own address to this address reaches only the listener, and
+                    // misleads no other program.
                     let is_to_itself = !request.peer && request.local == request.remote;
                     rejected = is_own(request.id).then_some(request.id);
                     is_own(request.id) && (may_name(&request.local) || is_to_itself)
@@ -120,7 +121,7 @@ impl Table {
         if may { Ok(()) } else { Err(Forged { request: rejected }) }
     }
 
-    /// Where a frame goes that has come, from that address.
+    /// Returns the destination of a frame from this address.
     pub(super) fn way(&mut self, from: Address, frame: &Passing) -> Way {
         let at_end = |end| {
             let program = owner(end);
@@ -182,7 +183,7 @@ impl Table {
         }
         match self.holder(&request.remote) {
             Some(program) if self.requests.add(key, program) => Way::To(program),
-            // It will be repeated.
+            // The sender will repeat the request.
             Some(_) => Way::Nowhere,
             None => {
                 self.requests.refuse(key);

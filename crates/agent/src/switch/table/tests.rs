@@ -1,4 +1,4 @@
-//! Programs 1 and 2 of two users of one agent, and a stranger elsewhere.
+//! Tests with programs 1 and 2 of one agent, which belong to two users, and a station elsewhere.
 
 use super::*;
 use sovia_link::wire::Request as Asked;
@@ -15,7 +15,7 @@ fn at(address: Address, discriminator: &[u8]) -> NetAddress {
     NetAddress::new(&address.host(), discriminator)
 }
 
-/// Program 1 listens at "one", program 2 at "two".
+/// Makes a table: program 1 listens at "one", program 2 at "two".
 fn table() -> Table {
     let mut table = Table::new(HERE.host());
     assert!(table.add(1, 1000) && table.add(2, 1001) && !table.add(2, 1000) && !table.add(0, 1000));
@@ -73,7 +73,7 @@ fn program_names_no_address_of_another() {
             let asked = request(end(1, 5), address.clone(), far.clone(), peer);
             let seen = table.may_send(1, &asked);
             assert_eq!(seen.is_ok(), expected);
-            // It waits for an answer.
+            // The program waits for an answer.
             assert!(seen.is_ok() || seen.unwrap_err().request.is_some());
         }
         let poke = Meeting::Poke { local: address.clone(), remote: far.clone() };
@@ -98,7 +98,7 @@ fn frames_go_to_the_program_whose_end_they_name() {
     assert_eq!(table.way(THERE, &Passing::Gone { to: EndId::NONE }), Way::Nowhere);
     let pending = Passing::Meeting(Meeting::Pending { request: end(1, 9) });
     assert_eq!(table.way(THERE, &pending), Way::To(1));
-    // The acceptor is told that its requester is gone.
+    // The acceptor is notified that its requester is gone.
     let settled = Meeting::Settled { request: end(3, 9), connected: false };
     let answer = accepted(end(3, 9), end(7, 7));
     assert_eq!(table.way(THERE, &answer), Way::Answer(Word::Meeting(settled)));
