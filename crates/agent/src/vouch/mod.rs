@@ -1,12 +1,14 @@
-//! The agent of a host: it vouches for two programs that have the two ends of one connection and cannot see each other, since
-//! they are in different network namespaces, or since a sandbox keeps them from asking the kernel.
+//! The agent of a host that confirms to two programs that they hold the two ends of one connection. Such programs
+//! cannot find out themselves. They are in different network namespaces, or a sandbox forbids them to ask the kernel.
 //!
-//! - `seeks`: what programs seek;
-//! - `witness`: the part with privileges, which has the kernel show whose ends they are (`crate::numbers` says by what);
-//! - here: the part that programs speak to, a process without any privilege.
+//! - `seeks`: the queries of programs.
+//! - `witness`: the privileged helper, which asks the kernel which program holds an end (`crate::numbers` gives the
+//!   proof).
+//! - This module: the front end, a process without privileges that serves programs.
 //!
-//! The two parts share nothing but a socket. Each ends when the other one has ended. What two programs share once they have
-//! met does not need the agent: it can be started again at any time, and programs then seek again what they have not found.
+//! The two processes share only a socket. Each ends when the other one has ended. What two programs share after they
+//! have met does not need the agent. So the agent can be restarted at any time. Programs then repeat their open
+//! queries.
 
 mod seeks;
 mod witness;
@@ -23,32 +25,33 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use witness::{Verdict, Witness};
 
-/// Messages that are taken from a program before others have their turn.
+/// Maximum number of messages or connections taken in one turn.
 const TURN: usize = 16;
-/// Programs of one user that are heard at a time.
+/// Maximum number of programs of one user.
 const OF_ONE_USER: usize = 1024;
-/// Bytes of the kernel's that lie unread at a program, beyond which it is not told of more: each message takes less than a tenth
-/// of it, and brings a descriptor that counts against all that the agent may have under way.
+/// Bytes unread by a program, beyond which the front end sends it nothing more. The kernel counts a message as less
+/// than a tenth of it. Each message also carries a descriptor, and the kernel limits the agent's descriptors in
+/// flight.
 const UNREAD: usize = 16 << 10;
 
-/// Why the agent cannot vouch.
+/// Reason why the agent cannot vouch.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The kernel shows it no sequence numbers.
+    /// The kernel does not let the agent read sequence numbers.
     #[error(
         "cannot read the sequence numbers that prove that two sockets are the ends of one connection: {}. \
          The agent needs CAP_NET_ADMIN and CAP_SYS_ADMIN, AF_NETLINK, setns and bpf, and Linux 5.8 or later", sovia_sys::described(*.0))]
     Privilege(Errno),
-    /// Programs cannot find it.
+    /// Programs cannot find the agent.
     #[error("cannot accept programs at {0:?}: {1}")]
     Path(PathBuf, std::io::Error),
-    /// Another agent is there.
+    /// Another agent listens there.
     #[error("cannot listen at {0:?}: an agent listens there already")]
     There(PathBuf),
     /// The process that serves programs cannot be started.
     #[error("cannot start the process that serves programs: {0}")]
     Start(std::io::Error),
-    /// The kernel refuses what every program needs.
+    /// The kernel refuses a call that every program needs.
     #[error("cannot wait for events: {}", sovia_sys::described(*.0))]
     Kernel(Errno),
     /// The other process has ended.
@@ -56,7 +59,7 @@ pub enum Error {
     Parted,
 }
 
-/// The part with privileges, which starts the other one.
+/// The privileged helper, which starts the front end.
 #[derive(Debug)]
 pub struct Voucher {
     witness: Witness,
@@ -65,11 +68,11 @@ pub struct Voucher {
 }
 
 impl Voucher {
-    /// Listens at `path`, and has `speaker` speak to the programs that come: a command that becomes [`speak`], as a user without
+    /// Listens at `path` and starts the front end. `speaker` is a command that calls [`speak`] as a user without
     /// privileges.
     ///
     /// # Errors
-    /// [`Error`] says what is missing.
+    /// [`Error`]: the reason why the agent cannot vouch.
     pub fn open(path: &Path, mut speaker: Command) -> Result<Voucher, Error> {
         let listener = listen(path)?;
         let (own, its) = Packets::pair().map_err(Error::Kernel)?;
@@ -82,7 +85,7 @@ impl Voucher {
         Ok(Voucher { witness, speaker: own, child })
     }
 
-    /// Serves until the other part has ended.
+    /// Serves until the front end has ended.
     pub fn serve(mut self) -> Error {
         let error = self.witness.serve(&self.speaker);
         let _ = self.child.wait();
@@ -90,7 +93,7 @@ impl Voucher {
     }
 }
 
-/// Listens at a path; what an agent that has ended has left there is replaced.
+/// Listens at a path. Replaces the file of an agent that has ended.
 pub(crate) fn listen(path: &Path) -> Result<Fd, Error> {
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -112,9 +115,11 @@ pub(crate) fn listen(path: &Path) -> Result<Fd, Error> {
     Ok(listener.into())
 }
 
-/// Speaks to programs, with the listener as standard input and the witness at standard output. Returns why it ended.
+/// Runs the front end. The listener is its standard input, and the socket to the helper is its standard output.
+/// Returns the reason for its end.
 pub fn speak() -> Error {
-    // Others of its user are not to look into it, and nothing that it could execute gives it a privilege.
+    // Other processes of the same user must not trace the front end. No program that it executes gets more
+    // privileges.
     let _ = credentials::prctl(libc::PR_SET_DUMPABLE, 0);
     let _ = credentials::prctl(libc::PR_SET_NO_NEW_PRIVS, 1);
     call::raise_descriptor_limit();
@@ -126,7 +131,7 @@ pub fn speak() -> Error {
     }
 }
 
-/// A program that has come.
+/// A connected program.
 #[derive(Debug)]
 struct Program {
     packets: Packets,
@@ -145,7 +150,7 @@ struct Speaker {
     next: Client,
 }
 
-/// The epoll instance's tokens; programs have theirs from [`FIRST`] on.
+/// Tokens of the epoll instance. Programs have tokens from [`FIRST`] on.
 const LISTENER: u64 = 0;
 const WITNESS: u64 = 1;
 const FIRST: u64 = 2;
@@ -178,7 +183,7 @@ impl Speaker {
             for event in &events[..n] {
                 match event.u64 {
                     LISTENER => self.accept()?,
-                    // It says nothing unasked.
+                    // The helper sends nothing unasked, so this is the end of its socket.
                     WITNESS => return Err(Errno::ECONNRESET),
                     client => self.hear(client)?,
                 }
@@ -188,7 +193,8 @@ impl Speaker {
 
     fn accept(&mut self) -> sovia_sys::Result<()> {
         let come = self.arrivals.take(TURN, || self.listener.accept());
-        // Another process may have taken the host's last descriptor: no program of this agent has to go for that.
+        // Only this process's own limit is a reason to drop a program. For the host's limit, another process may be
+        // responsible.
         if self.arrivals.lacked() == Some(Errno::EMFILE) {
             self.make_room();
         }
@@ -200,7 +206,7 @@ impl Speaker {
         if self.programs.values().filter(|program| program.user == user).count() >= OF_ONE_USER {
             return Ok(());
         }
-        // It may come again.
+        // The program may connect again.
         let Some(place) = witness::place_of(&self.witness, &packets)? else { return Ok(()) };
         let client = self.next;
         self.next += 1;
@@ -211,7 +217,7 @@ impl Speaker {
         Ok(())
     }
 
-    /// There is no descriptor for another program: one of the user with the most has to go, and may come again.
+    /// Frees a descriptor: drops a program of the user with the most programs. The program may connect again.
     fn make_room(&mut self) {
         let mut of_user = HashMap::<u32, usize>::new();
         for program in self.programs.values() {
@@ -236,7 +242,7 @@ impl Speaker {
             let said = match program.packets.receive(&mut buffer) {
                 Ok(received) if received.len == SAID => Said::decode(&buffer[..SAID]),
                 Err(Errno::EAGAIN) => return Ok(()),
-                // It has gone, or says what no program says.
+                // The program has disconnected or sent an invalid message.
                 _ => None,
             };
             let id = said.map_or((client, 0), |said| (client, said.id));
@@ -260,7 +266,7 @@ impl Speaker {
         Ok(())
     }
 
-    /// Whether another program seeks what this one has.
+    /// Checks if another program has the other end.
     fn look_for(&mut self, id: seeks::Id, sought: Sought) -> sovia_sys::Result<()> {
         for (other_id, other) in self.seeks.candidates(id) {
             let program = |id: seeks::Id| self.programs.get(&id.0).map(|it| &it.packets);
@@ -282,9 +288,9 @@ impl Speaker {
         Ok(())
     }
 
-    /// Gives each an end of a socket between them.
+    /// Gives each of the two programs one end of a new socket pair.
     fn introduce(&mut self, one: seeks::Id, other: seeks::Id) {
-        // Without a descriptor for it they go on seeking.
+        // Without descriptors for the pair, both queries stay open.
         let Ok([a, b]) = datagram::pair() else { return };
         for (id, end) in [(one, a), (other, b)] {
             self.seeks.remove(id);
@@ -292,7 +298,7 @@ impl Speaker {
             let Some(program) = self.programs.get(&id.0) else { continue };
             let takes = program.packets.unread().is_ok_and(|unread| unread <= UNREAD);
             if !takes || program.packets.send(&said.encode(), &[end.raw()]).is_err() {
-                // It does not take what it asks for, or cannot be told now: it may come again.
+                // The program does not read its messages, or its socket fails. The program may connect again.
                 self.drop_program(id.0);
             }
         }

@@ -1,33 +1,34 @@
-//! Who seeks the other end of which connection. No clock, no call of the kernel's.
+//! Queries of programs: which process holds the other end of this connection? Uses no clock and makes no system call.
 
 use core::net::SocketAddr;
 use sovia_proto::meeting::Link;
 use std::collections::{BTreeMap, HashMap};
 
-/// What the programs of a user may seek at a time, and all programs. What they seek beyond that is not heard: it stays on TCP.
+/// Maximum number of queries of one user's programs, and of all programs. Further queries are ignored: their
+/// connections stay on TCP.
 const OF_ONE_USER: usize = 16 << 10;
 const OF_ALL: usize = 96 << 10;
-/// Others that are looked at for one that is sought: any process that knows the addresses may say that they are its own.
+/// Maximum number of other programs checked for one query. Any process that knows the addresses may claim an end.
 const CANDIDATES: usize = 8;
 
-/// A program that has come, as the agent counts them.
+/// Number of a connected program.
 pub(super) type Client = u64;
 
-/// Something sought: by whom, and the program's number for it.
+/// A query: the program and the program's number for the query.
 pub(super) type Id = (Client, u64);
 
-/// An end whose other one is sought.
+/// An end of a connection, whose other end is searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sought {
     pub(super) link: Link,
     pub(super) is_connector: bool,
-    /// By a program of that user.
+    /// User of the program that has this end.
     pub(super) user: u32,
-    /// In that network namespace.
+    /// Network namespace of that program.
     pub(super) place: Place,
 }
 
-/// A network namespace.
+/// A network namespace: its device and inode.
 pub(super) type Place = (u64, u64);
 
 impl Sought {
@@ -40,20 +41,20 @@ impl Sought {
     }
 }
 
-/// A connection's addresses, and which of its ends.
+/// Addresses of a connection, and true for the connector's end.
 type Key = (SocketAddr, SocketAddr, bool);
 
-/// All that is sought.
+/// All open queries.
 #[derive(Debug, Default)]
 pub(super) struct Seeks {
     all: BTreeMap<Id, Sought>,
     ends: HashMap<Key, Vec<Id>>,
-    /// How many of them are of each user's programs.
+    /// Number of queries of each user's programs.
     of_users: HashMap<u32, usize>,
 }
 
 impl Seeks {
-    /// Whether it has been put down. In the place of what the program sought by that number before.
+    /// Adds a query. Replaces an earlier query with the same id. Returns false if there are too many.
     pub(super) fn add(&mut self, id: Id, sought: Sought) -> bool {
         self.remove(id);
         let of_user = self.of_users.entry(sought.user).or_default();
@@ -66,8 +67,8 @@ impl Seeks {
         true
     }
 
-    /// Those that may have the other end, the latest first. Of each network namespace one: there is one socket at most
-    /// with these addresses in it.
+    /// Returns the programs that may have the other end, newest first. Returns one for each network namespace,
+    /// because at most one socket in a namespace has these addresses.
     pub(super) fn candidates(&self, id: Id) -> Vec<(Id, Sought)> {
         let Some(sought) = self.all.get(&id) else { return Vec::new() };
         let mut found: Vec<(Id, Sought)> = Vec::new();
@@ -100,7 +101,7 @@ impl Seeks {
         }
     }
 
-    /// A program has gone.
+    /// Removes all queries of a program.
     pub(super) fn remove_all_of(&mut self, client: Client) {
         let ids: Vec<Id> = self.of(client).collect();
         ids.into_iter().for_each(|id| self.remove(id));
@@ -143,7 +144,7 @@ mod tests {
         assert_eq!(ids(&seeks, (3, 7)), [(2, 7)]);
         seeks.remove_all_of(2);
         assert_eq!(ids(&seeks, (3, 7)), []);
-        // The same number for something else.
+        // Reuse the number for another query.
         assert!(seeks.add((3, 8), sought(5, true)));
         assert_eq!(ids(&seeks, (3, 8)), [(3, 7)]);
         seeks.remove_all_of(3);

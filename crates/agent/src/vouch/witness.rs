@@ -1,13 +1,14 @@
-//! The part of the agent with privileges: whether two programs have the two ends of one connection.
+//! The privileged helper: decides if two programs have the two ends of one connection.
 //!
-//! It is a process of its own that hears nothing but the other part, which programs speak to. What it needs: `CAP_SYS_ADMIN` to
-//! enter a network namespace, `CAP_NET_ADMIN` to learn which one a program's socket is of, and, once at the start, for the
-//! program that reads sequence numbers, `CAP_BPF`, which `CAP_SYS_ADMIN` includes.
+//! The helper is a process of its own, which receives messages only from the front end. The helper needs
+//! `CAP_SYS_ADMIN` to enter a network namespace. With `CAP_NET_ADMIN`, the helper finds the network namespace of a
+//! program's socket. At the start, it needs `CAP_BPF` for the program that reads sequence numbers. `CAP_SYS_ADMIN`
+//! includes `CAP_BPF`.
 //!
-//! What a program says of itself is not believed. The kernel says which user connected (`SO_PEERCRED`) and in which network
-//! namespace (`SIOCGSKNS`); the socket there with the addresses that it names must be that user's, with the cookie that
-//! only its holders and that namespace's users can know. No process id is used, so none can have been given to another
-//! process meanwhile.
+//! The helper believes nothing that a program says about itself. The kernel reports the user that connected
+//! (`SO_PEERCRED`) and the network namespace (`SIOCGSKNS`). In that namespace, the socket with the given addresses
+//! must belong to that user. The socket must also have the given cookie, which only its holders and users of that
+//! namespace can know. The helper uses no process id, because a pid can be reused.
 
 use super::seeks::{Place, Sought};
 use crate::numbers::{Numbers, Reader};
@@ -16,22 +17,22 @@ use sovia_proto::meeting::{LINK, Link};
 use sovia_sys::seqpacket::Packets;
 use sovia_sys::{Errno, Fd, credentials, diag, netns, poll};
 
-/// What two programs say that they have, one after the other; with it come their connections to the agent.
+/// Length of a question: the ends that two programs claim. The programs' connections to the agent come with it.
 const QUESTION: usize = 2 * LINK;
-/// In the place of a question: in which network namespace is the program whose connection comes with it?
+/// Another question: the network namespace of the program whose connection comes with it.
 const WHERE: [u8; 1] = [0];
 
-/// What the witness says.
+/// Answer of the helper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Verdict {
-    /// They are the two ends of one connection.
+    /// The two ends belong to one connection.
     One = 1,
-    /// They are not.
+    /// The two ends belong to different connections.
     Different = 2,
-    /// The first program has no such connection, or no longer.
+    /// The first program does not have its end, or no longer.
     FirstHasNone = 3,
-    /// The second has none.
+    /// The second program does not have its end.
     SecondHasNone = 4,
 }
 
@@ -43,10 +44,11 @@ impl Verdict {
     }
 }
 
-/// Asks the witness of two programs, and waits for its answer. `None` if the kernel does not carry the question just now.
+/// Asks the helper about two programs and waits for the answer. Returns `None` if the kernel cannot carry the
+/// question now.
 ///
 /// # Errors
-/// The witness has gone.
+/// The helper has ended.
 pub(super) fn ask(
     witness: &Packets,
     first: (&Packets, &Sought),
@@ -64,7 +66,7 @@ pub(super) fn ask(
     }
 }
 
-/// Asks the witness in which network namespace a program is. As [`ask`].
+/// Asks the helper for the network namespace of a program. Returns `None` if there is no answer now.
 pub(super) fn place_of(witness: &Packets, program: &Packets) -> sovia_sys::Result<Option<Place>> {
     let mut answer = [0; 17];
     let len = exchange(witness, &WHERE, &[program.raw()], &mut answer)?;
@@ -81,12 +83,12 @@ fn exchange(
     match witness.send(question, fds) {
         Ok(()) => receive(witness, answer).map(Some),
         Err(error @ (Errno::EPIPE | Errno::ECONNRESET)) => Err(error),
-        // Too many descriptors are under way to programs that do not take theirs, or there is no memory.
+        // Too many descriptors are in flight to programs that do not receive theirs, or memory is short.
         Err(_) => Ok(None),
     }
 }
 
-/// The next message's length, waited for; `ECONNRESET` when the other end is gone.
+/// Waits for the next message and returns its length. Returns `ECONNRESET` if the other end is gone.
 fn receive(packets: &Packets, buffer: &mut [u8]) -> sovia_sys::Result<usize> {
     loop {
         match packets.receive(buffer) {
@@ -98,26 +100,29 @@ fn receive(packets: &Packets, buffer: &mut [u8]) -> sovia_sys::Result<usize> {
     }
 }
 
-/// The witness.
+/// The privileged helper.
 #[derive(Debug)]
 pub(super) struct Witness {
     reader: Reader,
-    /// The network namespace in which it waits: it would keep a program's alive.
+    /// Network namespace in which the helper waits. In a program's namespace, the helper would keep that namespace
+    /// alive.
     home: Fd,
 }
 
 impl Witness {
+    /// Loads the BPF program that reads sequence numbers.
+    ///
     /// # Errors
-    /// `EPERM` where a privilege is missing.
+    /// `EPERM` if a privilege is missing.
     pub(super) fn new() -> sovia_sys::Result<Witness> {
         Ok(Witness { reader: Reader::new()?, home: netns::current()? })
     }
 
-    /// Gives up the privileges that were needed for the start alone, and tries those that are needed later: an agent that lacks
-    /// one, or that a sandbox keeps from their use, would find no program's connection. `socket` is any one of this process's.
+    /// Gives up the privileges that were needed only at the start, and tests those that are needed later. An agent
+    /// without one of them would find no program's connection. `socket` is any socket of this process.
     ///
     /// # Errors
-    /// `EPERM` where one is missing, or whatever a sandbox says.
+    /// `EPERM` if a privilege is missing, or an error caused by a sandbox.
     pub(super) fn confine(&self, socket: &Packets) -> sovia_sys::Result<()> {
         const CAP_NET_ADMIN: u32 = 12;
         const CAP_SYS_ADMIN: u32 = 21;
@@ -126,7 +131,7 @@ impl Witness {
         diag::is_listened_at(SocketAddr::from(([127, 0, 0, 1], 1))).map(drop)
     }
 
-    /// Answers until the other part is gone.
+    /// Answers questions until the front end has ended.
     pub(super) fn serve(&self, speaker: &Packets) -> Errno {
         loop {
             let mut question = [0; QUESTION + 1];
@@ -142,7 +147,7 @@ impl Witness {
                     let (of_device, of_file) = place.unwrap_or_default();
                     device.copy_from_slice(&of_device.to_ne_bytes());
                     file.copy_from_slice(&of_file.to_ne_bytes());
-                    // One byte says that there is none.
+                    // One byte means that the namespace is not known.
                     let len = if place.is_some() { answer.len() } else { 1 };
                     match speaker.send(&answer[..len], &[]) {
                         Ok(()) => continue,
@@ -187,7 +192,7 @@ impl Witness {
         if Numbers::are_of_one(connector, acceptor) { Verdict::One } else { Verdict::Different }
     }
 
-    /// The numbers of a program's end, if it has one.
+    /// Returns the sequence numbers of a program's end, if the program has the end.
     fn numbers(&self, program: &Packets, (link, is_connector): (Link, bool)) -> Option<Numbers> {
         let (_, user) = program.peer().ok()?;
         netns::enter(&netns::of_socket(program.raw()).ok()?).ok()?;
@@ -200,7 +205,7 @@ impl Witness {
             let owner = diag::tcp_owner_here(local, peer);
             owner.is_ok_and(|it| it.uid == user && it.cookie == link.cookie && it.is_held)
         };
-        // The same socket before and after: its number is not another one's that has its addresses now.
+        // Check the socket before and after. So the numbers are not those of a newer socket with the same addresses.
         let numbers = is_its().then(|| self.reader.read(local, peer, is_connector))??;
         is_its().then_some(numbers)
     }
