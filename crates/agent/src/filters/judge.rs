@@ -1,18 +1,20 @@
-//! Packets over the loopback device that nftables rules may stop, from the output of `nft -j list ruleset` (libnftables-json(5)).
+//! Finds the packets over the loopback device that nftables rules may stop. The input is the output of `nft -j list
+//! ruleset` (libnftables-json(5)).
 //!
-//! [`judge`] follows the packets of open TCP connections through every base chain that such packets pass. A condition on
-//! ports divides them; one on the device, the protocol or the state of the connection is decided. A packet meets both outcomes
-//! of any other condition. So the result may hold packets that pass, and lacks none that may be stopped.
+//! [`judge`] follows the packets of open TCP connections through every base chain that such packets pass. A condition
+//! on ports divides the packets. A condition on the device, the protocol or the state of the connection has one known
+//! outcome. For any other condition, each packet counts with both outcomes. So the result contains every packet that
+//! may be stopped, and perhaps packets that pass.
 
 use super::ruleset::{ANY, Devices, Id, Rule, Ruleset, element, is_named, is_plain, only};
 use serde_json::Value;
 use sovia_proto::filters::{Flows, Ports, Side};
 
-/// Jumps that the kernel follows at most (`NFT_JUMP_STACK_SIZE`).
+/// Maximum number of nested jumps in the kernel (`NFT_JUMP_STACK_SIZE`).
 const JUMPS_MAX: usize = 16;
-/// Rules, and elements of their sets, that are looked at, counted once for each way to them.
+/// Maximum number of rules and set elements examined. A rule counts once for each path to the rule.
 const LOOKS_MAX: u32 = 1 << 18;
-/// Rules that are named at most.
+/// Maximum number of rules named in a judgement.
 const NAMED_MAX: usize = 16;
 
 /// Packets that rules may stop, and these rules.
@@ -20,17 +22,17 @@ const NAMED_MAX: usize = 16;
 pub struct Judgement {
     /// The packets.
     pub stopped: Flows,
-    /// The rules, as text for people.
+    /// The rules, as text for users.
     pub by: Vec<String>,
 }
 
 impl Judgement {
-    /// The judgement that nothing is certain to pass, for a reason.
+    /// Returns the judgement that any packet may be stopped, for this reason.
     pub fn nothing_passes(reason: String) -> Judgement {
         Judgement { stopped: Flows::all(), by: vec![reason] }
     }
 
-    /// Adds another one.
+    /// Adds another judgement to this one.
     pub fn and(&mut self, other: Judgement) {
         self.stopped.add_all(&other.stopped);
         self.by.extend(other.by);
@@ -65,15 +67,15 @@ pub(super) fn judge(listing: &Value) -> Option<Judgement> {
 /// Outcome of a condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Test {
-    /// No packet meets it.
+    /// False for every packet.
     Never,
-    /// Every packet meets it.
+    /// True for every packet.
     Always,
     /// Not known.
     Maybe,
-    /// Packets whose port is in one of the ranges meet it.
+    /// True for packets whose port is in one of the ranges.
     Ports(Side, Vec<Ports>),
-    /// Packets whose port is in none of them meet it.
+    /// True for packets whose port is in none of the ranges.
     OtherPorts(Side, Vec<Ports>),
 }
 
@@ -92,7 +94,7 @@ impl Test {
         }
     }
 
-    /// Packets that may meet it, and packets that may not.
+    /// Returns the packets for which the condition may be true, and those for which it may be false.
     fn split(&self, flows: &Flows) -> (Flows, Flows) {
         match self {
             Test::Never => (Flows::NONE, flows.clone()),
@@ -109,21 +111,21 @@ impl Test {
 
 /// Result of a statement for the packets that reach it.
 enum After {
-    /// They go on with the rule's next statement.
+    /// These packets continue with the rule's next statement.
     GoOn(Flows),
-    /// They have left the rule.
+    /// All packets have left the rule.
     Left,
 }
 
-/// The way of packets through one base chain.
+/// State of a walk through one base chain.
 struct Walk<'a, 'j> {
     rules: &'a Ruleset<'a>,
     devices: Devices,
-    /// Whether the chain is of type `route`.
+    /// True if the chain is of type `route`.
     is_for_routes: bool,
-    /// Whether rules see the state of a connection.
+    /// True if rules see the state of a connection.
     knows_state: bool,
-    /// How many more rules and elements are looked at.
+    /// Number of rules and elements that may still be examined.
     left: &'j mut u32,
     judgement: &'j mut Judgement,
 }
@@ -131,9 +133,9 @@ struct Walk<'a, 'j> {
 /// Sets of packets on their way through a chain.
 #[derive(Default)]
 struct Passage {
-    /// Those that go on with the next rule.
+    /// Packets that continue with the next rule.
     next: Flows,
-    /// Those that have left the chain for its caller.
+    /// Packets that have returned to the calling chain.
     returned: Flows,
 }
 
@@ -147,7 +149,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    /// Takes packets through a chain. Returns those that come to its end, or return from it.
+    /// Takes packets through a chain. Returns the packets that reach its end or return from it.
     fn chain(&mut self, id: &Id<'a>, flows: Flows, jumps: usize) -> Flows {
         let Some(chain) = self.rules.chains.get(id).filter(|_| jumps <= JUMPS_MAX) else {
             self.stop(&flows, || format!("{id}, which the agent cannot analyze"));
@@ -215,7 +217,7 @@ impl<'a> Walk<'a, '_> {
                 passage.next.add_all(&here);
                 return After::GoOn(here);
             }
-            // Without a map they let every packet go on, with its way and its bytes.
+            // Without a map, these statements neither stop nor change a packet, so every packet continues.
             "log" | "notrack" => return After::GoOn(here),
             "counter" | "secmark" | "ct helper" | "ct timeout" | "mangle"
                 if self.is_harmless(kind, value) =>
@@ -243,16 +245,16 @@ impl<'a> Walk<'a, '_> {
         After::Left
     }
 
-    /// Returns true if a statement leaves packets as they are but for what is noted beside them.
+    /// Returns true if a statement changes no more of a packet than its metadata.
     fn is_harmless(&self, kind: &str, value: &Value) -> bool {
         let key = |of: &str| value.pointer(of).and_then(Value::as_str);
         let is_mark = matches!(key("/key/meta/key"), Some("mark" | "priority" | "nftrace"));
         let is_of_connection = matches!(key("/key/ct/key"), Some("mark" | "zone"));
-        // In a chain of this kind a mark may choose another route.
+        // In a chain of type `route`, a mark may choose another route.
         kind != "mangle" || is_of_connection || is_mark && !self.is_for_routes
     }
 
-    /// Takes packets through a verdict map. Packets for which there is no element go on with the next rule.
+    /// Takes packets through a verdict map. Packets without an element continue with the next rule.
     fn verdict_map(
         &mut self,
         at: (&Id<'a>, Option<u64>, usize),
@@ -266,7 +268,7 @@ impl<'a> Walk<'a, '_> {
             self.stop(&here, || format!("a verdict map of {}", at.0));
             return;
         };
-        // Other elements come before the one for all other keys.
+        // The kernel tries all other elements before the element for any key.
         let is_any = |element: &&Value| element.get(0).is_some_and(|key| self::element(key) == ANY);
         let (any, others): (Vec<&Value>, Vec<&Value>) = elements.iter().partition(is_any);
         for element in others.into_iter().chain(any) {
@@ -283,15 +285,15 @@ impl<'a> Walk<'a, '_> {
         passage.next.add_all(&here);
     }
 
-    /// Elements of a set; `None` if they are not known, or not all alike.
+    /// Returns the elements of a set; `None` if they are not known, or if an element has a condition of its own.
     fn elements(&mut self, id: &Id<'a>, set: &'a Value) -> Option<&'a [Value]> {
         let elements = self.rules.elements(id, set)?;
-        // Each look takes time.
+        // Each element counts as an examination.
         *self.left = self.left.checked_sub(elements.len() as u32)?;
         elements.iter().all(is_plain).then_some(elements)
     }
 
-    /// Decides a statement `match`.
+    /// Decides a `match` statement.
     fn test(&mut self, id: &Id<'a>, condition: &'a Value) -> Test {
         let (Some(left), Some(right)) = (condition.get("left"), condition.get("right")) else {
             return Test::Maybe;
@@ -317,7 +319,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    /// Decides whether a key has one of the values.
+    /// Returns the outcome of the condition that `left` has one of the values.
     fn compare(&self, left: &Value, values: &[Value]) -> Test {
         if is_of_another_protocol(left) {
             return Test::Never;
@@ -338,7 +340,7 @@ impl<'a> Walk<'a, '_> {
             Some("l4proto") => is_any(&|name| name == "tcp"),
             Some(_) => Test::Maybe,
             None if left.pointer("/ct/key").is_some_and(|key| key == "state") => {
-                // The state of a packet that is not tracked, or not yet, is another one.
+                // Without tracking, or before it, a packet has another state.
                 if self.knows_state { is_any(&|name| name == "established") } else { Test::Maybe }
             }
             None => Test::Maybe,
@@ -346,19 +348,20 @@ impl<'a> Walk<'a, '_> {
     }
 }
 
-/// Returns true if a statement is a condition that is not known: on earlier packets, or by an extension of iptables.
+/// Returns true if a statement is a condition with an unknown outcome: on earlier packets, or by an extension of
+/// iptables.
 fn is_condition(kind: &str, value: &Value) -> bool {
     let is_of_iptables = || value.get("type").is_some_and(|kind| kind == "match");
     matches!(kind, "limit" | "quota" | "ct count" | "meter" | "set" | "map" | "last")
         || kind == "xt" && is_of_iptables()
 }
 
-/// Returns true if the value of a statement is written out, so that no look-up can fail.
+/// Returns true if a statement contains its value, so that no look-up can fail.
 fn is_literal(value: &Value) -> bool {
     value.is_null() || value.is_number() || value.is_string() || value.get("packets").is_some()
 }
 
-/// The side whose port a key is.
+/// Returns the side whose port `left` is; `None` for any other key.
 fn port(left: &Value) -> Option<Side> {
     let payload = left.get("payload")?;
     let is_ours = matches!(payload.get("protocol")?.as_str()?, "tcp" | "th");
@@ -369,7 +372,8 @@ fn port(left: &Value) -> Option<Side> {
     }
 }
 
-/// Returns true if a key is a field of a protocol that is not TCP: nft leaves out the condition on the protocol before it.
+/// Returns true if a key is a field of a protocol other than TCP. nft omits the condition on the protocol before such
+/// a key.
 fn is_of_another_protocol(left: &Value) -> bool {
     const OTHERS: [&str; 10] =
         ["udp", "udplite", "sctp", "dccp", "icmp", "icmpv6", "igmp", "esp", "ah", "comp"];
@@ -377,7 +381,7 @@ fn is_of_another_protocol(left: &Value) -> bool {
     protocol.is_some_and(|protocol| OTHERS.contains(&protocol))
 }
 
-/// The ports that a value of a condition means.
+/// Returns the range of ports that a condition's value stands for.
 fn range(value: &Value) -> Option<Ports> {
     let port = |value: &Value| u16::try_from(value.as_u64()?).ok();
     let value = element(value);

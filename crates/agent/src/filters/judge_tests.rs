@@ -3,7 +3,7 @@ use serde_json::json;
 
 const CONNECTED: u16 = 40_000;
 
-/// Judges one input chain of a table `inet t` with the policy and the statements of each rule, beside other objects.
+/// Judges a rule set: one input chain of the table `inet t`, with this policy and these rules, and other objects.
 fn input(policy: &str, rules: &[Value], others: &[Value]) -> Judgement {
     let at = json!({"family": "inet", "table": "t", "name": "in", "chain": "in"});
     let with = |key: &str, value: Value| {
@@ -40,7 +40,7 @@ fn verdict(name: &str) -> Value {
     json!({name: null})
 }
 
-/// Ports of servers, among some, whose connections the rules may stop.
+/// Returns those of four server ports whose connections the rules may stop.
 fn ports(judgement: &Judgement) -> Vec<u16> {
     let concerns = |port: &u16| judgement.stopped.concern(CONNECTED, *port);
     [22, 80, 443, 8000].into_iter().filter(concerns).collect()
@@ -117,9 +117,9 @@ fn ports_divide_packets() {
     assert_eq!(stops(is(field("th", "sport"), 443.into())), [443]);
     assert_eq!(stops(json!({"match": {"op": "<", "left": dport(), "right": 80}})), [22]);
     assert!(stops(compare("<", 0)).is_empty());
-    // Packets to the port of the connecting end are above it as well.
+    // Packets to the port of the connecting end are above 443 as well.
     assert_eq!(stops(compare(">", 443)), [22, 80, 443, 8000]);
-    // The second rule does not see packets that the first one has accepted.
+    // The second rule does not see packets that the first rule has accepted.
     let rules = [
         json!([is(dport(), json!({"set": [22, 80]})), verdict("accept")]),
         json!([is(field("tcp", "sport"), json!({"set": [22, 80]})), verdict("accept")]),
@@ -164,7 +164,7 @@ fn chains_are_followed() {
     assert_eq!(jump.by, ["rule 7 of chain web in table inet t"]);
     let rules = [json!([to("jump", "web")]), json!([verdict("accept")])];
     assert_eq!(ports(&input("drop", &rules, &others)), [80]);
-    // A rule behind goto is not reached.
+    // The kernel does not reach a rule after `goto`.
     let rules = [json!([to("goto", "web")]), json!([verdict("accept")])];
     assert_eq!(ports(&input("drop", &rules, &others)), [22, 80, 443, 8000]);
     let map = |verdicts: Value| json!([{"vmap": {"key": state(), "data": {"set": verdicts}}}]);
@@ -236,7 +236,7 @@ fn statements_that_look_up_may_end_their_rule() {
     assert!(stops(json!({"counter": {"packets": 1, "bytes": 2}})).is_empty());
     assert!(stops(json!({"counter": "named"})).is_empty());
     assert_eq!(stops(json!({"counter": by_map()})), Flows::all());
-    // Packets for another host are discarded.
+    // The kernel discards packets for another host.
     assert_eq!(stops(mangle(meta("pkttype"), "other".into())), Flows::all());
     assert_eq!(stops(mangle(field("tcp", "dport"), 5.into())), Flows::all());
 }
@@ -282,7 +282,7 @@ fn a_rule_set_of_many_elements_is_given_up() {
     let condition = is(field("tcp", "dport"), json!({"set": ports}));
     let mut rules = vec![json!([condition, {"counter": null}]); 100];
     rules.push(json!([condition, verdict("drop")]));
-    // The last look is not taken any more.
+    // The rules together have too many elements, so any packet may be stopped.
     assert!(input("accept", &rules, &[]).stopped.concern(40_000, 50_000));
     assert!(!input("accept", &rules[98..], &[]).stopped.concern(40_000, 50_000));
 }

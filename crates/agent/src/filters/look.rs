@@ -1,7 +1,8 @@
 //! Reads the packet filters of a network namespace.
 //!
-//! nftables' rules, which `iptables` of today's distributions makes as well, are judged one by one. Traffic
-//! control at the loopback device may stop all packets. So may rules of iptables-legacy: the kernel reports no changes of them.
+//! nftables' rules are judged one by one. Today's distributions also turn `iptables` commands into such rules.
+//! Traffic control at the loopback device counts as stopping all packets. So do rules of iptables-legacy, because the
+//! kernel reports no changes of them.
 
 use super::judge::{Judgement, judge};
 use serde_json::Value;
@@ -9,24 +10,24 @@ use sovia_sys::{Errno, bpf};
 use std::io::{ErrorKind, Read};
 use std::process::{Command, Stdio};
 
-/// Most bytes of a listing. In memory a listing takes some ten times as much.
+/// Maximum length of a listing in bytes. A listing takes about ten times as much memory.
 const LISTING_MAX: u64 = 4 << 20;
 
 /// Folders of the tools.
 const FOLDERS: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Seconds until a tool is killed: nft begins again whenever the rules change while it lists them.
+/// Seconds after which a tool is killed. nft begins again whenever the rules change while it lists them.
 const TOOL_SECONDS: &str = "5";
-/// Exit statuses of `timeout` where a tool took longer, and where there is none.
+/// Exit statuses of `timeout` if it has killed the tool, and if the tool does not exist.
 const KILLED: i32 = 137;
 const NO_TOOL: i32 = 127;
 
-/// Judges the filters of the calling thread's network namespace, but for those of control groups.
+/// Judges the filters of the calling thread's network namespace, except those of control groups.
 pub fn look() -> Judgement {
     look_beside(unreported())
 }
 
-/// Does the same beside what [`unreported`] has returned.
+/// Like [`look`], with the result of [`unreported`] from the caller.
 pub(super) fn look_beside(unreported: Option<String>) -> Judgement {
     let mut judgement = match list("nft", "nftables", &["-j", "list", "ruleset"]) {
         Ok(listing) => judge(&listing).unwrap_or_else(|| {
@@ -40,24 +41,24 @@ pub(super) fn look_beside(unreported: Option<String>) -> Judgement {
     judgement
 }
 
-/// Returns which filter may stop packets whose changes the kernel reports to no socket, if there is one.
+/// Names a filter that may stop packets, and whose changes the kernel does not report, if there is one.
 pub(super) fn unreported() -> Option<String> {
     legacy_tables().or_else(programs_at_lo)
 }
 
-/// Returns that the kernel runs BPF programs over packets of the loopback device, if it does (tcx, Linux 6.6).
+/// Reports BPF programs that the kernel runs on packets of the loopback device (tcx, Linux 6.6), if there are any.
 fn programs_at_lo() -> Option<String> {
     // `LOOPBACK_IFINDEX`.
     const LO: i32 = 1;
     match bpf::programs_at_device(LO) {
-        // The kernel is older.
+        // This kernel is older than Linux 6.6.
         Ok(0) | Err(Errno::EINVAL) => None,
         Ok(n) => Some(format!("{n} BPF programs at lo (`bpftool net` lists them)")),
         Err(error) => Some(format!("cannot count BPF programs at lo: {error}")),
     }
 }
 
-/// Returns why iptables-legacy may stop packets in the calling thread's network namespace, if it may.
+/// Names the tables of iptables-legacy in the calling thread's network namespace, if there are any.
 fn legacy_tables() -> Option<String> {
     for (program, file) in [("iptables-legacy", "ip_tables"), ("ip6tables-legacy", "ip6_tables")] {
         let path = format!("/proc/thread-self/net/{file}_names");
@@ -75,7 +76,7 @@ fn legacy_tables() -> Option<String> {
     None
 }
 
-/// Returns which discipline or program handles packets of the loopback device, if one does.
+/// Names the queueing discipline or the XDP program of the loopback device, if there is one.
 fn traffic_control() -> Option<String> {
     let list = |program: &str, args: &[&str]| match list(program, "iproute2", args) {
         Ok(Value::Array(all)) => Ok(all),

@@ -1,16 +1,18 @@
-//! Packet filters that accelerated connections bypass: the agent of `sovia run --respect-filters` (`sovia agent --filters`).
+//! The agent of `sovia run --respect-filters` (`sovia agent --filters`): watches packet filters that accelerated
+//! connections bypass.
 //!
-//! A program that respects filters connects to the agent and says nothing. The agent reports which packets between programs of
-//! its network namespace may be stopped ([`Flows`](sovia_proto::filters::Flows)), and reports again after each change. The program keeps
-//! connections whose packets may be stopped on TCP, where the kernel decides. A program without the agent keeps all of them there.
+//! A program that respects filters connects to the agent and sends nothing. The agent reports which packets between
+//! programs of its network namespace may be stopped ([`Flows`](sovia_proto::filters::Flows)). It reports again after
+//! each change. The program keeps connections on TCP if their packets may be stopped, and the kernel decides. Without
+//! the agent, the program keeps all connections on TCP.
 //!
-//! - `ruleset`: nftables' rules; `judge`: which packets they may stop;
-//! - `look`: reads the filters of a network namespace;
-//! - `place`: watches one network namespace, in a thread of its own, and reports to the programs there;
-//! - here: takes programs in.
+//! - `ruleset`: nftables' rules. `judge`: the packets that they may stop.
+//! - `look`: reads the filters of a network namespace.
+//! - `place`: watches one network namespace in a thread of its own, and reports to the programs there.
+//! - This module: accepts programs.
 //!
-//! The kernel reports changes of nftables and traffic control by netlink. Once a second the agent looks for what no event
-//! reports: tables of iptables-legacy, and BPF programs of `lo` and of the programs' control groups.
+//! The kernel reports changes of nftables and traffic control by netlink. Once a second, the agent checks what no
+//! event reports: tables of iptables-legacy, and BPF programs of `lo` and of the programs' control groups.
 
 mod judge;
 mod look;
@@ -31,24 +33,24 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Programs that are accepted in a row.
+/// Maximum number of programs accepted in one turn.
 const TURN: usize = 16;
-/// Programs of one user at a time. Others stay on TCP.
+/// Maximum number of programs of one user. Others stay on TCP.
 const OF_ONE_USER: usize = 1024;
-/// Network namespaces at a time.
+/// Maximum number of network namespaces.
 const PLACES_MAX: usize = 512;
-/// Looks take at most one part in so many of the time,
+/// Looks may use at most 1/`SHARE` of the time.
 const SHARE: u64 = 8;
-/// but for so many nanoseconds of that time.
+/// Nanoseconds by which a look may begin before earlier looks are paid off.
 const BURST_NS: u64 = 1_000_000_000;
 
-/// Why the agent cannot watch filters.
+/// Reason why the agent cannot watch filters.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Programs cannot find the agent.
     #[error(transparent)]
     Listen(#[from] vouch::Error),
-    /// The kernel refuses what watching needs.
+    /// The kernel refuses a call that watching needs.
     #[error("cannot watch packet filters: {}; CAP_NET_ADMIN and CAP_SYS_ADMIN are needed", sovia_sys::described(*.0))]
     Kernel(Errno),
 }
@@ -56,15 +58,15 @@ pub enum Error {
 /// Device and inode of a network namespace.
 type Namespace = (u64, u64);
 
-/// Time that looks have cost, paid off by time without looks.
+/// Time that looks have used. Time without looks pays it off.
 #[derive(Debug, Default)]
 struct Budget {
-    /// Until when all looks so far have had no more than their share, in nanoseconds of the monotonic clock.
+    /// Time at which all earlier looks are paid off, in nanoseconds of the monotonic clock.
     paid_until: AtomicU64,
 }
 
 impl Budget {
-    /// Returns the time from which there may be another look.
+    /// Returns the time from which another look is allowed.
     fn allows_from(&self) -> u64 {
         self.paid_until.load(Ordering::Relaxed).saturating_sub(BURST_NS)
     }
@@ -77,11 +79,11 @@ impl Budget {
     }
 }
 
-/// Programs of each user.
+/// Number of programs of each user.
 #[derive(Debug, Default)]
 struct Users(Mutex<HashMap<u32, usize>>);
 
-/// Counts a program of a user for as long as it lives.
+/// Counts a program of a user for as long as the value lives.
 #[derive(Debug)]
 struct Seat {
     users: Arc<Users>,
@@ -111,7 +113,7 @@ impl Drop for Seat {
     }
 }
 
-/// Takes programs in, each to the thread of its network namespace.
+/// Accepts programs, and passes each to the thread of its network namespace.
 #[derive(Debug)]
 pub struct FilterAgent {
     listener: Listener,
@@ -119,7 +121,7 @@ pub struct FilterAgent {
     epoll: Fd,
     places: BTreeMap<Namespace, Place>,
     users: Arc<Users>,
-    /// Of first looks in network namespaces.
+    /// Budget for the first looks in network namespaces.
     first_looks: Arc<Budget>,
 }
 
@@ -129,7 +131,7 @@ impl FilterAgent {
     /// # Errors
     /// [`Error`].
     pub fn open(path: &Path) -> Result<FilterAgent, Error> {
-        // An agent without the privileges would find no program's filters.
+        // Test the privileges now: without them, the agent could not see any program's filters.
         netns::current().and_then(|home| netns::enter(&home)).map_err(Error::Kernel)?;
         drop(place::watch().map_err(Error::Kernel)?);
         let listener = Listener::of(vouch::listen(path)?);
@@ -141,7 +143,7 @@ impl FilterAgent {
         Ok(FilterAgent { listener, arrivals, epoll, places, users, first_looks })
     }
 
-    /// Serves for as long as the kernel lets it.
+    /// Serves until the kernel refuses a call.
     pub fn serve(mut self) -> Error {
         loop {
             let mut events = [libc::epoll_event { events: 0, u64: 0 }; 1];
@@ -152,7 +154,7 @@ impl FilterAgent {
             }
             let come = self.arrivals.take(TURN, || self.listener.accept());
             for packets in come {
-                // A program that is turned away may come again.
+                // A program that is refused may connect again.
                 let _ = self.take_in(packets);
             }
         }
@@ -172,13 +174,13 @@ impl FilterAgent {
             }
         }
         self.places.retain(|_, place| !place.is_over());
-        // Programs in ever new network namespaces keep no others waiting.
+        // Programs in many new network namespaces must not delay other programs.
         let is_late = self.first_looks.allows_from() > clock::now_ns();
         if is_late || self.places.len() >= PLACES_MAX {
             return Err(Errno::EAGAIN);
         }
         let place = Place::start(namespace, Arc::clone(&self.first_looks))?;
-        // A thread that could not begin has let go of the program.
+        // If the thread could not begin, it has already dropped its programs.
         let _ = place.admit(program);
         self.places.insert(id, place);
         Ok(())

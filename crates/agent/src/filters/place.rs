@@ -1,6 +1,7 @@
 //! A network namespace whose filters are watched, with the programs that respect them.
 //!
-//! Each has a thread. So a namespace with many filters, or with filters that change all the time, delays no other one.
+//! Each has a thread of its own. So a namespace with many filters, or with filters that change all the time, does not
+//! delay other namespaces.
 
 use super::{Budget, Seat};
 use super::{judge::Judgement, look};
@@ -15,10 +16,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SendError, Sender, channel};
 use std::thread::JoinHandle;
 
-/// Nanoseconds between two looks for changes that no event reports.
+/// Interval of checks for changes that no event reports, in nanoseconds.
 const LOOK_NS: u64 = 1_000_000_000;
 
-/// Tokens in the epoll instance: a program has come, a change of filters, and programs from `FIRST` on.
+/// Tokens in the epoll instance: a new program, a change of filters, and the programs from `FIRST` on.
 const DOOR: u64 = 0;
 const CHANGE: u64 = 1;
 const FIRST: u64 = 2;
@@ -28,9 +29,9 @@ const FIRST: u64 = 2;
 pub(super) struct Program {
     packets: Packets,
     group: Group,
-    /// Whether BPF programs may see the group's packets, by the last look.
+    /// True if BPF programs may see the group's packets, by the last check.
     has_programs: bool,
-    /// The last report.
+    /// Last report.
     reported: Option<Flows>,
     _seat: Seat,
 }
@@ -38,15 +39,15 @@ pub(super) struct Program {
 /// Control group of a program.
 #[derive(Debug)]
 enum Group {
-    /// No group can have BPF programs.
+    /// None with BPF programs.
     None,
-    /// The folder of its group.
+    /// Folder of the group.
     Known(std::fs::File),
-    /// The agent cannot see which.
+    /// Not visible to the agent.
     Unknown,
 }
 
-/// The thread of a network namespace, as the thread sees it that takes programs in.
+/// Handle of a network namespace's thread, for the thread that accepts programs.
 #[derive(Debug)]
 pub(super) struct Place {
     come: Sender<Program>,
@@ -58,13 +59,14 @@ impl Place {
     /// Starts a thread that watches a network namespace until no program is left there.
     ///
     /// # Errors
-    /// There is no descriptor or no thread.
+    /// The process has no descriptor or no thread left.
     pub(super) fn start(namespace: Fd, first_looks: Arc<Budget>) -> Result<Place> {
         let door = Arc::new(Fd::make(|| call::eventfd(libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?);
         let (come, inbox) = channel();
         let of_thread = Arc::clone(&door);
         let run = move || {
-            // With the thread its programs' sockets are closed. They keep their connections on TCP, and come again.
+            // When the thread ends, it closes its programs' sockets. The programs keep their connections on TCP, and
+            // connect again.
             let _ = Watch::begin(&namespace, of_thread, inbox)
                 .and_then(|mut watch| watch.serve(&first_looks));
         };
@@ -73,10 +75,10 @@ impl Place {
         Ok(Place { come, door, thread })
     }
 
-    /// Hands a program over.
+    /// Passes a program to the thread.
     ///
     /// # Errors
-    /// The program, where the thread has ended.
+    /// Returns the program if the thread has ended.
     pub(super) fn admit(&self, program: Program) -> core::result::Result<(), Program> {
         self.come.send(program).map_err(|SendError(program)| program)?;
         let _ = call::write(self.door.raw(), &1u64.to_ne_bytes());
@@ -89,7 +91,7 @@ impl Place {
     }
 }
 
-/// Joins the groups of netlink that report changes of filters in the calling thread's network namespace.
+/// Joins the netlink groups that report changes of filters in the calling thread's network namespace.
 pub(super) fn watch() -> Result<[Events; 2]> {
     let groups = netlink::LINKS | netlink::TRAFFIC_CONTROL;
     Ok([
@@ -112,9 +114,9 @@ struct Watch {
     stopped: Flows,
     /// A filter whose changes are not reported, by the last look.
     unreported: Option<String>,
-    /// Whether there was a change after the last look.
+    /// Set when a filter may have changed since the last look.
     is_outdated: bool,
-    /// When the last look for unreported changes was.
+    /// Time of the last check for unreported changes.
     looked: u64,
     budget: Budget,
 }
@@ -166,7 +168,7 @@ impl Watch {
         }
     }
 
-    /// Waits for changes and programs. Returns false if no program was there for a while.
+    /// Waits for changes and programs. Returns false if there was no program for a while.
     fn wait(&mut self) -> Result<bool> {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
         let due = self.is_outdated.then(|| self.budget.allows_from());
@@ -202,7 +204,7 @@ impl Watch {
         Ok(!self.programs.is_empty())
     }
 
-    /// Takes in programs that have come.
+    /// Takes new programs from the inbox.
     fn take_in(&mut self) {
         while let Ok(program) = self.inbox.try_recv() {
             let (epoll, events) = (self.epoll.raw(), libc::EPOLLIN as u32);
@@ -214,7 +216,7 @@ impl Watch {
         }
     }
 
-    /// A program says nothing, so a message or an end is its last one.
+    /// Drops a program that has sent a message or disconnected. A correct program sends nothing.
     fn hear(&mut self, token: u64) {
         let Some(program) = self.programs.get(&token) else { return };
         if !matches!(program.packets.receive(&mut [0; 1]), Err(Errno::EAGAIN)) {
@@ -229,7 +231,7 @@ impl Watch {
 
     fn look_if_due(&mut self) {
         if self.budget.allows_from() > clock::now_ns() {
-            // Until the next look nothing is known.
+            // Nothing is known until the next look.
             self.stopped = Flows::all();
             return;
         }
@@ -243,7 +245,7 @@ impl Watch {
     fn look(&mut self) -> Judgement {
         let begun = clock::now_ns();
         let [rules, links] = &self.events;
-        // Changes from here on need another look.
+        // Discard the events so far, before the look. Changes from here on need another look.
         let _ = rules.take() | links.take();
         self.unreported = look::unreported();
         let judgement = look::look_beside(self.unreported.clone());
@@ -253,7 +255,7 @@ impl Watch {
         judgement
     }
 
-    /// Writes to the log what may be stopped.
+    /// Writes to the log which filters may stop packets.
     fn say(&self, judgement: &Judgement) {
         let inode = self.inode;
         let mut log = std::io::stdout().lock();
@@ -292,7 +294,7 @@ impl Program {
 }
 
 impl Group {
-    /// The group of a process, in the unified hierarchy, which alone has BPF programs.
+    /// Returns the group of a process in the unified hierarchy. Only groups of this hierarchy have BPF programs.
     fn of(pid: i32) -> Group {
         let Ok(text) = std::fs::read_to_string(format!("/proc/{pid}/cgroup")) else {
             return Group::Unknown;
@@ -300,7 +302,7 @@ impl Group {
         let Some(path) = text.lines().find_map(|line| line.strip_prefix("0::")) else {
             return Group::None;
         };
-        // A group that is outside of what the agent sees.
+        // The group is outside the hierarchy that the agent sees.
         if path.split('/').any(|name| name == "..") {
             return Group::Unknown;
         }
@@ -312,7 +314,7 @@ impl Group {
         found.map_or(Group::Unknown, Group::Known)
     }
 
-    /// Returns true if the kernel may run BPF programs over packets of the group.
+    /// Returns true if the kernel may run BPF programs on packets of the group.
     fn has_programs(&self) -> bool {
         match self {
             Group::None => false,

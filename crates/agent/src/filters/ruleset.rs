@@ -17,7 +17,7 @@ impl<'a> Id<'a> {
         Some(Id { family: text("family")?, table: text("table")?, name: text(name)? })
     }
 
-    /// Another chain or set of the same table.
+    /// Returns the id of another chain or set in the same table.
     pub(super) fn sibling(&self, name: &'a str) -> Id<'a> {
         Id { name, ..*self }
     }
@@ -37,11 +37,11 @@ pub(super) struct Base<'a> {
     hook: &'a str,
     priority: i64,
     device: Option<&'a Value>,
-    /// Whether its policy drops packets.
+    /// True if the chain's policy drops packets.
     pub(super) drops: bool,
 }
 
-/// Names of the devices that a rule sees: where a packet came from, and where it goes. An empty name means none.
+/// Names of the devices that a rule sees: the input device and the output device. An empty name means none.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Devices {
     pub(super) input: &'static str,
@@ -49,10 +49,11 @@ pub(super) struct Devices {
 }
 
 impl Base<'_> {
-    /// Devices that rules of the chain see; `None` if packets of open connections over `lo` do not pass the chain.
+    /// Returns the devices that rules of the chain see; `None` if packets of open connections over `lo` do not pass
+    /// the chain.
     pub(super) fn devices(&self) -> Option<Devices> {
         const LO: &str = "lo";
-        // Rules of type nat see the first packet of a connection alone.
+        // Rules of type nat see only the first packet of a connection.
         if matches!(self.family, "arp" | "bridge") || self.kind == "nat" {
             return None;
         }
@@ -82,7 +83,7 @@ impl Base<'_> {
     }
 }
 
-/// Returns true if a rule that names a device, perhaps by a prefix and `*`, means this one.
+/// Returns true if a rule's device name stands for this device. The name may be a prefix followed by `*`.
 pub(super) fn is_named(device: &str, name: &str) -> bool {
     match name.strip_suffix('*') {
         Some(prefix) => device.starts_with(prefix),
@@ -109,7 +110,7 @@ pub(super) struct Ruleset<'a> {
     sets: BTreeMap<Id<'a>, &'a [Value]>,
     /// Sets and maps to which rules add elements.
     changing: BTreeSet<Id<'a>>,
-    /// Whether a rule keeps packets from being tracked.
+    /// Set if a rule may exclude packets from connection tracking.
     pub(super) leaves_untracked: bool,
 }
 
@@ -136,7 +137,7 @@ impl<'a> Ruleset<'a> {
             family,
             kind: text("type").unwrap_or_default(),
             hook,
-            // A name means a priority of its own kind, which may be any.
+            // A priority given by name may have any value. Assume the earliest.
             priority: object.get("prio").and_then(Value::as_i64).unwrap_or(i64::MIN),
             device: object.get("dev"),
             drops: text("policy") == Some("drop"),
@@ -169,7 +170,7 @@ impl<'a> Ruleset<'a> {
         }
     }
 
-    /// Elements of a set that is written out, or of a named one to which no rule adds any.
+    /// Returns the elements of an anonymous set, or of a named set to which no rule adds elements.
     pub(super) fn elements(&self, id: &Id<'a>, set: &'a Value) -> Option<&'a [Value]> {
         if let Some(elements) = set.get("set") {
             return elements.as_array().map(Vec::as_slice);
@@ -180,17 +181,17 @@ impl<'a> Ruleset<'a> {
     }
 }
 
-/// The key and the value of an object that has one of each.
+/// Returns the key and value of an object with exactly one key.
 pub(super) fn only(object: &Value) -> Option<(&str, &Value)> {
     let mut all = object.as_object()?.iter();
     let (key, value) = all.next()?;
     all.next().is_none().then_some((key, value))
 }
 
-/// Key of the element that stands for all others.
+/// Key of the element that stands for all other keys.
 pub(super) const ANY: &str = "*";
 
-/// Returns true if an element matches always: it has no limit, quota or life of its own.
+/// Returns true if an element always matches: it has no limit, quota or time-out.
 pub(super) fn is_plain(element: &Value) -> bool {
     let is_plain = |value: &Value| match value.get("elem").and_then(Value::as_object) {
         Some(parts) => {
@@ -198,11 +199,11 @@ pub(super) fn is_plain(element: &Value) -> bool {
         }
         None => true,
     };
-    // A map's element is a pair.
+    // An element of a map is a pair.
     is_plain(element) && element.get(0).is_none_or(is_plain)
 }
 
-/// The value of an element, without what is noted beside it.
+/// Returns an element's value without its other attributes.
 pub(super) fn element(value: &Value) -> &Value {
     value.pointer("/elem/val").unwrap_or(value)
 }
