@@ -1,6 +1,7 @@
-//! Runs the suite of the VI core between programs whose ports belong to agents. Two agents are connected by UDP, or by a pair of
-//! Ethernet devices in a network namespace of this process. Or both programs have one agent, or one NIC. Frames are also lost,
-//! doubled, reordered, delayed and corrupted.
+//! Runs the VI core's test suite between programs whose ports belong to agents.
+//!
+//! Two agents are connected by UDP, or by a pair of Ethernet devices in a network namespace of this process. In other
+//! cases, both programs use one agent or one NIC. Faults also lose, duplicate, reorder, delay and corrupt frames.
 
 mod common;
 
@@ -11,24 +12,24 @@ use std::sync::OnceLock;
 use via_conformance::run::{AnyNic, Case, Verdict, conclude, in_threads, trials};
 use via_eth::{Config, Faults, Place};
 
-/// A watchdog.
+/// Time after which a case is given up.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Five frames in a hundred each.
+/// Five percent of the frames for each fault.
 const BAD: Faults = Faults::each(50_000);
 
-/// How the two roles reach each other.
+/// Connection between the two roles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// Each by an agent of its own.
+    /// Each role has an agent of its own.
     Two,
-    /// Both by one.
+    /// Both roles have the same agent.
     One,
-    /// Both have the same NIC.
+    /// Both roles have the same NIC.
     Within,
 }
 
-/// Two agents for all cases: they share nothing but the agents.
+/// Starts two agents for all cases. The cases share nothing else.
 fn agents(kind: &str) -> &'static [String; 2] {
     static UDP: OnceLock<[String; 2]> = OnceLock::new();
     static ETH: OnceLock<[String; 2]> = OnceLock::new();
@@ -48,7 +49,7 @@ fn play(case: &Case, kind: &'static str, way: Way, faults: Option<Faults>) -> Ve
     let config =
         move |agent: &String| Config { faults, ..Config::new(Place::Agent(agent.clone())) };
     let first = config(&agents[0]).open().expect("the agent serves this user");
-    // Cases run at the same time, at one address.
+    // Cases run at the same time, at one address, so each needs its own discriminator.
     static CASES: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
     let number = CASES.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let server = first.address(format!("server {number}").as_bytes());
@@ -63,7 +64,7 @@ fn play(case: &Case, kind: &'static str, way: Way, faults: Option<Faults>) -> Ve
     })
 }
 
-/// Runs `ip`; what it complains of.
+/// Runs `ip`. Returns its error output if it fails.
 fn ip(arguments: &str) -> Result<(), String> {
     let output = Command::new("ip").args(arguments.split(' ')).output();
     let output = output.map_err(|why| format!("the program ip: {why}"))?;
@@ -71,7 +72,7 @@ fn ip(arguments: &str) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(format!("ip {arguments}: {said}")) }
 }
 
-/// Whether this process may have devices and ports on them.
+/// Makes the Ethernet devices and tries a port on one. Fails if this process may not do so.
 fn devices() -> Result<(), String> {
     sovia_sys::netns::fresh().map_err(|why| format!("no network namespace can be made: {why}"))?;
     ip("link set lo up")?;
@@ -86,7 +87,7 @@ fn devices() -> Result<(), String> {
 
 fn main() {
     let mut kinds = vec!["udp"];
-    // Threads that are started later are in the namespace as well.
+    // Enter the namespace before other threads start, so that they are in the namespace as well.
     match devices() {
         Ok(()) => kinds.push("eth"),
         Err(why) => println!("SKIPPED: eth: {why}"),

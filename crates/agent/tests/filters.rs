@@ -1,4 +1,5 @@
-//! Judgements of packet filters, compared with the kernel's: in a network namespace of the test's own, under rule sets from seeds.
+//! Compares judgements of packet filters with the kernel's decisions, in a network namespace of the test's own. Seeds
+//! give the rule sets.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -9,10 +10,10 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Rule sets that are tried.
+/// Number of rule sets tried.
 const CASES: u32 = 120;
 
-/// Tracks connections, so that those of the test have a state from the beginning.
+/// Rules that switch on connection tracking, so that the test's connections have a state from the beginning.
 const TRACKING: &str = "table inet tracking {
     chain every { type filter hook prerouting priority -300; ct state new accept; }
 }";
@@ -27,7 +28,7 @@ fn run(tool: &str, args: &[&str], text: &str) -> std::io::Result<bool> {
     Ok(child.wait()?.success())
 }
 
-/// Enters a network namespace of the thread's own, with the device `lo`. Returns why there is none.
+/// Moves the thread to a new network namespace with the device `lo`. Returns the reason if this fails.
 fn enter() -> Option<String> {
     if let Err(error) = sovia_sys::netns::fresh() {
         return Some(format!("no network namespace can be made: {error}"));
@@ -55,7 +56,7 @@ impl Seed {
         of[self.below(of.len())]
     }
 
-    /// A condition on packets to or from one of a few ports.
+    /// Returns a random condition, often on one of these ports.
     fn condition(&mut self, ports: &[u16]) -> String {
         let port = ports[self.below(ports.len())];
         let side = self.one(&["tcp dport", "tcp sport", "th dport"]);
@@ -151,7 +152,7 @@ impl Seed {
         text
     }
 
-    /// A rule set: two base chains, and two chains that they may call.
+    /// Returns a random rule set: one or two base chains, and two chains that they may call.
     fn rule_set(&mut self, ports: &[u16]) -> String {
         let mut text = String::from(
             "table inet t {\nset web { type inet_service; elements = { 8000, 443 } }\n\
@@ -176,7 +177,7 @@ impl Seed {
     }
 }
 
-/// Whether a connection passes bytes in both directions.
+/// Returns true if a connection passes bytes in both directions.
 fn passes(ends: &mut [TcpStream; 2]) -> bool {
     let mut byte = [0];
     for (from, to) in [(0, 1), (1, 0), (0, 1), (1, 0)] {
@@ -186,7 +187,7 @@ fn passes(ends: &mut [TcpStream; 2]) -> bool {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 return false;
             }
-            // A rule has had the connection reset.
+            // A rule has reset the connection.
             Err(_) => return false,
         }
     }
@@ -212,12 +213,12 @@ fn packets_that_are_judged_to_pass_do_pass() {
         for end in &ends {
             end.set_read_timeout(Some(Duration::from_millis(60))).expect("not zero");
         }
-        // Both ends have seen an answer: the connection is established for the kernel.
+        // Both ends have received an answer. So the kernel considers the connection established.
         assert!(passes(&mut ends));
         let port = ends[0].local_addr().expect("it is connected").port();
         let mut rng = Seed(ChaCha8Rng::seed_from_u64(seed));
         let rules = rng.rule_set(&[8000, 9000, port, 443]);
-        // Some conditions exclude each other.
+        // nft refuses a rule set with conditions that exclude each other.
         if !run("nft", &["-f", "-"], &rules).expect("nft is here") {
             continue;
         }

@@ -1,6 +1,6 @@
-//! The agent, from its messages up.
+//! Tests the order of the agent's modules.
 
-/// The modules at the crate's root, lowest layer first.
+/// Modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
     &["closer", "complaints", "counted", "hosts", "numbers", "orders"],
     &["port"],
@@ -8,7 +8,7 @@ const LAYERS: &[&[&str]] = &[
     &["bundle", "filters", "program"],
     &["connection"],
     &["nic", "switch"],
-    // The way in for a fuzzer, in builds that are made for one.
+    // `fuzzing` exists only in builds for a fuzzer.
     &["fuzzing"],
 ];
 

@@ -1,4 +1,4 @@
-//! Deaths.
+//! Tests in which agents and programs are killed.
 
 use crate::common::{agent, name};
 use crate::process::{Part, at};
@@ -22,7 +22,7 @@ pub(crate) fn context(nic: &EthNic) -> Context<'_, EthNic> {
     Context { nic, server: nic.address(b"server") }
 }
 
-/// Requests a connection until somebody waits for it.
+/// Requests a connection until the other end waits for one.
 pub(crate) fn request(cx: &Context<'_, EthNic>, end: &End<'_, EthNic>) {
     let ask = || end.vi.connect_request(&cx.own(1), &cx.server, None);
     let answer = loop {
@@ -40,7 +40,7 @@ fn requested<'n>(cx: &Context<'n, EthNic>) -> End<'n, EthNic> {
     end
 }
 
-/// Messages both ways.
+/// Connects two NICs and sends messages in both directions.
 pub(crate) fn converse(server: &EthNic, client: &EthNic) {
     let place = server.address(b"talk");
     let talk = |end: &End<'_, EthNic>| {
@@ -80,7 +80,7 @@ fn agent_is_killed() {
         let client = requested(&far);
         (server.join().unwrap(), client)
     });
-    // One end waits, the other has called nothing since.
+    // One end waits. The other end makes no more calls.
     server.post_recv(0, 0, 64);
     client.post_recv(0, 0, 64);
     thread::scope(|s| {
@@ -109,7 +109,7 @@ fn agent_is_killed() {
     converse(&shared.open_shared().unwrap(), &at(&name));
 }
 
-/// The program is killed by `SIGKILL` when it has said that; what its peer sees, which sends nothing.
+/// Kills a program with `SIGKILL` after it has connected. Checks that its peer, which sends nothing, notices.
 fn killed(part: &str, near: &str, far: &str) {
     let nic = at(near);
     let cx = context(&nic);

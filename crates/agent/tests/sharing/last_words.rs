@@ -1,4 +1,4 @@
-//! What programs have said before they end.
+//! Tests of frames that programs have sent just before their end.
 
 use crate::common::name;
 use crate::process::Part;
@@ -15,7 +15,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
 
 const FRAMES: u32 = 100;
 
-/// An agent, and two programs' ports there.
+/// Starts an agent, and opens two programs' ports there.
 fn scene() -> (Part, [Agent; 2]) {
     let name = name();
     let mut agent = Part::start(&format!("agent {name} udp:127.0.0.1:0"));
@@ -24,7 +24,7 @@ fn scene() -> (Part, [Agent; 2]) {
     (agent, ports)
 }
 
-/// Acknowledgements that come, by what they acknowledge, until there are so many.
+/// Receives `count` acknowledgements. Returns the numbers that they acknowledge.
 fn acks(port: &mut Agent, count: usize) -> Vec<u32> {
     let mut came = Vec::new();
     while came.len() < count {
@@ -40,8 +40,8 @@ fn acks(port: &mut Agent, count: usize) -> Vec<u32> {
     came
 }
 
-/// The agent stands still meanwhile. Where the first frame goes depends on what programs have said beside frames, so it hears of
-/// the end before it comes to the others.
+/// The agent is stopped while the program sends and ends. The first frame's destination depends on where programs
+/// listen. So the agent reads messages, and learns of the end, before it takes the other frames.
 fn arrives() {
     let (agent, [mut goes, mut stays]) = scene();
     let (own, to) = (stays.own(), end(&stays, 1));
@@ -57,12 +57,12 @@ fn arrives() {
     assert_eq!(acks(&mut stays, FRAMES as usize), (0..FRAMES).collect::<Vec<_>>());
 }
 
-/// Frames for it are answered by the agent from then on.
+/// From then on, the agent answers frames for the program.
 fn is_gone() {
     let (_agent, [goes, mut stays]) = scene();
     let (own, gone) = (stays.own(), end(&goes, 1));
     drop(goes);
-    // Until the agent knows.
+    // Send until the agent knows of the end.
     let (mut came, from) = (None, end(&stays, 2));
     while came.is_none() {
         if stays.slot().is_some() {

@@ -1,7 +1,7 @@
-//! A port that programs share: what becomes of them when one of them, or the agent, is killed; and what one of them can do to others.
+//! Tests of a port that programs share: a killed program, a killed agent, and programs that try to harm others.
 //!
-//! Agents and programs that are to be killed are processes, which run this program again: `faults` and `last_words` have the tests with these,
-//! `strangers` those of programs that do not keep to what is agreed on.
+//! Agents and programs that the tests kill are processes, which run this program again. `faults` and `last_words`
+//! contain the tests with these processes. `strangers` contains the tests of programs that break the protocol.
 
 #[path = "../common/mod.rs"]
 mod common;

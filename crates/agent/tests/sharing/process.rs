@@ -10,12 +10,12 @@ use via_eth::{Config, EthNic, Place};
 
 const PART: &str = "SOVIA_TEST_PART";
 
-/// Whether this process is one of a test's.
+/// Returns true if this process plays a part in a test.
 pub(crate) fn is_one() -> bool {
     std::env::var_os(PART).is_some()
 }
 
-/// Plays its part.
+/// Plays this process's part.
 pub(crate) fn play() {
     let part = std::env::var(PART).expect("it is a test's");
     let words: Vec<&str> = part.split(' ').collect();
@@ -25,7 +25,7 @@ pub(crate) fn play() {
                 serve(name, place, vec![sovia_sys::call::geteuid()], &|| println!("ready"));
             panic!("{served}");
         }
-        // Accepts a connection, or leaves the request for one open.
+        // Accepts a connection, or leaves its request open.
         [part, agent] => {
             let nic = at(agent);
             let cx = Context { nic: &nic, server: nic.address(b"server") };
@@ -60,13 +60,13 @@ fn stand_still() -> ! {
     }
 }
 
-/// A NIC at an agent.
+/// Opens a NIC at an agent.
 pub(crate) fn at(agent: &str) -> EthNic {
     let opened = Config::new(Place::Agent(agent.to_owned())).open();
     opened.expect("the agent serves this user")
 }
 
-/// A process that plays a part, until it is dropped.
+/// A process that plays a part. Dropping the value kills the process.
 pub(crate) struct Part {
     child: Child,
     lines: BufReader<std::process::ChildStdout>,
@@ -81,14 +81,14 @@ impl Part {
         Part { child, lines }
     }
 
-    /// Waits until it says that.
+    /// Waits until the process prints this line.
     pub(crate) fn says(&mut self, expected: &str) {
         let mut line = String::new();
         self.lines.read_line(&mut line).expect("it can be heard");
         assert_eq!(line.trim(), expected);
     }
 
-    /// Has it stand still, from when this returns.
+    /// Stops the process. Returns when it has stopped.
     pub(crate) fn stop(&self) {
         self.signal("STOP");
         let status = format!("/proc/{}/status", self.child.id());
@@ -99,7 +99,7 @@ impl Part {
         }
     }
 
-    /// Has it go on.
+    /// Lets a stopped process continue.
     pub(crate) fn go_on(&self) {
         self.signal("CONT");
     }

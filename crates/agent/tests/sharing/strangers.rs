@@ -1,4 +1,4 @@
-//! Programs that do not keep to what is agreed on, and programs of other users.
+//! Tests of programs that break the protocol, and of programs of other users.
 
 use crate::common::{agent, agent_for, name};
 use crate::faults::{context, converse, request};
@@ -31,7 +31,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
 ];
 
 const UDP: &str = "udp:127.0.0.1:0";
-/// No user of this host's, as a rule.
+/// A user id that this host probably does not use.
 const SOMEBODY: u32 = 54321;
 
 fn started() -> String {
@@ -40,7 +40,7 @@ fn started() -> String {
     name
 }
 
-/// An end of a port's.
+/// Returns the name of an end on a port.
 pub(crate) fn end(port: &Agent, n: u64) -> EndId {
     EndId(u64::from(port.prefix().expect("it shares its address")) << 48 | n)
 }
@@ -54,7 +54,7 @@ pub(crate) fn put(port: &mut Agent, to: Address, word: &Word) {
     port.flush().expect("the agent is there");
 }
 
-/// The next frame that comes.
+/// Waits for the next frame.
 fn next(port: &mut Agent) -> (Address, Word) {
     loop {
         let mut came = None;
@@ -88,7 +88,7 @@ pub(crate) fn asked(id: EndId, local: NetAddress, remote: NetAddress, peer: bool
     Word::Meeting(Meeting::Request(Box::new(request)))
 }
 
-/// The ports of a program that lies and of its victim, which have one agent, and that of a stranger, which has another one.
+/// Opens three ports: of a program that lies and its victim, which share an agent, and of a program at another agent.
 fn two_agents() -> (Agent, Agent, Agent) {
     let (near, far) = (started(), started());
     let open = |name: &str| Agent::open(name).expect("it serves this user");
@@ -125,7 +125,7 @@ fn forged() {
             for word in forged(to.1) {
                 put(&mut liar, to.0, &word);
             }
-            // Frames are passed on in their order: what was sent before would have come before.
+            // The agent keeps the order of frames, so a forged frame would have arrived before this one.
             let honest = ack(to.1, end(&liar, 3), 7);
             put(&mut liar, to.0, &honest);
             assert_eq!(next(seen_by), (liar.own(), honest));
@@ -142,7 +142,7 @@ fn request_in_another_name() {
         let rejected = Meeting::Answer { request: id, answer: Answer::Rejected };
         assert_eq!(next(&mut liar), (liar.own(), Word::Meeting(rejected)));
     }
-    // As a client of the program that listens there it takes nobody's name.
+    // A request to the program that listens there harms no other program.
     let (id, to) = (end(&liar, 9), liar.own());
     let own = asked(id, name.clone(), name.clone(), false);
     put(&mut liar, to, &own);
@@ -152,7 +152,7 @@ fn request_in_another_name() {
     assert_eq!(next(&mut stranger), (victim.own(), honest));
 }
 
-/// A program that has the memory and the socket as they are.
+/// A program with direct access to its memory and its socket.
 struct Bare {
     packets: Packets,
     memory: File,
@@ -177,11 +177,11 @@ impl Bare {
     }
 
     fn ring(&self) {
-        // It may have been ended already.
+        // The agent may have ended the service already.
         let _ = self.packets.send(&FromProgram::Bell.encode(), &[]);
     }
 
-    /// Waits until the agent serves it no more.
+    /// Waits until the agent has ended the service of this program.
     fn is_ended(&self) {
         let mut bytes = [0; 64];
         loop {
@@ -195,7 +195,7 @@ impl Bare {
     }
 }
 
-/// The first slot of the ring to the agent, and the word in which the program counts what it has taken.
+/// Positions of the first slot in the ring to the agent, and of the counter of frames taken by the program.
 const SLOT: u64 = 4096;
 const TAKEN: u64 = 256;
 
@@ -210,12 +210,12 @@ fn broken_memory() {
         bare.ring();
         bare.is_ended();
     }
-    // An address of no kind.
+    // An address of an unknown kind.
     let bare = Bare::come(&agent);
     bare.write(SLOT, &head(1, 100));
     bare.ring();
     bare.is_ended();
-    // It has taken what it was never given.
+    // The program claims to have taken frames that the agent never sent.
     let bare = Bare::come(&agent);
     bare.write(TAKEN, &u32::MAX.to_ne_bytes());
     let mut sender = Agent::open(&agent).expect("it serves this user");
@@ -239,7 +239,7 @@ fn nonsense() {
     for bytes in [&FromProgram::Bell.encode()[..], &[]] {
         let bare = Bare::come(&agent);
         for _ in 0..10 {
-            // It may have been ended already.
+            // The agent may have ended the service already.
             let _ = bare.packets.send(bytes, &[bare.packets.raw()]);
         }
         bare.is_ended();
@@ -264,7 +264,8 @@ fn flood() {
                 let local = NetAddress::new(&own.host(), b"flood");
                 let mut frames: Vec<(Address, Vec<u8>)> = Vec::new();
                 for (address, word) in [
-                    // To a program that takes nothing, to nobody, to the other agent, in another's name.
+                    // Frames to a program that takes nothing, to no program, to the other agent, and in another
+                    // program's name.
                     (own, ack(to, from, 1)),
                     (own, ack(EndId(1), from, 1)),
                     (far, ack(to, from, 1)),
@@ -300,7 +301,7 @@ fn flood() {
     });
 }
 
-/// Runs something in a thread that is another user's, if this one is root's.
+/// Runs `work` in a thread that has become another user. Does nothing unless this process is root's.
 fn as_somebody<R: Send>(work: impl FnOnce() -> R + Send) -> Option<R> {
     if call::geteuid() != 0 {
         println!("SKIPPED: only root can become another user");
@@ -308,7 +309,7 @@ fn as_somebody<R: Send>(work: impl FnOnce() -> R + Send) -> Option<R> {
     }
     thread::scope(|s| {
         let somebody = s.spawn(|| {
-            // The kernel's users are threads'.
+            // In the kernel, each thread has its own user.
             credentials::become_user(SOMEBODY, SOMEBODY).expect("root may");
             work()
         });
@@ -348,12 +349,12 @@ fn requests_of_another_user() {
             });
             request(&far, &end);
         });
-        // The owner waits for none just now.
+        // The owner is not waiting for a request at this moment.
         let again = End::new(&far);
         let asked = again.vi.connect_request(&far.own(7), &cx.server, None);
         assert_eq!(asked.map(drop), Err(ConnectError::NoMatch));
         assert!(theirs.poll().is_none());
-        // Under another's name nothing is asked for.
+        // A program cannot make requests under another program's name.
         let named = End::new(&far);
         let place = thief.address(b"somewhere");
         let asked = named.vi.connect_request(&place, &cx.server, None);
@@ -373,7 +374,7 @@ fn share() {
         assert_eq!(Agent::open(&agent).map(drop).expect_err("there is none").why, Errno::EUSERS);
         drop(all);
     });
-    // The other user's programs have theirs, whatever that one has.
+    // The other user's programs keep their share, even if the first user has used up its own.
     let config = Config::new(Place::Agent(agent));
     converse(&config.open().expect("a place"), &config.open().expect("a place"));
 }
