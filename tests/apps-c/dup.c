@@ -199,6 +199,43 @@ static void serves_zero(struct peer *p) {
     CALL(close(1));
 }
 
+// The writer's number changes again and again while the reader moves the stream to TCP, with much of it unread. Counters tell
+// whether bytes are lost or come out of order.
+enum { WRITES = 8000 };
+
+static void reads_after_a_move(struct peer *p) {
+    uint64_t expected = 0, got;
+    nap(200);
+    MUST(setsockopt(p->fd, SOL_SOCKET, SO_RCVLOWAT, &(int){2}, sizeof(int)));
+    MUST(setsockopt(p->fd, SOL_SOCKET, SO_RCVLOWAT, &(int){1}, sizeof(int)));
+    nap(100);
+    while (recv(p->fd, &got, sizeof got, MSG_WAITALL) == sizeof got)
+        if (got != expected++)
+            die("counter %lu in the place of %lu", (unsigned long)got, (unsigned long)expected - 1);
+    say("all in order");
+    note("%lu counters", (unsigned long)expected);
+}
+
+static void writes_by_many_numbers(struct peer *p) {
+    uint64_t next = 0;
+    set_nonblocking(p->fd, true);
+    while (next < 100000 && write(p->fd, &next, sizeof next) == sizeof next)
+        next++;
+    for (int i = 0; i < WRITES; i++) {
+        usleep(20);
+        int other = MUST(dup(p->fd));
+        MUST(close(p->fd));
+        p->fd = other;
+        ssize_t put = write(p->fd, &next, sizeof next);
+        if (put == sizeof next)
+            next++;
+        else if (put >= 0 || errno != EAGAIN)
+            die("a write returned %zd: %s", put, strerrorname_np(errno));
+    }
+    say("written by %d numbers", WRITES);
+    CALL(close(p->fd));
+}
+
 static const struct scenario scenarios[] = {
     {"every_kind_of_duplicate_works", echo_then_told, kinds},
     {"the_last_number_ends_the_stream", sees_last_leave, last_leaves},
@@ -209,6 +246,7 @@ static const struct scenario scenarios[] = {
     {"a_closed_number_is_used_again", echo, lowest},
     {"ranges_of_numbers_are_closed", echo, ranges},
     {"streams_numbered_0_and_1", serves_zero, number_zero, RAW},
+    {"a_number_changes_while_the_peer_falls_back", reads_after_a_move, writes_by_many_numbers},
     {"closing_everything_in_a_loop", echo, everything},
 };
 SCENARIO_MAIN(scenarios)

@@ -13,6 +13,7 @@ scenarios!("dup":
     a_closed_number_is_used_again,
     ranges_of_numbers_are_closed,
     streams_numbered_0_and_1,
+    a_number_changes_while_the_peer_falls_back,
     closing_everything_in_a_loop,
 );
 

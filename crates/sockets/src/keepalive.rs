@@ -58,7 +58,7 @@ fn each(each: &mut dyn FnMut(&Guard<'_>, i32)) {
             && let Some(guard) = at.conn.try_lock().and_then(Locked::attached)
             && at.conn.is_generation(at.generation)
         {
-            each(&guard, fd);
+            each(&guard, table::current(fd, at));
         }
     });
 }

@@ -5,8 +5,8 @@ use crate::conn::{Conn, Guard, Phase, flag};
 use crate::per_engine::per_engine;
 use crate::stream::returned::{DRAIN_NS, holds_back};
 use crate::stream::{self, ending, failover, leaving, listeners, reflected};
-use crate::table::Ref;
-use crate::{family, pair, table};
+use crate::table::{self, Ref};
+use crate::{family, pair};
 use core::sync::atomic::{AtomicBool, Ordering};
 use sovia_proto::path::Tx;
 use sovia_sync::hazard::Waits;
@@ -32,15 +32,18 @@ pub(super) fn ask_peer(fd: i32, at: Ref, patience: Patience) {
     while conn.phase() == Phase::Attached {
         let before = bell.word().load(Ordering::SeqCst);
         bell.going_to_sleep();
-        let done = {
+        let (done, has_ended) = {
             let Some(mut guard) = conn.attached() else { return };
+            let fd = table::current(fd, at);
             leaving::answer_revoke(&mut guard);
-            (conn.tx() != Tx::Vi && !holds_back(&mut guard, fd)) || patience.is_over(&guard)
+            let is_back = conn.tx() != Tx::Vi && !holds_back(&mut guard, fd);
+            (is_back || patience.is_over(&guard), stream::kernel_socket_has_ended(fd))
         };
-        if !done {
-            let _ = futex::wait(bell.word(), before, Some(STEP_NS));
+        if done {
+            return;
         }
-        if done || stream::kernel_socket_has_ended(fd) {
+        let _ = futex::wait(bell.word(), before, Some(STEP_NS));
+        if has_ended {
             return;
         }
     }
@@ -97,10 +100,10 @@ pub(crate) fn serve() {
     let (mut left, mut back) = (false, Vec::new());
     if !wanted.is_empty() {
         table::for_each_conn(|fd, at| {
-            if !wanted.contains(&at.index) {
-                return;
-            }
+            let Some(place) = wanted.iter().position(|&index| index == at.index) else { return };
+            wanted.swap_remove(place);
             let Some(mut guard) = at.attached() else { return };
+            let fd = table::current(fd, at);
             if leaving::is_asked_for_revoke(&guard) {
                 drop(guard);
                 super::now(fd, at, super::Cause::Peer);
@@ -125,6 +128,8 @@ pub(crate) fn serve() {
             listeners::tell_own(at.conn);
         });
     }
+    // The program may have moved these to lower numbers, which the search had passed by.
+    left |= wanted.into_iter().any(|index| family::conn(index).is_some_and(is_wanted));
     back.into_iter().for_each(super::go_on);
     DRAINING.store(left, Ordering::Relaxed);
 }

@@ -80,6 +80,7 @@ fn take_back(fd: i32, at: Ref, cause: Cause) {
 /// peer.
 pub(crate) fn sending(fd: i32, at: Ref) {
     let Some(mut guard) = at.attached() else { return };
+    let fd = table::current(fd, at);
     if at.conn.tx() != Tx::Vi || at.conn.has(flag::CORRUPT | flag::FALLING_BACK) {
         return;
     }
@@ -106,6 +107,7 @@ fn leave_sending(guard: &mut Guard<'_>, fd: i32) -> bool {
 fn begin(fd: i32, at: Ref, cause: Cause) -> bool {
     let conn = at.conn;
     let Some(mut guard) = at.attached() else { return false };
+    let fd = table::current(fd, at);
     keepalive::leave(&guard);
     if conn.has(flag::CORRUPT) || !stream::audit::is_whole(&mut guard, true) {
         // The state of the two paths in the segment cannot be trusted.
@@ -218,7 +220,9 @@ fn leave_to_set(guard: &mut Guard<'_>, fd: i32) {
 /// anything that this end sends later. Used for urgent data, which has a position in the stream.
 pub fn with_peer(fd: i32, at: Ref, cause: Cause) {
     at.conn.spread();
-    if at.attached().is_some_and(|mut guard| stream::ending::has_gone_by_now(&mut guard, fd)) {
+    if at.attached().is_some_and(|mut guard| {
+        stream::ending::has_gone_by_now(&mut guard, table::current(fd, at))
+    }) {
         // No process holds the other end, and the kernel refuses the call. So unread bytes need not move.
         return;
     }
@@ -235,7 +239,7 @@ pub fn with_peer(fd: i32, at: Ref, cause: Cause) {
 fn revoke(fd: i32, at: Ref) {
     let Some(mut guard) = at.attached() else { return };
     if path::revokes(at.conn.rx()) && leaving::revoke(&mut guard).is_err() {
-        stream::corrupt(at.conn, fd);
+        stream::corrupt(at.conn, table::current(fd, at));
     }
 }
 

@@ -8,7 +8,7 @@ use super::{Cause, begin, detach, give_up, is_others, take_back};
 use crate::conn::{Bell, Guard, Phase, flag};
 use crate::stream::returned::DRAIN_NS;
 use crate::stream::{ending, failover, leaving, listeners};
-use crate::table::Ref;
+use crate::table::{self, Ref};
 use crate::{meeting, process};
 use core::sync::atomic::Ordering;
 use sovia_sync::hazard::Waits;
@@ -201,7 +201,7 @@ fn may_answer(guard: &Guard<'_>, fd: i32) -> bool {
 
 /// Moves a connection one step further. `keep` moves the unread bytes to a keeper; `None` until a keeper is needed.
 fn visit<'w>(
-    (fd, at, patience): Coming,
+    (named, at, patience): Coming,
     cause: Cause,
     keep: Option<Keep<'_>>,
     waits: &'w Waits,
@@ -209,6 +209,7 @@ fn visit<'w>(
     let conn = at.conn;
     // Another thread may have continued the fallback or closed the connection.
     let Some(mut guard) = at.attached() else { return Visit::Settled };
+    let fd = table::current(named, at);
     let bell = listeners::reader_bell(&guard, waits);
     let before = bell.word().load(Ordering::SeqCst);
     bell.going_to_sleep();
@@ -221,7 +222,7 @@ fn visit<'w>(
         // Either a relative or the program may read these bytes.
         match keep {
             None if PROCESSES.get().is_some() => return Visit::Stays,
-            Some(keep) if keep(&mut guard, fd) => {
+            Some(keep) if keep(&mut guard, named) => {
                 step::is_kept(&mut guard);
                 came = step_or_end(&mut guard, fd);
             }

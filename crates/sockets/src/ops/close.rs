@@ -90,7 +90,9 @@ fn drop_unread(fd: i32, at: Ref) {
 fn let_go(fd: i32) {
     match table::remove(fd) {
         Entry::Conn(at) => {
-            if table::release(at.index) && at.conn.is_generation(at.generation) {
+            if !table::release(at.index) {
+                table::finish_uses(at);
+            } else if at.conn.is_generation(at.generation) {
                 last_here(fd, at);
             }
         }
@@ -269,6 +271,7 @@ pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) ->
             fallback::settle(at);
             return kernel();
         }
+        let fd = table::current(fd, at);
         stream::ending::has_gone_by_now(&mut guard, fd);
         // The kernel refuses a shutdown of a connection that has ended, and the peer is not notified.
         let is_refused = call::tcp_state(fd).is_none_or(call::TcpState::is_closed);

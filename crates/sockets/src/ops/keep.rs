@@ -12,7 +12,7 @@ use crate::kernel_sockets;
 use crate::per_engine::per_engine;
 use crate::stream::listeners;
 use crate::table::{self, Entry, Ref};
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_signal::chain;
 use sovia_sync::hazard::{self, User};
 use sovia_sync::{RobustBox, rank};
@@ -29,8 +29,6 @@ per_engine! {
     static KEPT: RobustBox<Vec<Kept>, { rank::KEPT }> = RobustBox::new(Vec::new());
     /// Number of entries in `KEPT`.
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    /// Set once a descriptor has been closed during a call.
-    static EVER: AtomicBool = AtomicBool::new(false);
 }
 /// Time in nanoseconds between two checks for threads that have died during a call, by the progress thread.
 const LOOK_NS: u64 = 100_000_000;
@@ -54,26 +52,16 @@ pub(super) fn close(fd: i32) -> bool {
     if conn.waiting_here() == 0
         || !matches!(conn.phase(), Phase::Attached | Phase::Candidate)
         || !conn.is_generation(at.generation)
+        || table::references(at.index) > 1
     {
         return false;
-    }
-    EVER.store(true, Ordering::SeqCst);
-    if table::references(at.index) > 1 {
-        table::remove(fd);
-        if table::release(at.index) {
-            // Another thread has closed the other number meanwhile.
-            last_here(fd, at);
-        } else {
-            // Waits for a thread that has looked at the number under the lock.
-            drop(conn.lock());
-        }
-        return true;
     }
     let copy = || call::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0).map(|n| n as i32);
     let Ok(copy) = Fd::make(copy) else { return false };
     if !copy.is_high() {
         return false;
     }
+    table::note_closed();
     table::remove(fd);
     table::release(at.index);
     let unused = KEPT.with(|kept| {
@@ -100,7 +88,7 @@ pub(super) fn close(fd: i32) -> bool {
 /// Returns the descriptor by which a blocked call now reaches its connection. Call it under the connection's lock.
 #[inline]
 pub(crate) fn descriptor(fd: i32, at: Ref) -> i32 {
-    if EVER.load(Ordering::Relaxed) { look(fd, at) } else { fd }
+    if table::may_be_closed() { look(fd, at) } else { fd }
 }
 
 #[cold]

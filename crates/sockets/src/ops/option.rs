@@ -1,7 +1,7 @@
 //! Modes and options of a descriptor.
 
 use crate::conn::{Phase, flag};
-use crate::table::Ref;
+use crate::table::{self, Ref};
 use crate::{Errno, Outcome, keepalive, kernel_sockets, options, rest, stream};
 use core::sync::atomic::Ordering;
 use sovia_sys::{call, clock};
@@ -26,7 +26,7 @@ pub fn fionread(fd: i32, at: Ref, kernel: impl FnOnce() -> Outcome) -> Outcome {
     // A program may make no other call until bytes have arrived, so the progress thread must run.
     kernel_sockets::ensure_for_a_look();
     match at.attached() {
-        Some(mut guard) => stream::receivable(&mut guard, fd),
+        Some(mut guard) => stream::receivable(&mut guard, table::current(fd, at)),
         None => kernel(),
     }
 }
@@ -43,6 +43,7 @@ pub fn left(fd: i32, at: Ref) -> Option<i32> {
         return None;
     }
     let mut guard = at.attached()?;
+    let fd = table::current(fd, at);
     let left = stream::receivable(&mut guard, fd).ok()?;
     // The program's own shutdown does not count as the peer's end.
     let has_ended = stream::is_ending(&mut guard)
@@ -77,7 +78,7 @@ pub fn socket_error(fd: i32, at: Ref) -> Option<Errno> {
         return at.conn.take_error();
     }
     let mut guard = at.attached()?;
-    stream::ending::socket_error(&mut guard, fd)
+    stream::ending::socket_error(&mut guard, table::current(fd, at))
 }
 
 /// Takes and returns the pending error, from the connection or from the kernel.
@@ -118,7 +119,7 @@ pub fn note_option(fd: i32, at: Ref, level: i32, name: i32) {
         && matches!(name, libc::TCP_NODELAY | libc::TCP_CORK)
         && let Some(mut guard) = at.attached()
     {
-        stream::combine::switch(&mut guard, fd);
+        stream::combine::switch(&mut guard, table::current(fd, at));
     }
     if (level, name) == (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT)
         && let Some(guard) = at.attached()

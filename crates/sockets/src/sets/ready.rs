@@ -4,7 +4,7 @@ use crate::Errno;
 use crate::conn::{Guard, flag};
 use crate::stream;
 use crate::stream::state::EVENTS;
-use crate::table::Ref;
+use crate::table::{self, Ref};
 use sovia_sys::{call, poll};
 
 /// Checks the kernel's rules for EPOLLEXCLUSIVE.
@@ -37,6 +37,7 @@ pub(crate) fn readiness(at: Ref, fd: i32, interest: u32) -> u32 {
 /// Like [`readiness`], for the holder of the connection's lock.
 #[inline]
 pub(crate) fn readiness_under(guard: &mut Guard<'_>, at: Ref, fd: i32, interest: u32) -> u32 {
+    let fd = table::current(fd, at);
     let ended = at.conn.has(EVENTS);
     let mask = moment(guard, fd, interest);
     // The progress thread may have recorded an end meanwhile. Its events belong to the same moment.

@@ -135,6 +135,8 @@ fn drain(guard: &mut Guard<'_>, fd: i32, said: Said, bytes: Option<u64>) -> Resu
                 kernel_sockets::watch_room(guard, fd);
                 return Ok(false);
             }
+            // The program has closed this number past every hook: another one may still be there.
+            Err(call::Errno::EBADF | call::Errno::ENOTSOCK) => return Ok(false),
             // The connection is gone, and its bytes are lost, as with TCP. The program gets the error.
             Err(error) => {
                 if error != call::Errno::EPIPE {
@@ -166,7 +168,7 @@ pub(super) fn repair(guard: &mut Guard<'_>, fd: i32) {
 /// Returns true if the receiver has left the direction, or if TCP has no connection any more.
 fn has_left(guard: &Guard<'_>, fd: i32) -> bool {
     guard.endpoint_ref().tx.direction().path.load(word::GRANT) == word::LEFT
-        || call::tcp_state(fd).is_none_or(call::TcpState::is_closed)
+        || call::tcp_state(fd).is_some_and(call::TcpState::is_closed)
 }
 
 /// Returns true if sends must wait until unread bytes are on TCP. Puts these bytes there as far as there is room.

@@ -21,9 +21,9 @@ pub use tcp::{
 };
 
 use crate::conn::{Biased, CONNS, Conn, Guard, Phase, Role};
-use crate::per_engine::per_engine_tables;
+use crate::per_engine::{per_engine, per_engine_tables};
 use crate::{family, members, process, stats};
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use slots::{FIRST, for_each_word, slot, slot_to_enter};
 use socket::get_elsewhere;
 use sovia_control::Reason;
@@ -241,6 +241,49 @@ pub(crate) fn for_each_epoll(mut each: impl FnMut(i32, u32)) {
             each(fd, index);
         }
     });
+}
+
+per_engine! {
+    /// Set once a descriptor of a connection has been closed while the connection had others.
+    static HAS_CLOSED: AtomicBool = AtomicBool::new(false);
+}
+
+/// Waits until no thread uses a descriptor that the program is about to close. The connection has other descriptors, and the
+/// entry of this one has been removed. A thread uses a descriptor only under the connection's lock, and [`current`] chooses it.
+pub(crate) fn finish_uses(at: Ref) {
+    // Set first: a thread that takes the lock after this thread finds the flag, and no entry.
+    note_closed();
+    if at.conn.phase().may_be_on_vi() {
+        drop(at.conn.lock());
+    }
+}
+
+/// Notes that a descriptor is about to be closed that calls use.
+pub(crate) fn note_closed() {
+    HAS_CLOSED.store(true, Ordering::SeqCst);
+}
+
+/// Returns true if a call's descriptor may be closed by now.
+#[inline]
+pub(crate) fn may_be_closed() -> bool {
+    HAS_CLOSED.load(Ordering::Relaxed)
+}
+
+/// Returns a descriptor of a connection, for the holder of its lock: `fd`, or another one if the program has closed `fd`
+/// meanwhile. The descriptor stays open for as long as the lock is held ([`finish_uses`]). A descriptor that the library has made
+/// for itself is returned unchanged.
+#[inline]
+pub(crate) fn current(fd: i32, at: Ref) -> i32 {
+    if may_be_closed() { look_for_current(fd, at) } else { fd }
+}
+
+#[cold]
+fn look_for_current(fd: i32, at: Ref) -> i32 {
+    // A child on this process's memory has descriptors of its own.
+    if refers(fd, at) || process::is_elsewhere() {
+        return fd;
+    }
+    descriptor_of(at.conn).unwrap_or(fd)
 }
 
 /// Returns a descriptor that this process has for a connection.

@@ -11,7 +11,7 @@ use super::{again, keep};
 use crate::conn::{Phase, flag};
 use crate::fallback;
 use crate::stream::{self, Got, ending};
-use crate::table::Ref;
+use crate::table::{self, Ref};
 use crate::wait::{self, Call, Ended, Want};
 use crate::{Outcome, kernel_sockets, meeting};
 use parts::{peek, scatter};
@@ -138,7 +138,7 @@ fn receive_generally(
         && let Some(mut guard) = at.attached()
         && conn.rest.find().is_none()
     {
-        match stream::receive(&mut guard, fd, *part) {
+        match stream::receive(&mut guard, table::current(fd, at), *part) {
             Got::Bytes(n) => return Ok(n),
             Got::End => return Ok(0),
             Got::Failed(e) => return Err(e),
@@ -170,7 +170,7 @@ fn received(fd: i32, at: Ref) {
     } else if at.conn.phase() == Phase::Attached
         && let Some(mut guard) = at.attached()
     {
-        stream::grant(&mut guard, fd);
+        stream::grant(&mut guard, table::current(fd, at));
     }
 }
 

@@ -23,7 +23,7 @@ use crate::conn::{INLINE_MAX, Phase, flag};
 use crate::fallback;
 use crate::rest::come_after;
 use crate::stream::{self, Put, ending};
-use crate::table::Ref;
+use crate::table::{self, Ref};
 use crate::{Outcome, kernel_sockets, meeting, wait};
 use long::{LONG, send_long};
 use on_tcp::{send_on_tcp, send_tcp, watch_room_after};
@@ -124,7 +124,7 @@ fn send_begun(
     if let [part] = parts
         && let Some(mut guard) = at.attached()
     {
-        match stream::send(&mut guard, fd, *part) {
+        match stream::send(&mut guard, table::current(fd, at), *part) {
             Put::Bytes(n) if n == part.len() => {
                 if conn.has(flag::UNTIL_FULL) {
                     drop(guard);

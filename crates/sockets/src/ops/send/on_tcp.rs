@@ -16,7 +16,7 @@ pub(super) fn send_on_tcp<K: FnOnce() -> Outcome>(
     kernel: K,
 ) -> Result<Outcome, K> {
     let Some(mut guard) = at.attached() else { return Ok(kernel()) };
-    match stream::way(&mut guard, fd) {
+    match stream::way(&mut guard, table::current(fd, at)) {
         Way::Vi => Err(kernel),
         Way::Failed(e) => Ok(Err(e)),
         Way::Kernel => {

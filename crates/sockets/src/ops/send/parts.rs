@@ -5,7 +5,7 @@ use super::{Begun, is_sent_at_once, send_generally, send_or_kernel};
 use crate::conn::{INLINE_MAX, flag};
 use crate::ops::transfer::Flags;
 use crate::stream::{self, Put};
-use crate::table::Ref;
+use crate::table::{self, Ref};
 use crate::{Errno, Outcome};
 use sovia_signal::access::{self, BadAddress};
 use sovia_sys::{UserSlice, UserSliceMut};
@@ -71,7 +71,7 @@ fn send_in_place(fd: i32, at: Ref, parts: &[UserSlice<'_>], total: usize) -> Opt
     // holds the connection's lock.
     let place = unsafe { UserSliceMut::new(memory.as_ptr(), total) };
     let put = match join(parts, place) {
-        Ok(()) => stream::commit(&mut guard, fd, place.into(), total),
+        Ok(()) => stream::commit(&mut guard, table::current(fd, at), place.into(), total),
         Err(error) => Put::Failed(error),
     };
     if put != Put::Bytes(total) {
