@@ -1,12 +1,11 @@
-//! Checks that the segment's words that only this end writes are as this end wrote them.
+//! Checks that no other code has overwritten the words in the segment that only this end writes.
 //!
-//! The words that the peer writes are checked when they are read. But if foreign code overwrites a word, the word may
-//! look like "nothing to do". Then this end waits for the peer, and the peer waits for this end. So the progress thread
-//! compares the words of each connection with private copies, about once a second. If a word differs, the segment is
-//! corrupt, and the connection fails instead of hanging. If memory that was overwritten has lost a wake-up, the thread
-//! repeats the wake-up.
+//! This end checks the peer's words whenever it reads them. But an overwritten word of this end could make the peer
+//! wait forever. So the progress thread compares this end's words with private copies, about once a second. If a
+//! word differs, the segment is corrupt, and the connection fails instead of hanging. If the overwritten memory has
+//! caused a lost wake-up, the progress thread repeats the wake-up.
 //!
-//! The data path does nothing for this, except counting bytes in private memory.
+//! Sends and receives only count their bytes in private memory for this check.
 
 use super::state::NEWS;
 use super::{Fault, backlog, handled, listeners, word};
@@ -17,7 +16,8 @@ use sovia_proto::path::{CANCELLED, ENTERED, Rx, Tx};
 /// Time between two checks of a connection, in nanoseconds.
 pub(crate) const PERIOD_NS: u64 = 1_000_000_000;
 
-/// Writes the words again that their last writer may not have finished before its death.
+/// Writes this end's words in the segment again. Called after the death of a thread that may have been writing
+/// these words.
 pub(super) fn repair(guard: &mut Guard<'_>) {
     guard.own.uncounted = true;
     guard.endpoint_ref().rx.repair();
@@ -40,7 +40,8 @@ pub(super) fn repair(guard: &mut Guard<'_>) {
     listeners::say(guard);
 }
 
-/// Compares the sender's words, and publishes how much has been sent.
+/// Compares the words of this end's sender with private copies. Also publishes the numbers of packets and bytes
+/// that this end has sent (LEDGER).
 fn sender(guard: &mut Guard<'_>, still: bool) -> Result<(), Fault> {
     let direction = super::tx(guard);
     let (line, path) = (&direction.writer, &direction.path);
@@ -61,19 +62,19 @@ fn sender(guard: &mut Guard<'_>, still: bool) -> Result<(), Fault> {
         guard.own.ledger = ledger;
         super::tx(guard).writer.store(word::LEDGER, ledger);
     }
-    // Only in an idle ring. In a busy ring, the receiver finds an overwritten entry when it reaches the entry.
+    // Checks the ring only if it is idle. In a busy ring, the receiver itself finds an overwritten entry.
     if still {
         guard.endpoint_ref().tx.audit()?;
     }
     Ok(())
 }
 
-/// Returns true if `switch` is a possible value of this direction's switch word.
+/// Returns true if `switch` is a possible value of the switch word of the direction in which this end sends.
 fn may_be(guard: &Guard<'_>, switch: u64) -> bool {
     let own = guard.own.switch;
     let entered = own != 0 && switch == own | ENTERED;
-    // The receiver has taken bytes, so it must have entered the VI. But behind a NIC, a receiver takes the bytes before
-    // a FIN without claiming the switch: nothing can cancel the switch then.
+    // A receiver that has taken bytes must have entered the VI. There is one exception: if a NIC is between the two
+    // ends, a receiver takes the bytes before a FIN without claiming the switch.
     let acknowledged = guard.gatherer.packets != u32::from(guard.flow.unacked())
         && !guard.closing.fin_sent
         && !guard.own.uncounted;
@@ -87,10 +88,12 @@ fn may_be(guard: &Guard<'_>, switch: u64) -> bool {
     }
 }
 
-/// Compares the receiver's words, and the arrived packets with the counts that the peer has published.
+/// Compares the words of this end's receiver with private copies, and the arrived packets with the counts that the
+/// peer has published (LEDGER).
 fn receiver(guard: &mut Guard<'_>) -> Result<(), Fault> {
     let direction = super::rx(guard);
-    // Loaded first: the packets that the ledger counts were published before it.
+    // Loaded first: the peer publishes packets before it counts them in LEDGER, so each counted packet is visible
+    // now.
     let ledger = direction.writer.load(word::LEDGER);
     guard.endpoint_ref().rx.audit()?;
     if direction.reader.load(word::HEAD) != guard.taker.head
@@ -113,7 +116,7 @@ fn receiver(guard: &mut Guard<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Returns true if a waiting thread would find an event.
+/// Returns true if the connection has an event for which a waiting thread must have been woken.
 fn has_news(guard: &Guard<'_>) -> bool {
     let conn = guard.conn;
     let (rx, tx) = (super::rx(guard), super::tx(guard));
@@ -149,29 +152,31 @@ fn place(guard: &Guard<'_>) -> Place {
     }
 }
 
-/// Compares all words. Requires the lock of an attached connection. `still`: nothing was sent since the last check.
+/// Returns true if all words and counts of the connection are as expected. Set `still` if this end has sent nothing
+/// since the last check.
 pub(crate) fn is_whole(guard: &mut Guard<'_>, still: bool) -> bool {
     sender(guard, still).is_ok() && receiver(guard).is_ok()
 }
 
-/// Result of a check, which says what the caller must do.
+/// Result of [`look`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Finding {
-    /// Nothing to do.
+    /// The connection is correct, or was not checked.
     Fine,
-    /// An event has been pending for a while, and no thread has handled it.
+    /// An event was pending at the last check, and no thread has handled the event since.
     Untold,
-    /// The sender has had no room for a while, and the kernel socket would not report the reader's death.
+    /// The sender has had no room since the last check, and the kernel socket could not report the death of the
+    /// reader.
     Stalled,
-    /// The connection has failed.
+    /// The segment is corrupt, so this check has ended the connection.
     Corrupt,
-    /// A thread is moving the connection to TCP, or has ended while doing so.
+    /// A thread is moving the connection to TCP, or died while moving it.
     FallingBack,
 }
 
-/// Checks a connection.
+/// Checks a connection, unless a forked relative has just checked it. `now` is the time in nanoseconds.
 pub(crate) fn look(conn: &Conn, now: u64) -> Finding {
-    // The thread that holds the lock is working on the connection.
+    // If another thread holds the lock, that thread is working on the connection, so no check is needed.
     let Some(mut guard) = conn.try_lock().and_then(Locked::attached) else { return Finding::Fine };
     if conn.has(flag::FALLING_BACK) {
         return Finding::FallingBack;
@@ -205,8 +210,8 @@ pub(crate) fn look(conn: &Conn, now: u64) -> Finding {
     Finding::Fine
 }
 
-/// Returns true if the writer waits for a reader whose death the kernel socket could not report. Either TCP's end has
-/// already come, or the end would come behind bytes on TCP.
+/// Returns true if this end waits for room, and the kernel socket could not report the death of the peer. Either
+/// TCP has already ended, or unread bytes on TCP may hide its end.
 fn is_stalled(guard: &Guard<'_>) -> bool {
     let conn = guard.conn;
     guard.gatherer.is_gathering()

@@ -1,13 +1,14 @@
-//! Bounds the memory of the segment that a direction uses for unread bytes.
+//! Limits the segment memory that a direction uses for unread bytes.
 //!
-//! Each direction may use the first bytes of the pool and of the overflow buffer without being counted. A sender
-//! requests more memory in large steps ([`crate::backlog`]). The memory is returned after the peer has read everything:
-//! within a second while the connection lives ([`give_back`]), and at the connection's end.
+//! The first bytes of each pool and overflow buffer are not counted. For more, a sender takes memory from the
+//! family's limit in large steps ([`crate::backlog`]). The sender returns this memory within a second after the
+//! peer has read everything ([`give_back`]), and at the connection's end.
 //!
-//! A program may set the size of a buffer. Then the unread bytes are bounded by the amount that the kernel would take:
-//! this end's send buffer and the peer's receive buffer ([`bound`]). If only one size is set, the kernel's default
-//! counts for the other. If no size is set, the host's limits for a socket (tcp_wmem, tcp_rmem) count if they are below
-//! the segment's memory. The largest messages need a large pool, so under a small bound all bytes are coalesced.
+//! If a program has set a buffer size, the number of unread bytes is limited as on TCP. The limit is this end's
+//! send buffer plus the peer's receive buffer ([`bound`]). If only one of these sizes is set, the kernel's default
+//! replaces the other size. If no size is set, the host's limits (tcp_wmem, tcp_rmem) apply if they are smaller
+//! than the direction's memory. Under a small limit the pool would be too small for the largest messages, so all
+//! bytes are coalesced.
 
 use super::{rx, tx, word};
 use crate::conn::{Conn, Guard, HasEndpoint, flag};
@@ -21,26 +22,28 @@ use sovia_sys::clock;
 use via_shm::endpoint::{Area, MESSAGE_MAX};
 use via_shm::pool::POOL;
 
-/// Bytes of the pool that are not counted. The largest message fits.
+/// Number of bytes of the pool that are not counted. The largest message fits into these bytes.
 const POOL_LEAST: u32 = MESSAGE_MAX as u32;
-/// Bytes of the overflow buffer that are not counted.
+/// Number of bytes of the overflow buffer that are not counted.
 const AREA_LEAST: u32 = 16 << 10;
-/// Largest part of a direction's memory, in bytes, that is kept for a while after its VI has become free.
+/// Largest memory of a direction, in bytes, that stays allocated for a while after the VI has become free.
 const STAYS: u64 = 1 << 20;
-/// Factor by which a limit grows at each request.
+/// Factor by which the usable part of the pool or overflow buffer grows at each request.
 const STEP: u32 = 4;
 
-/// Bytes that the kernel takes from a program that has not set SO_SNDBUF: half of tcp_wmem's largest size. The kernel
-/// uses the other half for its own structures.
+/// Number of bytes that the kernel buffers for sending if the program has not set SO_SNDBUF. This is half of the
+/// default maximum of tcp_wmem, because the kernel uses the other half for its own structures.
 const SENDS_AHEAD: u32 = 2 << 20;
-/// Bytes that the kernel holds for a program that has not set SO_RCVBUF and does not read: the initial window.
+/// Number of received bytes that the kernel buffers for a program that does not read and has not set SO_RCVBUF.
+/// This is TCP's initial window.
 const HOLDS: u32 = 64 << 10;
-/// Bytes that a direction's memory can hold.
+/// Number of bytes that a direction's pool and overflow buffer can hold together.
 const ALL: u32 = POOL as u32 + Area::LEN as u32;
-/// Smallest bound that leaves the pool enough memory for the largest messages.
+/// Smallest limit on unread bytes with which packets use the pool. Under a smaller limit, all bytes are coalesced.
 const WITH_POOL: u32 = 2 * POOL_LEAST;
 
-/// Initialises the sending half of a new VI, with only the memory that is not counted.
+/// Initialises the limits of the sending direction of a new VI. At first this direction uses only memory that is
+/// not counted.
 pub(super) fn begin(guard: &mut Guard<'_>) {
     guard.endpoint().tx.set_pool_limit(POOL_LEAST);
     guard.own.window = guard.flow.window();
@@ -54,7 +57,7 @@ pub(crate) fn say_holds(guard: &Guard<'_>) {
     rx(guard).reader.store(word::HOLDS, u64::from(guard.conn.holds.load(Ordering::Relaxed)));
 }
 
-/// Computes how many bytes may be unread, from the two programs' present buffer sizes.
+/// Updates the limit on unread bytes in the sending direction, from the two programs' present buffer sizes.
 pub(crate) fn bound(guard: &mut Guard<'_>) {
     let own = guard.conn.sends_ahead.load(Ordering::Relaxed);
     let peers = u32::try_from(tx(guard).reader.load(word::HOLDS)).unwrap_or(0);
@@ -72,13 +75,14 @@ pub(crate) fn bound(guard: &mut Guard<'_>) {
     }
 }
 
-/// Returns how many of `wanted` bytes the bound allows to be sent. Does not check for room.
+/// Returns how many of `wanted` bytes may be sent under the limit on unread bytes. Does not check whether the
+/// segment has room.
 #[inline]
 pub(super) fn allowed(guard: &mut Guard<'_>, wanted: usize) -> usize {
     if guard.own.bound == u32::MAX { wanted } else { left(guard).min(wanted) }
 }
 
-/// Returns the number of bytes that the bound still allows.
+/// Returns the number of bytes that may be sent before the limit on unread bytes is reached.
 #[cold]
 fn left(guard: &mut Guard<'_>) -> usize {
     bound(guard);
@@ -94,26 +98,29 @@ fn unread(guard: &mut Guard<'_>) -> usize {
     in_packets as usize + guard.gatherer.waiting() as usize
 }
 
-/// Returns true if a third of the bound is left. With less, the kernel does not report a socket as writable.
+/// Returns true if at least a third of the limit on unread bytes is free. The kernel uses the same rule to report a
+/// socket as writable.
 #[inline]
 pub(super) fn is_allowed_more(guard: &mut Guard<'_>) -> bool {
     guard.own.bound == u32::MAX || left(guard) >= guard.own.bound as usize / 3
 }
 
-/// Returns the counted memory for the two limits, in KiB.
+/// Returns the counted memory in KiB, if `pool` bytes of the pool and `area` additional bytes of the overflow
+/// buffer are usable.
 fn cost(pool: u32, area: u32) -> u32 {
     (pool - POOL_LEAST.min(pool) + area) >> 10
 }
 
 per_engine! {
-    /// Time of the last search for memory that dead processes have used (nanoseconds).
+    /// Time of the last search for memory of dead processes, in nanoseconds.
     static SWEPT: AtomicU64 = AtomicU64::new(0);
 }
-/// Least time between two searches, in nanoseconds. A search asks the kernel about each process of the family.
+/// Shortest time between two searches for memory of dead processes, in nanoseconds. A search makes a system call
+/// for each process of the family.
 const SWEEP_NS: u64 = 100_000_000;
 
-/// Takes `memory` KiB for the connection, and returns true if it may use them. If the memory is used up, looks for
-/// memory of forked relatives that died without a close.
+/// Returns true if the connection may use `memory` KiB in total. If the family's limit is reached, first frees
+/// memory of forked relatives that died without closing their connections.
 fn may_use(conn: &Conn, memory: u32) -> bool {
     if conn.may_use_memory(memory) {
         return true;
@@ -129,13 +136,14 @@ fn may_use(conn: &Conn, memory: u32) -> bool {
     conn.may_use_memory(memory)
 }
 
-/// Makes more of the pool usable. Returns false if all of it is usable, or if no more memory is allowed.
+/// Increases the usable part of the pool. Returns false if the whole pool is usable already, or if a limit allows
+/// no more memory.
 #[cold]
 #[inline(never)]
 pub(super) fn more_pool(guard: &mut Guard<'_>) -> bool {
     let now = guard.endpoint_ref().tx.pool_limit();
     bound(guard);
-    // The other part of the bound is for coalesced bytes.
+    // The pool gets half of the limit on unread bytes. The other half is for coalesced bytes.
     let more = now.saturating_mul(STEP).min(POOL as u32).min(guard.own.bound / 2);
     let may = more > now && may_use(guard.conn, cost(more, guard.own.area));
     if may {
@@ -144,19 +152,19 @@ pub(super) fn more_pool(guard: &mut Guard<'_>) -> bool {
     may
 }
 
-/// Returns the number of bytes, from the start of the overflow buffer, that may be used.
+/// Returns the usable length of the overflow buffer, in bytes.
 #[inline]
 fn limit(guard: &Guard<'_>) -> usize {
     (AREA_LEAST + guard.own.area) as usize
 }
 
-/// Returns how many of `wanted` bytes fit into the overflow buffer. The sender has put `gathered` bytes there since the
-/// buffer was last empty; the receiver has not taken `waiting` of them.
+/// Returns how many of `wanted` bytes fit into the overflow buffer. `gathered` is the number of bytes put there
+/// since the buffer was last empty. `waiting` is the number of bytes in the buffer that the receiver has not taken.
 #[inline]
 pub(super) fn room(guard: &mut Guard<'_>, gathered: u64, waiting: u64, wanted: usize) -> usize {
     let free = (Area::LEN as u64 - waiting) as usize;
     let wanted = wanted.min(free);
-    // The overflow buffer is used in a circle only if all of it may be used.
+    // The overflow buffer is used as a circular buffer only if its whole length is usable.
     let end = usize::try_from(gathered).map_or(usize::MAX, |begin| begin.saturating_add(wanted));
     while limit(guard) < end.min(Area::LEN) {
         if !more_area(guard) {
@@ -179,10 +187,11 @@ fn more_area(guard: &mut Guard<'_>) -> bool {
     may
 }
 
-/// Returns true if the overflow buffer has room for a useful number of bytes. Requests more memory if not.
+/// Returns true if the overflow buffer has room for at least half of its uncounted bytes. Makes more of the buffer
+/// usable if needed and allowed.
 ///
-/// So a program that waits for room with `poll` gets as far ahead of its reader as one that only writes. The same holds
-/// on TCP. Otherwise the program could send only one bufferful per round trip to a reader on another host.
+/// Called for `poll`, which so reports room before the reader has read anything. Otherwise a program that polls
+/// could send only one small buffer of bytes per round trip to a reader on another host.
 pub(super) fn has_room(guard: &mut Guard<'_>) -> bool {
     loop {
         let gathered = guard.gatherer.tail.wrapping_sub(guard.own.start);
@@ -196,8 +205,8 @@ pub(super) fn has_room(guard: &mut Guard<'_>) -> bool {
     }
 }
 
-/// Classifies the VI memory that the connection has used. A little stays for the next connection. More stays for a
-/// while if it is a small part of the limit.
+/// Returns how much memory of the VI the connection has used. A small amount stays allocated for the next
+/// connection. A larger amount stays allocated for a while, if it is a small part of the family's limit.
 pub(crate) fn used(guard: &Guard<'_>) -> Used {
     let used = (guard.endpoint_ref().tx.pool_used() as u64).max(guard.gatherer.tail);
     let returned = Returned::from_word(super::rx(guard).path.load(word::RETURNED));
@@ -212,7 +221,8 @@ pub(crate) fn used(guard: &Guard<'_>) -> Used {
     }
 }
 
-/// Returns memory that the direction does not need now.
+/// Returns the direction's counted memory to the family's limit, if the overflow buffer is empty. Keeps pool
+/// memory with unread messages.
 pub(super) fn give_back(guard: &mut Guard<'_>) {
     let conn = guard.conn;
     if conn.memory() == 0

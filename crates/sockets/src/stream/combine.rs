@@ -1,16 +1,16 @@
-//! Combines small messages (ICS section 4.2), if the program or the user has asked for it.
+//! Combines small messages (ICS section 4.2), if the program or the user has switched combining on.
 //!
-//! The sender puts a small message into the segment's overflow buffer at once. The receiver takes the message as soon
-//! as it looks. Only the notification is delayed. So combining saves the sender a packet and a fence, and saves
-//! wake-ups of a sleeping receiver. If the sender dies, no message is lost.
+//! The sender puts a small message into the segment's overflow buffer at once, but delays the receiver's
+//! notification. A receiver that polls gets the message without delay. Combining saves the sender a packet and a
+//! memory fence, and saves wake-ups of a sleeping receiver. If the sender dies, no message is lost.
 //!
 //! The sender notifies the receiver
 //!
-//! 1. when the delay is over,
-//! 2. when a chunk of bytes is waiting,
-//! 3. with a longer message,
-//! 4. when the program receives, waits or closes,
-//! 5. when the program switches combining off. `TCP_NODELAY` switches it off, unless `TCP_CORK` is set.
+//! - when the delay is over;
+//! - when a chunk of combined bytes has been sent;
+//! - with a longer message;
+//! - when the program receives, waits or closes;
+//! - when the program switches combining off. `TCP_NODELAY` does this, unless `TCP_CORK` is set.
 
 use super::{tell_reader, tx, word};
 use crate::conn::{Conn, Guard, Phase, flag};
@@ -22,20 +22,22 @@ use sovia_proto::path::Tx;
 use sovia_sys::{call, clock};
 
 per_engine! {
-    /// Earliest time at which some receiver must be notified; `NEVER` if no receiver waits.
+    /// Earliest time at which any receiver must be notified; `NEVER` if no notification is pending.
     static DUE: AtomicU64 = AtomicU64::new(NEVER);
 }
 const NEVER: u64 = u64::MAX;
-/// Delay before the next look at a connection on which a signal handler has interrupted a call, in nanoseconds.
+/// Delay in nanoseconds before [`serve_until`] tries again to notify a receiver. Used if a signal handler has
+/// interrupted a call on the same connection.
 const INTERRUPTED_NS: u64 = 1_000_000;
 
-/// Returns true if a message of `len` bytes waits for others.
+/// Returns true if a message of `len` bytes is combined with later messages.
 #[inline]
 pub(super) fn wants(guard: &Guard<'_>, len: usize) -> bool {
     len < guard.protocol.below as usize && guard.conn.has(flag::COMBINES)
 }
 
-/// Adds `bytes` to the number of sent bytes that the receiver does not know about yet.
+/// Counts `bytes` combined bytes that were sent without notifying the receiver. Notifies the receiver once a whole
+/// chunk has been sent.
 pub(super) fn wait(guard: &mut Guard<'_>, bytes: usize) {
     let first = guard.untold == 0;
     guard.untold = guard.untold.saturating_add(bytes as u32);
@@ -45,14 +47,14 @@ pub(super) fn wait(guard: &mut Guard<'_>, bytes: usize) {
         let due = clock::now_ns() + guard.protocol.delay_ns;
         guard.due = due;
         if DUE.fetch_min(due, Ordering::AcqRel) > due {
-            // The progress thread would sleep longer than that.
+            // Wakes the progress thread, which would otherwise sleep beyond `due`.
             kernel_sockets::nudge();
         }
     }
 }
 
-/// Notifies the receiver of waiting bytes. Bytes that the receiver has already taken cause no event: an epoll set would
-/// report them twice.
+/// Notifies the receiver of combined bytes, unless the receiver has already taken them. A notification of bytes
+/// that were taken would make an epoll set report them twice.
 #[inline(always)]
 pub(crate) fn tell(guard: &mut Guard<'_>) {
     if guard.untold != 0 {
@@ -70,13 +72,14 @@ fn tell_now(guard: &mut Guard<'_>) {
     }
 }
 
-/// Returns the time until a receiver must be notified, in nanoseconds.
+/// Returns the time in nanoseconds until the next receiver must be notified, or `None` if no notification is
+/// pending.
 pub(crate) fn pause() -> Option<u64> {
     let due = DUE.load(Ordering::Acquire);
     (due != NEVER).then(|| due.saturating_sub(clock::now_ns()))
 }
 
-/// Notifies every receiver whose delay is over.
+/// Notifies every receiver whose delay for combined messages is over.
 pub(crate) fn serve() {
     let now = clock::now_ns();
     if DUE.load(Ordering::Acquire) <= now {
@@ -84,7 +87,7 @@ pub(crate) fn serve() {
     }
 }
 
-/// Notifies all receivers, because the calling thread is about to wait.
+/// Notifies all receivers of combined messages. Called when the calling thread is about to wait.
 #[inline]
 pub(crate) fn before_waiting() {
     if DUE.load(Ordering::Relaxed) != NEVER {
@@ -100,7 +103,8 @@ fn serve_until(now: u64) {
             return;
         }
         if at.conn.is_mine() {
-            // The calling thread runs a signal handler that has interrupted a call on this connection.
+            // The calling thread runs a signal handler that has interrupted a call on this connection. So this
+            // thread must not use the connection now.
             DUE.fetch_min(clock::now_ns() + INTERRUPTED_NS, Ordering::AcqRel);
             kernel_sockets::nudge();
             return;
@@ -114,7 +118,7 @@ fn serve_until(now: u64) {
     });
 }
 
-/// Checks whether the program has switched combining on or off for a connection.
+/// Switches combining on or off for a connection, by its present TCP_NODELAY and TCP_CORK options.
 pub(crate) fn switch(guard: &mut Guard<'_>, fd: i32) {
     let conn: &Conn = guard.conn;
     if guard.protocol.below == 0 {

@@ -1,12 +1,12 @@
-//! Finds out how the peer's end came, and what to report to the program.
+//! Finds out whether the peer has closed, reset the connection or died, and decides what to report to the program.
 //!
-//! A peer that closes sends a FIN on the VI, and closes the kernel socket. A peer that dies sends nothing on the VI.
-//! The kernel then ends the kernel socket. If unread bytes or an earlier FIN hide this end, the progress thread learns
-//! of the death in another way ([`flag::DEAD`]).
+//! A peer that closes sends a FIN on the VI, and closes its kernel socket. A peer that dies sends nothing on the
+//! VI, but the kernel closes the peer's kernel socket. Unread bytes on TCP or an earlier FIN can hide that this
+//! socket is closed. Then the progress thread detects the death in another way, and sets [`flag::DEAD`].
 //!
-//! This module decides what the kernel would have done. The kernel resets a connection whose receiver dies with unread
-//! bytes, and otherwise ends it without an error. The kernel does not know the bytes on the VI, so this module emulates
-//! the reset. The module reports the error once, to the first call or to SO_ERROR, like the kernel's `sk_err`.
+//! TCP resets a connection if a receiver dies with unread bytes, and otherwise ends the connection without an
+//! error. The kernel does not know the unread bytes on the VI, so this module emulates the reset. The error is
+//! reported once, to the first call or to SO_ERROR, as by the kernel.
 
 use super::entering::switched;
 use super::hold::scan;
@@ -18,17 +18,18 @@ use sovia_proto::packet::Kind;
 use sovia_proto::path::{CANCELLED, Rx, Tx};
 use sovia_sys::{call, poll};
 
-/// Flags for events of the peer's end that no thread has looked at.
+/// Flags for a possible close or death of the peer, which no thread has examined yet.
 const NEWS: u32 = flag::KERNEL_SOCKET | flag::DEAD;
 
-/// Returns true if the peer has died or has reset the connection. A peer that has only closed its sending half has not
-/// gone.
+/// Returns true if the peer has died, or has reset the connection. Returns false for a peer that has only closed
+/// its sending half.
 #[inline]
 pub(super) fn has_gone(guard: &mut Guard<'_>, fd: i32) -> bool {
     guard.conn.has(flag::PEER_GONE) || guard.conn.has(NEWS) && look(guard, fd)
 }
 
-/// Like [`has_gone`], but asks the kernel now. The progress thread may not have seen an event of the kernel socket yet.
+/// Like [`has_gone`], but always asks the kernel. Use it if the progress thread may not have seen the latest event
+/// of the kernel socket.
 #[cold]
 pub(crate) fn has_gone_by_now(guard: &mut Guard<'_>, fd: i32) -> bool {
     guard.conn.set(flag::KERNEL_SOCKET);
@@ -39,7 +40,7 @@ pub(crate) fn has_gone_by_now(guard: &mut Guard<'_>, fd: i32) -> bool {
 fn look(guard: &mut Guard<'_>, fd: i32) -> bool {
     let conn = guard.conn;
     if unanswered::settle(guard) {
-        // The kernel decides what has ended.
+        // The connection is on TCP now, so the kernel reports the peer's end.
         return false;
     }
     if failover::is_on(guard) {
@@ -63,20 +64,21 @@ fn look(guard: &mut Guard<'_>, fd: i32) -> bool {
         return is_broken(guard, fd);
     }
     let reset = ended && is_reset(conn, fd);
-    // A peer that sends on TCP announces its FIN, and may still read after it. A FIN on TCP without an announcement
-    // means that the peer has died.
+    // A peer that sends on TCP announces in the segment that it will send a FIN on TCP. Such a peer may still read.
+    // A FIN on TCP without an announcement means that the peer has died.
     let half_closed = ended && !is_on_vi(guard) && is_announced_on_tcp(guard);
     if !(dead || reset || ended && !half_closed) {
-        // A later event is a new one.
+        // The event of the kernel socket has been examined. A later event sets the flag again.
         conn.clear(flag::KERNEL_SOCKET);
         return false;
     }
-    // Everything that the peer put on the VI before its kernel socket ended is visible by now.
+    // Everything that the peer put on the VI before its kernel socket ended is visible by now, so `scan` finds it.
     if scan(guard).is_err() {
         return false;
     }
     let finished = has_finished(guard) || half_closed;
-    // The peer may have closed just before this end put its last bytes on the VI.
+    // The peer may have closed just before this end put its last bytes on the VI. TCP would reset the connection
+    // for such bytes.
     let refused = tx(guard).path.load(word::GRANT) == word::LEFT && leaves_unread(guard);
     if !dead && !reset && !refused && finished {
         conn.clear(flag::KERNEL_SOCKET);
@@ -90,19 +92,20 @@ fn look(guard: &mut Guard<'_>, fd: i32) -> bool {
         let error = if finished { libc::EPIPE } else { libc::ECONNRESET };
         conn.keep_error(error);
         conn.set(flag::RESET);
-        // Ready lists have been notified at most of an end, not of this reset.
+        // Ready lists may have been notified of the end of the kernel socket, but not of this reset.
         guard.own.is_end_reported = false;
-        // From here on the kernel itself refuses sends and raises the signal.
+        // After this shutdown, the kernel itself refuses the program's sends with EPIPE and raises SIGPIPE.
         let _ = call::shutdown(fd, libc::SHUT_WR);
     }
     true
 }
 
-/// Returns true if this host's kernel has ended the kernel socket because the other host did not answer (keep-alive,
-/// TCP_USER_TIMEOUT, retransmissions). As on TCP, no more bytes come then.
+/// Returns true if this host's kernel has closed the kernel socket because the other host did not answer
+/// (keep-alive, TCP_USER_TIMEOUT, retransmissions). Then this call has ended the connection with the kernel's
+/// error.
 ///
-/// A reset by the peer's kernel may have overtaken bytes on the VI. Such an error is withheld until a NIC has reported
-/// that all bytes are here.
+/// A reset by the peer's kernel may have overtaken bytes on the VI. So ECONNRESET and EPIPE are withheld until a
+/// NIC has reported that all bytes of the peer have arrived.
 fn is_ended_here(guard: &mut Guard<'_>, fd: i32) -> bool {
     let conn = guard.conn;
     if conn.has(flag::CORRUPT) || !call::tcp_has_closed_unanswered(fd) {
@@ -123,9 +126,9 @@ fn is_ended_here(guard: &mut Guard<'_>, fd: i32) -> bool {
     }
 }
 
-/// Moves the connection to TCP after a NIC between the two ends has died. If the move is impossible, ends the
-/// connection with an error, unless all bytes up to the peer's end have arrived. Returns true if the peer counts as
-/// gone.
+/// Moves the connection to TCP after a NIC between the two ends has died, and returns false. If the move is
+/// impossible, returns true: the peer counts as gone. Also ends the connection with an error then, unless all of
+/// the peer's bytes up to its FIN have arrived.
 fn is_broken(guard: &mut Guard<'_>, fd: i32) -> bool {
     if failover::begin(guard) {
         return false;
@@ -139,8 +142,9 @@ fn is_broken(guard: &mut Guard<'_>, fd: i32) -> bool {
     true
 }
 
-/// Returns the kernel's error on the kernel socket, such as ETIMEDOUT or an ICMP error if keep-alive probes found no
-/// host. If there is none, returns the error that the kernel would have reported in the end.
+/// Returns the error for a connection that has lost its NIC and cannot move to TCP. This is the error of the kernel
+/// socket, such as ETIMEDOUT, if the kernel has stored one. Otherwise this is the error that TCP would have
+/// reported.
 fn error_of_break(guard: &Guard<'_>, fd: i32) -> Errno {
     match call::getsockopt::<i32>(fd, libc::SOL_SOCKET, libc::SO_ERROR) {
         Ok(error) if error != 0 => error,
@@ -150,19 +154,21 @@ fn error_of_break(guard: &Guard<'_>, fd: i32) -> Errno {
     }
 }
 
-/// Returns true if the kernel has reset the kernel socket.
+/// Returns true if the connection was reset on TCP.
 fn is_reset(conn: &Conn, fd: i32) -> bool {
     poll::probe(fd, 0) & libc::POLLERR != 0
         || conn.withholds_error()
         || call::tcp_state(fd).is_none_or(|state| state.is_closed()) && !conn.has(flag::SHUT_WR)
 }
 
-/// Returns true if the kernel socket has ended, and nothing that the peer published before can still arrive.
+/// Returns true if the kernel socket has ended, and no byte or word that the peer published on the VI can still
+/// arrive.
 pub(crate) fn peer_has_ended(guard: &Guard<'_>, fd: i32) -> bool {
     kernel_socket_has_ended(fd) && reflected::tcp_tells_the_end(guard)
 }
 
-/// Returns true if the peer's FIN or its return to TCP has arrived on the VI, or if the program has read the end.
+/// Returns true if the peer's last packet on the VI (FIN or ToTcp) has arrived. The program may already have read
+/// this packet.
 pub(super) fn has_finished(guard: &Guard<'_>) -> bool {
     let mut n = guard.held_first;
     while n != guard.held_end {
@@ -180,54 +186,58 @@ fn leaves_unread(guard: &Guard<'_>) -> bool {
     let taken_back = direction.path.load(word::SWITCH) == CANCELLED;
     let drained = direction.path.load(word::DRAINED) != 0;
     if guard.conn.tx() == Tx::Tcp || taken_back || drained || guard.own.uncounted {
-        // The kernel knows of all bytes, or this end's count is not reliable.
+        // No byte is on the VI only, or this end's count of bytes is not reliable.
         return false;
     }
     guard.gatherer.tail != direction.reader.load(word::HEAD)
         || guard.bytes_sent != direction.reader.load(word::TAKEN_BYTES) as u32
 }
 
-/// Returns the error that a receive at the end of the stream reports once.
+/// Returns the error for a receive at the end of the stream, if there is one. Removes the error, because it is
+/// reported once.
 pub(crate) fn receive_error(conn: &Conn) -> Option<Errno> {
-    // After a FIN the kernel's receive returns the end of the stream, and leaves the error for other calls.
+    // After a FIN, a receive on TCP returns the end of the stream, and leaves the error for other calls.
     if conn.has(flag::EOF) || conn.error() == Some(libc::EPIPE) { None } else { conn.take_error() }
 }
 
-/// Returns the error that a send reports once. The kernel reports EPIPE, because it also raises the signal
-/// ([`take_epipe`]).
+/// Returns the error for a send, if there is one, and removes the error. Leaves EPIPE to the kernel, which returns
+/// EPIPE and raises SIGPIPE ([`take_epipe`]).
 pub(crate) fn send_error(conn: &Conn) -> Option<Errno> {
     if conn.error() == Some(libc::EPIPE) { None } else { conn.take_error() }
 }
 
-/// Removes a kept EPIPE after the kernel has returned EPIPE to a send.
+/// Removes a stored EPIPE. Called after the kernel has returned EPIPE to the program's send.
 pub(crate) fn take_epipe(guard: &Guard<'_>) {
     if guard.conn.error() == Some(libc::EPIPE) {
         guard.conn.take_error();
     }
 }
 
-/// Returns the kept error for `SO_ERROR` on an attached connection, once. The kernel keeps its own errors.
+/// Returns and removes the stored error, for `SO_ERROR` on an attached connection. Does not return errors that the
+/// kernel has stored on the socket.
 pub(crate) fn socket_error(guard: &mut Guard<'_>, fd: i32) -> Option<Errno> {
     has_gone(guard, fd);
     guard.conn.take_error()
 }
 
-/// Returns the events of the peer's end, and of errors.
+/// Returns the `poll` events that report an error or the peer's end (POLLERR, POLLHUP, POLLRDHUP).
 pub(crate) fn events(guard: &mut Guard<'_>, fd: i32) -> i16 {
     const ENDS: i16 = libc::POLLHUP | libc::POLLRDHUP;
     let conn = guard.conn;
     has_gone(guard, fd);
     let mut events = poll::probe(fd, libc::POLLRDHUP) & (ENDS | libc::POLLERR);
     if !reflected::tcp_tells_the_end(guard) {
-        // The peer's end is reported after the NIC has reported it; the program's own shutdown at once.
+        // A NIC has not confirmed the peer's end, so no event reports it. Only POLLRDHUP for the program's own
+        // shutdown is kept.
         events &= if conn.has(flag::SHUT_RD) { libc::POLLRDHUP } else { 0 };
     }
     if events & !libc::POLLRDHUP != 0 && !conn.has(flag::PEER_GONE) {
-        // The program's next call must find what this call reports.
+        // The program's next call must find the end or error that this call reports.
         has_gone_by_now(guard, fd);
     }
     let may_be_far = events & ENDS != 0 && !conn.has(flag::RESET | flag::SHUT_RD);
-    // In a kernel socket, at most a receive buffer of bytes comes before the end.
+    // On TCP, a program sees the peer's end when at most a receive buffer of bytes is unread. So the end is
+    // withheld while more bytes are unread on the VI.
     if may_be_far && !is_reset(conn, fd) && is_far(guard, fd) {
         events &= !ENDS;
         conn.set(flag::WITHHELD);
@@ -235,19 +245,18 @@ pub(crate) fn events(guard: &mut Guard<'_>, fd: i32) -> i16 {
     events | state::events(conn.flags())
 }
 
-/// Returns true if the peer has announced on the VI that it sends no more. Bytes may still be unread, and this end may
-/// not have entered the VI.
+/// Returns true if the peer has announced that its stream ends on the VI. Bytes before the end may still be unread.
 pub(crate) fn is_announced(guard: &Guard<'_>) -> bool {
     is_on_vi(guard) && rx(guard).writer.load(word::FIN) == word::FIN_ON_VI
 }
 
-/// Returns true if the peer has announced that all of its stream is on the VI. The end of the kernel socket may come
-/// later.
+/// Returns true if the peer has announced that its stream ends on the VI. Unlike [`is_announced`], does not check
+/// whether this end still receives on the VI.
 pub(crate) fn is_all_on_vi(guard: &Guard<'_>) -> bool {
     rx(guard).writer.load(word::FIN) == word::FIN_ON_VI
 }
 
-/// Returns true if the peer's last bytes came on the VI, as far as this end can see.
+/// Returns true if this end receives on the VI, or will receive there after the sender's switch.
 fn is_on_vi(guard: &Guard<'_>) -> bool {
     match guard.conn.rx() {
         Rx::Vi => true,
@@ -256,13 +265,14 @@ fn is_on_vi(guard: &Guard<'_>) -> bool {
     }
 }
 
-/// Returns true if the peer has announced that it sends no more on TCP. With a NIC in between, this always counts as
-/// announced, because the announcement may still be on its way.
+/// Returns true if the peer has announced that it sends no more on TCP. Always returns true if a NIC is between the
+/// two ends, because the announcement may still be on its way.
 fn is_announced_on_tcp(guard: &Guard<'_>) -> bool {
     guard.conn.has(flag::REFLECTED) || rx(guard).writer.load(word::FIN) != 0
 }
 
-/// Returns true if the end that the peer has announced on the VI can be reported to the program.
+/// Returns true if `poll` may report the end that the peer has announced on the VI. Otherwise withholds the end,
+/// because too many unread bytes lie before it.
 pub(crate) fn shows_end(guard: &mut Guard<'_>, fd: i32) -> bool {
     if !is_announced(guard) {
         return false;
@@ -274,14 +284,15 @@ pub(crate) fn shows_end(guard: &mut Guard<'_>, fd: i32) -> bool {
     !far
 }
 
-/// Returns true if more bytes are unread than the kernel socket's buffer would hold.
+/// Returns true if more bytes are unread than the kernel socket's receive buffer could hold.
 fn is_far(guard: &mut Guard<'_>, fd: i32) -> bool {
     let buffer = call::getsockopt::<i32>(fd, libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap_or(0);
     // The kernel uses half of the buffer for its own structures.
     peek::unread(guard, fd).is_ok_and(|n| n > buffer.max(0) as usize / 2)
 }
 
-/// Reports a withheld end of the peer if the program has read far enough.
+/// Reports the peer's end, which was withheld, if the remaining unread bytes would fit into the kernel socket's
+/// receive buffer.
 #[cold]
 pub(super) fn come_close(guard: &mut Guard<'_>, fd: i32) {
     if !is_far(guard, fd) {
@@ -290,7 +301,7 @@ pub(super) fn come_close(guard: &mut Guard<'_>, fd: i32) {
     }
 }
 
-/// Handles a NIC's report that nothing more comes from the peer.
+/// Handles a NIC's report that no more bytes come from the peer.
 pub(crate) fn gone(guard: &mut Guard<'_>) {
     if reflected::has_died(guard) {
         died(guard);
@@ -299,12 +310,13 @@ pub(crate) fn gone(guard: &mut Guard<'_>) {
     }
 }
 
-/// Handles a death: no process holds the peer's end any more, or a NIC between the two ends has died.
+/// Handles the death of the last process that held the peer's end, or of a NIC between the two ends.
 pub(crate) fn died(guard: &mut Guard<'_>) {
     if reflected::is_without_nic(guard) && failover::begin(guard) {
         return;
     }
-    // A process that has not answered the request does not have the other end, or not under Sovia.
+    // If the peer has not answered this end's request for a VI, the dead process may not be the peer. `settle` then
+    // takes the request back.
     if !unanswered::settle(guard) {
         guard.conn.set(flag::DEAD);
         listeners::tell_all(guard);

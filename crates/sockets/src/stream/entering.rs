@@ -1,4 +1,5 @@
-//! Takes the receiver's steps from TCP to the VI: the receiver grants the VI, and enters it at the sender's switch.
+//! Takes the receiver's steps from TCP to the VI. The receiver grants the VI, and enters the VI after it has read
+//! TCP up to the sender's switch.
 
 use super::{Fault, failover, handled, reflected, rx, tell_writer, uncounted, word};
 use crate::conn::{Guard, WINDOW_MAX, flag};
@@ -8,13 +9,13 @@ use sovia_proto::path::reflected::Next;
 use sovia_proto::path::{self, CANCELLED, ENTERED, Grant, Rx, Source};
 use via_shm::Corrupt;
 
-/// Publishes a grant, or the end of a grant.
+/// Publishes the receiver's state: the value `grant` of the GRANT word.
 pub(super) fn say_grant(guard: &mut Guard<'_>, grant: u64) {
     guard.own.grant = grant;
     super::rx(guard).path.store(word::GRANT, grant);
 }
 
-/// Returns the sender's switch word, or 0 if the sender has not switched or has taken the switch back.
+/// Returns the sender's switch word, or 0 if the sender has not switched or has cancelled its switch.
 pub(super) fn switched(guard: &Guard<'_>) -> u64 {
     match rx(guard).path.load(word::SWITCH) {
         CANCELLED => 0,
@@ -22,11 +23,11 @@ pub(super) fn switched(guard: &Guard<'_>) -> u64 {
     }
 }
 
-/// Claims the bytes that the sender has put on the VI: this end will read or return them. Returns false if the sender
-/// has just taken the switch back.
+/// Claims the bytes that the sender has put on the VI: after this, the sender can no longer move them to TCP by
+/// itself. Returns false if the sender has just cancelled its switch.
 ///
 /// # Errors
-/// [`Fault::Corrupt`] if the switch word has changed in another way: a sender switches only once.
+/// [`Fault::Corrupt`] if the switch word has changed to any other value.
 fn claim_at(guard: &mut Guard<'_>, switch: u64) -> Result<bool, Fault> {
     let word = &rx(guard).path.0[word::SWITCH];
     let entered = switch | ENTERED;
@@ -37,19 +38,20 @@ fn claim_at(guard: &mut Guard<'_>, switch: u64) -> Result<bool, Fault> {
             Ok(_) => {}
         }
     }
-    // The peer publishes its window before it switches.
+    // The window is valid here, because the peer publishes its window before it switches.
     let window = rx(guard).writer.load(word::WINDOW).min(u64::from(WINDOW_MAX));
     guard.flow.face(window as u16);
     Ok(true)
 }
 
-/// Like [`claim_at`], for a receiver that moves back to TCP. TCP may not have been read up to the switch. Until then,
-/// the direction counts as on TCP for readers.
+/// Like [`claim_at`], for a receiver that may not have read TCP up to the switch. Does not move the direction to
+/// the VI.
 pub(super) fn claim(guard: &mut Guard<'_>, switch: u64) -> Result<bool, Corrupt> {
     claim_at(guard, switch).map_err(|_| Corrupt("an unexpected change of the path"))
 }
 
-/// Enters the VI after TCP has been read up to the switch. Returns false if the sender has just taken the switch back.
+/// Moves the receiving direction to the VI. TCP must have been read up to the switch. Returns false if the sender
+/// has just cancelled its switch.
 ///
 /// # Errors
 /// The errors of [`claim_at`].
@@ -59,8 +61,9 @@ fn enter(guard: &mut Guard<'_>, switch: u64) -> Result<bool, Fault> {
     }
     guard.conn.set_rx(Rx::Vi);
     if reflected::is_reflected(guard) {
-        // The peer may have begun a failover to TCP. The progress thread may have ignored an event of the peer's bytes
-        // on TCP, because the direction was not on the VI.
+        // The peer may have begun a failover, and may have put its record on TCP. The progress thread ignores such
+        // an event of the kernel socket before the direction is on the VI. So the progress thread is woken to look
+        // again.
         guard.conn.set(flag::KERNEL_SOCKET);
         kernel_sockets::nudge();
     }
@@ -68,7 +71,7 @@ fn enter(guard: &mut Guard<'_>, switch: u64) -> Result<bool, Fault> {
         say_grant(guard, Grant::Entered as u64);
     }
     tell_writer(guard);
-    // FIONREAD has counted earlier messages as unread, also those that the handler thread has not queued.
+    // Queues messages that FIONREAD has already counted as unread, so that receives find them.
     handled::handle(guard);
     Ok(true)
 }
@@ -78,18 +81,19 @@ fn enter(guard: &mut Guard<'_>, switch: u64) -> Result<bool, Fault> {
 pub(super) enum Origin {
     /// The VI, which the receiver has just entered.
     Vi,
-    /// TCP, up to this number of bytes.
+    /// TCP. At most this number of bytes may be read there.
     Tcp(usize),
-    /// None. TCP has been read up to a switch that the sender's NIC has not settled. Or this end has proposed to return
-    /// the bytes after the switch, and the NIC has not answered.
+    /// None for now. TCP has been read up to the switch, and this end waits for an answer of the sender's NIC. The
+    /// answer is about this end's claim of the switch, or about bytes that this end wants to return.
     Nowhere,
 }
 
-/// Returns the source of the next bytes for a receiver that has not entered the VI. Enters the VI if TCP has been read
-/// up to the switch.
+/// Returns the source of the next bytes for a receiver that has not entered the VI. Enters the VI if TCP has been
+/// read up to the sender's switch.
 ///
 /// # Errors
-/// The errors of [`enter`]. Also [`Fault::Corrupt`] if the switch lies before bytes that have been read.
+/// The errors of [`enter`]. Also [`Fault::Corrupt`] if this end has read more bytes on TCP than came before the
+/// switch.
 pub(super) fn next_from(guard: &mut Guard<'_>) -> Result<Origin, Fault> {
     failover::leaves_switch(guard);
     if guard.conn.rx() != Rx::Granted {
@@ -107,7 +111,7 @@ pub(super) fn next_from(guard: &mut Guard<'_>) -> Result<Origin, Fault> {
     }
 }
 
-/// Like [`next_from`], if a NIC is between the two ends.
+/// Like [`next_from`], for a connection with a NIC between the two ends.
 #[cold]
 fn next_by_nic(guard: &mut Guard<'_>) -> Result<Origin, Fault> {
     if reflected::next(guard) == Next::Claim {
@@ -118,7 +122,8 @@ fn next_by_nic(guard: &mut Guard<'_>) -> Result<Origin, Fault> {
         Next::TcpUpTo(n) => Ok(Origin::Tcp(usize::try_from(n).unwrap_or(usize::MAX))),
         Next::Claim | Next::Await => Ok(Origin::Nowhere),
         Next::Impossible => Err(Fault::Corrupt),
-        // This end has proposed to return the bytes on the VI. Unless the sender refuses, these bytes come on TCP.
+        // This end has requested that the sender put the bytes of the VI on TCP. Until the sender answers, this end
+        // does not know on which path these bytes come.
         Next::Vi if guard.conn.has(flag::RETURNING) => Ok(Origin::Nowhere),
         Next::Vi => {
             let switch = switched(guard);
@@ -127,8 +132,8 @@ fn next_by_nic(guard: &mut Guard<'_>) -> Result<Origin, Fault> {
     }
 }
 
-/// Grants the VI. Does not grant while another thread is inside a kernel receive. Does not grant while the peer is
-/// behind a NIC and has no VI yet.
+/// Grants the VI to the sender. Does nothing while another thread is inside a kernel receive, because that thread
+/// may still read bytes on TCP. Also does nothing while a peer on another host has no VI yet.
 pub(crate) fn grant(guard: &mut Guard<'_>, fd: i32) {
     let conn = guard.conn;
     if conn.rx() != Rx::Tcp || conn.has(flag::FALLING_BACK) || reflected::awaits_peer(guard) {

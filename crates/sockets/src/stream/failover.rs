@@ -1,18 +1,20 @@
-//! Moves a connection to TCP after the death of a NIC in software that carried it, or after the two NICs have lost each
-//! other. The protocol is in [`sovia_proto::failover`].
+//! Moves a connection to TCP after a NIC in software that carried the connection has died, or after the two hosts'
+//! NICs have lost contact. The protocol is in [`sovia_proto::failover`].
 //!
-//! An end begins when it learns of the loss, from its NIC ([`begin`]) or from the peer's record ([`told`]). The end
-//! waits for no answer.
+//! An end begins the failover when its NIC dies or reports the loss ([`begin`]), or when the peer's failover record
+//! arrives on TCP ([`told`]). The end waits for no answer.
 //!
-//! - The direction in which this end sends is on TCP from then on. A record goes first, then the bytes of the VI that
-//!   the peer may not have received. Until all of them are on TCP, sends find no room ([`super::returned`]).
-//! - The direction in which this end receives stays on the VI until everything there is read ([`leaves_vi`]). Then this
-//!   end reads the record on TCP, and skips the bytes that the program already has ([`bring`]).
+//! - The direction in which this end sends moves to TCP at once. This end first sends a failover record, then the
+//!   bytes of the VI that the peer may not have received. Until all these bytes are on TCP, the program's sends
+//!   find no room ([`super::returned`]).
+//! - The direction in which this end receives stays on the VI until the program has read all bytes on the VI
+//!   ([`leaves_vi`]). Then this end reads the peer's record on TCP, and skips the repeated bytes that the program
+//!   already has ([`bring`]).
 //!
-//! Any thread takes these steps, under the connection's lock. The kernel's counts of bytes on TCP show which steps are
-//! done. So if a thread or process dies, other threads continue.
+//! Any thread may take these steps, under the connection's lock. The kernel's counts of bytes on TCP show which
+//! steps are done. So if a thread dies in the middle, another thread continues.
 //!
-//! Once the failover has begun, this end uses nothing that its NIC publishes, except unread bytes.
+//! After the failover has begun, this end reads the unread bytes on the VI, but no other data from its NIC.
 
 mod rest;
 mod settle;
@@ -44,7 +46,8 @@ pub(crate) fn is_on(guard: &Guard<'_>) -> bool {
     guard.failover.is_on
 }
 
-/// Begins the failover of this end. Returns false if bytes may be missing, or if the other host has timed out.
+/// Begins the failover at this end. Returns false if a failover is impossible: bytes may be missing, or the other
+/// host has timed out.
 #[cold]
 pub(super) fn begin(guard: &mut Guard<'_>) -> bool {
     let conn = guard.conn;
@@ -52,10 +55,12 @@ pub(super) fn begin(guard: &mut Guard<'_>) -> bool {
         return true;
     }
     if super::reflected::has_timed_out(guard) {
-        // The program has set how long it waits for acknowledgements (TCP_USER_TIMEOUT).
+        // The program has limited the wait for acknowledgements (TCP_USER_TIMEOUT), so the connection ends with
+        // ETIMEDOUT.
         return false;
     }
-    // `scan` takes what has arrived: the report of the NIC's death may overtake bytes.
+    // `scan` takes packets that have arrived on the VI but were not read yet, so that `known` takes them into
+    // account.
     if conn.has(flag::CORRUPT | flag::UNANSWERED) || guard.own.uncounted || scan(guard).is_err() {
         return false;
     }
@@ -83,9 +88,9 @@ pub(super) fn begin(guard: &mut Guard<'_>) -> bool {
     };
     compiler_fence(Ordering::SeqCst);
     keepalive::leave(guard);
-    // From now on no NIC will say that all bytes are here, so the kernel's error can be reported.
+    // A withheld error waits for a NIC to report that all bytes have arrived. No NIC will report this now.
     conn.tell_withheld_error();
-    // Stored after the other fields: the process may be killed between any two stores.
+    // Stored last: if the process is killed before this store, the failover has not begun.
     guard.failover.is_on = true;
     apply(guard);
     say_why(conn);
@@ -94,13 +99,13 @@ pub(super) fn begin(guard: &mut Guard<'_>) -> bool {
     }
     leaves_vi(guard);
     listeners::tell_all(guard);
-    // The progress thread puts the owed bytes on TCP if no call of the program does.
+    // The progress thread puts this end's unacknowledged VI bytes on TCP if the program makes no call.
     kernel_sockets::nudge();
     true
 }
 
-/// Decides what happens to the direction in which this end sends. Cancels the switch if the result is
-/// [`Sending::TakeBack`].
+/// Decides how the direction in which this end sends moves to TCP. If the result is [`Sending::TakeBack`], this
+/// function has cancelled the direction's switch to the VI.
 fn sends(guard: &Guard<'_>) -> Sending {
     let conn = guard.conn;
     let owes = conn.has(flag::LEFT_VI) && !conn.has(flag::DRAINED);
@@ -111,26 +116,27 @@ fn sends(guard: &Guard<'_>) -> Sending {
     if sending != Sending::TakeBack {
         return sending;
     }
-    // This end's NIC may be alive, and may be storing the receiver's claim at this moment.
+    // This end's NIC may still be alive. At this moment the NIC may be storing the receiver's claim in the switch
+    // word.
     match word.compare_exchange(switch, CANCELLED, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => sending,
         Err(now) => of(now),
     }
 }
 
-/// Returns true if this end's bytes on the VI go to TCP without a record. The receiver has read none of them, because
-/// the switch is cancelled.
+/// Returns true if this end's bytes on the VI go to TCP without a failover record. No record is needed if the
+/// switch to the VI is cancelled, because the receiver has then read no byte on the VI.
 fn takes_back(guard: &Guard<'_>) -> bool {
     tx(guard).path.load(word::SWITCH) == CANCELLED
 }
 
-/// Returns which words describe the bytes that this end puts on TCP.
+/// Returns the source of the list of bytes that this end must put on TCP.
 pub(super) fn said(guard: &Guard<'_>) -> Said {
     if takes_back(guard) { Said::BySender } else { Said::OfFailover }
 }
 
-/// Returns true if the peer's record may be on TCP although no NIC has reported a loss. The peer's NIC may have died
-/// without this end's NIC knowing.
+/// Returns true if the peer's failover record may be on TCP although no NIC has reported a loss. This happens if
+/// the peer's NIC has died and this end's NIC has not noticed.
 pub(crate) fn may_be_told(guard: &Guard<'_>) -> bool {
     let conn = guard.conn;
     let is_silent =
@@ -138,7 +144,7 @@ pub(crate) fn may_be_told(guard: &Guard<'_>) -> bool {
     is_silent && super::reflected::is_reflected(guard) && !is_on(guard)
 }
 
-/// Begins the failover if the peer's record has arrived on TCP. Returns true if the record is there.
+/// Begins the failover if the peer's failover record has arrived on TCP. Returns true if the record has arrived.
 #[cold]
 pub(crate) fn told(guard: &mut Guard<'_>, fd: i32) -> bool {
     if !may_be_told(guard) {
@@ -146,8 +152,8 @@ pub(crate) fn told(guard: &mut Guard<'_>, fd: i32) -> bool {
     }
     let mut record = [0; failover::LEN];
     let peek = libc::MSG_PEEK | libc::MSG_DONTWAIT;
-    // Asks for unread bytes first: if TCP has none, `recv` would consume the socket error, which belongs to the
-    // program.
+    // Calls `recv` only if TCP has unread bytes. Without unread bytes, `recv` would consume the socket error, and
+    // the program would not see it.
     let is_there = unread_news(guard.conn, fd) >= failover::LEN
         && call::recv(fd, &mut record, peek) == Ok(failover::LEN)
         && Record::decode(&record).is_ok();
@@ -157,11 +163,13 @@ pub(crate) fn told(guard: &mut Guard<'_>, fd: i32) -> bool {
     is_there
 }
 
-/// Returns the number of unread bytes on TCP. If there are none and TCP has not ended, clears the flag for events of
-/// the kernel socket. Then the progress thread does not ask again in each round, but waits for the next event.
+/// Returns the number of unread bytes on TCP. If there are none and TCP has not ended, clears
+/// [`flag::KERNEL_SOCKET`]. Then the progress thread waits for the next event of the kernel socket, and does not
+/// poll in each round.
 fn unread_news(conn: &Conn, fd: i32) -> usize {
     const END: u32 = flag::ENDED | flag::GONE | flag::DEAD;
-    // Cleared before the look: the kernel reports everything that comes after this point.
+    // Cleared before the system calls below, so that no event is lost. For bytes that arrive after this line, the
+    // kernel reports a new event.
     conn.clear(flag::KERNEL_SOCKET);
     let unread = call::bytes_unread(fd);
     if unread != Ok(0) || conn.has(END) || kernel_socket_has_ended(fd) {
@@ -170,8 +178,8 @@ fn unread_news(conn: &Conn, fd: i32) -> usize {
     unread.unwrap_or(0)
 }
 
-/// Moves both directions to their state at the beginning of a failover. A forked relative repeats this if the process
-/// dies here.
+/// Sets the paths and flags of the two directions for a failover that has begun. If the process dies in this
+/// function, a forked relative calls it again.
 fn apply(guard: &mut Guard<'_>) {
     let conn = guard.conn;
     let takes_back = conn.tx() == Tx::Vi && takes_back(guard);
@@ -184,13 +192,13 @@ fn apply(guard: &mut Guard<'_>) {
     if guard.failover.is_plain {
         conn.set_rx(Rx::Back);
     }
-    // TCP's end counts at once from here on. While this end still reads the VI, a receive that finds no bytes there
-    // looks at TCP.
+    // Without REFLECTED, the end of TCP counts at once as the peer's end. With KERNEL_SOCKET, a receive that finds
+    // no bytes on the VI looks at TCP.
     conn.clear(flag::REFLECTED | flag::DEAD | flag::GONE);
     conn.set(flag::KERNEL_SOCKET);
 }
 
-/// Returns the number of bytes on TCP that come before the VI's bytes, and before the record.
+/// Returns the number of bytes that this end receives on TCP before the peer's failover record.
 fn switched_at(guard: &Guard<'_>) -> u64 {
     match Switch::from_word(rx(guard).path.load(word::SWITCH)) {
         Switch::At(n) | Switch::Entered(n) => n,
@@ -217,7 +225,7 @@ fn known(guard: &Guard<'_>) -> Known {
     }
 }
 
-/// Returns the bytes that this end has put on the VI and that may not have arrived.
+/// Returns the bytes that this end has put on the VI and that the peer may not have received.
 fn tail(guard: &Guard<'_>) -> Result<Tail, sovia_proto::Violation> {
     let sender = &guard.endpoint_ref().tx;
     let sent = Sent {
@@ -229,8 +237,8 @@ fn tail(guard: &Guard<'_>) -> Result<Tail, sovia_proto::Violation> {
         tail: guard.gatherer.tail,
     };
     let line = &tx(guard).reader;
-    // HEAD is loaded before TAKEN_BYTES. The packets come before the coalesced bytes, so their count must not be the
-    // older one.
+    // HEAD counts coalesced bytes that the peer has read, and TAKEN_BYTES counts bytes in packets. The peer reads
+    // the packets first. So HEAD is loaded first: TAKEN_BYTES must not be the older value.
     let head = line.load(word::HEAD);
     let heard = Heard { bytes: line.load(word::TAKEN_BYTES) as u32, head };
     failover::kept(&sent, &heard, |n| {
@@ -240,27 +248,29 @@ fn tail(guard: &Guard<'_>) -> Result<Tail, sovia_proto::Violation> {
     })
 }
 
-/// Returns the record that this end puts on TCP before any other byte.
+/// Returns the failover record that this end puts on TCP before any other byte of the failover.
 pub(super) fn record(guard: &Guard<'_>) -> [u8; failover::LEN] {
     let Tail { position, bytes, .. } = guard.failover.tail;
     Record { position, bytes }.encode()
 }
 
-/// Shuts down TCP if the program has shut its sending side. All owed bytes are on TCP now.
+/// Shuts down the sending half of TCP if the program has asked for this during the failover. Called once all owed
+/// bytes are on TCP.
 pub(super) fn has_paid(guard: &Guard<'_>, fd: i32) {
     if is_on(guard) && guard.conn.has(flag::SHUT_WR) {
         let _ = call::shutdown(fd, libc::SHUT_WR);
     }
 }
 
-/// Returns true if a shutdown of the sending half of TCP must wait until the owed bytes are on TCP.
+/// Returns true if a shutdown of the sending half of TCP must wait until a failover has put this end's VI bytes on
+/// TCP.
 pub(crate) fn holds_shutdown(guard: &Guard<'_>) -> bool {
     let conn = guard.conn;
     is_on(guard) && conn.has(flag::LEFT_VI) && !conn.has(flag::DRAINED | flag::CORRUPT)
 }
 
-/// Moves the direction in which this end receives to TCP if nothing is unread on the VI. Returns true if it has moved
-/// now.
+/// During a failover, moves the direction in which this end receives to TCP if no byte is unread on the VI. Returns
+/// true if this call has moved the direction.
 pub(super) fn leaves_vi(guard: &mut Guard<'_>) -> bool {
     guard.failover.awaits && guard.conn.rx() == Rx::Vi && leaves_vi_now(guard)
 }
@@ -280,18 +290,19 @@ fn leaves_vi_now(guard: &mut Guard<'_>) -> bool {
     true
 }
 
-/// Result of a look at TCP for the program's next byte.
+/// Result of [`bring`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Brought {
-    /// The program's next byte comes next on TCP.
+    /// The next byte that TCP delivers is the program's next byte.
     Next,
-    /// The record, or bytes that the program already has, have not fully arrived.
+    /// TCP has not yet delivered the whole failover record, or has not yet delivered all repeated bytes.
     Nothing,
-    /// Bytes are missing: the connection has ended with an error.
+    /// Bytes are missing, so this call has ended the connection with an error.
     Over,
 }
 
-/// Removes from TCP what comes before the program's next byte: the record, and bytes that the program already has.
+/// Reads and discards the peer's failover record on TCP, and the repeated bytes after the record that the program
+/// already has.
 #[inline]
 pub(super) fn bring(guard: &mut Guard<'_>, fd: i32) -> Brought {
     leaves_switch(guard);
@@ -299,7 +310,8 @@ pub(super) fn bring(guard: &mut Guard<'_>, fd: i32) -> Brought {
     if is_to_come { bring_now(guard, fd) } else { Brought::Next }
 }
 
-/// Continues on TCP once TCP is read up to a switch whose claim the sender may not have received.
+/// Moves the receiving direction back to TCP at the sender's switch, if the sender may not have received this end's
+/// claim of the switch. TCP must have been read up to the switch.
 #[inline]
 pub(super) fn leaves_switch(guard: &Guard<'_>) {
     let conn = guard.conn;
@@ -321,7 +333,7 @@ fn bring_now(guard: &mut Guard<'_>, fd: i32) -> Brought {
         }
         let had = read(guard);
         if had == 0 {
-            // Peeks first, so that the record is removed as a whole.
+            // Peeks first, so that the record is read only once it has arrived as a whole.
             let record = &mut scrap[..failover::LEN];
             let got = call::recv(fd, &mut *record, libc::MSG_PEEK | libc::MSG_DONTWAIT);
             if let Ok(n @ 1..) = got
@@ -333,7 +345,8 @@ fn bring_now(guard: &mut Guard<'_>, fd: i32) -> Brought {
             }
             match got {
                 Ok(failover::LEN) if expects(guard, &scrap) => {}
-                // If this end has shut its receiving half, the kernel returns 0 while TCP has no bytes.
+                // A result of 0 need not be the end of TCP: the kernel also returns 0 if this end has shut its
+                // receiving half.
                 Ok(0..failover::LEN) if !super::kernel_socket_has_ended(fd) => {
                     return Brought::Nothing;
                 }
@@ -357,7 +370,8 @@ fn bring_now(guard: &mut Guard<'_>, fd: i32) -> Brought {
             }
             Err(call::Errno::EAGAIN | call::Errno::EINTR) => return Brought::Nothing,
             Ok(_) if !super::kernel_socket_has_ended(fd) => return Brought::Nothing,
-            // TCP has ended within the bytes that the program already has.
+            // TCP has ended within the repeated bytes. No byte is missing if the program already has all bytes that
+            // the record announces.
             Ok(_) if has_all(guard) => guard.failover.awaits = false,
             Ok(_) => return over(guard, fd, libc::ECONNRESET),
             Err(error) => return over(guard, fd, crate::errno(error)),
@@ -366,15 +380,16 @@ fn bring_now(guard: &mut Guard<'_>, fd: i32) -> Brought {
     Brought::Next
 }
 
-/// Returns true if the record has arrived and the program already has all bytes that it announces. The sender puts
-/// nothing else on TCP before it has put those bytes there.
+/// Returns true if the failover record has arrived and the program already has all bytes that the record announces.
+/// The sender puts no newer byte on TCP before all announced bytes.
 fn has_all(guard: &Guard<'_>) -> bool {
     let Failover { skip, bytes, .. } = guard.failover;
     read(guard) >= RECORD && skip == bytes
 }
 
-/// Clears the flag for events of the kernel socket, unless unread bytes remain on the VI: the next receive finds those
-/// events. Returns false always, because the events say nothing about the peer's end.
+/// Clears [`flag::KERNEL_SOCKET`], unless unread bytes remain on the VI. Then the flag must stay, so that the
+/// receive that empties the VI looks at TCP. Always returns false: during a failover, an event of the kernel socket
+/// does not mean that the peer has gone.
 pub(super) fn ask(guard: &Guard<'_>) -> bool {
     let is_on_vi = guard.failover.awaits && guard.conn.rx() == Rx::Vi;
     if !is_on_vi {
@@ -383,7 +398,7 @@ pub(super) fn ask(guard: &Guard<'_>) -> bool {
     false
 }
 
-/// Returns the number of bytes read from TCP since this end left the VI.
+/// Returns the number of bytes that this end has read from TCP since the start of the failover record.
 fn read(guard: &Guard<'_>) -> u64 {
     guard.conn.rx_tcp.load(Ordering::Acquire).saturating_sub(guard.failover.base)
 }
@@ -393,32 +408,33 @@ fn consumed(guard: &Guard<'_>) -> u32 {
     guard.bytes_taken.wrapping_add(guard.front).wrapping_add(guard.taker.head as u32)
 }
 
-/// Stores the contents of the record at the start of `bytes`. Returns false if there is no record, or if bytes are
-/// missing before it.
+/// Decodes the failover record at the start of `bytes`, and stores its contents. Returns false if there is no
+/// record, or if the record's position lies after the program's next byte.
 fn expects(guard: &mut Guard<'_>, bytes: &[u8]) -> bool {
     let Some(bytes) = bytes.first_chunk() else { return false };
     let consumed = consumed(guard);
     let Ok(record) = Record::decode(bytes) else { return false };
     let Ok(skip) = failover::skip(&record, consumed) else { return false };
     (guard.failover.skip, guard.failover.bytes) = (skip, record.bytes);
-    // The record says how many bytes come.
+    // The record says how many bytes follow it on TCP, so the failover is no longer in doubt.
     (guard.failover.or_not, guard.failover.doubts) = (false, false);
     true
 }
 
-/// Returns true if bytes of the VI must still come on TCP before its end.
+/// Returns true if the peer must still put bytes of the VI on TCP before TCP may end.
 pub(super) fn is_owed(guard: &Guard<'_>) -> bool {
     let Failover { is_on, awaits, bytes, .. } = guard.failover;
     let is_short = || read(guard) < RECORD + u64::from(bytes);
     is_on && (awaits || bytes != 0 && !has_all(guard) && is_short())
 }
 
-/// Returns true if TCP may end before the end of the stream.
+/// Returns true if an end of TCP now would not prove that the program has the whole stream.
 pub(super) fn may_be_cut_off(guard: &Guard<'_>) -> bool {
     guard.failover.doubts || is_owed(guard)
 }
 
-/// Returns how many of the `unread` bytes on TCP belong to the program.
+/// Returns how many of the `unread` bytes on TCP are data for the program. A failover record and the bytes after it
+/// do not count until this end has read the record.
 pub(super) fn of_program(guard: &Guard<'_>, unread: usize) -> usize {
     if !guard.failover.awaits {
         return unread;
@@ -433,18 +449,19 @@ pub(super) fn of_program(guard: &Guard<'_>, unread: usize) -> usize {
     }
 }
 
-/// Progress of the direction in which this end receives.
+/// Place of the next bytes of the direction in which this end receives, during a failover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stands {
-    /// The kernel has all bytes that follow.
+    /// The kernel has received all bytes that the failover repeats on TCP.
     OnTcp,
-    /// Bytes are missing that the kernel has not received.
+    /// The kernel has not yet received all bytes that the failover repeats on TCP.
     Waits,
-    /// Bytes are unread on the VI.
+    /// The next bytes are unread on the VI.
     OnVi,
 }
 
-/// Advances the direction in which this end receives, and returns its progress.
+/// Moves the direction in which this end receives as far towards TCP as possible, and returns the place of its next
+/// bytes.
 pub(crate) fn receives(guard: &mut Guard<'_>, fd: i32) -> Stands {
     leaves_vi(guard);
     if guard.conn.rx() != Rx::Back {
@@ -459,26 +476,27 @@ pub(crate) fn receives(guard: &mut Guard<'_>, fd: i32) -> Stands {
     let here = call::bytes_unread(fd).unwrap_or(0) as u64;
     let all = RECORD + u64::from(guard.failover.bytes);
     match is_owed(guard) && read(guard) + here < all {
-        // If TCP has ended, the next receive finds out.
+        // TCP may have ended instead. The next receive finds this out.
         true => Stands::Waits,
         false => Stands::OnTcp,
     }
 }
 
-/// Returns true if a program without Sovia must not get the socket. The program could read a record as data, or take a
-/// cut for the end of the stream. Or its bytes could come before owed bytes.
+/// Returns true if a program without Sovia must not get the socket. That program could read a failover record as
+/// data, or take a cut-off stream for a complete one. Or it could send bytes before this end's owed bytes.
 pub(crate) fn misleads(guard: &Guard<'_>) -> bool {
     let Failover { awaits, doubts, .. } = guard.failover;
     is_on(guard) && (awaits || doubts || holds_shutdown(guard))
 }
 
-/// Ends the connection with an error if such a program gets the socket ([`misleads`]).
+/// Ends the connection with an error. Called if a program without Sovia gets a socket that would mislead it
+/// ([`misleads`]).
 pub(crate) fn end(guard: &Guard<'_>, fd: i32) {
     lost(guard, fd, libc::ECONNRESET);
 }
 
-/// Repeats the steps that a dead thread may have left undone. The thread may have read bytes from TCP without counting
-/// them, so this takes the kernel's count.
+/// Repeats the steps of a failover that a dead thread may have left undone. The thread may have read bytes from TCP
+/// without counting them, so this function uses the kernel's count.
 pub(super) fn repair(guard: &mut Guard<'_>, fd: i32) {
     if is_on(guard) {
         apply(guard);
@@ -488,8 +506,8 @@ pub(super) fn repair(guard: &mut Guard<'_>, fd: i32) {
     }
 }
 
-/// Moves the direction to TCP if TCP has a record that repeats the unread bytes of the VI. Removes the record, because
-/// a program that inherits the connection does not know records.
+/// Moves the direction to TCP if the failover record on TCP repeats the unread bytes of the VI. Removes the record,
+/// because a program that inherits the connection does not know failover records.
 fn leaves_unread(guard: &mut Guard<'_>, fd: i32) -> Stands {
     if !guard.failover.awaits || guard.conn.rx() != Rx::Vi || guard.borrowed {
         return Stands::OnVi;
@@ -499,13 +517,14 @@ fn leaves_unread(guard: &mut Guard<'_>, fd: i32) -> Stands {
         Ok(failover::LEN) if expects(guard, &record) => {
             guard.conn.set_rx(Rx::Back);
             guard.conn.set(flag::KERNEL_SOCKET);
-            // The record is complete, and only this thread receives now.
+            // `recv` returns the whole record: the record has arrived, and no other thread receives while this
+            // thread holds the lock.
             if let Ok(n) = call::recv(fd, &mut record, libc::MSG_DONTWAIT) {
                 guard.conn.rx_tcp.fetch_add(n as u64, Ordering::AcqRel);
             }
             Stands::OnTcp
         }
-        // The record begins after the program's next byte, so that byte is on the VI only.
+        // The record's position lies after the program's next byte, so only the VI has that byte.
         Ok(failover::LEN) => Stands::OnVi,
         _ if super::kernel_socket_has_ended(fd) => Stands::OnVi,
         _ => Stands::Waits,
@@ -517,7 +536,8 @@ fn over(guard: &Guard<'_>, fd: i32, error: Errno) -> Brought {
     Brought::Over
 }
 
-/// Ends a connection with missing bytes. This end gets `error` once, and the peer gets a reset.
+/// Ends a connection because bytes are missing. One call of this end's program fails with `error`, and the peer
+/// gets a reset.
 #[cold]
 pub(super) fn lost(guard: &Guard<'_>, fd: i32, error: Errno) {
     if super::broken_off(guard.conn, fd, error) {

@@ -1,15 +1,16 @@
-//! Handles messages in a thread of Sovia (SOVIA_HANDLER and SOVIA_NOTIFY, ICS figure 4).
+//! Handles a connection's messages in a thread of Sovia, the handler thread (SOVIA_HANDLER and SOVIA_NOTIFY, ICS
+//! figure 4).
 //!
-//! [`crate::handler`] has the threads, and this module their work on one connection. The handler thread takes messages
-//! off the ring, which posts their receives again, and applies acknowledgements. The thread queues the other messages
-//! and wakes the program. The program's calls take queued messages.
+//! [`crate::handler`] runs the handler threads. This module does a handler thread's work on one connection. The
+//! handler thread takes messages off the ring, applies acknowledgements, queues the other messages and wakes the
+//! program. The program's calls take messages from the queue.
 //!
-//! Calls look at the ring themselves in two cases. At the end of a connection, the thread that finds the peer gone
-//! reads what the peer has left. And a call that counts bytes (FIONREAD) queues the messages that it counts.
+//! In two cases, the program's calls queue messages themselves. A call that finds that the peer has gone queues the
+//! peer's last messages. A call that counts unread bytes (FIONREAD) queues the messages that it counts.
 //!
-//! The thread belongs to the process that gave the connection its VI. The thread's work ends if that process closes the
-//! connection or dies, or if a forked relative looks for messages. From then on, the calls of all relatives handle
-//! messages (SOVIA_SINGLE).
+//! The handler thread belongs to the process that gave the connection its VI. Its work on the connection ends if
+//! that process closes the connection or dies, or if a forked relative looks for messages. After that, the
+//! program's calls take messages off the ring (SOVIA_SINGLE).
 
 use super::hold::scan;
 use super::{Fault, corrupt_here, listeners, rx, word};
@@ -17,8 +18,8 @@ use crate::conn::{Guard, Handler, flag};
 use crate::{members, thread};
 use sovia_proto::path::Rx;
 
-/// Starts handling by a thread of this process, for a connection that has just got its VI. The peer will notify
-/// `ready_list` of messages. `flags`: the flags that say how the thread notifies the program.
+/// Assigns a connection that has just got its VI to the handler thread of this process with ready list
+/// `ready_list`. `flags` are the connection flags that say how the handler thread notifies the program.
 pub(crate) fn begin(guard: &mut Guard<'_>, ready_list: u32, flags: u32) {
     guard.handler =
         Handler { ready_list: ready_list + 1, process: members::me(), ..Handler::default() };
@@ -26,15 +27,17 @@ pub(crate) fn begin(guard: &mut Guard<'_>, ready_list: u32, flags: u32) {
     listeners::say(guard);
 }
 
-/// Handles available messages if the thread belongs to this process. A connection that has ended may have become a
-/// relative's connection, on a segment that is not mapped here.
+/// Like [`handle`], but does nothing if the handler thread belongs to another process. A connection that has ended
+/// may have become a forked relative's new connection, in the same slot. The new connection's segment is not mapped
+/// in this process.
 pub(crate) fn handle_own(guard: &mut Guard<'_>) {
     if is_own(guard) {
         handle(guard);
     }
 }
 
-/// Handles available messages.
+/// Queues the messages that have arrived, and notifies the program. Does nothing if the connection has no handler
+/// thread.
 pub(crate) fn handle(guard: &mut Guard<'_>) {
     let conn = guard.conn;
     if !conn.is_attached() || !conn.is_handled() {
@@ -48,9 +51,8 @@ pub(crate) fn handle(guard: &mut Guard<'_>) {
     let (tail, switch) = (direction.writer.load(word::TAIL), direction.path.load(word::SWITCH));
     let now = (tail, switch, guard.held_end);
     let told = core::mem::replace(&mut guard.handler.told, now);
-    // The program may already have taken some of these messages, and then wants no edge-triggered event for them. A
-    // call that only looked at the end has taken packets off the ring and nothing else. The end is an event for a
-    // thread that waits for a hang-up only.
+    // Notifies the program only if a queued message is still unread: for other messages, an edge-triggered event
+    // would be wrong. The end of the stream (EOF) is also an event, for threads that wait only for a hang-up.
     let is_left = guard.held_first != guard.held_end || conn.has(flag::EOF);
     let held = guard.held_end != told.2 && is_left;
     let gathered = tail != told.0 && tail != guard.taker.head;
@@ -58,36 +60,37 @@ pub(crate) fn handle(guard: &mut Guard<'_>) {
     if let Err(Fault::Corrupt) = scanned {
         corrupt_here(guard);
     } else if !held && !gathered && !switched {
-        // Acknowledgements alone are no event for the program: the peer notifies it of room.
+        // Only acknowledgements have arrived. The handler thread need not notify the program, because the peer
+        // notifies the program of room.
         return;
     }
     listeners::tell_program(guard);
 }
 
-/// Ends the handler thread's work on the connection. From now on the program's calls handle messages.
+/// Ends the handler thread's work on the connection. After this, the program's calls take messages off the ring.
 pub(super) fn end(guard: &mut Guard<'_>) {
     guard.handler = Handler::default();
     guard.conn.clear(flag::HANDLED | flag::NOTIFIED | flag::CALLED);
     listeners::say(guard);
-    // Some messages may not have been handled.
+    // Wakes the program, because the ring may have messages that were not queued.
     listeners::tell_program(guard);
 }
 
-/// Returns true if a thread of this process handles the messages.
+/// Returns true if the connection's handler thread belongs to this process.
 fn is_own(guard: &Guard<'_>) -> bool {
     guard.handler.ready_list().is_some() && guard.handler.process == members::me()
 }
 
-/// Ends the handling by a thread of this process, because this process closes the connection. Forked relatives still
-/// have the connection.
+/// Ends the handler thread's work on the connection if the thread belongs to this process. Called when this process
+/// closes the connection and forked relatives keep it.
 pub(crate) fn leave(guard: &mut Guard<'_>) {
     if is_own(guard) {
         end(guard);
     }
 }
 
-/// Returns true if a thread of this process handles messages. If the thread belongs to another process, ends the
-/// handling: a sleeping relative would not notice the death of that process.
+/// Returns true if a handler thread of this process takes messages off the ring. If the handler thread belongs to
+/// another process, ends the thread's work on the connection: this process would not notice that process's death.
 #[inline]
 pub(super) fn is_here(guard: &mut Guard<'_>) -> bool {
     guard.conn.is_handled() && has_thread(guard)
@@ -95,14 +98,14 @@ pub(super) fn is_here(guard: &mut Guard<'_>) -> bool {
 
 #[cold]
 fn has_thread(guard: &mut Guard<'_>) -> bool {
-    // In a process that is ending, no thread handles messages for its last code.
+    // In a process that is ending, no handler thread runs any more, but code of the program may still make calls.
     if !is_own(guard) || thread::must_end() {
         end(guard);
     }
     guard.conn.is_handled()
 }
 
-/// Ends the handling by a process that has died.
+/// Ends the handler thread's work on the connection if the thread's process has died.
 pub(super) fn mind(guard: &mut Guard<'_>) {
     if guard.handler.ready_list().is_some() && !members::lives(guard.handler.process) {
         end(guard);

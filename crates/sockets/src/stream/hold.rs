@@ -1,7 +1,8 @@
-//! Holds packets that have arrived and wait for the program.
+//! Holds packets that have been taken off the ring until the program reads them.
 //!
-//! Acknowledgements lie in the ring behind unread data. A sender whose window is used up takes everything off the ring
-//! to see them ([`scan`]). The data is held here, and is never more than the window allows.
+//! In the ring, acknowledgements lie behind unread data packets. A sender whose window is used up must find the
+//! acknowledgements, so it takes all packets off the ring ([`scan`]). The data packets are then held here. Their
+//! number never exceeds the window.
 
 use super::packets::{advance, count_arrival, packet_of, take_control};
 use super::{Fault, handled};
@@ -30,7 +31,7 @@ pub(super) fn kind_of(n: u8) -> Option<Kind> {
     Immediate::decode(u32::from(n) << 24).ok().map(|i| i.kind)
 }
 
-/// Takes everything off the ring: applies acknowledgements, and holds the other packets for the program.
+/// Takes all packets off the ring: applies acknowledgements, and holds the other packets for the program.
 pub(super) fn scan(guard: &mut Guard<'_>) -> Result<(), Fault> {
     while guard.held_end.wrapping_sub(guard.held_first) < HELD as u32 {
         let Some(entry) = guard.endpoint_ref().rx.head()? else { break };
@@ -45,8 +46,8 @@ pub(super) fn scan(guard: &mut Guard<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Takes acknowledgements off the ring until a packet of the stream comes. Returns that packet's kind, and leaves it
-/// there.
+/// Takes acknowledgements off the ring, up to the first ordered packet. Returns the kind of this packet, and leaves
+/// the packet in the ring.
 pub(super) fn next_in_ring(guard: &mut Guard<'_>) -> Result<Option<Kind>, Fault> {
     while let Some(entry) = guard.endpoint_ref().rx.head()? {
         let packet = packet_of(&entry)?;
@@ -59,13 +60,13 @@ pub(super) fn next_in_ring(guard: &mut Guard<'_>) -> Result<Option<Kind>, Fault>
     Ok(None)
 }
 
-/// Like [`scan`], but leaves the work to the handler thread if there is one.
+/// Like [`scan`], but does nothing if a handler thread takes packets off the ring.
 #[inline]
 pub(super) fn look(guard: &mut Guard<'_>) -> Result<(), Fault> {
     if handled::is_here(guard) { Ok(()) } else { scan(guard) }
 }
 
-/// Holds a packet for the program.
+/// Moves the packet at the ring's head to the held packets.
 pub(super) fn hold(guard: &mut Guard<'_>, entry: &Entry, kind: Kind) -> Result<(), Fault> {
     let mut held = Held {
         kind: kind as u8,

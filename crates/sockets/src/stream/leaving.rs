@@ -1,7 +1,8 @@
-//! Takes the steps from the VI back to TCP: the receiver of a direction revokes it, and the sender ends its part.
+//! Takes the steps from the VI back to TCP. The receiver of a direction revokes the VI, and the sender then stops
+//! sending on the VI.
 //!
-//! [`crate::fallback`] decides when to take these steps. `undelivered` finds the unread bytes on the VI, and `returned`
-//! puts them on TCP.
+//! [`crate::fallback`] decides when to take these steps. `undelivered` finds the unread bytes on the VI, and
+//! `returned` puts the unread bytes on TCP.
 
 use super::entering::{claim, say_grant};
 use super::returned::{end_part, revoked};
@@ -12,7 +13,7 @@ use core::sync::atomic::{Ordering, fence};
 use sovia_proto::path::reflected::Revoked;
 use sovia_proto::path::{self, Await, CANCELLED, ENTERED, Grant, Leave, Owed, Revoke, Rx, Tx};
 
-/// Asks the receiver of the direction in which this end sends to revoke it.
+/// Asks the peer to revoke the direction in which this end sends.
 pub(crate) fn ask_for_revoke(guard: &mut Guard<'_>) {
     guard.own.asked = 1;
     tx(guard).path.store(word::ASKED, 1);
@@ -20,28 +21,28 @@ pub(crate) fn ask_for_revoke(guard: &mut Guard<'_>) {
     ring_progress_thread(guard);
 }
 
-/// Returns true if the peer asks for a revoke of the direction in which this end receives, and no thread has begun the
-/// revoke.
+/// Returns true if the peer has asked this end to revoke the direction in which this end receives, and no thread
+/// has begun the revocation.
 pub(crate) fn is_asked_for_revoke(guard: &Guard<'_>) -> bool {
     !guard.conn.has(flag::FALLING_BACK)
         && !failover::is_on(guard)
         && rx(guard).path.load(word::ASKED) != 0
 }
 
-/// Returns the grant for the direction in which this end sends.
+/// Returns the receiver's grant for the direction in which this end sends.
 fn granted(guard: &Guard<'_>) -> Grant {
     Grant::from_word(tx(guard).path.load(word::GRANT))
 }
 
-/// Ends this end's part on the VI, if the receiver has revoked the direction in which this end sends.
+/// Stops sending on the VI if the receiver has revoked the direction in which this end sends.
 pub(crate) fn answer_revoke(guard: &mut Guard<'_>) {
     if granted(guard) == Grant::Revoked {
         revoked(guard);
     }
 }
 
-/// Returns true if the receiver of the direction in which this end sends waits for this end. The receiver may wait for
-/// the answer to a revoke, or for unread bytes on TCP.
+/// Returns true if the peer's receiver waits for a step of this end. Either the receiver has revoked the VI and
+/// this end has not answered, or this end must put unread bytes of the VI on TCP.
 pub(crate) fn is_waited_for(guard: &Guard<'_>) -> bool {
     let conn = guard.conn;
     match conn.tx() {
@@ -57,7 +58,7 @@ pub(crate) fn is_waited_for(guard: &Guard<'_>) -> bool {
     }
 }
 
-/// Ends this end's part on the VI in the sending direction, even if the receiver has not revoked it.
+/// Stops sending on the VI, even if the receiver has not revoked the direction.
 ///
 /// # Errors
 /// [`Corrupt`] if the switch word has an impossible value.
@@ -78,8 +79,8 @@ pub(crate) fn leave_sending(guard: &mut Guard<'_>) -> Result<(), Corrupt> {
             let cancelled =
                 switch.compare_exchange(seen, CANCELLED, Ordering::AcqRel, Ordering::Acquire);
             match cancelled {
-                // The receiver has seen no byte on the VI, so the bytes go to TCP. If TCP ends before all of them are
-                // there, the receiver takes the rest from the VI.
+                // The receiver has read no byte on the VI, so this end will put all its bytes of the VI on TCP. If
+                // TCP ends before that, the receiver reads the missing bytes on the VI.
                 Ok(_) => {
                     conn.set(flag::LEFT_VI);
                     conn.set_tx(Tx::Back);
@@ -95,21 +96,21 @@ pub(crate) fn leave_sending(guard: &mut Guard<'_>) -> Result<(), Corrupt> {
     Ok(())
 }
 
-/// Revokes the direction in which this end receives, and claims the bytes that its sender has put on the VI. Returns
-/// true if the VI may have unread bytes, and `None` while this is unknown.
+/// Revokes the direction in which this end receives, and claims the bytes that the sender has put on the VI.
+/// Returns true if the VI may have unread bytes. Returns `None` while a NIC has not answered the claim.
 ///
 /// # Errors
 /// [`Corrupt`] if the switch word has changed to an impossible value.
 pub(crate) fn revoke(guard: &mut Guard<'_>) -> Result<Option<bool>, Corrupt> {
     if guard.own.grant != Grant::Revoked as u64 {
         say_grant(guard, Grant::Revoked as u64);
-        // The peer's next call answers. The progress thread answers if the peer's program makes no call.
+        // The peer's program answers in its next call. If it makes no call, the peer's progress thread answers.
         tell_writer(guard);
         ring_progress_thread(guard);
     }
-    // SYNC: pairs with the fence in `send::switch`. A sender that is just switching looks at the grant again after its
-    // fence, and takes the switch back. The exchange on the switch word decides between a sender that takes its bytes
-    // back and this end, which claims them.
+    // SYNC: pairs with the fence in `send::switch`. A sender that is just switching loads the grant again after its
+    // fence, sees the revocation and cancels its switch. The sender cancels and this end claims by compare-exchange
+    // on the switch word, so only one of these two steps succeeds.
     fence(Ordering::SeqCst);
     if reflected::is_reflected(guard) {
         return Ok(revoke_by_nic(guard));
@@ -121,7 +122,7 @@ pub(crate) fn revoke(guard: &mut Guard<'_>) -> Result<Option<bool>, Corrupt> {
     }
 }
 
-/// Like [`revoke`], if a NIC is between the two ends.
+/// Like [`revoke`], for a connection with a NIC between the two ends. The direction has already been revoked.
 #[cold]
 fn revoke_by_nic(guard: &Guard<'_>) -> Option<bool> {
     if reflected::revoked(guard) == Revoked::Claim {
@@ -134,8 +135,8 @@ fn revoke_by_nic(guard: &Guard<'_>) -> Option<bool> {
     }
 }
 
-/// Returns what must come on TCP before the receiving direction is on TCP for good. Requires that the VI has nothing
-/// left to look for.
+/// Returns which bytes must still arrive on TCP before the receiving direction has completely moved to TCP. Call it
+/// once no more bytes can come on the VI.
 pub(crate) fn awaits_on_tcp(guard: &Guard<'_>) -> Await {
     let (conn, path) = (guard.conn, &rx(guard).path);
     let returned = if conn.has(flag::RETURNING) { path.load(word::RETURNED) } else { 0 };
@@ -143,14 +144,14 @@ pub(crate) fn awaits_on_tcp(guard: &Guard<'_>) -> Await {
     path::on_tcp(conn.rx(), path.load(word::SWITCH), taken_back, returned, drained)
 }
 
-/// Returns true if the sender has not ended its part on the VI. Until then, the number of unread bytes there is
-/// unknown.
+/// Returns true if the sender may still send on the VI. While this is true, the number of unread bytes on the VI is
+/// not final.
 pub(crate) fn awaits_answer(guard: &Guard<'_>) -> bool {
     matches!(guard.conn.rx(), Rx::Granted | Rx::Vi)
         && rx(guard).path.load(word::SWITCH) != CANCELLED
 }
 
-/// Wakes the peer's progress thread, which answers if the program makes no call.
+/// Wakes the peer's progress thread, which answers this end if the peer's program makes no call.
 pub(crate) fn ring_progress_thread(guard: &Guard<'_>) {
     if let Some(pair) = pair::of(guard) {
         pair.ring(kernel_sockets::DOORBELL);

@@ -1,8 +1,8 @@
-//! Lends slots of the pools: the program writes and reads messages where they lie.
+//! Lends slots of the pools to the program, so that it can write and read messages in the segment without a copy.
 //!
-//! A pool's slots are used and released in order. While a slot is lent for writing, no other message gets a slot, and
-//! longer messages are coalesced ([`super::send`]). While a slot is borrowed for reading, messages that are consumed
-//! later are released together with that slot.
+//! A pool's slots are used and released in order. While a slot is lent for writing, no other message gets a slot.
+//! Messages that do not fit into a ring entry are then coalesced ([`super::send`]). While a slot is borrowed for
+//! reading, the slots of later messages are not released, even after the program has read these messages.
 
 use super::hold::{kind_of, look};
 use super::packets::{consumed, count_arrival, packet_of, take_data, take_held_data};
@@ -17,18 +17,18 @@ use sovia_proto::path::Rx;
 use sovia_sys::UserSlice;
 use via_shm::ring::INLINE;
 
-/// Result of a request for a slot.
+/// Result of [`lend`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// The slot's memory.
+    /// The slot, at this address.
     Here(NonNull<u8>),
-    /// No slot now. There may be one after the receiver has read more. The number changes when the receiver reads.
+    /// No slot is free now. The value is [`lend_progress`]. Once it changes, a slot may be free.
     NotNow(u64),
-    /// No slot can be lent on this connection now.
+    /// No slot can be lent in the connection's present state.
     Nowhere,
 }
 
-/// Reserves pool space for a message of up to `len` bytes, if the next message can use the pool.
+/// Lends the program a slot of the pool for a message of up to `len` bytes.
 pub(crate) fn lend(guard: &mut Guard<'_>, len: u32) -> Place {
     let conn = guard.conn;
     if !goes_over_vi(conn) || conn.has(flag::FALLING_BACK) || guard.endpoint_ref().tx.has_lent() {
@@ -50,14 +50,14 @@ pub(crate) fn lend(guard: &mut Guard<'_>, len: u32) -> Place {
     }
 }
 
-/// Returns true if a message of `len` bytes is one packet that is sent at once, by copying.
+/// Returns true if a message of `len` bytes would be copied into one packet and sent at once.
 pub(crate) fn packets_go_at_once(guard: &Guard<'_>, len: usize) -> bool {
     len <= guard.protocol.chunk as usize
         && guard.protocol.transfer == Transfer::Auto
         && !guard.conn.has(flag::COMBINES)
 }
 
-/// Returns a number that changes when the receiver reads.
+/// Returns a number that changes when the receiver has read bytes on the VI.
 pub(crate) fn lend_progress(guard: &Guard<'_>) -> u64 {
     let direction = tx(guard);
     direction
@@ -67,7 +67,7 @@ pub(crate) fn lend_progress(guard: &Guard<'_>) -> u64 {
         .wrapping_add(u64::from(guard.flow.unacked()) << 48)
 }
 
-/// Returns true if the window has room and no coalesced bytes must go first.
+/// Returns true if the window has room, and the receiver has taken all coalesced bytes.
 fn may_send(guard: &mut Guard<'_>) -> Result<bool, Fault> {
     if guard.gatherer.is_gathering() {
         let taken = tx(guard).reader.load(word::HEAD);
@@ -81,8 +81,9 @@ fn may_send(guard: &mut Guard<'_>) -> Result<bool, Fault> {
     Ok(guard.flow.can_send())
 }
 
-/// Sends `bytes`, from a lent slot that holds `all` bytes. If `bytes` is the whole slot and the window has room, the
-/// slot is sent as one packet. Otherwise the bytes are copied. The slot is taken back once everything is sent.
+/// Sends `bytes`, the unsent part of the `all` bytes that the program has written into a lent slot. If nothing was
+/// sent before and the window has room, the slot itself is sent as one packet. Otherwise, and for messages that fit
+/// into a ring entry, the bytes are copied. After the last copy, the slot is taken back.
 pub(crate) fn commit(guard: &mut Guard<'_>, fd: i32, bytes: UserSlice<'_>, all: usize) -> Put {
     if let Some(put) = cannot(guard, fd) {
         return put;
@@ -100,8 +101,7 @@ fn commit_vi(guard: &mut Guard<'_>, bytes: UserSlice<'_>, all: usize) -> Result<
         }
         guard.flow.unsend(packet);
     }
-    // The slot stays lent, so the copy does not use the pool. The bytes go into a ring entry or into the overflow
-    // buffer.
+    // A lent slot blocks the pool, so `send_vi` copies the bytes into a ring entry or into the overflow buffer.
     let n = send_vi(guard, bytes)?;
     if n == bytes.len() {
         guard.endpoint().tx.take_back();
@@ -109,27 +109,27 @@ fn commit_vi(guard: &mut Guard<'_>, bytes: UserSlice<'_>, all: usize) -> Result<
     Ok(n)
 }
 
-/// Takes the lent slot back without sending it.
+/// Takes the lent slot back without sending its bytes.
 pub(crate) fn take_back(guard: &mut Guard<'_>) {
     guard.endpoint().tx.take_back();
 }
 
-/// Result of a search for a message in the pool.
+/// Result of [`borrow`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Find {
-    /// Address and length of the message. The message counts as consumed.
+    /// The message's address and length. The message counts as consumed.
     Here(NonNull<u8>, usize),
-    /// Nothing, a message in the ring entry itself, or an end.
+    /// The next message does not lie in the pool, or there is no message, or the stream has ended.
     Small,
-    /// Coalesced bytes.
+    /// The next bytes are coalesced bytes, which do not lie in the pool.
     Bulk,
-    /// The direction is not on the VI, or another message is already borrowed.
+    /// The receiving direction is not on the VI, or another message is already borrowed.
     Elsewhere,
-    /// An error for the program.
+    /// The receive fails with this error.
     Failed(i32),
 }
 
-/// Takes the next message for the program to read in place, if the message lies in the pool.
+/// Lends the program the next message for reading in place, if the message lies in the pool.
 pub(crate) fn borrow(guard: &mut Guard<'_>, fd: i32) -> Find {
     let conn = guard.conn;
     if conn.rx() != Rx::Vi || conn.has(flag::FALLING_BACK | flag::CORRUPT) || guard.borrowed {
@@ -185,7 +185,7 @@ fn borrow_vi(guard: &mut Guard<'_>) -> Result<Find, Fault> {
     Ok(Find::Here(memory, n))
 }
 
-/// Releases the borrowed message after the program has read it.
+/// Releases the slot of the borrowed message, after the program has read the message.
 pub(crate) fn give_back(guard: &mut Guard<'_>) {
     if core::mem::take(&mut guard.borrowed) {
         let position = guard.owed;

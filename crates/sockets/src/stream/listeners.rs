@@ -1,24 +1,25 @@
-//! Notifies this end's listeners of a connection's events. Listeners are epoll sets and calls of poll, by their ready
-//! lists, and threads that wait for this connection alone.
+//! Notifies the listeners at this end of a connection's events. Listeners are threads that wait for this connection
+//! alone, and epoll sets and poll calls, which have ready lists.
 //!
-//! If a handler thread takes messages off the ring, the peer notifies only the handler thread of messages. The handler
-//! thread queues the messages and then notifies the program. The peer always notifies the program directly of room.
+//! If the connection has a handler thread, the peer notifies only this thread of messages. The handler thread
+//! queues the messages and then notifies the program. The peer always notifies the program directly when it has
+//! made room.
 
 use crate::conn::{Bell, Conn, Guard, HasEndpoint, Phase};
 use crate::pair;
 use sovia_sync::hazard::Waits;
 use via_shm::endpoint;
 
-/// Ready lists that the peer must notify, as bitmaps.
+/// Bitmaps of the ready lists that the peer must notify.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Listeners {
-    /// Ready lists for messages.
+    /// Ready lists that the peer notifies when it has sent a message.
     pub(super) reader: u32,
-    /// Ready lists for room and acknowledgements.
+    /// Ready lists that the peer notifies when it has made room or has acknowledged packets.
     pub(super) writer: u32,
 }
 
-/// Returns the ready lists that the segment should name.
+/// Returns the ready lists that the segment should name, from this end's private data.
 pub(super) fn of(guard: &Guard<'_>) -> Listeners {
     let program = guard.own.watchers;
     match guard.handler.ready_list() {
@@ -30,7 +31,7 @@ pub(super) fn of(guard: &Guard<'_>) -> Listeners {
     }
 }
 
-/// Returns the ready lists that the segment names.
+/// Returns the ready lists that the segment names at present.
 pub(super) fn found(guard: &Guard<'_>) -> Listeners {
     let endpoint = guard.endpoint_ref();
     Listeners {
@@ -57,7 +58,7 @@ pub(super) fn say(guard: &Guard<'_>) {
     }
 }
 
-/// Makes the peer notify one of the program's ready lists of events from now on.
+/// Makes the peer notify `ready_list`, a ready list of the program, of the connection's events.
 pub(crate) fn watch(guard: &mut Guard<'_>, ready_list: u32) {
     guard.own.watchers |= 1 << (ready_list & 31);
     let endpoint = guard.endpoint_ref();
@@ -67,7 +68,7 @@ pub(crate) fn watch(guard: &mut Guard<'_>, ready_list: u32) {
     endpoint.tx.direction().room.watch(ready_list);
 }
 
-/// Removes a ready list of the program: the peer no longer notifies it.
+/// Makes the peer stop notifying `ready_list`, a ready list of the program.
 pub(crate) fn unwatch(guard: &mut Guard<'_>, ready_list: u32) {
     guard.own.watchers &= !(1 << (ready_list & 31));
     let endpoint = guard.endpoint_ref();
@@ -77,8 +78,8 @@ pub(crate) fn unwatch(guard: &mut Guard<'_>, ready_list: u32) {
     endpoint.tx.direction().room.unwatch(ready_list);
 }
 
-/// Returns the futex word on which a thread sleeps that waits to receive. The peer or the handler thread wakes this
-/// thread. The word stays valid as long as `waits`.
+/// Returns the futex word on which a thread sleeps until it can receive. The handler thread changes this word if
+/// there is one, otherwise the peer does.
 pub(crate) fn receive_bell<'w>(guard: &Guard<'w>, waits: &'w Waits) -> &'w Bell {
     match guard.conn.is_handled() {
         true => &guard.conn.news,
@@ -86,13 +87,12 @@ pub(crate) fn receive_bell<'w>(guard: &Guard<'w>, waits: &'w Waits) -> &'w Bell 
     }
 }
 
-/// Returns the futex word that the peer changes when it has sent bytes or has taken a step between the paths.
+/// Returns the futex word that the peer changes when it has sent bytes, or has changed the path of its bytes.
 pub(crate) fn reader_bell<'w>(guard: &Guard<'w>, waits: &'w Waits) -> &'w Bell {
     kept(guard, &guard.endpoint_ref().rx.direction().bell, waits)
 }
 
-/// Returns the futex word that the peer changes when it has made room. The peer also changes this word after a step
-/// with the path of this end's bytes.
+/// Returns the futex word that the peer changes when it has made room, or has granted, entered or revoked the VI.
 pub(crate) fn room_bell<'w>(guard: &Guard<'w>, waits: &'w Waits) -> &'w Bell {
     kept(guard, &guard.endpoint_ref().tx.direction().room, waits)
 }
@@ -100,11 +100,12 @@ pub(crate) fn room_bell<'w>(guard: &Guard<'w>, waits: &'w Waits) -> &'w Bell {
 /// Extends the lifetime of a futex word in the segment from the guard's borrow to `waits`.
 fn kept<'w>(guard: &Guard<'w>, bell: &Bell, waits: &'w Waits) -> &'w Bell {
     pair::keep(guard, waits);
-    // SAFETY: `pair::keep` has named the pair in `waits`, and the segment stays mapped while `waits` names its pair.
+    // SAFETY: `pair::keep` has registered the segment's pair in `waits`, and the segment stays mapped while its
+    // pair is registered there. The returned reference lives no longer than `waits`.
     unsafe { &*core::ptr::from_ref(bell) }
 }
 
-/// Wakes the threads that sleep on a futex word, if there are any.
+/// Wakes the threads that sleep on a futex word, if the word shows that any thread sleeps.
 pub(super) fn wake_asleep(bell: &Bell) {
     if bell.look().is_some_and(|listeners| listeners.sleepers) {
         bell.wake();
@@ -114,14 +115,14 @@ pub(super) fn wake_asleep(bell: &Bell) {
 /// Notifies the program of messages that the handler thread has queued.
 pub(super) fn tell_program(guard: &Guard<'_>) {
     let conn = guard.conn;
-    // Changes the word also for threads that spin on it.
+    // Changes the word even if no thread sleeps, for threads that spin on the word.
     conn.news.ring();
     wake_asleep(&conn.news);
     pair::notify_own(guard, guard.own.watchers);
 }
 
-/// Wakes every thread of this end that waits for this connection alone, in either direction. `all`: also threads that
-/// the futex words do not, or no longer, show as sleeping.
+/// Wakes every thread at this end that waits for this connection alone, to receive or to send. If `all` is true,
+/// also wakes threads that the futex words do not show as sleeping.
 pub(super) fn wake_sleepers(conn: &Conn, endpoint: &endpoint::Endpoint, all: bool) {
     for bell in [&endpoint.rx.direction().bell, &endpoint.tx.direction().room, &conn.news] {
         match all {
@@ -131,42 +132,42 @@ pub(super) fn wake_sleepers(conn: &Conn, endpoint: &endpoint::Endpoint, all: boo
     }
 }
 
-/// Wakes every thread of this family that waits for an attached connection, in either direction. Also notifies the
-/// epoll sets and poll calls that watch the connection.
+/// Wakes every thread of this family that waits for an attached connection, to receive or to send. Also notifies
+/// the epoll sets and poll calls that watch the connection.
 pub(crate) fn tell_all(guard: &Guard<'_>) {
     wake_all(guard);
     pair::notify_own(guard, guard.own.watchers);
 }
 
-/// Wakes every thread of this family that waits for an attached connection alone, in either direction.
+/// Wakes every thread of this family that waits for one attached connection alone, to receive or to send.
 pub(crate) fn wake_all(guard: &Guard<'_>) {
     let conn = guard.conn;
     wake_sleepers(conn, guard.endpoint_ref(), conn.is_awaited());
 }
 
-/// Like [`tell_all`], for a connection that is leaving its VI. Wakes threads even if no futex word shows them as
-/// sleeping.
+/// Like [`tell_all`], for a connection that is leaving its VI. Also wakes threads that the futex words do not show
+/// as sleeping.
 pub(crate) fn tell_of_leaving(guard: &Guard<'_>) {
     wake_sleepers(guard.conn, guard.endpoint_ref(), true);
     pair::notify_own(guard, guard.own.watchers);
 }
 
-/// Like [`tell_all`], for a connection that may have left its VI.
+/// Like [`tell_all`], but takes the connection's lock. Does nothing if the connection has left its VI.
 pub(crate) fn tell_own(conn: &Conn) {
     if let Some(guard) = wake_own(conn) {
         pair::notify_own(&guard, guard.own.watchers);
     }
 }
 
-/// Wakes every thread of this family that waits for a connection alone, in either direction. Returns the connection's
-/// lock if the connection has a VI.
+/// Wakes every thread of this family that waits for `conn` alone, to receive or to send. Returns the connection's
+/// lock, or `None` if the connection has no VI.
 pub(crate) fn wake_own(conn: &Conn) -> Option<Guard<'_>> {
     if conn.phase() != Phase::Attached {
         return None;
     }
     let guard = conn.attached()?;
-    // Uses this end's own count of waiting threads, whatever the segment says. A waiting thread was counted before this
-    // end took the lock, or will see the event under the lock.
+    // `wake_all` uses the family's count of waiting threads, and does not rely on the segment. A thread that is not
+    // counted yet takes the lock before it sleeps, and finds the event then.
     wake_all(&guard);
     Some(guard)
 }

@@ -1,4 +1,4 @@
-//! Finds out whether a call would succeed without waiting.
+//! Finds out whether a receive or send would return without waiting.
 
 use super::entering::{Origin, next_from};
 use super::failover::Brought;
@@ -32,7 +32,8 @@ pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
             if guard.front != 0 {
                 return true;
             }
-            // If neither is there, a packet that ends the direction is first in the ring, and is found below.
+            // If there are no held packets and no coalesced bytes, the next packet is in the ring and is found
+            // below.
             if guard.held_first != guard.held_end || has_gathered(guard) {
                 if is_returning(guard) {
                     return readable(guard, fd);
@@ -58,7 +59,8 @@ pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
                 _ => true,
             }
         }
-        // Bytes on TCP after the switch are not the program's next bytes.
+        // TCP may have bytes after the switch, such as a failover record. They do not make the socket readable, so
+        // `next_from` is called before TCP is examined.
         Rx::Granted if reflected::is_reflected(guard) || failover::is_on(guard) => {
             match next_from(guard) {
                 Ok(Origin::Vi) => readable(guard, fd),
@@ -71,7 +73,7 @@ pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
             if on_tcp(guard, fd) {
                 return true;
             }
-            // TCP has no bytes. The next call finds out whether TCP has been read up to the switch.
+            // TCP has no bytes. If TCP has been read up to the switch, `next_from` moves the direction to the VI.
             match next_from(guard) {
                 Ok(Origin::Vi) => readable(guard, fd),
                 Ok(Origin::Tcp(_) | Origin::Nowhere) => false,
@@ -82,7 +84,7 @@ pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
     }
 }
 
-/// Returns true if a receive from the kernel socket would find something.
+/// Returns true if a receive from the kernel socket would find bytes, the end or an error.
 fn on_tcp(guard: &mut Guard<'_>, fd: i32) -> bool {
     let conn = guard.conn;
     conn.clear(flag::KERNEL_SOCKET);
@@ -126,7 +128,8 @@ pub fn writable(guard: &mut Guard<'_>, fd: i32) -> bool {
     }
 }
 
-/// Words that change when a receive may find something new. A thread reads them without the connection's lock.
+/// Words that change when a receive may find a new event. A waiting thread polls these words without the
+/// connection's lock.
 #[derive(Clone, Copy)]
 pub struct Watch<'a> {
     conn: &'a Conn,
@@ -134,21 +137,23 @@ pub struct Watch<'a> {
     message: Expected<'a>,
     head: u64,
     switch: u64,
-    /// Set if the receiver is on the VI. If it is still on TCP, bytes on the VI must wait and are no event.
+    /// Set if this end received on the VI at the start. If not, bytes on the VI are no event yet.
     on_vi: bool,
-    /// Set if an event of the kernel socket was already flagged.
+    /// Set if [`flag::KERNEL_SOCKET`] was set at the start.
     kernel_socket: bool,
-    /// The program's futex word and its value at the start, if the handler thread takes messages off the ring.
+    /// The futex word that the handler thread changes, and the word's value at the start. `None` if the connection
+    /// has no handler thread.
     handled: Option<(&'a Bell, u32)>,
 }
 
 impl<'a> Watch<'a> {
-    /// Notes the present state of the receiving side of an attached connection.
+    /// Stores the present state of the receiving half of an attached connection.
     pub fn new(guard: &Guard<'a>, waits: &'a Waits) -> Watch<'a> {
         pair::keep(guard, waits);
         let receiver: *const Receiver = &raw const guard.endpoint_ref().rx;
-        // SAFETY: the receiver is borrowed for this statement only, under the lock. The two references that stay point
-        // into the segment, which stays mapped while `waits` names its pair.
+        // SAFETY: the endpoint's receiver is borrowed for this statement only, under the lock. The two returned
+        // references point into the segment. The segment stays mapped while its pair is registered in `waits`,
+        // which outlives the references.
         let (rx, message) = unsafe { ((*receiver).direction(), (*receiver).expected()) };
         Watch {
             conn: guard.conn,
@@ -165,13 +170,13 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Returns true if the receiving side was on the VI.
+    /// Returns true if this end received on the VI when the state was stored.
     pub(crate) fn is_on_vi(&self) -> bool {
         self.on_vi
     }
 
-    /// Returns true if something has changed since [`Watch::new`]. Cheap, and may return true without a change. It may
-    /// miss a change only if other threads have received a whole ring of messages since.
+    /// Returns true if a receive may find a new event since [`Watch::new`]. May return true without an event.
+    /// Misses an event only if other threads have since received a whole ring of messages.
     #[inline]
     pub fn changed(&self) -> bool {
         if !self.on_vi {

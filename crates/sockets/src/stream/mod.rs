@@ -1,24 +1,25 @@
 //! Moves the bytes of a connection. The calling thread holds the connection's lock.
 //!
-//! No function here waits. [`receive`] and [`send`] do what the direction's present path allows at once. If nothing can
-//! be done at once, [`crate::wait`] and [`crate::ops`] decide what happens next.
+//! No function here waits. [`receive`] and [`send`] move the bytes that can be moved at once on the direction's
+//! present path, the VI or TCP. If no byte can be moved, [`crate::wait`] or [`crate::ops`] decides whether the call
+//! waits.
 //!
-//! - `packets`: the effect of a packet when it arrives; `hold`: packets that wait for the program;
-//! - `transfer`: how the bytes of a packet are sent; `combine`: when the reader is notified of small messages;
+//! - `packets`: applies a packet when it arrives; `hold`: packets that wait for the program;
+//! - `transfer`: sends the bytes of a packet; `combine`: delays the reader's notification of small messages;
 //! - `entering`, `leaving`: the steps from TCP to the VI and back;
 //! - `kernel_socket`: the state of the kernel socket; `returned`: the sender's part of a fallback;
 //! - `reflected`: differences if a NIC in software connects the two ends;
 //! - `failover`: the move to TCP after the death of a NIC in software;
 //! - `single`: the fast path for a message of one packet;
 //! - `take`: removes bytes from the VI;
-//! - `ending`: the peer's end, and its report to the program;
-//! - `tcp_end`: the end of a direction's bytes on TCP;
+//! - `ending`: detects that the peer has closed or died, and reports this to the program;
+//! - `tcp_end`: finds the position at which a direction's bytes on TCP end;
 //! - `state`: decides a call's result from the flags, the path and the peer's words;
-//! - `undelivered`: unread bytes on a VI that the receiver leaves or has never entered;
-//! - `look`, `peek`: the result that a call would have; `lend`: slots of the pools, lent to the program;
+//! - `undelivered`: unread bytes on a VI, after the receiver has left the VI or if the receiver never entered it;
+//! - `look`, `peek`: find out what a receive or send would return; `lend`: lends slots of the pools to the program;
 //! - `handled`: messages that a handler thread takes off the ring; `listeners`: threads and ready lists to notify;
-//! - `unanswered`: a connector that has its VI before the answer to its request;
-//! - `uncounted`: bytes on TCP that only the kernel has counted;
+//! - `unanswered`: a connector that uses its VI before the acceptor has answered the request for the VI;
+//! - `uncounted`: corrects counts of TCP bytes after a thread died before it counted its bytes;
 //! - `backlog`: the memory for bytes that the peer has not read;
 //! - `audit`: compares this end's words in the segment with private copies.
 
@@ -82,8 +83,8 @@ use via_shm::Endpoint;
 use via_shm::endpoint::{Area, Unsent};
 use via_shm::layout::Direction;
 
-/// Unread bytes in the overflow buffer at or below which the sender counts as having room again. Then waiting senders
-/// are woken and pollers are notified.
+/// Number of unread bytes in the overflow buffer. When no more bytes than this are unread, waiting senders are
+/// woken, and `poll` reports the socket as writable.
 const ROOM: u64 = (Area::LEN / 2) as u64;
 
 /// Result of a receive.
@@ -93,9 +94,9 @@ pub enum Got {
     Bytes(usize),
     /// End of file.
     End,
-    /// No bytes yet.
+    /// No bytes have arrived yet.
     Nothing,
-    /// An error for the program.
+    /// The call fails with this error.
     Failed(Errno),
 }
 
@@ -104,11 +105,12 @@ pub enum Got {
 pub enum Put {
     /// Number of bytes accepted.
     Bytes(usize),
-    /// No room now.
+    /// There is no room for any byte now.
     Full,
-    /// An error for the program.
+    /// The call fails with this error.
     Failed(Errno),
-    /// The caller must make the system call: the kernel decides the error, and raises SIGPIPE if one is due.
+    /// The caller must make the system call. The kernel then sends the bytes, or returns the error and raises
+    /// SIGPIPE.
     AskKernel,
 }
 
@@ -146,7 +148,7 @@ impl From<Violation> for Fault {
     }
 }
 
-/// Returns the error that the program gets for `fault`. Ends the connection if the segment is corrupt.
+/// Returns the errno of `fault` for the program. If the segment is corrupt, also ends the connection.
 #[cold]
 fn failed(conn: &Conn, fd: i32, fault: Fault) -> Errno {
     match fault {
@@ -155,8 +157,8 @@ fn failed(conn: &Conn, fd: i32, fault: Fault) -> Errno {
     }
 }
 
-/// Ends a connection whose segment is corrupt, with an error at both ends. Other connections on the segment go on; the
-/// segment is marked as suspect.
+/// Ends a connection whose segment is corrupt, with an error at both ends. Marks the segment as suspect, but does
+/// not end other connections on the segment.
 #[cold]
 pub(crate) fn corrupt(conn: &Conn, fd: i32) -> Errno {
     if fails_for(conn, Reason::Corrupt) {
@@ -168,8 +170,8 @@ pub(crate) fn corrupt(conn: &Conn, fd: i32) -> Errno {
     libc::ECONNRESET
 }
 
-/// Like [`corrupt`], with a descriptor that this process has for the connection. Does nothing if there is no
-/// descriptor.
+/// Like [`corrupt`], but finds the connection's descriptor in this process. Does nothing if this process has no
+/// descriptor of the connection.
 #[cold]
 fn corrupt_here(guard: &Guard<'_>) {
     if let Some(fd) = table::descriptor_of(guard.conn) {
@@ -177,8 +179,8 @@ fn corrupt_here(guard: &Guard<'_>) {
     }
 }
 
-/// Ends a connection whose segment is sound, but some of whose bytes from the peer may be missing. The program gets
-/// `error` once, as it would from the kernel. Returns false if the connection had already ended.
+/// Ends a connection if bytes from the peer may be missing, although the segment is not corrupt. One call of the
+/// program fails with `error`, as it would on TCP. Returns false if the connection had already ended.
 #[cold]
 fn broken_off(conn: &Conn, fd: i32, error: Errno) -> bool {
     if !fails_for(conn, Reason::BrokenOff) {
@@ -186,16 +188,16 @@ fn broken_off(conn: &Conn, fd: i32, error: Errno) -> bool {
     }
     conn.ends_for(Reason::BrokenOff);
     conn.keep_error(error);
-    // The peer gets a reset. A FIN would claim that the peer has all bytes.
+    // Sends a reset, because a FIN would tell the peer that it has received all bytes.
     if call::disconnect(fd).is_err() {
         let _ = call::shutdown(fd, libc::SHUT_RDWR);
     }
-    // The kernel keeps an error of its own after a disconnect. This call discards that error.
+    // Discards the error that the kernel has stored on the socket because of the disconnect.
     let _ = call::getsockopt::<i32>(fd, libc::SOL_SOCKET, libc::SO_ERROR);
     true
 }
 
-/// Marks the connection as failed. Returns false if it was already marked.
+/// Marks the connection as failed. Returns false if the connection was already marked as failed.
 fn fails_for(conn: &Conn, reason: Reason) -> bool {
     let is_first = conn.set(flag::CORRUPT) & flag::CORRUPT == 0;
     if is_first {
@@ -205,8 +207,8 @@ fn fails_for(conn: &Conn, reason: Reason) -> bool {
     is_first
 }
 
-/// Returns the result of a receive on a connection that is corrupt or broken off. `takes`: the program sees the result,
-/// so an error that is reported once is consumed.
+/// Returns the result of a receive on a connection that is corrupt or broken off. If `takes` is true, the program
+/// sees the result, so this consumes the stored error.
 #[cold]
 fn failure(conn: &Conn, takes: bool) -> Got {
     let error = if takes { conn.take_error() } else { conn.error() };
@@ -217,7 +219,7 @@ fn failure(conn: &Conn, takes: bool) -> Got {
     }
 }
 
-/// Gives a connection its end of a VI of `pair`. Nothing has been sent on the VI.
+/// Gives a connection its endpoint of VI number `vi` of `pair`. Requires that nothing has been sent on the VI.
 ///
 /// # Safety
 /// The pair keeps its segment mapped until this process has left the VI ([`Pair::occupy`]).
@@ -228,8 +230,9 @@ pub(crate) unsafe fn begin<'a>(
     flow: Parameters,
     protocol: Protocol,
 ) -> Guard<'a> {
-    // SAFETY: by this function's contract the segment stays mapped until this process has left the VI. Forked processes
-    // inherit the mapping with the connection. The lock serialises every use of the endpoint's two halves.
+    // SAFETY: by this function's contract the segment stays mapped until this process has left the VI. A forked
+    // process inherits the mapping together with the connection. Every use of the endpoint's sender or receiver
+    // holds the connection's lock.
     let mut guard =
         unsafe { locked.attach(Endpoint::new(&pair.segment, vi, pair.side), flow, protocol) };
     guard.conn.expect_at(guard.endpoint_ref().rx.next_at());
@@ -241,14 +244,16 @@ pub(crate) unsafe fn begin<'a>(
     guard
 }
 
-/// Registers the function that repairs connections after the death of a thread that held the lock.
+/// Registers [`repair`]. The next thread that takes a connection's lock calls this function if the lock's last
+/// holder died.
 pub(crate) fn start() {
     crate::conn::repair_by(repair);
 }
 
-/// Repairs a body whose last owner died while changing it.
+/// Repairs a connection's body after a thread died while it held the connection's lock.
 pub(crate) fn repair(guard: &mut Guard<'_>) {
-    // Counts ordered packets that were published but not counted: coalesced bytes go after them.
+    // The dead thread may have published ordered packets without counting them. Counts them now, because coalesced
+    // bytes are ordered by this count.
     let before = guard.endpoint_ref().tx.sent();
     guard.endpoint().tx.repair();
     guard.gatherer.packets = (guard.counted >> 32) as u32;
@@ -259,28 +264,31 @@ pub(crate) fn repair(guard: &mut Guard<'_>) {
         ordered += u32::from(kind.is_some_and(|packet| packet.kind.is_ordered()));
     }
     guard.count_sent(ordered);
-    // The sender publishes coalesced bytes step by step, and notes each step only after its publication.
+    // A sender stores TAIL in the segment first, and then in `gatherer`. So TAIL may be one chunk ahead of
+    // `gatherer`.
     let tail = tx(guard).writer.load(word::TAIL);
     if tail.wrapping_sub(guard.gatherer.tail) <= u64::from(guard.protocol.chunk) {
         guard.gatherer.tail = tail;
     }
     packets::finish_taking(guard);
     audit::repair(guard);
-    // After a cancelled switch, all bytes on the VI go to TCP.
+    // The switch from TCP to the VI was cancelled, so this end must put all its bytes on the VI on TCP.
     if guard.conn.tx() == Tx::Vi && tx(guard).path.load(word::SWITCH) == CANCELLED {
         guard.conn.set(flag::LEFT_VI);
         guard.conn.set_tx(Tx::Back);
     }
     if guard.conn.rest.find().is_some() {
-        // A keeper has the unread bytes ([`crate::rest`]).
+        // A keeper process has taken over the unread bytes of the VI ([`crate::rest`]), so this end receives on
+        // TCP.
         guard.conn.clear(flag::RETURNING);
         guard.conn.set_rx(Rx::Back);
     }
-    // The dead owner may have sent or taken bytes without notifying the peer.
+    // The dead thread may have sent or taken bytes without notifying the peer.
     tell_reader(guard);
     tell_writer(guard);
     undelivered::repair(guard);
-    // The dead owner may have moved bytes from or to TCP without counting them. The kernel has counted them.
+    // The dead thread may have moved bytes from or to TCP without counting them. These calls use the kernel's
+    // counts instead.
     let conn = guard.conn;
     if let Some(fd) = crate::table::descriptor_of(conn) {
         returned::repair(guard, fd);
@@ -301,33 +309,34 @@ fn rx<'g>(guard: &'g Guard<'_>) -> &'g Direction {
     guard.endpoint_ref().rx.direction()
 }
 
-/// Publishes the number of packets that this end may leave unacknowledged.
+/// Publishes `window`: the number of packets that this end may send before the peer acknowledges one.
 fn say_window(guard: &Guard<'_>, window: u16) {
     tx(guard).writer.store(word::WINDOW, u64::from(window));
 }
 
-/// Applies new buffer sizes: the program has changed how many bytes may lie unsent or unread.
+/// Applies new buffer sizes after the program has set SO_SNDBUF, TCP_NOTSENT_LOWAT or SO_RCVBUF.
 pub(crate) fn rebound(guard: &mut Guard<'_>) {
     backlog::bound(guard);
     backlog::say_holds(guard);
-    // There may be room now, for senders of this end and for the peer's.
+    // Threads that wait to send, at this end or at the peer, may have room now.
     listeners::tell_all(guard);
     tell_writer(guard);
 }
 
-/// Notifies the peer's reader of an event.
+/// Notifies the peer's reader that this end has sent bytes or has changed its path.
 #[inline]
 pub(crate) fn tell_reader(guard: &Guard<'_>) {
     guard.endpoint_ref().tx.news(|ready_lists| pair::notify(guard, ready_lists));
 }
 
-/// Notifies the peer's writer of room, or of a change of path.
+/// Notifies the peer's writer that this end has made room, or has changed the path of the receiving direction.
 #[inline]
 pub(crate) fn tell_writer(guard: &Guard<'_>) {
     guard.endpoint_ref().rx.room(|ready_lists| pair::notify(guard, ready_lists));
 }
 
-/// Wakes every thread of this family that waits for the connection, which has just left its VI.
+/// Wakes every thread of this family that waits for the connection. Called when the connection has just left its
+/// VI.
 pub(crate) fn wake_all(guard: &Guard<'_>) {
     listeners::wake_sleepers(guard.conn, guard.endpoint_ref(), true);
 }

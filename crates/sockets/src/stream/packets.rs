@@ -1,4 +1,4 @@
-//! Handles single packets: their arrival and consumption, and packets without data.
+//! Handles single packets: counts their arrival, counts their consumption, and applies packets without data.
 
 use super::{Fault, tell_writer, undelivered, word};
 
@@ -8,7 +8,8 @@ use sovia_proto::packet::{Immediate, Kind};
 use sovia_proto::path::{Grant, Rx, Seen};
 use via_shm::ring::Entry;
 
-/// Removes the entry at the ring's head. Returns the pool position to release, if the entry's bytes lie in the pool.
+/// Removes `entry`, which must be at the ring's head. Returns the pool position to release, if the entry's bytes
+/// lie in the pool.
 #[inline(always)]
 pub(super) fn advance(
     guard: &mut Guard<'_>,
@@ -21,8 +22,8 @@ pub(super) fn advance(
 
 /// Decodes an entry of the ring.
 ///
-/// Data packets without bytes and acknowledgements of nothing are corrupt. No correct end sends them. They fill neither
-/// the program's buffer nor the window, so a peer that sent them without end would block its reader.
+/// Data packets without bytes, and acknowledgements of 0 packets, count as corrupt. A correct peer sends no such
+/// packets. A faulty peer could send them without limit, and the reader would never return.
 #[inline]
 pub(super) fn packet_of(entry: &Entry) -> Result<Immediate, Fault> {
     let packet = Immediate::decode(entry.immediate)?;
@@ -33,12 +34,13 @@ pub(super) fn packet_of(entry: &Entry) -> Result<Immediate, Fault> {
     }
 }
 
-/// Counts the arrival of the entry at the ring's head. Counts each entry once, however many threads look at it.
+/// Counts the arrival of the entry at the ring's head. Does nothing if the entry's arrival was already counted.
 #[inline(always)]
 pub(super) fn count_arrival(guard: &mut Guard<'_>, packet: Immediate) -> Result<(), Fault> {
     let n = guard.endpoint_ref().rx.received();
     if guard.arrivals == n {
-        // In this order: if the process dies between the two steps, the arrival is not counted twice.
+        // `arrivals` is stored before `flow` counts the packet. So if the process dies between these steps, no
+        // arrival is counted twice.
         guard.arrivals = n.wrapping_add(1);
         compiler_fence(Ordering::SeqCst);
         guard.flow.arrived(packet)?;
@@ -46,14 +48,16 @@ pub(super) fn count_arrival(guard: &mut Guard<'_>, packet: Immediate) -> Result<
     Ok(())
 }
 
-/// Removes the data packet at the ring's head after the program has read all of it.
+/// Removes the data packet at the ring's head, which the program has read completely. Counts the packet as
+/// consumed.
 #[inline(always)]
 pub(super) fn take_off(guard: &mut Guard<'_>, entry: &Entry) -> Result<(), Fault> {
     let release = take_data(guard, entry)?;
     consumed(guard, entry.len, release)
 }
 
-/// First half of [`take_off`]. The caller must then call [`consumed`] with the returned pool position.
+/// Removes the data packet at the ring's head. The caller must then call [`consumed`] with the returned pool
+/// position.
 #[inline(always)]
 pub(super) fn take_data(guard: &mut Guard<'_>, entry: &Entry) -> Result<Option<u64>, Fault> {
     let (packets, bytes) = once_consumed(guard, entry.len);
@@ -70,14 +74,15 @@ pub(super) fn take_held_data(guard: &mut Guard<'_>, len: u32) {
     guard.held_first = guard.held_first.wrapping_add(1);
 }
 
-/// Returns two counts as they will be after the next packet, a data packet of `len` bytes: consumed ordered packets,
-/// and their bytes.
+/// Returns the number of consumed ordered packets, and of bytes in these packets, after one more data packet of
+/// `len` bytes.
 #[inline(always)]
 fn once_consumed(guard: &Guard<'_>, len: u32) -> (u32, u32) {
     (guard.taker.packets.wrapping_add(1), guard.bytes_taken.wrapping_add(len))
 }
 
-/// Counts a data packet as consumed, and releases its pool memory. Sends an acknowledgement if one is due.
+/// Counts a data packet of `len` bytes as consumed, and releases its pool memory. Sends an acknowledgement if one
+/// is due.
 #[inline(always)]
 pub(super) fn consumed(guard: &mut Guard<'_>, len: u32, release: Option<u64>) -> Result<(), Fault> {
     guard.front = 0;
@@ -85,7 +90,7 @@ pub(super) fn consumed(guard: &mut Guard<'_>, len: u32, release: Option<u64>) ->
     super::rx(guard).reader.store(word::TAKEN_BYTES, u64::from(guard.bytes_taken));
     if let Some(position) = release {
         if guard.borrowed {
-            // The pool is released in order, and the program still reads a borrowed message before this packet.
+            // Pool memory is released in order, and the program is still reading an earlier message in the pool.
             guard.owed = position;
         } else {
             guard.endpoint().rx.release(position);
@@ -99,7 +104,7 @@ pub(super) fn consumed(guard: &mut Guard<'_>, len: u32, release: Option<u64>) ->
     Ok(())
 }
 
-/// Completes a change that a dead receiver had begun.
+/// Completes the change to the ring or the held packets that a dead thread had begun.
 pub(super) fn finish_taking(guard: &mut Guard<'_>) {
     guard.endpoint().rx.put_back();
     let taking = guard.taking();
@@ -127,7 +132,7 @@ pub(super) fn finish_taking(guard: &mut Guard<'_>) {
                 guard.held_end = end.wrapping_add(1);
             }
         }
-        // A packet that is still in the ring will be taken again.
+        // If the packet is still in the ring, the change had no effect yet, and the next receive takes the packet.
         Taking::Control(n, kind, packets) => {
             if received != n {
                 finish_control(guard, kind, packets);
@@ -141,7 +146,7 @@ pub(super) fn finish_taking(guard: &mut Guard<'_>) {
     guard.take(Taking::Nothing);
 }
 
-/// Completes the effect of a packet without data. Part of it may have happened already.
+/// Completes the effect of a packet without data. The dead thread may have applied a part of this effect.
 fn finish_control(guard: &mut Guard<'_>, kind: Kind, packets: u32) {
     let conn = guard.conn;
     match kind {
@@ -170,13 +175,13 @@ fn acknowledge(guard: &mut Guard<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Returns the count of ordered packets after a packet of this kind is consumed.
+/// Returns the number of consumed ordered packets after a packet of `kind` is consumed.
 fn after(guard: &Guard<'_>, kind: Kind) -> u32 {
     guard.taker.packets.wrapping_add(u32::from(matches!(kind, Kind::Fin | Kind::ToTcp)))
 }
 
-/// Removes a packet without data from the ring, and applies it. Returns false if nothing after it may be read on the
-/// VI.
+/// Removes a packet without data from the ring, and applies the packet. Returns false if the packet was the last
+/// one that this end reads on the VI.
 pub(super) fn take_control(
     guard: &mut Guard<'_>,
     entry: &Entry,
@@ -190,8 +195,8 @@ pub(super) fn take_control(
     more
 }
 
-/// Removes the first held packet, which has no data, and applies it. Returns false if nothing after it may be read on
-/// the VI.
+/// Removes the first held packet, which has no data, and applies the packet. Returns false if the packet was the
+/// last one that this end reads on the VI.
 pub(super) fn take_held_control(guard: &mut Guard<'_>, kind: Kind) -> Result<bool, Fault> {
     let taking = Taking::HeldControl(guard.held_first, kind, after(guard, kind));
     guard.take(taking);
@@ -201,7 +206,7 @@ pub(super) fn take_held_control(guard: &mut Guard<'_>, kind: Kind) -> Result<boo
     more
 }
 
-/// Applies a packet without data.
+/// Applies a packet without data. Returns false if the packet was the last one that this end reads on the VI.
 fn control(guard: &mut Guard<'_>, kind: Kind) -> Result<bool, Fault> {
     let conn = guard.conn;
     match kind {
@@ -228,10 +233,10 @@ fn control(guard: &mut Guard<'_>, kind: Kind) -> Result<bool, Fault> {
     }
 }
 
-/// Continues the direction in which this end receives on TCP. Nothing on the VI is unread.
+/// Moves the direction in which this end receives to TCP. Called when no byte on the VI is unread.
 fn come_to_tcp(guard: &Guard<'_>) {
     if guard.own.grant == Grant::Revoked as u64 {
-        // The sender waits for this answer.
+        // The sender waits for the number of unread bytes, which is 0.
         undelivered::answer(guard, Seen::ToTcp, 0);
         tell_writer(guard);
     }
@@ -239,7 +244,7 @@ fn come_to_tcp(guard: &Guard<'_>) {
     guard.conn.set(flag::KERNEL_SOCKET);
 }
 
-/// Sends a packet without data. The window does not apply to such packets.
+/// Sends a packet without data. Works even if the window is used up.
 pub(super) fn send_control(guard: &mut Guard<'_>, kind: Kind) {
     let packet = guard.flow.send(kind).encode();
     if guard.endpoint().tx.send(packet, &[]) == Ok(true) {

@@ -37,7 +37,8 @@ pub fn peek(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Got {
     }
 }
 
-/// Does a receive of zero bytes: it waits until there are bytes, and reports an error.
+/// Returns the result of a receive into an empty buffer: 0 bytes once bytes have arrived, or the connection's
+/// error.
 pub(super) fn peek_nothing(guard: &mut Guard<'_>, fd: i32) -> Got {
     match peek(guard, fd, (&mut [0; 1][..]).into()) {
         Got::Bytes(_) => Got::Bytes(0),
@@ -45,11 +46,12 @@ pub(super) fn peek_nothing(guard: &mut Guard<'_>, fd: i32) -> Got {
     }
 }
 
-/// Looks at the VI; `None` if the direction has moved back to TCP.
+/// Copies unread bytes of the VI. Returns `None` if the direction has moved back to TCP.
 fn peek_at_vi(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Option<Got> {
     let conn = guard.conn;
     Some(match peek_vi(guard, out) {
-        // A packet without data: the peer's end, or its return to TCP.
+        // No data is unread, but a packet without data is held: the peer's FIN, or ToTcp after which the peer sends
+        // on TCP.
         Ok(0) if guard.held_first != guard.held_end => return peek_left(guard, fd, out),
         Ok(0) => match idle(guard, fd, true) {
             Got::Bytes(_) => return peek_left(guard, fd, out),
@@ -60,21 +62,25 @@ fn peek_at_vi(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Option<G
     })
 }
 
-/// Continues after the switch, which lies `left` bytes after the bytes that were seen on TCP. Returns the number of
-/// bytes. Without this, a program that peeks until it sees enough bytes would see the same bytes forever.
+/// Copies bytes of the VI that come after the sender's switch, if all bytes before the switch were copied (`left`
+/// is 0). Returns the number of bytes. Otherwise a program that peeks until it sees enough bytes would see the same
+/// bytes forever.
 fn peek_behind_switch(guard: &mut Guard<'_>, left: usize, out: UserSliceMut<'_>) -> usize {
     let switch = switched(guard);
     if left != 0 || out.is_empty() || switch == 0 || !reflected::goes_on_behind_switch(guard) {
         return 0;
     }
-    // This end has proposed to return the bytes on the VI. No receive takes them before the answer.
+    // This end has requested that the sender put the bytes of the VI on TCP. Until the sender answers, no receive
+    // may take these bytes.
     if guard.conn.has(flag::RETURNING) {
         return 0;
     }
-    // Claims the switch, so that the sender cannot take the seen bytes back and put them on TCP.
+    // Claims the switch, so that the sender cannot cancel it and move the bytes to TCP after the program has seen
+    // them.
     match claim(guard, switch) {
         Ok(true) => {
-            // FIONREAD counts messages that the handler thread has not queued yet.
+            // Queues messages that the handler thread has not queued yet, because FIONREAD counts such messages as
+            // well.
             handled::handle(guard);
             peek_vi(guard, out).unwrap_or(0)
         }
@@ -82,8 +88,8 @@ fn peek_behind_switch(guard: &mut Guard<'_>, left: usize, out: UserSliceMut<'_>)
     }
 }
 
-/// Continues on TCP if all unread bytes on the VI have been seen and the peer has moved back to TCP. Returns the number
-/// of bytes.
+/// Copies unread bytes of TCP after all unread bytes of the VI were copied, if the peer has moved back to TCP.
+/// Returns the number of bytes.
 fn peek_after_way_back(guard: &Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> usize {
     if out.is_empty() || !goes_on_on_tcp(guard) {
         return 0;
@@ -96,7 +102,8 @@ fn goes_on_on_tcp(guard: &Guard<'_>) -> bool {
     unread_packets(guard).any(|held| held.kind == Kind::ToTcp as u8)
 }
 
-/// Looks at TCP. Returns `None` if TCP has been read up to the switch, so that the direction has moved to the VI.
+/// Copies unread bytes of TCP. Returns `None` if TCP has been read up to the switch, so that the direction has
+/// moved to the VI.
 fn peek_tcp(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Option<Got> {
     let conn = guard.conn;
     grant(guard, fd);
@@ -106,15 +113,15 @@ fn peek_tcp(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Option<Got
     };
     let here = limit.min(out.len());
     conn.clear(flag::KERNEL_SOCKET);
-    // Limited by the switch: later bytes on TCP may be newer than the bytes on the VI.
+    // Copies no bytes after the switch: such bytes on TCP are newer than the bytes on the VI.
     let result = call::recv(fd, out.first(here), libc::MSG_DONTWAIT | libc::MSG_PEEK);
     if result != Err(call::Errno::EAGAIN) {
         conn.set(flag::KERNEL_SOCKET);
     }
     if let Ok(n @ 1..) = result {
         if conn.tx() == Tx::Vi {
-            // A program that peeks until there is more waits for bytes that the peer's TCP holds back until an
-            // acknowledgement.
+            // The program may peek again until more bytes arrive. The peer's TCP may hold back these bytes until it
+            // gets an acknowledgement.
             acknowledge(fd);
         }
         return Some(Got::Bytes(n + peek_behind_switch(guard, limit - n, out.skip(n))));
@@ -122,8 +129,8 @@ fn peek_tcp(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Option<Got
     tcp_gave_nothing(guard, fd, result)
 }
 
-/// Looks again for bytes of a peer that has gone or ended. Bytes may have come after the first look, or the handler
-/// thread may not have queued them yet.
+/// Looks at the VI again, after the peer has gone or ended. The peer's last bytes may have arrived after the first
+/// look, or the handler thread may not have queued them then.
 #[cold]
 fn peek_left(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Option<Got> {
     if is_returning(guard) {
@@ -187,9 +194,9 @@ fn peek_vi(guard: &mut Guard<'_>, out: UserSliceMut<'_>) -> Result<usize, Fault>
     Ok(done)
 }
 
-/// Returns the number of bytes that one receive with enough room would return. Bytes after the sender's switch do not
-/// count if a receive cannot reach them yet. Either bytes on TCP before the switch are missing, or the NIC has not
-/// answered the claim of the switch. This function makes that claim.
+/// Returns the number of bytes that one receive with a large buffer would return. Bytes after the sender's switch
+/// count only if all bytes before the switch have arrived on TCP. If a NIC is between the two ends, the NIC must
+/// also have confirmed this end's claim of the switch. This function requests the claim.
 pub fn receivable(guard: &mut Guard<'_>, fd: i32) -> Result<usize, Errno> {
     is_returning(guard);
     if guard.conn.rx() == Rx::Granted {
@@ -200,7 +207,7 @@ pub fn receivable(guard: &mut Guard<'_>, fd: i32) -> Result<usize, Errno> {
         };
         let tcp = call::bytes_unread(fd).map_err(errno)?;
         if switch == 0 {
-            // The sender may switch at this moment. The next look counts the switched bytes.
+            // If the sender switches at this moment, the next call counts the bytes after the switch.
             return Ok(tcp);
         }
         if !reflected::goes_on_behind_switch(guard) || tcp < before {
@@ -214,30 +221,32 @@ pub fn receivable(guard: &mut Guard<'_>, fd: i32) -> Result<usize, Errno> {
 pub fn unread(guard: &mut Guard<'_>, fd: i32) -> Result<usize, Errno> {
     is_returning(guard);
     if guard.conn.rx() != Rx::Vi {
-        // Removes bytes from TCP that do not belong to the program.
+        // Removes a failover record and repeated bytes from TCP, because the program must not count them.
         failover::bring(guard, fd);
         let tcp = failover::of_program(guard, call::bytes_unread(fd).map_err(errno)?);
         if guard.conn.rx() != Rx::Granted || switched(guard) == 0 {
             return Ok(tcp);
         }
-        // Counts switched bytes too, without claiming the switch: the sender may still take it back.
+        // Also counts the bytes on the VI after the switch. Does not claim the switch, so the sender may still
+        // cancel it and move these bytes to TCP.
         let gathered = rx(guard).writer.load(word::TAIL).min(Area::LEN as u64) as usize;
         let queued = guard.endpoint_ref().rx.queued(is_data);
         return Ok(tcp + held_bytes(guard) + queued + gathered);
     }
-    // Makes poll and epoll report the bytes that are counted here.
+    // Queues messages that the handler thread has not queued yet, so that `poll` and epoll report the bytes that
+    // this call counts.
     handled::handle(guard);
     if look(guard).is_err() {
         return Err(corrupt(guard.conn, fd));
     }
     let sum = held_bytes(guard);
     let gathered = rx(guard).writer.load(word::TAIL).wrapping_sub(guard.taker.head);
-    // The sender may have continued on TCP.
+    // Also counts bytes on TCP if the sender has moved back to TCP after the bytes on the VI.
     let on_tcp = if goes_on_on_tcp(guard) { call::bytes_unread(fd).map_err(errno)? } else { 0 };
     Ok(sum - (guard.front as usize).min(sum) + gathered.min(Area::LEN as u64) as usize + on_tcp)
 }
 
-/// Returns the number of data bytes in held packets.
+/// Returns the number of bytes in held data packets, including bytes of the first packet that the program has read.
 fn held_bytes(guard: &Guard<'_>) -> usize {
     let of_data = unread_packets(guard).filter(|held| held.kind == Kind::Data as u8);
     of_data.map(|held| held.len as usize).sum()

@@ -1,4 +1,4 @@
-//! Receives bytes: from TCP up to the switch, then from the VI.
+//! Receives bytes: from TCP up to the sender's switch, then from the VI.
 
 use super::entering::{Origin, grant, next_from};
 use super::hold::scan;
@@ -18,8 +18,8 @@ use core::sync::atomic::Ordering;
 use sovia_proto::path::{Rx, Tx};
 use sovia_sys::{UserSliceMut, cache, call};
 
-/// Receives available bytes into `out`. Grants the VI to the sender if the connection has one, so only a reading
-/// program may be the caller.
+/// Receives available bytes into `out`. Grants the VI to the sender if this end still receives on TCP. So call it
+/// only for a program that reads.
 #[inline(always)]
 pub fn receive(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Got {
     if !out.is_empty() && finds_nothing(guard) {
@@ -29,8 +29,8 @@ pub fn receive(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Got {
     receive_some(guard, fd, out)
 }
 
-/// Fast path: returns true if there is certainly nothing to receive, on a connection with no pending work. A program
-/// that polls gets this answer most often.
+/// Fast path for programs that call receive in a loop. Returns true only if there are no bytes to receive and the
+/// connection has no pending work.
 #[inline(always)]
 fn finds_nothing(guard: &Guard<'_>) -> bool {
     const UNUSUAL: u32 = state::RECEIVES | flag::WITHHELD | flag::HANDLED;
@@ -73,8 +73,8 @@ fn receive_what_is_there(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) 
     receive_elsewhere(guard, fd, out)
 }
 
-/// Continues on TCP after the sender has moved back there, and returns the number of bytes. Only for bytes: the next
-/// call reports an end or an error.
+/// Receives from TCP after the sender has moved back to TCP. Returns the number of bytes, or 0 at the end of the
+/// stream or on an error, which the next call reports.
 #[cold]
 #[inline(never)]
 fn receive_after_way_back(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> usize {
@@ -87,8 +87,8 @@ fn receive_after_way_back(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>)
     }
 }
 
-/// Receives if the VI has no bytes, or if the direction is not on the VI. Not inlined, to keep the stack frame of other
-/// receives small.
+/// Slow path of a receive: the VI has no bytes, or the direction is not on the VI. Not inlined, to keep the stack
+/// frame of the fast path small.
 #[inline(never)]
 fn receive_elsewhere(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Got {
     let conn = guard.conn;
@@ -117,7 +117,7 @@ fn receive_elsewhere(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> G
     }
 }
 
-/// Receives from the VI; `None` if it has no bytes.
+/// Receives from the VI. Returns `None` if the VI has no bytes.
 fn receive_on_vi(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Option<Got> {
     match receive_vi_and_behind(guard, fd, out) {
         Ok(0) => None,
@@ -126,7 +126,7 @@ fn receive_on_vi(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Optio
     }
 }
 
-/// Receives from the VI, then from TCP if the sender has moved back there. Returns the number of bytes.
+/// Receives from the VI, and then also from TCP if the sender has moved back to TCP. Returns the number of bytes.
 fn receive_vi_and_behind(
     guard: &mut Guard<'_>,
     fd: i32,
@@ -137,9 +137,9 @@ fn receive_vi_and_behind(
     Ok(if is_back { n + receive_after_way_back(guard, fd, out.skip(n)) } else { n })
 }
 
-/// Decides the result of a receive on a VI without bytes: the end, an error, or [`Got::Nothing`] if there are no bytes
-/// yet. `Bytes(0)` means that bytes have come after all. `takes`: the program sees the result, so an error that is
-/// reported once is consumed.
+/// Returns the result of a receive if the VI has no bytes: the end of the stream, an error, or [`Got::Nothing`].
+/// Returns `Bytes(0)` if bytes have arrived in the meantime. If `takes` is true, the program sees the result, so
+/// this consumes the stored error.
 pub(super) fn idle(guard: &mut Guard<'_>, fd: i32, takes: bool) -> Got {
     let conn = guard.conn;
     match state::receives(conn.flags(), false) {
@@ -150,11 +150,12 @@ pub(super) fn idle(guard: &mut Guard<'_>, fd: i32, takes: bool) -> Got {
         Receives::Asks | Receives::Gone => {}
     }
     let gone = match conn.has(flag::SHUT_RD) {
-        // An error has precedence over an end that this end has made itself.
+        // This end's own shutdown would make the receive return the end of the stream. An error of the connection
+        // has precedence, so the kernel is asked for one.
         true => ending::has_gone_by_now(guard, fd),
         false => ending::has_gone(guard, fd),
     };
-    // Everything that the peer put on the VI before it left is visible by now.
+    // Looks at the ring again: packets that the peer sent before it died or closed are visible by now.
     if (gone || conn.has(flag::KERNEL_SOCKET)) && scan(guard).is_err() {
         return Got::Failed(corrupt(conn, fd));
     }
@@ -172,20 +173,21 @@ pub(super) fn idle(guard: &mut Guard<'_>, fd: i32, takes: bool) -> Got {
     }
 }
 
-/// Returns the end of a stream whose peer has gone and whose bytes are all read: an error, once, or end of file.
+/// Returns the result of a receive after the peer has gone and all bytes are read. Returns the stored error once,
+/// and later the kernel's result.
 fn end(conn: &Conn, fd: i32) -> Got {
     if let Some(error) = ending::receive_error(conn) {
         return Got::Failed(error);
     }
     match kernel_socket(fd) {
-        // The FIN of the dead peer is still to come.
+        // The peer is dead, but the FIN of its kernel socket has not arrived yet.
         Got::Nothing if conn.has(flag::DEAD) => Got::End,
         got => got,
     }
 }
 
-/// Returns the end of the stream after the peer's FIN on the VI. If this end had shut its receiving half, the peer's
-/// later bytes went over TCP and reset the connection.
+/// Returns the result of a receive after the peer's FIN on the VI. This is an error only if this end has shut its
+/// receiving half and the kernel socket was reset.
 pub(super) fn at_fin(conn: &Conn, fd: i32) -> Got {
     match conn.has(flag::SHUT_RD).then(|| kernel_socket(fd)) {
         None | Some(Got::Nothing) => Got::End,
@@ -193,7 +195,7 @@ pub(super) fn at_fin(conn: &Conn, fd: i32) -> Got {
     }
 }
 
-/// Returns the kernel's result for a receive on a kernel socket that has ended.
+/// Returns the result of a receive on the kernel socket after all bytes on the VI are read. Does not consume bytes.
 fn kernel_socket(fd: i32) -> Got {
     let mut byte = [0u8; 1];
     match call::recv(fd, &mut byte, libc::MSG_PEEK | libc::MSG_DONTWAIT) {
@@ -203,7 +205,7 @@ fn kernel_socket(fd: i32) -> Got {
     }
 }
 
-/// Receives from TCP; `None` if the direction has moved to the VI.
+/// Receives from TCP. Returns `None` if the direction has moved to the VI.
 fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Option<Got> {
     let conn = guard.conn;
     grant(guard, fd);
@@ -221,7 +223,8 @@ fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Option<
             if conn.tx() == Tx::Vi {
                 acknowledge(fd);
             }
-            // At the switch the same call continues on the VI. The next call reports a fault there.
+            // At the sender's switch, the same call also receives from the VI. The next call reports a fault on the
+            // VI.
             let is_at_switch = n < out.len() && matches!(next_from(guard), Ok(Origin::Vi));
             let behind = |guard| receive_vi_and_behind(guard, fd, out.skip(n)).unwrap_or(0);
             Got::Bytes(if is_at_switch { n + behind(guard) } else { n })

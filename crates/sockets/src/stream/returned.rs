@@ -1,5 +1,5 @@
-//! Settles what the sender of a direction owes to TCP after it has left the VI. The bytes that are unread on the VI go
-//! to TCP before any newer byte ([`crate::fallback`]).
+//! Puts unread bytes of the VI on TCP after the sender of a direction has left the VI. These bytes go on TCP before
+//! any newer byte ([`crate::fallback`]).
 
 use super::undelivered::{Part, Said};
 use super::{corrupt, failover, leaving, listeners, reflected, send_control, tell_reader, word};
@@ -11,16 +11,17 @@ use sovia_proto::path::{self, CANCELLED, Grant, Owed, REFUSED, Tx};
 use sovia_sys::call;
 use via_shm::Corrupt;
 
-/// Pause while bytes wait for room on TCP, in nanoseconds.
+/// Time between two attempts to put unread bytes on TCP while TCP has no room, in nanoseconds.
 pub(crate) const DRAIN_NS: u64 = 2_000_000;
 
-/// Ends this end's part on the VI, because the receiver has revoked the direction. New bytes wait until the unread ones
-/// are on TCP.
+/// Stops sending on the VI. Called after the receiver has revoked the direction. The program's new bytes must wait
+/// until the unread bytes of the VI are on TCP.
 pub(super) fn revoked(guard: &mut Guard<'_>) {
     let conn = guard.conn;
     if conn.tx() == Tx::Vi && !guard.closing.fin_sent {
         if reflected::is_reflected(guard) {
-            // The receiver may not know of the switch yet.
+            // The receiver may have revoked the direction before it knew of this end's switch, so the switch may be
+            // cancelled.
             let _ = leaving::leave_sending(guard);
         } else {
             end_part(guard);
@@ -28,28 +29,29 @@ pub(super) fn revoked(guard: &mut Guard<'_>) {
     }
 }
 
-/// Ends this end's part on the VI, for a receiver that has entered the VI.
+/// Stops sending on the VI with a last packet, ToTcp. Requires that the receiver has claimed the switch.
 pub(super) fn end_part(guard: &mut Guard<'_>) {
-    // Set first: if the process dies here, a forked relative repeats all steps. A packet that is sent twice is read
-    // once.
+    // Set first: if the process dies after this line, a forked relative repeats all steps. A second ToTcp packet
+    // does no harm, because the receiver reads only the first one.
     guard.conn.set(flag::LEFT_VI);
     send_control(guard, Kind::ToTcp);
     guard.conn.set_tx(Tx::Back);
     tell_reader(guard);
 }
 
-/// Obligation that this end must meet before it may put newer bytes on TCP.
+/// Unread bytes of the VI that this end must put on TCP before newer bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Debt {
-    /// None.
+    /// There are none, so newer bytes may go on TCP.
     None,
-    /// The receiver reads the unread bytes on the VI, and may still ask for them.
+    /// The receiver is reading the unread bytes on the VI, but may still ask this end to put them on TCP.
     Unasked,
-    /// This end must wait for the receiver's answer, or for room on TCP.
+    /// Newer bytes must wait until the receiver has answered, or until TCP has room for all unread bytes.
     Waits,
 }
 
-/// Returns what this end owes. Puts as many owed bytes on TCP as there is room for.
+/// Puts unread bytes of the VI on TCP, if the receiver has asked for this, as far as TCP has room. Returns whether
+/// newer bytes may follow.
 pub(crate) fn debt(guard: &mut Guard<'_>, fd: i32) -> Debt {
     let conn = guard.conn;
     if !conn.has(flag::LEFT_VI) || conn.has(flag::DRAINED | flag::CORRUPT) {
@@ -69,7 +71,7 @@ pub(crate) fn debt(guard: &mut Guard<'_>, fd: i32) -> Debt {
             Debt::None
         }
         Owed::Refuse => Debt::Unasked,
-        // A receiver that has died or left never answers. A receiver that has only ended its sending half does.
+        // Waits for the answer of a receiver that still exists. A receiver that has died or closed never answers.
         Owed::Wait if !conn.has(flag::DEAD | flag::GONE) && !has_left(guard, fd) => Debt::Waits,
         Owed::Wait | Owed::Nothing => {
             conn.set(flag::DRAINED);
@@ -79,8 +81,9 @@ pub(crate) fn debt(guard: &mut Guard<'_>, fd: i32) -> Debt {
     }
 }
 
-/// Returns true if the receiver has taken everything that this end has sent on the VI. Then the receiver has nothing to
-/// return. Newer bytes may go on TCP before the receiver says so, because it reads ToTcp before it reads TCP.
+/// Returns true if the receiver has read all bytes that this end has sent on the VI. Then newer bytes may go on TCP
+/// at once, without the receiver's answer. The order is kept, because the receiver reads ToTcp on the VI before it
+/// reads TCP.
 fn has_all_been_taken(guard: &Guard<'_>) -> bool {
     let taken = &guard.endpoint_ref().tx.direction().reader;
     !reflected::is_reflected(guard)
@@ -89,7 +92,8 @@ fn has_all_been_taken(guard: &Guard<'_>) -> bool {
         && guard.bytes_sent == taken.load(word::TAKEN_BYTES) as u32
 }
 
-/// Puts the unread bytes of the VI on TCP. When all are there, publishes this in the word `done`.
+/// Puts unread bytes of the VI on TCP, as far as TCP has room. Once all of them are on TCP, sets the word number
+/// `done` in the segment. `said` selects the source of the list of unread bytes.
 #[cold]
 fn pay(guard: &mut Guard<'_>, fd: i32, said: Said, done: usize, bytes: Option<u64>) -> Debt {
     let conn = guard.conn;
@@ -99,7 +103,7 @@ fn pay(guard: &mut Guard<'_>, fd: i32, said: Said, done: usize, bytes: Option<u6
             conn.set(flag::DRAINED);
             tell_reader(guard);
             failover::has_paid(guard, fd);
-            // Sends may continue now, also those of other threads.
+            // Wakes other threads whose sends waited for this.
             listeners::tell_all(guard);
             Debt::None
         }
@@ -113,8 +117,8 @@ fn pay(guard: &mut Guard<'_>, fd: i32, said: Said, done: usize, bytes: Option<u6
     }
 }
 
-/// Puts as many owed bytes on TCP as there is room for. Returns true when all are there. Not inlined, to keep the stack
-/// frame of `send` small.
+/// Puts unread bytes of the VI on TCP, as far as TCP has room. Returns true once all unread bytes are on TCP. Not
+/// inlined, to keep the stack frame of `send` small.
 #[inline(never)]
 fn drain(guard: &mut Guard<'_>, fd: i32, said: Said, bytes: Option<u64>) -> Result<bool, Corrupt> {
     let part = Part::of(guard, said)?;
@@ -135,9 +139,10 @@ fn drain(guard: &mut Guard<'_>, fd: i32, said: Said, bytes: Option<u64>) -> Resu
                 kernel_sockets::watch_room(guard, fd);
                 return Ok(false);
             }
-            // The program has closed this number past every hook: another one may still be there.
+            // The program has closed this number past every hook. Another number of the connection may still be open.
             Err(call::Errno::EBADF | call::Errno::ENOTSOCK) => return Ok(false),
-            // The connection is gone, and its bytes are lost, as with TCP. The program gets the error.
+            // The connection has failed, and its unsent bytes are lost, as on TCP. The program's next call returns
+            // the error.
             Err(error) => {
                 if error != call::Errno::EPIPE {
                     guard.conn.keep_error(crate::errno(error));
@@ -150,8 +155,8 @@ fn drain(guard: &mut Guard<'_>, fd: i32, said: Said, bytes: Option<u64>) -> Resu
     Ok(true)
 }
 
-/// Repairs the state after the death of a thread. The thread may have been about to leave the VI, or may have put bytes
-/// on TCP without counting them. The kernel has counted them.
+/// Repairs the state after the death of a thread. If the thread was about to leave the VI, completes this step. If
+/// the thread put unread bytes on TCP without counting them, uses the kernel's count.
 pub(super) fn repair(guard: &mut Guard<'_>, fd: i32) {
     if guard.conn.has(flag::LEFT_VI) && guard.conn.tx() == Tx::Vi {
         end_part(guard);
@@ -165,16 +170,17 @@ pub(super) fn repair(guard: &mut Guard<'_>, fd: i32) {
     }
 }
 
-/// Returns true if the receiver has left the direction, or if TCP has no connection any more.
+/// Returns true if the receiver has closed the connection, or if the kernel socket is closed.
 fn has_left(guard: &Guard<'_>, fd: i32) -> bool {
     guard.endpoint_ref().tx.direction().path.load(word::GRANT) == word::LEFT
         || call::tcp_state(fd).is_some_and(call::TcpState::is_closed)
 }
 
-/// Returns true if sends must wait until unread bytes are on TCP. Puts these bytes there as far as there is room.
+/// Returns true if the program's sends must wait until unread bytes of the VI are on TCP. Also puts unread bytes on
+/// TCP, as far as TCP has room.
 ///
-/// If the receiver has not asked for the bytes, this end refuses to return them: newer bytes are about to go on TCP.
-/// During its own fallback this end does not refuse, because the receiver may be about to ask.
+/// If the receiver has not asked for the unread bytes, this end refuses to put them on TCP: newer bytes are about
+/// to go there. During its own fallback this end does not refuse, because the receiver may be about to ask.
 pub(crate) fn holds_back(guard: &mut Guard<'_>, fd: i32) -> bool {
     match debt(guard, fd) {
         Debt::None => false,
@@ -184,7 +190,8 @@ pub(crate) fn holds_back(guard: &mut Guard<'_>, fd: i32) -> bool {
     }
 }
 
-/// Publishes that this end will put no unread bytes on TCP. Returns false if the receiver has just asked for them.
+/// Publishes that this end will put no unread bytes of the VI on TCP. Returns false if the receiver has already
+/// asked for these bytes.
 pub(crate) fn refuse(guard: &Guard<'_>) -> bool {
     let word = &guard.endpoint_ref().tx.direction().path.0[word::RETURNED];
     let refused = word.compare_exchange(0, REFUSED, Ordering::AcqRel, Ordering::Acquire);
@@ -195,8 +202,9 @@ pub(crate) fn refuse(guard: &Guard<'_>) -> bool {
     is_refused
 }
 
-/// Prepares for this end to leave the direction (FIN, close). Refuses to return unread bytes, or puts the requested
-/// ones on TCP. When TCP ends, the receiver finds on the VI the bytes for which TCP had no room.
+/// Puts unread bytes of the VI on TCP if the receiver has asked for them, and otherwise refuses. Called before this
+/// end sends a FIN or closes. If TCP has no room for all unread bytes, the receiver reads the rest on the VI after
+/// TCP has ended.
 pub(crate) fn refuse_or_drain(guard: &mut Guard<'_>, fd: i32) {
     debt(guard, fd);
     if !failover::is_on(guard) {

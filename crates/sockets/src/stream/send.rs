@@ -1,5 +1,5 @@
-//! Sends bytes: on TCP until the receiver has granted the VI, then on the VI. Bytes go in packets while the window has
-//! room, and beyond that into the overflow buffer.
+//! Sends bytes on TCP until the receiver has granted the VI, and then on the VI. On the VI, bytes go in packets
+//! while the window has room, and otherwise into the overflow buffer.
 
 use super::hold::look;
 use super::kernel_socket::{acknowledge, push};
@@ -19,14 +19,15 @@ use sovia_sys::UserSlice;
 use via_shm::endpoint::Area;
 use via_shm::ring::INLINE;
 
-/// Lengths of messages after which the cache lines for later messages are fetched ahead. Without this, the fence of
-/// each short message would wait for that message's lines. Longer messages have enough lines to fetch on their own.
+/// Lengths of messages, in bytes, after which the sender prefetches the cache lines of later messages. Without the
+/// prefetch, the memory fence after each message would wait until the message's cache lines are fetched. For longer
+/// messages a prefetch saves nothing.
 const CLAIMED: RangeInclusive<usize> = INLINE + 1..=1 << 10;
-/// Number of unacknowledged packets above which traffic counts as a stream, not as requests and replies. A reply
-/// carries the acknowledgements.
+/// Number of unacknowledged packets above which traffic counts as a stream, and not as requests and replies. With
+/// replies, fewer packets are unacknowledged, because each reply carries acknowledgements.
 const STREAM: u16 = 4;
 
-/// Sends as many of `bytes` as there is room for.
+/// Sends as many of `bytes` as there is room for on the VI. Returns [`Put::AskKernel`] if the bytes must go on TCP.
 #[inline]
 pub fn send(guard: &mut Guard<'_>, fd: i32, bytes: UserSlice<'_>) -> Put {
     if let Some(put) = cannot(guard, fd) {
@@ -37,7 +38,8 @@ pub fn send(guard: &mut Guard<'_>, fd: i32, bytes: UserSlice<'_>) -> Put {
     said(guard, fd, bytes, sent)
 }
 
-/// Turns the outcome of a send on the VI into the call's result, and notifies the reader.
+/// Converts `sent`, the outcome of a send on the VI, into the call's result. Notifies the peer's reader at once, or
+/// later if messages are combined.
 #[inline(always)]
 pub(super) fn said(
     guard: &mut Guard<'_>,
@@ -47,7 +49,7 @@ pub(super) fn said(
 ) -> Put {
     match sent {
         Ok(0) if !bytes.is_empty() => {
-            // Only the receiver makes room, so it must know of all bytes.
+            // Notifies the receiver of combined bytes, because only the receiver can make room by reading them.
             combine::tell(guard);
             Put::Full
         }
@@ -64,7 +66,7 @@ pub(super) fn said(
     }
 }
 
-/// Counts a sent message of `n` bytes, and notifies the reader now.
+/// Counts a sent message of `n` bytes, and notifies the peer's reader at once.
 #[inline(always)]
 pub(super) fn is_told(guard: &mut Guard<'_>, n: usize) {
     guard.traffic.bytes_sent += n as u64;
@@ -77,7 +79,7 @@ pub(super) fn is_told(guard: &mut Guard<'_>, n: usize) {
     }
 }
 
-/// Counts a posted packet of `n` bytes.
+/// Counts a sent data packet of `n` bytes.
 #[inline(always)]
 pub(super) fn posted(guard: &mut Guard<'_>, n: usize) {
     guard.count_sent(1);
@@ -85,13 +87,13 @@ pub(super) fn posted(guard: &mut Guard<'_>, n: usize) {
     guard.traffic.messages_sent += 1;
 }
 
-/// Returns true if packets follow each other without a reply in between.
+/// Returns true if this end sends packets without waiting for replies.
 #[inline]
 fn is_stream(guard: &Guard<'_>) -> bool {
     guard.flow.unacked() > STREAM && !guard.gatherer.is_gathering()
 }
 
-/// Returns the result of a send that cannot use the VI now; `None` if it can.
+/// Returns the result of a send that cannot use the VI now; `None` if the send can use the VI.
 #[inline(always)]
 pub(super) fn cannot(guard: &mut Guard<'_>, fd: i32) -> Option<Put> {
     let conn = guard.conn;
@@ -113,14 +115,14 @@ pub(super) fn cannot(guard: &mut Guard<'_>, fd: i32) -> Option<Put> {
             conn.set(flag::PEER_GONE);
             return Some(Put::AskKernel);
         }
-        // If the receiver has shut both halves, its kernel socket is shut, too. The kernel resets the connection for a
-        // byte that is sent there.
+        // The kernel returns the right error. If the receiver has shut both halves of its kernel socket, the kernel
+        // resets the connection when a byte is sent on TCP.
         Sends::Over => return Some(Put::AskKernel),
     }
     Some(if returned::holds_back(guard, fd) { Put::Full } else { Put::AskKernel })
 }
 
-/// Returns the receiver's state, as its words in the segment say.
+/// Returns the state of the peer's receiver, from the words that the peer has published in the segment.
 #[inline]
 pub(super) fn receiver(guard: &Guard<'_>) -> Receiver {
     if has_shut(guard) {
@@ -133,24 +135,26 @@ pub(super) fn receiver(guard: &Guard<'_>) -> Receiver {
     }
 }
 
-/// Returns true if sends go over the VI as far as this end knows. Does not read the receiver's words.
+/// Returns true if this end's sends go over the VI. Does not read the receiver's words, so the receiver may already
+/// have shut or left the VI.
 #[inline]
 pub(crate) fn goes_over_vi(conn: &Conn) -> bool {
     state::sends(conn.flags(), conn.tx(), Receiver::Listens) == Sends::OverVi
 }
 
-/// The path for the bytes of a send.
+/// Path for the bytes of the next send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// The VI, or TCP after owed bytes. There may be no room now.
+    /// The VI, or TCP after the VI's unread bytes. In either case there may be no room now.
     Vi,
-    /// The kernel.
+    /// TCP: the caller makes the system call.
     Kernel,
-    /// No path: an error for the program.
+    /// None. The send fails with this error.
     Failed(Errno),
 }
 
-/// Returns the path of the next send, without sending. Moves the direction to the VI if the receiver has granted it.
+/// Returns the path of the next send, without sending a byte. Moves the sending direction to the VI if the receiver
+/// has granted the VI.
 pub(crate) fn way(guard: &mut Guard<'_>, fd: i32) -> Way {
     match cannot(guard, fd) {
         Some(Put::AskKernel) => Way::Kernel,
@@ -165,11 +169,12 @@ pub(super) fn has_shut(guard: &Guard<'_>) -> bool {
     tx(guard).path.load(word::SHUT) != 0
 }
 
-/// Publishes that this end has shut both halves, also of the kernel socket. The peer may send nothing from now on.
+/// Publishes that this end has shut both halves of the connection and of its kernel socket. The peer's later sends
+/// fail.
 pub fn shut(guard: &mut Guard<'_>) {
     let shut = reflected::shut_word(guard);
     rx(guard).path.store(word::SHUT, shut);
-    // Wakes threads that sleep until there is room. Other waiting threads have been notified of the end.
+    // Wakes the peer's threads that sleep until there is room, so that their sends fail.
     listeners::wake_asleep(&rx(guard).room);
     reflected::tell_nic(guard);
 }
@@ -195,8 +200,8 @@ pub(super) fn switch(guard: &mut Guard<'_>, fd: i32) {
         conn.set_tx(Tx::Tcp);
         return;
     }
-    // From here on this end sends no data on TCP. So no later data pushes out bytes that TCP holds back, or carries
-    // acknowledgements of the peer's bytes on TCP.
+    // This end sends no more data on TCP. So no later data would push out bytes that TCP holds back, or would carry
+    // acknowledgements for the peer's bytes on TCP.
     push(fd);
     if conn.rx() != Rx::Vi {
         acknowledge(fd);
@@ -210,7 +215,8 @@ pub(super) fn switch(guard: &mut Guard<'_>, fd: i32) {
     core::sync::atomic::fence(Ordering::SeqCst);
     let grant = Grant::from_word(path.load(word::GRANT));
     if !sovia_proto::path::keeps_switch(grant) {
-        // The receiver may have revoked the grant before it could see the switch. The VI has no bytes yet.
+        // The receiver may have revoked the grant before it could see the switch. This end can cancel the switch,
+        // because the VI has no bytes yet.
         path.store(word::TAKEN, 1);
         let word = &path.0[word::SWITCH];
         if word.compare_exchange(switch, CANCELLED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
@@ -230,13 +236,13 @@ pub(super) fn send_vi(guard: &mut Guard<'_>, bytes: UserSlice<'_>) -> Result<usi
 fn send_vi_here(guard: &mut Guard<'_>, bytes: UserSlice<'_>) -> Result<usize, Fault> {
     let mut done = 0;
     match put(guard, bytes, &mut done) {
-        // The bytes before the bad address have been sent.
+        // The program's buffer has a bad address. The bytes before this address were sent.
         Err(Fault::BadAddress) if done > 0 => Ok(done),
         result => result.map(|()| done),
     }
 }
 
-/// Sends as many of `bytes` as there is room for. Adds each chunk to `done` when it is sent.
+/// Sends as many of `bytes` as there is room for on the VI. Adds the length of each sent chunk to `done`.
 #[inline(always)]
 fn put(guard: &mut Guard<'_>, bytes: UserSlice<'_>, done: &mut usize) -> Result<(), Fault> {
     if guard.gatherer.is_gathering() {
@@ -276,20 +282,22 @@ fn put(guard: &mut Guard<'_>, bytes: UserSlice<'_>, done: &mut usize) -> Result<
         posted(guard, chunk.len());
         *done += chunk.len();
         if *done < bytes.len() {
-            // Notifies now, so that the receiver copies one chunk while this end copies the next.
+            // Notifies the receiver after each chunk, so that the receiver copies this chunk while this end copies
+            // the next chunk.
             tell_reader(guard);
         }
     }
     Ok(())
 }
 
-/// Appends the rest of `bytes` to the overflow buffer, as far as there is room. The receiver takes bytes from this
-/// buffer without the sender's help.
+/// Appends `bytes` to the overflow buffer, as far as there is room. Skips the first `sent` bytes, which have been
+/// sent, and increases `sent`.
 fn gather(guard: &mut Guard<'_>, bytes: UserSlice<'_>, sent: &mut usize) -> Result<(), Fault> {
     let bytes = bytes.skip(*sent);
     let mut gatherer = guard.gatherer;
     if !gatherer.is_gathering() {
-        // Each new use starts at the buffer's beginning, where the cache is warm.
+        // The overflow buffer is empty. Starts again at the beginning of the buffer, which is most likely in the
+        // cache.
         guard.own.after = u64::from(gatherer.packets);
         guard.own.start = gatherer.tail;
         let line = &tx(guard).writer;
@@ -302,10 +310,10 @@ fn gather(guard: &mut Guard<'_>, bytes: UserSlice<'_>, sent: &mut usize) -> Resu
     let mut done = 0;
     while done < total {
         let at = (gatherer.tail.wrapping_sub(start) % Area::LEN as u64) as usize;
-        // In steps, so that the receiver copies one while this end copies the next.
+        // Publishes chunk by chunk, so that the receiver copies one chunk while this end copies the next chunk.
         let n = (total - done).min(Area::LEN - at).min(guard.protocol.chunk as usize);
         if !guard.endpoint_ref().tx.area().write(at, bytes.skip(done).first(n)) {
-            // The target lies within the overflow buffer, so the bad address lies in the program's buffer.
+            // The written range lies within the overflow buffer, so the bad address lies in the program's buffer.
             return Err(Fault::BadAddress);
         }
         gatherer.tail += n as u64;
@@ -318,12 +326,14 @@ fn gather(guard: &mut Guard<'_>, bytes: UserSlice<'_>, sent: &mut usize) -> Resu
     Ok(())
 }
 
-/// Ends the sending side. Sends a FIN if the direction is on the VI. The caller also shuts down the kernel socket.
+/// Ends the sending half. Sends a FIN packet if the sending direction is on the VI. The caller must also shut down
+/// the kernel socket.
 pub fn finish(guard: &mut Guard<'_>, fd: i32) {
     let conn = guard.conn;
     returned::refuse_or_drain(guard, fd);
     if conn.tx() == Tx::Vi && !conn.has(flag::CORRUPT) && guard.closing.send_fin() {
-        // Stored before the packet: a thread that the packet wakes must find the announcement of the end.
+        // Stored before the FIN packet is sent: a thread of the peer that the packet wakes must already find this
+        // word.
         tx(guard).writer.store(word::FIN, word::FIN_ON_VI);
         send_control(guard, Kind::Fin);
         tell_reader(guard);
@@ -333,7 +343,8 @@ pub fn finish(guard: &mut Guard<'_>, fd: i32) {
     }
 }
 
-/// Publishes that this end closes. From now on the peer's sends go to the kernel only.
+/// Publishes that this end closes the connection. After this, the peer's sends go to the kernel, which returns the
+/// error.
 pub fn leave(guard: &mut Guard<'_>) {
     super::entering::say_grant(guard, word::LEFT);
 }

@@ -1,7 +1,8 @@
-//! Fast path: sends and receives a message of one packet, on a connection with no pending work. Most calls of most
+//! Fast path: sends or receives a message of one packet, on a connection with no pending work. Most calls of
 //! programs take this path.
 //!
-//! In any other case these functions leave the call to [`super::send`] or [`super::receive`].
+//! If a call needs more work, the functions here transfer no bytes, and the caller must call [`super::send`] or
+//! [`super::receive`].
 
 use super::packets::{count_arrival, packet_of, take_off};
 use super::send::{is_told, posted, receiver};
@@ -15,12 +16,12 @@ use sovia_proto::path::{Rx, Tx};
 use sovia_sys::{UserSlice, UserSliceMut, cache};
 use via_shm::ring::Entry;
 
-/// Flags with which a send needs more steps than to send its packet.
+/// Flags of a connection with pending work for a send. If one is set, a send cannot take the fast path.
 const SENDS_MORE: u32 = state::SENDS | flag::COMBINES | flag::UNTIL_FULL;
-/// Flags with which a receive needs more steps than to take its packet.
+/// Flags of a connection with pending work for a receive. If one is set, a receive cannot take the fast path.
 const RECEIVES_MORE: u32 = state::RECEIVES | flag::RETURNING | flag::WITHHELD | flag::HANDLED;
 
-/// Sends `bytes` as one packet. Returns false, without any effect, if the send needs more steps.
+/// Sends `bytes` as one packet. Returns false, without sending a byte, if the send cannot take the fast path.
 #[inline(always)]
 pub(crate) fn send(guard: &mut Guard<'_>, bytes: UserSlice<'_>) -> bool {
     let conn = guard.conn;
@@ -37,7 +38,7 @@ pub(crate) fn send(guard: &mut Guard<'_>, bytes: UserSlice<'_>) -> bool {
     }
     let packet = guard.flow.send(Kind::Data);
     if !matches!(guard.endpoint().tx.send(packet.encode(), bytes), Ok(true)) {
-        // [`super::send`] finds the reason again.
+        // The caller then calls [`super::send`], which meets the same obstacle and handles it.
         guard.flow.unsend(packet);
         return false;
     }
@@ -46,7 +47,8 @@ pub(crate) fn send(guard: &mut Guard<'_>, bytes: UserSlice<'_>) -> bool {
     true
 }
 
-/// Receives available bytes into `out`, which must not be empty. Returns `None` if the receive needs more steps.
+/// Receives available bytes into `out`, which must not be empty. Returns `None` if the receive cannot take the fast
+/// path.
 #[inline(always)]
 pub(crate) fn receive(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> Option<Got> {
     let conn = guard.conn;
@@ -68,7 +70,8 @@ pub(crate) fn receive(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> 
         packet_of(&entry).ok().filter(|packet| packet.kind == Kind::Data && n <= out.len())?;
     match take(guard, &entry, packet, out.first(n)) {
         Ok(()) => {}
-        // The packet still lies in the ring, and its arrival has been counted.
+        // The packet stays in the ring, so [`super::receive`] can take it. The packet's arrival is not counted
+        // again.
         Err(Fault::BadAddress) => return None,
         Err(fault) => return Some(Got::Failed(failed(conn, fd, fault))),
     }
@@ -79,7 +82,7 @@ pub(crate) fn receive(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>) -> 
     Some(Got::Bytes(n))
 }
 
-/// Takes the whole packet at the head of the ring.
+/// Copies the packet at the head of the ring into `out`, and removes the packet from the ring.
 #[inline(always)]
 fn take(
     guard: &mut Guard<'_>,
@@ -92,12 +95,12 @@ fn take(
     take_off(guard, entry)
 }
 
-/// Receives further packets after a packet of `n` bytes.
+/// Receives further packets into `out`, after the first `n` bytes. Returns the total number of bytes.
 #[inline(never)]
 fn and_more(guard: &mut Guard<'_>, fd: i32, out: UserSliceMut<'_>, n: usize) -> Got {
     match receive_vi(guard, out.skip(n)) {
         Ok(more) => Got::Bytes(n + more),
-        // The buffer had room for the first packet.
+        // The first `n` bytes were received. The next call reports the bad address.
         Err(Fault::BadAddress) => Got::Bytes(n),
         Err(fault) => Got::Failed(failed(guard.conn, fd, fault)),
     }

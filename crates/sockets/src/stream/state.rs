@@ -1,18 +1,20 @@
-//! Decides the results of the program's calls from the state of a connection.
+//! Decides the results of the program's sends and receives from the state of a connection.
 //!
-//! The functions here read no memory and make no system call. Their callers find the facts (the flags, the sender's
-//! path, the peer's words), and act on the result. The tables in the tests cover every combination.
+//! The functions here are pure: they read no shared memory and make no system call. The callers pass the flags, the
+//! path and the receiver's state, and act on the result. The tests have a table for each function, which covers
+//! every combination of arguments.
 
 use crate::conn::flag;
 use sovia_proto::path::Tx;
 
-/// Flags that can change the result of a receive that finds no bytes. If none of them is set, the receive waits.
+/// Flags that can change the result of a receive that finds no bytes. If none of these flags is set, the receive
+/// waits.
 pub(super) const RECEIVES: u32 = flag::EOF | flag::CORRUPT | RECEIVES_IF_GONE;
-/// Flags for which the result depends on whether the peer has gone.
+/// Flags with which the result of a receive depends on whether the peer has gone.
 const RECEIVES_IF_GONE: u32 = flag::SHUT_RD | flag::KERNEL_SOCKET | flag::PEER_GONE | flag::DEAD;
 
-/// Flags that can change the path or the result of a send. If one is set, the caller must find out whether the peer has
-/// gone, and whether to report an error.
+/// Flags that can change the path or the result of a send. If one is set, the caller of [`sends`] must first find
+/// out whether the peer has gone, and must report a stored error.
 pub(super) const SENDS: u32 = flag::CORRUPT
     | flag::ERROR
     | flag::SHUT_WR
@@ -20,7 +22,7 @@ pub(super) const SENDS: u32 = flag::CORRUPT
     | flag::DEAD
     | flag::KERNEL_SOCKET;
 
-/// Flags that can cause events other than bytes and room.
+/// Flags that can cause `poll` events other than those for bytes and room.
 pub(crate) const EVENTS: u32 = flag::ENDED
     | flag::KERNEL_SOCKET
     | flag::EOF
@@ -30,26 +32,28 @@ pub(crate) const EVENTS: u32 = flag::ENDED
     | flag::DEAD
     | flag::ERROR;
 
-/// Flags that are events for a waiting thread.
+/// Flags for which a waiting thread must be woken.
 pub(super) const NEWS: u32 = flag::ENDED | flag::CORRUPT | flag::EOF | flag::PEER_GONE | flag::DEAD;
 
 /// Result of a receive that finds no bytes on the VI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Receives {
-    /// No bytes yet.
+    /// No bytes have arrived yet.
     Waits,
-    /// End of the stream.
+    /// The stream has ended.
     End,
-    /// An error: the segment is corrupt, or the connection was broken off.
+    /// The receive fails, because the segment is corrupt or the connection was broken off.
     Fails,
-    /// The caller must find out whether the peer has gone and what it has left unread, and then ask again.
+    /// Not known. The caller must find out whether the peer has gone, look for unread bytes again, and then call
+    /// [`receives`] with `has_asked` set.
     Asks,
-    /// The peer has gone. The caller reports a kept error once, or the kernel's result for the kernel socket.
+    /// The peer has gone. The caller returns the connection's stored error if there is one, or otherwise the
+    /// kernel's result for the kernel socket.
     Gone,
 }
 
-/// Decides the result of a receive that finds no bytes on the VI. `has_asked`: the caller has found out whether the
-/// peer has gone.
+/// Decides the result of a receive that finds no bytes on the VI. `has_asked` is true if the caller has found out
+/// whether the peer has gone.
 #[inline]
 pub(super) fn receives(flags: u32, has_asked: bool) -> Receives {
     if flags & RECEIVES == 0 {
@@ -69,31 +73,33 @@ pub(super) fn receives(flags: u32, has_asked: bool) -> Receives {
     }
 }
 
-/// State of the receiver of the direction in which this end sends, as its words in the segment say.
+/// State of the peer's receiver, from the words that the peer has published in the segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Receiver {
-    /// Takes bytes on the VI.
+    /// Receives on the VI.
     Listens,
-    /// Has shut both halves: the kernel resets the connection for bytes that are sent.
+    /// Has shut both halves. If a byte is sent, the kernel resets the connection.
     HasShut,
-    /// Has closed.
+    /// Has closed the connection.
     HasLeft,
-    /// Revokes the direction: wants it back on TCP.
+    /// Has revoked the direction: the sender must move back to TCP.
     Revokes,
 }
 
-/// Path of a send, if the caller has found out whether the peer has gone.
+/// Path of a send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sends {
     /// The VI.
     OverVi,
-    /// TCP, after this end has ended its part on the VI: the receiver revokes the direction.
+    /// TCP. The receiver has revoked the direction, so the caller must first stop sending on the VI.
     Revoked,
-    /// TCP, after the bytes that are unread on the VI.
+    /// TCP. If this end has left the VI, the caller must first put the unread bytes of the VI on TCP.
     OnTcp,
-    /// The kernel, for its error and its signal: the receiver has closed.
+    /// None, because the receiver has closed. The caller makes the system call, which returns an error and raises
+    /// SIGPIPE.
     Left,
-    /// The kernel, for its error and its signal: sending is over.
+    /// None, because this end can send no more. The caller makes the system call, which returns an error and raises
+    /// SIGPIPE.
     Over,
 }
 
@@ -117,7 +123,7 @@ pub(super) fn sends(flags: u32, tx: Tx, receiver: Receiver) -> Sends {
     }
 }
 
-/// Returns the events that hold regardless of the kernel socket's state.
+/// Returns the `poll` events that the flags cause, whatever the state of the kernel socket is.
 pub(super) fn events(flags: u32) -> i16 {
     const ALL: i16 = libc::POLLIN
         | libc::POLLRDNORM

@@ -1,4 +1,4 @@
-//! Removes bytes from the VI: from the ring, from held packets and from the overflow buffer.
+//! Receives bytes on the VI: from the ring, from held packets and from the overflow buffer.
 
 use super::hold::{copy_held, hold, kind_of, next_in_ring, scan};
 use super::packets::{
@@ -12,20 +12,20 @@ use sovia_proto::path::Rx;
 use sovia_sys::UserSliceMut;
 use via_shm::endpoint::Area;
 
-/// Returns true if the direction in which this end receives moves to TCP now. Consumes the packet that ends the VI's
-/// part (ToTcp).
+/// Moves the direction in which this end receives to TCP, if the next packet on the VI is ToTcp or a failover
+/// requires this. Returns true if the direction has moved.
 pub fn is_returning(guard: &mut Guard<'_>) -> bool {
     failover::leaves_vi(guard)
         || is_next(guard, Kind::ToTcp) && take_held(guard, UserSliceMut::empty()).is_ok()
 }
 
-/// Returns true if the direction in which this end receives ends here: nothing is unread before the peer's FIN.
+/// Returns true if the program has read all bytes before the peer's FIN.
 pub fn is_ending(guard: &mut Guard<'_>) -> bool {
     guard.conn.has(flag::EOF) || is_next(guard, Kind::Fin)
 }
 
-/// Returns true if a packet of kind `wanted` is the next that a receive would consume. The packet is then among the
-/// held ones.
+/// Returns true if the next packet that a receive would consume is of kind `wanted`. Then this packet is the first
+/// held packet.
 fn is_next(guard: &mut Guard<'_>, wanted: Kind) -> bool {
     if guard.conn.rx() != Rx::Vi || guard.front != 0 {
         return false;
@@ -46,11 +46,13 @@ fn is_next(guard: &mut Guard<'_>, wanted: Kind) -> bool {
     if guard.held[guard.held_first as usize % HELD].kind != wanted as u8 {
         return false;
     }
-    // Bytes that were coalesced before the packet was sent are visible, because the packet is visible.
+    // Coalesced bytes may come before the packet. These bytes are visible here, because they were published before
+    // the packet.
     next(guard) == Take::Packet
 }
 
-/// Returns what comes next, among everything published so far.
+/// Returns whether the next bytes of the stream are in a packet or are coalesced, as far as the peer has published
+/// them.
 fn next(guard: &Guard<'_>) -> Take {
     let line = &rx(guard).writer;
     let tail = line.load(word::TAIL);
@@ -58,20 +60,21 @@ fn next(guard: &Guard<'_>) -> Take {
     guard.taker.next(tail, after)
 }
 
-/// Returns true if a receive finds something without packets that the handler thread has not queued yet. A held packet
-/// counts, and so do coalesced bytes that come next. Coalesced bytes after such packets do not count.
+/// Returns true if a receive would find a held packet or coalesced bytes. Coalesced bytes do not count if they come
+/// after packets that the handler thread has not queued yet.
 pub(super) fn has_kept(guard: &Guard<'_>) -> bool {
     guard.held_first != guard.held_end
         || has_gathered(guard) && (!guard.conn.is_handled() || next(guard) != Take::Packet)
 }
 
-/// Returns true if published coalesced bytes are unread.
+/// Returns true if the overflow buffer has unread bytes.
 #[inline]
 pub(super) fn has_gathered(guard: &Guard<'_>) -> bool {
     rx(guard).writer.load(word::TAIL) != guard.taker.head
 }
 
-/// Receives bytes from the VI. Returns 0 if there are none now, or if the direction has moved back to TCP.
+/// Receives bytes from the VI, and returns their number. Returns 0 if the VI has no bytes now, or if the direction
+/// has moved back to TCP.
 pub(super) fn receive_vi(guard: &mut Guard<'_>, out: UserSliceMut<'_>) -> Result<usize, Fault> {
     receive_vi_here(guard, out)
 }
@@ -86,7 +89,8 @@ pub(super) fn receive_vi_here(
     let result = take(guard, out, &mut done);
     guard.traffic.bytes_received += done as u64;
     match result {
-        // The bytes before the bad address have been received. The rest stays on the VI.
+        // The program's buffer has a bad address. The bytes before this address were received, and the other bytes
+        // stay on the VI.
         Err(Fault::BadAddress) if done > 0 => Ok(done),
         result => result.map(|()| done),
     }
@@ -114,11 +118,12 @@ fn take(guard: &mut Guard<'_>, out: UserSliceMut<'_>, count: &mut usize) -> Resu
             continue;
         }
         if handled::is_here(guard) {
-            // The handler thread takes the packets in the ring.
+            // Only the handler thread may take packets off the ring.
             break;
         }
         let Some(entry) = guard.endpoint().rx.head()? else {
-            // Packets before coalesced bytes are published before these bytes.
+            // The next coalesced bytes come after a packet that is not in the ring. A correct peer publishes that
+            // packet before the coalesced bytes.
             if tail != guard.taker.head && done == 0 {
                 return Err(Fault::Corrupt);
             }
@@ -144,11 +149,11 @@ fn take(guard: &mut Guard<'_>, out: UserSliceMut<'_>, count: &mut usize) -> Resu
             }
             kind => {
                 if kind.is_ordered() {
-                    // Bytes that were coalesced before this packet are visible now, even if they were not when the tail
-                    // was loaded above.
+                    // Coalesced bytes may come before this packet. Loads TAIL again, because the peer may have
+                    // published these bytes after the first load.
                     if let Take::Gathered(n) = next(guard) {
                         *count += take_gathered(guard, n, out.skip(done))?;
-                        // If the packet carries acknowledgements, its arrival has already been counted.
+                        // The packet waits among the held packets. Its acknowledgements have already been counted.
                         hold(guard, &entry, kind)?;
                         continue;
                     }
@@ -162,8 +167,8 @@ fn take(guard: &mut Guard<'_>, out: UserSliceMut<'_>, count: &mut usize) -> Resu
     Ok(())
 }
 
-/// Notifies the writer after a packet before coalesced bytes was taken. The sender may have reached the limit of unread
-/// bytes, and then it waits for no acknowledgement.
+/// Called after a packet was taken. If coalesced bytes follow, notifies the peer's writer. The writer may have
+/// reached its limit on unread bytes, and then waits for no acknowledgement.
 #[inline(always)]
 fn taken_before(guard: &Guard<'_>, tail: u64) {
     if tail != guard.taker.head {
@@ -183,7 +188,7 @@ fn take_gathered(
     let at = (guard.taker.head.wrapping_sub(start) % Area::LEN as u64) as usize;
     let n = (available as usize).min(out.len()).min(Area::LEN - at);
     if !guard.endpoint_ref().rx.area().read(at, out.first(n)) {
-        // The source lies within the overflow buffer, so the bad address lies in the program's buffer.
+        // The range to copy lies within the overflow buffer, so the bad address lies in the program's buffer.
         return Err(Fault::BadAddress);
     }
     guard.taker.head += n as u64;

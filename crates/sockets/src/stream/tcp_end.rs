@@ -1,4 +1,5 @@
-//! Finds the end of a direction's bytes on TCP: the switch to the VI, or an earlier end or death of the peer.
+//! Finds the position at which a direction's bytes on TCP end. This is the sender's switch to the VI, or the end of
+//! TCP if the peer closed or died earlier.
 
 use super::entering::{Origin, next_from};
 use super::failover::Brought;
@@ -13,8 +14,8 @@ use sovia_proto::path::{self, Rx};
 use sovia_sys::call;
 use via_shm::endpoint::Bulk;
 
-/// Returns the number of bytes that may be read from TCP. Breaks with the receive's result if none may be read, and
-/// with `None` if the direction has moved to the VI.
+/// Returns the number of bytes that a receive may read from TCP. If no bytes may be read, breaks with the receive's
+/// result. If the direction has moved to the VI, breaks with `None`.
 pub(super) fn limit_on_tcp(guard: &mut Guard<'_>, fd: i32) -> ControlFlow<Option<Got>, usize> {
     let conn = guard.conn;
     match failover::bring(guard, fd) {
@@ -32,10 +33,11 @@ pub(super) fn limit_on_tcp(guard: &mut Guard<'_>, fd: i32) -> ControlFlow<Option
     })
 }
 
-/// Returns the result of a receive or a peek to which the kernel has answered `nothing`: no bytes, or an error.
+/// Returns the result of a receive or a peek that got no bytes from the kernel. `nothing` is the kernel's result:
+/// end of file, EAGAIN or an error.
 ///
 /// Returns `None` if the direction has moved to the VI. The peer may have switched, and even closed, after this end
-/// looked at the switch. Then the bytes on the VI come first.
+/// loaded the switch word. Then bytes on the VI come before the end of the stream.
 pub(super) fn tcp_gave_nothing(
     guard: &mut Guard<'_>,
     fd: i32,
@@ -55,7 +57,8 @@ pub(super) fn tcp_gave_nothing(
             failure(conn, true)
         }
         (_, Ok(_)) => {
-            // The kernel does not know of bytes that the peer left unread on the VI.
+            // If the peer left bytes of this end unread on the VI, the kernel reports no reset. `has_gone` then
+            // stores the error.
             ending::has_gone(guard, fd);
             ending::receive_error(conn).map_or(Got::End, Got::Failed)
         }
@@ -63,10 +66,11 @@ pub(super) fn tcp_gave_nothing(
     })
 }
 
-/// Returns the source of bytes after the end of TCP: `Nowhere` while the peer's last words may still arrive.
+/// Returns the source of the next bytes after TCP has ended. Returns `Nowhere` while the peer's last words on the
+/// VI may still arrive.
 #[cold]
 fn next_after_the_end(guard: &mut Guard<'_>, fd: i32) -> Result<Origin, Fault> {
-    // Loaded before the switch: if nothing more comes, the switch word that is loaded next is final.
+    // Loaded before the switch word: if the peer publishes no more, the switch word that is loaded below is final.
     let is_all = reflected::tcp_tells_the_end(guard);
     let from = next_from(guard)?;
     if !is_all && matches!(from, Origin::Tcp(_)) {
@@ -77,8 +81,8 @@ fn next_after_the_end(guard: &mut Guard<'_>, fd: i32) -> Result<Origin, Fault> {
     up_to_the_switch(guard, fd, from)
 }
 
-/// Returns to the VI if TCP has ended before the sender had put all unread bytes on it. The VI still has all of these
-/// bytes, so this skips those that have arrived on TCP.
+/// Moves the direction back to the VI if TCP has ended before the sender had put all unread bytes of the VI on TCP.
+/// The VI still has all unread bytes. Skips the bytes that have already arrived on TCP.
 fn rescue(guard: &mut Guard<'_>, fd: i32, from: Origin) -> Result<Origin, Fault> {
     let path = &rx(guard).path;
     let conn = guard.conn;
@@ -91,16 +95,16 @@ fn rescue(guard: &mut Guard<'_>, fd: i32, from: Origin) -> Result<Origin, Fault>
         path.load(word::FROM),
         conn.rx_tcp.load(Ordering::Acquire),
     );
-    // TCP may seem to have ended only because this end has shut its receiving half.
+    // Does nothing if TCP only seems to have ended because this end has shut its receiving half.
     let Some(skip) = skip.filter(|_| kernel_socket_has_ended(fd)) else { return Ok(from) };
     let mut skip = usize::try_from(skip).unwrap_or(usize::MAX);
     if skip > Bulk::LEN {
-        // The VI cannot hold so many bytes.
+        // The VI cannot hold `skip` bytes.
         return Err(Fault::Corrupt);
     }
     conn.set_rx(Rx::Vi);
     conn.clear(flag::RETURNING);
-    // Small, because the array lies on the program's stack.
+    // Small, because the program's stack may be small.
     let mut scrap = [0u8; 512];
     while skip > 0 {
         let part = scrap.len().min(skip);
@@ -112,12 +116,13 @@ fn rescue(guard: &mut Guard<'_>, fd: i32, from: Origin) -> Result<Origin, Fault>
     Ok(Origin::Vi)
 }
 
-/// Corrects the count of bytes that were read on TCP before the switch. When a FIN has come, all of the sender's
-/// earlier bytes have come. So if bytes before the switch are missing, a thread has read them without counting them. If
-/// the kernel's count does not explain the gap, the stream must not seem to end here.
+/// Corrects the count of bytes read on TCP before the switch. Once the FIN has arrived on TCP, all bytes before the
+/// switch have arrived. If some seem to be missing, a thread has read them without counting them, and the kernel's
+/// count is used. If bytes are missing even then, fails, because the program must not see an end of the stream.
 fn up_to_the_switch(guard: &mut Guard<'_>, fd: i32, from: Origin) -> Result<Origin, Fault> {
     let by_fin = || call::tcp_state(fd).is_some_and(|tcp| tcp.peer_has_ended() && !tcp.is_closed());
-    // A shutdown of this end's own receiving half looks like an end, and a reset discards bytes.
+    // Without a FIN of the peer, bytes may really be missing: a reset discards bytes, and so does this end's
+    // shutdown of its receiving half.
     if !is_before_switch(from) || guard.conn.has(flag::SHUT_RD) || !by_fin() {
         return Ok(from);
     }
@@ -126,7 +131,7 @@ fn up_to_the_switch(guard: &mut Guard<'_>, fd: i32, from: Origin) -> Result<Orig
     if is_before_switch(from) { Err(Fault::Corrupt) } else { Ok(from) }
 }
 
-/// Returns true if there is a switch, and bytes before it are unread.
+/// Returns true if the sender has switched, and this end has not read all bytes before the switch.
 fn is_before_switch(from: Origin) -> bool {
     matches!(from, Origin::Tcp(limit) if limit != usize::MAX)
 }

@@ -1,4 +1,5 @@
-//! Puts a packet's bytes into memory that the NIC reads (ICS section 4.1).
+//! Sends a packet's bytes directly, from a copy, or from registered memory, as the configuration says (ICS section
+//! 4.1).
 
 use crate::conn::{Guard, HasEndpoint, PACKET_MAX};
 use crate::memory;
@@ -8,7 +9,8 @@ use via_shm::endpoint::Unsent;
 
 const _: () = assert!(memory::BUFFER >= PACKET_MAX);
 
-/// Sends one packet, as the connection's configuration says. Returns false if there is no room.
+/// Sends `bytes` as one packet, in the way that the connection's configuration says. Returns false if the VI has no
+/// room for the packet.
 #[inline]
 pub(super) fn post(
     guard: &mut Guard<'_>,

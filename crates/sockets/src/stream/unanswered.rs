@@ -1,13 +1,14 @@
-//! Handles a connector that has its VI before the answer to its request ([`flag::UNANSWERED`]).
+//! Handles a connector that uses its VI before the acceptor has answered the request for the VI
+//! ([`flag::UNANSWERED`]).
 //!
-//! The connector grants the VI together with the request, and continues on TCP. A word of the segment's table decides
-//! whether the acceptor takes the request. Both ends change this word by compare-exchange. The connector must know the
-//! answer when bytes come on TCP, when TCP ends, before a fallback and at a close. Then the connector takes the request
-//! back.
+//! The connector grants the VI together with the request, and continues on TCP. It must know whether the acceptor
+//! has taken the request when bytes arrive on TCP, when TCP ends, before a fallback and at a close. To find out,
+//! the connector tries to take the request back. The acceptor takes the request, and the connector takes it back,
+//! by compare-exchange on the same word of the segment.
 //!
-//! If that fails, the acceptor has taken the request, and the connection is an ordinary one. If it succeeds, no other
-//! end has taken the VI or will take it. Then the connection is back on TCP in both directions, and nothing has ever
-//! been on the VI.
+//! If taking back fails, the acceptor has taken the request, and the VI is used as usual. If taking back succeeds,
+//! the acceptor will never use the VI. Then the connection is on TCP in each direction, and no byte has been sent
+//! on the VI.
 
 use super::listeners;
 use crate::conn::{Guard, flag};
@@ -16,8 +17,9 @@ use core::sync::atomic::Ordering;
 use sovia_control::Reason;
 use sovia_proto::path::{Rx, Tx};
 
-/// Takes the request back if it has not been answered. Returns true if the connection is on TCP from here on. A thread
-/// that holds no lock must then make it an ordinary socket ([`crate::fallback::settle`]).
+/// Takes the request for the VI back, if the acceptor has not answered the request. Returns true if this moved the
+/// connection to TCP. Then a thread without the connection's lock must complete the fallback
+/// ([`crate::fallback::settle`]).
 #[inline]
 pub(crate) fn settle(guard: &mut Guard<'_>) -> bool {
     guard.conn.has(flag::UNANSWERED) && settle_now(guard)
@@ -34,14 +36,14 @@ fn settle_now(guard: &mut Guard<'_>) -> bool {
         is_revoked
     };
     let is_revoked = pair::of(guard).is_some_and(revoke);
-    // If this process dies here, a forked relative finds the VI as if the acceptor had taken the request and had then
-    // died. So the connection stays on TCP.
+    // If this process dies here, a forked relative finds the same state as if the acceptor had taken the request
+    // and had then died. The relative then keeps the connection on TCP.
     if is_revoked {
         let (none, why) = (0, Reason::PeerPlain as u32 + 1);
         let _ = conn.leaves_for.compare_exchange(none, why, Ordering::Relaxed, Ordering::Relaxed);
         conn.set_rx(Rx::Back);
         conn.set_tx(Tx::Back);
-        // Other waiting threads look again.
+        // Wakes other waiting threads, which must now wait for TCP.
         listeners::tell_all(guard);
     } else if conn.count_once() {
         stats::accelerated();

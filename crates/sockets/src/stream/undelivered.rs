@@ -1,8 +1,8 @@
-//! Handles the unread bytes of a VI that its receiver leaves, or has never entered.
+//! Handles the unread bytes on a VI after the receiver has left the VI, or if the receiver never entered it.
 //!
-//! No receiver removes these bytes from the VI. The sender reads them where they lie and puts them on TCP
-//! ([`super::returned`]). If TCP ends before all of them are there, the receiver continues on the VI. So a thread may
-//! end or be killed at any point, and another thread continues.
+//! The unread bytes stay on the VI. The sender copies them from the segment to TCP ([`super::returned`]). If TCP
+//! ends before all unread bytes are on TCP, the receiver reads the rest on the VI. So no byte is lost if a thread
+//! is killed at any point.
 
 use super::hold::{kind_of, scan};
 use super::{Fault, failover, reflected, rx, tx, word};
@@ -17,28 +17,28 @@ use via_shm::endpoint::Area;
 use via_shm::ring::Entry;
 use via_shm::undelivered::{Left, Undelivered};
 
-/// Continuation of the stream after the unread bytes.
+/// Place where the stream continues after the unread bytes on the VI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Perhaps more bytes on the VI.
+    /// On the VI, if the sender sends more.
     More,
-    /// The stream continues on TCP.
+    /// On TCP.
     ToTcp,
-    /// The stream ends.
+    /// Nowhere: the stream ends after the unread bytes.
     Fin,
 }
 
-/// Unread bytes on the VI.
+/// Result of [`look`]: the unread bytes on the VI in the direction in which this end receives.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Unread {
     pub(crate) bytes: u64,
     pub(crate) next: Next,
-    /// Number of data packets that are held, off the ring.
+    /// Number of unread data packets. All of them have been moved from the ring to the held packets.
     packets: u32,
     gathered: u64,
 }
 
-/// Finds the unread bytes on the VI, and consumes none of them.
+/// Finds the unread bytes on the VI, without consuming them.
 ///
 /// # Errors
 /// [`Corrupt`] if the peer has published impossible values.
@@ -46,7 +46,7 @@ pub(crate) fn look(guard: &mut Guard<'_>) -> Result<Unread, Corrupt> {
     let nonsense = |_: Fault| Corrupt("invalid unread packets");
     scan(guard).map_err(nonsense)?;
     let line = &rx(guard).writer;
-    // Bytes that were coalesced before a packet was sent are visible, because the packet is visible.
+    // TAIL is loaded after `scan`, so coalesced bytes that the peer published before a found packet are visible.
     let gathered = line.load(word::TAIL).wrapping_sub(guard.taker.head);
     if gathered > Area::LEN as u64 {
         return Err(Corrupt("more coalesced bytes than fit"));
@@ -74,13 +74,13 @@ pub(crate) fn look(guard: &mut Guard<'_>) -> Result<Unread, Corrupt> {
     Ok(Unread { bytes: bytes - front, next, packets, gathered })
 }
 
-/// Returns the held packets, the next one first.
+/// Returns the held packets in the order in which the program reads them.
 pub(super) fn unread_packets<'g>(guard: &'g Guard<'_>) -> impl Iterator<Item = &'g Held> {
     let count = guard.held_end.wrapping_sub(guard.held_first).min(HELD as u32);
     (0..count).map(|i| &guard.held[guard.held_first.wrapping_add(i) as usize % HELD])
 }
 
-/// Publishes the unread bytes in the segment, for the sender.
+/// Publishes in the segment which packets are unread, so that the sender can copy their bytes to TCP.
 ///
 /// # Errors
 /// [`Corrupt`] if coalesced bytes come after packets that have not arrived.
@@ -108,12 +108,12 @@ pub(crate) fn leave(guard: &Guard<'_>, unread: &Unread) -> Result<(), Corrupt> {
     Ok(())
 }
 
-/// Repairs the state after a thread died that may have been about to return unread bytes.
+/// Repairs the path after a thread died that may have been about to return unread bytes to the sender.
 pub(super) fn repair(guard: &Guard<'_>) {
     let conn = guard.conn;
     if conn.has(flag::RETURNING) && path::revokes(conn.rx()) {
         match reflected::verdict(guard) {
-            // The next step of the fallback continues here.
+            // The sender has not answered yet. The next step of the fallback waits for the answer.
             Verdict::Pending => {}
             Verdict::Accepted => conn.set_rx(Rx::Back),
             Verdict::Refused | Verdict::None => {
@@ -123,37 +123,37 @@ pub(super) fn repair(guard: &Guard<'_>) {
     }
 }
 
-/// The words that describe the unread bytes on the VI.
+/// Source of the list of unread bytes on the VI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Said {
-    /// The words of the receiver, which has left the VI.
+    /// Words in the segment that the receiver wrote when it left the VI.
     ByReceiver,
-    /// The sender's own counts: the receiver has never entered.
+    /// The sender's own counts. The receiver has never entered the VI, so all bytes are unread.
     BySender,
-    /// The sender's own record of bytes that may not have arrived through a dead NIC.
+    /// The sender's failover state: bytes that a dead NIC may not have delivered.
     OfFailover,
 }
 
-/// The unread part of the direction in which this end sends.
+/// The bytes that this end must put on TCP: its unread bytes on the VI, after the failover record if there is one.
 pub(super) struct Part {
     said: Said,
-    /// Failover record, which goes before the bytes.
+    /// Failover record, which is sent before the unread bytes.
     record: [u8; LEN],
-    /// Number of bytes of `record` that are used: all or 0.
+    /// Length of `record` in bytes, or 0 if no record is sent.
     record_len: usize,
-    /// Number of the first ring entry, if the part consists of the sender's own entries.
+    /// Number of the first unread ring entry. Not used with [`Said::ByReceiver`].
     first: u32,
     messages: u32,
-    /// Number of messages before the coalesced bytes.
+    /// Number of unread messages that come before the coalesced bytes.
     before: u32,
-    /// Number of bytes of the first message that the receiver has read.
+    /// Number of bytes of the first unread message that the receiver has already read.
     front: u32,
-    /// Unread coalesced bytes: the position of the first one, and their number.
+    /// Position of the first unread coalesced byte, and the number of unread coalesced bytes.
     gathered: (u64, u64),
 }
 
 impl Part {
-    /// Returns the unread part, as `said` describes it.
+    /// Returns the bytes that this end must put on TCP. `said` selects the source of the list of unread bytes.
     ///
     /// # Errors
     /// [`Corrupt`] if the receiver has published impossible values.
@@ -200,13 +200,13 @@ impl Part {
         }
     }
 
-    /// Returns the number of unread bytes of message `n`.
+    /// Returns the number of unread bytes of message `n`, whose ring entry is `entry`.
     fn unread_of(&self, n: u32, entry: &Entry) -> Result<u64, Corrupt> {
         let had = if n == 0 { self.front } else { 0 };
         entry.len.checked_sub(had).map(u64::from).ok_or(Corrupt("read beyond a message's end"))
     }
 
-    /// Returns the length of the part in bytes, including the record.
+    /// Returns the total length in bytes, including the failover record.
     pub(super) fn len(&self, guard: &Guard<'_>) -> Result<u64, Corrupt> {
         let mut len = self.record_len as u64 + self.gathered.1;
         for n in 0..self.messages {
@@ -215,8 +215,8 @@ impl Part {
         Ok(len)
     }
 
-    /// Copies bytes of the part from byte `at` on into `out`. Returns their number, which is 0 only at the end of the
-    /// part.
+    /// Copies into `out` some of the bytes that start at offset `at` of this part. Returns the number of copied
+    /// bytes, which is 0 only if `at` is the part's length.
     ///
     /// # Errors
     /// [`Corrupt`] if the published values are impossible.
@@ -295,8 +295,8 @@ impl Part {
     }
 }
 
-/// Tells the sender how many bytes are unread, unless the sender has refused or already has an answer. Returns what
-/// becomes of these bytes.
+/// Publishes for the sender that `unread` bytes are unread, unless the sender has refused or this end has already
+/// answered. Returns whether the sender will put the unread bytes on TCP.
 pub(crate) fn answer(guard: &Guard<'_>, seen: Seen, unread: u64) -> Rest {
     let word = &rx(guard).path.0[word::RETURNED];
     let answer = path::answer(seen, unread);

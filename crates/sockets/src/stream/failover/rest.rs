@@ -1,4 +1,4 @@
-//! Finishes the work on TCP for a connection that its program has closed during a failover.
+//! Finishes a failover on TCP after the program has closed the connection.
 
 use super::super::undelivered::Part;
 use super::{RECORD, consumed, holds_shutdown, is_on, read};
@@ -6,8 +6,9 @@ use crate::conn::{Guard, flag};
 use sovia_proto::failover::{self, Record};
 use sovia_sys::call;
 
-/// Bytes that wait for room on TCP, and bytes of the peer that must be read. If a connection is closed with unread
-/// bytes, the kernel resets it and discards the bytes that it was given.
+/// Bytes that must still be sent on TCP, and the peer's bytes that must still be read, before the socket is closed.
+/// If a socket is closed with unread bytes, the kernel resets the connection and discards bytes that it has not
+/// sent.
 #[derive(Debug)]
 pub(crate) struct Rest {
     out: Vec<u8>,
@@ -16,28 +17,29 @@ pub(crate) struct Rest {
     comes: Comes,
 }
 
-/// Bytes that the peer still sends.
+/// Bytes of the peer that must be read from TCP before the close.
 #[derive(Debug, Clone, Copy)]
 enum Comes {
-    /// Bytes that TCP itself would answer.
+    /// None: the kernel resets the connection for unread bytes, as after any close.
     Anything,
-    /// A record. The number is the position up to which this end has consumed the VI's stream.
+    /// The failover record, and the repeated bytes after it. The value is the position up to which this end has
+    /// consumed the VI's stream.
     Record(u32),
-    /// Bytes that the program already has, and their number.
+    /// Repeated bytes that the program already has. The value is their number.
     Had(u64),
 }
 
-/// Progress of the work.
+/// Progress of a [`Rest`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Went {
-    /// Nothing is left to do.
+    /// Everything is sent and read, so the socket can be closed.
     Over,
-    /// The work waits for the peer.
+    /// The socket must stay open, because the peer has not yet sent or received all bytes.
     Waits,
 }
 
-/// Returns the work left for a connection that is about to be closed; `None` if there is none. A connection whose
-/// segment is corrupt has no work left: its peer will find bytes missing.
+/// Returns the bytes to send and to read before a connection is closed during a failover; `None` if there are none.
+/// Also returns `None` if the segment is corrupt, because the connection then ends with an error.
 #[cold]
 pub(crate) fn rest(guard: &Guard<'_>) -> Option<Rest> {
     if !is_on(guard) || guard.conn.has(flag::CORRUPT) {
@@ -54,7 +56,7 @@ pub(crate) fn rest(guard: &Guard<'_>) -> Option<Rest> {
     (!is_over).then_some(Rest { out, sent: 0, is_shut: false, comes })
 }
 
-/// Returns the bytes that are owed to TCP, with the record.
+/// Returns the bytes that this end must still put on TCP, including the failover record.
 fn unsent(guard: &Guard<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     let mut piece = [0u8; 1 << 10];
@@ -68,7 +70,8 @@ fn unsent(guard: &Guard<'_>) -> Vec<u8> {
 }
 
 impl Rest {
-    /// Does what is possible without waiting.
+    /// Sends and reads as many bytes as possible without waiting. Shuts down the sending half once everything is
+    /// sent.
     pub(crate) fn go_on(&mut self, fd: i32) -> Went {
         while self.sent < self.out.len() {
             let how = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
@@ -76,7 +79,7 @@ impl Rest {
                 Ok(n) => self.sent += n,
                 Err(call::Errno::EINTR) => {}
                 Err(call::Errno::EAGAIN) => break,
-                // The connection is gone, and its bytes are lost, as with TCP.
+                // The connection has failed, and its unsent bytes are lost, as on TCP.
                 Err(_) => return Went::Over,
             }
         }
@@ -91,7 +94,7 @@ impl Rest {
         }
     }
 
-    /// Removes from TCP the bytes that must be read.
+    /// Reads and discards the peer's bytes that must be read before the close.
     fn take(&mut self, fd: i32) -> Went {
         let mut scrap = [0u8; 1 << 10];
         loop {
@@ -105,12 +108,12 @@ impl Rest {
                 Ok(n @ 1..) => n,
                 Err(call::Errno::EINTR) => continue,
                 Err(call::Errno::EAGAIN) => return Went::Waits,
-                // The program had shut its receiving half.
+                // This is not the end of TCP: `recv` returns 0 because the program has shut its receiving half.
                 Ok(0) if !super::super::kernel_socket_has_ended(fd) => return Went::Waits,
                 Ok(_) | Err(_) => 0,
             };
             self.comes = match self.comes {
-                // The rest of the record will come, or TCP's end.
+                // Only a part of the record has arrived. The rest will arrive, unless TCP has ended.
                 Comes::Record(_) if (1..failover::LEN).contains(&n) => {
                     if super::super::kernel_socket_has_ended(fd) {
                         Comes::Anything

@@ -1,22 +1,23 @@
-//! Moves both ends to the VI before a byte is sent there, if a NIC is between the two ends. A failover needs this.
+//! Moves both directions to the VI before a byte is sent there, if a NIC in software is between the two ends. If
+//! each end knows the other end's path, a failover can continue without the NIC.
 
 use super::super::{entering, reflected, rx, send, tx, word};
 use crate::conn::{Guard, flag};
 use core::sync::atomic::Ordering;
 use sovia_proto::path::{Grant, Rx, Switch, Tx};
 
-/// Takes at once the steps to the VI that wait for no byte, if a NIC is between the two ends. An end that knows the
-/// other end's path can continue without the NIC.
+/// Takes the steps from TCP to the VI that are possible before any byte moves, if a NIC in software is between the
+/// two ends.
 pub(crate) fn settle(guard: &mut Guard<'_>, fd: i32) {
     if may_switch(guard) {
         send::switch(guard, fd);
     }
     if may_claim(guard) {
-        // Earlier bytes on TCP may still be unread.
+        // Bytes that were sent on TCP before the switch may still be unread. They do not delay the claim.
         reflected::claim(guard);
     }
     if may_enter(guard) {
-        // The next call reports a fault.
+        // A fault is ignored here, because the next call finds and reports it again.
         let _ = entering::next_from(guard);
     }
 }
@@ -44,7 +45,7 @@ fn switch(guard: &Guard<'_>) -> Switch {
 
 fn may_claim(guard: &Guard<'_>) -> bool {
     let read = guard.conn.rx_tcp.load(Ordering::Acquire);
-    // If more has been read, the sender has taken the switch back.
+    // If this end has read more than `n` bytes, the sender has cancelled the switch and has continued on TCP.
     matches!(switch(guard), Switch::At(n) if read <= n) && rx(guard).reader.load(word::CLAIM) == 0
 }
 

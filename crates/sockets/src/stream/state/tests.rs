@@ -1,4 +1,4 @@
-//! Tests every combination of the facts on which the results depend.
+//! Tests every combination of the arguments on which the results depend.
 
 use super::*;
 
@@ -17,7 +17,7 @@ const KNOWN: [u32; 11] = [
     flag::WITHHELD,
 ];
 
-/// Returns every set of these flags.
+/// Returns every combination of the flags in [`KNOWN`].
 fn sets() -> impl Iterator<Item = u32> {
     (0..1u32 << KNOWN.len()).map(|set| {
         let of = |(i, flag): (usize, &u32)| if set >> i & 1 != 0 { *flag } else { 0 };
@@ -25,16 +25,18 @@ fn sets() -> impl Iterator<Item = u32> {
     })
 }
 
-/// Returns all flags that change no result.
+/// Returns all flags that can change no result: those that are not in [`KNOWN`].
 fn others() -> u32 {
     !KNOWN.iter().fold(0, |sum, flag| sum | flag)
 }
 
-/// Row of a table: flags, at least one of them set (0: any flags), other facts (empty: any), and the expected result.
+/// Row of a table of expected results. The row applies if at least one of its flags is set, or if its flags are 0.
+/// Also, its list of other arguments must be empty or contain the present ones. The last value is the expected
+/// result.
 type Row<'t, K, A> = (u32, &'t [K], A);
 
-/// Compares the results of all combinations with a table. For each combination the first matching row holds. Each row
-/// must be needed by some combination.
+/// Compares the results of all combinations with a table. The first row that applies to a combination has the
+/// expected result. Fails if a row is used for no combination.
 fn compare<K: Copy + PartialEq + core::fmt::Debug, A: Copy + PartialEq + core::fmt::Debug>(
     combinations: impl Iterator<Item = (u32, K)>,
     answer: impl Fn(u32, K) -> A,
@@ -55,7 +57,7 @@ fn compare<K: Copy + PartialEq + core::fmt::Debug, A: Copy + PartialEq + core::f
 
 #[test]
 fn receives_without_bytes_do_what_the_table_says() {
-    // Keyed by whether the caller has found out if the peer has gone.
+    // The second column is `has_asked`: true if the caller has found out whether the peer has gone.
     let table: &[Row<'_, bool, Receives>] = &[
         (flag::EOF, &[], Receives::End),
         (flag::CORRUPT, &[], Receives::Fails),
@@ -79,7 +81,7 @@ fn sends_go_where_the_table_says() {
     let receivers = [Listens, HasShut, HasLeft, Revokes];
     let any = |tx| receivers.map(|receiver| (tx, receiver));
     let off_vi: Vec<_> = any(Tx::Tcp).into_iter().chain(any(Tx::Back)).collect();
-    // Keyed by the sender's path and the receiver's state.
+    // The second column has the sender's path and the receiver's state.
     let table: &[Row<'_, (Tx, Receiver), Sends>] = &[
         (flag::CORRUPT, &[], Sends::Over),
         (0, &off_vi, Sends::OnTcp),
@@ -135,7 +137,7 @@ fn flags_outside_the_masks_change_no_answer() {
             let of = |flags| sends(flags, Tx::Vi, receiver);
             assert_eq!(of(flags), of(flags & SENDS), "{flags:#x}");
         }
-        // A peer that has reset the connection has gone, so RESET is included.
+        // EVENTS need not contain RESET, because RESET is never set without PEER_GONE.
         let of_events = EVENTS | flag::RESET;
         assert_eq!(events(flags), events(flags & of_events), "{flags:#x}");
     }
