@@ -1,9 +1,10 @@
-//! Measures the silence of a direction of a VI, for programs that ask for TCP_INFO.
+//! Measures how long a direction of a VI has carried no bytes, for programs that ask for TCP_INFO.
 
-/// The last query about a direction that found more bytes than the query before.
+/// The number of bytes that a direction had carried at the last query, and the time of the last query that found
+/// new bytes.
 ///
-/// No clock is read when bytes move. Bytes that moved between two queries count as moved at the second query. So a busy
-/// direction never counts as silent.
+/// Sends and receives do not read the clock. Bytes that moved between two queries count as moved at the time of the
+/// second query.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Activity {
     bytes: u64,
@@ -11,8 +12,9 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// Returns how long the direction, which has carried `bytes`, has been silent; `None` if it has carried none. Times
-    /// are nanoseconds of the monotonic clock.
+    /// Returns how long the direction has carried no bytes, in nanoseconds; `None` if it has never carried any.
+    /// `bytes` is the number of bytes that the direction has carried so far. `now` is the time on the monotonic
+    /// clock.
     pub(crate) fn silence(&mut self, bytes: u64, now: u64) -> Option<u64> {
         if bytes != self.bytes {
             *self = Activity { bytes, found: now };

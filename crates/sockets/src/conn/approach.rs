@@ -1,58 +1,62 @@
-//! Tracks a connection's steps to its VI.
+//! Tracks the rendezvous of a connection: the steps by which it gets a VI.
 
 use crate::process;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sovia_control::Reason;
 
-/// Data about the rendezvous of a connection that is not yet accelerated. The data lies with the connection in the
-/// family's memory. But only the process that made a request uses the request.
+/// Data about the rendezvous of a connection that has no VI yet. The data lies in the family's memory. But a
+/// request for a VI is used only by the process that made the request.
 #[derive(Debug)]
 pub(crate) struct Approach {
-    /// Place of the connection history for connections like this one, plus one; 0 if no thread has looked it up.
+    /// Index, plus one, of the connection history for connections like this one; 0 if no thread has looked up the
+    /// index.
     pub(crate) history: AtomicU32,
-    /// Place of the connection history, as noted by the call that made the connection, plus one. 0 if the call noted
-    /// none.
+    /// Index, plus one, of the connection history, if the call that opened the connection has stored it; otherwise
+    /// 0.
     pub(crate) told: AtomicU32,
-    /// Number of transfers after which this end asks a process that already shares a segment.
+    /// Number of transfers after which this end looks for the peer among the processes that already share a segment
+    /// with it.
     pub(crate) known_after: AtomicU32,
-    /// Number of transfers after which this end looks for a process that shares no segment.
+    /// Number of transfers after which this end also looks for the peer among processes that share no segment with
+    /// it.
     pub(crate) unknown_after: AtomicU32,
-    /// Number of transfers up to which each transfer looks for a message, because one has just passed between the two
-    /// processes.
+    /// Number of transfers up to which each transfer looks for a rendezvous message, because the two processes have
+    /// just exchanged one.
     eager_until: AtomicU32,
-    /// Hash of the connection's addresses; 0 if no thread has looked them up.
+    /// Hash of the connection's addresses; 0 if no thread has asked the kernel for the addresses.
     pub(crate) link: AtomicU32,
-    /// Family from which the connection came, through an exec or a message ([`crate::inheritance`]). 0 if there is
-    /// none, or if no process of that family holds the connection any more.
+    /// Family that held the connection before an exec or a message brought it to this family
+    /// ([`crate::inheritance`]). 0 if there is no such family, or if none of its processes holds the connection any
+    /// more.
     pub(crate) inherited: AtomicU32,
-    /// Not 0 if the connection came to this family in a message. If a process sends it on in another message, the
-    /// receiving process gets no VI for it.
+    /// Not 0 if another process has sent the connection's socket to this family in a message. If the socket is sent
+    /// on in a second message, the process that receives it gets no VI for the connection.
     pub(crate) came: AtomicU32,
-    /// Slot of the connection in the records of that family, and its generation there.
+    /// Slot and generation of the connection in the memory of the family that `inherited` names.
     pub(crate) place_there: AtomicU64,
-    /// Not 0 while the socket has the kernel's initial options, as far as a VI depends on them.
+    /// Not 0 while all socket options that a VI depends on have the kernel's initial values.
     pub(crate) fresh: AtomicU32,
-    /// Reason why the connection is on TCP for now, plus one; 0 if there is none.
+    /// Reason, plus one, why the connection must stay on TCP for now; 0 if there is no reason.
     kept_for: AtomicU32,
-    /// A [`Stage`], and the process that has reached this stage.
+    /// A [`Stage`], and the id of the process that has reached this stage.
     stage: AtomicU64,
 }
 
-/// Progress of a rendezvous through a shared segment.
+/// Progress of a process in requesting a VI from a process that already shares a segment with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// No request has been made.
     Idle,
-    /// A connector has requested this VI of this pair. `at` holds the lowest bits of the number of transfers at that
-    /// time.
+    /// This process has opened the connection by `connect`, and has requested VI number `vi` of `pair`. `at` holds
+    /// the lowest bits of the number of transfers at that time.
     Requested { pair: u32, vi: u32, at: u8 },
-    /// A connector has made requests in vain: the process at the other end shares none of the segments. `segments`
-    /// holds the lowest bits of the number of segments at that time.
+    /// This process has made a request in each segment, but the process at the other end shares none of the
+    /// segments. `segments` holds the lowest bits of the number of segments at that time.
     InVain { segments: u8 },
 }
 
 impl Approach {
-    /// Clears the data for a new connection.
+    /// Clears the data when a new connection uses the slot.
     pub(crate) fn forget(&self) {
         let zero = |word: &AtomicU32| word.store(0, Ordering::Relaxed);
         zero(&self.history);
@@ -68,7 +72,8 @@ impl Approach {
         self.stage.store(0, Ordering::Relaxed);
     }
 
-    /// Notes why the connection is kept on TCP for now, or that it is not. Returns true if the reason has changed.
+    /// Stores the reason why the connection must stay on TCP for now, or `None`. Returns true if the reason has
+    /// changed.
     pub(super) fn keep_for(&self, reason: Option<Reason>) -> bool {
         let word = reason.map_or(0, |reason| reason as u32 + 1);
         let has_changed = self.kept_for.load(Ordering::Relaxed) != word;
@@ -78,26 +83,27 @@ impl Approach {
         has_changed
     }
 
-    /// Returns the reason noted last.
+    /// Returns the reason why the connection must stay on TCP for now, if there is one.
     pub(crate) fn kept_for(&self) -> Option<Reason> {
         self.kept_for.load(Ordering::Relaxed).checked_sub(1).and_then(Reason::of)
     }
 
-    /// Notes that a message has passed between the two processes after `transfers` transfers, so that the next one is
-    /// expected soon.
+    /// Records that the two processes have just exchanged a rendezvous message. The next message is then expected
+    /// soon. `transfers` is the connection's present number of transfers.
     pub(crate) fn note_message(&self, transfers: u32) {
-        /// Number of further transfers that each look for a message.
+        /// Number of transfers after a rendezvous message that each look for another message.
         const EAGER: u32 = 64;
         self.eager_until.store(transfers.saturating_add(EAGER), Ordering::Relaxed);
     }
 
-    /// Returns true if a message is expected soon, after `transfers` transfers.
+    /// Returns true if a rendezvous message is expected soon. `transfers` is the connection's present number of
+    /// transfers.
     #[inline]
     pub(crate) fn is_eager(&self, transfers: u32) -> bool {
         transfers < self.eager_until.load(Ordering::Relaxed)
     }
 
-    /// Returns the stage that this process has reached.
+    /// Returns the stage that this process has reached: [`Stage::Idle`] if another process stored the stage.
     pub(crate) fn stage(&self) -> Stage {
         let word = self.stage.load(Ordering::Acquire);
         if word == 0 || word as u32 != process::owner() as u32 {

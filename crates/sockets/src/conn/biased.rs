@@ -1,15 +1,15 @@
-//! Takes the lock of a connection on the thread that has the lock's bias.
+//! Fast path: takes the lock of a connection on the thread that has the lock's bias.
 //!
-//! The result is that of [`Conn::attached`], in fewer instructions. This module omits the checks that only other
-//! threads need.
+//! Takes the same lock as [`Conn::attached`] in fewer instructions, because the thread with the bias needs fewer
+//! checks.
 
 use super::{Conn, Guard, Locked, flag};
 use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 use sovia_sync::thread;
 
-/// The locked body of a connection that this process has on a VI, for the thread that has the lock's bias. Releases the
-/// lock inline, without first finding out how it was taken, as a [`Guard`] must.
+/// Like [`Guard`], for the thread that has the lock's bias. Releases the lock in fewer instructions, because it
+/// need not check how the lock was taken.
 #[derive(Debug)]
 pub struct Biased<'a>(ManuallyDrop<Guard<'a>>);
 
@@ -18,19 +18,19 @@ impl Conn {
     /// Otherwise returns `None`. Also returns `None` in a critical section, or if a thread has died under the lock.
     #[inline(always)]
     pub(crate) fn biased(&self, generation: u32) -> Option<Biased<'_>> {
-        // The general path handles a thread that has left a call by `longjmp`.
+        // If the thread may have left an earlier call by `longjmp`, the caller must take the slower path.
         if thread::is_refused() || !self.lock.lock_biased() {
             return None;
         }
         let biased = Biased(ManuallyDrop::new(Guard(Locked { conn: self, is_outermost: true })));
-        // Dropping `biased` releases the lock if this function does not return it.
+        // If this function returns `None`, dropping `biased` releases the lock.
         let is_here = self.is_attached_here() && self.is_generation(generation);
         (is_here && !self.has(flag::TORN)).then_some(biased)
     }
 }
 
 impl Biased<'_> {
-    /// Releases the lock. Equivalent to a drop, but inlined.
+    /// Releases the lock, like a drop, but inlined into the caller.
     #[inline(always)]
     pub(crate) fn leave(self) {
         ManuallyDrop::new(self).0.conn.lock.unlock_biased();
@@ -40,7 +40,7 @@ impl Biased<'_> {
 impl Drop for Biased<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        // The inner guard has nothing else to release.
+        // The inner `Guard` is never dropped. It has nothing else to release.
         self.0.conn.lock.unlock_biased();
     }
 }

@@ -1,4 +1,4 @@
-//! Data of a connection that only the holder of its lock uses.
+//! Data of a connection that only the holder of the connection's lock uses.
 
 use super::{
     Activity, Copies, Failover, Guard, Handler, Locked, Own, Protocol, Seen, WINDOW_MAX, flag,
@@ -19,53 +19,56 @@ use via_shm::ring::{INLINE, SLOTS};
 pub(crate) const PACKET_MAX: usize = MESSAGE_MAX;
 /// Length of the longest packet that lies in a ring entry rather than in the pool, in bytes.
 pub(crate) const INLINE_MAX: usize = INLINE;
-/// Number of posted receives that the peer sees even while the last batch of receives is unpublished.
+/// Number of free ring entries that the peer always sees if the ring is empty. The receiver publishes free entries
+/// in batches of [`CREDIT_BATCH`], so the last batch may be unpublished.
 pub(super) const RECEIVES: u32 = SLOTS - CREDIT_BATCH;
 
-/// A message that was taken off the ring before the program asked for it.
+/// A packet that was taken off the ring before the program received it.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Held {
-    /// A [`sovia_proto::packet::Kind`] as a number.
+    /// The packet's kind, a [`sovia_proto::packet::Kind`] as a number.
     pub kind: u8,
-    /// True if the bytes lie in the pool.
+    /// True if the packet's bytes lie in the pool.
     pub pooled: bool,
-    /// Length in bytes.
+    /// The packet's length in bytes.
     pub len: u32,
-    /// Offset in the pool.
+    /// Offset of the packet's bytes in the pool.
     pub at: u32,
-    /// Pool position to release once the message is consumed.
+    /// Pool position to release once the packet is consumed.
     pub release: u64,
-    /// The bytes, if they do not lie in the pool.
+    /// The packet's bytes, if they do not lie in the pool.
     pub bytes: [u8; INLINE],
 }
 
-/// Number of ordered packets that can be held: a whole ring, more than the window.
+/// Number of packets that can be held: as many as the ring has entries, which is more than the window.
 pub const HELD: usize = SLOTS as usize;
 
-/// A receiver's change that takes several steps. Only one is under way at a time.
+/// A change by a receiver that takes several steps. If the thread dies in the middle, another thread completes the
+/// change. Only one change is under way at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
 pub enum Taking {
     /// No change is under way.
     #[default]
     Nothing,
-    /// Consumes a data packet in the ring. The values are the packet's number, then the counts of consumed ordered
-    /// packets and their bytes after the change.
+    /// Consumes a data packet in the ring. The values are the packet's number, the number of consumed ordered
+    /// packets after the change, and the number of bytes in these packets.
     FromRing(u32, u32, u32),
-    /// Consumes a held data packet. The values are those of `FromRing`.
+    /// Consumes a held data packet. The values are the same as in `FromRing`.
     FromHeld(u32, u32, u32),
-    /// Moves a packet from the ring to the held packets. The values are the packet's number, and the number after the
-    /// last held packet before the change.
+    /// Moves a packet from the ring to the held packets. The values are the packet's number in the ring, and the
+    /// value of `held_end` before the change.
     ToHeld(u32, u32),
-    /// Consumes a packet without data in the ring. The values are the packet's number and kind, then the count of
+    /// Consumes a packet without data in the ring. The values are the packet's number, its kind, and the number of
     /// consumed ordered packets after the change.
     Control(u32, Kind, u32),
-    /// Consumes a held packet without data. The values are those of `Control`.
+    /// Consumes a held packet without data. The values are the same as in `Control`.
     HeldControl(u32, Kind, u32),
 }
 
-/// A [`Taking`] in memory. The kind is written last, because a process may be killed between any two stores.
+/// A [`Taking`] as it is stored in the connection. `kind` is stored last, because a process may be killed between
+/// any two stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Note {
@@ -100,77 +103,84 @@ impl Note {
     }
 }
 
-/// Data that only the holder of the lock may access.
+/// Data of a connection that only the holder of the connection's lock may access.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Body {
-    /// This end of the VI. Valid once attached.
+    /// This end of the VI. Initialised once the connection has its VI.
     endpoint: MaybeUninit<Endpoint>,
-    /// Window and acknowledgements.
+    /// State of the window and of acknowledgements.
     pub flow: Flow,
-    /// Other settings of the protocol.
+    /// Settings of the protocol for this connection.
     pub protocol: Protocol,
-    /// Number of combined bytes that the peer has not been notified of.
+    /// Number of combined bytes that were sent without notifying the peer.
     pub untold: u32,
-    /// Time by which the peer must be notified of these bytes (nanoseconds of the monotonic clock).
+    /// Time by which the peer must be notified of the combined bytes (nanoseconds of the monotonic clock).
     pub due: u64,
-    /// FIN and FINACK.
+    /// State of the exchange of FIN and FINACK.
     pub closing: Closing,
-    /// Coalesced bytes that this end sends.
+    /// State of the coalesced bytes that this end sends.
     pub gatherer: Gatherer,
-    /// Coalesced bytes that the peer sends.
+    /// State of the coalesced bytes that the peer sends.
     pub taker: Taker,
     /// Traffic on the VI that is not yet in the statistics.
     pub traffic: Traffic,
     /// Traffic on the VI that is already in the statistics.
     pub past: Traffic,
-    /// Silence of the direction in which this end sends, and of the other direction.
+    /// Activity of the sending direction, and then of the receiving direction.
     pub activity: [Activity; 2],
-    /// Change of the receiver that is under way. If the thread dies, another thread completes the change.
+    /// The receiver's change that is under way, if there is one. If the thread dies, another thread completes the
+    /// change.
     pub taking: Note,
-    /// Number of received entries whose arrival `flow` has counted.
+    /// Number of arrived ring entries that `flow` has counted.
     pub arrivals: u32,
-    /// Number of entries sent, and in the upper half the number of ordered packets among them. Both are in one word,
-    /// because a process may be killed between two stores. `gatherer.packets` is updated after this word.
+    /// Number of ring entries sent, and in the upper half the number of ordered packets among these entries. One
+    /// word holds the two numbers, because a process may be killed between two stores. `gatherer.packets` is
+    /// updated after this word.
     pub counted: u64,
-    /// Bytes in the ordered packets sent. `gatherer` counts the packets.
+    /// Number of bytes in all ordered packets that this end has sent. `gatherer.packets` is the number of these
+    /// packets.
     pub bytes_sent: u32,
-    /// Bytes in the ordered packets consumed. `taker` counts the packets.
+    /// Number of bytes in all ordered packets that this end has consumed. `taker.packets` is the number of these
+    /// packets.
     pub bytes_taken: u32,
-    /// Number of bytes that were unread on the VI and are now on TCP (`stream::returned`).
+    /// Number of unread bytes of the VI that this end has put on TCP (`stream::returned`).
     pub drained: u32,
-    /// The kernel's count of bytes written to TCP before those bytes, plus one; 0 if it is not known.
+    /// The kernel's count of bytes written to TCP before the bytes in `drained`, plus one; 0 if this count is not
+    /// known.
     pub drained_from: u64,
     /// Number of bytes of the first unread packet that the program has read.
     pub front: u32,
-    /// Number of the first held packet.
+    /// Number of the first held packet. It lies at index `held_first % HELD` of `held`.
     pub held_first: u32,
-    /// Number after the last held packet.
+    /// Number of the last held packet, plus one.
     pub held_end: u32,
-    /// True while the program reads a borrowed slot of the pool. The slot is not released meanwhile.
+    /// True while the program reads a borrowed slot of the pool, which must not be released.
     pub borrowed: bool,
-    /// Pool position to release when the program has read the slot.
+    /// Pool position to release once the program has read the borrowed slot.
     pub owed: u64,
-    /// The receiver's progress when a sender last gave up waiting for a slot.
+    /// Value of `stream::lend_progress` when a sender last gave up waiting for a slot of the pool.
     pub stalled: u64,
-    /// Packets that [`crate::stream`] has taken off the ring to reach the acknowledgements behind them.
+    /// Packets that were taken off the ring before the program received them. A sender takes them off to reach the
+    /// acknowledgements behind them.
     pub held: [Held; HELD],
-    /// Private copies of this end's words in the segment, for comparison.
+    /// Private copies of this end's words in the segment. `stream::audit` compares them with the segment.
     pub own: Own,
-    /// State at the last comparison.
+    /// State at the last check by `stream::audit`.
     pub seen: Seen,
-    /// The handler thread, if there is one.
+    /// The connection's handler thread, if there is one.
     pub handler: Handler,
     /// Progress of a failover to TCP.
     pub failover: Failover,
-    /// Changes to entries of epoll sets, for the copies that a fork makes.
+    /// Changes to the connection's entries in epoll sets since a fork copied these entries.
     pub copies: Copies,
 }
 
 impl Body {
-    /// Initialises the body for a connection that has just got its VI. Nothing has been sent on the VI.
+    /// Initialises the body for a connection that has just got its VI. Requires that nothing has been sent on the
+    /// VI.
     fn begin(&mut self, end: Endpoint, parameters: Parameters, chosen: Protocol) {
-        // Names every field, so that none is forgotten.
+        // Names every field, so that the compiler reports a field that is not initialised here.
         let Body {
             endpoint,
             flow,
@@ -196,7 +206,7 @@ impl Body {
             borrowed,
             owed,
             stalled,
-            // The counts show that no packet is held, so old contents are never read.
+            // `held_first` and `held_end` say that no packet is held, so old contents of `held` are never read.
             held: _,
             own,
             seen,
@@ -206,7 +216,7 @@ impl Body {
         } = self;
         endpoint.write(end);
         *flow = Flow::new(parameters);
-        // Until the peer publishes its window, which it does before this end enters the VI.
+        // Assumes the largest window until this end enters the VI. The peer publishes its window before that.
         flow.face(WINDOW_MAX);
         *protocol = chosen;
         (*untold, *due) = (0, 0);
@@ -229,12 +239,12 @@ impl Body {
         copies.forget();
     }
 
-    /// Notes a change that takes several steps, or that all steps are done. If this process dies in between, a forked
-    /// relative completes the change.
+    /// Stores `taking` before the first step of a change, or [`Taking::Nothing`] after the last step. If this
+    /// process dies in between, a forked relative completes the change.
     #[inline(always)]
     pub(crate) fn take(&mut self, taking: Taking) {
-        // The fences keep this order in memory and keep each store, because a process may be killed between any two
-        // instructions.
+        // A process may be killed between any two instructions. The fences make the compiler keep each store and
+        // their order.
         let (kind, values) = Note::parts(taking);
         compiler_fence(Ordering::SeqCst);
         if kind != 0 {
@@ -245,14 +255,14 @@ impl Body {
         compiler_fence(Ordering::SeqCst);
     }
 
-    /// Returns the change that a dead thread had begun.
+    /// Returns the receiver's change that is under way. After a thread's death, this is the change to complete.
     pub(crate) fn taking(&self) -> Taking {
         self.taking.taking()
     }
 }
 
 impl<'a> Locked<'a> {
-    /// Gives the connection its end of a VI. Nothing has been sent on the VI.
+    /// Gives the connection its endpoint of a VI. Requires that nothing has been sent on the VI.
     ///
     /// # Safety
     /// The segment must stay mapped until this process has left the VI, as [`Endpoint::new`] requires.
@@ -269,8 +279,8 @@ impl<'a> Locked<'a> {
     }
 }
 
-/// Access to the endpoint of a connection that this process has on a VI. Only [`crate::stream`] may use this trait;
-/// other modules call `stream`. `tests/layers.rs` checks this.
+/// Access to the endpoint of a connection that this process has on a VI. Only [`crate::stream`] may use this trait,
+/// and `tests/layers.rs` checks this rule. Other modules call functions of `stream`.
 pub(crate) trait HasEndpoint {
     /// Returns this end of the VI.
     fn endpoint(&mut self) -> &mut Endpoint;
@@ -296,7 +306,8 @@ impl HasEndpoint for Guard<'_> {
 }
 
 impl Guard<'_> {
-    /// Counts the entries sent so far, among them `ordered` more ordered packets.
+    /// Counts sent ring entries. `ordered` is the number of ordered packets among the entries that were not counted
+    /// yet.
     #[inline]
     pub(crate) fn count_sent(&mut self, ordered: u32) {
         let packets = self.gatherer.packets.wrapping_add(ordered);

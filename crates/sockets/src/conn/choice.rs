@@ -1,32 +1,32 @@
-//! Settings of the protocol, and their values on a segment.
+//! Settings of the protocol, as the program or user chose them and as a connection uses them.
 
 use super::body::{PACKET_MAX, RECEIVES};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sovia_proto::configuration::{Configuration, Handling, Transfer};
 use sovia_proto::flow::{DACKS, Parameters};
 
-/// Settings of one connection, from its attachment on.
+/// Protocol settings of a connection that has a VI.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Protocol {
     /// Length of the longest packet, in bytes.
     pub chunk: u32,
-    /// Length below which messages may be combined, in bytes; 0 if none may.
+    /// Messages shorter than this length in bytes may be combined; 0 if no message may be combined.
     pub below: u32,
-    /// Longest time that combined bytes wait, in nanoseconds.
+    /// Longest time by which the peer's notification of combined bytes is delayed, in nanoseconds.
     pub delay_ns: u64,
-    /// The thread that handles messages.
+    /// The thread that takes messages off the ring: the program's or a handler thread.
     pub handling: Handling,
-    /// The way in which bytes get into memory that the NIC reads.
+    /// The way in which a packet's bytes reach the VI: by copy or from registered memory.
     pub transfer: Transfer,
 }
 
-/// Largest window of an end of this version. A larger value from a peer counts as this one.
+/// Largest window that this version uses, in packets. A larger value from a peer counts as this value.
 pub(crate) const WINDOW_MAX: u16 = DACKS.window;
 
 const _: () = {
-    // A FIN, a FINACK and a change of path always find a posted receive. This is true even while the peer's last batch
-    // of receives is unpublished.
+    // Even with a full window, the ring has room for a FIN, a FINACK and a change of path. This is true even while
+    // the receiver's last batch of free ring entries is unpublished.
     assert!(fits(DACKS));
 };
 
@@ -34,7 +34,8 @@ const fn fits(flow: Parameters) -> bool {
     flow.receives() as u32 <= RECEIVES
 }
 
-/// Returns the parameters nearest to `wanted` for which the ring has room.
+/// Returns `wanted`, with the window and the threshold reduced until the ring has room for a full window of
+/// packets.
 const fn fitting(wanted: Parameters) -> Parameters {
     let mut flow = wanted;
     if flow.window > WINDOW_MAX {
@@ -49,18 +50,18 @@ const fn fitting(wanted: Parameters) -> Parameters {
     flow
 }
 
-/// Settings that were chosen for a process or one connection.
+/// Protocol settings that a user or program has chosen for a process or for one connection.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Choice {
-    /// The window, and the threshold in the upper half; 0 if nothing has been chosen.
+    /// The window, and in the upper half the threshold for acknowledgements; 0 if nothing has been chosen.
     flow: AtomicU32,
     chunk: AtomicU32,
     below: AtomicU32,
-    /// Length up to which HYBRID copies, in bytes.
+    /// Longest message that [`Transfer::Hybrid`] copies, in bytes.
     copied: AtomicU32,
     delay_ns: AtomicU64,
-    /// A [`Handling`], and in the upper half a [`Transfer`], as numbers.
+    /// A number for the [`Handling`], and in the upper half a number for the [`Transfer`].
     ways: AtomicU32,
 }
 
@@ -76,7 +77,7 @@ impl Choice {
         }
     }
 
-    /// Removes all choices.
+    /// Removes the chosen settings.
     pub(crate) fn forget(&self) {
         self.flow.store(0, Ordering::Relaxed);
     }
@@ -128,7 +129,7 @@ impl Choice {
     }
 }
 
-/// Returns the parameters and settings that `configuration` gives on a segment.
+/// Converts `configuration` to the settings of a connection on a segment, within the segment's limits.
 pub(crate) fn translated(configuration: &Configuration) -> (Parameters, Protocol) {
     let combine = configuration.combine;
     let protocol = Protocol {

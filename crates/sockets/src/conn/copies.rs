@@ -1,47 +1,48 @@
-//! Records changes to entries of epoll sets since a fork. The forked process has copies of the entries, and finds the
-//! changes here.
+//! Records changes to a connection's entries in epoll sets. A forked process has private copies of these entries,
+//! and finds later changes to the originals here.
 
-/// Number of entries of a connection whose changes are recorded.
+/// Number of epoll entries of one connection whose changes can be recorded.
 const RECORDED: usize = 8;
 
-/// Change of an entry after it has been copied.
+/// Change of an epoll entry after a fork has copied the entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) enum Fate {
-    /// The entry has moved to the kernel, or is removed. No process gives a copy of it to the kernel any more.
+    /// The entry has been removed, or has been moved to the kernel's epoll instance. No process may add its copy of
+    /// the entry to the kernel's epoll instance any more.
     Over,
-    /// `epoll_ctl` has changed the entry, or EPOLLONESHOT has disabled it.
+    /// `epoll_ctl` has changed the entry, or EPOLLONESHOT has disabled the entry.
     Changed {
-        /// Events that the program waits for.
+        /// Events that the program waits for, as in `epoll_event`.
         events: u32,
-        /// The user's data.
+        /// The program's data, as in `epoll_event`.
         data: u64,
-        /// True if the entry is not disabled.
+        /// False if EPOLLONESHOT has disabled the entry.
         armed: bool,
     },
 }
 
-/// Changes of a connection's entries, by the entry's number.
+/// Changes of a connection's entries in epoll sets, by the number of the entry.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Copies {
-    /// Numbers of the entries; 0 in a free place.
+    /// Number of each changed entry; 0 if this place of the arrays is free.
     numbers: [u64; RECORDED],
     fates: [Fate; RECORDED],
 }
 
 impl Copies {
-    /// Removes all changes.
+    /// Removes all recorded changes.
     pub(crate) fn forget(&mut self) {
         self.numbers = [0; RECORDED];
     }
 
-    /// Returns the change of the entry with this number, if there is one.
+    /// Returns the last recorded change of the entry with this number, if there is one.
     pub(crate) fn fate(&self, number: u64) -> Option<Fate> {
         self.place(number).map(|place| self.fates[place])
     }
 
-    /// Records the change of an entry. Does nothing if other entries use all places.
+    /// Records `fate` as the last change of entry `number`. Does nothing if other entries use all places.
     pub(crate) fn record(&mut self, number: u64, fate: Fate) {
         if let Some(place) = self.place(number).or_else(|| self.place(0)) {
             self.fates[place] = fate;

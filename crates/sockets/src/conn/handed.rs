@@ -1,17 +1,19 @@
-//! Counts the programs outside the family that have got a connection's socket from it.
+//! Counts the programs outside the family that have got a connection's socket from the family.
 
 use super::Conn;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering;
 use sovia_control::board::Holders;
 
-/// Count that stands for several programs.
+/// Smallest value of `handed` that means several programs. Also added if the number of programs is not known.
 const SEVERAL: u32 = 2;
 
-/// Number of bytes of a connection that [`Holding::of`] reads: the words before those that change with each transfer.
+/// Number of bytes, from the start of a [`Conn`], that [`Holding::of`] decodes. These are the words that do not
+/// change with each transfer.
 pub(crate) const RECORD: usize = offset_of!(Conn, transfers);
 
-/// A family's record of the processes that hold a connection.
+/// Copy of the words of a [`Conn`] that say which processes and programs hold the connection. The connection may
+/// belong to another family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Holding {
     generation: u32,
@@ -22,7 +24,7 @@ pub(crate) struct Holding {
 }
 
 impl Holding {
-    /// Hash of the words' positions. Another build of the library may have them elsewhere.
+    /// Hash of the positions of these words in [`Conn`]. Another build of the library may have other positions.
     pub(crate) const LAYOUT: u64 = {
         let places = [
             offset_of!(Conn, generation),
@@ -38,7 +40,7 @@ impl Holding {
         sum
     };
 
-    /// Decodes the bytes of a record.
+    /// Decodes the first bytes of a [`Conn`].
     pub(crate) fn of(record: &[u8; RECORD]) -> Holding {
         let half = |at: usize| {
             let bytes = [record[at], record[at + 1], record[at + 2], record[at + 3]];
@@ -56,21 +58,22 @@ impl Holding {
         }
     }
 
-    /// Returns true if the connection is still in this generation.
+    /// Returns true if the slot's generation was `generation` when the words were read.
     pub(crate) fn is_of(&self, generation: u32) -> bool {
         self.generation == generation
     }
 
-    /// Returns true if the record was read while this generation was ending: `generation` before the end, and `handed`
-    /// after it.
+    /// Returns true if generation `generation` ended while the words were being read: the generation was read
+    /// before the end, and `handed` after the end.
     pub(crate) fn is_settling(&self, generation: u32) -> bool {
         self.is_of(generation) && self.handed == 0
     }
 
-    /// Returns true if more than one program outside the family has got the connection in this generation, which may be
-    /// over.
+    /// Returns true if more than one program outside the family may have got the connection in generation
+    /// `generation`. This generation may have ended.
     pub(crate) fn is_spread(&self, generation: u32) -> bool {
-        // Only the last such generation is stored, so this counts every earlier generation as well.
+        // `spread` stores only the last generation in which several programs got the connection. So this is true
+        // for all earlier generations as well.
         let last = self.spread.checked_sub(1);
         let is_hidden = last.is_some_and(|last| last.wrapping_sub(generation) as i32 >= 0);
         is_hidden || self.is_of(generation) && self.handed >= SEVERAL
@@ -78,38 +81,39 @@ impl Holding {
 }
 
 impl Conn {
-    /// Counts a program that gets the connection, because a process of the family is about to become that program.
-    /// Returns true if it is the only one so far.
+    /// Counts a program outside the family that is about to get the connection. Returns true if no other program
+    /// has got the connection before.
     pub(crate) fn hand(&self) -> bool {
         self.handed.fetch_add(1, Ordering::AcqRel) == 0
     }
 
-    /// Reverses [`Conn::hand`] if the process has not become the program.
+    /// Reverses [`Conn::hand`] if the program has not got the connection after all.
     pub(crate) fn take_back(&self) {
-        // The generation may be over, and the count 0.
+        // The count may already be 0, because the connection's generation may have ended.
         let less = |handed: u32| handed.checked_sub(1);
         let _ = self.handed.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less);
     }
 
-    /// Returns true if no program has got the connection from the family.
+    /// Returns true if no program outside the family has got the connection.
     pub(crate) fn is_the_familys(&self) -> bool {
         self.handed.load(Ordering::Acquire) == 0
     }
 
-    /// Notes that processes get the connection without the family's knowledge.
+    /// Records that an unknown number of processes outside the family may get the connection.
     pub(crate) fn spread(&self) {
         self.handed.fetch_add(SEVERAL, Ordering::AcqRel);
     }
 
-    /// Stores what must outlast the generation, just before generation `next` begins. The count is cleared only later,
-    /// so that a process that reads both words finds at least one of them.
+    /// Called just before the generation changes to `next`. If several programs have got the connection, stores
+    /// this in `spread`. The caller clears `handed` later, so a process that reads `handed` and `spread` always
+    /// finds one of the two words set.
     pub(super) fn note_spread(&self, next: u32) {
         if self.handed.load(Ordering::Acquire) >= SEVERAL {
             self.spread.store(next, Ordering::Release);
         }
     }
 
-    /// Clears the count after the generation has ended.
+    /// Clears the count of programs after the generation has ended.
     pub(super) fn forget_handed(&self) {
         self.handed.store(0, Ordering::Release);
     }
@@ -120,8 +124,8 @@ mod tests {
     use super::*;
 
     fn record(conn: &Conn) -> Holding {
-        // SAFETY: no other thread has this connection. Its memory was allocated as zeros, so padding bytes are
-        // initialised as well.
+        // SAFETY: no other thread has a reference to `conn`. Its memory was allocated as zeros, so padding bytes
+        // are initialised as well.
         Holding::of(unsafe { &*core::ptr::from_ref(conn).cast() })
     }
 
@@ -152,7 +156,8 @@ mod tests {
         let now = record(&conn);
         assert!(now.is_of(5) && !now.is_of(3));
         assert!(now.is_spread(3) && !now.is_spread(4));
-        // Nothing more is stored about earlier generations.
+        // Only generation 3 was spread. Earlier generations count as spread too, because `spread` stores only the
+        // last one.
         assert!(now.is_spread(2));
     }
 }

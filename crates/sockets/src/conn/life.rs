@@ -1,4 +1,4 @@
-//! Begins and ends the generations of a connection's slot.
+//! Begins and ends the generations of a connection's slot. In each generation, the slot has one connection.
 
 use super::{Conn, Phase, Role, flag};
 use crate::members;
@@ -6,7 +6,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sovia_proto::path::{Rx, Tx};
 
 impl Conn {
-    /// Makes a taken slot a new connection on TCP. Returns its generation.
+    /// Initialises a slot that the caller has allocated, for a new connection on TCP. Returns the connection's
+    /// generation.
     pub fn open(&self, index: u32, role: Role) -> u32 {
         self.index.store(index, Ordering::Relaxed);
         let generation = self.generation.load(Ordering::Relaxed);
@@ -18,7 +19,8 @@ impl Conn {
         self.use_memory(0);
         self.rx_pins.clear();
         self.tx_pins.clear();
-        // Stored one by one: each store is one instruction, and a short connection does little else.
+        // Stores zero word by word, which takes one instruction each. The time matters for programs that open many
+        // short connections.
         let zero = |word: &AtomicU32| word.store(0, Ordering::Relaxed);
         zero(&self.transfers);
         zero(&self.sleeps);
@@ -48,15 +50,15 @@ impl Conn {
         generation
     }
 
-    /// Marks the counts of bytes as incomplete: bytes passed before this generation, so the kernel's counts must be
-    /// used.
+    /// Marks the counts of bytes on TCP as too low, because the socket carried bytes before this generation. Then
+    /// the kernel's counts are used.
     pub(crate) fn has_carried(&self) {
         self.rx_pins.abandon();
         self.tx_pins.abandon();
     }
 
-    /// Makes this slot, which is all zero, a copy of `other` for calls that are still under way. The copy is on TCP for
-    /// good, and its slot is not used again.
+    /// Makes this slot a copy of `other`, for calls in progress that still refer to the connection. The copy stays
+    /// on TCP for good, and its slot is never reused. Requires that this slot is all zero.
     pub(crate) fn retire(&self, other: &Conn) {
         let copy = |to: &AtomicU32, from: &AtomicU32| {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -76,8 +78,8 @@ impl Conn {
         self.set_phase(Phase::Plain);
     }
 
-    /// Ends a generation: references to it are void from here on. Returns true for exactly one caller per generation,
-    /// even if two processes end it at the same time. Only that caller frees the slot.
+    /// Ends `generation`, which invalidates all references to the connection. Returns true for exactly one caller
+    /// per generation, even if two processes call this at the same time. Only that caller may free the slot.
     #[must_use]
     pub fn end(&self, generation: u32) -> bool {
         sovia_sys::stall::point(sovia_sys::stall::At::GivingBack);
@@ -102,13 +104,13 @@ impl Conn {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Returns true if the slot is still in this generation. Compares the lowest 24 bits.
+    /// Returns true if the slot's present generation is `generation`. Compares only the lowest 24 bits.
     #[inline]
     pub fn is_generation(&self, generation: u32) -> bool {
         self.generation.load(Ordering::Acquire) & 0xff_ffff == generation & 0xff_ffff
     }
 
-    /// Like [`Conn::is_generation`], but compares only the lowest 12 bits.
+    /// Returns true if the slot's present generation is `generation`. Compares only the lowest 12 bits.
     pub(crate) fn is_generation_low(&self, generation: u32) -> bool {
         self.generation.load(Ordering::Acquire) & 0xfff == generation & 0xfff
     }

@@ -1,4 +1,4 @@
-//! The lock of a connection, and what its holder may use: the body and the VI.
+//! The lock of a connection. Only the lock's holder may use the connection's body and its endpoint of the VI.
 
 use super::{Body, Conn, flag};
 use core::ops::{Deref, DerefMut};
@@ -6,13 +6,13 @@ use sovia_sync::{Acquired, section, thread};
 use std::sync::OnceLock;
 
 impl Conn {
-    /// Takes the lock, which gives access to the body.
+    /// Takes the connection's lock, which gives access to the body. Waits for other threads.
     #[inline]
     pub fn lock(&self) -> Locked<'_> {
         self.taken(self.lock.lock())
     }
 
-    /// Takes the lock. Returns `None` if other threads hold it for `ns` nanoseconds.
+    /// Takes the connection's lock. Returns `None` if other threads hold the lock for `ns` nanoseconds.
     pub(crate) fn lock_within(&self, ns: u64) -> Option<Locked<'_>> {
         self.lock.lock_within(ns).map(|acquired| self.taken(acquired))
     }
@@ -25,38 +25,39 @@ impl Conn {
         Locked { conn: self, is_outermost: acquired.is_held() }
     }
 
-    /// Takes the lock of a connection that this process has on a VI. Returns `None` if this process does not have it on
-    /// a VI.
+    /// Takes the connection's lock. Returns `None` if this process does not have the connection on a VI.
     #[inline]
     pub fn attached(&self) -> Option<Guard<'_>> {
         self.lock().attached()
     }
 
-    /// Takes the lock, unless a living thread holds it.
+    /// Takes the connection's lock without waiting. Returns `None` if a living thread holds the lock.
     pub(crate) fn lock_if_free(&self) -> Option<Locked<'_>> {
         let acquired = self.lock.lock_within(0).filter(|acquired| acquired.is_held())?;
         Some(self.taken(acquired))
     }
 
-    /// Takes the lock if it is free.
+    /// Takes the connection's lock without waiting. Returns `None` if the lock is not free.
     #[inline]
     pub fn try_lock(&self) -> Option<Locked<'_>> {
-        // Lazy, because dropping a `Locked` releases the lock, even if another thread holds it.
+        // A closure, so that no `Locked` is made if the lock is not free: dropping it would release another
+        // thread's lock.
         self.lock.try_lock().then(|| Locked { conn: self, is_outermost: true })
     }
 
-    /// Returns true if the calling thread holds the lock: it runs in a signal handler that has interrupted a call on
-    /// the connection.
+    /// Returns true if the calling thread holds the connection's lock. In a signal handler, this means that the
+    /// handler has interrupted a call on the connection.
     pub(crate) fn is_mine(&self) -> bool {
         self.lock.is_mine()
     }
 
-    /// Returns true if a call in a signal handler has interrupted a call on the same connection, and so must not
-    /// continue. If this happens a thousand times in a row, the thread must have left the interrupted call by
-    /// `longjmp`. Then the call continues under the lock that the thread still has.
+    /// Returns true if the caller runs in a signal handler that has interrupted a call on the same connection. Then
+    /// the caller must not use the connection. After 1000 such results in a row, the thread must have left the
+    /// interrupted call by `longjmp`. So this returns false, and the caller uses the lock that the thread still
+    /// holds.
     #[inline]
     pub fn is_interrupted(&self) -> bool {
-        // A thread that holds the lock is in a critical section.
+        // Fast path: a thread that is in no critical section does not hold the lock.
         if !section::is_inside() && !thread::is_refused() {
             return false;
         }
@@ -73,12 +74,12 @@ impl Conn {
     }
 }
 
-/// The locked body of a connection, on TCP or on a VI.
+/// The locked body of a connection, on TCP or on a VI. Dropping this value releases the lock.
 #[derive(Debug)]
 pub struct Locked<'a> {
-    /// The connection.
+    /// The locked connection.
     pub conn: &'a Conn,
-    /// True if this value must release the lock: the thread did not already hold it.
+    /// True if dropping this value must release the lock. False if the thread already held the lock before.
     pub(super) is_outermost: bool,
 }
 
@@ -95,15 +96,15 @@ impl Deref for Locked<'_> {
 impl DerefMut for Locked<'_> {
     #[inline]
     fn deref_mut(&mut self) -> &mut Body {
-        // SAFETY: a `Locked` exists only while the calling thread holds the lock, so no other thread accesses the body.
-        // `self` is borrowed mutably, so this is the only reference through it.
+        // SAFETY: a `Locked` exists only while the calling thread holds the lock, so no other thread accesses the
+        // body. `self` is borrowed mutably, so no other reference to the body comes from this `Locked`.
         unsafe { &mut *self.conn.body.get() }
     }
 }
 
 impl<'a> Locked<'a> {
-    /// Returns a [`Guard`] if this process has the connection on a VI. Repairs the body if a thread died while changing
-    /// it.
+    /// Returns a [`Guard`] if this process has the connection on a VI. Repairs the body if a thread died while it
+    /// held the lock.
     #[inline]
     pub(crate) fn attached(self) -> Option<Guard<'a>> {
         let conn = self.conn;
@@ -120,7 +121,7 @@ impl<'a> Locked<'a> {
 }
 
 impl Locked<'_> {
-    /// Adds the traffic since the last call to the statistics.
+    /// Adds the traffic since the last call of this function to the statistics.
     pub(crate) fn settle_traffic(&mut self) {
         let traffic = core::mem::take(&mut self.traffic);
         self.past += traffic;
@@ -139,8 +140,9 @@ impl Drop for Locked<'_> {
     }
 }
 
-/// The locked body of a connection that this process has on a VI. The endpoint may be used: the segment stays mapped,
-/// because a process leaves the VI only under the lock (close in [`crate::ops`], [`crate::fallback`]).
+/// The locked body of a connection that this process has on a VI. The holder may use the endpoint, because the
+/// segment stays mapped. A process leaves the VI only under the lock (at a close in [`crate::ops`], and in
+/// [`crate::fallback`]).
 #[derive(Debug)]
 pub struct Guard<'a>(pub(super) Locked<'a>);
 
@@ -160,11 +162,11 @@ impl<'a> DerefMut for Guard<'a> {
     }
 }
 
-/// Function that repairs a body whose last owner died while changing it.
+/// Function that repairs a connection's body after a thread died while it held the connection's lock.
 static REPAIR: OnceLock<fn(&mut Guard<'_>)> = OnceLock::new();
 
-/// Registers the function that repairs bodies after the death of their owner. Only [`crate::stream`] knows how to
-/// repair a body. Called once, at the start.
+/// Registers the function that repairs a connection's body after the death of the lock's holder. [`crate::stream`]
+/// has this function. Called once, at the process's start.
 pub(crate) fn repair_by(repair: fn(&mut Guard<'_>)) {
     let _ = REPAIR.set(repair);
 }
@@ -183,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_lock_that_another_thread_holds_is_not_given_back_by_trying() {
-        // SAFETY: a connection is valid as all-zero memory, as in the family's memory.
+        // SAFETY: all-zero memory is a valid `Conn`, a free slot.
         let conn: Box<Conn> = unsafe { Box::<Conn>::new_zeroed().assume_init() };
         let guard = conn.lock();
         std::thread::scope(|scope| {

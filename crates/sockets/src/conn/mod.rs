@@ -1,19 +1,19 @@
 //! Data of a connection: everything that Sovia stores about one kernel TCP socket.
 //!
-//! A connection lies in the family's memory ([`crate::family`]). So its only pointers are those into a segment that
-//! every process with this connection has mapped at the same address. Any thread may read the atomics. Only the holder
-//! of the lock may use the [`Body`].
+//! A connection lies in the family's shared memory ([`crate::family`]). So its only pointers lead into a segment,
+//! which every process with this connection has mapped at the same address. Any thread may read the atomics. Only
+//! the holder of the connection's lock may use the [`Body`].
 //!
-//! - `life`: begins and ends a connection in its slot; `flag`: the flags; `stay`: the reason why a connection stays on
-//!   TCP;
-//! - `handed`, `whereabouts`: programs and keepers outside the family that have the connection's sockets;
-//! - `unnamed`: connections that this process holds without an entry among their holders;
-//! - `locked`: the lock, and what its holder may use; `biased`: the lock for the thread that has its bias;
-//! - `body`, `own`, `copies`: data that only the lock's holder uses; `activity`: how long a direction has been silent;
-//! - `waiting`: threads that wait for a connection; `error`: the error that the next call returns;
-//! - `put_by`: the program's keep-alive options while the socket has other ones;
-//! - `shown`: data that other processes may read;
-//! - `approach`: the steps to the VI; `choice`: the settings that the program has chosen.
+//! - `life`: begins and ends a connection in its slot; `flag`: the flags; `stay`: why a connection stays on TCP;
+//! - `handed`: programs outside the family that have got the socket; `whereabouts`: sockets that a keeper holds;
+//! - `unnamed`: connections that this process holds without an entry in their `holders` word;
+//! - `locked`: the lock; `biased`: a fast path to the lock, for the thread that has the lock's bias;
+//! - `body`, `own`, `copies`: data that only the lock's holder uses; `activity`: how long a direction has carried
+//!   no bytes;
+//! - `waiting`: threads that wait for a connection; `error`: an error that the next call of the program returns;
+//! - `put_by`: the program's keep-alive options, while Sovia has set other ones on the socket;
+//! - `shown`: data for other processes, such as `sovia ps`;
+//! - `approach`: the rendezvous; `choice`: protocol settings that the program has chosen.
 
 mod activity;
 mod approach;
@@ -66,30 +66,30 @@ use sovia_sys::cache;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Phase {
-    /// The slot is not in use.
+    /// The slot has no connection.
     Free = 0,
-    /// On TCP. May get a VI.
+    /// The connection is on TCP, and may get a VI later.
     Candidate = 1,
-    /// On a VI: this end has its VI.
+    /// This end of the connection has its VI.
     Attached = 2,
-    /// On TCP for good.
+    /// The connection stays on TCP for good.
     Plain = 3,
 }
 
 impl Phase {
-    /// Returns true if the connection's bytes go over a VI or may do so later. Then Sovia must see every byte, so a
-    /// program without Sovia must not read or write the connection.
+    /// Returns true if the connection has a VI or may get one. Then a program without Sovia must not read or write
+    /// the socket, because Sovia must count every byte.
     pub(crate) fn may_be_on_vi(self) -> bool {
         matches!(self, Phase::Candidate | Phase::Attached)
     }
 }
 
-/// Role of an end in opening the connection.
+/// The call by which an end opened the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Called `connect`.
+    /// This end called `connect`.
     Connector,
-    /// Called `accept`.
+    /// This end called `accept`.
     Acceptor,
 }
 
@@ -103,10 +103,10 @@ impl Role {
     }
 }
 
-/// Largest number of connections that one family records. Further connections stay on TCP without a record.
+/// Number of connection slots of one family. Further connections stay on TCP and have no slot.
 pub const CONNS: usize = 1 << 15;
 
-/// Record of one connection.
+/// Slot of one connection in the family's memory.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Conn {
@@ -116,88 +116,94 @@ pub struct Conn {
     flags: AtomicU32,
     tx: AtomicU32,
     rx: AtomicU32,
-    /// Index of the pair of processes, in the table of each process that has this connection.
+    /// Index of the connection's segment in the table of pairs, the same in each process that has this connection.
     pub pair: AtomicU32,
-    /// Number of the VI in the pair's segment.
+    /// Number of the connection's VI in the segment.
     pub vi: AtomicU32,
     /// Processes of the family that hold the socket ([`sovia_control::board::Holders`]).
     pub holders: AtomicU64,
-    /// Number of programs that have got the socket in this generation. The family's processes started these programs,
-    /// or became them.
+    /// Number of programs outside the family that have got the socket in this generation, by an exec or a message.
     handed: AtomicU32,
-    /// Generation after the last one in which several programs got the socket; 0 if there was none.
+    /// The last generation in which several programs outside the family got the socket, plus one; 0 if there was
+    /// none.
     spread: AtomicU32,
     /// Number of calls that moved bytes before the connection got its VI.
     pub transfers: AtomicU32,
-    /// Progress towards the VI.
+    /// State of the rendezvous, by which the connection gets a VI.
     pub(crate) approach: Approach,
-    /// Threads inside a kernel receive. While there are any, the path does not switch.
+    /// Counts threads inside a kernel receive. While there are any, the receiving direction must not move to the
+    /// VI.
     pub(crate) rx_pins: Presence,
-    /// Threads inside a kernel send. While there are any, the path does not switch.
+    /// Counts threads inside a kernel send. While there are any, the sending direction must not move to the VI.
     pub(crate) tx_pins: Presence,
-    /// Bytes received over TCP.
+    /// Number of bytes received on TCP.
     pub rx_tcp: AtomicU64,
-    /// Bytes sent over TCP.
+    /// Number of bytes sent on TCP.
     pub tx_tcp: AtomicU64,
-    /// SO_RCVTIMEO in nanoseconds; 0 for none (kept up to date once attached).
+    /// SO_RCVTIMEO in nanoseconds; 0 for no timeout. Valid only while the connection has a VI.
     pub receive_timeout: AtomicU64,
-    /// SO_SNDTIMEO in nanoseconds; 0 for none (kept up to date once attached).
+    /// SO_SNDTIMEO in nanoseconds; 0 for no timeout. Valid only while the connection has a VI.
     pub send_timeout: AtomicU64,
-    /// The kernel's number of the socket.
+    /// The socket's cookie (SO_COOKIE).
     pub cookie: AtomicU64,
-    /// Side of the segment that this end uses.
+    /// Number of the side of the segment that this end uses.
     pub side: AtomicU32,
-    /// Number of the connection's slot.
+    /// Index of this slot in the family's memory.
     index: AtomicU32,
-    /// Address of the next message.
+    /// Address of the ring entry in which the next message will arrive.
     next_at: AtomicUsize,
-    /// Approximate number of times that threads have slept until the connection had a message or room.
+    /// Approximate number of times that threads have slept because the connection had no message or no room.
     sleeps: AtomicU32,
-    /// Threads that wait outside the lock, counted for each process slot of the family. Not cleared for the slot's next
-    /// connection: each thread counts itself out.
+    /// Number of threads that wait for the connection without its lock, by the process slot of their process. Not
+    /// cleared for the slot's next connection, because each thread subtracts itself when its wait ends.
     waiting: [AtomicU16; COUNTERS],
     /// Futex word for threads that wait for messages, if a handler thread takes messages off the ring.
     pub(crate) news: Bell,
     /// Settings that the program has chosen for this connection.
     pub(crate) choice: Choice,
-    /// Id of the thread that hands the connection to a relay; 0 if no thread does.
+    /// Id of the thread that is handing the connection to a relay; 0 if no thread is.
     pub(crate) relaying: AtomicU32,
-    /// The socket with the connection's unread bytes, if several processes may read them ([`crate::rest`]).
+    /// The keeper's socket from which the family's processes receive the connection's last unread bytes
+    /// ([`crate::rest`]).
     pub(crate) rest: Whereabouts,
-    /// The socket from which the keeper takes bytes to put on TCP. A program that reads from the keeper writes to the
-    /// other end of this socket.
+    /// The keeper's socket with bytes that a program has sent to the keeper. The keeper puts these bytes on TCP.
     pub(crate) outlet: Whereabouts,
-    /// Number of those bytes that the keeper has put on TCP.
+    /// Number of bytes from `outlet` that the keeper has put on TCP.
     pub(crate) put_out: AtomicU64,
-    /// Reason for this end's fallback to TCP: a [`sovia_control::Reason`] plus one; 0 if there is none.
+    /// Reason for this end's fallback to TCP: a [`sovia_control::Reason`] plus one; 0 if this end has begun no
+    /// fallback.
     pub(crate) leaves_for: AtomicU32,
-    /// The program's keep-alive options while the socket has other ones.
+    /// The program's keep-alive options, while Sovia has set other ones on the socket.
     pub(crate) put_by: PutBy,
-    /// Number of calls since the peer's fallback, plus one; 0 if the connection does not try a rendezvous again.
+    /// Number of the program's calls since a temporary fallback to TCP, plus one; 0 if no second rendezvous may
+    /// follow.
     pub(crate) again: AtomicU32,
     /// Counted memory that the connection uses in its segment, in KiB ([`crate::backlog`]). The first bytes of each
-    /// direction are not counted.
+    /// pool and overflow buffer are not counted.
     backlog: AtomicU32,
-    /// Bytes that the program lets lie unsent (SO_SNDBUF, TCP_NOTSENT_LOWAT) and unread (SO_RCVBUF); 0 if the program
-    /// has set no limit. Kept up to date once attached.
+    /// The program's limit on bytes that this end has sent and the peer has not read (SO_SNDBUF,
+    /// TCP_NOTSENT_LOWAT), in bytes. 0 if the program has set none. Valid only while the connection has a VI.
     pub(crate) sends_ahead: AtomicU32,
+    /// The program's limit on bytes that have arrived and are unread (SO_RCVBUF), in bytes. 0 if the program has set
+    /// none. Valid only while the connection has a VI.
     pub(crate) holds: AtomicU32,
-    /// 1 if `recvmsg` with room for control messages reports when bytes arrived (SO_TIMESTAMP and SO_TIMESTAMPNS). Only
-    /// the kernel knows these times. Kept up to date once attached.
+    /// 1 if `recvmsg` must report when bytes arrived (SO_TIMESTAMP, SO_TIMESTAMPNS). Only the kernel knows these
+    /// times. Valid only while the connection has a VI.
     pub(crate) tells_times: AtomicU32,
-    /// Slots of the pools that are lent to the program for writing or reading ([`crate::loan`]).
+    /// Number of pool slots that are lent to the program for writing or reading ([`crate::loan`]).
     pub loans: AtomicU32,
-    /// Error that the next call, or SO_ERROR, returns once ([`flag::ERROR`]).
+    /// Error number that the program's next call or SO_ERROR returns, once ([`flag::ERROR`]); 0 if there is none.
     error: AtomicU32,
     /// Reason why the connection stays on TCP for good: a [`sovia_control::Reason`] plus one; 0 if there is none.
     pub stay: AtomicU32,
-    /// Data that is stored only for other processes that look at the connection.
+    /// Data for other processes that look at the connection, such as `sovia ps`. The engine itself does not use
+    /// this data.
     shown: Shown,
     body: UnsafeCell<Body>,
 }
 
-// SAFETY: every field except `body` is atomic. Only the holder of the lock accesses `body`, through `Locked`, which
-// exists only while the lock is held.
+// SAFETY: every field except `body` consists of atomics. `body` is accessed only through `Locked`, which exists
+// only while its thread holds the connection's lock.
 unsafe impl Sync for Conn {}
 
 impl Conn {
@@ -212,34 +218,34 @@ impl Conn {
         }
     }
 
-    /// Returns true if a handler thread takes messages off the ring. During a fallback, the thread that makes the
-    /// fallback takes them itself.
+    /// Returns true if a handler thread takes messages off the ring. Returns false during a fallback, when the
+    /// thread that does the fallback takes messages off the ring.
     #[inline]
     pub fn is_handled(&self) -> bool {
         self.flags.load(Ordering::Relaxed) & (flag::HANDLED | flag::FALLING_BACK) == flag::HANDLED
     }
 
-    /// Returns true if the connection is on a VI.
+    /// Returns true if this end of the connection has its VI.
     #[inline]
     pub fn is_attached(&self) -> bool {
         self.phase() == Phase::Attached
     }
 
-    /// Returns true if the connection is attached, and either is in a fallback or has returned to TCP in both
-    /// directions.
+    /// Returns true if the connection still has its VI, but is in a fallback or already has its two directions back
+    /// on TCP.
     #[inline]
     pub(crate) fn is_going_back(&self) -> bool {
         let is_back = || self.rx() == Rx::Back && self.tx() == Tx::Back;
         self.phase() == Phase::Attached && (self.has(flag::FALLING_BACK) || is_back())
     }
 
-    /// Returns true if a keeper has unread bytes of the connection, or bytes that a program has written
+    /// Returns true if a keeper holds unread bytes of the connection, or bytes that must still go on TCP
     /// ([`crate::rest`]).
     pub(crate) fn has_keeper(&self) -> bool {
         self.rest.find().is_some() || self.outlet.find().is_some()
     }
 
-    /// Returns true if this end has shut both halves.
+    /// Returns true if the program has shut down the sending and the receiving half.
     pub(crate) fn is_shut(&self) -> bool {
         self.has(flag::SHUT_RD) && self.has(flag::SHUT_WR)
     }
@@ -249,7 +255,7 @@ impl Conn {
         self.phase.store(phase as u32, Ordering::Release);
     }
 
-    /// Returns true if `connect` opened the connection.
+    /// Returns true if this end opened the connection with `connect`.
     pub(crate) fn is_connector(&self) -> bool {
         self.has(flag::CONNECTOR)
     }
@@ -265,7 +271,8 @@ impl Conn {
         Tx::from_u32(self.tx.load(Ordering::Acquire))
     }
 
-    /// Sets the path of the direction in which this end sends. Requires the lock once attached.
+    /// Sets the path of the direction in which this end sends. Requires the connection's lock if the connection has
+    /// a VI.
     pub fn set_tx(&self, tx: Tx) {
         self.tx.store(tx as u32, Ordering::Release);
     }
@@ -276,7 +283,8 @@ impl Conn {
         Rx::from_u32(self.rx.load(Ordering::Acquire))
     }
 
-    /// Sets the path of the direction in which this end receives. Requires the lock once attached.
+    /// Sets the path of the direction in which this end receives. Requires the connection's lock if the connection
+    /// has a VI.
     pub fn set_rx(&self, rx: Rx) {
         self.rx.store(rx as u32, Ordering::Release);
     }
@@ -307,8 +315,8 @@ impl Conn {
         self.backlog.load(Ordering::Relaxed)
     }
 
-    /// Sets the counted memory to `now` KiB, and returns the difference to the common limit. `now` must not exceed the
-    /// amount that was taken for the connection.
+    /// Reduces the connection's counted memory to `now` KiB, and makes the difference available to other
+    /// connections. `now` must not exceed the present amount.
     pub(crate) fn use_memory(&self, now: u32) {
         if self.memory() == now {
             return;
@@ -317,8 +325,8 @@ impl Conn {
         crate::backlog::give_back(u64::from(before.saturating_sub(now)) << 10);
     }
 
-    /// Takes memory from the common limit, so that the connection may use `now` KiB. Returns false if the limit is
-    /// reached. Requires the lock.
+    /// Increases the connection's counted memory to `now` KiB. Returns false if this would exceed the family's
+    /// limit. Requires the connection's lock.
     pub(crate) fn may_use_memory(&self, now: u32) -> bool {
         let before = self.memory();
         let may = crate::backlog::take(u64::from(now.saturating_sub(before)) << 10);
@@ -328,11 +336,11 @@ impl Conn {
         may
     }
 
-    /// Returns true if this process has the connection. Then the segment stays mapped while the connection is attached.
+    /// Returns true if this process holds the connection. Then the segment stays mapped in this process while the
+    /// connection has its VI.
     #[inline]
     pub(crate) fn is_here(&self) -> bool {
-        // A process without a process slot of its own keeps all segments, because it cannot be told apart from its
-        // relatives.
+        // A process without a process slot counts as a holder of every connection, and keeps all segments mapped.
         let holders = self.holders.load(Ordering::Acquire);
         members::has_me(holders) || self.is_held(holders)
     }
@@ -342,14 +350,14 @@ impl Conn {
         self.phase() == Phase::Attached && self.is_here()
     }
 
-    /// Stores the address of the next message.
+    /// Stores the address of the ring entry in which the next message will arrive.
     #[inline]
     pub(crate) fn expect_at(&self, place: usize) {
         self.next_at.store(place, Ordering::Relaxed);
     }
 
-    /// Prefetches the next message of an attached connection, before the lock is taken. A prefetch accesses nothing, so
-    /// the address may be out of date.
+    /// Prefetches the ring entry of the next message. Needs no lock: a prefetch of an outdated address does no
+    /// harm.
     #[inline]
     pub(crate) fn fetch_next(&self) {
         cache::will_read(core::ptr::without_provenance(self.next_at.load(Ordering::Relaxed)));

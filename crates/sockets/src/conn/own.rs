@@ -1,17 +1,17 @@
-//! Private data of this end about what it has written and seen on the VI.
+//! Data about this end's progress on the VI, which the peer cannot overwrite.
 //!
-//! [`crate::stream`] maintains this data. The data lies here because it is a part of the connection.
+//! Only [`crate::stream`] uses this data. It is defined here because it is a part of the connection's body.
 
 use crate::members::Member;
 use sovia_proto::failover::Tail;
 
-/// Private copies of words in the segment, and counts on which both ends must agree.
+/// Private copies of the words that this end writes in the segment, and private limits and flags of this end.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct Own {
     /// Copy of `word::GRANT`.
     pub grant: u64,
-    /// Copy of `word::SWITCH`, from the time when this end switched.
+    /// Value that this end stored in `word::SWITCH` when it switched to the VI.
     pub switch: u64,
     /// Copy of `word::FROM`.
     pub from: u64,
@@ -23,36 +23,40 @@ pub struct Own {
     pub start: u64,
     /// Copy of `word::LEDGER`.
     pub ledger: u64,
-    /// Number of bytes of the overflow buffer that may be used beyond the first ones, which are not counted.
+    /// Number of usable bytes of the overflow buffer beyond the first bytes, which are not counted.
     pub area: u32,
-    /// This end's window, which the peer knows.
+    /// Window of this end that the configuration gives, in packets.
     pub window: u16,
-    /// Number of bytes that may be unread; `u32::MAX` if only memory bounds them.
+    /// Limit on bytes that this end has sent and the peer has not read; `u32::MAX` if only the segment's memory
+    /// limits them.
     pub bound: u32,
-    /// Bitmap of the program's ready lists that watch the connection ([`crate::stream`]).
+    /// Bitmap of the program's ready lists that must be notified of the connection's events.
     pub watchers: u32,
-    /// True if ready lists have been notified of the kernel socket's end, or of the reset that followed it.
+    /// True if the ready lists have been notified that the kernel socket has ended or was reset.
     pub is_end_reported: bool,
-    /// True if a thread may have died while counting bytes.
+    /// True if a thread died while it held the lock, so that the counts of bytes may be wrong.
     pub uncounted: bool,
 }
 
-/// State of a connection when it was last checked.
+/// State of a connection at the last check by `stream::audit`.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct Seen {
     /// Time of the check (nanoseconds of the monotonic clock).
     pub(crate) at: u64,
     pub(crate) place: Place,
-    /// True if the waiting threads have been notified of the events at this place.
+    /// True once a check has reported a lost event or a corrupt segment, so that later checks do not report it
+    /// again.
     pub(crate) told: bool,
 }
 
-/// Progress of both directions.
+/// Progress of the two directions. If a check finds the same values as the check before, nothing has moved
+/// meanwhile.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Place {
-    /// End of the peer's coalesced bytes, the peer's switch word, and true if a message was in the ring.
+    /// Position of the end of the peer's coalesced bytes (TAIL), the peer's switch word, and true if the ring had a
+    /// message.
     pub(crate) arrived: (u64, u64, bool),
     pub(crate) sent: u32,
     pub(crate) received: u32,
@@ -63,48 +67,53 @@ pub(crate) struct Place {
     pub(crate) flags: u32,
 }
 
-/// The thread that handles a connection's messages.
+/// The handler thread that takes a connection's messages off the ring.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct Handler {
-    /// Ready list by which the peer notifies the thread, plus one; 0 if there is none.
+    /// Ready list by which the peer notifies the handler thread, plus one; 0 if the connection has no handler
+    /// thread.
     pub(crate) ready_list: u32,
-    /// Process of the thread.
+    /// Process of the handler thread.
     pub(crate) process: Member,
-    /// State when the program was last notified: the end of the peer's coalesced bytes, the switch word, and the number
-    /// after the last held packet.
+    /// State at the thread's last look for messages: the end of the peer's coalesced bytes (TAIL), the peer's
+    /// switch word, and `held_end`.
     pub(crate) told: (u64, u64, u32),
 }
 
 impl Handler {
-    /// Returns the ready list by which the peer notifies the thread, if there is one.
+    /// Returns the ready list by which the peer notifies the handler thread, if the connection has a handler
+    /// thread.
     pub(crate) fn ready_list(&self) -> Option<u32> {
         self.ready_list.checked_sub(1)
     }
 }
 
-/// State of a failover to TCP after the death of a NIC ([`sovia_proto::failover`]).
+/// State of a failover to TCP after the death of a NIC in software ([`sovia_proto::failover`]).
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct Failover {
     /// True once the failover has begun.
     pub is_on: bool,
-    /// True if this end puts a record on TCP.
+    /// True if this end puts a failover record on TCP.
     pub sends: bool,
-    /// True while a record, or bytes after it that the program already has, must still come.
+    /// True while this end must still read the peer's failover record on TCP, or repeated bytes that the program
+    /// already has.
     pub awaits: bool,
-    /// True if the program's bytes may come in place of a record.
+    /// True if the peer may put new bytes on TCP without a failover record.
     pub or_not: bool,
-    /// True if TCP's end does not prove the end of the stream. Then TCP's end is an error.
+    /// True if bytes may be missing when TCP ends. Then this end reports an end of TCP as an error.
     pub doubts: bool,
-    /// True if the direction in which this end receives continues on TCP without a record.
+    /// True if the direction in which this end receives continues on TCP without a failover record.
     pub is_plain: bool,
-    /// Bytes that this end puts on TCP after its record.
+    /// Bytes that this end puts on TCP after its failover record.
     pub tail: Tail,
-    /// Number of bytes on TCP that come before the record.
+    /// Number of bytes that this end receives on TCP before the peer's failover record.
     pub base: u64,
-    /// Number of bytes after the record that the program already has. Known once the record has come.
+    /// Number of bytes after the peer's failover record that the program already has. 0 until the record has
+    /// arrived.
     pub skip: u32,
-    /// Number of bytes after the record that the peer had sent on the VI.
+    /// Number of bytes after the peer's failover record that repeat bytes of the VI. 0 until the record has
+    /// arrived.
     pub bytes: u32,
 }

@@ -1,17 +1,18 @@
-//! Stores the program's keep-alive options while the socket has other ones ([`crate::keepalive`]). All processes that
-//! have the connection share this data.
+//! Stores the program's keep-alive options while Sovia has set other ones on the socket ([`crate::keepalive`]). All
+//! processes that have the connection share this data.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sovia_sys::call::Keepalive;
 
-/// Set if options are stored.
+/// Bit that is set while options are stored.
 const SOME: u64 = 1 << 63;
 const ON: u64 = 1 << 62;
 
-/// The options that the program has set, or none. Changed under the connection's lock.
+/// The program's keep-alive options, or none. Changed only under the connection's lock.
 #[derive(Debug, Default)]
 pub(crate) struct PutBy {
-    /// Idle time and interval (16 bits each), then the number of probes (8 bits).
+    /// From the lowest bit: idle time and interval in seconds (16 bits each), number of probes (8 bits). The
+    /// highest bits are [`SOME`] and [`ON`].
     words: AtomicU64,
     user_timeout: AtomicU32,
 }
@@ -31,7 +32,8 @@ impl PutBy {
         let numbers = u64::from(own.idle & 0xffff)
             | u64::from(own.interval & 0xffff) << 16
             | u64::from(own.count & 0xff) << 32;
-        // SYNC: pairs with the Acquire swap in `take`: a process that finds the options also finds the time-out.
+        // SYNC: pairs with the Acquire swap in `take`. A process that finds the other options in `words` also finds
+        // this value of `user_timeout`.
         self.words.store(SOME | on | numbers, Ordering::Release);
     }
 

@@ -1,7 +1,8 @@
-//! Shows a connection to other processes: the position of its words, and data that is stored only for readers.
+//! Shows a connection to other processes (readers), such as `sovia ps`.
 //!
-//! Readers find the engine's own words in their place ([`FIELDS`]). [`Shown`] has the data that readers could not find
-//! there. A process stores this data at the beginning of a rendezvous, and when the connection gets its VI.
+//! [`FIELDS`] has the position of each word that readers may read. Most of these are words that the engine itself
+//! uses. [`Shown`] has further words, which are stored only for readers: at the beginning of a rendezvous, and when
+//! the connection gets its VI.
 
 use super::{Body, Conn, Protocol, flag};
 use core::mem::offset_of;
@@ -13,19 +14,20 @@ use sovia_proto::configuration::{Handling, Transfer};
 use sovia_proto::flow::Parameters;
 use sovia_proto::order::Taker;
 
-/// Data that is stored only for readers. Two cache lines long, so that the fields after it keep their positions within
-/// cache lines.
+/// Data that is stored only for readers. Its length is two cache lines, so it does not shift the following fields
+/// of [`Conn`] within their cache lines.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Shown {
     local: [AtomicU64; 2],
     peer: [AtomicU64; 2],
     ports: AtomicU64,
-    /// Generation to which the addresses belong, plus one; 0 while they are being written.
+    /// Generation whose addresses `local`, `peer` and `ports` hold, plus one; 0 while these words are being
+    /// written.
     life: AtomicU64,
     configuration: AtomicU64,
     nic: [AtomicU64; 4],
-    /// Reason why the process at the other end has been refused so far, plus one.
+    /// Reason, plus one, why the connection has no VI so far; 0 if there is none.
     doubt: AtomicU64,
     _rest: [AtomicU64; 4],
 }
@@ -33,7 +35,7 @@ pub(crate) struct Shown {
 const _: () = assert!(size_of::<Shown>() == 128);
 
 impl Conn {
-    /// Stores the connection's addresses for readers.
+    /// Stores the connection's addresses for readers, once per generation.
     pub(crate) fn show_addresses(&self, local: SocketAddr, peer: SocketAddr) {
         let shown = &self.shown;
         let life = u64::from(self.generation()) + 1;
@@ -53,12 +55,13 @@ impl Conn {
         shown.life.store(life, Ordering::Release);
     }
 
-    /// Stores why the process at the other end has been refused. The reason counts if no other process answers.
+    /// Stores for readers why a process that answered was not accepted as the other end. Another process may still
+    /// answer.
     pub(crate) fn show_doubt(&self, reason: Reason) {
         self.shown.doubt.store(reason as u64 + 1, Ordering::Relaxed);
     }
 
-    /// Stores why the connection is kept on TCP for now, or that it is not.
+    /// Stores the reason why the connection must stay on TCP for now, or `None`.
     pub(crate) fn keep_for(&self, reason: Option<Reason>) {
         if self.approach.keep_for(reason) {
             let word = reason.map_or(0, |reason| reason as u64 + 1);
@@ -66,7 +69,7 @@ impl Conn {
         }
     }
 
-    /// Stores the name of the NIC in software that will carry the connection.
+    /// Stores for readers the name of the NIC in software that will carry the connection.
     pub(crate) fn show_nic(&self, name: &NicName) {
         let bytes = name.as_str().as_bytes();
         for (word, chunk) in self.shown.nic.iter().zip(bytes.chunks(8)) {
@@ -75,7 +78,7 @@ impl Conn {
         }
     }
 
-    /// Stores the connection's configuration of the protocol.
+    /// Stores the connection's protocol settings for readers.
     pub(super) fn show_configuration(&self, flow: Parameters, protocol: &Protocol) {
         let handling = match protocol.handling {
             Handling::Single => board::Handling::Single,
@@ -113,7 +116,7 @@ const fn is(word: Word, mask: u32) -> Field {
 const NOW: usize = offset_of!(Body, traffic);
 const PAST: usize = offset_of!(Body, past);
 
-/// Position of each shown word in a connection.
+/// Position in [`Conn`] of each word that other processes may read.
 pub(crate) const FIELDS: &[Field] = &[
     Field::half(Word::Generation, offset_of!(Conn, generation)),
     Field::half(Word::Phase, offset_of!(Conn, phase)),
@@ -177,7 +180,7 @@ mod tests {
     use crate::conn::Phase;
     use sovia_proto::path::{Rx, Tx};
 
-    /// Checks that each number has the same meaning for readers as for the engine.
+    /// Checks that the engine's enums have the same numbers as the enums that readers use.
     #[test]
     fn numbers_mean_the_same_to_readers() {
         let phases = [Phase::Free, Phase::Candidate, Phase::Attached, Phase::Plain];

@@ -1,8 +1,8 @@
-//! Tracks connections that this process holds without an entry among their holders.
+//! Tracks connections that this process holds without an entry in the connection's `holders` word.
 //!
-//! A connection's word of holders has room for up to about 60 process slots ([`Holders`]). If the word is full, a child
-//! that inherits the connection has no entry. No other process can then see that the child holds the connection, so the
-//! child records it privately.
+//! The `holders` word of a connection has room for about 60 process slots ([`Holders`]). If the word is full, a
+//! forked child that inherits the connection gets no entry. Then only the child itself knows that it holds the
+//! connection, and it records this in private memory.
 
 use super::{CONNS, Conn};
 use crate::members;
@@ -11,38 +11,40 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use sovia_control::board::Holders;
 
 per_engine_tables! {
-    /// Bitmap of connections that this process holds without an entry.
+    /// Bitmap of the connections that this process holds without an entry in their `holders` word.
     static HELD: [AtomicU64; CONNS / 64] = [const { AtomicU64::new(0) }; CONNS / 64];
 }
 
 per_engine! {
-    /// Set if this process holds such a connection. Also set if a child of this process does, or the process that this
-    /// one was forked from.
+    /// Set if this process, one of its children or its parent may hold a connection without an entry in the
+    /// connection's `holders` word.
     static MAY_BE: AtomicBool = AtomicBool::new(false);
 }
 
-/// Called before a fork whose child inherits a connection without getting an entry.
+/// Called before a fork if the child will inherit a connection without an entry in the connection's `holders` word.
 pub(crate) fn expect() {
     MAY_BE.store(true, Ordering::Relaxed);
 }
 
-/// Returns true in a child that may have inherited such a connection. The child then calls [`Conn::inherited`] for each
-/// connection in its table.
+/// Returns true in a forked child that may have inherited a connection without an entry in the connection's
+/// `holders` word. The child must then call [`Conn::inherited`] for each connection in its table.
 pub(crate) fn may_be() -> bool {
     MAY_BE.load(Ordering::Relaxed)
 }
 
 impl Conn {
-    /// Records in a forked child, before it has its process slot, that this process holds the connection.
+    /// Records that this process holds the connection, if the connection's `holders` word is full. Called in a
+    /// forked child before it uses its process slot.
     pub(crate) fn inherited(&self) {
-        // A full word stays full for as long as the connection lives.
+        // A full `holders` word stays full as long as the connection exists, so it was full at the fork as well.
         if Holders::from_word(self.holders.load(Ordering::Acquire)).may_be_more() {
             let (word, bit) = self.bit();
             word.fetch_or(bit, Ordering::Relaxed);
         }
     }
 
-    /// Returns true if this process holds the connection without an entry in `holders`.
+    /// Returns true if this process holds the connection without an entry in `holders`, the value of the
+    /// connection's `holders` word.
     #[inline]
     pub(super) fn is_held(&self, holders: u64) -> bool {
         Holders::from_word(holders).may_be_more() && self.looks_held()

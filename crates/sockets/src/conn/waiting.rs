@@ -1,11 +1,12 @@
-//! Counts threads that wait for a connection outside its lock, and how often threads have slept for it.
+//! Counts the threads that wait for a connection without holding its lock, and the number of their sleeps.
 
 use super::Conn;
 use crate::members::{self, COUNTERS};
 use core::sync::atomic::{AtomicU16, Ordering};
 
 impl Conn {
-    /// Returns the address by which waiting threads name the connection ([`sovia_sync::hazard`]).
+    /// Returns the connection's address. Waiting threads announce this address, so that the connection stays valid
+    /// ([`sovia_sync::hazard`]).
     pub(crate) fn place(&self) -> usize {
         core::ptr::from_ref(self).addr()
     }
@@ -16,8 +17,8 @@ impl Conn {
         self.waiting_of(members::place()).fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Ends the wait of the calling thread. A child that was forked during a wait was never counted, so its counter may
-    /// already be 0.
+    /// Removes the calling thread from the count of threads that wait for the connection. A child that was forked
+    /// during a wait was not counted, so its counter may already be 0.
     #[inline]
     pub fn end_waiting(&self) {
         let less = |count: u16| count.checked_sub(1);
@@ -25,26 +26,27 @@ impl Conn {
         let _ = counter.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less);
     }
 
-    /// Returns the counter for a process slot. Slots whose numbers differ by a multiple of [`COUNTERS`] share a
-    /// counter.
+    /// Returns the counter of waiting threads for process slot `place`. Process slots whose numbers differ by a
+    /// multiple of [`COUNTERS`] share a counter.
     fn waiting_of(&self, place: usize) -> &AtomicU16 {
         &self.waiting[place % COUNTERS]
     }
 
-    /// Clears the counter of a process slot that a new process has taken. Does nothing if processes may share counters.
-    /// A count that stays too high only causes needless wake-ups, but a count that is too low would lose some.
+    /// Clears the counter of process slot `place`, because a new process has taken this process slot. Does nothing
+    /// if processes may share counters. A count that is too high causes only needless wake-ups, but with a count
+    /// that is too low wake-ups would be lost.
     pub(crate) fn forget_waiting(&self, place: usize) {
         if !members::have_been(COUNTERS) {
             self.waiting_of(place).store(0, Ordering::Relaxed);
         }
     }
 
-    /// Returns true if any thread of the family waits.
+    /// Returns true if any thread of the family waits for the connection.
     pub fn is_awaited(&self) -> bool {
         self.waiting.iter().any(|count| count.load(Ordering::Acquire) != 0)
     }
 
-    /// Returns an upper limit of the number of this process's threads that wait.
+    /// Returns an upper limit of the number of this process's threads that wait for the connection.
     pub fn waiting_here(&self) -> usize {
         if !members::is_known() {
             return 0;

@@ -1,22 +1,23 @@
-//! Names a socket that a keeper holds ([`crate::rest`]).
+//! Stores which socket of a connection a keeper process holds ([`crate::rest`]).
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// A socket that a keeper holds.
+/// A socket that a keeper process holds for a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kept {
     /// The keeper's process id.
     pub(crate) keeper: i32,
-    /// The keeper's descriptor.
+    /// The socket's descriptor in the keeper.
     pub(crate) fd: i32,
-    /// The socket's inode. If the keeper has been killed, its process id may be in use by another process.
+    /// The socket's inode number. It shows whether the process with this id and descriptor is still the keeper.
     pub(crate) inode: u64,
 }
 
-/// A [`Kept`] in a connection, which the family's processes and the keeper share.
+/// A [`Kept`] in the memory of a connection, or none. The family's processes and the keeper share this memory.
 #[derive(Debug)]
 pub(crate) struct Whereabouts {
-    /// The keeper's process id in the upper half, its descriptor in the lower half; 0 if there is no socket.
+    /// The keeper's process id in the upper half, and the descriptor in the lower half; 0 if no keeper holds a
+    /// socket.
     place: AtomicU64,
     inode: AtomicU64,
 }
@@ -28,13 +29,13 @@ impl Kept {
 }
 
 impl Whereabouts {
-    /// Publishes the socket.
+    /// Publishes that a keeper holds the socket `kept`.
     pub(crate) fn publish(&self, kept: Kept) {
         self.inode.store(kept.inode, Ordering::Relaxed);
         self.place.store(kept.place(), Ordering::Release);
     }
 
-    /// Returns the socket, if a keeper holds one.
+    /// Returns the published socket, if there is one.
     #[inline]
     pub(crate) fn find(&self) -> Option<Kept> {
         let place = self.place.load(Ordering::Acquire);
@@ -46,19 +47,18 @@ impl Whereabouts {
         })
     }
 
-    /// Removes the socket, if it is still the published one: no process needs it any more. The slot may already be in
-    /// use by another connection.
+    /// Removes the published socket, if it is still `kept`. If not, another connection already uses the slot.
     pub(crate) fn withdraw(&self, kept: Kept) {
         let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
         let _ = self.place.compare_exchange(kept.place(), 0, success, failure);
     }
 
-    /// Clears the data for a new connection.
+    /// Removes the published socket when a new connection uses the slot.
     pub(super) fn forget(&self) {
         self.place.store(0, Ordering::Relaxed);
     }
 
-    /// Copies the data of another connection.
+    /// Copies the published socket of another connection.
     pub(super) fn copy_from(&self, other: &Whereabouts) {
         self.inode.store(other.inode.load(Ordering::Relaxed), Ordering::Relaxed);
         self.place.store(other.place.load(Ordering::Relaxed), Ordering::Relaxed);
