@@ -1,4 +1,4 @@
-//! Buffers of messages that are sent.
+//! Buffers of outgoing messages.
 
 use crate::message::Divisible;
 use crate::wire::{Payload, Readable};
@@ -6,15 +6,15 @@ use core::ops::Range;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Buffers that are kept at most, and their bytes.
+/// Limits on the number of kept buffers and on their bytes.
 const KEPT: usize = 64;
 const BYTES: usize = 2 << 20;
 
-/// A message's bytes, which its parts share.
+/// A message's bytes, shared by the message's parts.
 #[derive(Debug)]
 pub struct Whole {
     bytes: Arc<Vec<u8>>,
-    /// As many belong to the message.
+    /// Number of the buffer's bytes that belong to the message.
     len: usize,
 }
 
@@ -46,7 +46,7 @@ impl From<Vec<u8>> for Chunk {
     }
 }
 
-/// Bytes of a message that its parts share.
+/// A range of a message's bytes, sharing the message's buffer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
     message: Arc<Vec<u8>>,
@@ -71,20 +71,20 @@ impl Readable for Chunk {
     }
 }
 
-/// Buffers for messages to be sent. A buffer is used again once nothing has its message any more: a new one would have to be
-/// allocated and filled with zeros each time.
+/// A cache of buffers for outgoing messages. A buffer is reused once no part of its message is left. This saves
+/// allocating and zeroing a buffer for each message.
 #[derive(Debug, Default)]
 pub struct Buffers {
-    /// Those that have been used the longest time ago first.
+    /// Kept buffers, the least recently used first.
     kept: VecDeque<Arc<Vec<u8>>>,
     bytes: usize,
 }
 
 impl Buffers {
-    /// A message of `len` bytes, which `fill` writes. Their content is any at first.
+    /// Creates a message of `len` bytes, which `fill` must write. The bytes are arbitrary before.
     ///
     /// # Errors
-    /// What `fill` says.
+    /// The error of `fill`.
     pub fn message<E>(
         &mut self,
         len: usize,
@@ -98,7 +98,7 @@ impl Buffers {
                 }
                 fill(&mut room[..len])
             }
-            // Nothing else has it.
+            // Not reachable: no other reference exists.
             None => Ok(()),
         };
         if self.kept.len() < KEPT && self.bytes + bytes.len() <= BYTES {
@@ -108,7 +108,8 @@ impl Buffers {
         filled.map(|()| Whole { bytes, len })
     }
 
-    /// A buffer that nothing has, if one of the first two is such: a message that stays for long does not hold the others up.
+    /// Returns an unused buffer if one of the first two is unused. Looking at two buffers keeps a long-lived message
+    /// from blocking the others.
     fn unused(&mut self) -> Option<Arc<Vec<u8>>> {
         for _ in 0..2 {
             let mut first = self.kept.pop_front()?;

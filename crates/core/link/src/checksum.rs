@@ -1,16 +1,16 @@
-//! CRC-32C (Castagnoli), as iSCSI and SCTP have it: by the processor's own instructions where it has some.
+//! CRC-32C (Castagnoli), as in iSCSI and SCTP, with the processor's CRC instructions where they exist.
 
 use crc_fast::{CrcAlgorithm, Digest, crc32_iscsi};
 
-/// Bytes of what is short: it is worth copying, because it costs much to begin with pieces.
+/// Bytes up to which copying the two pieces together is faster than a checksum in pieces.
 const SHORT: usize = 256;
 
-/// The checksum of bytes.
+/// Returns the checksum of bytes.
 pub(crate) fn crc_of(bytes: &[u8]) -> u32 {
     crc32_iscsi(bytes)
 }
 
-/// The checksum of bytes that come in two pieces.
+/// Returns the checksum of the concatenation of two pieces.
 pub(crate) fn crc(first: &[u8], rest: &[u8]) -> u32 {
     let len = first.len() + rest.len();
     if len <= SHORT {
@@ -22,7 +22,7 @@ pub(crate) fn crc(first: &[u8], rest: &[u8]) -> u32 {
     let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
     digest.update(first);
     digest.update(rest);
-    // It has 32 bits.
+    // No bits are lost: this checksum has 32 bits.
     digest.finalize() as u32
 }
 
@@ -36,7 +36,7 @@ mod tests {
         crc_of(bytes)
     }
 
-    /// RFC 3720, B.4.
+    /// Examples from RFC 3720, B.4.
     #[test]
     fn published_examples_match() {
         let up: Vec<u8> = (0..32).collect();

@@ -1,15 +1,15 @@
-//! Messages of an unreliable connection: whole and at most once, or not at all.
+//! Messages of an unreliable connection: each arrives complete and at most once, or not at all.
 
 use crate::message::Message;
 use crate::wire::{Part, Payload};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Messages that may be incomplete at a time; the oldest gives way.
+/// Largest number of incomplete messages. Beyond it the oldest is dropped.
 const INCOMPLETE_MAX: usize = 64;
-/// How far behind the newest message one may be and still be taken.
+/// Distance behind the newest message up to which a message is still accepted.
 const WINDOW: u64 = 1024;
 
-/// Puts parts together in whatever order they come, and forgets messages that lack some.
+/// Reassembles parts that come in any order, and drops messages with missing parts.
 ///
 /// ```
 /// use sovia_link::datagram::Datagrams;
@@ -26,22 +26,22 @@ pub struct Datagrams {
     /// Bytes of the longest message.
     longest: u32,
     incomplete: BTreeMap<u64, Incomplete>,
-    /// Messages that have been complete, as far back as the window goes.
+    /// Numbers of completed messages within the window.
     seen: BTreeSet<u64>,
-    /// One more than the newest.
+    /// One more than the highest number.
     end: u64,
 }
 
 #[derive(Debug)]
 struct Incomplete {
     bytes: Vec<u8>,
-    /// Where the parts begin and end that have come.
+    /// Ranges of the parts that have arrived, from start to end.
     ranges: BTreeMap<u32, u32>,
     missing: usize,
 }
 
 impl Incomplete {
-    /// Whether a part belongs to this message and has none of its bytes yet.
+    /// Returns true if a part belongs to this message and does not overlap an earlier part.
     fn lacks<B: Payload + AsRef<[u8]>>(&self, part: &Part<B>) -> bool {
         let before = self.ranges.range(..=part.start).next_back();
         let after = self.ranges.range(part.start..).next();
@@ -52,13 +52,13 @@ impl Incomplete {
 }
 
 impl Datagrams {
-    /// For messages of up to `longest` bytes; a longer one is dropped.
+    /// Accepts messages of up to `longest` bytes, and drops longer ones.
     pub fn new(longest: u32) -> Datagrams {
         let (incomplete, seen) = (BTreeMap::new(), BTreeSet::new());
         Datagrams { longest, incomplete, seen, end: 0 }
     }
 
-    /// A part of message `number`; returns the message, if it is complete for the first time now.
+    /// Adds a part of message `number`. Returns the message if the part completes it for the first time.
     pub fn add<B: Payload + AsRef<[u8]>>(
         &mut self,
         number: u64,
@@ -114,7 +114,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is lost, repeated and mixed up: whole, and at most once.
+        /// Parts may be lost, repeated and reordered. Each message arrives complete and at most once.
         #[test]
         fn whole_and_at_most_once(picks in prop::collection::vec((0u64..40, 0usize..8), 0..600)) {
             let mut datagrams = Datagrams::new(1000);

@@ -1,23 +1,21 @@
-//! Reliable delivery over any network of packets: what a NIC in software needs between its work queues and a wire.
+//! Reliable delivery over any packet network: the layer between a software NIC's work queues and a wire.
 //!
-//! Nothing in here does I/O, reads a clock or starts a thread. A *port* drives it: it hands in the frames that have
-//! come, with the time, sends the frames that come out, and calls again when a deadline has come. The simulator
-//! (`via-sim`) is one port, the agent's Unix datagrams are another.
+//! This crate does no I/O, reads no clock and starts no thread. A *port* drives the crate. The port passes in received
+//! frames with the time, sends outgoing frames, and calls again when a deadline has come. The simulator (`via-sim`) and
+//! the agent's Unix datagrams are two ports.
 //!
-//! - [`wire`]: frames as bytes, with everything in them checked once;
-//! - [`stream`]: items in order and exactly once: numbers, acknowledgements, retransmission, the measured round
-//!   trip;
-//! - [`buffers`]: buffers of messages that are sent;
+//! - [`wire`]: frames as bytes. The parser checks every field once;
+//! - [`stream`]: items in order and exactly once: numbers, acknowledgements, retransmission, the measured round trip;
+//! - [`buffers`]: buffers of outgoing messages;
 //! - [`message`], [`datagram`]: messages in parts, of reliable and of unreliable connections;
-//! - [`channel`]: all of it together, as messages between two ends that a port can use as it is.
+//! - [`channel`]: all of these combined into messages between two ends. A port can use a channel directly.
 //!
 //! # What stays with the provider
 //!
-//! Work queues, RDMA, completion queues and the meeting of VIs are above this crate, in `via-sim`. They run under
-//! one lock over all VIs of the network and find each other there by number (a completion may break another VI's
-//! connection, an answer may connect a VI that a third one has found), so that what they share is that state and not
-//! the network. What they say to each other is here ([`wire::Item`], [`wire::Meeting`]): a provider for Ethernet
-//! speaks the same format.
+//! Work queues, RDMA, completion queues and the rendezvous of VIs are above this crate, in `softnic`. All VIs of the
+//! network are under one lock and find each other by number. For example, a completion may break another VI's
+//! connection. So VIs share state rather than messages. The frames between VIs are defined here ([`wire::Item`],
+//! [`wire::Meeting`]), and a provider for Ethernet uses the same format.
 
 #![forbid(unsafe_code)]
 

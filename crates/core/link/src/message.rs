@@ -1,31 +1,32 @@
-//! Messages in parts, and back again.
+//! Splits messages into parts and reassembles them.
 
 use crate::wire::{Operation, Part, Payload};
 use core::ops::Range;
 
-/// The bytes of a message, of which each part has a piece.
+/// Bytes of a message that can be split into pieces.
 pub trait Divisible: Sized {
-    /// What a part has of them.
+    /// The bytes of one part.
     type Piece;
 
-    /// How many there are.
+    /// Number of bytes.
     fn count(&self) -> usize;
 
-    /// Those in a range.
+    /// Returns the bytes in `range`.
     fn piece(&self, range: Range<usize>) -> Self::Piece;
 
-    /// Those in the last range that is asked for.
+    /// Returns the bytes in the last range that the caller asks for.
     fn last_piece(self, range: Range<usize>) -> Self::Piece;
 }
 
-/// Bytes of each part of a message of `len` bytes, none longer than `mtu` bytes: as few as can be, and all of nearly the same length. The
-/// network joins frames of one length.
+/// Length of each part of a message of `len` bytes, at most `mtu`. Uses the fewest parts possible and makes them nearly
+/// equal, because the network joins frames of one length.
 pub fn even(len: usize, mtu: usize) -> usize {
     let count = len.div_ceil(mtu.max(1)).max(1);
     len.div_ceil(count).max(1)
 }
 
-/// The parts of a message, none longer than `mtu` bytes. An empty message has one. A message has less than 4 GB.
+/// Splits a message into parts of up to `mtu` bytes. An empty message has one part. A message must be shorter than 4
+/// GB.
 pub fn parts<M: Divisible>(
     operation: Operation,
     immediate: Option<u32>,
@@ -49,45 +50,45 @@ pub fn parts<M: Divisible>(
     })
 }
 
-/// A whole message.
+/// A complete message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// What is done with it.
+    /// Operation that the receiver performs with the message.
     pub operation: Operation,
-    /// Its immediate data.
+    /// The message's immediate data.
     pub immediate: Option<u32>,
-    /// Its bytes.
+    /// The message's bytes.
     pub bytes: Vec<u8>,
 }
 
-/// Puts parts together that come in order.
+/// Reassembles parts that come in order.
 #[derive(Debug)]
 pub struct Assembly {
     /// Bytes of the longest message.
     longest: u32,
     bytes: Vec<u8>,
-    /// What every part says of the message, once there is one.
+    /// Fields that all parts of the current message share; `None` between messages.
     begun: Option<(Operation, Option<u32>, u32)>,
 }
 
 impl Assembly {
-    /// For messages of up to `longest` bytes.
+    /// Accepts messages of up to `longest` bytes.
     pub fn new(longest: u32) -> Assembly {
         Assembly { longest, bytes: Vec::new(), begun: None }
     }
 
-    /// The next message goes into this buffer. To be called where none has begun.
+    /// Uses `buffer` for the next message. Call it only between messages.
     pub(crate) fn reuse(&mut self, mut buffer: Vec<u8>) {
         buffer.clear();
         self.bytes = buffer;
     }
 
-    /// Whether no message has begun.
+    /// Returns true if no message has begun.
     pub fn is_empty(&self) -> bool {
         self.begun.is_none()
     }
 
-    /// Whether a part can be the next one.
+    /// Returns true if a part can be the next one.
     pub fn fits<B: Payload + AsRef<[u8]>>(&self, part: &Part<B>) -> bool {
         let of = (part.operation, part.immediate, part.total);
         part.total <= self.longest
@@ -96,7 +97,7 @@ impl Assembly {
             && self.begun.is_none_or(|begun| begun == of)
     }
 
-    /// The next part; returns the message, if it was the last one. A part that does not fit is dropped.
+    /// Adds the next part. Returns the message if this was its last part. Drops a part that does not fit.
     pub fn add<B: Payload + AsRef<[u8]>>(&mut self, part: &Part<B>) -> Option<Message> {
         if !self.fits(part) {
             return None;
@@ -104,7 +105,7 @@ impl Assembly {
         let Part { operation, immediate, total, .. } = *part;
         if self.begun.is_none() {
             self.begun = Some((operation, immediate, total));
-            // Not more than `longest`, and no page of it is touched before its bytes are there.
+            // `total` is at most `longest`, and the kernel provides no page before its bytes arrive.
             self.bytes.reserve_exact(total as usize);
         }
         self.bytes.extend_from_slice(part.bytes.as_ref());

@@ -1,7 +1,7 @@
-//! Sequence numbers: 64 bits inside, of which the lower 32 travel.
+//! Sequence numbers: 64 bits in memory, with the lower 32 bits in frames.
 
-/// The number whose lower half is `low` and that lies nearest to `near`: at most 2^31 ahead of it, less than
-/// that behind. `None` if it would lie before number 0.
+/// Returns the number nearest to `near` whose lower half is `low`: at most 2^31 - 1 ahead, and at most 2^31 behind.
+/// Returns `None` if the number would be negative.
 pub(crate) fn expand(low: u32, near: u64) -> Option<u64> {
     let ahead = low.wrapping_sub(near as u32).cast_signed();
     near.checked_add_signed(ahead.into())
@@ -21,7 +21,7 @@ mod tests {
         }
     }
 
-    /// Where the lower half wraps, and at the ends of what can be told apart.
+    /// Numbers near a wrap of the lower half, and at the limits of the range.
     #[test]
     fn every_number_near_a_wrap_is_found_again() {
         let far = [-(1i64 << 31) + 1, -(1 << 31) + 2, (1 << 31) - 1, 1 << 31];
@@ -30,7 +30,7 @@ mod tests {
                 for ahead in (-150..150).chain(far) {
                     let number = near.checked_add_signed(ahead);
                     let low = (near as u32).wrapping_add(ahead as u32);
-                    // At most 2^31 ahead, which as a difference of 32 bits is the same as behind.
+                    // A distance of exactly 2^31 counts as behind, because its 32-bit difference is negative.
                     let told = if ahead == 1 << 31 { near.checked_sub(1 << 31) } else { number };
                     assert_eq!(expand(low, near), told, "{near} {ahead}");
                 }

@@ -1,9 +1,9 @@
-//! The time, as whatever drives this crate tells it.
+//! The time that the port passes in.
 
 use core::fmt;
 use core::time::Duration;
 
-/// A moment: nanoseconds since an origin that the port chooses. It must never go back.
+/// A point in time: nanoseconds since an origin that the port chooses. Time must never go back.
 ///
 /// ```
 /// use core::time::Duration;
@@ -20,40 +20,40 @@ impl Time {
     /// The port's origin.
     pub const ZERO: Time = Time(0);
 
-    /// The moment that many nanoseconds after the origin.
+    /// Returns the time `nanos` nanoseconds after the origin.
     pub const fn from_nanos(nanos: u64) -> Time {
         Time(nanos)
     }
 
-    /// Nanoseconds since the origin.
+    /// Returns the nanoseconds since the origin.
     pub const fn nanos(self) -> u64 {
         self.0
     }
 
-    /// The moment a while later; at most the last one that there is.
+    /// Returns the time `while_` later, or the latest representable time.
     pub fn after(self, while_: Duration) -> Time {
         let nanos = u64::try_from(while_.as_nanos()).unwrap_or(u64::MAX);
         Time(self.0.saturating_add(nanos))
     }
 
-    /// The moment so many nanoseconds later; at most the last one that there is.
+    /// Returns the time `nanos` nanoseconds later, or the latest representable time.
     #[must_use]
     pub const fn plus(self, nanos: u64) -> Time {
         Time(self.0.saturating_add(nanos))
     }
 
-    /// Nanoseconds after `earlier`; zero if it is before.
+    /// Returns the nanoseconds since `earlier`; zero if `earlier` is later.
     pub const fn nanos_since(self, earlier: Time) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// How long after `earlier` it is; zero if it is before.
+    /// Returns the time since `earlier`; zero if `earlier` is later.
     pub fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// `1.234567890 s`.
+/// Prints the time as `1.234567890 s`.
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{:09} s", self.0 / 1_000_000_000, self.0 % 1_000_000_000)

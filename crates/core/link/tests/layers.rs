@@ -1,4 +1,4 @@
-//! From the wire up to channels.
+//! Tests the order of the modules, from the wire up to channels.
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
@@ -6,7 +6,7 @@ const LAYERS: &[&[&str]] = &[
     &["wire"],
     &["message", "stream"],
     &["buffers"],
-    // The two ways of using it.
+    // Two ways to use the crate.
     &["channel", "datagram"],
 ];
 

@@ -1,37 +1,37 @@
-//! What a channel is like.
+//! Settings of a channel.
 
 use crate::stream::{Control, Timing};
 use crate::wire::{Checksum, HEADER, Report, STREAM_PART};
 use core::time::Duration;
 
-/// What a channel is like. The two ends may differ in everything but `message_max`.
+/// Settings of a channel. The two ends may differ in everything but `message_max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// Bytes of the longest frame, header included; at least [`Config::MTU_MIN`].
+    /// Bytes of the longest frame, including its header; at least [`Config::MTU_MIN`].
     pub mtu: usize,
-    /// Frames of one direction that may be on their way.
+    /// Largest number of frames in flight in one direction.
     pub window: usize,
-    /// What else limits them.
+    /// Congestion control, which further limits the frames in flight.
     pub control: Control,
-    /// Frames not acknowledged from which on [`send`](super::Channel::send) returns [`Full`](super::Full).
+    /// Number of unacknowledged frames from which [`send`](super::Channel::send) returns [`Full`](super::Full).
     pub send_buffer: usize,
-    /// Bytes of whole messages not yet polled from which on frames are not acknowledged any more, so that the
-    /// other end's buffer fills.
+    /// Bytes of complete messages not yet polled, from which this end acknowledges no more frames. The peer's send
+    /// buffer then fills.
     pub receive_buffer: usize,
-    /// Bytes of the longest message. One that is longer is refused by both ends.
+    /// Bytes of the longest message. Both ends refuse longer messages.
     pub message_max: usize,
-    /// Checksum by which corrupt incoming frames are found. A frame that has a checksum is checked on any link.
+    /// Checksum required of incoming frames. An end checks every checksum that a frame has, on any link.
     pub link: Checksum,
-    /// Whether frames that are sent have a checksum.
+    /// Checksum of outgoing frames.
     pub sends: Checksum,
-    /// How long an acknowledgement is awaited at least before frames are sent again.
+    /// Shortest time to wait for an acknowledgement before frames are sent again.
     pub retransmit_first: Duration,
-    /// How long at most; each wait without an answer is twice the one before.
+    /// Longest time to wait. Each wait without an answer is twice the previous one.
     pub retransmit_longest: Duration,
 }
 
 impl Default for Config {
-    /// For a network within one host or one room: frames for Ethernet, a window of 64 frames.
+    /// Settings for a network within one host or one room: frames for Ethernet, a window of 64 frames.
     fn default() -> Config {
         Config {
             mtu: 1500,
@@ -49,15 +49,15 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The smallest MTU: it leaves a part 8 bytes of its message.
+    /// The smallest MTU, which leaves 8 bytes for a part of a message.
     pub const MTU_MIN: usize = 64;
 
-    /// Bytes of a message that one frame carries.
+    /// Number of message bytes that one frame carries.
     pub(super) fn part(&self) -> usize {
         self.mtu.max(Config::MTU_MIN) - STREAM_PART
     }
 
-    /// Ranges that fit into an acknowledgement.
+    /// Number of ranges that fit into an acknowledgement.
     pub(super) fn ranges(&self) -> usize {
         (self.mtu.max(Config::MTU_MIN) - HEADER - Report::BYTES) / Report::RANGE_BYTES
     }
@@ -66,7 +66,7 @@ impl Config {
         u32::try_from(self.message_max).unwrap_or(u32::MAX)
     }
 
-    /// A channel is never given up.
+    /// Returns the limits of retransmission. A channel never gives up.
     pub(super) fn timing(&self) -> Timing {
         let (first, longest) = (self.retransmit_first, self.retransmit_longest);
         Timing { first: first.max(Duration::from_nanos(1)), longest, tries: None }

@@ -1,59 +1,59 @@
 //! How the two ends of a channel learn each other's epochs.
 //!
-//! An end draws its epoch when it is made. Nothing but greetings is taken of an end that does not know ours: a
-//! frame that bears our epoch was sent after we were made, by an end that had heard of us.
+//! An end draws its epoch when it is created. From a peer that does not know this end's epoch, the end accepts only
+//! greetings. A frame with this end's epoch was sent after this end was created, by a peer that knew of this end.
 //!
-//! Hello without an epoch of the receiver's asks for one with it; the end that receives this knows the sender's
-//! epoch, and that the sender is there. An end that is known already is asked by a probe, with a fresh nonce, when
-//! another one says hello: only an echo shows that it is not an earlier one's frame that was late.
+//! A hello without the receiver's epoch asks for a hello with that epoch. The end that receives the answer knows that
+//! the peer exists now, and the peer's epoch. If an end already has a peer and another end says hello, the first end
+//! sends a probe with a fresh nonce. Only an echo proves that the hello was not a late frame of an earlier end.
 
 use crate::Time;
 use crate::stream::Timing;
 use crate::wire::{EndId, Packet, Word};
 use std::collections::VecDeque;
 
-/// Greetings that are to be sent and have not been; more are dropped, as a network might.
+/// Largest number of greetings that wait to be sent. Further greetings are dropped, as a network might drop them.
 const PENDING_MAX: usize = 8;
 
-/// What an end knows of the other.
+/// State of one end's knowledge about the other end.
 #[derive(Debug)]
 pub(super) struct Greeting {
     own: EndId,
     peer: Option<EndId>,
-    /// Where nonces come from.
+    /// Source of nonces.
     random: Random,
     pending: VecDeque<Word>,
-    /// The end that is asked whether it has replaced the peer, and the nonce.
+    /// An end that may have replaced the peer and has been probed, with the probe's nonce.
     probed: Option<(EndId, u64)>,
-    /// Times that a hello has been sent in vain.
+    /// Number of hellos sent without an answer.
     tries: u32,
-    /// When the next is due; `None` before the first.
+    /// When the next hello is due; `None` before the first.
     deadline: Option<Time>,
     due: bool,
 }
 
-/// What a greeting means.
+/// Effect of a received greeting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Heard {
-    /// Nothing new.
+    /// No change.
     Nothing,
     /// The peer is known from now on.
     Peer(EndId),
-    /// Another end has taken the peer's place.
+    /// Another end has replaced the peer.
     Replaced,
-    /// It is of an end that is none of ours, or not any more.
+    /// The sender is not this end's peer, or no longer.
     Stale,
 }
 
 impl Greeting {
-    /// An end of channel `id`.
+    /// Creates the state of an end of channel `id`.
     pub(super) fn new(id: u32, seed: u64) -> Greeting {
         let mut random = Random(seed);
         let epoch = core::iter::repeat_with(|| random.next() as u32).find(|&epoch| epoch != 0);
         Greeting::of(name(id, epoch.unwrap_or(1)), random)
     }
 
-    /// An end of channel `id` that knows the other one already.
+    /// Creates the state of an end of channel `id` that already knows its peer.
     pub(super) fn known(id: u32, own: u32, peer: u32) -> Greeting {
         let mut greeting = Greeting::of(name(id, own), Random(u64::from(own)));
         greeting.peer = Some(name(id, peer));
@@ -82,17 +82,17 @@ impl Greeting {
         self.peer
     }
 
-    /// Whether a frame is for this end, and of its peer.
+    /// Returns true if a frame is addressed to this end and comes from its peer.
     pub(super) fn is_between(&self, to: EndId, from: EndId) -> bool {
         to == self.own && self.peer == Some(from)
     }
 
-    /// The name by which an end is called whose epoch is not known.
+    /// Returns the name for an end of this channel whose epoch is unknown.
     fn unknown_end(&self) -> EndId {
         name(channel_of(self.own), 0)
     }
 
-    /// Whether it is an end of this channel.
+    /// Returns true if `end` is an end of this channel with an epoch.
     fn is_end(&self, end: EndId) -> bool {
         channel_of(end) == channel_of(self.own) && epoch_of(end) != 0
     }
@@ -103,7 +103,7 @@ impl Greeting {
         }
     }
 
-    /// The next greeting to send. One that answers nothing is sent only if there is a `reason` to be known.
+    /// Returns the next greeting to send. A hello that answers nothing is sent only if there is a `reason`.
     pub(super) fn next(&mut self, timing: &Timing, reason: bool, now: Time) -> Option<Word> {
         if let Some(word) = self.pending.pop_front() {
             return Some(word);
@@ -116,12 +116,12 @@ impl Greeting {
         Some(Packet::Hello { to: self.unknown_end(), from: self.own })
     }
 
-    /// When hello is to be said again.
+    /// Returns when to say hello again.
     pub(super) fn deadline(&self) -> Option<Time> {
         self.deadline
     }
 
-    /// Time has passed.
+    /// Fires the timer if it is due at `now`.
     pub(super) fn tick(&mut self, now: Time) {
         if self.deadline.is_some_and(|deadline| deadline <= now) {
             self.deadline = None;
@@ -130,7 +130,7 @@ impl Greeting {
         }
     }
 
-    /// An end has said hello.
+    /// Processes a hello.
     pub(super) fn hello(&mut self, to: EndId, from: EndId) -> Heard {
         if !self.is_end(from) {
             return Heard::Stale;
@@ -143,19 +143,19 @@ impl Greeting {
             }
             return Heard::Nothing;
         }
-        // It is not answered: an end that has said hello without an epoch has something to send, which shows the
-        // other that it is known.
+        // No answer is needed. An end that sent a hello without an epoch has data to send, and these data show the peer
+        // that it is known.
         self.addressed(to, from)
     }
 
-    /// A frame has come from an end that may know this one.
+    /// Processes a frame whose sender may know this end.
     pub(super) fn addressed(&mut self, to: EndId, from: EndId) -> Heard {
         if !self.is_end(from) {
             return Heard::Stale;
         }
         match self.peer {
             _ if to != self.own => {
-                // It is for an end that was here before; its sender should know.
+                // The frame is for an earlier end. This end says hello so that the sender learns of the change.
                 if channel_of(to) == channel_of(self.own) {
                     self.say(Packet::Hello { to: self.unknown_end(), from: self.own });
                 }
@@ -171,7 +171,7 @@ impl Greeting {
         }
     }
 
-    /// Asks an end whether it is there now.
+    /// Asks an end whether it exists now.
     fn probe(&mut self, end: EndId) {
         let nonce = match self.probed {
             Some((probed, nonce)) if probed == end => nonce,
@@ -181,7 +181,7 @@ impl Greeting {
         self.say(Packet::Probe { to: end, from: self.own, nonce, padding: 0 });
     }
 
-    /// This end has been asked whether it is there.
+    /// Processes a probe, and answers it.
     pub(super) fn probed(&mut self, to: EndId, from: EndId, nonce: u64) -> Heard {
         if to != self.own || !self.is_end(from) {
             return Heard::Stale;
@@ -190,7 +190,7 @@ impl Greeting {
         Heard::Nothing
     }
 
-    /// An end is there.
+    /// Processes an echo.
     pub(super) fn echoed(&mut self, to: EndId, from: EndId, nonce: u64) -> Heard {
         if to == self.own && self.probed == Some((from, nonce)) {
             Heard::Replaced
@@ -200,12 +200,12 @@ impl Greeting {
     }
 }
 
-/// An end's name: the channel's number and the end's epoch.
+/// Builds an end's name from the channel's number and the end's epoch.
 pub(super) fn name(channel: u32, epoch: u32) -> EndId {
     EndId(u64::from(channel) << 32 | u64::from(epoch))
 }
 
-/// The number of the channel that an end belongs to.
+/// Returns the number of the channel that an end belongs to.
 pub(super) fn channel_of(end: EndId) -> u32 {
     (end.0 >> 32) as u32
 }
@@ -214,7 +214,7 @@ pub(super) fn epoch_of(end: EndId) -> u32 {
     end.0 as u32
 }
 
-/// Numbers that follow from a seed (splitmix64).
+/// A generator of pseudo-random numbers (splitmix64).
 #[derive(Debug)]
 pub(super) struct Random(pub(super) u64);
 

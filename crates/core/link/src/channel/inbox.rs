@@ -1,24 +1,24 @@
-//! Messages that have come and have not been taken.
+//! Arrived messages that the program has not taken.
 
 use crate::message::Assembly;
 use crate::wire::{Closing, Item, Operation, Payload};
 use std::collections::VecDeque;
 
-/// Buffers that are kept, and how long each of them may be.
+/// Number of spare buffers, and the length of the longest spare buffer.
 const SPARE: usize = 4;
 const SPARE_MAX: usize = 128 << 10;
 
-/// What a channel's end receives.
+/// An item that a channel receives.
 pub(super) type Received = Item<Vec<u8>>;
 
-/// Whole messages in order, and the one that is coming.
+/// Complete messages in order, and the incomplete last message.
 #[derive(Debug)]
 pub(super) struct Inbox {
-    /// Bytes of whole messages from which on no more are taken.
+    /// Bytes of complete messages from which no more items are accepted.
     room: usize,
     bytes: usize,
     whole: VecDeque<Vec<u8>>,
-    /// Buffers of messages that have been taken.
+    /// Buffers of messages that the program has taken.
     spare: Vec<Vec<u8>>,
     assembly: Assembly,
 }
@@ -29,18 +29,18 @@ impl Inbox {
         Inbox { room, bytes: 0, whole, spare: Vec::new(), assembly }
     }
 
-    /// Whole messages.
+    /// Number of complete messages.
     pub(super) fn len(&self) -> usize {
         self.whole.len()
     }
 
-    /// Whether something more is taken now.
+    /// Returns true if another item is accepted now.
     pub(super) fn has_room(&self) -> bool {
-        // Empty messages cost something too.
+        // Count each message as one byte more, so that empty messages are limited too.
         self.bytes + self.whole.len() < self.room.max(1)
     }
 
-    /// Whether an item may be the next one of a channel's stream.
+    /// Returns true if an item may be the next one of a channel's stream.
     pub(super) fn fits<B: Payload + AsRef<[u8]>>(&self, item: &Item<B>) -> bool {
         match item {
             Item::Part(part) => {
@@ -53,7 +53,7 @@ impl Inbox {
         }
     }
 
-    /// The next item, which fits; whether there is a whole message more.
+    /// Adds the next item, which must fit. Returns true if the item completes a message.
     pub(super) fn add<B: Payload + AsRef<[u8]>>(&mut self, item: &Item<B>) -> bool {
         let Item::Part(part) = item else { return false };
         if self.assembly.is_empty()
@@ -67,7 +67,8 @@ impl Inbox {
         true
     }
 
-    /// Puts the next whole message into `out`, whose buffer is used again; false if there is none.
+    /// Moves the next complete message into `out`, and keeps the old buffer for reuse. Returns false if there is no
+    /// message.
     pub(super) fn take(&mut self, out: &mut Vec<u8>) -> bool {
         let Some(message) = self.whole.pop_front() else { return false };
         self.bytes -= message.len();

@@ -1,21 +1,21 @@
 //! Messages between two ends, reliable and in order.
 //!
-//! A [`Channel`] is one end. It is driven as quinn-proto's connections are, in any order of calls:
+//! A [`Channel`] is one end. Calls may come in any order, as with quinn-proto's connections:
 //!
 //! - the program sends ([`Channel::send`], [`Channel::close`]) and takes messages ([`Channel::poll_message`]);
-//! - the port hands in frames and the time ([`Channel::handle_frame`], [`Channel::handle_timeout`]), and after any
-//!   call sends what [`Channel::poll_transmit`] gives it until that returns false, then sets its timer by
-//!   [`Channel::poll_timeout`];
-//! - [`Channel::poll_event`] tells what has changed.
+//! - the port passes in frames and the time ([`Channel::handle_frame`], [`Channel::handle_timeout`]). After any call
+//!   the port sends the frames from [`Channel::poll_transmit`] until that function returns false. Then the port sets
+//!   its timer by [`Channel::poll_timeout`];
+//! - [`Channel::poll_event`] reports changes.
 //!
-//! The two ends are made with the same number, and may be made at any time. The one that has something to send says
-//! hello until the other answers; the first message is there after one and a half round trips. Frames may get lost, double,
-//! overtake each other and be corrupt: that is made good, for as long as the channel exists. There is no limit to
-//! that; its owner drops a channel that it does not believe in any more.
+//! Both ends are created with the same number, at any time. The end that has data to send says hello until the other
+//! end answers. The first message arrives after one and a half round trips. The channel corrects loss, duplication,
+//! reordering and corruption of frames. A channel never gives up; the owner drops a channel when the owner considers
+//! the peer dead.
 //!
-//! An end that is dropped and made again has another epoch, if its seed is another one. Frames of the earlier one are
-//! not taken. The other end finds out when either sends something, and is [`Broken`](Event::Broken) then: what was on
-//! its way is lost, and its owner makes a new end.
+//! An end that is dropped and created again with another seed has another epoch. The new end ignores frames for the
+//! earlier end. The peer learns of the change when either end sends something, and is [`Broken`](Event::Broken) then.
+//! Data in flight are lost, and the peer's owner creates a new end.
 //!
 //! ```
 //! use sovia_link::{Channel, Config, Time};
@@ -58,18 +58,18 @@ pub struct Channel {
     greeting: Greeting,
     stream: Stream<Item<Chunk>, Received>,
     inbox: Inbox,
-    /// What the other end is to be told of what has come.
+    /// Acknowledgement that this end owes the peer.
     owed: Owed,
     events: VecDeque<Event>,
-    /// `send` has returned [`Full`], and there has been no room since.
+    /// Set after `send` has returned [`Full`], until there is room.
     wants_room: bool,
-    /// The last probe's nonce, until it is answered.
+    /// Nonce of the last probe, until its echo arrives.
     probed: Option<u64>,
     state: State,
     counters: Counters,
 }
 
-/// How far a channel is.
+/// State of a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Open,
@@ -78,68 +78,68 @@ enum State {
     Broken,
 }
 
-/// What the other end is to be told of frames that have come since it was told last.
+/// Acknowledgement that the peer needs for frames that have arrived since the last one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Owed {
     Nothing,
-    /// The next number, which any frame tells.
+    /// The next expected number, which any frame carries.
     Number,
-    /// What has come out of its turn, which tells of losses: that takes a report.
+    /// Items that arrived out of order, which show losses: this needs a report.
     Report,
 }
 
-/// A frame to be sent.
+/// An outgoing frame.
 enum Next {
     Word(Word),
     Item(Packet<Chunk>),
 }
 
-/// The send buffer has no room. Or the message is longer than [`Config::message_max`], or the channel closed or
-/// broken: then it never will.
+/// The send buffer has no room. Permanent if the message is longer than [`Config::message_max`], or the channel is
+/// closed or broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the channel's send buffer is full")]
 pub struct Full;
 
-/// What has happened to a channel.
+/// A change of a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// The other end is there.
+    /// The peer has been found.
     Opened,
-    /// There is a message where there was none.
+    /// A message has arrived while there was none.
     Readable,
-    /// There is room where [`Channel::send`] found none.
+    /// There is room again after [`Channel::send`] found none.
     Writable,
-    /// The other end sends no more messages.
+    /// The peer sends no more messages.
     Closed,
     /// Nothing arrives any more, in either direction.
     Broken(Reason),
-    /// The probe with that nonce ([`Channel::probe_into`]) has been answered: it has come whole.
+    /// The peer has echoed the probe with this nonce ([`Channel::probe_into`]), so the probe arrived intact.
     Passed(u64),
 }
 
-/// Why a channel is broken.
+/// Reason for which a channel is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// The other end has been replaced by a new one, which knows nothing of what was sent to it.
+    /// A new end has replaced the peer. The new end knows nothing of the messages sent to the earlier peer.
     PeerRestarted,
 }
 
-/// What has become of frames that came.
+/// Counts of incoming frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
-    /// All of them.
+    /// All frames.
     pub frames: u64,
-    /// Those that were corrupt or not of the format.
+    /// Frames that were corrupt or violated the format.
     pub malformed: u64,
-    /// Those of an end that is not, or no longer, this one's peer.
+    /// Frames from an end that is not this end's peer, or no longer.
     pub stale: u64,
-    /// Those that came before or far too early.
+    /// Frames whose item had arrived before or was beyond the window.
     pub repeated: u64,
-    /// Those that were whole and legal, and not what could follow in this channel.
+    /// Frames that were intact and legal, but impossible in this channel's state.
     pub refused: u64,
 }
 
-/// The number of the channel that a frame is for.
+/// Returns the number of the channel that a frame is for.
 ///
 /// # Errors
 /// [`Malformed`]
@@ -148,15 +148,16 @@ pub fn channel_of_frame(frame: &[u8]) -> Result<u32, Malformed> {
 }
 
 impl Channel {
-    /// An end of channel `local_id`. No two ends may have the same `seed`, nor may one that is made again have its
-    /// earlier one: it should be drawn from the system's random numbers.
+    /// Creates an end of channel `local_id`. Every end needs its own `seed`, also an end that is created again. Draw
+    /// the seed from the system's random numbers.
     pub fn new(config: Config, local_id: u32, seed: u64) -> Channel {
         Channel::with_greeting(config, Greeting::new(local_id, seed))
     }
 
-    /// An end of channel `id` whose epoch, and the other end's, both ends know already: nobody is greeted. No two channels
-    /// of one owner may have the same number and epochs; where these are drawn at random and told to nobody else, no
-    /// other station can send what this end would take for its peer's.
+    /// Creates an end of channel `id` without greetings: both ends already know both epochs.
+    ///
+    /// No two channels of one owner may have the same number and epochs. If the epochs are random and secret, no other
+    /// station can forge a frame of the peer.
     ///
     /// ```
     /// # use sovia_link::{Channel, Config, Time};
@@ -183,7 +184,7 @@ impl Channel {
         Channel {
             config,
             greeting,
-            // What the peer begins with is its epoch, too.
+            // The peer's first number is its epoch too.
             stream: Stream::controlled(config.timing(), window, control, (own, 0)),
             inbox: Inbox::new(config.longest(), config.receive_buffer),
             owed: Owed::Nothing,
@@ -195,7 +196,7 @@ impl Channel {
         }
     }
 
-    /// Whether the send buffer has room.
+    /// Returns true if the send buffer has room.
     pub fn can_send(&self) -> bool {
         self.state == State::Open && self.has_room()
     }
@@ -204,17 +205,18 @@ impl Channel {
         self.stream.backlog() < self.config.send_buffer.max(1)
     }
 
-    /// Sends a message: all of it, if there is any room at all.
+    /// Queues a whole message if there is any room.
     ///
     /// # Errors
-    /// [`Full`]; where there will be room, [`Event::Writable`] tells of it.
+    /// [`Full`]. If the reason is a full buffer, [`Event::Writable`] reports when there is room.
     pub fn send(&mut self, message: &[u8]) -> Result<(), Full> {
         self.check_room(message.len())?;
         self.push(message.to_vec());
         Ok(())
     }
 
-    /// As [`Channel::send`], without a copy. A message that is refused is left as it was, others are taken out.
+    /// Like [`Channel::send`], but without a copy: takes the bytes out of `message`. On an error `message` is
+    /// unchanged.
     ///
     /// # Errors
     /// [`Full`]
@@ -239,7 +241,7 @@ impl Channel {
         }
     }
 
-    /// Sends no more messages. Those that have been sent arrive, then the other end is told.
+    /// Sends no more messages. The peer receives the messages sent so far, then a closing item.
     pub fn close(&mut self) {
         if self.state == State::Open {
             self.state = State::Closed;
@@ -247,16 +249,16 @@ impl Channel {
         }
     }
 
-    /// A frame has come.
+    /// Processes an incoming frame.
     ///
     /// # Errors
-    /// [`Malformed`]; the frame is then counted and dropped, and nothing else is lost.
+    /// [`Malformed`]; the frame is counted and dropped. The channel's state does not change.
     pub fn handle_frame(&mut self, now: Time, frame: &[u8]) -> Result<(), Malformed> {
         self.parse(frame).map(|packet| self.handle_packet(now, packet))
     }
 
-    /// Frames have come that the network has joined: each has `segment` bytes, but for the last one, which may have less. Those that are
-    /// none are counted.
+    /// Processes incoming frames that the network has joined. Each frame has `segment` bytes, and the last may be
+    /// shorter. Malformed frames are counted.
     pub fn handle_frames(&mut self, now: Time, bytes: &[u8], segment: usize) {
         let mut frames = bytes.chunks(segment.max(1)).peekable();
         while let Some(frame) = frames.next() {
@@ -265,7 +267,7 @@ impl Channel {
             let came_to = self.stream.ack();
             self.handle_packet(now, packet);
             let Some(mut train) = train.filter(|_| self.stream.ack() != came_to) else { continue };
-            // What carries on with the message of the frame before, and does not end it.
+            // Fast path for frames that continue the previous frame's message without ending it.
             while !self.stream.has_early()
                 && let Some(&frame) = frames.peek()
                 && let Some((sending, part)) = train.next(frame)
@@ -311,7 +313,7 @@ impl Channel {
                 self.heard(heard);
             }
             Packet::Stream { to, from, sending, ack, item } => {
-                // Of most channels that bring something nothing goes the other way.
+                // Most channels carry data in one direction only, so the acknowledgement usually changes nothing.
                 if self.is_addressed(to, from)
                     && (self.stream.is_settled(ack) || self.acknowledged(&Report::plain(ack), now))
                 {
@@ -350,7 +352,7 @@ impl Channel {
         }
     }
 
-    /// Whether an acknowledgement can be true.
+    /// Processes an acknowledgement. Returns false if it acknowledges items that were not sent.
     fn acknowledged(&mut self, report: &Report, now: Time) -> bool {
         let possible = self.stream.acknowledged(report, now).is_some();
         if !possible {
@@ -364,7 +366,7 @@ impl Channel {
     }
 
     fn came(&mut self, sending: Sending, item: Item<&[u8]>, now: Time) {
-        // What comes in its turn goes to its message without being kept.
+        // An item in order goes to its message without being stored.
         if self.inbox.has_room()
             && self.inbox.fits(&item)
             && self.stream.came_next(sending, now).is_some()
@@ -382,7 +384,7 @@ impl Channel {
         self.fill_inbox();
     }
 
-    /// Takes what is in order, as far as there is room.
+    /// Takes items in order while there is room.
     fn fill_inbox(&mut self) {
         while self.inbox.has_room()
             && let Some(item) = self.stream.peek()
@@ -398,7 +400,7 @@ impl Channel {
         }
     }
 
-    /// The next item is taken.
+    /// Processes the next item in order.
     fn take<B: Payload + AsRef<[u8]>>(&mut self, item: &Item<B>) {
         if self.inbox.add(item) && self.inbox.len() == 1 {
             self.events.push_back(Event::Readable);
@@ -408,8 +410,8 @@ impl Channel {
         }
     }
 
-    /// Fills `out` with the next frame to send, in place of what is in it; false if there is none. Its port should
-    /// call again until there is none.
+    /// Writes the next outgoing frame to `out`, replacing its contents. Returns false if there is none. The port calls
+    /// it until it returns false.
     pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
         match self.next_out(now) {
             Some(Next::Word(word)) => word.emit_for(out, self.config.sends),
@@ -419,8 +421,8 @@ impl Channel {
         true
     }
 
-    /// As [`Channel::poll_transmit`], into the port's own buffer: the frame's length, or `None` if there is nothing to send.
-    /// A frame for which `room` is too short is lost, and has length 0.
+    /// Like [`Channel::poll_transmit`], but writes to the port's own buffer. Returns the frame's length, or `None` if
+    /// there is none. A frame longer than `room` is lost, and the returned length is 0.
     pub fn poll_transmit_into(&mut self, now: Time, room: &mut [u8]) -> Option<usize> {
         let len = match self.next_out(now)? {
             Next::Word(word) => word.emit_into_for(room, self.config.sends),
@@ -453,7 +455,7 @@ impl Channel {
         None
     }
 
-    /// Fills `out` with the next message, in place of what is in it; false if there is none.
+    /// Moves the next message into `out`, replacing its contents. Returns false if there is none.
     pub fn poll_message(&mut self, out: &mut Vec<u8>) -> bool {
         if !self.inbox.take(out) {
             return false;
@@ -462,12 +464,12 @@ impl Channel {
         true
     }
 
-    /// What has happened since it was asked last.
+    /// Returns the next event, if there is one.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// When [`Channel::handle_timeout`] is to be called, if no frame changes that before.
+    /// Returns when to call [`Channel::handle_timeout`], unless a frame arrives before.
     pub fn poll_timeout(&self) -> Option<Time> {
         match (self.state, self.greeting.peer()) {
             (State::Broken, _) => None,
@@ -476,20 +478,20 @@ impl Channel {
         }
     }
 
-    /// Time has passed. Too early a call does nothing.
+    /// Fires the timers that are due at `now`. An early call does nothing.
     pub fn handle_timeout(&mut self, now: Time) {
         self.greeting.tick(now);
-        // There is no limit to its patience.
+        // The verdict does not matter, because a channel never gives up.
         self.stream.tick(now);
     }
 
-    /// How often in a row what was sent has been sent again for want of any answer.
+    /// Number of times in a row that frames were sent again because no answer came.
     pub fn tries(&self) -> u32 {
         self.stream.tries()
     }
 
-    /// Fills `room` with a frame of just that length, of which [`Event::Passed`] tells if it arrives; false where the other
-    /// end is not known, or where there is too little room. A port that has two ways learns by it which length passes on one.
+    /// Fills `room` with a probe frame of exactly that length. [`Event::Passed`] reports its echo. Returns false if the
+    /// peer is unknown or `room` is too short. By probes a port with two paths learns which lengths pass on a path.
     pub fn probe_into(&mut self, nonce: u64, room: &mut [u8]) -> bool {
         let Some(to) = self.greeting.peer() else { return false };
         let Some(padding) = room.len().checked_sub(Word::PROBE) else { return false };
@@ -500,27 +502,28 @@ impl Channel {
         probe.emit_into_for(room, self.config.sends) == Some(room.len())
     }
 
-    /// The number of the next part that is sent. A message of `len` bytes more has the parts up to [`Channel::parts_of`] of them.
+    /// Returns the number of the next part to send. The parts of a message of `len` bytes have the next
+    /// [`Channel::parts_of`] numbers.
     pub fn next_part(&self) -> u64 {
         self.first_part() + self.stream.backlog() as u64
     }
 
-    /// The number of the oldest part that the other end has not acknowledged.
+    /// Returns the number of the oldest part that the peer has not acknowledged.
     pub fn first_part(&self) -> u64 {
         self.stream.base()
     }
 
-    /// How many parts so many bytes of one message are, or begin.
+    /// Returns the number of parts of a message of `len` bytes.
     pub fn parts_of(&self, len: usize) -> u64 {
         len.div_ceil(self.config.part()) as u64
     }
 
-    /// Everything sent has been acknowledged.
+    /// Returns true if the peer has acknowledged every part.
     pub fn is_idle(&self) -> bool {
         self.stream.backlog() == 0
     }
 
-    /// What has become of frames that came.
+    /// Returns counts of incoming frames.
     pub fn counters(&self) -> Counters {
         self.counters
     }

@@ -1,4 +1,4 @@
-//! Two channels, joined by a network in software or by hand.
+//! Tests of two channels, joined by a simulated network or by hand.
 
 mod epochs;
 mod joined;

@@ -1,10 +1,10 @@
-//! How much of a network an item takes.
+//! Size of an item on the network.
 
 use crate::wire::{HEADER, Item, Payload};
 
-/// What is sent over a network: it has a size there.
+/// An outgoing item with a size on the network.
 pub trait Load {
-    /// Bytes of the frame that carries it.
+    /// Number of bytes of the frame that carries the item.
     fn bytes(&self) -> u32;
 }
 

@@ -1,10 +1,12 @@
-//! A stream of items each way, in order and exactly once, over frames that are lost, repeated and overtaken:
-//! numbers, acknowledgements, retransmission, and how much may be on its way. A state machine: frames and the time go in,
-//! frames and a deadline come out.
+//! A stream of items in each direction, in order and exactly once, over frames that may be lost, duplicated or
+//! reordered.
 //!
-//! [`Stream`] is one end: its sending half (`tx`) and its receiving half (`rx`). What was lost is found out by RACK
-//! (`rack`) from reports of what has come out of its turn; the end of a flight is probed once, and what stays unanswered
-//! then is sent again with waits that double. [`Control`] says what else limits the sending half.
+//! The module is a state machine: frames and the time go in, frames and a deadline come out. The stream numbers and
+//! acknowledges items, retransmits lost items, and limits the bytes in flight.
+//!
+//! [`Stream`] is one end: its sending half (`tx`) and its receiving half (`rx`). RACK (`rack`) detects losses from
+//! reports of items that arrived out of order. The sender probes the end of a flight once. If no answer comes, the
+//! sender retransmits the oldest item, with waits that double. [`Control`] says what else limits the sending half.
 
 mod control;
 mod load;
@@ -26,33 +28,32 @@ use crate::sequence::expand;
 use crate::wire::{Report, Sending};
 use core::time::Duration;
 
-/// The largest window: a small part of what 32 bits tell apart.
+/// The largest window: a small part of the range of a 32-bit number, so that truncated numbers stay unambiguous.
 const WINDOW_MAX: usize = 1 << 24;
 
-/// One end of a stream: sends items `O`, receives items `I`. Numbers are of 64 bits here; their lower halves
-/// travel.
+/// One end of a stream: sends items `O`, receives items `I`. Numbers have 64 bits here; frames carry the lower 32 bits.
 #[derive(Debug)]
 pub struct Stream<O, I> {
     tx: Tx<O>,
     rx: Rx<I>,
-    /// What is acknowledged at most.
+    /// Upper limit of the acknowledgement, if there is one.
     ack_limit: Option<u64>,
 }
 
-/// What an item that has come is to this end.
+/// How an arrived item relates to the next expected item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// The next one.
+    /// The next item in order.
     Next,
-    /// One whose predecessors are missing; it is kept.
+    /// A later item. The stream keeps the item until its predecessors have arrived.
     Early,
-    /// It came before, or comes far too early: it is dropped.
+    /// An item that arrived before, or is beyond the window. The stream drops the item.
     Outside,
 }
 
 impl<O: Load, I> Stream<O, I> {
-    /// An end of which `window` items may be on their way. Its first item has the number `sends_from`, and the
-    /// other end's has `receives_from`.
+    /// Creates an end with a window of `window` items. The first outgoing item has the number `sends_from`, and the
+    /// peer's first item has the number `receives_from`.
     pub fn new(
         timing: Timing,
         window: usize,
@@ -61,7 +62,7 @@ impl<O: Load, I> Stream<O, I> {
         Stream::controlled(timing, window, (Control::Fixed, 0), (sends_from, receives_from))
     }
 
-    /// As [`Stream::new`], and `control` limits further what is sent, in frames of up to `frame` bytes.
+    /// Like [`Stream::new`], but `control` also limits the sending half. Frames have up to `frame` bytes.
     pub fn controlled(
         timing: Timing,
         window: usize,
@@ -72,12 +73,12 @@ impl<O: Load, I> Stream<O, I> {
         Stream { tx, rx: Rx::new(window, receives_from), ack_limit: None }
     }
 
-    /// The far side acknowledges up to so long after a frame has come; waits are that much longer.
+    /// Adds `delay` to the waits for acknowledgements, because the receiver may delay each of them that long.
     pub fn expect_ack_delay(&mut self, delay: Duration) {
         self.tx.expect_ack_delay(delay);
     }
 
-    /// The other end's first item will have that number. Nothing has been received yet.
+    /// Sets the number of the peer's first item. Call it before any item has arrived.
     pub(crate) fn receive_from(&mut self, first: u64) {
         self.rx = Rx::new(self.rx.window(), first);
     }
@@ -87,88 +88,91 @@ impl<O: Load, I> Stream<O, I> {
         self.tx.push(item)
     }
 
-    /// Appends the last item, in place of those that have never been sent. It goes out at once, window or not.
+    /// Replaces all items that have never been sent by a last item. The last item goes out at once, even beyond the
+    /// window.
     pub fn finish(&mut self, item: O) {
         self.tx.finish(item);
     }
 
-    /// Items that have not been acknowledged.
+    /// Number of items that have not been acknowledged.
     pub fn backlog(&self) -> usize {
         self.tx.backlog()
     }
 
-    /// Items that have never been sent.
+    /// Number of items that have never been sent.
     pub fn waiting(&self) -> usize {
         self.tx.waiting()
     }
 
-    /// Whether an acknowledgement that says so much is no news: everything had been acknowledged.
+    /// Returns true if the acknowledgement `ack` changes nothing, because everything had been acknowledged.
     pub fn is_settled(&self, ack: u32) -> bool {
         self.tx.is_settled(ack)
     }
 
-    /// All items that have not been acknowledged. Their sizes are not to be changed.
+    /// Iterates over all items that have not been acknowledged. The caller must not change their sizes.
     pub fn items_mut(&mut self) -> impl Iterator<Item = &mut O> {
         self.tx.items_mut()
     }
 
-    /// The number of the oldest item that has not been acknowledged.
+    /// Returns the number of the oldest item that has not been acknowledged.
     pub fn base(&self) -> u64 {
         self.tx.base()
     }
 
-    /// The next item to send, with its number and that of this sending as they travel.
+    /// Returns the next item to send, with the item's number and the transmission's number as the frame carries them.
     pub fn next_out(&mut self, now: Time) -> Option<(Sending, &O)> {
         self.tx.next(now)
     }
 
-    /// The acknowledgement to send: everything before this number has been taken.
+    /// Returns the acknowledgement to send: all items before this number have been taken.
     pub fn ack(&self) -> u32 {
         self.ack_limit.unwrap_or(u64::MAX).min(self.rx.ack()) as u32
     }
 
-    /// Does not acknowledge the item of that number, nor any after it.
+    /// Never acknowledges the item `number`, nor any item after it.
     pub fn refuse(&mut self, number: u64) {
         self.ack_limit = Some(number);
     }
 
-    /// As [`Stream::refuse`], until it is told otherwise: what has been taken is not dealt with yet.
+    /// Like [`Stream::refuse`], until the next call: the caller has taken the items but has not processed them. `None`
+    /// removes the limit.
     pub fn hold(&mut self, number: Option<u64>) {
         self.ack_limit = number;
     }
 
-    /// The number of the item that is taken next.
+    /// Returns the number of the item that [`Stream::take`] takes next.
     pub fn next_in(&self) -> u64 {
         self.rx.ack()
     }
 
-    /// All that is to be told to the sender: what [`Stream::ack`] tells, what has come out of its turn, and which
-    /// sending came last.
+    /// Returns a full report for the sender: [`Stream::ack`], the items that arrived out of order, and the transmission
+    /// that arrived last.
     pub fn report(&self, now: Time) -> Report {
         self.report_within(Report::RANGES, now)
     }
 
-    /// As [`Stream::report`], with at most so many ranges of items out of their turn.
+    /// Like [`Stream::report`], with at most `ranges` ranges of items that arrived out of order.
     pub fn report_within(&self, ranges: usize, now: Time) -> Report {
         self.rx.report(self.ack_limit, ranges, now)
     }
 
-    /// Whether items are here that have not been taken.
+    /// Returns true while the stream holds arrived items that have not been taken.
     pub fn has_early(&self) -> bool {
         self.rx.has_held()
     }
 
-    /// Whether items are missing before one that has come.
+    /// Returns true while an arrived item has missing predecessors.
     pub fn has_gap(&self) -> bool {
         self.rx.has_gap()
     }
 
-    /// The frame that is about to be handed in came with a mark of congestion (ECN CE).
+    /// Notes that the next frame passed in carries a congestion mark (ECN CE). Call it before the frame's item is
+    /// passed in.
     pub fn marked(&mut self) {
         self.rx.marked();
     }
 
-    /// An item has come by that sending.
+    /// Passes in an item that arrived with the transmission `sending`.
     pub fn came(&mut self, sending: Sending, item: I, now: Time) -> Place {
         let next = self.rx.ack();
         let place = match expand(sending.number, next) {
@@ -185,8 +189,8 @@ impl<O: Load, I> Stream<O, I> {
         place
     }
 
-    /// The next item in order has come by that sending, and is taken at once; its number. `None` if it is not the next one,
-    /// or is here already: then nothing is noted.
+    /// Receives and takes the next item in order at once, without storing it. Returns the item's number. Returns
+    /// `None`, and records nothing, if the item is not the next one or has arrived before.
     pub fn came_next(&mut self, sending: Sending, now: Time) -> Option<u64> {
         let number = expand(sending.number, self.rx.ack())?;
         self.rx.came_next(number).then(|| {
@@ -195,54 +199,54 @@ impl<O: Load, I> Stream<O, I> {
         })
     }
 
-    /// The next item in order.
+    /// Returns the next item in order, if it has arrived.
     pub fn peek(&self) -> Option<&I> {
         self.rx.peek()
     }
 
-    /// Takes the next item in order, with its number. It counts as received with this.
+    /// Takes the next item in order, with its number. From now on the item counts as received.
     pub fn take(&mut self) -> Option<(u64, I)> {
         self.rx.take()
     }
 
-    /// Forgets the next item in order as if it had never come; the other end will send it again.
+    /// Discards the next item in order as if it had never arrived. The peer will send it again.
     pub fn discard(&mut self) {
         self.rx.discard();
     }
 
-    /// An acknowledgement has come. Returns the first number not yet received in full; `None` if it acknowledges
-    /// what has not been sent, which it is then not.
+    /// Processes an acknowledgement. Returns the first number not yet received in full. Returns `None` and ignores the
+    /// acknowledgement if it covers items that have not been sent.
     pub fn acknowledged(&mut self, report: &Report, now: Time) -> Option<u64> {
         let ack = expand(report.next, self.tx.base())?;
         self.tx.acknowledged(ack, report, now).then_some(ack)
     }
 
-    /// Bytes that have been sent, and have neither arrived nor been taken for lost.
+    /// Number of bytes in flight: sent, and neither arrived nor declared lost.
     pub fn in_flight(&self) -> u64 {
         self.tx.in_flight()
     }
 
-    /// How often in a row the oldest item has been sent again for want of any answer.
+    /// Number of times in a row that the oldest item was sent again because no answer came.
     pub fn tries(&self) -> u32 {
         self.tx.tries()
     }
 
-    /// What has become of what was sent.
+    /// Returns counts of transmissions and losses.
     pub fn counts(&self) -> Counts {
         self.tx.counts()
     }
 
-    /// Bytes on the heap for this end's own state, used or kept for later. What its items keep there comes on top.
+    /// Number of heap bytes allocated for this end's own state. The items' own heap memory is not included.
     pub fn heap_bytes(&self) -> usize {
         self.tx.heap_bytes() + self.rx.heap_bytes()
     }
 
-    /// When [`Stream::tick`] has something to do if no acknowledgement comes.
+    /// Returns when to call [`Stream::tick`] if no acknowledgement comes.
     pub fn deadline(&self) -> Option<Time> {
         self.tx.deadline()
     }
 
-    /// Time has passed.
+    /// Fires the timers that are due at `now`.
     pub fn tick(&mut self, now: Time) -> Verdict {
         self.tx.tick(now)
     }

@@ -1,33 +1,35 @@
-//! Which sendings count as lost: those that were sent long enough before one that has arrived (RACK, RFC 8985).
+//! Decides which transmissions are lost: those sent long enough before a transmission that has arrived (RACK, RFC
+//! 8985).
 //!
-//! How long is long enough adapts to the reordering that is seen: a quarter of the shortest round trip, more for each
-//! sending that was taken for lost and arrived after all, never more than a mean round trip. As section 6.2 has it,
-//! except that transmission numbers tell exactly which sending has arrived, so that no guess by time is needed where
-//! the report names it.
+//! The reordering window adapts to observed reordering. The window begins with a quarter of the shortest round trip.
+//! The window doubles when a transmission that was declared lost arrives after all, and never exceeds the mean round
+//! trip. The rules are those of section 6.2 with one difference: transmission numbers tell exactly which transmission
+//! has arrived. So no guess by time is needed where the report names the transmission.
 
 use super::rtt::Rtt;
 
-/// Items out of their turn from which on a path without any reordering is not given time for some (RFC 5681's
+/// Number of items out of order from which the window is zero, on a path without observed reordering (RFC 5681's
 /// threshold).
 const DUPLICATES: usize = 3;
-/// Round trips with nothing taken for lost by mistake after which the window is small again.
+/// Number of recoveries without a wrongly declared loss after which the window is reset.
 const FORGIVEN: u32 = 16;
-/// The widest window, in quarters of the shortest round trip; the mean round trip limits it too.
+/// The widest window, in quarters of the shortest round trip. The mean round trip also limits the window.
 const WIDEST: u64 = 32;
 
-/// The newest sending that has arrived, and how much reordering is expected.
+/// The newest transmission that has arrived, and the expected amount of reordering.
 #[derive(Debug)]
 pub(super) struct Rack {
-    /// One more than its transmission number; zero before any has arrived.
+    /// Transmission number of the newest plus one; zero before any transmission has arrived.
     newest: u64,
-    /// The round trip that it took, in nanoseconds.
+    /// Round trip of the newest transmission, in nanoseconds.
     rtt: u64,
     has_reordering: bool,
-    /// Quarters of the shortest round trip.
+    /// Width of the window, in quarters of the shortest round trip.
     quarters: u64,
-    /// The transmission that has to arrive before the window becomes wider again: once a round trip.
+    /// Transmission that must arrive before the window may widen again, so that the window widens at most once a round
+    /// trip.
     widens_at: u64,
-    /// The transmission that has to arrive before another recovery counts.
+    /// Transmission that must arrive before another recovery counts.
     recovers_at: u64,
     calm: u32,
 }
@@ -45,7 +47,7 @@ impl Rack {
         }
     }
 
-    /// A sending has arrived.
+    /// Notes that a transmission has arrived, `rtt` nanoseconds after it was sent.
     pub(super) fn arrived(&mut self, transmission: u64, rtt: u64) {
         if transmission + 1 >= self.newest {
             self.newest = transmission + 1;
@@ -53,22 +55,22 @@ impl Rack {
         }
     }
 
-    /// A sending has arrived of which it is not known any more how long it took.
+    /// Notes that a transmission has arrived whose round trip is no longer known.
     pub(super) fn passed(&mut self, transmission: u64) {
         self.newest = self.newest.max(transmission + 1);
     }
 
-    /// Whether a later sending has arrived than that one.
+    /// Returns true if a later transmission than `transmission` has arrived.
     pub(super) fn has_passed(&self, transmission: u64) -> bool {
         transmission + 1 < self.newest
     }
 
-    /// Something arrived that was overtaken.
+    /// Notes that an item arrived after an item sent later.
     pub(super) fn reordered(&mut self) {
         self.has_reordering = true;
     }
 
-    /// Something arrived that had been taken for lost; `next` is the next transmission's number.
+    /// Notes that an item declared lost has arrived. `next` is the next transmission's number.
     pub(super) fn mistaken(&mut self, next: u64) {
         self.has_reordering = true;
         self.calm = 0;
@@ -78,7 +80,7 @@ impl Rack {
         }
     }
 
-    /// Items have been taken for lost; `next` is the next transmission's number.
+    /// Notes that items have been declared lost. `next` is the next transmission's number.
     pub(super) fn recovers(&mut self, next: u64) {
         if self.newest < self.recovers_at {
             return;
@@ -90,8 +92,7 @@ impl Rack {
         }
     }
 
-    /// How long after its sending something is taken for lost, in nanoseconds, where so many items are out of their
-    /// turn.
+    /// Returns how many nanoseconds after its sending a transmission is declared lost, with `early` items out of order.
     pub(super) fn patience(&self, rtt: &Rtt, early: usize) -> u64 {
         if !self.has_reordering && early >= DUPLICATES {
             return self.rtt;

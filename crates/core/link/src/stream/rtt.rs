@@ -1,36 +1,35 @@
-//! How long a round trip takes, and how long to wait for an acknowledgement.
+//! Measures the round trip, and computes how long to wait for an acknowledgement.
 
 use crate::Time;
 use core::time::Duration;
 
-/// The limits of retransmission.
+/// Limits of retransmission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
-    /// The first wait, and the shortest.
+    /// The first wait, which is also the shortest.
     pub first: Duration,
-    /// The longest.
+    /// The longest wait.
     pub longest: Duration,
-    /// Retransmissions in a row, without any progress, before the far side is given up; `None`: it never is.
+    /// Number of retransmissions in a row without progress before the peer counts as dead; `None`: never.
     pub tries: Option<u32>,
 }
 
 impl Timing {
-    /// How long to wait before something is said for the `tries`-th time again, where no round trip has been
-    /// measured.
+    /// Returns the wait before the `tries`-th repetition, if no round trip has been measured.
     pub fn pause(&self, tries: u32) -> Duration {
         self.backed_off(self.first, tries)
     }
 
-    /// Twice as long for each try, up to the longest.
+    /// Doubles the wait for each try, up to the longest wait.
     fn backed_off(&self, first: Duration, tries: u32) -> Duration {
         first.saturating_mul(1 << tries.min(16)).min(self.longest.max(self.first))
     }
 }
 
-/// How long the shortest round trip counts, though none was as short since.
+/// Time after which a longer round trip may replace the shortest one.
 const SHORTEST_FOR: Duration = Duration::from_secs(10);
 
-/// The round trip as measured: its mean, how much it varies, and its minimum. All in nanoseconds.
+/// The measured round trip: its mean, its variation and its minimum, all in nanoseconds.
 #[derive(Debug)]
 pub struct Rtt {
     mean: Option<u64>,
@@ -46,12 +45,12 @@ impl Default for Rtt {
 }
 
 impl Rtt {
-    /// Not yet measured.
+    /// Creates a state without measurements.
     pub fn new() -> Rtt {
         Rtt { mean: None, variation: 0, shortest: u64::MAX, shortest_at: Time::ZERO }
     }
 
-    /// Another round trip (RFC 6298, section 2).
+    /// Adds a measured round trip (RFC 6298, section 2).
     pub fn measured(&mut self, sample: u64, now: Time) {
         if sample <= self.shortest || now.since(self.shortest_at) > SHORTEST_FOR {
             (self.shortest, self.shortest_at) = (sample, now);
@@ -68,24 +67,24 @@ impl Rtt {
         }
     }
 
-    /// The mean, in nanoseconds; `None` before it has been measured.
+    /// Returns the mean in nanoseconds; `None` before the first measurement.
     pub fn mean(&self) -> Option<u64> {
         self.mean
     }
 
-    /// The shortest of late; zero if there is none.
+    /// Returns the recent minimum in nanoseconds; zero before the first measurement.
     pub(super) fn shortest(&self) -> u64 {
         if self.mean.is_some() { self.shortest } else { 0 }
     }
 
-    /// How long to wait after `tries` retransmissions without an answer.
+    /// Returns how long to wait after `tries` retransmissions without an answer.
     pub fn wait(&self, timing: &Timing, tries: u32) -> Duration {
         let measured = self.mean.map_or(0, |mean| mean + self.variation * 4);
         timing.backed_off(Duration::from_nanos(measured).max(timing.first), tries)
     }
 
-    /// How long to wait until the end of a flight is probed (RFC 8985, section 7.2): `None` if no round trip has been
-    /// measured; in nanoseconds. The floor keeps a path of microseconds from being probed for every pause of its port.
+    /// Returns the nanoseconds to wait before the end of a flight is probed (RFC 8985, section 7.2); `None` if no round
+    /// trip has been measured. The lower limit prevents a probe for every pause of the port, on paths of microseconds.
     pub(super) fn probe_wait(&self, timing: &Timing) -> Option<u64> {
         let mean = self.mean?;
         let wait = (2 * mean).max(mean + self.variation * 4);

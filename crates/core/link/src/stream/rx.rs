@@ -6,29 +6,30 @@ use crate::wire::{Held, Report, Seen, Sending};
 use core::ops::Range;
 use std::collections::VecDeque;
 
-/// Slots that stay allocated when nothing is in them.
+/// Number of slots that stay allocated while all are empty.
 const SLOTS_KEPT: usize = 64;
 
-/// Items in order, and those that came before their turn.
+/// Arrived items that have not been taken: those in order, and those ahead of a gap.
 #[derive(Debug)]
 pub(super) struct Rx<I> {
     window: u64,
-    /// The number of the item to be taken next.
+    /// Number of the item to be taken next.
     next: u64,
-    /// Items from `next` on, as far as one has come.
+    /// Items from `next` on, up to the last that has arrived.
     slots: VecDeque<Option<I>>,
-    /// The numbers of the items in the slots: sorted, with gaps between the ranges.
+    /// Numbers of the items in the slots: sorted ranges with gaps between them.
     held: Vec<Range<u64>>,
-    /// The number that came last.
+    /// Number of the item that arrived last.
     latest: u64,
-    /// The sending that came last, and when.
+    /// The transmission that arrived last, and its time of arrival.
     seen: Option<(Sending, Time)>,
-    /// Frames that came with a mark of congestion.
+    /// Number of frames that arrived with a congestion mark.
     marked: Option<u32>,
 }
 
 impl<I> Rx<I> {
-    /// An empty half that keeps items which are up to `window` ahead; the first has the number `first`.
+    /// Creates an empty half that keeps items up to `window` ahead of the next one. The first item has the number
+    /// `first`.
     pub(super) fn new(window: usize, first: u64) -> Rx<I> {
         let window = window.clamp(1, WINDOW_MAX) as u64;
         let (slots, held) = (VecDeque::new(), Vec::new());
@@ -39,8 +40,8 @@ impl<I> Rx<I> {
         self.window as usize
     }
 
-    /// An item has come; false if it came before, or comes far too early: it is dropped. The last item
-    /// of all may come just behind the window.
+    /// Stores an arrived item. Returns false and drops the item if it was taken before, or is beyond the window. The
+    /// stream's last item may be one position beyond the window.
     pub(super) fn came(&mut self, number: u64, item: I) -> bool {
         let fits = number >= self.next && number - self.next <= self.window;
         if !fits {
@@ -58,13 +59,13 @@ impl<I> Rx<I> {
         true
     }
 
-    /// The next item in order has come and is taken, without being kept; false if that is not its number, or if it is here
-    /// already.
+    /// Receives and takes the next item in order without storing it. Returns false if `number` is not the next number,
+    /// or if the item is stored already.
     pub(super) fn came_next(&mut self, number: u64) -> bool {
         if number != self.next || self.peek().is_some() {
             return false;
         }
-        // Its place, where items behind it are here.
+        // Removes the item's empty slot, which exists if later items have arrived.
         self.slots.pop_front();
         self.latest = number;
         self.next += 1;
@@ -86,38 +87,38 @@ impl<I> Rx<I> {
         }
     }
 
-    /// Notes the sending by which an item has come, whether it was kept or not.
+    /// Records the transmission of an arrived item, even if the item was dropped.
     pub(super) fn saw(&mut self, sending: Sending, now: Time) {
         self.seen = Some((sending, now));
     }
 
-    /// A frame has come with a mark of congestion.
+    /// Counts a frame that arrived with a congestion mark.
     pub(super) fn marked(&mut self) {
         self.marked = Some(self.marked.unwrap_or(0).wrapping_add(1));
     }
 
-    /// Bytes of the slots and ranges as far as they are allocated.
+    /// Number of heap bytes allocated for the slots and ranges.
     pub(super) fn heap_bytes(&self) -> usize {
         self.slots.capacity() * size_of::<Option<I>>()
             + self.held.capacity() * size_of::<Range<u64>>()
     }
 
-    /// Whether items are in the slots.
+    /// Returns true if items are in the slots.
     pub(super) fn has_held(&self) -> bool {
         !self.held.is_empty()
     }
 
-    /// Whether an item has come whose predecessors are missing.
+    /// Returns true while an arrived item has missing predecessors.
     pub(super) fn has_gap(&self) -> bool {
         self.held.last().is_some_and(|range| range.start > self.next)
     }
 
-    /// The next item in order.
+    /// Returns the next item in order, if it has arrived.
     pub(super) fn peek(&self) -> Option<&I> {
         self.slots.front()?.as_ref()
     }
 
-    /// Takes the next item in order, with its number. It counts as received with this.
+    /// Takes the next item in order, with its number. From now on the item counts as received.
     pub(super) fn take(&mut self) -> Option<(u64, I)> {
         let item = self.remove()?;
         self.slots.pop_front();
@@ -128,7 +129,7 @@ impl<I> Rx<I> {
         Some((self.next - 1, item))
     }
 
-    /// Empties the first slot.
+    /// Takes the item out of the first slot, and leaves the slot empty.
     fn remove(&mut self) -> Option<I> {
         let item = self.slots.front_mut()?.take()?;
         if let Some(first) = self.held.first_mut() {
@@ -140,17 +141,17 @@ impl<I> Rx<I> {
         Some(item)
     }
 
-    /// Forgets the next item in order, as if it had not come.
+    /// Discards the next item in order, as if it had not arrived.
     pub(super) fn discard(&mut self) {
         self.remove();
     }
 
-    /// What to acknowledge: everything before this number has been taken.
+    /// Returns the acknowledgement: all items before this number have been taken.
     pub(super) fn ack(&self) -> u64 {
         self.next
     }
 
-    /// What to tell the sender, with at most `ranges` ranges. Items from `limit` on are not told of.
+    /// Returns a report for the sender, with at most `ranges` ranges. The report leaves out items from `limit` on.
     pub(super) fn report(&self, limit: Option<u64>, ranges: usize, now: Time) -> Report {
         let next = limit.unwrap_or(u64::MAX).min(self.next);
         let mut report = Report::plain(next as u32);
@@ -163,7 +164,8 @@ impl<I> Rx<I> {
         if limit.is_some() || self.held.is_empty() {
             return report;
         }
-        // Those up to the newest, and if that leaves room, what is behind it: each is told of several times.
+        // Reports the ranges up to the newest arrival, and later ranges if there is room. So each range appears in
+        // several reports.
         let newest = self.held.partition_point(|range| range.end <= self.latest);
         let count = ranges.min(Report::RANGES).min(self.held.len());
         let first = (newest + 1).saturating_sub(count).min(self.held.len() - count);

@@ -1,4 +1,4 @@
-//! Both ends against each other over a bad network, and scripts of single frames.
+//! Tests of two ends over a bad network, and scripts of single frames.
 
 #![allow(clippy::single_range_in_vec_init, reason = "reports of a single range")]
 
@@ -15,7 +15,7 @@ use sovia_simnet::{Change, Event, Link, Net, NodeId};
 const TIMING: Timing =
     Timing { first: Duration::from_millis(1), longest: Duration::from_millis(16), tries: Some(20) };
 
-/// Each item takes that much of a network.
+/// Every item counts as 1000 bytes on the network.
 impl Load for u32 {
     fn bytes(&self) -> u32 {
         1000
@@ -35,7 +35,7 @@ fn now(net: &Sim) -> Time {
     Time::from_nanos(net.now().nanos())
 }
 
-/// Sends what may be sent, and sets the timer.
+/// Sends all frames that may be sent, and sets the timer.
 fn pump(net: &mut Sim, tx: &mut Ends, (from, to): (NodeId, NodeId)) {
     while let Some((sending, item)) = tx.next_out(now(net)) {
         net.send(from, to, 1000, Packet::Item(sending, *item));
@@ -45,9 +45,9 @@ fn pump(net: &mut Sim, tx: &mut Ends, (from, to): (NodeId, NodeId)) {
     }
 }
 
-/// What arrives of `count` items whose first has the number `first`, and whether the sender gave up.
+/// Sends `count` items from number `first` on. Returns the items that arrive, and true if the sender gave up.
 ///
-/// A sender whose link is never cut does not give up: of many tries in a row all may be lost by chance.
+/// A sender whose link is never cut does not give up, because many tries in a row may be lost by chance.
 fn run(
     (seed, link): (u64, Link),
     window: usize,
@@ -104,7 +104,7 @@ proptest! {
         prop_assert_eq!(got, (0..count).collect::<Vec<_>>());
     }
 
-    /// The lower half of the numbers, which travels, begins again at 0 on the way.
+    /// The lower half of the numbers wraps to 0 during the test.
     #[test]
     fn lossy_link_delivers_across_the_wrap_of_numbers(
         seed: u64, fault in 0.0..0.25, window in 1usize..40, before in 0u64..150,
@@ -115,7 +115,7 @@ proptest! {
         prop_assert_eq!(got, (0..150).collect::<Vec<_>>());
     }
 
-    /// The receiver has a beginning, and the sender notices.
+    /// The receiver gets the first items, and the sender detects the cut.
     #[test]
     fn sender_gives_up_a_cut_link(seed: u64, fault in 0.0..0.25, at in 0u64..2_000_000) {
         let (got, gave_up) = run((seed, Link::faulty(fault)), 8, (0, 5_000), Some(at));
@@ -130,7 +130,7 @@ fn out(tx: &mut Ends, nanos: u64) -> Vec<(u32, u32)> {
     core::iter::from_fn(next).collect()
 }
 
-/// The numbers of what is sent.
+/// Returns the numbers of the sent items.
 fn numbers(tx: &mut Ends, nanos: u64) -> Vec<u32> {
     out(tx, nanos).into_iter().map(|(number, _)| number).collect()
 }
@@ -141,7 +141,7 @@ fn sender(window: usize, count: u32) -> Ends {
     tx
 }
 
-/// Everything before `next` has come, with those ranges of numbers behind it, the last by the sending `seen`.
+/// Returns a report: all items before `next` have arrived, and the ranges `held`. `seen` is the last transmission.
 fn report(next: u32, held: &[core::ops::Range<u32>], seen: Option<(u32, u32)>) -> Report {
     let mut report = Report::plain(next);
     let mut end = next;
@@ -172,7 +172,7 @@ fn lossless_link_needs_nothing_twice() {
     assert_eq!((tx.deadline(), tx.backlog(), tx.in_flight()), (None, 0, 0));
 }
 
-/// Waits for an answer that never comes, in microseconds; the first item has that number.
+/// Returns the waits in microseconds for an answer that never comes. The first item has the number `first`.
 fn waits(first: u64) -> Vec<u64> {
     let mut tx = Tx::new(Timing { tries: Some(6), ..TIMING }, 4, Controller::Fixed, first);
     tx.push(0u32);
@@ -197,7 +197,7 @@ fn waits_double_up_to_the_longest_and_end_with_the_tries() {
     }
 }
 
-/// Otherwise all of those that a full queue has hit would fill it again together.
+/// Streams that lost frames in the same full queue must not fill it again together.
 #[test]
 fn streams_that_wait_since_the_same_moment_do_not_end_their_waits_together() {
     let all: Vec<_> = (0..1_000).map(waits).collect();
@@ -206,7 +206,7 @@ fn streams_that_wait_since_the_same_moment_do_not_end_their_waits_together() {
         let mut waits: Vec<u64> = all.iter().map(|waits| waits[turn]).collect();
         waits.sort_unstable();
         let least = waits[0];
-        // Evenly: in each eighth of the time by which they differ are about an eighth of them.
+        // Expect an even distribution: about an eighth of the waits in each eighth of the range.
         for eighth in 0..8 {
             let from = least + least / 16 * eighth;
             let within = waits.iter().filter(|&&wait| wait >= from && wait < from + least / 16);
@@ -256,7 +256,7 @@ fn lost_item_is_sent_again_when_time_for_reordering_has_passed() {
     assert_eq!(numbers(&mut tx, 500), [0]);
 }
 
-/// Only what is lost: of nine items the first, the third and the sixth.
+/// The first, third and sixth of nine items are lost. The sender sends only these again.
 #[test]
 fn only_what_is_lost_is_sent_again() {
     let mut tx = sender(16, 9);
@@ -296,7 +296,7 @@ fn reordering_widens_the_time_that_is_given() {
         now = due.nanos();
         tx.tick(due);
         assert!(tx.next_out(due).is_some_and(|(sending, _)| sending.number == first));
-        // The first sending of it was late and not lost.
+        // The item's first transmission was late and not lost.
         let transmission = first / 6 * 7;
         now += 10;
         hear(&mut tx, &report(first + 6, &[], Some((first, transmission))), now);
@@ -321,7 +321,7 @@ fn end_of_a_flight_is_probed_once_and_then_waited_for() {
     assert_eq!(tx.tick(resort), Verdict::Again);
     assert_eq!(numbers(&mut tx, resort.nanos()), [1], "the oldest, and no other");
     assert_eq!(tx.counts().timeouts, 1);
-    // The probe's arrival tells of the loss of all the others.
+    // The probe's arrival shows that all the others are lost.
     let now = resort.nanos() + 400_000;
     hear(&mut tx, &report(1, &[5..6], Some((5, 6))), now);
     assert_eq!(numbers(&mut tx, now), [2, 3, 4]);
@@ -498,7 +498,7 @@ fn last_item_goes_out_beyond_a_full_window() {
     assert_eq!(came(&mut rx, 2), Place::Early, "just behind the window");
 }
 
-/// A peer costs this much where nothing is on its way.
+/// Upper limit on the memory of an idle peer.
 #[test]
 fn stream_at_rest_is_small_and_keeps_no_queue() {
     let mut tx = sender(4000, 4000);
@@ -507,7 +507,7 @@ fn stream_at_rest_is_small_and_keeps_no_queue() {
     let (size, kept) = (size_of::<Ends>(), tx.tx.entries_kept());
     println!("a stream: {size} bytes, {kept} entries kept");
     assert!(size <= 800 && kept <= 128, "{size} bytes, {kept} entries");
-    // An entry for an item has some hundred bytes, and one for its place in the order 16.
+    // An entry of `items` has about a hundred bytes, and an entry of `order` has 16.
     assert!((kept * 16..kept * 200).contains(&tx.heap_bytes()), "{} bytes", tx.heap_bytes());
     assert_eq!(Ends::new(TIMING, 4000, (0, 0)).heap_bytes(), 0);
 }

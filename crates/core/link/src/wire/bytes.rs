@@ -1,13 +1,13 @@
-//! Fields of a frame's body, one after the other: for every format that has this crate's header.
+//! Reads and writes the fields of a frame's body in sequence, for every format with this crate's header.
 
 use super::{Malformed, Readable};
 
-/// What has not been read of a body.
+/// The unread rest of a body.
 #[derive(Debug)]
 pub struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// The next bytes.
+    /// Reads `count` bytes.
     ///
     /// # Errors
     /// [`Malformed::Short`].
@@ -23,7 +23,7 @@ impl<'a> Reader<'a> {
         Ok(*taken)
     }
 
-    /// A number of one byte.
+    /// Reads a number of one byte.
     ///
     /// # Errors
     /// [`Malformed::Short`].
@@ -31,7 +31,7 @@ impl<'a> Reader<'a> {
         self.array().map(u8::from_be_bytes)
     }
 
-    /// A number of two bytes.
+    /// Reads a number of two bytes.
     ///
     /// # Errors
     /// [`Malformed::Short`].
@@ -39,7 +39,7 @@ impl<'a> Reader<'a> {
         self.array().map(u16::from_be_bytes)
     }
 
-    /// A number of four bytes.
+    /// Reads a number of four bytes.
     ///
     /// # Errors
     /// [`Malformed::Short`].
@@ -47,7 +47,7 @@ impl<'a> Reader<'a> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// A number of eight bytes.
+    /// Reads a number of eight bytes.
     ///
     /// # Errors
     /// [`Malformed::Short`].
@@ -55,7 +55,7 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// Bytes that have no meaning yet.
+    /// Reads reserved bytes, which must be zero.
     ///
     /// # Errors
     /// [`Malformed::Short`], [`Malformed::Value`].
@@ -63,7 +63,7 @@ impl<'a> Reader<'a> {
         if self.array()? == [0; N] { Ok(()) } else { Err(Malformed::Value("reserved")) }
     }
 
-    /// Zeros up to the end, and how many.
+    /// Reads zeros up to the end, and returns their number.
     pub(super) fn padding(&mut self) -> Result<u32, Malformed> {
         let rest = self.rest();
         if rest.iter().any(|&byte| byte != 0) {
@@ -72,12 +72,12 @@ impl<'a> Reader<'a> {
         u32::try_from(rest.len()).map_err(|_| Malformed::Long)
     }
 
-    /// All that is left.
+    /// Reads all remaining bytes.
     pub fn rest(&mut self) -> &'a [u8] {
         core::mem::take(&mut self.0)
     }
 
-    /// Nothing is left.
+    /// Checks that no bytes are left.
     ///
     /// # Errors
     /// [`Malformed::Long`].
@@ -86,11 +86,11 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Where a frame is written.
+/// Destination of an outgoing frame.
 pub trait Out {
-    /// Writes bytes behind those that are there.
+    /// Appends bytes.
     fn put(&mut self, bytes: &[u8]);
-    /// Likewise, from wherever they lie: memory of the program, as a rule.
+    /// Appends a payload, which usually lies in the program's memory.
     fn put_payload(&mut self, payload: &impl Readable);
 }
 
@@ -106,16 +106,16 @@ impl Out for Vec<u8> {
     }
 }
 
-/// Room for a frame. What goes beyond it is not written, but counted.
+/// A fixed buffer for a frame. Bytes beyond its end are counted but not written.
 #[derive(Debug)]
 pub struct Room<'a> {
     bytes: &'a mut [u8],
-    /// Bytes of the frame so far.
+    /// Bytes of the frame so far, including those that did not fit.
     pub len: usize,
 }
 
 impl<'a> Room<'a> {
-    /// Room for a frame, from its beginning on.
+    /// Creates an empty frame in `bytes`.
     pub fn new(bytes: &'a mut [u8]) -> Room<'a> {
         Room { bytes, len: 0 }
     }

@@ -1,4 +1,4 @@
-//! The header that all frames have.
+//! The header of every frame.
 
 use super::Malformed;
 use crate::checksum::{crc, crc_of};
@@ -6,12 +6,12 @@ use core::ops::Range;
 
 /// Bytes of the header.
 pub const HEADER: usize = 28;
-/// The version of the format.
+/// Version of the format.
 const FORMAT: u8 = 2;
-/// The flag of a frame whose checksum field is not used.
+/// Flag of a frame without a checksum.
 pub(super) const UNCHECKED: u8 = 1;
 
-/// Where the header's fields lie.
+/// Positions of the header's fields.
 pub(super) mod field {
     use super::Range;
 
@@ -25,23 +25,23 @@ pub(super) mod field {
     pub(in crate::wire) const CHECKSUM: Range<usize> = 24..28;
 }
 
-/// One end of a connection or of a channel. No two have the same name, not even one after the other.
+/// Name of one end of a connection or channel. Names are unique and never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct EndId(pub u64);
 
 impl EndId {
-    /// No end.
+    /// The name that no end has.
     pub const NONE: EndId = EndId(0);
 }
 
-/// Whether frames bear a checksum of their own.
+/// How frames are protected against corruption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Checksum {
-    /// CRC-32C over the whole frame. A frame without it is refused.
+    /// CRC-32C over the whole frame. A receiver refuses a frame without a checksum.
     #[default]
     Crc,
-    /// None is sent, and frames without one are taken: the link below drops what is corrupt. Frames that have one
-    /// are checked all the same.
+    /// No checksum, because the link below drops corrupt frames. Senders add none. Receivers accept frames without one,
+    /// and still check frames that have one.
     Link,
 }
 
@@ -52,15 +52,15 @@ pub struct Frame<T> {
 }
 
 impl<T: AsRef<[u8]>> Frame<T> {
-    /// A view of a whole and undamaged frame, which must have a checksum.
+    /// Returns a view of a complete and intact frame, which must have a checksum.
     ///
     /// # Errors
-    /// [`Malformed`]: the length, the version, the flags and the checksum are checked; what the body means is not.
+    /// [`Malformed`]. The function checks the length, the version, the flags and the checksum, but not the body.
     pub fn checked(bytes: T) -> Result<Frame<T>, Malformed> {
         Frame::checked_for(bytes, Checksum::Crc)
     }
 
-    /// A view of a frame that is only passed on: its version and its length are looked at, and whether it is corrupt is not.
+    /// Returns a view of a frame that a switch forwards. Checks the version and the length, but not the checksum.
     ///
     /// # Errors
     /// [`Malformed::Version`], [`Malformed::Short`].
@@ -77,17 +77,17 @@ impl<T: AsRef<[u8]>> Frame<T> {
         Ok(frame)
     }
 
-    /// A view of a whole frame, that has been checked here or by the link below.
+    /// Returns a view of a complete frame, for a link that may have its own checksum.
     ///
     /// # Errors
-    /// As [`Frame::checked`].
+    /// Like [`Frame::checked`].
     pub fn checked_for(bytes: T, link: Checksum) -> Result<Frame<T>, Malformed> {
         let frame = Frame::passing(bytes)?;
         let all = frame.bytes.as_ref();
         let header = &all[..HEADER];
         match header[field::FLAGS] {
             UNCHECKED if link == Checksum::Crc => return Err(Malformed::Unchecked),
-            // So that a changed flag alone turns no check off.
+            // A checksum of zero is required, so that a corrupt flag alone does not disable the check.
             UNCHECKED if all[field::CHECKSUM] != [0; 4] => return Err(Malformed::Checksum),
             UNCHECKED => {}
             _ if checksum(&all[..frame.length()]).to_be_bytes() != all[field::CHECKSUM] => {
@@ -102,7 +102,7 @@ impl<T: AsRef<[u8]>> Frame<T> {
         Ok(frame)
     }
 
-    /// A field of eight bytes. The frame has a whole header.
+    /// Returns a field of eight bytes. The frame has a whole header.
     fn word(&self, field: Range<usize>) -> u64 {
         let bytes = &self.bytes.as_ref()[..HEADER][field];
         bytes.try_into().map_or(0, u64::from_be_bytes)
@@ -113,40 +113,40 @@ impl<T: AsRef<[u8]>> Frame<T> {
         bytes.try_into().map_or(0, u32::from_be_bytes) as usize
     }
 
-    /// Which kind of frame it is.
+    /// Returns the frame's kind.
     pub fn kind(&self) -> u8 {
         self.bytes.as_ref()[field::KIND]
     }
 
-    /// The end that it is for.
+    /// Returns the end that the frame is for.
     pub fn to(&self) -> EndId {
         EndId(self.word(field::TO))
     }
 
-    /// The end that has sent it.
+    /// Returns the end that has sent the frame.
     pub fn from(&self) -> EndId {
         EndId(self.word(field::FROM))
     }
 
-    /// What follows the header.
+    /// Returns the bytes after the header.
     pub fn body(&self) -> &[u8] {
         &self.bytes.as_ref()[HEADER..self.length()]
     }
 }
 
 impl<'a> Frame<&'a [u8]> {
-    /// The frame without what a medium has put behind it.
+    /// Returns the frame without padding that a medium has added.
     pub(super) fn whole(&self) -> &'a [u8] {
         &self.bytes[..self.length()]
     }
 
-    /// What follows the header, for as long as the bytes are there.
+    /// Like [`Frame::body`], with the lifetime of the frame's bytes.
     pub fn into_body(self) -> &'a [u8] {
         &self.bytes[HEADER..self.length()]
     }
 }
 
-/// The header of a frame that is to be sealed once its body is behind it.
+/// Returns the header of a new frame. Call [`seal`] after the body has been appended.
 pub fn begin(kind: u8, to: EndId, from: EndId) -> [u8; HEADER] {
     let mut header = [0; HEADER];
     header[field::VERSION] = FORMAT;
@@ -156,8 +156,7 @@ pub fn begin(kind: u8, to: EndId, from: EndId) -> [u8; HEADER] {
     header
 }
 
-/// Writes the length and the checksum of a frame whose other bytes are there. Fewer bytes than a header are left
-/// as they are.
+/// Writes the length and the checksum of an otherwise complete frame. Does nothing if `frame` is shorter than a header.
 pub fn seal(frame: &mut [u8]) {
     if frame.len() < HEADER {
         return;
@@ -168,7 +167,7 @@ pub fn seal(frame: &mut [u8]) {
     frame[field::CHECKSUM].copy_from_slice(&sum);
 }
 
-/// As [`seal`], for a link that needs a checksum or has its own: then a flag says that there is none.
+/// Like [`seal`], but for [`Checksum::Link`] sets the flag for no checksum.
 pub fn seal_for(frame: &mut [u8], link: Checksum) {
     match link {
         Checksum::Crc => seal(frame),
@@ -185,7 +184,7 @@ fn write_length(frame: &mut [u8]) {
     frame[field::LENGTH].copy_from_slice(&length.to_be_bytes());
 }
 
-/// The checksum of a frame, which has a whole header, whatever the checksum field has.
+/// Returns the checksum of a frame with a whole header, as if its checksum field were zero.
 fn checksum(frame: &[u8]) -> u32 {
     let (header, body) = frame.split_at(HEADER.min(frame.len()));
     let mut zeroed = [0; HEADER];

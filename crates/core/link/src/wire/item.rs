@@ -1,39 +1,39 @@
-//! What a stream consists of.
+//! Items: the elements of a stream.
 
 use super::bytes::{Out, Reader, put_u32, put_u64};
 use super::part::{READ_REPLY, SEND, WRITE};
 use super::{Malformed, Part, Payload, Readable};
 
-/// An item of a stream; each has a number of its own.
+/// An item of a stream. Each item has its own number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Item<B> {
     /// Part of a message. The parts of a message follow one another.
     Part(Part<B>),
-    /// An RDMA read begins; its item's number names it.
+    /// Begins an RDMA read. The item's number identifies the read.
     Read {
-        /// Where to read.
+        /// Address to read from.
         address: u64,
-        /// The handle of the memory.
+        /// Memory handle of the address.
         handle: u32,
-        /// How many bytes.
+        /// Number of bytes.
         length: u32,
     },
-    /// The connection is over, and why. The last item.
+    /// Ends the connection, with a reason. No item follows.
     Close(Closing),
 }
 
-/// Why a connection is over, as the other end is told.
+/// Reason for the end of a connection, as sent to the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Closing {
     /// The program has disconnected.
     Disconnected,
-    /// Something went wrong that is not the other end's affair.
+    /// An error occurred that does not concern the peer.
     Broke,
-    /// The message whose last item has that number met no receive.
+    /// No receive was posted for the message whose last item has this number.
     NoReceive(u64),
-    /// The message whose last item has that number met a receive in error.
+    /// The message whose last item has this number met a receive in error.
     BadReceive(u64),
-    /// The RDMA whose last item has that number is not allowed.
+    /// The RDMA whose last item has this number is not allowed.
     RdmaDenied(u64),
 }
 
@@ -64,7 +64,7 @@ impl Closing {
 }
 
 impl<B: Payload> Item<B> {
-    /// Bytes that it occupies in a frame.
+    /// Number of bytes of the item in a frame.
     pub(crate) fn size(&self) -> usize {
         match self {
             Item::Part(part) => part.size(),
@@ -112,7 +112,7 @@ impl<'a> Item<&'a [u8]> {
         }
     }
 
-    /// The item with bytes of its own.
+    /// Copies the item's bytes into memory of its own.
     pub fn into_owned(self) -> Item<Vec<u8>> {
         match self {
             Item::Part(part) => Item::Part(part.into_owned()),

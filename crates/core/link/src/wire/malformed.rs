@@ -1,27 +1,27 @@
-//! What is wrong with a frame.
+//! Errors of malformed frames.
 
-/// Why a frame is dropped. Nothing else is lost with it: where it was corrupt on its way, it will be sent again.
+/// Reason for which a frame is dropped. A frame that was corrupted on the network will be sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// It is shorter than it says, or than its kind requires.
+    /// The frame is shorter than its length field or its kind requires.
     #[error("the frame is cut short")]
     Short,
-    /// It is longer than its kind allows.
+    /// The frame is longer than its kind allows.
     #[error("the frame is longer than its kind allows")]
     Long,
-    /// It is of another version of the format.
+    /// The frame has another version of the format.
     #[error("the frame's version {0} is unknown")]
     Version(u8),
-    /// Its bytes are corrupt.
+    /// The frame's bytes are corrupt.
     #[error("the frame's checksum does not match")]
     Checksum,
-    /// It has no checksum, on a link that requires one.
+    /// The frame has no checksum, on a link that requires one.
     #[error("the frame has no checksum, and this link requires one")]
     Unchecked,
-    /// There is no such kind.
+    /// The frame's kind does not exist.
     #[error("the frame's kind {0} is unknown")]
     Kind(u8),
-    /// A field has a value that it must not have.
+    /// A field has an illegal value.
     #[error("the frame's field `{0}` has an illegal value")]
     Value(&'static str),
 }

@@ -1,32 +1,32 @@
-//! How two VIs find each other.
+//! Frames of the rendezvous, in which two VIs find each other.
 
 use super::bytes::{Out, Reader, put_u32};
 use super::{EndId, Malformed};
 use via::{NetAddress, Reliability, ViAttributes};
 
-/// How two VIs find each other. `request` names the request in all that is said about it; it is
-/// the requester's end of the connection to be.
+/// A frame of the rendezvous of two VIs. `request` identifies the request in all these frames: the name of the
+/// requester's end of the future connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Meeting {
-    /// A VI wants to be connected.
+    /// A VI asks for a connection.
     Request(Box<Request>),
-    /// The request has been handed to a program, which will answer in its own time.
+    /// A program has received the request and will answer later.
     Pending {
         /// The request.
         request: EndId,
     },
-    /// The request's answer.
+    /// The answer to a request.
     Answer {
         /// The request.
         request: EndId,
-        /// What it is told.
+        /// The answer.
         answer: Answer,
     },
-    /// The answer has been received.
+    /// The requester has received the answer.
     Settled {
         /// The request.
         request: EndId,
-        /// The connection has come about.
+        /// True if the connection was established.
         connected: bool,
     },
     /// The requester has given up.
@@ -34,18 +34,18 @@ pub enum Meeting {
         /// The request.
         request: EndId,
     },
-    /// A peer that can be connected to is there now: `remote` may ask it.
+    /// A peer accepts connections now, so `remote` may send a request.
     Poke {
-        /// The peer that is there.
+        /// Address of the peer that accepts connections.
         local: NetAddress,
-        /// The one that may ask.
+        /// Address of the VI that may send a request.
         remote: NetAddress,
     },
-    /// The poke has been received.
+    /// Acknowledges a poke.
     Poked {
-        /// As in the poke.
+        /// Address from the poke.
         local: NetAddress,
-        /// As in the poke.
+        /// Address from the poke.
         remote: NetAddress,
     },
 }
@@ -53,31 +53,31 @@ pub enum Meeting {
 /// A request for a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// The requester's end of the connection to be.
+    /// Name of the requester's end of the future connection.
     pub id: EndId,
-    /// The requester's address. Of addresses each part has at most 64 bytes.
+    /// The requester's address. Each part of an address has at most 64 bytes.
     pub local: NetAddress,
-    /// The address that is asked for.
+    /// The requested address.
     pub remote: NetAddress,
-    /// The requester's attributes, without a tag: it means nothing elsewhere.
+    /// The requester's attributes, without the protection tag, which has a meaning only on its own NIC.
     pub attributes: ViAttributes,
-    /// It looks for a peer, not for a server.
+    /// Set if the requester looks for a peer (peer-to-peer), not for a server.
     pub peer: bool,
 }
 
 /// The answer to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// Yes.
+    /// The acceptor has accepted.
     Accepted {
         /// The acceptor's end.
         conn: EndId,
-        /// Its attributes, without a tag.
+        /// The acceptor's attributes, without the protection tag.
         attributes: ViAttributes,
     },
     /// The address is not in use.
     NoMatch,
-    /// No.
+    /// The acceptor has rejected the request.
     Rejected,
     /// The VIs' reliability levels differ.
     Reliability,
@@ -85,7 +85,7 @@ pub enum Answer {
     MaxTransferSize,
 }
 
-/// Bytes that each part of an address may have.
+/// Largest number of bytes of each part of an address.
 const ADDRESS_PART: usize = 64;
 const RDMA_WRITE: u8 = 1;
 const RDMA_READ: u8 = 2;
@@ -100,7 +100,7 @@ fn put_terms(out: &mut impl Out, attributes: &ViAttributes, peer: bool) {
     put_u32(out, attributes.max_transfer_size);
 }
 
-/// Attributes, and whether a peer is looked for.
+/// Reads attributes, and the flag that asks for a peer.
 fn terms(reader: &mut Reader<'_>) -> Result<(ViAttributes, bool), Malformed> {
     let (level, flags) = (reader.u8()?, reader.u8()?);
     reader.zeros::<2>()?;
@@ -146,7 +146,7 @@ const POKE: u8 = 21;
 pub(super) const POKED: u8 = 22;
 
 impl Meeting {
-    /// The frame's kind, the end that it is for and the one that sends it.
+    /// Returns the frame's kind, its receiving end and its sending end.
     pub(super) fn header(&self) -> (u8, EndId, EndId) {
         match *self {
             Meeting::Request(ref request) => (REQUEST, EndId::NONE, request.id),

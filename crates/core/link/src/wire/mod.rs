@@ -1,8 +1,8 @@
 //! Frames as bytes, version 2.
 //!
-//! [`Frame`] is the checked view of a frame's bytes, [`Packet`] the plain struct of its legal values, with
-//! [`Packet::parse`] and [`Packet::emit`]. Everything is checked once, there: whatever parses is legal, and
-//! emitting it gives the same bytes again. A frame that does not parse is to be counted and dropped.
+//! [`Frame`] is the checked view of a frame's bytes. [`Packet`] is a plain struct of the frame's values, with
+//! [`Packet::parse`] and [`Packet::emit`]. `parse` checks everything once: whatever parses is legal, and emitting the
+//! result gives the same bytes. The caller counts and drops a frame that does not parse.
 //!
 //! The page `docs/reference/wire.md` specifies the format, and what a receiver does with each illegal value. The file
 //! `tests/vectors.txt` of this crate has frames and their meanings, on which every implementation must agree.

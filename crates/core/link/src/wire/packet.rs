@@ -1,11 +1,11 @@
-//! Every kind of frame, as plain values.
+//! All kinds of frames, as plain values.
 
 use super::bytes::{Out, Reader, Room, put_u32, put_u64};
 use super::frame::{Checksum, HEADER, begin, seal_for};
 use super::meeting::{POKED, REQUEST};
 use super::{EndId, Frame, Item, Malformed, Meeting, Part, Readable, Report, Sending};
 
-/// What a frame says; `B` are the bytes of messages.
+/// The contents of a frame. `B` holds message bytes.
 ///
 /// ```
 /// use sovia_link::Malformed;
@@ -22,76 +22,76 @@ use super::{EndId, Frame, Item, Malformed, Meeting, Part, Readable, Report, Send
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Packet<B> {
-    /// Part of a connection's stream, with an acknowledgement of the other direction's.
+    /// An item of a connection's stream, with an acknowledgement of the opposite direction.
     Stream {
-        /// The end that receives it.
+        /// The receiving end.
         to: EndId,
-        /// The end that sends it.
+        /// The sending end.
         from: EndId,
-        /// The item's number, and that of this sending.
+        /// The numbers of the item and of this transmission.
         sending: Sending,
-        /// Every item before this number has been received from `to`.
+        /// The sender of this frame has received every item before this number from `to`.
         ack: u32,
-        /// What it carries.
+        /// The item.
         item: Item<B>,
     },
     /// An acknowledgement alone.
     Ack {
-        /// The end that receives it.
+        /// The receiving end.
         to: EndId,
-        /// The end that sends it.
+        /// The sending end.
         from: EndId,
-        /// What has been received from `to`.
+        /// Report of the items received from `to`.
         report: Report,
     },
     /// Part of a message of an unreliable connection.
     Datagram {
-        /// The end that receives it.
+        /// The receiving end.
         to: EndId,
-        /// The end that sends it.
+        /// The sending end.
         from: EndId,
         /// The message's number.
         message: u64,
-        /// What it carries.
+        /// The part.
         part: Part<B>,
     },
-    /// The peer of that end does not exist, or not any more.
+    /// The peer of the end `to` does not exist, or no longer.
     Gone {
-        /// The end that receives it.
+        /// The receiving end.
         to: EndId,
     },
-    /// An end is there.
+    /// Announces an end.
     Hello {
-        /// The end that it has heard of; of a channel of which it has not: the channel, without an epoch.
+        /// The known peer, or the channel without an epoch if the sender does not know the peer.
         to: EndId,
-        /// The end that is there.
+        /// The announced end.
         from: EndId,
     },
-    /// Asks whether an end is there still.
+    /// Asks whether an end still exists.
     Probe {
         /// The end that is asked.
         to: EndId,
         /// The end that asks.
         from: EndId,
-        /// To be echoed.
+        /// Number that the echo returns.
         nonce: u64,
-        /// Bytes of zeros behind it, which make the frame as long as the path is to be tried for.
+        /// Number of zero bytes that follow, to give the frame the length that the sender wants to try on the path.
         padding: u32,
     },
-    /// It is.
+    /// Answers a probe: the end exists.
     Echo {
         /// The end that has asked.
         to: EndId,
-        /// The end that is there.
+        /// The end that exists.
         from: EndId,
-        /// The probe's.
+        /// The probe's nonce.
         nonce: u64,
     },
-    /// A word about a connection that is to be.
+    /// A frame about a future connection.
     Meeting(Meeting),
 }
 
-/// A packet without bytes of a message.
+/// A packet without message bytes.
 pub type Word = Packet<[u8; 0]>;
 
 pub(super) const STREAM: u8 = 1;
@@ -102,9 +102,10 @@ const HELLO: u8 = 5;
 const PROBE: u8 = 6;
 const ECHO: u8 = 7;
 
-/// Bytes of a frame that carries a part of a send by a stream, beside the part's own.
+/// Bytes of a frame with a part of a send in a stream, without the part's own bytes.
 pub(crate) const STREAM_PART: usize = HEADER + 12 + 16;
-/// Bytes of a frame that carries a part of any message, beside the part's own, at most: an RDMA write's has the most.
+/// Largest number of bytes of a frame with a part of a message, without the part's own bytes. An RDMA write has the
+/// most.
 pub const OVERHEAD: usize = STREAM_PART + 12;
 
 impl<B: Readable> Packet<B> {
@@ -124,25 +125,25 @@ impl<B: Readable> Packet<B> {
         }
     }
 
-    /// Writes the frame into a buffer, whose contents are lost. It has a checksum.
+    /// Writes the frame with a checksum to `out`, replacing the contents of `out`.
     pub fn emit(&self, out: &mut Vec<u8>) {
         self.emit_for(out, Checksum::Crc);
     }
 
-    /// Writes the frame into a buffer, whose contents are lost, for a link that needs a checksum or has its own.
+    /// Writes the frame to `out`, replacing the contents of `out`. `link` says whether the frame needs a checksum.
     pub fn emit_for(&self, out: &mut Vec<u8>, link: Checksum) {
         out.clear();
         self.put(out);
         seal_for(out, link);
     }
 
-    /// Writes the frame to the beginning of `room`, and gives its length; `None` if there is too little room. It has a
-    /// checksum.
+    /// Writes the frame with a checksum to the beginning of `room`. Returns the frame's length, or `None` if `room` is
+    /// too short.
     pub fn emit_into(&self, room: &mut [u8]) -> Option<usize> {
         self.emit_into_for(room, Checksum::Crc)
     }
 
-    /// As [`Packet::emit_into`], for a link that needs a checksum or has its own.
+    /// Like [`Packet::emit_into`]. `link` says whether the frame needs a checksum.
     pub fn emit_into_for(&self, room: &mut [u8], link: Checksum) -> Option<usize> {
         let mut out = Room::new(room);
         self.put(&mut out);
@@ -151,7 +152,7 @@ impl<B: Readable> Packet<B> {
         Some(len)
     }
 
-    /// The frame, to be finished.
+    /// Writes the frame, except for its length and checksum.
     fn put(&self, out: &mut impl Out) {
         let (kind, to, from) = self.header();
         out.put(&begin(kind, to, from));
@@ -185,7 +186,7 @@ impl<B: Readable> Packet<B> {
 }
 
 impl<'a> Packet<&'a [u8]> {
-    /// What a frame says, which must have a checksum.
+    /// Parses a frame, which must have a checksum.
     ///
     /// # Errors
     /// [`Malformed`]
@@ -193,7 +194,7 @@ impl<'a> Packet<&'a [u8]> {
         Packet::parse_for(frame, Checksum::Crc)
     }
 
-    /// What a frame says that came over a link which needs a checksum or has its own.
+    /// Parses a frame. `link` says whether the frame needs a checksum.
     ///
     /// # Errors
     /// [`Malformed`]
@@ -209,8 +210,8 @@ impl<'a> Packet<&'a [u8]> {
         }
     }
 
-    /// As [`Packet::parse_for`], over a network that moves long messages by itself: parts without bytes announce them
-    /// ([`Part::is_announcement`]).
+    /// Like [`Packet::parse_for`], for a network that moves long messages by itself. Parts without bytes announce these
+    /// messages ([`Part::is_announcement`]).
     ///
     /// # Errors
     /// [`Malformed`]

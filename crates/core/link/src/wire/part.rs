@@ -3,15 +3,15 @@
 use super::Malformed;
 use super::bytes::{Out, Reader, put_u32, put_u64};
 
-/// Bytes of a message that a frame carries.
+/// Message bytes that a frame carries.
 pub trait Payload {
-    /// How many there are.
+    /// Number of bytes.
     fn count(&self) -> usize;
 }
 
-/// Bytes that a frame is written with. They may lie where they can only be copied from.
+/// Message bytes that can be copied into a frame, but need not be readable as a slice.
 pub trait Readable: Payload {
-    /// Writes them to `room`, which has room for just these.
+    /// Writes the bytes to `room`, which has exactly their length.
     fn write_to(&self, room: &mut [u8]);
 }
 
@@ -63,71 +63,71 @@ impl<P: Readable + ?Sized> Readable for &P {
     }
 }
 
-/// Part of a message; `B` are the bytes that travel.
+/// Part of a message. `B` holds the part's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part<B> {
-    /// What is done with the message.
+    /// Operation that the receiver performs with the message.
     pub operation: Operation,
     /// The message's immediate data.
     pub immediate: Option<u32>,
-    /// Bytes of the whole message.
+    /// Number of bytes of the whole message.
     pub total: u32,
-    /// Where in the message this part's bytes belong.
+    /// Position of this part's bytes in the message.
     pub start: u32,
-    /// This part's bytes. The first part of a message has none where the message has none, or where the network
-    /// moves them by itself: then it is the only one.
+    /// This part's bytes. The first part is empty if the message is empty, or if the network moves the message by
+    /// itself. In both cases it is the only part.
     pub bytes: B,
 }
 
-/// What is done with a message at its target.
+/// Operation that a receiver performs with a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
-    /// It meets a posted receive.
+    /// Delivers the message to a posted receive.
     Send,
-    /// It is written to memory.
+    /// Writes the message to memory.
     Write {
-        /// Where.
+        /// Address to write to.
         address: u64,
-        /// The handle of the memory.
+        /// Memory handle of the address.
         handle: u32,
     },
-    /// It answers the RDMA read of that number.
+    /// Answers an RDMA read.
     ReadReply {
-        /// The number of the read's item in its stream.
+        /// Number of the read's item in its stream.
         read: u64,
     },
 }
 
-/// Bit of a part's second byte.
+/// Flag in a part's second byte.
 const HAS_IMMEDIATE: u8 = 1;
 pub(super) const SEND: u8 = 1;
 pub(super) const WRITE: u8 = 2;
 pub(super) const READ_REPLY: u8 = 3;
 
 impl<B: Payload> Part<B> {
-    /// Where in the message the part's bytes end.
+    /// Returns the position in the message where the part's bytes end.
     pub fn end(&self) -> u32 {
         self.start.saturating_add(self.bytes.count() as u32)
     }
 
-    /// Whether no other part follows.
+    /// Returns true if this is the last part.
     pub fn is_last(&self) -> bool {
         self.end() == self.total
     }
 
-    /// Whether the message has bytes of which none come in frames.
+    /// Returns true if the message has bytes, but the frames carry none of them.
     pub fn is_announcement(&self) -> bool {
         self.total > 0 && self.bytes.count() == 0
     }
 
-    /// The part with other bytes, as many as it has.
+    /// Returns the same part with other bytes of the same length.
     pub fn with<C: Payload>(&self, bytes: C) -> Part<C> {
         debug_assert_eq!(bytes.count(), self.bytes.count(), "another part");
         let Part { operation, immediate, total, start, .. } = *self;
         Part { operation, immediate, total, start, bytes }
     }
 
-    /// Bytes that it occupies in a frame.
+    /// Number of bytes of the part in a frame.
     pub(super) fn size(&self) -> usize {
         let operand = match self.operation {
             Operation::Send => 0,
@@ -164,7 +164,7 @@ impl<B: Payload> Part<B> {
 }
 
 impl<'a> Part<&'a [u8]> {
-    /// The part whose first byte, `tag`, has been read.
+    /// Parses a part whose first byte, `tag`, has been read.
     pub(super) fn parse(tag: u8, reader: &mut Reader<'a>) -> Result<Part<&'a [u8]>, Malformed> {
         let flags = reader.u8()?;
         reader.zeros::<2>()?;
@@ -189,7 +189,7 @@ impl<'a> Part<&'a [u8]> {
         Ok(Part { operation, immediate, total, start, bytes })
     }
 
-    /// The part with bytes of its own.
+    /// Copies the part's bytes into memory of its own.
     pub fn into_owned(self) -> Part<Vec<u8>> {
         let Part { operation, immediate, total, start, bytes } = self;
         Part { operation, immediate, total, start, bytes: bytes.to_vec() }

@@ -1,35 +1,35 @@
-//! Frames as a switch sees them, which only passes them on.
+//! Parses only the fields that a switch needs to forward a frame.
 
 use super::packet::{ACK, DATAGRAM, GONE, STREAM};
 use super::{Checksum, EndId, Frame, Malformed, Meeting, Packet};
 
-/// What a switch has to know of a frame.
+/// The fields that a switch needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Passing {
-    /// Something that one end of a connection says to the other.
+    /// A frame from one end of a connection to the other.
     Ends {
-        /// The end that receives it.
+        /// The receiving end.
         to: EndId,
-        /// The end that sends it.
+        /// The sending end.
         from: EndId,
-        /// A receiver without such an end says so.
+        /// Set if a receiver without such an end must answer.
         is_answered: bool,
     },
-    /// The peer of that end does not exist.
+    /// The peer of the end `to` does not exist.
     Gone {
-        /// The end that receives it.
+        /// The receiving end.
         to: EndId,
     },
-    /// A word about a connection that is to be.
+    /// A frame about a future connection.
     Meeting(Meeting),
 }
 
 impl Passing {
-    /// Returns what a frame is about, and its bytes without padding. The checksum is compared only in a frame that sets up a
-    /// connection: its body names the receiver. The receiver checks every frame.
+    /// Returns a frame's fields, and its bytes without padding. Verifies the checksum only of a frame of the
+    /// rendezvous, whose body names the receiver. The receiver checks every frame.
     ///
     /// # Errors
-    /// [`Malformed`]; a frame of channels is none for VIs.
+    /// [`Malformed`], also for a frame of a channel, which a switch of VIs does not forward.
     pub fn of(bytes: &[u8], link: Checksum) -> Result<(Passing, &[u8]), Malformed> {
         let frame = Frame::passing(bytes)?;
         let (kind, to, from) = (frame.kind(), frame.to(), frame.from());
@@ -47,7 +47,7 @@ impl Passing {
         Ok((passing, whole))
     }
 
-    /// Whether a frame is whole, which a switch has to know before it says something of its own because of it.
+    /// Returns true if a frame is complete and intact. A switch checks this before it answers a frame itself.
     pub fn is_whole(bytes: &[u8], link: Checksum) -> bool {
         Packet::parse_for(bytes, link).is_ok()
     }

@@ -1,43 +1,43 @@
-//! What a receiver tells of the items that have come to it.
+//! Reports of the items that a receiver has received.
 
 use super::Malformed;
 use super::bytes::{Out, Reader, put_u32};
 
-/// One sending of an item. An item that is sent again keeps its number and gets another transmission number, so that
-/// an echo of the two tells which of its sendings has arrived.
+/// One transmission of an item. A retransmitted item keeps its number and gets a new transmission number. So an echo of
+/// both numbers tells which transmission has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sending {
     /// The item's number, modulo 2^32.
     pub number: u32,
-    /// The number of the sending among all those of this stream's end, modulo 2^32.
+    /// Number of the transmission among all transmissions of this end of the stream, modulo 2^32.
     pub transmission: u32,
 }
 
-/// The sending that came last, and how long ago.
+/// The transmission that arrived last, and the time since its arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
-    /// The sending.
+    /// The transmission.
     pub sending: Sending,
-    /// Nanoseconds from its arrival to the report; `u32::MAX` for that long or longer.
+    /// Nanoseconds from its arrival to the report; `u32::MAX` for longer times.
     pub delay: u32,
 }
 
-/// Items that have come out of their turn: after the end of the range before (after the first missing item's
-/// predecessor, for the first one) `skip` items are missing, and then `length` are there.
+/// A range of items that arrived out of order. After the end of the previous range, `skip` items are missing, then
+/// `length` items have arrived. The first range counts from [`Report::next`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Held {
-    /// Items that are missing. Zero is possible in the first range only: its items are there and not yet taken.
+    /// Number of missing items. Only the first range may have zero: the receiver has its items but has not taken them.
     pub skip: u32,
-    /// Items that are there; at least one.
+    /// Number of arrived items; at least one.
     pub length: u32,
 }
 
-/// An acknowledgement with all that a sender needs to find out what was lost.
+/// An acknowledgement with everything that a sender needs to detect losses.
 ///
 /// ```
 /// use sovia_link::wire::{Held, Report};
 ///
-/// // 10, 11 and 14 are there and 7, 8, 9, 12 and 13 missing.
+/// 10, 11 and 14 have arrived; 7, 8, 9, 12 and 13 are missing.
 /// let mut report = Report::plain(7);
 /// assert!(report.push(Held { skip: 3, length: 2 }) && report.push(Held { skip: 2, length: 1 }));
 /// let numbers: Vec<_> = report.ranges().iter().map(|held| (held.skip, held.length)).collect();
@@ -45,14 +45,14 @@ pub struct Held {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Report {
-    /// Every item before this number has been received, modulo 2^32.
+    /// The receiver has every item before this number, modulo 2^32.
     pub next: u32,
-    /// How many items from `next` on the receiver keeps if they come.
+    /// Number of items from `next` on that the receiver accepts.
     pub room: u32,
-    /// The sending that came last.
+    /// The transmission that arrived last.
     pub seen: Option<Seen>,
-    /// Frames of the stream that came with a mark of congestion (ECN CE) so far, modulo 2^32, where the receiver can
-    /// tell.
+    /// Number of frames of the stream so far that arrived with a congestion mark (ECN CE), modulo 2^32. `None` if the
+    /// receiver cannot see the mark.
     pub marked: Option<u32>,
     count: u8,
     held: [Held; Report::RANGES],
@@ -62,27 +62,27 @@ const HAS_SEEN: u8 = 1;
 const HAS_MARKED: u8 = 2;
 
 impl Report {
-    /// The most ranges that a report has.
+    /// Largest number of ranges in a report.
     pub const RANGES: usize = 16;
-    /// Items that a report can speak of: half of the numbers that 32 bits tell apart.
+    /// Number of items that a report can cover: half the range of a 32-bit number.
     const SPAN: u32 = 1 << 31;
-    /// Bytes of a report without ranges, at most.
+    /// Largest number of bytes of a report without ranges.
     pub(crate) const BYTES: usize = 12 + 12 + 4;
     /// Bytes of a range.
     pub(crate) const RANGE_BYTES: usize = 8;
 
-    /// An acknowledgement that tells nothing but the first number not yet received.
+    /// Returns a report with only the first number not yet received.
     pub const fn plain(next: u32) -> Report {
         let held = [Held { skip: 0, length: 0 }; Report::RANGES];
         Report { next, room: 0, seen: None, marked: None, count: 0, held }
     }
 
-    /// What has come out of its turn, nearest to `next` first.
+    /// Returns the ranges of items that arrived out of order, in ascending order.
     pub fn ranges(&self) -> &[Held] {
         &self.held[..usize::from(self.count)]
     }
 
-    /// Appends a range; false if there is no room for it, or if it cannot follow.
+    /// Appends a range. Returns false if there is no room or the range cannot follow the last one.
     pub fn push(&mut self, held: Held) -> bool {
         let ranges = self.ranges().iter().chain([&held]);
         let end = ranges.fold(0u64, |end, r| end + u64::from(r.skip) + u64::from(r.length));

@@ -1,43 +1,43 @@
-//! Frames that follow one another as parts of one message do: they differ in few fields, by which they are known without being
-//! parsed.
+//! Trains: consecutive frames with parts of one message. Consecutive frames differ in few fields, so a receiver can
+//! recognize a train without parsing.
 
 use super::frame::{HEADER, UNCHECKED, field};
 use super::packet::STREAM;
 use super::{Item, Packet, Part, Sending};
 use core::ops::Range;
 
-/// Where the fields of a part's frame lie that differ between one and the next.
+/// Positions of the fields that differ between consecutive parts.
 const NUMBER: Range<usize> = HEADER..HEADER + 4;
 const TRANSMISSION: Range<usize> = HEADER + 4..HEADER + 8;
-/// What is the same from there on: the acknowledgement, and the part's fields up to its place.
+/// Position of fields that are the same: the acknowledgement, and the part's fields up to its start.
 const SAME: Range<usize> = HEADER + 8..HEADER + 24;
 const START: Range<usize> = HEADER + 24..HEADER + 28;
 
-/// A frame that carries a part of a message, and those behind it that carry the next ones, each in the next sending of its stream. Only
-/// frames without a checksum are known so.
+/// A frame with a part of a message, followed by frames with the next parts, each in the stream's next transmission.
+/// Only frames without a checksum are recognized.
 #[derive(Debug, Clone, Copy)]
 pub struct Train<'a> {
-    /// The frame that came last.
+    /// The most recent frame.
     frame: &'a [u8],
-    /// Its part and its sending.
+    /// The part and the transmission of the most recent frame.
     part: Part<&'a [u8]>,
     sending: Sending,
-    /// Where its part's bytes begin.
+    /// Position of the part's bytes in the frame.
     begin: usize,
 }
 
 impl<'a> Train<'a> {
-    /// Begins with a frame, and what that says; `None` if nothing can follow it so.
+    /// Begins a train with a frame and its parsed contents. Returns `None` if no frame can follow in the train.
     pub fn begin(frame: &'a [u8], says: &Packet<&'a [u8]>) -> Option<Train<'a>> {
         let &Packet::Stream { sending, item: Item::Part(part), .. } = says else { return None };
         let begin = frame.len().checked_sub(part.bytes.len())?;
-        // Without padding, so that the bytes end with the frame.
+        // True if there is no padding, so that the part's bytes end with the frame.
         let is_whole = frame.get(begin..)?.as_ptr() == part.bytes.as_ptr();
         let is_plain = frame[field::KIND] == STREAM && frame[field::FLAGS] == UNCHECKED;
         (is_whole && is_plain && !part.is_last()).then_some(Train { frame, part, sending, begin })
     }
 
-    /// The sending and the part of the next frame, if it is the next one of the train and as long as the one before.
+    /// Returns the transmission and the part of `frame`, if it continues the train and has the same length.
     pub fn next(&mut self, frame: &'a [u8]) -> Option<(Sending, Part<&'a [u8]>)> {
         let before = self.frame;
         let sending = Sending {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     proptest! {
-        /// What counts as the next one says what it would say if it were parsed.
+        /// A frame that the train accepts has the same contents as when it is parsed.
         #[test]
         fn next_one_says_what_its_bytes_say(
             message in prop::collection::vec(any::<u8>(), 1..60),

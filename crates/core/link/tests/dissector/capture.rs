@@ -1,9 +1,9 @@
-//! Captures: files with packets that tshark reads.
+//! Writes captures: files of packets for tshark.
 
-/// What a frame is in.
+/// The packet type that carries a frame.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Medium {
-    /// An Ethernet frame of the format's EtherType; with padding to the least length that Ethernet has.
+    /// An Ethernet frame with the format's EtherType, optionally padded to Ethernet's minimum length.
     Ethernet { is_padded: bool },
     /// A UDP datagram over IPv4 between these ports.
     Udp { from: u16, to: u16 },
@@ -11,15 +11,15 @@ pub(crate) enum Medium {
 
 const ETHER_TYPE: u16 = 0x88b5;
 const IPV4: u16 = 0x0800;
-/// The least length of an Ethernet frame, without its check sequence.
+/// Minimum length of an Ethernet frame, without its check sequence.
 const LEAST: usize = 60;
 
-/// A capture in pcap's format, of Ethernet frames.
+/// Returns a capture of Ethernet frames in pcap format.
 pub(crate) fn capture(packets: &[(Medium, Vec<u8>)]) -> Vec<u8> {
     let mut file = Vec::new();
     file.extend(0xa1b2_c3d4_u32.to_le_bytes());
     file.extend([2u16, 4].map(u16::to_le_bytes).concat());
-    // Time zone, precision, bytes that are kept of a packet, Ethernet.
+    // Time zone, precision, snapshot length, Ethernet.
     file.extend([0u32, 0, 1 << 18, 1].map(u32::to_le_bytes).concat());
     for (n, (medium, frame)) in packets.iter().enumerate() {
         let packet = packet(*medium, frame);
@@ -45,7 +45,7 @@ fn packet(medium: Medium, frame: &[u8]) -> Vec<u8> {
             packet.extend(IPV4.to_be_bytes());
             packet.extend([0x45, 0]);
             packet.extend((20 + length).to_be_bytes());
-            // Nothing of fragments; a time to live; UDP; no checksum, which tshark does not look at.
+            // No fragments; a time to live; UDP; no checksum, which tshark does not check.
             packet.extend([0, 0, 0, 0, 64, 17, 0, 0]);
             packet.extend([10, 0, 0, 1, 10, 0, 0, 2]);
             packet.extend([from, to, length, 0].map(u16::to_be_bytes).concat());

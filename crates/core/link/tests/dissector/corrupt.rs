@@ -1,4 +1,4 @@
-//! Frames that are corrupt: the dissector refuses what the parser refuses, for the same reason.
+//! Tests with corrupt frames: the dissector and the parser must give the same reason.
 
 use crate::dissector::capture::{Medium, capture};
 use crate::dissector::meanings::vectors;
@@ -6,7 +6,7 @@ use crate::dissector::tshark::{self, is_there};
 use sovia_link::wire::{Checksum, Packet, seal};
 use std::collections::BTreeSet;
 
-/// Numbers that look like random ones: the same in each run.
+/// Pseudo-random numbers, the same in each run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -18,11 +18,11 @@ impl Numbers {
     }
 }
 
-/// A frame with some bytes changed, or cut, or longer, that has the right length and checksum most of the time.
+/// Changes some bytes of a frame, or its length. Most results have the right length field and checksum.
 fn damage(frame: &mut Vec<u8>, numbers: &mut Numbers) {
     for _ in 0..numbers.below(3) {
         let place = numbers.below(frame.len());
-        // Small numbers and high bits are legal values, or nearly, of many a field.
+        // Small numbers and high bits are legal or nearly legal values of many fields.
         frame[place] = [0, 1, 2, 4, 5, 8, 17, 65, 0x80, 0xff][numbers.below(10)];
     }
     match numbers.below(6) {
@@ -62,7 +62,7 @@ fn dissector_refuses_what_the_parser_refuses_for_the_same_reason() {
         let said = printed.get("sovia.malformed").map(|said| said.join(";"));
         assert_eq!(said, reason, "{frame:02x?}");
         let reason = reason.unwrap_or_else(|| "none: it is legal".to_owned());
-        // Versions and kinds are one reason each.
+        // All versions count as one reason, and so do all kinds.
         reasons.insert(reason.replace(|c: char| c.is_ascii_digit(), ""));
     }
     // Legal, cut short, too long, the version, the kind, the checksum, and sixteen fields.

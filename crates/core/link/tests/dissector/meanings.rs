@@ -1,4 +1,4 @@
-//! The fields that a line of meaning says a frame has.
+//! Derives the fields of a frame from its line of meaning.
 
 use crate::dissector::tshark::Fields;
 use std::collections::HashMap;
@@ -12,13 +12,13 @@ pub(crate) struct Vector {
 }
 
 impl Vector {
-    /// Why it is refused, if it is.
+    /// Returns the reason if the parser refuses the frame.
     pub(crate) fn refused(&self) -> Option<&'static str> {
         self.meaning.strip_prefix("refused: ")
     }
 }
 
-/// All of them.
+/// Returns all vectors.
 pub(crate) fn vectors() -> Vec<Vector> {
     let take_apart = |block: &'static str| {
         let (name, rest) = block.trim().split_once('\n').unwrap();
@@ -30,7 +30,7 @@ pub(crate) fn vectors() -> Vec<Vector> {
     include_str!("../vectors.txt").split("\n\n").skip(1).map(take_apart).collect()
 }
 
-/// The numbers of kinds, items and verdicts, as docs/reference/wire.md has them.
+/// The numbers of kinds, items and verdicts in docs/reference/wire.md.
 const KINDS: &[(&str, u64)] = &[
     ("stream", 1),
     ("ack", 2),
@@ -60,14 +60,14 @@ pub(crate) fn number(text: &str) -> u64 {
     }
 }
 
-/// Fields that are bytes in hexadecimal; the others are numbers.
+/// Returns true if the field holds bytes in hexadecimal. Other fields are numbers.
 pub(crate) fn is_bytes(field: &str) -> bool {
     ["bytes", "padding", "host", "discriminator", "malformed"]
         .iter()
         .any(|end| field.ends_with(end))
 }
 
-/// The fields that the frame has, each with the values that tshark is to print for it: numbers in decimal.
+/// Returns the frame's fields, with the values that tshark must print. Numbers are in decimal.
 pub(crate) fn fields(vector: &Vector) -> Fields {
     let mut fields = Fields::new();
     let mut put = |name: &'static str, value: String| {
@@ -89,7 +89,7 @@ pub(crate) fn fields(vector: &Vector) -> Fields {
     put("sovia.checksum.status", if unchecked { "3" } else { "1" }.into());
     put("sovia.length", vector.frame.len().to_string());
 
-    // The ends, by the kind: `request` names the requester's end.
+    // The position of each end depends on the kind: `request` names the requester's end.
     let value = |key: &str| values.get(key).map_or(0, |text| number(text));
     let (to, from) = match kind {
         17 | 18 => (value("request"), value("accepted")),

@@ -1,4 +1,4 @@
-//! Wireshark's dissector (tools/wireshark) beside this crate's parser and the stated meanings of `vectors.txt`.
+//! Compares Wireshark's dissector (tools/wireshark) with this crate's parser and the meanings in `vectors.txt`.
 
 mod capture;
 mod corrupt;

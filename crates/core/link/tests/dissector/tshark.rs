@@ -1,13 +1,13 @@
-//! What tshark says of a capture, with the dissector.
+//! Runs tshark with the dissector on captures.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Values of the fields that a packet has, by their names.
+/// Values of a packet's fields, by name.
 pub(crate) type Fields = BTreeMap<&'static str, Vec<String>>;
 
-/// Every field of the dissector that the tests look at.
+/// All fields of the dissector that the tests check.
 pub(crate) const FIELDS: &[&str] = &[
     "sovia.version",
     "sovia.kind",
@@ -56,7 +56,7 @@ pub(crate) const FIELDS: &[&str] = &[
     "_ws.expert.message",
 ];
 
-/// Whether tshark is there; says so if it is not.
+/// Returns true if tshark is installed. Prints a message if not.
 pub(crate) fn is_there(test: &str) -> bool {
     let is_there = Command::new("tshark").arg("--version").output().is_ok();
     if !is_there {
@@ -65,7 +65,7 @@ pub(crate) fn is_there(test: &str) -> bool {
     is_there
 }
 
-/// Runs tshark on a capture; the lines that it prints.
+/// Runs tshark on a capture. Returns the printed lines.
 fn run(test: &str, capture: &[u8], arguments: &[&str]) -> Vec<String> {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("dissector-{test}"));
     std::fs::create_dir_all(&folder).unwrap();
@@ -73,7 +73,7 @@ fn run(test: &str, capture: &[u8], arguments: &[&str]) -> Vec<String> {
     std::fs::write(&file, capture).unwrap();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../tools/wireshark/sovia.lua");
     let output = Command::new("tshark")
-        // Not with what a user prefers.
+        // Keep the user's preferences out.
         .env("HOME", &folder)
         .env_remove("XDG_CONFIG_HOME")
         .args(["-X", &format!("lua_script:{script}"), "-n", "-r"])
@@ -87,7 +87,7 @@ fn run(test: &str, capture: &[u8], arguments: &[&str]) -> Vec<String> {
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// The fields of each packet of a capture.
+/// Returns the fields of each packet of a capture.
 pub(crate) fn fields(test: &str, capture: &[u8], arguments: &[&str]) -> Vec<Fields> {
     let form = ["-T", "fields", "-E", "separator=/t", "-E", "occurrence=a", "-E", "aggregator=;"];
     let names = FIELDS.iter().flat_map(|name| ["-e", name]);
@@ -103,7 +103,7 @@ pub(crate) fn fields(test: &str, capture: &[u8], arguments: &[&str]) -> Vec<Fiel
     run(test, capture, &arguments).iter().map(take_apart).collect()
 }
 
-/// What the column of information says of each packet.
+/// Returns the information column of each packet.
 pub(crate) fn infos(test: &str, capture: &[u8]) -> Vec<String> {
     let lines = run(test, capture, &["-o", r#"gui.column.format:"Info","%i""#]);
     lines.iter().map(|line| line.trim().to_owned()).collect()

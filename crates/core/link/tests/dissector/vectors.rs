@@ -1,13 +1,13 @@
-//! The frames of `vectors.txt`, as the dissector explains them.
+//! Runs the dissector on the frames of `vectors.txt`.
 
 use crate::dissector::capture::{Medium, capture};
 use crate::dissector::meanings::{Vector, fields, is_bytes, number, vectors};
 use crate::dissector::tshark::{self, Fields, infos, is_there};
 
-/// A port that is said to be one of frames.
+/// A port that the tests configure as a port of frames.
 const PORT: u16 = 7471;
 
-/// What tshark has printed, as `meanings::fields` has it, without what it says beside the fields.
+/// Converts tshark's output to the form of `meanings::fields`, without tshark's additional remarks.
 fn plain(printed: &Fields) -> Fields {
     let is_field = |name: &str| name != "_ws.expert.message" && name != "sovia.padding";
     let plain = |name: &str, values: &Vec<String>| {
@@ -54,7 +54,7 @@ fn padding_of_ethernet_is_told_from_the_frame() {
         return;
     }
     let printed = tshark::fields("padded", &in_medium(Medium::Ethernet { is_padded: true }), &[]);
-    // Those that say more bytes than they have are whole with it.
+    // Frames whose length field exceeds their bytes become complete by padding.
     let legal = |vector: &Vector| vector.refused().is_none();
     let mut padded = 0;
     for (vector, printed) in vectors().iter().zip(&printed).filter(|(vector, _)| legal(vector)) {
@@ -86,7 +86,7 @@ fn datagrams_on_any_port_are_recognized_by_their_checksums() {
     if !is_there("datagrams_on_any_port_are_recognized_by_their_checksums") {
         return;
     }
-    // Conversations of their own: what is refused is not recognized.
+    // Each frame has its own conversation, because the dissector does not recognize a conversation by a refused frame.
     let own = |(n, vector): (usize, Vector)| {
         (Medium::Udp { from: 40000, to: 31000 + n as u16 }, vector.frame)
     };
@@ -96,11 +96,11 @@ fn datagrams_on_any_port_are_recognized_by_their_checksums() {
         if vector.refused().is_none() {
             check(vector, printed);
         }
-        // By its header alone a datagram is taken for a frame; what its body says is no reason to disown it.
+        // The dissector recognizes a datagram by its header alone, even if it then refuses the body.
         let corrupt = vector.refused() == Some("the frame's checksum does not match");
         assert!(!corrupt || !printed.contains_key("sovia.kind"), "{}", vector.name);
     }
-    // One conversation: once a frame has been recognized, all of them are frames.
+    // A single conversation: once a frame has been recognized, all of them count as frames.
     let file = in_medium(Medium::Udp { from: 40000, to: 31000 });
     let printed = tshark::fields("together", &file, &[]);
     vectors().iter().zip(&printed).for_each(|(vector, printed)| check(vector, printed));

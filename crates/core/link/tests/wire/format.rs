@@ -1,4 +1,4 @@
-//! Every packet and its bytes.
+//! Tests that every packet survives emitting and parsing.
 
 use crate::wire::packets::{frame, owned, packet};
 use proptest::prelude::*;

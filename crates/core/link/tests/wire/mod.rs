@@ -1,4 +1,4 @@
-//! The wire format: what is emitted parses, and nothing else does.
+//! Tests of the wire format: emitted frames parse, and nothing else does.
 
 mod format;
 mod packets;

@@ -1,4 +1,4 @@
-//! Any packet.
+//! Strategies for arbitrary packets.
 
 use proptest::prelude::*;
 use sovia_link::wire::{
@@ -142,14 +142,14 @@ pub(crate) fn packet() -> impl Strategy<Value = Owned> {
     ]
 }
 
-/// The frame of a packet.
+/// Returns the frame of a packet.
 pub(crate) fn frame<B: Readable>(packet: &Packet<B>) -> Vec<u8> {
     let mut frame = vec![0xEE; 5];
     packet.emit(&mut frame);
     frame
 }
 
-/// The packet with bytes of its own.
+/// Returns the packet with its own copy of its bytes.
 pub(crate) fn owned(packet: Packet<&[u8]>) -> Owned {
     match packet {
         Packet::Stream { to, from, sending, ack, item } => {

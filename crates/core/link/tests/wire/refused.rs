@@ -1,4 +1,4 @@
-//! What is refused.
+//! Tests of refused frames.
 
 use crate::wire::packets::{Owned, frame, packet};
 use proptest::prelude::*;
@@ -17,7 +17,7 @@ proptest! {
         prop_assert!(Packet::parse(&bytes).is_err());
     }
 
-    /// Bytes with a right header: they say nothing, or exactly one thing.
+    /// Bytes with a correct header are refused, or parse to exactly one packet.
     #[test]
     fn arbitrary_bodies_are_refused_or_emitted_as_they_were(
         kind in prop_oneof![1u8..8, 16u8..23, any::<u8>()],
@@ -25,7 +25,7 @@ proptest! {
         mut body in prop::collection::vec(prop_oneof![0u8..6, any::<u8>()], 0..60),
         zeros in 0usize..60,
     ) {
-        // Many a field must be zero.
+        // Many fields must be zero.
         body.iter_mut().skip(zeros).step_by(2).for_each(|byte| *byte = 0);
         let mut bytes = vec![2, kind, 0, 0, 0, 0, 0, 0];
         bytes.extend_from_slice(&ends);
@@ -45,7 +45,7 @@ proptest! {
         }
     }
 
-    /// With the lengths and checksums that they should have then.
+    /// The truncated frames have matching lengths and checksums.
     #[test]
     fn every_sealed_truncation_is_refused_or_another_packet(packet in packet()) {
         let whole = frame(&packet);
@@ -53,7 +53,7 @@ proptest! {
             let mut bytes = whole[..length].to_vec();
             seal(&mut bytes);
             if let Ok(packet) = Packet::parse(&bytes) {
-                // Of a part with fewer bytes than it had.
+                // The packet has a shorter part.
                 prop_assert_eq!(frame(&packet), bytes);
             }
         }
@@ -70,7 +70,7 @@ proptest! {
     }
 }
 
-/// What is said to a frame in which the byte at `place` has that value.
+/// Returns the error for a frame whose byte at `place` has the value `value`.
 #[track_caller]
 fn with_byte(packet: &Owned, place: usize, value: u8) -> Malformed {
     let mut bytes = frame(packet);

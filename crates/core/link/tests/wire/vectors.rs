@@ -1,4 +1,4 @@
-//! The frames of `tests/vectors.txt`: each is parsed, and emitted byte for byte.
+//! Parses the frames of `tests/vectors.txt`, and emits them again byte for byte.
 
 use crate::wire::packets::{Owned, owned};
 use sovia_link::wire::{
@@ -8,7 +8,7 @@ use sovia_link::wire::{
 use std::collections::HashMap;
 use via::{NetAddress, Reliability, ViAttributes};
 
-/// A line of meaning, taken apart.
+/// A parsed line of meaning.
 struct Meaning<'a> {
     words: Vec<&'a str>,
     values: HashMap<&'a str, &'a str>,
@@ -163,7 +163,7 @@ impl<'a> Meaning<'a> {
         }
     }
 
-    /// What the frame says, and whether it has a checksum.
+    /// Returns the packet that the line describes, and whether it has a checksum.
     fn packet(&self) -> (Owned, Checksum) {
         let (link, words) = match self.words.split_first() {
             Some((&"unchecked", words)) => (Checksum::Link, words),
@@ -207,7 +207,7 @@ impl<'a> Meaning<'a> {
     }
 }
 
-/// Each vector's name, meaning and bytes.
+/// Returns each vector's name, meaning and bytes.
 fn vectors() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     let text = include_str!("../vectors.txt");
     let blocks = text.split("\n\n").skip(1);

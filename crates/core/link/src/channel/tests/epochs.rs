@@ -1,4 +1,4 @@
-//! Ends that are made again.
+//! Tests of ends that are created again.
 
 use super::script::{CONFIG, converse, events, frames, hand_in, messages};
 use crate::Time;
@@ -10,7 +10,7 @@ fn end(seed: u64) -> Channel {
     Channel::new(CONFIG, 5, seed)
 }
 
-/// Every frame that two ends exchange which send each other some messages.
+/// Returns all frames of a conversation in which both ends send messages.
 fn conversation(seeds: (u64, u64)) -> Vec<Vec<u8>> {
     let (mut a, mut b) = (end(seeds.0), end(seeds.1));
     for n in 0..3u8 {
@@ -31,7 +31,7 @@ fn conversation(seeds: (u64, u64)) -> Vec<Vec<u8>> {
 }
 
 proptest! {
-    /// Whatever comes late of two earlier ends, at whatever moment and however often.
+    /// Late frames of two earlier ends, at any moment and any number of times.
     #[test]
     fn frames_of_earlier_ends_are_not_taken(
         late in prop::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 1..60),
@@ -119,7 +119,7 @@ fn hello_of_an_earlier_end_that_comes_late_breaks_nothing() {
     assert_eq!(messages(&mut a), [b"z"]);
 }
 
-/// An earlier end's echo cannot be meant for a probe of now: it has another nonce.
+/// A probe has a fresh nonce, so an earlier end's echo cannot match.
 #[test]
 fn echo_of_another_nonce_breaks_nothing() {
     let (mut a, mut b, mut other) = (end(1), end(2), end(3));

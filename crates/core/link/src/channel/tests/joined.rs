@@ -1,4 +1,4 @@
-//! Frames that the network has joined.
+//! Tests of frames that the network has joined.
 
 use crate::channel::Channel;
 use crate::wire::Checksum;
@@ -19,7 +19,7 @@ const CONFIG: Config = Config {
     retransmit_longest: Duration::from_millis(8),
 };
 
-/// Hands frames over as a network does that joins those of one length, of which the last may be shorter.
+/// Passes in frames like a network that joins frames of one length. The last of them may be shorter.
 fn hand_over(frames: &[Vec<u8>], to: &mut Channel, now: Time) {
     let mut rest = frames;
     while let Some(first) = rest.first() {
@@ -33,7 +33,7 @@ fn hand_over(frames: &[Vec<u8>], to: &mut Channel, now: Time) {
 }
 
 proptest! {
-    /// Whatever is lost of them.
+    /// Any of the frames may be lost.
     #[test]
     fn messages_arrive_whole_and_in_order(
         lengths in prop::collection::vec(0usize..1500, 1..20),

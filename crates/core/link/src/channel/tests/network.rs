@@ -1,4 +1,4 @@
-//! Two channels over a network that loses, doubles, damages and reorders.
+//! Tests of two channels over a network that loses, duplicates, corrupts and reorders frames.
 
 use crate::Time;
 use crate::channel::greeting::{Greeting, Random, name};
@@ -23,16 +23,16 @@ const CONFIG: Config = Config {
     sends: Checksum::Crc,
 };
 
-/// An end, what it has to send, and what it has received.
+/// An end, its outgoing messages, and its received messages.
 struct Side {
     channel: Channel,
     node: NodeId,
     to_send: VecDeque<Vec<u8>>,
     got: Vec<Vec<u8>>,
     events: Vec<Event>,
-    /// Messages that it takes at a time.
+    /// Number of messages that the end takes at a time.
     appetite: usize,
-    /// When its timer goes off.
+    /// When the timer fires.
     timer: Option<Time>,
 }
 
@@ -64,7 +64,7 @@ impl Pair {
         Time::from_nanos(self.net.now().nanos())
     }
 
-    /// Everything that a port does after something has happened to a side.
+    /// Does what a port does after an event at a side.
     fn pump(&mut self, at: usize) {
         let now = self.now();
         let to = self.sides[1 - at].node;
@@ -99,7 +99,7 @@ impl Pair {
         }
     }
 
-    /// The next thing that happens; false if there is none.
+    /// Processes the next event. Returns false if there is none.
     fn step(&mut self) -> bool {
         let Some(event) = self.net.step() else { return false };
         let now = self.now();
@@ -125,7 +125,7 @@ impl Pair {
         true
     }
 
-    /// Runs until nothing happens any more, which must be soon.
+    /// Runs until there are no more events. Fails if that takes too long.
     fn run(&mut self) {
         self.pump(0);
         self.pump(1);
@@ -142,7 +142,7 @@ fn channel(seed: u64) -> Channel {
     Channel::new(CONFIG, 7, seed)
 }
 
-/// An end whose first item has that number.
+/// Creates an end whose first item has the number `epoch`.
 fn channel_from(epoch: u32) -> Channel {
     Channel::with_greeting(CONFIG, Greeting::of(name(7, epoch), Random(epoch.into())))
 }
@@ -183,7 +183,7 @@ proptest! {
     }
 }
 
-/// For a long time nothing gets through; the channel is there still, and goes on.
+/// Nothing gets through for an hour. The channel survives and continues.
 #[test]
 fn channel_outlives_an_hour_without_a_network() {
     use sovia_simnet::Change;
@@ -202,7 +202,7 @@ fn channel_outlives_an_hour_without_a_network() {
     }
 }
 
-/// A reader that takes nothing for a while holds the sender back, and loses nothing.
+/// A slow reader stops the sender, and no message is lost.
 #[test]
 fn slow_reader_loses_nothing() {
     let sent: Vec<Vec<u8>> = (0..100).map(|n| vec![n; 700]).collect();
@@ -216,7 +216,7 @@ fn slow_reader_loses_nothing() {
     assert!(!pair.sides[0].to_send.is_empty(), "not all of it fits into the two ends");
     pair.sides[1].appetite = 1;
     pair.run();
-    // What is left when nothing more comes.
+    // Takes the messages that are left when no more frames arrive.
     pair.sides[1].appetite = usize::MAX;
     pair.run();
     assert_eq!(pair.sides[1].got, sent);

@@ -1,4 +1,4 @@
-//! Single frames, by hand.
+//! Tests with single frames, passed by hand.
 
 use crate::channel::greeting::name;
 use crate::channel::{Channel, Config, Event, Full};
@@ -19,7 +19,7 @@ pub(super) const CONFIG: Config = Config {
     sends: Checksum::Crc,
 };
 
-/// All frames that an end has to send now.
+/// Returns all frames that an end has to send now.
 pub(super) fn frames(channel: &mut Channel, now: u64) -> Vec<Vec<u8>> {
     let mut out = Vec::new();
     let next = || channel.poll_transmit(Time::from_nanos(now), &mut out).then(|| out.clone());
@@ -32,7 +32,7 @@ pub(super) fn hand_in(channel: &mut Channel, now: u64, frames: &[Vec<u8>]) {
     }
 }
 
-/// Has the two ends exchange frames until neither has any.
+/// Exchanges the frames of both ends until neither has any.
 #[track_caller]
 pub(super) fn converse(a: &mut Channel, b: &mut Channel, now: u64) {
     for _ in 0..1000 {
@@ -55,7 +55,7 @@ pub(super) fn events(channel: &mut Channel) -> Vec<Event> {
     core::iter::from_fn(|| channel.poll_event()).collect()
 }
 
-/// Two ends that know each other.
+/// Returns two ends that know each other.
 fn open() -> (Channel, Channel) {
     let (mut a, mut b) = (Channel::new(CONFIG, 5, 1), Channel::new(CONFIG, 5, 2));
     a.send(b"first").unwrap();
@@ -221,10 +221,10 @@ fn corrupt_frame_is_counted_and_loses_nothing_else() {
     assert_eq!(messages(&mut b), [b"one", b"two"]);
 }
 
-/// Hands in a frame of the other end's stream, as it would be if something had gone wrong there.
+/// Passes in a frame of the peer's stream that a correct peer would not send.
 fn forge(from: &Channel, at: &mut Channel, skip: u32, item: Item<&[u8]>) {
     let (to, from) = (at.greeting.own(), from.greeting.own());
-    // `open` has sent one item from here, and nothing has come back.
+    // `open` has sent one item from here, and no item has come back.
     let sending = Sending { number: from.0 as u32 + 1 + skip, transmission: 1 };
     let ack = to.0 as u32;
     let mut frame = Vec::new();

@@ -1,10 +1,11 @@
-//! Extremes of late: how fast at most, how short at least, how much at once.
+//! Filters for recent extremes: the highest rate, the shortest round trip, the largest aggregate.
 
 use super::proportion;
 use crate::Time;
 use core::time::Duration;
 
-/// The highest of this period and of the one before. A rate's periods are the cycles of probing (draft-ietf-ccwg-bbr, section 5.5.6).
+/// Highest value of this period and of the previous one. A rate's periods are the cycles of probing
+/// (draft-ietf-ccwg-bbr, section 5.5.6).
 #[derive(Debug, Default)]
 pub(super) struct Highest([u64; 2]);
 
@@ -17,12 +18,12 @@ impl Highest {
         self.0[1] = self.0[1].max(value);
     }
 
-    /// Another period begins.
+    /// Begins another period.
     pub(super) fn advance(&mut self) {
         self.0 = [self.0[1], 0];
     }
 
-    /// Another one begins, unless this one has measured nothing.
+    /// Begins another period, unless this period has no measurement.
     pub(super) fn advance_if_measured(&mut self) {
         if self.0[1] > 0 {
             self.advance();
@@ -30,8 +31,8 @@ impl Highest {
     }
 }
 
-/// How long a round trip counts as the shortest, and after how long without one as short it is looked for by
-/// emptying the queue (section 2.8: `MinRTTFilterLen`, `ProbeRTTInterval`).
+/// `COUNTS_FOR`: how long a round trip counts as the shortest. `SOUGHT_AFTER`: after this time without one as short,
+/// the sender empties the queue to measure again (section 2.8: `MinRTTFilterLen`, `ProbeRTTInterval`).
 const COUNTS_FOR: Duration = Duration::from_secs(10);
 const SOUGHT_AFTER: Duration = Duration::from_secs(5);
 
@@ -50,12 +51,12 @@ impl Shortest {
         Shortest { value, at: Time::ZERO, sought, sought_at: Time::ZERO }
     }
 
-    /// `None` before the first.
+    /// Returns the shortest round trip; `None` before the first measurement.
     pub(super) fn value(&self) -> Option<u64> {
         (self.value < u64::MAX).then_some(self.value)
     }
 
-    /// Time has passed, and perhaps a round trip been measured; whether it is time to look for a shorter one.
+    /// Adds a measurement, if there is one. Returns true if it is time to seek a shorter round trip.
     pub(super) fn add(&mut self, rtt: Option<u64>, now: Time) -> bool {
         let is_due = self.sought < u64::MAX && now.since(self.sought_at) > SOUGHT_AFTER;
         if let Some(rtt) = rtt
@@ -69,17 +70,17 @@ impl Shortest {
         is_due
     }
 
-    /// It has been looked for.
+    /// Records that the sender has sought the shortest round trip.
     pub(super) fn was_sought(&mut self, now: Time) {
         self.sought_at = now;
     }
 }
 
-/// Rounds that an aggregate counts for, at most twice.
+/// Number of rounds in one period of the aggregate filter. An aggregate counts for at most two periods.
 const AGGREGATE_ROUNDS: u64 = 5;
 
-/// How many more bytes than the path's rate explains are acknowledged at once (section 5.5.9): delayed and combined
-/// acknowledgements.
+/// Number of bytes that acknowledgements deliver at once beyond what the path's rate explains (section 5.5.9). Delayed
+/// and combined acknowledgements cause this excess.
 #[derive(Debug, Default)]
 pub(super) struct Aggregate {
     since: Time,

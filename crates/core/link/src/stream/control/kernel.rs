@@ -1,4 +1,4 @@
-//! CUBIC (RFC 9438) as far as a competitor in tests needs it: what kernel TCP does beside a stream of ours.
+//! CUBIC (RFC 9438) as the kernel's TCP runs it, simplified: a competitor of a stream in tests.
 
 use super::rate::{Acked, Snapshot};
 use crate::Time;
@@ -6,7 +6,7 @@ use crate::Time;
 const BETA: f64 = 0.7;
 const C: f64 = 0.4;
 
-/// Its state; windows in frames.
+/// CUBIC's state. Windows are in frames.
 #[derive(Debug)]
 pub(in crate::stream) struct KernelCubic {
     frame: f64,
@@ -14,9 +14,9 @@ pub(in crate::stream) struct KernelCubic {
     threshold: f64,
     most: f64,
     since: Option<Time>,
-    /// What Reno's window would be.
+    /// Window of Reno at this time.
     reno: f64,
-    /// The newest moment that is known, and the last reduction.
+    /// The latest known time, and the time of the last reduction.
     now: Time,
     reduced_at: Time,
     shortest: u64,
@@ -46,13 +46,13 @@ impl KernelCubic {
         Snapshot { delivered_at: now, ..Snapshot::default() }
     }
 
-    /// Once for all losses of a round trip.
+    /// Reduces the window, once for all losses of a round trip.
     pub(super) fn lost(&mut self, snapshot: &Snapshot) {
         if snapshot.delivered_at < self.reduced_at {
             return;
         }
         self.reduced_at = self.now;
-        // Fast convergence.
+        // Fast convergence (RFC 9438, section 4.7).
         self.most =
             if self.window < self.most { self.window * (1.0 + BETA) / 2.0 } else { self.window };
         self.window = (self.window * BETA).max(2.0);
@@ -64,7 +64,7 @@ impl KernelCubic {
         let frames = acked.bytes as f64 / self.frame;
         if let Some(rtt) = acked.rtt {
             self.shortest = self.shortest.min(rtt);
-            // HyStart: the queue grows.
+            // HyStart: leave slow start when the round trip shows a growing queue.
             if self.window < self.threshold && rtt > self.shortest + self.shortest / 8 {
                 self.threshold = self.window;
             }

@@ -1,18 +1,17 @@
-//! How much may be on its way, and how fast: congestion control.
+//! Congestion control: limits the bytes in flight and the rate of sending.
 //!
-//! [`Control::Bbr`] is the choice for a network that is shared. Of what is published it fits the goals of this crate
-//! best:
+//! [`Control::Bbr`] is for a shared network. Among published algorithms, BBR fits this crate's goals best:
 //!
-//! - BBR (draft-ietf-ccwg-bbr) models the path by the rate at which it delivers and its shortest round trip. Random
-//!   loss below 2 % (section 2.7, `LossThresh`) does not slow it down, where CUBIC (RFC 9438) at 1 % and 10 ms would come to
-//!   some 1.2 MB/s. Where a queue overflows it is bound as CUBIC is, so that it neither starves a competing TCP nor is
+//! - BBR (draft-ietf-ccwg-bbr) models the path by its delivery rate and its shortest round trip. Random loss below 2 %
+//!   (section 2.7, `LossThresh`) does not slow BBR down. CUBIC (RFC 9438) would reach about 1.2 MB/s at 1 % loss and 10
+//!   ms. Where a queue overflows, this version is bound like CUBIC. So it neither starves a competing TCP nor is
 //!   starved by it.
-//! - Swift (SIGCOMM 2020) and TIMELY need time stamps of the NIC's and a target delay that fits the fabric.
-//! - Copa (NSDI 2018) is simpler, but loses to buffer-filling TCP unless it finds out that there is one, and its way of
-//!   doing that takes periodic emptying of the queue for granted.
+//! - Swift (SIGCOMM 2020) and TIMELY need time stamps from the NIC, and a target delay that fits the fabric.
+//! - Copa (NSDI 2018) is simpler, but loses to a TCP that fills buffers unless Copa detects that TCP. Copa's detection
+//!   assumes that the queue becomes empty periodically.
 //!
-//! [`Control::Fixed`] is no control: the window is all. It is right for a direct link and for shared memory, and keeps no
-//! state and computes nothing.
+//! [`Control::Fixed`] is no control: only the window limits the sender. `Fixed` suits a direct link and shared memory,
+//! keeps no state and computes nothing.
 
 mod bbr;
 mod filters;
@@ -30,8 +29,8 @@ use crate::Time;
 use core::fmt;
 use core::str::FromStr;
 
-/// `value * times / of`, or the most that there is. By the arithmetic of 64 bits wherever that does: it is needed for each
-/// frame.
+/// Returns `value * times / of`, or `u64::MAX` on overflow. Uses 64-bit arithmetic where possible, because the function
+/// runs for each frame.
 #[inline]
 fn proportion(value: u64, times: u64, of: u64) -> u64 {
     match value.checked_mul(times) {
@@ -41,7 +40,7 @@ fn proportion(value: u64, times: u64, of: u64) -> u64 {
     }
 }
 
-/// How a stream limits what it sends, beside its window.
+/// How a stream limits its sending, in addition to its window.
 ///
 /// As text, for options: `fixed`, `bbr`.
 ///
@@ -52,14 +51,14 @@ fn proportion(value: u64, times: u64, of: u64) -> u64 {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Control {
-    /// Not at all: as fast as the port takes frames. For a link that no one else uses.
+    /// No limit: as fast as the port takes frames. For a link that no other traffic uses.
     #[default]
     Fixed,
-    /// By BBR, and paced: for a network that is shared.
+    /// BBR with pacing. For a shared network.
     Bbr,
 }
 
-/// The text names no control.
+/// The error for a text that names no control.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "\"{0}\" is not a congestion control: expected bbr (for a shared network) or fixed (for a direct link)"
@@ -87,18 +86,18 @@ impl fmt::Display for Control {
     }
 }
 
-/// A stream's state of it.
+/// State of a stream's congestion control.
 #[derive(Debug)]
 pub(super) enum Controller {
     Fixed,
     Bbr(Box<Bbr>),
-    /// A competitor.
+    /// A competing stream.
     #[cfg(test)]
     Kernel(KernelCubic),
 }
 
 impl Controller {
-    /// That of a stream whose frames have up to `frame` bytes.
+    /// Creates the controller of a stream with frames of up to `frame` bytes.
     pub(super) fn new(control: Control, frame: u32) -> Controller {
         match control {
             Control::Fixed => Controller::Fixed,
@@ -106,7 +105,7 @@ impl Controller {
         }
     }
 
-    /// Bytes that it keeps on the heap.
+    /// Number of heap bytes that the controller uses.
     pub(super) fn heap_bytes(&self) -> usize {
         match self {
             Controller::Fixed => 0,
@@ -116,7 +115,7 @@ impl Controller {
         }
     }
 
-    /// Whether so much on its way is too much to send any more.
+    /// Returns true if no more may be sent with `in_flight` bytes in flight.
     pub(super) fn is_full(&self, in_flight: u64) -> bool {
         match self {
             Controller::Fixed => false,
@@ -126,7 +125,7 @@ impl Controller {
         }
     }
 
-    /// When the next frame may be sent.
+    /// Returns when the next frame may be sent.
     pub(super) fn next_at(&self) -> Time {
         match self {
             Controller::Fixed => Time::ZERO,
@@ -136,7 +135,7 @@ impl Controller {
         }
     }
 
-    /// A frame is sent, with `in_flight` bytes on their way before it.
+    /// Notes that a frame is sent, with `in_flight` bytes in flight before it.
     pub(super) fn sent(&mut self, bytes: u32, in_flight: u64, now: Time) -> Snapshot {
         match self {
             Controller::Fixed => Snapshot::default(),
@@ -146,15 +145,15 @@ impl Controller {
         }
     }
 
-    /// There is nothing to send: what is delivered says nothing about the path from now on, until `in_flight` bytes
-    /// have arrived.
+    /// Notes that no data waits to be sent. Rate measurements do not show the path's limit until `in_flight` bytes have
+    /// arrived.
     pub(super) fn starved(&mut self, in_flight: u64) {
         if let Controller::Bbr(bbr) = self {
             bbr.starved(in_flight);
         }
     }
 
-    /// A sending is taken for lost.
+    /// Notes that a transmission is declared lost.
     pub(super) fn lost(&mut self, snapshot: &Snapshot, bytes: u32) {
         match self {
             Controller::Fixed => {}
@@ -164,7 +163,7 @@ impl Controller {
         }
     }
 
-    /// Everything that an acknowledgement has changed.
+    /// Processes all changes by one acknowledgement.
     pub(super) fn acknowledged(&mut self, acked: &Acked) {
         match self {
             Controller::Fixed => {}
@@ -174,7 +173,7 @@ impl Controller {
         }
     }
 
-    /// Nothing has been heard for so long that the oldest item was sent again.
+    /// Notes that the oldest item was sent again because no answer came.
     pub(super) fn timed_out(&mut self) {
         if let Controller::Bbr(bbr) = self {
             bbr.timed_out();

@@ -1,27 +1,30 @@
-//! When the next frame may go: a pace, by which frames go in quanta.
+//! Pacing: computes when the next frame may be sent. Frames are sent in quanta.
 
 use super::proportion;
 use crate::Time;
 
-/// A quantum, which goes at once, is what the pace sends in so many nanoseconds, at least two frames: the port hands it to the
-/// kernel in few system calls, and a timer goes off for each quantum and not for each frame. (BBR's draft has a
-/// millisecond and at most 64 KB; where a path is fast that would be a timer each few microseconds.)
+/// Nanoseconds of sending in one quantum. The frames of a quantum are sent at once, and a quantum has at least two
+/// frames. The port passes a quantum to the kernel in few system calls, and a timer fires once a quantum instead of
+/// once a frame. (BBR's draft has a millisecond and at most 64 KB. On a fast path a timer would fire every few
+/// microseconds.)
 const QUANTUM_NANOS: u64 = 250_000;
-/// What a timer that goes off too late has left out is made good, up to what the pace sends in so many nanoseconds.
+/// Nanoseconds of sending that the pacer makes up for after a late timer.
 const LATE_NANOS: u64 = 1_000_000;
 /// Bytes of the largest quantum.
 const QUANTUM_MAX: u64 = 1 << 20;
 
-/// The pace of a stream. All in bytes and nanoseconds.
+/// The pace of a stream. All values are in bytes and nanoseconds.
 #[derive(Debug)]
 pub(super) struct Pacer {
     /// Bytes of the longest frame.
     frame: u64,
-    /// Bytes per second, bytes that go at once, and how long the pace takes for these.
+    /// `rate` is in bytes per second. `quantum` is the number of bytes sent at once, and `quantum_nanos` their time at
+    /// this rate.
     rate: u64,
     quantum: u64,
     quantum_nanos: u64,
-    /// When the pace sends the next frame, and when it really goes: together with the rest of a quantum.
+    /// `paced_at` is the time of the next frame at an even pace. `next_at` is when the next frame may be sent, which is
+    /// later within a quantum.
     paced_at: Time,
     next_at: Time,
 }
@@ -47,7 +50,7 @@ impl Pacer {
     }
 
     pub(super) fn pace(&mut self, rate: u64) {
-        // A rate of zero would never send the frame that measures a higher one.
+        // A rate of zero would never send the frame that measures a higher rate.
         let rate = rate.max(self.frame);
         if rate == self.rate {
             return;
@@ -59,13 +62,13 @@ impl Pacer {
         self.quantum_nanos = self.nanos(self.quantum);
     }
 
-    /// How long the pace takes for so many bytes.
+    /// Returns the time that the pace takes for `bytes` bytes.
     fn nanos(&self, bytes: u64) -> u64 {
-        // Bytes of one frame or of a quantum: no overflow.
+        // The product does not overflow: `bytes` is at most one frame or quantum.
         bytes * 1_000_000_000 / self.rate
     }
 
-    /// A frame is sent.
+    /// Notes that a frame is sent.
     pub(super) fn sent(&mut self, bytes: u64, now: Time) {
         let quantum = self.quantum_nanos;
         let earliest = Time::from_nanos(now.nanos().saturating_sub(quantum.max(LATE_NANOS)));
@@ -80,9 +83,10 @@ impl Pacer {
         };
     }
 
-    /// Something has arrived, and the pace may be another one: a frame waits for no more than a quantum of this one. A pace that was
-    /// slow for one frame (after losses, when nearly nothing arrived) would otherwise hold that frame's successor back for
-    /// as long as it was slow, however fast the path has turned out to be since.
+    /// Limits the next frame's wait to one quantum of the current pace. Call it after an arrival.
+    ///
+    /// A pace that was slow for one frame would otherwise delay the next frame by the old pace. The pace is slow after
+    /// losses, when nearly nothing arrived. The path may have become faster since.
     pub(super) fn arrived(&mut self, now: Time) {
         let latest = Time::from_nanos(now.nanos().saturating_add(self.quantum_nanos));
         (self.paced_at, self.next_at) = (self.paced_at.min(latest), self.next_at.min(latest));
@@ -91,7 +95,7 @@ impl Pacer {
 
 #[cfg(test)]
 impl Pacer {
-    /// How long a frame may have to wait.
+    /// Returns the longest time that a frame may have to wait.
     pub(super) fn longest_wait(&self) -> u64 {
         self.nanos(self.frame).max(self.quantum_nanos)
     }

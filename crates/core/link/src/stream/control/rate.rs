@@ -1,26 +1,26 @@
-//! How fast a path delivers (draft-ietf-ccwg-bbr, section 4.1).
+//! Measures the path's delivery rate (draft-ietf-ccwg-bbr, section 4.1).
 
 use super::proportion;
 use crate::Time;
 
-/// What a frame remembers of the moment when it was sent.
+/// State of the stream when a frame was sent, stored with the frame.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::stream) struct Snapshot {
-    /// Bytes that had been delivered.
+    /// Bytes delivered before the frame was sent.
     pub(super) delivered: u64,
-    /// When the last of them were.
+    /// Time of the last delivery before the frame was sent.
     pub(super) delivered_at: Time,
-    /// When the first frame of the flight was sent.
+    /// Time when the first frame of the flight was sent.
     pub(super) first_sent_at: Time,
-    /// Bytes on their way, this frame's included.
+    /// Bytes in flight, including this frame.
     pub(super) in_flight: u64,
-    /// Bytes that had been lost.
+    /// Bytes lost before the frame was sent.
     pub(super) lost: u64,
-    /// There was not enough to send.
+    /// Set if the program did not supply enough data to fill the path.
     pub(super) is_starved: bool,
 }
 
-/// The newest sending that an acknowledgement tells of.
+/// The newest transmission that an acknowledgement covers.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::stream) struct Sample {
     pub(in crate::stream) transmission: u64,
@@ -28,45 +28,45 @@ pub(in crate::stream) struct Sample {
     pub(in crate::stream) snapshot: Snapshot,
 }
 
-/// What an acknowledgement has changed.
+/// Changes by one acknowledgement.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::stream) struct Acked {
     pub(in crate::stream) now: Time,
-    /// Bytes that have arrived.
+    /// Number of bytes that have arrived.
     pub(in crate::stream) bytes: u64,
-    /// Bytes on their way before it, and after.
+    /// Bytes in flight before the acknowledgement, and after it.
     pub(in crate::stream) in_flight_before: u64,
     pub(in crate::stream) in_flight: u64,
     pub(in crate::stream) sample: Option<Sample>,
-    /// A round trip that has been measured, in nanoseconds.
+    /// A measured round trip, in nanoseconds.
     pub(in crate::stream) rtt: Option<u64>,
 }
 
 /// A measurement of the path by one acknowledgement.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Rate {
-    /// Bytes per second; zero if the time was too short to say.
+    /// Bytes per second; zero if the measured time was too short.
     pub(super) rate: u64,
     /// Bytes delivered since the frame was sent.
     pub(super) delivered: u64,
-    /// As the frame's snapshot.
+    /// Copies of the fields of the frame's snapshot.
     pub(super) prior_delivered: u64,
     pub(super) is_starved: bool,
 }
 
-/// What has become of all bytes so far.
+/// Counts of delivered and lost bytes of a stream.
 #[derive(Debug, Default)]
 pub(super) struct Delivery {
     pub(super) delivered: u64,
     delivered_at: Time,
     first_sent_at: Time,
     pub(super) lost: u64,
-    /// There was nothing to send until so many bytes have been delivered; zero: there always was.
+    /// Count of delivered bytes up to which samples count as starved; zero if the sender always had data.
     starved_until: u64,
 }
 
 impl Delivery {
-    /// A frame is sent.
+    /// Notes that a frame is sent.
     pub(super) fn sent(&mut self, bytes: u64, in_flight: u64, now: Time) -> Snapshot {
         if in_flight == 0 {
             (self.first_sent_at, self.delivered_at) = (now, now);
@@ -85,12 +85,13 @@ impl Delivery {
         self.starved_until > 0
     }
 
-    /// There is nothing to send.
+    /// Notes that no data waits to be sent.
     pub(super) fn starved(&mut self, in_flight: u64) {
         self.starved_until = (self.delivered + in_flight).max(1);
     }
 
-    /// Bytes have arrived, the newest by that sample; `shortest` is the shortest round trip in nanoseconds.
+    /// Measures the rate after bytes have arrived. `sample` is the newest arrival, and `shortest` the shortest round
+    /// trip in nanoseconds.
     pub(super) fn arrived(&mut self, acked: &Acked, sample: &Sample, shortest: u64) -> Rate {
         self.delivered += acked.bytes;
         self.delivered_at = acked.now;
@@ -103,7 +104,7 @@ impl Delivery {
         let sending = sent_at.nanos_since(snapshot.first_sent_at);
         let arriving = acked.now.nanos_since(snapshot.delivered_at);
         let nanos = sending.max(arriving);
-        // A shorter time than a round trip is that of an acknowledgement which many frames share.
+        // A time shorter than a round trip means that one acknowledgement covers many frames.
         let rate = match nanos {
             0 => 0,
             nanos if nanos < shortest => 0,

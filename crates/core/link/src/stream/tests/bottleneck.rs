@@ -1,4 +1,4 @@
-//! Streams that share a bottleneck, in virtual time: what each gets of it, and for how long one stands still.
+//! Tests of streams that share a bottleneck, in virtual time: the share of each, and its longest stall.
 
 use super::{Ends, TIMING, Timing};
 use crate::Time;
@@ -11,22 +11,22 @@ use sovia_simnet::{Change, Event, Link, Net, NodeId};
 
 /// Bytes of a frame.
 const FRAME: u64 = 1000;
-/// Frames of one direction of a stream that may be on their way.
+/// Largest number of frames of one stream in flight.
 const WINDOW: usize = 8192;
-/// Frames that are acknowledged together, and how long one waits for others.
+/// Number of frames that one acknowledgement covers, and how long a frame waits for others.
 const TOGETHER: u32 = 8;
 const ACK_WAIT: Duration = Duration::from_micros(100);
 /// Bytes of a report.
 const REPORT: u32 = 100;
 
-/// What a stream has to send.
+/// Amount of data that a stream sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Source {
     Endless,
-    /// Always, but no more than so many frames are on their way or wait for one that is missing: as a program's
-    /// buffer has it.
+    /// Always data to send, but at most this number of frames in flight or behind a missing frame, like a program with
+    /// a finite buffer.
     UpTo(usize),
-    /// So many frames each so often.
+    /// This number of frames once per interval.
     Portions(u32, Duration),
 }
 
@@ -38,15 +38,15 @@ enum Packet {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Timer {
-    /// A sender's.
+    /// The timer of a sender.
     Sender(usize),
     /// A receiver owes an acknowledgement.
     Owes(usize),
-    /// There is another portion to send.
+    /// The next portion is due.
     Portion(usize),
 }
 
-/// A stream of a sender at the one end of the bottleneck to a receiver at the other.
+/// A stream from one end of the bottleneck to the other.
 struct Flow {
     tx: Ends,
     rx: Ends,
@@ -56,20 +56,20 @@ struct Flow {
     timer: Option<Time>,
     owed: u32,
     owes_timer: bool,
-    /// Frames that have come in order, when the last did, and the longest time in which none did.
+    /// Number of frames received in order, the time of the last one, and the longest time between two.
     got: u32,
     got_at: Time,
     stall: Duration,
 }
 
-/// The bottleneck and what shares it.
+/// The bottleneck and the streams that share it.
 struct Scene {
     net: Net<Packet, Timer>,
     ends: [NodeId; 2],
     flows: Vec<Flow>,
 }
 
-/// A gigabit a second, and five milliseconds each way; a queue of what it sends in ten.
+/// A gigabit per second and five milliseconds in each direction. The queue holds ten milliseconds of data.
 fn gigabit() -> Link {
     Link {
         latency: Duration::from_millis(5),
@@ -79,7 +79,7 @@ fn gigabit() -> Link {
     }
 }
 
-/// The same with a tenth of the rate.
+/// Like [`gigabit`], with a tenth of the rate.
 fn tenth() -> Link {
     Link { bandwidth: Some(12_500_000), queue: Some(125_000), ..gigabit() }
 }
@@ -99,12 +99,12 @@ impl Scene {
         Scene { net, ends, flows: Vec::new() }
     }
 
-    /// Adds a stream that begins at that second.
+    /// Adds a stream that begins at second `begins`.
     fn flow(self, begins: f64, source: Source) -> Scene {
         self.controlled(begins, source, Controller::new(Control::Bbr, FRAME as u32))
     }
 
-    /// Adds one that does what kernel TCP does.
+    /// Adds a stream that behaves like the kernel's TCP.
     fn cubic(self, begins: f64) -> Scene {
         self.controlled(begins, Source::Endless, Controller::Kernel(KernelCubic::new(FRAME as u32)))
     }
@@ -131,7 +131,7 @@ impl Scene {
         self
     }
 
-    /// Lets the network be another one from that second on, both ways.
+    /// Replaces the link in both directions at second `at`.
     fn becomes(mut self, at: f64, link: Link) -> Scene {
         let [a, b] = self.ends;
         for (from, to) in [(a, b), (b, a)] {
@@ -140,7 +140,7 @@ impl Scene {
         self
     }
 
-    /// Goes on until that second; the frames of each stream that have come in order meanwhile.
+    /// Runs until second `until`. Returns the number of frames that each stream received in order meanwhile.
     fn until(&mut self, until: f64) -> Vec<u32> {
         let before: Vec<u32> = self.flows.iter().map(|flow| flow.got).collect();
         let until = seconds(until);
@@ -224,7 +224,7 @@ impl Scene {
         }
     }
 
-    /// Sends what may be sent, and sets the timer.
+    /// Sends all frames that may be sent, and sets the timer.
     fn pump(&mut self, id: usize) {
         let at = Time::from_nanos(self.net.now().nanos());
         let flow = &mut self.flows[id];
@@ -250,20 +250,20 @@ impl Scene {
     }
 }
 
-/// The part of the bottleneck that so many frames in so many seconds are.
+/// Returns the share of the bottleneck that `frames` frames in `seconds` seconds use.
 fn share(link: &Link, frames: u32, seconds: f64) -> f64 {
     let bandwidth = link.bandwidth.expect("it has a rate") as f64;
     f64::from(frames) * FRAME as f64 / (bandwidth * seconds)
 }
 
-/// Jain's index: one where all have the same, and one divided by their number where one has all.
+/// Returns Jain's index: 1 for equal shares, and 1/n if one of n streams has everything.
 fn index(got: &[u32]) -> f64 {
     let sum: f64 = got.iter().copied().map(f64::from).sum();
     let squares: f64 = got.iter().map(|&n| f64::from(n).powi(2)).sum();
     sum.powi(2) / (squares * got.len() as f64)
 }
 
-/// Loses, reorders, doubles and damages.
+/// A link that loses, reorders, duplicates and corrupts frames.
 fn bad(link: Link) -> Link {
     Link {
         loss: 0.05,
@@ -298,7 +298,7 @@ fn one_percent_of_loss_leaves_most_of_the_bottleneck() {
     }
 }
 
-/// Neither the first nor the second has more than twice the other's part in the end.
+/// In the end neither stream has more than twice the other's share.
 #[test]
 fn stream_that_comes_later_has_its_share() {
     for loss in [0.0, 0.01] {
@@ -343,12 +343,12 @@ fn bottleneck_that_becomes_narrow_and_wide_again_is_filled() {
     assert!(scene.flows[0].stall < Duration::from_secs(1), "{:?}", scene.flows[0].stall);
 }
 
-/// A program that has little to send for a while, and then much, has the path's rate at once.
+/// A program sends little for a while and then much. The stream has the path's rate at once.
 #[test]
 fn little_to_send_does_not_make_a_stream_forget_the_rate() {
     let mut scene = Scene::new(6, gigabit()).flow(0.0, Source::Endless);
     scene.until(2.0);
-    // What has been pushed already is sent.
+    // Items pushed before still go out.
     scene.flows[0].source = Source::Portions(20, Duration::from_millis(5));
     scene.net.set_timer(of(seconds(2.2)), Timer::Portion(0));
     scene.until(6.0);
@@ -358,7 +358,7 @@ fn little_to_send_does_not_make_a_stream_forget_the_rate() {
     assert!(share > 0.8, "{share}");
 }
 
-/// A stream that has had nothing to send for a while goes on with what it knows of the path, and paced.
+/// After an idle time a stream continues, paced, with its model of the path.
 #[test]
 fn stream_that_was_idle_goes_on_as_fast_as_before() {
     let mut scene = Scene::new(7, gigabit()).flow(0.0, Source::Endless);
@@ -376,7 +376,7 @@ fn stream_that_was_idle_goes_on_as_fast_as_before() {
     assert!(overflowed < 100, "{overflowed} frames lost in the queue");
 }
 
-/// As a program's buffer limits it. One part in a hundred that is lost holds up those behind it, but it lowers no bound.
+/// The program's buffer limits the stream. A loss of 1 % delays later frames but lowers no bound.
 #[test]
 fn loss_does_not_slow_down_a_stream_that_its_program_limits() {
     let mut scene = Scene::new(8, Link { loss: 0.01, ..gigabit() }).flow(0.0, Source::UpTo(560));
@@ -413,8 +413,9 @@ proptest! {
     }
 }
 
-/// What CUBIC and a stream beside it have in the second half minute, whichever was there first: as much as each other but for a
-/// factor. Two of CUBIC can differ by two in that time, since its cycle takes a quarter of a minute on the faster of the paths.
+/// Compares a CUBIC stream with a stream of this crate in the second half minute, whichever began first. Their shares
+/// differ at most by `factor`. Two CUBIC streams can differ by two in that time, because CUBIC's cycle takes 15 seconds
+/// on the faster path.
 fn share_beside_cubic(link: &Link, quarters: u64, factor: f64) {
     let link = Link { queue: link.queue.map(|queue| queue * quarters / 4), ..*link };
     for (cubic, stream) in [(0.0, 6.0), (6.0, 0.0)] {

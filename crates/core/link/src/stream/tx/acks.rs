@@ -1,4 +1,4 @@
-//! Reads acknowledgements of the receiver: which entries have arrived, and which are lost.
+//! Processes acknowledgements from the receiver: marks entries as arrived or lost.
 
 use super::super::control::{Acked, Sample};
 use super::super::load::Load;
@@ -7,21 +7,22 @@ use crate::Time;
 use crate::sequence::expand;
 use crate::wire::{Report, Seen};
 
-/// What one acknowledgement tells, while it is taken apart.
+/// Results collected while one acknowledgement is processed.
 struct Hearing {
     now: Time,
     seen: Option<Seen>,
     bytes: u64,
-    /// The transmission of the newest, and its place until that changes; then the rest of what it says.
+    /// Transmission number of the newest arrived item, and the item's index in `items`. [`Tx::sample`] takes it before
+    /// the index changes.
     newest: Option<(u64, usize)>,
     sample: Option<Sample>,
-    /// The round trip of the newest that was sent only once.
+    /// Transmission number and round trip of the newest item that was sent only once (Karn's algorithm).
     karn: Option<(u64, u64)>,
 }
 
 impl<I: Load> Tx<I> {
-    /// Everything before number `ack` has been received, and of what follows what the report says. False if so much
-    /// has not been sent; it is then ignored.
+    /// Processes an acknowledgement: all items before `ack` have been received, and of later items those in the report.
+    /// Returns false and ignores the acknowledgement if it covers items that have not been sent.
     pub(in crate::stream) fn acknowledged(&mut self, ack: u64, report: &Report, now: Time) -> bool {
         let count = ack.saturating_sub(self.base);
         if count > self.sent as u64 {
@@ -65,7 +66,7 @@ impl<I: Load> Tx<I> {
         true
     }
 
-    /// The round trip of the sending that the far side says to have come last.
+    /// Measures the round trip of the transmission that the receiver reports as the last to arrive.
     fn echoed(&mut self, seen: Option<Seen>, now: Time) -> Option<u64> {
         let Seen { sending, delay } = seen?;
         let transmission = expand(sending.transmission, self.transmission)?;
@@ -76,7 +77,7 @@ impl<I: Load> Tx<I> {
         let place = expand(sending.number, self.base)?.checked_sub(self.base)? as usize;
         let entry = self.items.get(place).filter(|_| place < self.sent)?;
         if entry.transmission != transmission {
-            // An earlier sending has arrived of what was sent again.
+            // An earlier transmission of a retransmitted item has arrived.
             if entry.was_lost && entry.fate != Fate::Arrived {
                 self.counts.mistaken += 1;
                 self.rack.mistaken(self.transmission);
@@ -84,13 +85,13 @@ impl<I: Load> Tx<I> {
             return None;
         }
         let took = now.nanos_since(entry.sent_at);
-        // A receiver cannot have delayed longer than it all took.
+        // A receiver cannot have delayed its answer longer than the whole round trip.
         let sample = took.checked_sub(delay.into())?;
         self.rtt.measured(sample, now);
         Some(sample)
     }
 
-    /// An item has arrived, as far as this end is told for the first time.
+    /// Marks an item as arrived. Does nothing more if an earlier report covered the item.
     fn arrived(&mut self, place: usize, hearing: &mut Hearing) {
         let number = self.base + place as u64;
         let entry = &mut self.items[place];
@@ -109,7 +110,7 @@ impl<I: Load> Tx<I> {
         entry.fate = Fate::Arrived;
         hearing.bytes += u64::from(entry.bytes);
         let took = hearing.now.nanos_since(entry.sent_at);
-        // Of what was sent several times, whether the last sending has arrived, if the report says it.
+        // For a retransmitted item: true if the last transmission has arrived. `None` if the report does not say.
         let echoed = hearing.seen.filter(|seen| seen.sending.number == number as u32);
         let is_last = echoed.map(|seen| seen.sending.transmission == entry.transmission as u32);
         if entry.sendings == 1 {
@@ -121,7 +122,7 @@ impl<I: Load> Tx<I> {
             }
         }
         self.arrived_end = self.arrived_end.max(number + 1);
-        // If it was an earlier sending, the last one says nothing about those before it.
+        // If an earlier transmission arrived, the last transmission proves nothing about those before it.
         if entry.sendings == 1 || is_last.unwrap_or(took >= self.rtt.shortest()) {
             self.rack.arrived(entry.transmission, took);
         }
@@ -130,7 +131,7 @@ impl<I: Load> Tx<I> {
         }
     }
 
-    /// Takes what the newest says, before it is forgotten, if it is newer than what has been taken before.
+    /// Stores the rate sample of the newest arrived item if it is newer than the stored sample.
     fn sample(&self, hearing: &mut Hearing) {
         if let Some((newest, place)) = hearing.newest.take()
             && hearing.sample.is_none_or(|sample| sample.transmission < newest)
@@ -140,7 +141,7 @@ impl<I: Load> Tx<I> {
         }
     }
 
-    /// What has come out of its turn. What the report before told of is not looked at again.
+    /// Marks the items in the report's ranges as arrived. Skips ranges that the previous report contained.
     fn hear_ranges(&mut self, ack: u64, report: &Report, hearing: &mut Hearing) {
         if report.ranges().is_empty() {
             self.held = Vec::new();
@@ -179,7 +180,8 @@ impl<I: Load> Tx<I> {
         self.held = held;
     }
 
-    /// Takes for lost what was sent long enough before something that has arrived.
+    /// Declares transmissions lost if a later transmission has arrived and their reordering time has passed. Returns
+    /// true if there are any.
     pub(super) fn find_lost(&mut self, now: Time) -> bool {
         let patience = self.rack.patience(&self.rtt, self.early);
         let before = self.counts.lost;

@@ -13,66 +13,68 @@ use core::ops::Range;
 use core::time::Duration;
 use std::collections::VecDeque;
 
-/// Entries that stay allocated when nothing is in a queue.
+/// Number of entries that stay allocated while the queues are empty.
 const ENTRIES_KEPT: usize = 64;
 
-/// Items to send, and items whose acknowledgement is awaited.
+/// Items that wait to be sent, and sent items that wait for an acknowledgement.
 #[derive(Debug)]
 pub(super) struct Tx<I> {
     timing: Timing,
     window: usize,
-    /// Where what is like chance comes from: the first item's number, which is drawn at random for most streams.
+    /// Seed of the pseudo-random waits: the first item's number, which is random for most streams.
     first: u64,
-    /// Items from `base` on that the receiver says to keep, once it has said it.
+    /// Number of items from `base` on that the receiver accepts; `None` until the receiver has reported its window.
     room: Option<usize>,
-    /// How long the receiver may delay an acknowledgement.
+    /// Longest time for which the receiver may delay an acknowledgement.
     ack_delay: Duration,
     rtt: Rtt,
     rack: Rack,
     control: Controller,
-    /// Items not acknowledged; the first has the number `base`, and the first `sent` of them have been sent.
+    /// Items not acknowledged. The first item has the number `base`, and the first `sent` items have been sent.
     items: VecDeque<Entry<I>>,
     base: u64,
     sent: usize,
-    /// Bytes that have been sent, and have neither arrived nor been taken for lost.
+    /// Bytes that have been sent, and have neither arrived nor been declared lost.
     in_flight: u64,
-    /// Sendings in their order, with the numbers of their items; some do not count any more.
+    /// Transmissions in the order of sending, with the numbers of their items. Some entries are outdated.
     order: VecDeque<(u64, u64)>,
-    /// Items taken for lost; some have been sent again or arrived since.
+    /// Numbers of items declared lost. Some have been sent again or have arrived since.
     again: VecDeque<u64>,
     /// The next transmission's number.
     transmission: u64,
-    /// What the last report told of.
+    /// Ranges of arrived items in the last report.
     held: Vec<Range<u64>>,
-    /// One more than the highest number that has arrived, and how many have out of their turn.
+    /// `arrived_end` is one more than the highest number that has arrived. `early` is the number of items that arrived
+    /// out of order.
     arrived_end: u64,
     early: usize,
-    /// The item that is sent whatever limits there are, to find out what has arrived.
+    /// Item to send regardless of all limits, to learn what has arrived.
     probe: Option<Probe>,
-    /// The end of this flight has been probed.
+    /// Set once the end of this flight has been probed.
     is_probed: bool,
     tries: u32,
-    /// When the oldest item is sent again, the end of the flight is probed, and more counts as lost.
+    /// Times to send the oldest item again (`last_resort_at`), to probe the end of the flight, and to look for further
+    /// losses.
     last_resort_at: Option<Time>,
     probe_at: Option<Time>,
     loss_at: Option<Time>,
     counts: Counts,
 }
 
-/// What has become of a stream's sendings.
+/// Counts of a stream's transmissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// All sendings.
+    /// All transmissions.
     pub sent: u64,
-    /// Those of items that had been sent before.
+    /// Transmissions of items that had been sent before.
     pub again: u64,
-    /// Items taken for lost.
+    /// Transmissions declared lost.
     pub lost: u64,
-    /// Items taken for lost that were not, as far as is known.
+    /// Items declared lost although they later proved to have arrived.
     pub mistaken: u64,
-    /// Times that nothing was heard for so long that the oldest item was sent again.
+    /// Number of times that the oldest item was sent again because no answer came.
     pub timeouts: u64,
-    /// Frames that the receiver says to have come with a mark of congestion, modulo 2^32.
+    /// Frames that arrived with a congestion mark, as the receiver reports, modulo 2^32.
     pub marked: u32,
 }
 
@@ -82,15 +84,15 @@ enum Probe {
     Newest,
 }
 
-/// What has become of an item.
+/// State of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// It has not been sent.
+    /// Not yet sent.
     Waiting,
     Flying,
-    /// It is taken for lost, and to be sent again.
+    /// Declared lost. The item must be sent again.
     Lost,
-    /// It has arrived, and may be forgotten once all before it have.
+    /// Arrived. The entry is removed once all items before it have arrived.
     Arrived,
 }
 
@@ -99,28 +101,28 @@ struct Entry<I> {
     item: I,
     bytes: u32,
     fate: Fate,
-    /// It has been taken for lost.
+    /// Set once the item has been declared lost.
     was_lost: bool,
     sendings: u32,
-    /// The last sending.
+    /// Number of the last transmission of this item.
     transmission: u64,
     sent_at: Time,
     snapshot: Snapshot,
 }
 
-/// What to do when the deadline has come.
+/// Result of [`Tx::tick`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing, yet.
+    /// Nothing to do yet.
     Patience,
-    /// There is something to send again.
+    /// Items must be sent again.
     Again,
-    /// The far side does not answer any more.
+    /// The peer no longer answers.
     Hopeless,
 }
 
 impl<I: Load> Tx<I> {
-    /// An empty half of which `window` items may be on their way; the first has the number `first`.
+    /// Creates an empty half with a window of `window` items. The first item has the number `first`.
     pub(super) fn new(timing: Timing, window: usize, control: Controller, first: u64) -> Tx<I> {
         Tx {
             timing,
@@ -171,17 +173,17 @@ impl<I: Load> Tx<I> {
         self.base + self.items.len() as u64 - 1
     }
 
-    /// Whether everything has been acknowledged, as a frame with that acknowledgement says as well.
+    /// Returns true if all items have been acknowledged and `ack` acknowledges nothing new.
     pub(super) fn is_settled(&self, ack: u32) -> bool {
         self.items.is_empty() && ack == self.base as u32
     }
 
-    /// Items that have not been acknowledged.
+    /// Number of items that have not been acknowledged.
     pub(super) fn backlog(&self) -> usize {
         self.items.len()
     }
 
-    /// Items that have never been sent.
+    /// Number of items that have never been sent.
     pub(super) fn waiting(&self) -> usize {
         self.items.len() - self.sent
     }
@@ -190,13 +192,13 @@ impl<I: Load> Tx<I> {
         self.items.iter_mut().map(|entry| &mut entry.item)
     }
 
-    /// Entries of the queue that stay allocated.
+    /// Number of entries for which the queue has memory.
     #[cfg(test)]
     pub(super) fn entries_kept(&self) -> usize {
         self.items.capacity()
     }
 
-    /// Bytes of all queues as far as they are allocated, and of what the controller keeps.
+    /// Number of heap bytes allocated for the queues and the congestion controller.
     pub(super) fn heap_bytes(&self) -> usize {
         self.items.capacity() * size_of::<Entry<I>>()
             + self.order.capacity() * size_of::<(u64, u64)>()
@@ -217,8 +219,8 @@ impl<I: Load> Tx<I> {
         self.counts
     }
 
-    /// Appends the last item, instead of those that have never been sent. It goes out at once,
-    /// window or not: the far side may listen to nothing else any more.
+    /// Replaces the items that have never been sent by a last item. The last item goes out at once, even beyond the
+    /// window, because the peer may already ignore everything else.
     pub(super) fn finish(&mut self, item: I) {
         self.items.truncate(self.sent);
         self.push(item);
@@ -227,12 +229,12 @@ impl<I: Load> Tx<I> {
         self.probe = Some(Probe::Newest);
     }
 
-    /// Items from `base` on that may have been sent.
+    /// Number of items from `base` on that may have been sent.
     fn limit(&self) -> usize {
         self.items.len().min(self.room.map_or(self.window, |room| room.min(self.window)))
     }
 
-    /// The place of the next item to send: one that is lost, or a new one.
+    /// Returns the index of the next item to send: a lost item, or else a new one.
     fn candidate(&mut self) -> Option<usize> {
         while let Some(&number) = self.again.front() {
             let place = number.checked_sub(self.base).map(|place| place as usize);
@@ -244,7 +246,7 @@ impl<I: Load> Tx<I> {
         (self.sent < self.limit()).then_some(self.sent)
     }
 
-    /// The place of the item that is sent to find out what has arrived.
+    /// Returns the index of the item that the probe sends.
     fn probed(&self, probe: Probe) -> Option<usize> {
         match probe {
             Probe::Oldest => (self.sent > 0).then_some(0),
@@ -255,7 +257,7 @@ impl<I: Load> Tx<I> {
         }
     }
 
-    /// The next item to send, with its number and its transmission's.
+    /// Returns the next item to send, with its number and the transmission's number.
     pub(super) fn next(&mut self, now: Time) -> Option<(Sending, &I)> {
         if let Some(place) = self.probe.take().and_then(|probe| self.probed(probe)) {
             return Some(self.send(place, now));
@@ -294,9 +296,11 @@ impl<I: Load> Tx<I> {
         (sending, &self.items[place].item)
     }
 
-    /// How long any answer is awaited. After the first wait in vain it is up to half longer, by something like chance which is
-    /// the same in each run: many streams that a full queue has hit at the same moment would otherwise come again at the same
-    /// moment each time, and fill it again.
+    /// Returns how long to wait for any answer before the oldest item is sent again.
+    ///
+    /// From the first time-out on, a pseudo-random part lengthens the wait by up to half. The part is the same in each
+    /// run. Without this part, many streams that lost frames in the same full queue would retransmit at the same moment
+    /// and fill the queue again.
     fn last_wait(&self) -> Duration {
         let wait = self.rtt.wait(&self.timing, self.tries) + self.ack_delay;
         if self.tries == 0 {
@@ -309,12 +313,12 @@ impl<I: Load> Tx<I> {
         wait + wait / 2 * drawn as u32 / 1024
     }
 
-    /// The last wait begins now.
+    /// Starts the wait for any answer.
     fn await_any_answer(&mut self, now: Time) {
         self.last_resort_at = Some(now.after(self.last_wait()));
     }
 
-    /// Something has been sent.
+    /// Sets the timers after a transmission.
     fn set_timers(&mut self, now: Time) {
         if self.last_resort_at.is_none() {
             self.await_any_answer(now);
@@ -329,12 +333,12 @@ impl<I: Load> Tx<I> {
         };
     }
 
-    /// The number of the oldest item that is not acknowledged.
+    /// Returns the number of the oldest item that is not acknowledged.
     pub(super) fn base(&self) -> u64 {
         self.base
     }
 
-    /// Something has arrived: every wait begins anew.
+    /// Restarts every wait, because an item has arrived.
     fn progressed(&mut self, now: Time) {
         self.tries = 0;
         self.is_probed = false;
@@ -344,7 +348,7 @@ impl<I: Load> Tx<I> {
         }
     }
 
-    /// Nothing is left to send: queues are empty, and keep little memory.
+    /// Empties the queues and frees most of their memory. Call it when no item is left.
     fn rest(&mut self) {
         (self.last_resort_at, self.probe_at, self.loss_at) = (None, None, None);
         self.order.clear();
@@ -358,7 +362,7 @@ impl<I: Load> Tx<I> {
         }
     }
 
-    /// When something is to be done if no acknowledgement comes.
+    /// Returns when to call [`Tx::tick`] if no acknowledgement comes.
     pub(super) fn deadline(&self) -> Option<Time> {
         let waits = !self.again.is_empty() || self.sent < self.limit();
         let pace = (waits && !self.control.is_full(self.in_flight))
@@ -371,11 +375,11 @@ impl<I: Load> Tx<I> {
         sooner(sooner(self.last_resort_at, self.probe_at), sooner(self.loss_at, pace))
     }
 
-    /// Time has passed.
+    /// Fires the timers that are due at `now`.
     pub(super) fn tick(&mut self, now: Time) -> Verdict {
         let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
         if is_due(self.loss_at) && self.find_lost(now) {
-            // What is sent again has a time of its own to be answered in.
+            // Restart the wait: the retransmitted items get the full time for an answer.
             if is_due(self.probe_at) {
                 self.probe_at = None;
             }
@@ -388,7 +392,7 @@ impl<I: Load> Tx<I> {
             self.probe_at = None;
             self.is_probed = true;
             self.probe = Some(Probe::Newest);
-            // The probe has a time of its own to be answered in.
+            // Restart the wait: the probe gets the full time for an answer.
             self.await_any_answer(now);
             return Verdict::Again;
         }

@@ -1,36 +1,37 @@
-//! What losses say about how much may be on its way (sections 5.5.10 and 5.3.3.6).
+//! Limits on the bytes in flight that follow from losses (sections 5.5.10 and 5.3.3.6).
 
 use super::curve::{Curve, reduced};
 use super::{Acked, Bbr, Phase, Rate, Snapshot};
 use crate::Time;
 
-/// Loss above one in so many is too much: 2 % (`LossThresh`).
+/// Losses above 1/50 (2 %) are too many (`LossThresh`).
 const ONE_IN: u64 = 50;
-/// The part by which the long bound grows each round where it is past the last congestion, and no queue stands.
+/// The long bound grows by 1/4 each round while it exceeds its value at the last congestion and no queue stands.
 const FREE: u64 = 4;
-/// Frames lost in one round of the start from which the path counts as full (`StartupFullLossCnt`).
+/// Number of frames lost in one round of Startup from which the path counts as full (`StartupFullLossCnt`).
 const FULL_LOSSES: u32 = 6;
 
-/// Bounds of the model.
+/// The model's bounds.
 #[derive(Debug)]
 pub(super) struct Bounds {
-    /// Bytes on their way: CUBIC's window, once something got lost in a queue.
+    /// Bound on the bytes in flight: CUBIC's window. No limit before the first loss in a queue.
     pub(super) long: u64,
-    /// Bytes on their way, and the rate, as losses since the last probe say.
+    /// Bounds on the bytes in flight and on the rate, from losses since the last probe.
     pub(super) short: u64,
     pub(super) short_rate: u64,
-    /// The best of this round of losses.
+    /// Highest values in this round of losses.
     pub(super) newest_rate: u64,
     newest_delivered: u64,
     round_ends: u64,
     begins_round: bool,
-    /// Sendings lost in this round of losses, and whether they were too many.
+    /// Number of transmissions lost in this round of losses, and whether they were too many.
     losses: u32,
     is_lossy: bool,
-    /// What is lost now has been sent to probe.
+    /// Set while lost transmissions belong to a bandwidth probe.
     pub(super) probes: bool,
-    /// How the long bound grows, since when; what it was when it was last lowered, and how much had been delivered then: what
-    /// was sent before says nothing more.
+    /// `grows`: the curve of the long bound, and when the growth began. `most`: the bytes in flight when the bound was
+    /// last lowered. `lowered_at`: the count of delivered bytes at that time. A frame sent before then does not lower
+    /// the bound again.
     grows: Option<(Time, Curve)>,
     most: u64,
     lowered_at: Option<u64>,
@@ -63,7 +64,7 @@ impl Bounds {
         (self.newest_rate, self.newest_delivered, self.is_lossy, self.losses) = (0, 0, false, 0);
     }
 
-    /// What is newest is that of the next round.
+    /// Starts the next round's maxima with the newest measurement, if a round has begun.
     pub(super) fn end_round(&mut self, rate: &Rate) {
         if self.begins_round {
             (self.newest_rate, self.newest_delivered) = (rate.rate, rate.delivered);
@@ -71,19 +72,19 @@ impl Bounds {
     }
 }
 
-/// Frames that may get lost of any flight: so many do by chance where a flight is short and the path loses one in a hundred,
-/// and a queue that is full loses more.
+/// Number of frames that any flight may lose without counting as lossy. A short flight loses so many by chance on a
+/// path with 1 % loss. A full queue loses more.
 const CHANCE: u64 = 4;
 
 impl Bounds {
-    /// Bytes whose loss is not too much of what was on its way.
+    /// Returns the number of bytes that may be lost of `in_flight` bytes without counting as lossy.
     fn tolerated(in_flight: u64, frame: u64) -> u64 {
         in_flight / ONE_IN + CHANCE * frame
     }
 }
 
 impl Bbr {
-    /// A sending is taken for lost (section 5.5.10.2).
+    /// Processes a transmission declared lost (section 5.5.10.2).
     pub(in crate::stream) fn lost(&mut self, snapshot: &Snapshot, bytes: u64) {
         self.delivery.lost += bytes;
         self.bounds.losses += 1;
@@ -102,7 +103,7 @@ impl Bbr {
         }
     }
 
-    /// So much is too much.
+    /// Lowers the long bound, because `flight` bytes in flight were too many.
     fn lower_long(&mut self, flight: u64) {
         let delivered = self.product(self.bounds.newest_rate);
         let bounds = &mut self.bounds;
@@ -118,7 +119,7 @@ impl Bbr {
         }
     }
 
-    /// What losses say at the end of each round of them.
+    /// Adapts the short bounds at the end of each round of losses.
     pub(super) fn adapt_short(&mut self, rate: &Rate) {
         let (delivered, is_probing) = (self.delivery.delivered, self.cycle.phase.is_probing());
         let highest = self.highest.value();
@@ -134,7 +135,7 @@ impl Bbr {
         let (is_lossy, losses) = (bounds.is_lossy, bounds.losses);
         (bounds.is_lossy, bounds.losses) = (false, 0);
         if self.cycle.phase == Phase::Startup && is_lossy && losses >= FULL_LOSSES {
-            // The path is full, though the rate may rise still (section 5.3.1.3).
+            // The path is full, though the rate may still rise (section 5.3.1.3).
             let newest = bounds.newest_delivered;
             self.cycle.is_full = true;
             self.bounds.long = newest.max(self.product(highest));
@@ -145,14 +146,14 @@ impl Bbr {
             let short = if bounds.short == u64::MAX { window } else { bounds.short };
             let rate = if bounds.short_rate == u64::MAX { highest } else { bounds.short_rate };
             bounds.short = bounds.newest_delivered.max(reduced(short));
-            // What little there was to send says nothing about the rate.
+            // A starved stream's rate shows nothing about the path.
             if !is_starved {
                 bounds.short_rate = bounds.newest_rate.max(reduced(rate));
             }
         }
     }
 
-    /// Bytes have arrived: the long bound grows, if it is what limits the stream.
+    /// Raises the long bound after bytes have arrived, if the bound limits the stream.
     pub(super) fn raise_long(&mut self, acked: &Acked, is_full: bool) {
         let bounds = &mut self.bounds;
         if bounds.long == u64::MAX || !is_full || self.window < bounds.long {

@@ -2,42 +2,43 @@
 
 use crate::stream::control::proportion;
 
-/// What is left of a window after congestion, in 256ths: 0.7 (`Beta`).
+/// Part of a window that remains after congestion, in 256ths: 0.7 (`Beta`).
 const BETA: u64 = 179;
-/// A time after which the curve is as high as it can be.
+/// Milliseconds after which the curve grows no more. This limit prevents an overflow.
 const LONGEST: u64 = 1 << 24;
 
-/// A window after congestion.
+/// Returns the reduced window after congestion.
 pub(super) fn reduced(window: u64) -> u64 {
     (window >> 8) * BETA + (((window & 255) * BETA) >> 8)
 }
 
-/// The window as a function of the time since the last congestion, or since what there was to send began to suffice.
+/// The window as a function of the time since growth began: after the last congestion, or once the sender had enough
+/// data.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Curve {
     frame: u64,
-    /// The window at which it is flat, and when it is.
+    /// `most` is the window at which the curve is flat, and `flat_at` the time in milliseconds when the curve is flat.
     most: u64,
     flat_at: u64,
-    /// What Reno's window would be (section 4.3).
+    /// Window of Reno at this time (section 4.3).
     reno: u64,
 }
 
 impl Curve {
-    /// From that window on; `most` was that of the last congestion.
+    /// Creates a curve that starts at `window`. `most` is the window at the last congestion.
     pub(super) fn new(frame: u64, window: u64, most: u64) -> Curve {
         let most = most.max(window);
-        // In frames a second cubed: C = 0.4.
+        // The cube is in milliseconds cubed; C = 0.4 frames per second cubed.
         let cube = u128::from(most - window) * 10_000_000_000 / u128::from(4 * frame);
         Curve { frame, most, flat_at: cube_root(cube), reno: window }
     }
 
-    /// The time at which the window is what it was at the last congestion.
+    /// Returns true once the curve has passed the window of the last congestion.
     pub(super) fn is_past(&self, millis: u64) -> bool {
         millis > self.flat_at
     }
 
-    /// The window after so long.
+    /// Returns the window after `millis` milliseconds.
     fn at(&self, millis: u64) -> u64 {
         let from_flat = i128::from(millis.min(LONGEST)) - i128::from(self.flat_at);
         let cubed = from_flat * from_flat * from_flat;
@@ -45,9 +46,11 @@ impl Curve {
         u64::try_from(bytes.max(0)).unwrap_or(u64::MAX)
     }
 
-    /// What becomes of a window when `acked` bytes of it have arrived: `millis` after the beginning, and a round trip later.
+    /// Returns the grown window after `acked` bytes of it have arrived, `millis` after the beginning. The target is the
+    /// curve one round trip later.
     pub(super) fn grown(&mut self, window: u64, acked: u64, millis: u64, round_trip: u64) -> u64 {
-        // Reno's grows by 3 (1 - Beta) / (1 + Beta) frames each round trip, and by one where it is past the last congestion.
+        // Reno's window grows by 3 (1 - Beta) / (1 + Beta) frames each round trip, and by one frame beyond the last
+        // congestion.
         let slope = if self.reno < self.most { 136 } else { 256 };
         self.reno += part(self.frame * slope / 256, acked, window);
         let target = self.at(millis + round_trip).clamp(window, window + window / 2);
@@ -55,12 +58,12 @@ impl Curve {
     }
 }
 
-/// As much of a growth as `acked` is of a window.
+/// Scales `growth` by `acked / window`.
 fn part(growth: u64, acked: u64, window: u64) -> u64 {
     proportion(growth, acked.min(window), window.max(1))
 }
 
-/// The largest number whose cube is no more than that.
+/// Returns the largest number whose cube is at most `cube`.
 fn cube_root(cube: u128) -> u64 {
     let mut root = 0u64;
     for bit in (0..42).rev() {
@@ -91,7 +94,7 @@ mod tests {
             let curve = Curve::new(FRAME, reduced(most), most);
             prop_assert_eq!(curve.at(curve.flat_at), most);
             let begin = curve.at(0);
-            // A root is right to a millisecond, and the curve is steepest at its beginning.
+            // The root is exact to a millisecond, and the curve is steepest at its beginning.
             let off = most / 1000 + FRAME * 64 + most / 64;
             prop_assert!(begin.abs_diff(reduced(most)) < off, "{} for {}", begin, reduced(most));
         }

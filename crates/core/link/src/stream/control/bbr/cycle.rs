@@ -1,30 +1,30 @@
-//! The phases, and when one follows another (sections 5.3 and 5.3.3).
+//! BBR's phases and the transitions between them (sections 5.3 and 5.3.3).
 
 use super::{Acked, Bbr, LEAST_FRAMES, Rate, scaled};
 use crate::Time;
 use core::time::Duration;
 
-/// What is tried at the moment.
+/// A phase of BBR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Twice as fast each round trip, until the path delivers no more.
+    /// Doubles the rate each round trip, until the path delivers no more.
     Startup,
-    /// The queue that this has made becomes empty.
+    /// Empties the queue that Startup has built.
     Drain,
-    /// So does that of a probe for more bandwidth.
+    /// Empties the queue that a bandwidth probe has built.
     Down,
-    /// As fast as the path, with some room for others.
+    /// Sends at the path's rate and leaves some room for other streams.
     Cruise,
-    /// The path is filled for a round trip, before more is tried.
+    /// Fills the path for a round trip, before `Up`.
     Refill,
-    /// More is tried.
+    /// Probes for more bandwidth.
     Up,
-    /// Almost nothing is on its way, so that the round trip is that of an empty path.
+    /// Keeps almost nothing in flight, to measure the round trip of an empty path.
     SeekShortest,
 }
 
 impl Phase {
-    /// In 256ths: 2.77, 0.5, 0.9, 1, 1, 1.25, 1.
+    /// Returns the pacing gain in 256ths: 2.77, 0.5, 0.9, 1, 1, 1.25, 1.
     pub(super) fn pacing_gain(self) -> u64 {
         match self {
             Phase::Startup => 709,
@@ -35,8 +35,8 @@ impl Phase {
         }
     }
 
-    /// In 256ths: 2, while probing 2.25, 0.5; and 1.5 between probes where a queue stands, which others fill as well: there
-    /// is no need to keep the path busy.
+    /// Returns the window gain in 256ths: normally 2, in `Up` 2.25, in `SeekShortest` 0.5. Between probes the gain is
+    /// 1.5 where a queue stands: other streams fill the queue too, and the path stays busy without a larger window.
     pub(super) fn window_gain(self, queue_stands: bool) -> u64 {
         match self {
             Phase::Down | Phase::Cruise if queue_stands => 384,
@@ -50,13 +50,13 @@ impl Phase {
         matches!(self, Phase::Down | Phase::Cruise | Phase::Refill | Phase::Up)
     }
 
-    /// Losses are what it is looking for.
+    /// Returns true in phases that provoke losses on purpose.
     pub(super) fn is_probing(self) -> bool {
         matches!(self, Phase::Startup | Phase::Refill | Phase::Up)
     }
 }
 
-/// What the acknowledgements of now are of.
+/// Which part of a bandwidth probe the current acknowledgements belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Feedback {
     Other,
@@ -66,33 +66,34 @@ enum Feedback {
     Stopping,
 }
 
-/// Rounds in which the rate has not grown by a quarter, after which the path counts as full.
+/// Number of rounds without growth of the rate by a quarter, after which the path counts as full.
 const FULL_ROUNDS: u32 = 3;
-/// Rounds after which another flow by Reno's rules would have filled the path (`BBRIsRenoCoexistenceProbeTime`).
+/// Number of rounds after which another flow with Reno's rules would have filled the path
+/// (`BBRIsRenoCoexistenceProbeTime`).
 const RENO_ROUNDS: u64 = 63;
-/// How long the shortest round trip is sought (`ProbeRTTDuration`).
+/// Time for which the sender seeks the shortest round trip (`ProbeRTTDuration`).
 const SEEKING: Duration = Duration::from_millis(200);
-/// The wait between probes, and how much longer it may be (nanoseconds).
+/// Nanoseconds between probes, and the largest random addition.
 const WAIT: u64 = 2_000_000_000;
 const WAIT_MORE: u64 = 1_000_000_000;
 
-/// Where in the cycle a stream is.
+/// Position of a stream in BBR's cycle.
 #[derive(Debug)]
 pub(super) struct Cycle {
     pub(super) phase: Phase,
-    /// The path has been full once.
+    /// Set once the path has been full.
     pub(super) is_full: bool,
-    /// It is full now, as the rate says.
+    /// Set while the measured rate shows that the path is full.
     is_full_now: bool,
     full_rate: u64,
     full_rounds: u32,
     feedback: Feedback,
-    /// When this turn began, how long to wait for the next probe, rounds since the last.
+    /// Beginning of this cycle, nanoseconds until the next probe, and rounds since the last probe.
     since: Time,
     wait: u64,
     rounds: u64,
-    /// Until when the shortest round trip is sought, once little enough is on its way, and whether a round has
-    /// passed since.
+    /// End of the search for the shortest round trip, set once few enough bytes are in flight. `has_sought_a_round` is
+    /// set once a round has passed since.
     seeks_until: Option<Time>,
     has_sought_a_round: bool,
 }
@@ -118,14 +119,14 @@ impl Cycle {
         self.rounds += 1;
     }
 
-    /// Looks anew for the rate at which the path is full.
+    /// Restarts the search for the rate at which the path is full.
     fn look_anew(&mut self, rate: u64) {
         (self.full_rate, self.full_rounds, self.is_full_now) = (rate, 0, false);
     }
 }
 
 impl Bbr {
-    /// Section 5.3.1.2.
+    /// Detects that the path is full, because the rate stops growing (section 5.3.1.2).
     pub(super) fn look_for_full_rate(&mut self, rate: &Rate) {
         let begins_round = self.begins_round;
         let cycle = &mut self.cycle;
@@ -154,7 +155,7 @@ impl Bbr {
     pub(super) fn go_down(&mut self) {
         self.bounds.forget_round();
         self.begin_round();
-        // Something like chance, which is the same in each run.
+        // A pseudo-random number, which is the same in each run.
         let drawn =
             (self.delivery.delivered / self.frame).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         let cycle = &mut self.cycle;
@@ -182,7 +183,7 @@ impl Bbr {
         self.begins_round = false;
     }
 
-    /// Section 5.3.3.6.
+    /// Moves to the next phase if it is time (section 5.3.3.6).
     pub(super) fn advance_cycle(&mut self, rate: &Rate, acked: &Acked) {
         if !self.cycle.is_full {
             return;
@@ -205,7 +206,7 @@ impl Bbr {
         }
     }
 
-    /// What the acknowledgements say about the probe that they are of.
+    /// Adapts the model to acknowledgements of a bandwidth probe.
     fn judge(&mut self, rate: &Rate, acked: &Acked, is_limited: bool) {
         if self.begins_round {
             match self.cycle.feedback {
@@ -234,15 +235,15 @@ impl Bbr {
             || self.cycle.rounds >= reno.max(1)
     }
 
-    /// What may be on its way while the shortest round trip is sought. A quantum may: its first frame finds no queue of this
-    /// stream's before it.
+    /// Returns the window while the sender seeks the shortest round trip. A whole quantum is allowed, because its first
+    /// frame finds no queue of this stream.
     pub(super) fn seeking_window(&self) -> u64 {
         scaled(self.product(self.rate()), 128)
             .max(LEAST_FRAMES * self.frame)
             .max(self.pacer.quantum())
     }
 
-    /// Section 5.3.4.
+    /// Begins or ends the search for the shortest round trip (section 5.3.4).
     pub(super) fn seek_shortest(&mut self, is_due: bool, acked: &Acked) {
         let is_seeking = self.cycle.phase == Phase::SeekShortest;
         if is_due && !is_seeking && !self.restarts {
@@ -256,7 +257,7 @@ impl Bbr {
         if !is_seeking {
             return;
         }
-        // What little is on its way says nothing about the rate.
+        // With so few bytes in flight, measurements show nothing about the rate.
         self.delivery.starved(acked.in_flight);
         match self.cycle.seeks_until {
             None if acked.in_flight <= self.seeking_window() => {

@@ -1,24 +1,28 @@
-//! BBR as draft-ietf-ccwg-bbr (version 3 of the algorithm) describes it; sections are the draft's. All in bytes,
-//! nanoseconds and integers.
+//! BBR after draft-ietf-ccwg-bbr (version 3 of the algorithm). Section numbers refer to the draft. All values are in
+//! bytes, nanoseconds and integers.
 //!
-//! What differs:
+//! Differences from the draft:
 //!
-//! - **The long-term bound is CUBIC's window** (RFC 9438; 5.3.3.6 raises it exponentially, each second or so, by which TCP beside it is
-//!   left a tenth where a queue holds no more than the path does). It becomes 0.7 of what was on its way when a frame got lost in a
-//!   queue that was nearly as long as the longest of late, in whichever phase, but no less than the path delivers; then it grows as
-//!   CUBIC's window does. Beyond the last congestion, where no queue stands, it grows by a quarter each round: the path has
-//!   become wider, or the others have gone. So there is no headroom (5.6.4.7) either.
-//! - Any other loss is chance, as TCP Veno (IEEE JSAC 2003) tells losses apart, unless a round lost more than `LossThresh` of what it delivered
-//!   and some frames more: then it lowers the short-term bounds. (5.5.10 has any loss do so, by which steady random loss below the
-//!   threshold would lower them round by round.)
-//! - Where a queue stands between probes the window is 1.5 times what the path holds, and not twice.
-//! - A quantum may be longer than 64 KB. Recovery does not limit the window to what arrives, as pacing bounds bursts. The waits between
-//!   probes, which are random there, follow from the bytes delivered, so that runs can be repeated.
+//! - **The long-term bound is CUBIC's window** (RFC 9438). The draft (5.3.3.6) raises the bound exponentially about
+//!   every second. A competing TCP would get only a tenth, where a queue holds no more than the path does. Here a loss
+//!   lowers the bound to 0.7 of the bytes in flight, but not below what the path delivers. The loss counts in every
+//!   phase, if the queue was nearly as long as the longest recent queue. After that the bound grows like CUBIC's
+//!   window. Beyond the window of the last congestion, without a standing queue, the bound grows by a quarter each
+//!   round. There the path has become wider, or other streams have ended. So there is no headroom (5.6.4.7) either.
+//! - Any other loss counts as random, as in TCP Veno (IEEE JSAC 2003). Exception: a round that lost more than
+//!   `LossThresh` of its bytes, and some frames more, lowers the short-term bounds. (In 5.5.10 any loss lowers them.
+//!   Steady random loss below the threshold would lower them every round.)
+//! - Where a queue stands between probes, the window is 1.5 times what the path holds instead of twice.
+//! - A quantum may be longer than 64 KB. Recovery does not limit the window to the arriving bytes, because pacing
+//!   bounds bursts. The random waits between probes derive from the number of delivered bytes, so that runs can be
+//!   repeated.
 //!
-//! - `cycle`: the phases, and when they change;
-//! - `bounds`: what losses say about how much may be on its way;
+//! Modules:
+//!
+//! - `cycle`: the phases and their transitions;
+//! - `bounds`: limits on the bytes in flight that follow from losses;
 //! - `curve`: CUBIC's window as a function of time;
-//! - `queue`: whether a queue stands.
+//! - `queue`: detects a standing queue.
 
 mod bounds;
 mod curve;
@@ -34,15 +38,15 @@ use bounds::Bounds;
 use cycle::{Cycle, Phase};
 use queue::Queue;
 
-/// Frames of the first window (RFC 6928), and of the smallest.
+/// Frames of the first window (RFC 6928), and of the smallest window.
 const FIRST_FRAMES: u64 = 10;
 const LEAST_FRAMES: u64 = 4;
-/// A round trip where none has been measured (nanoseconds).
+/// Nanoseconds of a round trip before the first measurement.
 const FIRST_RTT: u64 = 1_000_000;
-/// Quanta that the window holds at least (section 5.6.4.2: `BBRUpdateOffloadBudget`).
+/// Number of quanta that the window holds at least (section 5.6.4.2: `BBRUpdateOffloadBudget`).
 const QUANTA: u64 = 3;
 
-/// The state of a stream that BBR controls.
+/// State of a stream that BBR controls.
 #[derive(Debug)]
 pub(in crate::stream) struct Bbr {
     /// Bytes of the longest frame.
@@ -54,16 +58,16 @@ pub(in crate::stream) struct Bbr {
     bounds: Bounds,
     queue: Queue,
     cycle: Cycle,
-    /// Rounds so far, and at which count of delivered bytes the next begins.
+    /// Number of rounds so far, and the count of delivered bytes at which the next round begins.
     round: u64,
     round_ends: u64,
     begins_round: bool,
-    /// Bytes that may be on their way.
+    /// Largest number of bytes in flight.
     window: u64,
-    /// What it was before it was made small for a while.
+    /// Window before it was reduced temporarily; zero if it was not.
     window_before: u64,
     pacer: Pacer,
-    /// Something is sent again after a pause.
+    /// Set when sending resumes after a pause.
     restarts: bool,
 }
 
@@ -118,18 +122,19 @@ impl Bbr {
         self.window = LEAST_FRAMES * self.frame;
     }
 
-    /// The rate that the path is taken to have, in bytes per second.
+    /// Returns the estimated rate of the path, in bytes per second.
     fn rate(&self) -> u64 {
         self.highest.value().min(self.bounds.short_rate)
     }
 
-    /// What a path of that rate holds.
+    /// Returns the number of bytes that the path holds at `rate`.
     fn product(&self, rate: u64) -> u64 {
         let Some(rtt) = self.shortest.value() else { return FIRST_FRAMES * self.frame };
         proportion(rate, rtt, 1_000_000_000)
     }
 
-    /// The least that keeps the path busy with delayed acknowledgements and quanta (section 5.6.4.2).
+    /// Returns the least number of bytes in flight that keeps the path busy despite delayed acknowledgements and quanta
+    /// (section 5.6.4.2).
     fn inflight(&self, rate: u64, gain: u64) -> u64 {
         let bytes = scaled(self.product(rate), gain);
         let bytes = bytes.max(QUANTA * self.pacer.quantum()).max(LEAST_FRAMES * self.frame);
@@ -161,7 +166,7 @@ impl Bbr {
         self.pacer.arrived(acked.now);
     }
 
-    /// What a measurement says about the path, and what follows from that.
+    /// Updates the model of the path with a measurement.
     fn learn(&mut self, rate: &Rate, acked: &Acked) {
         self.begins_round = rate.prior_delivered >= self.round_ends;
         if self.begins_round {
@@ -186,7 +191,7 @@ impl Bbr {
         self.round_ends = self.delivery.delivered;
     }
 
-    /// Paces at the path's rate times a gain, in 256ths, less one percent, by which queues become empty.
+    /// Paces at the path's rate times `gain` (in 256ths), less one percent. The one percent lets queues become empty.
     fn pace_by(&mut self, gain: u64) {
         let rate = self.rate();
         if rate == 0 {
@@ -198,14 +203,14 @@ impl Bbr {
         }
     }
 
-    /// Section 5.6.4.
+    /// Computes the window after an acknowledgement (section 5.6.4).
     fn resize(&mut self, acked: &Acked) {
         let shortest = self.shortest.value().unwrap_or(u64::MAX);
         let gain = self.cycle.phase.window_gain(self.queue.stands(shortest));
         let wanted = self.inflight(self.rate(), gain);
         let wanted = wanted.saturating_add(self.aggregate.most());
         if self.window_before > self.window && self.cycle.phase != Phase::SeekShortest {
-            // After a time-out, something has arrived.
+            // An arrival after a time-out restores the window.
             if acked.bytes > 0 {
                 self.window = core::mem::take(&mut self.window_before);
             }
@@ -220,7 +225,7 @@ impl Bbr {
         self.window = self.window.min(self.limit()).max(least);
     }
 
-    /// What the bounds allow in this phase (section 5.6.4.7).
+    /// Returns the window that the bounds allow in this phase (section 5.6.4.7).
     fn limit(&self) -> u64 {
         let long = match self.cycle.phase {
             Phase::Startup | Phase::Drain => u64::MAX,
@@ -231,14 +236,14 @@ impl Bbr {
     }
 }
 
-/// Twice the first window per round trip, times the gain of the start.
+/// Returns the first window per round trip, times the gain of Startup.
 fn first_pace(frame: u64, rtt: u64) -> u64 {
     let rate = u128::from(FIRST_FRAMES * frame) * 1_000_000_000 / u128::from(rtt.max(1));
     let rate = u64::try_from(rate).unwrap_or(u64::MAX);
     scaled(rate, Phase::Startup.pacing_gain())
 }
 
-/// A number times a gain in 256ths.
+/// Multiplies a number by a gain in 256ths.
 fn scaled(value: u64, gain: u64) -> u64 {
     u64::try_from((u128::from(value) * u128::from(gain)) >> 8).unwrap_or(u64::MAX)
 }

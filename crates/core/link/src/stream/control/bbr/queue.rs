@@ -1,24 +1,24 @@
-//! Whether a queue stands at the bottleneck, as round trips tell.
+//! Detects a standing queue at the bottleneck from round trips.
 
 use super::Highest;
 use crate::Time;
 use core::time::Duration;
 
-/// How long an extreme counts, at most twice.
+/// Length of one period of the filter. An extreme counts for at most two periods.
 const COUNTS_FOR: Duration = Duration::from_secs(10);
-/// A round trip that is longer than the shortest by no more than one in so many shows no queue.
+/// A round trip up to 1/8 longer than the shortest shows no queue.
 const PART: u64 = 8;
-/// A queue stands between probes where it makes each round trip longer by one in so many.
+/// A queue that makes each round trip longer by 1/2 counts as standing between probes.
 const STANDING_PART: u64 = 2;
-/// Differences that a busy processor makes.
+/// Differences in round trips that a busy processor causes.
 const NOISE_NANOS: u64 = 50_000;
 
-/// The shortest round trip of each round, and of late the longest of these; in nanoseconds.
+/// Shortest round trip of each round, and the longest of these in recent time, in nanoseconds.
 #[derive(Debug)]
 pub(super) struct Queue {
     since: Time,
     longest: Highest,
-    /// The shortest of this round and of the last one.
+    /// Shortest round trip of this round, and of the previous round.
     round: u64,
     last: u64,
 }
@@ -37,7 +37,7 @@ impl Queue {
         self.round = self.round.min(rtt);
     }
 
-    /// A round trip is over.
+    /// Notes that a round is over.
     pub(super) fn round_passed(&mut self) {
         if self.round < u64::MAX {
             self.last = core::mem::replace(&mut self.round, u64::MAX);
@@ -45,17 +45,17 @@ impl Queue {
         }
     }
 
-    /// There was one in the last round, beside that shortest round trip.
+    /// Returns true if the previous round showed any queue. `shortest` is the shortest round trip.
     pub(super) fn stood(&self, shortest: u64) -> bool {
         self.last < u64::MAX && self.last > least(shortest)
     }
 
-    /// One stood in the last round that makes each round trip much longer.
+    /// Returns true if the previous round showed a queue that makes each round trip much longer.
     pub(super) fn stands(&self, shortest: u64) -> bool {
         self.last < u64::MAX && self.last > shortest.saturating_add(shortest / STANDING_PART)
     }
 
-    /// There is one now, nearly as long as the longest of late.
+    /// Returns true if there is a queue now that is nearly as long as the longest recent queue.
     pub(super) fn is_long(&self, shortest: u64) -> bool {
         let newest = if self.round < u64::MAX { self.round } else { self.last };
         if newest == u64::MAX || newest <= least(shortest) {
@@ -66,7 +66,7 @@ impl Queue {
     }
 }
 
-/// The longest round trip that shows no queue.
+/// Returns the longest round trip that shows no queue.
 fn least(shortest: u64) -> u64 {
     shortest.saturating_add((shortest / PART).max(NOISE_NANOS))
 }

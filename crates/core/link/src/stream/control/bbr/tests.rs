@@ -1,4 +1,4 @@
-//! What holds whatever a path does.
+//! Properties that hold on any path.
 
 use super::*;
 use crate::stream::control::{Acked, Sample};
@@ -8,16 +8,16 @@ use std::collections::VecDeque;
 
 const FRAME: u32 = 1500;
 
-/// What happens next, after so many nanoseconds.
+/// The next event; the tests pair each with a delay in nanoseconds.
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// A frame is sent, if one may be.
+    /// Sends a frame, if one may be sent.
     Send,
-    /// The oldest frame that is on its way has arrived.
+    /// The oldest frame in flight has arrived.
     Arrive,
-    /// It is lost.
+    /// The oldest frame in flight is lost.
     Lose,
-    /// Nothing has been heard for too long.
+    /// The sender has waited too long for an answer.
     TimeOut,
 }
 
@@ -33,8 +33,8 @@ fn steps() -> impl Strategy<Value = Vec<(Step, u64)>> {
 }
 
 proptest! {
-    /// Whenever something has arrived a frame waits for the quantum before it as the pace of now has it, and not as an earlier one
-    /// had it.
+    /// After any arrival, a frame waits at most for the quantum before it at the current pace, and not at an earlier
+    /// pace.
     #[test]
     fn next_frame_never_waits_longer_than_the_pace_has_it(steps in steps()) {
         let mut bbr = Bbr::new(FRAME);
