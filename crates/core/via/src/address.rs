@@ -1,9 +1,9 @@
-//! Where a connection begins and ends.
+//! Addresses of connection endpoints.
 
 use core::fmt;
 
-/// A NIC's address and a discriminator: VIA's counterpart of a host and a port
-/// (`VIP_NET_ADDRESS`). Both are opaque bytes whose lengths the NIC's attributes limit.
+/// A NIC's address and a discriminator, which correspond to a host and a port (`VIP_NET_ADDRESS`). Both are opaque
+/// bytes. The NIC's attributes limit their lengths.
 ///
 /// ```
 /// use via::NetAddress;
@@ -16,17 +16,17 @@ use core::fmt;
 pub struct NetAddress {
     /// The NIC's address.
     pub host: Box<[u8]>,
-    /// Which of the endpoints behind that address.
+    /// Identifies one of the endpoints at that address.
     pub discriminator: Box<[u8]>,
 }
 
 impl NetAddress {
-    /// An address from its two parts.
+    /// Creates an address from its two parts.
     pub fn new(host: &[u8], discriminator: &[u8]) -> NetAddress {
         NetAddress { host: host.into(), discriminator: discriminator.into() }
     }
 
-    /// The same NIC under another discriminator.
+    /// Returns the address of the same NIC with another discriminator.
     pub fn with_discriminator(&self, discriminator: &[u8]) -> NetAddress {
         NetAddress { host: self.host.clone(), discriminator: discriminator.into() }
     }
@@ -38,7 +38,7 @@ impl fmt::Debug for NetAddress {
     }
 }
 
-/// `02:5b:10:00:00:01/65616368`: the host's bytes, then the discriminator's.
+/// Prints an address as `02:5b:10:00:00:01/65616368`: the host's bytes, then the discriminator's bytes.
 impl fmt::Display for NetAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, byte) in self.host.iter().enumerate() {

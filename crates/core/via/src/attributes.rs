@@ -1,4 +1,4 @@
-//! What a NIC, a VI and a memory region are like, as data that upper layers read.
+//! Attributes of a NIC, a VI and a memory region, for layers above.
 
 use crate::address::NetAddress;
 use crate::error::{ConnectError, CreateViError};
@@ -6,72 +6,73 @@ use crate::tag::Ptag;
 use bitflags::bitflags;
 
 bitflags! {
-    /// Reliability levels (16 bits; `VIP_SERVICE_*`). A VI has one, a NIC offers a set.
+    /// Reliability levels (16 bits; `VIP_SERVICE_*`). A VI has one level, and a NIC offers a set.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub struct Reliability: u16 {
-        /// Data arrives at most once, uncorrupted if at all; errors leave the VI connected. A message
-        /// that is too long for the receive it meets ends that receive in a length error; one that
-        /// meets none is dropped, which the receiver's error handler is told.
+        /// Data arrives intact and at most once. Errors leave the VI connected. A message that is longer than its
+        /// receive ends the receive in a length error. The NIC drops a message without a posted receive, and calls the
+        /// receiver's error handler.
         const UNRELIABLE = 1;
-        /// Data arrives exactly once and in order; any error breaks the connection. A send is
-        /// complete when the data is on its way for good.
+        /// Data arrives exactly once and in order. Any error breaks the connection. A send is complete when the
+        /// transport has taken responsibility for the data.
         const RELIABLE_DELIVERY = 2;
-        /// As reliable delivery, and a send is complete when the data is in the target's memory.
+        /// Like reliable delivery, but a send is complete only when the data is in the target's memory.
         const RELIABLE_RECEPTION = 4;
     }
 }
 
-/// What a NIC is and how much of everything it has (`VIP_NIC_ATTRIBUTES`).
+/// Properties and limits of a NIC (`VIP_NIC_ATTRIBUTES`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NicAttributes {
-    /// The device's name; at most 63 bytes.
+    /// Name of the device; at most 63 bytes.
     pub name: String,
-    /// Version of the hardware, or of the software that stands in for it.
+    /// Version of the hardware, or of the software that replaces it.
     pub hardware_version: u32,
     /// Version of the provider.
     pub provider_version: u32,
-    /// The NIC's own address: the host part of every [`crate::NetAddress`] that names it.
+    /// The NIC's own address: the host part of each [`crate::NetAddress`] of this NIC.
     pub local_address: Box<[u8]>,
-    /// Whether several threads may use the same VI at once.
+    /// Set if several threads may use one VI at once.
     pub thread_safe: bool,
-    /// Bytes that a discriminator may have.
+    /// Largest number of bytes of a discriminator.
     pub max_discriminator_len: u16,
-    /// Bytes that may be registered in all.
+    /// Largest number of registered bytes in total.
     pub max_register_bytes: u64,
-    /// Regions that may be registered at a time.
+    /// Largest number of registered regions.
     pub max_register_regions: u32,
-    /// Bytes of the largest single region.
+    /// Largest number of bytes of one region.
     pub max_register_block_bytes: u64,
-    /// VIs that may exist at a time.
+    /// Largest number of VIs.
     pub max_vi: u32,
-    /// Descriptors that may be posted to one work queue at a time.
+    /// Largest number of descriptors in one work queue.
     pub max_descriptors_per_queue: u32,
-    /// Segments of one descriptor.
+    /// Largest number of segments of one descriptor.
     pub max_segments_per_desc: u16,
-    /// Completion queues that may exist at a time; 0 where there are none.
+    /// Largest number of completion queues; 0 if the NIC has none.
     pub max_cq: u32,
-    /// Entries of one completion queue.
+    /// Largest number of entries of one completion queue.
     pub max_cq_entries: u32,
-    /// Bytes of the longest message.
+    /// Largest number of bytes of a message.
     pub max_transfer_size: u32,
-    /// Bytes that the medium carries at once.
+    /// Number of bytes that the medium carries in one packet.
     pub native_mtu: u32,
-    /// Protection tags that may exist at a time.
+    /// Largest number of protection tags.
     pub max_ptags: u32,
-    /// The reliability levels that VIs may have.
+    /// Reliability levels that VIs may have.
     pub reliability: Reliability,
-    /// The reliability levels at which RDMA read works; empty where it does not.
+    /// Reliability levels that support RDMA reads; may be empty.
     pub rdma_read: Reliability,
-    /// What VIPL's structure has no field for.
+    /// Properties that VIPL's structure has no field for.
     pub capabilities: Capabilities,
 }
 
 impl NicAttributes {
-    /// Whether a VI of such a NIC may have `wanted`: one level that it offers, messages that it transfers, and RDMA reads only
-    /// where it does them.
+    /// Checks that the NIC offers `wanted`: exactly one supported level, a supported message size, and RDMA reads only
+    /// if supported.
     ///
     /// # Errors
-    /// [`CreateViError::Reliability`], [`CreateViError::MaxTransferSize`], [`CreateViError::RdmaRead`]: what it does not offer.
+    /// [`CreateViError::Reliability`], [`CreateViError::MaxTransferSize`] or [`CreateViError::RdmaRead`]: the attribute
+    /// that the NIC does not offer.
     pub fn offer(&self, wanted: &ViAttributes) -> Result<(), CreateViError> {
         let level = wanted.reliability;
         if level.bits().count_ones() != 1 || !self.reliability.contains(level) {
@@ -85,7 +86,7 @@ impl NicAttributes {
         }
     }
 
-    /// Whether such a NIC's VIs can have an address, or ask for it, as far as its discriminator says.
+    /// Checks that the length of an address's discriminator is within the NIC's limit.
     ///
     /// # Errors
     /// [`ConnectError::InvalidParameter`].
@@ -96,7 +97,7 @@ impl NicAttributes {
         Ok(())
     }
 
-    /// Whether an address is one of this NIC's.
+    /// Checks that an address belongs to this NIC.
     ///
     /// # Errors
     /// [`ConnectError::InvalidParameter`].
@@ -109,22 +110,22 @@ impl NicAttributes {
     }
 }
 
-/// How a provider works, as far as upper layers may want to choose by it.
+/// Properties of a provider that layers above may use to choose a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Messages of up to this many bytes cost no second hand-over (bytes).
+    /// Largest message in bytes that the provider carries in a single entry or packet.
     pub inline_size: u32,
-    /// Registering memory costs no system call and pins nothing.
+    /// Set if registering memory costs no system call and locks no memory.
     pub registration_is_free: bool,
-    /// A posted send is carried out by the thread that posts it, and its buffer is free again
-    /// when the call returns, unless the far side has no room.
+    /// Set if the posting thread executes a send itself. The send's buffer is then free when the call returns, unless
+    /// the receiver has no room.
     pub sends_execute_in_caller: bool,
-    /// RDMA writes work.
+    /// Set if the provider supports RDMA writes.
     pub rdma_write: bool,
 }
 
-/// What a VI is like (`VIP_VI_ATTRIBUTES`). Both ends of a connection must agree on the
-/// reliability level and the maximum transfer size.
+/// Attributes of a VI (`VIP_VI_ATTRIBUTES`). Both ends of a connection must have the same reliability level and maximum
+/// transfer size.
 ///
 /// ```
 /// use via::error::ConnectError;
@@ -137,21 +138,21 @@ pub struct Capabilities {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ViAttributes {
-    /// Exactly one level.
+    /// Exactly one reliability level.
     pub reliability: Reliability,
-    /// Bytes of the longest message; at most the NIC's.
+    /// Largest number of bytes of a message; at most the NIC's limit.
     pub max_transfer_size: u32,
-    /// The VI may touch regions of this tag only; `None`: the NIC's default tag.
+    /// The VI may use only regions with this tag; `None` is the NIC's default tag.
     pub ptag: Option<Ptag>,
-    /// The peer may write into regions that allow it.
+    /// Set if the peer may write to regions that allow it.
     pub enable_rdma_write: bool,
-    /// The peer may read from regions that allow it, and this VI from the peer's: both ends must
-    /// have it for either to read.
+    /// Set if the peer may read regions that allow it, and this VI may read the peer's regions. A read needs the flag
+    /// at both ends.
     pub enable_rdma_read: bool,
 }
 
 impl Default for ViAttributes {
-    /// Reliable delivery, messages of up to 32 KB (what VIA asks of every NIC), no RDMA.
+    /// Reliable delivery, messages of up to 32 KB (the minimum that VIA requires of every NIC), no RDMA.
     fn default() -> ViAttributes {
         ViAttributes {
             reliability: Reliability::RELIABLE_DELIVERY,
@@ -164,11 +165,11 @@ impl Default for ViAttributes {
 }
 
 impl ViAttributes {
-    /// Whether VIs with these and with `other` attributes can be connected to each other. (Quality
-    /// of service, the third attribute that VIPL would compare, no NIC here offers.)
+    /// Checks that VIs with these attributes and `other` can be connected. (VIPL would also compare the quality of
+    /// service, which no NIC here offers.)
     ///
     /// # Errors
-    /// [`ConnectError::Reliability`], [`ConnectError::MaxTransferSize`]: what differs.
+    /// [`ConnectError::Reliability`] or [`ConnectError::MaxTransferSize`]: the attribute that differs.
     pub fn fit(&self, other: &ViAttributes) -> Result<(), ConnectError> {
         if self.reliability != other.reliability {
             Err(ConnectError::Reliability)
@@ -180,13 +181,13 @@ impl ViAttributes {
     }
 }
 
-/// What may be done with a region (`VIP_MEM_ATTRIBUTES`).
+/// Access rights of a region (`VIP_MEM_ATTRIBUTES`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MemAttributes {
-    /// VIs of this tag may use the region; `None`: the NIC's default tag.
+    /// VIs with this tag may use the region; `None` is the NIC's default tag.
     pub ptag: Option<Ptag>,
-    /// Peers may write into it.
+    /// Set if peers may write to the region.
     pub enable_rdma_write: bool,
-    /// Peers may read from it.
+    /// Set if peers may read the region.
     pub enable_rdma_read: bool,
 }

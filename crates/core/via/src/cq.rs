@@ -1,14 +1,14 @@
-//! Completion queues: one place to look for the news of many work queues.
+//! Completion queues: one place to poll for completions of many work queues.
 //!
-//! VIA 1.0: a work queue may be attached to a completion queue when its VI is created. Each of its
-//! descriptors that is done then leaves an entry, which names the VI and which of its two queues;
-//! the program takes the entry and then the descriptor.
+//! VIA 1.0: a program may attach a work queue to a completion queue when it creates the VI. Each completed descriptor
+//! then adds an entry, which names the VI and one of its two queues. The program takes the entry and then the
+//! descriptor.
 
 use crate::error::{CqError, WaitError};
 use core::time::Duration;
 use std::os::fd::RawFd;
 
-/// Which work queue of a VI.
+/// One of the two work queues of a VI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WorkQueueKind {
     /// The send queue.
@@ -17,40 +17,42 @@ pub enum WorkQueueKind {
     Recv,
 }
 
-/// An entry of a completion queue: in this work queue one more descriptor is done.
+/// An entry of a completion queue: one more descriptor of this work queue is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CqEntry {
-    /// What the program gave the VI to tell it by ([`Attach::context`]).
+    /// Value that the program chose to identify the VI ([`Attach::context`]).
     pub context: u64,
-    /// Which of the VI's queues.
+    /// The work queue of the VI.
     pub queue: WorkQueueKind,
 }
 
-/// What runs, once, when a completion queue has an entry.
+/// A callback that runs once and receives an entry of a completion queue.
 pub type CqCallback = Box<dyn FnOnce(CqEntry) + Send>;
 
-/// What runs, once, when a completion queue has an entry that is left in it. It runs at once,
-/// wherever that turns out, maybe under locks of the provider's: it may wake a thread, and must not
-/// call the NIC or wait.
+/// A callback that runs once when a completion queue has an entry, and leaves the entry in the queue. The callback runs
+/// immediately in the thread that adds the entry, maybe under the provider's locks. So the callback may wake a thread,
+/// but must not call the NIC or wait.
 pub type CqSignal = Box<dyn FnOnce() + Send>;
 
-/// What a thread sleeps on that waits for a completion queue among other things ([`CompletionQueue::watch`]).
+/// File descriptors and a deadline for a thread that waits for a completion queue and for other events
+/// ([`CompletionQueue::watch`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Watch {
-    /// Each is readable when there may be something to do; -1: none. They are the same for as long as the NIC is open.
+    /// File descriptors that become readable when there may be work; -1 for none. The descriptors stay the same while
+    /// the NIC is open.
     pub descriptors: [RawFd; 3],
-    /// When there is something to do though none is readable (nanoseconds of CLOCK_MONOTONIC).
+    /// Time at which there is work even if no descriptor is readable (nanoseconds of CLOCK_MONOTONIC).
     pub until: Option<u64>,
 }
 
-/// How a VI that is being created is attached (`VipCreateVi`).
+/// Completion queues and context of a new VI (`VipCreateVi`).
 #[derive(Debug)]
 pub struct Attach<'a, Cq> {
-    /// The completion queue of its send queue.
+    /// The completion queue of the VI's send queue.
     pub send: Option<&'a Cq>,
-    /// The completion queue of its receive queue.
+    /// The completion queue of the VI's receive queue.
     pub recv: Option<&'a Cq>,
-    /// Names the VI in completion queues and error reports; the program's to choose.
+    /// Value chosen by the program to identify the VI in completion queues and error reports.
     pub context: u64,
 }
 
@@ -68,56 +70,58 @@ impl<Cq> Clone for Attach<'_, Cq> {
 
 impl<Cq> Copy for Attach<'_, Cq> {}
 
-/// A completion queue. Dropping it while work queues are attached leaves it to them; the last one
-/// to go frees it.
+/// A completion queue. If it is dropped while work queues are attached, the last of them to be dropped frees it.
 pub trait CompletionQueue: Send + Sync {
-    /// Entries that it holds at most.
+    /// Returns the largest number of entries.
     fn capacity(&self) -> u32;
 
-    /// Changes how many entries it holds; those it has stay (`VipResizeCQ`).
+    /// Changes the largest number of entries, and keeps the current entries (`VipResizeCQ`).
     ///
     /// # Errors
-    /// [`CqError::Entries`] for none, more than the NIC allows, or fewer than it has now.
+    /// [`CqError::Entries`] if the number is zero, above the NIC's limit, or below the number of current entries.
     fn resize(&self, entries: u32) -> Result<(), CqError>;
 
-    /// Takes the oldest entry (`VipCQDone`). Entries of one work queue come in the order in which
-    /// its descriptors are done, and as many as there are descriptors.
+    /// Takes the oldest entry (`VipCQDone`). Each completed descriptor of an attached work queue has one entry. Entries
+    /// of one work queue are in completion order.
     fn done(&self) -> Option<CqEntry>;
 
-    /// As [`CompletionQueue::done`], waiting for one (`VipCQWait`).
+    /// Like [`CompletionQueue::done`], but waits for an entry (`VipCQWait`).
     ///
     /// # Errors
     /// [`WaitError::Timeout`].
     fn wait(&self, timeout: Option<Duration>) -> Result<CqEntry, WaitError>;
 
-    /// Has the next entry taken and handed to `callback`, in a thread of the NIC's
-    /// (`VipCQNotify`). One entry for each call, in the order of the calls. Destroying the
-    /// completion queue cancels those still to come.
+    /// Registers `callback` for one entry: a NIC thread takes the next entry and passes it on (`VipCQNotify`).
+    /// Callbacks run in the order of their calls. Destroying the completion queue cancels the remaining callbacks.
     fn notify(&self, callback: CqCallback);
 
-    /// Has `signal` run when there is an entry to be taken: now, or with the next one that no
-    /// callback of [`CompletionQueue::notify`] takes. The entry is left to the thread that looks next, and may
-    /// be gone soon. Once for each call. Destroying the completion queue cancels those still to come.
+    /// Runs `signal` once when the program can take an entry: now, or with the next entry that no callback of
+    /// [`CompletionQueue::notify`] takes. The entry stays in the queue, and another thread may take it first.
+    /// Destroying the completion queue cancels the remaining signals.
     fn signal(&self, signal: CqSignal);
 
-    /// The calling thread goes to sleep on these descriptors, and on others of its own. From here to [`CompletionQueue::awake`] it sees to
-    /// the network in place of the NIC's own thread, which need not wake for what comes, and uses the NIC for nothing. Where the queue has
-    /// an entry, `until` has passed. `None` if the NIC cannot be watched in this way, or another thread watches or sleeps in a call of the NIC's: then
-    /// [`CompletionQueue::signal`] tells. While threads watch now and then, callbacks and other signals may come some tens of milliseconds late. Destroying
-    /// the completion queue ends its watch.
+    /// Begins a sleep of the calling thread on the returned descriptors and on others of its own.
+    ///
+    /// From here to [`CompletionQueue::awake`], the calling thread watches the network instead of the NIC's own thread,
+    /// which need not wake for arriving frames. The calling thread must not call the NIC during this time. If the queue
+    /// has an entry, [`Watch::until`] is in the past.
+    ///
+    /// Returns `None` if the NIC cannot be watched in this way, or if another thread watches it or sleeps in a call of
+    /// the NIC. Then use [`CompletionQueue::signal`]. While threads watch now and then, callbacks and other signals may
+    /// be late by some tens of milliseconds. Destroying the completion queue ends its watch.
     fn watch(&self) -> Option<Watch>;
 
-    /// The thread that watches is awake; once after each [`CompletionQueue::watch`] of this queue's that was not `None`. `ready`: which of
-    /// the descriptors were readable.
+    /// Ends the sleep of the watching thread. Call it once after each [`CompletionQueue::watch`] of this queue that did
+    /// not return `None`. `ready` says which of the descriptors were readable.
     fn awake(&self, ready: [bool; 3]);
 
-    /// Whether a work queue is attached.
+    /// Returns true while a work queue is attached.
     fn in_use(&self) -> bool;
 
-    /// Destroys it (`VipDestroyCQ`).
+    /// Destroys the completion queue (`VipDestroyCQ`).
     ///
     /// # Errors
-    /// Handed back if a work queue is attached.
+    /// Returns the completion queue if a work queue is attached.
     fn destroy(self) -> Result<(), Self>
     where
         Self: Sized;

@@ -1,9 +1,9 @@
-//! What can go wrong, one small enum per operation, each with its VIPL return code.
+//! Errors: one small enum per operation, each with VIPL's return codes.
 
 use crate::flags::Status;
 use crate::state::{IllegalTransition, ViState};
 
-/// What every function of VIPL returns (`VIP_RETURN`), with its values.
+/// Return codes of all functions of VIPL (`VIP_RETURN`), with VIPL's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]
 #[expect(missing_docs, reason = "the names are VIPL's own and say it all")]
@@ -28,7 +28,7 @@ pub enum ReturnCode {
     Error = 17,
 }
 
-/// What an error callback reports (`VIP_ERROR_CODE`), with its values.
+/// Error codes for error callbacks (`VIP_ERROR_CODE`), with VIPL's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]
 #[expect(missing_docs, reason = "the names are VIPL's own and say it all")]
@@ -46,7 +46,7 @@ pub enum ErrorCode {
     Catastrophic = 10,
 }
 
-/// Why a VI is in state ERROR.
+/// Reason for which a VI is in state ERROR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Cause {
     /// The peer disconnected its VI.
@@ -55,31 +55,31 @@ pub enum Cause {
     /// The peer's process has ended.
     #[error("the peer's process has ended")]
     PeerDied,
-    /// An error at the far side broke the connection.
+    /// An error at the peer broke the connection.
     #[error("an error at the peer broke the connection")]
     PeerBroke,
-    /// A receive at the far side could not take the message.
+    /// A receive at the peer could not take the message.
     #[error("a receive at the peer could not take the message")]
     RemoteDescriptor,
-    /// A message met no posted receive, which breaks a reliable connection.
+    /// No receive was posted for a message, which breaks a reliable connection.
     #[error("a message found no posted receive at the peer")]
     ReceiveQueueEmpty,
-    /// A descriptor of this side ended in error; its status says which.
+    /// A descriptor of this VI ended in error; its status is in the variant.
     #[error("a descriptor ended in error: {0:?}")]
     Descriptor(Status),
-    /// An RDMA of the peer was not allowed here, or failed.
+    /// The NIC refused an RDMA of the peer, or the RDMA failed.
     #[error("an RDMA of the peer failed: {0:?}")]
     Rdma(ErrorCode),
-    /// A completion queue of this VI had no room for another entry.
+    /// A completion queue of this VI overflowed.
     #[error("a completion queue overflowed")]
     CqOverrun,
-    /// What the two ends share holds something that an honest peer cannot have written.
+    /// The connection's shared data is corrupt: a correct peer cannot have written it.
     #[error("the connection is corrupt: {0}")]
     Corrupt(&'static str),
 }
 
 impl Cause {
-    /// What an error callback reports for it.
+    /// Returns the error code that an error callback reports.
     pub fn code(&self) -> ErrorCode {
         match self {
             Cause::ReceiveQueueEmpty => ErrorCode::RecvqEmpty,
@@ -97,7 +97,7 @@ impl Cause {
 macro_rules! codes {
     ($($error:ty { $($pattern:pat => $code:ident),+ $(,)? })+) => {
         $(impl $error {
-            /// The code that VIPL's functions return for it.
+            /// Returns the code that VIPL's functions return for this error.
             pub fn code(&self) -> ReturnCode {
                 match self { $($pattern => ReturnCode::$code),+ }
             }
@@ -105,54 +105,54 @@ macro_rules! codes {
     };
 }
 
-/// Why a protection tag is not created or destroyed, or not accepted.
+/// Reason for which a protection tag cannot be created, destroyed or used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PtagError {
-    /// The NIC has no more of them.
+    /// The NIC has no more tags.
     #[error("the NIC has no free protection tags")]
     TooMany,
-    /// No such tag.
+    /// The tag does not exist.
     #[error("no such protection tag")]
     Unknown,
-    /// A region or a VI has it.
+    /// A region or a VI uses the tag.
     #[error("the protection tag is in use")]
     InUse,
 }
 
-/// Why memory is not registered.
+/// Reason for which memory cannot be registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterError {
-    /// There are no bytes to register.
+    /// The region has no bytes.
     #[error("a region must have at least one byte")]
     Empty,
     /// The tag does not exist.
     #[error("no such protection tag")]
     UnknownPtag,
-    /// The region, or all together, would be larger than the NIC allows.
+    /// The region, or the total of all regions, exceeds the NIC's limit.
     #[error("the region has more bytes than the NIC can register")]
     TooManyBytes,
     /// The NIC has no room for another region.
     #[error("the NIC cannot register more regions")]
     TooManyRegions,
-    /// The operating system does not lock the region's memory for the NIC.
+    /// The operating system cannot lock the region's memory for the NIC.
     #[error(
         "cannot lock that memory for the NIC (the limit may be reached: ulimit -l, or LimitMEMLOCK= of a systemd unit)"
     )]
     LockedMemory,
-    /// The operating system refused something else.
+    /// Another call to the operating system failed.
     #[error("{call} failed (error {errno})")]
     System {
-        /// What was called.
+        /// Name of the call.
         call: &'static str,
         /// The operating system's error number.
         errno: i32,
     },
 }
 
-/// Why a registered region cannot be queried, changed or deregistered.
+/// Reason for which a registered region cannot be queried, changed or deregistered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MemError {
-    /// Not the handle of a live region.
+    /// The handle does not belong to a live region.
     #[error("not the handle of a registered region")]
     UnknownHandle,
     /// The tag does not exist.
@@ -160,25 +160,25 @@ pub enum MemError {
     UnknownPtag,
 }
 
-/// Why a VI is not created.
+/// Reason for which a VI cannot be created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CreateViError {
-    /// The NIC does not offer that reliability level, or not exactly one was asked for.
+    /// The NIC does not offer this reliability level, or the attributes do not have exactly one level.
     #[error("the NIC does not offer this reliability level")]
     Reliability,
-    /// More than the NIC transfers at a time, or nothing.
+    /// The size is zero or exceeds the NIC's maximum transfer size.
     #[error("the NIC does not transfer messages of this size")]
     MaxTransferSize,
     /// The tag does not exist.
     #[error("no such protection tag")]
     UnknownPtag,
-    /// The NIC does not do RDMA reads at this reliability level.
+    /// The NIC does not support RDMA reads at this reliability level.
     #[error("the NIC does not support RDMA reads")]
     RdmaRead,
-    /// The NIC does not do RDMA writes.
+    /// The NIC does not support RDMA writes.
     #[error("the NIC does not support RDMA writes")]
     RdmaWrite,
-    /// A completion queue is of another provider's NIC.
+    /// A completion queue belongs to another NIC.
     #[error("the completion queue belongs to another NIC")]
     ForeignCq,
     /// The NIC has no more VIs.
@@ -186,19 +186,19 @@ pub enum CreateViError {
     TooMany,
 }
 
-/// Why the attributes of a VI are not changed.
+/// Reason for which the attributes of a VI cannot be changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SetViError {
     /// The VI is not idle.
     #[error("cannot change a VI's attributes in state {0}: expected state IDLE")]
     State(ViState),
-    /// The NIC does not offer them.
+    /// The NIC does not offer these attributes.
     #[error(transparent)]
     Attributes(#[from] CreateViError),
 }
 
 impl SetViError {
-    /// The code that VIPL's functions return for it.
+    /// Returns the code that VIPL's functions return for this error.
     pub fn code(&self) -> ReturnCode {
         match self {
             SetViError::State(_) => ReturnCode::InvalidState,
@@ -207,10 +207,10 @@ impl SetViError {
     }
 }
 
-/// Why a completion queue is not created or resized.
+/// Reason for which a completion queue cannot be created or resized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CqError {
-    /// No entries, more than the NIC allows, or fewer than are in it now.
+    /// The number of entries is zero, above the NIC's limit, or below the number of entries in the queue.
     #[error("a completion queue cannot have this many entries")]
     Entries,
     /// The NIC has no more completion queues.
@@ -218,66 +218,66 @@ pub enum CqError {
     TooMany,
 }
 
-/// Why a connection does not come about.
+/// Reason for which a connection cannot be established.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
-    /// A parameter that can never be right; says which.
+    /// A parameter has a value that is never valid.
     #[error("{0}")]
     InvalidParameter(&'static str),
-    /// The time is over.
+    /// The time has expired.
     #[error("timed out")]
     Timeout,
-    /// The far side rejected the request.
+    /// The peer rejected the request.
     #[error("the peer rejected the connection")]
     Rejected,
-    /// No program waits at that address under that discriminator.
+    /// No program waits for a connection at this address.
     #[error("no program waits for a connection at this address")]
     NoMatch,
-    /// The far side is there but cannot be talked to.
+    /// The peer exists but cannot be reached.
     #[error("cannot reach the peer: {0}")]
     NotReachable(&'static str),
-    /// The two VIs differ in their reliability level.
+    /// The two VIs have different reliability levels.
     #[error("the two VIs have different reliability levels")]
     Reliability,
-    /// The two VIs differ in their maximum transfer size.
+    /// The two VIs have different maximum transfer sizes.
     #[error("the two VIs have different maximum transfer sizes")]
     MaxTransferSize,
-    /// The VI's state does not allow it.
+    /// The VI's state does not allow the operation.
     #[error(transparent)]
     State(#[from] IllegalTransition),
-    /// The resources are used up; says which.
+    /// A resource is used up.
     #[error("out of resources: {0}")]
     Resource(&'static str),
-    /// The operating system refused something.
+    /// A call to the operating system failed.
     #[error("{call} failed (error {errno})")]
     System {
-        /// What was called.
+        /// Name of the call.
         call: &'static str,
         /// The operating system's error number.
         errno: i32,
     },
 }
 
-/// A request that was not accepted, and why.
+/// A request that could not be accepted, with the reason.
 pub struct NotAccepted<C> {
-    /// Why not.
+    /// The reason.
     pub error: ConnectError,
-    /// The request, unless it is over: it still waits for an answer.
+    /// The request, which still waits for an answer; `None` if the request is over.
     pub request: Option<C>,
 }
 
 impl<C> NotAccepted<C> {
-    /// The request is as it was.
+    /// Creates an error that leaves the request unchanged.
     pub fn left(error: ConnectError, request: C) -> NotAccepted<C> {
         NotAccepted { error, request: Some(request) }
     }
 
-    /// The requester has given up.
+    /// Creates the error for a requester that has given up.
     pub fn over() -> NotAccepted<C> {
         NotAccepted { error: ConnectError::Timeout, request: None }
     }
 
-    /// The same of a request in another form.
+    /// Converts the request to another type.
     pub fn map<D>(self, form: impl FnOnce(C) -> D) -> NotAccepted<D> {
         NotAccepted { error: self.error, request: self.request.map(form) }
     }
@@ -299,13 +299,13 @@ impl<C> core::fmt::Display for NotAccepted<C> {
 impl<C> core::error::Error for NotAccepted<C> {}
 
 impl<C> From<NotAccepted<C>> for ConnectError {
-    /// For a caller that does not need the request, which is thereby rejected.
+    /// Drops the request, which rejects it.
     fn from(not: NotAccepted<C>) -> ConnectError {
         not.error
     }
 }
 
-/// Why a descriptor is not taken.
+/// Reason for which a descriptor cannot be posted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PostError {
     /// A send was posted to a VI that is not connected.
@@ -314,20 +314,20 @@ pub enum PostError {
     /// The work queue is full.
     #[error("the work queue is full")]
     QueueFull,
-    /// There is no descriptor that the NIC may use at that address: a stale handle, outside the
-    /// region, not aligned, another protection tag. (VIPL reports it by the error callback, as
-    /// `VIP_ERROR_POST_DESC`, and returns success.)
+    /// No usable descriptor lies at this address: a stale handle, an address outside the region, wrong alignment, or
+    /// another protection tag. (VIPL reports this through the error callback, as `VIP_ERROR_POST_DESC`, and returns
+    /// success.)
     #[error("no usable descriptor at this address with this memory handle")]
     Descriptor,
 }
 
-/// Why waiting for a descriptor gave none.
+/// Reason for which a wait returned no descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WaitError {
-    /// The time is over.
+    /// The time has expired.
     #[error("timed out")]
     Timeout,
-    /// The queue is empty: there is nothing to wait for.
+    /// No descriptor is posted.
     #[error("no descriptor is posted")]
     Empty,
 }

@@ -1,7 +1,7 @@
-//! What a NIC tells a program unasked: errors that belong to no call, and callbacks.
+//! Asynchronous notifications of a NIC: errors that belong to no call, and callbacks.
 //!
-//! Both run in one thread of the NIC's, in the order of their events (VIA 1.0: an application is
-//! notified by an asynchronous call of a handler that it has registered).
+//! One thread of the NIC runs both, in the order of their events. In VIA 1.0 the NIC notifies an application by an
+//! asynchronous call of a registered handler.
 
 use crate::error::ErrorCode;
 use crate::flags::Control;
@@ -10,13 +10,14 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
-/// What runs, once, when a descriptor of a work queue is done; it gets the descriptor taken.
+/// A callback that runs once when a descriptor of a work queue is done. The callback receives the completion, already
+/// taken from the queue.
 pub type ViCallback = Box<dyn FnOnce(Completion) + Send>;
 
-/// The function that is called for errors which belong to no call.
+/// A function for errors that belong to no call.
 pub type ErrorHandler = Arc<dyn Fn(&AsyncError) + Send + Sync>;
 
-/// What an error has struck (`VIP_RESOURCE_CODE`), with its values.
+/// The kind of object that an error concerns (`VIP_RESOURCE_CODE`), with VIPL's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Resource {
@@ -33,22 +34,22 @@ pub enum Resource {
 /// An error that belongs to no call (`VIP_ERROR_DESCRIPTOR`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AsyncError {
-    /// The VI, by the context it was created with.
+    /// Context of the VI, given when the VI was created.
     pub vi: Option<u64>,
-    /// The completion queue, by the context it was created with.
+    /// Context of the completion queue, given when the queue was created.
     pub cq: Option<u64>,
-    /// The address of the descriptor.
+    /// Address of the descriptor.
     pub descriptor: Option<u64>,
-    /// The operation that went wrong.
+    /// The operation that failed.
     pub operation: Control,
-    /// What it has struck.
+    /// The kind of object that the error concerns.
     pub resource: Resource,
-    /// What happened.
+    /// The error.
     pub code: ErrorCode,
 }
 
 impl AsyncError {
-    /// An error of a VI as a whole.
+    /// Creates an error of a whole VI.
     pub fn of_vi(vi: u64, code: ErrorCode) -> AsyncError {
         AsyncError {
             vi: Some(vi),
@@ -61,7 +62,7 @@ impl AsyncError {
     }
 }
 
-/// The error handler that a NIC has at the moment.
+/// The current error handler of a NIC.
 #[derive(Default)]
 pub struct CurrentHandler(Arc<Mutex<Option<ErrorHandler>>>);
 
@@ -75,13 +76,14 @@ impl CurrentHandler {
     /// Sets or removes the handler.
     pub fn set(&self, handler: Option<ErrorHandler>) {
         let old = core::mem::replace(&mut *lock(&self.0), handler);
-        // The program's own code may run in its destructor, so not under the lock.
+        // Drop the handler without the lock: its destructor may run the program's code.
         drop(old);
     }
 
-    /// Returns the call that hands an error to the handler, for a [`Dispatcher`]; `None` where no handler is set.
+    /// Returns the job for a [`Dispatcher`] that passes `error` to the handler; `None` if no handler is set.
     ///
-    /// The call does nothing if another handler is set by then, or none. It keeps neither the NIC nor this value alive.
+    /// The job does nothing if the handler has been replaced or removed when the job runs. The job keeps neither the
+    /// NIC nor this value alive.
     pub fn call_for(&self, error: AsyncError) -> Option<Job> {
         let handler = lock(&self.0).clone()?;
         let current = self.0.clone();
@@ -97,34 +99,33 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Something to run.
+/// A function that a [`Dispatcher`] runs once.
 pub type Job = Box<dyn FnOnce() + Send>;
 
-/// Starts a thread for the argument; how is the provider's to say (which signals it takes, its
-/// name).
+/// Starts a thread that runs the job. The provider chooses the thread's name and signal mask.
 pub type Spawn = fn(Job) -> std::io::Result<()>;
 
-/// The thread that runs callbacks, in order. Started with the first of them; it ends when this is
-/// dropped and what was given is done.
+/// Runs callbacks in order in a thread of its own. The first callback starts the thread. The thread ends after the
+/// dispatcher is dropped and all jobs are done.
 ///
-/// Where it cannot be started, what is given *waits*: until it can be ([`Dispatcher::retry`]), or for
-/// a thread of the program's that comes by and holds nothing ([`Dispatcher::run_waiting`]). It is not
-/// run where it is given, because that is often under a lock that it would want.
+/// If the thread cannot be started, jobs *wait*. [`Dispatcher::retry`] tries to start the thread again.
+/// [`Dispatcher::run_waiting`] runs the jobs in a program's thread that holds no locks. [`Dispatcher::run`] does not
+/// run a job itself, because its caller often holds a lock that the job needs.
 #[derive(Debug)]
 pub struct Dispatcher {
     spawn: Spawn,
-    /// Whether anything waits, to be looked at without the lock.
+    /// Set while jobs wait. Readable without the lock.
     waits: AtomicBool,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// To the thread, once it is there.
+    /// Channel to the thread, once the thread exists.
     thread: Option<mpsc::Sender<Job>>,
-    /// What waits; nothing if there is a thread.
+    /// Waiting jobs; empty once the thread exists.
     waiting: VecDeque<Job>,
-    /// A thread of the program's is at it.
+    /// Set while a program's thread runs waiting jobs.
     running: bool,
 }
 
@@ -135,7 +136,7 @@ impl core::fmt::Debug for State {
 }
 
 impl Dispatcher {
-    /// A dispatcher whose thread is started by `spawn`.
+    /// Creates a dispatcher that starts its thread by `spawn`.
     pub fn new(spawn: Spawn) -> Dispatcher {
         Dispatcher { spawn, waits: AtomicBool::new(false), state: Mutex::default() }
     }
@@ -144,7 +145,7 @@ impl Dispatcher {
         lock(&self.state)
     }
 
-    /// Starts the thread, if that is possible and does not change the order.
+    /// Starts the thread, if this is possible and keeps the jobs in order.
     fn start(&self, state: &mut State) {
         if state.thread.is_some() || state.running {
             return;
@@ -160,7 +161,7 @@ impl Dispatcher {
         }
     }
 
-    /// Runs a job in the thread after all that were given before; false if it waits for a thread.
+    /// Queues a job for the thread. Returns false if the job waits because there is no thread.
     pub fn run(&self, job: Job) -> bool {
         let mut state = self.state();
         self.start(&mut state);
@@ -177,13 +178,13 @@ impl Dispatcher {
         }
     }
 
-    /// Whether something waits for a thread.
+    /// Returns true while jobs wait for a thread.
     #[inline]
     pub fn waits(&self) -> bool {
         self.waits.load(Ordering::Relaxed)
     }
 
-    /// Starts the thread for what waits, if it can be started by now; false if it still waits.
+    /// Tries to start the thread for waiting jobs. Returns false if they still wait.
     pub fn retry(&self) -> bool {
         if self.waits() {
             self.start(&mut self.state());
@@ -191,8 +192,8 @@ impl Dispatcher {
         !self.waits()
     }
 
-    /// Runs what waits in this thread, which holds nothing that a job could need. While another
-    /// one is at it, or this one comes in again out of a job, it is left to that.
+    /// Runs waiting jobs in the calling thread, which must hold no lock that a job could need. Returns at once if
+    /// another thread, or an outer call in this thread, is running the jobs.
     pub fn run_waiting(&self) {
         if self.retry() {
             return;
@@ -216,7 +217,7 @@ mod tests {
     use super::*;
     use core::sync::atomic::AtomicU64;
 
-    /// A handler that adds up the numbers of the VIs in its errors.
+    /// Returns a handler that adds up the VI contexts of its errors.
     fn adding(sum: &Arc<AtomicU64>) -> Option<ErrorHandler> {
         let sum = sum.clone();
         Some(Arc::new(move |error| {
@@ -286,7 +287,7 @@ mod tests {
         assert!(!dispatcher.waits());
     }
 
-    /// One after the other, also if a job gives others, and comes by again.
+    /// Jobs run one after the other, even if a job queues another one and calls `run_waiting`.
     #[test]
     fn a_job_that_waited_may_come_in_again() {
         let dispatcher = Arc::new(no_thread());

@@ -3,7 +3,7 @@
 use bitflags::bitflags;
 
 bitflags! {
-    /// What a descriptor asks for (16 bits; `VIP_CONTROL_*`).
+    /// Control word of a descriptor (16 bits; `VIP_CONTROL_*`).
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub struct Control: u16 {
         /// The operation is an RDMA write.
@@ -12,7 +12,7 @@ bitflags! {
         const OP_RDMAREAD = 2;
         /// The descriptor carries 32 bits of immediate data.
         const IMMEDIATE = 4;
-        /// Start only when all earlier RDMA reads of the queue are complete.
+        /// The operation must wait until all earlier RDMA reads of the queue are complete.
         const QFENCE = 8;
         /// Bits that must be zero.
         const RESERVED = 0xfff0;
@@ -22,16 +22,16 @@ bitflags! {
 impl Control {
     /// Send or receive: the operation whose value is 0 (`VIP_CONTROL_OP_SENDRECV`).
     pub const OP_SENDRECV: Control = Control::empty();
-    /// Which bits tell the operation (`VIP_CONTROL_OP_MASK`).
+    /// Bits that give the operation (`VIP_CONTROL_OP_MASK`).
     pub const OP_MASK: Control = Control::OP_RDMAWRITE.union(Control::OP_RDMAREAD);
 
-    /// The operation alone.
+    /// Returns only the bits of the operation.
     #[inline]
     pub fn operation(self) -> Control {
         self & Control::OP_MASK
     }
 
-    /// What a send descriptor's operation is called in its status.
+    /// Returns the status bits for a send descriptor's operation.
     pub fn operation_status(self) -> Status {
         match self.operation() {
             Control::OP_RDMAWRITE => Status::OP_RDMA_WRITE,
@@ -42,26 +42,26 @@ impl Control {
 }
 
 bitflags! {
-    /// What became of a descriptor (32 bits; `VIP_STATUS_*`). All zero: not done.
+    /// Status of a descriptor (32 bits; `VIP_STATUS_*`). Zero while the descriptor is not done.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub struct Status: u32 {
-        /// The NIC is finished with the descriptor; without an error bit, successfully.
+        /// The NIC has completed the descriptor; successfully, if there is no error bit.
         const DONE = 0x1;
-        /// The descriptor itself makes no sense: too many segments, reserved bits, operation.
+        /// The descriptor is malformed: its number of segments, its reserved bits or its operation.
         const FORMAT_ERROR = 0x2;
         /// A memory handle, range or protection tag does not allow the access.
         const PROTECTION_ERROR = 0x4;
-        /// Longer than the maximum transfer size, or than the receive it met.
+        /// The message is longer than the maximum transfer size, or than its receive.
         const LENGTH_ERROR = 0x8;
-        /// An error struck when part of the data had been transferred.
+        /// An error occurred after part of the data had been transferred.
         const PARTIAL_ERROR = 0x10;
-        /// The connection ended before the descriptor's turn came.
+        /// The connection ended before the NIC processed the descriptor.
         const DESC_FLUSHED_ERROR = 0x20;
-        /// The transport lost the data, or the connection under it.
+        /// The transport lost the data or the connection.
         const TRANSPORT_ERROR = 0x40;
-        /// The far side's memory did not allow the RDMA.
+        /// The peer's memory did not allow the RDMA.
         const RDMA_PROT_ERROR = 0x80;
-        /// The far side's descriptor was in error (reliable reception).
+        /// The peer's descriptor was in error (reliable reception).
         const REMOTE_DESC_ERROR = 0x100;
         /// The descriptor was a receive.
         const OP_RECEIVE = 0x1_0000;
@@ -69,7 +69,7 @@ bitflags! {
         const OP_RDMA_WRITE = 0x2_0000;
         /// The descriptor was an RDMA read.
         const OP_RDMA_READ = 0x4_0000;
-        /// Immediate data came with it.
+        /// The descriptor has immediate data.
         const IMMEDIATE = 0x8_0000;
         /// Bits that are zero.
         const RESERVED = 0xfff0_fe00;
@@ -79,20 +79,20 @@ bitflags! {
 impl Status {
     /// The descriptor was a send: the operation whose value is 0.
     pub const OP_SEND: Status = Status::empty();
-    /// A receive that was consumed by the peer's RDMA write with immediate data.
+    /// The peer's RDMA write with immediate data consumed a receive.
     pub const OP_REMOTE_RDMA_WRITE: Status = Status::OP_RECEIVE.union(Status::OP_RDMA_WRITE);
-    /// Which bits tell the operation (`VIP_STATUS_OP_MASK`).
+    /// Bits that give the operation (`VIP_STATUS_OP_MASK`).
     pub const OP_MASK: Status = Status::OP_REMOTE_RDMA_WRITE.union(Status::OP_RDMA_READ);
-    /// Which bits tell of an error (`VIP_STATUS_ERROR_MASK`).
+    /// Bits that show errors (`VIP_STATUS_ERROR_MASK`).
     pub const ERROR_MASK: Status = Status::from_bits_retain(0x1fe);
 
-    /// The error bits alone.
+    /// Returns only the error bits.
     #[inline]
     pub fn errors(self) -> Status {
         self & Status::ERROR_MASK
     }
 
-    /// Whether the NIC is finished with the descriptor.
+    /// Returns true if the NIC has completed the descriptor.
     #[inline]
     pub fn is_done(self) -> bool {
         self.contains(Status::DONE)

@@ -1,26 +1,24 @@
-//! The Virtual Interface Architecture, as software: what every provider of VIs has in common.
+//! The Virtual Interface Architecture in software: the parts that all providers of VIs share.
 //!
-//! VIA 1.0 gives a process protected, connection-oriented endpoints that it drives without the
-//! kernel. This crate has the architecture's nouns and rules, and no transport:
+//! VIA 1.0 gives a process protected, connection-oriented endpoints that the process drives without the kernel. This
+//! crate has the architecture's data types and rules, but no transport:
 //!
-//! - [`descriptor`]: what a program writes into registered memory to say "send this" or "receive
-//!   here", bit for bit as C programs lay it out, with the [`flags`] of its control and status;
-//! - [`tag`], [`memory`]: protection tags and memory handles; memory that a NIC may touch ([`Memory`]),
-//!   and the table that checks every access against them;
-//! - [`state`], [`connection`]: the life of a VI, and of a request for a connection, as declared
-//!   tables;
-//! - [`queue`]: the bookkeeping of a work queue: in order, each descriptor done exactly once;
-//! - [`nic`], [`vi`], [`cq`]: the traits [`Nic`], [`Connection`], [`Vi`] and [`CompletionQueue`]
-//!   that providers implement, with [`attributes`], [`address`]es and [`error`]s (each maps to
-//!   VIPL's return codes);
-//! - [`slots`]: descriptors with buffers, in memory that stays registered, for what is written over any NIC;
-//! - [`bequest`]: what a dead process leaves to its peer, where a provider can keep it;
+//! - [`descriptor`]: requests to send or receive, in registered memory and in the binary layout of C programs, with the
+//!   [`flags`] of their control and status;
+//! - [`tag`], [`memory`]: protection tags and memory handles; memory that a NIC may access ([`Memory`]), and the table
+//!   that checks every access;
+//! - [`state`], [`connection`]: the states of a VI, and of a request for a connection, as tables;
+//! - [`queue`]: the bookkeeping of a work queue. Descriptors complete in order, each exactly once;
+//! - [`nic`], [`vi`], [`cq`]: the traits [`Nic`], [`Connection`], [`Vi`] and [`CompletionQueue`] that providers
+//!   implement, with [`attributes`], [`address`]es and [`error`]s (each maps to VIPL's return codes);
+//! - [`slots`]: descriptors with buffers in registered memory, for code that works over any NIC;
+//! - [`bequest`]: bytes that a dead process leaves to its peer, where a provider can keep them;
 //! - [`event`]: errors that belong to no call, and the thread that runs callbacks.
 //!
-//! A provider brings the wire. `via-conformance` is the suite that each must pass.
+//! A provider adds the transport. `via-conformance` is the test suite that every provider must pass.
 //!
-//! Unsafe code is denied but for one module, [`memory::buffer`], which turns registered
-//! addresses into something that the rest can use safely.
+//! The crate denies unsafe code except in [`memory::buffer`]. That module turns registered addresses into values that
+//! the other modules can use safely.
 
 #![deny(unsafe_code)]
 

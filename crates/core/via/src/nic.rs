@@ -1,16 +1,16 @@
-//! What a provider implements: a NIC and requests for connections; its VIs are in [`crate::vi`],
-//! its completion queues in [`crate::cq`].
+//! Traits that a provider implements: a NIC and requests for connections. The traits of VIs are in [`crate::vi`], and
+//! those of completion queues in [`crate::cq`].
 //!
-//! The model is VIPL's, a method for each function, so that a C API is a thin layer over any
-//! provider; a `None` timeout is `VIP_INFINITE`. Three things a caller may rely on everywhere:
+//! The model is VIPL's, with one method for each function. So a C interface is a thin layer over any provider. A
+//! timeout of `None` is `VIP_INFINITE`. A caller may rely on three rules:
 //!
-//! - every method may be called by any thread, on the same VI at once where
-//!   [`NicAttributes::thread_safe`] says so, and `*_done` never blocks behind a `*_wait`;
-//! - descriptors of one work queue are done in posting order, each exactly once;
-//! - waiting spins for a bounded time and then sleeps.
+//! - any thread may call any method. Several threads may use one VI at once if [`NicAttributes::thread_safe`] is set,
+//!   and `*_done` never blocks behind a `*_wait`;
+//! - descriptors of one work queue complete in posting order, each exactly once;
+//! - a wait spins for a limited time and then sleeps.
 //!
-//! No method of these traits has a body: a provider that passes calls on to another one (libvipl's)
-//! cannot forget one that is added later. `tests/provider_traits.rs` holds them to it.
+//! No method of these traits has a default body. So the compiler finds a method that a forwarding provider (that of
+//! libvipl) has forgotten. `tests/provider_traits.rs` checks this rule.
 
 use crate::address::NetAddress;
 use crate::attributes::{MemAttributes, NicAttributes, ViAttributes};
@@ -26,17 +26,17 @@ use crate::tag::{MemHandle, Ptag};
 use crate::vi::Vi;
 use core::time::Duration;
 
-/// A NIC, open (`VipOpenNic` … `VipCloseNic`, which is dropping it). Its VIs keep what they need
-/// of it, so they may outlive it.
+/// An open NIC (`VipOpenNic`). Dropping it is `VipCloseNic`. Its VIs keep the parts of the NIC that they need, and may
+/// outlive it.
 pub trait Nic: Send + Sync {
-    /// Its VIs.
+    /// Type of the NIC's VIs.
     type Vi: Vi;
-    /// A request for a connection, to be answered.
+    /// Type of an incoming request for a connection.
     type Connection: Connection<Vi = Self::Vi>;
-    /// Its completion queues.
+    /// Type of the NIC's completion queues.
     type Cq: CompletionQueue;
 
-    /// What it is and what it offers (`VipQueryNic`).
+    /// Returns the NIC's properties and limits (`VipQueryNic`).
     fn attributes(&self) -> &NicAttributes;
 
     /// Creates a protection tag (`VipCreatePtag`).
@@ -51,32 +51,31 @@ pub trait Nic: Send + Sync {
     /// [`PtagError::Unknown`], [`PtagError::InUse`].
     fn destroy_ptag(&self, ptag: Ptag) -> Result<(), PtagError>;
 
-    /// Registers memory, for descriptors and data (`VipRegisterMem`). The same memory may be
-    /// registered several times.
+    /// Registers memory for descriptors and data (`VipRegisterMem`). A program may register the same memory several
+    /// times.
     ///
     /// # Errors
-    /// [`RegisterError`]: an unknown tag, no bytes, or a limit of the NIC.
+    /// [`RegisterError`]: an unknown tag, an empty region, or a limit of the NIC.
     fn register_mem(
         &self,
         memory: &Memory,
         attributes: MemAttributes,
     ) -> Result<MemHandle, RegisterError>;
 
-    /// Deregisters memory (`VipDeregisterMem`). When it returns, the NIC touches the memory no
-    /// more under this handle; posted descriptors that need it end in
-    /// [`crate::Status::PROTECTION_ERROR`].
+    /// Deregisters memory (`VipDeregisterMem`). After the call the NIC no longer accesses the memory under this handle.
+    /// Posted descriptors that need the memory end in [`crate::Status::PROTECTION_ERROR`].
     ///
     /// # Errors
     /// [`MemError::UnknownHandle`].
     fn deregister_mem(&self, handle: MemHandle) -> Result<(), MemError>;
 
-    /// The memory and attributes of a region (`VipQueryMem`).
+    /// Returns the memory and attributes of a region (`VipQueryMem`).
     ///
     /// # Errors
     /// [`MemError::UnknownHandle`].
     fn query_mem(&self, handle: MemHandle) -> Result<(Memory, MemAttributes), MemError>;
 
-    /// Changes what may be done with a region (`VipSetMemAttributes`).
+    /// Changes the attributes of a region (`VipSetMemAttributes`).
     ///
     /// # Errors
     /// [`MemError`].
@@ -86,18 +85,16 @@ pub trait Nic: Send + Sync {
         attributes: MemAttributes,
     ) -> Result<(), MemError>;
 
-    /// Creates a completion queue for `entries` entries (`VipCreateCQ`); `context` names it in
-    /// error reports.
+    /// Creates a completion queue for `entries` entries (`VipCreateCQ`). Error reports contain `context`.
     ///
     /// # Errors
     /// [`CqError`].
     fn create_cq(&self, entries: u32, context: u64) -> Result<Self::Cq, CqError>;
 
-    /// Creates a VI in state IDLE, attached to completion queues as `attach` says
-    /// (`VipCreateVi`).
+    /// Creates a VI in state IDLE, and attaches its work queues to the completion queues in `attach` (`VipCreateVi`).
     ///
     /// # Errors
-    /// [`CreateViError`]: an attribute that the NIC does not offer, or no more VIs.
+    /// [`CreateViError`]: an attribute that the NIC does not offer, or no free VI.
     fn create_vi_with(
         &self,
         attributes: ViAttributes,
@@ -107,29 +104,29 @@ pub trait Nic: Send + Sync {
     /// Creates a VI without completion queues.
     ///
     /// # Errors
-    /// As for [`Nic::create_vi_with`].
+    /// Like [`Nic::create_vi_with`].
     fn create_vi(&self, attributes: ViAttributes) -> Result<Self::Vi, CreateViError>;
 
-    /// Has errors that belong to no call reported to `handler` (`VipErrorCallback`); `None`: to no function.
+    /// Sets the handler for errors that belong to no call (`VipErrorCallback`). `None` removes the handler.
     fn set_error_handler(&self, handler: Option<ErrorHandler>);
 
-    /// Tells the error handler of an error, in its turn. For the layer above, whose interface
-    /// reports errors in this way that the NIC returns from a call ([`PostError::Descriptor`]).
+    /// Queues an error for the error handler. A layer above uses this for errors that the NIC returns from a call but
+    /// the layer's interface reports through the handler ([`PostError::Descriptor`]).
     fn report(&self, error: AsyncError);
 
-    /// Whether callbacks wait because no thread could be started for them.
+    /// Returns true while callbacks wait because the NIC could not start a thread for them.
     fn callbacks_wait(&self) -> bool;
 
-    /// Runs such callbacks in the calling thread, which holds nothing that they could need: for the
-    /// layer above, to be called now and then. (The NIC keeps trying to start a thread, too.)
+    /// Runs waiting callbacks in the calling thread, which must hold no lock that they could need. The layer above
+    /// should call this now and then. (The NIC also keeps trying to start a thread.)
     fn run_callbacks(&self);
 
-    /// Waits for a request to connect to `local` (`VipConnectWait`). Several threads may wait,
-    /// at one address too; each request goes to one of them.
+    /// Waits for a request to connect to `local` (`VipConnectWait`). Several threads may wait, also at one address.
+    /// Each request goes to one of them.
     ///
     /// # Errors
-    /// [`ConnectError::Timeout`]; [`ConnectError::InvalidParameter`] for an address that is not
-    /// this NIC's or too long; [`ConnectError::Resource`] where another process waits there.
+    /// [`ConnectError::Timeout`]; [`ConnectError::InvalidParameter`] for an address that is too long or belongs to
+    /// another NIC; [`ConnectError::Resource`] if another process waits at this address.
     fn connect_wait(
         &self,
         local: &NetAddress,
@@ -137,31 +134,30 @@ pub trait Nic: Send + Sync {
     ) -> Result<Self::Connection, ConnectError>;
 }
 
-/// A request for a connection, as the waiting side has it (`VIP_CONN_HANDLE`). Dropping it
-/// rejects it.
+/// An incoming request for a connection (`VIP_CONN_HANDLE`). Dropping it rejects the request.
 pub trait Connection: Send {
-    /// The VIs that can accept it.
+    /// Type of the VIs that can accept the request.
     type Vi: Vi;
 
-    /// The address that the requester gave as its own.
+    /// Returns the requester's address, as the requester gave it.
     fn remote_address(&self) -> &NetAddress;
 
-    /// The requesting VI's attributes, without its tag.
+    /// Returns the requesting VI's attributes, without the protection tag.
     fn remote_attributes(&self) -> &ViAttributes;
 
-    /// Accepts with an idle VI, which is then connected (`VipConnectAccept`). May take a round trip
-    /// to the requester.
+    /// Accepts the request with an idle VI, which becomes connected (`VipConnectAccept`). The call may take a round
+    /// trip to the requester.
     ///
     /// # Errors
-    /// [`ConnectError::State`] if the VI is not idle, [`ConnectError::Reliability`] and
-    /// [`ConnectError::MaxTransferSize`] if the two do not match: the request is handed back, to be
-    /// accepted with another VI, or with this one later. [`ConnectError::Timeout`] if the requester
+    /// [`ConnectError::State`] if the VI is not idle. [`ConnectError::Reliability`] or
+    /// [`ConnectError::MaxTransferSize`] if the two VIs do not match. In these cases the error contains the request,
+    /// and the caller may accept it with another VI, or with this VI later. [`ConnectError::Timeout`] if the requester
     /// has given up.
     fn accept(self, vi: &Self::Vi) -> Result<(), NotAccepted<Self>>
     where
         Self: Sized;
 
-    /// Rejects (`VipConnectReject`). The requester is told so, or, if a VI was tried and did not
-    /// match, what did not.
+    /// Rejects the request (`VipConnectReject`). If the caller tried a VI that did not match, the requester gets that
+    /// mismatch as the reason.
     fn reject(self);
 }

@@ -1,14 +1,13 @@
 //! The bookkeeping of a work queue.
 //!
-//! A descriptor is posted, later done, later taken by the program: three positions that follow
-//! each other around a ring. So descriptors are done in the order in which they were posted, and
-//! each exactly once. The queue keeps what became of a descriptor beside the descriptor itself,
-//! whose memory may be gone by then.
+//! The program posts a descriptor, the NIC completes the descriptor, and the program takes the completion. Three
+//! positions in a ring follow each other through these steps. So descriptors complete in posting order, each exactly
+//! once. The queue stores a descriptor's outcome itself, because the descriptor's memory may be gone by then.
 
 use crate::descriptor::DescriptorAddress;
 use crate::flags::Status;
 
-/// A descriptor that is done.
+/// A completed descriptor.
 ///
 /// ```
 /// use via::{Completion, Status};
@@ -27,18 +26,18 @@ use crate::flags::Status;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Completion {
-    /// Which descriptor.
+    /// The completed descriptor.
     pub descriptor: DescriptorAddress,
-    /// What became of it; holds [`Status::DONE`].
+    /// Final status of the descriptor; contains [`Status::DONE`].
     pub status: Status,
-    /// Bytes transferred.
+    /// Number of bytes transferred.
     pub length: u32,
-    /// The immediate data that came with a received message.
+    /// Immediate data of a received message.
     pub immediate: Option<u32>,
 }
 
 impl Completion {
-    /// The bytes transferred.
+    /// Returns the number of bytes transferred.
     ///
     /// # Errors
     /// The status, if it has an error bit.
@@ -47,19 +46,19 @@ impl Completion {
     }
 }
 
-/// What a look at a work queue finds (`VipSendDone`, `VipRecvDone`).
+/// Result of polling a work queue (`VipSendDone`, `VipRecvDone`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Done {
-    /// The oldest descriptor is done, and with this no longer the queue's.
+    /// The oldest descriptor is done. The call has removed it from the queue.
     Completion(Completion),
     /// The oldest descriptor is still in progress (`VIP_NOT_DONE`).
     NotDone,
-    /// Nothing is posted (`VIP_DESCRIPTOR_ERROR` with a null descriptor).
+    /// No descriptor is posted (`VIP_DESCRIPTOR_ERROR` with a null descriptor).
     Empty,
 }
 
 impl Done {
-    /// The completion, if there is one.
+    /// Returns the completion, if there is one.
     pub fn completion(self) -> Option<Completion> {
         match self {
             Done::Completion(completion) => Some(completion),
@@ -68,25 +67,25 @@ impl Done {
     }
 }
 
-/// What became of a descriptor: its completion without its address.
+/// Result of a descriptor: a completion without the descriptor's address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
-    /// [`Status::DONE`] is added.
+    /// Status bits. The queue adds [`Status::DONE`].
     pub status: Status,
-    /// Bytes transferred.
+    /// Number of bytes transferred.
     pub length: u32,
-    /// The immediate data, if any.
+    /// Immediate data of a received message.
     pub immediate: Option<u32>,
 }
 
 impl Outcome {
-    /// An error, with nothing transferred.
+    /// Returns an error without transferred bytes.
     pub fn error(status: Status) -> Outcome {
         Outcome { status, length: 0, immediate: None }
     }
 }
 
-/// A work queue without its wire.
+/// A work queue without a transport.
 ///
 /// ```
 /// use via::queue::{Outcome, WorkQueue};
@@ -106,10 +105,10 @@ impl Outcome {
 /// ```
 #[derive(Debug)]
 pub struct WorkQueue {
-    /// No entries at first, then a power of two, which grows with need.
+    /// Empty at first, then a power of two that grows as needed.
     ring: Box<[Entry]>,
     capacity: u32,
-    /// Entries ever posted, done and taken; `taken <= done <= posted <= taken + capacity`.
+    /// Counts of posted, completed and taken descriptors, modulo 2^32: `taken <= done <= posted <= taken + capacity`.
     posted: u32,
     done: u32,
     taken: u32,
@@ -134,8 +133,8 @@ fn empty_ring(entries: u32) -> Box<[Entry]> {
 pub struct Full;
 
 impl WorkQueue {
-    /// An empty queue for up to `capacity` descriptors that are posted or done and not taken. It
-    /// owns no memory until something is posted.
+    /// Creates an empty queue for up to `capacity` descriptors that have not been taken. The queue allocates no memory
+    /// before the first post.
     pub fn new(capacity: u32) -> WorkQueue {
         WorkQueue { ring: Box::default(), capacity, posted: 0, done: 0, taken: 0 }
     }
@@ -176,33 +175,33 @@ impl WorkQueue {
         Ok(())
     }
 
-    /// The oldest descriptor that is not done.
+    /// Returns the oldest descriptor that is not done.
     #[inline]
     pub fn front(&self) -> Option<DescriptorAddress> {
         (self.done != self.posted).then(|| self.ring[self.place(self.done)].descriptor)
     }
 
-    /// Descriptors that are done since the queue's beginning, which tells the oldest that is not
-    /// from those before and after it.
+    /// Number of completed descriptors since the queue was created, modulo 2^32. The number identifies the oldest
+    /// descriptor that is not done.
     #[inline]
     pub fn position(&self) -> u32 {
         self.done
     }
 
-    /// The descriptor that was posted `i` after the oldest that is not done.
+    /// Returns the descriptor `i` places after the oldest descriptor that is not done.
     #[inline]
     pub fn pending(&self, i: u32) -> Option<DescriptorAddress> {
         (i < self.outstanding())
             .then(|| self.ring[self.place(self.done.wrapping_add(i))].descriptor)
     }
 
-    /// Whether a descriptor is done and not taken.
+    /// Returns true if a completed descriptor has not been taken.
     #[inline]
     pub fn has_done(&self) -> bool {
         self.taken != self.done
     }
 
-    /// The oldest descriptor is done.
+    /// Completes the oldest descriptor.
     #[inline]
     pub fn complete(&mut self, mut outcome: Outcome) {
         debug_assert!(self.done != self.posted, "nothing to complete");
@@ -218,8 +217,8 @@ impl WorkQueue {
         self.done = self.done.wrapping_add(1);
     }
 
-    /// The oldest descriptor is done and taken at once. For a queue in which nothing waits to be
-    /// taken, and something is posted.
+    /// Completes the oldest descriptor and takes it at once. The queue must have a posted descriptor, and no completed
+    /// descriptor that waits to be taken.
     #[inline]
     pub fn pass(&mut self, outcome: Outcome) -> Completion {
         debug_assert!(self.taken == self.done && self.done != self.posted, "not the oldest");
@@ -246,13 +245,13 @@ impl WorkQueue {
         Done::Completion(Completion { descriptor, status, length, immediate })
     }
 
-    /// Descriptors that are posted and not done.
+    /// Number of posted descriptors that are not done.
     #[inline]
     pub fn outstanding(&self) -> u32 {
         self.posted.wrapping_sub(self.done)
     }
 
-    /// Whether nothing is posted, done or not.
+    /// Returns true if the queue has no descriptor, done or not.
     pub fn is_empty(&self) -> bool {
         self.posted == self.taken
     }
@@ -269,7 +268,7 @@ mod tests {
         DescriptorAddress { address: n, handle: MemHandle::from_raw(1).unwrap() }
     }
 
-    /// All histories of so many steps of a queue whose counters begin at `start`, beside a model without counters.
+    /// Tries all histories of `steps` steps from this state, and compares them with a model without counters.
     fn every_history(queue: &WorkQueue, model: &VecDeque<(u64, bool)>, n: u64, steps: u32) {
         if steps == 0 {
             return;
@@ -329,7 +328,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the rhythm: in order, each exactly once, never more than fit.
+        /// Descriptors complete in order, each exactly once, and never more than the capacity.
         #[test]
         fn in_order_and_exactly_once(steps in proptest::collection::vec(0u8..4, 1..900)) {
             let mut queue = WorkQueue::new(24);

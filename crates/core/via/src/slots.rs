@@ -8,10 +8,11 @@ use crate::nic::Nic;
 use crate::tag::MemHandle;
 use std::sync::Arc;
 
-/// Descriptors with a buffer each, all of one size, in memory that stays registered for as long as this lives.
+/// Descriptors with buffers of one size, in memory that stays registered while this value lives.
 ///
-/// A program that copies its messages needs no more of VIA's memory than this: it writes a message to a slot's buffer and posts what
-/// [`Slots::prepare`] returns, or posts that to a receive queue and reads the buffer when the descriptor is done.
+/// A program that copies its messages needs no other registered memory. To send, it writes a message to a slot's buffer
+/// and posts the result of [`Slots::prepare`]. To receive, it posts that result to a receive queue, and reads the
+/// buffer when the descriptor is done.
 #[derive(Debug)]
 pub struct Slots<N: Nic> {
     nic: Arc<N>,
@@ -22,10 +23,10 @@ pub struct Slots<N: Nic> {
 }
 
 impl<N: Nic> Slots<N> {
-    /// `slots` descriptors with buffers of `size` bytes.
+    /// Registers memory for `slots` descriptors with buffers of `size` bytes.
     ///
     /// # Errors
-    /// The NIC registers no more memory.
+    /// [`RegisterError`] if the NIC cannot register the memory.
     pub fn new(nic: &Arc<N>, slots: usize, size: usize) -> Result<Slots<N>, RegisterError> {
         let size = size.next_multiple_of(ALIGNMENT);
         let memory = Memory::zeroed(slots * (ALIGNMENT + size));
@@ -37,7 +38,8 @@ impl<N: Nic> Slots<N> {
         self.slots * ALIGNMENT + slot * self.size
     }
 
-    /// Fills in the descriptor of a slot, for the first `len` bytes of its buffer and with that immediate data; to be posted.
+    /// Fills in the descriptor of a slot for the first `len` bytes of its buffer, with `immediate`. The caller posts
+    /// the result.
     pub fn prepare(&self, slot: usize, len: usize, immediate: Option<u32>) -> DescriptorAddress {
         debug_assert!(slot < self.slots && len <= self.size);
         let at = slot * ALIGNMENT;
@@ -49,7 +51,7 @@ impl<N: Nic> Slots<N> {
         DescriptorAddress { address: self.memory.address(at), handle: self.handle }
     }
 
-    /// The slot whose descriptor that is, if it is one of these.
+    /// Returns the slot of a descriptor, if the descriptor belongs to these slots.
     pub fn slot_of(&self, descriptor: DescriptorAddress) -> Option<usize> {
         let offset = descriptor.address.wrapping_sub(self.memory.address(0));
         let slot = usize::try_from(offset / ALIGNMENT as u64).ok()?;
@@ -71,7 +73,7 @@ impl<N: Nic> Slots<N> {
 
 impl<N: Nic> Drop for Slots<N> {
     fn drop(&mut self) {
-        // It has been registered, and nothing else deregisters it.
+        // The call cannot fail: the region is registered, and no other code deregisters it.
         let _ = self.nic.deregister_mem(self.handle);
     }
 }

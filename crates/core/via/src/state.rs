@@ -1,9 +1,8 @@
-//! The life of a VI: four states and what moves between them, declared once.
+//! The four states of a VI and the transitions between them, as one table.
 //!
-//! VIA 1.0: a VI is created IDLE. A connection request makes it CONNECT_PENDING until the far
-//! side answers; accepting another VI's request, or being accepted, makes it CONNECTED. An
-//! error of a reliable connection, or its loss, makes it ERROR, where it stays until the program
-//! disconnects it. An idle VI may connect again, and only an idle one may be destroyed.
+//! VIA 1.0: a new VI is IDLE. A connection request makes it CONNECT_PENDING until the peer answers. A VI becomes
+//! CONNECTED when it accepts a request or the peer accepts its request. An error or loss of a reliable connection makes
+//! it ERROR, until the program disconnects the VI. An idle VI may connect again, and only an idle VI may be destroyed.
 
 use core::fmt;
 
@@ -22,24 +21,24 @@ use core::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ViState {
-    /// Not connected; receives may be posted.
+    /// Not connected. The program may post receives.
     Idle = 0,
-    /// Sends and receives flow.
+    /// Connected. The program may send and receive.
     Connected = 1,
-    /// A connection request is on its way.
+    /// A connection request is pending.
     ConnectPending = 2,
-    /// The connection is lost. What was posted has been flushed; so will be what is posted now.
+    /// The connection is lost. All posted descriptors have been flushed, and new ones are flushed too.
     Error = 3,
 }
 
-/// What happens to a VI.
+/// An event of a VI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Event {
     /// The program requests a connection.
     Request,
-    /// The far side accepted the request.
+    /// The peer accepted the request.
     Accepted,
-    /// The request was rejected, timed out, or met no waiting program.
+    /// The request was rejected, timed out, or found no waiting program.
     Refused,
     /// The program accepts a request with this VI.
     Accept,
@@ -55,16 +54,16 @@ pub enum Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{event} is not possible in state {state}")]
 pub struct IllegalTransition {
-    /// The state the VI is in, and stays in.
+    /// The VI's state, which does not change.
     pub state: ViState,
-    /// What was to happen.
+    /// The rejected event.
     pub event: Event,
 }
 
 macro_rules! transitions {
     ($($event:ident { $($from:ident => $to:ident),+ $(,)? })+) => {
         impl ViState {
-            /// The state after `event`.
+            /// Returns the state after `event`.
             ///
             /// # Errors
             /// [`IllegalTransition`] where the table has no entry.
@@ -89,7 +88,7 @@ transitions! {
     Refused    { ConnectPending => Idle }
     Accept     { Idle => Connected }
     Break      { Connected => Error, Error => Error }
-    // Disconnecting an idle VI flushes the receives that are posted to it.
+    // Disconnecting an idle VI flushes its posted receives.
     Disconnect { Idle => Idle, ConnectPending => Idle, Connected => Idle, Error => Idle }
     Destroy    { Idle => Idle }
 }

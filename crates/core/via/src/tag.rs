@@ -1,43 +1,43 @@
-//! The two numbers by which protection works: tags and memory handles.
+//! The two numbers of memory protection: protection tags and memory handles.
 
 use core::num::NonZeroU32;
 
-/// A protection tag (`VIP_PROTECTION_HANDLE`): VIs use regions of their own tag only.
+/// A protection tag (`VIP_PROTECTION_HANDLE`). A VI may use only regions with its own tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ptag(pub(crate) NonZeroU32);
 
 impl Ptag {
-    /// The tag as a number that is never zero.
+    /// Returns the tag as a number, which is never zero.
     pub fn raw(self) -> u32 {
         self.0.get()
     }
 
-    /// A tag from its number; whether it exists is the NIC's to say.
+    /// Returns the tag with this number. The NIC checks whether the tag exists.
     pub fn from_raw(raw: u32) -> Option<Ptag> {
         NonZeroU32::new(raw).map(Ptag)
     }
 }
 
-/// Names a registered region (`VIP_MEM_HANDLE`); never zero.
+/// Identifies a registered region (`VIP_MEM_HANDLE`); never zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MemHandle(NonZeroU32);
 
-/// Low bits of a handle: the region's place in the table. The rest counts the place's uses.
+/// Number of low bits that give the region's place in the table. The other bits are the place's generation.
 const INDEX_BITS: u32 = 14;
 
 impl MemHandle {
-    /// Regions that a table can hold.
+    /// Largest number of regions in a table.
     pub const PLACES: u32 = 1 << INDEX_BITS;
-    /// For places that hold no handle: one of no live region of any table.
+    /// A handle that no table ever gives out, for places without a handle.
     pub(crate) const NEVER: MemHandle = MemHandle(NonZeroU32::MAX);
 
-    /// The handle as descriptors carry it.
+    /// Returns the handle as in descriptors.
     #[inline]
     pub fn raw(self) -> u32 {
         self.0.get()
     }
 
-    /// A handle from a number; whether it is of a live region is the NIC's to say.
+    /// Returns the handle with this number. The NIC checks whether its region is live.
     #[inline]
     pub fn from_raw(raw: u32) -> Option<MemHandle> {
         NonZeroU32::new(raw).map(MemHandle)

@@ -1,4 +1,4 @@
-//! What a provider implements: a virtual interface.
+//! The trait of a virtual interface, which a provider implements.
 
 use crate::address::NetAddress;
 use crate::attributes::ViAttributes;
@@ -10,10 +10,9 @@ use crate::queue::{Completion, Done};
 use crate::state::{IllegalTransition, ViState};
 use core::time::Duration;
 
-/// A virtual interface: a send queue, a receive queue, a connection. Dropping it disconnects and
-/// destroys it.
+/// A virtual interface: a send queue, a receive queue, a connection. Dropping it disconnects and destroys it.
 pub trait Vi: Send + Sync {
-    /// Its attributes; the tag is always named.
+    /// Returns the VI's attributes. The protection tag is always present.
     fn attributes(&self) -> ViAttributes;
 
     /// Changes the attributes of an idle VI (`VipSetViAttributes`).
@@ -22,29 +21,29 @@ pub trait Vi: Send + Sync {
     /// [`SetViError`]: not idle, or an attribute that the NIC does not offer.
     fn set_attributes(&self, attributes: ViAttributes) -> Result<(), SetViError>;
 
-    /// What the program gave it to tell it by ([`crate::cq::Attach::context`]).
+    /// Returns the value that the program chose to identify the VI ([`crate::cq::Attach::context`]).
     fn context(&self) -> u64;
 
-    /// Its state.
+    /// Returns the VI's state.
     fn state(&self) -> ViState;
 
-    /// Why it is in state ERROR; `None` in the others.
+    /// Returns the reason for state ERROR; `None` in other states.
     fn cause(&self) -> Option<Cause>;
 
-    /// Whether nothing is posted to the send queue, and to the receive queue: neither in
-    /// progress nor waiting to be taken (`VipQueryVi`).
+    /// Returns a flag for the send queue and one for the receive queue: true if the queue has no descriptor
+    /// (`VipQueryVi`). Completed descriptors count until the program takes them.
     fn queues_empty(&self) -> (bool, bool);
 
-    /// Requests a connection to the VI that waits at `remote` (`VipConnectRequest`); `local` is what
-    /// the far side sees as the requester's address. Returns the far VI's attributes.
+    /// Requests a connection to the VI that waits at `remote` (`VipConnectRequest`). The peer sees `local` as the
+    /// requester's address. Returns the peer VI's attributes.
     ///
     /// # Errors
-    /// [`ConnectError::NoMatch`] at once if no program waits there, [`ConnectError::Rejected`],
-    /// [`ConnectError::Timeout`], [`ConnectError::InvalidParameter`] for a timeout of zero or an
-    /// address, remote or local, that is too long, [`ConnectError::State`] if the VI is not idle,
-    /// or is disconnected by another thread meanwhile, [`ConnectError::NotReachable`] for a far
-    /// side that cannot be talked to, and where the two VIs do not match,
-    /// [`ConnectError::Reliability`] or [`ConnectError::MaxTransferSize`].
+    /// - [`ConnectError::NoMatch`] at once if no program waits at `remote`;
+    /// - [`ConnectError::Rejected`], [`ConnectError::Timeout`];
+    /// - [`ConnectError::InvalidParameter`] for a timeout of zero, or if one of the addresses is too long;
+    /// - [`ConnectError::State`] if the VI is not idle, or if another thread disconnects the VI meanwhile;
+    /// - [`ConnectError::NotReachable`] if the peer cannot be reached;
+    /// - [`ConnectError::Reliability`] or [`ConnectError::MaxTransferSize`] if the two VIs do not match.
     fn connect_request(
         &self,
         local: &NetAddress,
@@ -52,13 +51,12 @@ pub trait Vi: Send + Sync {
         timeout: Option<Duration>,
     ) -> Result<ViAttributes, ConnectError>;
 
-    /// Begins to connect to a VI whose program does the same the other way round: `remote` here
-    /// is `local` there (`VipConnectPeerRequest`). Returns at once; a VI has one such request at
-    /// a time.
+    /// Begins to connect to a VI whose program makes the matching request: `remote` of one request is `local` of the
+    /// other (`VipConnectPeerRequest`). Returns at once. A VI can have one such request at a time.
     ///
     /// # Errors
-    /// [`ConnectError::InvalidParameter`] for a timeout of zero or an address that is too long or
-    /// not this NIC's, [`ConnectError::State`] if the VI is not idle.
+    /// [`ConnectError::InvalidParameter`] for a timeout of zero, an address that is too long, or a `local` of another
+    /// NIC. [`ConnectError::State`] if the VI is not idle.
     fn connect_peer_request(
         &self,
         local: &NetAddress,
@@ -66,41 +64,38 @@ pub trait Vi: Send + Sync {
         timeout: Option<Duration>,
     ) -> Result<(), ConnectError>;
 
-    /// What became of the peer request: `None` while it is on its way (`VipConnectPeerDone`). The
-    /// result is returned once.
+    /// Returns the result of the peer request, once; `None` while the request is pending (`VipConnectPeerDone`).
     ///
     /// # Errors
-    /// As for [`Vi::connect_request`]; [`ConnectError::State`] if there is no such request.
+    /// Like [`Vi::connect_request`]; [`ConnectError::State`] if there is no such request.
     fn connect_peer_done(&self) -> Option<Result<ViAttributes, ConnectError>>;
 
-    /// As [`Vi::connect_peer_done`], waiting for it (`VipConnectPeerWait`).
+    /// Like [`Vi::connect_peer_done`], but waits for the result (`VipConnectPeerWait`).
     ///
     /// # Errors
-    /// As for [`Vi::connect_peer_done`].
+    /// Like [`Vi::connect_peer_done`].
     fn connect_peer_wait(&self) -> Result<ViAttributes, ConnectError>;
 
-    /// Ends the connection, if there is one, and makes the VI idle (`VipDisconnect`). What is
-    /// posted and not done ends in [`crate::Status::DESC_FLUSHED_ERROR`]. The far side still
-    /// receives what has been sent and then finds its VI in state ERROR. A thread that waits for a
-    /// connection of this VI is woken, with [`ConnectError::State`].
+    /// Ends the connection, if there is one, and makes the VI idle (`VipDisconnect`). Posted descriptors that are not
+    /// done end in [`crate::Status::DESC_FLUSHED_ERROR`]. The peer still receives all sent messages, and then finds its
+    /// VI in state ERROR. The call wakes a thread that waits for a connection of this VI, with [`ConnectError::State`].
     fn disconnect(&self);
 
     /// Destroys an idle VI (`VipDestroyVi`).
     ///
     /// # Errors
-    /// The VI is handed back if it is not idle.
+    /// Returns the VI if it is not idle.
     fn destroy(self) -> Result<(), (Self, IllegalTransition)>
     where
         Self: Sized;
 
-    /// Posts a descriptor to the send queue (`VipPostSend`). What is wrong with the work that it
-    /// describes turns up in its status.
+    /// Posts a descriptor to the send queue (`VipPostSend`). The descriptor's status reports errors of the operation.
     ///
     /// # Errors
     /// [`PostError`].
     fn post_send(&self, descriptor: DescriptorAddress) -> Result<(), PostError>;
 
-    /// Posts a descriptor to the receive queue (`VipPostRecv`), connected or not.
+    /// Posts a descriptor to the receive queue (`VipPostRecv`), in any state of the VI.
     ///
     /// # Errors
     /// [`PostError`].
@@ -112,31 +107,30 @@ pub trait Vi: Send + Sync {
     /// Takes the oldest descriptor of the receive queue if it is done (`VipRecvDone`).
     fn recv_done(&self) -> Done;
 
-    /// As [`Vi::send_done`], waiting until it is done (`VipSendWait`).
+    /// Like [`Vi::send_done`], but waits until the descriptor is done (`VipSendWait`).
     ///
     /// # Errors
     /// [`WaitError`].
     fn send_wait(&self, timeout: Option<Duration>) -> Result<Completion, WaitError>;
 
-    /// As [`Vi::recv_done`], waiting until it is done (`VipRecvWait`).
+    /// Like [`Vi::recv_done`], but waits until the descriptor is done (`VipRecvWait`).
     ///
     /// # Errors
     /// [`WaitError`].
     fn recv_wait(&self, timeout: Option<Duration>) -> Result<Completion, WaitError>;
 
-    /// Has the next descriptor of the send queue that is done taken and handed to `callback`, in a
-    /// thread of the NIC's (`VipSendNotify`). One for each call, in the order of the calls.
+    /// Registers `callback` for one completion: a NIC thread takes the next completed descriptor of the send queue and
+    /// passes it on (`VipSendNotify`). Callbacks run in the order of their calls.
     fn send_notify(&self, callback: ViCallback);
 
-    /// As [`Vi::send_notify`], of the receive queue (`VipRecvNotify`).
+    /// Like [`Vi::send_notify`], for the receive queue (`VipRecvNotify`).
     fn recv_notify(&self, callback: ViCallback);
 
-    /// Sends what can be sent of what waits in the send queue; whether something still waits
-    /// (cLAN's `VipPostDeferredSends`).
+    /// Sends as many descriptors waiting in the send queue as possible. Returns true if descriptors still wait (cLAN's
+    /// `VipPostDeferredSends`).
     fn push_sends(&self) -> bool;
 
-    /// Memory of the present connection that outlives the process of either end, if the provider
-    /// has such. Not in VIPL; [`crate::bequest`] says what it is for. `None` without a connection,
-    /// and from a provider that has no such memory.
+    /// Returns memory of the current connection that outlives both processes; see [`crate::bequest`]. VIPL has no such
+    /// function. `None` without a connection, or if the provider has no such memory.
     fn bequest(&self) -> Option<Box<dyn Bequest>>;
 }

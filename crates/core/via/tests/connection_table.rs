@@ -1,5 +1,5 @@
-//! Every phase of a request for a connection and every step, as a table that a reader can check
-//! and a change must touch.
+//! Prints every phase of a request and every step as a table, and compares it with a stored copy. A change of the
+//! phases must also change the copy.
 
 use via::connection::{Phase, Step};
 use via::state::{Event, ViState};
@@ -38,7 +38,7 @@ fn only_phases_that_are_over_have_no_steps() {
     }
 }
 
-/// However a request ends, its VI is in a state from which the program can go on.
+/// However a request ends, its VI is in a state from which the program can continue.
 #[test]
 fn every_end_fits_the_vis_states() {
     for &phase in Phase::ALL {

@@ -1,8 +1,8 @@
-//! The VI Architecture: nouns below rules, rules below traits.
+//! Tests the order of the modules: data types, then rules, then traits.
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
-    // Nouns.
+    // Data types.
     &["address", "bequest", "flags", "state", "tag"],
     &["error"],
     // Rules.
@@ -13,7 +13,7 @@ const LAYERS: &[&[&str]] = &[
     // Traits.
     &["vi"],
     &["nic"],
-    // What is written over them.
+    // Code over the traits.
     &["slots"],
 ];
 

@@ -1,10 +1,10 @@
-//! A method with a body in a provider's trait would be one that a provider which passes calls on to
-//! another can forget without a word from the compiler.
+//! Checks that no method of a provider's trait has a body. A provider that forwards calls could forget a method with a
+//! body, and the compiler would not notice.
 
 use std::fs;
 use std::path::Path;
 
-/// The names of a trait's methods, and whether each has a body.
+/// Returns the names of a trait's methods, and true for each method with a body.
 fn methods(source: &str, name: &str) -> Vec<(String, bool)> {
     let head = format!("pub trait {name}");
     let from = source.find(&head).unwrap_or_else(|| panic!("no {head}"));

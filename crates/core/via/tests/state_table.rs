@@ -1,4 +1,5 @@
-//! Every state and every event, as a table that a reader can check and a change must touch.
+//! Prints every state and every event as a table, and compares it with a stored copy. A change of the states must also
+//! change the copy.
 
 use via::state::{Event, ViState};
 

@@ -1,14 +1,14 @@
-//! A request where it is answered.
+//! State of a request at the accepting side.
 
 use super::{IllegalStep, Phase, Step};
 use crate::attributes::ViAttributes;
 use crate::error::ConnectError;
 
-/// A request, as the side that has been asked knows of it.
+/// State of a request at the accepting side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Acceptor {
     phase: Phase,
-    /// In what the last VI that was tried does not fit.
+    /// Attribute in which the last VI that the program tried does not match.
     difference: Option<ConnectError>,
 }
 
@@ -19,31 +19,31 @@ impl Default for Acceptor {
 }
 
 impl Acceptor {
-    /// A request that has come.
+    /// Creates the state of a new request.
     pub fn new() -> Acceptor {
         Acceptor::default()
     }
 
-    /// Where it stands.
+    /// Returns the request's phase.
     pub fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// Something happens to it.
+    /// Makes a step.
     ///
     /// # Errors
-    /// [`IllegalStep`] where the table has no entry; it is as it was.
+    /// [`IllegalStep`] if the table has no entry. The phase does not change then.
     pub fn step(&mut self, step: Step) -> Result<(), IllegalStep> {
         self.phase = self.phase.after(step)?;
         Ok(())
     }
 
-    /// Whether the program's VI, or the peer's request, fits the request of a VI with the attributes
-    /// `theirs`. One that does not is remembered.
+    /// Checks that a VI with the attributes `ours` matches the request of a VI with the attributes `theirs`. Records a
+    /// mismatch.
     ///
     /// # Errors
-    /// What differs; [`ConnectError::Timeout`] if the request is over, which only the requester
-    /// ends.
+    /// The mismatch, or [`ConnectError::Timeout`] if the request is over, because only the requester ends a request
+    /// early.
     pub fn compare(
         &mut self,
         ours: &ViAttributes,
@@ -58,8 +58,8 @@ impl Acceptor {
         Err(difference)
     }
 
-    /// The program does not want it; what the requester is to be told, if it is not over. A
-    /// requester whose VI did not fit is told so.
+    /// Rejects the request. Returns the answer for the requester; `None` if the request is over. A requester whose VI
+    /// did not match gets that reason.
     pub fn refuse(&mut self) -> Option<ConnectError> {
         self.step(Step::Reject).ok()?;
         Some(match self.phase {

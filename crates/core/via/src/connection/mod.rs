@@ -1,16 +1,13 @@
-//! The life of a request for a connection, from the moment it is made: declared once, for both
-//! models.
+//! The phases of a request for a connection, as one table for both models.
 //!
-//! A provider keeps a [`Requester`] where a request is made and an [`Acceptor`] where it is
-//! answered; both move a [`Phase`] by the table, step by step. What comes too late (the requester has
-//! given up, and then is accepted) is an [`IllegalStep`] and changes nothing; so of two steps that
-//! race, the one that is taken first under the provider's lock decides, and the other learns that it
-//! has lost.
+//! A provider keeps a [`Requester`] at the requesting side and an [`Acceptor`] at the accepting side. Both change their
+//! [`Phase`] step by step, as the table allows. A step that comes too late is an [`IllegalStep`] and changes nothing,
+//! for example an acceptance after the requester has given up. If two steps race, the first one under the provider's
+//! lock wins, and the other gets the error.
 //!
-//! Client–server: a request is made, meets a program that waits, is held by that program, and
-//! is answered. A VI that does not fit is no answer: the program may try another. Peer–peer: each side
-//! makes its own request and it stays until the other's is there; then there is nothing to answer,
-//! and both are matched at once.
+//! Client–server: a request finds a waiting program, which holds the request and answers it. A VI that does not match
+//! is no answer: the program may try another VI. Peer–peer: each side makes its own request, which waits for the other
+//! side's request. Then both are matched at once, without an answer.
 
 mod acceptor;
 mod requester;
@@ -21,68 +18,68 @@ pub use requester::{Model, Requester};
 use crate::state::Event;
 use core::fmt;
 
-/// Where a request stands.
+/// The phase of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// Made, and not taken yet: on its way to a waiting program, or to the peer's request.
+    /// Made, but not yet taken by a waiting program or matched with the peer's request.
     Requested,
-    /// A program that waited has it and has not answered (client–server).
+    /// A waiting program has the request and has not answered (client–server).
     Held,
-    /// As [`Phase::Held`], and the last VI that the program tried to accept with does not fit.
+    /// Like [`Phase::Held`], but the last VI that the program tried does not match.
     Unfit,
-    /// Answered with a VI, or matched with the peer's request: the two VIs are connected.
+    /// Accepted with a VI, or matched with the peer's request: the two VIs are connected.
     Accepted,
-    /// Answered without one.
+    /// Rejected by the program.
     Rejected,
-    /// No program waited there, or there is no such place.
+    /// No program waited at the address, or the address does not exist.
     Unmet,
-    /// The two VIs differ in an attribute that must be the same.
+    /// The two VIs differ in an attribute that must be equal.
     Mismatched,
-    /// The time was over before an answer.
+    /// The time expired before an answer.
     Expired,
-    /// The requester's program has disconnected or destroyed the VI before an answer.
+    /// The requester's program disconnected or destroyed the VI before an answer.
     Withdrawn,
-    /// The far side's process has ended before an answer, or cannot be talked to.
+    /// The peer's process ended before an answer, or cannot be reached.
     Lost,
 }
 
-/// What happens to a request.
+/// A step of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// A waiting program takes it.
+    /// A waiting program takes the request.
     Take,
-    /// It turns out that no program waits.
+    /// No program waits.
     Miss,
-    /// The program accepts it.
+    /// The program accepts the request.
     Accept,
-    /// The program rejects it, or drops it.
+    /// The program rejects or drops the request.
     Reject,
-    /// The peer's request for it is there, and fits.
+    /// The peer's matching request has arrived.
     Meet,
-    /// The two VIs do not fit.
+    /// The two VIs do not match.
     Differ,
-    /// The time is over.
+    /// The time expires.
     Expire,
-    /// The requester's program does not want it any more.
+    /// The requester's program withdraws the request.
     Withdraw,
-    /// The far side's process ends, or cannot be talked to.
+    /// The peer's process ends, or cannot be reached.
     Lose,
 }
 
-/// A step that comes too late, or that the model does not have.
+/// The error for a step that comes too late, or that the model does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{step} is not possible for a request that is {phase}")]
 pub struct IllegalStep {
-    /// Where the request stands, and stays.
+    /// The request's phase, which does not change.
     pub phase: Phase,
-    /// What was to happen.
+    /// The rejected step.
     pub step: Step,
 }
 
 macro_rules! steps {
     ($($step:ident { $($from:ident => $to:ident),+ $(,)? })+) => {
         impl Phase {
-            /// The phase after `step`.
+            /// Returns the phase after `step`.
             ///
             /// # Errors
             /// [`IllegalStep`] where the table has no entry.
@@ -128,13 +125,13 @@ impl Phase {
         Phase::Lost,
     ];
 
-    /// Whether nothing more happens to it.
+    /// Returns true if the phase is final.
     pub fn is_over(self) -> bool {
         !matches!(self, Phase::Requested | Phase::Held | Phase::Unfit)
     }
 
-    /// What happens to the requesting VI with it; `None` while it is on its way. A withdrawn
-    /// request's VI has been disconnected, which is that event.
+    /// Returns the event of the requesting VI in this phase; `None` while the request is pending. The VI of a withdrawn
+    /// request has been disconnected.
     pub fn event(self) -> Option<Event> {
         match self {
             Phase::Requested | Phase::Held | Phase::Unfit => None,

@@ -1,20 +1,19 @@
-//! A request where it was made.
+//! State of a request at the requesting side.
 
 use super::{IllegalStep, Phase, Step};
 use crate::error::ConnectError;
 use crate::state::Event;
 
-/// By which of VIPL's two models a VI is to be connected.
+/// VIPL's two models of connecting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Model {
-    /// A server waits, is asked, and answers.
+    /// A server waits for a request and answers it.
     ClientServer,
-    /// Both sides ask, and neither answers.
+    /// Both sides make requests, and neither answers.
     PeerToPeer,
 }
 
-/// A request, as the side that has made it knows of it. It hears of the far side's steps late, or
-/// of several at once.
+/// State of a request at the requesting side. This side learns of the peer's steps late, or of several at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Requester {
     model: Model,
@@ -22,20 +21,21 @@ pub struct Requester {
 }
 
 impl Requester {
-    /// A request that is being made.
+    /// Creates the state of a new request.
     pub fn new(model: Model) -> Requester {
         Requester { model, phase: Phase::Requested }
     }
 
-    /// Where it stands.
+    /// Returns the request's phase.
     pub fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// A waiting program has it, and will answer in its own time. (Peers have no such program.)
+    /// Records that a waiting program has the request and will answer later. (There is no such program in the
+    /// peer-to-peer model.)
     ///
     /// # Errors
-    /// [`IllegalStep`] if it is over. That it is known already is none.
+    /// [`IllegalStep`] if the request is over. A repeated call is no error.
     pub fn taken(&mut self) -> Result<(), IllegalStep> {
         let known = self.phase == Phase::Held || self.model == Model::PeerToPeer;
         if !known || self.phase.is_over() {
@@ -44,19 +44,19 @@ impl Requester {
         Ok(())
     }
 
-    /// It has come to this; what that is for the VI.
+    /// Records the outcome of the request. Returns the event for the VI.
     ///
     /// # Errors
-    /// [`IllegalStep`] if it is over already.
+    /// [`IllegalStep`] if the request is over.
     pub fn end(&mut self, outcome: Result<(), &ConnectError>) -> Result<Event, IllegalStep> {
         let steps = match outcome {
             Ok(()) => self.model.accepted(),
             Err(error) => self.model.refused(error),
         };
         let steps = match (self.phase, steps) {
-            // An answer is the first that is heard of its being taken, or not.
+            // The answer also says that a program took the request, unless the requester knows that already.
             (Phase::Held, [Step::Take, rest @ ..]) => rest,
-            // The program that holds it cannot have missed it: there is no talking to such a peer.
+            // The program that holds the request cannot have missed it, so such an answer counts as a lost peer.
             (Phase::Held, [Step::Miss]) => &[Step::Lose],
             (_, all) => all,
         };
@@ -84,7 +84,7 @@ impl Model {
             ConnectError::NoMatch => &[Step::Miss],
             ConnectError::Timeout => &[Step::Expire],
             ConnectError::State(_) => &[Step::Withdraw],
-            // The same to the VI: what this side cannot ask never reaches the far one.
+            // These count as a lost peer, because the request never reached the peer.
             ConnectError::NotReachable(_)
             | ConnectError::InvalidParameter(_)
             | ConnectError::Resource(_)

@@ -1,12 +1,13 @@
-//! Descriptors: how a program tells a NIC what to send, or where to receive.
+//! Descriptors: a program's requests to a NIC to send or to receive.
 //!
-//! A descriptor lies in registered memory at a multiple of [`ALIGNMENT`] and stays there until it
-//! is done: a control segment of 32 bytes, then up to [`SEGMENTS_MAX`] segments of 16. The layout
-//! is the one C programs use. Every field is an atomic, because programs may read the status while
-//! the NIC writes it; a NIC loads what it decides by exactly once.
+//! A descriptor lies in registered memory at a multiple of [`ALIGNMENT`], and stays there until it is done. A
+//! descriptor has a control segment of 32 bytes, then up to [`SEGMENTS_MAX`] segments of 16 bytes. C programs use the
+//! same layout. Every field is an atomic, because programs may read the status while the NIC writes it. A NIC loads
+//! each field on which it decides exactly once.
 //!
-//! [`Descriptor`] is the storage of a descriptor with two segments, 64 bytes; a longer one simply
-//! continues. [`DescriptorRef`] is the way to use either, and [`Work`] what a NIC reads of one.
+//! [`Descriptor`] is storage for a descriptor with two segments, 64 bytes. A longer descriptor has further segments
+//! after it. [`DescriptorRef`] gives access to a descriptor of any length, and [`Work`] is a NIC's checked copy of a
+//! descriptor.
 
 mod work;
 
@@ -15,12 +16,12 @@ use crate::tag::MemHandle;
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 pub use work::{One, Segments, Work};
 
-/// Descriptors begin at multiples of this many bytes (`VIP_DESCRIPTOR_ALIGNMENT`).
+/// Alignment of descriptors in bytes (`VIP_DESCRIPTOR_ALIGNMENT`).
 pub const ALIGNMENT: usize = 64;
-/// Segments that a descriptor can have beside its control segment.
+/// Largest number of segments of a descriptor, without its control segment.
 pub const SEGMENTS_MAX: usize = 252;
 
-/// The first 32 bytes (`VIP_CONTROL_SEGMENT`).
+/// The first 32 bytes of a descriptor (`VIP_CONTROL_SEGMENT`).
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct ControlSegment {
@@ -35,7 +36,7 @@ pub struct ControlSegment {
 }
 
 impl ControlSegment {
-    /// For NICs: the descriptor is done. The status is stored last.
+    /// Completes the descriptor; for NICs. Stores the status last.
     #[inline]
     pub fn complete(&self, status: Status, length: u32, immediate: Option<u32>) {
         let mut status = status | Status::DONE;
@@ -44,7 +45,8 @@ impl ControlSegment {
             status |= Status::IMMEDIATE;
         }
         self.length.store(length, Ordering::Relaxed);
-        // SYNC: a thread that sees the status sees what was stored before it.
+        // SYNC: pairs with the Acquire load in [`DescriptorRef::status`]: a thread that sees the status sees all
+        // earlier stores.
         self.status.store(status.bits(), Ordering::Release);
     }
 }
@@ -66,19 +68,19 @@ pub struct Descriptor {
     segments: [Segment; 2],
 }
 
-/// A data segment's value.
+/// Contents of a data segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DataSegment {
     /// Address of the first byte, in the program's address space.
     pub address: u64,
-    /// Raw handle of the region in which the bytes lie; see [`MemHandle`].
+    /// Raw handle of the region that contains the bytes; see [`MemHandle`].
     pub handle: u32,
-    /// Bytes.
+    /// Number of bytes.
     pub length: u32,
 }
 
-/// The address segment of an RDMA: where in the peer's memory it writes to or reads from. As many
-/// bytes as the data segments have.
+/// The address segment of an RDMA: the position in the peer's memory to write to or read from. The number of bytes is
+/// the sum of the data segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemoteSegment {
     /// Address of the first byte, in the peer's address space.
@@ -87,16 +89,17 @@ pub struct RemoteSegment {
     pub handle: u32,
 }
 
-/// Where a descriptor is: what is posted, and handed back when it is done.
+/// Position of a descriptor in registered memory. The program posts this value, and gets it back when the descriptor is
+/// done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DescriptorAddress {
-    /// Address of its first byte.
+    /// Address of the descriptor's first byte.
     pub address: u64,
-    /// The region that it lies in.
+    /// Handle of the region that contains the descriptor.
     pub handle: MemHandle,
 }
 
-/// A descriptor with as many segments as its region has room for.
+/// A reference to a descriptor, with as many segments as its region has room for.
 ///
 /// ```
 /// use via::{MemHandle, Memory};
@@ -116,31 +119,31 @@ pub struct DescriptorRef<'m> {
     segments: &'m [Segment],
 }
 
-/// More segments than the descriptor's place has room for, or than [`SEGMENTS_MAX`].
+/// The error for more segments than the region has room for, or than [`SEGMENTS_MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{wanted} segments do not fit: there is room for {room}")]
 pub struct TooManySegments {
-    /// How many were given.
+    /// Number of segments given.
     pub wanted: usize,
-    /// How many fit.
+    /// Number of segments that fit.
     pub room: usize,
 }
 
 impl Descriptor {
-    /// The descriptor, for use.
+    /// Returns a reference to the descriptor.
     pub fn as_ref(&self) -> DescriptorRef<'_> {
         DescriptorRef::new(&self.control, &self.segments)
     }
 }
 
 impl<'m> DescriptorRef<'m> {
-    /// A descriptor from its parts, which lie behind one another in memory.
+    /// Builds a reference from the control segment and the segments after it in memory.
     pub(crate) fn new(control: &'m ControlSegment, segments: &'m [Segment]) -> DescriptorRef<'m> {
         DescriptorRef { control, segments: &segments[..segments.len().min(SEGMENTS_MAX)] }
     }
 
-    /// Fills the descriptor in for a send or a receive (`OP_SENDRECV`), status cleared.
-    /// Immediate data is for sends; a receive finds it with its completion.
+    /// Fills in the descriptor for a send or a receive (`OP_SENDRECV`), and clears the status. Immediate data is for
+    /// sends; a receive gets the sender's immediate data on completion.
     ///
     /// # Errors
     /// [`TooManySegments`].
@@ -172,9 +175,9 @@ impl<'m> DescriptorRef<'m> {
         Ok(())
     }
 
-    /// Fills the descriptor in for an RDMA write (`OP_RDMAWRITE`) or read (`OP_RDMAREAD`), which
-    /// `control` says, maybe with [`Control::QFENCE`]; status cleared. The address segment is the
-    /// first one and counts.
+    /// Fills in the descriptor for an RDMA write (`OP_RDMAWRITE`) or read (`OP_RDMAREAD`), and clears the status.
+    /// `control` gives the operation, optionally with [`Control::QFENCE`]. The address segment is the first segment and
+    /// counts as one.
     ///
     /// # Errors
     /// [`TooManySegments`].
@@ -196,44 +199,44 @@ impl<'m> DescriptorRef<'m> {
         Ok(())
     }
 
-    /// The address segment, if there is one.
+    /// Returns the address segment, if there is one.
     #[inline]
     pub fn remote(&self) -> Option<RemoteSegment> {
         let DataSegment { address, handle, .. } = self.segment(0)?;
         Some(RemoteSegment { address, handle })
     }
 
-    /// Sets the control word alone.
+    /// Sets only the control word.
     #[inline]
     pub fn set_control(&self, control: Control) {
         self.control.control.store(control.bits(), Ordering::Relaxed);
     }
 
-    /// Sets the number of segments alone, unchecked: a NIC answers a number that cannot be with
+    /// Sets only the number of segments, unchecked. A NIC completes a descriptor with an impossible number with
     /// [`Status::FORMAT_ERROR`].
     pub fn set_seg_count(&self, count: u16) {
         self.control.seg_count.store(count, Ordering::Relaxed);
     }
 
-    /// What the descriptor asks for.
+    /// Returns the control word.
     #[inline]
     pub fn control(&self) -> Control {
         Control::from_bits_retain(self.control.control.load(Ordering::Relaxed))
     }
 
-    /// How many segments it says it has.
+    /// Returns the number of segments in the control segment, unchecked.
     #[inline]
     pub fn seg_count(&self) -> usize {
         usize::from(self.control.seg_count.load(Ordering::Relaxed))
     }
 
-    /// How many segments its place in the region has room for, at most [`SEGMENTS_MAX`].
+    /// Returns the number of segments that the region has room for, at most [`SEGMENTS_MAX`].
     #[inline]
     pub fn room(&self) -> usize {
         self.segments.len()
     }
 
-    /// Segment `i` as a data segment; `None` beyond [`DescriptorRef::room`].
+    /// Returns segment `i` as a data segment; `None` beyond [`DescriptorRef::room`].
     #[inline]
     pub fn segment(&self, i: usize) -> Option<DataSegment> {
         self.segments.get(i).map(|segment| DataSegment {
@@ -243,45 +246,45 @@ impl<'m> DescriptorRef<'m> {
         })
     }
 
-    /// The immediate data: the program's for a send, the peer's in a finished receive.
+    /// Returns the immediate data: the program's for a send, the peer's for a completed receive.
     #[inline]
     pub fn immediate(&self) -> u32 {
         self.control.immediate.load(Ordering::Relaxed)
     }
 
-    /// Bytes transferred, once the descriptor is done.
+    /// Returns the number of bytes transferred, once the descriptor is done.
     #[inline]
     pub fn length(&self) -> u32 {
         self.control.length.load(Ordering::Relaxed)
     }
 
-    /// What has become of it. When it says [`Status::DONE`], the rest of the descriptor and the
-    /// received bytes are seen as the NIC left them.
+    /// Returns the status. If the status contains [`Status::DONE`], the caller sees the rest of the descriptor and the
+    /// received bytes as the NIC wrote them.
     #[inline]
     pub fn status(&self) -> Status {
-        // SYNC: pairs with the Release store in `complete`.
+        // SYNC: pairs with the Release store in `ControlSegment::complete`.
         Status::from_bits_retain(self.control.status.load(Ordering::Acquire))
     }
 
-    /// For NICs, when a descriptor is posted: not done yet.
+    /// Clears the status when a descriptor is posted; for NICs.
     #[inline]
     pub fn clear_status(&self) {
         self.control.status.store(0, Ordering::Relaxed);
     }
 
-    /// For NICs: the descriptor is done; see [`ControlSegment::complete`].
+    /// Completes the descriptor; for NICs. See [`ControlSegment::complete`].
     #[inline]
     pub fn complete(&self, status: Status, length: u32, immediate: Option<u32>) {
         self.control.complete(status, length, immediate);
     }
 
-    /// For NICs: the part in which the descriptor's end is told.
+    /// Returns the segment that [`ControlSegment::complete`] writes; for NICs.
     #[inline]
     pub fn control_segment(&self) -> &'m ControlSegment {
         self.control
     }
 
-    /// The program's link to another descriptor, address and raw handle. No NIC looks at it.
+    /// Returns the program's link to another descriptor: its address and raw handle. NICs ignore the link.
     pub fn next(&self) -> (u64, u32) {
         let handle = self.control.next_handle.load(Ordering::Relaxed);
         (self.control.next.load(Ordering::Relaxed), handle)

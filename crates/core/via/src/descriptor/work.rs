@@ -1,54 +1,54 @@
-//! What a descriptor asks for, as a NIC in software or a driver reads it: once, and checked.
+//! A checked copy of a descriptor, which a NIC in software or a driver reads once.
 
 use super::{DataSegment, DescriptorRef, RemoteSegment};
 use crate::cq::WorkQueueKind;
 use crate::flags::{Control, Status};
 use smallvec::SmallVec;
 
-/// Data segments, few in most descriptors.
+/// Data segments; most descriptors have few.
 pub type Segments = SmallVec<[DataSegment; 4]>;
 
-/// What a descriptor asks for. A program may change the descriptor at any time; this stays as it was read.
+/// A checked copy of a descriptor. A program may change the descriptor at any time, but not the copy.
 #[derive(Debug, Clone, Default)]
 pub struct Work {
-    /// The operation and how it is done. It has no bit that is reserved.
+    /// The operation and its flags. Reserved bits are zero.
     pub control: Control,
-    /// Where in the peer's memory an RDMA goes; `None` if it is none.
+    /// Position in the peer's memory; `None` if the operation is not an RDMA.
     pub remote: Option<RemoteSegment>,
-    /// Where the bytes are, or belong. Whether they may be used there is not checked.
+    /// Memory to send from or receive into. The NIC has not checked yet that the memory may be used.
     pub data: Segments,
-    /// Immediate data to be sent.
+    /// Immediate data to send.
     pub immediate: Option<u32>,
 }
 
 impl Work {
-    /// Bytes of all data segments; more than can be for more than can be.
+    /// Number of bytes of all data segments; saturates at `u32::MAX`.
     #[inline]
     pub fn length(&self) -> u32 {
         self.data.iter().fold(0, |sum, segment| sum.saturating_add(segment.length))
     }
 
-    /// What a send descriptor's operation is called in its status.
+    /// Returns the status bits for a send descriptor's operation.
     #[inline]
     pub fn operation(&self) -> Status {
         self.control.operation_status()
     }
 }
 
-/// What a descriptor asks for that is a message of one segment, which is not empty: most are.
+/// A copy of a descriptor with one non-empty data segment, the most frequent kind.
 #[derive(Debug, Clone, Copy)]
 pub struct One {
-    /// Where the bytes are, or belong. Whether they may be used there is not checked.
+    /// Memory to send from or receive into. The NIC has not checked yet that the memory may be used.
     pub data: DataSegment,
-    /// Immediate data to be sent.
+    /// Immediate data to send.
     pub immediate: Option<u32>,
-    /// Start only when all earlier RDMA reads of the queue are complete.
+    /// Set if the operation must wait until all earlier RDMA reads of the queue are complete.
     pub is_fenced: bool,
 }
 
 impl DescriptorRef<'_> {
-    /// For NICs: what a descriptor of that queue asks for, if it is a send or a receive of one segment that is not empty. Each field
-    /// is loaded once. Of any other, and of one that makes no sense, [`DescriptorRef::work`] tells.
+    /// Reads a send or a receive with one non-empty segment; for NICs. Loads each field once. Returns `None` for any
+    /// other descriptor, including illegal ones; read those with [`DescriptorRef::work`].
     #[inline]
     pub fn one(&self, queue: WorkQueueKind) -> Option<One> {
         let control = self.control();
@@ -61,20 +61,20 @@ impl DescriptorRef<'_> {
         Some(One { data, immediate, is_fenced: control.contains(Control::QFENCE) })
     }
 
-    /// For NICs: what a descriptor of that queue asks for. Each field is loaded once.
+    /// Reads and checks a descriptor of the given queue; for NICs. Loads each field once.
     ///
     /// # Errors
-    /// [`Status::FORMAT_ERROR`]: reserved bits, no operation, more segments than there is room for, an RDMA without an address
-    /// segment or in the receive queue.
+    /// [`Status::FORMAT_ERROR`] for reserved bits, an unknown operation, or too many segments for the region. The same
+    /// error for an RDMA without an address segment, or in the receive queue.
     pub fn work(&self, queue: WorkQueueKind) -> Result<Work, Status> {
         let mut work = Work::default();
         self.read(queue, &mut work).map(|()| work)
     }
 
-    /// As [`DescriptorRef::work`], into a place: a work's bytes are copied no more.
+    /// Like [`DescriptorRef::work`], but writes into `work` and so saves a copy.
     ///
     /// # Errors
-    /// As there; what the place has then is worth nothing.
+    /// Like [`DescriptorRef::work`]. The contents of `work` are then meaningless.
     #[inline]
     pub fn read(&self, queue: WorkQueueKind, work: &mut Work) -> Result<(), Status> {
         let (control, count) = (self.control(), self.seg_count());
@@ -132,7 +132,7 @@ mod tests {
             let work = storage.as_ref().work(WorkQueueKind::Send).unwrap();
             assert_eq!((work.remote, &work.data[..]), (Some(remote), &[DATA][..]));
             assert_eq!(work.operation(), status);
-            // No RDMA is received into a receive of that form.
+            // A receive descriptor must not have an RDMA operation.
             let received = storage.as_ref().work(WorkQueueKind::Recv);
             assert_eq!(received.err(), Some(Status::FORMAT_ERROR));
         }

@@ -1,7 +1,7 @@
-//! Memory that may be registered: an address range, and what keeps it valid.
+//! Memory for registration: an address range that stays valid while the value exists.
 //!
-//! This is the one place of the crate with unsafe code. It turns addresses that descriptors name
-//! into references and pointers, after checking that they lie in the range.
+//! Only this module of the crate has unsafe code. The module turns addresses in descriptors into references and
+//! pointers, after a check that they lie in the range.
 
 #![allow(unsafe_code)]
 
@@ -13,10 +13,10 @@ use core::ptr::NonNull;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::sync::Arc;
 
-/// A range of this process's memory, for descriptors and data. Clones are the same memory.
+/// A range of this process's memory, for descriptors and data. Clones refer to the same memory.
 ///
-/// While a descriptor that names some bytes is posted, they belong to the NIC (VIA 1.0): a
-/// program that reads or writes them then finds, or sends, bytes of no particular value.
+/// While a descriptor that refers to some bytes is posted, the bytes belong to the NIC (VIA 1.0). If the program reads
+/// or writes them during this time, the values read or sent are unspecified.
 ///
 /// ```
 /// use via::Memory;
@@ -32,7 +32,7 @@ use std::sync::Arc;
 pub struct Memory {
     base: NonNull<u8>,
     len: usize,
-    /// Keeps it valid, if it is ours to free.
+    /// Owner of the memory, if [`Memory::zeroed`] allocated it.
     _allocation: Option<Arc<Allocation>>,
 }
 
@@ -42,14 +42,15 @@ struct Allocation {
     layout: Layout,
 }
 
-// SAFETY: a `Memory` is an address range that stays valid while it lives. Its bytes are only
-// reached by copies, whose races spoil no more than the bytes, and by atomics.
+// SAFETY: a `Memory` is an address range that stays valid while the value lives. All access is by copies, where a race
+// can corrupt only the copied bytes, or by atomics. Neither depends on the thread.
 unsafe impl Send for Memory {}
-// SAFETY: as above.
+// SAFETY: shared access is by copies, where a race can corrupt only the copied bytes, or by atomics, so threads may
+// share the value.
 unsafe impl Sync for Memory {}
-// SAFETY: an allocation may be given back by any thread, and is nothing else here.
+// SAFETY: `dealloc` may run in any thread, and the pointer has no other use through this type.
 unsafe impl Send for Allocation {}
-// SAFETY: there is nothing to do with a shared one.
+// SAFETY: no method uses a shared `Allocation`.
 unsafe impl Sync for Allocation {}
 
 impl Drop for Allocation {
@@ -60,83 +61,83 @@ impl Drop for Allocation {
 }
 
 impl Memory {
-    /// Fresh memory of `len` bytes (at least one), zeroed, page-aligned, freed with its last
-    /// clone. A registered region is such a clone.
+    /// Allocates `len` bytes (at least one), zeroed and page-aligned. The last clone frees them. A registered region
+    /// holds a clone.
     pub fn zeroed(len: usize) -> Memory {
         const PAGE: usize = 4096;
         let len = len.max(1);
-        // A page more, and aligned by hand: allocators hand out untouched memory for ordinary
-        // alignments only.
+        // Allocates one page more and aligns by hand, because allocators return untouched memory only for ordinary
+        // alignments.
         let layout = len.checked_add(PAGE).and_then(|size| Layout::from_size_align(size, 8).ok());
         let Some(layout) = layout else { panic!("{len} bytes is more memory than there can be") };
         // SAFETY: the layout's size is not zero.
         let start = unsafe { alloc_zeroed(layout) };
         let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
         let skip = start.as_ptr().align_offset(PAGE);
-        // SAFETY: less than a page is skipped, which leaves `len` bytes of the allocation.
+        // SAFETY: `skip` is less than a page, so `len` bytes of the allocation follow `base`.
         let base = unsafe { start.add(skip) };
         Memory { base, len, _allocation: Some(Arc::new(Allocation { start, layout })) }
     }
 
-    /// Memory that the caller keeps valid: what a C program registers.
+    /// Refers to memory that the caller keeps valid, such as memory that a C program registers.
     ///
     /// # Safety
-    /// The `len` bytes at `base` must be valid for reads and writes until the value and all its
-    /// clones are gone; those which NICs hold count until `deregister_mem` has returned (after
-    /// that no NIC touches the memory). Rust code must hold no reference into it meanwhile.
+    /// The `len` bytes at `base` must be valid for reads and writes until the value and all its clones are dropped. A
+    /// NIC's clone counts until `deregister_mem` has returned, because the NIC does not access the memory after that.
+    /// Rust code must hold no reference into the memory meanwhile.
     pub unsafe fn from_raw(base: NonNull<u8>, len: usize) -> Memory {
         Memory { base, len, _allocation: None }
     }
 
-    /// Bytes.
+    /// Number of bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are no bytes, as only [`Memory::from_raw`] can make it.
+    /// Returns true if the range is empty, which is possible only with [`Memory::from_raw`].
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The address of byte `at`, as descriptors carry it.
+    /// Returns the address of byte `at`, as in descriptors.
     #[inline]
     pub fn address(&self, at: usize) -> u64 {
         self.base.as_ptr() as u64 + at as u64
     }
 
-    /// A data segment of `length` bytes from byte `at` on, under the handle of a registration.
-    /// That it lies within the memory is checked when it is used.
+    /// Returns a data segment of `length` bytes from byte `at` on. `handle` must come from a registration of this
+    /// memory. The NIC checks the range when it uses the segment.
     pub fn segment(&self, at: usize, length: u32, handle: MemHandle) -> DataSegment {
         DataSegment { address: self.address(at), handle: handle.raw(), length }
     }
 
-    /// Where byte `at` lies, counted from the beginning, if `len` bytes from there on are within.
+    /// Returns a pointer to byte `at`, if `len` bytes from there on are in the range.
     #[inline]
     fn within(&self, at: usize, len: usize) -> Option<NonNull<u8>> {
         if at > self.len || len > self.len - at {
             return None;
         }
-        // SAFETY: `at` is at most the range's length, so the result is in it or just behind.
+        // SAFETY: `at` is at most the range's length, so the result lies in the range or one byte past its end.
         Some(unsafe { self.base.add(at) })
     }
 
-    /// The bytes at an address, as a pointer good for `len` bytes; `None` if not all are within.
+    /// Returns a pointer to `len` bytes at `address`; `None` if they are not all in the range.
     #[inline]
     pub fn range(&self, address: u64, len: u32) -> Option<NonNull<u8>> {
         let at = address.wrapping_sub(self.base.as_ptr() as u64);
         self.within(usize::try_from(at).ok()?, len as usize)
     }
 
-    /// The descriptor at an address: `None` unless it is aligned to 64 bytes and its first 64
-    /// bytes are within.
+    /// Returns the descriptor at `address`; `None` unless the address is a multiple of 64 and the first 64 bytes are in
+    /// the range.
     #[inline]
     pub fn descriptor_at(&self, address: u64) -> Option<DescriptorRef<'_>> {
         let at = address.wrapping_sub(self.base.as_ptr() as u64);
         self.descriptor(usize::try_from(at).ok()?)
     }
 
-    /// The descriptor that begins at byte `at`: `None` unless its address is a multiple of 64 and
-    /// its first 64 bytes are within.
+    /// Returns the descriptor at byte `at`; `None` unless its address is a multiple of 64 and its first 64 bytes are in
+    /// the range.
     #[inline]
     pub fn descriptor(&self, at: usize) -> Option<DescriptorRef<'_>> {
         const CONTROL: usize = size_of::<ControlSegment>();
@@ -145,9 +146,9 @@ impl Memory {
             return None;
         }
         let room = ((self.len - at - CONTROL) / size_of::<Segment>()).min(SEGMENTS_MAX);
-        // SAFETY: the control segment and `room` segments lie in the range, which lives as long
-        // as `self`; both types consist of atomics, for which any bytes are valid and concurrent
-        // access is no race; the address is aligned for both.
+        // SAFETY: the control segment and `room` segments lie in the range, which stays valid while `self` lives. Both
+        // types consist of atomics, so any bytes are valid and concurrent access is no data race. The address is a
+        // multiple of 64, which aligns both types.
         unsafe {
             let control = start.cast::<ControlSegment>().as_ref();
             let segments = start.add(CONTROL).cast::<Segment>();
@@ -155,21 +156,23 @@ impl Memory {
         }
     }
 
-    /// Copies bytes in, from byte `at` on; false, and nothing copied, if they do not fit.
+    /// Copies bytes into the range, from byte `at` on. Returns false and copies nothing if they do not fit.
     #[inline]
     pub fn write(&self, at: usize, bytes: &[u8]) -> bool {
         let Some(to) = self.within(at, bytes.len()) else { return false };
-        // SAFETY: the target is within the range; the source is a live slice, and no slice lies
-        // in a range (`from_raw`'s contract, and `zeroed` lends none).
+        // SAFETY: the target lies in the range. The source is a live slice, and no slice overlaps a range: `from_raw`'s
+        // contract forbids it, and `zeroed` lends no slices.
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr(), bytes.len()) };
         true
     }
 
-    /// Copies bytes out, from byte `at` on; false, and nothing copied, if they are not within.
+    /// Copies bytes out of the range, from byte `at` on. Returns false and copies nothing if they are not all in the
+    /// range.
     #[inline]
     pub fn read(&self, at: usize, out: &mut [u8]) -> bool {
         let Some(from) = self.within(at, out.len()) else { return false };
-        // SAFETY: as for `write`, the other way round.
+        // SAFETY: the source lies in the range. The target is a live slice, and no slice overlaps a range: `from_raw`'s
+        // contract forbids it, and `zeroed` lends no slices.
         unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), out.as_mut_ptr(), out.len()) };
         true
     }

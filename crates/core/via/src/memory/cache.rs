@@ -1,19 +1,19 @@
-//! Finding regions without a lock or a reference count.
+//! Finds regions without a lock or a reference count.
 
 use crate::memory::{MemHandle, Memory, MemoryTable, Ptag, Region};
 use std::sync::Arc;
 
 const WAYS: usize = 4;
 
-/// The regions that a work queue used last. Each queue has its own, so that a look-up costs a few
-/// comparisons; a region that is no longer live is looked up afresh.
+/// The regions that a work queue used last. Each queue has its own cache, so a lookup costs a few comparisons. The
+/// cache looks up a region again if it is no longer live.
 #[derive(Debug, Default)]
 pub struct RegionCache {
     entries: [Option<Entry>; WAYS],
 }
 
-/// A region, with its handle close at hand. The rest of what a hit needs lies in the line of the
-/// region that says whether it is live.
+/// A region with a copy of its handle. A hit reads the handle here, and everything else in the cache line of the
+/// region's `live` flag.
 #[derive(Debug)]
 struct Entry {
     handle: MemHandle,
@@ -21,7 +21,7 @@ struct Entry {
 }
 
 impl RegionCache {
-    /// The memory of the live region under a raw handle, if its tag is `ptag`.
+    /// Returns the memory of the live region with this raw handle, if its tag is `ptag`.
     #[inline]
     pub fn find(&mut self, table: &MemoryTable, handle: u32, ptag: Ptag) -> Option<&Memory> {
         let place = &mut self.entries[handle as usize % WAYS];
@@ -33,7 +33,7 @@ impl RegionCache {
         (region.ptag() == ptag).then(|| region.memory())
     }
 
-    /// Lets go of every region.
+    /// Drops all regions.
     pub fn clear(&mut self) {
         self.entries = Default::default();
     }

@@ -1,10 +1,9 @@
-//! Protection: which memory a NIC may touch for which VI.
+//! Memory protection: decides which memory a NIC may access for a VI.
 //!
-//! A program registers a range of its memory under a protection tag and gets a handle. A
-//! descriptor names memory by address and handle; the NIC allows the access if the handle is one
-//! of a live region, the range lies in that region, and the region's tag is the VI's. Everything
-//! is checked at the time of the access, not when the descriptor is posted: a handle may go stale
-//! in between, and carries a generation so that this is noticed.
+//! A program registers a range of its memory with a protection tag and gets a handle. A descriptor contains an address
+//! and a handle. The NIC allows an access within a live region of that handle, if the region has the VI's tag. The NIC
+//! checks this at the time of the access, and not when the descriptor is posted. A handle may become stale in between.
+//! The handle's generation reveals that.
 
 pub mod buffer;
 pub mod cache;

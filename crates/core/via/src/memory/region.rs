@@ -6,8 +6,8 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 /// A registered region: memory, its handle, its tag.
 ///
-/// Holding one keeps memory of [`Memory::zeroed`] alive, but allows nothing: before each access a
-/// NIC asks [`Region::is_live`], inside whatever `deregister_mem` waits for.
+/// A reference keeps memory of [`Memory::zeroed`] alive, but does not allow access. Before each access a NIC must check
+/// [`Region::is_live`], in a section that `deregister_mem` waits for.
 #[derive(Debug)]
 pub struct Region {
     memory: Memory,
@@ -31,30 +31,30 @@ impl Region {
         self.live.store(false, Ordering::SeqCst);
     }
 
-    /// Whether the region is still registered, under the attributes that it has here.
+    /// Returns true while the region is registered with these attributes.
     #[inline]
     pub fn is_live(&self) -> bool {
         self.live.load(Ordering::Acquire)
     }
 
-    /// Its handle.
+    /// Returns the region's handle.
     #[inline]
     pub fn handle(&self) -> MemHandle {
         self.handle
     }
 
-    /// Its protection tag.
+    /// Returns the region's protection tag.
     #[inline]
     pub fn ptag(&self) -> Ptag {
         self.ptag
     }
 
-    /// What may be done with it; the tag is always named.
+    /// Returns the region's attributes. The protection tag is always present.
     pub fn attributes(&self) -> MemAttributes {
         self.attributes
     }
 
-    /// The memory itself.
+    /// Returns the memory.
     pub fn memory(&self) -> &Memory {
         &self.memory
     }

@@ -9,20 +9,20 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How much a table takes.
+/// Limits of a memory table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Regions; at most [`MemHandle::PLACES`].
+    /// Largest number of regions; at most [`MemHandle::PLACES`].
     pub regions: u32,
-    /// Bytes in all.
+    /// Largest number of bytes in total.
     pub bytes: u64,
-    /// Bytes of one region.
+    /// Largest number of bytes of one region.
     pub block_bytes: u64,
-    /// Protection tags, the default one included.
+    /// Largest number of protection tags, including the default tag.
     pub ptags: u32,
 }
 
-/// Tags and registered regions of one NIC.
+/// Protection tags and registered regions of one NIC.
 ///
 /// ```
 /// use via::memory::{Limits, MemoryTable};
@@ -34,7 +34,7 @@ pub struct Limits {
 /// let attributes = MemAttributes { ptag: Some(tag), ..MemAttributes::default() };
 /// let handle = table.register(&memory, attributes)?;
 ///
-/// // What a NIC asks of a handle that a descriptor names.
+/// The check that a NIC makes for a handle in a descriptor.
 /// let region = table.find(handle.raw()).expect("a live region");
 /// assert_eq!(region.ptag(), tag);
 /// table.deregister(handle)?;
@@ -45,7 +45,7 @@ pub struct Limits {
 pub struct MemoryTable {
     limits: Limits,
     default_ptag: Ptag,
-    /// Regions that have been killed.
+    /// Number of regions that are no longer live.
     changes: AtomicU32,
     inner: Mutex<Inner>,
 }
@@ -53,11 +53,10 @@ pub struct MemoryTable {
 #[derive(Debug, Default)]
 struct Inner {
     places: Vec<Place>,
-    /// Used places that are free again, the longest free first: the later a place is used again,
-    /// the longer stale handles are told apart.
+    /// Free places that were used before, the longest free first. Late reuse detects stale handles for longer.
     free: VecDeque<u32>,
     bytes: u64,
-    /// Regions and VIs of each tag.
+    /// Number of regions and VIs that use each tag.
     ptags: HashMap<Ptag, usize>,
     last_ptag: u32,
 }
@@ -68,14 +67,14 @@ struct Place {
     region: Option<Arc<Region>>,
 }
 
-/// Generations wrap at the handle's width; 0 is left out so that no handle is zero.
+/// Generations wrap at the width of their field in a handle. Generations skip 0, so that no handle is zero.
 fn next_generation(generation: NonZeroU32) -> NonZeroU32 {
     let next = (generation.get() + 1) % (u32::MAX / MemHandle::PLACES);
     NonZeroU32::new(next).unwrap_or(NonZeroU32::MIN)
 }
 
 impl MemoryTable {
-    /// An empty table with its default tag.
+    /// Creates an empty table with its default tag.
     pub fn new(limits: Limits) -> MemoryTable {
         let default_ptag = Ptag(NonZeroU32::MIN);
         let mut inner = Inner { last_ptag: default_ptag.raw(), ..Inner::default() };
@@ -84,13 +83,13 @@ impl MemoryTable {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        // Nothing in here panics half-way; a poisoned lock guards sound data.
+        // No code panics in the middle of a change, so the data is consistent even if the lock is poisoned.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A number that changes with each region that is deregistered, or whose attributes change: as
-    /// long as it is the same, what was found is still live. To be read like
-    /// [`Region::is_live`], inside whatever deregistering waits for.
+    /// Returns a number that changes whenever a region is deregistered or its attributes change. While the number is
+    /// the same, regions found before are still live. Read it like [`Region::is_live`], in a section that deregistering
+    /// waits for.
     #[inline]
     pub fn changes(&self) -> u32 {
         self.changes.load(Ordering::Acquire)
@@ -101,12 +100,12 @@ impl MemoryTable {
         self.changes.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The tag that stands in where none is named.
+    /// Returns the default tag.
     pub fn default_ptag(&self) -> Ptag {
         self.default_ptag
     }
 
-    /// A new protection tag.
+    /// Creates a protection tag.
     ///
     /// # Errors
     /// [`PtagError::TooMany`].
@@ -125,7 +124,7 @@ impl MemoryTable {
         }
     }
 
-    /// Destroys a tag that no region and no VI has.
+    /// Destroys a tag that no region and no VI uses.
     ///
     /// # Errors
     /// [`PtagError::Unknown`], [`PtagError::InUse`].
@@ -141,7 +140,7 @@ impl MemoryTable {
         }
     }
 
-    /// Notes that a VI has the tag (the default one for `None`), so that it is not destroyed.
+    /// Counts a VI that uses the tag (the default tag for `None`), which prevents destroying the tag.
     ///
     /// # Errors
     /// [`PtagError::Unknown`].
@@ -151,7 +150,7 @@ impl MemoryTable {
         Ok(ptag)
     }
 
-    /// Takes [`MemoryTable::hold_ptag`] back.
+    /// Undoes [`MemoryTable::hold_ptag`].
     pub fn release_ptag(&self, ptag: Ptag) {
         if let Some(uses) = self.inner().ptags.get_mut(&ptag) {
             *uses = uses.saturating_sub(1);
@@ -161,7 +160,7 @@ impl MemoryTable {
     /// Registers memory.
     ///
     /// # Errors
-    /// [`RegisterError`]: an unknown tag, no bytes, or a limit of the NIC.
+    /// [`RegisterError`]: an unknown tag, an empty region, or a limit of the NIC.
     pub fn register(
         &self,
         memory: &Memory,
@@ -196,12 +195,12 @@ impl MemoryTable {
         Ok(handle)
     }
 
-    /// Bytes of all regions that are registered now.
+    /// Number of bytes of all registered regions.
     pub fn bytes(&self) -> u64 {
         self.inner().bytes
     }
 
-    /// The live region under a raw handle.
+    /// Returns the live region with this raw handle.
     pub fn find(&self, handle: u32) -> Option<Arc<Region>> {
         let handle = MemHandle::from_raw(handle)?;
         let inner = self.inner();
@@ -209,8 +208,8 @@ impl MemoryTable {
         (region.handle() == handle).then(|| region.clone())
     }
 
-    /// Takes a region out of the table: nothing finds it any more. The NIC holds on to the
-    /// result, and returns to its caller, only when no transfer uses the region any more.
+    /// Removes a region from the table. The NIC must keep the returned region, and must not return to its caller before
+    /// every transfer that uses the region has ended.
     ///
     /// # Errors
     /// [`MemError::UnknownHandle`].
@@ -229,9 +228,8 @@ impl MemoryTable {
         Ok(region)
     }
 
-    /// Changes what may be done with a region; the handle stays. As with
-    /// [`MemoryTable::deregister`], transfers may still go by the old attributes, which are
-    /// returned, until the NIC has waited for them.
+    /// Changes the attributes of a region, and keeps its handle. Returns the region with its old attributes. Like after
+    /// [`MemoryTable::deregister`], transfers may use the old attributes until the NIC has waited for them.
     ///
     /// # Errors
     /// [`MemError::UnknownHandle`], [`MemError::UnknownPtag`].
